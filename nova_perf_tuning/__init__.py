@@ -1,0 +1,1 @@
+"""Tuning of KVM guests on OpenStack compute hosts, and the proof that it worked."""

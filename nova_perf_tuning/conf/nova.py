@@ -1,0 +1,108 @@
+"""Options that Nova's services read: the driver hook, the traits of a host, the weigher.
+
+They stand in ``nova.conf``, in the group that :mod:`nova_perf_tuning.conf.host` opens.
+"""
+
+from __future__ import annotations
+
+from oslo_config import cfg
+
+from nova_perf_tuning.conf import host
+
+GROUP = host.GROUP
+
+OPTS = [
+    cfg.StrOpt(
+        "on_error",
+        default="fail",
+        choices=[
+            ("fail", "the instance goes to ERROR with a fault message that names the extra spec"),
+            ("ignore", "the fault is logged and the instance starts without the tuning that could not be made"),
+        ],
+        help="""
+What happens to an instance when its ``perf:`` extra specs cannot be put into effect on this host.
+
+With ``fail``, a wrong spec shows as an instance in ERROR, or as "No valid host" after the last host was
+tried; the fault says which spec and why. With ``ignore``, it shows as a warning in the log of nova-compute
+and a guest that is slower than its flavor promises.
+
+Start with ``fail``: a flavor that promises a speed and does not give it is the harder fault to find. Use
+``ignore`` where instances must come up at any price, for instance while hosts are evacuated after a failure.
+
+Neither value touches instances without ``perf:`` specs, nor detach, delete or the migration of other instances.
+Nova's API refuses most wrong values before they come this far (microversion 2.86 and later).
+""",
+    ),
+    cfg.StrOpt(
+        "profile_dir",
+        help="""
+Folder with profiles of your own (``*.yaml``), read beside those of the package.
+
+The symptom of a folder that is missing, or set on some hosts only, is "no such profile" in the fault of an
+instance whose flavor names one of yours. Set it to the same contents on every compute host, or an instance
+that migrates is built differently there.
+
+Not set, only the profiles of the package are known. /etc/nova-perf-tuning/profiles is a good place. A profile
+of yours takes the place of a packaged one of the same name only when it says ``override: true``.
+``nova-perf-status upgrade check`` reads the folder as nova-compute would.
+""",
+    ),
+    cfg.StrOpt(
+        "result_file",
+        default="/var/lib/nova-perf-tuning/verdict.json",
+        help="""
+File with the latest validation result of this host, from which nova-compute makes the host's traits.
+
+The symptom of a wrong path is a host that passed its validation but has no trait CUSTOM_PERF_VALIDATED in
+Placement, so that flavors which require the trait end with "No valid host". nova-compute must be able to read
+the file; nobody but root need write it, and a file that everybody may write is refused.
+
+It is read again with every update of the host's inventory ([compute] ``update_resources_interval``), so a new
+result counts after about a minute, without a restart.
+""",
+    ),
+    cfg.IntOpt(
+        "result_max_age",
+        default=30 * 24 * 3600,
+        min=60,
+        help="""
+Seconds for which a validation result counts; after that the host loses its CUSTOM_PERF_* traits and its score.
+
+Too long shows as a host that keeps its trait though a new kernel, BIOS setting or neighbour has made it slow;
+too short as hosts that vanish from scheduling between two validations. Running instances are not affected
+either way.
+
+Start with 30 days, and keep it at least twice the interval at which hosts are validated. An expiry written in
+the result itself holds too; whichever comes first.
+""",
+    ),
+    cfg.FloatOpt(
+        "perf_weight_multiplier",
+        default=1.0,
+        help="""
+How much nova-scheduler prefers hosts with a better score in their latest validation.
+
+Read by nova-scheduler, and only when ``[filter_scheduler] weight_classes`` names
+``nova_perf_tuning.scheduler.weigher.PerfWeigher``. Positive values prefer better hosts, negative ones keep
+them free, 0 switches the preference off. An aggregate's metadata ``perf_weight_multiplier`` overrides it for
+its hosts.
+
+A score is what guests reached of the bare host, in percent. It is weighed as it stands, 97 as 0.97 and no
+score as 0, for instances with ``perf:`` specs only. So 1.0 keeps them off hosts that were never validated;
+raise it to 10 or more when a few percent should count as much as Nova's own weighers, whose weights span 0 to
+1 among the candidates. Where a flavor must not run elsewhere at all, let it require the trait
+CUSTOM_PERF_VALIDATED instead.
+""",
+    ),
+]
+
+
+def register_opts(conf: cfg.ConfigOpts) -> None:
+    """Add these options to ``conf``, Nova's own among others; doing it twice changes nothing."""
+    conf.register_group(GROUP)
+    conf.register_opts(OPTS, group=GROUP)
+
+
+def list_opts() -> list[tuple[cfg.OptGroup, list[cfg.Opt]]]:
+    """Return this module's group with its options, for the sample generator."""
+    return [(GROUP, OPTS)]

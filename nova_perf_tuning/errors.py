@@ -1,0 +1,26 @@
+"""Errors that a user can cause, and the exit codes of every command."""
+
+from __future__ import annotations
+
+import enum
+
+
+class ExitCode(enum.IntEnum):
+    """What a shell or a CI job sees; the same for every command of ``nova-perf``.
+
+    ``FAIL`` also stands for findings and drift (``audit``, ``verify``), ``ERROR`` for wrong usage.
+    """
+
+    PASS = 0
+    FAIL = 1
+    INCONCLUSIVE = 2
+    ERROR = 3
+
+
+class PerfTuningError(Exception):
+    """Something a user can mend: one line that names the key or file, what is wrong, what to do.
+
+    The command line prints ``str(error)`` on stderr and exits with :attr:`exit_code`; no traceback.
+    """
+
+    exit_code: ExitCode = ExitCode.ERROR

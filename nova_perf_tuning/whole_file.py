@@ -1,0 +1,64 @@
+"""Output files that appear whole or not at all, and take the place of nothing but a file."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import tempfile
+from collections.abc import Iterator
+from typing import BinaryIO
+
+from nova_perf_tuning import errors
+
+
+class OutputError(errors.PerfTuningError):
+    """A file cannot be written there."""
+
+
+def check(path: str) -> None:
+    """Refuse a place that renaming a new file over it would destroy, or where none can be.
+
+    :raises OutputError: there is a device, pipe, socket, link or folder of that name, or no folder for it.
+    """
+    try:
+        mode = os.lstat(path).st_mode
+    except OSError:
+        folder = os.path.dirname(os.path.abspath(path))
+        if not os.path.isdir(folder):
+            raise OutputError(f"{path}: there is no folder '{folder}'; make it first") from None
+        return
+    if stat.S_ISLNK(mode):
+        raise OutputError(f"{path}: it is a symbolic link; give the path of the file itself")
+    if not stat.S_ISREG(mode):
+        kind = "a folder" if stat.S_ISDIR(mode) else "a device, pipe or socket"
+        raise OutputError(f"{path}: it is {kind}; give the name of a file")
+
+
+@contextlib.contextmanager
+def writing(path: str, overwrite: bool = True) -> Iterator[BinaryIO]:
+    """Give a file to write to; at the end of the block it gets the name ``path``, or goes if the block fails.
+
+    :param overwrite: False: fail when somebody else has made ``path`` meanwhile.
+    :raises OutputError: as for :func:`check`.
+    :raises OSError: the folder cannot be written or the disk is full; an old file is untouched.
+    """
+    check(path)
+    folder, name = os.path.split(os.path.abspath(path))
+    try:
+        descriptor, new = tempfile.mkstemp(prefix=f".{name[:200]}.", dir=folder)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, path) from None  # not the name of the temporary file
+    try:
+        with open(descriptor, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(new, 0o644)
+        if overwrite:
+            os.replace(new, path)
+        else:
+            os.link(new, path)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(new)
