@@ -1,0 +1,59 @@
+"""Reads profile files: the shipped ones and an operator's folder. The only part of ``specs`` that reads."""
+
+from __future__ import annotations
+
+import functools
+import os
+import stat
+from collections.abc import Mapping
+from importlib import resources
+from typing import Final
+
+from nova_perf_tuning.specs import profile
+
+#: An operator's folder holds a handful; a bound against a wrong folder.
+MAX_FILES: Final = 200
+
+
+@functools.lru_cache(maxsize=1)
+def shipped() -> Mapping[str, profile.Profile]:
+    """Return the profiles of this package by name."""
+    folder = resources.files("nova_perf_tuning.specs").joinpath("profiles")
+    profiles = [
+        profile.parse(file.read_text("utf-8"), file.name, trusted=True)
+        for file in sorted(folder.iterdir(), key=lambda file: file.name)
+        if file.name.endswith(".yaml")
+    ]
+    return {entry.name: entry for entry in profiles}
+
+
+def load(folder: str | None) -> Mapping[str, profile.Profile]:
+    """Return the shipped profiles and those of an operator's ``folder`` (``*.yaml``), by name.
+
+    :raises ProfileError: the folder or a file cannot be read, or holds something that is no profile.
+    """
+    if folder is None:
+        return shipped()
+    try:
+        names = sorted(name for name in os.listdir(folder) if name.endswith((".yaml", ".yml")))
+    except OSError as error:
+        raise profile.ProfileError(f"profile folder {folder}: {error.strerror}") from None
+    if len(names) > MAX_FILES:
+        raise profile.ProfileError(f"profile folder {folder}: {len(names)} files, more than {MAX_FILES}")
+    return profile.combine(shipped().values(), [_read(os.path.join(folder, name)) for name in names])
+
+
+def _read(path: str) -> profile.Profile:
+    try:
+        # O_NONBLOCK: opening a FIFO must not wait for a writer
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise profile.ProfileError(f"{path}: not a regular file")
+            data = file.read(profile.MAX_BYTES + 1)
+        if len(data) > profile.MAX_BYTES:
+            raise profile.ProfileError(f"{path}: larger than the {profile.MAX_BYTES} bytes of a profile")
+        return profile.parse(data.decode(), path)
+    except OSError as error:
+        raise profile.ProfileError(f"{path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise profile.ProfileError(f"{path}: not UTF-8 text") from None

@@ -1,0 +1,295 @@
+"""The ``perf:`` extra specs as data: the one place where a name, its values and its meaning are stated.
+
+Parsing, ``explain``, Nova's API validators and the reference documentation are made from this table.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import functools
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from nova_perf_tuning.specs import request as request_module
+
+PREFIX: Final = "perf:"
+IMAGE_PREFIX: Final = "hw_perf_"
+NATIVE_PREFIX: Final = "hw:"
+
+#: MAX_TAP_QUEUES of the kernel (drivers/net/tun.c, IFF_MULTI_QUEUE).
+MAX_QUEUES: Final = 256
+
+#: What a QUEUES value looks like, for those who cannot call :meth:`Spec.parse`: auto, or 1 to MAX_QUEUES.
+QUEUES_PATTERN: Final = "auto|[1-9][0-9]?|1[0-9][0-9]|2[0-4][0-9]|25[0-6]"
+MAX_IOTHREADS: Final = 16
+
+#: Names of profiles and budgets: safe as a file name, in a shell and in a message.
+NAME_PATTERN: Final = r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}"
+
+#: What Nova takes for a boolean (oslo.utils ``bool_from_string(strict=True)``).
+TRUE_STRINGS: Final = frozenset({"1", "t", "true", "on", "y", "yes"})
+FALSE_STRINGS: Final = frozenset({"0", "f", "false", "off", "n", "no"})
+
+Value = int | bool | str
+
+
+class Kind(enum.Enum):
+    """How the value of a spec is written."""
+
+    QUEUES = "queues"
+    INTEGER = "integer"
+    SIZE = "size"
+    BOOLEAN = "boolean"
+    CHOICE = "choice"
+    NAME = "name"
+
+
+class Effect(enum.Enum):
+    """Where a spec has its effect: in Nova's own specs, in the domain XML, or on the host."""
+
+    NATIVE = "native"
+    XML = "xml"
+    HOST = "host"
+    JUDGED = "judged"
+
+
+class SpecValueError(ValueError):
+    """A value is not allowed; the message says what is."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Spec:
+    """One extra spec (or one family of them, told apart by a feature name behind a dot).
+
+    :ivar name: field of :class:`~nova_perf_tuning.specs.request.Request`; the key is ``perf:<name>``.
+    :ivar choices: allowed texts of a CHOICE or SIZE.
+    :ivar low, high: bounds of an INTEGER or QUEUES.
+    :ivar features: the family's members; empty for a single spec.
+    :ivar default: what holds when nobody asks.
+    :ivar becomes: what the spec turns into, for people.
+    """
+
+    name: str
+    kind: Kind
+    description: str
+    default: str
+    effects: tuple[Effect, ...]
+    becomes: str
+    choices: tuple[str, ...] = ()
+    low: int = 0
+    high: int = 0
+    features: tuple[str, ...] = ()
+
+    @property
+    def allowed(self) -> str:
+        """Return the allowed values in words."""
+        if self.kind is Kind.QUEUES:
+            return f"auto or {self.low} to {self.high}"
+        if self.kind is Kind.INTEGER:
+            return f"{self.low} to {self.high}"
+        if self.kind is Kind.BOOLEAN:
+            return "true or false"
+        if self.kind is Kind.NAME:
+            return "a name of letters, digits, '.', '_' and '-', at most 63 long"
+        return ", ".join(self.choices)
+
+    def keys(self) -> Iterator[tuple[str, str, str | None]]:
+        """Yield (extra spec, image property, feature) for each member; feature is None for a single spec."""
+        if not self.features:
+            yield f"{PREFIX}{self.name}", f"{IMAGE_PREFIX}{self.name}", None
+        for feature in self.features:
+            yield f"{PREFIX}{self.name}.{feature}", f"{IMAGE_PREFIX}{self.name}_{feature}", feature
+
+    def parse(self, text: str) -> Value:
+        """Return the value of ``text``; booleans as Nova reads them, everything else to the letter.
+
+        :raises SpecValueError: the value is not allowed.
+        """
+        if self.kind is Kind.BOOLEAN:
+            word = text.strip().lower()
+            if word in TRUE_STRINGS or word in FALSE_STRINGS:
+                return word in TRUE_STRINGS
+        elif self.kind is Kind.NAME:
+            if re.fullmatch(NAME_PATTERN, text):
+                return text
+        elif self.kind is Kind.CHOICE:
+            if text in self.choices:
+                return text
+        elif self.kind is Kind.QUEUES and text == request_module.AUTO:
+            return text
+        elif re.fullmatch(r"0|[1-9][0-9]{0,8}", text):
+            value = int(text)
+            if text in self.choices if self.kind is Kind.SIZE else self.low <= value <= self.high:
+                return value
+        raise SpecValueError(f"allowed: {self.allowed}")
+
+
+_RINGS: Final = ("256", "512", "1024")
+
+VOCABULARY: Final[tuple[Spec, ...]] = (
+    Spec(
+        name="profile",
+        kind=Kind.NAME,
+        description="A named set of specs, Nova's own hw:* among them. Specs that the flavor or image states win.",
+        default="no profile",
+        effects=(Effect.NATIVE, Effect.XML, Effect.HOST),
+        becomes="the specs of the profile",
+    ),
+    Spec(
+        name="vif_queues",
+        kind=Kind.QUEUES,
+        low=1,
+        high=MAX_QUEUES,
+        description=(
+            "Queue pairs of each virtio network interface. auto is the least of the vCPUs, 8 and the host's "
+            "local housekeeping CPUs. Never more than the vCPUs."
+        ),
+        default="Nova's choice: 1, or as many as vCPUs with hw:vif_multiqueue_enabled=true",
+        effects=(Effect.NATIVE, Effect.XML),
+        becomes="<interface><driver queues=>; needs hw:vif_multiqueue_enabled=true for more than one",
+    ),
+    Spec(
+        name="vif_rx_queue_size",
+        kind=Kind.SIZE,
+        choices=_RINGS,
+        description="Slots in each receive ring of the virtio network interfaces.",
+        default="256, or [libvirt] rx_queue_size of nova.conf",
+        effects=(Effect.XML,),
+        becomes="<interface><driver rx_queue_size=>",
+    ),
+    Spec(
+        name="vif_tx_queue_size",
+        kind=Kind.SIZE,
+        choices=_RINGS,
+        description=(
+            "Slots in each transmit ring of the virtio network interfaces. QEMU honours it for vhost-user and "
+            "vDPA interfaces only; it is left out of others."
+        ),
+        default="256, or [libvirt] tx_queue_size of nova.conf",
+        effects=(Effect.XML,),
+        becomes="<interface><driver tx_queue_size=> of vhost-user and vDPA interfaces",
+    ),
+    Spec(
+        name="vif_host_offload",
+        kind=Kind.BOOLEAN,
+        features=("csum", "gso", "tso4", "tso6", "ecn", "ufo", "mrg_rxbuf"),
+        description="One offload that the host does for what the guest sends (mrg_rxbuf: for what it gets).",
+        default="on, as QEMU offers it",
+        effects=(Effect.XML,),
+        becomes="<interface><driver><host FEATURE=on|off>",
+    ),
+    Spec(
+        name="vif_guest_offload",
+        kind=Kind.BOOLEAN,
+        features=("csum", "tso4", "tso6", "ecn", "ufo"),
+        description="One offload that the guest accepts on its receive path.",
+        default="on, as QEMU offers it",
+        effects=(Effect.XML,),
+        becomes="<interface><driver><guest FEATURE=on|off>",
+    ),
+    Spec(
+        name="iothreads",
+        kind=Kind.INTEGER,
+        low=0,
+        high=MAX_IOTHREADS,
+        description=(
+            "I/O threads of the guest, with its virtio-blk disks and virtio-scsi controllers spread over them. "
+            "0 leaves all disks with the emulator thread."
+        ),
+        default="none is used (Nova 33 and later make one that serves no disk)",
+        effects=(Effect.XML, Effect.HOST),
+        becomes="<iothreads> and <driver iothread=> of disks and virtio-scsi controllers",
+    ),
+    Spec(
+        name="disk_queues",
+        kind=Kind.QUEUES,
+        low=1,
+        high=MAX_QUEUES,
+        description="Request queues of each virtio disk and virtio-scsi controller. auto is one for each vCPU.",
+        default="QEMU's choice: one for each vCPU with a machine type of 5.2 or later, else 1",
+        effects=(Effect.XML,),
+        becomes="<driver queues=> of virtio-blk disks and virtio-scsi controllers",
+    ),
+    Spec(
+        name="emulator_placement",
+        kind=Kind.CHOICE,
+        choices=("default", "numa"),
+        description="numa: emulator and I/O threads run on the shared CPUs of the guest's own NUMA node(s).",
+        default="default: where hw:emulator_threads_policy puts them",
+        effects=(Effect.XML, Effect.HOST),
+        becomes="<cputune><emulatorpin>, chosen on each host, also on the destination of a live migration",
+    ),
+    Spec(
+        name="vhost_placement",
+        kind=Kind.CHOICE,
+        choices=("none", "numa", "spread"),
+        description=(
+            "CPUs of the vhost workers. numa: shared CPUs of the guest's node; spread: one worker on each of "
+            "these CPUs, round robin."
+        ),
+        default="none: workers run wherever the emulator thread may run",
+        effects=(Effect.HOST,),
+        becomes="affinity of each vhost worker thread, set by nova-perf apply",
+    ),
+    Spec(
+        name="irq_placement",
+        kind=Kind.CHOICE,
+        choices=("none", "numa", "vcpu"),
+        description=(
+            "Interrupts of PCI devices passed through. numa: CPUs of the guest's node outside its vCPUs; vcpu: "
+            "the CPUs of its own vCPUs."
+        ),
+        default="none: left alone",
+        effects=(Effect.HOST,),
+        becomes="/proc/irq/N/smp_affinity_list of the device's interrupts, set by nova-perf apply",
+    ),
+    Spec(
+        name="vif_steering",
+        kind=Kind.CHOICE,
+        choices=("none", "xps"),
+        description=(
+            "Transmit steering of the tap device's queues on the host. On Linux 6.18 it had no effect on a"
+            " tap: the tun driver picks the queue by flow hash. No shipped profile asks for it."
+        ),
+        default="none: left alone",
+        effects=(Effect.HOST,),
+        becomes="xps_cpus of each transmit queue of the tap device, set by nova-perf apply",
+    ),
+    Spec(
+        name="budget",
+        kind=Kind.NAME,
+        description="The overhead budget that a host must meet for this flavor.",
+        default="no budget",
+        effects=(Effect.JUDGED,),
+        becomes="the budget that nova-perf validate judges with",
+    ),
+)
+
+BY_NAME: Final = {spec.name: spec for spec in VOCABULARY}
+
+
+@functools.lru_cache(maxsize=1)
+def by_key() -> dict[str, tuple[Spec, str | None]]:
+    """Return extra spec -> (its entry, the feature of a family or None)."""
+    return {key: (spec, feature) for spec in VOCABULARY for key, _, feature in spec.keys()}
+
+
+@functools.lru_cache(maxsize=1)
+def by_image_property() -> dict[str, str]:
+    """Return image property -> extra spec of the same meaning."""
+    return {image: key for spec in VOCABULARY for key, image, _ in spec.keys()}
+
+
+def suggestion(key: str) -> str:
+    """Return ``; did you mean …?`` for an unknown extra spec or image property, or nothing."""
+    import difflib  # wanted for a mistake only
+
+    near = difflib.get_close_matches(key[:100], [*by_key(), *by_image_property()], 1, 0.6)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+def shown(text: str, limit: int = 80) -> str:
+    """Return untrusted text fit for one line of a message: short, nothing that moves a terminal's cursor."""
+    return "".join(char if char.isprintable() else "?" for char in text[:limit])

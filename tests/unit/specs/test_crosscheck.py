@@ -1,0 +1,125 @@
+"""Each rule breaks where it should and keeps silent where it should."""
+
+import testtools
+
+from nova_perf_tuning.specs import crosscheck, parsing
+
+MULTI = {"hw:vif_multiqueue_enabled": "true"}
+#: rule -> [(extra specs, image properties, vCPUs, words of the message)] that break it.
+BROKEN = {
+    "vif-queues-above-vcpus": [({"perf:vif_queues": "8", **MULTI}, {}, 4, "at most 4")],
+    "disk-queues-above-vcpus": [({}, {"hw_perf_disk_queues": "8"}, 4, "hw_perf_disk_queues=8")],
+    "multiqueue-off": [
+        (
+            {"perf:vif_queues": "2", "hw:vif_multiqueue_enabled": "no"},
+            {},
+            None,
+            "set hw:vif_multiqueue_enabled=true",
+        ),
+        ({"perf:vif_queues": "auto"}, {"hw_vif_multiqueue_enabled": "false"}, 4, "perf:vif_queues=1"),
+        ({"perf:profile": "balanced", "hw:vif_multiqueue_enabled": "false"}, {}, 4, "(of the profile)"),
+    ],
+    "single-queue-of-multiqueue-tap": [({"perf:vif_queues": "1", **MULTI}, {}, 4, "2 or more")],
+    "multiqueue-not-set": [({"perf:vif_queues": "2"}, {}, 4, "as well")],
+    "irq-vcpu-needs-dedicated": [
+        ({"perf:irq_placement": "vcpu"}, {}, None, "hw:cpu_policy=dedicated"),
+        ({"perf:irq_placement": "vcpu", "hw:cpu_policy": "shared"}, {}, None, "hw:cpu_policy=dedicated"),
+    ],
+    "emulator-numa-needs-topology": [({"perf:emulator_placement": "numa"}, {}, None, "hw:numa_nodes=1")],
+    "vhost-numa-without-topology": [({"perf:vhost_placement": "numa"}, {}, None, "perf:vhost_placement=none")],
+    "emulator-numa-or-isolate": [
+        (
+            {
+                "perf:emulator_placement": "numa",
+                "hw:cpu_policy": "dedicated",
+                "hw:emulator_threads_policy": "isolate",
+            },
+            {},
+            None,
+            "share",
+        )
+    ],
+    "vif-specs-need-virtio": [
+        ({"perf:vif_rx_queue_size": "512"}, {"hw_vif_model": "e1000"}, None, "hw_vif_model=e1000"),
+        ({"perf:vif_guest_offload.csum": "on"}, {"hw_vif_model": "rtl8139"}, None, "perf:vif_guest_offload"),
+    ],
+    "disk-specs-need-virtio": [
+        ({"perf:iothreads": "1"}, {"hw_disk_bus": "sata"}, None, "hw_disk_bus=sata"),
+        (
+            {"perf:disk_queues": "auto"},
+            {"hw_disk_bus": "scsi", "hw_scsi_model": "lsisas1068"},
+            None,
+            "hw_scsi_model=virtio-scsi",
+        ),
+    ],
+    "offload-needs-checksum": [
+        ({"perf:vif_host_offload.csum": "off", "perf:vif_host_offload.tso6": "on"}, {}, None, "tso6=true"),
+        (
+            {
+                "perf:vif_guest_offload.ecn": "on",
+                "perf:vif_guest_offload.tso4": "off",
+                "perf:vif_guest_offload.tso6": "off",
+            },
+            {},
+            None,
+            "ecn=true needs segmentation",
+        ),
+    ],
+    "disk-queues-without-iothread": [
+        ({"perf:disk_queues": "4", "perf:iothreads": "0"}, {}, 4, "perf:iothreads=0")
+    ],
+    "placement-of-one-queue": [({"perf:vif_queues": "1", "perf:vif_steering": "xps"}, {}, 4, "no effect")],
+}
+FITTING = [
+    ({"perf:vif_queues": "auto", **MULTI}, {}, 4),
+    ({"perf:vif_queues": "auto", "hw:vif_multiqueue_enabled": "false"}, {}, 1),
+    ({"perf:vif_queues": "1", "hw:vif_multiqueue_enabled": "false"}, {}, 4),
+    ({"perf:vif_queues": "1", **MULTI}, {}, 1),
+    ({"perf:irq_placement": "vcpu"}, {"hw_cpu_policy": "dedicated"}, 4),
+    ({"perf:irq_placement": "vcpu", "hw:cpu_policy": "mixed"}, {}, 4),
+    ({"perf:emulator_placement": "numa", "hw:mem_page_size": "large"}, {}, 4),
+    ({"perf:emulator_placement": "default"}, {}, 4),
+    ({"perf:iothreads": "1"}, {"hw_disk_bus": "scsi", "hw_scsi_model": "virtio-scsi"}, 4),
+    ({"perf:iothreads": "0"}, {"hw_disk_bus": "ide"}, 4),
+    ({"perf:vhost_placement": "none"}, {"hw_vif_model": "e1000"}, 4),
+    ({"perf:vif_host_offload.csum": "off", "perf:vif_host_offload.tso4": "off"}, {}, 4),
+]
+
+
+def findings(specs, properties, vcpus):
+    return crosscheck.findings(parsing.parse(specs, properties), specs, properties, vcpus)
+
+
+class CrosscheckTest(testtools.TestCase):
+    def test_every_rule_has_an_example(self):
+        self.assertEqual([rule.name for rule in crosscheck.RULES], list(BROKEN))
+
+    def test_broken(self):
+        for rule in crosscheck.RULES:
+            for specs, properties, vcpus, words in BROKEN[rule.name]:
+                found = findings(specs, properties, vcpus)
+                self.assertEqual([(rule.name, rule.level)], [(finding.rule, finding.level) for finding in found])
+                self.assertIn(words, found[0].message)
+                self.assertTrue(any(key in found[0].message for key in (*specs, *properties)), found[0].message)
+
+    def test_fitting(self):
+        for specs, properties, vcpus in FITTING:
+            self.assertEqual((), findings(specs, properties, vcpus))
+
+    def test_errors_raise_and_warnings_come_back(self):
+        parsed = parsing.parse({"perf:vif_queues": "9", "perf:irq_placement": "vcpu"})
+        error = self.assertRaises(crosscheck.ContradictionError, crosscheck.check, parsed, {}, {}, 4)
+        self.assertIn("perf:vif_queues=9", str(error))
+        self.assertIn("perf:irq_placement=vcpu", str(error))
+        warnings = crosscheck.check(parsing.parse({"perf:vif_queues": "2"}), {}, {}, 4)
+        self.assertEqual(1, len(warnings))
+
+    def test_native_specs_that_the_flavor_lacks(self):
+        def needed(specs, vcpus=4):
+            return crosscheck.needed_native(parsing.parse(specs), specs, {}, vcpus)
+
+        self.assertEqual(MULTI, needed({"perf:vif_queues": "2"}))
+        self.assertEqual(MULTI, needed({"perf:vif_queues": "auto"}, None))
+        self.assertEqual({}, needed({"perf:vif_queues": "auto"}, 1))
+        self.assertEqual({}, needed({"perf:vif_queues": "auto", **MULTI}))
+        self.assertEqual("dedicated", needed({"perf:profile": "compute"})["hw:cpu_policy"])

@@ -1,0 +1,128 @@
+"""From extra specs and image properties to a request."""
+
+import dataclasses
+
+import hypothesis
+import testtools
+from hypothesis import strategies
+
+from nova_perf_tuning import errors
+from nova_perf_tuning.specs import parsing, profile, request, vocabulary
+
+
+def _values(spec):
+    if spec.kind is vocabulary.Kind.QUEUES:
+        return strategies.one_of(strategies.just("auto"), strategies.integers(spec.low, spec.high).map(str))
+    if spec.kind is vocabulary.Kind.INTEGER:
+        return strategies.integers(spec.low, spec.high).map(str)
+    if spec.kind is vocabulary.Kind.BOOLEAN:
+        return strategies.sampled_from(sorted(vocabulary.TRUE_STRINGS | vocabulary.FALSE_STRINGS))
+    if spec.kind is vocabulary.Kind.NAME:
+        return strategies.from_regex(vocabulary.NAME_PATTERN, fullmatch=True)
+    return strategies.sampled_from(spec.choices)
+
+
+#: Any valid set of perf:* specs, the profile (which must exist) apart.
+VALID_SPECS = strategies.fixed_dictionaries(
+    {}, optional={key: _values(spec) for key, (spec, _) in vocabulary.by_key().items() if spec.name != "profile"}
+)
+PROFILES = strategies.sampled_from([None, "storage", "balanced", "compute", "network-latency"])
+
+
+class ParsingTest(testtools.TestCase):
+    def error(self, extra_specs, image_properties=None, profiles=None):
+        return str(
+            self.assertRaises(parsing.SpecError, parsing.parse, extra_specs, image_properties or {}, profiles)
+        )
+
+    def test_nothing_asked(self):
+        parsed = parsing.parse({"hw:cpu_policy": "dedicated", "quota:x": "1"}, {"hw_disk_bus": "scsi"})
+        self.assertFalse(parsed)
+        self.assertEqual(request.Request(), parsed)
+
+    def test_all_kinds(self):
+        parsed = parsing.parse(
+            {"perf:vif_queues": "auto", "perf:iothreads": "2", "perf:vif_host_offload.tso4": "off"},
+            {"hw_perf_vif_host_offload_csum": "True", "hw_perf_irq_placement": "vcpu"},
+        )
+        expected = request.Request(
+            vif_queues="auto", iothreads=2, vif_host_offload={"tso4": False, "csum": True}, irq_placement="vcpu"
+        )
+        self.assertEqual(expected, parsed)
+
+    def test_errors_name_key_value_and_what_is_allowed(self):
+        self.assertEqual("perf:vif_queues=0: allowed: auto or 1 to 256", self.error({"perf:vif_queues": "0"}))
+        self.assertEqual("hw_perf_iothreads=x: allowed: 0 to 16", self.error({}, {"hw_perf_iothreads": "x"}))
+
+    def test_unknown_key_suggests_the_nearest(self):
+        self.assertIn("did you mean perf:vif_queues?", self.error({"perf:vif_queue": "1"}))
+        self.assertIn("did you mean hw_perf_iothreads?", self.error({}, {"hw_perf_iothread": "1"}))
+        self.assertIn("unknown spec perf:", self.error({"perf:": "1"}))
+
+    def test_flavor_and_image_contradict(self):
+        message = self.error({"perf:vif_queues": "2"}, {"hw_perf_vif_queues": "4"})
+        self.assertIn("perf:vif_queues=2 of the flavor contradicts hw_perf_vif_queues=4 of the image", message)
+
+    def test_flavor_and_image_agree_in_other_words(self):
+        parsed = parsing.parse({"perf:vif_host_offload.gso": "YES"}, {"hw_perf_vif_host_offload_gso": "1"})
+        self.assertEqual({"gso": True}, parsed.vif_host_offload)
+
+    def test_profile_expands_and_explicit_specs_win(self):
+        parsed = parsing.parse({"perf:profile": "storage", "perf:disk_queues": "2"}, {"hw_perf_iothreads": "4"})
+        self.assertEqual(("storage", 2, 4), (parsed.profile, parsed.disk_queues, parsed.iothreads))
+
+    def test_native_specs_of_a_profile_yield_to_flavor_and_image(self):
+        native = parsing.parse({"perf:profile": "compute"}).native
+        self.assertEqual("dedicated", native["hw:cpu_policy"])
+        for specs, properties in (({"hw:cpu_policy": "shared"}, {}), ({}, {"hw_cpu_policy": "mixed"})):
+            parsed = parsing.parse({"perf:profile": "compute", **specs}, properties)
+            self.assertEqual(set(native) - {"hw:cpu_policy"}, set(parsed.native))
+
+    def test_profile_of_the_image(self):
+        self.assertEqual(2, parsing.parse({}, {"hw_perf_profile": "storage"}).iothreads)
+
+    def test_unknown_profile_lists_those_there_are(self):
+        self.assertIn("balanced, compute", self.error({"perf:profile": "fast"}))
+        self.assertIn("there are mine", self.error({"perf:profile": "fast"}, profiles={"mine": None}))
+
+    def test_own_profiles(self):
+        spec = profile.ProfileSpec("8", "reason", "practice")
+        own = {"mine": profile.Profile("mine", "x", {"perf:disk_queues": spec}, "mine.yaml")}
+        self.assertEqual(8, parsing.parse({"perf:profile": "mine"}, {}, own).disk_queues)
+
+    def test_expanded_request_needs_no_profile(self):
+        self.assertEqual("gone", parsing.parse_expanded({"perf:profile": "gone"}).profile)
+
+    def test_hostile_text_stays_one_line(self):
+        message = self.error({"perf:vif_queues": "1\n\x1b[31m" + "x" * 10000})
+        self.assertTrue(message.isprintable() and len(message) < 200, message)
+
+    @hypothesis.given(VALID_SPECS, PROFILES)
+    def test_round_trip(self, specs, name):
+        if name:
+            specs = {**specs, "perf:profile": name}
+        parsed = parsing.parse(specs)
+        again = parsing.parse(parsed.extra_specs())
+        self.assertEqual(dataclasses.replace(parsed, native={}), dataclasses.replace(again, native={}))
+        self.assertEqual(dataclasses.replace(parsed, native={}), parsing.parse_expanded(parsed.extra_specs()))
+
+    @hypothesis.given(
+        strategies.dictionaries(
+            strategies.one_of(
+                strategies.sampled_from(sorted(vocabulary.by_key())), strategies.text().map("perf:{}".format)
+            ),
+            strategies.text(),
+        ),
+        strategies.dictionaries(
+            strategies.one_of(
+                strategies.sampled_from(sorted(vocabulary.by_image_property())),
+                strategies.text().map("hw_perf_{}".format),
+            ),
+            strategies.text(),
+        ),
+    )
+    def test_arbitrary_text_is_parsed_or_refused(self, specs, properties):
+        try:
+            parsing.parse(specs, properties)
+        except errors.PerfTuningError as error:
+            self.assertTrue(str(error).isprintable())

@@ -1,0 +1,132 @@
+"""Shipped and operator-made profiles."""
+
+import os
+import pathlib
+
+import fixtures
+import hypothesis
+import testtools
+from hypothesis import strategies
+
+from nova_perf_tuning.specs import crosscheck, parsing, profile, profiles
+
+GOOD = """
+name: mine
+description: Something.
+specs:
+  "perf:iothreads": {value: 3, reason: because}
+  "perf:vif_host_offload.ufo": {value: false, reason: because}
+  "hw:mem_page_size": {value: 1GB, reason: because, basis: measured}
+"""
+
+
+class ShippedTest(testtools.TestCase):
+    def test_names(self):
+        expected = {"network-throughput", "network-latency", "storage", "compute", "windows", "balanced"}
+        self.assertEqual(expected, set(profiles.shipped()))
+
+    def test_shipped_files_pass_the_schema_that_loading_skips(self):
+        folder = pathlib.Path(profiles.__file__).parent / "profiles"
+        for path in folder.glob("*.yaml"):
+            found = profile.parse(path.read_text(encoding="utf-8"), path.name)
+            self.assertEqual(path.stem, found.name)
+            self.assertEqual(profiles.shipped()[path.stem], found)
+            for key, spec in found.specs.items():
+                self.assertIn(spec.basis, ("rule", "practice", "measured"), key)
+
+    def test_specs_of_a_shipped_profile_fit_together(self):
+        for name in profiles.shipped():
+            specs = {"perf:profile": name}
+            self.assertEqual((), crosscheck.findings(parsing.parse(specs), specs, {}, 4), name)
+
+
+class ParseTest(testtools.TestCase):
+    def error(self, text):
+        return str(self.assertRaises(profile.ProfileError, profile.parse, text, "mine.yaml"))
+
+    def test_good(self):
+        found = profile.parse(GOOD, "mine.yaml")
+        self.assertEqual(
+            {"perf:iothreads": "3", "perf:vif_host_offload.ufo": "false", "hw:mem_page_size": "1GB"},
+            {key: spec.value for key, spec in found.specs.items()},
+        )
+        self.assertEqual(
+            {"ufo": False}, parsing.parse({"perf:profile": "mine"}, {}, {"mine": found}).vif_host_offload
+        )
+
+    def test_errors_name_file_and_key(self):
+        for wrong, *words in (
+            (GOOD.replace("value: 3", "value: 99"), "perf:iothreads=99", "0 to 16"),
+            (GOOD.replace("perf:iothreads", "perf:iothread"), "perf:iothread", "did you mean perf:iothreads?"),
+            (GOOD.replace("hw:mem_page_size", "quota:cpu"), "quota:cpu", "neither"),
+            (
+                GOOD.replace("perf:iothreads", "perf:profile").replace("value: 3", "value: storage"),
+                "another profile",
+            ),
+            (GOOD.replace("name: mine", "name: ../mine"), "name"),
+            (GOOD.replace("name: mine\n", ""), "'name' is a required property"),
+            (GOOD.replace("reason: because", "why: because", 1), "perf:iothreads"),
+            (GOOD + "speed: 9\n", "speed"),
+            (GOOD + "name: other\n", "line", "twice"),
+            (GOOD + '  "perf:iothreads": {value: 4, reason: x}\n', "line", "twice"),
+            (GOOD.replace("value: 3", "value: [3]"), "perf:iothreads", "value"),
+            (GOOD.replace('"perf:iothreads"', "7"), "7"),
+            ("name: &a x\ndescription: *a\nspecs: {}\n", "aliases"),
+            ("specs: !!python/object/apply:os.system [id]\n", "not usable YAML"),
+            ("[" * 20000, "nested too deeply"),
+            ("name: [", "not usable YAML"),
+            ("", "not of type 'object'"),
+            ("a: \x07\n", "not usable YAML"),
+        ):
+            message = self.error(wrong)
+            self.assertTrue(message.startswith("mine.yaml: "), message)
+            for word in words:
+                self.assertIn(word, message)
+            self.assertTrue(message.isprintable(), message)
+
+    @hypothesis.given(strategies.text(max_size=200))
+    def test_arbitrary_text_is_refused(self, text):
+        self.error(text)
+
+
+class FolderTest(testtools.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.folder = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+
+    def error(self):
+        return str(self.assertRaises(profile.ProfileError, profiles.load, str(self.folder)))
+
+    def test_own_profiles_come_beside_the_shipped(self):
+        (self.folder / "mine.yaml").write_text(GOOD, encoding="utf-8")
+        (self.folder / "README").write_text("no profile", encoding="utf-8")
+        self.assertEqual(set(profiles.shipped()) | {"mine"}, set(profiles.load(str(self.folder))))
+
+    def test_a_shipped_profile_is_replaced_only_on_demand(self):
+        path = self.folder / "storage.yaml"
+        path.write_text(GOOD.replace("mine", "storage"), encoding="utf-8")
+        self.assertIn(f"{path}: name: 'storage' is a shipped profile", self.error())
+        path.write_text(GOOD.replace("mine", "storage") + "override: true\n", encoding="utf-8")
+        self.assertEqual(str(path), profiles.load(str(self.folder))["storage"].source)
+
+    def test_a_name_twice(self):
+        for name in ("a.yaml", "b.yml"):
+            (self.folder / name).write_text(GOOD, encoding="utf-8")
+        self.assertIn(f"'mine' is in {self.folder}/a.yaml as well", self.error())
+
+    def test_files_that_are_no_profiles(self):
+        path = self.folder / "x.yaml"
+        path.write_bytes(b"\xff\xfe")
+        self.assertIn("not UTF-8", self.error())
+        path.write_bytes(b"#" * (profile.MAX_BYTES + 1))
+        self.assertIn("larger than", self.error())
+        path.unlink()
+        os.mkfifo(path)
+        self.assertIn("not a regular file", self.error())
+        path.unlink()
+        path.symlink_to("nowhere")
+        self.assertIn("No such file", self.error())
+
+    def test_no_folder(self):
+        self.folder /= "missing"
+        self.assertIn(f"profile folder {self.folder}: No such file", self.error())
