@@ -1,0 +1,166 @@
+"""Transformed domains before the judges that count: libvirt's QEMU driver, and QEMU itself under TCG.
+
+libvirt runs embedded in virsh with a folder of its own (qemu:///embed): no daemon, nothing shared.
+"""
+
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import tempfile
+
+import testtools
+
+from nova_perf_tuning.guest import transform
+from nova_perf_tuning.specs import parsing
+from tests.unit.guest import corpus
+
+#: What is asked of every domain: each spec that changes XML.
+SPECS = {
+    "perf:vif_queues": "2",
+    "perf:vif_rx_queue_size": "1024",
+    "perf:vif_tx_queue_size": "1024",
+    "perf:vif_host_offload.tso4": "off",
+    "perf:vif_guest_offload.ufo": "off",
+    "perf:iothreads": "2",
+    "perf:disk_queues": "2",
+    "perf:vhost_placement": "spread",
+}
+NAME = "perf-functional"
+GUEST = """<domain type="qemu">
+  <name>perf-functional</name>
+  <memory>65536</memory>
+  <vcpu>2</vcpu>
+  <os><type machine="q35">hvm</type></os>
+  <features><acpi/></features>
+  <devices>
+    <disk type="file" device="disk">
+      <driver name="qemu" type="raw"/>
+      <source file="{folder}/a.img"/>
+      <target dev="vda" bus="virtio"/>
+    </disk>
+    <disk type="file" device="disk">
+      <driver name="qemu" type="raw"/>
+      <source file="{folder}/b.img"/>
+      <target dev="sda" bus="scsi"/>
+    </disk>
+    <controller type="scsi" index="0" model="virtio-scsi"/>
+    <interface type="ethernet">
+      <model type="virtio"/>
+      <target dev="{tap}"/>
+    </interface>
+  </devices>
+</domain>
+"""
+
+
+class LibvirtTest(testtools.TestCase):
+    """One virsh run for each test; every guest is destroyed in it, and again by process id if it is not."""
+
+    def setUp(self):
+        super().setUp()
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="nova-perf-libvirt-"))
+        self.addCleanup(shutil.rmtree, self.folder)
+        self.folder.chmod(0o755)  # QEMU runs as another user
+        self.addCleanup(self.kill_leftovers)
+
+    def kill_leftovers(self):
+        """Kill the guest if it outlived virsh: the process of its pid file, if that still is this very guest."""
+        path = self.folder / "root/run/qemu" / f"{NAME}.pid"
+        if not path.exists():
+            return
+        pid = int(path.read_text(encoding="ascii"))
+        try:
+            mine = str(self.folder).encode() in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
+        except OSError:
+            return
+        if mine:
+            os.kill(pid, signal.SIGKILL)
+
+    def virsh(self, *commands):
+        """Run virsh commands one after the other; return stdout, fail with stderr."""
+        result = subprocess.run(
+            ["virsh", "-q", "-c", f"qemu:///embed?root={self.folder}/root", "; ".join(commands)],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        self.assertEqual(0, result.returncode, result.stderr)
+        return result.stdout
+
+    def write(self, name, xml):
+        path = self.folder / name
+        path.write_text(xml, encoding="utf-8")
+        return path
+
+    def test_every_kind_of_domain_can_be_defined(self):
+        asked = parsing.parse(SPECS)
+        paths = []
+        for name in corpus.names():
+            # The machine of the test may have no KVM; the QEMU driver checks devices alike.
+            xml = transform.transform(corpus.text(name), asked).xml.replace('type="kvm"', 'type="qemu"', 1)
+            paths.append(
+                self.write(name, xml.replace("host-passthrough", "maximum").replace(' mode="host-model"', ""))
+            )
+        out = self.virsh(*(f"define --validate {path}" for path in paths), "list --all --name")
+        self.assertEqual(len(paths), sum(line.startswith("instance-") for line in out.splitlines()), out)
+
+    def test_qemu_runs_with_what_was_asked(self):
+        tap = f"perf{os.getpid()}"[:15]
+        for name in ("a.img", "b.img"):
+            with open(self.folder / name, "wb") as file:
+                file.truncate(1 << 20)
+        result = transform.transform(GUEST.format(folder=self.folder, tap=tap), parsing.parse(SPECS))
+        path = self.write("guest.xml", result.xml)
+        questions = {
+            "blk queues": ("/machine/peripheral/virtio-disk0", "num-queues"),
+            "blk thread": ("/machine/peripheral/virtio-disk0", "iothread"),
+            "scsi queues": ("/machine/peripheral/scsi0", "num_queues"),
+            "scsi thread": ("/machine/peripheral/scsi0", "iothread"),
+            "rx": ("/machine/peripheral/net0", "rx_queue_size"),
+            "tx": ("/machine/peripheral/net0", "tx_queue_size"),
+            "multiqueue": ("/machine/peripheral/net0", "mq"),
+            "host tso4": ("/machine/peripheral/net0", "host_tso4"),
+            "guest ufo": ("/machine/peripheral/net0", "guest_ufo"),
+            "guest csum": ("/machine/peripheral/net0", "guest_csum"),
+        }
+        commands = [
+            f"qemu-monitor-command perf-functional '{json.dumps(request)}'"
+            for request in (
+                {"execute": "query-iothreads"},
+                *(
+                    {"execute": "qom-get", "arguments": {"path": path, "property": name}}
+                    for path, name in questions.values()
+                ),
+            )
+        ]
+        out = self.virsh(
+            f"define --validate {path}",
+            "start --paused perf-functional",
+            *commands,
+            "dumpxml perf-functional",
+            "destroy perf-functional",
+            "undefine perf-functional",
+        )
+        answers = [json.loads(line)["return"] for line in out.splitlines() if line.startswith("{")]
+        self.assertEqual(["iothread1", "iothread2"], sorted(thread["id"] for thread in answers[0]))
+        self.assertEqual(
+            {
+                "blk queues": 2,
+                "blk thread": "/objects/iothread1",
+                "scsi queues": 2,
+                "scsi thread": "/objects/iothread2",
+                "rx": 1024,
+                "tx": 256,
+                "multiqueue": True,
+                "host tso4": False,
+                "guest ufo": False,
+                "guest csum": True,
+            },
+            dict(zip(questions, answers[1:], strict=True)),
+        )
+        self.assertIn('<perf:spec name="perf:vif_queues">2</perf:spec>', out)
+        self.assertFalse(os.path.exists(f"/sys/class/net/{tap}"))

@@ -1,0 +1,164 @@
+"""nova-perf explain and xml, as a user meets them: right output, and one line for every mistake."""
+
+import contextlib
+import io
+import json
+import pathlib
+
+import fixtures
+import testtools
+
+from nova_perf_tuning.cli import main
+from nova_perf_tuning.guest import parsing
+from tests.unit.guest import corpus
+from tests.unit.guest.test_parsing import HOSTILE, SMALL
+
+DEEP = SMALL % ("<x>" * 300 + "</x>" * 300)
+#: Options of ``explain`` -> words of the error.
+WRONG_OPTIONS = [
+    ([], "--vcpus is missing"),
+    (["--vcpus", "0"], "--vcpus 0"),
+    (["--vcpus", "-1"], "--vcpus"),
+    (["--vcpus", "4.5"], "--vcpus 4.5"),
+    (["--vcpus", "9" * 5000], "--vcpus 999"),
+    (["--vcpus", "٤"], "--vcpus"),
+    (["--vcpus", "4", "--housekeeping-cpus", "x"], "--housekeeping-cpus x"),
+    (["--vcpus", "4", "--profile-dir", "/nowhere"], "profile folder /nowhere"),
+    (["--vcpus", "4", "--image-property", "hw_perf_x=1"], "unknown spec hw_perf_x"),
+    *(
+        (["--vcpus", "4", "--spec", text], words)
+        for text, words in (
+            ("", "KEY=VALUE"),
+            ("perf:iothreads", "KEY=VALUE"),
+            ("=1", "KEY=VALUE"),
+            ("iothreads=1", "did you mean perf:iothreads?"),
+            ("perf:iothread=1", "did you mean perf:iothreads?"),
+            ("perf:iothreads=17", "0 to 16"),
+            ("perf:iothreads=1\n2", "perf:iothreads=1?2"),
+            ("perf:vif_queues=\x1b[2J", "perf:vif_queues=?[2J"),
+            ("perf:vif_queues=8", "at most 4"),
+            ("perf:irq_placement=vcpu", "hw:cpu_policy=dedicated"),
+            ("perf:profile=../../etc/passwd", "allowed: a name"),
+            ("perf:profile=nothing", "there are balanced"),
+        )
+    ),
+]
+
+
+class CommandTest(testtools.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.folder = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+
+    def run_command(self, *argv):
+        """Return (exit code, stdout, stderr)."""
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            code = main.main(list(argv))
+        return int(code), out.getvalue(), err.getvalue()
+
+    def check_error(self, result, words):
+        code, out, err = result
+        self.assertEqual((3, "", 1), (code, out, len(err.splitlines())), err)
+        self.assertIn(words, err)
+        self.assertTrue(err.rstrip("\n").isprintable() and len(err) < 500, err)
+        self.assertNotIn("internal error", err)
+
+    def xml_file(self, content):
+        path = self.folder / "domain.xml"
+        path.write_bytes(content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content)
+        return str(path)
+
+
+class ExplainTest(CommandTest):
+    def test_json(self):
+        code, out, _ = self.run_command(
+            "explain", "--vcpus", "4", "--spec", "perf:profile=network-throughput", "--spec", "perf:vif_queues=2",
+            "--image-property", "hw_perf_iothreads=2", "-f", "json",
+        )  # fmt: skip
+        found = json.loads(out)
+        rows = {row["spec"]: row for row in found["specs"]}
+        self.assertEqual((0, {"hw:vif_multiqueue_enabled": "true"}), (code, found["flavor_lacks"]))
+        self.assertEqual(["<driver name='vhost' queues='2'/>"], rows["perf:vif_queues"]["xml"])
+        self.assertEqual("flavor", rows["perf:vif_queues"]["origin"])
+        self.assertEqual("image", rows["perf:iothreads"]["origin"])
+        self.assertIn("<iothreads>2</iothreads>", rows["perf:iothreads"]["xml"])
+        self.assertEqual("profile network-throughput", rows["perf:vhost_placement"]["origin"])
+        self.assertIn("affinity of each vhost worker", rows["perf:vhost_placement"]["host"])
+        self.assertEqual({"hw:vif_multiqueue_enabled": "true"}, rows["hw:vif_multiqueue_enabled"]["native"])
+
+    def test_table(self):
+        code, out, err = self.run_command("explain", "--vcpus", "2", "--spec", "perf:vif_tx_queue_size=512")
+        self.assertEqual((0, ""), (code, err))
+        self.assertIn("perf:vif_tx_queue_size=512", out)
+        self.assertIn("not for every guest", out)
+        _, out, _ = self.run_command("explain", "--vcpus", "2", "--spec", "perf:vif_queues=auto")
+        self.assertIn("openstack flavor set --property hw:vif_multiqueue_enabled=true FLAVOR", out)
+        self.assertIn("Warning: perf:vif_queues=auto", out)
+
+    def test_nothing_asked(self):
+        code, out, _ = self.run_command("explain", "--vcpus", "2")
+        self.assertEqual((0, "Nothing is asked: the guest stays as Nova makes it.\n"), (code, out))
+
+    def test_mistakes(self):
+        for options, words in WRONG_OPTIONS:
+            self.check_error(self.run_command("explain", *options), words)
+
+
+class XmlTest(CommandTest):
+    def test_request_of_the_domain(self):
+        path = self.xml_file(corpus.text("virtio-scsi.xml"))
+        code, out, err = self.run_command("xml", path)
+        self.assertEqual(0, code)
+        self.assertEqual("storage", parsing.parse_domain(out).request.profile)
+        self.assertIn("scsi controller 1: I/O thread 2\n", err)
+        again = self.run_command("xml", self.xml_file(out))
+        self.assertEqual((0, out, ""), again)
+
+    def test_options_and_diff(self):
+        path = self.xml_file(corpus.text("uefi.xml"))
+        code, out, _ = self.run_command(
+            "xml", path, "--diff", "--spec", "perf:iothreads=2", "--qemu-version", "7.2"
+        )
+        self.assertEqual(0, code)
+        changed = [line for line in out.splitlines() if line[0] in "+-" and "perf:" not in line]
+        self.assertEqual(6, len(changed), out)
+
+    def test_json(self):
+        path = self.xml_file(corpus.text("uefi.xml"))
+        code, out, err = self.run_command("xml", path, "--spec", "perf:iothreads=1", "-f", "json")
+        found = json.loads(out)
+        self.assertEqual((0, "", {"xml", "notes"}), (code, err, set(found)))
+        self.assertIn("disk vda: I/O thread 1", found["notes"])
+
+    def test_nothing_asked(self):
+        text = corpus.text("rescue.xml")
+        code, out, err = self.run_command("xml", self.xml_file(text))
+        self.assertEqual((0, text), (code, out))
+        self.assertIn("the XML is unchanged", err)
+
+    def test_contradictions_are_warnings_where_novas_specs_are_known(self):
+        path = self.xml_file(corpus.text("hostdev.xml").replace("dedicated", "shared"))
+        _, _, err = self.run_command("xml", path, "--spec", "perf:irq_placement=vcpu")
+        self.assertIn("warning: perf:irq_placement=vcpu needs vCPUs with CPUs of their own", err)
+        _, _, err = self.run_command("xml", self.xml_file(SMALL % ""), "--spec", "perf:irq_placement=vcpu")
+        self.assertNotIn("warning", err)
+
+    def test_hostile_domains(self):
+        for content, words in [*HOSTILE, (DEEP, "nested more than")]:
+            for options in ((), ("--spec", "perf:iothreads=1", "--diff")):
+                result = self.run_command("xml", self.xml_file(content), *options)
+                self.check_error(result, "UTF-8" if "not UTF-8" in words else words)
+
+    def test_files_that_are_none(self):
+        self.check_error(self.run_command("xml", str(self.folder)), "Is a directory")
+        self.check_error(self.run_command("xml", str(self.folder / "missing")), "No such file")
+        path = self.xml_file(SMALL % "")
+        self.check_error(self.run_command("xml", path, "--libvirt-version", "new"), "--libvirt-version new")
+        self.check_error(self.run_command("xml", path, "--spec", "perf:iothreads=99"), "0 to 16")
+
+    def test_unusable_request_of_the_domain(self):
+        path = self.xml_file(corpus.text("virtio-blk.xml").replace(">auto<", ">many<"))
+        self.check_error(self.run_command("xml", path), "perf:vif_queues=many")
+        code, _, _ = self.run_command("xml", path, "--spec", "perf:iothreads=1")
+        self.assertEqual(0, code)

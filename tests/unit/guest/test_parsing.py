@@ -1,0 +1,205 @@
+"""Domain XML to data: right on Nova's and libvirt's texts, one clear error on everything else."""
+
+import sys
+
+import hypothesis
+import testtools
+from hypothesis import strategies
+
+from nova_perf_tuning import errors
+from nova_perf_tuning.guest import domain, markup, parsing
+from nova_perf_tuning.specs import request
+from tests.unit.guest import corpus
+
+SMALL = "<domain type='kvm'><name>a</name>%s</domain>"
+STATUS = """<!--
+WARNING: THIS IS AN AUTO-GENERATED FILE.
+-->
+<domstatus state='running' reason='booted' pid='4711'>
+  <taint flag='high-privileges'/>
+  <monitor path='/run/libvirt/qemu/x.sock' type='unix'/>
+  <vcpus><vcpu id='0' pid='4715'/></vcpus>
+  <domain type='kvm' id='7'>
+    <name>a</name><uuid>u</uuid><vcpu placement='static' current='2'>4</vcpu>
+    <devices><interface type='ethernet'><target dev='tap0'/></interface></devices>
+  </domain>
+</domstatus>
+"""
+
+
+class RightTest(testtools.TestCase):
+    def test_corpus_is_valid_for_libvirt(self):
+        for name in corpus.names():
+            self.assertEqual([], corpus.schema_errors(corpus.text(name)), name)
+
+    def test_pinned_guest(self):
+        found = parsing.parse_domain(corpus.text("numa-pinned.xml"))
+        self.assertEqual(
+            ("instance-0000000a", "kvm", 8, 1), (found.name, found.type, found.vcpus, found.iothreads)
+        )
+        self.assertEqual({vcpu: str(16 + vcpu) for vcpu in range(8)}, found.vcpu_pins)
+        self.assertEqual(
+            ("0,2-3", {1: "0,2-3"}, "0"), (found.emulator_pin, found.iothread_pins, found.memory_nodes)
+        )
+        self.assertTrue(found.dedicated)
+        self.assertEqual(request.Request(iothreads=3), found.request)
+        self.assertEqual("instance-0000000a guest", found.title)
+        interface = domain.Interface("bridge", "tap00000001", "fa:16:3e:00:00:01", "virtio", "vhost", 8)
+        self.assertEqual((interface,), found.interfaces)
+
+    def test_passed_through(self):
+        found = parsing.parse_domain(corpus.text("hostdev.xml"))
+        self.assertEqual(("0000:82:10.1", "0000:84:00.0"), found.hostdevs)
+        self.assertEqual(["hostdev", "bridge"], [interface.kind for interface in found.interfaces])
+
+    def test_floating_guest(self):
+        found = parsing.parse_domain(corpus.text("rescue.xml"))
+        self.assertEqual(
+            ({}, None, None, False), (found.vcpu_pins, found.emulator_pin, found.memory_nodes, found.dedicated)
+        )
+        self.assertIsNone(found.request)
+
+    def test_image_properties_and_profiles_count(self):
+        self.assertEqual(4, parsing.parse_domain(corpus.text("multi-nic.xml")).request.vif_queues)
+        self.assertEqual("storage", parsing.parse_domain(corpus.text("virtio-scsi.xml")).request.profile)
+
+    def test_own_element_goes_before_novas(self):
+        ours = (
+            f"<r:request xmlns:r='{parsing.PERF_NAMESPACE}'><r:spec name='perf:profile'>gone</r:spec></r:request>"
+        )
+        text = corpus.text("virtio-blk.xml").replace("</metadata>", f"{ours}</metadata>")
+        self.assertEqual(request.Request(profile="gone"), parsing.parse_domain(text).request)
+
+    def test_state_file_of_libvirt(self):
+        for text in (STATUS, STATUS.encode()):
+            found = parsing.parse_domain(text)
+            self.assertEqual(
+                ("a", 7, 4, "tap0"), (found.name, found.domain_id, found.vcpus, found.interfaces[0].device)
+            )
+
+    def test_dedicated_without_metadata(self):
+        def pinned(*cpus):
+            pins = "".join(f"<vcpupin vcpu='{vcpu}' cpuset='{text}'/>" for vcpu, text in enumerate(cpus))
+            return parsing.parse_domain(SMALL % f"<vcpu>2</vcpu><cputune>{pins}</cputune>").dedicated
+
+        self.assertTrue(pinned("4", "5"))
+        self.assertFalse(pinned("4"))
+        self.assertFalse(pinned("4", "4"))
+        self.assertFalse(pinned("4", "5-6"))
+
+    def test_memory_of_cells(self):
+        cells = "<numatune><memnode cellid='0' nodeset='1'/><memnode cellid='1' nodeset='3-4'/></numatune>"
+        self.assertEqual("1,3-4", parsing.parse_domain(SMALL % cells).memory_nodes)
+
+    def test_unusable_request_leaves_the_guest(self):
+        text = corpus.text("virtio-blk.xml").replace(">auto<", ">many<")
+        found = parsing.parse_domain(text)
+        self.assertIsNone(found.request)
+        self.assertIn("perf:vif_queues=many", found.request_error)
+
+
+def nested(depth):
+    return "<x>" * depth + "</x>" * depth
+
+
+LAUGHS = (
+    '<!DOCTYPE domain [<!ENTITY a "ha"><!ENTITY b "&a;&a;&a;&a;&a;&a;&a;&a;"><!ENTITY c "&b;&b;&b;&b;&b;&b;">'
+    "]><domain type='kvm'><name>&c;</name></domain>"
+)
+FILE = "<!DOCTYPE d [<!ENTITY x SYSTEM 'file:///etc/passwd'>]><domain type='kvm'><name>&x;</name></domain>"
+NETWORK = "<!DOCTYPE d SYSTEM 'http://127.0.0.1:9/x.dtd'><domain type='kvm'><name>a</name></domain>"
+#: text -> words of the error.
+HOSTILE = [
+    ("", "not well formed"),
+    ("hello", "not well formed"),
+    ("{}", "not well formed"),
+    (b"\x7fELF\x02\x01\x01", "not well formed"),
+    (b"\xff\xfe<\x00d\x00o\x00m\x00a\x00i\x00n\x00/\x00>\x00", "not UTF-8"),
+    ("<domain type='kvm'><name>ä</name></domain>".encode("latin-1"), "not UTF-8"),
+    ("<domain type='kvm'><name>\ud800</name></domain>", "not UTF-8"),
+    ("<domain type='kvm'><name>a\x00b</name></domain>", "not well formed"),
+    (LAUGHS, "DOCTYPE"),
+    (FILE, "DOCTYPE"),
+    (NETWORK, "DOCTYPE"),
+    ("<domain type='kvm'><name>&x;</name></domain>", "not well formed: undefined entity"),
+    (corpus.text("virtio-blk.xml")[:-200], "not well formed"),
+    (corpus.text("virtio-blk.xml") * 2, "not well formed"),
+    ("<network><name>a</name></network>", "root element is 'network'"),
+    ("<domstatus/>", "has no <domain>"),
+    ("<d:domain xmlns:d='x' type='kvm'><d:name>a</d:name></d:domain>", "root element"),
+    ("<domain type='kvm'/>", "<name>"),
+    ("<domain><name>a</name></domain>", "no type"),
+    ("<domain type='kvm'><name>../../etc/x</name></domain>", "<name>"),
+    ("<domain type='kvm'><name>a\nb</name></domain>", "<name>"),
+    ("<domain type='kvm'><name>%s</name></domain>" % ("a" * 300), "<name>"),
+    (b"<domain type='kvm'><name>a</name>" + b" " * parsing.MAX_BYTES + b"</domain>", "larger than"),
+    ("<domain>" + "<a/>" * (2 * parsing.MAX_ELEMENTS + 1) + "</domain>", "more than"),
+] + [
+    (SMALL % part, words)
+    for part, words in (
+        ("<vcpu>-1</vcpu>", "<vcpu> is '-1'; allowed are 1 to"),
+        ("<vcpu>0</vcpu>", "<vcpu>"),
+        ("<vcpu>99999999999999999999</vcpu>", "<vcpu>"),
+        ("<vcpu>1.5</vcpu>", "<vcpu>"),
+        ("<vcpu>٣</vcpu>", "<vcpu>"),
+        ("<vcpu>%s</vcpu>" % ("1" * 100000), "<vcpu>"),
+        ("<iothreads>-1</iothreads>", "<iothreads>"),
+        ("<cputune><vcpupin vcpu='x' cpuset='1'/></cputune>", "vcpupin"),
+        ("<cputune><vcpupin vcpu='0' cpuset='1-'/></cputune>", "vcpupin cpuset"),
+        ("<cputune><vcpupin vcpu='0' cpuset='0-4294967295'/></cputune>", "vcpupin cpuset"),
+        ("<cputune><vcpupin vcpu='0'/></cputune>", "vcpupin cpuset"),
+        ("<cputune><emulatorpin cpuset='$(id)'/></cputune>", "emulatorpin"),
+        ("<cputune><iothreadpin iothread='99999' cpuset='1'/></cputune>", "iothreadpin"),
+        ("<numatune><memory nodeset='a'/></numatune>", "numatune"),
+        ("<devices><interface><driver queues='99999999'/></interface></devices>", "queues"),
+        ("<devices><interface><driver queues='0'/></interface></devices>", "queues"),
+        ("<devices><interface><target dev='../../x'/></interface></devices>", "target dev"),
+        ("<devices><interface><target dev='0123456789abcdef'/></interface></devices>", "target dev"),
+        (
+            "<devices><hostdev type='pci'><source><address bus='0x1000'/></source></hostdev></devices>",
+            "PCI address",
+        ),
+        ("<devices><hostdev type='pci'><source><address bus='zz'/></source></hostdev></devices>", "PCI address"),
+    )
+]
+
+
+class HostileTest(testtools.TestCase):
+    def test_each_has_one_clear_line(self):
+        for text, words in HOSTILE:
+            error = self.assertRaises(parsing.DomainError, parsing.parse_domain, text)
+            self.assertIn(words, str(error))
+            self.assertTrue(str(error).isprintable() and len(str(error)) < 250, str(error))
+
+    def test_nothing_outside_the_text_is_opened(self):
+        opened = []
+        watching = True
+
+        def audit(event, arguments):
+            if watching and (event in ("open", "os.open") or event.startswith("socket.")):
+                opened.append((event, arguments))
+
+        sys.addaudithook(audit)  # stays for the life of the process: hence the switch
+        for text in (LAUGHS, FILE, NETWORK):
+            self.assertRaises(parsing.DomainError, parsing.parse_domain, text)
+            self.assertRaises(parsing.DomainError, markup.parse, text)
+        watching = False
+        self.assertEqual([], opened)
+
+    def test_deep_nesting_is_read_over(self):
+        found = parsing.parse_domain(SMALL % nested(50_000))
+        self.assertEqual("a", found.name)
+
+    @hypothesis.given(strategies.one_of(strategies.text(), strategies.binary()))
+    def test_arbitrary_text(self, text):
+        self.assertRaises(parsing.DomainError, parsing.parse_domain, text)
+
+    @hypothesis.given(
+        strategies.sampled_from(corpus.names()), strategies.integers(0, 8000), strategies.binary(max_size=6)
+    )
+    def test_damaged_domains_are_read_or_refused(self, name, place, piece):
+        data = corpus.text(name).encode()
+        try:
+            parsing.parse_domain(data[:place] + piece + data[place + len(piece) :])
+        except errors.PerfTuningError as error:
+            self.assertTrue(str(error).isprintable())

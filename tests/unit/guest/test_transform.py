@@ -1,0 +1,251 @@
+"""A request written into domains of all kinds: valid for libvirt, minimal, repeatable."""
+
+import difflib
+
+import hypothesis
+import testtools
+from hypothesis import strategies
+
+from nova_perf_tuning.guest import features, markup, network, parsing, transform
+from nova_perf_tuning.specs import parsing as spec_parsing
+from nova_perf_tuning.specs import request
+from tests.unit.guest import corpus
+from tests.unit.specs.test_parsing import VALID_SPECS
+
+REQUESTS = VALID_SPECS.map(spec_parsing.parse)
+NEW = features.Features(libvirt=10_000_000, qemu=9_000_000, iothreads=True)
+DEBIAN_12 = features.Features(libvirt=9_000_000, qemu=7_002_022, iothreads=True)
+TUNE = {
+    "perf:vif_queues": "auto",
+    "perf:vif_rx_queue_size": "1024",
+    "perf:iothreads": "2",
+    "perf:disk_queues": "auto",
+}
+
+
+def changed(name, specs, **options):
+    """Return the lines that a request adds to a domain (metadata apart), and the notes."""
+    before = corpus.text(name)
+    result = transform.transform(before, spec_parsing.parse(specs), **options)
+    difference = difflib.ndiff(before.splitlines(), result.xml.splitlines())
+    lines = [line[2:].strip() for line in difference if line.startswith("+ ")]
+    return [line for line in lines if "perf:" not in line], result.notes
+
+
+class PropertyTest(testtools.TestCase):
+    @hypothesis.given(
+        strategies.sampled_from(corpus.names()),
+        REQUESTS,
+        strategies.sampled_from([None, DEBIAN_12]),
+        strategies.one_of(strategies.none(), strategies.integers(0, 16)),
+    )
+    def test_valid_repeatable_and_carried_along(self, name, asked, known, housekeeping):
+        options = {"features": known, "housekeeping_cpus": housekeeping}
+        once = transform.transform(corpus.text(name), asked, **options)
+        self.assertEqual([], corpus.schema_errors(once.xml))
+        self.assertEqual(once.xml, transform.transform(once.xml, asked, **options).xml)
+        if asked:
+            self.assertEqual(asked, parsing.parse_domain(once.xml).request)
+
+    @hypothesis.given(strategies.sampled_from(corpus.names()), REQUESTS, REQUESTS)
+    def test_a_second_request_takes_over(self, name, first, second):
+        hypothesis.assume(bool(second))
+        twice = transform.transform(transform.transform(corpus.text(name), first).xml, second).xml
+        self.assertEqual([], corpus.schema_errors(twice))
+        self.assertEqual(second, parsing.parse_domain(twice).request)
+        self.assertEqual(twice, transform.transform(twice, second).xml)
+
+    @hypothesis.given(strategies.sampled_from(corpus.names()), REQUESTS)
+    def test_pins_and_foreign_lines_stay(self, name, asked):
+        before, after = corpus.text(name), transform.transform(corpus.text(name), asked).xml
+        gone = [
+            line[2:].strip() for line in difflib.ndiff(before.splitlines(), after.splitlines()) if line[0] == "-"
+        ]
+        for line in gone:
+            self.assertTrue(line.startswith(("<driver", "<iothreads", "<controller")), line)
+        old, new = parsing.parse_domain(before), parsing.parse_domain(after)
+        self.assertEqual((old.vcpu_pins, old.emulator_pin), (new.vcpu_pins, new.emulator_pin))
+
+    def test_nothing_asked_changes_no_byte(self):
+        for name in corpus.names():
+            text = corpus.text(name).replace('"', "'").replace("\n", "\r\n")
+            self.assertEqual(transform.Transformed(text, ()), transform.transform(text, request.Request()))
+
+
+class NetworkTest(testtools.TestCase):
+    def test_auto(self):
+        for vcpus, housekeeping, expected in ((4, None, 4), (16, None, 8), (16, 3, 3), (1, 8, 1), (4, 0, 1)):
+            self.assertEqual(expected, network.vif_queues("auto", vcpus, housekeeping)[0])
+        self.assertEqual(4, network.vif_queues(8, 4, None)[0])
+        self.assertEqual(12, network.vif_queues(12, 16, 2)[0])
+
+    def test_kvm_tap_gets_vhost(self):
+        lines, notes = changed("config-drive.xml", {"perf:vif_queues": "auto"})
+        self.assertEqual(['<driver name="vhost" queues="2"/>'], lines)
+        self.assertEqual(
+            "interface fa:16:3e:00:00:03: 2 queue pairs (auto: least of vCPUs 2, at most 8)", notes[0]
+        )
+
+    def test_tcg_keeps_the_driver_that_nova_chose(self):
+        lines, _ = changed("q35-tcg.xml", {"perf:vif_queues": "2"})
+        self.assertEqual(['<driver name="qemu" queues="2"/>'], lines)
+
+    def test_vhostuser_has_no_name_and_honours_the_transmit_ring(self):
+        lines, notes = changed("vhostuser.xml", {"perf:vif_queues": "2", "perf:vif_tx_queue_size": "1024"})
+        self.assertEqual(['<driver queues="2" rx_queue_size="1024" tx_queue_size="1024"/>'], lines)
+        self.assertFalse([note for note in notes if note.startswith("left out")])
+
+    def test_transmit_ring_left_out_elsewhere(self):
+        lines, notes = changed("rescue.xml", {"perf:vif_tx_queue_size": "512"})
+        self.assertEqual([], lines)
+        self.assertIn("QEMU honours a transmit ring of vhost-user and vDPA interfaces only", notes[0])
+
+    def test_offloads(self):
+        specs = {"perf:vif_host_offload.tso4": "off", "perf:vif_guest_offload.csum": "on"}
+        lines, _ = changed("uefi.xml", specs)
+        self.assertEqual(['<driver name="vhost">', '<host tso4="off"/>', '<guest csum="on"/>', "</driver>"], lines)
+
+    def test_interfaces_of_all_kinds(self):
+        lines, notes = changed("multi-nic.xml", {"perf:vif_queues": "4"})
+        self.assertEqual(['<driver name="vhost" queues="4"/>'] * 3, lines)
+        self.assertIn("left out: interface fa:16:3e:00:00:03 is of model e1000, not virtio", notes)
+        self.assertTrue([note for note in notes if "fa:16:3e:00:00:04 keeps its one queue" in note])
+        _, notes = changed("hostdev.xml", {"perf:vif_queues": "4"})
+        self.assertTrue([note for note in notes if "fa:16:3e:00:00:05 is a PCI device passed through" in note])
+
+    def test_a_multiqueue_tap_made_beforehand_keeps_two(self):
+        lines, notes = changed("multi-nic.xml", {"perf:vif_queues": "auto"}, housekeeping_cpus=1)
+        self.assertEqual(['<driver name="vhost" queues="2"/>'], lines)
+        self.assertTrue([note for note in notes if "not fewer than 2" in note])
+
+    def test_one_queue_is_written_by_leaving_the_number_out(self):
+        lines, _ = changed("numa-pinned.xml", {"perf:vif_queues": "1"})
+        self.assertEqual(['<driver name="vhost" packed="on"/>'], lines)
+
+    def test_old_hosts(self):
+        _, notes = changed(
+            "uefi.xml", {"perf:vif_rx_queue_size": "512"}, features=features.Features(2_000_000, None)
+        )
+        self.assertIn("needs libvirt 2.3.0, installed is 2.0.0", notes[0])
+
+
+class StorageTest(testtools.TestCase):
+    def threads(self, name, specs, **options):
+        """Return target (or controller) -> I/O threads that serve it."""
+        xml = transform.transform(corpus.text(name), spec_parsing.parse(specs), **options).xml
+        found = {}
+        for device in markup.parse(xml).root.child("devices").children():
+            driver = device.child("driver")
+            if device.name in ("disk", "controller") and driver is not None:
+                mapped = [
+                    entry.attrs["id"] for group in driver.children("iothreads") for entry in group.children()
+                ]
+                target = device.child("target")
+                key = device.attrs.get("index") if target is None else target.attrs["dev"]
+                found[key] = mapped or [driver.attrs.get("iothread")]
+        return found
+
+    def test_disks_spread(self):
+        expected = {"vda": ["1"], "vdb": ["2"], "vdc": ["3"]}
+        self.assertEqual(expected, self.threads("numa-pinned.xml", {"perf:iothreads": "3"}))
+        expected = {"vda": ["1"], "vdb": ["2"], "vdc": ["1"]}
+        self.assertEqual(expected, self.threads("numa-pinned.xml", {"perf:iothreads": "2"}))
+
+    def test_controllers_spread_and_their_disks_stay(self):
+        found = self.threads("virtio-scsi.xml", {"perf:iothreads": "2", "perf:disk_queues": "4"})
+        self.assertEqual((["1"], ["2"], [None]), (found["0"], found["1"], found["sda"]))
+
+    def test_cdroms_and_other_buses_are_left_out(self):
+        lines, notes = changed("config-drive.xml", {"perf:iothreads": "1"})
+        self.assertEqual(
+            ["<iothreads>1</iothreads>", '<driver name="qemu" type="qcow2" cache="none" iothread="1"/>'], lines
+        )
+        self.assertIn("left out: disk hda: a cdrom has neither queues nor an I/O thread", notes)
+
+    def test_queues(self):
+        lines, notes = changed("rescue.xml", {"perf:disk_queues": "8"})
+        self.assertEqual(3, sum('queues="2"' in line for line in lines))
+        self.assertIn("disk vda: 2 request queues (8 asked, cut to the vCPUs)", notes)
+
+    def test_new_threads_are_pinned_where_the_emulator_is(self):
+        lines, _ = changed("vhostuser.xml", {"perf:iothreads": "3"})
+        self.assertIn('<iothreadpin iothread="2" cpuset="0-1"/>', lines)
+        self.assertIn('<iothreadpin iothread="3" cpuset="0-1"/>', lines)
+        self.assertFalse([line for line in lines if 'iothread="1" cpuset' in line])
+
+    def test_threads_are_never_taken_away(self):
+        text = transform.transform(corpus.text("virtio-blk.xml"), spec_parsing.parse({"perf:iothreads": "4"})).xml
+        result = transform.transform(text, spec_parsing.parse({"perf:iothreads": "1"}))
+        self.assertEqual(4, parsing.parse_domain(result.xml).iothreads)
+        self.assertTrue([note for note in result.notes if "has 4 I/O threads already" in note])
+        self.assertEqual([], corpus.schema_errors(result.xml))
+
+    def test_zero_gives_disks_back_to_the_emulator(self):
+        text = transform.transform(corpus.text("virtio-blk.xml"), spec_parsing.parse({"perf:iothreads": "2"})).xml
+        self.assertIn('iothread="2"', text)
+        self.assertNotIn('iothread="', transform.transform(text, spec_parsing.parse({"perf:iothreads": "0"})).xml)
+
+    def test_own_numbers_of_threads(self):
+        ids = '<iothreads>2</iothreads>\n  <iothreadids><iothread id="2"/><iothread id="7"/></iothreadids>'
+        text = corpus.text("numa-pinned.xml").replace("<iothreads>1</iothreads>", ids)
+        xml = transform.transform(text, spec_parsing.parse({"perf:iothreads": "3"})).xml
+        self.assertEqual([], corpus.schema_errors(xml))
+        for number in ("1", "2", "7"):
+            self.assertIn(f' iothread="{number}"/>', xml)
+
+    def test_spare_threads_share_a_disk_where_qemu_can(self):
+        specs = {"perf:iothreads": "4"}
+        self.assertEqual(
+            {"vda": ["1", "3"], "vdb": ["2", "4"]}, self.threads("virtio-blk.xml", specs, features=NEW)
+        )
+        self.assertEqual({"vda": ["1"], "vdb": ["2"]}, self.threads("virtio-blk.xml", specs, features=DEBIAN_12))
+        _, notes = changed("virtio-blk.xml", specs, features=DEBIAN_12)
+        self.assertTrue([note for note in notes if "needs libvirt 10.0.0, installed is 9.0.0" in note])
+        once = transform.transform(corpus.text("virtio-blk.xml"), spec_parsing.parse(specs), features=NEW).xml
+        self.assertEqual(once, transform.transform(once, spec_parsing.parse(specs), features=NEW).xml)
+
+    def test_a_disk_gets_no_more_threads_than_queues(self):
+        specs = {"perf:iothreads": "4", "perf:disk_queues": "1"}
+        self.assertEqual({"vda": ["1"], "vdb": ["2"]}, self.threads("virtio-blk.xml", specs, features=NEW))
+
+    def test_hosts_without_threads(self):
+        none = features.Features(iothreads=False)
+        lines, notes = changed("uefi.xml", {"perf:iothreads": "1"}, features=none)
+        self.assertEqual(([], True), (lines, "not supported" in notes[0]))
+
+
+class WholeTest(testtools.TestCase):
+    def test_metadata_stands_beside_novas(self):
+        xml = transform.transform(corpus.text("virtio-blk.xml"), spec_parsing.parse(TUNE)).xml
+        children = [child.name for child in markup.parse(xml).root.child("metadata").children()]
+        self.assertEqual([f"{parsing.NOVA_NAMESPACE} instance", f"{parsing.PERF_NAMESPACE} request"], children)
+
+    def test_metadata_of_a_domain_without(self):
+        text = "<domain type='kvm'><name>a</name><uuid>x</uuid></domain>"
+        xml = transform.transform(text, spec_parsing.parse({"perf:budget": "gold"})).xml
+        self.assertEqual("gold", parsing.parse_domain(xml).request.budget)
+        self.assertTrue(xml.startswith("<domain type='kvm'><name>a</name><uuid>x</uuid><metadata><perf:request "))
+
+    def test_refused(self):
+        status = "<domstatus><domain type='kvm'><name>a</name></domain></domstatus>"
+        for text, words in ((status, "dumpxml"), ("<domain type='lxc'><name>a</name></domain>", "'lxc'")):
+            error = self.assertRaises(parsing.DomainError, transform.transform, text, request.Request(iothreads=1))
+            self.assertIn(words, str(error))
+
+    def test_hostile_numbers_in_what_is_changed(self):
+        text = corpus.text("virtio-blk.xml")
+        for part in ('<driver name="qemu" iothread="x"', '<driver name="qemu" iothread="99999"'):
+            broken = text.replace('<driver name="qemu"', part)
+            error = self.assertRaises(
+                parsing.DomainError, transform.transform, broken, request.Request(iothreads=1)
+            )
+            self.assertIn("iothread", str(error))
+
+
+class FeaturesTest(testtools.TestCase):
+    def test_from_capabilities(self):
+        text = "<domainCapabilities><domain>kvm</domain><iothreads supported='%s'/></domainCapabilities>"
+        self.assertEqual(features.Features(9, 7, False), features.from_capabilities(text % "no", 9, 7))
+        self.assertTrue(features.from_capabilities(text % "yes").iothreads)
+        self.assertEqual(features.Features(9, 7), features.from_capabilities(None, 9, 7))
+        self.assertRaises(parsing.DomainError, features.from_capabilities, "<domain/>")
