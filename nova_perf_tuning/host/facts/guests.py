@@ -1,0 +1,239 @@
+"""Guests: QEMU processes that libvirt runs, their threads by class, and their domain XML.
+
+Processes are found by libvirt's pid files. Domain XML is the running one of /run/libvirt/qemu where it can be
+read (it has the pins in force and the names of the taps), else the definition in /etc/libvirt/qemu.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from nova_perf_tuning import cpulist
+from nova_perf_tuning.guest import domain, parsing
+from nova_perf_tuning.host import model
+from nova_perf_tuning.host.facts.root import Folder, Root, decimal, numbers
+
+_RUNNING: Final = "run/libvirt/qemu"
+_DEFINED: Final = "etc/libvirt/qemu"
+_MAX_PID: Final = 1 << 22  # PID_MAX_LIMIT
+_VCPU: Final = re.compile(rb"CPU (\d{1,4})/")
+_IOTHREAD: Final = re.compile(rb"IO iothread(\d{1,4})")
+_ALLOWED: Final = b"\nCpus_allowed_list:\t"
+_NAME: Final = b"Name:\t"
+_NAME_AT: Final = len(_NAME)
+
+
+def read_guests(root: Root) -> tuple[tuple[model.GuestProcess, ...], tuple[domain.Domain, ...]]:
+    """Return the running guests by name, and all domains that libvirt knows here, running or not, by name."""
+    folder = root.folder(_RUNNING)
+    files = root.names(folder)
+    pids = _read_pids(root, folder, files)
+    running = _read_domains(root, folder, [file for file in files if file.endswith(".xml")])
+    files = root.names(root.folder(_DEFINED))
+    defined = _read_domains(
+        root, root.folder(_DEFINED), [file for file in files if file.endswith(".xml") and file[:-4] not in running]
+    )
+    domains = defined | running
+    guests = []
+    for name, process in _read_processes(root, pids).items():
+        if name not in domains:
+            root.notes.add("domain XML cannot be used, pins and request unknown", name)
+        guests.append(model.GuestProcess(name, pids[name], process, domains.get(name)))
+    _find_kernel_workers(root, guests)
+    return tuple(guests), tuple(domains[name] for name in sorted(domains))
+
+
+def _read_pids(root: Root, folder: Folder | None, files: list[str]) -> dict[str, int]:
+    """Return the process ids in libvirt's pid files by guest, names ascending."""
+    names = sorted(
+        file[:-4] for file in files if file.endswith(".pid") and file.isprintable() and file != "driver.pid"
+    )
+    pids = {}
+    for name, data in zip(names, root.each(folder, [f"{name}.pid" for name in names]), strict=True):
+        pid = None if data is None else decimal(data.decode("ascii", "replace").strip())
+        if pid is not None and 0 < pid <= _MAX_PID:
+            pids[name] = pid
+        else:
+            root.notes.add("pid file unreadable, guest left out", name)
+    return pids
+
+
+def _read_domains(root: Root, folder: Folder | None, files: list[str]) -> dict[str, domain.Domain]:
+    """Return the domains in the XML ``files`` by the names of the files; what cannot be used is noted."""
+    domains = {}
+    for file, data in zip(files, root.each(folder, files, parsing.MAX_BYTES), strict=True):
+        if data is not None and file.isprintable():
+            try:
+                domains[file[:-4]] = parsing.parse_domain(data)
+            except parsing.DomainError as error:
+                root.notes.add(str(error), f"{folder}/{file}")
+    return domains
+
+
+def _read_processes(root: Root, pids: Mapping[str, int]) -> dict[str, tuple[model.Thread, ...]]:
+    """Return the threads of each guest whose process runs and is QEMU."""
+    base = root.folder("proc")
+    there = frozenset(root.folders(base))
+    alive = {name: pid for name, pid in pids.items() if str(pid) in there}
+    # Nobody can act on a recorded thread, so its process's start time, one file for all, does.
+    stats = root.each(base, [f"{pid}/stat" for pid in ([] if root.live else alive.values())])
+    started = {
+        name: known[1]
+        for name, stat in zip(alive, stats, strict=False)
+        if (known := _name_and_start(root, stat, base)) is not None
+    }
+    processes = {}
+    for name, pid in pids.items():
+        tasks = Folder(f"{base}/{pid}/task") if name in alive else None
+        threads = _threads(_live(root, tasks) if root.live else _recorded(root, tasks, started.get(name, 0)), pid)
+        if not threads:
+            root.notes.add("process of its pid file does not run, guest left out", name)
+        elif not any(thread.kind == "vcpu" for thread in threads):
+            root.notes.add("process of its pid file is no QEMU, guest left out", name)
+        else:
+            processes[name] = threads
+    return processes
+
+
+_Task = tuple[int, bytes, int, str | None]  # id, name, start time, affinity
+
+
+def _files(root: Root, tasks: Folder | None, file: str) -> list[tuple[int, bytes | None]]:
+    """Return each thread's ``file`` by its id, ascending."""
+    return sorted({int(name): data for name, data in root.inside(tasks, file) if name.isdecimal()}.items())
+
+
+def _live(root: Root, tasks: Folder | None) -> list[_Task]:
+    """Read one file a thread, ``stat``; the affinity comes by system call, a fiftieth of reading ``status``."""
+    files = _files(root, tasks, "stat")
+    return [
+        (tid, *known, _may_use(tid))
+        for tid, data in files
+        if (known := _name_and_start(root, data, tasks)) is not None
+    ]
+
+
+def _recorded(root: Root, tasks: Folder | None, start: int) -> list[_Task]:
+    """Read one file a thread, ``status``."""
+    found = []
+    for tid, data in _files(root, tasks, "status"):
+        if data is None or not data.startswith(_NAME):
+            root.notes.add("status of a thread unreadable, left out", tasks or "")
+        else:
+            found.append((tid, data[_NAME_AT : data.find(b"\n")], start, _allowed(root, data, tasks)))
+    return found
+
+
+def _threads(tasks: Iterable[_Task], pid: int) -> tuple[model.Thread, ...]:
+    """Return the threads of QEMU's process ``pid`` in the order of their ids."""
+    threads: list[model.Thread] = []
+    vhost = 0
+    for tid, comm, start, affinity in tasks:
+        if comm.startswith(b"vhost-"):
+            # Workers are made in the order of the queue pairs, so their ids are in it too.
+            threads.append(model.Thread(tid, "vhost", vhost, affinity, start))
+            vhost += 1
+            continue
+        kind, index = ("emulator", None) if tid == pid else _classify(comm)
+        if kind is not None:
+            threads.append(model.Thread(tid, kind, index, affinity, start))
+    return tuple(threads)
+
+
+def _name_and_start(root: Root, data: bytes | None, place: Folder | None) -> tuple[bytes, int] | None:
+    """Return name and start time (field 22, clock ticks after boot) out of a task's ``stat``.
+
+    The name may hold spaces and parentheses, so it ends at the last one.
+    """
+    if not data:  # it has ended
+        return None
+    front, _, rest = data.rpartition(b") ")
+    begin = front.find(b"(")
+    fields = rest.split(b" ", 20)
+    if begin < 0 or len(fields) < 20 or not fields[19].isdigit() or len(fields[19]) > 18:
+        root.notes.add("stat of a thread is garbage", place or "")
+        return None
+    return front[begin + 1 :], int(fields[19])
+
+
+def _may_use(tid: int) -> str | None:
+    try:
+        return cpulist.format(frozenset(os.sched_getaffinity(tid)))
+    except OSError:  # it has ended meanwhile
+        return None
+
+
+def _allowed(root: Root, status: bytes, place: Folder | None) -> str | None:
+    # From the end: it is one of the last lines, and the line before may be a mask of thousands of digits.
+    start = status.rfind(_ALLOWED) + len(_ALLOWED)
+    end = status.find(b"\n", start)
+    if start < len(_ALLOWED) or end < 0:
+        root.notes.add("affinity of a thread unreadable", place or "")
+        return None
+    return root.cpu_list(status[start:end], place or "")
+
+
+@functools.lru_cache(maxsize=4096)
+def _classify(comm: bytes) -> tuple[str | None, int | None]:
+    """Return class and number of a thread of QEMU by its name; class None for one that is not QEMU's own.
+
+    Names: QEMU's ``-name debug-threads=on``, which libvirt always gives.
+    """
+    if comm.startswith(b"CPU "):
+        match = _VCPU.match(comm)
+        if match:
+            return "vcpu", int(match[1])
+    elif comm.startswith(b"ALL CPUs/"):  # TCG with thread=single
+        return "vcpu", None
+    elif comm.startswith(b"IO iothread"):
+        match = _IOTHREAD.match(comm)
+        return "iothread", int(match[1]) if match else None
+    elif comm == b"worker":
+        return "worker", None
+    elif comm.startswith(b"kvm-"):  # KVM's own helpers in QEMU's process (kvm-nx-lpage-recovery, since 6.4)
+        return None, None
+    return "emulator", None
+
+
+def _find_kernel_workers(root: Root, guests: list[model.GuestProcess]) -> None:
+    """Add vhost workers that are kernel threads (to Linux 6.3, later by fork_from_owner) named vhost-<QEMU's pid>.
+
+    They can only be found by looking at every process, so this is done once, and only when a guest that
+    should have workers shows none in its own process.
+    """
+    wanted = {f"vhost-{guest.pid}".encode(): guest for guest in guests if _lacks_workers(guest)}
+    if not wanted:
+        return
+    found: dict[int, list[model.Thread]] = {}
+    base = root.folder("proc")
+    pids = numbers(root.folders(base), 1, _MAX_PID)
+    for pid, data in zip(pids, root.each(base, [f"{pid}/stat" for pid in pids]), strict=True):
+        known = _name_and_start(root, data, base)
+        if known is not None and known[0] in wanted:
+            folder = root.child(base, str(pid))
+            affinity = _may_use(pid) if root.live else _allowed(root, root.read(folder, "status") or b"", folder)
+            found.setdefault(wanted[known[0]].pid, []).append(
+                model.Thread(pid, "vhost", None, affinity, known[1], True)
+            )
+    for guest in wanted.values():
+        workers = sorted(found.get(guest.pid, ()), key=lambda worker: worker.tid)
+        for index, worker in enumerate(workers):
+            worker.index = index
+        guest.threads += tuple(workers)
+
+
+def _lacks_workers(guest: model.GuestProcess) -> bool:
+    if any(thread.kind == "vhost" for thread in guest.threads):
+        return False
+    if guest.domain is None:
+        return True
+    return any(
+        interface.model in ("virtio", "virtio-transitional", "virtio-non-transitional")
+        and interface.kind not in ("hostdev", "vhostuser", "vdpa", "user")
+        and interface.driver in (None, "vhost")
+        for interface in guest.domain.interfaces
+    )

@@ -1,0 +1,203 @@
+"""Network devices out of /sys/class/net (Documentation/ABI/testing/sysfs-class-net*).
+
+One listing of a device's folder tells its kind and memberships; only what is there is then read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from typing import Final
+
+from nova_perf_tuning.host import model
+from nova_perf_tuning.host.facts import pci
+from nova_perf_tuning.host.facts.root import Folder, Root, decimal
+
+_CLASS: Final = "sys/class/net"
+_VIRTUAL: Final = "sys/devices/virtual/net"
+_HARDWARE: Final = frozenset(("physical", "vf"))
+_MAX_QUEUES: Final = 4096
+#: Names of guests' taps by Neutron and by libvirt.
+_TAP: Final = re.compile(r"tap[0-9a-f]{8}(-[0-9a-f]{2})?|vnet[0-9]+")
+#: ``phys_port_name`` of a VF's or subfunction's representor; an uplink is just ``p0``.
+_REPRESENTOR: Final = re.compile(r"(c\d+)?pf\d+((vf|sf)\d+)?")
+#: SPEED_UNKNOWN is -1, which some kernels print unsigned.
+_SPEED_UNKNOWN: Final = 0xFFFFFFFF
+
+
+def read_nics(
+    root: Root, devices: Mapping[str, pci.PciDevice], steered: Collection[str] = ()
+) -> tuple[model.Nic, ...]:
+    """Return the network devices in the order of their names, numbers in names by value.
+
+    RPS and XPS masks are read for hardware and for the names in ``steered`` (taps of guests that ask for
+    steering) and are None for the queues of all other devices. Of guests' taps, of which a host can have
+    thousands, the operational state is not read either.
+    """
+    classes = root.folder(_CLASS)
+    virtual = root.folder(_VIRTUAL)
+    without_device = frozenset(root.folders(virtual))
+    names = [name for name in root.names(classes) if _is_name(name)]
+    taps = [name for name in names if name in without_device and _TAP.fullmatch(name)]
+    nics = _read_taps(root, virtual, taps, steered)
+    for name in frozenset(names).difference(taps):
+        folder = Folder(f"{virtual}/{name}") if name in without_device else root.canonical(classes, name)
+        if folder is not None:
+            nics.append(_read_nic(root, name, folder, devices, name in steered))
+    if not nics:
+        root.notes.add(f"no network devices in {_CLASS}")
+    _resolve_masters(nics)
+    return tuple(sorted((nic for nic, _ in nics), key=lambda nic: _natural(nic.name)))
+
+
+def _read_taps(
+    root: Root, virtual: Folder | None, names: list[str], steered: Collection[str]
+) -> list[tuple[model.Nic, str | None]]:
+    """Return guests' taps and the names of their masters: what can be told of them with few reads."""
+    taps = []
+    for name, data in zip(names, root.each(virtual, [f"{name}/mtu" for name in names]), strict=True):
+        folder = Folder(f"{virtual}/{name}")
+        mtu = None if data is None else decimal(root.line(data, folder))
+        # The tun driver keeps as many receive as transmit queues (tun_set_real_num_queues()).
+        pairs = None if name in steered else root.count(Folder(f"{folder}/queues"))
+        rps: tuple[str | None, ...]
+        xps: tuple[str | None, ...]
+        if pairs and pairs % 2 == 0:
+            rx = tx = pairs // 2
+            rps, xps = (None,) * rx, (None,) * tx
+        else:
+            rx, tx, rps, xps = _queues(root, folder, name in steered)
+        nic = model.Nic(name, "tap", None, None, None, None, None, mtu, None, None, rx, tx, (), rps, xps)
+        taps.append((nic, root.link(folder, "master")))
+    return taps
+
+
+def _is_name(name: str) -> bool:
+    return len(name) <= 15 and name.isprintable() and name != "bonding_masters"
+
+
+def _natural(name: str) -> tuple[str, int, str]:
+    """Sort eth2 before eth10."""
+    return name.rstrip("0123456789"), len(name), name
+
+
+def _read_nic(
+    root: Root, name: str, folder: Folder, devices: Mapping[str, pci.PciDevice], steered: bool
+) -> tuple[model.Nic, str | None]:
+    """Return the device and the name of its master, if any; see :func:`_resolve_masters`."""
+    there = frozenset(root.names(folder))
+    device = root.canonical(folder, "device") if "device" in there else None
+    address, pci_folder = _pci_function(root, device)
+    kind = _kind(root, name, folder, there, device, pci_folder)
+    rx, tx, rps, xps = _queues(root, folder, steered or kind in _HARDWARE)
+    known = devices.get(address) if address is not None else None
+    if known is not None:
+        node, irqs = known.node, known.irqs
+    else:
+        node = pci.node_of(root, pci_folder or device)
+        irqs = _interrupts(root, pci_folder)
+    nic = model.Nic(
+        name,
+        kind,
+        root.link(device, "driver"),
+        address,
+        node,
+        None,
+        None,
+        root.number(folder, "mtu"),
+        _speed(root, folder) if kind in _HARDWARE or kind == "bond" else None,
+        root.text(folder, "operstate"),
+        rx,
+        tx,
+        irqs,
+        rps,
+        xps,
+    )
+    return nic, root.link(folder, "master") if "master" in there else None
+
+
+def _pci_function(root: Root, device: Folder | None) -> tuple[str | None, Folder | None]:
+    """Return address and folder of the PCI function behind a device, virtio and auxiliary ones included."""
+    if device is None:
+        return None, None
+    parts = device.split("/")
+    for index in range(len(parts) - 1, -1, -1):
+        if pci.ADDRESS.fullmatch(parts[index]):
+            return parts[index], root.folder("/".join(parts[: index + 1]))
+    return None, None
+
+
+def _kind(
+    root: Root,
+    name: str,
+    folder: Folder,
+    there: frozenset[str],
+    device: Folder | None,
+    pci_folder: Folder | None,
+) -> str:
+    if device is not None:
+        if pci_folder is not None and "physfn" in root.names(pci_folder):
+            return "vf"
+        if "phys_port_name" in there and _REPRESENTOR.fullmatch(root.text(folder, "phys_port_name") or ""):
+            return "other"
+        return "physical"
+    for file, kind in (("tun_flags", "tap"), ("bridge", "bridge"), ("bonding", "bond")):
+        if file in there:
+            return kind
+    if name == "lo":
+        return "loopback"
+    if "DEVTYPE=vlan" in (root.read(folder, "uevent") or b"").decode("ascii", "replace").split():
+        return "vlan"
+    # The other end of a veth pair is its iflink; a device on top of another one also has a lower_* link to it.
+    if not any(one.startswith("lower_") for one in there):
+        peer = root.number(folder, "iflink")
+        if peer and root.number(folder, "type") == 1 and peer != root.number(folder, "ifindex"):
+            return "veth"
+    return "other"
+
+
+def _queues(
+    root: Root, folder: Folder, with_masks: bool
+) -> tuple[int, int, tuple[str | None, ...], tuple[str | None, ...]]:
+    """Return receive and transmit queues: their numbers, ``rps_cpus`` and ``xps_cpus`` in their order."""
+    queues = root.child(folder, "queues")
+    names = root.folders(queues) if with_masks else root.names(queues)
+    # The kernel numbers the queues of each direction from 0 without holes.
+    rx = min(_MAX_QUEUES, len([name for name in names if name.startswith("rx-")]))
+    tx = min(_MAX_QUEUES, len([name for name in names if name.startswith("tx-")]))
+    if not with_masks:
+        return rx, tx, (None,) * rx, (None,) * tx
+    rps = root.each(queues, [f"rx-{index}/rps_cpus" for index in range(rx)])
+    xps = root.each(queues, [f"tx-{index}/xps_cpus" for index in range(tx)])
+    return (
+        rx,
+        tx,
+        tuple([root.cpu_mask(data, queues or "", "rps_cpus") for data in rps]),
+        tuple([root.cpu_mask(data, queues or "", "xps_cpus") for data in xps]),
+    )
+
+
+def _interrupts(root: Root, pci_folder: Folder | None) -> tuple[int, ...]:
+    """Return the interrupts of a device without MSI, or that the PCI bus does not list."""
+    irqs = pci.vectors(root, pci_folder)
+    if irqs:
+        return irqs
+    legacy = root.number(pci_folder, "irq")
+    return (legacy,) if legacy and 0 < legacy <= pci.MAX_IRQ else ()
+
+
+def _speed(root: Root, folder: Folder) -> int | None:
+    speed = root.number(folder, "speed")
+    return speed if speed is not None and 0 < speed < _SPEED_UNKNOWN else None
+
+
+def _resolve_masters(nics: list[tuple[model.Nic, str | None]]) -> None:
+    """Set ``bridge`` or ``bond`` by what the master is; kernel Open vSwitch makes ``ovs-system`` the master."""
+    kinds = {nic.name: nic.kind for nic, _ in nics}
+    for nic, master in nics:
+        if master is None:
+            continue
+        if kinds.get(master) == "bond":
+            nic.bond = master
+        elif kinds.get(master) == "bridge" or master == "ovs-system":
+            nic.bridge = master

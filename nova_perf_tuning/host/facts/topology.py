@@ -1,0 +1,281 @@
+"""CPUs, cores, packages and NUMA nodes out of /sys/devices/system (Documentation/admin-guide/cputopology.rst).
+
+Cores are read by their leaders: one CPU's sibling list tells the core of all of its hardware threads. Cores and
+packages are sets of CPUs; ``core_id`` and ``physical_package_id`` are labels (s390 repeats core ids and gives
+no package id at all), and a node's CPUs come from the node, not from the CPU's folder.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final
+
+from nova_perf_tuning import cpulist
+from nova_perf_tuning.host import model
+from nova_perf_tuning.host.facts.root import Folder, Root, decimal, numbers, spans
+
+_CPUS: Final = "sys/devices/system/cpu"
+_NODES: Final = "sys/devices/system/node"
+_MEMINFO_LIMIT: Final = 65536
+#: IBM POWER has 8 threads a core; a longer list is no core.
+_MAX_THREADS: Final = 256
+#: MAX_NUMNODES is 1024 at most (CONFIG_NODES_SHIFT).
+_MAX_NODE: Final = 1023
+_MAX_DISTANCE: Final = 255  # a byte in the ACPI SLIT
+#: Newest name first: Linux 5.3 (core_cpus_list), 2.6.29 (thread_siblings_list), before (a mask only).
+_CORE_SETS: Final = ("core_cpus_list", "thread_siblings_list", "thread_siblings")
+_PACKAGE_SETS: Final = ("package_cpus_list", "core_siblings_list", "core_siblings")
+_NODE_SETS: Final = ("cpulist", "cpumap")
+#: AMD family 15h (2011 to 2016): two cores share fetch, decode and FPU. Linux calls them threads of one core, with
+#: core ids of their own.
+_AMD_15H: Final = re.compile(rb"AuthenticAMD\ncpu family\s*: 21\n")
+_MASKS: Final = frozenset(("thread_siblings", "core_siblings", "cpumap"))
+
+
+@dataclasses.dataclass(slots=True)
+class Topology:
+    """What :mod:`nova_perf_tuning.host.facts.topology` reads; fields as in ``model.HostFacts``."""
+
+    cpus: tuple[model.Cpu, ...]
+    nodes: tuple[model.Node, ...]
+    online: str
+    isolated: str
+    nohz_full: str
+
+
+def read_topology(root: Root, cpuinfo: bytes) -> Topology:
+    """Read CPUs and nodes; what the kernel does not tell is None.
+
+    :param cpuinfo: the beginning of /proc/cpuinfo.
+    """
+    base = root.folder(_CPUS)
+    folders = _numbered(root, base, "cpu", cpulist.MAX_CPU)
+    if not folders:
+        root.notes.add(f"no CPU found in {_CPUS}")
+    online = _online(root, base, folders)
+    nodes, node_of = _read_nodes(root, folders, online)
+    return Topology(
+        _read_cpus(root, base, folders, online, node_of, bool(_AMD_15H.search(cpuinfo))),
+        nodes,
+        cpulist.format(online),
+        root.cpus(base, "isolated") or "",
+        root.cpus(base, "nohz_full") or "",
+    )
+
+
+def _numbered(root: Root, base: Folder | None, prefix: str, limit: int) -> dict[int, Folder]:
+    """Return the folders ``prefixN`` in ``base`` by their number, ascending."""
+    return {number: Folder(f"{base}/{prefix}{number}") for number in numbers(root.folders(base), 0, limit, prefix)}
+
+
+def _online(root: Root, base: Folder | None, folders: Mapping[int, Folder]) -> frozenset[int]:
+    """CPUs that run: the kernel's list, on kernels before 2.6.26 each CPU's own file (CPU 0 has none)."""
+    online = _members(root, base, ("online",), folders)
+    if online:
+        return frozenset(online)
+    return frozenset(cpu for cpu, folder in folders.items() if root.text(folder, "online") != "0")
+
+
+def _members(root: Root, folder: Folder | None, names: Iterable[str], cpus: Collection[int]) -> set[int] | None:
+    """Return those of ``cpus`` that are in the first of the files ``names`` that there is, else None."""
+    for name in names:
+        if name in _MASKS:
+            mask = root.mask(folder, name)
+            if mask:
+                bits = int(mask.replace(",", ""), 16)
+                return {cpu for cpu in cpus if bits >> cpu & 1}
+        else:
+            members = _listed(root.text(folder, name), cpus)
+            if members is not None:
+                return members
+    return None
+
+
+def _listed(text: str | None, cpus: Collection[int]) -> set[int] | None:
+    """Return those of ``cpus`` that are in the list ``text``, None when it is no list."""
+    ranges = None if text is None else spans(text)
+    if ranges is None:
+        return None
+    return {cpu for low, high in ranges for cpu in range(low, high + 1) if cpu in cpus}
+
+
+def _read_cpus(
+    root: Root,
+    base: Folder | None,
+    folders: Mapping[int, Folder],
+    online: frozenset[int],
+    node_of: Mapping[int, int],
+    modules: bool,
+) -> tuple[model.Cpu, ...]:
+    """Return all CPUs by number; cores never overlap, whatever the kernel's lists say.
+
+    :param modules: the kernel's lists of threads name modules of two cores.
+    """
+    cores = _read_cores(root, folders, online, modules)
+    rated = bool(cores) and "cpu_capacity" in root.names(folders[next(iter(cores))])
+    capacities = root.each(base, [f"cpu{leader}/cpu_capacity" for leader in cores if rated])
+    if len(set(capacities)) < 2:  # x86 has the file since 6.12, hybrid or not
+        capacities = [None] * len(cores)
+    packages = _Packages(root, folders, online)
+    cpus: dict[int, model.Cpu] = {}
+    for (leader, (threads, core)), rating in zip(cores.items(), capacities, strict=True):
+        capacity = _natural(root, rating)
+        package = packages.find(leader)
+        text = cpulist.format(threads)
+        for thread in threads:
+            cpus[thread] = model.Cpu(thread, core, package, node_of.get(thread), True, text, capacity)
+    for cpu, place in folders.items():
+        if cpu not in cpus:
+            node = node_of[cpu] if cpu in node_of else _linked_node(root, place)
+            cpus[cpu] = model.Cpu(cpu, None, None, node, False, str(cpu))
+    packages.note_unknown()
+    return tuple([cpus[cpu] for cpu in sorted(cpus)])
+
+
+def _natural(root: Root, data: bytes | None) -> int | None:
+    """Return a number that is not negative; the kernel writes -1 for what it does not know."""
+    number = None if data is None else decimal(root.line(data, _CPUS))
+    return number if number is not None and number >= 0 else None
+
+
+def _read_cores(
+    root: Root, folders: Mapping[int, Folder], online: frozenset[int], modules: bool
+) -> dict[int, tuple[set[int], int | None]]:
+    """Return by the first CPU of each core the core's CPUs and its ``core_id``."""
+    cores: dict[int, tuple[set[int], int | None]] = {}
+    claimed: set[int] = set()
+    for cpu in sorted(online):
+        if cpu in claimed:
+            continue
+        data, core_id = root.each(Folder(f"{folders[cpu]}/topology"), (_CORE_SETS[0], "core_id"))
+        if data is None:
+            threads = _members(root, root.child(folders[cpu], "topology"), _CORE_SETS[1:], online)
+        else:
+            threads = _listed(root.line(data, folders[cpu]), online)
+        if modules:
+            threads = {cpu}
+        elif threads is None:
+            root.notes.add("no data on hardware threads, taken as cores of their own", f"CPU {cpu}")
+            threads = {cpu}
+        elif cpu not in threads or len(threads) > _MAX_THREADS:
+            root.notes.add("core's CPU list makes no sense, taken as a core of its own", f"CPU {cpu}")
+            threads = {cpu}
+        elif not threads.isdisjoint(claimed):
+            root.notes.add("core's CPU list overlaps another core's", f"CPU {cpu}")
+            threads -= claimed
+        cores[cpu] = threads, _natural(root, core_id)
+        claimed |= threads
+    return cores
+
+
+class _Packages:
+    """Finds each CPU's package, reading one CPU of each package where the kernel gives its CPU list.
+
+    Where it gives the list but no id (s390: -1), packages are numbered in the order of their first CPUs.
+    """
+
+    def __init__(self, root: Root, folders: Mapping[int, Folder], online: frozenset[int]) -> None:
+        self._root = root
+        self._folders = folders
+        self._online = online
+        self._package_of: dict[int, int | None] = {}
+        self._numbered = 0
+
+    def find(self, cpu: int) -> int | None:
+        """Return the package of ``cpu``."""
+        if cpu not in self._package_of:
+            folder = self._root.child(self._folders[cpu], "topology")
+            package = _natural(self._root, self._root.read(folder, "physical_package_id"))
+            members = _members(self._root, folder, _PACKAGE_SETS, self._online)
+            if members is None or cpu not in members:
+                members = {cpu}
+            elif package is None:
+                package = self._numbered
+                self._numbered += 1
+            for member in members:
+                self._package_of.setdefault(member, package)
+        return self._package_of[cpu]
+
+    def note_unknown(self) -> None:
+        """Note the CPUs whose package the kernel does not tell."""
+        for cpu, package in self._package_of.items():
+            if package is None:
+                self._root.notes.add("package unknown", f"CPU {cpu}")
+
+
+def _linked_node(root: Root, folder: Folder) -> int | None:
+    """Return the node of an offline CPU: the kernel keeps its link while the node's list forgets it."""
+    return next(iter(numbers(root.names(folder), 0, _MAX_NODE, "node")), None)
+
+
+def _read_nodes(
+    root: Root, folders: Mapping[int, Folder], online: frozenset[int]
+) -> tuple[tuple[model.Node, ...], dict[int, int]]:
+    """Return the nodes, and the node of each CPU that has one."""
+    base = root.folder(_NODES)
+    found = _numbered(root, base, "node", _MAX_NODE)
+    if not found:
+        root.notes.add(f"the kernel gives no NUMA data ({_NODES}): the node of CPUs and devices is unknown")
+        return (), {}
+    members: dict[int, set[int]] = {}
+    for node, folder in found.items():
+        cpus = _members(root, folder, _NODE_SETS, folders) or set()
+        if cpus and cpus in members.values():
+            # Each CPU has one node in Linux: two nodes of the same CPUs are a fault of the firmware's tables.
+            root.notes.add("same CPUs as an earlier node (broken NUMA tables), ignored", f"node {node}")
+        else:
+            members[node] = cpus
+    node_of: dict[int, int] = {}
+    for node in sorted(members, key=lambda node: (len(members[node]), node)):  # the smallest of those that overlap
+        for cpu in members[node]:
+            if node_of.setdefault(cpu, node) != node:
+                root.notes.add("shares CPUs with another node (broken NUMA tables)", f"node {node}")
+                break
+        node_of = dict.fromkeys(members[node], node) | node_of
+    online_ids = root.text(base, "online")
+    ids = _distance_order(spans(online_ids) if online_ids else None, found)
+    nodes = tuple(
+        model.Node(
+            node,
+            cpulist.format(cpu for cpu in cpus if cpu in online),
+            _memory(root, found[node], node),
+            _distances(root, found[node], ids, members),
+        )
+        for node, cpus in members.items()
+    )
+    return nodes, node_of
+
+
+def _distance_order(online: list[tuple[int, int]] | None, found: Collection[int]) -> list[int]:
+    """Return the nodes that the columns of ``distance`` stand for: all that are online, in ascending order."""
+    ids = [node for low, high in online or () for node in range(low, min(high, _MAX_NODE) + 1)]
+    return ids if set(ids) >= set(found) else sorted(found)
+
+
+def _memory(root: Root, folder: Folder, node: int) -> int | None:
+    data = root.read(folder, "meminfo", _MEMINFO_LIMIT) or b""
+    label = b"MemTotal:"
+    start = data.find(label)
+    words = data[start + len(label) : start + 64].split(maxsplit=2) if start >= 0 else []
+    total = decimal(words[0].decode("ascii", "replace")) if words else None
+    if total is None or total < 0:
+        root.notes.add("memory unknown (meminfo)", f"node {node}")
+        return None
+    return total
+
+
+def _distances(root: Root, folder: Folder, ids: list[int], found: Collection[int]) -> dict[int, int]:
+    text = root.text(folder, "distance")
+    if text is None:
+        return {}
+    values = [decimal(word) for word in text.split()]
+    if len(values) != len(ids):
+        root.notes.add("distances do not fit the number of nodes, ignored", folder)
+        return {}
+    distances = {node: value for node, value in zip(ids, values, strict=True) if value and value <= _MAX_DISTANCE}
+    if len(distances) != len(ids) or min(distances.values(), default=1) < 1:
+        root.notes.add("distances are not numbers of 1 to 255, ignored", folder)
+        return {}
+    return {node: distance for node, distance in distances.items() if node in found}

@@ -1,0 +1,157 @@
+"""What is known of a host: plain data, read by :mod:`nova_perf_tuning.host.facts`, used by the planner.
+
+Nothing here touches a system. Texts that come from the kernel and are only compared or written back
+(affinities, masks) stay as the kernel printed them; numbers and sets are parsed where they are used.
+An unknown value is ``None``, never -1.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+from nova_perf_tuning.guest import domain
+
+
+@dataclasses.dataclass(slots=True)
+class Cpu:
+    """One logical CPU.
+
+    :ivar core: ``core_id`` of sysfs (unique within a package or die only), None when offline.
+    :ivar package: ``physical_package_id``.
+    :ivar node: NUMA node, None when the kernel gives no NUMA data for it.
+    :ivar siblings: cpulist of the hardware threads of this CPU's core, itself included.
+    :ivar capacity: ``cpu_capacity`` of hybrid machines (1024 = the strongest core), else None.
+    """
+
+    id: int
+    core: int | None
+    package: int | None
+    node: int | None
+    online: bool
+    siblings: str
+    capacity: int | None = None
+
+
+@dataclasses.dataclass(slots=True)
+class Node:
+    """One NUMA node; it may have no CPUs (memory only) or no memory.
+
+    :ivar cpus: cpulist of its online CPUs.
+    :ivar memory_kib: MemTotal, None when unreadable.
+    :ivar distances: SLIT distance to each node id; empty when the kernel gives none.
+    """
+
+    id: int
+    cpus: str
+    memory_kib: int | None
+    distances: Mapping[int, int]
+
+
+@dataclasses.dataclass(slots=True)
+class Irq:
+    """One interrupt with a folder in /proc/irq.
+
+    :ivar name: action name(s) as in the folder or the last column of /proc/interrupts; None if no handler.
+    :ivar device: PCI address or NIC that owns it, None if unknown.
+    :ivar affinity: ``smp_affinity_list`` as read; None when unreadable.
+    :ivar effective: ``effective_affinity_list`` as read; lags behind until the next interrupt on plain MSI.
+    :ivar node: NUMA node that the kernel notes for it.
+    """
+
+    number: int
+    name: str | None
+    device: str | None
+    affinity: str | None
+    effective: str | None
+    node: int | None
+
+
+@dataclasses.dataclass(slots=True)
+class Nic:
+    """One network device.
+
+    :ivar kind: ``physical``, ``vf``, ``tap``, ``bridge``, ``bond``, ``veth``, ``vlan``, ``loopback`` or ``other``.
+    :ivar pci: address such as ``0000:82:00.0``, also where a virtio device lies between NIC and PCI.
+    :ivar bridge: Linux bridge it is a port of; ``ovs-system`` for a port of a kernel Open vSwitch.
+    :ivar bond: bond it is a member of.
+    :ivar speed_mbps: None when the link is down or the driver does not know.
+    :ivar irqs: its MSI/MSI-X (or legacy) interrupt numbers, ascending.
+    :ivar rps: ``rps_cpus`` mask of each receive queue as read, index = queue.
+    :ivar xps: ``xps_cpus`` mask of each transmit queue as read; None where the kernel has none (single queue).
+    """
+
+    name: str
+    kind: str
+    driver: str | None
+    pci: str | None
+    node: int | None
+    bridge: str | None
+    bond: str | None
+    mtu: int | None
+    speed_mbps: int | None
+    operstate: str | None
+    rx_queues: int
+    tx_queues: int
+    irqs: tuple[int, ...]
+    rps: tuple[str | None, ...]
+    xps: tuple[str | None, ...]
+
+
+@dataclasses.dataclass(slots=True)
+class Thread:
+    """One thread that runs a guest.
+
+    :ivar kind: ``vcpu``, ``emulator``, ``iothread``, ``vhost`` or ``worker`` (QEMU's pool threads).
+    :ivar index: number of the vCPU or I/O thread; for vhost the queue pair in thread id order.
+    :ivar affinity: allowed CPUs as a cpulist; None when it vanished while being read.
+    :ivar start: start time in clock ticks after boot: with the id it names the thread for ever.
+    :ivar kernel: True for a vhost worker that is a kernel thread (Linux <= 6.3), outside QEMU's process.
+    """
+
+    tid: int
+    kind: str
+    index: int | None
+    affinity: str | None
+    start: int
+    kernel: bool = False
+
+
+@dataclasses.dataclass(slots=True)
+class GuestProcess:
+    """A running QEMU process and its threads.
+
+    :ivar domain: the domain as libvirt defined it, None when its XML cannot be read.
+    """
+
+    name: str
+    pid: int
+    threads: tuple[Thread, ...]
+    domain: domain.Domain | None
+
+
+@dataclasses.dataclass(slots=True)
+class HostFacts:
+    """All facts of one host at one time.
+
+    :ivar online, isolated, nohz_full: cpulists as the kernel prints them.
+    :ivar virtualization: ``none``, ``kvm``, ``tcg``, ``xen-pv`` ... what this host itself runs on.
+    :ivar boot_id: /proc/sys/kernel/random/boot_id; None in a recorded host that lacks it.
+    :ivar warnings: what could not be read and what it means, one line each.
+    """
+
+    cpus: tuple[Cpu, ...]
+    nodes: tuple[Node, ...]
+    nics: tuple[Nic, ...]
+    irqs: Mapping[int, Irq]
+    guests: tuple[GuestProcess, ...]
+    domains: tuple[domain.Domain, ...]
+    online: str
+    isolated: str
+    nohz_full: str
+    arch: str | None
+    kernel: str | None
+    virtualization: str | None
+    boot_id: str | None
+    sysctls: Mapping[str, str]
+    warnings: tuple[str, ...] = ()

@@ -1,0 +1,68 @@
+"""Small generated hosts for tests that change them: the tree, its content, and settings that differ from it."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import pathlib
+import tempfile
+
+import testtools
+
+from nova_perf_tuning.host.setting import Setting
+from nova_perf_tuning.host.settings import registry
+from nova_perf_tuning.host.transaction import journal
+from tests.hosts import gen_host
+
+
+def make_host(test: testtools.TestCase, preset: str = "tiny") -> str:
+    """Return the root of a generated host that is removed after ``test``."""
+    folder = tempfile.TemporaryDirectory(prefix="nova-perf-host-", dir=workplace())
+    test.addCleanup(folder.cleanup)
+    root = os.path.join(folder.name, "root")
+    with contextlib.redirect_stderr(io.StringIO()):
+        gen_host.main([root, "--preset", preset])
+    return root
+
+
+def workplace() -> str | None:
+    """Return a folder in memory, None where there is none."""
+    return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+
+
+def content(root: str) -> dict[str, bytes]:
+    """Return every file below proc and sys with its bytes."""
+    found = {}
+    for top in ("proc", "sys"):
+        for folder, _folders, names in os.walk(os.path.join(root, top)):
+            for name in names:
+                path = os.path.join(folder, name)
+                if not os.path.islink(path):
+                    found[os.path.relpath(path, root)] = pathlib.Path(path).read_bytes()
+    return found
+
+
+def settings(root: str) -> list[Setting]:
+    """Return settings of all kinds that have files, none of which holds on a fresh tiny host."""
+    kinds = registry.Kinds(root)
+    wanted = [
+        ("mtu", "eth0", "9000"),
+        ("sysctl", "net.core.rmem_max", "8388608"),
+        ("sysctl", "net.ipv4.tcp_rmem", "4096 131072 8388608"),
+        ("xps", "eth0/tx-0", "0f"),
+        ("xps", "eth0/tx-1", "f0"),
+        ("rps", "eth0/rx-0", "03"),
+        ("irq_affinity", "irq:24", "0"),
+        ("irq_affinity", "irq:25", "4"),
+        ("irq_affinity", "irq:26", "1-2"),
+    ]
+    return [
+        Setting(kind, target, value, kinds[kind].read(target), "for a test", "test", kinds[kind].identity(target))
+        for kind, target, value in wanted
+    ]
+
+
+def open_journal(root: str, *, writer: bool = True, patience: float = 10.0) -> journal.Journal:
+    """Return the journal of the host below ``root``, open for writing."""
+    return journal.Journal(journal.default_state_dir(root), root, writer=writer, patience=patience)
