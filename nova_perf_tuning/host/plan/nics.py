@@ -1,0 +1,174 @@
+"""Interrupts of physical NICs: every queue on a CPU of its own on the NIC's node, as far as there are any."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Collection, Sequence
+
+from nova_perf_tuning.host import model, setting
+from nova_perf_tuning.host.plan import spread
+from nova_perf_tuning.host.plan.model import Policy
+from nova_perf_tuning.host.plan.sets import HostSets, Room
+
+#: Weight of a link whose speed the driver does not tell (down, virtio): that of 1 Gbit/s.
+UNKNOWN_SPEED_MBPS = 1000
+
+#: NICs that have interrupts of their own and belong to the host.
+_KINDS = ("physical", "vf")
+
+# Vectors that carry no packets, by the names drivers give: virtio5-config, eth0-event-8 (vmxnet3),
+# mlx5_async0@pci:…, ice-0000:82:00.0:misc, ena-mgmnt@pci:…, bnxt's and hns3's error and mailbox vectors.
+_CONTROL = re.compile(
+    r"config|event|async|misc|mgmn?t|ctrl|control|admin|mbox|mailbox|pages|cmd|health|ceq|aeq|error"
+)
+
+
+@dataclasses.dataclass(slots=True)
+class NicQueues:
+    """The interrupts of one NIC, queue by queue.
+
+    :ivar queues: queue number -> interrupts that serve it (one for each direction with some drivers).
+    :ivar control: interrupts that carry no packets.
+    :ivar cpus: the CPU of each entry of ``queues``, in their order, once placed.
+    """
+
+    nic: model.Nic
+    room: Room
+    queues: dict[int, list[model.Irq]]
+    control: list[model.Irq]
+    data: spread.Group
+    rest: spread.Group
+
+    @property
+    def cpus(self) -> Sequence[int]:
+        return self.data.placed
+
+
+def vectors(nic: model.Nic, irqs: Sequence[model.Irq]) -> tuple[dict[int, list[model.Irq]], list[model.Irq]]:
+    """Sort a NIC's interrupts into queues and control vectors, by their names.
+
+    A driver with one vector for all names it like the NIC (``eth0``): then that is its only queue.
+    """
+    queues: dict[int, list[model.Irq]] = {}
+    control: list[model.Irq] = []
+    carries: dict[str, bool] = {}
+    for irq in irqs:
+        name = irq.name or ""
+        # The queue's number ends the name, or stands before the address: mlx5_comp3@pci:0000:82:00.0.
+        base = name.partition("@")[0] if "@" in name else name
+        prefix = base.rstrip("0123456789")
+        if prefix not in carries:
+            carries[prefix] = _CONTROL.search(prefix) is None
+        if not carries[prefix] or prefix == base or base == nic.name:
+            control.append(irq)
+        else:
+            queues.setdefault(int(base[len(prefix) :]), []).append(irq)
+    if not queues:
+        return {number: [irq] for number, irq in enumerate(control)}, []
+    return dict(sorted(queues.items())), control
+
+
+def single(cpus: str | None) -> int | None:
+    """Return the CPU of a list that names one, else None."""
+    return int(cpus) if cpus is not None and cpus.isdigit() else None
+
+
+def _weight(nic: model.Nic, irqs: Sequence[model.Irq], queues: int, policy: Policy) -> int:
+    """Weight of one queue: its share of the measured interrupt rate, else of the link's Mbit/s."""
+    if policy.rates is not None:
+        return max(1, round(sum(policy.rates.get(irq.number, 0.0) for irq in irqs) / queues))
+    return max(1, (nic.speed_mbps or UNKNOWN_SPEED_MBPS) // queues)
+
+
+def collect(
+    facts: model.HostFacts, sets: HostSets, policy: Policy, passed_through: Collection[str], warnings: list[str]
+) -> list[NicQueues]:
+    """Return every NIC whose interrupts are to be placed, with its groups not yet settled."""
+    found: list[NicQueues] = []
+    taken: set[int] = set()
+    for nic in sorted(facts.nics, key=lambda one: (one.pci or "", one.name)):
+        if nic.kind not in _KINDS or not nic.irqs or (nic.pci or "").lower() in passed_through:
+            continue
+        irqs = _firing(facts, nic, taken)
+        room = sets.interrupts(nic.node)
+        if not irqs or room is None:
+            continue
+        taken.update(irq.number for irq in irqs)
+        if room.warning:
+            warnings.append(f"{nic.name}: {room.warning}")
+        queues, control = vectors(nic, irqs)
+        heavy = [irq for one in queues.values() for irq in one]
+        data = spread.Group(
+            room, _weight(nic, heavy, len(queues), policy), [single(one[0].affinity) for one in queues.values()]
+        )
+        rest = spread.Group(room, 1, [single(irq.affinity) for irq in control])
+        found.append(NicQueues(nic, room, queues, control, data, rest))
+    return found
+
+
+def _firing(facts: model.HostFacts, nic: model.Nic, besides: Collection[int]) -> list[model.Irq]:
+    """Return the interrupts of a NIC that can fire, but for those ``besides``."""
+    irqs = [facts.irqs[number] for number in nic.irqs if number in facts.irqs and number not in besides]
+    # A vector without a handler is allocated but not requested: it never fires.
+    return [irq for irq in irqs if irq.name] or irqs
+
+
+def left_alone(
+    facts: model.HostFacts, planned: Collection[int], passed_through: Collection[str]
+) -> dict[str, list[str]]:
+    """Return where the interrupts of NICs stay that the plan does not place: cpulist -> names of the NICs.
+
+    :param planned: numbers of the interrupts that it places.
+    :return: with the CPUs that serve the interrupt now, else those that may; what cannot be read is left out.
+    """
+    found: dict[str, list[str]] = {}
+    placed = frozenset(planned)
+    for nic in facts.nics:
+        if not nic.irqs or (nic.pci or "").lower() in passed_through or not placed.isdisjoint(nic.irqs):
+            continue
+        for irq in _firing(facts, nic, placed):
+            text = irq.effective or irq.affinity
+            if text:
+                found.setdefault(text, []).append(nic.name)
+    return found
+
+
+def settings(found: Sequence[NicQueues]) -> list[setting.Setting]:
+    """Return the affinities of all placed interrupts, with their reasons."""
+    result: list[setting.Setting] = []
+    for one in found:
+        nic, room = one.nic, one.room
+        rule = "nic-irq-nearest" if room.warning else "nic-irq-local"
+        speed = f"{nic.speed_mbps} Mbit/s, " if nic.speed_mbps else ""
+        node = "node unknown" if nic.node is None else f"node {nic.node}"
+        head = f"{nic.name} ({speed}{node}) has {_count(len(one.queues), 'queue')} for "
+        head += f"{_count(len(room.cpus), f'{room.what} CPU')} of {room.where}: queue "
+        if room.warning:
+            head = f"{nic.name}: {room.warning}; queue "
+        shares: dict[int, int] = {}
+        for cpu in one.cpus:
+            shares[cpu] = shares.get(cpu, 0) + 1
+        tails = {
+            cpu: f" on CPU {cpu}" + (f", which serves {number} of them" if number > 1 else ", alone there")
+            for cpu, number in shares.items()
+        }
+        for (queue, irqs), cpu in zip(one.queues.items(), one.cpus, strict=True):
+            reason = f"{head}{queue}{tails[cpu]}"
+            result += [irq_setting(irq, str(cpu), reason, rule) for irq in irqs]
+        for irq, cpu in zip(one.control, one.rest.placed, strict=True):
+            reason = (
+                f"{nic.name}'s control interrupt {irq.name or irq.number} keeps off guests' CPUs, on {room.where}"
+            )
+            result.append(irq_setting(irq, str(cpu), reason, rule))
+    return result
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def irq_setting(irq: model.Irq, value: str, reason: str, rule: str) -> setting.Setting:
+    """Return the affinity of one interrupt; its identity tells a re-used number."""
+    identity = f"{irq.device or ''}|{irq.name or ''}"
+    return setting.Setting("irq_affinity", f"irq:{irq.number}", value, irq.affinity, reason, rule, identity)

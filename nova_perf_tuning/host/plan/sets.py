@@ -1,0 +1,318 @@
+"""Which CPUs may carry what: the operator's sets, checked against the host and its guests."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+
+from nova_perf_tuning import cpulist
+from nova_perf_tuning.guest import domain as domain_module
+from nova_perf_tuning.host import model
+from nova_perf_tuning.host.plan.model import CpuSets, PlanError
+
+#: Distance of two nodes that the kernel says nothing of (Linux' REMOTE_DISTANCE).
+_REMOTE_DISTANCE = 20
+
+_OPTIONS = {
+    "dedicated": "--dedicated (cpu_dedicated_set)",
+    "shared": "--shared (cpu_shared_set)",
+    "housekeeping": "--housekeeping",
+}
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class Room:
+    """CPUs among which something is spread.
+
+    :ivar cpus: in the order in which they are taken: physical cores, SMT siblings, CPU 0.
+    :ivar where: ``node 1``, ``nodes 0-1`` or ``the host``, for reasons.
+    :ivar what: ``housekeeping`` or ``shared``, for reasons.
+    :ivar warning: why these are not CPUs of the own node; None when they are.
+    """
+
+    cpus: tuple[int, ...]
+    members: frozenset[int]
+    text: str
+    where: str
+    what: str
+    warning: str | None = None
+
+
+@dataclasses.dataclass(slots=True)
+class HostSets:
+    """The resolved sets; all but ``dedicated`` and ``isolated`` hold online CPUs only.
+
+    :ivar dedicated: configured or owned by a guest: nothing of the host is placed there.
+    :ivar housekeeping: where interrupts go; :ivar shared: where guests' other threads go.
+    :ivar transmitting: online CPUs that stay online whatever Nova's power management does.
+    :ivar class_of: rank of a CPU in the order of preference; equal ranks are equally good.
+    """
+
+    online: frozenset[int]
+    dedicated: frozenset[int]
+    isolated: frozenset[int]
+    housekeeping: frozenset[int]
+    shared: frozenset[int]
+    transmitting: frozenset[int]
+    node_of: Mapping[int, int | None]
+    class_of: Mapping[int, int]
+    distances: Mapping[int, Mapping[int, int]]
+    warnings: list[str]
+    _rooms: dict[object, Room | None] = dataclasses.field(default_factory=dict)
+
+    def interrupts(self, node: int | None) -> Room | None:
+        """Return where interrupts of a device on ``node`` go; None when the host has no CPU to spare."""
+        key = ("interrupts", node)
+        if key not in self._rooms:
+            # Shared CPUs carry guests too: those for the host alone come first among equals.
+            self._rooms[key] = self._on_nodes(
+                None if node is None else frozenset([node]), [("housekeeping", self.housekeeping)], self.shared
+            )
+        return self._rooms[key]
+
+    def threads(self, nodes: frozenset[int] | None, allowed: str | None, avoid: frozenset[int]) -> Room | None:
+        """Return where a guest's own threads go.
+
+        :param nodes: the guest's nodes, None when it has none of its own.
+        :param allowed: cpulist of the cgroup that holds the threads (libvirt's emulatorpin): the kernel
+            silently cuts a mask to it and refuses one wholly outside (EINVAL); None: no limit.
+        :param avoid: CPUs that are taken last among equals.
+        :return: None when no CPU is left.
+        """
+        key = ("threads", nodes, allowed)
+        if key not in self._rooms:
+            tiers = [("shared", self.shared), ("housekeeping", self.housekeeping)]
+            if allowed is not None:
+                limit = cpulist.parse(allowed)
+                tiers = [(name, cpus & limit) for name, cpus in tiers]
+            self._rooms[key] = self._on_nodes(nodes, tiers, avoid)
+        return self._rooms[key]
+
+    def _on_nodes(
+        self, nodes: frozenset[int] | None, tiers: list[tuple[str, frozenset[int]]], avoid: frozenset[int]
+    ) -> Room | None:
+        numbered = any(self.node_of[cpu] is not None for _name, cpus in tiers for cpu in cpus)
+        if nodes is None or not numbered:
+            for name, cpus in tiers:
+                if cpus:
+                    return self.room(cpus, name, "the host", avoid)
+            return None
+        for name, cpus in tiers:
+            own = frozenset(cpu for cpu in cpus if self.node_of[cpu] in nodes)
+            if own:
+                return self.room(own, name, _where(nodes), avoid)
+        return self._nearest(nodes, tiers, avoid)
+
+    def _nearest(
+        self, nodes: frozenset[int], tiers: list[tuple[str, frozenset[int]]], avoid: frozenset[int]
+    ) -> Room | None:
+        found: dict[int, tuple[str, set[int]]] = {}
+        for name, cpus in tiers:
+            by_node: dict[int, tuple[str, set[int]]] = {}
+            for cpu in cpus:
+                node = self.node_of[cpu]
+                if node is not None and node not in found:
+                    by_node.setdefault(node, (name, set()))[1].add(cpu)
+            found.update(by_node)
+        if not found:
+            return None
+        far = {node: min(self._distance(own, node) for own in nodes) for node in found}
+        # Of equally near nodes the largest room, so that CPU-less nodes do not all crowd onto node 0.
+        node = min(found, key=lambda one: (far[one], -len(found[one][1]), one))
+        name, cpus_there = found[node]
+        room = self.room(frozenset(cpus_there), name, f"node {node}", avoid)
+        known = any(node in self.distances.get(own, ()) or own in self.distances.get(node, ()) for own in nodes)
+        how = f"the nearest (distance {far[node]})" if known else "distances are unknown"
+        room.warning = f"{_where(nodes)} has no housekeeping CPU: node {node} is used instead, {how}"
+        return room
+
+    def _distance(self, one: int, other: int) -> int:
+        there = self.distances.get(one, {}).get(other)
+        back = self.distances.get(other, {}).get(one)
+        return there if there is not None else back if back is not None else _REMOTE_DISTANCE
+
+    def room(self, cpus: frozenset[int], what: str, where: str, avoid: frozenset[int] = frozenset()) -> Room:
+        """Return ``cpus`` as a room, in order of preference."""
+        classes = self.class_of
+        ordered = tuple(sorted(cpus, key=lambda cpu: (classes.get(cpu, 0), cpu in avoid, cpu)))
+        return Room(ordered, cpus, cpulist.format(cpus), where, what)
+
+
+def _where(nodes: Iterable[int]) -> str:
+    text = cpulist.format(nodes)
+    return f"node {text}" if text.isdigit() else f"nodes {text}"
+
+
+def domains_of(facts: model.HostFacts) -> list[domain_module.Domain]:
+    """Return every domain once: the running ones' and those that are only defined."""
+    known = {one.name: one for one in facts.domains}
+    known.update({guest.domain.name: guest.domain for guest in facts.guests if guest.domain})
+    return list(known.values())
+
+
+def owned_cpus(domain: domain_module.Domain) -> frozenset[int]:
+    """Return the CPUs that one of its vCPUs has for itself.
+
+    A guest of ``hw:cpu_policy=mixed`` has vCPUs that float over the shared set as well; Nova pins those
+    to the whole set, so a list of several CPUs, or one CPU given to several vCPUs, is not owned.
+    """
+    if not domain.dedicated:
+        return frozenset()
+    texts = list(domain.vcpu_pins.values())
+    single = [text for text in texts if text.isdigit()]
+    if len(set(single)) == len(single):
+        return frozenset(map(int, single))
+    return frozenset(int(text) for text in set(single) if single.count(text) == 1)
+
+
+def resolve(facts: model.HostFacts, sets: CpuSets) -> HostSets:
+    """Return the sets that hold on this host.
+
+    :raises PlanError: dedicated and shared or housekeeping overlap, or name CPUs that the host lacks.
+    """
+    warnings: list[str] = []
+    present = {cpu.id for cpu in facts.cpus}
+    online = frozenset(cpu.id for cpu in facts.cpus if cpu.online)
+    if facts.online:
+        online &= cpulist.parse(facts.online)
+    given = {name: _given(name, getattr(sets, name), present) for name in _OPTIONS}
+    _check_disjoint(given)
+    owned = _owned(facts, given, warnings)
+    dedicated = (given["dedicated"] or frozenset()) | owned
+    isolated = cpulist.parse(facts.isolated) | cpulist.parse(facts.nohz_full)
+    for name, cpus in given.items():
+        offline = (cpus or frozenset()) - online
+        if offline and not (name == "dedicated" and sets.power_managed):
+            warnings.append(f"{_OPTIONS[name]} names CPUs that are offline: {cpulist.format(offline)}")
+    housekeeping = _housekeeping(given["housekeeping"], online, dedicated, isolated, warnings)
+    shared = _shared(given["shared"], online, dedicated, isolated, housekeeping, warnings)
+    if not housekeeping and shared:
+        housekeeping = shared
+        warnings.append(f"no housekeeping CPU is left: interrupts go to the shared CPUs {cpulist.format(shared)}")
+    if not housekeeping:
+        why = "every online CPU is dedicated" if online <= dedicated else "the rest is dedicated or isolated"
+        warnings.append(
+            f"no CPU is left for the host ({why}): interrupts and guests' threads stay where they are; "
+            "take at least one CPU of each node out of the dedicated set"
+        )
+    return HostSets(
+        online=online,
+        dedicated=dedicated,
+        isolated=isolated,
+        housekeeping=housekeeping,
+        shared=shared,
+        transmitting=online - dedicated if sets.power_managed else online,
+        node_of={cpu.id: cpu.node for cpu in facts.cpus},
+        class_of=_classes(facts, housekeeping | shared, online, dedicated),
+        distances={node.id: node.distances for node in facts.nodes},
+        warnings=warnings,
+    )
+
+
+def _given(name: str, text: str | None, present: set[int]) -> frozenset[int] | None:
+    """Return an operator's set, None when nothing or an empty list was given."""
+    if not text:
+        return None
+    try:
+        cpus = cpulist.parse(text)
+    except cpulist.CpuListError as error:
+        raise PlanError(f"{_OPTIONS[name]}: {error}") from None
+    beyond = cpus - present
+    if beyond:
+        raise PlanError(
+            f"{_OPTIONS[name]} names CPUs that this host lacks: {_short(beyond)}; it has {_short(present)}"
+        )
+    return cpus or None
+
+
+def _short(cpus: Iterable[int]) -> str:
+    text = cpulist.format(cpus)
+    return text if len(text) <= 100 else f"{text[:100]}…"
+
+
+def _check_disjoint(given: Mapping[str, frozenset[int] | None]) -> None:
+    dedicated = given["dedicated"] or frozenset()
+    for name in ("shared", "housekeeping"):
+        both = dedicated & (given[name] or frozenset())
+        if both:
+            raise PlanError(
+                f"{_OPTIONS['dedicated']} and {_OPTIONS[name]} overlap in CPUs {_short(both)}; "
+                "take them out of one of the two"
+            )
+
+
+def _owned(
+    facts: model.HostFacts, given: Mapping[str, frozenset[int] | None], warnings: list[str]
+) -> frozenset[int]:
+    """Return the CPUs that guests own, and warn of guests that contradict the sets or each other."""
+    owner: dict[int, str] = {}
+    configured, shared = given["dedicated"], given["shared"] or frozenset()
+    keep = given["housekeeping"] or frozenset()
+    present = {cpu.id for cpu in facts.cpus}
+    for domain in domains_of(facts):
+        cpus = owned_cpus(domain) & present
+        for cpu in sorted(cpus & owner.keys()):
+            warnings.append(f"CPU {cpu} is dedicated to two guests: {owner[cpu]} and {domain.name}")
+        owner.update(dict.fromkeys(cpus, domain.name))
+        for option, what in (("shared", shared), ("housekeeping", keep)):
+            if cpus & what:
+                text = cpulist.format(cpus & what)
+                warnings.append(
+                    f"guest {domain.name} owns CPUs {text} of {_OPTIONS[option]}: they count as dedicated"
+                )
+        if configured is not None and cpus - configured:
+            text = cpulist.format(cpus - configured)
+            warnings.append(f"guest {domain.name} owns CPUs {text}, which are not in {_OPTIONS['dedicated']}")
+    return frozenset(owner)
+
+
+def _housekeeping(
+    given: frozenset[int] | None,
+    online: frozenset[int],
+    dedicated: frozenset[int],
+    isolated: frozenset[int],
+    warnings: list[str],
+) -> frozenset[int]:
+    if given is None:
+        return online - dedicated - isolated
+    if given & isolated:
+        text = cpulist.format(given & isolated)
+        warnings.append(f"--housekeeping names CPUs that the kernel isolates (isolcpus, nohz_full): {text}")
+    return (given & online) - dedicated
+
+
+def _shared(
+    given: frozenset[int] | None,
+    online: frozenset[int],
+    dedicated: frozenset[int],
+    isolated: frozenset[int],
+    housekeeping: frozenset[int],
+    warnings: list[str],
+) -> frozenset[int]:
+    if given is None:
+        return housekeeping
+    usable = (given & online) - dedicated
+    # The scheduler balances nothing on isolated CPUs: threads that share them pile up on the first one.
+    if usable & isolated:
+        text = cpulist.format(usable & isolated)
+        left = "they are left out" if usable - isolated else "its threads will pile up on one of them"
+        warnings.append(f"{_OPTIONS['shared']} names CPUs that the kernel isolates: {text}; {left}")
+        usable = usable - isolated or usable
+    return usable or housekeeping
+
+
+def _classes(
+    facts: model.HostFacts, usable: frozenset[int], online: frozenset[int], dedicated: frozenset[int]
+) -> dict[int, int]:
+    """Rank usable CPUs: the first online thread of each core, then its siblings, CPU 0 last.
+
+    Among equals those come last whose core a guest's dedicated CPU shares, then weak cores (hybrid machines).
+    """
+    keys: dict[int, tuple[bool, int, bool, int]] = {}
+    for cpu in facts.cpus:
+        if cpu.id in usable:
+            core = cpulist.parse(cpu.siblings) & online
+            thread = sum(other < cpu.id for other in core)
+            keys[cpu.id] = (cpu.id == 0, thread, not core.isdisjoint(dedicated), -(cpu.capacity or 0))
+    ranks = {key: rank for rank, key in enumerate(sorted(set(keys.values())))}
+    return {cpu: ranks[key] for cpu, key in keys.items()}

@@ -1,0 +1,228 @@
+"""The interface of a kind of setting; each kind is one small class found by an entry point."""
+
+from __future__ import annotations
+
+import abc
+import enum
+import errno
+import functools
+import os
+from collections.abc import Sequence
+from typing import ClassVar, NamedTuple
+
+from nova_perf_tuning import cpulist, errors
+from nova_perf_tuning.host import setting as setting_module
+
+
+class FailureClass(enum.Enum):
+    """Whether trying again can help. Table: irqbalance activate.c; EPERM/EIO: see each kind."""
+
+    TRANSIENT = "transient"
+    NO_ROOM = "no-room"  # ENOSPC: the vector space of that CPU is full; another CPU may do
+    PERMANENT = "permanent"
+
+
+_TRANSIENT = {errno.EAGAIN, errno.EBUSY, errno.EINVAL, errno.ERANGE, errno.ENOMEM}
+
+#: What the kernel says when an object no longer exists (file, network device, thread).
+_GONE = {errno.ENOENT, errno.ENODEV, errno.ESRCH, errno.ENXIO, errno.ENOTDIR}
+
+
+def classify(error: OSError) -> FailureClass:
+    """Return how a failed write is to be treated.
+
+    EAGAIN, EBUSY, EINVAL, ERANGE and ENOMEM may pass; ENOSPC asks for another CPU; all else is
+    permanent for that object (EIO before Linux 6.12, EPERM since: a managed interrupt).
+    """
+    if error.errno in _TRANSIENT:
+        return FailureClass.TRANSIENT
+    if error.errno == errno.ENOSPC:
+        return FailureClass.NO_ROOM
+    return FailureClass.PERMANENT
+
+
+def is_gone(error: OSError) -> bool:
+    """Whether ``error`` says that the object does not exist (any more)."""
+    return error.errno in _GONE
+
+
+class TargetError(errors.PerfTuningError):
+    """A target's text is not of the form that its kind takes, or it is not on the allow-list."""
+
+
+class UnsupportedError(OSError):
+    """This kind has nothing to read or write there (a sysroot has no netlink, no schedulable threads)."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(errno.EOPNOTSUPP, message)
+
+
+class State(enum.Enum):
+    """What reading a setting back showed."""
+
+    HOLDS = "holds"
+    #: Written and accepted; an interrupt moves when it fires next (plain MSI, numa-lab of the design).
+    PENDING = "pending"
+    DRIFTED = "drifted"
+    #: The object does not exist any more, or another one has its number.
+    GONE = "gone"
+    UNREADABLE = "unreadable"
+
+
+class Observation(NamedTuple):
+    """What was found for one setting.
+
+    :ivar current: the value as read; None when it is as wanted (nothing to tell) or cannot be read.
+    :ivar detail: one clause for people, empty when the state says it all.
+    """
+
+    state: State
+    current: str | None = None
+    detail: str = ""
+
+
+#: The common case, shared: a check of ten thousand settings makes no ten thousand objects.
+HELD = Observation(State.HOLDS)
+
+
+class SettingKind(abc.ABC):
+    """Reads, compares and writes one kind of setting on one host.
+
+    Made once per host with the root of its /proc and /sys; ``"/"`` is the live host.
+
+    :cvar kind: the name in :attr:`nova_perf_tuning.host.setting.Setting.kind` and of the entry point.
+    :cvar order: kinds with a lower number are written first and restored last (channels before the
+        interrupts they create).
+    :cvar needs_identity: a setting without identity is refused: its number is reused all the time.
+    :cvar ephemeral: objects of this kind end in normal operation (a guest's threads); that one is gone
+        is no drift.
+    """
+
+    kind: ClassVar[str]
+    order: ClassVar[int] = 50
+    needs_identity: ClassVar[bool] = False
+    ephemeral: ClassVar[bool] = False
+
+    def __init__(self, root: str = "/") -> None:
+        self.root = root
+        self.prefix = os.path.abspath(root).rstrip("/")
+
+    @property
+    def live(self) -> bool:
+        """Whether this is the running host and not a recorded or generated one."""
+        return not self.prefix
+
+    @property
+    def writable(self) -> bool:
+        """Whether values of this kind can be written below this root at all; :meth:`write` refuses if not."""
+        return True
+
+    @abc.abstractmethod
+    def read(self, target: str) -> str:
+        """Return the value now, in the kernel's text.
+
+        :raises OSError: it cannot be read (gone, no permission).
+        :raises TargetError: the target's text is wrong.
+        """
+
+    @abc.abstractmethod
+    def write(self, target: str, value: str) -> None:
+        """Write ``value`` through :mod:`nova_perf_tuning.host.privileged`.
+
+        :raises OSError: the kernel refused; see :func:`classify`.
+        :raises TargetError: target or value is not of the form that this kind takes.
+        """
+
+    @abc.abstractmethod
+    def describe(self, target: str, value: str) -> str:
+        """Return the exact write as an operator would type it, for ``apply --dry-run``."""
+
+    def holds(self, target: str, value: str, current: str) -> bool:
+        """Whether ``current`` means the same as ``value``; texts may differ (leading zeros, order)."""
+        return current == value
+
+    def effective(self, target: str) -> str | None:
+        """Return what the kernel really uses where that can differ from what was written, else None."""
+        return None
+
+    def identity(self, target: str) -> str:
+        """Return what tells this object from a later one under the same number; empty if nothing can.
+
+        :raises OSError: the object is gone or cannot be read.
+        """
+        return ""
+
+    def reaches(self, target: str, value: str, effective: str) -> bool:
+        """Whether ``effective`` (see :meth:`effective`) is what ``value`` asks for."""
+        return self.holds(target, value, effective)
+
+    def is_same(self, setting: setting_module.Setting) -> bool:
+        """Whether the object now under the target is the one that ``setting`` was made for.
+
+        :raises OSError: the object is gone or cannot be read.
+        """
+        return not setting.identity or self.identity(setting.target) in ("", setting.identity)
+
+    def observe(self, setting: setting_module.Setting) -> Observation:
+        """Read one setting back, identity included."""
+        try:
+            if not self.is_same(setting):
+                return Observation(State.GONE, None, "another object has this number now")
+            current = self.read(setting.target)
+            if not self.holds(setting.target, setting.value, current):
+                return Observation(State.DRIFTED, current)
+            effective = self.effective(setting.target)
+        except OSError as error:
+            if is_gone(error):
+                return Observation(State.GONE, None, "it does not exist any more")
+            return Observation(State.UNREADABLE, None, error.strerror or str(error))
+        except errors.PerfTuningError as error:
+            return Observation(State.UNREADABLE, None, str(error))
+        if effective is not None and not self.reaches(setting.target, setting.value, effective):
+            return Observation(State.PENDING, current, f"in effect on {effective} until it fires next")
+        return HELD
+
+    def survey(self, settings: Sequence[setting_module.Setting]) -> list[Observation]:
+        """Read many settings back, in their order. Kinds with thousands of objects have a faster way."""
+        return [self.observe(one) for one in settings]
+
+
+def whole_number(kind: str, value: str) -> int:
+    """Return ``value`` as a number.
+
+    :raises TargetError: it is not one of ASCII digits.
+    """
+    if not (value.isascii() and value.isdigit() and len(value) < 10):
+        raise TargetError(f"{kind} value {value[:20]!r} is not a whole number")
+    return int(value)
+
+
+@functools.lru_cache(maxsize=65536)
+def cpus(text: str) -> frozenset[int] | None:
+    """Return the CPUs of a list; None when it is none, or names more CPUs than there can be.
+
+    Texts of a sysroot or a plan file may be hostile: a list of thousands of long spans takes minutes to expand.
+    """
+    total = 0
+    for part in text.split(","):
+        first, _, last = part.strip().partition("-")
+        if not (first.isdigit() and (last or first).isdigit() and len(part) < 16):
+            return None
+        total += abs(int(last or first) - int(first)) + 1
+    if total > cpulist.MAX_CPU + 1:
+        return None
+    try:
+        return cpulist.parse(text)
+    except cpulist.CpuListError:
+        return None
+
+
+def same_cpus(value: str, current: str) -> bool:
+    """Whether two cpulists name the same CPUs; a text that is no list equals only itself."""
+    return current == value or (cpus(current) is not None and cpus(current) == cpus(value))
+
+
+def is_part(inner: str, outer: str) -> bool:
+    """Whether the cpulist ``inner`` names no CPU that ``outer`` does not."""
+    some, every = cpus(inner), cpus(outer)
+    return some is not None and every is not None and some <= every

@@ -1,0 +1,67 @@
+"""Bounded reads of small kernel files, with as few system calls as there can be."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterable
+
+#: O_NONBLOCK: a named pipe in a hostile sysroot must not stop us; it changes nothing for kernel files.
+READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+FOLDER = READ | os.O_DIRECTORY
+
+#: One page is what sysfs gives; a mask of 65536 CPUs needs 18 KB, a task's status file 2 KB.
+LIMIT = 65536
+PAGE = 4096
+
+
+def read_bytes(path: str, dir_fd: int | None = None, limit: int = LIMIT) -> bytes:
+    """Return the first ``limit`` bytes of a file.
+
+    :raises OSError: it cannot be opened or read.
+    """
+    fd = os.open(path, READ, dir_fd=dir_fd)
+    try:
+        return os.read(fd, limit)
+    finally:
+        os.close(fd)
+
+
+def read_many(folder: int, paths: Iterable[str]) -> list[bytes]:
+    """Return the first page of each file, relative to the open ``folder``; empty where it cannot be read.
+
+    The calls are bound and written out: at 2 us a file, a function call for each is a fifth of the whole, and
+    a path from an open folder saves the kernel as much as Python costs.
+    """
+    opened, read, close = os.open, os.read, os.close
+    found = []
+    for path in paths:
+        data = b""
+        try:
+            fd = opened(path, READ, dir_fd=folder)
+            try:
+                data = read(fd, PAGE)
+            finally:
+                close(fd)
+        except (OSError, ValueError):  # ValueError: a NUL in a path out of a plan file
+            pass
+        found.append(data)
+    return found
+
+
+def read_text(prefix: str, path: str) -> str:
+    """Return the text of a kernel file below ``prefix`` ("" is the live host) without its newline.
+
+    :raises OSError: it cannot be opened or read; ELOOP: a link of a sysroot leads out of it.
+    """
+    check_inside(prefix, path)
+    return read_bytes(f"{prefix}{path}").decode("ascii", "replace").strip()
+
+
+def check_inside(prefix: str, path: str) -> None:
+    """Refuse a path of a sysroot whose links lead out of it: it is somebody else's record.
+
+    :raises OSError: ELOOP.
+    """
+    if prefix and not os.path.realpath(f"{prefix}{path}").startswith(f"{os.path.realpath(prefix)}/"):
+        raise OSError(errno.ELOOP, f"{path} leads out of {prefix}")

@@ -1,0 +1,1 @@
+"""Tuning as a transaction: originals journaled before the first write, verified after, undone in reverse."""

@@ -1,0 +1,347 @@
+"""Brings settings into force: read, journal, write, read back."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import time
+from collections.abc import Iterable, Mapping, Sequence
+
+from nova_perf_tuning import errors
+from nova_perf_tuning.host import setting as setting_module
+from nova_perf_tuning.host.settings import base, files
+from nova_perf_tuning.host.transaction import journal as journal_module
+
+#: Seconds before another try of what failed for a passing reason; once for all settings of a kind.
+PAUSES = (0.02, 0.1)
+
+Setting = setting_module.Setting
+
+
+class Result(enum.Enum):
+    """What became of one setting."""
+
+    UNCHANGED = "unchanged"
+    WRITTEN = "written"
+    #: Written and accepted; an interrupt moves when it fires next.
+    PENDING = "pending"
+    #: Written, but something else is in force: the kernel cut it, or somebody wrote at the same time.
+    DIFFERS = "differs"
+    #: Not written: the object is gone, or its number belongs to another one now.
+    STALE = "stale"
+    #: Not written: this kind has nothing to write here (a sysroot has no netlink).
+    UNSUPPORTED = "unsupported"
+    FAILED = "failed"
+
+
+@dataclasses.dataclass(slots=True)
+class Outcome:
+    """What became of one setting.
+
+    :ivar previous: the value before, None when it could not be read.
+    :ivar failure: how a refusal is classed; None when nothing was refused.
+    :ivar detail: one clause for people.
+    """
+
+    setting: Setting
+    result: Result
+    previous: str | None = None
+    failure: base.FailureClass | None = None
+    detail: str = ""
+
+
+#: Results after which the host is not as asked.
+FAULTS = frozenset((Result.DIFFERS, Result.STALE, Result.FAILED))
+
+
+class ApplyError(errors.PerfTuningError):
+    """Apply stopped; what it had written was undone, or the message says what was not."""
+
+
+def boot_id(root: str = "/") -> str:
+    """Return what names this boot of the host below ``root``; empty for a record without it."""
+    try:
+        return files.read_text(root.rstrip("/"), "/proc/sys/kernel/random/boot_id")[:64]
+    except OSError:
+        return ""
+
+
+def in_order(settings: Iterable[Setting], kinds: Mapping[str, base.SettingKind]) -> list[Setting]:
+    """Return settings in the order of writing, without repetitions.
+
+    What resets others goes before them (channels, rings, offloads and MTU before queue masks and
+    interrupts), so at every point everything written so far is in force. A guest's threads move before
+    queues and interrupts are steered to their CPUs: whoever takes the work is in place before it comes.
+
+    :raises TargetError: an unknown kind, or two values for one target.
+    """
+    unique: dict[tuple[str, str], Setting] = {}
+    for one in settings:
+        if one.kind not in kinds:
+            known = ", ".join(sorted(kinds))
+            raise base.TargetError(f"{one.kind[:40]!r} is no kind of setting that is installed; known: {known}")
+        other = unique.setdefault((one.kind, one.target), one)
+        if other.value != one.value:
+            raise base.TargetError(
+                f"{one.kind} {one.target[:60]}: two values are asked for, "
+                f"{other.value[:40]} and {one.value[:40]}: keep one"
+            )
+    return sorted(unique.values(), key=lambda one: kinds[one.kind].order)
+
+
+def preview(settings: Iterable[Setting], kinds: Mapping[str, base.SettingKind]) -> tuple[list[str], list[Outcome]]:
+    """Return the exact writes, in their order, and the outcome of those settings that will not be written.
+
+    Reads the host, changes nothing.
+    """
+    lines, rest = [], []
+    for one in in_order(settings, kinds):
+        outcome, _identity = _look(one, kinds[one.kind])
+        if outcome.result is Result.WRITTEN:
+            lines.append(kinds[one.kind].describe(one.target, one.value))
+        else:
+            rest.append(outcome)
+    return lines, rest
+
+
+def apply(
+    settings: Iterable[Setting],
+    kinds: Mapping[str, base.SettingKind],
+    journal: journal_module.Journal,
+    boot: str,
+) -> list[Outcome]:
+    """Bring ``settings`` into force and return what became of each, in the order of writing.
+
+    All originals are on the disk before the first write. A setting that is refused does not stop the others. When
+    the journal fails or the process is interrupted, everything that this call wrote is undone; when it is killed,
+    :func:`nova_perf_tuning.host.transaction.restore.restore` does that later.
+
+    :param boot: :func:`boot_id` of the host.
+    :raises JournalError: nothing was changed, or what was changed has been undone.
+    :raises ApplyError: it was interrupted and not everything could be undone.
+    """
+    return _Run(kinds, journal, boot).run(in_order(settings, kinds))
+
+
+def _look(one: Setting, kind: base.SettingKind) -> tuple[Outcome, str]:
+    """Return what applying ``one`` will come to, WRITTEN meaning that it has to be written, and its identity."""
+    try:
+        identity = kind.identity(one.target)
+        if one.identity and identity not in ("", one.identity):
+            return Outcome(
+                one, Result.STALE, detail=f"planned for {one.identity}, which is {identity} now"
+            ), identity
+        if kind.needs_identity and not one.identity:
+            detail = (
+                f"the plan does not say which one it means (identity {identity} now): its number may be reused"
+            )
+            return Outcome(one, Result.STALE, detail=detail), identity
+        current = kind.read(one.target)
+        holds = kind.holds(one.target, one.value, current)
+    except base.UnsupportedError as error:
+        return Outcome(one, Result.UNSUPPORTED, detail=error.strerror or ""), ""
+    except OSError as error:
+        result = Result.STALE if base.is_gone(error) else Result.FAILED
+        return Outcome(one, result, None, base.classify(error), _text(error)), ""
+    except errors.PerfTuningError as error:
+        return Outcome(one, Result.FAILED, None, base.FailureClass.PERMANENT, str(error)), ""
+    if not holds and not kind.writable:
+        return Outcome(
+            one, Result.UNSUPPORTED, current, None, "it can be read in a sysroot, not written"
+        ), identity
+    return Outcome(one, Result.UNCHANGED if holds else Result.WRITTEN, current), identity
+
+
+def _text(error: OSError) -> str:
+    return error.strerror or str(error)
+
+
+class _Run:
+    """One call of :func:`apply`."""
+
+    def __init__(self, kinds: Mapping[str, base.SettingKind], journal: journal_module.Journal, boot: str) -> None:
+        self.kinds = kinds
+        self.journal = journal
+        self.boot = boot
+        self.now = time.time()
+        self.known = {entry.key: entry for entry in journal.entries()}
+        #: What this call journals, by the place of its outcome.
+        self.entries: dict[int, journal_module.Entry] = {}
+        self.written: list[Outcome] = []
+
+    def run(self, settings: Sequence[Setting]) -> list[Outcome]:
+        outcomes = [self._plan(place, one) for place, one in enumerate(settings)]
+        begun = {place: entry for place, entry in self.entries.items() if self._differs(entry)}
+        if begun:
+            with self.journal.transaction():
+                self.journal.put(begun.values())
+        try:
+            self.journal.check_present()
+            self._write_all(outcomes)
+            self._read_back(outcomes)
+            self._record(outcomes)
+        except BaseException as error:
+            self._undo(error)
+            raise
+        return outcomes
+
+    def _plan(self, place: int, one: Setting) -> Outcome:
+        """Read the object and prepare its journal entry."""
+        kind = self.kinds[one.kind]
+        outcome, identity = _look(one, kind)
+        if outcome.result not in (Result.WRITTEN, Result.UNCHANGED):
+            return outcome
+        old = self.known.get((one.kind, one.target, identity, self.boot))
+        self.entries[place] = self._entry(outcome, identity, old)
+        return outcome
+
+    def _entry(self, outcome: Outcome, identity: str, old: journal_module.Entry | None) -> journal_module.Entry:
+        """Return what the journal says before the write: what was there, and what can be there if it is cut."""
+        one, kind, current = outcome.setting, self.kinds[outcome.setting.kind], outcome.previous or ""
+        # What was only watched so far has no original of ours.
+        first = old if old and old.state != "held" else None
+        state: str = "held"
+        written: str | None = current
+        if first and outcome.result is Result.UNCHANGED:
+            state = "applied"  # also a write that was cut before its outcome was noted
+        elif outcome.result is Result.WRITTEN:
+            state, written = "intended", None
+            if first and kind.holds(one.target, first.wanted, current):
+                written = current
+            elif first:
+                written = first.written
+        return journal_module.Entry(
+            kind=one.kind,
+            target=one.target,
+            identity=identity,
+            boot_id=self.boot,
+            original=first.original if first else current,
+            wanted=one.value,
+            written=written,
+            reason=one.reason,
+            rule=one.rule,
+            state=state,
+            since=first.since if first else self.now,
+            changed=self.now,
+        )
+
+    def _differs(self, entry: journal_module.Entry) -> bool:
+        """Whether the journal has to be written for this entry: times alone are no news."""
+        old = self.known.get(entry.key)
+        return old is None or dataclasses.replace(old, since=entry.since, changed=entry.changed) != entry
+
+    def _write_all(self, outcomes: list[Outcome]) -> None:
+        """Write kind by kind; what fails for a passing reason is tried again before the next kind."""
+        waiting = [one for one in outcomes if one.result is Result.WRITTEN]
+        orders = sorted({self.kinds[one.setting.kind].order for one in waiting})
+        for order in orders:
+            group = [one for one in waiting if self.kinds[one.setting.kind].order == order]
+            for pause in (0.0, *PAUSES):
+                time.sleep(pause)
+                for one in group:
+                    self._write(one)
+                group = [one for one in group if one.failure is base.FailureClass.TRANSIENT]
+                if not group:
+                    break
+
+    def _write(self, outcome: Outcome) -> None:
+        one, kind = outcome.setting, self.kinds[outcome.setting.kind]
+        outcome.result, outcome.failure, outcome.detail = Result.WRITTEN, None, ""
+        try:
+            # Channels written a moment ago may have given the number to another vector.
+            if not kind.is_same(one):
+                outcome.result, outcome.detail = (
+                    Result.STALE,
+                    "its number belongs to another object since a moment ago",
+                )
+                return
+            self.written.append(outcome)
+            kind.write(one.target, one.value)
+        except base.UnsupportedError as error:
+            outcome.result, outcome.detail = Result.UNSUPPORTED, _text(error)
+        except OSError as error:
+            outcome.result = Result.STALE if base.is_gone(error) else Result.FAILED
+            outcome.failure, outcome.detail = base.classify(error), _text(error)
+        except errors.PerfTuningError as error:
+            outcome.result, outcome.failure, outcome.detail = (
+                Result.FAILED,
+                base.FailureClass.PERMANENT,
+                str(error),
+            )
+
+    def _read_back(self, outcomes: list[Outcome]) -> None:
+        """Look at what was written once all is written: a later write may have undone an earlier one."""
+        for name in {one.setting.kind for one in self.written}:
+            group = [one for one in outcomes if one.setting.kind == name and one.result is Result.WRITTEN]
+            seen = self.kinds[name].survey([one.setting for one in group])
+            for outcome, observation in zip(group, seen, strict=True):
+                if observation.state is base.State.PENDING:
+                    outcome.result, outcome.detail = Result.PENDING, observation.detail
+                elif observation.state is not base.State.HOLDS:
+                    outcome.result = Result.DIFFERS
+                    found = "nothing" if observation.current is None else observation.current
+                    outcome.detail = observation.detail or f"the kernel holds {found}"
+
+    def _record(self, outcomes: list[Outcome]) -> None:
+        """Note what is in force now; forget what was refused and never written, and threads that have ended."""
+        keep, drop = [], []
+        for place, entry in self.entries.items():
+            outcome = outcomes[place]
+            if outcome.result is Result.UNCHANGED:
+                continue
+            old = self.known.get(entry.key)
+            entry.written = self._now_held(outcome)
+            if outcome.result in (Result.WRITTEN, Result.PENDING, Result.DIFFERS):
+                entry.state = "applied"
+                keep.append(entry)
+            elif old is not None:  # refused: what held before is what can be expected and undone
+                keep.append(dataclasses.replace(old, written=entry.written))
+            elif entry.written in (None, entry.original):
+                drop.append(entry)
+            else:  # refused, and yet changed: it can be undone
+                keep.append(entry)
+        drop += self._ended()
+        if keep or drop:
+            with self.journal.transaction():
+                self.journal.put(keep)
+                self.journal.drop(drop)
+            self.journal.check_present()
+
+    def _now_held(self, outcome: Outcome) -> str | None:
+        one = outcome.setting
+        if outcome.result is Result.WRITTEN:
+            return one.value
+        try:
+            return self.kinds[one.kind].read(one.target)
+        except (OSError, errors.PerfTuningError):
+            return None
+
+    def _ended(self) -> list[journal_module.Entry]:
+        """Entries of earlier boots and of threads that are no more: nothing of theirs is left to undo or check."""
+        names = {
+            name for name in {key[0] for key in self.known} if name in self.kinds and self.kinds[name].ephemeral
+        }
+        old = [entry for key, entry in self.known.items() if key[0] in names and key[3] == self.boot]
+        ended = [entry for key, entry in self.known.items() if key[3] != self.boot]
+        for name in names:
+            group = [entry for entry in old if entry.kind == name]
+            seen = self.kinds[name].survey([entry.setting() for entry in group])
+            ended += [entry for entry, what in zip(group, seen, strict=True) if what.state is base.State.GONE]
+        return ended
+
+    def _undo(self, cause: BaseException) -> None:
+        """Put back what this call wrote, last first."""
+        left = []
+        for outcome in reversed(self.written):
+            one, kind = outcome.setting, self.kinds[outcome.setting.kind]
+            try:
+                if outcome.previous is not None and kind.is_same(one):
+                    kind.write(one.target, outcome.previous)
+            except (OSError, errors.PerfTuningError):
+                if outcome.result is not Result.FAILED:
+                    left.append(f"{one.kind} {one.target}")
+        if left:
+            more = f" and {len(left) - 5} more" if len(left) > 5 else ""
+            raise ApplyError(
+                f"{str(cause) or type(cause).__name__}; these keep their new value: {', '.join(left[:5])}{more}"
+            ) from cause

@@ -1,0 +1,387 @@
+"""The journal: what every changed object was before, kept on disk before the kernel sees a write.
+
+SQLite in write-ahead mode with full synchronisation: a commit is on the disk when it returns, readers
+work beside the one writer. The writer holds a lock file, so that two commands never mix; the kernel drops
+that lock with the process, however it ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import errno
+import fcntl
+import os
+import sqlite3
+import stat
+import time
+from collections.abc import Iterable, Iterator
+
+from nova_perf_tuning import errors
+from nova_perf_tuning.host import setting as setting_module
+
+#: Below the root of the host that is tuned.
+STATE_DIR = "var/lib/nova-perf-tuning"
+
+VERSION = 1
+#: Tells our files from other SQLite databases ("npT1").
+APPLICATION_ID = 0x6E705431
+
+_SCHEMA = (
+    "CREATE TABLE host (root TEXT NOT NULL)",
+    """CREATE TABLE entry (
+        id INTEGER PRIMARY KEY,
+        kind TEXT NOT NULL, target TEXT NOT NULL, identity TEXT NOT NULL, boot_id TEXT NOT NULL,
+        original TEXT NOT NULL, wanted TEXT NOT NULL, written TEXT,
+        reason TEXT NOT NULL, rule TEXT NOT NULL,
+        state TEXT NOT NULL CHECK (state IN ('held', 'intended', 'applied')),
+        since REAL NOT NULL, changed REAL NOT NULL,
+        UNIQUE (kind, target, identity, boot_id)
+    )""",
+    f"PRAGMA application_id = {APPLICATION_ID}",
+    f"PRAGMA user_version = {VERSION}",
+)
+
+_COLUMNS = "kind, target, identity, boot_id, original, wanted, written, reason, rule, state, since, changed"
+
+
+class JournalError(errors.PerfTuningError):
+    """The journal cannot be read or written; nothing is changed on the host without it."""
+
+
+class UnwritableError(JournalError):
+    """The disk is full or does not let the journal be written; what it holds may still be readable."""
+
+
+@dataclasses.dataclass(slots=True)
+class Entry:
+    """What is known of one changed object.
+
+    :ivar boot_id: the boot in which it was changed; after another boot the original is back by itself.
+    :ivar original: its value before this project first wrote it, however often it was written since.
+    :ivar wanted: the value last asked for.
+    :ivar written: the value read back after the last write; None when that write may not have happened.
+    :ivar state: ``held`` (was as wanted already, never written), ``intended`` (a write was begun) or ``applied``.
+    :ivar since: first write, :ivar changed: last one, seconds since the epoch.
+    """
+
+    kind: str
+    target: str
+    identity: str
+    boot_id: str
+    original: str
+    wanted: str
+    written: str | None
+    reason: str
+    rule: str
+    state: str
+    since: float
+    changed: float
+
+    @property
+    def key(self) -> tuple[str, str, str, str]:
+        """What makes it one object of one boot."""
+        return self.kind, self.target, self.identity, self.boot_id
+
+    def setting(self) -> setting_module.Setting:
+        """Return the setting that should hold now."""
+        return setting_module.Setting(
+            kind=self.kind,
+            target=self.target,
+            value=self.wanted,
+            current=self.written,
+            reason=self.reason,
+            rule=self.rule,
+            identity=self.identity,
+        )
+
+
+def default_state_dir(root: str) -> str:
+    """Return the folder of the journal of the host below ``root``."""
+    return os.path.join(os.path.abspath(root), STATE_DIR)
+
+
+class Journal:
+    """The open journal of one host; a context manager.
+
+    :param state_dir: folder of the journal and its lock; made (mode 0700) by a writer.
+    :param root: the root that it belongs to; another one's journal is refused.
+    :param writer: take the lock, and create what is missing. A reader finds an empty journal where there is none.
+    :param patience: seconds that a writer waits for another.
+    :param undo: as a writer, be content with reading where the disk is full or read-only: undoing must not need
+        space. :attr:`obstacle` says then why nothing can be written.
+    :raises JournalError: another writer is at work; no permission; damaged; of a newer version; disk full.
+    """
+
+    def __init__(
+        self,
+        state_dir: str,
+        root: str = "/",
+        *,
+        writer: bool = False,
+        patience: float = 10.0,
+        undo: bool = False,
+    ) -> None:
+        self.state_dir = os.path.abspath(state_dir)
+        self.path = os.path.join(self.state_dir, "journal.sqlite")
+        self.root = os.path.realpath(root)
+        self.obstacle: JournalError | None = None
+        self._writer = writer
+        self._undo = undo
+        self._lock = -1
+        self._file: tuple[int, int] | None = None
+        self._connection: sqlite3.Connection | None = None
+        try:
+            if writer:
+                self._prepare_folder()
+                self._lock = self._take_lock(patience)
+            if (writer and not undo) or self._exists():
+                self._open_as_possible()
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file and let the next writer in."""
+        self._disconnect()
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            with contextlib.suppress(sqlite3.Error):
+                self._connection.close()
+            self._connection = None
+
+    def _exists(self) -> bool:
+        try:
+            os.lstat(self.path)
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise JournalError(f"{self.path}: {error.strerror}: only its owner (root) may read it") from None
+        return True
+
+    def _prepare_folder(self) -> None:
+        try:
+            os.makedirs(self.state_dir, mode=0o700, exist_ok=True)
+            found = os.stat(self.state_dir)
+        except OSError as error:
+            raise JournalError(f"{self.state_dir}: {error.strerror}: name a folder with --state-dir") from None
+        if found.st_uid != os.geteuid() or found.st_mode & 0o022:
+            raise JournalError(
+                f"{self.state_dir}: others may write there; the journal decides what is written to the kernel: "
+                "name a folder of your own with --state-dir"
+            )
+
+    def _take_lock(self, patience: float) -> int:
+        path = os.path.join(self.state_dir, "lock")
+        try:
+            try:
+                fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            except OSError as error:
+                if not self._undo or error.errno != errno.EROFS:
+                    raise
+                fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError as error:
+            raise JournalError(f"{path}: {error.strerror}: name another folder with --state-dir") from None
+        deadline = time.monotonic() + patience
+        while True:
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() < deadline:
+                    time.sleep(0.05)
+                    continue
+                holder = os.pread(fd, 20, 0).decode("ascii", "replace").strip() or "unknown"
+                os.close(fd)
+                raise JournalError(
+                    f"{self.state_dir}: process {holder} is changing this host; try again when it has ended"
+                ) from None
+            with contextlib.suppress(OSError):  # the number is for people; a full disk shows soon enough
+                os.pwrite(fd, f"{os.getpid():<19d}\n".encode(), 0)
+            return fd
+
+    def _open_as_possible(self) -> None:
+        """Open it; for :attr:`_undo` read only, where it cannot be written but is there."""
+        try:
+            self._open()
+        except UnwritableError as error:
+            self._disconnect()
+            if not self._undo or not self._exists():
+                raise
+            self.obstacle, self._writer = error, False
+            self._open()
+
+    def _open(self) -> None:
+        try:
+            if self._writer:
+                flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+                os.close(os.open(self.path, flags, 0o600))  # SQLite would make it readable for all
+            self._check_file()
+        except OSError as error:
+            full = error.errno in (errno.EROFS, errno.ENOSPC, errno.EDQUOT)
+            raise (UnwritableError if full else JournalError)(f"{self.path}: {error.strerror}") from None
+        # A reader too must be able to finish what a killed writer left; it changes nothing else (query_only).
+        mode = "rw"
+        writable = os.access(self.state_dir, os.W_OK)
+        if not self._writer and (self.obstacle or not writable):
+            mode = ("rw" if writable else "ro") if self._has_log() else "ro&immutable=1"
+        with self._errors():
+            # A path may hold '?' and '#', which are syntax in a URI.
+            name = self.path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
+            self._connection = sqlite3.connect(
+                f"file:{name}?mode={mode}", uri=True, timeout=10.0, isolation_level=None, check_same_thread=False
+            )
+            self._set_up(self._connection)
+
+    def _has_log(self) -> bool:
+        """Whether a killed or a running writer has left commits beside the file."""
+        try:
+            return os.stat(f"{self.path}-wal").st_size > 0
+        except OSError:
+            return False
+
+    def _check_file(self) -> None:
+        found = os.lstat(self.path)
+        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
+            raise JournalError(f"{self.path}: it is not a file that you alone may write: move it away")
+        self._file = (found.st_dev, found.st_ino)
+
+    def _set_up(self, connection: sqlite3.Connection) -> None:
+        # Before anything is believed: what a hostile or damaged file could make SQLite do.
+        connection.execute("PRAGMA trusted_schema = OFF")
+        connection.execute("PRAGMA cell_size_check = ON")
+        if self.obstacle is not None and os.access(self.state_dir, os.W_OK):
+            # SQLite keeps its index of the log in memory then, where it would need space; the lock is ours.
+            connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+        version = connection.execute("PRAGMA user_version").fetchone()[0]
+        application = connection.execute("PRAGMA application_id").fetchone()[0]
+        empty = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
+        if not empty and (application != APPLICATION_ID or version < 1):
+            raise JournalError(f"{self.path}: it is not a journal of this program: move it away")
+        if version > VERSION:
+            raise JournalError(f"{self.path}: version {version} was written by a newer release: use that one")
+        if self._writer:
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = FULL")
+            if empty:
+                with self.transaction():
+                    for statement in _SCHEMA:
+                        connection.execute(statement)
+                    connection.execute("INSERT INTO host (root) VALUES (?)", (self.root,))
+        else:
+            connection.execute("PRAGMA query_only = ON")
+            if empty:
+                self.close()
+                return
+        if self._writer or self._undo:
+            found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+            if found != "ok":
+                raise sqlite3.DatabaseError(found)
+        self._check_root(connection)
+
+    def _check_root(self, connection: sqlite3.Connection) -> None:
+        row = connection.execute("SELECT root FROM host").fetchone()
+        if row is None:
+            raise sqlite3.DatabaseError("it names no host")
+        if row[0] != self.root:
+            raise JournalError(
+                f"{self.path}: it belongs to the host below {row[0]}, not {self.root}: name another --state-dir"
+            )
+
+    @contextlib.contextmanager
+    def _errors(self) -> Iterator[None]:
+        """Turn SQLite's errors into one line."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            text = " ".join(str(error).split())
+            kind = JournalError
+            if "full" in text or "I/O" in text:
+                kind = UnwritableError
+                advice = "free some space and run it again"
+            elif "readonly" in text or "unable to open" in text:
+                kind = UnwritableError
+                advice = "make its folder writable or name another with --state-dir"
+            elif "locked" in text:
+                advice = "another program has it open; try again"
+            else:
+                advice = "it is damaged: move it away; what the host holds now stays as it is"
+            raise kind(f"{self.path}: {text}: {advice}") from None
+
+    def check_present(self) -> None:
+        """Make sure that what was committed can be found again under the journal's name.
+
+        :raises JournalError: somebody deleted or replaced the file while it is open.
+        """
+        try:
+            found = os.lstat(self.path)
+        except OSError as error:
+            raise JournalError(f"{self.path}: it was taken away while in use: {error.strerror}") from None
+        if (found.st_dev, found.st_ino) != self._file:
+            raise JournalError(f"{self.path}: it was replaced while in use")
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[None]:
+        """All writes within are on the disk when this ends, or none of them.
+
+        :raises JournalError: they could not be written.
+        """
+        connection = self._connection
+        if self.obstacle is not None:
+            raise self.obstacle
+        if connection is None or not self._writer:
+            raise JournalError(f"{self.path}: it is open for reading only")
+        with self._errors():
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                connection.execute("COMMIT")
+            except BaseException:
+                with contextlib.suppress(sqlite3.Error):
+                    connection.execute("ROLLBACK")
+                raise
+
+    def entries(self) -> list[Entry]:
+        """Return all entries, oldest first.
+
+        :raises JournalError: it cannot be read.
+        """
+        if self._connection is None:
+            return []
+        with self._errors():
+            rows = self._connection.execute(f"SELECT {_COLUMNS} FROM entry ORDER BY id").fetchall()  # noqa: S608
+        return [Entry(*row) for row in rows]
+
+    def put(self, entries: Iterable[Entry]) -> None:
+        """Insert entries or replace those with the same key, keeping their place. Within :meth:`transaction`."""
+        assert self._connection is not None
+        self._connection.executemany(
+            f"INSERT INTO entry ({_COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?)"  # noqa: S608
+            " ON CONFLICT (kind, target, identity, boot_id) DO UPDATE SET wanted = excluded.wanted,"
+            " original = excluded.original, written = excluded.written, reason = excluded.reason,"
+            " rule = excluded.rule, state = excluded.state, since = excluded.since, changed = excluded.changed",
+            [
+                (
+                    one.kind, one.target, one.identity, one.boot_id, one.original, one.wanted, one.written,
+                    one.reason, one.rule, one.state, one.since, one.changed,
+                )
+                for one in entries
+            ],
+        )  # fmt: skip
+
+    def drop(self, entries: Iterable[Entry]) -> None:
+        """Forget entries. Within :meth:`transaction`."""
+        assert self._connection is not None
+        self._connection.executemany(
+            "DELETE FROM entry WHERE kind = ? AND target = ? AND identity = ? AND boot_id = ?",
+            [one.key for one in entries],
+        )

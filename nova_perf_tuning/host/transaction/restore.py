@@ -1,0 +1,133 @@
+"""Puts back what was there before, last written first."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Mapping
+
+from nova_perf_tuning import errors
+from nova_perf_tuning.host.settings import base
+from nova_perf_tuning.host.transaction import journal as journal_module
+
+
+class Undone(enum.Enum):
+    """What became of one journal entry; all but FOREIGN and FAILED end it."""
+
+    RESTORED = "restored"
+    #: It holds its original already, or was never written.
+    ALREADY = "already"
+    #: The host has booted since: what was there at boot is back by itself.
+    STALE = "stale"
+    GONE = "gone"
+    #: Somebody else has changed it since we wrote it; left alone.
+    FOREIGN = "foreign"
+    FAILED = "failed"
+
+
+#: The entry stays in the journal.
+KEPT = frozenset((Undone.FOREIGN, Undone.FAILED))
+
+
+@dataclasses.dataclass(slots=True)
+class Restoration:
+    """What became of one entry.
+
+    :ivar current: the value found before anything was written, None when it could not be read.
+    :ivar detail: one clause for people.
+    """
+
+    entry: journal_module.Entry
+    result: Undone
+    current: str | None = None
+    detail: str = ""
+
+
+class NotClearedError(errors.PerfTuningError):
+    """The values are back, but the journal could not be written; the next restore clears it.
+
+    :ivar done: what became of each entry.
+    """
+
+    exit_code = errors.ExitCode.FAIL
+
+    def __init__(self, done: list[Restoration], cause: journal_module.JournalError) -> None:
+        super().__init__(f"the journal could not be cleared, run 'nova-perf restore' again for that: {cause}")
+        self.done = done
+
+
+def restore(
+    journal: journal_module.Journal,
+    kinds: Mapping[str, base.SettingKind],
+    boot: str,
+    *,
+    force: bool = False,
+) -> list[Restoration]:
+    """Undo everything in the journal, in the reverse order of writing.
+
+    Entries leave the journal only after all writes: killed at any point, the next run finds values that are
+    their originals already and goes on. An object that failed or was left alone keeps its entry.
+
+    :param force: also put back what somebody else has changed since.
+    :raises JournalError: the journal cannot be read.
+    :raises NotClearedError: all was put back as far as it goes, but the journal cannot be written.
+    """
+    entries = journal.entries()
+    newest_first = sorted(
+        enumerate(entries),
+        key=lambda item: (kinds[item[1].kind].order if item[1].kind in kinds else 0, item[0]),
+        reverse=True,
+    )
+    done = [_restore(entry, kinds, boot, force) for _place, entry in newest_first]
+    ended = [one.entry for one in done if one.result not in KEPT]
+    if ended:
+        try:
+            with journal.transaction():
+                journal.drop(ended)
+        except journal_module.JournalError as error:
+            raise NotClearedError(done, error) from None
+    return done
+
+
+def _restore(
+    entry: journal_module.Entry, kinds: Mapping[str, base.SettingKind], boot: str, force: bool
+) -> Restoration:
+    if entry.boot_id != boot:
+        return Restoration(
+            entry, Undone.STALE, None, "the host has booted since; its originals are back by themselves"
+        )
+    if entry.state == "held":
+        return Restoration(entry, Undone.ALREADY)
+    if entry.kind not in kinds:
+        return Restoration(entry, Undone.FAILED, None, f"kind {entry.kind} is not installed any more")
+    kind = kinds[entry.kind]
+    try:
+        if not kind.is_same(entry.setting()):
+            return Restoration(entry, Undone.GONE, None, "another object has this number now")
+        current = kind.read(entry.target)
+        if kind.holds(entry.target, entry.original, current):
+            return Restoration(entry, Undone.ALREADY, current)
+        if not force and not _is_ours(entry, kind, current):
+            ours = entry.written or entry.wanted
+            detail = f"we wrote {ours}, somebody has set {current} since; the original is {entry.original}"
+            return Restoration(entry, Undone.FOREIGN, current, detail)
+        kind.write(entry.target, entry.original)
+        now = kind.read(entry.target)
+    except OSError as error:
+        if base.is_gone(error):
+            return Restoration(entry, Undone.GONE, None, "it does not exist any more")
+        return Restoration(entry, Undone.FAILED, None, error.strerror or str(error))
+    except errors.PerfTuningError as error:
+        return Restoration(entry, Undone.FAILED, None, str(error))
+    if not kind.holds(entry.target, entry.original, now):
+        return Restoration(
+            entry, Undone.FAILED, current, f"the kernel holds {now}, not the original {entry.original}"
+        )
+    return Restoration(entry, Undone.RESTORED, current)
+
+
+def _is_ours(entry: journal_module.Entry, kind: base.SettingKind, current: str) -> bool:
+    """Whether ``current`` is what we asked for now or, if cut before this write, what we had written last."""
+    return kind.holds(entry.target, entry.wanted, current) or (
+        entry.written is not None and kind.holds(entry.target, entry.written, current)
+    )

@@ -1,0 +1,75 @@
+"""The machine's own libvirt and the guest image, for tests that boot guests.
+
+A test class adds :func:`start` in ``setUpClass`` and :func:`stop` as its class clean-up. libvirt is started
+when none answers, and only what was started here is stopped. Nothing is skipped: a machine without libvirt,
+QEMU or root fails these tests.
+"""
+
+import os
+import pathlib
+import subprocess
+
+TOP = pathlib.Path(__file__).resolve().parents[2]
+#: Network devices, namespaces, files and domains of a run all have its id in their names.
+RUNS = "/var/lib/libvirt/nova-perf-tuning"
+
+_started = False
+
+
+def start() -> str:
+    """Make sure of libvirt and of the image; return the image's folder."""
+    global _started
+    answer = _tool("tools/libvirt/up")
+    _started = _started or answer == "started"
+    return _tool("tools/image/build", "--quiet")
+
+
+def stop() -> None:
+    """Stop libvirt if :func:`start` started it."""
+    global _started
+    if _started:
+        _tool("tools/libvirt/down")
+        _started = False
+
+
+def _tool(name: str, *arguments: str) -> str:
+    done = subprocess.run([str(TOP / name), *arguments], capture_output=True, text=True, timeout=300)
+    if done.returncode:
+        raise AssertionError(f"{name} failed ({done.returncode}): {done.stderr.strip()}")
+    return done.stdout.strip()
+
+
+def remains(run_id: str) -> list[str]:
+    """Return everything on this host that carries the id of a run: what it has, or should not have left."""
+    places = [
+        "/sys/class/net",
+        "/run/netns",
+        RUNS,
+        "/var/log/libvirt/qemu",
+        "/run/libvirt/qemu",
+        "/etc/libvirt/qemu",
+    ]
+    places += ["/var/lib/libvirt/qemu", "/var/lib/libvirt/qemu/channel/target", "/tmp", "/var/tmp"]
+    found = [
+        os.path.join(place, name)
+        for place in places
+        if os.path.isdir(place)
+        for name in os.listdir(place)
+        if run_id in name
+    ]
+    for folder in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            command = (folder / "cmdline").read_bytes()
+        except OSError:
+            continue
+        if run_id.encode() in command:
+            found.append(f"process {folder.name}: {command[:80]!r}")
+    listed = subprocess.run(
+        ["virsh", "-q", "-c", "qemu:///system", "list", "--all", "--name"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    if listed.returncode:
+        raise AssertionError(f"virsh list failed: {listed.stderr}")
+    return found + [f"domain {name}" for name in listed.stdout.split() if run_id in name]

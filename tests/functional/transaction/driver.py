@@ -1,0 +1,167 @@
+"""Runs under boundary.c: kills forked children at every boundary and restores after each.
+
+    LD_PRELOAD=boundary.so python -m tests.functional.transaction.driver BOUNDARY.so FOLDER [ROOT]
+
+ROOT is a fresh generated host; without it real kernel objects are changed, in the namespaces of this process.
+FOLDER is for the journal. Prints a JSON object: for each phase and way to die the number of boundaries, the
+letters and results of the uncut run, and what was wrong after a restore.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import json
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Callable
+
+from nova_perf_tuning.host.setting import Setting
+from nova_perf_tuning.host.settings import registry
+from nova_perf_tuning.host.transaction import apply, journal, restore, verify
+from tests.functional.transaction import live
+from tests.hosts import sysroots
+
+LIMIT = 2000
+
+
+class Cut:
+    """One host on which one phase is cut at every boundary."""
+
+    def __init__(
+        self,
+        library: ctypes.CDLL,
+        root: str,
+        folder: str,
+        settings: list[Setting],
+        content: Callable[[], dict[str, bytes]],
+    ) -> None:
+        self.library = library
+        self.root = root
+        self.state_dir = os.path.join(folder, "state")
+        self.settings = settings
+        others = {"0": "2", "4": "6", "0f": "3c", "9000": "4000", "03": "0c", "1-2": "3", "512": "256"}
+        self.later = [
+            one
+            if one.kind in ("irq_affinity", "thread_affinity") and root == "/"
+            else dataclasses.replace(one, value=others.get(one.value, one.value))
+            for one in settings
+        ]
+        self.content = content
+        self.before = content()
+        self.wrong: list[str] = []
+
+    def apply(self, settings: list[Setting]) -> list[apply.Outcome]:
+        """Apply all ``settings``."""
+        with journal.Journal(self.state_dir, self.root, writer=True) as book:
+            return apply.apply(settings, registry.Kinds(self.root), book, apply.boot_id(self.root))
+
+    def restore(self) -> list[restore.Restoration]:
+        """Restore everything."""
+        with journal.Journal(self.state_dir, self.root, writer=True) as book:
+            return restore.restore(book, registry.Kinds(self.root), apply.boot_id(self.root))
+
+    def child(self, work: Callable[[], object], place: int, torn: int, report: int = -1) -> bool:
+        """Run ``work`` in a child that dies at boundary ``place``; return whether it died there."""
+        pid = os.fork()
+        if pid == 0:
+            try:
+                self.library.boundary_arm(place, torn)
+                work()
+                if report >= 0:
+                    os.write(report, self.library.boundary_log())
+                os._exit(0)
+            except BaseException as error:
+                sys.stderr.write(f"boundary {place}: {type(error).__name__}: {error}\n")
+                os._exit(1)
+        status = os.waitpid(pid, 0)[1]
+        if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL:
+            return True
+        if status:
+            self.wrong.append(f"boundary {place}: child ended with status {status}")
+        return False
+
+    def letters(self, prepare: Callable[[], object], work: Callable[[], object]) -> str:
+        """Return the boundaries of an uncut run."""
+        prepare()
+        reader, writer = os.pipe()
+        self.child(work, 0, 0, writer)
+        os.close(writer)
+        text = os.read(reader, 1 << 16).decode()
+        os.close(reader)
+        self.check("uncut")
+        return text
+
+    def check(self, where: str) -> None:
+        """Restore, twice, and compare every byte of the host."""
+        with journal.Journal(self.state_dir, self.root) as book:  # readable as the kill left it
+            verify.verify([one.setting() for one in book.entries()], registry.Kinds(self.root))
+        bad = [f"{one.entry.target} {one.result.value}" for one in self.restore() if one.result in restore.KEPT]
+        if bad:
+            self.wrong.append(f"{where}: not restored: {bad}")
+        if self.restore():
+            self.wrong.append(f"{where}: a second restore found something to do")
+        after = {path: data for path, data in self.content().items() if not path.endswith(".new")}
+        changed = sorted(path for path in self.before if after.get(path) != self.before[path])
+        if changed or set(after) != set(self.before):
+            self.wrong.append(f"{where}: differ: {changed[:5]} {sorted(set(after) ^ set(self.before))[:5]}")
+        shutil.rmtree(self.state_dir)
+
+    def phase(self, prepare: Callable[[], object], work: Callable[[], object], torn: int) -> int:
+        """Cut ``work`` at every boundary and return how many there are."""
+        for place in range(1, LIMIT):
+            prepare()
+            died = self.child(work, place, torn)
+            self.check(f"boundary {place}{' torn' if torn else ''}")
+            if not died or self.wrong:
+                return place - 1
+        self.wrong.append("no end of boundaries")
+        return LIMIT
+
+
+def run(cut: Cut) -> dict[str, object]:
+    """Cut every phase at every boundary, and return what is to be printed."""
+
+    def nothing() -> None:
+        pass
+
+    def first() -> None:
+        cut.apply(cut.settings)
+
+    phases = {
+        "apply": (nothing, first),
+        "apply again with other values": (first, lambda: cut.apply(cut.later)),
+        "restore": (first, cut.restore),
+    }
+    results = {one.setting.target: one.result.value for one in cut.apply(cut.settings)}
+    second = {one.setting.target: one.result.value for one in cut.apply(cut.settings)}
+    cut.check("uncut")
+    letters: dict[str, str] = {}
+    boundaries: dict[str, int] = {}
+    for name, (prepare, work) in phases.items():
+        letters[name] = cut.letters(prepare, work)
+        for torn in (0, 1):
+            boundaries[f"{name}{', torn' if torn else ''}"] = cut.phase(prepare, work, torn)
+            if cut.wrong:
+                break
+    return {"results": results, "second": second, "letters": letters, "boundaries": boundaries, "wrong": cut.wrong}
+
+
+def main() -> None:
+    library = ctypes.CDLL(sys.argv[1])
+    library.boundary_log.restype = ctypes.c_char_p
+    library.boundary_arm.argtypes = (ctypes.c_long, ctypes.c_int)
+    folder = sys.argv[2]
+    if len(sys.argv) > 3:
+        root = sys.argv[3]
+        result = run(Cut(library, root, folder, sysroots.settings(root), lambda: sysroots.content(root)))
+    else:
+        with live.LiveObjects(folder) as objects:
+            result = run(Cut(library, "/", folder, objects.settings(), objects.content))
+    print(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,75 @@
+"""SIGKILL at every write of the journal and of the host: restore always brings every byte back."""
+
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+import testtools
+
+from tests.functional.transaction import live
+from tests.hosts import sysroots
+
+HERE = pathlib.Path(__file__).parent
+TOP = HERE.parents[2]
+DRIVER = "tests.functional.transaction.driver"
+
+
+class KillTest(testtools.TestCase):
+    def setUp(self):
+        super().setUp()
+        folder = tempfile.TemporaryDirectory(prefix="nova-perf-boundary-")
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+        self.library = os.path.join(folder.name, "boundary.so")
+        source = HERE / "boundary.c"
+        subprocess.run(
+            ["cc", "-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-o", self.library, str(source), "-ldl"],
+            check=True,
+        )
+
+    def _drive(self, *arguments, before=()):
+        """Run the driver and check what holds for all hosts; return its result."""
+        run = subprocess.run(
+            [*before, "env", f"LD_PRELOAD={self.library}", sys.executable, "-m", DRIVER, self.library, self.folder]
+            + list(arguments),
+            cwd=TOP,
+            capture_output=True,
+            text=True,
+            timeout=900,
+        )
+        self.assertEqual(0, run.returncode, run.stderr)
+        result = json.loads(run.stdout)
+        self.assertEqual([], result["wrong"], run.stderr)
+        self.assertEqual({"unchanged"}, set(result["second"].values()))
+        for name in ("apply", "apply again with other values"):
+            letters = result["letters"][name]
+            # Before the first write to the host the journal's last write has been synchronised.
+            begun = re.match(r"[^krai]*w[^krai]*s[^wkrai]*", re.sub("i", "", letters))
+            self.assertTrue(begun, f"{name}: written before the journal was synchronised: {letters}")
+        for name, count in result["boundaries"].items():
+            self.assertGreater(count, 12, name)
+        return result
+
+    def test_generated_host(self):
+        root = sysroots.make_host(self)
+        result = self._drive(root)
+        self.assertEqual({"written", "pending"}, set(result["results"].values()))
+        written = {"apply": 9, "apply again with other values": 6, "restore": 9}
+        self.assertEqual(written, {name: letters.count("r") for name, letters in result["letters"].items()})
+        print(f"USED: {sum(result['boundaries'].values())} kills at write boundaries of a generated host")
+
+    def test_real_kernel_objects(self):
+        number = live.idle_interrupt()
+        path = pathlib.Path(f"/proc/irq/{number}/smp_affinity_list")
+        before = path.read_text()
+        self.addCleanup(path.write_text, before)
+        result = self._drive(before=("unshare", "--net", "--mount", "--propagation", "private"))
+        self.assertEqual({"pending"}, {result["results"].pop(f"irq:{number}")})
+        self.assertEqual({"written"}, set(result["results"].values()))
+        self.assertEqual(1, result["letters"]["apply"].count("a"), "the thread is moved once")
+        self.assertEqual(before, path.read_text())
+        print(f"USED: {sum(result['boundaries'].values())} kills at write boundaries of real kernel objects")

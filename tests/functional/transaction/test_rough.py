@@ -1,0 +1,335 @@
+"""Rough treatment: no permission, full and read-only disks, two at once, kills, refusals of a real kernel."""
+
+import json
+import os
+import pathlib
+import random
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+import testtools
+
+from nova_perf_tuning.host.settings import registry
+from nova_perf_tuning.host.transaction import apply, journal, planfile
+from tests.functional.transaction import live
+from tests.hosts import sysroots
+
+TOP = pathlib.Path(__file__).parents[3]
+COMMAND = (sys.executable, "-m", "nova_perf_tuning.cli.main")
+#: May read everything, as the tree under test may lie in root's home; may write nothing.
+READER = "+dac_read_search"
+NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
+NOBODY += (f"--inh-caps={READER}", f"--ambient-caps={READER}")
+
+
+class RoughCase(testtools.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.root = sysroots.make_host(self)
+        self.before = sysroots.content(self.root)
+        folder = tempfile.TemporaryDirectory(prefix="nova-perf-rough-")
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+        os.chmod(self.folder, 0o755)
+        self.plan = os.path.join(self.folder, "plan.json")
+        self.write_plan([vars_of(one) for one in sysroots.settings(self.root)])
+
+    def write_plan(self, settings):
+        pathlib.Path(self.plan).write_text(json.dumps({"settings": settings}))
+
+    def run_command(self, *arguments, before=(), sysroot=True):
+        """Run ``nova-perf ARGUMENTS`` as a process of its own."""
+        where = ["--sysroot", self.root] if sysroot else []
+        command = [*before, *COMMAND, *arguments, *where]
+        return subprocess.run(command, cwd=TOP, capture_output=True, text=True, timeout=120, check=False)
+
+    def refused(self, run, *words):
+        """Check that a command ended with one line and exit code 3, and that the host is as it was."""
+        self.assertEqual((3, "", 1), (run.returncode, run.stdout, run.stderr.count("\n")), run.stderr)
+        for word in words:
+            self.assertIn(word, run.stderr)
+        self.assertEqual(self.before, sysroots.content(self.root))
+
+    def restore(self):
+        run = self.run_command("restore")
+        self.assertEqual(0, run.returncode, run.stdout + run.stderr)
+        after = {path: data for path, data in sysroots.content(self.root).items() if not path.endswith(".new")}
+        self.assertEqual(self.before, after)
+
+
+def vars_of(one):
+    """Return a setting as the plan file has it."""
+    return {name: getattr(one, name) for name in ("kind", "target", "value", "reason", "rule", "identity")}
+
+
+class PermissionTest(RoughCase):
+    def test_nobody(self):
+        live_plan = ("--from", self.plan, "--state-dir", os.path.join(self.folder, "state"))
+        self.refused(self.run_command("apply", *live_plan, before=NOBODY, sysroot=False), "needs root")
+        self.refused(self.run_command("restore", before=NOBODY, sysroot=False), "needs root")
+        self.refused(self.run_command("apply", "--from", self.plan, before=NOBODY), "may not be written by you")
+        self.assertFalse(os.path.exists(os.path.join(self.folder, "state")))
+
+    def test_the_journal_is_not_for_nobody(self):
+        self.assertEqual(0, self.run_command("apply", "--from", self.plan).returncode)
+        for command in ("verify", "status"):
+            run = self.run_command(command, before=NOBODY)
+            self.assertEqual((3, "", 1), (run.returncode, run.stdout, run.stderr.count("\n")), run.stderr)
+            self.assertIn("you alone may write", run.stderr)
+        reader, writer = os.pipe()
+        pid = os.fork()
+        if pid == 0:  # without the right to read everything
+            os.setgroups([])
+            os.setgid(65534)
+            os.setuid(65534)
+            try:
+                journal.Journal(journal.default_state_dir(self.root), self.root)
+            except journal.JournalError as error:
+                os.write(writer, str(error).encode())
+            os._exit(0)
+        os.close(writer)
+        os.waitpid(pid, 0)
+        with open(reader, encoding="utf-8") as pipe:
+            self.assertIn("only its owner", pipe.read())
+        self.restore()
+
+    def test_dry_run_is_for_everybody(self):
+        os.chmod(os.path.dirname(self.root), 0o755)
+        run = self.run_command("apply", "--from", self.plan, "--dry-run", before=NOBODY)
+        self.assertEqual((0, 9), (run.returncode, run.stdout.count("echo ")), run.stderr)
+
+
+class DiskTest(RoughCase):
+    """Disks that are full or read-only, in a mount namespace of the command's own."""
+
+    def _mounted(self, mount, *arguments):
+        """Run a command after ``mount`` (shell) in a new mount namespace; $1 is the state folder."""
+        state = os.path.join(self.folder, "state")
+        os.makedirs(state, mode=0o700, exist_ok=True)
+        script = f'set -e; {mount}; shift; exec "$@"'
+        before = ("unshare", "--mount", "--propagation", "private", "sh", "-c", script, "sh", state)
+        return self.run_command(*arguments, "--state-dir", state, before=before)
+
+    def test_read_only(self):
+        mount = 'mount -t tmpfs -o mode=700 none "$1"; mount -o remount,ro "$1"'
+        self.refused(self._mounted(mount, "apply", "--from", self.plan), "Read-only file system")
+
+    def test_read_only_after_it_was_used(self):
+        state = os.path.join(self.folder, "state")
+        self.assertEqual(0, self.run_command("apply", "--from", self.plan, "--state-dir", state).returncode)
+        mount = 'mount --bind "$1" "$1"; mount -o remount,bind,ro "$1"'
+        for command in ("verify", "status"):
+            run = self._mounted(mount, command)
+            self.assertEqual((0, ""), (run.returncode, run.stderr), run.stderr)
+            self.assertIn("9 settings", run.stdout)
+        self._restored_but_not_cleared(self._mounted(mount, "restore"), "Read-only file system")
+        run = self.run_command("restore", "--state-dir", state, "-f", "json")
+        self.assertEqual((0, {"already": 9}), (run.returncode, json.loads(run.stdout)["counts"]))
+        self.assertEqual(self.before, sysroots.content(self.root))
+        self.assertIn("nothing is applied", self.run_command("restore", "--state-dir", state).stdout)
+
+    def _restored_but_not_cleared(self, run, *words):
+        self.assertEqual((1, 1), (run.returncode, run.stderr.count("\n")), run.stderr)
+        for word in ("could not be cleared", *words):
+            self.assertIn(word, run.stderr)
+        self.assertIn("9 restored", run.stdout)
+        self.assertEqual(self.before, sysroots.content(self.root))
+
+    def test_restore_needs_no_space(self):
+        """Also after a kill that left commits in the log, with and without SQLite's index of that log."""
+        fill = 'cat /dev/zero > "$1"/fill 2>/dev/null || true'
+        read_only = 'mount -o remount,ro "$1"'
+        whole = f'{" ".join(COMMAND)} apply --sysroot {self.root} --from {self.plan} --state-dir "$1" >&2'
+        killed = f"{sys.executable} -c 'import sys; from tests.functional.transaction import test_rough as t; "
+        killed += f't.apply_and_die(*sys.argv[1:])\' {self.root} {self.plan} "$1"'
+        no_index = f'{killed}; rm "$1"/*-shm'
+        for first, shut in ((whole, fill), (killed, fill), (no_index, fill), (killed, read_only)):
+            self._restored_on_shut_disk(first, shut)
+
+    def _restored_on_shut_disk(self, first, shut):
+        mount = f'mount -t tmpfs -o size=400k,mode=700 none "$1"; {first}; test -s "$1"/journal.sqlite; {shut}; '
+        again = f'{" ".join(COMMAND)} restore --sysroot {self.root} --state-dir "$1"'
+        mount += f'exec 2>&1; set +e; {again}; echo code $?; mount -o remount,rw "$1"; rm -f "$1"/fill'
+        run = self._mounted(mount, "restore", "-f", "json")
+        self.assertEqual(0, run.returncode, run.stdout + run.stderr)
+        text, _, last = run.stdout.partition("{")
+        for word in ("9 restored", "could not be cleared", "code 1\n"):
+            self.assertIn(word, text, first)
+        self.assertEqual({"already": 9}, json.loads("{" + last)["counts"])
+        self.assertEqual(self.before, sysroots.content(self.root))
+
+    def test_full(self):
+        """Whatever the room that is left, either all of it is applied and journaled, or nothing is."""
+        outcomes = set()
+        for kib in range(0, 160, 16):
+            # chmod: a tmpfs is writable for all; the rest is filled, all but ``kib``.
+            fill = f'head -c {(160 - kib) * 1024} /dev/zero > "$1/fill"'
+            mount = f'mount -t tmpfs -o size=160k,mode=700 none "$1"; {fill} 2>/dev/null || true'
+            run = self._mounted(mount, "apply", "--from", self.plan)
+            outcomes.add(run.returncode)
+            if run.returncode:
+                self.refused(run, "state")
+            else:
+                self.assertNotEqual(self.before, sysroots.content(self.root))
+                # The journal is gone with its file system: put the files back by hand.
+                for path, data in self.before.items():
+                    pathlib.Path(self.root, path).write_bytes(data)
+        self.assertEqual({0, 3}, outcomes)
+
+
+def apply_and_die(root, plan, state_dir):
+    """Apply and end without closing the journal, as a kill does: its commits stay in the log."""
+    book = journal.Journal(state_dir, root, writer=True)
+    apply.apply(planfile.load(plan), registry.Kinds(root), book, apply.boot_id(root))
+    os._exit(0)
+
+
+class SignalTest(RoughCase):
+    """Runs the command in a Python process that gets a signal at its nth write."""
+
+    PROGRAM = """
+import os, sys
+from nova_perf_tuning.cli import main
+from nova_perf_tuning.host import privileged
+number, left = int(sys.argv[1]), int(sys.argv[2])
+write = privileged._write
+def counted(*arguments):
+    global left
+    write(*arguments)
+    left -= 1
+    if left <= 0:  # also during the undo: it is not to be cut short
+        os.kill(os.getpid(), number)
+privileged._write = counted
+sys.exit(main.main(sys.argv[3:]))
+"""
+
+    def _signalled(self, number, place, *arguments, before=()):
+        command = [*before, sys.executable, "-c", self.PROGRAM, str(int(number)), str(place)]
+        command += [*arguments, "--sysroot", self.root]
+        return subprocess.run(command, cwd=TOP, capture_output=True, text=True, timeout=120, check=False)
+
+    def test_apply_is_undone(self):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            for place in (1, 5, 9):
+                run = self._signalled(number, place, "apply", "--from", self.plan)
+                self.assertEqual((128 + number, ""), (run.returncode, run.stdout), run.stderr)
+                self.assertEqual(
+                    f"nova-perf apply: ended by {number.name}; what it had written is undone\n", run.stderr
+                )
+                self.assertEqual(self.before, sysroots.content(self.root))
+                self.restore()
+
+    def test_restore_goes_on_next_time(self):
+        self.assertEqual(0, self.run_command("apply", "--from", self.plan).returncode)
+        run = self._signalled(signal.SIGTERM, 4, "restore")
+        self.assertEqual((143, ""), (run.returncode, run.stdout), run.stderr)
+        self.assertIn("another restore puts back the rest", run.stderr)
+        self.assertNotEqual(self.before, sysroots.content(self.root))
+        self.restore()
+
+    def test_an_ignored_signal_stays_ignored(self):
+        run = self._signalled(signal.SIGHUP, 2, "apply", "--from", self.plan, before=("nohup",))
+        self.assertEqual(0, run.returncode, run.stderr)
+        self.restore()
+
+
+class OutputTest(RoughCase):
+    def test_full_output_is_not_taken_for_a_refusal(self):
+        with open("/dev/full", "w", encoding="ascii") as full:
+            command = [*COMMAND, "apply", "--from", self.plan, "--sysroot", self.root]
+            run = subprocess.run(command, cwd=TOP, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        self.assertEqual(3, run.returncode)
+        self.assertIn("the settings were written, the output was not; 'nova-perf restore'", run.stderr)
+        self.assertNotEqual(self.before, sysroots.content(self.root))
+        self.restore()
+
+    def test_a_plan_through_a_pipe(self):
+        for command, code in (("apply", 0), ("verify", 0)):
+            script = f'"$@" --from <(sleep 0.3; cat {self.plan})'
+            run = self.run_command(command, before=("bash", "-c", script, "bash"))
+            self.assertEqual((code, ""), (run.returncode, run.stderr), run.stdout)
+            self.assertIn("9 settings", run.stdout)
+        self.restore()
+
+
+class TogetherTest(RoughCase):
+    def test_two_applies_at_once(self):
+        where = ["--sysroot", self.root, "--from", self.plan, "-f", "json"]
+        runs = [
+            subprocess.Popen([*COMMAND, "apply", *where], cwd=TOP, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            for _ in range(4)
+        ]
+        written = 0
+        for run in runs:
+            out, err = run.communicate(timeout=60)
+            self.assertEqual((0, b""), (run.returncode, err))
+            counts = json.loads(out)["counts"]
+            written += counts.get("written", 0) + counts.get("pending", 0)
+        self.assertEqual(9, written, "each object is written by exactly one of them")
+        self.restore()
+
+    def test_killed_at_random_times_many_times(self):
+        """Beside the kills at every boundary: real processes, real times, one after the other on one journal."""
+        chance = random.Random(20261121)
+        settings = [vars_of(one) for one in sysroots.settings(self.root)]
+        other = {
+            "0": "3",
+            "4": "5",
+            "0f": "3c",
+            "f0": "0f",
+            "9000": "4000",
+            "03": "30",
+            "1-2": "6",
+            "8388608": "9",
+        }
+        for turn in range(16):
+            change = [one | {"value": other.get(one["value"], one["value"])} for one in settings]
+            self.write_plan(change if turn % 2 else settings)
+            action = ("restore",) if turn % 5 == 4 else ("apply", "--from", self.plan)
+            process = subprocess.Popen(
+                [*COMMAND, *action, "--sysroot", self.root],
+                cwd=TOP,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+            )
+            time.sleep(chance.uniform(0.05, 0.45))
+            process.kill()
+            err = process.communicate()[1]
+            self.assertIn(process.returncode, (0, -9), err)
+        self.restore()
+
+
+class KernelTest(RoughCase):
+    """What this machine's kernel says to writes that it refuses."""
+
+    def test_an_interrupt_that_refuses(self):
+        number = live.idle_interrupt()
+        path = pathlib.Path(f"/proc/irq/{number}/smp_affinity_list")
+        before = path.read_text()
+        self.addCleanup(path.write_text, before)
+        self.write_plan(
+            [
+                {"kind": "irq_affinity", "target": f"irq:{number}", "value": "60000"},
+                {"kind": "irq_affinity", "target": "irq:9999998", "value": "0"},
+                {"kind": "thread_affinity", "target": f"tid:{os.getpid()}", "value": "0"},
+            ]
+        )
+        run = self.run_command(
+            "apply", "--from", self.plan, "--state-dir", f"{self.folder}/state", "-f", "json", sysroot=False
+        )
+        self.assertEqual((1, ""), (run.returncode, run.stderr))
+        found = {one["target"]: one for one in json.loads(run.stdout)["settings"]}
+        refused = found[f"irq:{number}"]
+        self.assertEqual(("failed", "transient"), (refused["result"], refused["class"]))
+        self.assertRegex(refused["detail"], re.compile("range|too large|Invalid", re.IGNORECASE))
+        self.assertEqual("stale", found["irq:9999998"]["result"])
+        self.assertEqual("stale", found[f"tid:{os.getpid()}"]["result"])
+        self.assertEqual(before, path.read_text())
+        run = self.run_command(
+            "status", "--all", "--state-dir", f"{self.folder}/state", "-f", "json", sysroot=False
+        )
+        self.assertEqual([], json.loads(run.stdout)["settings"])

@@ -1,0 +1,152 @@
+"""``nova-perf topology``: the JSON contract, the tables, and one line for every mistake."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+
+import jsonschema
+import testtools
+
+from nova_perf_tuning.cli import main
+from tests.hosts import gen_host, sysroots
+from tests.unit.host.facts import trees
+
+_ID = {"type": "integer", "minimum": 0}
+_MAYBE = {"type": ["integer", "null"], "minimum": 0}
+_TEXT = {"type": ["string", "null"]}
+_CPUS = {"type": "string", "pattern": r"^([0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*)?$"}
+_MAYBE_CPUS = {"anyOf": [_CPUS, {"type": "null"}]}
+
+
+def _list(**properties: object) -> dict[str, object]:
+    item = {"type": "object", "properties": properties, "required": sorted(properties)}
+    return {"type": "array", "items": item | {"additionalProperties": False}}
+
+
+SCHEMA = {
+    "type": "object",
+    "required": ["cpus", "nodes", "nics", "irqs", "guests", "virtualization", "online", "warnings"],
+    "properties": {
+        "cpus": _list(
+            id=_ID,
+            core=_MAYBE,
+            package=_MAYBE,
+            node=_MAYBE,
+            online={"type": "boolean"},
+            siblings=_CPUS,
+            capacity=_MAYBE,
+        ),
+        "nodes": _list(
+            id=_ID, cpus=_CPUS, memory_kib=_MAYBE, distances={"type": "object", "additionalProperties": _ID}
+        ),
+        "nics": _list(
+            name={"type": "string"},
+            kind={"enum": ["physical", "vf", "tap", "bridge", "bond", "veth", "vlan", "loopback", "other"]},
+            driver=_TEXT,
+            pci=_TEXT,
+            node=_MAYBE,
+            bridge=_TEXT,
+            bond=_TEXT,
+            mtu=_MAYBE,
+            speed_mbps=_MAYBE,
+            operstate=_TEXT,
+            rx_queues=_ID,
+            tx_queues=_ID,
+            irqs={"type": "array", "items": _ID},
+            rps={"type": "array", "items": _TEXT},
+            xps={"type": "array", "items": _TEXT},
+        ),
+        "irqs": _list(
+            number=_ID, name=_TEXT, device=_TEXT, affinity=_MAYBE_CPUS, effective=_MAYBE_CPUS, node=_MAYBE
+        ),
+        "guests": _list(
+            name={"type": "string"},
+            pid=_ID,
+            threads=_list(
+                tid=_ID,
+                kind={"enum": ["vcpu", "emulator", "iothread", "vhost", "worker"]},
+                index=_MAYBE,
+                affinity=_MAYBE_CPUS,
+                kernel={"type": "boolean"},
+            ),
+        ),
+        "online": _CPUS,
+        "isolated": _CPUS,
+        "nohz_full": _CPUS,
+        "virtualization": _TEXT,
+        "arch": _TEXT,
+        "kernel": _TEXT,
+        "sysctls": {"type": "object", "additionalProperties": {"type": "string"}},
+        "warnings": {"type": "array", "items": {"type": "string"}},
+    },
+    "additionalProperties": False,
+}
+
+
+def run(*arguments: str) -> tuple[int, str, str]:
+    """Run nova-perf in this process and return exit code, stdout and stderr."""
+    output, errors = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(output), contextlib.redirect_stderr(errors):
+        code = main.main(arguments)
+    return code, output.getvalue(), errors.getvalue()
+
+
+class TestTopology(testtools.TestCase):
+    def test_json_contract(self) -> None:
+        for sysroot in ("/", sysroots.make_host(self), sysroots.make_host(self, "small")):
+            code, output, errors = run("topology", "-f", "json", "--sysroot", sysroot)
+            self.assertEqual((0, ""), (code, errors))
+            jsonschema.validate(json.loads(output), SCHEMA)
+
+    def test_generated_host(self) -> None:
+        _, output, _ = run("topology", "-f", "json", "--sysroot", sysroots.make_host(self))
+        found = json.loads(output)
+        self.assertEqual(
+            {"id": 1, "core": 1, "package": 0, "node": 0, "online": True, "siblings": "1,5", "capacity": None},
+            found["cpus"][1],
+        )
+        self.assertEqual(
+            {"id": 0, "cpus": "0-1,4-5", "memory_kib": 8 << 20, "distances": {"0": 10, "1": 32}}, found["nodes"][0]
+        )
+        nic = found["nics"][0]
+        self.assertEqual(("eth0", "ice", "0000:11:00.0", 0), (nic["name"], nic["driver"], nic["pci"], nic["node"]))
+        self.assertEqual(([24, 25, 26, 27], 4, 100000), (nic["irqs"], nic["rx_queues"], nic["speed_mbps"]))
+        self.assertEqual(["00"] * 4, nic["xps"])
+        irq = next(irq for irq in found["irqs"] if irq["number"] == 25)
+        self.assertEqual(
+            ("eth0-TxRx-1", "0000:11:00.0", "0-7", 0), (irq["name"], irq["device"], irq["affinity"], irq["node"])
+        )
+        kinds = [thread["kind"] for thread in found["guests"][0]["threads"]]
+        self.assertEqual(["emulator", "iothread", "vhost", "vhost", "vcpu", "vcpu"], kinds)
+
+    def test_tables_fit_people(self) -> None:
+        """Of many taps and guests the tables give sums."""
+        root = f"{trees.grow(self, {})}/host"
+        with contextlib.redirect_stderr(io.StringIO()):
+            gen_host.main([root, "--preset", "small", "--guests", "40"])
+        code, output, errors = run("topology", "--sysroot", root)
+        self.assertEqual((0, ""), (code, errors))
+        parts = ("CPUs online: 0-63; 32 cores, 2 packages, 2 NUMA nodes", "eth1", "instance-00000001")
+        for part in (*parts, "40 taps", "40 of no bridge", "24 more"):
+            self.assertIn(part, output)
+        self.assertLess(len(output.splitlines()), 32)
+
+    def test_unknown_is_said(self) -> None:
+        code, output, _ = run("topology", "--sysroot", trees.grow(self, trees.cpus(2)))
+        self.assertEqual(0, code)
+        self.assertIn("virtualization: unknown", output)
+        self.assertIn("warning: the kernel gives no NUMA data", output)
+
+    def test_mistakes_are_one_line(self) -> None:
+        for sysroot in ("/does/not/exist", trees.grow(self, {"x": "x"}), "/etc/hostname", "\0"):
+            code, output, errors = run("topology", "--sysroot", sysroot)
+            self.assertEqual((3, "", 1), (code, output, len(errors.splitlines())), errors)
+            self.assertIn("sysroot", errors)
+
+    def test_help(self) -> None:
+        for command in ("topology", "record"):
+            code, output, _ = run("help", command)
+            self.assertEqual(0, code)
+            self.assertIn(f"{command} [-h]", output)

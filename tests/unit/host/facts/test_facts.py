@@ -1,0 +1,445 @@
+"""NICs, interrupts, guests and the rest of the facts, on small hand-made hosts with the traps of real ones."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import testtools
+
+from nova_perf_tuning.guest import parsing
+from nova_perf_tuning.host.facts import guests, irqs, nics, pci, reader, topology, virtualization
+from nova_perf_tuning.host.facts.filesystem import DirectoryRoot
+from tests.unit.host.facts import trees
+from tests.unit.host.facts.trees import FOLDER, Tree, link
+
+_PCI = "sys/devices/pci0000:80"
+_NIC = f"{_PCI}/0000:80:01.0/0000:81:00.0"
+_VIRTUAL = "sys/devices/virtual/net"
+
+
+def _device(folder: str, node: int, vectors: str = "") -> dict[str, str | None]:
+    address = folder.rpartition("/")[2]
+    tree: dict[str, str | None] = {
+        f"{folder}/numa_node": str(node),
+        f"sys/bus/pci/devices/{address}": link("../../../" + folder.removeprefix("sys/").replace("sys/", "")),
+    }
+    for vector in vectors.split():
+        tree[f"{folder}/msi_irqs/{vector}"] = "msix"
+    return tree
+
+
+def _netdev(folder: str, rx: int = 1, tx: int = 1, **values: str) -> dict[str, str | None]:
+    name = folder.rpartition("/")[2]
+    tree: dict[str, str | None] = {f"{folder}/{key}": value for key, value in {"mtu": "1500", **values}.items()}
+    tree |= {f"{folder}/queues/rx-{queue}/rps_cpus": "00" for queue in range(rx)}
+    tree |= {f"{folder}/queues/tx-{queue}": FOLDER for queue in range(tx)}
+    tree[f"sys/class/net/{name}"] = link("../../" + folder.removeprefix("sys/"))
+    return tree
+
+
+class TestNics(testtools.TestCase):
+    def read(self, tree: Tree, *steered: str) -> dict[str, object]:
+        root = DirectoryRoot(trees.grow(self, tree))
+        return {nic.name: nic for nic in nics.read_nics(root, pci.read_devices(root), steered)}
+
+    def test_hardware(self) -> None:
+        tree = _device(_NIC, 1, "50 49 120") | _netdev(f"{_NIC}/net/eth1", 2, 2, speed="25000", operstate="up")
+        tree |= {f"{_NIC}/net/eth1/device": link("../../../0000:81:00.0"), f"{_NIC}/driver": link("../../ice")}
+        tree |= {f"{_NIC}/net/eth1/queues/tx-0/xps_cpus": "0f", f"{_NIC}/net/eth1/queues/tx-1/xps_cpus": "f0"}
+        nic = self.read(tree)["eth1"]
+        self.assertEqual(("physical", "ice", "0000:81:00.0", 1), (nic.kind, nic.driver, nic.pci, nic.node))
+        self.assertEqual((1500, 25000, "up", (49, 50, 120)), (nic.mtu, nic.speed_mbps, nic.operstate, nic.irqs))
+        self.assertEqual((2, 2, ("00", "00"), ("0f", "f0")), (nic.rx_queues, nic.tx_queues, nic.rps, nic.xps))
+
+    def test_virtio_lies_below_its_pci_function(self) -> None:
+        device = f"{_NIC}/virtio5"
+        tree = _device(_NIC, 1, "30 31 32") | _netdev(f"{device}/net/eth0", speed="-1")
+        tree |= {f"{device}/net/eth0/device": link("../../../virtio5"), f"{device}/driver": link("../virtio_net")}
+        nic = self.read(tree)["eth0"]
+        self.assertEqual(("0000:81:00.0", 1, (30, 31, 32)), (nic.pci, nic.node, nic.irqs))
+        self.assertEqual(("virtio_net", None, (None,)), (nic.driver, nic.speed_mbps, nic.xps))
+
+    def test_unknown_node_and_legacy_interrupt(self) -> None:
+        tree = _device(_NIC, -1) | {f"{_NIC}/irq": "11"} | _netdev(f"{_NIC}/net/eth0", speed="4294967295")
+        tree[f"{_NIC}/net/eth0/device"] = link("../../../0000:81:00.0")
+        nic = self.read(tree)["eth0"]
+        self.assertEqual((None, (11,), None), (nic.node, nic.irqs, nic.speed_mbps))
+
+    def test_function_of_the_bus_and_representor(self) -> None:
+        tree = _device(_NIC, 0) | {f"{_NIC}/physfn": link("../0000:81:00.1")} | _netdev(f"{_NIC}/net/eth0v0")
+        tree[f"{_NIC}/net/eth0v0/device"] = link("../../../0000:81:00.0")
+        other = f"{_PCI}/0000:82:00.0"
+        tree |= _device(other, 0) | _netdev(f"{other}/net/eth9_0", phys_port_name="pf0vf0")
+        tree |= _netdev(f"{other}/net/eth9", phys_port_name="p0")
+        for name in ("eth9", "eth9_0"):
+            tree[f"{other}/net/{name}/device"] = link("../../../0000:82:00.0")
+        found = self.read(tree)
+        self.assertEqual(["vf", "physical", "other"], [found[name].kind for name in ("eth0v0", "eth9", "eth9_0")])
+
+    def test_kinds_and_memberships(self) -> None:
+        tree: dict[str, str | None] = {f"{_VIRTUAL}/br0/bridge": FOLDER, f"{_VIRTUAL}/bond0/bonding": FOLDER}
+        for name in ("br0", "bond0", "ovs-system", "lo", "dummy0", "eth2"):
+            tree |= _netdev(f"{_VIRTUAL}/{name}", ifindex="5", iflink="5", type="1")
+        tree |= _netdev(f"{_VIRTUAL}/tun9", tun_flags="0x5102") | {f"{_VIRTUAL}/tun9/master": link("../br0")}
+        tree |= _netdev(f"{_VIRTUAL}/tap0123abcd-ef", 4, 4) | {
+            f"{_VIRTUAL}/tap0123abcd-ef/master": link("../ovs-system")
+        }
+        tree |= _netdev(f"{_VIRTUAL}/bond0.7", uevent="DEVTYPE=vlan\nINTERFACE=bond0.7")
+        tree |= _netdev(f"{_VIRTUAL}/qvo1", ifindex="9", iflink="8", type="1")
+        tree |= _netdev(f"{_VIRTUAL}/macvlan0", ifindex="9", iflink="2", type="1")
+        tree |= {f"{_VIRTUAL}/macvlan0/lower_eth2": link("../eth2"), f"{_VIRTUAL}/eth2/master": link("../bond0")}
+        tree["sys/class/net/bonding_masters"] = "bond0"
+        found = self.read(tree)
+        kinds = {name: nic.kind for name, nic in found.items()}
+        self.assertEqual(
+            {
+                "br0": "bridge",
+                "bond0": "bond",
+                "ovs-system": "other",
+                "lo": "loopback",
+                "dummy0": "other",
+                "eth2": "other",
+                "tun9": "tap",
+                "tap0123abcd-ef": "tap",
+                "bond0.7": "vlan",
+                "qvo1": "veth",
+                "macvlan0": "other",
+            },
+            kinds,
+        )
+        self.assertEqual("br0", found["tun9"].bridge)
+        self.assertEqual("ovs-system", found["tap0123abcd-ef"].bridge)
+        self.assertEqual(("bond0", None), (found["eth2"].bond, found["eth2"].bridge))
+        self.assertEqual(
+            (4, 4, None, None), (*_queues(found["tap0123abcd-ef"]), found["lo"].node, found["lo"].pci)
+        )
+
+    def test_masks_of_taps_are_read_when_asked_for(self) -> None:
+        tree = _netdev(f"{_VIRTUAL}/vnet0", 2, 2) | {f"{_VIRTUAL}/vnet0/queues/tx-1/xps_cpus": "3"}
+        self.assertEqual((None, None), self.read(tree)["vnet0"].xps)
+        self.assertEqual((None, "3"), self.read(tree, "vnet0")["vnet0"].xps)
+
+    def test_names_in_numerical_order(self) -> None:
+        tree: dict[str, str | None] = {}
+        for name in ("eth10", "eth2", "eth1", "br0"):
+            tree |= _netdev(f"{_VIRTUAL}/{name}")
+        self.assertEqual(["br0", "eth1", "eth2", "eth10"], list(self.read(tree)))
+
+
+def _queues(nic: object) -> tuple[int, int]:
+    return nic.rx_queues, nic.tx_queues  # type: ignore[attr-defined]
+
+
+def _irq(
+    number: int, affinity: str = "0-3", effective: str = "1", node: int = -1, *names: str
+) -> dict[str, str | None]:
+    folder = f"proc/irq/{number}"
+    tree: dict[str, str | None] = {f"{folder}/smp_affinity_list": affinity, f"{folder}/node": str(node)}
+    tree |= {f"{folder}/effective_affinity_list": effective, f"{folder}/spurious": "count 0"}
+    return tree | {f"{folder}/{name}": FOLDER for name in names}
+
+
+class TestIrqs(testtools.TestCase):
+    def read(self, tree: Tree) -> dict[int, object]:
+        root = DirectoryRoot(trees.grow(self, tree))
+        self.root = root
+        return dict(irqs.read_irqs(root, pci.read_devices(root)))
+
+    def test_owner_name_and_node(self) -> None:
+        tree = _device(_NIC, 1, "30 31 32 33") | {"proc/irq/default_smp_affinity": "f"}
+        tree |= (
+            _irq(30, "0-3", "2", 1, "eth0")
+            | _irq(31, "1", "1", 1, "eth0-TxRx-0")
+            | _irq(32, "2", "2", 1, "eth0-TxRx-1")
+        )
+        tree |= (
+            _irq(33, "3", "3", 1, "eth0-fdir")
+            | _irq(9, "0-3", "0", -1, "acpi")
+            | _irq(16, "0-3", "0", 0, "b", "a")
+        )
+        found = self.read(tree)
+        self.assertEqual([9, 16, 30, 31, 32, 33], list(found))
+        self.assertEqual(
+            ["acpi", "a,b", "eth0", "eth0-TxRx-0", "eth0-TxRx-1", "eth0-fdir"],
+            [irq.name for irq in found.values()],
+        )
+        self.assertEqual(
+            ("0000:81:00.0", "2", "2", 1),
+            (found[32].device, found[32].affinity, found[32].effective, found[32].node),
+        )
+        self.assertEqual((None, None, 0), (found[9].device, found[9].node, found[16].node))
+
+    def test_name_that_only_looks_like_the_next(self) -> None:
+        """Vectors of one device need not be numbered in a row; a vector may have no handler."""
+        tree = _device(_NIC, 0, "1 2 3 4") | _irq(1, "0", "0", 0, "q-1") | _irq(2, "0", "0", 0, "q-5")
+        tree |= _irq(3) | _irq(4, "0", "0", 0, "q-2")
+        self.assertEqual(["q-1", "q-5", None, "q-2"], [irq.name for irq in self.read(tree).values()])
+
+    def test_garbage_is_unknown(self) -> None:
+        found = self.read(
+            _irq(5, "0-x", "") | {"proc/irq/6/node": "0", "proc/irq/07/node": "0", "proc/irq/x": FOLDER}
+        )
+        self.assertEqual([5, 6, 7], list(found))
+        self.assertEqual((None, ""), (found[5].affinity, found[5].effective))
+        self.assertEqual((None, None), (found[6].affinity, found[6].effective))
+        self.assertIn("not a CPU list: proc/irq/5", self.root.notes.lines())
+
+    def test_names_of_proc_interrupts_where_folders_have_none(self) -> None:
+        table = """\
+           CPU0       CPU1
+  0:         44          0  IO-APIC   2-edge      timer
+ 30:          5          1 PCI-MSIX-0000:81:00.0   0-edge      eth0-TxRx-0
+ 31:          5          1  PCI-MSI 524288-edge      ahci[0000:00:1f.2]
+ 32:          0          7     GICv3  27 Level     arch_timer
+ 33:          0          7  PCI-MSI-edge      xhci_hcd, usb 1
+ 34:          0          7  XT-PIC  cascade
+ 35:          0
+NMI:          0          0   Non-maskable interrupts
+garbage"""
+        tree: dict[str, str | None] = {"proc/interrupts": table}
+        for number in (0, 30, 31, 32, 33, 34, 35):
+            tree |= _irq(number)
+        names = [irq.name for irq in self.read(tree).values()]
+        wanted = ["timer", "eth0-TxRx-0", "ahci[0000:00:1f.2]", "arch_timer", "xhci_hcd,usb 1", "cascade", None]
+        self.assertEqual(wanted, names)
+
+
+_XML = """<domain type='kvm' id='7'><name>{name}</name><uuid>11111111-1111-1111-1111-111111111111</uuid>
+<vcpu>2</vcpu><cputune><vcpupin vcpu='0' cpuset='4'/></cputune><devices><interface type='bridge'>
+<target dev='vnet0'/><model type='virtio'/>{driver}</interface></devices></domain>"""
+
+
+def _stat(pid: int, name: str, start: int) -> str:
+    return f"{pid} ({name}) S 1 {pid}" + " 0" * 16 + f" {start}" + " 0" * 30
+
+
+def _thread(pid: int, tid: int, name: str, cpus: str = "0-3", start: int = 100) -> dict[str, str | None]:
+    folder = f"proc/{pid}/task/{tid}" if pid else f"proc/{tid}"
+    status = f"Name:\t{name}\nPid:\t{tid}\nCpus_allowed:\tf\nCpus_allowed_list:\t{cpus}\nMems_allowed_list:\t0"
+    return {f"{folder}/stat": _stat(tid, name, start), f"{folder}/status": status}
+
+
+def _guest(name: str, pid: int, *threads: tuple[str, str], driver: str = "") -> dict[str, str | None]:
+    tree: dict[str, str | None] = {
+        f"run/libvirt/qemu/{name}.pid": str(pid),
+        f"proc/{pid}/stat": _stat(pid, "qemu-kvm", 90),
+    }
+    tree[f"run/libvirt/qemu/{name}.xml"] = (
+        f"<domstatus pid='{pid}'>{_XML.format(name=name, driver=driver)}</domstatus>"
+    )
+    for number, (comm, cpus) in enumerate(threads):
+        tree |= _thread(pid, pid + number, comm, cpus)
+    return tree
+
+
+class TestGuests(testtools.TestCase):
+    def read(self, tree: Tree) -> tuple[list[object], list[object]]:
+        self.root = DirectoryRoot(trees.grow(self, tree))
+        running, domains = guests.read_guests(self.root)
+        return list(running), list(domains)
+
+    def test_threads_by_class(self) -> None:
+        threads = (
+            ("qemu-system-x86", "0-1"),
+            ("call_rcu", "0-1"),
+            ("IO iothread12", "1"),
+            ("IO mon_iothread", "0"),
+            ("CPU 1/KVM", "5"),
+            ("CPU 0/KVM", "4"),
+            ("vhost-100", "0-1"),
+            ("vhost-100", "2"),
+            ("worker", "0-1"),
+            ("kvm-nx-lpage-re", "0-7"),
+        )
+        ((guest,), (domain,)) = self.read(_guest("a", 100, *threads) | {"run/libvirt/qemu/driver.pid": "1"})
+        self.assertEqual(
+            [
+                (100, "emulator", None, "0-1"),
+                (101, "emulator", None, "0-1"),
+                (102, "iothread", 12, "1"),
+                (103, "emulator", None, "0"),
+                (104, "vcpu", 1, "5"),
+                (105, "vcpu", 0, "4"),
+                (106, "vhost", 0, "0-1"),
+                (107, "vhost", 1, "2"),
+                (108, "worker", None, "0-1"),
+            ],
+            [(one.tid, one.kind, one.index, one.affinity) for one in guest.threads],
+        )
+        self.assertEqual(({90}, {False}), ({t.start for t in guest.threads}, {t.kernel for t in guest.threads}))
+        self.assertEqual(("a", 7, {0: "4"}), (domain.name, domain.domain_id, domain.vcpu_pins))
+        self.assertIs(domain, guest.domain)
+        self.assertEqual((), self.root.notes.lines())
+
+    def test_single_threaded_tcg(self) -> None:
+        ((guest,), _) = self.read(_guest("a", 100, ("qemu-system-x86", "0"), ("ALL CPUs/TCG", "0")))
+        self.assertEqual([("emulator", None), ("vcpu", None)], [(one.kind, one.index) for one in guest.threads])
+
+    def test_vhost_workers_that_are_kernel_threads(self) -> None:
+        tree = _guest("a", 100, ("qemu-kvm", "0"), ("CPU 0/KVM", "4")) | _guest(
+            "b", 200, ("qemu-kvm", "0"), ("CPU 0/KVM", "4"), driver="<driver name='qemu'/>"
+        )
+        for tid, name in (
+            (301, "vhost-100"),
+            (300, "vhost-100"),
+            (302, "vhost-200"),
+            (303, "kworker/0:1 (odd) name"),
+        ):
+            tree |= _thread(0, tid, name, "0-3", tid)
+        (first, second), _ = self.read(tree)
+        workers = [(one.tid, one.index, one.affinity, one.start) for one in first.threads if one.kernel]
+        self.assertEqual([(300, 0, "0-3", 300), (301, 1, "0-3", 301)], workers)
+        self.assertEqual([], [one for one in second.threads if one.kind == "vhost"])
+
+    def test_stale_pid_files(self) -> None:
+        tree = _guest("gone", 100) | _guest("other", 200, ("bash", "0")) | {"run/libvirt/qemu/bad.pid": "x"}
+        running, domains = self.read(tree)
+        self.assertEqual([], running)
+        self.assertEqual(["gone", "other"], [one.name for one in domains])
+        self.assertEqual(3, len(self.root.notes.lines()))
+
+    def test_defined_domains(self) -> None:
+        tree = _guest("a", 100, ("qemu-kvm", "0"), ("CPU 0/KVM", "4"))
+        tree |= {
+            "etc/libvirt/qemu/a.xml": _XML.format(name="stale", driver=""),
+            "etc/libvirt/qemu/b.xml": _XML.format(name="b", driver=""),
+        }
+        tree["etc/libvirt/qemu/broken.xml"] = "<domain"
+        running, domains = self.read(tree)
+        self.assertEqual((["a"], ["a", "b"]), ([one.name for one in running], [one.name for one in domains]))
+        self.assertIn("not well formed", self.root.notes.lines()[0])
+
+    def test_guest_without_usable_xml(self) -> None:
+        tree = _guest("a", 100, ("qemu-kvm", "0"), ("CPU 0/KVM", "4")) | {"run/libvirt/qemu/a.xml": "<!DOCTYPE x>"}
+        ((guest,), domains) = self.read(tree)
+        self.assertEqual((None, []), (guest.domain, domains))
+
+
+class TestTopologyTraps(testtools.TestCase):
+    def read(self, tree: Tree) -> topology.Topology:
+        self.root = DirectoryRoot(trees.grow(self, tree))
+        return topology.read_topology(self.root, b"")
+
+    def test_lists_that_make_no_sense(self) -> None:
+        base = "sys/devices/system/cpu"
+        tree = trees.cpus(4) | {
+            f"{base}/cpu0/topology/core_cpus_list": "1",
+            f"{base}/cpu1/topology/core_cpus_list": "1-2",
+            f"{base}/cpu2/topology/core_cpus_list": "2-3",
+            f"{base}/cpu3/topology/core_cpus_list": "2-3",
+        }
+        found = self.read(tree)
+        self.assertEqual(["0", "1-2", "1-2", "3"], [cpu.siblings for cpu in found.cpus])
+        notes = self.root.notes.lines()
+        self.assertIn("core's CPU list makes no sense, taken as a core of its own: CPU 0", notes)
+        self.assertIn("core's CPU list overlaps another core's: CPU 3", notes)
+
+    def test_no_numa_data(self) -> None:
+        found = self.read(trees.cpus(2))
+        self.assertEqual(((), {None}), (found.nodes, {cpu.node for cpu in found.cpus}))
+
+    def test_offline_cpu_keeps_its_link_to_the_node(self) -> None:
+        base = "sys/devices/system"
+        tree = trees.cpus(2) | {f"{base}/cpu/online": "0", f"{base}/cpu/cpu1/node3": FOLDER}
+        tree |= {f"{base}/node/node3/cpulist": "0", f"{base}/node/node3/meminfo": "Node 3 MemTotal: 1024 kB"}
+        found = self.read(tree)
+        self.assertEqual(
+            [(True, 3, 0), (False, 3, None)], [(cpu.online, cpu.node, cpu.core) for cpu in found.cpus]
+        )
+        self.assertEqual(
+            (3, "0", 1024, {}),
+            (found.nodes[0].id, found.nodes[0].cpus, found.nodes[0].memory_kib, found.nodes[0].distances),
+        )
+
+    def test_distances_of_sparse_nodes(self) -> None:
+        base = "sys/devices/system/node"
+        tree = trees.cpus(2) | {f"{base}/online": "0,8"}
+        for node, distance in ((0, "10 40"), (8, "40 10")):
+            tree |= {f"{base}/node{node}/cpulist": str(node // 8), f"{base}/node{node}/distance": distance}
+        found = self.read(tree)
+        self.assertEqual([{0: 10, 8: 40}, {0: 40, 8: 10}], [dict(node.distances) for node in found.nodes])
+        for bad in ("10", "10 0", "10 x", "10 999"):
+            found = self.read(tree | {f"{base}/node0/distance": bad})
+            self.assertEqual({}, found.nodes[0].distances, bad)
+
+    def test_capacity_only_where_cores_differ(self) -> None:
+        base = "sys/devices/system/cpu"
+        rated = {f"{base}/cpu{cpu}/cpu_capacity": "1024" for cpu in range(2)}
+        self.assertEqual([None, None], [cpu.capacity for cpu in self.read(trees.cpus(2) | rated).cpus])
+        rated[f"{base}/cpu1/cpu_capacity"] = "446"
+        self.assertEqual([1024, 446], [cpu.capacity for cpu in self.read(trees.cpus(2) | rated).cpus])
+
+    def test_isolated_and_nohz(self) -> None:
+        base = "sys/devices/system/cpu"
+        found = self.read(trees.cpus(8) | {f"{base}/isolated": "2-3", f"{base}/nohz_full": "(null)"})
+        self.assertEqual(("0-7", "2-3", ""), (found.online, found.isolated, found.nohz_full))
+
+
+class TestVirtualization(testtools.TestCase):
+    def read(self, tree: Tree) -> tuple[str | None, str | None]:
+        root = DirectoryRoot(trees.grow(self, {"sys": FOLDER, **tree}))
+        head = virtualization.cpuinfo_head(root)
+        return virtualization.read_virtualization(root, head), virtualization.read_arch(root, head)
+
+    def test_kinds(self) -> None:
+        bare = "processor\t: 0\nvendor_id\t: GenuineIntel\nflags\t\t: fpu lm sse"
+        guest = f"{bare} hypervisor"
+        clock = "sys/devices/system/clocksource/clocksource0/available_clocksource"
+        dmi = "sys/class/dmi/id"
+        for wanted, tree in (
+            ("none", {"proc/cpuinfo": bare, f"{dmi}/sys_vendor": "Dell Inc."}),
+            ("kvm", {"proc/cpuinfo": guest, clock: "kvm-clock tsc"}),
+            ("tcg", {"proc/cpuinfo": guest, clock: "tsc hpet", f"{dmi}/sys_vendor": "QEMU"}),
+            ("vm", {"proc/cpuinfo": guest}),
+            ("hyperv", {"proc/cpuinfo": guest, clock: "hyperv_clocksource_tsc_page"}),
+            ("hyperv", {f"{dmi}/sys_vendor": "Microsoft Corporation", f"{dmi}/product_name": "Virtual Machine"}),
+            ("xen-pv", {"sys/hypervisor/type": "xen", "sys/hypervisor/guest_type": "PV"}),
+            ("xen-hvm", {"sys/hypervisor/type": "xen", "sys/hypervisor/guest_type": "HVM"}),
+            ("xen-dom0", {"sys/hypervisor/type": "xen", "proc/xen/capabilities": "control_d"}),
+            (None, {"proc/cpuinfo": "CPU implementer\t: 0x41\nCPU architecture: 8"}),
+        ):
+            self.assertEqual(wanted, self.read(tree)[0], tree)
+
+    def test_architectures(self) -> None:
+        self.assertEqual("aarch64", self.read({"proc/cpuinfo": "CPU architecture: 8"})[1])
+        self.assertEqual("riscv64", self.read({"proc/sys/kernel/arch": "riscv64"})[1])
+
+
+class TestReadHost(testtools.TestCase):
+    def test_live_host(self) -> None:
+        """The machine that runs the test has what every Linux host has, and nothing about it is garbage."""
+        facts = reader.read_host()
+        self.assertEqual("Linux", "Linux" if facts.kernel else None)
+        self.assertGreaterEqual(len(facts.cpus), 1)
+        self.assertIn("lo", {nic.name for nic in facts.nics})
+        self.assertTrue(facts.boot_id)
+        self.assertEqual((), tuple(line for line in facts.warnings if line.startswith("not ")))
+
+    def test_topology_alone(self) -> None:
+        root = trees.grow(self, trees.cpus(2))
+        self.assertEqual("0-1", reader.read_topology(root).online)
+        self.assertEqual(
+            {"net.core.rmem_max": "9"},
+            reader.read_sysctls(DirectoryRoot(trees.grow(self, {"proc/sys/net/core/rmem_max": "9"}))),
+        )
+
+    def test_steered_taps(self) -> None:
+        asked = "<nova:extraSpec name='perf:vif_steering'>xps</nova:extraSpec>"
+        nova = f"<nova:instance xmlns:nova='{parsing.NOVA_NAMESPACE}'>{asked}</nova:instance>"
+        xml = _XML.format(name="a", driver="").replace("<vcpu>", f"<metadata>{nova}</metadata><vcpu>")
+        tree = _netdev(f"{_VIRTUAL}/vnet0", 2, 2) | {f"{_VIRTUAL}/vnet0/queues/tx-0/xps_cpus": "3"}
+        tree["etc/libvirt/qemu/a.xml"] = xml
+        (nic,) = reader.read_host(trees.grow(self, tree)).nics
+        self.assertEqual(("3", None), nic.xps)
+
+    def test_imports_stay_light(self) -> None:
+        """Start-up is part of every command: nothing heavy is imported to read a directory."""
+        root = trees.grow(self, trees.cpus(2))
+        code = (
+            "import sys; from nova_perf_tuning.host.facts import reader; reader.read_host(sys.argv[1]);"
+            "print(*sorted({'tarfile', 'lzma', 'lxml', 'psutil', 'pyroute2', 'rich', 'libvirt', 'subprocess'}"
+            " & set(sys.modules)))"
+        )
+        output = subprocess.run([sys.executable, "-c", code, root], check=True, capture_output=True, text=True)
+        self.assertEqual("", output.stdout.strip())

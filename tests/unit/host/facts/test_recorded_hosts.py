@@ -1,0 +1,175 @@
+"""Every recorded host of the hwloc project's test suite against what hwloc found on it.
+
+``nova-perf topology -f json --sysroot HOST.tar.bz2`` is compared in online CPUs, packages, cores, nodes (ids, CPUs
+and memory) and distances. Where hwloc's answer is something else than the host's topology, the table below says
+what and why, and the test checks that the difference is just that.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import io
+import json
+import os
+import pathlib
+import sys
+from typing import Any
+
+import testtools
+
+from nova_perf_tuning import cpulist
+from nova_perf_tuning.cli import main
+from tests.unit.host.facts import hwloc
+
+_REPOSITORY = pathlib.Path(__file__).parents[4]
+FOLDER = pathlib.Path(
+    os.environ.get("NOVA_PERF_TOPOLOGIES") or _REPOSITORY.parent / "shared" / "data" / "topologies"
+)
+HOSTS = sorted(path.name.removesuffix(".tar.bz2") for path in FOLDER.glob("*.tar.bz2"))
+
+
+@dataclasses.dataclass(frozen=True)
+class Difference:
+    """Where hwloc shows something else than the host's topology.
+
+    :ivar cpus: only these CPUs are shown; :ivar nodes: only these nodes.
+    :ivar homeless: nodes without CPUs, which hwloc hangs where it thinks they are nearest.
+    :ivar invented_node: the kernel has no NUMA data; hwloc always makes up node 0 of all memory.
+    :ivar no_cores: the kernel has no data on cores; hwloc shows none, we take each CPU for one.
+    :ivar numbered: the kernel gives no package ids; we number them in the order of their first CPUs.
+    """
+
+    reason: str
+    cpus: str | None = None
+    nodes: str | None = None
+    homeless: str = ""
+    invented_node: bool = False
+    no_cores: bool = False
+    numbered: bool = False
+
+
+NONE = Difference("")
+DIFFERENCES = {
+    "128ia64-17n4s2c": Difference("memory-only node 16", homeless="16"),
+    "16amd64-8n2c-cpusets": Difference(
+        "hwloc shows what its own cpuset /dummy allows", cpus="0-6,12-15", nodes="1-4"
+    ),
+    "16em64t-4s2ca2c-cpusetreorder": Difference("hwloc shows what its own cpuset /prout allows", cpus="2-11,13"),
+    "20s390-2g6s4c": Difference("no NUMA in that kernel; package id -1", invented_node=True, numbered=True),
+    "2arm-2c": Difference("no NUMA in that kernel", invented_node=True),
+    "32amd64-4s2n4c-cgroup2": Difference("hwloc shows what its own cgroup step_0 allows", cpus="0-5", nodes="0-5"),
+    "4fake-4gr1nu1pu": Difference(
+        "hwloc shows what its own cpuset /dummy allows; no core data", cpus="0-1", nodes="0,2", no_cores=True
+    ),
+    "fakeheterocpunuma": Difference("node 2 has no CPUs of its own", homeless="2"),
+    "nvidiagpunumanodes": Difference(
+        "hwloc hides the memory of GPUs (/proc/driver/nvidia), the kernel does not", nodes="0,8"
+    ),
+}
+
+
+def topology(sysroot: str) -> dict[str, Any]:
+    """Return what ``nova-perf topology -f json`` prints."""
+    output = io.StringIO()
+    with contextlib.redirect_stdout(output):
+        code = main.main(["topology", "-f", "json", "--sysroot", sysroot])
+    assert code == 0, f"exit code {code}"
+    found: dict[str, Any] = json.loads(output.getvalue())
+    return found
+
+
+class TestRecordedHosts(testtools.TestCase):
+    """One test method for each recording is added below."""
+
+    def check(self, name: str) -> None:
+        found = topology(str(FOLDER / f"{name}.tar.bz2"))
+        expected = hwloc.read(
+            next(path for path in FOLDER.glob(f"{name}.*") if path.suffix in (".console", ".xml"))
+        )
+        known = DIFFERENCES.get(name, NONE)
+        online = {cpu["id"] for cpu in found["cpus"] if cpu["online"]}
+        shown = online if known.cpus is None else online & cpulist.parse(known.cpus)
+        self.assertEqual(expected.cpus, shown)
+        self.assertEqual(expected.hidden, {cpu["id"] for cpu in found["cpus"]} - shown)
+        self.assertEqual(set(cpulist.parse(found["online"])), online)
+        self.check_cores(found, expected, known, shown)
+        self.check_packages(found, expected, known, shown)
+        self.check_nodes(found, expected, known, shown)
+
+    def check_cores(
+        self, found: dict[str, Any], expected: hwloc.Expected, known: Difference, shown: set[int]
+    ) -> None:
+        cores = {frozenset(cpulist.parse(cpu["siblings"]) & shown) for cpu in found["cpus"] if cpu["id"] in shown}
+        if known.no_cores:
+            self.assertEqual([], expected.of("Core"))
+            self.assertEqual({frozenset({cpu}) for cpu in shown}, cores)
+            self.assertEqual({None}, {cpu["core"] for cpu in found["cpus"]})
+            return
+        self.assertEqual({frozenset(core.cpus) for core in expected.of("Core") if core.cpus}, cores)
+        numbers = {cpu["id"]: cpu["core"] for cpu in found["cpus"]}
+        for core in expected.of("Core"):
+            self.assertEqual({core.number}, {numbers[cpu] for cpu in core.cpus} or {core.number})
+
+    def check_packages(
+        self, found: dict[str, Any], expected: hwloc.Expected, known: Difference, shown: set[int]
+    ) -> None:
+        packages: dict[int | None, set[int]] = {}
+        for cpu in found["cpus"]:
+            if cpu["id"] in shown:
+                packages.setdefault(cpu["package"], set()).add(cpu["id"])
+        wanted = {
+            package.logical if known.numbered else package.number: package.cpus
+            for package in expected.of("Package")
+            if package.cpus
+        }
+        if known.numbered:
+            self.assertEqual({None}, {package.number for package in expected.of("Package")})
+            self.assertEqual(sorted(map(sorted, wanted.values())), sorted(map(sorted, packages.values())))
+        else:
+            self.assertEqual(wanted, packages)
+
+    def check_nodes(
+        self, found: dict[str, Any], expected: hwloc.Expected, known: Difference, shown: set[int]
+    ) -> None:
+        nodes = {node["id"]: node for node in found["nodes"]}
+        if known.invented_node:
+            self.assertEqual([0], [node.number for node in expected.of("NUMANode")])
+            self.assertEqual({}, nodes)
+            self.assertEqual({None}, {cpu["node"] for cpu in found["cpus"]})
+            return
+        listed = {node.number for node in expected.of("NUMANode")}
+        self.assertEqual(listed, set(nodes) if known.nodes is None else set(nodes) & cpulist.parse(known.nodes))
+        for node in expected.of("NUMANode"):
+            ours = nodes[node.number]
+            cpus = cpulist.parse(ours["cpus"])
+            if node.number in cpulist.parse(known.homeless):
+                self.assertEqual(frozenset(), cpus)
+            else:
+                self.assertEqual(node.cpus, cpus & shown, f"node {node.number}")
+            assert node.memory is not None
+            number, unit = node.memory
+            self.assertEqual(number, int(ours["memory_kib"] / unit + 0.5), f"memory of node {node.number}")
+        for (here, there), distance in expected.distances.items():
+            self.assertEqual(distance, nodes[here]["distances"][str(there)], f"distance {here} to {there}")
+        members = {cpu: node["id"] for node in found["nodes"] for cpu in cpulist.parse(node["cpus"])}
+        self.assertEqual(
+            members.keys() >= shown, all(cpu["node"] is not None for cpu in found["cpus"] if cpu["online"])
+        )
+
+    def test_number_of_hosts(self) -> None:
+        where = FOLDER if FOLDER.is_dir() else f"{FOLDER} is not there; name it in NOVA_PERF_TOPOLOGIES"
+        print(f"recorded hosts of hwloc used: {len(HOSTS)} ({where})", file=sys.stderr)
+        self.addDetail("hosts", testtools.content.text_content(f"{len(HOSTS)}: {' '.join(HOSTS)}"))
+        if FOLDER.is_dir():
+            self.assertGreater(len(HOSTS), 0)
+            self.assertLessEqual(DIFFERENCES.keys(), set(HOSTS), "a difference for a host that is not there")
+
+
+def _add(name: str) -> None:
+    method = "test_" + name.replace("-", "_").replace("+", "_")
+    setattr(TestRecordedHosts, method, lambda self: self.check(name))
+
+
+for _name in HOSTS:
+    _add(_name)

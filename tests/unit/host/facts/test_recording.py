@@ -1,0 +1,229 @@
+"""A recording gives the facts of its host, holds nothing private, and is written whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import pathlib
+import re
+import resource
+import signal
+import stat
+import subprocess
+import sys
+import tarfile
+from typing import Any
+
+import testtools
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nova_perf_tuning import whole_file
+from nova_perf_tuning.cli import main, topology
+from nova_perf_tuning.guest import domain, parsing
+from nova_perf_tuning.host.facts import reader, recording
+from nova_perf_tuning.host.facts.root import FactsError
+from nova_perf_tuning.specs import request
+from tests.hosts import sysroots
+from tests.unit.host.facts import trees
+
+RECORDED = pathlib.Path(__file__).parents[3] / "hosts" / "recorded"
+#: Guests come and go and memory balloons breathe while tests run.
+_ATTEMPTS = 20
+
+
+def facts(sysroot: str = "/") -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(json.dumps(topology.as_json(reader.read_host(sysroot))))
+    return found
+
+
+def members(path: str) -> dict[str, bytes]:
+    """Return the files of a recording."""
+    with tarfile.open(path) as file:
+        return {one.name: file.extractfile(one).read() for one in file if one.isreg()}  # type: ignore[union-attr]
+
+
+class TestRecording(testtools.TestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.path = f"{trees.grow(self, {'x': 'x'})}/host.tar.xz"
+
+    def test_live_host(self) -> None:
+        """The recording of this machine says what the machine says before and after it."""
+        for _ in range(_ATTEMPTS):
+            before = facts()
+            recording.record(self.path, overwrite=True)
+            recorded = facts(self.path)
+            after = facts()
+            if before == recorded == after:
+                return
+        self.assertEqual((before, after), (recorded, recorded), f"in {_ATTEMPTS} attempts")
+
+    def test_generated_host(self) -> None:
+        root = sysroots.make_host(self, "small")
+        recording.record(self.path, root)
+        self.assertEqual(facts(root), facts(self.path))
+
+    def test_same_host_same_bytes(self) -> None:
+        root = sysroots.make_host(self)
+        recording.record(self.path, root)
+        with open(self.path, "rb") as file:
+            first = file.read()
+        recording.record(self.path, root, overwrite=True)
+        with open(self.path, "rb") as file:
+            self.assertEqual(first, file.read())
+
+    def test_nothing_private(self) -> None:
+        root = pathlib.Path(sysroots.make_host(self))
+        secret = "s3cr3t"
+        for path in root.glob("proc/[0-9]*/cmdline"):
+            path.write_text(f"qemu\0-vnc\0password={secret}\0")
+            (path.parent / "environ").write_text(f"TOKEN={secret}\0")
+        for path in root.glob("etc/libvirt/qemu/*.xml"):
+            text = path.read_text().replace("</devices>", f"<graphics type='vnc' passwd='{secret}'/></devices>")
+            path.write_text(
+                text.replace("<memory ", f"<title>{secret}</title><description>{secret}</description><memory ")
+            )
+        (root / "proc/cmdline").write_text(f"root=/dev/sda luks={secret}")
+        (root / "proc/cpuinfo").write_text(f"processor : 0\nSerial : {secret}\nflags : lm\n")
+        for path in root.glob("sys/devices/**/net/*"):
+            (path / "ifalias").write_text(secret)
+        recording.record(self.path, str(root))
+        for name, data in members(self.path).items():
+            self.assertNotIn(secret.encode(), data, name)
+            self.assertIsNone(re.search(rb"[0-9a-f]{2}(:[0-9a-f]{2}){5}", data), f"MAC address in {name}")
+            self.assertIsNone(re.search(rb"[0-9a-f]{8}-[0-9a-f]{4}-", data), f"UUID in {name}")
+            self.assertNotIn(os.path.basename(name), ("cmdline", "environ", "boot_id", "address", "product_uuid"))
+
+    def test_never_over_a_file_unless_told(self) -> None:
+        with open(self.path, "w") as file:
+            file.write("precious")
+        error = self.assertRaises(FactsError, recording.record, self.path)
+        self.assertIn("--force", str(error))
+        with open(self.path) as file:
+            self.assertEqual("precious", file.read())
+        recording.record(self.path, overwrite=True)
+        facts(self.path)
+        self.assertEqual({"host.tar.xz", "x"}, set(os.listdir(os.path.dirname(self.path))))
+
+    def test_places_that_cannot_be_written(self) -> None:
+        for path in ("/does/not/exist/host.tar.xz", f"{self.path}/x"):
+            error = self.assertRaises(whole_file.OutputError, recording.record, path)
+            self.assertNotIn("\n", str(error))
+
+    def test_only_files_are_replaced(self) -> None:
+        os.mkfifo(self.path)
+        self.assertRaises(whole_file.OutputError, recording.record, self.path, overwrite=True)
+        self.assertTrue(stat.S_ISFIFO(os.lstat(self.path).st_mode))
+
+    def test_full_disk(self) -> None:
+        """A file that may not grow beyond 2 KiB: one line, exit code 3, and nothing left behind."""
+        error, code = run_limited(["record", self.path], 2048)
+        self.assertEqual((3, 1), (code, len(error.splitlines())), error)
+        self.assertIn("cannot be written", error)
+        self.assertEqual(["x"], os.listdir(os.path.dirname(self.path)))
+
+    def test_command(self) -> None:
+        output = io.StringIO()
+        with contextlib.redirect_stdout(output):
+            self.assertEqual(0, main.main(["record", self.path, "-f", "json"]))
+        self.assertEqual({"file": self.path, "bytes": os.path.getsize(self.path)}, json.loads(output.getvalue()))
+
+    @settings(max_examples=60, deadline=None)
+    @given(st.data())
+    def test_domains_survive(self, data: st.DataObject) -> None:
+        """Whatever the planner uses of a domain is the same after a recording."""
+        cpus = st.sampled_from(("0", "1-3", "0-2,8", "17"))
+        vcpus = data.draw(st.integers(1, 8))
+        one = domain.Domain(
+            name=data.draw(st.sampled_from(("instance-0000002a", "web <1> & 'x'"))),
+            uuid="",
+            type=data.draw(st.sampled_from(("kvm", "qemu"))),
+            vcpus=vcpus,
+            vcpu_pins=data.draw(st.dictionaries(st.integers(0, vcpus - 1), cpus)),
+            emulator_pin=data.draw(st.none() | cpus),
+            iothreads=data.draw(st.integers(0, 4)),
+            iothread_pins=data.draw(st.dictionaries(st.integers(1, 4), cpus)),
+            memory_nodes=data.draw(st.none() | st.sampled_from(("0", "0-1"))),
+            interfaces=tuple(
+                domain.Interface(
+                    data.draw(st.sampled_from(("bridge", "ethernet"))),
+                    data.draw(st.none() | st.just("tap00000001-ab")),
+                    None,
+                    data.draw(st.none() | st.just("virtio")),
+                    data.draw(st.none() | st.just("vhost")),
+                    data.draw(st.integers(1, 8)),
+                )
+                for _ in range(data.draw(st.integers(0, 2)))
+            ),
+            hostdevs=data.draw(st.sampled_from(((), ("0000:82:10.0",), ("10000:0a:1f.7", "0000:00:00.1")))),
+            dedicated=data.draw(st.booleans()),
+            request=data.draw(
+                st.none()
+                | st.builds(
+                    request.Request,
+                    vif_queues=st.sampled_from((None, "auto", 4)),
+                    vhost_placement=st.sampled_from((None, "numa", "spread")),
+                    vif_host_offload=st.just({}) | st.just({"gso": False}),
+                    profile=st.none() | st.just("balanced"),
+                ).filter(bool)
+            ),
+            domain_id=data.draw(st.none() | st.integers(1, 99)),
+        )
+        self.assertEqual(one, parsing.parse_domain(recording.domain_xml(one)))
+
+
+class TestCommittedRecordings(testtools.TestCase):
+    """Recordings of real machines, made by ``nova-perf record``."""
+
+    def test_they_are_there_and_whole(self) -> None:
+        paths = sorted(RECORDED.glob("*.tar.xz"))
+        self.assertGreaterEqual(len(paths), 1)
+        for path in paths:
+            found = facts(str(path))
+            self.assertEqual([], [line for line in found["warnings"] if line.startswith("not ")], path.name)
+            self.assertTrue(found["cpus"] and found["nodes"] and found["irqs"], path.name)
+            for name, data in members(str(path)).items():
+                self.assertIsNone(re.search(rb"[0-9a-f]{2}(:[0-9a-f]{2}){5}", data), f"MAC address in {name}")
+                self.assertIsNone(re.search(rb"[0-9a-f]{8}-[0-9a-f]{4}-", data), f"UUID in {name}")
+
+    def test_firecracker_guest(self) -> None:
+        """2 CPUs, one node, virtio NIC on a PCI function whose node the firmware does not give; 8 TCG guests."""
+        found = facts(str(RECORDED / "firecracker-2cpu-guests.tar.xz"))
+        self.assertEqual((2, "kvm"), (len(found["cpus"]), found["virtualization"]))
+        self.assertEqual(["0-1"], [node["cpus"] for node in found["nodes"]])
+        (nic,) = [nic for nic in found["nics"] if nic["kind"] == "physical"]
+        self.assertEqual(("virtio_net", "0000:00:03.0", None), (nic["driver"], nic["pci"], nic["node"]))
+        names = {irq["number"]: irq["name"] for irq in found["irqs"]}
+        self.assertEqual(
+            ["virtio2-config", "virtio2-input.0", "virtio2-output.0"], [names[irq] for irq in nic["irqs"]]
+        )
+        self.assertEqual(8, len(found["guests"]))
+        for guest in found["guests"]:
+            kinds = [thread["kind"] for thread in guest["threads"]]
+            self.assertEqual(2, kinds.count("vcpu"))
+            self.assertEqual(int("-tuned" in guest["name"]), kinds.count("iothread"))
+        taps = [nic for nic in found["nics"] if nic["kind"] == "tap"]
+        self.assertEqual((8, {1, 2}), (len(taps), {tap["rx_queues"] for tap in taps}))
+        bridges = {nic["name"] for nic in found["nics"] if nic["kind"] == "bridge"}
+        self.assertLessEqual({tap["bridge"] for tap in taps}, bridges)
+
+
+def run_limited(arguments: list[str], size: int) -> tuple[str, int]:
+    """Run nova-perf with files limited to ``size`` bytes, which fails like a full disk; return stderr and code."""
+
+    def limit() -> None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # write() then fails with EFBIG
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+
+    code = "import sys; from nova_perf_tuning.cli import main; sys.exit(main.main(sys.argv[1:]))"
+    done = subprocess.run(
+        [sys.executable, "-B", "-c", code, *arguments],
+        preexec_fn=limit,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    return done.stderr, done.returncode

@@ -1,0 +1,239 @@
+"""What a recorded root refuses: ways out, blocking files, huge files, circles; and the same for archives."""
+
+from __future__ import annotations
+
+import io
+import os
+import tarfile
+import tempfile
+
+import testtools
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nova_perf_tuning import cpulist
+from nova_perf_tuning.host.facts import archive, reader
+from nova_perf_tuning.host.facts.filesystem import DirectoryRoot
+from nova_perf_tuning.host.facts.root import FactsError, Folder, Notes, numbers, spans
+from tests.unit.host.facts import trees
+
+
+class TestDirectory(testtools.TestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        outside = trees.grow(self, {"secret": "outside", "folder/secret": "outside"})
+        self.outside = outside
+        self.path = trees.grow(
+            self,
+            {
+                "sys/value": "7",
+                "sys/text": "a b",
+                "sys/cpus": "0-3,8",
+                "sys/null": "(null)",
+                "sys/mask": "ff,00000001",
+                "sys/bad": "0-3,x",
+                "sys/real/file": "inside",
+                "sys/to_file": trees.link("real/file"),
+                "sys/absolute": trees.link("/sys/real"),
+                "sys/relative": trees.link("real"),
+                "sys/chain": trees.link("relative"),
+                "sys/out_folder": trees.link(f"{outside}/folder"),
+                "sys/out_file": trees.link(f"{outside}/secret"),
+                "sys/up": trees.link("../" * 30 + outside.lstrip("/") + "/folder"),
+                "sys/circle": trees.link("circle2"),
+                "sys/circle2": trees.link("circle"),
+                "sys/itself": trees.link("."),
+            },
+        )
+        self.root = DirectoryRoot(self.path)
+        self.sys = self.root.folder("sys")
+
+    def test_values(self) -> None:
+        self.assertEqual(7, self.root.number(self.sys, "value"))
+        self.assertEqual("a b", self.root.text(self.sys, "text"))
+        self.assertIsNone(self.root.number(self.sys, "text"))
+        self.assertEqual("0-3,8", self.root.cpus(self.sys, "cpus"))
+        self.assertEqual("", self.root.cpus(self.sys, "null"))
+        self.assertEqual("ff,00000001", self.root.mask(self.sys, "mask"))
+        self.assertIsNone(self.root.cpus(self.sys, "bad"))
+        self.assertEqual(("not a CPU list: sys/bad",), self.root.notes.lines())
+
+    def test_links_stay_inside(self) -> None:
+        for name in ("absolute", "relative", "chain"):
+            self.assertEqual("sys/real", self.root.child(self.sys, name), name)
+            self.assertEqual(b"inside\n", self.root.read(self.root.child(self.sys, name), "file"))
+        self.assertEqual(b"inside\n", self.root.read(self.sys, "to_file"))
+        self.assertEqual([b"inside\n", b"7\n"], self.root.each(self.sys, ["to_file", "value"]))
+        self.assertEqual("real", self.root.link(self.sys, "relative"))
+
+    def test_links_out_lead_nowhere(self) -> None:
+        for name in ("out_folder", "up", "circle"):
+            self.assertIsNone(self.root.child(self.sys, name), name)
+        for name in ("out_file", "circle"):
+            self.assertIsNone(self.root.read(self.sys, name), name)
+            self.assertEqual([None], self.root.each(self.sys, [name]))
+        self.assertIsNone(self.root.folder(f"sys/../../../{self.outside}/folder"))
+        self.assertEqual("sys", self.root.child(self.sys, "itself"))
+        self.assertNotIn("out_folder", self.root.folders(self.sys))
+        self.assertIn("real", self.root.folders(self.sys))
+
+    def test_files_that_block_or_flood(self) -> None:
+        os.mkfifo(f"{self.path}/sys/fifo")
+        with open(f"{self.path}/sys/huge", "wb") as file:
+            file.truncate(1 << 40)
+        os.makedirs(f"{self.path}/sys/folder")
+        for name in ("fifo", "huge", "folder", "missing"):
+            self.assertFalse(self.root.read(self.sys, name), name)
+            self.assertFalse(self.root.each(self.sys, [name])[0], name)
+            self.assertFalse(self.root.head(self.sys, name, 100) and name != "huge", name)
+        self.assertEqual(100, len(self.root.head(self.sys, "huge", 100)))
+        self.assertIn("too long, not read: sys/huge, sys/huge", self.root.notes.lines())
+
+    def test_value_of_exactly_one_chunk(self) -> None:
+        for size in (4095, 4096, 4097, 65536):
+            with open(f"{self.path}/sys/sized", "wb") as file:
+                file.write(b"x" * size)
+            self.assertEqual(size, len(self.root.read(self.sys, "sized") or b""))
+            self.assertEqual(size, len(self.root.each(self.sys, ["sized"])[0] or b""))
+
+    def test_nothing_below_nothing(self) -> None:
+        for nothing in (None, Folder("not/there")):
+            self.assertIsNone(self.root.read(nothing, "file"))
+            self.assertEqual([None, None], self.root.each(nothing, ["a", "b"]))
+            self.assertEqual([], self.root.names(nothing))
+            self.assertEqual([], self.root.folders(nothing))
+            self.assertIsNone(self.root.child(nothing, "file"))
+            self.assertIsNone(self.root.link(nothing, "file"))
+            self.assertFalse(self.root.has(nothing, "file"))
+
+    def test_garbage_is_not_text(self) -> None:
+        for data in (b"\x00\xff\x1b[2J", b"a\x07b", "\N{RIGHT-TO-LEFT OVERRIDE}x".encode()):
+            with open(f"{self.path}/sys/garbage", "wb") as file:
+                file.write(data)
+            self.assertIsNone(self.root.text(self.sys, "garbage"))
+
+    def test_trailing_nul_of_linux_5_15(self) -> None:
+        with open(f"{self.path}/sys/list", "wb") as file:
+            file.write(b"0-31\n\0")
+        self.assertEqual("0-31", self.root.cpus(self.sys, "list"))
+
+
+class TestArchive(testtools.TestCase):
+    def make(self, members: list[tuple[str, bytes | str | None]], mode: str = "w:xz") -> str:
+        """Write an archive of files (bytes), links (str) and folders (None)."""
+        descriptor, path = tempfile.mkstemp(suffix=".tar.xz")
+        os.close(descriptor)
+        self.addCleanup(os.unlink, path)
+        with tarfile.open(path, mode) as file:
+            for name, content in members:
+                member = tarfile.TarInfo(name)
+                if isinstance(content, bytes):
+                    member.size = len(content)
+                elif content is None:
+                    member.type = tarfile.DIRTYPE
+                else:
+                    member.type, member.linkname = tarfile.SYMTYPE, content
+                file.addfile(member, io.BytesIO(content) if isinstance(content, bytes) else None)
+        return path
+
+    def test_reads_like_a_directory(self) -> None:
+        members: list[tuple[str, bytes | str | None]] = [
+            ("./sys/real/file", b"inside\n"),
+            ("sys/value", b"7\n"),
+            ("sys/empty", None),
+            ("sys/link", "real"),
+            ("sys/absolute", "/sys/real"),
+            ("sys/to_file", "link/file"),
+            ("sys/out", "/etc"),
+            ("sys/up", "../../../etc"),
+            ("sys/circle", "circle"),
+            ("../../etc/passwd", b"evil"),
+            ("/proc/version", b"absolute\n"),
+        ]
+        for mode in ("w", "w:xz", "w:bz2", "w:gz"):
+            root = archive.ArchiveRoot(self.make(members, mode))
+            sys = root.folder("sys")
+            self.assertEqual(7, root.number(sys, "value"))
+            self.assertEqual(b"inside\n", root.read(root.child(sys, "link"), "file"))
+            self.assertEqual(b"inside\n", root.read(root.child(sys, "absolute"), "file"))
+            self.assertEqual([b"inside\n", b"inside\n"], root.each(sys, ["to_file", "real/file"]))
+            self.assertEqual(["empty", "real"], [n for n in root.folders(sys) if root.child(sys, n) == f"sys/{n}"])
+            for name in ("out", "up", "circle"):
+                self.assertIsNone(root.child(sys, name), name)
+            self.assertIsNone(root.read(sys, "circle"))
+            self.assertIsNone(root.folder("etc"))
+            self.assertEqual(b"absolute\n", root.read(root.folder("proc"), "version"))
+            self.assertTrue(root.has(sys, "value"))
+            self.assertEqual(b"7", root.head(sys, "value", 1))
+
+    def test_a_folder_around_it(self) -> None:
+        root = archive.ArchiveRoot(self.make([("host/sys/value", b"7\n"), ("host/proc", None)]))
+        self.assertEqual(7, root.number(root.folder("sys"), "value"))
+
+    def test_devices_and_hard_links_are_left_out(self) -> None:
+        path = self.make([("sys/value", b"7\n")], "w")
+        with tarfile.open(path, "a") as file:
+            for kind in (tarfile.CHRTYPE, tarfile.FIFOTYPE, tarfile.LNKTYPE):
+                member = tarfile.TarInfo("sys/odd")
+                member.type, member.linkname = kind, "/etc/passwd"
+                file.addfile(member)
+        root = archive.ArchiveRoot(path)
+        self.assertIsNone(root.read(root.folder("sys"), "odd"))
+
+    def test_damaged_and_foreign_files(self) -> None:
+        good = self.make([("sys/value", os.urandom(100_000))])
+        with open(good, "rb") as file:
+            data = file.read()
+        for bad in (data[:-2000], data[:100] + b"\0" * 200 + data[300:], b"no archive", b"", b"BZh9" + b"x" * 99):
+            with open(good, "wb") as file:
+                file.write(bad)
+            error = self.assertRaises(FactsError, reader.read_host, good)
+            self.assertNotIn("\n", str(error))
+
+    def test_bomb(self) -> None:
+        self.assertEqual(512 << 20, archive.MAX_BYTES)
+        path = self.make([("sys/value", b"7\n")], "w")
+        member = tarfile.TarInfo("sys/bomb")
+        member.size = archive.MAX_BYTES + 1
+        with open(path, "r+b") as file:
+            file.write(member.tobuf())
+        error = self.assertRaises(FactsError, reader.read_host, path)
+        self.assertIn("512 MiB", str(error))
+
+
+class TestOpenRoot(testtools.TestCase):
+    def test_one_line_for_what_is_no_host(self) -> None:
+        empty = trees.grow(self, {"etc/hostname": "x"})
+        for path in ("/does/not/exist", empty, f"{empty}/etc/hostname", "/dev/null", "a\0b", ""):
+            error = self.assertRaises(FactsError, reader.read_host, path)
+            self.assertNotIn("\n", str(error))
+            self.assertIn("sysroot", str(error))
+
+    def test_fifo_as_recording(self) -> None:
+        folder = trees.grow(self, {"sys": trees.FOLDER})
+        os.mkfifo(f"{folder}/fifo")
+        self.assertRaises(FactsError, reader.read_host, f"{folder}/fifo")
+
+
+class TestTexts(testtools.TestCase):
+    def test_numbers(self) -> None:
+        self.assertEqual([0, 2, 10], numbers(["10", "2", "0", "x", "-1", "1e3", "\u0663", "99999999999"], 0, 100))
+        self.assertEqual([1, 3], numbers(["cpu3", "cpu1", "cpufreq", "1", "cpu"], 0, 9, "cpu"))
+
+    def test_notes_are_counted_and_bounded(self) -> None:
+        notes = Notes()
+        for number in range(1000):
+            notes.add("unreadable", f"irq {number}")
+        notes.add("nothing there")
+        self.assertEqual(("unreadable: irq 0, irq 1, irq 2 and 997 more", "nothing there"), notes.lines())
+
+    @given(st.frozensets(st.integers(0, 9000), max_size=60))
+    def test_spans_say_what_cpulist_says(self, cpus: frozenset[int]) -> None:
+        ranges = spans(cpulist.format(cpus))
+        assert ranges is not None
+        self.assertEqual(cpus, {cpu for low, high in ranges for cpu in range(low, high + 1)})
+
+    @given(st.text(alphabet="0123456789,-: x\u0663", max_size=30))
+    def test_spans_take_no_more_than_cpulist(self, text: str) -> None:
+        if spans(text) is not None:
+            cpulist.parse(text)

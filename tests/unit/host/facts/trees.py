@@ -1,0 +1,48 @@
+"""Small hand-made hosts: a dictionary of paths becomes a directory that is removed after the test."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping
+
+import testtools
+
+from tests.hosts.sysroots import workplace
+
+#: A tree's value for a folder of its own, and for a link: ``("-> ", target)``.
+FOLDER = None
+Tree = Mapping[str, str | None]
+
+
+def link(target: str) -> str:
+    """Return the value that makes a link to ``target``."""
+    return f"-> {target}"
+
+
+def grow(test: testtools.TestCase, tree: Tree) -> str:
+    """Write ``tree`` (path -> text with a newline added, ``FOLDER`` or :func:`link`) and return its root."""
+    folder = tempfile.TemporaryDirectory(prefix="nova-perf-tree-", dir=workplace())
+    test.addCleanup(folder.cleanup)
+    for path, text in tree.items():
+        place = os.path.join(folder.name, path)
+        os.makedirs(place if text is FOLDER else os.path.dirname(place), exist_ok=True)
+        if text is None:
+            continue
+        if text.startswith("-> "):
+            os.symlink(text[3:], place)
+        else:
+            with open(place, "w") as file:
+                file.write(text + "\n")
+    return folder.name
+
+
+def cpus(count: int) -> dict[str, str | None]:
+    """Return ``count`` CPUs of one thread each in package 0."""
+    base = "sys/devices/system/cpu"
+    tree: dict[str, str | None] = {f"{base}/online": f"0-{count - 1}", f"{base}/isolated": ""}
+    for cpu in range(count):
+        topology = f"{base}/cpu{cpu}/topology"
+        tree |= {f"{topology}/core_cpus_list": str(cpu), f"{topology}/core_id": str(cpu)}
+        tree |= {f"{topology}/physical_package_id": "0", f"{topology}/package_cpus_list": f"0-{count - 1}"}
+    return tree

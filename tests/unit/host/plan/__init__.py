@@ -1,0 +1,1 @@
+"""The host plan: what holds on every topology, and worked examples."""

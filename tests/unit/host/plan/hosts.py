@@ -1,0 +1,272 @@
+"""Hosts for the plan's tests, made by hand or drawn by hypothesis, and what they are once a plan is applied."""
+
+import dataclasses
+
+from hypothesis import strategies as st
+
+from nova_perf_tuning import cpulist
+from nova_perf_tuning.guest import domain
+from nova_perf_tuning.host import model
+from nova_perf_tuning.host.plan import model as plan_model
+from nova_perf_tuning.specs import request
+
+NODE_IDS = (0, 1, 2, 3, 8, 252)
+
+
+def cpus_of(layout, smt=1, offline=(), capacity=None):
+    """Return CPUs; ``layout`` is a list of (node, number of cores), threads of a core lie far apart as on x86."""
+    cores = [node for node, count in layout for _ in range(count)]
+    result = []
+    for thread in range(smt):
+        for core, node in enumerate(cores):
+            number = thread * len(cores) + core
+            siblings = cpulist.format({core + other * len(cores) for other in range(smt)} - set(offline))
+            online = number not in offline
+            result.append(model.Cpu(number, core, 0, node, online, siblings, capacity(core) if capacity else None))
+    return tuple(result)
+
+
+def irq(number, name, device=None, affinity=None, node=None):
+    return model.Irq(number, name, device, affinity, affinity, node)
+
+
+def nic(name, irqs, node=0, pci="0000:10:00.0", speed=10000, queues=None, kind="physical", mask="0"):
+    queues = len(irqs) if queues is None else queues
+    masks = (mask,) * queues
+    xps = masks if queues > 1 else (None,) * queues
+    return model.Nic(
+        name, kind, "ice", pci, node, None, None, 1500, speed, "up", queues, queues, tuple(irqs), masks, xps
+    )
+
+
+def nic_with_irqs(name, count, first=24, node=0, pci="0000:10:00.0", speed=10000, affinity=None):
+    """Return a NIC and its interrupts, one for each queue."""
+    numbers = range(first, first + count)
+    irqs = [irq(number, f"{name}-TxRx-{number - first}", pci, affinity, node) for number in numbers]
+    return nic(name, numbers, node, pci, speed), irqs
+
+
+def facts(cpus, nics=(), irqs=(), guests=(), distances=None, domains=(), isolated="", nodes=None):
+    numbers = sorted({cpu.node for cpu in cpus if cpu.node is not None} | set(nodes or ()))
+    table = distances or {one: {other: 10 if one == other else 20 for other in numbers} for one in numbers}
+    return model.HostFacts(
+        cpus=tuple(cpus),
+        nodes=tuple(
+            model.Node(
+                one,
+                cpulist.format(cpu.id for cpu in cpus if cpu.node == one and cpu.online),
+                1 << 20,
+                table.get(one, {}),
+            )
+            for one in numbers
+        ),
+        nics=tuple(nics),
+        irqs={one.number: one for one in irqs},
+        guests=tuple(guests),
+        domains=(*domains, *(guest.domain for guest in guests if guest.domain)),
+        online=cpulist.format(cpu.id for cpu in cpus if cpu.online),
+        isolated=isolated,
+        nohz_full="",
+        arch="x86_64",
+        kernel="6.12.0",
+        virtualization="none",
+        boot_id=None,
+        sysctls={},
+    )
+
+
+def guest(
+    name,
+    pid,
+    pins=(),
+    workers=0,
+    affinity="0-7",
+    asks=None,
+    emulator_pin=None,
+    memory_nodes=None,
+    dedicated=None,
+    hostdevs=(),
+    iothreads=1,
+    iothread_pin=None,
+    tap=None,
+    number=None,
+):
+    """Return a running guest; ``pins`` are the cpulists of its vCPUs, ``asks`` the keywords of its request."""
+    threads = [model.Thread(pid, "emulator", None, affinity, 1000 + pid)]
+    threads += [model.Thread(pid + 1 + one, "vhost", one, affinity, 1000 + pid) for one in range(workers)]
+    threads += [
+        model.Thread(pid + 40 + one, "iothread", one + 1, affinity, 1000 + pid) for one in range(iothreads)
+    ]
+    threads += [model.Thread(pid + 50 + one, "vcpu", one, text, 1000 + pid) for one, text in enumerate(pins)]
+    owned = all(text.isdigit() for text in pins) and len(set(pins)) == len(pins) > 0
+    interface = domain.Interface("ethernet", tap, None, "virtio", "vhost", max(workers, 1))
+    described = domain.Domain(
+        name=name,
+        uuid=f"00000000-0000-0000-0000-{pid:012d}",
+        type="kvm",
+        vcpus=max(len(pins), 1),
+        vcpu_pins=dict(enumerate(pins)),
+        emulator_pin=emulator_pin,
+        iothreads=iothreads,
+        iothread_pins={one + 1: iothread_pin for one in range(iothreads)} if iothread_pin else {},
+        memory_nodes=memory_nodes,
+        interfaces=(interface,) if workers or tap else (),
+        hostdevs=tuple(hostdevs),
+        dedicated=owned if dedicated is None else dedicated,
+        request=None if asks is None else request.Request(**asks),
+        domain_id=number,
+    )
+    return model.GuestProcess(name, pid, tuple(threads), described)
+
+
+def applied(before, plan):
+    """Return the facts of the host once all settings of ``plan`` hold."""
+    values = {(one.kind, one.target): one.value for one in plan.settings}
+
+    def thread(one):
+        return dataclasses.replace(one, affinity=values.get(("thread_affinity", f"tid:{one.tid}"), one.affinity))
+
+    def queues(kind, one, side, masks):
+        return tuple(values.get((kind, f"{one.name}/{side}-{index}"), mask) for index, mask in enumerate(masks))
+
+    return dataclasses.replace(
+        before,
+        irqs={
+            number: dataclasses.replace(one, affinity=values.get(("irq_affinity", f"irq:{number}"), one.affinity))
+            for number, one in before.irqs.items()
+        },
+        guests=tuple(dataclasses.replace(one, threads=tuple(map(thread, one.threads))) for one in before.guests),
+        nics=tuple(
+            dataclasses.replace(one, xps=queues("xps", one, "tx", one.xps), rps=queues("rps", one, "rx", one.rps))
+            for one in before.nics
+        ),
+    )
+
+
+@st.composite
+def topologies(draw):
+    """CPUs, nodes (some without CPUs, ids with holes, or none at all) and distances."""
+    numa = draw(st.booleans()) or draw(st.booleans())
+    ids = draw(st.lists(st.sampled_from(NODE_IDS), min_size=1, max_size=4, unique=True)) if numa else [None]
+    layout = [(node, draw(st.integers(1, 4))) for node in ids]
+    smt = draw(st.sampled_from((1, 2, 2, 4)))
+    total = smt * sum(count for _node, count in layout)
+    offline = draw(st.sets(st.integers(1, max(total - 1, 1)), max_size=total // 3))
+    strong = draw(st.sampled_from((None, lambda core: 1024 if core % 2 else 512)))
+    cpus = cpus_of(layout, smt, offline, strong)
+    empty = draw(st.sets(st.sampled_from((4, 5)), max_size=2)) if numa else set()
+    numbers = sorted({*ids, *empty} - {None})
+    distances = {one: {} for one in numbers}
+    if draw(st.booleans()):
+        for one in numbers:
+            for other in numbers:
+                far = 10 if one == other else distances[other].get(one) or draw(st.integers(11, 40))
+                distances[one][other] = far
+    return cpus, numbers, distances
+
+
+_NAMES = (
+    lambda name, queue: [f"{name}-TxRx-{queue}"],
+    lambda name, queue: [f"virtio7-input.{queue}", f"virtio7-output.{queue}"],
+    lambda name, queue: [f"mlx5_comp{queue}@pci:0000:82:00.0"],
+    lambda name, queue: [f"ice-{name}-TxRx-{queue}"],
+)
+
+
+def affinities(draw, cpus):
+    """Draw what an affinity reads now: nothing, any CPU, or one."""
+    every = cpulist.format(cpu.id for cpu in cpus)
+    one = st.sampled_from([str(cpu.id) for cpu in cpus])
+    return draw(st.one_of(st.none(), st.just(every), one))
+
+
+@st.composite
+def hosts(draw, speeds=(None, 1000, 25000, 100000)):
+    """A whole host with NICs, passed-through devices and guests that ask for this and that."""
+    cpus, numbers, distances = draw(topologies())
+    places = st.sampled_from([None, *numbers, 77])
+    nics, irqs, number = [], [], 24
+    for index in range(draw(st.integers(0, 3))):
+        name, pci, node = f"eth{index}", f"0000:{16 + index:02x}:00.0", draw(places)
+        naming = draw(st.sampled_from(_NAMES))
+        titles = [title for queue in range(draw(st.integers(1, 9))) for title in naming(name, queue)]
+        titles += draw(st.sampled_from(([], [f"{name}-event-0"], [name], ["virtio7-config"])))
+        mine = [irq(number + at, title, pci, affinities(draw, cpus), node) for at, title in enumerate(titles)]
+        nics.append(nic(name, range(number, number + len(mine)), node, pci, draw(st.sampled_from(speeds))))
+        irqs += mine
+        number += len(mine)
+    guests = []
+    free = [cpu.id for cpu in cpus if cpu.online and cpu.id]
+    for index in range(draw(st.integers(0, 4))):
+        made, free, vectors = draw(_guests(index, cpus, numbers, free, number))
+        guests.append(made)
+        irqs += vectors
+        number += len(vectors)
+        if made.domain.interfaces[0].device:
+            nics.append(
+                nic(made.domain.interfaces[0].device, (), None, None, 10000, draw(st.integers(1, 4)), "tap")
+            )
+    isolated = cpulist.format(draw(st.sets(st.sampled_from([cpu.id for cpu in cpus]), max_size=2)))
+    return facts(cpus, nics, irqs, guests, distances, isolated=isolated, nodes=numbers)
+
+
+@st.composite
+def _guests(draw, index, cpus, numbers, free, number):
+    own = draw(st.integers(0, min(4, len(free))))
+    pins = [str(cpu) for cpu in free[:own]]
+    every = cpulist.format(cpu.id for cpu in cpus)
+    asks = draw(
+        st.one_of(
+            st.none(),
+            st.fixed_dictionaries(
+                {
+                    "vhost_placement": st.sampled_from((None, "none", "numa", "spread")),
+                    "emulator_placement": st.sampled_from((None, "default", "numa")),
+                    "irq_placement": st.sampled_from((None, "none", "numa", "vcpu")),
+                    "vif_steering": st.sampled_from((None, "none", "xps")),
+                }
+            ),
+        )
+    )
+    hostdevs, vectors = (), []
+    if draw(st.booleans()):
+        hostdevs = (f"0000:a{index}:10.0",)
+        vectors = [
+            irq(number + at, f"vfio-msix[{at}]({hostdevs[0]})", hostdevs[0], affinities(draw, cpus), None)
+            for at in range(draw(st.integers(0, 5)))
+        ]
+    emulator_pin = draw(
+        st.one_of(st.none(), st.just(every), st.sets(st.sampled_from([cpu.id for cpu in cpus]), min_size=1))
+    )
+    made = guest(
+        f"guest{index}",
+        1000 + 100 * index,
+        pins or [every],
+        workers=draw(st.integers(0, 5)),
+        affinity=affinities(draw, cpus),
+        asks=asks,
+        emulator_pin=emulator_pin if not isinstance(emulator_pin, set) else cpulist.format(emulator_pin),
+        memory_nodes=draw(st.sampled_from([None, *map(str, numbers)])),
+        hostdevs=hostdevs,
+        tap=f"tap{index}",
+        number=index + 1,
+    )
+    return made, free[own:], vectors
+
+
+@st.composite
+def sets_for(draw, host):
+    """Draw CPU sets that do not contradict each other: derived, or given by the operator."""
+    cpus = [cpu.id for cpu in host.cpus]
+    if draw(st.booleans()):
+        return plan_model.CpuSets(power_managed=draw(st.booleans()))
+    dedicated = draw(st.sets(st.sampled_from(cpus)))
+    rest = sorted(set(cpus) - dedicated)
+    shared = draw(st.sets(st.sampled_from(rest))) if rest else set()
+    keep = draw(st.sets(st.sampled_from(rest))) if rest and draw(st.booleans()) else set()
+    return plan_model.CpuSets(
+        dedicated=cpulist.format(dedicated) or None,
+        shared=cpulist.format(shared) or None,
+        housekeeping=cpulist.format(keep) or None,
+        power_managed=draw(st.booleans()),
+    )

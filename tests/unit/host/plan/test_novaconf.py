@@ -1,0 +1,85 @@
+"""nova.conf as nova-compute reads it, and what goes wrong with it."""
+
+import os
+import tempfile
+
+import testtools
+
+from nova_perf_tuning.host import novaconf
+from nova_perf_tuning.host.plan.model import CpuSets
+
+
+class NovaConfTest(testtools.TestCase):
+    def setUp(self):
+        super().setUp()
+        folder = tempfile.TemporaryDirectory(prefix="nova-perf-conf-")
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+
+    def files(self, *texts):
+        paths = []
+        for number, text in enumerate(texts):
+            paths.append(os.path.join(self.folder, f"{number}.conf"))
+            with open(paths[-1], "wb") as file:
+                file.write(text if isinstance(text, bytes) else text.encode())
+        return paths
+
+    def test_sets_and_power_management(self):
+        [path] = self.files(
+            "[compute]\ncpu_dedicated_set = 4-15,^8\ncpu_shared_set=0-3\n[libvirt]\ncpu_power_management = True\n"
+        )
+        self.assertEqual(CpuSets("4-7,9-15", "0-3", None, True), novaconf.read([path]))
+
+    def test_nothing_said(self):
+        self.assertEqual(CpuSets(), novaconf.read(self.files("[DEFAULT]\ndebug = true\n")))
+
+    def test_a_later_file_wins_option_by_option(self):
+        paths = self.files(
+            "[compute]\ncpu_dedicated_set = 4-15\ncpu_shared_set = 0\n[libvirt]\ncpu_power_management = yes\n",
+            "[compute]\ncpu_dedicated_set = 2\n[libvirt]\ncpu_power_management_strategy = governor\n",
+        )
+        self.assertEqual(CpuSets("2", "0", None, False), novaconf.read(paths))
+
+    def test_continuation_lines_and_substitution_as_oslo_config_has_them(self):
+        text = "[compute]\ncpu_shared_set = 1,\n  3\ncpu_dedicated_set = ${compute.cpu_shared_set}\n"
+        self.assertEqual(CpuSets("1,3", "1,3"), novaconf.read(self.files(text)))
+        paths = self.files("[compute]\ncpu_shared_set = $absent\n")
+        self.assertIn(
+            "no such option absent", str(self.assertRaises(novaconf.NovaConfigError, novaconf.read, paths))
+        )
+
+    def test_faults_name_the_file_and_the_option(self):
+        good = "[compute]\ncpu_shared_set = 0\n"
+        for texts, words in (
+            (["[compute]\ncpu_dedicated_set = 4-x\n"], ("0.conf", "[compute] cpu_dedicated_set", "4-x")),
+            ([good, "[libvirt]\ncpu_power_management = maybe\n"], ("1.conf", "cpu_power_management", "maybe")),
+            (["[libvirt]\ncpu_power_management_strategy = x\n"], ("0.conf", "_strategy", "governor")),
+            (["[compute\n"], ("0.conf:1", "Invalid section")),
+            (["cpu_shared_set = 4\n"], ("0.conf:1",)),
+            ([b"\xff\xfe[compute]"], ("0.conf", "no text")),
+            ([b"[compute]\0"], ("0.conf", "no text")),
+            (["[compute]\ncpu_dedicated_set = 4,^4\n"], ("0.conf", "names no CPU")),
+            (["[compute]\ncpu_dedicated_set = $cpu_dedicated_set\n"], ("0.conf", "refers to itself")),
+            (["#" * (novaconf.MAX_BYTES + 1)], ("0.conf", "larger than 4 MiB")),
+        ):
+            paths = self.files(*texts)
+            error = str(self.assertRaises(novaconf.NovaConfigError, novaconf.read, paths))
+            self.assertEqual([], [word for word in words if word not in error], error)
+            self.assertNotIn("\n", error)
+
+    def test_what_is_no_file(self):
+        pipe = os.path.join(self.folder, "pipe")
+        os.mkfifo(pipe)
+        for path in (pipe, self.folder, "/dev/zero", os.path.join(self.folder, "absent"), "a\0b"):
+            self.assertIn("--nova-config", str(self.assertRaises(novaconf.NovaConfigError, novaconf.read, [path])))
+
+    def test_cpu_spec(self):
+        for text, cpus in (
+            ("4-12,^8,15", "4-7,9-12,15"),
+            (" 1 - 3 , ^2", "1,3"),
+            ("^5,4-6", "4,6"),
+            ("0-7,^2-5", "0-1,6-7"),
+        ):
+            self.assertEqual(cpus, novaconf.parse_cpu_spec(text, "x"))
+        for text in ("", "^1", "a", "3-1", "1,^1", "-1", "^^1"):
+            self.assertRaises(novaconf.NovaConfigError, novaconf.parse_cpu_spec, text, "x")

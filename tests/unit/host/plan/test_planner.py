@@ -1,0 +1,387 @@
+"""Worked examples of the plan: what an operator would expect on a host that fits on a page."""
+
+import dataclasses
+
+import testtools
+
+from nova_perf_tuning import cpulist
+from nova_perf_tuning.host.plan import guests, nics, planner, sets, steering
+from nova_perf_tuning.host.plan.model import CpuSets, PlanError, Policy
+from tests.unit.host.plan import hosts
+
+#: Two nodes of four cores with two threads each: node 0 has 0-3 and 8-11, node 1 has 4-7 and 12-15.
+TWO_NODES = hosts.cpus_of([(0, 4), (1, 4)], 2)
+
+
+def by_target(plan, kind=None):
+    return {one.target: one for one in plan.settings if kind in (None, one.kind)}
+
+
+def values(plan, kind):
+    return {target: one.value for target, one in by_target(plan, kind).items()}
+
+
+class NicTest(testtools.TestCase):
+    def plan(self, count=4, node=0, sets=None, policy=None, cpus=TWO_NODES, affinity=None, **options):
+        nic, irqs = hosts.nic_with_irqs("eth0", count, node=node, affinity=affinity)
+        return planner.plan(hosts.facts(cpus, [nic], irqs, **options), sets or CpuSets(), policy)
+
+    def test_physical_cores_before_siblings_and_cpu_0_last(self):
+        plan = self.plan(8)
+        placed = [int(one.value) for one in plan.settings if one.kind == "irq_affinity"]
+        self.assertEqual([1, 2, 3, 8, 9, 10, 11, 0], placed)
+
+    def test_on_the_node_of_the_nic(self):
+        self.assertEqual({"4", "5", "6", "7"}, set(values(self.plan(node=1), "irq_affinity").values()))
+
+    def test_reason_names_what_it_rests_on(self):
+        one = by_target(self.plan())["irq:24"]
+        self.assertEqual(
+            "eth0 (10000 Mbit/s, node 0) has 4 queues for 8 housekeeping CPUs of node 0: "
+            "queue 0 on CPU 1, alone there",
+            one.reason,
+        )
+        self.assertEqual(("nic-irq-local", "0000:10:00.0|eth0-TxRx-0"), (one.rule, one.identity))
+
+    def test_nearest_node_with_a_warning(self):
+        far = {0: {0: 10, 1: 21, 4: 40}, 1: {0: 21, 1: 10, 4: 15}, 4: {0: 40, 1: 15, 4: 10}}
+        plan = self.plan(node=4, distances=far, nodes=[0, 1, 4])
+        self.assertEqual({"4", "5", "6", "7"}, set(values(plan, "irq_affinity").values()))
+        self.assertEqual(
+            ["eth0: node 4 has no housekeeping CPU: node 1 is used instead, the nearest (distance 15)"],
+            plan.warnings,
+        )
+        self.assertEqual("nic-irq-nearest", plan.settings[0].rule)
+
+    def test_dedicated_isolated_and_offline_cpus_are_avoided(self):
+        cpus = hosts.cpus_of([(0, 4), (1, 4)], 2, offline={1})
+        plan = self.plan(6, cpus=cpus, sets=CpuSets(dedicated="2"), isolated="3")
+        self.assertEqual({"0", "8", "9", "10", "11"}, set(values(plan, "irq_affinity").values()))
+
+    def test_without_numa_data_all_cpus_serve(self):
+        plan = self.plan(8, node=None, cpus=hosts.cpus_of([(None, 4)], 2))
+        self.assertEqual({str(cpu) for cpu in range(8)}, set(values(plan, "irq_affinity").values()))
+        self.assertEqual([], plan.warnings)
+
+    def test_strong_cores_first(self):
+        cpus = hosts.cpus_of([(0, 6)], capacity=lambda core: 1024 if core >= 4 else 400)
+        self.assertEqual(["4", "5"], list(values(self.plan(2, cpus=cpus), "irq_affinity").values()))
+
+    def test_heavier_links_weigh_more(self):
+        """The slow card's queues go where the fast card's are not."""
+        fast, one = hosts.nic_with_irqs("eth0", 2, 24, speed=100000, pci="0000:10:00.0")
+        slow, two = hosts.nic_with_irqs("eth1", 4, 40, speed=1000, pci="0000:11:00.0")
+        facts = hosts.facts(hosts.cpus_of([(0, 4)]), [slow, fast], one + two)
+        placed = values(planner.plan(facts, CpuSets()), "irq_affinity")
+        self.assertEqual({"1", "2"}, {placed["irq:24"], placed["irq:25"]})
+        # Four queues on four CPUs: each has one, whatever the others carry.
+        self.assertEqual({"0", "1", "2", "3"}, {placed[f"irq:{number}"] for number in range(40, 44)})
+
+    def test_measured_rates_weigh_instead_of_link_speed(self):
+        idle, one = hosts.nic_with_irqs("eth0", 1, 24, speed=100000, pci="0000:10:00.0")
+        busy, two = hosts.nic_with_irqs("eth1", 1, 40, speed=1000, pci="0000:11:00.0")
+        facts = hosts.facts(hosts.cpus_of([(0, 3)]), [idle, busy], one + two)
+        placed = values(planner.plan(facts, CpuSets(), Policy(rates={40: 50000.0})), "irq_affinity")
+        self.assertEqual({"irq:40": "1", "irq:24": "2"}, placed)
+
+    def test_even_placement_is_kept_and_only_the_crowded_moves(self):
+        nic, irqs = hosts.nic_with_irqs("eth0", 4)
+        for one, affinity in zip(irqs, ("3", "2", "2", "1"), strict=True):
+            one.affinity = affinity
+        plan = planner.plan(hosts.facts(TWO_NODES, [nic], irqs), CpuSets())
+        self.assertEqual(
+            [("irq:26", "8")], [(one.target, one.value) for one in plan.changes() if one.kind == "irq_affinity"]
+        )
+
+    def test_cards_that_crowd_one_cpu_part(self):
+        """Each card alone is even; together they carry more on CPU 2 than one of them weighs."""
+        cards = [
+            hosts.nic_with_irqs(f"eth{card}", 1, 24 + card, pci=f"0000:1{card}:00.0", affinity="2")
+            for card in range(3)
+        ]
+        facts = hosts.facts(
+            TWO_NODES, [nic for nic, _irqs in cards], [one for _nic, irqs in cards for one in irqs]
+        )
+        placed = values(planner.plan(facts, CpuSets()), "irq_affinity")
+        self.assertEqual({"irq:24": "2", "irq:25": "3", "irq:26": "1"}, dict(sorted(placed.items())))
+
+    def test_queue_pairs_share_a_cpu_and_config_is_placed_too(self):
+        names = [
+            "virtio5-config",
+            *(f"virtio5-{side}.{queue}" for queue in range(2) for side in ("input", "output")),
+        ]
+        irqs = [hosts.irq(30 + index, name, "0000:10:00.0") for index, name in enumerate(names)]
+        nic = hosts.nic("eth1", range(30, 35), queues=2)
+        placed = values(planner.plan(hosts.facts(TWO_NODES, [nic], irqs), CpuSets()), "irq_affinity")
+        self.assertEqual(placed["irq:31"], placed["irq:32"])
+        self.assertNotEqual(placed["irq:31"], placed["irq:33"])
+        self.assertIn(placed["irq:30"], {"1", "2", "3", "8", "9", "10", "11", "0"})
+
+    def test_vectors_by_their_names(self):
+        for names, queues, control in (
+            (["eth0", "eth0-TxRx-0", "eth0-TxRx-1"], [0, 1], 1),  # igb
+            (["eth0-rxtx-0", "eth0-rxtx-1", "eth0-event-2"], [0, 1], 1),  # vmxnet3
+            (["mlx5_async0@pci:0000:82:00.0", "mlx5_comp0@pci:0000:82:00.0"], [0], 1),
+            (["i40e-0000:18:00.0:misc", "i40e-eth0-TxRx-0"], [0], 1),
+            (["eth0"], [0], 0),  # one vector for all
+            (["ena-mgmnt@pci:0000:00:05.0", "eth0-Tx-Rx-0"], [0], 1),
+        ):
+            irqs = [hosts.irq(number, name) for number, name in enumerate(names)]
+            found, rest = nics.vectors(hosts.nic("eth0", range(len(names))), irqs)
+            self.assertEqual((queues, control), (list(found), len(rest)), names)
+
+    def test_passed_through_nic_and_vectors_without_handler_are_left_alone(self):
+        nic, irqs = hosts.nic_with_irqs("eth0", 3)
+        irqs[2].name = None
+        facts = hosts.facts(TWO_NODES, [nic], irqs)
+        self.assertNotIn("irq:26", by_target(planner.plan(facts, CpuSets())))
+        owner = hosts.guest("g", 1000, ["2"], hostdevs=["0000:10:00.0"])
+        self.assertEqual(
+            {}, values(planner.plan(dataclasses.replace(facts, guests=(owner,)), CpuSets()), "irq_affinity")
+        )
+
+
+class SteeringTest(testtools.TestCase):
+    def plan(self, cpus=TWO_NODES, count=4, policy=None, mask="0000", sets=None):
+        nic, irqs = hosts.nic_with_irqs("eth0", count)
+        nic.xps = nic.rps = (mask,) * count
+        return planner.plan(hosts.facts(cpus, [nic], irqs), sets or CpuSets(), policy)
+
+    def test_every_cpu_sends_through_one_queue_and_each_queue_has_its_core(self):
+        plan = self.plan()
+        masks = [cpulist.parse_mask(value) for value in values(plan, "xps").values()]
+        self.assertEqual(list(range(16)), sorted(cpu for mask in masks for cpu in mask))
+        for mask, irq in zip(masks, values(plan, "irq_affinity").values(), strict=True):
+            self.assertLessEqual({int(irq) % 8, int(irq) % 8 + 8}, mask)
+
+    def test_cores_of_all_nodes_are_dealt_evenly(self):
+        """With more queues than cores on each node, too."""
+        cpus = hosts.cpus_of([(node, 4) for node in range(8)], 2)
+        nic, irqs = hosts.nic_with_irqs("eth0", 8)
+        nic.xps = ("0" * 16,) * 8
+        plan = planner.plan(hosts.facts(cpus, [nic], irqs), CpuSets())
+        sizes = [len(cpulist.parse_mask(value)) for value in values(plan, "xps").values()]
+        self.assertLessEqual(max(sizes) - min(sizes), 2, sizes)
+
+    def test_cpus_that_may_go_offline_send_nothing(self):
+        plan = self.plan(sets=CpuSets(dedicated="4-7,12-15", power_managed=True))
+        union = frozenset().union(*map(cpulist.parse_mask, values(plan, "xps").values()))
+        self.assertEqual(frozenset({0, 1, 2, 3, 8, 9, 10, 11}), union)
+
+    def test_same_meaning_in_other_spelling_is_no_change(self):
+        plan = self.plan(hosts.cpus_of([(0, 4)]), mask="00000000,00000000")
+        self.assertEqual({17}, {len(one.value) for one in plan.settings if one.kind == "xps"})
+        first = by_target(plan)["eth0/tx-0"]
+        nic, irqs = hosts.nic_with_irqs("eth0", 4)
+        nic.xps = tuple(by_target(plan)[f"eth0/tx-{queue}"].value.lstrip("0,") for queue in range(4))
+        again = planner.plan(hosts.facts(hosts.cpus_of([(0, 4)]), [nic], irqs), CpuSets())
+        one = by_target(again)["eth0/tx-0"]
+        self.assertEqual((one.current, first.value.lstrip("0,")), (one.value, one.value))
+
+    def test_masks_as_the_kernel_prints_them(self):
+        for width in (4, 8, 28, 32, 36, 96, 1024):
+            cpus = hosts.cpus_of([(0, width)])
+            masks = steering.Masks(hosts.facts(cpus), sets.resolve(hosts.facts(cpus), CpuSets()))
+            for chosen in ((), (0,), range(width), (width - 1,)):
+                bits = sum(1 << cpu for cpu in chosen)
+                self.assertEqual(cpulist.format_mask(frozenset(chosen), width), masks.write(bits))
+
+    def test_no_mask_is_wider_than_the_hosts_others(self):
+        """nr_cpu_ids may exceed the CPUs that are there; a mask too narrow to be true is not obeyed."""
+        for mask, digits in (("00000000,00000000", 16), ("0", 4)):
+            plan = self.plan(mask=mask)
+            self.assertEqual(
+                {digits}, {len(one.value.replace(",", "")) for one in plan.settings if one.kind == "xps"}
+            )
+
+    def test_rps_only_when_asked_and_with_fewer_queues_than_cpus(self):
+        self.assertEqual({}, values(self.plan(count=2), "rps"))
+        masks = values(self.plan(count=2, policy=Policy(rps=True)), "rps")
+        self.assertEqual({"eth0/rx-0", "eth0/rx-1"}, set(masks))
+        helpers = frozenset().union(*map(cpulist.parse_mask, masks.values()))
+        self.assertEqual(frozenset({3, 8, 9, 10, 11, 0}), helpers)
+        self.assertEqual({}, values(self.plan(count=8, policy=Policy(rps=True)), "rps"))
+
+
+class GuestTest(testtools.TestCase):
+    NUMA = {"vhost_placement": "numa", "emulator_placement": "numa"}
+
+    def plan(self, *guests_of_host, sets=None, irqs=(), cpus=TWO_NODES, **options):
+        return planner.plan(hosts.facts(cpus, (), irqs, guests_of_host, **options), sets or CpuSets())
+
+    def test_a_guest_that_asks_nothing_is_left_alone(self):
+        quiet = hosts.guest("quiet", 1000, ["2", "3"], workers=2)
+        other = hosts.guest("other", 2000, ["4"], workers=2, asks={"vhost_placement": "none"})
+        self.assertEqual([], self.plan(quiet, other).settings)
+
+    def test_numa_uses_the_shared_cpus_of_the_guests_node(self):
+        one = hosts.guest("g", 1000, ["5", "6"], workers=2, asks=self.NUMA)
+        plan = self.plan(one, sets=CpuSets(shared="0-1,4,12"))
+        self.assertEqual(
+            {"tid:1000": "4,12", "tid:1001": "4,12", "tid:1002": "4,12", "tid:1040": "4,12"},
+            values(plan, "thread_affinity"),
+        )
+        worker = by_target(plan)["tid:1001"]
+        self.assertEqual(("vhost-numa", "1000:2000"), (worker.rule, worker.identity))
+        self.assertEqual(
+            "g asks vhost_placement=numa: worker 0 may use the shared CPUs 4,12 of node 1", worker.reason
+        )
+
+    def test_housekeeping_of_the_node_where_no_shared_cpu_is(self):
+        one = hosts.guest("g", 1000, ["5"], workers=1, asks=self.NUMA)
+        plan = self.plan(one, sets=CpuSets(dedicated="5-7", shared="0-1"))
+        self.assertEqual("4,12-15", by_target(plan)["tid:1001"].value)
+
+    def test_spread_gives_each_worker_a_cpu_of_its_own(self):
+        """Whole cores first, then their siblings (12, 15), then those that share a core with a guest's CPU."""
+        one = hosts.guest("g", 1000, ["5"], workers=3, asks={"vhost_placement": "spread"}, number=1)
+        two = hosts.guest("h", 2000, ["6"], workers=3, asks={"vhost_placement": "spread"}, number=2)
+        plan = self.plan(two, one, sets=CpuSets(dedicated="5-6"))
+        placed = values(plan, "thread_affinity")
+        self.assertEqual(["4", "7", "12"], [placed[f"tid:{tid}"] for tid in (1001, 1002, 1003)])
+        self.assertEqual(["15", "13", "14"], [placed[f"tid:{tid}"] for tid in (2001, 2002, 2003)])
+
+    def test_workers_are_cut_to_their_cgroup(self):
+        one = hosts.guest("g", 1000, ["5"], workers=1, asks=self.NUMA, emulator_pin="0-3,4,7")
+        self.assertEqual("4,7", by_target(self.plan(one))["tid:1001"].value)
+
+    def test_a_cgroup_on_dedicated_cpus_alone_is_named_and_left(self):
+        """What Nova does for a dedicated guest without hw:emulator_threads_policy."""
+        one = hosts.guest("g", 1000, ["5", "6"], workers=1, affinity="5-6", asks=self.NUMA, emulator_pin="5-6")
+        plan = self.plan(one)
+        self.assertEqual([], plan.settings)
+        self.assertIn("hw:emulator_threads_policy=share", plan.warnings[0])
+        self.assertEqual("5-6", plan.sets["overlap_vhost"])
+        self.assertIn("overlap: vhost workers may run on dedicated CPUs 5-6: of g", " ".join(plan.warnings))
+
+    def test_io_threads_have_a_cgroup_of_their_own(self):
+        one = hosts.guest("g", 1000, ["5"], asks=self.NUMA, emulator_pin="4-7", iothread_pin="7,12")
+        plan = self.plan(one)
+        self.assertEqual({"tid:1000": "4,6-7", "tid:1040": "7"}, values(plan, "thread_affinity"))
+
+    def test_vcpu_interrupts_on_three_and_more_cpus_of_the_devices_node(self):
+        """StarlingX's agent fails with three CPUs and takes all nodes for the device's."""
+        address = "0000:82:10.0"
+        irqs = [hosts.irq(60 + index, f"vfio-msix[{index}]({address})", address, "0-15", 1) for index in range(4)]
+        one = hosts.guest(
+            "g",
+            1000,
+            ["1", "2", "5", "6", "7"],
+            affinity="8",
+            asks={"irq_placement": "vcpu"},
+            hostdevs=[address.upper()],
+        )
+        plan = self.plan(one, irqs=irqs)
+        self.assertEqual(
+            {"irq:60": "5", "irq:61": "6", "irq:62": "7", "irq:63": "5"}, values(plan, "irq_affinity")
+        )
+        self.assertEqual("5-7", plan.sets["irq_vcpu"])
+        self.assertEqual("", plan.sets["overlap"])
+
+    def test_numa_interrupts_outside_of_the_vcpus(self):
+        address = "0000:82:10.0"
+        irqs = [hosts.irq(60 + index, f"vfio-msix[{index}]({address})", address) for index in range(3)]
+        one = hosts.guest("g", 1000, ["4", "5"], asks={"irq_placement": "numa"}, hostdevs=[address])
+        self.assertEqual(
+            {"irq:60": "6", "irq:61": "7", "irq:62": "14"}, values(self.plan(one, irqs=irqs), "irq_affinity")
+        )
+
+    def test_vcpu_interrupts_of_a_floating_guest(self):
+        address = "0000:82:10.0"
+        irqs = [hosts.irq(60, "vfio-msix[0]", address)]
+        one = hosts.guest("g", 1000, ["0-15"], asks={"irq_placement": "vcpu"}, hostdevs=[address])
+        plan = self.plan(one, irqs=irqs)
+        self.assertIn("hw:cpu_policy=dedicated", plan.warnings[0])
+        self.assertEqual("passthrough-numa", plan.settings[0].rule)
+
+    def test_taps_follow_their_workers(self):
+        tap = hosts.nic("tap1", (), None, None, queues=2, kind="tap", mask="0000")
+        one = hosts.guest(
+            "g", 1000, ["5"], workers=2, asks={"vhost_placement": "spread", "vif_steering": "xps"}, tap="tap1"
+        )
+        plan = planner.plan(hosts.facts(TWO_NODES, [tap], (), [one]), CpuSets())
+        masks = {target: cpulist.parse_mask(value) for target, value in values(plan, "xps").items()}
+        self.assertEqual({"tap1/tx-0", "tap1/tx-1"}, set(masks))
+        self.assertEqual({4, 6}, {int(value) for value in values(plan, "thread_affinity").values()})
+        self.assertLessEqual({4, 12}, masks["tap1/tx-0"])
+        self.assertLessEqual({6, 14}, masks["tap1/tx-1"])
+        self.assertIn("does not obey XPS", plan.warnings[0])
+
+    def test_mixed_guests_own_only_what_one_vcpu_has_alone(self):
+        one = hosts.guest("g", 1000, ["4", "5", "0-3", "0-3", "6", "6"], dedicated=True)
+        self.assertEqual("4-5", self.plan(one).sets["dedicated"])
+
+    def test_a_domain_from_a_file_belongs_to_the_process_of_its_name(self):
+        running = hosts.guest("g", 1000, ["0-15"], workers=1)
+        absent = hosts.guest("absent", 9000, ["7"])
+        given = dataclasses.replace(hosts.guest("g", 1, ["5"], asks=self.NUMA).domain, name="g")
+        facts = guests.with_domains(hosts.facts(TWO_NODES, (), (), [running]), [given, absent.domain])
+        plan = planner.plan(facts, CpuSets())
+        self.assertEqual("5,7", plan.sets["dedicated"])
+        self.assertEqual("4,6,12-15", by_target(plan)["tid:1001"].value)
+
+    def test_a_request_that_cannot_be_read_is_named(self):
+        one = hosts.guest("g", 1000, ["5"], workers=1)
+        wrong = dataclasses.replace(one.domain, request_error="perf:vhost_placement 'x' is not one of …")
+        plan = self.plan(dataclasses.replace(one, domain=wrong))
+        self.assertEqual([], plan.settings)
+        self.assertIn("guest g: its request is not used: perf:vhost_placement 'x'", plan.warnings[0])
+
+
+class SetsTest(testtools.TestCase):
+    def plan(self, *guests_of_host, **sets):
+        nic, irqs = hosts.nic_with_irqs("eth0", 2)
+        return planner.plan(hosts.facts(TWO_NODES, [nic], irqs, guests_of_host), CpuSets(**sets))
+
+    def test_contradictions_name_the_options(self):
+        for given, words in (
+            ({"dedicated": "2-4", "shared": "4-5"}, "--dedicated (cpu_dedicated_set) and --shared"),
+            ({"dedicated": "2-4", "housekeeping": "4"}, "--housekeeping overlap in CPUs 4"),
+            (
+                {"dedicated": "14-16"},
+                "--dedicated (cpu_dedicated_set) names CPUs that this host lacks: 16; it has 0-15",
+            ),
+            ({"shared": "0-99"}, "--shared (cpu_shared_set) names CPUs that this host lacks: 16-99"),
+            ({"housekeeping": "x"}, "--housekeeping: 'x' is not a CPU list"),
+        ):
+            error = self.assertRaises(PlanError, self.plan, **given)
+            self.assertIn(words, str(error))
+            self.assertNotIn("\n", str(error))
+
+    def test_every_cpu_dedicated_is_a_warning_and_nothing_moves(self):
+        plan = self.plan(dedicated="0-15")
+        self.assertEqual([], plan.settings)
+        self.assertIn("no CPU is left for the host (every online CPU is dedicated)", plan.warnings[0])
+
+    def test_interrupts_that_stay_count_where_they_are(self):
+        """No CPU for them means that they go on disturbing guests, not that they are gone."""
+        irqs = [hosts.irq(50, "eth7-0", "eth7", "0-15"), hosts.irq(51, "eth7-1", "eth7", "3")]
+        irqs[0].effective = "6"
+        nic = hosts.nic("eth7", (50, 51))
+        facts = hosts.facts(TWO_NODES, [nic], irqs)
+        plan = planner.plan(facts, CpuSets(dedicated="0-15"))
+        self.assertEqual([], plan.settings)
+        self.assertEqual(("3,6", "3,6"), (plan.sets["irq"], plan.sets["overlap"]))
+        self.assertIn("interrupts may run on dedicated CPUs 3,6: of eth7, which", " ".join(plan.warnings))
+
+    def test_a_host_without_cpus_gives_an_empty_plan(self):
+        self.assertEqual([], planner.plan(hosts.facts(()), CpuSets()).settings)
+
+    def test_offline_cpus_in_a_set_are_named_unless_power_managed(self):
+        facts = hosts.facts(hosts.cpus_of([(0, 4)], offline={3}))
+        self.assertIn("offline: 3", planner.plan(facts, CpuSets(dedicated="2-3")).warnings[0])
+        self.assertEqual([], planner.plan(facts, CpuSets(dedicated="2-3", power_managed=True)).warnings)
+
+    def test_isolated_shared_cpus_are_left_out(self):
+        one = hosts.guest("g", 1000, ["5"], workers=1, asks=GuestTest.NUMA)
+        facts = hosts.facts(TWO_NODES, (), (), [one], isolated="4")
+        plan = planner.plan(facts, CpuSets(shared="4,6"))
+        self.assertEqual("6", by_target(plan)["tid:1001"].value)
+        self.assertIn("isolates: 4; they are left out", plan.warnings[0])
+
+    def test_guests_that_contradict_the_sets_are_named(self):
+        one, two = hosts.guest("g", 1000, ["5"]), hosts.guest("h", 2000, ["5"])
+        text = " | ".join(self.plan(one, two, dedicated="6-7", shared="5").warnings)
+        self.assertIn("CPU 5 is dedicated to two guests: g and h", text)
+        self.assertIn("guest g owns CPUs 5 of --shared (cpu_shared_set): they count as dedicated", text)
+        self.assertIn("guest h owns CPUs 5, which are not in --dedicated", text)

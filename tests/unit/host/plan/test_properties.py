@@ -1,0 +1,225 @@
+"""What holds of the plan on every topology: drawn hosts, generated hosts and recorded ones."""
+
+import dataclasses
+import os
+import pathlib
+import tempfile
+
+import hypothesis
+import testtools
+from hypothesis import strategies as st
+
+from nova_perf_tuning.host.facts import reader
+from nova_perf_tuning.host.plan import planner
+from nova_perf_tuning.host.plan.model import CpuSets
+from nova_perf_tuning.specs import request
+from tests.hosts import gen_host
+from tests.unit.host.plan import checks, hosts
+
+SETTINGS = hypothesis.settings(max_examples=100, deadline=None, suppress_health_check=list(hypothesis.HealthCheck))
+ROOT = pathlib.Path(__file__).parents[4]
+TOPOLOGIES = pathlib.Path(os.environ.get("NOVA_PERF_TOPOLOGIES") or ROOT.parent / "shared/data/topologies")
+
+
+@st.composite
+def hosts_and_sets(draw, **options):
+    host = draw(hosts.hosts(**options))
+    return host, draw(hosts.sets_for(host))
+
+
+def values(plan):
+    return {(one.kind, one.target): one.value for one in plan.settings}
+
+
+class DrawnHostsTest(testtools.TestCase):
+    @SETTINGS
+    @hypothesis.given(hosts_and_sets())
+    def test_rules_hold(self, drawn):
+        host, sets = drawn
+        plan = planner.plan(host, sets)
+        self.assertEqual([], checks.problems(host, sets, plan))
+
+    @SETTINGS
+    @hypothesis.given(hosts_and_sets())
+    def test_applied_plan_is_at_rest(self, drawn):
+        host, sets = drawn
+        after = hosts.applied(host, planner.plan(host, sets))
+        again = planner.plan(after, sets)
+        self.assertEqual([], again.changes())
+        self.assertEqual([], checks.problems(after, sets, again))
+
+    @SETTINGS
+    @hypothesis.given(hosts_and_sets(), st.randoms(use_true_random=False))
+    def test_order_of_facts_does_not_matter(self, drawn, random):
+        host, sets = drawn
+
+        def shuffled(things):
+            return tuple(random.sample(list(things), len(things)))
+
+        other = dataclasses.replace(
+            host,
+            cpus=shuffled(host.cpus),
+            nodes=shuffled(host.nodes),
+            nics=shuffled(host.nics),
+            guests=shuffled(host.guests),
+            domains=shuffled(host.domains),
+            irqs=dict(shuffled(host.irqs.items())),
+        )
+        one, two = planner.plan(host, sets), planner.plan(other, sets)
+        self.assertEqual(
+            [dataclasses.astuple(each) for each in one.settings],
+            [dataclasses.astuple(each) for each in two.settings],
+        )
+        self.assertEqual(one.sets, two.sets)
+
+    @SETTINGS
+    @hypothesis.given(hosts.hosts(speeds=(10000,)), st.data())
+    def test_one_guest_more_or_fewer_moves_nothing(self, host, data):
+        """On one node, and while the guest owns no CPU that the host used: else the room itself changes."""
+        host = _one_room(host)
+        hypothesis.assume(host.guests)
+        sets = CpuSets(dedicated=None)
+        newcomer = data.draw(st.sampled_from(range(len(host.guests))))
+        others = tuple(one for index, one in enumerate(host.guests) if index != newcomer)
+        without = dataclasses.replace(host, guests=others)  # its domain stays defined
+        before = planner.plan(without, sets)
+        more = dataclasses.replace(
+            hosts.applied(without, before), guests=(*hosts.applied(without, before).guests, host.guests[newcomer])
+        )
+        after = planner.plan(more, sets)
+        old, new = values(before), values(after)
+        moved = [key for key in old if old[key] != new[key] and key[0] != "xps"]
+        self.assertEqual([], moved)
+        fewer = planner.plan(dataclasses.replace(hosts.applied(more, after), guests=others), sets)
+        left = values(fewer)
+        removed = len([key for key in new if key not in left])
+        moved = [key for key in left if left[key] != new[key] and key[0] != "xps"]
+        self.assertLessEqual(len(moved), removed)
+
+    @SETTINGS
+    @hypothesis.given(hosts.hosts(speeds=(10000,)))
+    def test_one_nic_more_moves_nothing(self, host):
+        physical = [nic for nic in host.nics if nic.kind == "physical"]
+        hypothesis.assume(physical)
+        host = _one_room(host)
+        host = dataclasses.replace(
+            host, nics=tuple(_same_width(nic, host) for nic in host.nics if nic.kind == "physical")
+        )
+        for index, newcomer in enumerate(host.nics):
+            fewer = dataclasses.replace(host, nics=host.nics[:index] + host.nics[index + 1 :])
+            before = planner.plan(fewer, CpuSets())
+            # A driver that has just started leaves its interrupts where the kernel puts all: anywhere.
+            fresh = {
+                number: dataclasses.replace(host.irqs[number], affinity=host.online) for number in newcomer.irqs
+            }
+            more = hosts.applied(dataclasses.replace(host, irqs={**host.irqs, **fresh}), before)
+            new = values(planner.plan(more, CpuSets()))
+            moved = [key for key, value in values(before).items() if new[key] != value]
+            self.assertEqual([], moved)
+
+
+def _same_width(nic, host):
+    """Return the NIC with its interrupts of the first four queues and no others: equal weights everywhere."""
+    keep = [number for number in nic.irqs if "TxRx" in (host.irqs[number].name or "")][:4]
+    return dataclasses.replace(nic, irqs=tuple(keep) if len(keep) == 4 else ())
+
+
+def _one_room(host):
+    """Return the host as one node without emulator pins, so that everything shares one room."""
+    return dataclasses.replace(
+        host,
+        cpus=tuple(dataclasses.replace(cpu, node=None) for cpu in host.cpus),
+        nodes=(),
+        isolated="",
+        guests=tuple(
+            dataclasses.replace(
+                one, domain=dataclasses.replace(one.domain, emulator_pin=None, memory_nodes=None, hostdevs=())
+            )
+            for one in host.guests
+        ),
+    )
+
+
+class GeneratedHostsTest(testtools.TestCase):
+    """The generator's hosts, through the real reader, with guests that ask for everything."""
+
+    ASKS = (
+        None,
+        {"vhost_placement": "spread", "emulator_placement": "numa", "vif_steering": "xps"},
+        {"vhost_placement": "numa", "irq_placement": "vcpu"},
+    )
+
+    def check(self, preset, *options):
+        with tempfile.TemporaryDirectory(prefix="nova-perf-plan-") as folder:
+            root = os.path.join(folder, "host")
+            gen_host.main([root, "--preset", preset, *options])
+            host = reader.read_host(root)
+        for asks in self.ASKS:
+            asked = request.Request(**asks) if asks else None
+            guests = tuple(
+                dataclasses.replace(one, domain=dataclasses.replace(one.domain, request=asked))
+                for one in host.guests
+            )
+            asking = dataclasses.replace(host, guests=guests)
+            plan = planner.plan(asking, CpuSets())
+            self.assertEqual([], checks.problems(asking, CpuSets(), plan))
+            after = hosts.applied(asking, plan)
+            self.assertEqual([], planner.plan(after, CpuSets()).changes())
+            self.assertEqual("", plan.sets["overlap"])
+        self.assertNotEqual([], plan.settings)
+
+    def test_tiny(self):
+        self.check("tiny")
+
+    def test_small(self):
+        self.check("small")
+
+    def test_wide(self):
+        self.check("small", "--cpus", "256", "--nodes", "8", "--nics", "12", "--queues", "24", "--guests", "40")
+
+
+class RecordedHostsTest(testtools.TestCase):
+    """Real and constructed machines: sparse node ids, offline CPUs, no NUMA data, non-x86."""
+
+    def test_rules_hold_on_all(self):
+        if not TOPOLOGIES.is_dir():
+            self.skipTest(f"no recorded hosts in {TOPOLOGIES}; name their folder in NOVA_PERF_TOPOLOGIES")
+        used = 0
+        for path in sorted(TOPOLOGIES.glob("*.tar.bz2")):
+            host = reader.read_host(str(path))
+            host = _with_work(host)
+            plan = planner.plan(host, CpuSets())
+            self.assertEqual([], checks.problems(host, CpuSets(), plan), path.name)
+            again = planner.plan(hosts.applied(host, plan), CpuSets())
+            self.assertEqual([], again.changes(), path.name)
+            self.assertNotEqual([], plan.settings, path.name)
+            used += 1
+        self.addDetail("recorded hosts", testtools.content.text_content(f"{used} used"))
+        self.assertGreater(used, 0)
+
+
+def _with_work(host):
+    """Give a recorded host what such recordings lack: a NIC on each node and guests beside them."""
+    nics, irqs, guests, number = [], {}, [], 5000
+    online = [cpu for cpu in host.cpus if cpu.online]
+    for index, node in enumerate([*(one.id for one in host.nodes), None]):
+        nic, mine = hosts.nic_with_irqs(f"eth{index}", 6, number, node, f"0000:{index + 1:02x}:00.0")
+        nics.append(nic)
+        irqs.update({one.number: one for one in mine})
+        number += 6
+        local = [cpu.id for cpu in online if cpu.node == node]
+        asks = {"vhost_placement": "spread", "emulator_placement": "numa", "irq_placement": "numa"}
+        guests.append(
+            hosts.guest(
+                f"guest{index}",
+                1000 + 100 * index,
+                [str(cpu) for cpu in local[1:2]],
+                workers=2,
+                affinity=host.online or "0",
+                asks=asks,
+                memory_nodes=None if node is None else str(node),
+            )
+        )
+    return dataclasses.replace(
+        host, nics=tuple(nics), irqs=irqs, guests=tuple(guests), domains=tuple(one.domain for one in guests)
+    )

@@ -1,0 +1,252 @@
+"""Kinds of settings: reading, comparing, identities, and the fast way against the exact one."""
+
+import dataclasses
+import os
+import pathlib
+
+import hypothesis
+import testtools
+from hypothesis import strategies as st
+
+from nova_perf_tuning import cpulist
+from nova_perf_tuning.host.facts import reader
+from nova_perf_tuning.host.setting import Setting
+from nova_perf_tuning.host.settings import base, registry
+from tests.hosts import sysroots
+
+KINDS = ("irq_affinity", "thread_affinity", "xps", "rps", "sysctl", "mtu", "offload", "ring", "channels")
+HOSTILE = ("", "irq:../../x", "irq:-1", "tid:0", "eth0/../..", "../../etc/passwd", "irq:1\n", "a/b/c")
+FORMS = {
+    "irq_affinity": ("irq:24", "0-7"),
+    "thread_affinity": ("tid:10001", "0,4"),
+    "xps": ("eth0/tx-0", "00"),
+    "rps": ("eth0/rx-3", "00"),
+    "sysctl": ("net.core.rmem_max", "212992"),
+    "mtu": ("eth0", "1500"),
+}
+
+
+class RegistryTest(testtools.TestCase):
+    def test_every_kind_is_installed_under_its_name(self):
+        kinds = registry.Kinds("/")
+        self.assertEqual(set(KINDS), set(kinds))
+        for name in KINDS:
+            self.assertEqual(name, kinds[name].kind)
+        self.assertRaises(KeyError, kinds.__getitem__, "no_such_kind")
+
+    def test_order(self):
+        kinds = registry.Kinds("/")
+        ordered = sorted(KINDS, key=lambda name: kinds[name].order)
+        self.assertEqual("channels", ordered[0])
+        self.assertEqual("irq_affinity", ordered[-1])
+        self.assertLess(ordered.index("thread_affinity"), ordered.index("xps"))
+
+
+class ReadTest(testtools.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.root = sysroots.make_host(self)
+        self.kinds = registry.Kinds(self.root)
+
+    def test_read(self):
+        for name, (target, value) in FORMS.items():
+            self.assertEqual(value, self.kinds[name].read(target), name)
+
+    def test_hostile_targets(self):
+        for name in KINDS:
+            for target in (
+                "",
+                "irq:../../x",
+                "irq:-1",
+                "tid:0",
+                "eth0/../..",
+                "../../etc/passwd",
+                "irq:1\n",
+                "a/b/c",
+            ):
+                self.assertRaises((base.TargetError, base.UnsupportedError), self.kinds[name].read, target)
+                self.assertRaises((base.TargetError, base.UnsupportedError), self.kinds[name].write, target, "1")
+
+    def test_describe_is_the_exact_write(self):
+        self.assertEqual(
+            f"echo 4-7 > {self.root}/proc/irq/24/smp_affinity_list",
+            self.kinds["irq_affinity"].describe("irq:24", "4-7"),
+        )
+        live = registry.Kinds("/")
+        self.assertEqual("taskset -pc 4-7 123", live["thread_affinity"].describe("tid:123", "4-7"))
+        self.assertEqual(
+            "sysctl -w 'net.ipv4.tcp_rmem=4 5 6'", live["sysctl"].describe("net.ipv4.tcp_rmem", "4 5 6")
+        )
+        self.assertEqual("ethtool -K eth0 rx-gro off", live["offload"].describe("eth0/rx-gro", "off"))
+        self.assertEqual("ethtool -G eth0 rx 1024", live["ring"].describe("eth0/rx", "1024"))
+        self.assertEqual("ethtool -L eth0 combined 4", live["channels"].describe("eth0/combined", "4"))
+
+    def test_texts_that_mean_the_same(self):
+        for name, value, current, same in (
+            ("irq_affinity", "0,1,2", "0-2", True),
+            ("irq_affinity", "0-2", "0-3", False),
+            ("xps", "f", "0f", True),
+            ("xps", "1,00000000", "1,0000000f", False),
+            ("sysctl", "4096 131072 6291456", "4096\t131072\t6291456", True),
+            ("sysctl", "1", "01", False),
+        ):
+            self.assertEqual(same, self.kinds[name].holds("x", value, current), (name, value, current))
+
+    def test_identities_are_those_of_the_facts(self):
+        facts = reader.read_host(self.root)
+        for irq in facts.irqs.values():
+            expected = f"{irq.device or ''}|{irq.name or ''}"
+            self.assertEqual(expected, self.kinds["irq_affinity"].identity(f"irq:{irq.number}"))
+        threads = [(guest.pid, one) for guest in facts.guests for one in guest.threads]
+        self.assertNotEqual([], threads)
+        for pid, one in threads:
+            self.assertEqual(f"{pid}:{one.start}", self.kinds["thread_affinity"].identity(f"tid:{one.tid}"))
+            self.assertEqual(one.affinity, self.kinds["thread_affinity"].read(f"tid:{one.tid}"))
+
+    def test_identity_of_a_vhost_kernel_thread_names_its_guest(self):
+        folder = pathlib.Path(self.root, "proc/9000/task/9000")
+        folder.mkdir(parents=True)
+        fields = " ".join(["0"] * 17)
+        (folder / "stat").write_text(f"9000 (vhost-10000) S 2 {fields} 777 {fields}\n")
+        (folder / "status").write_text("Name:\tvhost-10000\nTgid:\t9000\nPid:\t9000\nPPid:\t2\n")
+        self.assertEqual("10000:777", self.kinds["thread_affinity"].identity("tid:9000"))
+
+    def test_kinds_without_files_say_so(self):
+        for name, target in (("offload", "eth0/rx-gro"), ("ring", "eth0/rx"), ("channels", "eth0/combined")):
+            error = self.assertRaises(base.UnsupportedError, self.kinds[name].read, target)
+            self.assertIn("sysroot", str(error))
+        error = self.assertRaises(base.UnsupportedError, self.kinds["thread_affinity"].write, "tid:10001", "1")
+        self.assertIn("sysroot", str(error))
+
+    def test_a_link_out_of_the_sysroot_is_not_read(self):
+        path = pathlib.Path(self.root, "proc/irq/24/smp_affinity_list")
+        path.unlink()
+        os.symlink("/proc/sys/kernel/hostname", path)
+        self.assertRaises(OSError, self.kinds["irq_affinity"].read, "irq:24")
+
+    def test_a_hostile_list_costs_nothing(self):
+        path = pathlib.Path(self.root, "proc/irq/24/smp_affinity_list")
+        path.write_text(",".join(["0-65535"] * 8000))
+        setting = Setting("irq_affinity", "irq:24", "1", None, "", "")
+        self.assertIs(base.State.DRIFTED, self.kinds["irq_affinity"].observe(setting).state)
+        self.assertIsNone(base.cpus(",".join(["0-65535"] * 8000)))
+
+
+class LiveTest(testtools.TestCase):
+    def test_reading_this_machine(self):
+        kinds = registry.Kinds("/")
+        own = f"tid:{os.getpid()}"
+        self.assertEqual(cpulist.format(os.sched_getaffinity(0)), kinds["thread_affinity"].read(own))
+        pid, _, start = kinds["thread_affinity"].identity(own).partition(":")
+        self.assertEqual((str(os.getpid()), True), (pid, start.isdigit()))
+        self.assertEqual(pathlib.Path("/sys/class/net/lo/mtu").read_text().strip(), kinds["mtu"].read("lo"))
+        self.assertIn(kinds["offload"].read("lo/rx-gro"), ("on", "off"))
+        self.assertTrue(kinds["rps"].read("lo/rx-0"))
+
+    def test_what_is_not_there_is_gone(self):
+        kinds = registry.Kinds("/")
+        for name, target in (
+            ("mtu", "no-such-nic"),
+            ("offload", "no-such-nic/rx-gro"),
+            ("rps", "lo/rx-999"),
+            ("irq_affinity", "irq:9999999"),
+            ("thread_affinity", "tid:4194303"),
+        ):
+            error = self.assertRaises(OSError, kinds[name].read, target)
+            self.assertTrue(base.is_gone(error), (name, error))
+
+
+class SurveyTest(testtools.TestCase):
+    """The fast way must say what the exact way says."""
+
+    def setUp(self):
+        super().setUp()
+        self.root = sysroots.make_host(self)
+        self.kinds = registry.Kinds(self.root)
+        facts = reader.read_host(self.root)
+        self.settings = {
+            "irq_affinity": [
+                self._setting("irq_affinity", f"irq:{number}", facts.irqs[number].affinity)
+                for number in facts.irqs
+            ],
+            "thread_affinity": [
+                self._setting("thread_affinity", f"tid:{one.tid}", one.affinity)
+                for guest in facts.guests
+                for one in guest.threads
+            ],
+            "xps": [self._setting("xps", f"eth0/tx-{queue}", "00") for queue in range(4)],
+            "rps": [self._setting("rps", f"eth0/rx-{queue}", "00") for queue in range(4)],
+        }
+
+    def _setting(self, kind, target, value):
+        return Setting(kind, target, value, None, "", "", self.kinds[kind].identity(target))
+
+    def test_all_hold(self):
+        for name, settings in self.settings.items():
+            found = self.kinds[name].survey(settings)
+            self.assertEqual({base.State.HOLDS}, {one.state for one in found}, name)
+
+    @hypothesis.settings(deadline=None, max_examples=60, suppress_health_check=list(hypothesis.HealthCheck))
+    @hypothesis.given(st.data())
+    def test_as_the_exact_way(self, data):
+        name = data.draw(st.sampled_from(sorted(self.settings)))
+        settings = list(self.settings[name])
+        for _ in range(data.draw(st.integers(1, 4))):
+            place = data.draw(st.integers(0, len(settings) - 1))
+            other = data.draw(
+                st.sampled_from(
+                    (
+                        {"value": "0"},
+                        {"value": "00,00000000"},
+                        {"value": "0-7"},
+                        {"value": "0,1-7"},
+                        {"value": "no list"},
+                        {"identity": "9:9"},
+                        {"identity": "x|eth0-TxRx-99"},
+                        {"identity": "|../../.."},
+                        {"target": "irq:9999"},
+                        {"target": "tid:1"},
+                        {"target": "eth9/tx-0"},
+                        {"target": "../.."},
+                        {"target": "eth0/rx-0\0"},
+                    )
+                )
+            )
+            settings[place] = dataclasses.replace(settings[place], **other)
+        kind = self.kinds[name]
+        self.assertEqual([kind.observe(one) for one in settings], kind.survey(settings))
+
+    def test_a_guest_that_was_started_again_under_the_same_numbers(self):
+        for one in self.settings["thread_affinity"]:
+            pid, _, start = one.identity.partition(":")
+            one.identity = f"{pid}:{int(start) - 1}"
+        found = self.kinds["thread_affinity"].survey(self.settings["thread_affinity"])
+        self.assertEqual({base.State.GONE}, {one.state for one in found})
+
+    def test_a_nul_in_a_target(self):
+        for name, settings in self.settings.items():
+            hostile = [dataclasses.replace(one, target="tid:1\0") for one in settings]
+            found = self.kinds[name].survey(hostile)
+            self.assertEqual({base.State.UNREADABLE}, {one.state for one in found}, name)
+
+    def test_pending_and_gone(self):
+        number = self.settings["irq_affinity"][0].target[4:]
+        pathlib.Path(self.root, f"proc/irq/{number}/effective_affinity_list").write_text("3\n")
+        pathlib.Path(self.root, f"proc/irq/{number}/smp_affinity_list").write_text("1\n")
+        asked = dataclasses.replace(self.settings["irq_affinity"][0], value="1")
+        found = self.kinds["irq_affinity"].survey([asked])[0]
+        self.assertEqual((base.State.PENDING, "1"), (found.state, found.current))
+        self.assertIn("3", found.detail)
+        other = dataclasses.replace(asked, identity="0000:00:00.0|other")
+        self.assertIs(base.State.GONE, self.kinds["irq_affinity"].survey([other])[0].state)
+
+
+class ErrorsTest(testtools.TestCase):
+    def test_classes(self):
+        import errno
+
+        for number in (errno.EAGAIN, errno.EBUSY, errno.EINVAL, errno.ERANGE, errno.ENOMEM):
+            self.assertIs(base.FailureClass.TRANSIENT, base.classify(OSError(number, "")))
+        self.assertIs(base.FailureClass.NO_ROOM, base.classify(OSError(errno.ENOSPC, "")))
+        for number in (errno.EIO, errno.EPERM, errno.EACCES, errno.EOPNOTSUPP):
+            self.assertIs(base.FailureClass.PERMANENT, base.classify(OSError(number, "")))

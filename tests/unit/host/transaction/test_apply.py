@@ -1,0 +1,304 @@
+"""Apply and restore: order, errors by class, first originals, what others have changed, interruptions."""
+
+import errno
+import os
+import sqlite3
+import tempfile
+
+import testtools
+
+from nova_perf_tuning.host.settings import base
+from nova_perf_tuning.host.transaction import apply, journal, restore, verify
+from tests.unit.host.transaction import boxes
+
+Result, Undone = apply.Result, restore.Undone
+
+
+class TransactionCase(testtools.TestCase):
+    def setUp(self):
+        super().setUp()
+        folder = tempfile.TemporaryDirectory(prefix="nova-perf-transaction-")
+        self.addCleanup(folder.cleanup)
+        self.folder = os.path.join(folder.name, "state")
+        self.box = boxes.Box()
+        self.box.values = {"a": "1", "b": "1", "c": "1"}
+        self.kinds = {"box": self.box}
+
+    def open(self, writer=True):
+        return journal.Journal(self.folder, "/", writer=writer, patience=0.1)
+
+    def apply(self, *settings, boot="boot"):
+        with self.open() as book:
+            return {one.setting.target: one.result for one in apply.apply(settings, self.kinds, book, boot)}
+
+    def restore(self, boot="boot", force=False):
+        with self.open() as book:
+            return {one.entry.target: one.result for one in restore.restore(book, self.kinds, boot, force=force)}
+
+    def entries(self):
+        with self.open(writer=False) as book:
+            return {entry.target: entry for entry in book.entries()}
+
+
+class ApplyTest(TransactionCase):
+    def test_written_once_and_restored(self):
+        wanted = [boxes.setting("a", "2"), boxes.setting("b", "1")]
+        self.assertEqual({"a": Result.WRITTEN, "b": Result.UNCHANGED}, self.apply(*wanted))
+        self.assertEqual({"a": Result.UNCHANGED, "b": Result.UNCHANGED}, self.apply(*wanted))
+        self.assertEqual([("a", "2")], self.box.writes)
+        entry = self.entries()["a"]
+        self.assertEqual(("1", "2", "2", "applied"), (entry.original, entry.wanted, entry.written, entry.state))
+        self.assertEqual(("because", "rule"), (entry.reason, entry.rule))
+        self.assertEqual({"a": Undone.RESTORED, "b": Undone.ALREADY}, self.restore())
+        self.assertEqual({"a": "1", "b": "1", "c": "1"}, self.box.values)
+        self.assertEqual({}, self.restore())
+
+    def test_a_second_apply_does_not_touch_the_journal(self):
+        self.apply(boxes.setting("a", "2"))
+        with self.open() as book:
+            before = book._connection.total_changes
+            apply.apply([boxes.setting("a", "2")], self.kinds, book, "boot")
+            self.assertEqual(before, book._connection.total_changes)
+
+    def test_the_first_original_is_kept(self):
+        for value in ("2", "3", "4"):
+            self.apply(boxes.setting("a", value))
+        self.assertEqual("1", self.entries()["a"].original)
+        self.restore()
+        self.assertEqual("1", self.box.values["a"])
+
+    def test_originals_are_in_the_journal_before_the_first_write(self):
+        seen = []
+
+        def look(_target, _value):
+            connection = sqlite3.connect(os.path.join(self.folder, "journal.sqlite"))
+            seen.append(dict(connection.execute("SELECT target, original FROM entry WHERE state = 'intended'")))
+            connection.close()
+
+        self.box.on_write = look
+        self.apply(boxes.setting("a", "2"), boxes.setting("b", "3"))
+        self.assertEqual([{"a": "1", "b": "1"}] * 2, seen)
+
+    def test_order_of_kinds_and_its_reverse(self):
+        log = []
+        late, early = boxes.Box(order=60, log=log), boxes.Box(order=10, log=log)
+        late.values, early.values = {"irq": "1"}, {"channels": "1"}
+        self.kinds = {"late": late, "early": early}
+        self.apply(boxes.setting("irq", "2", "late"), boxes.setting("channels", "2", "early"))
+        self.restore()
+        self.assertEqual([("channels", "2"), ("irq", "2"), ("irq", "1"), ("channels", "1")], log)
+
+    def test_one_failure_hides_no_other(self):
+        self.box.refuse = {"b": [errno.EIO]}
+        result = self.apply(*(boxes.setting(name, "2") for name in "abc"))
+        self.assertEqual({"a": Result.WRITTEN, "b": Result.FAILED, "c": Result.WRITTEN}, result)
+        self.assertEqual({"a", "c"}, set(self.entries()), "what was never written has nothing to be undone")
+
+    def test_classes_of_failures(self):
+        self.box.refuse = {"a": [errno.EBUSY], "b": [errno.ENOSPC, errno.EIO], "c": [errno.EINVAL] * 9}
+        with self.open() as book:
+            wanted = [boxes.setting(name, "2") for name in "abc"]
+            found = {one.setting.target: one for one in apply.apply(wanted, self.kinds, book, "boot")}
+        self.assertIs(Result.WRITTEN, found["a"].result, "tried again")
+        self.assertEqual(
+            (Result.FAILED, base.FailureClass.NO_ROOM), (found["b"].result, found["b"].failure), "not tried again"
+        )
+        self.assertEqual((Result.FAILED, base.FailureClass.TRANSIENT), (found["c"].result, found["c"].failure))
+        self.assertEqual(9 - 3, len(self.box.refuse["c"]))
+        self.assertEqual(os.strerror(errno.EINVAL), found["c"].detail)
+
+    def test_a_failure_after_an_earlier_success_keeps_the_earlier_entry(self):
+        self.apply(boxes.setting("a", "2"))
+        self.box.refuse = {"a": [errno.EIO]}
+        self.assertEqual({"a": Result.FAILED}, self.apply(boxes.setting("a", "3")))
+        self.assertEqual(("1", "2", "2"), self._shape("a"))
+        self.assertEqual({"a": Undone.RESTORED}, self.restore())
+
+    def _shape(self, target):
+        entry = self.entries()[target]
+        return entry.original, entry.wanted, entry.written
+
+    def test_a_value_that_the_kernel_rounds(self):
+        self.box.round = {"1000": "1024"}
+        self.assertEqual({"a": Result.DIFFERS}, self.apply(boxes.setting("a", "1000")))
+        self.assertEqual(("1", "1000", "1024"), self._shape("a"))
+        self.assertEqual({"a": Undone.RESTORED}, self.restore())
+
+    def test_pending(self):
+        self.box.in_use = {"a": "1"}
+        self.assertEqual({"a": Result.PENDING}, self.apply(boxes.setting("a", "2")))
+        found = verify.verify([boxes.setting("a", "2")], self.kinds)
+        self.assertEqual([base.State.PENDING], [one.state for one in found])
+
+    def test_another_object_under_the_number(self):
+        self.box.owners = {"a": "new"}
+        self.assertEqual({"a": Result.STALE}, self.apply(boxes.setting("a", "2", identity="old")))
+        self.assertEqual([], self.box.writes)
+        self.assertEqual({}, self.entries())
+
+    def test_an_identity_that_is_required(self):
+        self.box.needs_identity = True
+        self.box.owners = {"a": "x"}
+        self.assertEqual({"a": Result.STALE}, self.apply(boxes.setting("a", "2")))
+
+    def test_a_number_that_changes_hands_meanwhile(self):
+        """Channels written first give the interrupt's number to another vector."""
+        irq = boxes.Box(order=60)
+        irq.values, irq.owners = {"irq": "1"}, {"irq": "old"}
+        self.kinds["irq"] = irq
+        self.box.on_write = lambda target, value: irq.owners.update(irq="new")
+        result = self.apply(boxes.setting("a", "2"), boxes.setting("irq", "2", "irq", "old"))
+        self.assertEqual({"a": Result.WRITTEN, "irq": Result.STALE}, result)
+        self.assertEqual([], irq.writes)
+
+    def test_gone_and_unknown(self):
+        self.assertEqual({"z": Result.STALE}, self.apply(boxes.setting("z", "2")))
+        self.assertRaises(base.TargetError, self.apply, boxes.setting("a", "2", kind="nothing"))
+        self.assertRaises(base.TargetError, self.apply, boxes.setting("a", "2"), boxes.setting("a", "3"))
+        self.assertEqual([], self.box.writes)
+
+    def test_twice_the_same_is_one(self):
+        self.assertEqual({"a": Result.WRITTEN}, self.apply(boxes.setting("a", "2"), boxes.setting("a", "2")))
+        self.assertEqual([("a", "2")], self.box.writes)
+
+    def test_ended_threads_leave_the_journal(self):
+        self.box.ephemeral = True
+        self.apply(boxes.setting("a", "2"), boxes.setting("b", "2"))
+        del self.box.values["a"]
+        self.apply(boxes.setting("b", "2"))
+        self.assertEqual({"b"}, set(self.entries()))
+
+    def test_preview_changes_nothing(self):
+        wanted = [boxes.setting("a", "2"), boxes.setting("b", "1"), boxes.setting("z", "1")]
+        lines, rest = apply.preview(wanted, self.kinds)
+        self.assertEqual(["put 2 into a"], lines)
+        self.assertEqual(
+            {"b": Result.UNCHANGED, "z": Result.STALE}, {one.setting.target: one.result for one in rest}
+        )
+        self.assertEqual([], self.box.writes)
+        self.assertFalse(os.path.exists(self.folder))
+
+
+class InterruptedTest(TransactionCase):
+    def test_interrupted_it_undoes_what_it_wrote(self):
+        def interrupt(target, value):
+            if (target, value) == ("b", "2"):
+                raise KeyboardInterrupt
+
+        self.box.on_write = interrupt
+        wanted = [boxes.setting(name, "2") for name in "abc"]
+        self.assertRaises(KeyboardInterrupt, self.apply, *wanted)
+        self.assertEqual({"a": "1", "b": "1", "c": "1"}, self.box.values)
+        self.assertEqual({Undone.ALREADY}, set(self.restore().values()))
+
+    def test_what_cannot_be_undone_is_named(self):
+        def interrupt(target, value):
+            if (target, value) == ("b", "2"):
+                self.box.refuse["a"] = [errno.EIO]
+                raise KeyboardInterrupt
+
+        self.box.on_write = interrupt
+        error = self.assertRaises(apply.ApplyError, self.apply, boxes.setting("a", "2"), boxes.setting("b", "2"))
+        self.assertIn("KeyboardInterrupt", str(error))
+        self.assertIn("box a", str(error))
+        self.assertEqual({"a": Undone.RESTORED, "b": Undone.ALREADY}, self.restore())
+
+    def test_a_journal_taken_away_in_the_middle(self):
+        def take_away(target, value):
+            if (target, value) == ("b", "2"):
+                os.unlink(os.path.join(self.folder, "journal.sqlite"))
+
+        self.box.on_write = take_away
+        error = self.assertRaises(journal.JournalError, self.apply, *(boxes.setting(name, "2") for name in "abc"))
+        self.assertIn("taken away", str(error))
+        self.assertEqual({"a": "1", "b": "1", "c": "1"}, self.box.values)
+
+    def test_a_journal_taken_away_before_the_first_write(self):
+        with self.open() as book:
+            os.unlink(book.path)
+            self.assertRaises(
+                journal.JournalError, apply.apply, [boxes.setting("a", "2")], self.kinds, book, "boot"
+            )
+        self.assertEqual([], self.box.writes)
+
+
+class RestoreTest(TransactionCase):
+    def test_what_somebody_else_changed_is_left_alone(self):
+        self.apply(boxes.setting("a", "2"), boxes.setting("b", "2"))
+        self.box.values["a"] = "9"
+        self.assertEqual({"a": Undone.FOREIGN, "b": Undone.RESTORED}, self.restore())
+        self.assertEqual("9", self.box.values["a"])
+        self.assertEqual({"a": Undone.FOREIGN}, self.restore())
+        self.assertEqual({"a": Undone.RESTORED}, self.restore(force=True))
+        self.assertEqual("1", self.box.values["a"])
+        self.assertEqual({}, self.entries())
+
+    def test_what_somebody_else_put_back_is_over(self):
+        self.apply(boxes.setting("a", "2"))
+        self.box.values["a"] = "1"
+        self.assertEqual({"a": Undone.ALREADY}, self.restore())
+        self.assertEqual({}, self.entries())
+
+    def test_after_a_reboot_originals_are_stale(self):
+        self.apply(boxes.setting("a", "2"), boot="first")
+        self.box.values["a"] = "7"
+        self.assertEqual({"a": Undone.STALE}, self.restore(boot="second"))
+        self.assertEqual("7", self.box.values["a"])
+        self.assertEqual({}, self.entries())
+
+    def test_apply_after_a_reboot_starts_afresh(self):
+        self.apply(boxes.setting("a", "2"), boxes.setting("b", "2"), boot="first")
+        self.box.values.update(a="7", b="1")
+        self.apply(boxes.setting("a", "2"), boot="second")
+        self.assertEqual({("a", "7")}, {(one.target, one.original) for one in self.entries().values()})
+        self.assertEqual({"a": Undone.RESTORED}, self.restore(boot="second"))
+        self.assertEqual("7", self.box.values["a"])
+
+    def test_gone_and_replaced(self):
+        self.box.owners = {"a": "x"}
+        self.apply(boxes.setting("a", "2"), boxes.setting("b", "2"))
+        self.box.owners["a"] = "y"
+        del self.box.values["b"]
+        self.assertEqual({"a": Undone.GONE, "b": Undone.GONE}, self.restore())
+        self.assertEqual("2", self.box.values["a"])
+        self.assertEqual({}, self.entries())
+
+    def test_a_failure_keeps_its_entry(self):
+        self.apply(boxes.setting("a", "2"), boxes.setting("b", "2"))
+        self.box.refuse = {"a": [errno.EIO]}
+        self.assertEqual({"a": Undone.FAILED, "b": Undone.RESTORED}, self.restore())
+        self.assertEqual({"a"}, set(self.entries()))
+        self.assertEqual({"a": Undone.RESTORED}, self.restore())
+
+    def test_a_kind_that_is_no_longer_installed(self):
+        self.apply(boxes.setting("a", "2"))
+        kinds, self.kinds = self.kinds, {}
+        self.assertEqual({"a": Undone.FAILED}, self.restore())
+        seen = verify.verify([boxes.setting("a", "2")], self.kinds)
+        self.assertEqual([base.State.UNREADABLE], [one.state for one in seen])
+        self.kinds = kinds
+        self.assertEqual({"a": Undone.RESTORED}, self.restore())
+
+    def test_a_value_set_before_us_and_never_written_is_not_ours(self):
+        self.apply(boxes.setting("a", "1"))
+        self.box.values["a"] = "5"
+        self.assertEqual({"a": Undone.ALREADY}, self.restore())
+        self.assertEqual([], self.box.writes)
+
+
+class VerifyTest(TransactionCase):
+    def test_states(self):
+        self.box.owners = {"b": "x"}
+        wanted = [
+            boxes.setting("a", "1"),
+            boxes.setting("a", "2"),
+            boxes.setting("z", "1"),
+            boxes.setting("b", "1", identity="y"),
+        ]
+        found = verify.verify(wanted, self.kinds)
+        states = [base.State.HOLDS, base.State.DRIFTED, base.State.GONE, base.State.GONE]
+        self.assertEqual(states, [one.state for one in found])
+        drift = [verify.is_drift(one, seen, self.kinds) for one, seen in zip(wanted, found, strict=True)]
+        self.assertEqual([False, True, True, True], drift)
+        self.box.ephemeral = True
+        self.assertFalse(verify.is_drift(wanted[2], found[2], self.kinds))

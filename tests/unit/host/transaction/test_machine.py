@@ -1,0 +1,239 @@
+"""Random histories of a host: whatever happens, restore ends with the originals or says why not."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import shutil
+import tempfile
+
+import hypothesis
+from hypothesis import stateful
+from hypothesis import strategies as st
+
+from nova_perf_tuning.host.setting import Setting
+from nova_perf_tuning.host.settings import registry
+from nova_perf_tuning.host.transaction import apply, journal, restore, verify
+from tests.hosts import sysroots
+
+#: target -> kind, file, value at boot, values that may be asked for or set by others.
+OBJECTS = {
+    "irq:24": ("irq_affinity", "proc/irq/24/smp_affinity_list", "0-7", ("0", "1", "2-3")),
+    "irq:25": ("irq_affinity", "proc/irq/25/smp_affinity_list", "0-7", ("4", "5", "0-7")),
+    "eth0/tx-0": ("xps", "sys/class/net/eth0/queues/tx-0/xps_cpus", "00", ("0f", "f0", "ff")),
+    "eth0": ("mtu", "sys/class/net/eth0/mtu", "1500", ("1400", "9000", "4000")),
+    "net.core.rmem_max": ("sysctl", "proc/sys/net/core/rmem_max", "212992", ("4194304", "8388608")),
+}
+TARGETS = sorted(OBJECTS)
+
+
+class Dying:
+    """A kind that ends the process at its n-th write, before or after it."""
+
+    def __init__(self, kind, countdown, after):
+        self._kind = kind
+        self._countdown = countdown
+        self._after = after
+
+    def __getattr__(self, name):
+        return getattr(self._kind, name)
+
+    def write(self, target, value):
+        self._countdown[0] -= 1
+        if self._countdown[0] == 0 and not self._after:
+            os._exit(9)
+        self._kind.write(target, value)
+        if self._countdown[0] == 0:
+            os._exit(9)
+
+
+class Machine(stateful.RuleBasedStateMachine):
+    """Model: what each object held before we first wrote it, and who changed it last."""
+
+    def __init__(self):
+        super().__init__()
+        self.root = tempfile.mkdtemp(prefix="nova-perf-machine-", dir=sysroots.workplace())
+        self.boots = 0
+        self.drivers = {"irq:24": 0, "irq:25": 0}
+        self.original: dict[str, str] = {}
+        self.last: dict[str, str] = {}
+        for target in TARGETS:
+            pathlib.Path(self._path(target)).parent.mkdir(parents=True, exist_ok=True)
+        self._boot()
+
+    def teardown(self):
+        try:
+            self.restore_everything()
+        finally:
+            shutil.rmtree(self.root)
+        super().teardown()
+
+    def _path(self, target):
+        return os.path.join(self.root, OBJECTS[target][1])
+
+    def _get(self, target):
+        return pathlib.Path(self._path(target)).read_text().strip()
+
+    def _set(self, target, value):
+        pathlib.Path(self._path(target)).write_text(f"{value}\n")
+
+    def _boot(self):
+        for target, (_kind, _path, value, _values) in OBJECTS.items():
+            self._set(target, value)
+        for target in self.drivers:
+            self._load(target)
+        folder = pathlib.Path(self.root, "proc/sys/kernel/random")
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "boot_id").write_text(f"boot-{self.boots}\n")
+        self.original.clear()
+        self.last.clear()
+
+    def _load(self, target):
+        """Give an interrupt's number to another vector, with the affinity that a driver finds."""
+        folder = pathlib.Path(self._path(target)).parent
+        for old in folder.glob("eth0-*"):
+            old.rmdir()
+        (folder / f"eth0-{self.drivers[target]}").mkdir()
+        self._set(target, OBJECTS[target][2])
+
+    def _settings(self, values):
+        kinds = registry.Kinds(self.root)
+        return [
+            Setting(kind, target, value, None, "", "", kinds[kind].identity(target))
+            for target, value in values.items()
+            for kind in [OBJECTS[target][0]]
+        ]
+
+    def _journal(self, writer=True):
+        return journal.Journal(journal.default_state_dir(self.root), self.root, writer=writer)
+
+    def _in_child(self, work, at, after):
+        """Run ``work(kinds)`` in a process that dies at its at-th write."""
+        countdown = [at]
+        kinds = {name: Dying(kind, countdown, after) for name, kind in registry.Kinds(self.root).items()}
+        pid = os.fork()
+        if pid == 0:
+            try:
+                work(kinds)
+                os._exit(0)
+            except BaseException:
+                os._exit(1)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) in (0, 9)
+
+    def _note(self, before, values):
+        """Update the model after an apply, cut or not, of ``values``."""
+        for target, value in values.items():
+            if before[target] != value:
+                self.original.setdefault(target, before[target])
+            if self._get(target) != before[target]:
+                self.last[target] = "us"
+            elif before[target] == value and self.original.get(target) is not None:
+                self.last[target] = "us"  # it is as we want it, whoever wrote it
+
+    values = st.dictionaries(st.sampled_from(TARGETS), st.integers(0, 2), min_size=1).map(
+        lambda picks: {
+            target: OBJECTS[target][3][pick % len(OBJECTS[target][3])] for target, pick in picks.items()
+        }
+    )
+
+    @stateful.rule(values=values)
+    def apply_all(self, values):
+        before = {target: self._get(target) for target in TARGETS}
+        with self._journal() as book:
+            outcomes = apply.apply(
+                self._settings(values), registry.Kinds(self.root), book, apply.boot_id(self.root)
+            )
+        assert all(self._get(target) == value for target, value in values.items())
+        written = {one.setting.target for one in outcomes if one.result is not apply.Result.UNCHANGED}
+        assert written == {target for target, value in values.items() if before[target] != value}
+        self._note(before, values)
+
+    @stateful.rule(values=values, at=st.integers(1, 5), after=st.booleans())
+    def apply_and_die(self, values, at, after):
+        before = {target: self._get(target) for target in TARGETS}
+        settings = self._settings(values)
+
+        def work(kinds):
+            with self._journal() as book:
+                apply.apply(settings, kinds, book, apply.boot_id(self.root))
+
+        self._in_child(work, at, after)
+        self._note(before, values)
+
+    @stateful.rule(which=st.sampled_from(TARGETS), pick=st.integers(0, 2))
+    def somebody_writes(self, which, pick):
+        choices = OBJECTS[which][3]
+        value = choices[pick % len(choices)]
+        if value != self._get(which):
+            self._set(which, value)
+            self.last[which] = "other"
+
+    @stateful.rule(which=st.sampled_from(("irq:24", "irq:25")))
+    def driver_loads_again(self, which):
+        self.drivers[which] += 1
+        self._load(which)
+        self.original.pop(which, None)
+        self.last.pop(which, None)
+
+    @stateful.rule()
+    def reboot(self):
+        self.boots += 1
+        self._boot()
+
+    @stateful.rule(at=st.integers(1, 5), after=st.booleans())
+    def restore_and_die(self, at, after):
+        def work(kinds):
+            with self._journal() as book:
+                restore.restore(book, kinds, apply.boot_id(self.root))
+
+        before = {target: self._get(target) for target in TARGETS}
+        self._in_child(work, at, after)
+        for target in TARGETS:
+            if self._get(target) != before[target]:
+                assert self._get(target) == self.original[target], target
+                self.last[target] = "us"
+        with self._journal(writer=False) as book:
+            kept = {entry.target for entry in book.entries()}
+        for target in set(self.original) - kept:  # it came to its end: this entry is over
+            del self.original[target]
+
+    @stateful.rule()
+    def restore_everything(self):
+        before = {target: self._get(target) for target in TARGETS}
+        with self._journal() as book:
+            done = restore.restore(book, registry.Kinds(self.root), apply.boot_id(self.root))
+        kept = {one.entry.target for one in done if one.result in restore.KEPT}
+        for target in TARGETS:
+            now, original = self._get(target), self.original.get(target)
+            if original is None:
+                assert now == before[target], f"{target}: never ours, and yet {before[target]} became {now}"
+            elif target in kept:
+                assert now == before[target] and self.last.get(target) == "other", f"{target} left alone: {now}"
+            else:
+                assert now == original, f"{target}: {now} instead of {original}"
+                del self.original[target]
+        assert kept <= set(self.original), kept
+        with self._journal() as book:
+            again = restore.restore(book, registry.Kinds(self.root), apply.boot_id(self.root))
+        assert {one.entry.target for one in again} == kept
+
+    @stateful.rule()
+    def restore_by_force(self):
+        with self._journal() as book:
+            done = restore.restore(book, registry.Kinds(self.root), apply.boot_id(self.root), force=True)
+        assert not [one for one in done if one.result in restore.KEPT]
+        for target, original in self.original.items():
+            assert self._get(target) == original, target
+        self.original.clear()
+
+    @stateful.invariant()
+    def journal_can_be_read(self):
+        with self._journal(writer=False) as book:
+            settings = [entry.setting() for entry in book.entries()]
+        assert len(verify.verify(settings, registry.Kinds(self.root))) == len(settings)
+
+
+MachineTest = Machine.TestCase
+MachineTest.settings = hypothesis.settings(
+    max_examples=60, stateful_step_count=12, deadline=None, suppress_health_check=list(hypothesis.HealthCheck)
+)
