@@ -1,0 +1,125 @@
+"""Commands in a guest through the QEMU guest agent: a virtio-serial port, no network, no password.
+
+Whatever comes back was made by the guest: it is bounded (by run-job in the image and by libvirt's own limit of
+4 MiB per answer), checked for form, and cut here again.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import dataclasses
+import json
+from collections.abc import Sequence
+from typing import Any, Final
+
+import libvirt
+import libvirt_qemu
+
+from nova_perf_tuning.launch import base
+
+_RUN: Final = "/usr/lib/perf/run-job"
+_KILL: Final = "/usr/lib/perf/kill-job"
+#: libvirt waits this long for one answer; a paused or hanging guest costs so much, no more.
+ANSWER_S: Final = 10
+
+
+class AgentError(base.LaunchError):
+    """The agent does not answer, or answers nonsense."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Exit:
+    """How a program in the guest ended; ``status`` is None when a signal ended the wrapper itself."""
+
+    status: int | None
+    stdout: str
+    stderr: str
+
+
+class AgentChannel:
+    """The agent of one guest."""
+
+    def __init__(self, domain: libvirt.virDomain) -> None:
+        self._domain = domain
+
+    def call(self, command: str, arguments: dict[str, Any] | None = None, timeout_s: int = ANSWER_S) -> Any:
+        """Send one command and return what the agent's answer holds.
+
+        :raises AgentError: no agent, no answer in time, an error, or an answer that is no JSON.
+        """
+        request: dict[str, Any] = {"execute": command}
+        if arguments is not None:
+            request["arguments"] = arguments
+        try:
+            answer = libvirt_qemu.qemuAgentCommand(self._domain, json.dumps(request), timeout_s, 0)
+        except libvirt.libvirtError as error:
+            raise AgentError(f"{command}: {printable(str(error), 300)}") from error
+        try:
+            return json.loads(answer)["return"]
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise AgentError(f"{command}: the agent's answer is malformed") from error
+
+    def is_ready(self) -> bool:
+        """Whether the agent answers now."""
+        try:
+            self.call("guest-ping", timeout_s=2)
+        except AgentError:
+            return False
+        return True
+
+    def start(self, job: str, argv: Sequence[str]) -> int:
+        """Start a program under run-job and return the number to ask :meth:`exited` with."""
+        return self._exec([_RUN, job, *argv], capture=True)
+
+    def kill(self, job: str, signal_name: str) -> None:
+        """Send a signal to everything that job started."""
+        self._exec([_KILL, job, signal_name], capture=False)
+
+    def _exec(self, argv: Sequence[str], capture: bool) -> int:
+        arguments = {"path": argv[0], "arg": list(argv[1:]), "capture-output": capture}
+        answer = self.call("guest-exec", arguments)
+        pid = answer.get("pid") if isinstance(answer, dict) else None
+        if not isinstance(pid, int):
+            raise AgentError("guest-exec: the agent's answer has no process id")
+        return pid
+
+    def exited(self, pid: int) -> Exit | None:
+        """Return how a program ended, None while it runs."""
+        answer = self.call("guest-exec-status", {"pid": pid})
+        if not isinstance(answer, dict) or not isinstance(answer.get("exited"), bool):
+            raise AgentError("guest-exec-status: the agent's answer is malformed")
+        if not answer["exited"]:
+            return None
+        status = answer.get("exitcode")
+        return Exit(
+            status if isinstance(status, int) else None,
+            _text(answer.get("out-data"), base.STDOUT_LIMIT),
+            _text(answer.get("err-data"), base.STDERR_LIMIT),
+        )
+
+    def busy_s(self) -> float:
+        """Return the seconds that the guest's CPUs were busy: user, nice, system, irq and softirq.
+
+        guest-get-cpustats reads /proc/stat in the agent itself and gives milliseconds (QEMU 7.1).
+        """
+        cpus = self.call("guest-get-cpustats")
+        try:
+            names = ("user", "nice", "system", "irq", "softirq")
+            return sum(int(cpu.get(name) or 0) for cpu in cpus for name in names) / 1e3
+        except (AttributeError, TypeError, ValueError) as error:
+            raise AgentError("guest-get-cpustats: the agent's answer is malformed") from error
+
+
+def _text(data: object, limit: int) -> str:
+    if not isinstance(data, str):
+        return ""
+    try:
+        return base64.b64decode(data, validate=True)[:limit].decode("utf-8", "replace")
+    except (binascii.Error, ValueError) as error:
+        raise AgentError("guest-exec-status: the output is not base64") from error
+
+
+def printable(text: str, limit: int) -> str:
+    """Return the end of ``text`` without what could act on a terminal; line ends stay."""
+    return "".join(c for c in text[-limit:] if c.isprintable() or c == "\n")

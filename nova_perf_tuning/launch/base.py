@@ -1,0 +1,156 @@
+"""The interface of a launcher: something that makes guests, runs programs in them and counts their CPU.
+
+A launcher knows nothing of benchmarks or statistics; it gives machines. Everything it made is removed
+by :meth:`Launcher.close`, also after an error or Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from nova_perf_tuning import errors
+from nova_perf_tuning.specs import request as request_module
+
+#: Bytes of a program's output that are kept; the rest is read and dropped, so that no program is held up by it.
+#: libvirt passes on at most 4 MiB in one answer (REMOTE_STRING_MAX), which base64 makes out of 3 MiB.
+STDOUT_LIMIT: Final = 2 << 20
+STDERR_LIMIT: Final = 128 << 10
+
+
+class LaunchError(errors.PerfTuningError):
+    """A guest could not be made, did not answer in time or died; the message ends with its console's tail."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Arm:
+    """One side of a comparison.
+
+    :ivar name: ``untuned``, ``tuned`` … as it appears in the results.
+    :ivar request: what its guests' flavor asks for; an empty request is an untuned guest.
+    """
+
+    name: str
+    request: request_module.Request
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Finished:
+    """A process that ended. Output is untrusted and cut at :data:`STDOUT_LIMIT` and :data:`STDERR_LIMIT`.
+
+    :ivar returncode: exit status; None when it was killed at its time limit.
+    :ivar started, ended: CLOCK_MONOTONIC of the host around the process, in seconds.
+    """
+
+    returncode: int | None
+    stdout: str
+    stderr: str
+    started: float
+    ended: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CpuReading:
+    """Cumulative CPU time of a machine at one moment; two readings make a window.
+
+    :ivar at: CLOCK_MONOTONIC of the host in seconds.
+    :ivar host_s: class -> seconds: ``vcpu``, ``emulator``, ``iothread``, ``vhost``, ``worker`` and ``total``
+        (the whole process and its vhost workers, each counted once). For the host itself only ``total``.
+    :ivar guest_s: seconds the machine itself was busy (user+nice+system+irq+softirq of its /proc/stat); None
+        where it could not be asked.
+    :ivar wait_s: seconds its vCPUs were runnable without a host CPU (run-queue wait); None if unknown.
+    """
+
+    at: float
+    host_s: Mapping[str, float]
+    guest_s: float | None
+    wait_s: float | None
+
+
+class Machine(abc.ABC):
+    """Somewhere a program can be run: a guest, or the host itself.
+
+    :ivar name: for messages; :ivar address: on the benchmark network.
+    """
+
+    name: str
+    address: str
+
+    @abc.abstractmethod
+    def run(self, argv: Sequence[str], timeout_s: float) -> Finished:
+        """Run a program to its end; past ``timeout_s`` it is killed.
+
+        :raises LaunchError: the machine is gone or does not answer.
+        """
+
+    @abc.abstractmethod
+    def start(self, argv: Sequence[str]) -> int:
+        """Start a program (a benchmark's server) and return a handle for :meth:`stop`."""
+
+    @abc.abstractmethod
+    def stop(self, handle: int) -> None:
+        """End a program that :meth:`start` started; one that has ended already is no error."""
+
+    @abc.abstractmethod
+    def cpu(self) -> CpuReading:
+        """Read all counters of this machine in one pass."""
+
+
+@dataclasses.dataclass(slots=True)
+class Pair:
+    """Two machines of one arm on one network: the client is measured, the server is its peer."""
+
+    arm: str
+    client: Machine
+    server: Machine
+
+
+class Launcher(abc.ABC):
+    """Makes pairs of machines; used as a context manager, whose exit calls :meth:`close`."""
+
+    def __enter__(self) -> Launcher:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.close()
+
+    @property
+    def vcpus(self) -> int | None:
+        """vCPUs of each guest, known before :meth:`prepare`; None where it makes no guests or cannot tell."""
+        return None
+
+    @abc.abstractmethod
+    def prepare(self) -> None:
+        """Check what is needed (libvirt, image, permission, disk space) and make the network.
+
+        :raises LaunchError: naming what is missing and how to get it.
+        """
+
+    @abc.abstractmethod
+    def boot(self, arm: Arm) -> Pair:
+        """Boot one arm's client and server side by side and return them ready, or raise and leave nothing."""
+
+    @abc.abstractmethod
+    def activate(self, arm: str | None) -> None:
+        """Let the pair of ``arm`` run and all others rest (paused); None: all rest, for the host's own trials.
+
+        The host settings of the arm (:mod:`nova_perf_tuning.host.plan`) hold when this returns.
+        """
+
+    @abc.abstractmethod
+    def host_pair(self) -> Pair:
+        """Return the host's own machines (arm ``host``): two network namespaces on the guests' network."""
+
+    @abc.abstractmethod
+    def destroy(self, arm: str) -> None:
+        """End one arm's guests and remove their disks; settings applied for them are restored first."""
+
+    @abc.abstractmethod
+    def environment(self) -> Mapping[str, Any]:
+        """Return what the results rest on: accelerator, QEMU, libvirt, kernel, image, guests, XML."""
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """Remove everything made here; may be called twice and after any failure."""

@@ -1,0 +1,202 @@
+"""One guest of the local launcher."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import libvirt
+
+from nova_perf_tuning.host import model
+from nova_perf_tuning.host.facts import filesystem, guests
+from nova_perf_tuning.launch import base, cpu
+from nova_perf_tuning.launch.agent_channel import AgentChannel, AgentError, Exit, printable
+from nova_perf_tuning.launch.host_machine import first_line
+
+#: How long a program may take to go away after SIGKILL, and a server to come to rest after its start.
+_DEATH_S = 10.0
+_CONSOLE_BYTES = 6000
+_CONSOLE_LINES = 15
+#: Asking costs an emulated guest about 2 ms of CPU; a twentieth of the time passed keeps it below 1 %.
+_POLL_MIN_S, _POLL_MAX_S, _POLL_SHARE = 0.02, 0.25, 0.05
+
+_Answer = TypeVar("_Answer")
+
+
+class Guest(base.Machine):
+    """A running guest.
+
+    Programs run in the scratch disk's folder.
+
+    :ivar xml: the domain XML it was started with; :ivar tap: its host-side interface.
+    """
+
+    def __init__(
+        self, name: str, domain: libvirt.virDomain, address: str, tap: str, console: str, xml: str
+    ) -> None:
+        self.name = name
+        self.address = address
+        self.tap = tap
+        self.xml = xml
+        self._domain = domain
+        self._domain_name = str(domain.name())
+        self._console = console
+        self._agent = AgentChannel(domain)
+        self._jobs = 0
+        self._running: dict[int, tuple[str, int]] = {}
+
+    def is_alive(self) -> bool:
+        """Whether its process exists (a guest that panicked or was destroyed has none)."""
+        try:
+            return bool(self._domain.isActive())
+        except libvirt.libvirtError:
+            return False
+
+    def is_ready(self) -> bool:
+        """Whether its agent answers."""
+        return self._agent.is_ready()
+
+    def failure(self, what: str) -> base.LaunchError:
+        """Return the error to raise: what is wrong, then the console's last lines."""
+        return base.LaunchError(f"guest {self.name}: {what}; last lines of its console:\n{self.console_tail()}")
+
+    def console_tail(self) -> str:
+        """Return the last lines of the console, safe to print."""
+        try:
+            with open(self._console, "rb") as file:
+                file.seek(max(0, os.fstat(file.fileno()).st_size - _CONSOLE_BYTES))
+                data = file.read(_CONSOLE_BYTES)
+        except OSError:
+            return "  (nothing)"
+        lines = [line.rstrip() for line in data.decode("utf-8", "replace").replace("\r", "").split("\n")]
+        lines = [line for line in lines if line]
+        # A panic's reason stands before its call trace.
+        panic = max((at for at, line in enumerate(lines) if "Kernel panic" in line), default=len(lines))
+        kept = [printable(line, 300) for line in lines[: panic + 2][-_CONSOLE_LINES:]]
+        return "\n".join(f"  | {line}" for line in kept) or "  (nothing)"
+
+    def configure_network(self, peer: str | None = None) -> None:
+        """Give the interface its address and, with ``peer``, see that the peer answers.
+
+        :raises LaunchError: it cannot be set, or nothing comes back from the peer.
+        """
+        for argv in (
+            ("ip", "addr", "add", f"{self.address}/24", "dev", "eth0"),
+            ("ip", "link", "set", "eth0", "up"),
+        ):
+            done = self.run(argv, 20.0)
+            if done.returncode:
+                raise self.failure(f"{' '.join(argv)} failed: {first_line(done.stderr)}")
+        if peer is not None:
+            done = self.run(("ping", "-c", "1", "-w", "10", peer), 30.0)
+            if done.returncode:
+                raise self.failure(
+                    f"{peer} on the same bridge does not answer; a host firewall may filter bridged"
+                    " packets (sysctl net.bridge.bridge-nf-call-iptables)"
+                )
+
+    def run(self, argv: Sequence[str], timeout_s: float) -> base.Finished:
+        started = time.monotonic()
+        job, pid = self._start(argv)
+        status = self._wait(pid, started + timeout_s)
+        ended = time.monotonic()
+        if status is None:
+            self._ask(lambda: self._agent.kill(job, "KILL"))
+            status = self._wait(pid, time.monotonic() + _DEATH_S)
+            if status is None:
+                raise self.failure(f"{argv[0]} could not be ended after its {timeout_s:g} s")
+            return base.Finished(None, status.stdout, status.stderr, started, ended)
+        return base.Finished(status.status, status.stdout, status.stderr, started, ended)
+
+    def start(self, argv: Sequence[str]) -> int:
+        job, pid = self._start(argv)
+        # A server listens when it has come to rest; one that ended at once has failed.
+        done = self.run(("/usr/lib/perf/await-idle", job), 30.0)
+        if done.returncode:
+            status = self._wait(pid, time.monotonic() + _DEATH_S)
+            text = (status.stderr or status.stdout) if status is not None else ""
+            raise self.failure(f"{argv[0]} ended at once: {first_line(text)}")
+        self._running[self._jobs] = (job, pid)
+        return self._jobs
+
+    def stop(self, handle: int) -> None:
+        if handle not in self._running:
+            return
+        job, pid = self._running.pop(handle)
+        try:
+            if self._ask(lambda: self._agent.exited(pid)) is None:
+                self._ask(lambda: self._agent.kill(job, "KILL"))
+                self._wait(pid, time.monotonic() + _DEATH_S)
+        except AgentError:
+            if self.is_alive():
+                raise
+
+    def cpu(self) -> base.CpuReading:
+        guest_s = None
+        if self._state() == libvirt.VIR_DOMAIN_RUNNING:  # a paused guest would be waited for
+            with contextlib.suppress(AgentError):  # hanging; the host's side is still worth having
+                guest_s = self._agent.busy_s()
+        at = time.monotonic()
+        process = self.process()
+        try:
+            host_s, wait_s = cpu.read(process.pid, process.threads)
+        except OSError as error:
+            raise self.failure("its process is gone") from error
+        return base.CpuReading(at, host_s, guest_s, wait_s)
+
+    def process(self) -> model.GuestProcess:
+        """Return QEMU's process and threads as the host's facts have them.
+
+        :raises LaunchError: it is gone.
+        """
+        for process in guests.read_guests(filesystem.LiveRoot())[0]:
+            if process.name == self._domain_name:
+                return process
+        raise self.failure("its process is gone")
+
+    def suspend(self) -> None:
+        """Pause all vCPUs; no error when it is paused or gone."""
+        if self.is_alive() and self._state() == libvirt.VIR_DOMAIN_RUNNING:
+            self._domain.suspend()
+
+    def resume(self) -> None:
+        """Let it run on.
+
+        :raises LaunchError: it is gone.
+        """
+        if not self.is_alive():
+            raise self.failure("it has ended")
+        if self._state() == libvirt.VIR_DOMAIN_PAUSED:
+            self._domain.resume()
+
+    def _state(self) -> int:
+        try:
+            return int(self._domain.state()[0])
+        except libvirt.libvirtError as error:
+            raise self.failure("it has ended") from error
+
+    def _start(self, argv: Sequence[str]) -> tuple[str, int]:
+        self._jobs += 1
+        job = f"job{self._jobs}"
+        return job, self._ask(lambda: self._agent.start(job, argv))
+
+    def _wait(self, pid: int, until: float) -> Exit | None:
+        """Return how a program ended, None when it still runs at ``until`` (CLOCK_MONOTONIC)."""
+        begin = time.monotonic()
+        while True:
+            status = self._ask(lambda: self._agent.exited(pid))
+            now = time.monotonic()
+            if status is not None or now >= until:
+                return status
+            pause = min(_POLL_MAX_S, max(_POLL_MIN_S, (now - begin) * _POLL_SHARE))
+            time.sleep(min(pause, until - now))
+
+    def _ask(self, question: Callable[[], _Answer]) -> _Answer:
+        """Ask the agent; a failure carries the console's tail."""
+        try:
+            return question()
+        except AgentError as error:
+            raise AgentError(str(self.failure(str(error)))) from error

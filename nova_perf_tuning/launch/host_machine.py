@@ -1,0 +1,165 @@
+"""The host's own machines: two network namespaces in which benchmarks run as ordinary processes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Sequence
+from typing import IO
+
+from nova_perf_tuning.launch import base, programs
+
+_SETTLE_S = 10.0
+_TICK_S = 1.0 / os.sysconf("SC_CLK_TCK")
+
+
+def first_line(text: str) -> str:
+    """Return the first line of a program's errors, safe to print; most name their fault there, usage follows."""
+    return "".join(char for char in text.strip().partition("\n")[0][:200] if char.isprintable())
+
+
+class _Process:
+    """One program, in a namespace if there is one; its output goes to nameless files, read up to the limit."""
+
+    def __init__(self, argv: Sequence[str], namespace: str | None, folder: str) -> None:
+        self.stdout: IO[bytes] = tempfile.TemporaryFile(dir=folder)
+        self.stderr: IO[bytes] = tempfile.TemporaryFile(dir=folder)
+        # Same number after exec, so what is measured and killed is the program itself.
+        self._popen = subprocess.Popen(
+            [*(("ip", "netns", "exec", namespace) if namespace else ()), *argv],
+            cwd=folder,
+            env=programs.ENVIRONMENT,
+            stdin=subprocess.DEVNULL,
+            stdout=self.stdout,
+            stderr=self.stderr,
+            start_new_session=True,
+        )
+        self.pid = self._popen.pid
+        self.cpu_s = 0.0
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait for its end without reaping it; return whether it came in time."""
+        descriptor = os.pidfd_open(self.pid)
+        try:
+            return bool(select.select([descriptor], [], [], max(0.0, timeout_s))[0])
+        finally:
+            os.close(descriptor)
+
+    def kill(self) -> None:
+        """End it and all that it started."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+
+    def running_cpu_s(self) -> float:
+        """Return its CPU seconds so far, with those of children it has waited for."""
+        try:
+            with open(f"/proc/{self.pid}/stat", "rb") as file:
+                fields = file.read(4096).rpartition(b")")[2].split()
+        except OSError:
+            return self.cpu_s
+        return sum(int(field) for field in fields[11:15]) * _TICK_S  # utime, stime, cutime, cstime
+
+    def collect(self) -> int:
+        """Reap it, keep its CPU seconds and return its exit status (negative: the signal that ended it)."""
+        _pid, status, usage = os.wait4(self.pid, 0)
+        self.cpu_s = usage.ru_utime + usage.ru_stime
+        self._popen.returncode = os.waitstatus_to_exitcode(status)
+        return self._popen.returncode
+
+    def output(self) -> tuple[str, str]:
+        """Return standard output and errors, cut at their limits, and close them."""
+        texts = []
+        for file, limit in ((self.stdout, base.STDOUT_LIMIT), (self.stderr, base.STDERR_LIMIT)):
+            file.seek(0)
+            texts.append(file.read(limit).decode("utf-8", "replace"))
+            file.close()
+        return texts[0], texts[1]
+
+
+class HostMachine(base.Machine):
+    """The host itself, as a peer of the guests when its programs run in a namespace on their bridge.
+
+    Its CPU reading has ``total`` alone: all CPU of the programs that ran and run here, their waited-for
+    children included, and what the kernel did for them in their own time. ``guest_s`` and ``wait_s`` are None.
+    """
+
+    def __init__(self, role: str, address: str, namespace: str | None, folder: str) -> None:
+        """Make the folder if need be.
+
+        :param namespace: network namespace of its programs; None: the host's own network.
+        :param folder: where programs run, on the file system that also holds the guests' disks.
+        """
+        self.name = f"host-{role}"
+        self.address = address
+        self._namespace = namespace
+        self._folder = folder
+        self._processes: dict[int, _Process] = {}
+        self._ended_s = 0.0
+        os.makedirs(folder, 0o700, exist_ok=True)
+
+    def run(self, argv: Sequence[str], timeout_s: float) -> base.Finished:
+        started = time.monotonic()
+        process = self._start(argv)
+        try:
+            in_time = process.wait(timeout_s)
+            ended = time.monotonic()
+        finally:
+            returncode = self._finish(process)
+        stdout, stderr = process.output()
+        return base.Finished(returncode if in_time else None, stdout, stderr, started, ended)
+
+    def start(self, argv: Sequence[str]) -> int:
+        process = self._start(argv)
+        if not _await_idle(process):
+            self._finish(process)
+            stdout, stderr = process.output()
+            raise base.LaunchError(f"{self.name}: {argv[0]} ended at once: {first_line(stderr or stdout)}")
+        return process.pid
+
+    def stop(self, handle: int) -> None:
+        process = self._processes.get(handle)
+        if process is not None:
+            self._finish(process)
+            process.output()
+
+    def cpu(self) -> base.CpuReading:
+        total = self._ended_s + sum(process.running_cpu_s() for process in self._processes.values())
+        return base.CpuReading(time.monotonic(), {"total": total}, None, None)
+
+    def close(self) -> None:
+        """End everything that still runs; may be called twice."""
+        for handle in list(self._processes):
+            self.stop(handle)
+
+    def _start(self, argv: Sequence[str]) -> _Process:
+        process = _Process(argv, self._namespace, self._folder)
+        self._processes[process.pid] = process
+        return process
+
+    def _finish(self, process: _Process) -> int:
+        process.kill()
+        returncode = process.collect()
+        self._ended_s += process.cpu_s
+        self._processes.pop(process.pid, None)
+        return returncode
+
+
+def _await_idle(process: _Process) -> bool:
+    """Wait until a server sleeps, which it does once it listens; False when it ended instead."""
+    until = time.monotonic() + _SETTLE_S
+    asleep = 0
+    while time.monotonic() < until and asleep < 2:
+        if process.wait(0.03):
+            return False
+        try:
+            with open(f"/proc/{process.pid}/stat", "rb") as file:
+                state = file.read(4096).rpartition(b")")[2].split()[0]
+        except (OSError, IndexError):
+            return False
+        asleep = asleep + 1 if state == b"S" else 0
+    return True

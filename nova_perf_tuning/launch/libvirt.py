@@ -1,0 +1,411 @@
+"""Guests on this machine through libvirt and QEMU of the distribution, with nothing but the machine itself."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import glob
+import logging
+import os
+import platform
+import re
+import shutil
+import time
+import uuid as uuid_module
+from collections.abc import Callable, Mapping
+from concurrent import futures
+from typing import Any, Final
+
+import libvirt
+from lxml import etree
+
+from nova_perf_tuning import errors
+from nova_perf_tuning.guest import features as features_module
+from nova_perf_tuning.guest import transform as transform_module
+from nova_perf_tuning.host.plan import model as plan_model
+from nova_perf_tuning.launch import (
+    accelerator,
+    base,
+    disks,
+    domain_xml,
+    host_tuning,
+    image,
+    interrupt,
+    network,
+    programs,
+    run_directory,
+)
+from nova_perf_tuning.launch.agent_channel import printable
+from nova_perf_tuning.launch.guest import Guest
+from nova_perf_tuning.launch.host_machine import HostMachine
+from nova_perf_tuning.launch.size import GuestSize
+
+LOG = logging.getLogger(__name__)
+
+URI: Final = "qemu:///system"
+HOST_ARM: Final = "host"
+#: A guest under TCG on a loaded two-core host took up to 20 s to its agent.
+BOOT_S: Final = 120.0
+_START_LIBVIRT = "start it: systemctl start libvirtd, or tools/libvirt/up where no systemd runs"
+_ARM_NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_-]{0,39}")
+_PREFIX: Final = "nova-perf"
+_QEMU_LOGS: Final = "/var/log/libvirt/qemu"
+
+
+@dataclasses.dataclass(slots=True)
+class _Arm:
+    """What belongs to one arm that was booted."""
+
+    arm: base.Arm
+    guests: tuple[Guest, ...]
+    notes: tuple[str, ...]
+    settings: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+
+
+class LibvirtLauncher(base.Launcher):
+    """Boots pairs of guests side by side on this host.
+
+    Everything is named after the run (eight digits), so runs can coexist, and whatever a killed run left is
+    removed by the next one's :meth:`prepare`. libvirt itself ends the guests of a process that dies.
+
+    Native ``hw:*`` specs that a profile brings are Nova's work and are not done here; :meth:`environment`
+    lists them.
+    """
+
+    def __init__(
+        self,
+        *,
+        size: GuestSize | None = None,
+        accelerator: str = "auto",
+        image_folder: str | None = None,
+        machine: str = "pc",
+        sets: plan_model.CpuSets | None = None,
+        boot_timeout_s: float = BOOT_S,
+        uri: str = URI,
+        state_dir: str = run_directory.BASE,
+    ) -> None:
+        """Nothing is looked at or made before :meth:`prepare`.
+
+        :param accelerator: ``auto``, ``kvm`` or ``tcg``.
+        :param image_folder: guest image; default: the one that tools/image/build made last.
+        :param machine: machine type, ``pc`` or ``q35`` or a versioned one.
+        :param sets: the operator's CPU sets for the host plan.
+        :param state_dir: where runs keep their disks; QEMU's user must be able to pass through it.
+        """
+        self._size = size or GuestSize()
+        self._wanted = accelerator
+        self._image_folder = image_folder
+        self._machine = machine
+        self._sets = sets or plan_model.CpuSets()
+        self._boot_timeout_s = boot_timeout_s
+        self._uri = uri
+        self._state_dir = state_dir
+        self._guard = interrupt.TerminationGuard()
+        self._connection: libvirt.virConnect | None = None
+        self._run: run_directory.RunDirectory | None = None
+        self._arms: dict[str, _Arm] = {}
+        self._hosts: list[HostMachine] = []
+        self._active: str | None = None
+        self._booted = 0
+
+    @property
+    def run_id(self) -> str | None:
+        """The eight digits in all names of this run; None before :meth:`prepare` and after :meth:`close`."""
+        return self._run.id if self._run is not None else None
+
+    @property
+    def vcpus(self) -> int:
+        return self._size.vcpus
+
+    # --- making ---------------------------------------------------------------------------------------------
+
+    def prepare(self) -> None:
+        self._size.check()
+        if os.geteuid():
+            raise base.LaunchError("guests, bridges and namespaces are root's; run this as root")
+        for program, package in programs.NEEDED.items():
+            if shutil.which(program, path=programs.ENVIRONMENT["PATH"]) is None:
+                raise base.LaunchError(f"program {program} is missing; install the package {package}")
+        self._image = image.load(self._image_folder)
+        self._connect()
+        self._emulator, capabilities = self._capabilities()
+        self._features = features_module.from_capabilities(
+            capabilities, self._connected().getLibVersion(), self._connected().getVersion()
+        )
+        self._guard.install()
+        try:
+            self._accelerator = accelerator.choose(self._wanted, self._emulator, self._image)
+            self.remove_dead_runs()
+            with interrupt.deferred():
+                self._run = run_directory.RunDirectory(self._state_dir)
+            disks.check_space(self._run.path, self._image, self._size)
+            self._files = disks.copy_image(self._image, self._run)
+            self._cache = disks.cache_mode(self._run.path)
+            self._tuning = host_tuning.HostTuning(self._run.file("journal"), self._sets)
+            self._network = network.Network(self._run.id)
+            self._network.create()
+        except BaseException:
+            self.close()
+            raise
+
+    def remove_dead_runs(self) -> list[str]:
+        """Remove what runs whose process was killed have left, and return their ids.
+
+        What cannot be removed now is logged and tried again by the next run.
+        """
+        with interrupt.deferred():
+            return run_directory.sweep(self._remove_remains, self._state_dir)
+
+    def boot(self, arm: base.Arm) -> base.Pair:
+        if not _ARM_NAME.fullmatch(arm.name) or arm.name == HOST_ARM:
+            raise base.LaunchError(f"arm '{arm.name[:60]}' must be letters, digits, '_' or '-', not 'host'")
+        if arm.name in self._arms:
+            raise base.LaunchError(f"arm '{arm.name}' is booted already; destroy it first")
+        run = self._prepared()
+        try:
+            booting = [self._create(arm, role, run) for role in network.ROLES]
+            guests = tuple(guest for guest, _notes in booting)
+            self._arms[arm.name] = _Arm(arm, guests, booting[0][1])
+            self._await_agents(guests)
+            client, server = guests
+            server.configure_network()
+            client.configure_network(server.address)
+        except BaseException:
+            with contextlib.suppress(base.LaunchError):  # close() says what is left; the cause matters more
+                self.destroy(arm.name)
+            raise
+        return base.Pair(arm.name, client, server)
+
+    def _create(self, arm: base.Arm, role: str, run: run_directory.RunDirectory) -> tuple[Guest, tuple[str, ...]]:
+        """Start one guest; it boots while the next one is made."""
+        self._booted += 1
+        name = self._domain_name(arm.name, role)
+        tap, mac, address = self._network.new_port()
+        files = disks.create(run, f"{arm.name}-{role}", self._files, self._size)
+        xml = domain_xml.base_domain(
+            name,
+            str(uuid_module.uuid4()),
+            run.id,
+            self._size,
+            files,
+            kvm=self._accelerator.kvm,
+            machine=self._machine,
+            bridge=self._network.bridge,
+            tap=tap,
+            mac=mac,
+            cache=self._cache,
+        )
+        transformed = transform_module.transform(xml, arm.request, features=self._features)
+        try:
+            # libvirt destroys the domain when this connection ends, however the process does.
+            domain = self._connected().createXML(transformed.xml, libvirt.VIR_DOMAIN_START_AUTODESTROY)
+        except libvirt.libvirtError as error:
+            raise base.LaunchError(f"libvirt cannot start guest {name}: {printable(str(error), 400)}") from error
+        return Guest(name, domain, address, tap, files.console, transformed.xml), transformed.notes
+
+    def _await_agents(self, guests: tuple[Guest, ...]) -> None:
+        until = time.monotonic() + self._boot_timeout_s
+        waiting = list(guests)
+        while waiting:
+            for guest in list(waiting):
+                if not guest.is_alive():
+                    raise guest.failure("it ended while booting")
+                if guest.is_ready():
+                    waiting.remove(guest)
+            if waiting:
+                if time.monotonic() > until:
+                    raise waiting[0].failure(f"no answer from its agent within {self._boot_timeout_s:g} s")
+                time.sleep(0.1)
+
+    # --- using ----------------------------------------------------------------------------------------------
+
+    def activate(self, arm: str | None) -> None:
+        if arm is not None and arm not in self._arms:
+            raise base.LaunchError(f"arm '{arm}' is not booted")
+        resting = [guest for name, one in self._arms.items() if name != arm for guest in one.guests]
+        for guest in resting:
+            guest.suspend()
+        if arm == self._active:
+            return
+        self._tuning.restore()
+        self._active = None
+        if arm is None:
+            return
+        chosen = self._arms[arm]
+        for guest in chosen.guests:
+            guest.resume()
+        chosen.settings = self._tuning.apply(chosen.guests, resting)
+        self._active = arm
+
+    def host_pair(self) -> base.Pair:
+        run = self._prepared()
+        if not self._hosts:
+            self._hosts = [
+                HostMachine(
+                    role,
+                    self._network.host_address(role),
+                    self._network.namespace(role),
+                    run.file(f"host-{role}"),
+                )
+                for role in network.ROLES
+            ]
+        client, server = self._hosts
+        return base.Pair(HOST_ARM, client, server)
+
+    def environment(self) -> Mapping[str, Any]:
+        self._prepared()
+        connection = self._connected()
+        return {
+            "launcher": "libvirt",
+            "accelerator": self._accelerator.name,
+            "accelerator_reason": self._accelerator.reason,
+            "libvirt": _version(connection.getLibVersion()),
+            "qemu": _version(connection.getVersion()),
+            "emulator": self._emulator,
+            "kernel": platform.release(),
+            "machine": self._machine,
+            "disk_cache": self._cache,
+            "image": {"id": self._image.id, "kernel": self._image.release, "packages": self._image.packages},
+            "guest": dataclasses.asdict(self._size),
+            "arms": {
+                name: {
+                    "request": one.arm.request.extra_specs(),
+                    "notes": list(one.notes),
+                    "native_specs_not_applied": dict(one.arm.request.native),
+                    "settings": one.settings,
+                    "xml": one.guests[0].xml,
+                }
+                for name, one in self._arms.items()
+            },
+        }
+
+    # --- removing -------------------------------------------------------------------------------------------
+
+    def destroy(self, arm: str) -> None:
+        if self._run is None:
+            return
+        with interrupt.deferred():
+            if self._active == arm:
+                self._tuning.restore()
+                self._active = None
+            self._arms.pop(arm, None)
+            self._destroy_domains([self._domain_name(arm, role) for role in network.ROLES])
+            for role in network.ROLES:
+                disks.remove(self._run, f"{arm}-{role}")
+            _remove_logs(self._domain_name(arm, "*"))
+
+    def close(self) -> None:
+        with interrupt.deferred():
+            self._close()
+
+    def _close(self) -> None:
+        faults: list[str] = []
+        run = self._run
+        if run is not None:
+            for host in self._hosts:
+                self._attempt(host.close, faults)
+            removed = self._attempt(lambda: self._remove_remains(run.id, run.path), faults)
+            run.close(keep=not removed)
+        self._hosts, self._run, self._active = [], None, None
+        self._arms.clear()
+        if self._connection is not None:
+            with contextlib.suppress(libvirt.libvirtError):
+                self._connection.close()
+            self._connection = None
+        self._guard.remove()
+        if faults:
+            raise base.LaunchError(
+                f"not everything could be removed; the next run tries again: {'; '.join(faults)}"
+            )
+
+    def _remove_remains(self, run_id: str, folder: str) -> None:
+        """Remove all of one run but its folder: settings, guests, network, QEMU's logs."""
+        LOG.debug("removing run %s", run_id)
+        faults: list[str] = []
+        tuning = host_tuning.HostTuning(os.path.join(folder, "journal"), self._sets)
+        self._attempt(tuning.restore, faults)
+        self._attempt(lambda: self._destroy_domains(self._domain_names(run_id)), faults)
+        self._attempt(network.Network(run_id).remove, faults)
+        _remove_logs(f"{_PREFIX}-{run_id}-*")
+        if faults:
+            raise base.LaunchError("; ".join(faults))
+
+    def _domain_names(self, run_id: str) -> list[str]:
+        """Return all guests of one run that libvirt has, also such as this object does not know of."""
+        try:
+            if not self._connected().isAlive():
+                self._connect()  # libvirtd was started anew; its guests live on
+            names = [domain.name() for domain in self._connected().listAllDomains()]
+        except libvirt.libvirtError as error:
+            raise base.LaunchError(f"guests of run {run_id}: {printable(str(error), 200)}") from error
+        return [name for name in names if name.startswith(f"{_PREFIX}-{run_id}-")]
+
+    def _destroy_domains(self, names: list[str]) -> None:
+        """End guests side by side: QEMU takes one or two seconds each to write out its disks."""
+        if names:
+            with futures.ThreadPoolExecutor(len(names)) as pool:
+                list(pool.map(self._destroy_domain, names))
+
+    def _destroy_domain(self, name: str) -> None:
+        try:
+            self._connected().lookupByName(name).destroy()
+        except libvirt.libvirtError as error:
+            if error.get_error_code() != libvirt.VIR_ERR_NO_DOMAIN:
+                raise base.LaunchError(f"guest {name} cannot be ended: {printable(str(error), 200)}") from error
+
+    def _attempt(self, action: Callable[[], None], faults: list[str]) -> bool:
+        """Do one step of the clean-up; what fails is noted and does not stop the rest."""
+        try:
+            action()
+        except (errors.PerfTuningError, OSError) as error:
+            faults.append(str(error))
+            return False
+        return True
+
+    # --- libvirt --------------------------------------------------------------------------------------------
+
+    def _connect(self) -> None:
+        # libvirt would print every error on stderr besides raising it.
+        libvirt.registerErrorHandler(lambda _context, _error: None, None)
+        try:
+            self._connection = libvirt.open(self._uri)
+        except libvirt.libvirtError as error:
+            raise base.LaunchError(
+                f"libvirt does not answer at {self._uri} ({printable(str(error), 200)}); {_START_LIBVIRT}"
+            ) from error
+
+    def _connected(self) -> libvirt.virConnect:
+        if self._connection is None:
+            raise base.LaunchError("the launcher is not prepared, or closed already")
+        return self._connection
+
+    def _prepared(self) -> run_directory.RunDirectory:
+        if self._run is None:
+            raise base.LaunchError("the launcher is not prepared, or closed already")
+        return self._run
+
+    def _capabilities(self) -> tuple[str, str]:
+        """Return QEMU's program and the domain capabilities of this machine type."""
+        try:
+            xml = self._connected().getDomainCapabilities(None, "x86_64", self._machine, "qemu")
+        except libvirt.libvirtError as error:
+            raise base.LaunchError(
+                f"libvirt has no QEMU for x86_64 machine '{self._machine}' ({printable(str(error), 200)});"
+                " install the package qemu-system-x86"
+            ) from error
+        path = etree.fromstring(xml).findtext("path")
+        return path or "qemu-system-x86_64", xml
+
+    def _domain_name(self, arm: str, role: str) -> str:
+        return f"{_PREFIX}-{self._prepared().id}-{arm}-{role}"
+
+
+def _remove_logs(pattern: str) -> None:
+    """Remove libvirt's logs of guests that have ended."""
+    for path in glob.glob(f"{_QEMU_LOGS}/{pattern}.log"):
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+
+
+def _version(number: int) -> str:
+    return f"{number // 1_000_000}.{number // 1_000 % 1_000}.{number % 1_000}"

@@ -1,0 +1,150 @@
+"""The benchmark network: a bridge without an address, two network namespaces on it, a free address range.
+
+The bridge lies in libvirt's own network namespace, since that is where libvirt makes the guests' taps; it
+has no address, so the host's routes and networks are not touched. The namespaces hold the host's own pair.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import json
+import os
+import signal
+import time
+from typing import Final
+
+from nova_perf_tuning.launch import base, programs
+
+#: RFC 2544 reserves 198.18.0.0/15 for benchmarks between devices.
+_POOL: Final = ipaddress.ip_network("198.18.0.0/15")
+_NAMESPACES: Final = "/run/netns"
+ROLES: Final = ("client", "server")
+_FIRST_GUEST: Final = 11
+
+
+class Network:
+    """Names and life of one run's network; every name carries the run's id, so removal needs no state."""
+
+    def __init__(self, run_id: str) -> None:
+        self.run_id = run_id
+        self.bridge = f"npb{run_id}"
+        self._veths = {role: f"npv{run_id}{role[0]}" for role in ROLES}
+        self._subnet = _POOL
+        self._taps = 0
+
+    def namespace(self, role: str) -> str:
+        """Return the name of the namespace of ``client`` or ``server``."""
+        return f"nova-perf-{self.run_id}-{role}"
+
+    def create(self) -> None:
+        """Make bridge, namespaces and the pairs of veth between them.
+
+        :raises LaunchError: the kernel refuses, or no address range is free.
+        """
+        self._subnet = _free_subnet(self.run_id)
+        for role in ROLES:
+            programs.call(["ip", "netns", "add", self.namespace(role)])
+        commands = [f"link add {self.bridge} type bridge stp_state 0 forward_delay 0 mcast_snooping 0"]
+        for role in ROLES:
+            inside = f"type veth peer name eth0 netns {self.namespace(role)}"
+            commands.append(f"link add {self._veths[role]} {inside}")
+            commands.append(f"link set {self._veths[role]} master {self.bridge}")
+        programs.call(["ip", "-batch", "-"], "\n".join(commands) + "\n")
+        for device in (self.bridge, *self._veths.values()):
+            _disable_ipv6(device)
+        links = [f"link set {device} up" for device in (*self._veths.values(), self.bridge)]
+        programs.call(["ip", "-batch", "-"], "\n".join(links) + "\n")
+        for role in ROLES:
+            commands = ["link set lo up", f"addr add {self.host_address(role)}/24 dev eth0", "link set eth0 up"]
+            programs.call(["ip", "-n", self.namespace(role), "-batch", "-"], "\n".join(commands) + "\n")
+
+    def host_address(self, role: str) -> str:
+        """Return the address of a namespace on the benchmark network."""
+        return str(self._subnet[1 + ROLES.index(role)])
+
+    def new_port(self) -> tuple[str, str, str]:
+        """Return tap name, MAC and address (without prefix length, which is 24) for one more guest.
+
+        :raises LaunchError: the range is used up (some 240 guests in one run).
+        """
+        number = self._taps
+        if number > 240:
+            raise base.LaunchError("this run has made 240 guests; close the launcher and start another")
+        self._taps += 1
+        # fa:16:3e is the prefix that Neutron gives to guests.
+        mac = "fa:16:3e:" + ":".join(self.run_id[at : at + 2] for at in (0, 2)) + f":{number:02x}"
+        return f"npt{self.run_id}{number:02x}", mac, str(self._subnet[_FIRST_GUEST + number])
+
+    def remove(self) -> None:
+        """Remove all that :meth:`create` made and every process in the namespaces; may be called at any time."""
+        for role in ROLES:
+            path = os.path.join(_NAMESPACES, self.namespace(role))
+            if os.path.exists(path):
+                _kill_inside(path)
+                programs.call(["ip", "netns", "del", self.namespace(role)])
+        taps = [name for name in os.listdir("/sys/class/net") if name.startswith(f"npt{self.run_id}")]
+        for device in (*self._veths.values(), *taps, self.bridge):
+            if os.path.exists(f"/sys/class/net/{device}"):
+                # A veth goes with its namespace, which the kernel takes down a moment later.
+                with contextlib.suppress(base.LaunchError):
+                    programs.call(["ip", "link", "del", device])
+        self._unmount_namespaces()
+
+    def _unmount_namespaces(self) -> None:
+        """Undo the mount that ``ip netns add`` puts on an empty folder; the next one makes it anew."""
+        if _is_mount(_NAMESPACES) and not os.listdir(_NAMESPACES):
+            with contextlib.suppress(base.LaunchError):  # busy: somebody has just made a namespace
+                programs.call(["umount", _NAMESPACES])
+
+
+def _is_mount(path: str) -> bool:
+    """Whether something is mounted there; os.path.ismount misses a folder that is mounted on itself."""
+    with open("/proc/self/mounts", encoding="utf-8", errors="replace") as file:
+        return any(line.split(" ", 2)[1] == path for line in file)
+
+
+def _disable_ipv6(device: str) -> None:
+    with (
+        contextlib.suppress(FileNotFoundError),
+        open(f"/proc/sys/net/ipv6/conf/{device}/disable_ipv6", "w") as file,
+    ):
+        file.write("1")
+
+
+def _free_subnet(run_id: str) -> ipaddress.IPv4Network:
+    """Return a /24 that no route of this host leads to: it stays on the bridge, but shall not confuse people."""
+    taken = []
+    for route in json.loads(programs.call(["ip", "-j", "-4", "route", "show", "table", "all"])):
+        with contextlib.suppress(ValueError):  # "default"
+            taken.append(ipaddress.ip_network(route.get("dst", ""), strict=False))
+    count = 1 << (24 - _POOL.prefixlen)
+    start = int(run_id, 16)
+    for offset in range(count):
+        base_address = int(_POOL.network_address) + ((start + offset) % count << 8)
+        subnet = ipaddress.ip_network((base_address, 24))
+        assert isinstance(subnet, ipaddress.IPv4Network)
+        if not any(subnet.overlaps(other) for other in taken):
+            return subnet
+    raise base.LaunchError(f"no /24 of {_POOL} is free on this host; remove a route to it")
+
+
+def _kill_inside(namespace: str) -> None:
+    """Kill every process in a namespace that is ours; a benchmark's server outlives a launcher that was killed."""
+    wanted = os.stat(namespace)
+    for _round in range(10):
+        found = [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if _is_inside(pid, wanted)]
+        if not found:
+            return
+        for pid in found:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.05)
+
+
+def _is_inside(pid: int, wanted: os.stat_result) -> bool:
+    try:
+        found = os.stat(f"/proc/{pid}/ns/net")
+    except OSError:
+        return False
+    return (found.st_ino, found.st_dev) == (wanted.st_ino, wanted.st_dev)

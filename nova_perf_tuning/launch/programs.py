@@ -1,0 +1,43 @@
+"""Short programs of the distribution that the launcher uses: ip, qemu-img, mke2fs, umount, setpriv, prlimit."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Sequence
+
+from nova_perf_tuning.launch import base
+
+#: Program -> Debian package.
+NEEDED = {
+    "ip": "iproute2",
+    "qemu-img": "qemu-utils",
+    "mke2fs": "e2fsprogs",
+    "umount": "mount",
+    "setpriv": "util-linux",
+    "prlimit": "util-linux",
+}
+#: /usr/sbin is not on every user's PATH.
+ENVIRONMENT = {**os.environ, "PATH": os.environ.get("PATH", "/usr/bin:/bin") + ":/usr/sbin:/sbin", "LC_ALL": "C"}
+_LIMIT_S = 60.0
+
+
+def call(argv: Sequence[str], text: str = "") -> str:
+    """Run a program to its end and return its standard output.
+
+    :param text: its standard input.
+    :raises LaunchError: it is missing, fails (last line of its errors) or takes a minute.
+    """
+    try:
+        done = subprocess.run(
+            argv, input=text, capture_output=True, text=True, timeout=_LIMIT_S, env=ENVIRONMENT, check=False
+        )
+    except FileNotFoundError as error:
+        package = NEEDED.get(argv[0], argv[0])
+        raise base.LaunchError(f"program {argv[0]} is missing; install the package {package}") from error
+    except subprocess.TimeoutExpired as error:
+        raise base.LaunchError(f"{' '.join(argv)[:200]} did not end within {_LIMIT_S:.0f} s") from error
+    if done.returncode:
+        reason = (done.stderr or done.stdout).strip().splitlines()[-1:] or ["no message"]
+        raise base.LaunchError(f"{' '.join(argv)[:200]} failed ({done.returncode}): {reason[0][:300]}")
+    return done.stdout

@@ -1,0 +1,22 @@
+"""Boots a pair and waits: the process that tests interrupt, terminate and kill.
+
+child.py IMAGE MOMENT; prints the run's id, then "booting" before the first guest, "booted" after both.
+MOMENT "host" starts a server on the host instead of guests.
+"""
+
+import sys
+import time
+
+from nova_perf_tuning.launch import base, libvirt
+from nova_perf_tuning.specs import request
+
+image, moment = sys.argv[1:]
+with libvirt.LibvirtLauncher(accelerator="tcg", image_folder=image) as launcher:
+    launcher.prepare()
+    print(launcher.run_id, flush=True)
+    launcher.host_pair().server.start(["iperf3", "-s"])
+    print("booting", flush=True)
+    if moment == "boot":
+        launcher.boot(base.Arm("untuned", request.Request()))
+        print("booted", flush=True)
+    time.sleep(300)

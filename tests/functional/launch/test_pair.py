@@ -1,0 +1,259 @@
+"""Real guests: what the launcher promises of machines, arms and CPU readings."""
+
+import json
+import os
+import time
+import unittest
+
+import libvirt as libvirt_binding
+from lxml import etree
+
+from nova_perf_tuning.launch import base, cpu, libvirt
+from nova_perf_tuning.specs import request
+from tests.functional import rig
+
+TUNED = request.Request(
+    vif_queues=2,
+    iothreads=1,
+    emulator_placement="numa",
+    vhost_placement="spread",
+    vif_steering="xps",
+    native={"hw:vif_multiqueue_enabled": "true"},
+)
+#: One scheduler tick at 100 Hz is the coarsest that a running thread's figures can lag.
+TICK_S = 0.01
+
+
+class PairTest(unittest.TestCase):
+    """Two arms are booted once for all tests; each test activates what it needs."""
+
+    launcher: libvirt.LibvirtLauncher
+    pairs: dict[str, base.Pair]
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        super().setUpClass()
+        image = rig.start()
+        cls.addClassCleanup(rig.stop)
+        cls.launcher = libvirt.LibvirtLauncher(accelerator="tcg", image_folder=image)
+        cls.launcher.prepare()
+        run_id = cls.launcher.run_id
+        cls.addClassCleanup(cls._close, run_id)
+        arms = (base.Arm("untuned", request.Request()), base.Arm("tuned", TUNED))
+        cls.pairs = {arm.name: cls.launcher.boot(arm) for arm in arms}
+
+    @classmethod
+    def _close(cls, run_id: str) -> None:
+        cls.launcher.close()
+        cls.launcher.close()
+        left = rig.remains(run_id)
+        if left:
+            raise AssertionError(f"left behind: {left}")
+
+    def active(self, arm: str) -> base.Pair:
+        self.launcher.activate(arm)
+        return self.pairs[arm]
+
+    def text(self, machine: base.Machine, *argv: str) -> str:
+        done = machine.run(argv, 30.0)
+        self.assertEqual(0, done.returncode, done)
+        return done.stdout
+
+    def domain(self, machine: base.Machine) -> libvirt_binding.virDomain:
+        connection = libvirt_binding.open("qemu:///system")
+        self.addCleanup(connection.close)
+        return connection.lookupByName(machine.name)
+
+    def test_tuning_is_in_force_inside_and_outside(self) -> None:
+        for arm, queues in (("untuned", 1), ("tuned", 2)):
+            client = self.active(arm).client
+            listed = self.text(client, "ls", "/sys/class/net/eth0/queues").split()
+            self.assertEqual(queues, sum(name.startswith("rx-") for name in listed), arm)
+            running = etree.fromstring(self.domain(client).XMLDesc())
+            tap = running.find("devices/interface/target").get("dev")
+            outside = [name for name in os.listdir(f"/sys/class/net/{tap}/queues") if name.startswith("tx-")]
+            self.assertEqual(queues, len(outside), arm)
+            iothreads = {driver.get("iothread") for driver in running.findall("devices/disk/driver")}
+            self.assertEqual({"1"} if arm == "tuned" else {None}, iothreads)
+            kinds = [thread.kind for thread in client.process().threads]
+            self.assertEqual(arm == "tuned", "iothread" in kinds)
+            self.assertEqual(2, kinds.count("vcpu"))
+        self.assertIn("Combined:\t2", self.text(self.pairs["tuned"].client, "ethtool", "-l", "eth0"))
+
+    def test_guests_reach_each_other_and_the_namespaces(self) -> None:
+        pair = self.active("tuned")
+        host = self.launcher.host_pair()
+        for peer in (pair.server, host.client, host.server):
+            self.text(pair.client, "ping", "-c", "1", "-w", "10", peer.address)
+        handle = pair.server.start(["iperf3", "-s"])
+        self.addCleanup(pair.server.stop, handle)
+        result = json.loads(self.text(pair.client, "iperf3", "-c", pair.server.address, "-t", "1", "-J"))
+        self.assertGreater(result["end"]["sum_received"]["bits_per_second"], 1e6)
+        pair.server.stop(handle)
+        self.assertNotIn("iperf3", self.text(pair.server, "ps"))
+
+    def test_output_errors_and_exit_code(self) -> None:
+        done = self.active("untuned").client.run(["sh", "-c", "echo out; echo err >&2; exit 7"], 10.0)
+        self.assertEqual((7, "out\n", "err\n"), (done.returncode, done.stdout, done.stderr))
+        self.assertLess(done.started, done.ended)
+        missing = self.pairs["untuned"].client.run(["no-such-program"], 10.0)
+        self.assertEqual(127, missing.returncode)
+        self.assertIn("no-such-program", missing.stderr)
+
+    def test_arguments_are_not_given_to_a_shell(self) -> None:
+        hostile = ["$(id)", "`id`", "a b", "'", '"', ";id", "*", "-n", "\\", "ü"]
+        shown = self.text(self.active("untuned").client, "printf", "%s\\n", *hostile)
+        self.assertEqual(hostile, shown.splitlines())
+
+    def test_flooding_output_is_cut_and_does_not_block(self) -> None:
+        script = "head -c 6000000 /dev/zero; head -c 400000 /dev/zero >&2; exit 3"
+        done = self.active("untuned").client.run(["sh", "-c", script], 60.0)
+        self.assertEqual(
+            (3, base.STDOUT_LIMIT, base.STDERR_LIMIT), (done.returncode, len(done.stdout), len(done.stderr))
+        )
+
+    def test_time_limit_kills_the_program_and_its_children(self) -> None:
+        client = self.active("untuned").client
+        done = client.run(["sh", "-c", "echo begun; sleep 4321 & sleep 4322"], 1.5)
+        self.assertIsNone(done.returncode)
+        self.assertEqual("begun\n", done.stdout)
+        self.assertNotIn("sleep 432", self.text(client, "ps"))
+
+    def test_server_that_ends_at_once_is_an_error(self) -> None:
+        server = self.active("untuned").server
+        with self.assertRaisesRegex(base.LaunchError, "iperf3 ended at once.*option"):
+            server.start(["iperf3", "--no-such-option"])
+
+    def test_cpu_classes_make_up_the_total(self) -> None:
+        client = self.active("tuned").client
+        domain = self.domain(client)
+        before, stats_before = client.cpu(), _statistics(domain)
+        self.text(client, "dd", "if=/dev/zero", "of=file", "bs=64k", "count=300", "oflag=direct")
+        self.text(client, "sysbench", "cpu", "--time=2", "--threads=2", "run")
+        after, stats_after = client.cpu(), _statistics(domain)
+        spent = {kind: after.host_s[kind] - before.host_s[kind] for kind in after.host_s}
+        self.assertEqual({"vcpu", "emulator", "iothread", "vhost", "worker", "total"}, set(spent))
+        parts = sum(value for kind, value in spent.items() if kind != "total")
+        self.assertAlmostEqual(spent["total"], parts, delta=2 * TICK_S)
+        self.assertGreater(spent["vcpu"], 0.5)
+        self.assertGreater(spent["iothread"], 0.0)
+        # libvirt's own counters, read a moment earlier and later, must agree.
+        slack = 0.15 * spent["total"] + 10 * TICK_S
+        for name, ours in (("cpu.time", spent["total"]), ("vcpu", spent["vcpu"])):
+            self.assertAlmostEqual(ours, stats_after[name] - stats_before[name], delta=slack, msg=name)
+        assert before.wait_s is not None and after.wait_s is not None
+        self.assertAlmostEqual(
+            after.wait_s - before.wait_s, stats_after["delay"] - stats_before["delay"], delta=slack
+        )
+        assert before.guest_s is not None and after.guest_s is not None
+        self.assertGreater(after.guest_s - before.guest_s, 0.5)
+        self.assertGreater(after.at, before.at)
+
+    def test_process_clock_is_that_of_this_process(self) -> None:
+        until = time.process_time() + 0.05
+        while time.process_time() < until:
+            pass
+        self.assertAlmostEqual(time.process_time(), cpu.process_clock_s(os.getpid()), delta=TICK_S)
+
+    def test_only_the_active_arm_runs_and_has_its_settings(self) -> None:
+        tap = self.pairs["tuned"].client.tap
+        steering = f"/sys/class/net/{tap}/queues/tx-0/xps_cpus"
+        original = _read(steering)
+        self.launcher.activate("untuned")
+        original = _read(steering)
+        self.launcher.activate("tuned")
+        self.assertNotEqual(original, _read(steering))
+        settings = self.launcher.environment()["arms"]["tuned"]["settings"]
+        self.assertIn(f"{tap}/tx-0", [one["target"] for one in settings])
+        self.assertLess(self._spent(self.pairs["untuned"].client), TICK_S)
+        self.launcher.activate(None)
+        self.assertEqual(original, _read(steering))
+        self.assertLess(self._spent(self.pairs["tuned"].client), TICK_S)
+        self.assertIsNone(self.pairs["tuned"].client.cpu().guest_s)
+
+    def _spent(self, machine: base.Machine) -> float:
+        before = machine.cpu()
+        time.sleep(1.0)
+        return machine.cpu().host_s["vcpu"] - before.host_s["vcpu"]
+
+    def test_host_pair_has_the_same_contract(self) -> None:
+        self.launcher.activate(None)
+        pair = self.launcher.host_pair()
+        handle = pair.server.start(["iperf3", "-s"])
+        self.addCleanup(pair.server.stop, handle)
+        before = pair.client.cpu().host_s["total"], pair.server.cpu().host_s["total"]
+        result = json.loads(self.text(pair.client, "iperf3", "-c", pair.server.address, "-t", "1", "-J"))
+        self.assertGreater(result["end"]["sum_received"]["bits_per_second"], 1e6)
+        after = pair.client.cpu().host_s["total"], pair.server.cpu().host_s["total"]
+        self.assertGreater(after[0], before[0])
+        self.assertGreater(after[1], before[1])
+        pair.server.stop(handle)
+        pair.server.stop(handle)
+        self.assertGreaterEqual(pair.server.cpu().host_s["total"], after[1])
+        done = pair.client.run(["sh", "-c", "echo out; echo err >&2; exit 7"], 10.0)
+        self.assertEqual((7, "out\n", "err\n"), (done.returncode, done.stdout, done.stderr))
+        self.assertIsNone(pair.client.run(["sleep", "4323"], 0.3).returncode)
+        with self.assertRaisesRegex(base.LaunchError, "ended at once"):
+            pair.server.start(["iperf3", "--no-such-option"])
+
+    def test_both_kinds_of_machine_run_programs_in_a_writable_folder(self) -> None:
+        for pair in (self.active("untuned"), self.launcher.host_pair()):
+            self.text(pair.client, "sh", "-c", "echo x >file && rm file && [ $(pwd) != / ]")
+
+    def test_environment_is_json_and_names_what_was_not_applied(self) -> None:
+        environment = json.loads(json.dumps(self.launcher.environment()))
+        self.assertEqual("tcg", environment["accelerator"])
+        self.assertIn("fio", environment["image"]["packages"])
+        tuned = environment["arms"]["tuned"]
+        self.assertEqual({"hw:vif_multiqueue_enabled": "true"}, tuned["native_specs_not_applied"])
+        self.assertIn("2 queue pairs", " ".join(tuned["notes"]))
+
+    def test_second_run_beside_this_one(self) -> None:
+        with libvirt.LibvirtLauncher(accelerator="tcg", image_folder=rig.start()) as other:
+            other.prepare()
+            other_id = other.run_id
+            self.assertNotEqual(self.launcher.run_id, other_id)
+        self.assertEqual([], rig.remains(other_id))
+        self.text(self.active("tuned").client, "true")
+
+    def test_arm_that_hangs_is_an_error_with_its_console_and_can_be_removed(self) -> None:
+        self.launcher.activate(None)
+        pair = self.launcher.boot(base.Arm("hanging", request.Request()))
+        self.launcher.activate("hanging")
+        name = pair.client.name
+        # The agent that would answer is stopped, so this very command gets no answer either.
+        with self.assertRaisesRegex(base.LaunchError, "(?s)agent.*last lines of its console:\n.*user space after"):
+            pair.client.run(["sh", "-c", "kill -STOP $(pidof qemu-ga)"], 10.0)
+        self.assertIsNone(pair.client.cpu().guest_s)
+        self.launcher.destroy("hanging")
+        self.launcher.destroy("hanging")
+        self.assertEqual(
+            [], [left for left in rig.remains(self.launcher.run_id) if "hanging" in left or name in left]
+        )
+
+    def test_arm_names_are_checked(self) -> None:
+        for name in ("host", "a b", "../x", "", "x" * 60):
+            with self.assertRaisesRegex(base.LaunchError, "arm '"):
+                self.launcher.boot(base.Arm(name, request.Request()))
+        with self.assertRaisesRegex(base.LaunchError, "booted already"):
+            self.launcher.boot(base.Arm("tuned", request.Request()))
+        with self.assertRaisesRegex(base.LaunchError, "not booted"):
+            self.launcher.activate("other")
+
+
+def _read(path: str) -> str:
+    with open(path, encoding="ascii") as file:
+        return file.read()
+
+
+def _statistics(domain: libvirt_binding.virDomain) -> dict[str, float]:
+    kinds = libvirt_binding.VIR_DOMAIN_STATS_CPU_TOTAL | libvirt_binding.VIR_DOMAIN_STATS_VCPU
+    values = domain.connect().domainListGetStats([domain], kinds)[0][1]
+
+    def total(suffix: str) -> float:
+        return (
+            sum(value for name, value in values.items() if name.startswith("vcpu.") and name.endswith(suffix))
+            / 1e9
+        )
+
+    return {"cpu.time": values["cpu.time"] / 1e9, "vcpu": total(".time"), "delay": total(".delay")}

@@ -1,0 +1,50 @@
+"""The image's folder: found, whole, or refused with what to do."""
+
+import os
+import pathlib
+import tempfile
+import unittest
+from unittest import mock
+
+from nova_perf_tuning.launch import base, image
+
+
+class ImageTest(unittest.TestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        folder = tempfile.TemporaryDirectory(prefix="nova-perf-image-")
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        for name in ("vmlinuz", "initrd", "root.img", "complete"):
+            (self.folder / name).touch()
+        (self.folder / "packages").write_text("fio 3.33-3\niperf3 3.12-1\n")
+        (self.folder / "release").write_text("6.1.0-1-cloud-amd64\n")
+
+    def test_read(self) -> None:
+        found = image.load(str(self.folder))
+        self.assertEqual(
+            ({"fio": "3.33-3", "iperf3": "3.12-1"}, "6.1.0-1-cloud-amd64"), (found.packages, found.release)
+        )
+        self.assertEqual(str(self.folder / "root.img"), found.root)
+
+    def test_every_missing_part(self) -> None:
+        for name in ("complete", "vmlinuz", "initrd", "root.img", "packages", "release"):
+            (self.folder / name).rename(self.folder / "away")
+            with self.assertRaisesRegex(base.LaunchError, "tools/image/build"):
+                image.load(str(self.folder))
+            (self.folder / "away").rename(self.folder / name)
+
+    def test_garbage(self) -> None:
+        (self.folder / "packages").write_bytes(b"\xff\xfe")
+        with self.assertRaisesRegex(base.LaunchError, "damaged"):
+            image.load(str(self.folder))
+
+    def test_default_folder(self) -> None:
+        cases = (
+            ({"HOME": "/h"}, "/h/.cache/nova-perf-tuning/image"),
+            ({"HOME": "/h", "XDG_CACHE_HOME": "/x"}, "/x/nova-perf-tuning/image"),
+            ({"HOME": "/h", "XDG_CACHE_HOME": "/x", "NOVA_PERF_CACHE": "/n"}, "/n/image"),
+        )
+        for variables, expected in cases:
+            with mock.patch.dict(os.environ, variables, clear=True):
+                self.assertEqual(expected, image.default_folder())

@@ -1,0 +1,55 @@
+"""Signals wait for the end of a clean-up and are not lost."""
+
+import os
+import signal
+import unittest
+
+from nova_perf_tuning.launch import interrupt
+
+
+class DeferredTest(unittest.TestCase):
+    def test_interrupt_comes_after_the_block(self) -> None:
+        steps = []
+        with self.assertRaises(KeyboardInterrupt):
+            with interrupt.deferred():
+                os.kill(os.getpid(), signal.SIGINT)
+                steps.append("still here")
+            steps.append("not reached")
+        self.assertEqual(["still here"], steps)
+        self.assertIs(signal.default_int_handler, signal.getsignal(signal.SIGINT))
+
+    def test_nested_blocks_deliver_at_the_outermost_end(self) -> None:
+        steps = []
+        with self.assertRaises(KeyboardInterrupt), interrupt.deferred():
+            with interrupt.deferred():
+                os.kill(os.getpid(), signal.SIGINT)
+            steps.append("inner block ended")
+        self.assertEqual(["inner block ended"], steps)
+
+    def test_nothing_came(self) -> None:
+        with interrupt.deferred():
+            pass
+        self.assertIs(signal.SIG_DFL, signal.getsignal(signal.SIGTERM))
+
+
+class TerminationGuardTest(unittest.TestCase):
+    def test_termination_unwinds_and_the_default_comes_back(self) -> None:
+        guard = interrupt.TerminationGuard()
+        guard.install()
+        self.addCleanup(guard.remove)
+        with self.assertRaises(SystemExit) as caught:
+            os.kill(os.getpid(), signal.SIGTERM)
+        self.assertEqual(128 + signal.SIGTERM, caught.exception.code)
+        guard.remove()
+        self.assertIs(signal.SIG_DFL, signal.getsignal(signal.SIGTERM))
+
+    def test_somebody_elses_handler_stays(self) -> None:
+        def handler(_number: int, _frame: object) -> None:
+            """Stands for a caller's own handler."""
+
+        self.addCleanup(signal.signal, signal.SIGTERM, signal.signal(signal.SIGTERM, handler))
+        guard = interrupt.TerminationGuard()
+        guard.install()
+        self.assertIs(handler, signal.getsignal(signal.SIGTERM))
+        guard.remove()
+        self.assertIs(handler, signal.getsignal(signal.SIGTERM))
