@@ -1,0 +1,97 @@
+"""The interface of a benchmark; each one is a small class found by an entry point.
+
+A benchmark knows what to run, how to read its output and in which unit. It never runs anything itself:
+a launcher does, in a guest or on the host, with the same steps.
+"""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, Literal
+
+from nova_perf_tuning import errors
+
+Better = Literal["higher", "lower"]
+
+
+class OutputError(errors.PerfTuningError):
+    """A benchmark's output cannot be read: says which one and what is wrong with it."""
+
+
+class NotReadyError(OutputError):
+    """The benchmark's server did not listen yet; the same run may succeed a moment later."""
+
+
+class ParameterError(errors.PerfTuningError):
+    """A parameter of a benchmark is unknown, malformed or out of range: names it and what is allowed."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Reading:
+    """One figure out of one run.
+
+    :ivar better: which way is better; ratios are turned so that more than 1 is always a gain.
+    :ivar primary: the figure that is judged and charted first; the others are shown beside it.
+    """
+
+    metric: str
+    unit: str
+    better: Better
+    value: float
+    primary: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Step:
+    """One process of a benchmark.
+
+    :ivar argv: argument list, never given to a shell.
+    :ivar role: ``client`` (its output is parsed) or ``server`` (started first on the other side, ended after).
+    :ivar timeout_s: after this long it is killed and the trial is an error.
+    """
+
+    argv: tuple[str, ...]
+    role: Literal["client", "server"]
+    timeout_s: float
+
+
+class Benchmark(abc.ABC):
+    """One benchmark.
+
+    :cvar kind: its name on the command line and of the entry point.
+    :cvar summary: one line for ``bench list``.
+    :cvar packages: Debian packages that a guest image needs for it.
+    :cvar programs: programs that must be on PATH on the host.
+    :cvar defaults: parameters and their default values (all as text).
+    :cvar parameter_help: what each parameter means, one line each.
+    :cvar primary: metric, unit and better way of the figure that is judged; also that of a run that failed.
+    :cvar paired: True when it needs a peer (network); the server runs on the peer.
+    :cvar work_metric: the reading that counts the work of the whole run, start-up and warm-up included, so
+        that CPU read around the run can be divided by it; its unit is the "unit of work". None: no such count.
+    """
+
+    kind: ClassVar[str]
+    summary: ClassVar[str]
+    packages: ClassVar[tuple[str, ...]]
+    programs: ClassVar[tuple[str, ...]]
+    defaults: ClassVar[Mapping[str, str]]
+    primary: ClassVar[tuple[str, str, Better]]
+    parameter_help: ClassVar[Mapping[str, str]] = {}
+    paired: ClassVar[bool] = False
+    work_metric: ClassVar[str | None] = None
+
+    @abc.abstractmethod
+    def steps(self, parameters: Mapping[str, str], peer: str | None = None) -> Sequence[Step]:
+        """Return what to run; ``peer`` is the server's address for a paired benchmark.
+
+        :raises nova_perf_tuning.errors.PerfTuningError: a parameter is unknown or out of range.
+        """
+
+    @abc.abstractmethod
+    def parse(self, output: str) -> list[Reading]:
+        """Return the figures in the client's standard output; exactly one of them is primary.
+
+        :raises OutputError: truncated, empty or foreign output.
+        """

@@ -1,0 +1,91 @@
+"""Disk I/O with fio."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from nova_perf_tuning.bench import base, output, parameters
+
+_PATTERNS = ("randwrite", "randread", "write", "read")
+_ENGINES = ("psync", "libaio", "io_uring")
+
+
+class Fio(base.Benchmark):
+    """One fio job on files in a folder of the machine's scratch disk.
+
+    The default is the job that is published for virtual disks: random writes of 16 KiB, direct, one at a
+    time (psync). Latencies are completion latencies (``clat``) of the whole group.
+    """
+
+    kind = "fio"
+    summary = "disk I/O per second: random writes of 16 KiB, direct, one at a time"
+    packages = ("fio",)
+    programs = ("fio",)
+    primary = ("iops", "IO/s", "higher")
+    defaults = {
+        "seconds": "10",
+        "pattern": "randwrite",
+        "block_size": "16k",
+        "size": "64M",
+        "jobs": "1",
+        "engine": "psync",
+        "depth": "1",
+        "directory": ".",
+    }
+    parameter_help = {
+        "seconds": "length of the run, 1 to 3600",
+        "pattern": ", ".join(_PATTERNS),
+        "block_size": "bytes per request, 512 to 4m",
+        "size": "size of each job's file, 1m to 1024g",
+        "jobs": "processes, each with a file of its own, 1 to 64",
+        "engine": ", ".join(_ENGINES),
+        "depth": "requests in flight per job (libaio and io_uring), 1 to 1024",
+        "directory": "folder of the files; by default the machine's scratch disk",
+    }
+    work_metric = "requests"
+
+    def steps(self, given: Mapping[str, str], peer: str | None = None) -> Sequence[base.Step]:
+        values = parameters.merge(self.kind, self.defaults, given)
+        seconds = parameters.integer(self.kind, values, "seconds", 1, 3600)
+        jobs = parameters.integer(self.kind, values, "jobs", 1, 64)
+        depth = parameters.integer(self.kind, values, "depth", 1, 1024)
+        block = parameters.size(self.kind, values, "block_size", 512, 4 << 20)
+        size = parameters.size(self.kind, values, "size", 1 << 20, 1 << 40)
+        engine = parameters.choice(self.kind, values, "engine", _ENGINES)
+        pattern = parameters.choice(self.kind, values, "pattern", _PATTERNS)
+        directory = values["directory"]
+        # fio splits folders at ':'.
+        if not directory or ":" in directory or "\0" in directory:
+            raise base.ParameterError(f"{self.kind}: directory='{directory[:80]}' must be a path without ':'")
+        argv = ["fio", "--name=nova-perf", "--group_reporting", "--direct=1", "--time_based"]
+        argv += [f"--rw={pattern}", f"--bs={block}", f"--size={size}", f"--numjobs={jobs}"]
+        argv += [f"--ioengine={engine}", f"--iodepth={depth}", f"--runtime={seconds}"]
+        argv += [f"--directory={directory}", "--output-format=json"]
+        # The first run writes the files before it begins; slow disks manage 10 MB/s.
+        timeout_s = seconds + 20.0 + jobs * size / 10e6
+        return (base.Step(tuple(argv), "client", timeout_s),)
+
+    def parse(self, text: str) -> list[base.Reading]:
+        data = output.load_json(self.kind, text)
+        jobs = output.find(self.kind, data, "jobs")
+        if not isinstance(jobs, list) or len(jobs) != 1:
+            raise base.OutputError(f"{self.kind}: the output must have one group of jobs (--group_reporting)")
+        job = jobs[0]
+        code = output.number(self.kind, job, "error")
+        if code:
+            raise base.OutputError(f"{self.kind}: the job ended with error {code:.0f} (errno)")
+        name = max(("read", "write"), key=lambda way: output.number(self.kind, job, way, "total_ios"))
+        way = output.find(self.kind, job, name)
+        requests = output.number(self.kind, way, "total_ios")
+        iops = output.number(self.kind, way, "iops")
+        if requests == 0 or iops == 0:
+            raise base.OutputError(f"{self.kind}: the job did no I/O")
+        mean = output.number(self.kind, way, "clat_ns", "mean")
+        tail = output.number(self.kind, way, "clat_ns", "percentile", "99.000000")
+        return [
+            base.Reading(*self.primary, iops, primary=True),
+            base.Reading("bandwidth", "MB/s", "higher", output.number(self.kind, way, "bw_bytes") / 1e6),
+            base.Reading("latency_mean", "µs", "lower", mean / 1e3),
+            base.Reading("latency_p99", "µs", "lower", tail / 1e3),
+            base.Reading("requests", "1,000 IO", "higher", requests / 1e3),
+        ]

@@ -1,0 +1,92 @@
+"""Finds benchmarks by their entry points (``nova_perf_tuning.benchmarks``)."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from collections.abc import Mapping, Sequence
+
+from nova_perf_tuning import errors
+from nova_perf_tuning.bench import base, parameters
+
+NAMESPACE = "nova_perf_tuning.benchmarks"
+
+
+class UnknownBenchmarkError(errors.PerfTuningError):
+    """There is no such benchmark; the message lists those there are."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Job:
+    """A benchmark with its parameters.
+
+    :ivar label: its name in the results: the kind, or the whole text when one kind is run in several ways.
+    :ivar parameters: all of them, defaults included.
+    """
+
+    label: str
+    benchmark: base.Benchmark
+    parameters: Mapping[str, str]
+
+
+def load_all() -> list[base.Benchmark]:
+    """Return every installed benchmark, ordered by kind."""
+    from stevedore import extension
+
+    manager: extension.ExtensionManager[base.Benchmark]
+    manager = extension.ExtensionManager(NAMESPACE, invoke_on_load=True)
+    found = (one.obj for one in manager)
+    return sorted((one for one in found if one is not None), key=lambda benchmark: benchmark.kind)
+
+
+def load(kind: str) -> base.Benchmark:
+    """Return one benchmark.
+
+    :raises UnknownBenchmarkError: nothing installed has that name.
+    """
+    found = {benchmark.kind: benchmark for benchmark in load_all()}
+    if kind not in found:
+        raise UnknownBenchmarkError(f"there is no benchmark '{kind[:40]}'; there are {', '.join(found)}")
+    return found[kind]
+
+
+class MissingProgramError(errors.PerfTuningError):
+    """A benchmark's program is not on this host; names the package to install."""
+
+
+def check_installed(benchmark: base.Benchmark) -> None:
+    """See that the host can run ``benchmark``.
+
+    :raises MissingProgramError: a program is not on PATH.
+    """
+    for program in benchmark.programs:
+        if shutil.which(program) is None:
+            packages = " ".join(benchmark.packages)
+            raise MissingProgramError(f"{benchmark.kind}: {program} is not on this host; install {packages}")
+
+
+def jobs(texts: Sequence[str], seconds: int | None = None) -> list[Job]:
+    """Return the jobs that ``KIND[:k=v,…]`` texts name.
+
+    :param seconds: length of a run for every benchmark that has such a parameter and is given none.
+    :raises UnknownBenchmarkError: an unknown kind. :raises base.ParameterError: a wrong parameter, or one
+        benchmark named twice with the same parameters.
+    """
+    split = [text.partition(":") for text in texts]
+    kinds = [kind for kind, _, _ in split]
+    found = []
+    for kind, _, given in split:
+        benchmark = load(kind)
+        chosen = parameters.split(given.split(",")) if given else {}
+        if seconds is not None and "seconds" in benchmark.defaults:
+            chosen = {"seconds": str(seconds), **chosen}
+        merged = parameters.merge(kind, benchmark.defaults, chosen)
+        label = kind if kinds.count(kind) == 1 or not given else f"{kind}:{given}"
+        # Range errors show now, not after the guests have booted.
+        benchmark.steps(merged, "192.0.2.1" if benchmark.paired else None)
+        found.append(Job(label, benchmark, merged))
+    labels = [job.label for job in found]
+    for label in labels:
+        if labels.count(label) > 1:
+            raise base.ParameterError(f"benchmark '{label[:80]}' is named twice; name it once")
+    return found

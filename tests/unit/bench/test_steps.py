@@ -1,0 +1,65 @@
+"""What is run: argument lists, never a shell's text; parameters are checked before anything starts."""
+
+import hypothesis
+import testtools
+from hypothesis import strategies
+
+from nova_perf_tuning.bench import base, cpu, fio, iperf3, parameters
+
+
+class StepsTest(testtools.TestCase):
+    def test_iperf3(self):
+        server, client = iperf3.Iperf3().steps(
+            {"seconds": "3", "streams": "4", "direction": "reverse"}, "10.0.0.2"
+        )
+        self.assertEqual(("iperf3", "-s", "-1", "-B", "10.0.0.2", "-p", "5201"), server.argv)
+        self.assertEqual("server", server.role)
+        line = " ".join(client.argv)
+        self.assertEqual("iperf3 -c 10.0.0.2 -p 5201 -t 3 -O 1 -P 4 -J --connect-timeout 5000 -R", line)
+        self.assertTrue(client.timeout_s > 4)
+
+    def test_iperf3_needs_a_peer(self):
+        self.assertRaises(base.ParameterError, iperf3.Iperf3().steps, {})
+
+    def test_fio_is_the_published_job(self):
+        [step] = fio.Fio().steps({"jobs": "2"})
+        for option in ("--rw=randwrite", "--bs=16384", "--direct=1", "--ioengine=psync", "--numjobs=2"):
+            self.assertIn(option, step.argv)
+        self.assertIn("--group_reporting", step.argv)
+
+    def test_cpu(self):
+        [step] = cpu.Cpu().steps({"threads": "2", "seconds": "4"})
+        line = "sysbench cpu --threads=2 --time=4 --events=0 --cpu-max-prime=10000 run"
+        self.assertEqual(line, " ".join(step.argv))
+
+    def test_bounds_are_named(self):
+        error = self.assertRaises(base.ParameterError, cpu.Cpu().steps, {"seconds": "0"})
+        self.assertEqual("cpu: seconds='0' must be a whole number from 1 to 3600", str(error))
+        error = self.assertRaises(base.ParameterError, fio.Fio().steps, {"block_size": "3x"})
+        self.assertEqual("fio: block_size='3x' must be a size from 512 to 4m, such as 16k or 64M", str(error))
+        error = self.assertRaises(base.ParameterError, fio.Fio().steps, {"pattern": "trim"})
+        self.assertEqual("fio: pattern='trim' must be one of randwrite, randread, write, read", str(error))
+        error = self.assertRaises(base.ParameterError, cpu.Cpu().steps, {"second": "1"})
+        self.assertEqual("cpu has no parameter 'second'; it has limit, seconds, threads", str(error))
+
+    @hypothesis.given(strategies.sampled_from([iperf3.Iperf3, fio.Fio, cpu.Cpu]), strategies.data())
+    @hypothesis.settings(deadline=None)
+    def test_no_value_becomes_an_option_of_its_own(self, kind, data):
+        """Whatever is given as a value, the command has the same number of arguments, or it is refused."""
+        key = data.draw(strategies.sampled_from(sorted(kind.defaults)))
+        text = data.draw(
+            strategies.text(max_size=30) | strategies.from_regex(r"-?-?[a-z]+=?[0-9 ;$]*", fullmatch=True)
+        )
+        usual = [len(step.argv) for step in kind().steps({}, "10.0.0.2")]
+        try:
+            found = kind().steps({key: text}, "10.0.0.2")
+        except base.ParameterError as error:
+            self.assertNotIn("\n", str(error).replace(text, ""))
+            return
+        extra = 1 if (key, text) == ("direction", "reverse") else 0
+        self.assertEqual(sum(usual) + extra, sum(len(step.argv) for step in found))
+
+    def test_split(self):
+        self.assertEqual({"a": "1", "b": "x=y"}, parameters.split(["a=1", "b=x=y"]))
+        for texts in (["a"], ["=1"], ["a=1", "a=2"]):
+            self.assertRaises(base.ParameterError, parameters.split, texts)
