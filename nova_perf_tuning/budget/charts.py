@@ -1,0 +1,138 @@
+"""Geometry of the report's charts: positions in percent of the width, so that text keeps its size everywhere."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+
+from nova_perf_tuning.budget import statistics
+
+#: Beyond this ratio of largest to smallest value equal ratios get equal lengths.
+_LOG_FROM = 4.0
+_MARGIN = 3.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Tick:
+    """A line of the axis; :attr:`at` in percent."""
+
+    at: float
+    value: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Axis:
+    """A horizontal axis.
+
+    :ivar low, high: its ends, in the unit of the values.
+    """
+
+    low: float
+    high: float
+    logarithmic: bool
+    ticks: tuple[Tick, ...]
+
+    def place(self, value: float) -> float:
+        """Return the position of ``value`` in percent, kept on the axis."""
+        return _place(value, self.low, self.high, self.logarithmic)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Dot:
+    """One trial or pair; :attr:`y` in percent of its row, :attr:`text` for the tooltip."""
+
+    x: float
+    y: float
+    text: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Row:
+    """One line of a dot chart: every value, the median and the interval (None without one)."""
+
+    dots: tuple[Dot, ...]
+    median: float | None
+    low: float | None
+    high: float | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Segment:
+    """One class of CPU time in a bar; positions in percent."""
+
+    name: str
+    x: float
+    width: float
+    value: float
+
+
+def axis(values: Sequence[float], include: Sequence[float] = ()) -> Axis:
+    """Return an axis for positive ``values``, logarithmic when they span more than a factor of four.
+
+    :param include: further values that must be on it.
+    """
+    found = [value for value in (*values, *include) if value > 0] or [1.0]
+    low, high = min(found), max(found)
+    logarithmic = high / low > _LOG_FROM
+    if logarithmic:
+        low, high = low / 1.15, high * 1.15
+    else:
+        pad = (high - low) * 0.08 or high * 0.05
+        low, high = max(0.0, low - pad), high + pad
+    numbers = _log_ticks(low, high) if logarithmic else _linear_ticks(low, high)
+    ticks = tuple(Tick(_place(number, low, high, logarithmic), number) for number in numbers)
+    return Axis(low, high, logarithmic, ticks)
+
+
+def row(axis: Axis, values: Sequence[tuple[float, str]], estimate: statistics.Estimate | None) -> Row:
+    """Return a chart row; dots are spread over three heights so that equal values stay visible."""
+    dots = tuple(
+        Dot(axis.place(value), 50 + (index % 3 - 1) * 16, text) for index, (value, text) in enumerate(values)
+    )
+    if estimate is None:
+        return Row(dots, None, None, None)
+    low = None if estimate.low is None else axis.place(estimate.low)
+    high = None if estimate.high is None else axis.place(estimate.high)
+    return Row(dots, axis.place(estimate.value), low, high)
+
+
+def bar(parts: Sequence[tuple[str, float]], full: float) -> tuple[Segment, ...]:
+    """Return a stacked bar of (name, value) on a scale that ends at ``full``."""
+    segments = []
+    x = 0.0
+    for name, value in parts:
+        width = 100 * max(0.0, value) / full if full > 0 else 0.0
+        segments.append(Segment(name, x, width, value))
+        x += width
+    return tuple(segments)
+
+
+def _place(value: float, low: float, high: float, logarithmic: bool) -> float:
+    value = min(max(value, low), high)
+    if logarithmic:
+        share = math.log(value / low) / math.log(high / low)
+    else:
+        share = (value - low) / (high - low) if high > low else 0.5
+    return _MARGIN + share * (100 - 2 * _MARGIN)
+
+
+def _linear_ticks(low: float, high: float, wanted: int = 4) -> list[float]:
+    span = high - low
+    step = 10.0 ** math.floor(math.log10(span / wanted))
+    step *= next(factor for factor in (1, 2, 5, 10) if span / (step * factor) <= wanted + 1)
+    first = math.ceil(low / step)
+    return [number * step for number in range(first, math.floor(high / step) + 1)]
+
+
+def _log_ticks(low: float, high: float) -> list[float]:
+    """Return 1-2-5 steps within the range, or fewer where it spans many decades."""
+    decades = math.log10(high / low)
+    steps = (1, 2, 5) if decades < 1.7 else (1,)
+    every = max(1, round(decades / 5))
+    found = []
+    for power in range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1):
+        if len(steps) == 1 and power % every:
+            continue
+        found += [step * 10.0**power for step in steps]
+    return [number for number in found if low <= number <= high]

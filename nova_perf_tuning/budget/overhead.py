@@ -1,0 +1,71 @@
+"""What a trial cost the host: service CPU and full overhead, which must not be mixed up.
+
+*Service CPU* is the CPU time of the guest's process and vhost workers that is no vCPU time. It is measured from
+outside and never negative. *Full overhead* is all of that process and its workers minus what the guest says it
+was busy itself. A vCPU that waits for a host CPU books the wait as its own work (there is no steal time under
+TCG), so full overhead is valid only where vCPUs hardly waited; it is then marked, never clamped.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from nova_perf_tuning.budget import model
+
+#: Most that vCPUs may have waited, as a share of the time they wanted to run, for full overhead to be valid.
+MAX_WAIT = 0.02
+
+#: The counters are read one after another and lag by up to a scheduler tick per thread; a service CPU
+#: below minus this many seconds is a contradiction.
+SLACK_S = 0.05
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Cost:
+    """CPU of one trial in host CPU seconds; None where it was not measured or is not valid.
+
+    :ivar total_s: guest's process and vhost workers; for the host's own arm all that the host was busy.
+    :ivar service_s, full_s: see the module; :ivar wait_share: wait of the vCPUs / (wait + run).
+    :ivar invalid: why :attr:`full_s` (or everything) is None; empty if all is valid.
+    """
+
+    total_s: float | None
+    service_s: float | None
+    full_s: float | None
+    wait_share: float | None
+    invalid: str
+
+
+def cost(trial: model.Trial) -> Cost:
+    """Return what ``trial`` cost."""
+    total = trial.host_cpu_s.get("total")
+    vcpu = trial.host_cpu_s.get("vcpu")
+    if total is None or vcpu is None:
+        return Cost(total, None, None, None, "")
+    service = total - vcpu
+    if service < -SLACK_S:
+        return Cost(total, None, None, None, f"counters contradict: vCPU {vcpu:.2f} s of {total:.2f} s in all")
+    wanted = None if trial.wait_s is None else trial.wait_s + vcpu
+    share = None if wanted is None or trial.wait_s is None else trial.wait_s / wanted if wanted > 0 else 0.0
+    if trial.guest_cpu_s is None:
+        return Cost(total, service, None, share, "the guest's own busy time is unknown")
+    if share is None:
+        return Cost(total, service, None, None, "how long the vCPUs waited is unknown")
+    if share > MAX_WAIT:
+        text = f"vCPUs waited {share:.0%} of the time they wanted to run (limit {MAX_WAIT:.0%})"
+        return Cost(total, service, None, share, text)
+    return Cost(total, service, total - trial.guest_cpu_s, share, "")
+
+
+def per_unit(seconds: float | None, trial: model.Trial) -> float | None:
+    """Return CPU seconds per unit of work of ``trial``, None where either is unknown."""
+    if seconds is None or not trial.work:
+        return None
+    return seconds / trial.work
+
+
+def per_second(seconds: float | None, trial: model.Trial) -> float | None:
+    """Return CPU seconds per second of the trial's window: how many CPUs were busy with it."""
+    if seconds is None or trial.window_s <= 0:
+        return None
+    return seconds / trial.window_s

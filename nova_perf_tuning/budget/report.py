@@ -1,0 +1,279 @@
+"""The report: one HTML file that needs nothing else, and the same figures as JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from nova_perf_tuning import errors
+from nova_perf_tuning.budget import charts, model, overhead, statistics, summary, verdict, wording
+
+#: What a diff may have to compare, in lines; more would take minutes and say nothing.
+_MAX_XML_LINES = 2000
+_SHOWN_TRIALS = 5000
+
+#: Stacking order: what the guest does first, then what the host does for it.
+_CLASSES = ("vcpu", "emulator", "iothread", "vhost", "worker", "total")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Chart:
+    axis: charts.Axis
+    rows: tuple[tuple[str, charts.Row, str, str], ...]  # class of the arm, row, label, figure
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Bars:
+    full: float
+    rows: tuple[tuple[str, tuple[charts.Segment, ...], str, str], ...]
+
+
+def as_json(
+    results: model.Results,
+    summaries: Sequence[summary.BenchmarkSummary],
+    judged: Sequence[verdict.Judgement],
+) -> dict[str, Any]:
+    """Return the report as plain data."""
+    return {
+        "headline": wording.headline(summaries),
+        "notes": wording.headline_notes(results),
+        "verdict": verdict.overall(judged).value if judged else None,
+        "judgements": [dataclasses.asdict(one) for one in judged],
+        "benchmarks": summary.to_dict(summaries),
+        "environment": dict(results.environment),
+    }
+
+
+def render(
+    results: model.Results,
+    summaries: Sequence[summary.BenchmarkSummary],
+    judged: Sequence[verdict.Judgement],
+) -> str:
+    """Return the HTML report. All text from results is escaped; it has no script and loads nothing.
+
+    :raises nova_perf_tuning.errors.PerfTuningError: Jinja2 is not installed.
+    """
+    try:
+        import jinja2
+    except ImportError:
+        raise errors.PerfTuningError("Jinja2 is missing; install nova-perf-tuning[report] for reports") from None
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("nova_perf_tuning.budget"),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_clean,
+    )
+    environment.globals.update(number=wording.number, interval=wording.interval)
+    arms = summary.arm_order(results)
+    trials = sorted(results.trials, key=lambda one: one.order)
+    return environment.get_template("report.html.j2").render(
+        environment=results.environment,
+        headline=wording.headline(summaries),
+        notes=wording.headline_notes(results),
+        verdict=verdict.overall(judged) if judged else None,
+        judged=judged,
+        gains=_gains(results, summaries),
+        compared=_compared(summaries),
+        benchmarks=[(one, _dots(one, arms), _bars(one, arms)) for one in summaries],
+        classes=_CLASSES,
+        arms=[(arm, results.environment.get("arms", {}).get(arm, {})) for arm in arms if arm != summary.HOST],
+        colours={arm: _colour(arm, arms) for arm in arms},
+        diff=_diff(results.environment.get("arms", {})),
+        facts=_facts(results.environment),
+        commands=_commands(results.environment),
+        failures=_failures(results),
+        cautions=wording.cautions(summaries),
+        trials=[(one, overhead.cost(one)) for one in trials if one.primary][:_SHOWN_TRIALS],
+        draws=statistics.DRAWS,
+        least=statistics.MIN_VALUES,
+        trial_count=sum(one.primary for one in trials),
+    )
+
+
+def _clean(value: object) -> object:
+    """Replace control characters, which HTML does not allow; Jinja then escapes the rest."""
+    if isinstance(value, str) and type(value) is str:
+        return "".join(
+            char if char.isprintable() or char in "\n\t" else "\N{REPLACEMENT CHARACTER}" for char in value
+        )
+    return value
+
+
+def _colour(arm: str, arms: Sequence[str]) -> str:
+    """Return the CSS class of an arm: the host's own, then one of four by position."""
+    guests = [one for one in arms if one != summary.HOST]
+    return "host" if arm == summary.HOST else f"arm{guests.index(arm) % 4}"
+
+
+def _gains(results: model.Results, summaries: Sequence[summary.BenchmarkSummary]) -> _Chart | None:
+    """Return the chart of ratios between guest arms, a row per benchmark."""
+    found = []
+    for one in summaries:
+        for pair in one.comparisons:
+            if pair.baseline == summary.HOST or pair.ratio is None:
+                continue
+            trials = [
+                trial for trial in results.trials if trial.benchmark == one.label and trial.metric == one.metric
+            ]
+            logs = statistics.log_ratios(trials, pair.arm, pair.baseline)
+            values = [
+                (math.exp(log), f"boot {group + 1}: {math.exp(log):.3f}")
+                for group, logged in logs.items()
+                for log in logged
+            ]
+            label = one.label if len(one.comparisons) <= 3 else f"{one.label}: {pair.arm}"
+            found.append((label, pair.ratio, values))
+    if not found:
+        return None
+    numbers = [value for _, _, values in found for value, _ in values]
+    axis = charts.axis(numbers, [1.0, *_ends([ratio for _, ratio, _ in found])])
+    rows = tuple(
+        (_verdict_class(ratio), charts.row(axis, values, ratio), label, wording.gain(ratio))
+        for label, ratio, values in found
+    )
+    return _Chart(axis, rows)
+
+
+def _compared(summaries: Sequence[summary.BenchmarkSummary]) -> str:
+    """Return ``tuned over untuned``: which guests the chart of ratios compares."""
+    names = {(pair.arm, pair.baseline) for one in summaries for pair in one.comparisons}
+    guests = sorted((arm, baseline) for arm, baseline in names if baseline != summary.HOST)
+    return ", ".join(f"{arm} over {baseline} guests" for arm, baseline in guests)
+
+
+def _ends(estimates: Sequence[statistics.Estimate]) -> list[float]:
+    return [end for one in estimates for end in (one.low, one.high) if end is not None]
+
+
+def _verdict_class(ratio: statistics.Estimate) -> str:
+    if ratio.low is None or ratio.high is None or ratio.low <= 1 <= ratio.high:
+        return "same"
+    return "better" if ratio.low > 1 else "worse"
+
+
+def _dots(one: summary.BenchmarkSummary, arms: Sequence[str]) -> _Chart | None:
+    values = [value for arm in one.arms for _, _, value in arm.values]
+    if not values:
+        return None
+    axis = charts.axis(values, _ends([arm.median for arm in one.arms if arm.median]))
+    rows = []
+    for arm in one.arms:
+        dots = [
+            (value, f"boot {group + 1}, block {block + 1}: {wording.number(value)} {one.unit}")
+            for group, block, value in arm.values
+        ]
+        figure = f"{wording.number(arm.median.value)} {one.unit}" if arm.median else "no figure"
+        rows.append((_colour(arm.arm, arms), charts.row(axis, dots, arm.median), arm.arm, figure))
+    return _Chart(axis, tuple(rows))
+
+
+def _bars(one: summary.BenchmarkSummary, arms: Sequence[str]) -> _Bars | None:
+    guests = [arm for arm in one.arms if arm.cpus]
+    if not guests:
+        return None
+    full = max(sum(arm.cpus.values()) for arm in guests)
+    rows = []
+    for arm in guests:
+        known = [name for name in _CLASSES if name in arm.cpus]
+        parts = [(name, arm.cpus[name]) for name in known + sorted(set(arm.cpus) - set(known))]
+        service = ""
+        if arm.service_per_second is not None:
+            service = f"service {wording.number(arm.service_per_second.value)} CPU"
+        if arm.service_per_unit is not None and one.work_unit:
+            service += f" = {wording.number(arm.service_per_unit.value * 1e3)} ms per {one.work_unit}"
+        rows.append((_colour(arm.arm, arms), charts.bar(parts, full), arm.arm, service))
+    return _Bars(full, tuple(rows))
+
+
+def _diff(arms: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, str]]:
+    """Return what tells two arms' domain XML apart as (class, line); names made per guest are evened out."""
+    texts = [(name, str(arm["xml"])) for name, arm in arms.items() if arm.get("xml")][:2]
+    if len(texts) < 2:
+        return []
+    lines = [_evened(name, xml) for name, xml in texts]
+    if max(map(len, lines)) > _MAX_XML_LINES:
+        return [("meta", f"more than {_MAX_XML_LINES} lines; not compared")]
+    changed = difflib.unified_diff(lines[0], lines[1], texts[0][0], texts[1][0], n=2, lineterm="")
+    kinds = {"+": "added", "-": "removed", "@": "meta"}
+    return [(kinds.get(line[:1], ""), line) for line in changed]
+
+
+def _evened(arm: str, xml: str) -> list[str]:
+    xml = re.sub(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", "UUID", xml)
+    xml = re.sub(r"([0-9a-fA-F]{2}:){5}[0-9a-fA-F]{2}", "MAC", xml)
+    xml = re.sub(r"(<target dev=['\"])(?!vd|sd|hd)[^'\"]*", r"\1TAP", xml)
+    xml = re.sub(rf"(?<=[-/]){re.escape(arm)}(?=-(client|server))", "ARM", xml)
+    return [line.rstrip() for line in xml.splitlines()]
+
+
+_FACT_NAMES = {
+    "created": "begun (UTC)",
+    "host": "host",
+    "cpu_model": "CPU",
+    "cpus": "CPUs",
+    "memory_mib": "memory (MiB)",
+    "kernel": "host kernel",
+    "load_at_start": "load when it began",
+    "launcher": "launcher",
+    "accelerator": "accelerator",
+    "accelerator_reason": "accelerator chosen because",
+    "qemu": "QEMU",
+    "libvirt": "libvirt",
+    "seed": "seed",
+    "groups": "boots planned",
+    "groups_run": "boots run",
+    "blocks": "blocks per boot",
+    "time_limit_s": "time limit (s)",
+    "elapsed_s": "taken (s)",
+    "ended": "ended",
+}
+
+
+def _facts(environment: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the environment as rows: those with a known name first, then everything else."""
+    hidden = {"arms", "benchmarks", "errors"}
+    names = [
+        *[name for name in _FACT_NAMES if name in environment],
+        *sorted(set(environment) - set(_FACT_NAMES) - hidden),
+    ]
+    return [(_FACT_NAMES.get(name, name), _fact(environment[name])) for name in names]
+
+
+def _fact(value: object, depth: int = 0) -> str:
+    if isinstance(value, str):
+        return value[:2000]
+    if depth > 4:
+        return "…"
+    if isinstance(value, Mapping):
+        return "; ".join(f"{key}: {_fact(one, depth + 1)}" for key, one in list(value.items())[:100])[:4000]
+    if isinstance(value, list):
+        return ", ".join(_fact(one, depth + 1) for one in value[:200])[:4000]
+    return json.dumps(value)[:2000]
+
+
+def _commands(environment: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    found = []
+    for label, one in environment.get("benchmarks", {}).items():
+        lines = [" ".join(argv) for argv in one.get("commands", [])]
+        found.append((label, str(one.get("summary", "")), "\n".join(lines)))
+    return found
+
+
+def _failures(results: model.Results) -> list[tuple[str, str]]:
+    """Return (where, what) of every error, trials first."""
+    found = [
+        (f"boot {one.group + 1} block {one.block + 1}, {one.benchmark} on {one.arm}", str(one.error))
+        for one in results.trials
+        if one.value is None
+    ]
+    for entry in results.environment.get("errors", []):
+        where = [f"boot {entry['group'] + 1}"] if "group" in entry else []
+        where += [str(entry[key]) for key in ("arm", "benchmark") if key in entry]
+        found.append((", ".join(where), str(entry["error"])))
+    return found[:_SHOWN_TRIALS]

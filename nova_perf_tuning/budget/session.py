@@ -1,0 +1,351 @@
+"""A validation: groups of blocks of trials, interleaved, with everything that happens written down.
+
+In every group the guests are made anew, since where they land is a source of variance. A block has one
+trial of every benchmark in every arm. The order of arms is random in one block and mirrored in the next
+(A B C, C B A), so that a drift over time falls on all arms alike; the seed is recorded.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import random
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from nova_perf_tuning.bench import base as bench
+from nova_perf_tuning.bench import output, plugins
+from nova_perf_tuning.budget import host_environment, model, trial
+from nova_perf_tuning.launch import base as launch
+
+#: The arm that is the host itself.
+HOST = "host"
+
+#: First guesses, in seconds, until the session has measured them: one boot, and what a trial takes
+#: beyond the run of the benchmark itself.
+_BOOT_S = 20.0
+_TRIAL_OVERHEAD_S = 3.0
+
+#: Left of the time limit for removing guests and writing the report.
+CLOSING_S = 10.0
+
+#: A warm-up need not be long: it lays out files, fills caches and opens connections once.
+_WARM_UP_S = 1
+#: Of the time that one round of trials takes, about.
+_WARM_UP_SHARE = 0.5
+
+
+class TimeUp(Exception):
+    """The time limit is reached; raised in the main thread by whoever watches the clock."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Plan:
+    """What to measure.
+
+    :ivar arms: the guests' arms; the host's own arm is added by :attr:`with_host`.
+    :ivar seed: of the order of trials.
+    :ivar reasons: arm -> extra spec -> why it has its value, for the report.
+    :ivar time_limit_s: for everything from the first boot to the last trial.
+    """
+
+    arms: tuple[launch.Arm, ...]
+    jobs: tuple[plugins.Job, ...]
+    groups: int
+    blocks: int
+    seed: int
+    time_limit_s: float
+    with_host: bool = True
+    reasons: Mapping[str, Mapping[str, str]] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Progress:
+    """Where a session is.
+
+    :ivar done, total: trials, warm-up included.
+    :ivar left_s: estimated seconds to the end, never more than the time limit leaves.
+    :ivar important: to be seen also where most progress is left out.
+    """
+
+    done: int
+    total: int
+    left_s: float
+    text: str
+    important: bool = False
+
+
+class Session:
+    """Runs a plan on a launcher.
+
+    :ivar results: what there is so far; usable at any moment, also after an exception.
+    """
+
+    def __init__(
+        self,
+        launcher: launch.Launcher,
+        plan: Plan,
+        save: Callable[[model.Results], None],
+        progress: Callable[[Progress], None] = lambda _: None,
+    ) -> None:
+        """Prepare the session; nothing runs yet.
+
+        :param save: called after every block and at the end with all results so far, once there is a trial.
+        :param progress: called before every boot and trial.
+        """
+        self._launcher = launcher
+        self._plan = plan
+        self._save = save
+        self._tell = progress
+        self._random = random.Random(plan.seed)  # noqa: S311  an order that can be repeated, no secret
+        self._begun = time.monotonic()
+        self._deadline = self._begun + plan.time_limit_s - min(CLOSING_S, plan.time_limit_s / 4)
+        self._group_deadline = self._deadline
+        self._pairs: dict[str, launch.Pair] = {}
+        self._lost: set[str] = set()
+        self._order = 0
+        self._done = 0
+        self._groups = plan.groups
+        self._boots_s: list[float] = []
+        self._overheads_s: dict[str, list[float]] = {job.label: [] for job in plan.jobs}
+        self._environment: dict[str, Any] = {
+            "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            **host_environment.read(),
+            "seed": plan.seed,
+            "groups": plan.groups,
+            "blocks": plan.blocks,
+            "time_limit_s": plan.time_limit_s,
+            "arms": {
+                arm.name: {"request": arm.request.extra_specs(), "reasons": dict(plan.reasons.get(arm.name, {}))}
+                for arm in plan.arms
+            },
+            "benchmarks": {job.label: _describe(job) for job in plan.jobs},
+            "errors": [],
+            "ended": "running",
+        }
+        self.results = model.Results(self._environment, [])
+
+    def run(self, more: Callable[[model.Results], bool] = lambda _: False) -> model.Results:
+        """Run the plan to its end or to the time limit and return the results.
+
+        :param more: asked after the planned groups; while it says True and time is left, one group more runs.
+        :raises launch.LaunchError: no guest of the first group could be booted, or the launcher has no rig.
+        :raises KeyboardInterrupt: Ctrl-C; results so far are saved.
+        :raises SystemExit: SIGTERM or SIGHUP where a guard turns them into this; likewise.
+        """
+        ended = "error"
+        try:
+            self._tell(self._progress("preparing the launcher"))
+            self._launcher.prepare()
+            self._warn_of_limit()
+            group = 0
+            while group < self._groups and self._time_for_group():
+                self._run_group(group)
+                group += 1
+                if group == self._groups and more(self.results):
+                    self._groups += 1
+            ended = "complete" if group >= self._plan.groups and not self._cut() else "time limit"
+        except TimeUp:
+            ended = "time limit"
+        except (KeyboardInterrupt, SystemExit):  # a launcher turns SIGTERM into SystemExit
+            ended = "interrupted"
+            raise
+        finally:
+            self._environment["ended"] = ended
+            self._environment["groups_run"] = len({one.group for one in self.results.trials})
+            self._environment["elapsed_s"] = round(time.monotonic() - self._begun, 1)
+            if self.results.trials:
+                self._save(self.results)
+        return self.results
+
+    # -- one group
+
+    def _run_group(self, group: int) -> None:
+        self._group_deadline = self._deadline
+        try:
+            self._boot(group)
+            arms = sorted(self._pairs)
+            for job in self._plan.jobs:
+                for arm in arms:
+                    self._warm_up(job, arm, group)
+            self._group_deadline = self._share(group)  # now it is known what boots and trials take
+            order: list[str] = []
+            for block in range(self._plan.blocks):
+                order = order[::-1] if block % 2 else self._random.sample(arms, len(arms))
+                if not self._run_block(group, block, order):
+                    if group < self._plan.groups:  # groups beyond the plan are a bonus
+                        self._note(group, f"the time limit left room for {block} of {self._plan.blocks} blocks")
+                    break
+                self._read_environment()
+                self._save(self.results)
+        finally:
+            for arm in [one for one in self._pairs if one != HOST]:
+                self._launcher.destroy(arm)
+            self._pairs.clear()
+            self._lost.clear()
+
+    def _boot(self, group: int) -> None:
+        if self._plan.with_host:
+            self._pairs[HOST] = self._launcher.host_pair()
+        failed: list[launch.LaunchError] = []
+        for arm in self._random.sample(self._plan.arms, len(self._plan.arms)):
+            self._tell(self._progress(f"group {group + 1}/{self._groups}: booting {arm.name}"))
+            begun = time.monotonic()
+            try:
+                self._pairs[arm.name] = self._launcher.boot(arm)
+            except launch.LaunchError as error:
+                failed.append(error)
+                self._note(group, output.printable(error, 2000), arm=arm.name)
+                continue
+            self._boots_s.append(time.monotonic() - begun)
+        if failed and len(failed) == len(self._plan.arms):
+            raise failed[0]
+
+    def _run_block(self, group: int, block: int, order: Sequence[str]) -> bool:
+        """Run one block; False when time is up."""
+        for job in self._plan.jobs:
+            for arm in order:
+                expected_s = self._expected_s(job)
+                if time.monotonic() + expected_s > self._group_deadline:
+                    return False
+                where = f"group {group + 1}/{self._groups} block {block + 1}/{self._plan.blocks}"
+                self._tell(self._progress(f"{where}: {job.label} on {arm}"))
+                self._record(job, arm, group, block, self._trial(job, arm))
+        return True
+
+    def _warm_up(self, job: plugins.Job, arm: str, group: int) -> None:
+        parameters = dict(job.parameters)
+        if "seconds" in parameters:
+            parameters["seconds"] = str(min(_WARM_UP_S, int(parameters["seconds"])))
+        if "omit" in parameters:
+            parameters["omit"] = "0"
+        short = dataclasses.replace(job, parameters=parameters)
+        self._tell(self._progress(f"group {group + 1}/{self._groups}: warm-up, {job.label} on {arm}"))
+        if time.monotonic() + self._expected_s(short) < self._group_deadline:
+            outcome = self._trial(short, arm)
+            if outcome.error:
+                self._note(group, f"warm-up: {outcome.error}", arm=arm, benchmark=job.label)
+
+    def _trial(self, job: plugins.Job, arm: str) -> trial.Outcome:
+        if arm in self._lost:
+            outcome = trial.Outcome(error=f"not run: the machines of '{arm}' were lost before", lost=True)
+        else:
+            begun = time.monotonic()
+            self._launcher.activate(None if arm == HOST else arm)
+            outcome = trial.run(job, self._pairs[arm], self._deadline - time.monotonic())
+            if outcome.lost:
+                self._lost.add(arm)
+            else:
+                self._overheads_s[job.label].append(time.monotonic() - begun - _seconds(job))
+        self._done += 1
+        return outcome
+
+    # -- what is written down
+
+    def _record(self, job: plugins.Job, arm: str, group: int, block: int, outcome: trial.Outcome) -> None:
+        work = next((one for one in outcome.readings if one.metric == job.benchmark.work_metric), None)
+        figures = [one for one in outcome.readings if one is not work]
+        metric, unit, better = job.benchmark.primary
+        rows: list[bench.Reading | None] = [*figures]
+        for one in rows or [None]:
+            self.results.trials.append(
+                model.Trial(
+                    benchmark=job.label,
+                    metric=one.metric if one else metric,
+                    unit=one.unit if one else unit,
+                    better=one.better if one else better,
+                    arm=arm,
+                    group=group,
+                    block=block,
+                    value=one.value if one else None,
+                    host_cpu_s={name: round(value, 6) for name, value in outcome.host_cpu_s.items()},
+                    guest_cpu_s=outcome.guest_cpu_s,
+                    window_s=outcome.window_s,
+                    wait_s=outcome.wait_s,
+                    order=self._order,
+                    primary=one.primary if one else True,
+                    error=None if one else outcome.error or "no figure in the output",
+                    work=work.value if work else None,
+                    work_unit=work.unit if work else "",
+                )
+            )
+        self._order += 1
+
+    def _note(self, group: int, error: str, **where: str) -> None:
+        self._environment["errors"].append({"group": group, **where, "error": error})
+
+    def _read_environment(self) -> None:
+        """Take over what the launcher knows; only now have all arms run and their host settings been in force."""
+        told = dict(self._launcher.environment())
+        for name, arm in told.pop("arms", {}).items():
+            self._environment["arms"].setdefault(name, {}).update(arm)
+        self._environment.update(told)
+
+    # -- time
+
+    def _warn_of_limit(self) -> None:
+        expected_s = self.expected_s()
+        if time.monotonic() + expected_s > self._deadline:
+            long = datetime.timedelta(seconds=round(expected_s))
+            text = f"the plan takes about {long}, more than the time limit leaves; it will end with fewer trials"
+            self._tell(dataclasses.replace(self._progress(text), important=True))
+
+    def _cut(self) -> bool:
+        return any("time limit left room" in one["error"] for one in self._environment["errors"])
+
+    def _share(self, group: int) -> float:
+        """Return when ``group`` must end so that those after it get as much time; fewer where not all fit."""
+        left_s = self._deadline - time.monotonic()
+        fitting = max(1, int(left_s / self._least_s()))
+        return time.monotonic() + left_s / min(max(1, self._groups - group), fitting)
+
+    def _least_s(self) -> float:
+        """Return what a group needs to be worth its boots: these, warm-up and one block."""
+        return len(self._plan.arms) * _middle(self._boots_s, _BOOT_S) + (1 + _WARM_UP_SHARE) * self._round_s()
+
+    def _time_for_group(self) -> bool:
+        # The first group always gets its chance: what it needs is not known yet.
+        return not self._boots_s or time.monotonic() + self._least_s() < self._deadline
+
+    def _round_s(self) -> float:
+        """Return how long one trial of everything takes."""
+        arms = len(self._plan.arms) + self._plan.with_host
+        return arms * sum(self._expected_s(job) for job in self._plan.jobs)
+
+    def _expected_s(self, job: plugins.Job) -> float:
+        return _seconds(job) + _middle(self._overheads_s[job.label], _TRIAL_OVERHEAD_S)
+
+    def expected_s(self) -> float:
+        """Return how long what is left of the plan takes, in seconds, whatever the time limit."""
+        total = self._total()
+        left = max(0, total - self._done) / total if total else 0.0
+        boots = max(0, self._groups * len(self._plan.arms) - len(self._boots_s))
+        rounds = self._groups * (self._plan.blocks + _WARM_UP_SHARE)
+        return left * rounds * self._round_s() + boots * _middle(self._boots_s, _BOOT_S)
+
+    def _total(self) -> int:
+        arms = len(self._plan.arms) + self._plan.with_host
+        return self._groups * (self._plan.blocks + 1) * arms * len(self._plan.jobs)
+
+    def _progress(self, text: str) -> Progress:
+        left_s = min(self.expected_s(), self._deadline - time.monotonic())
+        return Progress(self._done, self._total(), max(0.0, left_s), text)
+
+
+def _describe(job: plugins.Job) -> dict[str, Any]:
+    peer = "PEER" if job.benchmark.paired else None
+    return {
+        "kind": job.benchmark.kind,
+        "summary": job.benchmark.summary,
+        "parameters": dict(job.parameters),
+        "commands": [list(step.argv) for step in job.benchmark.steps(job.parameters, peer)],
+    }
+
+
+def _seconds(job: plugins.Job) -> float:
+    return float(job.parameters.get("seconds", "0")) + float(job.parameters.get("omit", "0"))
+
+
+def _middle(values: Sequence[float], otherwise: float) -> float:
+    return sorted(values)[len(values) // 2] if values else otherwise

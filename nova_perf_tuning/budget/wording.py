@@ -1,0 +1,129 @@
+"""Measured figures in words: the same on the terminal and in the report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from nova_perf_tuning.budget import model, overhead, statistics, summary
+
+_TCG = (
+    "Guests ran under TCG (emulation): figures under TCG compare arms with each other, not hardware. Distance to "
+    "the host is the emulator's, not KVM's."
+)
+
+
+def number(value: float | None) -> str:
+    """Return ``value`` with three significant digits and thousands separated, ``-`` for None."""
+    if value is None:
+        return "-"
+    if value != 0 and not 1e-4 <= abs(value) < 1e9:
+        return f"{value:.2e}"
+    if abs(value) >= 99.95:
+        return f"{value:,.0f}"
+    for digits, bound in ((1, 9.995), (2, 0.9995)):
+        if abs(value) >= bound:
+            return f"{value:.{digits}f}"
+    return f"{value:.3g}"
+
+
+def interval(found: statistics.Estimate | None, factor: float = 1.0, digits: int | None = None) -> str:
+    """Return ``low to high`` of an estimate, or that n is too small for one."""
+    if found is None:
+        return "-"
+    if found.low is None or found.high is None:
+        return f"n too small ({found.n})"
+    low, high = found.low * factor, found.high * factor
+    return f"{number(low)} to {number(high)}" if digits is None else f"{low:.{digits}f} to {high:.{digits}f}"
+
+
+def gain(found: statistics.Estimate) -> str:
+    """Return a ratio in words: gain or loss in percent with its interval, or what cannot be said."""
+    middle = f"{_percent(found.value)}"
+    if found.low is None or found.high is None:
+        return f"{middle} measured, but n is too small for an interval ({found.n} of {statistics.MIN_VALUES})"
+    span = f"{found.confidence:.0%} interval {_percent(found.low)} to {_percent(found.high)}"
+    if found.low > 1:
+        return f"{middle} gain ({span})"
+    if found.high < 1:
+        return f"{middle}, a loss ({span})"
+    return f"no difference shown ({middle}; {span})"
+
+
+def headline(summaries: Sequence[summary.BenchmarkSummary]) -> str:
+    """Return one sentence on what the first comparison of guests found, benchmark by benchmark."""
+    kinds: dict[str, list[str]] = {}
+    names = None
+    for one in summaries:
+        pair = next((pair for pair in one.comparisons if pair.baseline != summary.HOST), None)
+        if pair is not None:
+            names = (pair.arm, pair.baseline)
+        if pair is None or pair.ratio is None:
+            kinds.setdefault("no pair of trials in {}", []).append(one.label)
+            continue
+        change = f"{one.label} ({_percent(pair.ratio.value)})"
+        if pair.ratio.low is None or pair.ratio.high is None:
+            kinds.setdefault("too few trials to tell in {}", []).append(one.label)
+        elif pair.ratio.low > 1:
+            kinds.setdefault("a gain in {}", []).append(change)
+        elif pair.ratio.high < 1:
+            kinds.setdefault("a loss in {}", []).append(change)
+        else:
+            kinds.setdefault("no difference shown in {}", []).append(one.label)
+    if not kinds:
+        return "Nothing was measured."
+    order = ("a gain in {}", "a loss in {}", "no difference shown in {}", "too few trials to tell in {}")
+    known = [kind for kind in (*order, "no pair of trials in {}") if kind in kinds]
+    said = "; ".join(kind.format(_listed(kinds[kind])) for kind in known)
+    text = f"{names[0]} against {names[1]}: {said}." if names else f"{said}."
+    return text[0].upper() + text[1:]
+
+
+def _percent(ratio: float) -> str:
+    """Return ``+6.8%`` for 1.068; what rounds to nothing has no minus sign."""
+    return f"{round(ratio - 1, 3) + 0.0:+.1%}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def headline_notes(results: model.Results) -> list[str]:
+    """Return what must be read before the figures: emulation, an early end, errors."""
+    environment = results.environment
+    found = []
+    if environment.get("accelerator") == "tcg":
+        found.append(_TCG)
+    if environment.get("launcher") == "host":
+        found.append("All arms are this host itself (an A/A run): differences between them are noise.")
+    ended = str(environment.get("ended", "complete"))
+    if ended != "complete":
+        found.append(f"The run ended early ({ended}); the figures are of the trials up to then.")
+    failed = len({one.order for one in results.trials if one.value is None})
+    if failed:
+        found.append(f"{failed} of {len({one.order for one in results.trials})} trials failed; see the errors.")
+    elsewhere = len(environment.get("errors", []))
+    if elsewhere:
+        found.append(f"Other incidents listed with the errors: {elsewhere}.")
+    return found
+
+
+def cautions(summaries: Sequence[summary.BenchmarkSummary]) -> list[str]:
+    """Return what is not valid or must be read with care, and why; what holds for several is said once."""
+    found: dict[str, list[str]] = {}
+    for one in summaries:
+        for pair in one.comparisons:
+            if pair.ratio is not None and pair.ratio.note:
+                found.setdefault(pair.ratio.note, []).append(f"{one.label} {pair.arm}/{pair.baseline}")
+    lines = [f"{', '.join(where)}: {note}" for note, where in found.items()]
+    faults = [
+        f"{one.label} on {arm.arm}: {arm.full_invalid}"
+        for one in summaries
+        for arm in one.arms
+        if arm.full_invalid
+    ]
+    if faults:
+        lines.append(
+            "Full overhead is not shown where a guest's own count cannot be trusted: it books waiting for a host"
+            f" CPU as work (limit {overhead.MAX_WAIT:.0%}). Service CPU is not affected. {'; '.join(faults)}."
+        )
+    return lines

@@ -1,0 +1,154 @@
+"""nova-perf validate with real guests: a short run, and one that is interrupted."""
+
+import contextlib
+import os
+import re
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+from nova_perf_tuning.budget import overhead, store
+from tests.functional import rig
+
+KVM = "/dev/kvm"
+PROGRAM = [sys.executable, "-m", "nova_perf_tuning.cli.main"]
+
+
+class ValidateTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls) -> None:
+        super().setUpClass()
+        rig.start()
+        cls.addClassCleanup(rig.stop)
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.output = tempfile.mkdtemp(prefix="nova-perf-validate-")
+        self.addCleanup(shutil.rmtree, self.output)
+        self.results = os.path.join(self.output, "results.json")
+
+    def command(self, *arguments: str) -> list[str]:
+        fixed = ["validate", "--groups", "1", "--seconds", "1", "--time-limit", "3m", "--output", self.output]
+        return [*PROGRAM, *fixed, *arguments]
+
+    def assert_removed(self) -> None:
+        """Nothing that has this run's id in its name is left; the id stands in the guests' XML."""
+        xml = store.load(self.results).environment["arms"]["untuned"]["xml"]
+        found = re.search(r'/run/1\.0" id="([0-9a-f]{8})"', xml)
+        assert found, xml
+        self.assertEqual([], rig.remains(found[1]))
+
+    def test_three_arms(self) -> None:
+        command = self.command("--blocks", "1", "--benchmark", "iperf3:omit=0", "--benchmark", "fio")
+        done = subprocess.run(command, capture_output=True, text=True, timeout=240)
+        self.assertEqual((0, ""), (done.returncode, done.stderr), done.stdout)
+        self.assertIn("too few for an interval", done.stdout)
+
+        results = store.load(self.results)
+        for label in ("iperf3", "fio"):
+            mine = {one.arm: one for one in results.trials if one.benchmark == label and one.primary}
+            self.assertEqual({"host", "untuned", "tuned"}, set(mine), done.stdout)
+            for arm, one in mine.items():
+                self.assertIsNone(one.error)
+                self.assertGreater(one.value or 0, 0)
+                self.assertGreater(one.work or 0, 0)
+                cost = overhead.cost(one)
+                assert cost.total_s is not None
+                self.assertGreater(cost.total_s, 0)
+                if arm != "host":
+                    assert cost.service_s is not None
+                    self.assertTrue(0 < cost.service_s < cost.total_s, one)
+                    self.assertGreater(one.guest_cpu_s or 0, 0)
+        environment = results.environment
+        self.assertEqual("complete", environment["ended"], environment["errors"])
+        self.assertIn(environment["accelerator"], ("kvm", "tcg"))
+        self.assertEqual("balanced", environment["arms"]["tuned"]["request"]["perf:profile"])
+        with open(os.path.join(self.output, "report.html"), encoding="utf-8") as file:
+            report = file.read()
+        self.assertIn("iothread", report)
+        self.assertIn("Guests ran under TCG" if environment["accelerator"] == "tcg" else "kvm", report)
+        self.assert_removed()
+
+        budget = os.path.join(self.output, "budget.yaml")
+        with open(budget, "w", encoding="utf-8") as file:
+            file.write("budgets: [{benchmark: fio, baseline: untuned, arm: tuned, max_loss: 0.5}]")
+        judged = subprocess.run(
+            [*PROGRAM, "evaluate", self.results, "--budget", budget], capture_output=True, text=True, timeout=60
+        )
+        self.assertEqual(2, judged.returncode, judged.stdout + judged.stderr)
+        self.assertIn("n too small: 1 of at least 6", judged.stdout)
+
+    def test_stopped_while_kvm_is_tried(self) -> None:
+        """No test guest outlives the command, whatever ends it; without /dev/kvm there is none to outlive it."""
+        for number, code in ((signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGKILL, -signal.SIGKILL)):
+            with subprocess.Popen(
+                self.command(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            ) as running:
+                self.addCleanup(running.kill)
+                probe = _await_child(running, "-accel\0kvm") if _opens(KVM) else None
+                if probe is None:
+                    time.sleep(0.8)
+                running.send_signal(number)
+                _, complaints = running.communicate(timeout=60)
+            self.assertEqual(code, running.returncode, complaints)
+            if number != signal.SIGKILL:
+                self.assertIn("terminated; nothing was measured", complaints)
+            if probe is not None:
+                self.addCleanup(os.close, probe)
+                self.assertTrue(select.select([probe], [], [], 10)[0], f"a test guest is left after {number!r}")
+            self.assertEqual([], os.listdir(self.output))
+
+    def test_no_image_is_one_line_and_no_file(self) -> None:
+        environment = {**os.environ, "NOVA_PERF_CACHE": self.output}
+        done = subprocess.run(self.command(), capture_output=True, text=True, timeout=60, env=environment)
+        self.assertEqual(3, done.returncode, done.stdout)
+        self.assertEqual(1, done.stderr.count("\n"), done.stderr)
+        self.assertIn("guest image", done.stderr)
+        self.assertEqual([], os.listdir(self.output))
+
+    def test_interrupted(self) -> None:
+        command = self.command("--blocks", "50", "--benchmark", "cpu")
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+            self.addCleanup(running.kill)
+            until = time.monotonic() + 150
+            while not os.path.exists(self.results) and running.poll() is None and time.monotonic() < until:
+                time.sleep(0.1)
+            running.send_signal(signal.SIGINT)
+            _, complaints = running.communicate(timeout=60)
+        self.assertEqual(130, running.returncode, complaints)
+        self.assertIn("interrupted", complaints)
+        results = store.load(self.results)
+        self.assertEqual("interrupted", results.environment["ended"])
+        self.assertEqual({"host", "untuned", "tuned"}, {one.arm for one in results.trials})
+        self.assertTrue(os.path.exists(os.path.join(self.output, "report.html")))
+        self.assert_removed()
+
+
+def _opens(path: str) -> bool:
+    try:
+        os.close(os.open(path, os.O_RDWR))
+    except OSError:
+        return False
+    return True
+
+
+def _await_child(parent: subprocess.Popen[str], arguments: str) -> int:
+    """Return a descriptor of the first child process with these arguments, which tells its end (pidfd)."""
+    until = time.monotonic() + 30
+    while parent.poll() is None and time.monotonic() < until:
+        with open(f"/proc/{parent.pid}/task/{parent.pid}/children", encoding="ascii") as file:
+            children = [int(pid) for pid in file.read().split()]
+        for pid in children:
+            with contextlib.suppress(OSError):
+                descriptor = os.pidfd_open(pid)
+                with open(f"/proc/{pid}/cmdline", encoding="utf-8") as file:
+                    if arguments in (command := file.read()) and "setpriv" not in command:
+                        return descriptor
+                os.close(descriptor)
+        time.sleep(0.01)
+    raise AssertionError(f"no child with {arguments!r} was started")

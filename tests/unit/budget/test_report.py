@@ -1,0 +1,224 @@
+"""The report: complete, self-contained, and deaf to what hostile results say."""
+
+import html.parser
+import json
+import re
+
+import testtools
+
+from nova_perf_tuning.budget import charts, report, statistics, store, summary, verdict, wording
+from tests.unit.budget import samples
+
+HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>{{7*7}}{% raw %}\x00\x1b[31m\u202e&amp;"
+
+
+class Page(html.parser.HTMLParser):
+    """What a browser would see: elements, attributes, text; unclosed elements are an error."""
+
+    VOID = {"meta", "br", "img", "link", "input"}
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.tags, self.attributes, self.text = [], [], [], ""
+        self.feed(text)
+        if self.open:
+            raise AssertionError(f"not closed: {self.open}")
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += attrs
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += attrs
+
+    def handle_endtag(self, tag):
+        if not self.open or self.open.pop() != tag:
+            raise AssertionError(f"</{tag}> closes something else")
+
+    def handle_data(self, data):
+        if "style" not in self.open:
+            self.text += data
+
+
+def page(results, budgets=()):
+    judged = verdict.judge_all(results, budgets)
+    text = report.render(results, summary.summarise(results), judged)
+    return text, Page(text)
+
+
+class ReportTest(testtools.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.data = samples.results({"host": 1000.0, "untuned": 500.0, "tuned": 600.0}, accelerator="tcg")
+
+    def test_says_what_was_found(self):
+        _, seen = page(self.data, [verdict.Budget("iperf3", "tuned", 0.1)])
+        self.assertIn("Tuned against untuned: a gain in iperf3 (+", seen.text)
+        self.assertIn("figures under TCG compare arms with each other, not hardware", seen.text)
+        self.assertIn("FAIL", seen.text)
+        self.assertIn("All 27 trials", seen.text)
+        self.assertEqual(27 + 9, seen.tags.count("circle"), "a dot for each trial and each pair")
+
+    def test_loads_nothing_and_runs_nothing(self):
+        text, seen = page(self.data)
+        self.assertEqual(set(), {"script", "link", "img", "iframe", "object", "form"} & set(seen.tags))
+        self.assertEqual(
+            [], [name for name, _ in seen.attributes if name in ("src", "href") or name.startswith("on")]
+        )
+        self.assertNotRegex(text, r"url\(|@import|https?://")
+
+    def test_no_interval_is_shown_where_n_is_too_small(self):
+        few = samples.results({"host": 9.0, "untuned": 5.0, "tuned": 6.0}, groups=1, blocks=3)
+        text, seen = page(few)
+        self.assertIn("too few trials to tell in iperf3", seen.text)
+        self.assertIn("n too small (3)", seen.text)
+        self.assertNotIn('class="span"', text)
+        self.assertNotRegex(seen.text, r"\d to \d")
+
+    def test_invalid_overhead_is_named_not_shown(self):
+        for one in self.data.trials:
+            if one.arm == "tuned":
+                one.wait_s = 6.0
+        _, seen = page(self.data)
+        self.assertIn("iperf3 on tuned: vCPUs waited in 9 of 9 trials, up to 60%", seen.text)
+        self.assertNotIn("iperf3 on untuned: vCPUs waited", seen.text)
+        self.assertEqual(2, seen.text.count("not valid") - seen.text.count("What is not valid"))
+
+    def test_nothing_measured(self):
+        empty = samples.results({})
+        _, seen = page(empty)
+        self.assertIn("Nothing was measured.", seen.text)
+        for one in self.data.trials:
+            one.value, one.error = None, "guest lost"
+        _, seen = page(self.data)
+        self.assertIn("No trial gave a figure.", seen.text)
+        self.assertIn("27 of 27 trials failed", seen.text)
+        self.assertIn("guest lost", seen.text)
+
+    def hostile(self):
+        """Return results in which every text that may come from outside is hostile."""
+        data = self.data
+        for one in data.trials:
+            one.benchmark, one.metric, one.unit, one.work_unit = HOSTILE, HOSTILE, HOSTILE[:40], HOSTILE[:40]
+            one.arm = {"host": "host", "untuned": HOSTILE, "tuned": HOSTILE + "2"}[one.arm]
+            one.host_cpu_s = {**one.host_cpu_s, HOSTILE[:40]: 1.0}
+        data.trials[0].value, data.trials[0].error = None, HOSTILE
+        setting = {"kind": HOSTILE, "target": HOSTILE, "value": HOSTILE, "previous": HOSTILE, "reason": HOSTILE}
+        arm = {
+            "request": {HOSTILE: HOSTILE},
+            "reasons": {HOSTILE: HOSTILE},
+            "notes": [HOSTILE],
+            "native_specs_not_applied": {HOSTILE: HOSTILE},
+            "settings": [setting],
+        }
+        data.environment.clear()
+        data.environment.update(
+            {
+                "arms": {HOSTILE: {**arm, "xml": HOSTILE}, HOSTILE + "2": {**arm, "xml": "<a>" + HOSTILE}},
+                "benchmarks": {HOSTILE: {"kind": HOSTILE, "summary": HOSTILE, "commands": [[HOSTILE]]}},
+                "errors": [{"group": 0, "arm": HOSTILE, "error": HOSTILE}],
+                **dict.fromkeys(
+                    ("host", "cpu_model", "accelerator", "created", "kernel", "qemu", "libvirt"), HOSTILE
+                ),
+                "guest": {"vcpus": HOSTILE, "memory_mib": {HOSTILE: [HOSTILE]}},
+                "groups_run": HOSTILE,
+                "blocks": [HOSTILE],
+                HOSTILE: {HOSTILE: [HOSTILE, {HOSTILE: None}]},
+            }
+        )
+        return data
+
+    def test_hostile_text_stays_text(self):
+        data = self.hostile()
+        store.from_dict(json.loads(json.dumps(store.to_dict(data))), "hostile.json")  # no check keeps it out
+        text, seen = page(data, [verdict.Budget(HOSTILE, HOSTILE, 0.1, metric=HOSTILE)])
+        self.assertEqual(set(), {"script", "img"} & set(seen.tags))
+        self.assertFalse([name for name, _ in seen.attributes if name.startswith("on")])
+        self.assertNotIn("\x00", text)
+        self.assertNotIn("\x1b", text)
+        self.assertNotIn("\u202e", text)
+        self.assertIn("{{7*7}}", seen.text)
+
+    def test_deep_environment(self):
+        deep = value = {}
+        for _ in range(300):
+            value["x"] = {}
+            value = value["x"]
+        self.data.environment["deep"] = deep
+        page(self.data)
+
+    def test_differences_of_xml_leave_out_what_differs_per_guest(self):
+        def xml(arm, uuid, mac, extra=""):
+            return (
+                f"<domain>\n<name>nova-perf-1-{arm}-client</name>\n"
+                f"<uuid>{uuid * 8}-aaaa-bbbb-cccc-{uuid * 12}</uuid>\n"
+                f"<mac address='52:54:00:00:00:0{mac}'/>\n<target dev='np{mac}'/>\n{extra}</domain>"
+            )
+
+        self.data.environment["arms"] = {
+            "untuned": {"xml": xml("untuned", "1", 1)},
+            "tuned": {"xml": xml("tuned", "2", 2, "<iothreads>1</iothreads>\n")},
+        }
+        text, _ = page(self.data)
+        changed = re.findall(r'<span class="(?:added|removed)">([^<]*)</span>', text)
+        self.assertEqual(["--- untuned", "+++ tuned", "+&lt;iothreads&gt;1&lt;/iothreads&gt;"], changed)
+
+    def test_json_has_the_same_figures(self):
+        summaries = summary.summarise(self.data)
+        found = json.loads(json.dumps(report.as_json(self.data, summaries, [])))
+        ratio = found["benchmarks"][0]["comparisons"][0]
+        self.assertEqual(("tuned", "untuned"), (ratio["arm"], ratio["baseline"]))
+        self.assertEqual(
+            statistics.ratio(self.data.trials, "tuned", "untuned", seed=1).value, ratio["ratio"]["value"]
+        )
+        self.assertEqual(wording.headline(summaries), found["headline"])
+
+
+class ChartTest(testtools.TestCase):
+    def test_axes(self):
+        narrow, wide = charts.axis([90, 100, 110]), charts.axis([5, 1000])
+        self.assertEqual((False, True), (narrow.logarithmic, wide.logarithmic))
+        self.assertEqual([90, 95, 100, 105, 110], [tick.value for tick in narrow.ticks])
+        self.assertEqual([10, 100, 1000], [tick.value for tick in wide.ticks])
+
+    def test_values_lie_on_the_axis_in_their_order(self):
+        for values in ([1.0], [1.0, 1.0], [1e-9, 1e15], [3.0, 3.1, 2.9], [0.0, 5.0]):
+            axis = charts.axis(values)
+            places = [axis.place(value) for value in sorted(values)]
+            self.assertEqual(sorted(places), places)
+            self.assertTrue(all(0 <= place <= 100 for place in places), values)
+            self.assertTrue(len(axis.ticks) <= 12, axis)
+
+    def test_bar_fills_its_scale(self):
+        one, other = charts.bar([("vcpu", 1.0), ("vhost", 3.0)], 4.0)
+        self.assertEqual((0, 25, 25, 75), (one.x, one.width, other.x, other.width))
+
+
+class WordingTest(testtools.TestCase):
+    def test_numbers(self):
+        for value, text in (
+            (None, "-"),
+            (0, "0"),
+            (11097.4, "11,097"),
+            (99.96, "100"),
+            (65.23, "65.2"),
+            (1.0, "1.00"),
+            (0.179, "0.179"),
+            (0.0232, "0.0232"),
+            (3e-7, "3.00e-07"),
+            (2.5e12, "2.50e+12"),
+        ):
+            self.assertEqual(text, wording.number(value))
+
+    def test_gain_in_words(self):
+        def words(low, value, high):
+            return wording.gain(statistics.Estimate(value, low, high, 9, 3, 0.95, value, value, ""))
+
+        self.assertEqual("+20.0% gain (95% interval +10.0% to +30.0%)", words(1.1, 1.2, 1.3))
+        self.assertEqual("-10.0%, a loss (95% interval -20.0% to -5.0%)", words(0.8, 0.9, 0.95))
+        self.assertEqual("no difference shown (+1.0%; 95% interval -2.0% to +4.0%)", words(0.98, 1.01, 1.04))
+        self.assertIn("no difference shown (+0.0%;", words(0.98, 0.99999, 1.04))
+        self.assertIn("n is too small", words(None, 1.2, None))

@@ -1,0 +1,183 @@
+"""Sessions with real programs on this host: order, errors, time limit, what is kept when they end early."""
+
+import os
+import time
+
+import fixtures
+import testtools
+
+from nova_perf_tuning.budget import local, session, store
+from nova_perf_tuning.launch import base as launch
+from nova_perf_tuning.specs import request
+from tests.unit.budget import samples
+
+ARMS = tuple(launch.Arm(name, request.Request()) for name in ("untuned", "tuned"))
+
+
+class RefusingLauncher(local.LocalLauncher):
+    """This host, but some arms cannot be booted, as guests sometimes cannot."""
+
+    def __init__(self, folder, refused):
+        super().__init__(folder)
+        self.refused = refused
+
+    def boot(self, arm):
+        if arm.name in self.refused:
+            raise launch.LaunchError(f"guest {arm.name}: \x1b[31mpanic")
+        return super().boot(arm)
+
+
+class SessionTest(testtools.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.folder = self.useFixture(fixtures.TempDir()).path
+        self.path = os.path.join(self.folder, "results.json")
+        self.saves = 0
+
+    def save(self, results):
+        self.saves += 1
+        store.save(results, self.path)
+
+    def make(self, *jobs, launcher=None, tell=lambda _: None, **changes):
+        fields = {"groups": 2, "blocks": 3, "seed": 5, "time_limit_s": 120.0, **changes}
+        plan = session.Plan(ARMS, jobs or (samples.job(),), **fields)
+        self.launcher = launcher or local.LocalLauncher(self.folder)
+        return session.Session(self.launcher, plan, self.save, tell)
+
+    def run_session(self, *jobs, **changes):
+        one = self.make(*jobs, **changes)
+        with self.launcher:
+            one.run()
+        self.assertEqual(["results.json"], os.listdir(self.folder), "the launcher left something")
+        loaded = store.load(self.path)
+        self.assertEqual(one.results, loaded)
+        return loaded
+
+    def order(self, results):
+        """Return group -> block -> arms in the order of time."""
+        found = {}
+        for one in results.trials:
+            if one.primary:
+                found.setdefault(one.group, {}).setdefault(one.block, []).append(one.arm)
+        return found
+
+    def test_every_arm_once_per_block_and_every_second_block_mirrored(self):
+        found = self.order(self.run_session(blocks=4))
+        self.assertEqual([0, 1], list(found))
+        for blocks in found.values():
+            self.assertEqual([0, 1, 2, 3], list(blocks))
+            for arms in blocks.values():
+                self.assertEqual(["host", "tuned", "untuned"], sorted(arms))
+            self.assertEqual((blocks[0][::-1], blocks[2][::-1]), (blocks[1], blocks[3]))
+
+    def test_the_seed_is_the_order(self):
+        first, again = self.order(self.run_session()), self.order(self.run_session())
+        self.assertEqual(first, again)
+        others = [self.order(self.run_session(seed=seed, groups=1)) for seed in range(6)]
+        self.assertTrue(any(other[0] != first[0] for other in others))
+
+    def test_what_a_trial_carries(self):
+        results = self.run_session()
+        primary = [one for one in results.trials if one.primary]
+        self.assertEqual(18, len(primary))
+        for one in primary:
+            self.assertEqual(("quick", "speed", 40.0), (one.benchmark, one.metric, one.value))
+            self.assertEqual((2.0, "steps"), (one.work, one.work_unit))
+            self.assertTrue(one.window_s > 0)
+            self.assertTrue(one.host_cpu_s["total"] >= 0)
+        beside = [one for one in results.trials if not one.primary]
+        self.assertEqual({"twice"}, {one.metric for one in beside})
+        self.assertEqual([one.order for one in primary], [one.order for one in beside])
+        self.assertEqual("complete", results.environment["ended"])
+        self.assertEqual((5, 2), (results.environment["seed"], results.environment["groups_run"]))
+        self.assertEqual({"untuned", "tuned"}, set(results.environment["arms"]))
+
+    def test_saved_after_every_block(self):
+        self.run_session()
+        self.assertEqual(2 * 3 + 1, self.saves)
+
+    def test_cpu_of_the_program_is_counted(self):
+        script = "i=0; while [ $i -lt 60000 ]; do i=$((i+1)); done; echo 40 2"
+        results = self.run_session(samples.job(script), groups=1, blocks=1)
+        self.assertTrue(all(one.host_cpu_s["total"] > 0.01 for one in results.trials), results.trials)
+
+    def test_errors_are_recorded_and_the_run_goes_on(self):
+        jobs = (
+            samples.job("echo broken >&2; exit 7", label="failing"),
+            samples.job("echo no figure", label="garbage"),
+            samples.job(label="good"),
+        )
+        results = self.run_session(*jobs, groups=1, blocks=2)
+        found = {one.benchmark: one for one in results.trials}
+        self.assertEqual("quick: ended with status 7: broken", found["failing"].error)
+        self.assertEqual("quick: no two numbers in 'no figure '", found["garbage"].error)
+        self.assertIsNone(found["failing"].value)
+        self.assertEqual(12, sum(one.benchmark == "good" for one in results.trials))
+        self.assertEqual("complete", results.environment["ended"])
+
+    def test_a_hanging_program_is_ended(self):
+        results = self.run_session(samples.job("sleep 100", kind=samples.Hanging), groups=1, blocks=1)
+        self.assertEqual(
+            {"quick: did not end within 0.2 s and was stopped"}, {one.error for one in results.trials}
+        )
+
+    def test_servers_run_beside_and_are_ended(self):
+        results = self.run_session(samples.job(kind=samples.Paired), groups=1, blocks=2)
+        self.assertTrue(all(one.value is not None for one in results.trials), results.trials)
+
+    def test_one_arm_that_does_not_boot(self):
+        results = self.run_session(launcher=RefusingLauncher(self.folder, {"tuned"}))
+        self.assertEqual({"host", "untuned"}, {one.arm for one in results.trials})
+        noted = results.environment["errors"]
+        self.assertEqual([(0, "tuned"), (1, "tuned")], [(one["group"], one["arm"]) for one in noted])
+        self.assertEqual("guest tuned: ?[31mpanic", noted[0]["error"])
+
+    def test_no_arm_boots(self):
+        one = self.make(launcher=RefusingLauncher(self.folder, {"tuned", "untuned"}))
+        with self.launcher:
+            self.assertRaises(launch.LaunchError, one.run)
+        self.assertEqual("error", one.results.environment["ended"])
+        self.assertEqual([], os.listdir(self.folder), "results without a trial")
+
+    def test_time_limit_keeps_every_group(self):
+        """A thousand blocks do not fit; each group gets its share of what does, and the run ends in time."""
+        begun = time.monotonic()
+        results = self.run_session(samples.job("sleep 0.05; echo 40 2"), blocks=1000, time_limit_s=9.0)
+        self.assertTrue(time.monotonic() - begun < 9)
+        self.assertEqual(2, results.environment["groups_run"])
+        self.assertEqual("time limit", results.environment["ended"])
+        self.assertIn("the time limit left room for", results.environment["errors"][0]["error"])
+
+    def test_interrupted(self):
+        def tell(now):
+            if "block 2/3" in now.text:
+                raise KeyboardInterrupt
+
+        one = self.make(tell=tell)
+        with self.launcher:
+            self.assertRaises(KeyboardInterrupt, one.run)
+        results = store.load(self.path)
+        self.assertEqual("interrupted", results.environment["ended"])
+        self.assertEqual(3, sum(trial.primary for trial in results.trials))
+        self.assertEqual(["results.json"], os.listdir(self.folder))
+
+    def test_a_plan_that_does_not_fit_says_so_once(self):
+        told = []
+        self.run_session(samples.job("sleep 0.05; echo 40 2"), blocks=1000, time_limit_s=6.0, tell=told.append)
+        [important] = [now for now in told if now.important]
+        self.assertIn("fewer trials", important.text)
+        self.assertEqual(1, told.index(important), "after the launcher is ready, before the first boot")
+
+    def test_more_groups_while_undecided(self):
+        one = self.make(groups=1, blocks=1)
+        with self.launcher:
+            one.run(lambda results: len({trial.group for trial in results.trials}) < 3)
+        self.assertEqual(3, one.results.environment["groups_run"])
+
+    def test_progress_counts_up_to_its_total(self):
+        told = []
+        self.run_session(tell=told.append)
+        done = [now.done for now in told]
+        self.assertEqual(sorted(done), done)
+        self.assertEqual((24, 23), (told[-1].total, told[-1].done))
+        self.assertTrue(all(0 <= now.left_s <= 120 for now in told))

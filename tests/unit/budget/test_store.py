@@ -1,0 +1,138 @@
+"""Results on disk: round trip, atomic writes, hostile files."""
+
+import json
+import os
+import stat
+
+import fixtures
+import hypothesis
+import testtools
+from hypothesis import strategies
+
+from nova_perf_tuning import whole_file
+from nova_perf_tuning.budget import schema, store
+from tests.unit.budget import samples
+
+
+class StoreTest(testtools.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.folder = self.useFixture(fixtures.TempDir()).path
+        self.path = os.path.join(self.folder, "results.json")
+
+    def load(self, text):
+        with open(self.path, "w", encoding="utf-8", errors="surrogatepass") as file:
+            file.write(text)
+        return store.load(self.path)
+
+    def document(self):
+        return json.loads(json.dumps(store.to_dict(samples.results({"host": 3.0, "tuned": 2.0}))))
+
+    def test_round_trip(self):
+        data = samples.results({"host": 3.0, "tuned": 2.0}, accelerator="tcg")
+        data.trials.append(samples.trial(value=None, error="guest lost", guest_cpu_s=None, wait_s=None, work=None))
+        store.save(data, self.path)
+        self.assertEqual(data, store.load(self.path))
+
+    def test_a_failed_write_leaves_the_old_file(self):
+        store.save(samples.results({"host": 3.0}), self.path)
+        before = open(self.path, encoding="utf-8").read()
+        bad = samples.results({"host": 3.0})
+        bad.trials[0].value = float("nan")
+        self.assertRaises(ValueError, store.save, bad, self.path)
+        self.assertEqual(before, open(self.path, encoding="utf-8").read())
+        path = os.path.join(self.folder, "none", "x")
+        error = self.assertRaises(whole_file.OutputError, store.write_atomically, path, "text")
+        self.assertEqual(f"{path}: there is no folder '{self.folder}/none'; make it first", str(error))
+        self.assertEqual(["results.json"], os.listdir(self.folder))
+
+    def test_only_files_are_replaced(self):
+        """A device, pipe, socket, link or folder stays what it is."""
+        places = {name: os.path.join(self.folder, name) for name in ("device", "pipe", "socket", "link", "folder")}
+        os.mknod(places["device"], 0o600 | stat.S_IFCHR, os.makedev(0, 0))  # the one device that needs no root
+        os.mkfifo(places["pipe"])
+        os.mknod(places["socket"], 0o600 | stat.S_IFSOCK)
+        os.symlink("nowhere", places["link"])
+        os.mkdir(places["folder"])
+        before = {name: os.lstat(path) for name, path in places.items()}
+        for path in places.values():
+            error = self.assertRaises(whole_file.OutputError, store.write_atomically, path, "text")
+            self.assertIn(path, str(error))
+        self.assertEqual(before, {name: os.lstat(path) for name, path in places.items()})
+        self.assertEqual(sorted(places), sorted(os.listdir(self.folder)))
+
+    def test_hostile(self):
+        for text, told in (
+            ("", "no JSON at line 1"),
+            ("{", "no JSON at line 1"),
+            ("[]", "the document"),
+            ("NaN", "NaN is no number"),
+            ('{"schema": 1, "environment": {}, "trials": [' + "[" * 100_000, "no acceptable JSON"),
+            ('{"schema": 2, "environment": {}, "trials": []}', "schema"),
+            ('{"schema": 1, "environment": {"seed": 1e999}, "trials": []}', "too large"),
+            ('{"schema": 1, "environment": {"x": "\\ud800"}, "trials": []}', "no acceptable JSON"),
+            ('{"schema": 1, "environment": {"seed": ' + "9" * 5000 + '}, "trials": []}', "no acceptable JSON"),
+            ('{"schema": 1, "environment": {"seed": -1}, "trials": []}', "environment.seed"),
+        ):
+            error = self.assertRaises(schema.InputError, self.load, text)
+            self.assertIn(told, str(error), text[:80])
+            self.assertTrue(len(str(error)) < 500)
+
+    def test_wrong_trials_are_named(self):
+        for key, value in (
+            ("value", -1),
+            ("value", None),
+            ("value", 1e300),
+            ("value", 5e-324),
+            ("work", 5e-324),
+            ("window_s", 5e-324),
+            ("better", "bigger"),
+            ("group", -1),
+            ("arm", ""),
+            ("arm", "x" * 300),
+            ("host_cpu_s", {"total": "1"}),
+            ("host_cpu_s", {"total": None}),
+            ("window_s", None),
+            ("error", "both"),
+            ("surprise", 1),
+        ):
+            document = self.document()
+            document["trials"][1][key] = value
+            error = self.assertRaises(schema.InputError, self.load, json.dumps(document))
+            self.assertIn("trials[1]", str(error), (key, value))
+
+    def test_one_metric_has_one_better_way(self):
+        document = self.document()
+        document["trials"][1]["better"] = "lower"
+        error = self.assertRaises(schema.InputError, self.load, json.dumps(document))
+        self.assertIn("contradicts", str(error))
+
+    def test_not_text_and_too_large(self):
+        with open(self.path, "wb") as file:
+            file.write(b"\xff\xfe{}")
+        self.assertIn("no UTF-8", str(self.assertRaises(schema.InputError, store.load, self.path)))
+        os.truncate(self.path, store.MAX_BYTES + 1)
+        self.assertIn("larger than", str(self.assertRaises(schema.InputError, store.load, self.path)))
+        self.assertRaises(schema.InputError, store.load, self.folder)
+
+    @hypothesis.given(strategies.data())
+    @hypothesis.settings(deadline=None, max_examples=60)
+    def test_any_damage_is_refused_or_harmless(self, data):
+        document = self.document()
+        place = document if data.draw(strategies.booleans()) else document["trials"][0]
+        key = data.draw(strategies.sampled_from(sorted(place)))
+        value = data.draw(
+            strategies.none()
+            | strategies.booleans()
+            | strategies.integers()
+            | strategies.text()
+            | strategies.floats()
+        )
+        place[key] = value
+        try:
+            found = self.load(json.dumps(document))
+        except schema.InputError as error:
+            self.assertNotIn("Traceback", str(error))
+            return
+        store.save(found, self.path)
+        self.assertEqual(found, store.load(self.path))

@@ -1,0 +1,147 @@
+"""Verdicts: where the interval lies, and what cannot be judged at all."""
+
+import os
+
+import fixtures
+import testtools
+
+from nova_perf_tuning import errors
+from nova_perf_tuning.budget import schema, verdict
+from tests.unit.budget import samples
+
+V = verdict.Verdict
+
+
+def judged(data, **changes):
+    fields = {"benchmark": "iperf3", "arm": "tuned", "max_loss": 0.15, **changes}
+    return verdict.judge(data, verdict.Budget(**fields))
+
+
+class JudgeTest(testtools.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.data = samples.results({"host": 1000.0, "untuned": 800.0, "tuned": 900.0}, groups=3, blocks=6)
+
+    def test_where_the_interval_lies(self):
+        """The true loss is 10 %; the interval spans about two points."""
+        for limit, expected in ((0.15, V.PASS), (0.05, V.FAIL), (0.10, V.INCONCLUSIVE), (-0.5, V.FAIL)):
+            found = judged(self.data, max_loss=limit)
+            self.assertEqual(expected, found.verdict, found.reasons)
+            self.assertTrue(found.loss.low < 0.10 < found.loss.high)
+
+    def test_a_demanded_gain(self):
+        self.assertEqual(V.PASS, judged(self.data, baseline="untuned", max_loss=-0.05).verdict)
+        self.assertEqual(V.FAIL, judged(self.data, baseline="untuned", max_loss=-0.20).verdict)
+
+    def test_too_few_pairs_are_inconclusive_whatever_the_figure(self):
+        few = samples.results({"host": 1000.0, "tuned": 999.0}, groups=1, blocks=5)
+        found = judged(few)
+        self.assertEqual(V.INCONCLUSIVE, found.verdict)
+        self.assertIn("n too small: 5 of at least 6", found.reasons[0])
+
+    def test_service_cpu(self):
+        """Service CPU of the samples is 1 s for 5 Gbit."""
+        for limit, expected in ((0.3, V.PASS), (0.1, V.FAIL)):
+            found = judged(self.data, max_host_cpu_per_unit=limit)
+            self.assertEqual((expected, "Gbit"), (found.verdict, found.unit))
+            self.assertAlmostEqual(0.2, found.cpu.value)
+        self.assertEqual(2, len(found.reasons))
+
+    def test_service_cpu_that_nobody_measured_is_invalid(self):
+        for one in self.data.trials:
+            one.host_cpu_s = {}
+        self.assertEqual(V.INVALID, judged(self.data, max_host_cpu_per_unit=1.0).verdict)
+        self.assertEqual(V.PASS, judged(self.data).verdict)
+
+    def test_invalid(self):
+        for changes, told in (
+            ({"benchmark": "fio"}, "benchmark 'fio' was not measured; the results have iperf3"),
+            ({"arm": "guest"}, "arm 'guest' was not measured; the results have host, tuned, untuned"),
+            ({"baseline": "metal"}, "arm 'metal' was not measured; the results have host, tuned, untuned"),
+            ({"metric": "jitter"}, "metric 'jitter' was not measured; iperf3 has throughput"),
+            ({"accelerator": "kvm"}, "guests ran on unknown, the budget is for kvm"),
+        ):
+            found = judged(self.data, **changes)
+            self.assertEqual((V.INVALID, (told,)), (found.verdict, found.reasons))
+
+    def test_accelerator_as_declared(self):
+        self.data.environment["accelerator"] = "kvm"
+        self.assertEqual(V.PASS, judged(self.data, accelerator="kvm").verdict)
+
+    def test_failed_trials_make_a_selection(self):
+        for one in [one for one in self.data.trials if one.arm == "tuned"][:4]:
+            one.value, one.error = None, "guest lost"
+        found = judged(self.data)
+        self.assertEqual(
+            (V.INVALID, ("4 of 18 trials of 'tuned' failed (limit 20%)",)), (found.verdict, found.reasons)
+        )
+
+    def test_contradicting_counters(self):
+        self.data.trials[2].host_cpu_s = {"vcpu": 9.0, "total": 1.0}
+        self.assertEqual(V.INVALID, judged(self.data, max_host_cpu_per_unit=1.0).verdict)
+
+    def test_waiting_guests_can_still_be_judged_by_service_cpu(self):
+        for one in self.data.trials:
+            one.wait_s = 10.0
+        self.assertEqual(V.PASS, judged(self.data, max_host_cpu_per_unit=1.0).verdict)
+
+    def test_overall(self):
+        def one(value):
+            return verdict.Judgement(verdict.Budget("a", "b", 0.1), value, None, None, "", ())
+
+        for verdicts, expected, code in (
+            ([V.PASS, V.PASS], V.PASS, 0),
+            ([V.PASS, V.INCONCLUSIVE], V.INCONCLUSIVE, 2),
+            ([V.INVALID, V.INCONCLUSIVE], V.INVALID, 3),
+            ([V.INVALID, V.FAIL, V.PASS], V.FAIL, 1),
+            ([], V.INVALID, 3),
+        ):
+            found = verdict.overall([one(value) for value in verdicts])
+            self.assertEqual((expected, code), (found, found.exit_code))
+
+
+class LoadTest(testtools.TestCase):
+    def load(self, text):
+        path = os.path.join(self.useFixture(fixtures.TempDir()).path, "budget.yaml")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+        return verdict.load(path)
+
+    def test_defaults(self):
+        [one] = self.load("budgets:\n- {benchmark: fio, arm: tuned, max_loss: 0.2}\n")
+        self.assertEqual(verdict.Budget("fio", "tuned", 0.2, None, "host", None, 0.95), one)
+
+    def test_all_keys(self):
+        [one] = self.load(
+            "budgets: [{benchmark: fio, metric: iops, baseline: host, arm: guest, max_loss: 0.15,"
+            " max_host_cpu_per_unit: 0.2, confidence: 0.9, accelerator: kvm}]"
+        )
+        self.assertEqual((0.2, 0.9, "kvm"), (one.max_host_cpu_per_unit, one.confidence, one.accelerator))
+
+    def test_mistakes_name_the_place(self):
+        for text, told in (
+            ("", "the document"),
+            ("budgets: []", "budgets"),
+            ("budgets: [{benchmark: fio, arm: a}]", "budgets[0]"),
+            ("budgets: [{benchmark: fio, arm: a, max_loss: x}]", "budgets[0].max_loss"),
+            ("budgets: [{benchmark: fio, arm: a, max_loss: .nan}]", "budgets[0].max_loss"),
+            ("budgets: [{benchmark: fio, arm: a, max_loss: 0.1, max_los: 1}]", "max_los"),
+            ("budgets: [{benchmark: fio, arm: a, max_loss: 1.5}]", "budgets[0].max_loss"),
+            ("budgets: [", "line 1"),
+            ("a: &a [1]\nb: [*a]", "aliases"),
+            ("x: !!python/object/apply:os.system [id]", "python"),
+            ("budgets: [{benchmark: fio, arm: a, max_loss: 0.1, confidence: 1}]", "budgets[0].confidence"),
+            ("[" * 2000, "nested too deeply"),
+            ("{" * 50_000, "nested too deeply"),
+            (
+                "budgets: [{benchmark: cpu, arm: host, max_loss: 0.1}]",
+                "budgets[0] (cpu): arm and baseline are both 'host'",
+            ),
+        ):
+            error = self.assertRaises(schema.InputError, self.load, text)
+            self.assertIn(told, str(error), text)
+            self.assertEqual(errors.ExitCode.ERROR, error.exit_code)
+
+    def test_missing_and_huge_file(self):
+        self.assertRaises(schema.InputError, verdict.load, "/nonexistent/budget.yaml")
+        self.assertRaises(schema.InputError, self.load, "#" * 300_000)
