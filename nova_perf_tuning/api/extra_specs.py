@@ -1,0 +1,71 @@
+"""Nova's API refuses wrong ``perf:`` extra specs: one validator for each key of the vocabulary.
+
+Nova loads this module in the API service (entry point ``nova.api.extra_spec_validators``). With the first
+validator of a namespace Nova refuses every other key of it, so ``perf:typo`` is an error too. All this holds
+from compute API microversion 2.86 on; before, and on an API host without this package, anything is accepted
+and the driver refuses. Nova 31 to 34: base.py of the validators differs in annotations only.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nova import exception
+from nova.api.validation.extra_specs import base
+
+from nova_perf_tuning.specs import vocabulary
+
+
+class PerfSpecValidator(base.ExtraSpecValidator):
+    """Accepts exactly what the driver will accept later.
+
+    Nova's own check of integers takes ``+4``, `` 4 `` and ``1_0`` as well, which would pass here and fail at
+    build; and it answers a wrong queue count with a regular expression.
+    """
+
+    def validate(self, name: str, value: str) -> None:
+        """Check one extra spec.
+
+        :raises nova.exception.ValidationError: the value is not allowed; says what is.
+        """
+        known = vocabulary.by_key().get(name)
+        if known is None:
+            super().validate(name, value)
+            return
+        try:
+            known[0].parse(value)
+        except vocabulary.SpecValueError as error:
+            raise exception.ValidationError(f"Validation failed; {name}={value[:80]!r}: {error}.") from None
+
+
+def register() -> list[base.ExtraSpecValidator]:
+    """Return the validators of all ``perf:`` extra specs."""
+    return [_validator(spec) for spec in vocabulary.VOCABULARY]
+
+
+def _validator(spec: vocabulary.Spec) -> PerfSpecValidator:
+    name = f"{vocabulary.PREFIX}{spec.name}"
+    parameters = []
+    if spec.features:
+        name += ".{feature}"
+        parameters = [
+            {"name": "feature", "pattern": "|".join(spec.features), "description": "The virtio-net offload."}
+        ]
+    description = f"{spec.description} Default: {spec.default}."
+    return PerfSpecValidator(name=name, description=description, value=_value(spec), parameters=parameters)
+
+
+def _value(spec: vocabulary.Spec) -> dict[str, Any]:
+    """Return the form of the value in Nova's terms, for whoever lists the validators."""
+    described = {"description": f"Allowed: {spec.allowed}."}
+    match spec.kind:
+        case vocabulary.Kind.BOOLEAN:
+            return {"type": bool, **described}
+        case vocabulary.Kind.INTEGER:
+            return {"type": int, "min": spec.low, "max": spec.high, **described}
+        case vocabulary.Kind.QUEUES:
+            return {"type": str, "pattern": vocabulary.QUEUES_PATTERN, **described}
+        case vocabulary.Kind.NAME:
+            return {"type": str, "pattern": vocabulary.NAME_PATTERN, **described}
+        case vocabulary.Kind.CHOICE | vocabulary.Kind.SIZE:
+            return {"type": str, "enum": list(spec.choices), **described}

@@ -1,0 +1,96 @@
+"""The vocabulary as Glance metadata definitions, which Horizon and ``openstack image metadef`` show.
+
+Two namespaces, since one property cannot be ``perf:vif_host_offload.csum`` on a flavor and
+``hw_perf_vif_host_offload_csum`` on an image. The JSON files beside this module are these definitions in the
+form that ``glance-manage db_load_metadefs`` reads; ``nova-perf metadefs show --write DIR`` writes them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from nova_perf_tuning.specs import vocabulary
+
+#: What is stated of a property; Glance, its JSON and the SDK have the same names for these.
+PROPERTY_KEYS: Final = ("title", "description", "type", "minimum", "maximum", "enum", "pattern")
+
+_TITLE_WORDS: Final = {
+    "vif": "network interface",
+    "rx": "receive",
+    "tx": "transmit",
+    "irq": "interrupt",
+    "iothreads": "I/O threads",
+}
+
+
+def namespaces() -> Mapping[str, dict[str, Any]]:
+    """Return file name -> namespace with its properties, in the form of Glance's schema."""
+    return {
+        "compute-perf-tuning.json": _namespace(
+            "OS::Compute::PerfTuning",
+            "Performance tuning",
+            "What a flavor asks of its guests' queues, I/O threads and host threads, and of the host's overhead.",
+            [{"name": "OS::Nova::Flavor", "prefix": vocabulary.PREFIX}],
+            {
+                key.removeprefix(vocabulary.PREFIX): _property(spec, feature)
+                for spec in vocabulary.VOCABULARY
+                for key, _, feature in spec.keys()
+            },
+        ),
+        "compute-perf-tuning-image.json": _namespace(
+            "OS::Compute::PerfTuningImage",
+            "Performance tuning for images",
+            "The same as image properties. A contradiction between flavor and image is an error.",
+            [
+                {"name": "OS::Glance::Image", "prefix": vocabulary.IMAGE_PREFIX},
+                {"name": "OS::Cinder::Volume", "prefix": vocabulary.IMAGE_PREFIX, "properties_target": "image"},
+            ],
+            {
+                key.removeprefix(vocabulary.IMAGE_PREFIX): _property(spec, feature)
+                for spec in vocabulary.VOCABULARY
+                for _, key, feature in spec.keys()
+            },
+        ),
+    }
+
+
+def text(namespace: Mapping[str, Any]) -> str:
+    """Return the contents of a namespace's file."""
+    return json.dumps(namespace, indent=4, ensure_ascii=False) + "\n"
+
+
+def _namespace(
+    name: str,
+    display_name: str,
+    description: str,
+    resource_types: list[dict[str, str]],
+    properties: dict[str, dict[str, Any]],
+) -> dict[str, Any]:
+    return {
+        "namespace": name,
+        "display_name": display_name,
+        "description": description,
+        "visibility": "public",
+        "protected": False,
+        "resource_type_associations": resource_types,
+        "properties": properties,
+    }
+
+
+def _property(spec: vocabulary.Spec, feature: str | None) -> dict[str, Any]:
+    words = " ".join(_TITLE_WORDS.get(word, word) for word in spec.name.split("_"))
+    title = words[0].upper() + words[1:] + (f": {feature}" if feature else "")
+    described = {"title": title, "description": f"{spec.description} Default: {spec.default}."}
+    match spec.kind:
+        case vocabulary.Kind.BOOLEAN:
+            return {**described, "type": "boolean"}
+        case vocabulary.Kind.INTEGER:
+            return {**described, "type": "integer", "minimum": spec.low, "maximum": spec.high}
+        case vocabulary.Kind.QUEUES:
+            return {**described, "type": "string", "pattern": f"^({vocabulary.QUEUES_PATTERN})$"}
+        case vocabulary.Kind.NAME:
+            return {**described, "type": "string", "pattern": f"^{vocabulary.NAME_PATTERN}$"}
+        case vocabulary.Kind.CHOICE | vocabulary.Kind.SIZE:
+            return {**described, "type": "string", "enum": list(spec.choices)}

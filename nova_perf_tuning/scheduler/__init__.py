@@ -1,0 +1,1 @@
+"""What nova-scheduler loads: no libvirt, no lxml, nothing of the host."""

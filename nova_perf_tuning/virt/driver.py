@@ -1,0 +1,241 @@
+"""The compute driver: Nova's libvirt driver with the guest's request put into what it hands to libvirt.
+
+Overrides as few methods as there are sources of domain XML. All of them call Nova's own first and change its
+result; the parameters named are the same in Nova 31 to 34, all others are passed through.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import nova.conf
+from lxml import etree
+from nova import exception
+from nova.virt.libvirt import driver
+from oslo_log import log as logging
+
+from nova_perf_tuning.conf import nova as options
+from nova_perf_tuning.guest import features as features_module
+from nova_perf_tuning.guest import network, transform
+from nova_perf_tuning.specs import request as request_module
+from nova_perf_tuning.virt import asked, faults, hotplug, migration, placement, selfcheck, traits
+from nova_perf_tuning.virt import vif as vif_module
+
+LOG = logging.getLogger(__name__)
+CONF = nova.conf.CONF
+options.register_opts(CONF)
+
+
+class PerfTuningLibvirtDriver(driver.LibvirtDriver):
+    """``[DEFAULT] compute_driver = perf_tuning.PerfTuningLibvirtDriver``."""
+
+    def __init__(self, virtapi: Any, *args: Any, **kwargs: Any) -> None:
+        super().__init__(virtapi, *args, **kwargs)
+        self.vif_driver = vif_module.PerfVIFDriver(self._host, self._tuned_interface)
+        self._host_traits = traits.HostTraits(CONF)
+
+    def init_host(self, host: str, *args: Any, **kwargs: Any) -> None:
+        """Start as Nova does, then say in the log whether the installation is sound."""
+        super().init_host(host, *args, **kwargs)
+        try:
+            for problem in selfcheck.problems():
+                LOG.warning("%s", problem)
+        except Exception:
+            LOG.exception("The self-check has failed, nothing else")
+        LOG.info("Guests are tuned by their perf: extra specs, on_error=%s", CONF.nova_perf_tuning.on_error)
+
+    # ---- whole domains: boot, rebuild, hard reboot, resize, rescue, unshelve, evacuate ----
+
+    def _get_guest_xml(self, context: Any, instance: Any, *args: Any, **kwargs: Any) -> str:
+        with faults.work(instance) as job:
+            xml: str = super()._get_guest_xml(context, instance, *args, **kwargs)
+            if job.fault is None:
+                with faults.guarded(job):
+                    return self._tuned_domain(instance, xml)
+        return faults.mark_untuned(xml, faults.cause(job.fault)) if job.fault else xml
+
+    def _tuned_domain(self, instance: Any, xml: str) -> str:
+        request, warnings = asked.request(instance, CONF.nova_perf_tuning.profile_dir)
+        if not request:
+            return xml
+        tuned = transform.transform(
+            xml, request, housekeeping_cpus=self._housekeeping(instance, request), features=self._features()
+        )
+        self._log(instance, tuned.notes, warnings)
+        LOG.debug("Tuned guest XML: %s", tuned.xml, instance=instance)
+        return tuned.xml
+
+    def _get_guest_numa_config(
+        self, instance_numa_topology: Any, flavor: Any, image_meta: Any, *args: Any, **kwargs: Any
+    ) -> Any:
+        config = super()._get_guest_numa_config(instance_numa_topology, flavor, image_meta, *args, **kwargs)
+        job = faults.current()
+        if job is not None and config.cputune is not None:
+            with faults.guarded(job):
+                self._place_emulator(job.instance, config)
+        return config
+
+    def _place_emulator(self, instance: Any, config: Any) -> None:
+        """Move the emulator to the shared CPUs of the guest's nodes; from Nova 33 on the I/O thread as well."""
+        request, _ = asked.request(instance, CONF.nova_perf_tuning.profile_dir)
+        if request.emulator_placement != "numa":
+            return
+        nodes = config.numatune.memory.nodeset
+        cpus = placement.shared_cpus(self._host, nodes)
+        if not cpus:
+            lack = "[compute] cpu_shared_set is not set" if cpus is None else "no CPU of cpu_shared_set is there"
+            self._log(
+                instance, (), [f"perf:emulator_placement=numa on node(s) {sorted(nodes)} is left out: {lack}"]
+            )
+            return
+        pins = config.cputune.emulatorpin.cpuset
+        # The set is Nova's own, made for this guest, and from Nova 33 on the I/O thread's pin is the same one.
+        pins.clear()
+        pins.update(cpus)
+
+    # ---- single devices: hot plug ----
+
+    def _tuned_interface(self, instance: Any, xml: str) -> str:
+        request, _ = asked.request(instance, CONF.nova_perf_tuning.profile_dir)
+        if not request:
+            return xml
+        guest = network.Guest(
+            instance.flavor.vcpus,
+            CONF.libvirt.virt_type == "kvm",
+            self._housekeeping(instance, request),
+            self._features(),
+        )
+        tuned, notes = hotplug.interface(xml, request, guest)
+        self._log(instance, notes)
+        return tuned
+
+    def attach_interface(
+        self, context: Any, instance: Any, image_meta: Any, vif: Any, *args: Any, **kwargs: Any
+    ) -> Any:
+        """Attach as Nova does; when it cannot be tuned and ``on_error`` is ``fail``, leave no device behind."""
+        with faults.work(instance, whole_domain=False):
+            try:
+                return super().attach_interface(context, instance, image_meta, vif, *args, **kwargs)
+            except faults.TuningFailed:
+                self.vif_driver.unplug(instance, vif)
+                raise
+
+    def attach_volume(
+        self, context: Any, connection_info: Any, instance: Any, mountpoint: str, *args: Any, **kwargs: Any
+    ) -> Any:
+        """Attach as Nova does; ``_get_volume_config``, which isn't told, knows the guest meanwhile."""
+        with faults.work(instance, whole_domain=False):
+            return super().attach_volume(context, connection_info, instance, mountpoint, *args, **kwargs)
+
+    def _get_volume_config(self, connection_info: Any, disk_info: Any, *args: Any, **kwargs: Any) -> Any:
+        conf = super()._get_volume_config(connection_info, disk_info, *args, **kwargs)
+        job = faults.current()
+        if job is not None and not job.whole_domain:
+            render = conf.format_dom
+            conf.format_dom = lambda: self._render_disk(job, render())
+        return conf
+
+    def _render_disk(self, job: faults.Work, element: Any) -> Any:
+        with faults.guarded(job):
+            request, _ = asked.request(job.instance, CONF.nova_perf_tuning.profile_dir)
+            if request.iothreads or request.disk_queues:
+                xml = etree.tostring(element, encoding="unicode")
+                domain = self._host.get_guest(job.instance).get_xml_desc()
+                tuned, notes = hotplug.disk(xml, domain, request, self._features())
+                self._log(job.instance, notes)
+                return etree.fromstring(tuned)
+        return element
+
+    # ---- live migration ----
+
+    def check_can_live_migrate_source(self, context: Any, instance: Any, *args: Any, **kwargs: Any) -> Any:
+        """Check as Nova does, and that the destination's XML can be made.
+
+        Here a migration can still be refused and the guest just stays. Later, an exception puts a guest that
+        runs well into ERROR, from Nova 32 on, with no fault that says why.
+
+        :raises MigrationPreCheckError: it cannot, and ``on_error`` is ``fail``.
+        """
+        checked = super().check_can_live_migrate_source(context, instance, *args, **kwargs)
+        with faults.work(instance) as job:
+            try:
+                with faults.guarded(job):
+                    running = self._host.get_guest(instance).get_xml_desc(dump_migratable=True)
+                    self._destination_xml(instance, running, running)
+            except faults.TuningFailed as error:
+                raise exception.MigrationPreCheckError(reason=error.format_message()) from error
+        return checked
+
+    def post_claim_migrate_data(self, context: Any, instance: Any, *args: Any, **kwargs: Any) -> Any:
+        """Work out the pins on the destination, for the instance that ``_get_guest_numa_config`` isn't told.
+
+        A fault leaves Nova's own pins: the claim has been made and nothing would take it back.
+        """
+        with faults.work(instance, forgiving=True):
+            return super().post_claim_migrate_data(context, instance, *args, **kwargs)
+
+    def _live_migration_operation(
+        self,
+        context: Any,
+        instance: Any,
+        dest: Any,
+        block_migration: Any,
+        migrate_data: Any,
+        guest: Any,
+        *args: Any,
+        **kwargs: Any,
+    ) -> Any:
+        with faults.work(instance, forgiving=True) as job:
+
+            def finish(running: str, rewritten: str) -> str:
+                with faults.guarded(job):
+                    return self._destination_xml(instance, running, rewritten)
+                return rewritten
+
+            migrating = migration.MigratingGuest(guest, finish)
+            return super()._live_migration_operation(
+                context, instance, dest, block_migration, migrate_data, migrating, *args, **kwargs
+            )
+
+    def _destination_xml(self, instance: Any, running: str, rewritten: str) -> str:
+        if migration.has_request(running) or asked.specs(instance):
+            return migration.destination_xml(running, rewritten)
+        return rewritten
+
+    # ---- the host ----
+
+    def update_provider_tree(self, provider_tree: Any, nodename: str, *args: Any, **kwargs: Any) -> None:
+        """Report as Nova does, and the traits that the host's validation has earned."""
+        super().update_provider_tree(provider_tree, nodename, *args, **kwargs)
+        try:
+            self._host_traits.update_provider_tree(provider_tree, nodename)
+        except Exception:
+            LOG.exception("Traits of %s stay as they are", nodename)
+
+    def get_available_resource(self, nodename: str, *args: Any, **kwargs: Any) -> Any:
+        """Report as Nova does, and the score of the host's validation for the weigher."""
+        resources = super().get_available_resource(nodename, *args, **kwargs)
+        try:
+            stats = self._host_traits.stats(nodename)
+            if stats:
+                resources["stats"] = {**resources.get("stats", {}), **stats}
+        except Exception:
+            LOG.exception("No score of %s is reported", nodename)
+        return resources
+
+    def _features(self) -> features_module.Features:
+        connection = self._host.get_connection()
+        return features_module.Features(connection.getLibVersion(), connection.getVersion())
+
+    def _housekeeping(self, instance: Any, request: request_module.Request) -> int | None:
+        if request.vif_queues != request_module.AUTO:
+            return None
+        topology = instance.numa_topology
+        return placement.housekeeping_cpus(self._host, {cell.id for cell in topology.cells} if topology else None)
+
+    def _log(self, instance: Any, notes: Iterable[str], warnings: Iterable[str] = ()) -> None:
+        if notes:
+            LOG.info("Tuned: %s", "; ".join(notes), instance=instance)
+        for warning in warnings:
+            LOG.warning("%s", warning, instance=instance)

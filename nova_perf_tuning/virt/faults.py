@@ -1,0 +1,129 @@
+"""What happens when a guest cannot be tuned: ``[nova_perf_tuning] on_error``.
+
+Work on one guest runs inside :func:`work`; each piece of it that is ours inside :func:`guarded`. Nova calls
+some of our functions from within its own, several times for one guest: the first fault decides for all.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+from xml.sax import saxutils
+
+import nova.conf
+from nova import exception
+from oslo_log import log as logging
+
+from nova_perf_tuning import errors
+from nova_perf_tuning.guest import parsing
+from nova_perf_tuning.virt import asked
+
+LOG = logging.getLogger(__name__)
+CONF = nova.conf.CONF
+
+#: Nova cuts a fault message at 255 bytes; cause and specs must both be within.
+_MAX_CAUSE: Final = 170
+
+
+class TuningFailed(exception.BuildAbortException):
+    """The guest could not be tuned and ``on_error`` is ``fail``.
+
+    An aborted build is not tried on other hosts: a contradiction in a flavor is one everywhere, and after
+    the last host the fault would say "exhausted all hosts" instead of the cause.
+    """
+
+    msg_fmt = "%(reason)s"
+
+
+@dataclasses.dataclass(slots=True)
+class Work:
+    """What is being done to one instance.
+
+    :ivar whole_domain: the guest's whole XML is written or rewritten, and ours follows at the end; otherwise
+        a single device is plugged in.
+    :ivar forgiving: ``on_error=fail`` does not hold, since Nova could not undo what it has done so far.
+    :ivar fault: the first one, when it was ignored.
+    """
+
+    instance: Any
+    whole_domain: bool = True
+    forgiving: bool = False
+    fault: Exception | None = None
+
+
+_CURRENT: contextvars.ContextVar[Work | None] = contextvars.ContextVar("nova_perf_tuning_work", default=None)
+
+
+def current() -> Work | None:
+    """Return the work that this thread is inside of."""
+    return _CURRENT.get()
+
+
+@contextlib.contextmanager
+def work(instance: Any, *, whole_domain: bool = True, forgiving: bool = False) -> Iterator[Work]:
+    """Make what Nova calls meanwhile know whose guest it works on."""
+    begun = Work(instance, whole_domain, forgiving)
+    token = _CURRENT.set(begun)
+    try:
+        yield begun
+    finally:
+        _CURRENT.reset(token)
+
+
+@contextlib.contextmanager
+def guarded(job: Work) -> Iterator[None]:
+    """Keep a fault of what runs inside from Nova, as ``on_error`` says.
+
+    :raises TuningFailed: there was one and ``on_error`` is ``fail``.
+    """
+    try:
+        yield
+    except TuningFailed:
+        raise
+    except Exception as error:
+        job.fault = job.fault or error
+        if CONF.nova_perf_tuning.on_error == "fail" and not job.forgiving:
+            LOG.error("%s", cause(error), instance=job.instance, exc_info=not _mistake(error))
+            raise _failure(job.instance, error) from error
+        LOG.warning("Goes on untuned: %s", cause(error), instance=job.instance, exc_info=not _mistake(error))
+
+
+def cause(error: Exception) -> str:
+    """Return one line that says what went wrong: a user's mistake as it is, a fault of ours with its type."""
+    text = " ".join(str(error).split())
+    return text if _mistake(error) else f"internal error, {type(error).__name__}: {text}"
+
+
+def mark_untuned(xml: str, reason: str) -> str:
+    """Return Nova's own domain XML, marked as untuned in our metadata element."""
+    shown = saxutils.escape("".join(char if char.isprintable() else "?" for char in reason[:300]))
+    mark = (
+        f'<perf:request xmlns:perf="{parsing.PERF_NAMESPACE}"><perf:untuned>{shown}</perf:untuned></perf:request>'
+    )
+    head, found, tail = xml.partition("</metadata>")
+    if found:
+        return f"{head}  {mark}\n  {found}{tail}"
+    head, found, tail = xml.partition("</uuid>")
+    return f"{head}{found}\n  <metadata>{mark}</metadata>{tail}" if found else xml
+
+
+def _mistake(error: Exception) -> bool:
+    return isinstance(error, errors.PerfTuningError)
+
+
+def _failure(instance: Any, error: Exception) -> TuningFailed:
+    names = _asked(instance)
+    specs = ", ".join(f"{key}={text}" for key, text in sorted(names.items()))
+    return TuningFailed(
+        instance_uuid=instance.uuid, reason=f"nova-perf-tuning: {cause(error)[:_MAX_CAUSE]} (asked: {specs})"
+    )
+
+
+def _asked(instance: Any) -> Mapping[str, str]:
+    try:
+        return asked.specs(instance)
+    except Exception:  # whatever made the tuning fail must not hide its own message
+        return {}

@@ -1,0 +1,110 @@
+"""A host's validation result in Nova's terms: traits for what flavors require, a score for what they prefer.
+
+nova-compute asks with every update of its inventory, so a new result counts within a minute and one that has
+become too old is withdrawn by itself. Nova puts the traits into Placement with its own credentials and
+creates custom traits that are missing there.
+"""
+
+from __future__ import annotations
+
+import datetime
+import logging
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from nova_perf_tuning.virt import host_result
+
+LOG = logging.getLogger(__name__)
+
+#: Every trait of a compute node that begins so is ours: set and removed here.
+PREFIX: Final = "CUSTOM_PERF_"
+VALIDATED: Final = f"{PREFIX}VALIDATED"
+BUDGET_PREFIX: Final = f"{PREFIX}BUDGET_"
+KIND_PREFIX: Final = f"{PREFIX}KIND_"
+
+#: Name in ``compute_node.stats``; :mod:`nova_perf_tuning.scheduler.weigher` reads it.
+SCORE: Final = "perf_score"
+
+
+def trait_name(prefix: str, name: str) -> str:
+    """Return ``name`` as a custom trait, with Placement's characters A-Z, 0-9 and _ only."""
+    return prefix + re.sub(r"[^A-Z0-9]", "_", name.upper())
+
+
+def wanted(result: host_result.HostResult) -> frozenset[str]:
+    """Return the traits that a result earns, given that it counts.
+
+    CUSTOM_PERF_VALIDATED when it passed as a whole, CUSTOM_PERF_BUDGET_<NAME> for each budget passed, and
+    CUSTOM_PERF_KIND_<NAME>. An INVALID result earns nothing. Names that differ in punctuation only share one
+    trait, which then asks that all of them passed.
+    """
+    if result.verdict == "INVALID":
+        return frozenset()
+    traits = {VALIDATED} if result.verdict == "PASS" else set()
+    if result.host_kind is not None:
+        traits.add(trait_name(KIND_PREFIX, result.host_kind))
+    judged = [(trait_name(BUDGET_PREFIX, name), outcome == "PASS") for name, outcome in result.budgets.items()]
+    traits |= {trait for trait, passed in judged if passed}
+    traits -= {trait for trait, passed in judged if not passed}
+    return frozenset(traits)
+
+
+class HostTraits:
+    """What the driver reports of its host's latest validation.
+
+    A file that cannot be used is as good as none: nothing is reported, and the log says why, once for each
+    new reason. Nothing here raises because of the file's contents.
+
+    :param conf: Nova's configuration with the options of :mod:`nova_perf_tuning.conf.nova`.
+    """
+
+    def __init__(self, conf: Any) -> None:
+        self._conf = conf
+        self._said: dict[str, str] = {}
+
+    def update_provider_tree(self, provider_tree: Any, nodename: str) -> None:
+        """Bring the CUSTOM_PERF_* traits of the compute node in Nova's ``ProviderTree`` to what it has earned."""
+        result = self.result(nodename)
+        earned = wanted(result) if result else frozenset()
+        present = {trait for trait in provider_tree.data(nodename).traits if trait.startswith(PREFIX)}
+        if present - earned:
+            provider_tree.remove_traits(nodename, *sorted(present - earned))
+        if earned - present:
+            provider_tree.add_traits(nodename, *sorted(earned - present))
+        if earned != present:
+            LOG.info("Traits of %s: %s", nodename, ", ".join(sorted(earned)) or f"no {PREFIX}*")
+
+    def stats(self, nodename: str) -> Mapping[str, str]:
+        """Return what ``stats`` of ``get_available_resource`` gain: the score while it counts, else nothing."""
+        result = self.result(nodename)
+        if result is None or result.score is None or result.verdict == "INVALID":
+            return {}
+        return {SCORE: f"{result.score:g}"}
+
+    def result(self, nodename: str) -> host_result.HostResult | None:
+        """Return the result that counts for ``nodename`` now, or None."""
+        options = self._conf.nova_perf_tuning
+        try:
+            result = host_result.read(options.result_file)
+            if result is None:
+                self._say(nodename, logging.INFO, f"{options.result_file}: no validation result yet")
+                return None
+        except host_result.ResultError as error:
+            self._say(nodename, logging.WARNING, str(error))
+            return None
+        objection = result.objection(
+            nodename, datetime.datetime.now(datetime.UTC), datetime.timedelta(seconds=options.result_max_age)
+        )
+        if objection is not None:
+            self._say(nodename, logging.WARNING, f"{options.result_file}: {objection}")
+            return None
+        self._said.pop(nodename, None)
+        return result
+
+    def _say(self, nodename: str, level: int, reason: str) -> None:
+        if self._said.get(nodename) != reason:
+            self._said[nodename] = reason
+            LOG.log(
+                level, "Host %s has no %s* traits: %s", nodename, PREFIX, "".join(filter(str.isprintable, reason))
+            )

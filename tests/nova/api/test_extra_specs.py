@@ -1,0 +1,153 @@
+"""Nova's API takes or refuses ``perf:`` extra specs; real API, real entry point."""
+
+import re
+import subprocess
+import sys
+
+import testtools
+from nova import exception
+from nova.api.validation.extra_specs import base as nova_base
+from nova.api.validation.extra_specs import validators
+from nova.tests.functional.api import client
+
+from nova_perf_tuning.api import extra_specs
+from nova_perf_tuning.specs import vocabulary
+from tests.nova import base
+
+#: A value of each kind that must be refused, beside those that are worked out of its bounds.
+WRONG = {
+    vocabulary.Kind.QUEUES: ["0", "x", "-1", "+4", " 4", "1_0", "4.0", "Auto", "", "\u0664"],
+    vocabulary.Kind.INTEGER: ["-1", "two", "+1", "1_0", " 1", ""],
+    vocabulary.Kind.SIZE: ["300", "0256", "x", ""],
+    vocabulary.Kind.BOOLEAN: ["maybe", "2", ""],
+    vocabulary.Kind.CHOICE: ["other", "NONE", ""],
+    vocabulary.Kind.NAME: ["-x", "../etc", "a b", "x" * 64, ""],
+}
+
+
+def right_and_wrong(spec):
+    """Return (values that are allowed, values that are not) of one spec."""
+    wrong = list(WRONG[spec.kind])
+    if spec.kind is vocabulary.Kind.BOOLEAN:
+        return ["true", "False", "on", "0"], wrong
+    if spec.kind is vocabulary.Kind.NAME:
+        return ["network-latency", "x" * 63], wrong
+    if spec.kind in (vocabulary.Kind.CHOICE, vocabulary.Kind.SIZE):
+        return list(spec.choices), wrong
+    auto = ["auto"] if spec.kind is vocabulary.Kind.QUEUES else []
+    return [*auto, str(spec.low), str(spec.high)], [*wrong, str(spec.high + 1)]
+
+
+class ExtraSpecsTest(base.PerfTestCase):
+    def setUp(self):
+        super().setUp()
+        self.flavor = self._create_flavor()
+
+    def set(self, key, value):
+        """Set one extra spec through the API and return what the API has then."""
+        self.admin_api.post_extra_spec(self.flavor, {"extra_specs": {key: value}})
+        return self.admin_api.api_get(f"flavors/{self.flavor}/os-extra_specs").body["extra_specs"].get(key)
+
+    def refused(self, key, value):
+        """Return the API's reason for refusing a spec; fails when it takes it."""
+        error = self.assertRaises(client.OpenStackApiException, self.set, key, value)
+        self.assertEqual(400, error.response.status_code, f"{key}={value}")
+        return error.response.json()["badRequest"]["message"]
+
+    def test_every_key_takes_what_is_allowed_and_nothing_else(self):
+        for spec in vocabulary.VOCABULARY:
+            right, wrong = right_and_wrong(spec)
+            for key, _image, _feature in spec.keys():
+                for value in right:
+                    self.assertEqual(value, self.set(key, value), key)
+            # All members of a family share one validator.
+            for value in wrong:
+                reason = self.refused(key, value)
+                self.assertIn(key, reason)
+                self.assertIn(spec.allowed, reason)
+
+    def test_reason_names_key_value_and_what_is_allowed(self):
+        self.assertEqual(
+            "Validation failed; perf:vif_queues='0': allowed: auto or 1 to 256.",
+            self.refused("perf:vif_queues", "0"),
+        )
+        self.assertEqual(
+            "Validation failed; perf:vif_rx_queue_size='300': allowed: 256, 512, 1024.",
+            self.refused("perf:vif_rx_queue_size", "300"),
+        )
+
+    def test_unknown_keys_are_refused(self):
+        for key in (
+            "perf:typo",
+            "perf:vif_queue",
+            "perf:vif_guest_offload.gso",  # libvirt has it for the host's side only
+            "perf:vif_guest_offload.mrg_rxbuf",
+            "perf:vif_host_offload",
+            "perf:vif_host_offload.",
+            "perf:vif_host_offload.csum.x",
+        ):
+            self.assertIn("does not appear to be a valid extra spec", self.refused(key, "true"), key)
+
+    def test_other_namespaces_are_as_without_us(self):
+        self.assertEqual("x", self.set("mine:typo", "x"))
+        self.assertIn("does not appear to be a valid extra spec", self.refused("hw:typo", "x"))
+
+    def test_older_microversions_take_anything(self):
+        """Nova's rule: hence the driver has to refuse at build."""
+        self.admin_api.microversion = "2.85"
+        self.assertEqual("0", self.set("perf:vif_queues", "0"))
+        self.assertEqual("x", self.set("perf:typo", "x"))
+
+
+class RegistrationTest(testtools.TestCase):
+    def test_every_key_has_one_described_validator(self):
+        ours = {name: entry for name, entry in validators.VALIDATORS.items() if name.startswith("perf:")}
+        for entry in ours.values():
+            self.assertTrue(entry.description.endswith("."), entry)
+            self.assertIn("Allowed: ", entry.value["description"])
+        for key in vocabulary.by_key():
+            matching = [name for name, entry in ours.items() if self.matches(entry, key)]
+            self.assertEqual(1, len(matching), (key, matching))
+        self.assertEqual(len(vocabulary.VOCABULARY), len(ours))
+
+    @staticmethod
+    def matches(entry, key):
+        return re.fullmatch(entry.name_regex, key)
+
+    def test_form_told_to_nova_agrees_with_what_is_checked(self):
+        """Nova's own check by type, bounds, enum or pattern gives the same answer, spelling of integers aside."""
+        for entry, spec in zip(extra_specs.register(), vocabulary.VOCABULARY, strict=True):
+            plain = nova_base.ExtraSpecValidator(
+                entry.name, entry.description, entry.value, False, entry.parameters
+            )
+            key = next(iter(spec.keys()))[0]
+            right, wrong = right_and_wrong(spec)
+            for value in right:
+                plain.validate(key, value)
+            for value in wrong:
+                if spec.kind is vocabulary.Kind.INTEGER and value in ("+1", "1_0", " 1"):
+                    continue
+                self.assertRaises(exception.ValidationError, plain.validate, key, value)
+
+    def test_api_process_loads_nothing_of_the_host(self):
+        """In a process of its own: what does our module import that Nova had not?"""
+        program = (
+            "import sys\n"
+            "from nova.api.validation.extra_specs import base\n"
+            "before = set(sys.modules)\n"
+            "from nova_perf_tuning.api import extra_specs\n"
+            "assert len(extra_specs.register()) > 5\n"
+            "print(*sorted(set(sys.modules) - before))\n"
+        )
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+        loaded = set(done.stdout.split())
+        self.assertIn("nova_perf_tuning.api.extra_specs", loaded)
+        allowed = {"nova_perf_tuning", "nova_perf_tuning.api", "nova_perf_tuning.api.extra_specs"}
+        allowed |= {
+            "nova_perf_tuning.specs",
+            "nova_perf_tuning.specs.request",
+            "nova_perf_tuning.specs.vocabulary",
+        }
+        self.assertEqual(
+            set(), {name for name in loaded - allowed if name.split(".")[0] not in sys.stdlib_module_names}
+        )

@@ -1,0 +1,166 @@
+"""A validation result becomes traits in Placement and a score in the scheduler, and both end with it."""
+
+import datetime
+import json
+import os
+
+import fixtures
+import nova.conf
+import testtools
+from nova import context, objects
+from nova.scheduler import host_manager, weights
+
+from nova_perf_tuning.conf import nova as options
+from nova_perf_tuning.scheduler import weigher
+from nova_perf_tuning.virt import host_result, traits
+from tests.nova import base
+
+options.register_opts(nova.conf.CONF)
+
+WEIGHER = "nova_perf_tuning.scheduler.weigher.PerfWeigher"
+HOUR = datetime.timedelta(hours=1)
+
+
+def result(host, age=HOUR, **kwargs):
+    """Return a result of a host that passed, made an hour ago unless told otherwise."""
+    fields = {"verdict": "PASS", "budgets": {"net-10g": "PASS"}, "score": 97.5, **kwargs}
+    return host_result.HostResult(host=host, created_at=datetime.datetime.now(datetime.UTC) - age, **fields)
+
+
+class ResultTestCase(base.PerfTestCase):
+    def setUp(self):
+        super().setUp()
+        self.folder = self.useFixture(fixtures.TempDir()).path
+
+    def publish(self, one, name="verdict.json"):
+        """Write a result (or text) where nova-compute looks for it from now on."""
+        path = os.path.join(self.folder, name)
+        with open(path, "w") as file:
+            file.write(one if isinstance(one, str) else one.to_json())
+        self.flags(result_file=path, group="nova_perf_tuning")
+
+    def traits_of(self, host):
+        """Return our traits of a compute node in Placement."""
+        found = self._get_provider_traits(self._get_provider_uuid_by_name(host))
+        return {trait for trait in found if trait.startswith(traits.PREFIX)}
+
+    def stats_of(self, host):
+        """Return the score that the scheduler sees."""
+        node = objects.ComputeNode.get_by_host_and_nodename(context.get_admin_context(), host, host)
+        return (node.stats or {}).get(weigher.SCORE)
+
+
+class TraitsTest(ResultTestCase):
+    def test_appear_and_expire(self):
+        self.publish(result("compute1", host_kind="epyc-9354"))
+        self.start()
+        earned = {"CUSTOM_PERF_VALIDATED", "CUSTOM_PERF_BUDGET_NET_10G", "CUSTOM_PERF_KIND_EPYC_9354"}
+        self.assertEqual(earned, self.traits_of("compute1"))
+        self.assertEqual("97.5", self.stats_of("compute1"))
+        before = set(self._get_provider_traits(self._get_provider_uuid_by_name("compute1"))) - earned
+
+        self.flags(result_max_age=3000, group="nova_perf_tuning")
+        self._run_periodics()
+        self.assertEqual(set(), self.traits_of("compute1"))
+        self.assertIsNone(self.stats_of("compute1"))
+        self.assertEqual(before, set(self._get_provider_traits(self._get_provider_uuid_by_name("compute1"))))
+
+        self.publish(result("compute1", verdict="FAIL", budgets={"a": "FAIL", "b": "PASS"}, score=40))
+        self.flags(result_max_age=24 * 3600, group="nova_perf_tuning")
+        self._run_periodics()
+        self.assertEqual({"CUSTOM_PERF_BUDGET_B"}, self.traits_of("compute1"))
+        self.assertEqual("40", self.stats_of("compute1"))
+
+    def test_bad_files_cost_the_traits_and_nothing_else(self):
+        self.publish(result("compute1"))
+        self.start()
+        for bad in (
+            "{",
+            "[]",
+            "x" * (host_result.MAX_BYTES + 1),
+            "[" * 20000,
+            json.dumps({**json.loads(result("compute1").to_json()), "score": "high"}),
+            result("compute1", age=-HOUR),
+            result("compute2"),
+        ):
+            self.publish(result("compute1"))
+            self._run_periodics()
+            self.assertIn(traits.VALIDATED, self.traits_of("compute1"))
+            self.publish(bad)
+            self._run_periodics()
+            self.assertEqual(set(), self.traits_of("compute1"), str(bad)[:60])
+            self.assertIsNone(self.stats_of("compute1"))
+        self.boot({}, vcpus=1)
+
+    def test_required_trait_chooses_the_host(self):
+        flavor = {"trait:CUSTOM_PERF_VALIDATED": "required"}
+        self.publish(result("compute2"))
+        self.start("compute1", "compute2")
+        self.assertEqual([set(), True], [self.traits_of("compute1"), bool(self.traits_of("compute2"))])
+        server = self.boot(flavor, vcpus=1)
+        self.assertEqual("compute2", server["OS-EXT-SRV-ATTR:host"])
+        self.publish(result("compute2", age=datetime.timedelta(days=31)))
+        self._run_periodics()
+        refused = self.boot(flavor, vcpus=1, networks="none", expected_state="ERROR")
+        self.assertIn("No valid host", refused["fault"]["message"])
+        self.assertEqual("ACTIVE", self.api.get_server(server["id"])["status"])
+
+
+class PreferenceTest(ResultTestCase):
+    def setUp(self):
+        self.flags(weight_classes=["nova.scheduler.weights.all_weighers", WEIGHER], group="filter_scheduler")
+        super().setUp()
+
+    def start_with_scores(self, **scores):
+        for host, score in scores.items():
+            self.publish(result(host, score=score), f"{host}.json")
+            self.start(host)
+            self.assertEqual(f"{score:g}", self.stats_of(host))
+
+    def test_first_host_is_better(self):
+        self.start_with_scores(compute1=99, compute2=60)
+        self.assertEqual("compute1", self.boot({"perf:iothreads": "1"}, vcpus=1)["OS-EXT-SRV-ATTR:host"])
+
+    def test_second_host_is_better(self):
+        self.start_with_scores(compute1=60, compute2=99)
+        self.assertEqual("compute2", self.boot({"perf:iothreads": "1"}, vcpus=1)["OS-EXT-SRV-ATTR:host"])
+
+    def test_multiplier_turns_it_round(self):
+        self.flags(perf_weight_multiplier=-1.0, group="nova_perf_tuning")
+        self.start_with_scores(compute1=60, compute2=99)
+        self.assertEqual("compute1", self.boot({"perf:iothreads": "1"}, vcpus=1)["OS-EXT-SRV-ATTR:host"])
+
+
+class WeigherTest(testtools.TestCase):
+    """Nova's own weight handler with real host states and request specs."""
+
+    def weigh(self, stats, extra_specs, aggregates=()):
+        """Return host -> weight."""
+        hosts = []
+        for number, stat in enumerate(stats):
+            host = host_manager.HostState(f"host{number}", f"node{number}", "cell")
+            host.stats = stat
+            host.aggregates = list(aggregates)
+            hosts.append(host)
+        spec = objects.RequestSpec(flavor=objects.Flavor(extra_specs=extra_specs))
+        found = weights.HostWeightHandler().get_weighed_objects([weigher.PerfWeigher()], hosts, spec)
+        return {one.obj.host: round(one.weight, 6) for one in found}
+
+    def test_score_is_the_weight(self):
+        stats = [{"perf_score": "97"}, {"perf_score": "96.5"}, {}, None]
+        expected = {"host0": 0.97, "host1": 0.965, "host2": 0.0, "host3": 0.0}
+        self.assertEqual(expected, self.weigh(stats, {"perf:iothreads": "1"}))
+
+    def test_instances_without_our_specs_are_left_alone(self):
+        for specs in ({}, {"hw:cpu_policy": "dedicated"}):
+            self.assertEqual({"host0": 0.0, "host1": 0.0}, self.weigh([{"perf_score": "97"}, {}], specs))
+
+    def test_nonsense_is_no_score(self):
+        stats = [{"perf_score": value} for value in ("nan", "inf", "x", None, "-5", "1e9")]
+        found = self.weigh(stats, {"perf:iothreads": "1"})
+        self.assertEqual([0.0, 0.0, 0.0, 0.0, 0.0, 1.0], [found[f"host{number}"] for number in range(6)])
+
+    def test_aggregate_overrides_the_multiplier(self):
+        aggregate = objects.Aggregate(metadata={"perf_weight_multiplier": "10"})
+        found = self.weigh([{"perf_score": "97"}, {}], {"perf:iothreads": "1"}, [aggregate])
+        self.assertEqual({"host0": 9.7, "host1": 0.0}, found)

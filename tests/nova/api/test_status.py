@@ -1,0 +1,41 @@
+"""nova-perf-status upgrade check beside a real Nova."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import testtools
+
+PROGRAM = str(pathlib.Path(sys.executable).parent / "nova-perf-status")
+
+
+class StatusTest(testtools.TestCase):
+    def check(self, **environment):
+        """Run the program as installed; return name of the check -> (code, sentence)."""
+        with tempfile.NamedTemporaryFile("w", suffix=".conf") as file:
+            file.write("[DEFAULT]\ncompute_driver = perf_tuning.PerfTuningLibvirtDriver\n")
+            file.write(f"[nova_perf_tuning]\nresult_file = {file.name}.none\n")
+            file.flush()
+            done = subprocess.run(
+                [PROGRAM, "--config-file", file.name, "upgrade", "check", "--json"],
+                capture_output=True,
+                text=True,
+                env={**os.environ, **environment},
+            )
+        found = json.loads(done.stdout.splitlines()[-1])["checks"]
+        self.assertEqual(max(one["result"] for one in found), done.returncode, done.stderr)
+        return {one["check"]: (one["result"], one["details"]) for one in found}
+
+    def test_all_is_well(self):
+        self.assertEqual({0}, {code for code, _ in self.check().values()}, self.check())
+
+    def test_driver_that_cannot_be_imported(self):
+        """Something that Nova's driver imports is broken; a module of that name in front of it stands for it."""
+        with tempfile.TemporaryDirectory() as folder:
+            pathlib.Path(folder, "os_vif.py").write_text("raise ImportError('broken on purpose')\n")
+            code, details = self.check(PYTHONPATH=folder)["Driver can be reached"]
+        self.assertEqual(2, code)
+        self.assertIn("broken on purpose", details)

@@ -1,0 +1,330 @@
+"""A guest keeps its tuning on every path of its life: tuning there, nothing stale, nothing lost."""
+
+from nova.tests import fixtures as nova_fixtures
+from oslo_utils.fixture import uuidsentinel as uuids
+
+from tests.nova import base
+
+
+class OneHostTest(base.PerfTestCase):
+    def setUp(self):
+        super().setUp()
+        self.start()
+        self.server = self.boot(base.TUNED)
+
+    def written(self):
+        """Return how often Nova has written a whole domain since the last call."""
+        count, self.xml_of_nova[:] = len(self.xml_of_nova), []
+        return count
+
+    def test_boot(self):
+        domain = self.domain(self.server)
+        self.assert_tuned(domain)
+        self.assertEqual({key: text for key, text in base.TUNED.items() if "perf:" in key}, self.request(domain))
+        pins = {pin.get("vcpu"): pin.get("cpuset") for pin in domain.findall("cputune/vcpupin")}
+        self.assertEqual({"0": "1", "1": "2", "2": "3"}, pins)
+
+    def test_hard_reboot(self):
+        self.written()
+        self._reboot_server(self.server, hard=True)
+        self.assertEqual(1, self.written())
+        self.assert_tuned(self.domain(self.server))
+
+    def test_soft_reboot(self):
+        self.written()
+        self._reboot_server(self.server, hard=False)
+        self.assertEqual(0, self.written())
+        self.assert_tuned(self.domain(self.server))
+
+    def test_stop_and_start(self):
+        self._stop_server(self.server)
+        self._start_server(self.server)
+        self.assert_tuned(self.domain(self.server))
+
+    def test_rebuild(self):
+        self.written()
+        self._rebuild_server(self.server, nova_fixtures.GlanceFixture.image2["id"])
+        self.assertEqual(1, self.written())
+        self.assert_tuned(self.domain(self.server))
+
+    def test_rescue_and_unrescue(self):
+        self.make_folder(self.server)
+        self._rescue_server(self.server)
+        domain = self.domain(self.server)
+        self.assertTrue(domain.xpath("devices/disk/source[contains(@file, 'disk.rescue')]"))
+        self.assert_tuned(domain)
+        self._unrescue_server(self.server)
+        domain = self.domain(self.server)
+        self.assertFalse(domain.xpath("devices/disk/source[contains(@file, 'disk.rescue')]"))
+        self.assert_tuned(domain)
+
+    def test_suspend_and_resume(self):
+        self.written()
+        self._suspend_server(self.server)
+        self._resume_server(self.server)
+        self.assertEqual(0, self.written())
+        self.assert_tuned(self.domain(self.server))
+
+    def test_shelve_and_unshelve(self):
+        self.flags(shelved_offload_time=0)
+        self._shelve_server(self.server)
+        self.assertFalse(self.has_domain(self.server, "compute1"))
+        self._unshelve_server(self.server)
+        self.assert_tuned(self.domain(self.server))
+
+    def test_interface_attach_and_detach(self):
+        port = self.new_port()
+        self._attach_interface(self.server, port)
+        self.assert_tuned(self.domain(self.server), interfaces=2)
+        self._detach_interface(self.server, port)
+        domain = self.domain(self.server)
+        self.assertEqual(1, len(domain.findall("devices/interface")))
+        self.assert_tuned(domain)
+
+    def test_attached_interface_after_hard_reboot(self):
+        self._attach_interface(self.server, self.new_port())
+        before = self.domain(self.server)
+        self._reboot_server(self.server, hard=True)
+        self.assert_tuned(self.domain(self.server), interfaces=2)
+        self.assertEqual(self.request(before), self.request(self.domain(self.server)))
+
+    def test_volume_attach_and_detach(self):
+        volume = self.cinder.SWAP_OLD_VOL
+        self.attach_volume(self.server, volume)
+        domain = self.domain(self.server)
+        self.assertEqual(3, len(domain.findall("devices/disk")))
+        self.assert_tuned(domain)  # counts the threads' disks: the new one got the thread that served fewest
+        self.api.delete_server_volume(self.server["id"], volume)
+        self._wait_for_volume_detach(self.server["id"], volume)
+        domain = self.domain(self.server)
+        self.assertEqual(2, len(domain.findall("devices/disk")))
+        self.assert_tuned(domain)
+
+    def test_attached_volume_after_hard_reboot(self):
+        self.attach_volume(self.server, self.cinder.SWAP_OLD_VOL)
+        self._reboot_server(self.server, hard=True)
+        domain = self.domain(self.server)
+        self.assertEqual(3, len(domain.findall("devices/disk")))
+        self.assert_tuned(domain)
+
+    def test_delete(self):
+        self._delete_server(self.server)
+        self.assertFalse(self.has_domain(self.server, "compute1"))
+
+
+class TwoHostsTest(base.PerfTestCase):
+    """Host a and b have the same CPUs but other guests: the tuned guest gets the other node on b."""
+
+    def setUp(self):
+        super().setUp()
+        # Copying disks needs a second machine; the domains of both hosts are what is looked at.
+        self.useFixture(
+            base.fixtures.MockPatch(
+                "nova.virt.libvirt.driver.LibvirtDriver.migrate_disk_and_power_off", return_value="{}"
+            )
+        )
+        self.start("host_a")
+        self.flags(cpu_dedicated_set="5-7", cpu_shared_set="0,4", group="compute")
+        self.start("host_b")
+        self.server = self.boot(base.TUNED, host="host_a")
+        self.assert_tuned(self.domain(self.server, "host_a"), emulator="0")
+
+    def test_cold_migrate_and_confirm(self):
+        self._migrate_server(self.server)
+        self._confirm_resize(self.server)
+        self.assert_tuned(self.domain(self.server, "host_b"), emulator="4")
+
+    def test_cold_migrate_and_revert(self):
+        self._migrate_server(self.server)
+        self.assert_tuned(self.domain(self.server, "host_b"), emulator="4")
+        self.flags(cpu_dedicated_set=self.dedicated, group="compute")
+        self._revert_resize(self.server)
+        self.assert_tuned(self.domain(self.server, "host_a"), emulator="0")
+
+    def test_resize_to_untuned_and_revert(self):
+        plain = self._create_flavor(vcpu=3, extra_spec=base.PLAIN)
+        self._resize_server(self.server, plain)
+        self.assert_untuned(self.domain(self.server, "host_b"))
+        self._revert_resize(self.server)
+        self.assert_tuned(self.domain(self.server, "host_a"), emulator="0")
+
+    def test_resize_to_other_request(self):
+        specs = base.PLAIN | {"perf:iothreads": "1", "perf:vif_queues": "3"}
+        self._resize_server(self.server, self._create_flavor(vcpu=3, extra_spec=specs))
+        self._confirm_resize(self.server)
+        domain = self.domain(self.server, "host_b")
+        self.assertEqual({"name": "vhost", "queues": "3"}, dict(domain.find("devices/interface/driver").attrib))
+        self.assertEqual("1", domain.findtext("iothreads"))
+        self.assertEqual({"perf:iothreads": "1", "perf:vif_queues": "3"}, self.request(domain))
+        self.assertEqual({None}, {driver.get("queues") for driver in domain.findall("devices/disk/driver")})
+
+    def test_resize_from_untuned(self):
+        plain = self.boot(base.PLAIN, host="host_b", networks="none")
+        self.assert_untuned(self.domain(plain, "host_b"))
+        self._delete_server(self.server)
+        self.flags(cpu_dedicated_set=self.dedicated, group="compute")
+        self._resize_server(plain, self._create_flavor(vcpu=3, extra_spec=base.TUNED))
+        self._confirm_resize(plain)
+        self.assert_tuned(self.domain(plain, "host_a"), interfaces=0)
+
+    def test_evacuate(self):
+        self.computes["host_a"].stop()
+        self.api.put_service(self.computes["host_a"].service_ref.uuid, {"forced_down": True})
+        self._evacuate_server(self.server, expected_host="host_b")
+        self._start_server(self.server)
+        self.assert_tuned(self.domain(self.server, "host_b"), emulator="4")
+
+    def test_unshelve_elsewhere(self):
+        self.flags(shelved_offload_time=0)
+        self._shelve_server(self.server)
+        self.api.put_service(self.computes["host_a"].service_ref.uuid, {"status": "disabled"})
+        self._unshelve_server(self.server)
+        self.assert_tuned(self.domain(self.server, "host_b"), emulator="4")
+
+
+class RequestTest(base.PerfTestCase):
+    """Where a request may come from and what it may hold."""
+
+    def setUp(self):
+        super().setUp()
+        self.start()
+
+    def test_image_properties(self):
+        self.glance.create(
+            None,
+            self.glance.image1
+            | {
+                "id": uuids.tuned_image,
+                "properties": self.glance.image1["properties"]
+                | {"hw_perf_iothreads": "2", "hw_perf_emulator_placement": "numa"},
+            },
+        )
+        domain = self.domain(self.boot(base.PLAIN, image_uuid=uuids.tuned_image))
+        self.assertEqual("2", domain.findtext("iothreads"))
+        self.assertEqual("0", domain.find("cputune/emulatorpin").get("cpuset"))
+
+    def test_auto_queues_are_bounded_by_shared_cpus_of_the_node(self):
+        specs = base.PLAIN | {"perf:vif_queues": "auto"}
+        del specs["hw:vif_multiqueue_enabled"]
+        domain = self.domain(self.boot(specs))
+        self.assertIsNone(domain.find("devices/interface/driver[@queues]"))
+
+    def test_profile_of_the_operator(self):
+        folder = self.useFixture(base.fixtures.TempDir()).path
+        with open(f"{folder}/own.yaml", "w", encoding="utf-8") as file:
+            file.write("name: own\ndescription: x\nspecs:\n  'perf:iothreads': {value: 3, reason: y}\n")
+        self.flags(profile_dir=folder, group="nova_perf_tuning")
+        domain = self.domain(self.boot(base.PLAIN | {"perf:profile": "own"}))
+        self.assertEqual("3", domain.findtext("iothreads"))
+        self.assertEqual({"perf:profile": "own", "perf:iothreads": "3"}, self.request(domain))
+
+    def test_emulator_stays_without_shared_cpus(self):
+        self.flags(cpu_shared_set=None, group="compute")
+        domain = self.domain(self.boot(base.PLAIN | {"perf:emulator_placement": "numa"}))
+        self.assertEqual("1-3", domain.find("cputune/emulatorpin").get("cpuset"))
+
+    def test_contradiction_fails_with_its_name(self):
+        server = self.boot(base.PLAIN | {"perf:vif_queues": "3"}, vcpus=2, expected_state="ERROR")
+        self.assertIn("perf:vif_queues=3 is more than the 2 vCPUs", server["fault"]["message"])
+        self.assertFalse(self.has_domain(server, "compute1"))
+
+    def test_wrong_value_of_an_old_api_fails_with_its_name(self):
+        self.api.microversion = "2.85"
+        flavor = self._create_flavor(vcpu=3, extra_spec=base.PLAIN | {"perf:iothreads": "17"})
+        self.api.microversion = "latest"
+        server = self._create_server(flavor_id=flavor, networks="none", expected_state="ERROR")
+        self.assertIn("perf:iothreads=17", server["fault"]["message"])
+
+
+class EmulatedTest(base.PerfTestCase):
+    """virt_type=qemu: Nova makes the tap device for several queues, and asks libvirt for one."""
+
+    virt_type = "qemu"
+
+    def setUp(self):
+        super().setUp()
+        self.start()
+
+    def test_queues_asked(self):
+        specs = {"hw:vif_multiqueue_enabled": "true", "perf:vif_queues": "2"}
+        server = self.boot(specs, vcpus=2)
+        self._attach_interface(server, self.new_port())
+        for driver in self.domain(server).findall("devices/interface/driver"):
+            self.assertEqual({"name": "qemu", "queues": "2"}, dict(driver.attrib))
+
+    def test_queues_of_multiqueue_alone(self):
+        server = self.boot({"hw:vif_multiqueue_enabled": "true", "perf:iothreads": "1"}, vcpus=2)
+        self._attach_interface(server, self.new_port())
+        drivers = self.domain(server).findall("devices/interface/driver")
+        self.assertEqual([{"name": "qemu", "queues": "2"}] * 2, [dict(driver.attrib) for driver in drivers])
+
+    def test_without_request_as_nova_writes_it(self):
+        domain = self.domain(self.boot({"hw:vif_multiqueue_enabled": "true"}, vcpus=2))
+        self.assertEqual({"name": "qemu"}, dict(domain.find("devices/interface/driver").attrib))
+
+
+class UntouchedTest(base.PerfTestCase):
+    """Without a request every byte is Nova's."""
+
+    def setUp(self):
+        super().setUp()
+        self.start()
+
+    def test_whole_domains(self):
+        shared = {"hw:numa_nodes": "1", "hw:emulator_threads_policy": "share"}
+        for specs, vcpus in (({}, 2), (base.PLAIN, 3), (shared, 1)):
+            server = self.boot(specs, vcpus=vcpus, networks=[{"port": self.new_port()}])
+            self._reboot_server(server, hard=True)
+            self._delete_server(server)
+        self.assertEqual(6, len(self.domains.defined))
+        self.assertEqual(self.xml_of_nova, self.domains.defined)
+
+    def test_plugged_devices(self):
+        """The same devices plugged in with Nova's driver and with ours give the same XML."""
+        plugged = {}
+        for driver in (base.OUR_DRIVER, base.NOVAS_DRIVER):
+            self.flags(compute_driver=driver)
+            self.restart_compute_service("compute1")
+            server = self.boot(base.PLAIN, networks=[{"port": self.neutron.port_1["id"]}])
+            port = self.new_port()
+            self._attach_interface(server, port)
+            self.attach_volume(server, self.cinder.SWAP_OLD_VOL)
+            plugged[driver], self.domains.attached[:] = list(self.domains.attached), []
+            self._delete_server(server)
+            self.neutron.delete_port(port)
+        self.assertEqual(2, len(plugged[base.OUR_DRIVER]))
+        self.assertEqual(plugged[base.NOVAS_DRIVER], plugged[base.OUR_DRIVER])
+
+
+class SwitchedTest(base.PerfTestCase):
+    """The driver comes to a host with guests, and goes from one."""
+
+    def restart_with(self, driver):
+        self.flags(compute_driver=driver)
+        self.restart_compute_service("compute1")
+
+    def test_guest_of_before_is_tuned_by_hard_reboot(self):
+        self.compute_driver = base.NOVAS_DRIVER
+        self.flags(compute_driver=base.NOVAS_DRIVER)
+        self.start()
+        server = self.boot(base.TUNED)
+        self.assertEqual({}, self.request(self.domain(server)))
+        self.restart_with(base.OUR_DRIVER)
+        self.attach_volume(server, self.cinder.SWAP_OLD_VOL)  # an I/O thread only if the guest has one
+        self.assertEqual({}, self.request(self.domain(server)))
+        self._reboot_server(server, hard=True)
+        self.assert_tuned(self.domain(server))
+
+    def test_guest_runs_on_without_the_driver(self):
+        self.start()
+        server = self.boot(base.TUNED)
+        self.restart_with(base.NOVAS_DRIVER)
+        self._reboot_server(server, hard=False)
+        self.assert_tuned(self.domain(server))
+        port = self.new_port()
+        self._attach_interface(server, port)
+        self._detach_interface(server, port)
+        self.assert_tuned(self.domain(server))
+        self._reboot_server(server, hard=True)
+        self.assertEqual({}, self.request(self.domain(server)))
+        self._delete_server(server)

@@ -1,0 +1,211 @@
+"""Live migration: what the guest sees stays as it runs, what names CPUs of the source does not arrive."""
+
+import fixtures
+from nova.tests.functional.libvirt import base as nova_base
+from nova.virt.libvirt import migration as nova_migration
+
+from nova_perf_tuning.virt import migration
+from tests.nova import base
+
+
+class LiveMigrationTestCase(nova_base.LibvirtMigrationMixin, base.PerfTestCase):
+    """From host a, of 8 CPUs, to host b, where the guest's node has no room: it arrives on the other node."""
+
+    specs = base.TUNED
+    dedicated_b, shared_b = "5-7", "0,4"
+
+    def setUp(self):
+        super().setUp()
+        self.useFixture(
+            fixtures.MonkeyPatch(
+                "nova.compute.manager.ComputeManager._live_migration_cleanup_flags", lambda *a, **k: (True, True)
+            )
+        )
+        self.rewritten = []
+        update = nova_migration.get_updated_guest_xml
+
+        def spy(*args, **kwargs):
+            self.rewritten.append(update(*args, **kwargs))
+            return self.rewritten[-1]
+
+        self.useFixture(fixtures.MonkeyPatch("nova.virt.libvirt.migration.get_updated_guest_xml", spy))
+        self.start("host_a")
+        self.flags(cpu_dedicated_set=self.dedicated_b, cpu_shared_set=self.shared_b, group="compute")
+        self.start("host_b")
+        self.src, self.dest = self.computes["host_a"], self.computes["host_b"]
+
+    def _migrate_stub(self, domain, destination, params, flags):
+        self.arrived_xml = params["destination_xml"]
+        self.assertEqual(self.arrived_xml, params["persistent_xml"])
+        super()._migrate_stub(domain, destination, params, flags)
+
+    def boot_on_a(self, specs, **kwargs):
+        self.flags(cpu_dedicated_set=self.dedicated, cpu_shared_set=self.shared, group="compute")
+        self.server = self.boot(specs, host="host_a", **kwargs)
+        return self.server
+
+    def restart_with(self, driver):
+        """Restart both computes with another driver, each with its CPUs."""
+        self.flags(compute_driver=driver)
+        self.flags(cpu_dedicated_set=self.dedicated, cpu_shared_set=self.shared, group="compute")
+        self.restart_compute_service("host_a")
+        self.flags(cpu_dedicated_set=self.dedicated_b, cpu_shared_set=self.shared_b, group="compute")
+        self.restart_compute_service("host_b")
+        self.src, self.dest = self.computes["host_a"], self.computes["host_b"]
+
+    def migrate(self):
+        """Migrate the guest away from host a; options of the compute that works on it are host b's."""
+        self.flags(cpu_dedicated_set=self.dedicated_b, cpu_shared_set=self.shared_b, group="compute")
+        self._live_migrate(self.server, "completed")
+        self.assertTrue(self.migrate_stub_ran)
+        return self.domain(self.server, "host_b")
+
+    def refuse_to_migrate(self):
+        """Migrate in vain; return what the user is told, and the guest."""
+        body = {"os-migrateLive": {"host": None, "block_migration": "auto"}}
+        # 500 for "no valid host": Nova's fixture waits for what is a message without answer in reality
+        self.api.post_server_action(self.server["id"], body, check_response_status=[500])
+        self._wait_for_migration_status(self.server, ["error"])
+        server = self._wait_for_state_change(self.server, "ACTIVE")
+        self.assertFalse(self.migrate_stub_ran)
+        self.assertEqual("host_a", server["OS-EXT-SRV-ATTR:host"])
+        action = self.api.get_instance_actions(server["id"])[0]
+        events = self.api.api_get(f"/servers/{server['id']}/os-instance-actions/{action['request_id']}").body
+        return str(events["instanceAction"]["events"]), self.domain(server, "host_a")
+
+
+class LiveMigrationTest(LiveMigrationTestCase):
+    def test_pinned_guest_arrives_on_other_cpus(self):
+        self.boot_on_a(base.TUNED)
+        self.assert_tuned(self.domain(self.server, "host_a"), emulator="0")
+        domain = self.migrate()
+        self.assert_tuned(domain, emulator="4")
+        pins = sorted(pin.get("cpuset") for pin in domain.findall("cputune/vcpupin"))
+        self.assertEqual(["5", "6", "7"], pins)
+
+    def test_volumes_and_plugged_interfaces(self):
+        self.boot_on_a(base.TUNED)
+        self.attach_volume(self.server, self.cinder.SWAP_OLD_VOL)
+        self._attach_interface(self.server, self.new_port())
+        before = self.domain(self.server, "host_a")
+        after = self.migrate()
+        self.assert_tuned(after, interfaces=2, emulator="4")
+        self.assertEqual(3, len(after.findall("devices/disk")))
+        for path in ("devices/disk/driver", "devices/interface/driver", "devices/*/address"):
+            self.assertEqual(
+                [dict(element.attrib) for element in before.findall(path)],
+                [dict(element.attrib) for element in after.findall(path)],
+                path,
+            )
+
+    def test_guest_without_node(self):
+        specs = {key: text for key, text in base.TUNED.items() if "cpu_policy" not in key and "numa" not in key}
+        del specs["perf:emulator_placement"]
+        self.boot_on_a(specs, vcpus=2)
+        domain = self.migrate()
+        self.assertEqual("2", domain.find("devices/interface/driver").get("queues"))
+        self.assertEqual("2", domain.findtext("iothreads"))
+        self.assertEqual([], domain.findall("cputune/iothreadpin"))
+
+    def test_there_and_back(self):
+        self.boot_on_a(base.TUNED)
+        self.migrate()
+        self.src, self.dest = self.dest, self.src
+        self.migrate_stub_ran = False
+        self.flags(cpu_dedicated_set=self.dedicated, cpu_shared_set=self.shared, group="compute")
+        self._live_migrate(self.server, "completed")
+        domain = self.domain(self.server, "host_a")
+        on_first_node = domain.find("cputune/vcpupin").get("cpuset") in "123"
+        self.assert_tuned(domain, emulator="0" if on_first_node else "4")
+
+    def test_values_in_force_beat_changed_configuration(self):
+        self.boot_on_a(base.TUNED | {"perf:vif_rx_queue_size": "512"})
+        self.flags(rx_queue_size=256, max_queues=1, group="libvirt")
+        driver = self.migrate().find("devices/interface/driver")
+        self.assertEqual({"name": "vhost", "queues": "2", "rx_queue_size": "512"}, dict(driver.attrib))
+
+    def test_guest_of_before_migrates_as_it_runs(self):
+        """Booted without the hook, its flavor has a request: the running guest's devices are what counts."""
+        self.restart_with(base.NOVAS_DRIVER)
+        self.boot_on_a(base.TUNED)
+        before = self.domain(self.server, "host_a").find("devices/interface/driver")
+        self.restart_with(base.OUR_DRIVER)
+        domain = self.migrate()
+        self.assertEqual(dict(before.attrib), dict(domain.find("devices/interface/driver").attrib))
+        self.assertEqual([], domain.xpath("devices/disk/driver/@iothread"))
+        self.assertEqual({}, self.request(domain))
+        self._reboot_server(self.server, hard=True)
+        self.assert_tuned(self.domain(self.server, "host_b"), emulator="4")
+
+    def test_to_a_host_without_the_driver(self):
+        self.flags(compute_driver=base.NOVAS_DRIVER)
+        self.restart_compute_service("host_b")
+        self.dest = self.computes["host_b"]
+        self.boot_on_a(base.TUNED)
+        domain = self.migrate()
+        self.assert_tuned(domain, emulator=domain.find("cputune/emulatorpin").get("cpuset"))
+        self.assertEqual("5-7", domain.find("cputune/emulatorpin").get("cpuset"))
+
+    def test_without_request_as_nova_writes_it(self):
+        self.boot_on_a(base.PLAIN)
+        self.migrate()
+        self.assertEqual([self.arrived_xml], self.rewritten)
+
+
+class NoSharedCpusTest(LiveMigrationTestCase):
+    """Host b has no shared CPUs: the emulator gets the guest's own there, and every I/O thread with it."""
+
+    shared_b = None
+
+    def test_all_iothreads_follow(self):
+        self.boot_on_a(base.TUNED)
+        self.assert_tuned(self.domain(self.server, "host_a"), emulator="0")
+        self.assert_tuned(self.migrate(), emulator="5-7")
+
+
+class FaultTest(LiveMigrationTestCase):
+    def setUp(self):
+        super().setUp()
+        self.boot_on_a(base.TUNED)
+
+    def inject(self, where):
+        def fault(*args, **kwargs):
+            raise RuntimeError("injected")
+
+        self.useFixture(fixtures.MonkeyPatch(f"nova_perf_tuning.virt.{where}", fault))
+
+    def test_fail_leaves_the_guest_on_its_host(self):
+        self.inject("migration.destination_xml")
+        message, domain = self.refuse_to_migrate()
+        self.assertIn("nova-perf-tuning: internal error, RuntimeError: injected", message)
+        self.assert_tuned(domain, emulator="0")
+
+    def test_fail_does_not_concern_other_guests(self):
+        self.inject("migration.destination_xml")
+        self._delete_server(self.server)
+        self.boot_on_a(base.PLAIN, networks=[{"port": self.new_port()}])
+        self.migrate()
+
+    def test_fault_in_the_middle_migrates_with_novas_xml(self):
+        """Too late to refuse: the check before has passed, the same thing fails during the migration."""
+        right = migration.destination_xml
+
+        def fault(running, rewritten):
+            if running == rewritten:
+                return right(running, rewritten)
+            raise RuntimeError("injected")
+
+        self.useFixture(fixtures.MonkeyPatch("nova_perf_tuning.virt.migration.destination_xml", fault))
+        self.migrate()
+        self.assertEqual([self.arrived_xml], self.rewritten)
+
+    def test_ignore_migrates_with_novas_xml(self):
+        self.inject("migration.destination_xml")
+        self.flags(on_error="ignore", group="nova_perf_tuning")
+        self.migrate()
+        self.assertEqual([self.arrived_xml], self.rewritten)
+
+    def test_placement_on_the_destination_never_stops_a_migration(self):
+        self.inject("placement.shared_cpus")
+        domain = self.migrate()
+        self.assert_tuned(domain, emulator="5-7")

@@ -1,0 +1,68 @@
+"""The metadata definitions say what the parser takes; Glance itself is asked in tests/nova."""
+
+import pathlib
+import re
+
+import hypothesis
+import testtools
+from hypothesis import strategies
+
+from nova_perf_tuning.metadefs import definitions
+from nova_perf_tuning.specs import vocabulary
+
+FOLDER = pathlib.Path(definitions.__file__).parent
+
+
+def takes(entry, text):
+    """Whether a property's definition takes a value, as Horizon checks it."""
+    if "enum" in entry:
+        return text in entry["enum"]
+    if entry["type"] == "integer":
+        return bool(re.fullmatch("0|[1-9][0-9]*", text)) and entry["minimum"] <= int(text) <= entry["maximum"]
+    if entry["type"] == "boolean":
+        return text in ("true", "false")
+    return bool(re.search(entry["pattern"].replace("$", r"\Z"), text))
+
+
+class DefinitionsTest(testtools.TestCase):
+    def test_files_are_not_stale(self):
+        """Mend with: nova-perf metadefs show --write nova_perf_tuning/metadefs"""
+        expected = {name: definitions.text(entry) for name, entry in definitions.namespaces().items()}
+        self.assertEqual(expected, {path.name: path.read_text(encoding="utf-8") for path in FOLDER.glob("*.json")})
+
+    def test_every_key_is_there_in_both_forms(self):
+        flavor, image = definitions.namespaces().values()
+        self.assertEqual(set(vocabulary.by_key()), {f"perf:{key}" for key in flavor["properties"]})
+        self.assertEqual(set(vocabulary.by_image_property()), {f"hw_perf_{key}" for key in image["properties"]})
+        self.assertEqual(list(flavor["properties"].values()), list(image["properties"].values()))
+
+    def test_limits_of_glance(self):
+        """Lengths of glance/api/v2/metadef_namespaces.py."""
+        for entry in definitions.namespaces().values():
+            self.assertTrue(len(entry["namespace"]) <= 80 and len(entry["display_name"]) <= 80)
+            self.assertTrue(len(entry["description"]) <= 500)
+            for key, one in entry["properties"].items():
+                self.assertTrue(len(key) <= 80)
+                self.assertTrue(one["title"][0].isupper() and one["description"].endswith("."), key)
+
+    @hypothesis.given(
+        strategies.sampled_from(sorted(vocabulary.by_key())),
+        strategies.integers(-5, 2000).map(str)
+        | strategies.sampled_from(
+            ["auto", "true", "false", *(choice for spec in vocabulary.VOCABULARY for choice in spec.choices)]
+        )
+        | strategies.text(strategies.characters(codec="ascii"), max_size=66),
+    )
+    def test_takes_what_the_parser_takes(self, key, text):
+        spec, _feature = vocabulary.by_key()[key]
+        entry = definitions.namespaces()["compute-perf-tuning.json"]["properties"][key.removeprefix("perf:")]
+        try:
+            spec.parse(text)
+            parsed = True
+        except vocabulary.SpecValueError:
+            parsed = False
+        if entry["type"] != "boolean" or text in (
+            "true",
+            "false",
+        ):  # others have spellings that Horizon never sends
+            self.assertEqual(parsed, takes(entry, text))

@@ -1,0 +1,90 @@
+"""Destination XML, element by element: the cases that a whole Nova does not bring about by itself."""
+
+import testtools
+
+from nova_perf_tuning.virt import migration
+
+DOMAIN = """<domain type='kvm'>
+  <name>g</name>
+  <uuid>6fd2ba4e-ea9b-4d41-8a4b-0a6a4b0c7a11</uuid>
+  <vcpu>4</vcpu>
+  <cputune>
+    <emulatorpin cpuset='{emulator}'/>
+{pins}  </cputune>
+  <devices>
+{devices}  </devices>
+</domain>
+"""
+
+
+def domain(devices="", emulator="0", pins=()):
+    lines = "".join(f"    <iothreadpin iothread='{n}' cpuset='{cpus}'/>\n" for n, cpus in pins)
+    return DOMAIN.format(emulator=emulator, pins=lines, devices=devices)
+
+
+def interface(driver, mac="52:54:00:00:00:01", kind="ethernet"):
+    return f"    <interface type='{kind}'><mac address='{mac}'/><model type='virtio'/>{driver}</interface>\n"
+
+
+def disk(driver, name="vda"):
+    return f"    <disk type='block' device='disk'>{driver}<target dev='{name}' bus='virtio'/></disk>\n"
+
+
+class InterfaceTest(testtools.TestCase):
+    def kept(self, running, rewritten, **kwargs):
+        return migration.destination_xml(domain(interface(running)), domain(interface(rewritten, **kwargs)))
+
+    def test_guests_view_is_kept_and_back_end_is_novas(self):
+        xml = self.kept(
+            "<driver name='vhost' queues='4' packed='on'><guest tso4='off'/></driver>",
+            "<driver name='qemu' queues='2' rx_queue_size='512'><host gso='off'/></driver>",
+        )
+        self.assertIn("<driver name='qemu' queues='4' packed='on'><guest tso4='off'/></driver>", xml)
+
+    def test_driver_that_runs_without_is_removed(self):
+        self.assertEqual(domain(interface("")), self.kept("", "<driver queues='2'/>"))
+
+    def test_driver_that_nova_left_out_comes_back_without_a_name(self):
+        """For vhost-user the name must stay away."""
+        xml = self.kept("<driver name='vhost' queues='2'/>", "", kind="vhostuser")
+        self.assertIn("<model type='virtio'/><driver queues='2'/></interface>", xml)
+
+    def test_mac_in_other_case_is_the_same(self):
+        running = domain(interface("<driver queues='2'/>", mac="52:54:00:AA:00:01"))
+        xml = migration.destination_xml(running, domain(interface("", mac="52:54:00:aa:00:01")))
+        self.assertIn("queues='2'", xml)
+
+    def test_unknown_interface_stays(self):
+        rewritten = domain(interface("<driver queues='3'/>", mac="52:54:00:00:00:02"))
+        running = domain(interface("<driver queues='2'/>"))
+        self.assertEqual(rewritten, migration.destination_xml(running, rewritten))
+
+
+class DiskTest(testtools.TestCase):
+    def test_lost_attributes_come_back(self):
+        running = domain(disk("<driver name='qemu' type='raw' queues='2' iothread='3'/>"))
+        xml = migration.destination_xml(running, domain(disk("<driver name='qemu' type='raw' cache='none'/>")))
+        self.assertIn("<driver name='qemu' type='raw' cache='none' queues='2' iothread='3'/>", xml)
+
+    def test_mapping_of_several_threads_comes_back(self):
+        mapping = "<driver name='qemu'><iothreads><iothread id='1'/><iothread id='2'/></iothreads></driver>"
+        xml = migration.destination_xml(domain(disk(mapping)), domain(disk("<driver name='qemu'/>")))
+        self.assertIn(mapping, xml)
+
+    def test_kept_by_nova_is_not_doubled(self):
+        mapping = "<driver name='qemu'><iothreads><iothread id='1'/></iothreads></driver>"
+        self.assertEqual(
+            domain(disk(mapping)), migration.destination_xml(domain(disk(mapping)), domain(disk(mapping)))
+        )
+
+
+class PinTest(testtools.TestCase):
+    def test_every_iothread_follows_the_emulator(self):
+        running = domain(emulator="0-3", pins=((1, "0-3"), (2, "0-3"), (3, "0-3")))
+        rewritten = domain(emulator="7", pins=((1, "7"), (2, "0-3"), (3, "0-3")))
+        expected = domain(emulator="7", pins=((1, "7"), (2, "7"), (3, "7")))
+        self.assertEqual(expected, migration.destination_xml(running, rewritten))
+
+    def test_twice_changes_nothing_more(self):
+        xml = domain(interface("<driver queues='2'/>") + disk("<driver iothread='1'/>"), "4", ((1, "4"),))
+        self.assertEqual(xml, migration.destination_xml(xml, xml))

@@ -1,0 +1,115 @@
+"""Traits and score that a result earns; Placement and scheduler are in tests/nova."""
+
+import datetime
+import logging
+import os
+import re
+
+import fixtures
+import hypothesis
+import testtools
+from oslo_config import cfg
+
+from nova_perf_tuning.conf import nova as options
+from nova_perf_tuning.virt import traits
+from tests.unit.virt import test_host_result
+
+
+class WantedTest(testtools.TestCase):
+    def wanted(self, **kwargs):
+        return traits.wanted(test_host_result.result(**kwargs))
+
+    def test_pass(self):
+        self.assertEqual({"CUSTOM_PERF_VALIDATED"}, self.wanted())
+
+    def test_budgets(self):
+        self.assertEqual(
+            {"CUSTOM_PERF_BUDGET_NET_10G"},
+            self.wanted(verdict="FAIL", budgets={"net-10g": "PASS", "disk": "FAIL", "x": "INCONCLUSIVE"}),
+        )
+
+    def test_names_that_share_a_trait_must_all_pass(self):
+        for order in (("a.b", "a-b"), ("a-b", "a.b")):
+            budgets = dict(zip(order, ("PASS", "FAIL"), strict=True))
+            self.assertEqual({"CUSTOM_PERF_VALIDATED"}, self.wanted(budgets=budgets))
+
+    def test_invalid_earns_nothing(self):
+        self.assertEqual(set(), self.wanted(verdict="INVALID", budgets={"a": "PASS"}, host_kind="k"))
+
+    @hypothesis.given(test_host_result.RESULTS)
+    def test_names_are_what_placement_takes(self, one):
+        """https://docs.openstack.org/api-ref/placement/#update-trait"""
+        for name in traits.wanted(one):
+            self.assertTrue(re.fullmatch(r"CUSTOM_[A-Z0-9_]+", name) and len(name) <= 255, name)
+            self.assertTrue(name.startswith(traits.PREFIX))
+
+
+class ReportTest(testtools.TestCase):
+    """One log line for each new reason, none of them an exception."""
+
+    def setUp(self):
+        super().setUp()
+        self.conf = cfg.ConfigOpts()
+        self.conf([], project="test", default_config_files=[], default_config_dirs=[])
+        options.register_opts(self.conf)
+        self.path = os.path.join(self.useFixture(fixtures.TempDir()).path, "verdict.json")
+        self.set("result_file", self.path)
+        self.log = self.useFixture(fixtures.FakeLogger(level=logging.INFO))
+        self.traits = traits.HostTraits(self.conf)
+
+    def set(self, name, value):
+        """Set an option for this test; oslo.config keeps it in the group's object, which outlives ``conf``."""
+        self.conf.set_override(name, value, group="nova_perf_tuning")
+        self.addCleanup(self.conf.clear_override, name, group="nova_perf_tuning")
+
+    def write(self, text):
+        with open(self.path, "w") as file:
+            file.write(text)
+
+    def fresh(self, **kwargs):
+        return test_host_result.result(created_at=datetime.datetime.now(datetime.UTC), **kwargs).to_json()
+
+    def lines(self):
+        return self.log.output.splitlines()
+
+    def test_score(self):
+        self.write(self.fresh(score=97.53))
+        self.assertEqual({"perf_score": "97.53"}, self.traits.stats("cmp1"))
+        self.write(self.fresh(score=0))
+        self.assertEqual({"perf_score": "0"}, self.traits.stats("cmp1"))
+        self.write(self.fresh(score=97.53, verdict="INVALID"))
+        self.assertEqual({}, self.traits.stats("cmp1"))
+        self.write(self.fresh())
+        self.assertEqual({}, self.traits.stats("cmp1"))
+
+    def test_same_reason_is_said_once(self):
+        for _ in range(3):
+            self.assertEqual({}, self.traits.stats("cmp1"))
+        self.assertEqual(1, len(self.lines()))
+        self.assertIn("no validation result yet", self.lines()[0])
+        self.write("{")
+        for _ in range(3):
+            self.assertIsNone(self.traits.result("cmp1"))
+        self.assertEqual(2, len(self.lines()))
+        self.assertIn(self.path, self.lines()[1])
+        self.write(self.fresh())
+        self.assertIsNotNone(self.traits.result("cmp1"))
+        self.write("{")
+        self.assertIsNone(self.traits.result("cmp1"))
+        self.assertEqual(3, len(self.lines()))
+
+    def test_hostile_text_stays_one_line(self):
+        self.write(self.fresh(host="a\nb\x1b[2J"))
+        self.assertIsNone(self.traits.result("cmp1"))
+        self.assertEqual(1, len(self.lines()))
+        self.assertNotIn("\x1b", self.log.output)
+
+    def test_new_age_counts_at_once(self):
+        self.write(
+            test_host_result.result(
+                created_at=datetime.datetime.now(datetime.UTC) - datetime.timedelta(hours=1)
+            ).to_json()
+        )
+        self.assertIsNotNone(self.traits.result("cmp1"))
+        self.set("result_max_age", 60)
+        self.assertIsNone(self.traits.result("cmp1"))
