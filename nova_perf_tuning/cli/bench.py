@@ -1,0 +1,144 @@
+"""``nova-perf bench list``, ``bench run`` and ``bench parse``."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import shutil
+import socket
+import sys
+from typing import Any
+
+from nova_perf_tuning import errors
+from nova_perf_tuning.bench import base, output, parameters, plugins
+from nova_perf_tuning.budget import wording
+from nova_perf_tuning.cli import command, state
+
+
+class BenchList(command.PerfCommand):
+    """List the benchmarks, what they measure and their parameters."""
+
+    def run_command(self, args: argparse.Namespace) -> int:
+        found = plugins.load_all()
+        if args.format == "json":
+            command.print_json({"benchmarks": [_describe(one) for one in found]})
+            return int(errors.ExitCode.PASS)
+        rows = []
+        for one in found:
+            missing = [program for program in one.programs if shutil.which(program) is None]
+            there = f"no: install {' '.join(one.packages)}" if missing else "yes"
+            rows.append((one.kind, one.primary[1], there, one.summary))
+        state.print_table(("benchmark", "unit", "installed", "what it measures"), rows)
+        for one in found:
+            print(f"\n{one.kind}")
+            state.print_table(
+                ("  parameter", "default", "meaning"),
+                [(f"  {key}", value, one.parameter_help.get(key, "")) for key, value in one.defaults.items()],
+            )
+        return int(errors.ExitCode.PASS)
+
+
+class BenchRun(command.PerfCommand):
+    """Run one benchmark once and show its figures.
+
+    On the host itself it runs over loopback and in a temporary folder. With --launcher libvirt it runs in a
+    guest that is booted for it and removed after it. One run is no comparison; 'nova-perf validate' makes one.
+    """
+
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("kind", metavar="KIND", help="benchmark, see 'nova-perf bench list'")
+        parser.add_argument(
+            "--param",
+            metavar="KEY=VALUE",
+            action="append",
+            default=[],
+            help="parameter of the benchmark, such as seconds=5; may be repeated",
+        )
+        parser.add_argument("--launcher", default="host", help="where: host (default), libvirt")
+
+    def run_command(self, args: argparse.Namespace) -> int:
+        from nova_perf_tuning.budget import launchers, trial
+        from nova_perf_tuning.launch import base as launch
+        from nova_perf_tuning.specs import request
+
+        chosen = parameters.split(args.param)
+        benchmark = plugins.load(args.kind)
+        plugins.check_installed(benchmark)
+        if args.launcher == "host" and "port" in benchmark.defaults:
+            chosen.setdefault("port", str(_free_port()))
+        merged = parameters.merge(benchmark.kind, benchmark.defaults, chosen)
+        job = plugins.Job(benchmark.kind, benchmark, merged)
+        steps = benchmark.steps(merged, "127.0.0.1" if benchmark.paired else None)
+        with launchers.load(args.launcher) as launcher:
+            launcher.prepare()
+            if args.launcher == "host":
+                pair = launcher.host_pair()
+            else:
+                pair = launcher.boot(launch.Arm("guest", request.Request()))
+                launcher.activate("guest")
+            outcome = trial.run(job, pair, sum(step.timeout_s for step in steps))
+        if outcome.error:
+            raise base.OutputError(outcome.error)
+        _show(args, benchmark, merged, outcome.readings)
+        return int(errors.ExitCode.PASS)
+
+
+class BenchParse(command.PerfCommand):
+    """Read a benchmark's output from a file (- is stdin) and show its figures."""
+
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("kind", metavar="KIND", help="benchmark that printed it, see 'nova-perf bench list'")
+        parser.add_argument("file", metavar="FILE", help="what it printed on standard output; - is stdin")
+
+    def run_command(self, args: argparse.Namespace) -> int:
+        benchmark = plugins.load(args.kind)
+        try:
+            if args.file == "-":
+                data = sys.stdin.buffer.read(output.MAX_CHARACTERS + 1)
+            else:
+                with open(args.file, "rb") as file:
+                    data = file.read(output.MAX_CHARACTERS + 1)
+        except OSError as error:
+            raise base.OutputError(f"{args.file}: {error.strerror}") from None
+        _show(args, benchmark, {}, benchmark.parse(data.decode("utf-8", "replace")))
+        return int(errors.ExitCode.PASS)
+
+
+def _show(
+    args: argparse.Namespace, benchmark: base.Benchmark, used: dict[str, str], readings: list[base.Reading]
+) -> None:
+    if args.format == "json":
+        found = [dataclasses.asdict(one) for one in readings]
+        command.print_json({"benchmark": benchmark.kind, "parameters": used, "readings": found})
+        return
+    rows = [
+        (
+            one.metric,
+            wording.number(one.value),
+            one.unit,
+            f"{one.better} is better",
+            "judged" if one.primary else "",
+        )
+        for one in readings
+    ]
+    state.print_table(("figure", "value", "unit", "", ""), rows)
+
+
+def _describe(benchmark: base.Benchmark) -> dict[str, Any]:
+    return {
+        "kind": benchmark.kind,
+        "summary": benchmark.summary,
+        "metric": benchmark.primary[0],
+        "unit": benchmark.primary[1],
+        "better": benchmark.primary[2],
+        "packages": list(benchmark.packages),
+        "programs": list(benchmark.programs),
+        "paired": benchmark.paired,
+        "parameters": dict(benchmark.defaults),
+    }
+
+
+def _free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])

@@ -1,0 +1,203 @@
+"""``nova-perf explain``: what a flavor's specs mean, before anybody boots a guest with them."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from nova_perf_tuning.cli import command, spec_options
+from nova_perf_tuning.errors import ExitCode
+from nova_perf_tuning.specs import crosscheck, parsing, profile, profiles, request, vocabulary
+
+#: The guest that shows what a spec does to XML: two disks and an interface as Nova writes them.
+_SAMPLE: Final = """<domain type='kvm'>
+  <name>sample</name>
+  <vcpu>{vcpus}</vcpu>
+  <devices>
+    <disk type='file' device='disk'>
+      <driver name='qemu' type='raw'/>
+      <target dev='vda' bus='virtio'/>
+    </disk>
+    <disk type='file' device='disk'>
+      <driver name='qemu' type='raw'/>
+      <target dev='vdb' bus='virtio'/>
+    </disk>
+    <interface type='bridge'>
+      <model type='virtio'/>
+    </interface>
+  </devices>
+</domain>
+"""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Row:
+    """One spec and what becomes of it.
+
+    :ivar origin: ``flavor``, ``image`` or ``profile NAME``.
+    :ivar reason: why the profile has this value; None for a spec stated by flavor or image.
+    :ivar native: Nova's own specs it stands for or needs; ``xml``: lines that a guest with two disks and one
+        interface gets; ``left_out``: what of it such a guest cannot have; ``host``: what the agent sets.
+    """
+
+    spec: str
+    value: str
+    origin: str
+    reason: str | None
+    native: Mapping[str, str]
+    xml: tuple[str, ...]
+    left_out: tuple[str, ...]
+    host: str | None
+
+
+class Explain(command.PerfCommand):
+    """Show what a flavor's specs become: Nova's own hw:* specs, domain XML, settings of the host.
+
+    Nothing is read from the machine and nothing is changed. Specs that contradict each other end with an
+    error that says what to change.
+
+    Example: nova-perf explain --vcpus 4 --spec perf:profile=network-throughput
+    """
+
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("--vcpus", metavar="N", help="vCPUs of the flavor (needed)")
+        spec_options.add(parser)
+
+    def run_command(self, args: argparse.Namespace) -> int:
+        from nova_perf_tuning.guest import parsing as guest_parsing
+
+        vcpus = spec_options.count("--vcpus", args.vcpus, guest_parsing.MAX_VCPUS)
+        if vcpus is None:
+            raise spec_options.OptionError("--vcpus is missing: give the vCPUs of the flavor, as in --vcpus 4")
+        housekeeping = spec_options.count("--housekeeping-cpus", args.housekeeping_cpus, guest_parsing.MAX_VCPUS)
+        specs = spec_options.extra_specs(args.spec)
+        properties = spec_options.pairs("--image-property", args.image_property)
+        known = profiles.load(args.profile_dir)
+        wanted = parsing.parse(specs, properties, known)
+        warnings = crosscheck.check(wanted, specs, properties, vcpus)
+        missing = crosscheck.needed_native(wanted, specs, properties, vcpus)
+        found = rows(wanted, specs, properties, known.get(wanted.profile or ""), vcpus, housekeeping)
+        if args.format == "json":
+            command.print_json(
+                {
+                    "vcpus": vcpus,
+                    "specs": [dataclasses.asdict(row) for row in found],
+                    "flavor_lacks": missing,
+                    "warnings": list(warnings),
+                }
+            )
+        else:
+            _print_table(found, missing, warnings)
+        return ExitCode.PASS
+
+
+def rows(
+    wanted: request.Request,
+    specs: Mapping[str, str],
+    properties: Mapping[str, str],
+    chosen: profile.Profile | None,
+    vcpus: int,
+    housekeeping_cpus: int | None = None,
+) -> list[Row]:
+    """Return a row for each ``perf:*`` spec in force and for each of Nova's own that the profile brings."""
+    found = []
+    for key, value in wanted.extra_specs().items():
+        spec, _feature = vocabulary.by_key()[key]
+        origin, reason = _origin(key, specs, properties, chosen)
+        alone = dataclasses.replace(parsing.parse_expanded({key: value}), profile=None, budget=None)
+        xml, left_out = _sample(alone, vcpus, housekeeping_cpus)
+        native = wanted.native if spec.name == "profile" else crosscheck.needed_native(alone, {}, {}, vcpus)
+        host = spec.becomes if _sets_host(spec, value) else None
+        found.append(Row(key, value, origin, reason, native, xml, left_out, host))
+    for key, value in wanted.native.items():
+        origin, reason = _origin(key, specs, properties, chosen)
+        found.append(Row(key, value, origin, reason, {key: value}, (), (), None))
+    return found
+
+
+def _origin(
+    key: str, specs: Mapping[str, str], properties: Mapping[str, str], chosen: profile.Profile | None
+) -> tuple[str, str | None]:
+    if key in specs:
+        return "flavor", None
+    known = vocabulary.by_key().get(key)
+    if known and any(image in properties for own, image, _ in known[0].keys() if own == key):
+        return "image", None
+    assert chosen is not None
+    return f"profile {chosen.name}", chosen.specs[key].reason
+
+
+def _sets_host(spec: vocabulary.Spec, value: str) -> bool:
+    if spec.name == "budget":
+        return True
+    return (
+        vocabulary.Effect.HOST in spec.effects
+        and value not in ("none", "default", "0")
+        and spec.name
+        not in (
+            "profile",
+            "iothreads",
+        )
+    )
+
+
+def _sample(
+    alone: request.Request, vcpus: int, housekeeping_cpus: int | None
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the lines that one spec adds to a sample guest, and what it leaves out there."""
+    from nova_perf_tuning.guest import transform
+
+    before = _SAMPLE.format(vcpus=vcpus)
+    result = transform.transform(before, alone, housekeeping_cpus=housekeeping_cpus)
+    old = set(before.splitlines())
+    lines = []
+    ours = False
+    for line in result.xml.splitlines():
+        ours = ours or "<metadata>" in line
+        if line not in old and not ours:
+            lines.append(line.strip())
+        ours = ours and "</metadata>" not in line
+    left_out = tuple(note.removeprefix("left out: ") for note in result.notes if note.startswith("left out:"))
+    return tuple(dict.fromkeys(lines)), left_out
+
+
+def _print_table(found: Iterable[Row], missing: Mapping[str, str], warnings: Iterable[str]) -> None:
+    from rich import box, console, table, text
+
+    out = console.Console(highlight=False, soft_wrap=False)
+    grid = table.Table(box=box.SIMPLE_HEAD, pad_edge=False, expand=True)
+    grid.add_column("Spec", overflow="fold", ratio=2)
+    grid.add_column("Becomes", overflow="fold", ratio=3)
+    for row in found:
+        spec = text.Text.assemble((row.spec, "bold"), "=", row.value, "\n", (f"from {row.origin}", "dim"))
+        grid.add_row(spec, text.Text(_becomes(row) + "\n"))
+    if grid.row_count:
+        out.print(grid)
+    else:
+        out.print("Nothing is asked: the guest stays as Nova makes it.")
+    if missing:
+        properties = " ".join(f"--property {key}={value}" for key, value in missing.items())
+        out.print(
+            text.Text("The flavor must have Nova's own specs as well, which Nova reads before it boots a guest:")
+        )
+        out.print(text.Text(f"  openstack flavor set {properties} FLAVOR"), soft_wrap=True)
+    for warning in warnings:
+        out.print(text.Text(f"Warning: {warning}"))
+
+
+def _becomes(row: Row) -> str:
+    lines = []
+    if row.spec.startswith(vocabulary.PREFIX):
+        if row.native:
+            lines.append("native: " + ", ".join(f"{key}={value}" for key, value in row.native.items()))
+    else:
+        lines.append("native: Nova's own")
+    lines += [f"XML: {line}" for line in row.xml]
+    lines += [f"not for every guest: {line}" for line in row.left_out]
+    if row.host is not None:
+        lines.append(f"host: {row.host}")
+    if row.reason is not None:
+        lines.append(f"why: {row.reason}")
+    return "\n".join(lines) or "left alone"

@@ -1,0 +1,54 @@
+"""Measured figures as text: three significant digits, intervals, and the table that ends a validation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from nova_perf_tuning.budget import statistics, summary, verdict, wording
+from nova_perf_tuning.cli import state
+
+
+def ratio(found: statistics.Estimate | None) -> str:
+    """Return a ratio with its interval: ``1.07 (1.02 to 1.11)``, or that n is too small for one."""
+    if found is None:
+        return "-"
+    if found.low is None or found.high is None:
+        return f"{found.value:.3f} (n={found.n}: too few for an interval)"
+    return f"{found.value:.3f} ({found.low:.3f} to {found.high:.3f})"
+
+
+def cpu(found: statistics.Estimate | None) -> str:
+    """Return CPU seconds per unit as milliseconds."""
+    return "-" if found is None else wording.number(found.value * 1e3)
+
+
+def print_summary(summaries: Sequence[summary.BenchmarkSummary]) -> None:
+    """Print a row per benchmark and arm."""
+    rows: list[list[str]] = []
+    for one in summaries:
+        for arm in one.arms:
+            ratios = {pair.baseline: pair.ratio for pair in one.comparisons if pair.arm == arm.arm}
+            first = next((baseline for baseline in ratios if baseline != summary.HOST), None)
+            rows.append(
+                [
+                    one.label,
+                    arm.arm,
+                    f"{wording.number(arm.median.value)} {one.unit}" if arm.median else "-",
+                    str(arm.n) + (f" ({arm.failed} failed)" if arm.failed else ""),
+                    f"{first}: {ratio(ratios[first])}" if first else "-",
+                    ratio(ratios.get(summary.HOST)),
+                    f"{cpu(arm.service_per_unit)} ms/{one.work_unit}" if arm.service_per_unit else "-",
+                ]
+            )
+    head = ("benchmark", "arm", "median", "trials", "ratio to", "ratio to host", "service CPU")
+    state.print_table(head, rows)
+
+
+def print_verdicts(judgements: Sequence[verdict.Judgement]) -> None:
+    """Print a row per budget."""
+    rows = [
+        [one.verdict.value, one.budget.benchmark, f"{one.budget.arm} against {one.budget.baseline}", reason]
+        for one in judgements
+        for reason in one.reasons
+    ]
+    state.print_table(("verdict", "benchmark", "arms", "why"), rows)

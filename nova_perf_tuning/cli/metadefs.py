@@ -1,0 +1,159 @@
+"""``nova-perf metadefs show`` and ``load``: the extra specs as Glance metadata definitions."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from nova_perf_tuning import errors
+from nova_perf_tuning.cli import command
+
+
+class CloudError(errors.PerfTuningError):
+    """The cloud cannot be reached or refuses."""
+
+
+class MetadefsShow(command.PerfCommand):
+    """Show the metadata definitions of all extra specs, or write them as files."""
+
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument(
+            "--write",
+            metavar="DIR",
+            help="write each namespace to DIR as a JSON file, which 'glance-manage db_load_metadefs DIR' reads",
+        )
+
+    def run_command(self, args: argparse.Namespace) -> int:
+        from nova_perf_tuning.budget import store
+        from nova_perf_tuning.metadefs import definitions
+
+        namespaces = definitions.namespaces()
+        if args.write is not None:
+            for name, namespace in namespaces.items():
+                store.write_atomically(os.path.join(args.write, name), definitions.text(namespace))
+        if args.format == "json":
+            command.print_json({"namespaces": list(namespaces.values())})
+        else:
+            _print_table(namespaces)
+        return int(errors.ExitCode.PASS)
+
+
+class MetadefsLoad(command.PerfCommand):
+    """Create or update the metadata definitions in a cloud's Glance, so that Horizon shows them.
+
+    A second run changes nothing. Properties of these namespaces that are not ours any more are removed. Who
+    runs it needs Glance's role for metadata definitions (admin, unless policy says otherwise).
+    """
+
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument(
+            "--os-cloud",
+            metavar="NAME",
+            default=os.environ.get("OS_CLOUD"),
+            help="cloud of clouds.yaml (default: OS_CLOUD, else what OS_AUTH_URL and its like say)",
+        )
+
+    def run_command(self, args: argparse.Namespace) -> int:
+        from nova_perf_tuning.metadefs import definitions
+
+        try:
+            import openstack
+            from keystoneauth1 import exceptions as auth_exceptions
+        except ImportError:
+            raise CloudError("openstacksdk is not installed here; pip install 'nova-perf-tuning[cloud]'") from None
+        # What it warns of comes with the error as well.
+        logging.getLogger("keystoneauth").setLevel(logging.ERROR)
+        try:
+            with openstack.connect(cloud=args.os_cloud) as connection:
+                done = [
+                    {"namespace": namespace["namespace"], **dict(_load(connection.image, namespace))}
+                    for namespace in definitions.namespaces().values()
+                ]
+        except (openstack.exceptions.SDKException, auth_exceptions.ClientException) as error:
+            cloud = f"cloud {args.os_cloud}" if args.os_cloud else "cloud of the OS_* variables"
+            reason = " ".join(str(error).split())[:200].rstrip(".")
+            raise CloudError(f"{cloud}: {reason}; see --os-cloud, clouds.yaml and your role") from None
+        if args.format == "json":
+            command.print_json({"namespaces": done})
+        else:
+            for row in done:
+                changes = ", ".join(
+                    f"{count} {what}" for what, count in row.items() if what != "namespace" and count
+                )
+                print(f"{row['namespace']}: {changes}")
+        return int(errors.ExitCode.PASS)
+
+
+def _load(image: Any, namespace: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
+    """Bring one namespace in Glance to what it should be; yield (what was done, to how many objects)."""
+    from openstack import exceptions
+
+    from nova_perf_tuning.metadefs import definitions
+
+    name = namespace["namespace"]
+    own = {key: namespace[key] for key in ("display_name", "description", "visibility")}
+    created = updated = unchanged = removed = 0
+    try:
+        found = image.get_metadef_namespace(name)
+        if any(getattr(found, key) != value for key, value in own.items()):
+            # By name, for the SDK sends only what differs from an object that it has fetched, and Glance takes
+            # what is left out for its default. Whether it is protected belongs to the operator.
+            image.update_metadef_namespace(name, is_protected=found.is_protected, **own)
+            updated += 1
+        else:
+            unchanged += 1
+    except exceptions.NotFoundException:
+        image.create_metadef_namespace(namespace=name, is_protected=namespace["protected"], **own)
+        created += 1
+    present = {entry.name: entry for entry in image.metadef_resource_type_associations(name)}
+    for wanted in namespace["resource_type_associations"]:
+        entry = present.get(wanted["name"])
+        if entry is not None and entry.prefix == wanted["prefix"]:
+            unchanged += 1
+            continue
+        if entry is not None:
+            image.delete_metadef_resource_type_association(entry, name)
+        image.create_metadef_resource_type_association(name, **wanted)
+        created += 1
+    known = {entry.name: entry for entry in image.metadef_properties(name)}
+    for key, wanted in namespace["properties"].items():
+        if key not in known:
+            image.create_metadef_property(name, name=key, **wanted)
+            created += 1
+        elif any(getattr(known[key], part) != wanted.get(part) for part in definitions.PROPERTY_KEYS):
+            image.update_metadef_property(known[key], name, name=key, **wanted)
+            updated += 1
+        else:
+            unchanged += 1
+    for key in known.keys() - namespace["properties"].keys():
+        image.delete_metadef_property(known[key], name)
+        removed += 1
+    yield from {"created": created, "updated": updated, "removed": removed, "unchanged": unchanged}.items()
+
+
+def _print_table(namespaces: Mapping[str, Mapping[str, Any]]) -> None:
+    import rich.box
+    import rich.console
+    import rich.table
+
+    console = rich.console.Console(soft_wrap=False)
+    for namespace in namespaces.values():
+        kinds = ", ".join(entry["name"] for entry in namespace["resource_type_associations"])
+        table = rich.table.Table(title=f"{namespace['namespace']} ({kinds})", box=rich.box.SIMPLE)
+        for column in ("property", "type", "allowed"):
+            table.add_column(column, overflow="fold")
+        prefix = namespace["resource_type_associations"][0]["prefix"]
+        for key, entry in namespace["properties"].items():
+            table.add_row(prefix + key, entry["type"], _allowed(entry))
+        console.print(table)
+
+
+def _allowed(entry: Mapping[str, Any]) -> str:
+    if "enum" in entry:
+        return ", ".join(entry["enum"])
+    if "minimum" in entry:
+        return f"{entry['minimum']} to {entry['maximum']}"
+    return str(entry.get("pattern", "true, false"))

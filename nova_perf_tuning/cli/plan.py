@@ -1,0 +1,242 @@
+"""``nova-perf plan``: what should hold on a host, and why."""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from nova_perf_tuning import cpulist, errors
+from nova_perf_tuning.cli import command, plan_options
+from nova_perf_tuning.guest import domain as domain_module
+from nova_perf_tuning.host import model, setting
+from nova_perf_tuning.host.plan import model as plan_model
+
+#: Far more guests than a host can run; a bound for a folder named by mistake.
+_MAX_DOMAINS = 20_000
+#: Guests and warnings that the table names one by one.
+_SHOWN = 20
+
+_ROLES = {
+    "housekeeping": "interrupts and the host's own work",
+    "shared": "guests' emulator, I/O and vhost threads; vCPUs that own no CPU",
+    "dedicated": "owned by guests: nothing of the host is placed there",
+    "isolated": "kept from the scheduler by the kernel (isolcpus, nohz_full)",
+    "vcpu": "vCPU threads may run here",
+    "emulator": "emulator threads may run here",
+    "iothread": "I/O threads may run here",
+    "vhost": "vhost workers may run here",
+    "irq": "interrupts of NICs and passed-through devices go here",
+    "irq_vcpu": "interrupts that guests want on their own CPUs (perf:irq_placement=vcpu)",
+    "overlap": "dedicated CPUs on which something of the host may run",
+}
+
+
+class PlanInputError(errors.PerfTuningError):
+    """An option of ``plan`` or a domain file that it names cannot be used."""
+
+
+class Plan(command.PerfCommand):
+    """Show how interrupts, vhost workers, emulator and I/O threads should be placed, and why; changes nothing."""
+
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
+        plan_options.add_plan_options(parser)
+        parser.add_argument(
+            "--all",
+            action="store_true",
+            help="list every setting with its reason, also those that hold, and every warning",
+        )
+
+    def run_command(self, args: argparse.Namespace) -> int:
+        facts, plan = plan_from(args)
+        if args.format == "json":
+            command.print_json(as_json(plan))
+        else:
+            _show(facts, plan, args.all)
+        return int(errors.ExitCode.PASS)
+
+
+def plan_from(args: argparse.Namespace) -> tuple[model.HostFacts, plan_model.Plan]:
+    """Read the host that the options name and return its facts and its plan.
+
+    :raises errors.PerfTuningError: an option, a file or the host cannot be used; names which.
+    """
+    from nova_perf_tuning.host.facts import reader
+    from nova_perf_tuning.host.plan import guests, planner
+
+    sets = cpu_sets(args)
+    domains = list(_domains(args.domain))
+    facts = guests.with_domains(reader.read_host(args.sysroot), domains)
+    return facts, planner.plan(facts, sets, plan_model.Policy(rps=args.rps))
+
+
+def cpu_sets(args: argparse.Namespace) -> plan_model.CpuSets:
+    """Return the CPU sets of the flags, and of nova.conf where a flag is not given.
+
+    :raises errors.PerfTuningError: a list or a nova.conf cannot be read.
+    """
+    from nova_perf_tuning.host import novaconf
+
+    nova = novaconf.read(args.nova_config) if args.nova_config else plan_model.CpuSets()
+    flags = {
+        name: None if getattr(args, name) is None else novaconf.parse_cpu_spec(getattr(args, name), f"--{name}")
+        for name in ("dedicated", "shared", "housekeeping")
+    }
+    return plan_model.CpuSets(
+        dedicated=flags["dedicated"] or nova.dedicated,
+        shared=flags["shared"] or nova.shared,
+        housekeeping=flags["housekeeping"],
+        power_managed=nova.power_managed,
+    )
+
+
+def _domains(paths: Sequence[str]) -> Iterator[domain_module.Domain]:
+    """Read the domains of XML files, and of all ``*.xml`` of folders."""
+    if not paths:
+        return
+    from nova_perf_tuning.guest import parsing
+
+    origin: dict[str, str] = {}
+    for path in _files(paths):
+        try:
+            # O_NONBLOCK: opening a named pipe without a writer would wait for ever.
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+            with open(descriptor, "rb") as file:
+                if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                    raise PlanInputError(f"--domain {path!r}: it is no file; give domain XML (virsh dumpxml)")
+                data = file.read(parsing.MAX_BYTES + 1)
+            one = parsing.parse_domain(data)
+        except (OSError, ValueError) as error:
+            raise PlanInputError(f"--domain {path!r}: {getattr(error, 'strerror', None) or error}") from None
+        except parsing.DomainError as error:
+            raise PlanInputError(f"--domain {path!r}: {error}") from None
+        if one.name in origin:
+            raise PlanInputError(f"--domain {path!r}: guest {one.name!r} is in {origin[one.name]!r} already")
+        origin[one.name] = path
+        yield one
+
+
+def _files(paths: Sequence[str]) -> list[str]:
+    found: list[str] = []
+    for path in paths:
+        try:
+            if os.path.isdir(path):
+                names = sorted(name for name in os.listdir(path) if name.endswith(".xml"))
+                if not names:
+                    raise PlanInputError(f"--domain {path!r}: the folder has no *.xml")
+                found += [os.path.join(path, name) for name in names]
+            else:
+                found.append(path)
+        except (OSError, ValueError) as error:
+            raise PlanInputError(f"--domain {path!r}: {getattr(error, 'strerror', None) or error}") from None
+        if len(found) > _MAX_DOMAINS:
+            raise PlanInputError(f"--domain {path!r}: more than {_MAX_DOMAINS} files")
+    return found
+
+
+def as_json(plan: plan_model.Plan) -> dict[str, Any]:
+    """Return the plan in the documented JSON form."""
+    return {
+        "settings": [
+            {
+                "kind": one.kind,
+                "target": one.target,
+                "value": one.value,
+                "current": one.current,
+                "reason": one.reason,
+                "rule": one.rule,
+                "identity": one.identity,
+            }
+            for one in plan.settings
+        ],
+        "sets": plan.sets,
+        "warnings": plan.warnings,
+    }
+
+
+def _show(facts: model.HostFacts, plan: plan_model.Plan, everything: bool) -> None:
+    from nova_perf_tuning.cli import state  # brings SQLite along
+
+    rows = [(name, text or "none", _ROLES.get(name, _ROLES["overlap"])) for name, text in plan.sets.items()]
+    state.print_table(("CPU set", "CPUs", "role"), rows)
+    if not plan.sets["overlap"]:
+        print("no overlap: emulator, iothread, vhost and irq share no CPU with dedicated")
+    print()
+    changes = plan.changes()
+    if everything:
+        state.print_table(
+            ("kind", "target", "now", "planned", "reason"),
+            [
+                (one.kind, one.target, one.current, "holds" if one.current == one.value else one.value, one.reason)
+                for one in plan.settings
+            ],
+        )
+    else:
+        state.print_table(("for", "changes", "CPUs", "for example"), _summary(facts, changes))
+    if plan.settings:
+        print()
+    hint = "" if everything or not plan.settings else "; --all lists each with its reason"
+    print(f"{len(plan.settings)} settings, {len(changes)} to change{hint}")
+    shown = plan.warnings if everything else plan.warnings[:_SHOWN]
+    for warning in shown:
+        print(f"warning: {''.join(char if char.isprintable() else '?' for char in warning)}")
+    if len(plan.warnings) > len(shown):
+        print(f"and {len(plan.warnings) - len(shown)} more warnings; --all shows them")
+
+
+def _summary(facts: model.HostFacts, changes: Sequence[setting.Setting]) -> list[tuple[str, str, str, str]]:
+    """Return a row for each NIC and guest; of many guests the first ones and the sum of the others."""
+    owner = _Owners(facts)
+    grouped: dict[tuple[str, bool], list[setting.Setting]] = {}
+    for one in changes:
+        grouped.setdefault(owner.of(one), []).append(one)
+    rows: list[tuple[str, str, str, str]] = []
+    rest: list[setting.Setting] = []
+    guests = 0
+    for (name, is_guest), members in grouped.items():
+        guests += is_guest
+        if is_guest and guests > _SHOWN:
+            rest += members
+        else:
+            rows.append(_row(name, members))
+    if rest:
+        rows.append(_row(f"{guests - _SHOWN} more guests", rest))
+    return rows
+
+
+def _row(name: str, members: Sequence[setting.Setting]) -> tuple[str, str, str, str]:
+    counts = collections.Counter(one.rule for one in members)
+    cpus: frozenset[int] = frozenset()
+    for text in {one.value for one in members if one.kind.endswith("_affinity")}:
+        cpus |= cpulist.parse(text)
+    what = ", ".join(f"{number} {rule}" for rule, number in counts.items())
+    return name, what, cpulist.format(cpus), members[0].reason
+
+
+class _Owners:
+    """Tells for which NIC or guest a setting is."""
+
+    def __init__(self, facts: model.HostFacts) -> None:
+        self._nic = {number: nic.name for nic in facts.nics for number in nic.irqs}
+        self._guest = {guest.pid: guest.name for guest in facts.guests}
+        self._device: dict[str, str] = {}
+        self._tap: dict[str, str] = {}
+        for guest in facts.guests:
+            if guest.domain:
+                self._device.update((address.lower(), guest.name) for address in guest.domain.hostdevs)
+                self._tap.update((one.device, guest.name) for one in guest.domain.interfaces if one.device)
+
+    def of(self, one: setting.Setting) -> tuple[str, bool]:
+        """Return the owner's name and whether it is a guest."""
+        if one.kind == "thread_affinity":
+            return self._guest.get(int(one.identity.split(":")[0]), one.target), True
+        if one.kind == "irq_affinity":
+            nic = self._nic.get(int(one.target.removeprefix("irq:")))
+            if nic is not None and one.rule.startswith("nic-"):
+                return nic, False
+            return self._device.get(one.identity.split("|")[0].lower(), one.target), True
+        name = one.target.rpartition("/")[0]
+        return (self._tap[name], True) if name in self._tap else (name, False)

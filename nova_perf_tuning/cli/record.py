@@ -1,0 +1,32 @@
+"""``nova-perf record``: a recording of this host for ``--sysroot``."""
+
+from __future__ import annotations
+
+import argparse
+
+from nova_perf_tuning import errors
+from nova_perf_tuning.cli import command
+
+
+class Record(command.PerfCommand):
+    """Record what this host's facts are made of into FILE, for --sysroot of topology and plan on any machine.
+
+    In it: CPUs, caches, NUMA nodes, PCI and network devices, queues, interrupts and their CPUs, a few kernel
+    parameters, and of running guests their name, pins, interfaces, perf: request and the CPUs of their threads.
+    Not in it: command lines, environments, MAC and IP addresses, UUIDs, serial numbers, the host's name, disks,
+    titles and owners of guests. Names of network devices and libvirt's names of guests are kept.
+    """
+
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("file", metavar="FILE.tar.xz", help="file to write; it appears whole or not at all")
+        parser.add_argument("--force", action="store_true", help="replace FILE if it is there already")
+
+    def run_command(self, args: argparse.Namespace) -> int:
+        from nova_perf_tuning.host.facts import recording
+
+        size = recording.record(args.file, overwrite=args.force)
+        if args.format == "json":
+            command.print_json({"file": args.file, "bytes": size})
+        else:
+            print(f"{args.file}: {size} bytes; show it with: nova-perf topology --sysroot {args.file}")
+        return int(errors.ExitCode.PASS)

@@ -1,0 +1,72 @@
+"""``nova-perf report``: the HTML report or a summary of recorded results."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+from nova_perf_tuning import errors, whole_file
+from nova_perf_tuning.cli import command
+
+
+class Report(command.PerfCommand):
+    """Make the report of recorded results: one HTML file that needs nothing else.
+
+    With -f json the same figures are printed for programs, and HTML is written only if -o is given.
+    """
+
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("results", metavar="RESULTS.json", help="what 'nova-perf validate' wrote")
+        parser.add_argument(
+            "-o",
+            "--output",
+            metavar="FILE",
+            help="HTML file, - for stdout (default: report.html beside the results)",
+        )
+        parser.add_argument("--budget", metavar="FILE", help="show the verdict by these overhead budgets (YAML)")
+
+    def run_command(self, args: argparse.Namespace) -> int:
+        from nova_perf_tuning.budget import report, store, summary, verdict
+
+        path = _output(args)
+        budgets = verdict.load(args.budget) if args.budget else []
+        results = store.load(args.results)
+        summaries = summary.summarise(results)
+        judged = verdict.judge_all(results, budgets)
+        if args.format == "json":
+            command.print_json(report.as_json(results, summaries, judged))
+        if path == "-":
+            sys.stdout.flush()
+            sys.stdout.buffer.write(report.render(results, summaries, judged).encode())
+        elif path is not None:
+            store.write_atomically(path, report.render(results, summaries, judged))
+            if args.format != "json":
+                print(path)
+        return int(errors.ExitCode.PASS)
+
+
+def _output(args: argparse.Namespace) -> str | None:
+    """Return the file for the HTML, ``-`` for stdout, None for none.
+
+    :raises whole_file.OutputError: no file can be there, or it is one of those that are read.
+    """
+    path: str | None = args.output
+    if path is None:
+        if args.format == "json":
+            return None
+        path = os.path.join(os.path.dirname(args.results), "report.html")
+    if path in ("-", "/dev/stdout"):
+        if args.format == "json":
+            raise whole_file.OutputError(f"-o {path}: with -f json stdout has the JSON; give a file for the HTML")
+        return "-"
+    whole_file.check(path)
+    for source in (args.results, args.budget):
+        if (
+            source is not None
+            and os.path.exists(source)
+            and os.path.exists(path)
+            and os.path.samefile(source, path)
+        ):
+            raise whole_file.OutputError(f"{path}: it is what is read; give another file for the report (-o)")
+    return path

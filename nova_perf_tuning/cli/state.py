@@ -1,0 +1,121 @@
+"""What ``apply``, ``verify``, ``restore`` and ``status`` share: the host they mean, its journal, their tables."""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import enum
+import os
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from nova_perf_tuning import errors
+
+if TYPE_CHECKING:
+    from nova_perf_tuning.host.transaction import journal as journal_module
+
+
+class StateError(errors.PerfTuningError):
+    """The host that a command is to change or to check is not one."""
+
+
+def add_state_options(parser: argparse.ArgumentParser, *, sysroot: bool = True) -> None:
+    """Add ``--state-dir``, ``--lock-timeout``, ``--config-file`` and, if wanted, ``--sysroot``."""
+    if sysroot:
+        parser.add_argument(
+            "--sysroot",
+            metavar="DIR",
+            default="/",
+            help="root of a generated or recorded host's files instead of this host (default: /)",
+        )
+    parser.add_argument(
+        "--state-dir",
+        metavar="DIR",
+        help="folder of the journal of original values (default: var/lib/nova-perf-tuning below the sysroot)",
+    )
+    parser.add_argument(
+        "--lock-timeout",
+        metavar="SECONDS",
+        type=float,
+        help="how long to wait while another command changes this host (default: 10)",
+    )
+    parser.add_argument(
+        "--config-file",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="read state_dir and lock_timeout from [nova_perf_tuning] of FILE; a flag wins; may be repeated",
+    )
+
+
+def open_journal(args: argparse.Namespace, *, writer: bool = False, undo: bool = False) -> journal_module.Journal:
+    """Open the journal that the options name.
+
+    :param undo: a writer that is content with reading where nothing can be written.
+    :raises StateError: the sysroot is no directory.
+    :raises JournalError: see :class:`nova_perf_tuning.host.transaction.journal.Journal`.
+    :raises ConfigError: a configuration file is wrong.
+    """
+    from nova_perf_tuning.host.transaction import journal as journal_module  # brings SQLite along
+
+    if not os.path.isdir(os.path.join(args.sysroot, "proc")):
+        raise StateError(f"--sysroot {args.sysroot}: it is no directory with a host's proc and sys in it")
+    folder, patience = args.state_dir, args.lock_timeout
+    if args.config_file:
+        from nova_perf_tuning.conf import opts  # oslo.config is slow to import
+
+        group = opts.load(args.config_file).nova_perf_tuning
+        # The default of an option is of the live host; what a file says holds for any.
+        if folder is None and (args.sysroot == "/" or group.state_dir != "/" + journal_module.STATE_DIR):
+            folder = group.state_dir
+        patience = group.lock_timeout if patience is None else patience
+    return journal_module.Journal(
+        folder or journal_module.default_state_dir(args.sysroot),
+        args.sysroot,
+        writer=writer,
+        undo=undo,
+        patience=10.0 if patience is None else min(max(patience, 0.0), 3600.0),
+    )
+
+
+def count(results: Iterable[enum.Enum]) -> dict[str, int]:
+    """Return how often each result occurs, under its name, in the order of the enumeration."""
+    found = collections.Counter(results)
+    return {str(one.value): found[one] for kind in {type(one) for one in found} for one in kind if found[one]}
+
+
+def summary(counts: Mapping[str, int], of: str) -> str:
+    """Return counts as ``12 settings: 10 written, 2 unchanged``."""
+    total = sum(counts.values())
+    return f"{total} {of}{'' if total == 1 else 's'}" + (
+        ": " + ", ".join(f"{number} {name}" for name, number in counts.items()) if counts else ""
+    )
+
+
+def print_table(head: Sequence[str], rows: Sequence[Sequence[str | None]], limit: int = 60) -> None:
+    """Print rows in columns; a field is cut to ``limit`` characters, the last column is not.
+
+    What came from files is shown without control characters, which a terminal would obey.
+    """
+    if not rows:
+        return
+    last = len(head) - 1
+    lines = [
+        tuple(head),
+        *(
+            tuple(_shown(field, limit if place < last else 2000) for place, field in enumerate(row))
+            for row in rows
+        ),
+    ]
+    widths = [max(len(line[place]) for line in lines) for place in range(last)]
+    for line in lines:
+        text = "  ".join([*(field.ljust(width) for field, width in zip(line, widths, strict=False)), line[last]])
+        sys.stdout.write(text.rstrip() + "\n")
+
+
+def _shown(field: str | None, limit: int) -> str:
+    if field is None:
+        return "-"
+    text = "".join(char if char.isprintable() else "?" for char in field)
+    return text if len(text) <= limit else text[: limit - 3] + "..."

@@ -1,0 +1,80 @@
+"""``nova-perf status``."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+
+from nova_perf_tuning import errors
+from nova_perf_tuning.cli import command, state
+from nova_perf_tuning.host.settings import base, registry
+from nova_perf_tuning.host.transaction import apply as apply_module
+from nova_perf_tuning.host.transaction import journal as journal_module
+from nova_perf_tuning.host.transaction import rivals as rivals_module
+from nova_perf_tuning.host.transaction import verify as verify_module
+
+
+class Status(command.PerfCommand):
+    """Show what is applied, since when, by which rule, and what has drifted.
+
+    For what has drifted it names the programs running on this host that are known to write such values
+    (irqbalance, tuned, numad, bpftune). Exit code 0, also where nothing is applied; 3 error.
+    """
+
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
+        state.add_state_options(parser)
+        parser.add_argument("--all", action="store_true", help="also list what held already and was never written")
+
+    def run_command(self, args: argparse.Namespace) -> int:
+        with state.open_journal(args) as journal:
+            entries, path = journal.entries(), journal.path
+        boot = apply_module.boot_id(args.sysroot)
+        current = [entry for entry in entries if entry.boot_id == boot]
+        found = verify_module.verify([entry.setting() for entry in current], registry.Kinds(args.sysroot))
+        drifted = any(seen.state is base.State.DRIFTED for seen in found)
+        rivals = rivals_module.running(args.sysroot) if drifted else {}
+        stale = len(entries) - len(current)
+        rows = [_as_json(entry, seen, rivals) for entry, seen in zip(current, found, strict=True)]
+        if not args.all:
+            rows = [row for row in rows if row["applied"] or row["state"] != "holds"]
+        if args.format == "json":
+            counts = state.count(seen.state for seen in found)
+            command.print_json(
+                {"settings": rows, "counts": counts, "stale": stale, "rivals": rivals, "journal": path}
+            )
+            return int(errors.ExitCode.PASS)
+        head = ("state", "kind", "target", "value", "original", "since", "rule", "detail")
+        state.print_table(head, [[str(row[name]) for name in head] for row in rows])
+        if stale:
+            print(
+                f"{stale} settings are of an earlier boot and in force no more: 'nova-perf restore' forgets them"
+            )
+        print(
+            state.summary(state.count(seen.state for seen in found), "setting")
+            if current
+            else "nothing is applied"
+        )
+        print(f"journal: {path}")
+        return int(errors.ExitCode.PASS)
+
+
+def _as_json(entry: journal_module.Entry, seen: base.Observation, rivals: dict[str, int]) -> dict[str, object]:
+    detail = seen.detail
+    if seen.state is base.State.DRIFTED:
+        who = " or ".join(rivals_module.suspects(entry.kind, rivals)) or "nobody known"
+        detail = f"holds {seen.current}; may have been written by {who}"
+    elif entry.state == "intended":
+        detail = detail or "apply was cut short here: apply again or restore"
+    return {
+        "kind": entry.kind,
+        "target": entry.target,
+        "value": entry.wanted,
+        "original": entry.original,
+        "current": entry.wanted if seen is base.HELD else seen.current,
+        "state": seen.state.value,
+        "applied": entry.state != "held",
+        "since": datetime.datetime.fromtimestamp(entry.since).astimezone().isoformat(timespec="seconds"),
+        "rule": entry.rule,
+        "reason": entry.reason,
+        "detail": detail,
+    }

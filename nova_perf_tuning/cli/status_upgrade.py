@@ -1,0 +1,200 @@
+"""``nova-perf-status upgrade check``: is this environment ready to run Nova with our driver?
+
+Run it with the Python that runs the Nova service in question, before the service is restarted. It reads the
+configuration files that nova-compute reads. Exit codes are those of ``nova-status``: 0 all is well, 1 something
+to look at, 2 something that must be mended first, 255 the check itself failed.
+"""
+
+from __future__ import annotations
+
+import datetime
+import importlib
+import importlib.metadata
+import platform
+import sys
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+from oslo_config import cfg
+from oslo_upgradecheck import upgradecheck
+
+from nova_perf_tuning import errors
+from nova_perf_tuning.conf import nova as options
+from nova_perf_tuning.specs import profiles, vocabulary
+from nova_perf_tuning.virt import host_result, selfcheck
+
+DRIVER = "perf_tuning.PerfTuningLibvirtDriver"
+VALIDATORS = "nova.api.extra_spec_validators"
+
+#: Said of everything that needs Nova where there is none.
+NO_NOVA = (
+    f"There is no Nova in this environment ({sys.prefix}), so this was not checked; run nova-perf-status with the "
+    "Python that runs Nova, in whose environment nova-perf-tuning is to be installed."
+)
+
+#: Exit code when the check could not be made, as of nova-status.
+BROKEN = 255
+SUCCESS, WARNING, FAILURE = upgradecheck.Code.SUCCESS, upgradecheck.Code.WARNING, upgradecheck.Code.FAILURE
+
+
+class Checks(upgradecheck.UpgradeCommands):
+    """What must hold before Nova is started with our driver; each check says one sentence and what to do.
+
+    :param conf: Nova's configuration, read.
+    """
+
+    def __init__(self, conf: cfg.ConfigOpts) -> None:
+        self.conf = conf
+
+    def check(self) -> Any:
+        """Print a table of all checks and return the worst code; BROKEN when an option cannot be read."""
+        try:
+            for option in options.OPTS:
+                getattr(self.conf.nova_perf_tuning, option.dest)
+        except (cfg.Error, ValueError) as error:
+            print(f"nova-perf-status: {_said(error)}", file=sys.stderr)
+            return BROKEN
+        return super().check()
+
+    def _nova(self) -> upgradecheck.Result:
+        version = _nova_version()
+        if version is None:
+            return upgradecheck.Result(WARNING, NO_NOVA)
+        first, last = selfcheck.TESTED
+        if not version.split(".")[0].isdigit() or not first <= int(version.split(".")[0]) <= last:
+            return upgradecheck.Result(
+                WARNING,
+                f"Nova {version} is not among the releases that this version is tested with, {first} to {last}; "
+                "run its functional tests (tools/nova_tests.sh), or install another version of either.",
+            )
+        return upgradecheck.Result(SUCCESS, f"Nova {version} is one of the releases {first} to {last}.")
+
+    def _shim(self) -> upgradecheck.Result:
+        if _nova_version() is None:
+            return upgradecheck.Result(WARNING, NO_NOVA)
+        try:
+            _import(selfcheck.SHIM)
+        except Exception as error:
+            reason = ". ".join(selfcheck.problems()) or "Mend what Nova's driver imports"
+            return upgradecheck.Result(FAILURE, f"{_said(error)}. {reason}.")
+        return upgradecheck.Result(SUCCESS, f"Nova can import {selfcheck.SHIM}.")
+
+    def _driver(self) -> upgradecheck.Result:
+        driver = self.conf.compute_driver
+        if driver == DRIVER:
+            return upgradecheck.Result(SUCCESS, f"[DEFAULT] compute_driver is {DRIVER}.")
+        read = ", ".join(self.conf.config_file or ()) or "no configuration file"
+        return upgradecheck.Result(
+            WARNING,
+            f"[DEFAULT] compute_driver is {driver or 'not set'} ({read}), so guests of this host are not tuned; "
+            f"on a compute host, set it to {DRIVER}.",
+        )
+
+    def _validators(self) -> upgradecheck.Result:
+        if _nova_version() is None:
+            return upgradecheck.Result(WARNING, NO_NOVA)
+        if not any(point.name == "perf" for point in importlib.metadata.entry_points(group=VALIDATORS)):
+            return upgradecheck.Result(
+                FAILURE,
+                f"The entry point 'perf' of {VALIDATORS} is missing, so that Nova's API takes any perf: spec; "
+                "install nova-perf-tuning again.",
+            )
+        try:
+            validators = _import("nova.api.validation.extra_specs.validators")
+        except Exception as error:
+            return upgradecheck.Result(FAILURE, f"Nova's validators cannot be loaded ({_said(error)}); mend that.")
+        registered = [name for name in validators.VALIDATORS if name.startswith(vocabulary.PREFIX)]
+        if len(registered) != len(vocabulary.VOCABULARY):
+            return upgradecheck.Result(
+                FAILURE,
+                f"Nova's API knows {len(registered)} of {len(vocabulary.VOCABULARY)} kinds of perf: extra specs; "
+                "install nova-perf-tuning again and look for 'Failed to load' in the log of nova-api.",
+            )
+        return upgradecheck.Result(SUCCESS, f"Nova's API checks {len(registered)} kinds of perf: extra specs.")
+
+    def _profiles(self) -> upgradecheck.Result:
+        folder = self.conf.nova_perf_tuning.profile_dir
+        try:
+            known = profiles.load(folder)
+        except errors.PerfTuningError as error:
+            return upgradecheck.Result(FAILURE, f"{error}; until then every instance with a profile fails.")
+        where = (
+            f"with those of {folder}" if folder else "of the package; [nova_perf_tuning] profile_dir is not set"
+        )
+        return upgradecheck.Result(SUCCESS, f"{len(known)} profiles {where}.")
+
+    def _result(self) -> upgradecheck.Result:
+        path = self.conf.nova_perf_tuning.result_file
+        try:
+            result = host_result.read(path)
+        except errors.PerfTuningError as error:
+            return upgradecheck.Result(
+                WARNING, f"{error}; the host has no CUSTOM_PERF_* traits until it is mended."
+            )
+        if result is None:
+            return upgradecheck.Result(
+                SUCCESS, f"{path}: no validation result yet, so the host has no CUSTOM_PERF_* traits."
+            )
+        objection = result.objection(
+            self.conf.host or platform.node(),
+            datetime.datetime.now(datetime.UTC),
+            datetime.timedelta(seconds=self.conf.nova_perf_tuning.result_max_age),
+        )
+        if objection is not None:
+            return upgradecheck.Result(WARNING, f"{path}: {objection}; the host has no CUSTOM_PERF_* traits.")
+        return upgradecheck.Result(
+            SUCCESS, f"{path}: {result.verdict} of {result.created_at:%Y-%m-%d}, which counts."
+        )
+
+    _upgrade_checks = (
+        ("Nova release", _nova),
+        ("Driver can be reached", _shim),
+        ("Driver is configured", _driver),
+        ("Extra specs are checked by the API", _validators),
+        ("Profiles", _profiles),
+        ("Validation result", _result),
+    )
+
+
+def _import(name: str) -> Any:
+    """Import a module of Nova; the warnings of its dependencies are not for the reader of a table."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return importlib.import_module(name)
+
+
+def _said(error: Exception) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+
+
+def _nova_version() -> str | None:
+    try:
+        return importlib.metadata.version("nova")
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run ``nova-perf-status`` with ``argv`` (default: the process's own) and return its exit code."""
+    conf = cfg.ConfigOpts()
+    # Two of Nova's own options, as Nova declares them: Nova may not be there, and importing it takes seconds.
+    conf.register_opts([cfg.StrOpt("compute_driver"), cfg.StrOpt("host")])
+    options.register_opts(conf)
+    try:
+        return int(
+            upgradecheck.main(
+                conf,
+                project="nova",
+                upgrade_command=Checks(conf),
+                argv=list(sys.argv[1:] if argv is None else argv),
+                default_config_files=cfg.find_config_files("nova", "nova-compute"),
+            )
+        )
+    except (cfg.Error, OSError) as error:
+        print(f"nova-perf-status: {' '.join(str(error).split())}", file=sys.stderr)
+        return BROKEN
+
+
+if __name__ == "__main__":
+    sys.exit(main())

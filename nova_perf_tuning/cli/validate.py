@@ -1,0 +1,381 @@
+"""``nova-perf validate``: guests untuned and tuned, and the host itself, measured in turn and judged."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import re
+import secrets
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from nova_perf_tuning import errors, whole_file
+from nova_perf_tuning.cli import command, spec_options
+
+if TYPE_CHECKING:
+    from nova_perf_tuning.budget import model, session, verdict
+    from nova_perf_tuning.launch import base as launch
+    from nova_perf_tuning.specs import request
+
+_DURATION = re.compile(r"([0-9]{1,6})([smh]?)").fullmatch
+_DEFAULT_BENCHMARKS = ["iperf3", "fio", "cpu"]
+_DEFAULT_PROFILE = "balanced"
+_LAST_SEED = 2**32
+
+
+class _NothingMeasuredError(errors.PerfTuningError):
+    """The run ended without a single trial."""
+
+
+class Validate(command.PerfCommand):
+    """Measure what a flavor's tuning is worth on this host: untuned and tuned guests, and the host itself.
+
+    Boots two pairs of guests, runs the benchmarks in all arms in turn (order random and mirrored, seed
+    recorded), boots anew between groups, counts the host's CPU over the same windows, and writes results.json
+    and report.html. Everything it made or changed is removed or restored at the end, also on Ctrl-C and when
+    terminated; neither file is written when nothing was measured.
+
+    Exit code with --budget: 0 PASS, 1 FAIL, 2 INCONCLUSIVE, 3 INVALID or error; without: 0 or 3. Interrupted
+    by Ctrl-C: 130; terminated by SIGTERM: 143.
+
+    Example: nova-perf validate --profile network-throughput --benchmark iperf3:streams=4 --time-limit 8m
+    """
+
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument(
+            "--launcher", default="libvirt", help="what makes the guests: libvirt (default) or host"
+        )
+        parser.add_argument("--profile", metavar="NAME", help=f"tuning profile (default: {_DEFAULT_PROFILE})")
+        parser.add_argument(
+            "--spec",
+            metavar="KEY=VALUE",
+            action="append",
+            default=[],
+            help="an extra spec of the tuned guests, beside or instead of a profile; may be repeated",
+        )
+        parser.add_argument("--profile-dir", metavar="DIR", help="folder with profiles of your own (.yaml files)")
+        parser.add_argument(
+            "--benchmark",
+            metavar="KIND[:K=V,...]",
+            action="append",
+            default=[],
+            help="what to run, see 'nova-perf bench list'; may be repeated (default: iperf3, fio, cpu)",
+        )
+        parser.add_argument("--groups", metavar="N", default="2", help="how often guests are booted (default: 2)")
+        parser.add_argument("--blocks", metavar="N", default="3", help="trials per arm and boot (default: 3)")
+        parser.add_argument("--seconds", metavar="N", default="4", help="length of each trial (default: 4)")
+        parser.add_argument(
+            "--budget",
+            metavar="FILE",
+            help="judge by these overhead budgets (YAML); more boots follow while INCONCLUSIVE and time is left",
+        )
+        parser.add_argument(
+            "--time-limit",
+            metavar="TIME",
+            default="10m",
+            help="90s, 8m or 1h: the whole run ends by then with what it has (default: 10m)",
+        )
+        parser.add_argument(
+            "--output", metavar="DIR", default=".", help="folder for results.json and report.html (default: here)"
+        )
+        parser.add_argument("--seed", metavar="N", help="of the order of trials; default: a new one, recorded")
+
+    def run_command(self, args: argparse.Namespace) -> int:
+        from nova_perf_tuning.launch import interrupt
+
+        # Before anything is started: the launcher's own guard comes only with its preparation.
+        guard = interrupt.TerminationGuard()
+        guard.install()
+        try:
+            try:
+                run = _planned(args)
+            except (KeyboardInterrupt, SystemExit) as stop:
+                return _tell_stop(stop, measured=False)
+            return run.run()
+        finally:
+            guard.remove()
+
+
+class _Run:
+    """One validation from its first boot to its exit code."""
+
+    def __init__(
+        self,
+        args: argparse.Namespace,
+        plan: session.Plan,
+        launcher: launch.Launcher,
+        budgets: list[verdict.Budget],
+        folder: str,
+    ) -> None:
+        self._args = args
+        self._plan = plan
+        self._launcher = launcher
+        self._budgets = budgets
+        self._results_file = os.path.join(folder, "results.json")
+        self._report_file = os.path.join(folder, "report.html")
+
+    def run(self) -> int:
+        from nova_perf_tuning.budget import session, store
+
+        def save(results: model.Results) -> None:
+            store.save(results, self._results_file)
+
+        stopped: KeyboardInterrupt | SystemExit | None = None
+        results: model.Results | None = None
+        try:
+            with _progress(self._args.format == "json") as tell:
+                with self._launcher, _alarm(self._plan.time_limit_s):
+                    running = session.Session(self._launcher, self._plan, save, tell)
+                    results = running.results
+                    try:
+                        running.run(self._undecided)
+                    except session.TimeUp:
+                        pass  # rang while the results were being saved
+        except (KeyboardInterrupt, SystemExit) as stop:  # also one that was held back while guests were removed
+            stopped = stop
+        if results is None or not results.trials:
+            if stopped is not None:
+                return _tell_stop(stopped, measured=False)
+            raise _NothingMeasuredError(_why_nothing(results))
+        code = self._finish(results)
+        return code if stopped is None else _tell_stop(stopped, measured=True)
+
+    def _undecided(self, results: model.Results) -> bool:
+        from nova_perf_tuning.budget import verdict
+
+        judged = verdict.judge_all(results, self._budgets)
+        return any(one.verdict is verdict.Verdict.INCONCLUSIVE for one in judged)
+
+    def _finish(self, results: model.Results) -> int:
+        """Write the report, print the table and return the exit code."""
+        from nova_perf_tuning.budget import report, store, summary, verdict, wording
+        from nova_perf_tuning.cli import figures
+
+        summaries = summary.summarise(results)
+        judged = verdict.judge_all(results, self._budgets)
+        store.write_atomically(self._report_file, report.render(results, summaries, judged))
+        if self._args.format == "json":
+            command.print_json(report.as_json(results, summaries, judged))
+        else:
+            print()
+            figures.print_summary(summaries)
+            print(f"\n{wording.headline(summaries)}")
+            for note in wording.headline_notes(results) + wording.cautions(summaries):
+                print(f"note: {note}")
+            if judged:
+                print()
+                figures.print_verdicts(judged)
+            print(f"\nresults: {self._results_file}\nreport: {self._report_file}")
+        if not any(one.value is not None for one in results.trials):
+            print("nova-perf validate: no trial gave a figure; see the report for the errors", file=sys.stderr)
+            return int(errors.ExitCode.ERROR)
+        return int(verdict.overall(judged).exit_code if judged else errors.ExitCode.PASS)
+
+
+def _planned(args: argparse.Namespace) -> _Run:
+    """Check everything that can be checked before guests are booted."""
+    from nova_perf_tuning.budget import launchers, verdict
+
+    budgets = verdict.load(args.budget) if args.budget else []
+    launcher = launchers.load(args.launcher)
+    plan = _plan(args, launcher.vcpus)
+    folder = _folder(args.output)
+    if budgets:
+        _check_budgets(budgets, plan)
+    return _Run(args, plan, launcher, budgets, folder)
+
+
+def _tell_stop(stop: KeyboardInterrupt | SystemExit, *, measured: bool) -> int:
+    """Say as the last line what became of a run that was stopped, and return its exit code: 128 + signal."""
+    if isinstance(stop, SystemExit) and isinstance(stop.code, int):
+        word, code = "terminated", stop.code
+    else:
+        word, code = "interrupted", 128 + signal.SIGINT
+    rest = (
+        "guests are removed, results so far are kept"
+        if measured
+        else "nothing was measured, no guest is left and no file written"
+    )
+    print(f"nova-perf validate: {word}; {rest}", file=sys.stderr)
+    return code
+
+
+def _why_nothing(results: model.Results | None) -> str:
+    faults = results.environment["errors"] if results is not None else []
+    first = f"; first error: {faults[0]['error']}" if faults else "; give more --time-limit"
+    return f"nothing was measured before the time limit{first}"
+
+
+def _plan(args: argparse.Namespace, vcpus: int | None) -> session.Plan:
+    from nova_perf_tuning.bench import plugins
+    from nova_perf_tuning.budget import session
+    from nova_perf_tuning.launch import base as launch
+    from nova_perf_tuning.specs import request
+
+    limit_s = _duration(args.time_limit)
+    seed = secrets.randbelow(_LAST_SEED) if args.seed is None else _number("--seed", args.seed, 0, _LAST_SEED - 1)
+    seconds = _number("--seconds", args.seconds, 1, 3600)
+    tuned, reasons = _request(args, vcpus)
+    jobs = plugins.jobs(args.benchmark or _DEFAULT_BENCHMARKS, seconds)
+    for job in jobs:
+        plugins.check_installed(job.benchmark)
+    return session.Plan(
+        arms=(launch.Arm("untuned", request.Request()), launch.Arm("tuned", tuned)),
+        jobs=tuple(jobs),
+        groups=_number("--groups", args.groups, 1, 1000),
+        blocks=_number("--blocks", args.blocks, 1, 1000),
+        seed=seed,
+        time_limit_s=limit_s,
+        reasons={"tuned": reasons},
+    )
+
+
+def _request(args: argparse.Namespace, vcpus: int | None) -> tuple[request.Request, dict[str, str]]:
+    """Return what the tuned guests ask for, and spec -> reason as the profile gives it.
+
+    :param vcpus: of each guest: what does not fit them is refused, where a guest would silently get less.
+    """
+    from nova_perf_tuning.specs import crosscheck, parsing, profiles, request
+
+    if args.launcher == "host":
+        # Both arms are the host as it is: an A/A run, whose interval shows the noise.
+        if args.profile or args.spec:
+            raise spec_options.OptionError("--launcher host tunes nothing; leave out --profile and --spec")
+        return request.Request(), {}
+    specs = spec_options.extra_specs(args.spec)
+    name = args.profile or (None if specs else _DEFAULT_PROFILE)
+    if name is not None and specs.setdefault("perf:profile", name) != name:
+        raise spec_options.OptionError("--profile and --spec perf:profile name different profiles; leave one out")
+    known = profiles.load(args.profile_dir)
+    wanted = parsing.parse(specs, {}, known)
+    crosscheck.check(wanted, specs, vcpus=vcpus)
+    chosen = known[wanted.profile].specs if wanted.profile else {}
+    return wanted, {key: entry.reason for key, entry in chosen.items() if key not in specs}
+
+
+def _check_budgets(budgets: list[verdict.Budget], plan: session.Plan) -> None:
+    """Refuse budgets that this run cannot answer, before it takes minutes.
+
+    :raises spec_options.OptionError: a benchmark or arm that is not in the plan.
+    """
+    labels = [job.label for job in plan.jobs]
+    arms = ["host", *(arm.name for arm in plan.arms)]
+    for one in budgets:
+        for what, name, known in (
+            ("benchmark", one.benchmark, labels),
+            ("arm", one.arm, arms),
+            ("baseline", one.baseline, arms),
+        ):
+            if name not in known:
+                raise spec_options.OptionError(
+                    f"--budget: {what} '{name[:80]}' is not in this run, which has {', '.join(known)}"
+                )
+
+
+def _number(option: str, text: str, low: int, high: int) -> int:
+    if text.isascii() and text.isdigit() and len(text) < 12 and low <= int(text) <= high:
+        return int(text)
+    raise spec_options.OptionError(f"{option} '{text[:40]}': give a whole number from {low} to {high}")
+
+
+def _duration(text: str) -> float:
+    match = _DURATION(text)
+    seconds = int(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]] if match else 0
+    if not 20 <= seconds <= 7 * 86400:
+        raise spec_options.OptionError(f"--time-limit '{text[:40]}': give 20s to 168h, such as 90s, 8m or 1h")
+    return float(seconds)
+
+
+def _folder(path: str) -> str:
+    """Make the output folder and see now, not after ten minutes, that files can be made in it.
+
+    :raises spec_options.OptionError: it cannot be made or written.
+    :raises whole_file.OutputError: something else than a file has a name that is needed.
+    """
+    probe = os.path.join(path, f".nova-perf-{os.getpid()}")
+    try:
+        os.makedirs(path, exist_ok=True)
+        with open(probe, "x", encoding="ascii"):
+            os.unlink(probe)
+    except OSError as error:
+        raise spec_options.OptionError(f"--output {path}: {error.strerror}") from None
+    for name in ("results.json", "report.html"):
+        whole_file.check(os.path.join(path, name))
+    return path
+
+
+@contextlib.contextmanager
+def _alarm(limit_s: float) -> Iterator[None]:
+    """Raise ``session.TimeUp`` in the main thread when the limit is reached whatever is going on then."""
+    from nova_perf_tuning.budget import session
+
+    def ring(_number: int, _frame: FrameType | None) -> None:
+        raise session.TimeUp
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, max(1.0, limit_s - session.CLOSING_S / 2))
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@contextlib.contextmanager
+def _progress(to_stderr: bool) -> Iterator[Callable[[session.Progress], None]]:
+    """Give what shows progress: a bar on a terminal, a plain line every few seconds elsewhere."""
+    stream = sys.stderr if to_stderr else sys.stdout
+    if not stream.isatty():
+        yield _Lines(stream).tell
+        return
+    import rich.console
+    import rich.markup
+    import rich.progress
+
+    bar = rich.progress.Progress(
+        rich.progress.BarColumn(bar_width=30),
+        rich.progress.TextColumn("{task.completed:.0f}/{task.total:.0f}"),
+        rich.progress.TimeElapsedColumn(),
+        rich.progress.TextColumn("{task.fields[left]}"),
+        rich.progress.TextColumn("{task.description}"),
+        console=rich.console.Console(file=stream),
+        transient=True,
+        refresh_per_second=2,  # drawing takes CPU from what is measured
+    )
+    with bar:
+        task = bar.add_task("", total=1, left="")
+
+        def tell(now: session.Progress) -> None:
+            text = rich.markup.escape(now.text)
+            if now.important:
+                bar.console.print(text)
+            bar.update(
+                task, completed=now.done, total=now.total, left=f"{_left(now.left_s)} left", description=text
+            )
+
+        yield tell
+
+
+class _Lines:
+    """Progress for logs: a line at every boot and block, at most one in five seconds otherwise."""
+
+    def __init__(self, stream: object) -> None:
+        self._stream = stream
+        self._last = float("-inf")
+
+    def tell(self, now: session.Progress) -> None:
+        at = time.monotonic()
+        if at - self._last < 5 and "booting" not in now.text and not now.important:
+            return
+        self._last = at
+        print(f"[{now.done}/{now.total}] {_left(now.left_s)} left  {now.text}", file=self._stream, flush=True)  # type: ignore[call-overload]
+
+
+def _left(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    return f"about {minutes}:{rest:02d}"

@@ -1,0 +1,83 @@
+"""``nova-perf verify``."""
+
+from __future__ import annotations
+
+import argparse
+
+from nova_perf_tuning import errors
+from nova_perf_tuning.cli import command, state
+from nova_perf_tuning.host import setting as setting_module
+from nova_perf_tuning.host.settings import base, registry
+from nova_perf_tuning.host.transaction import apply as apply_module
+from nova_perf_tuning.host.transaction import verify as verify_module
+
+
+class Verify(command.PerfCommand):
+    """Read back whether what was applied still holds.
+
+    Reads every object of the journal (or of a plan) and says what it holds: "holds"; "drifted" (somebody
+    else has changed it); "gone" (the object does not exist any more; a guest's thread may); "pending" (an
+    interrupt that moves when it fires next); "unreadable". Exit code 0 all hold, 1 drift, 3 error.
+    """
+
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
+        state.add_state_options(parser)
+        parser.add_argument(
+            "--from",
+            dest="plan_file",
+            metavar="PLAN.json",
+            help="compare with this plan (from 'nova-perf plan -f json') instead of what was applied; - is stdin",
+        )
+
+    def run_command(self, args: argparse.Namespace) -> int:
+        settings, stale = self._settings(args)
+        kinds = registry.Kinds(args.sysroot)
+        found = verify_module.verify(settings, kinds)
+        drift = any(verify_module.is_drift(one, seen, kinds) for one, seen in zip(settings, found, strict=True))
+        unreadable = any(seen.state is base.State.UNREADABLE for seen in found)
+        counts = state.count(seen.state for seen in found)
+        if args.format == "json":
+            command.print_json(
+                {
+                    "settings": [_as_json(one, seen) for one, seen in zip(settings, found, strict=True)],
+                    "counts": counts,
+                    "stale": stale,
+                }
+            )
+        else:
+            rows = [
+                (seen.state.value, one.kind, one.target, one.value, seen.current, seen.detail)
+                for one, seen in zip(settings, found, strict=True)
+                if seen is not base.HELD
+            ]
+            state.print_table(("state", "kind", "target", "wanted", "now", "detail"), rows)
+            if stale:
+                print(f"{stale} of an earlier boot are in force no more: 'nova-perf restore' forgets them")
+            print(state.summary(counts, "setting") if settings else "nothing is applied")
+        if unreadable:
+            return int(errors.ExitCode.ERROR)
+        return int(errors.ExitCode.FAIL if drift or stale else errors.ExitCode.PASS)
+
+    def _settings(self, args: argparse.Namespace) -> tuple[list[setting_module.Setting], int]:
+        """Return what should hold, and how many entries of the journal are of an earlier boot."""
+        if args.plan_file:
+            from nova_perf_tuning.host.transaction import planfile
+
+            return planfile.load(args.plan_file), 0
+        with state.open_journal(args) as journal:
+            entries = journal.entries()
+        boot = apply_module.boot_id(args.sysroot)
+        now = [entry.setting() for entry in entries if entry.boot_id == boot]
+        return now, len(entries) - len(now)
+
+
+def _as_json(one: setting_module.Setting, seen: base.Observation) -> dict[str, object]:
+    return {
+        "kind": one.kind,
+        "target": one.target,
+        "value": one.value,
+        "current": one.value if seen is base.HELD else seen.current,
+        "state": seen.state.value,
+        "detail": seen.detail,
+        "rule": one.rule,
+    }

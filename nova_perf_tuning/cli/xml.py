@@ -1,0 +1,129 @@
+"""``nova-perf xml``: a domain's XML with a request written into it."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import os
+import stat
+import sys
+from collections.abc import Iterable, Mapping
+
+from nova_perf_tuning import errors
+from nova_perf_tuning.cli import command, spec_options
+from nova_perf_tuning.guest import domain as domain_module
+from nova_perf_tuning.guest import features, parsing, transform
+from nova_perf_tuning.specs import crosscheck, profile, profiles, request, vocabulary
+from nova_perf_tuning.specs import parsing as spec_parsing
+
+
+class InputError(errors.PerfTuningError):
+    """The domain's file cannot be used."""
+
+
+class Xml(command.PerfCommand):
+    """Print a domain's XML with the request written into it; nothing is defined or changed anywhere.
+
+    Without --spec and --image-property the request is the one in the domain's own metadata: ours, else
+    Nova's. What was changed and what was left out goes to stderr.
+
+    Example: virsh dumpxml --inactive web1 | nova-perf xml --spec perf:profile=storage --diff -
+    """
+
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("domain", metavar="DOMAIN.xml", help="file with the domain's XML, - for stdin")
+        parser.add_argument("--diff", action="store_true", help="print a unified diff in place of the whole XML")
+        spec_options.add(parser)
+        parser.add_argument("--libvirt-version", metavar="A.B.C", help="leave out what this libvirt cannot do")
+        parser.add_argument("--qemu-version", metavar="A.B.C", help="leave out what this QEMU cannot do")
+
+    def run_command(self, args: argparse.Namespace) -> int:
+        housekeeping = spec_options.count("--housekeeping-cpus", args.housekeeping_cpus, parsing.MAX_VCPUS)
+        known = features.Features(
+            _version("--libvirt-version", args.libvirt_version), _version("--qemu-version", args.qemu_version)
+        )
+        specs = spec_options.extra_specs(args.spec)
+        properties = spec_options.pairs("--image-property", args.image_property)
+        own_profiles = profiles.load(args.profile_dir)
+        data = _read(args.domain)
+        try:
+            guest = parsing.parse_domain(data)
+            wanted, warnings = _request(guest, parsing.asked(data), specs, properties, own_profiles)
+            result = transform.transform(data, wanted, housekeeping_cpus=housekeeping, features=known)
+        except parsing.DomainError as error:
+            raise InputError(f"{args.domain}: {error}") from None
+        notes = [*(f"warning: {text}" for text in warnings), *result.notes]
+        if not wanted:
+            notes.append("nothing is asked, neither by options nor in the domain's metadata: the XML is unchanged")
+        if args.format == "json":
+            command.print_json({"xml": result.xml, "notes": notes})
+            return errors.ExitCode.PASS
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(errors="xmlcharrefreplace")  # XML stays the same XML on an ASCII stdout
+        sys.stdout.writelines(_diff(args.domain, data.decode(), result.xml) if args.diff else [result.xml])
+        for note in notes:
+            print(note, file=sys.stderr)
+        return errors.ExitCode.PASS
+
+
+def _request(
+    guest: domain_module.Domain,
+    asked: parsing.Asked,
+    specs: Mapping[str, str],
+    properties: Mapping[str, str],
+    known: Mapping[str, profile.Profile],
+) -> tuple[request.Request, tuple[str, ...]]:
+    """Return the request of the options, else of the domain; and how its specs fit together.
+
+    Nova's own specs in the metadata stay in force beside the options.
+    """
+    native = {key: text for key, text in asked.extra_specs.items() if not key.startswith(vocabulary.PREFIX)}
+    if specs or properties:
+        extra = {**native, **specs}
+        image = {
+            key: text
+            for key, text in asked.image_properties.items()
+            if not key.startswith(vocabulary.IMAGE_PREFIX)
+        }
+        image.update(properties)
+        wanted = spec_parsing.parse(extra, image, known)
+    elif asked.expanded is not None:
+        extra, image = native, dict(asked.image_properties)
+        wanted = spec_parsing.parse_expanded(asked.expanded)
+    else:
+        extra, image = dict(asked.extra_specs), dict(asked.image_properties)
+        wanted = spec_parsing.parse(extra, image, known)
+    if not native and not any(key.startswith(vocabulary.NATIVE_PREFIX) for key in specs):
+        return wanted, ()  # a domain that Nova did not make: nothing is known of hw:* specs
+    return wanted, tuple(finding.message for finding in crosscheck.findings(wanted, extra, image, guest.vcpus))
+
+
+def _read(path: str) -> bytes:
+    try:
+        if path == "-":
+            return sys.stdin.buffer.read(parsing.MAX_BYTES + 1)
+        # O_NONBLOCK: opening a named pipe without a writer would wait for ever.
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+        with open(descriptor, "rb") as file:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise InputError(f"{path}: it is no file; give domain XML (virsh dumpxml), or - for stdin")
+            return file.read(parsing.MAX_BYTES + 1)
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}") from None
+
+
+def _version(option: str, text: str | None) -> int | None:
+    """Return ``9.0.0`` as libvirt writes a version, 9000000."""
+    if text is None:
+        return None
+    parts = text.split(".")
+    if len(parts) > 3 or not all(part.isascii() and part.isdigit() and len(part) < 4 for part in parts):
+        raise spec_options.OptionError(f"{option} {vocabulary.shown(text)}: write it as in 9.0.0")
+    major, minor, micro = (*map(int, parts), 0, 0)[:3]
+    return major * 1_000_000 + minor * 1_000 + micro
+
+
+def _diff(path: str, before: str, after: str) -> Iterable[str]:
+    import difflib
+
+    return difflib.unified_diff(before.splitlines(True), after.splitlines(True), path, f"{path} (tuned)")

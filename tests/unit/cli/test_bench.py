@@ -1,0 +1,77 @@
+"""nova-perf bench in processes of its own, as a user runs it; benchmarks run for a second on this host."""
+
+import json
+import os
+import subprocess
+import sys
+
+import fixtures
+import testtools
+
+DATA = os.path.join(os.path.dirname(__file__), "..", "bench", "data")
+
+
+def nova_perf(*arguments, **options):
+    """Run nova-perf and return it when it has ended."""
+    program = [sys.executable, "-m", "nova_perf_tuning.cli.main", *arguments]
+    return subprocess.run(program, capture_output=True, text=True, timeout=120, **options)
+
+
+class BenchTest(testtools.TestCase):
+    def test_list(self):
+        done = nova_perf("bench", "list")
+        self.assertEqual(0, done.returncode, done.stderr)
+        for word in ("iperf3", "fio", "cpu", "Mbit/s", "streams", "block_size"):
+            self.assertIn(word, done.stdout)
+        found = json.loads(nova_perf("bench", "list", "-f", "json").stdout)
+        self.assertEqual(["cpu", "fio", "iperf3"], [one["kind"] for one in found["benchmarks"]])
+
+    def test_each_runs_on_this_host(self):
+        folder = self.useFixture(fixtures.TempDir()).path
+        for kind, metric, params in (
+            ("cpu", "events_per_second", ()),
+            ("fio", "iops", ("--param", "size=4M")),
+            ("iperf3", "throughput", ("--param", "omit=0", "--param", "streams=2")),
+        ):
+            done = nova_perf(
+                *("bench", "run", kind, "--param", "seconds=1", *params, "-f", "json"),
+                env={**os.environ, "TMPDIR": folder},
+            )
+            self.assertEqual((0, ""), (done.returncode, done.stderr))
+            [primary] = [one for one in json.loads(done.stdout)["readings"] if one["primary"]]
+            self.assertEqual(metric, primary["metric"])
+            self.assertTrue(primary["value"] > 0)
+        self.assertEqual([], os.listdir(folder))
+
+    def test_parse(self):
+        done = nova_perf("bench", "parse", "iperf3", os.path.join(DATA, "iperf3-two-streams.json"))
+        self.assertEqual(0, done.returncode)
+        self.assertIn("23,411", done.stdout)
+        with open(os.path.join(DATA, "sysbench-cpu.txt"), encoding="utf-8") as file:
+            done = nova_perf("bench", "parse", "cpu", "-", "-f", "json", stdin=file)
+        self.assertEqual(3052.87, json.loads(done.stdout)["readings"][0]["value"])
+
+    def test_mistakes_are_one_line_and_exit_3(self):
+        fio_text = os.path.join(DATA, "fio-two-jobs.json")
+        for arguments, told in (
+            (("run", "himeno"), "there is no benchmark 'himeno'; there are cpu, fio, iperf3"),
+            (("run", "cpu", "--param", "threads=0"), "threads='0' must be a whole number from 1 to 1024"),
+            (("run", "cpu", "--param", "threads"), "'threads' is not KEY=VALUE"),
+            (("run", "cpu", "--launcher", "cloud"), "there is no launcher 'cloud'; there are host, libvirt"),
+            (("run", "fio", "--param", "directory=/nonexistent"), "/nonexistent is not a directory"),
+            (("parse", "iperf3", fio_text), "iperf3: the output has no 'end'"),
+            (("parse", "cpu", fio_text), "cpu: the output is cut off or foreign: 0 lines 'events per second'"),
+            (("parse", "cpu", "/nonexistent"), "/nonexistent: No such file or directory"),
+            (("parse", "cpu", "/"), "/: Is a directory"),
+            (("parse", "cpu", "/dev/null"), "cpu: the output is empty"),
+            (("parse", "cpu", "/dev/zero"), "more than"),
+        ):
+            done = nova_perf("bench", *arguments)
+            self.assertEqual((3, ""), (done.returncode, done.stdout), arguments)
+            self.assertIn(told, done.stderr)
+            self.assertEqual(1, done.stderr.count("\n"), done.stderr)
+
+    def test_missing_program_names_the_package(self):
+        done = nova_perf("bench", "run", "cpu", env={**os.environ, "PATH": "/nonexistent"})
+        self.assertEqual(3, done.returncode)
+        self.assertIn("cpu: sysbench is not on this host; install sysbench", done.stderr)

@@ -1,0 +1,58 @@
+"""nova-perf evaluate: exit codes and lines for recorded samples."""
+
+import json
+import os
+
+import fixtures
+import testtools
+
+from nova_perf_tuning.budget import store
+from tests.unit.budget import samples
+from tests.unit.cli import test_bench
+
+
+class EvaluateTest(testtools.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.folder = self.useFixture(fixtures.TempDir()).path
+        self.results = os.path.join(self.folder, "results.json")
+        store.save(samples.results({"host": 1000.0, "tuned": 900.0}, groups=3, blocks=6), self.results)
+
+    def evaluate(self, *lines, form="table"):
+        path = os.path.join(self.folder, "budget.yaml")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write("budgets:\n" + "".join(f"- {{benchmark: iperf3, {line}}}\n" for line in lines))
+        return test_bench.nova_perf("evaluate", self.results, "--budget", path, "-f", form)
+
+    def test_exit_codes(self):
+        for lines, word, code in (
+            (["arm: tuned, max_loss: 0.15"], "PASS", 0),
+            (["arm: tuned, max_loss: 0.05"], "FAIL", 1),
+            (["arm: tuned, max_loss: 0.1"], "INCONCLUSIVE", 2),
+            (["arm: guest, max_loss: 0.1"], "INVALID", 3),
+            (["arm: tuned, max_loss: 0.15", "arm: tuned, max_loss: 0.05"], "FAIL", 1),
+        ):
+            done = self.evaluate(*lines)
+            self.assertEqual((code, ""), (done.returncode, done.stderr), done.stdout)
+            self.assertEqual(word, done.stdout.split()[-1])
+
+    def test_json(self):
+        done = self.evaluate("arm: tuned, max_loss: 0.15, max_host_cpu_per_unit: 0.3", form="json")
+        found = json.loads(done.stdout)
+        self.assertEqual("PASS", found["verdict"])
+        [one] = found["judgements"]
+        self.assertEqual("Gbit", one["unit"])
+        self.assertAlmostEqual(0.2, one["cpu"]["value"])
+        self.assertTrue(one["loss"]["low"] < 0.1 < one["loss"]["high"])
+
+    def test_mistakes_are_one_line_and_exit_3(self):
+        done = self.evaluate("arm: tuned")
+        self.assertEqual((3, ""), (done.returncode, done.stdout))
+        self.assertIn("'max_loss' is a required property", done.stderr)
+        os.truncate(self.results, 100)
+        done = self.evaluate("arm: tuned, max_loss: 0.1")
+        self.assertEqual((3, ""), (done.returncode, done.stdout))
+        self.assertIn("no JSON at line", done.stderr)
+        os.unlink(self.results)
+        done = self.evaluate("arm: tuned, max_loss: 0.1")
+        self.assertEqual((3, 1), (done.returncode, done.stderr.count("\n")))

@@ -1,0 +1,209 @@
+"""``nova-perf plan`` from end to end, in this process, on generated hosts and hostile input."""
+
+import contextlib
+import io
+import json
+import os
+import pathlib
+import tempfile
+
+import jsonschema
+import testtools
+
+from nova_perf_tuning.cli import main
+from tests.hosts import gen_host
+
+SCHEMA = {
+    "type": "object",
+    "required": ["settings", "sets", "warnings"],
+    "additionalProperties": False,
+    "properties": {
+        "settings": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["kind", "target", "value", "current", "reason", "rule", "identity"],
+                "additionalProperties": False,
+                "properties": {
+                    "kind": {"enum": ["irq_affinity", "thread_affinity", "xps", "rps"]},
+                    "target": {"type": "string", "pattern": r"^(irq:\d+|tid:\d+|[^/]+/(tx|rx)-\d+)$"},
+                    "value": {"type": "string", "pattern": "^[0-9a-f,-]+$"},
+                    "current": {"type": ["string", "null"]},
+                    "reason": {"type": "string", "minLength": 20},
+                    "rule": {"type": "string", "minLength": 1},
+                    "identity": {"type": "string"},
+                },
+            },
+        },
+        "sets": {"type": "object", "additionalProperties": {"type": "string", "pattern": r"^[0-9,-]*$"}},
+        "warnings": {"type": "array", "items": {"type": "string"}},
+    },
+}
+
+
+def run(*arguments):
+    """Run the program and return its exit code, standard output and standard error."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = main.main(["plan", *arguments])
+    return code, out.getvalue(), err.getvalue()
+
+
+class PlanCommandTest(testtools.TestCase):
+    def setUp(self):
+        super().setUp()
+        folder = tempfile.TemporaryDirectory(prefix="nova-perf-plan-")
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.root = str(self.folder / "host")
+        with contextlib.redirect_stderr(io.StringIO()):
+            gen_host.main([self.root, "--preset", "tiny"])
+        self.xml = os.path.join(self.root, "etc/libvirt/qemu")
+
+    def plan(self, *arguments):
+        code, out, err = run("--sysroot", self.root, "-f", "json", *arguments)
+        self.assertEqual((0, ""), (code, err))
+        plan = json.loads(out)
+        jsonschema.validate(plan, SCHEMA)
+        return plan
+
+    def refused(self, *arguments):
+        code, out, err = run("--sysroot", self.root, *arguments)
+        self.assertEqual((3, "", 1), (code, out, len(err.splitlines())), err)
+        return err
+
+    def ask(self, **specs):
+        """Make all guests of the host ask for ``specs``, as Nova writes them into the domain."""
+        extra = "".join(
+            f'<nova:extraSpec name="perf:{key}">{value}</nova:extraSpec>' for key, value in specs.items()
+        )
+        for path in pathlib.Path(self.xml).glob("*.xml"):
+            path.write_text(path.read_text().replace("<nova:extraSpecs>", f"<nova:extraSpecs>{extra}", 1))
+
+    def test_json_has_the_documented_form(self):
+        plan = self.plan()
+        self.assertEqual({"irq_affinity", "xps"}, {one["kind"] for one in plan["settings"]})
+        self.assertEqual(
+            ("0,2,4,6", "1,3,5,7", ""), tuple(plan["sets"][key] for key in ("shared", "dedicated", "overlap"))
+        )
+
+    def test_guests_that_ask(self):
+        self.ask(vhost_placement="spread", emulator_placement="numa", vif_steering="xps")
+        rules = {one["rule"] for one in self.plan()["settings"]}
+        self.assertLessEqual({"vhost-spread", "emulator-numa", "iothread-numa"}, rules)
+
+    def test_flags_win_over_nova_conf(self):
+        conf = self.folder / "nova.conf"
+        conf.write_text("[compute]\ncpu_dedicated_set = 1,3,5,7\ncpu_shared_set = 2,6\n")
+        self.assertEqual("2,6", self.plan("--nova-config", str(conf))["sets"]["shared"])
+        plan = self.plan("--nova-config", str(conf), "--shared", "4,6", "--housekeeping", "0-2,^1,4,6")
+        self.assertEqual(("4,6", "0,2,4,6"), (plan["sets"]["shared"], plan["sets"]["housekeeping"]))
+
+    def test_domains_from_files_take_part(self):
+        before = self.plan()["sets"]["dedicated"]
+        path = self.folder / "new.xml"
+        text = (pathlib.Path(self.xml) / "instance-00000001.xml").read_text()
+        pins = text.replace("cpuset='1'", "cpuset='2'").replace("cpuset='5'", "cpuset='6'")
+        path.write_text(pins.replace("instance-00000001", "not-running"))
+        after = self.plan("--domain", str(path))["sets"]["dedicated"]
+        self.assertEqual(("1,3,5,7", "1-3,5-7"), (before, after))
+        self.assertEqual("1,3,5,7", self.plan("--domain", self.xml)["sets"]["dedicated"])
+
+    def test_table_for_people(self):
+        code, out, err = run("--sysroot", self.root)
+        self.assertEqual((0, ""), (code, err))
+        for words in (
+            "dedicated     1,3,5,7  owned by guests",
+            "no overlap: emulator, iothread, vhost and irq share no CPU with dedicated",
+            "4 nic-irq-local, 4 nic-xps",
+            "8 settings, 8 to change; --all lists each with its reason",
+        ):
+            self.assertIn(words, out)
+        code, out, _err = run("--sysroot", self.root, "--all")
+        self.assertEqual(8, len([line for line in out.splitlines() if line.startswith(("irq_affinity", "xps"))]))
+
+    def test_interrupts_that_stay_on_dedicated_cpus_are_an_overlap(self):
+        """All housekeeping CPUs belong to guests: nothing is planned, which is no proof of anything."""
+        sets = self.plan("--housekeeping", "1,3")["sets"]
+        self.assertEqual(("1,3,7", "1,3,7"), (sets["overlap_irq"], sets["overlap"]))
+        _code, out, _err = run("--sysroot", self.root, "--housekeeping", "1,3")
+        self.assertNotIn("no overlap", out)
+        self.assertIn("interrupts may run on dedicated CPUs 1,3,7: of eth0", out)
+
+    def test_many_guests_are_summed_up(self):
+        root = str(self.folder / "many")
+        with contextlib.redirect_stderr(io.StringIO()):
+            gen_host.main([root, "--preset", "small", "--guests", "40"])
+        self.root, self.xml = root, os.path.join(root, "etc/libvirt/qemu")
+        self.ask(vhost_placement="spread")
+        _code, out, _err = run("--sysroot", root)
+        self.assertIn("20 more guests", out)
+        self.assertLess(len(out.splitlines()), 50)
+
+    def test_every_cpu_dedicated(self):
+        _code, out, _err = run("--sysroot", self.root, "--dedicated", "0-7")
+        self.assertIn("warning: no CPU is left for the host", out)
+
+    def test_contradictions_are_one_line(self):
+        for arguments, words in (
+            (["--dedicated", "0-3", "--shared", "3-5"], "overlap in CPUs 3"),
+            (["--dedicated", "0-3", "--housekeeping", "3"], "--housekeeping overlap in CPUs 3"),
+            (["--dedicated", "1,3,99"], "--dedicated (cpu_dedicated_set) names CPUs that this host lacks: 99"),
+            (
+                ["--shared", ",".join(map(str, range(10000)))],
+                "--shared (cpu_shared_set) names CPUs that this host lacks",
+            ),
+            (["--dedicated", ""], "--dedicated: '' names no CPU"),
+            (["--dedicated", "4,^4"], "--dedicated: '4,^4' names no CPU"),
+            (["--housekeeping", "\N{FULLWIDTH DIGIT ONE}"], "--housekeeping"),
+            (["--bogus"], "--bogus"),
+        ):
+            self.assertIn(words, self.refused(*arguments))
+
+    def test_bad_nova_conf_is_one_line(self):
+        conf = self.folder / "nova.conf"
+        for data in (b"\xff\xfe\0", b"[compute\n", b"[compute]\ncpu_shared_set = x\n", b"no section = 1\n"):
+            conf.write_bytes(data)
+            self.assertIn(str(conf), self.refused("--nova-config", str(conf)))
+        self.assertIn("No such file", self.refused("--nova-config", str(self.folder / "absent")))
+
+    def test_hostile_domains_are_one_line(self):
+        bad = self.folder / "bad"
+        bad.mkdir()
+        self.assertIn("no *.xml", self.refused("--domain", str(bad)))
+        one = bad / "one.xml"
+        os.mkfifo(one)
+        self.assertIn("it is no file", self.refused("--domain", str(bad)))
+        one.unlink()
+        one.symlink_to("/dev/zero")
+        self.assertIn("it is no file", self.refused("--domain", str(bad)))
+        one.unlink()
+        one.symlink_to(one.name)
+        self.assertIn("symbolic links", self.refused("--domain", str(bad)))
+        one.unlink()
+        for data in (
+            b"",
+            b"<domain>",
+            b"<network><name>x</name></network>",
+            b"\xff\xfe",
+            b'<!DOCTYPE d [<!ENTITY e SYSTEM "file:///etc/passwd">]><domain><name>&e;</name></domain>',
+            b"<domain>" + b"<a>" * 100_000,
+        ):
+            one.write_bytes(data)
+            self.assertIn("one.xml", self.refused("--domain", str(bad)))
+        self.assertIn("is in", self.refused("--domain", self.xml, "--domain", self.xml))
+        self.assertIn("No such file", self.refused("--domain", str(bad / "absent.xml")))
+        one.unlink()
+        (bad / "folder.xml").mkdir()
+        self.assertIn("folder.xml", self.refused("--domain", str(bad)))
+
+    def test_names_of_guests_cannot_drive_the_terminal(self):
+        path = self.folder / "evil.xml"
+        text = (pathlib.Path(self.xml) / "instance-00000001.xml").read_text()
+        path.write_text(text.replace("<name>instance-00000001", "<name>a\N{CSI}31m\N{RIGHT-TO-LEFT OVERRIDE}"))
+        _code, out, err = run("--sysroot", self.root, "--shared", "0,1", "--domain", str(path))
+        self.assertEqual([], [char for char in out + err if not char.isprintable() and char != "\n"])
+
+    def test_no_host_there(self):
+        self.root = str(self.folder / "absent")
+        self.assertIn("absent", self.refused())

@@ -1,0 +1,57 @@
+"""nova-perf report: HTML beside the results, JSON for programs."""
+
+import json
+import os
+import stat
+
+import fixtures
+import testtools
+
+from nova_perf_tuning.budget import store
+from tests.unit.budget import samples
+from tests.unit.cli import test_bench
+
+
+class ReportTest(testtools.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.folder = self.useFixture(fixtures.TempDir()).path
+        self.results = os.path.join(self.folder, "results.json")
+        store.save(samples.results({"host": 1000.0, "untuned": 500.0, "tuned": 900.0}), self.results)
+
+    def test_beside_the_results_or_where_asked(self):
+        other = os.path.join(self.folder, "other.html")
+        for arguments, path in (((), os.path.join(self.folder, "report.html")), (("-o", other), other)):
+            done = test_bench.nova_perf("report", self.results, *arguments)
+            self.assertEqual((0, f"{path}\n", ""), (done.returncode, done.stdout, done.stderr))
+            with open(path, encoding="utf-8") as file:
+                self.assertIn("a gain in iperf3", file.read())
+
+    def test_json_writes_no_file(self):
+        done = test_bench.nova_perf("report", self.results, "-f", "json")
+        self.assertEqual("iperf3", json.loads(done.stdout)["benchmarks"][0]["label"])
+        self.assertEqual(["results.json"], os.listdir(self.folder))
+
+    def test_mistakes_are_one_line_and_exit_3(self):
+        for arguments in (("/nonexistent",), (self.results, "-o", "/nonexistent/x.html"), (os.devnull,)):
+            done = test_bench.nova_perf("report", *arguments)
+            self.assertEqual((3, "", 1), (done.returncode, done.stdout, done.stderr.count("\n")), done.stderr)
+        self.assertEqual(["results.json"], os.listdir(self.folder))
+
+    def test_what_is_read_and_special_files_stay(self):
+        link, pipe = os.path.join(self.folder, "link"), os.path.join(self.folder, "pipe")
+        os.symlink("results.json", link)
+        os.mkfifo(pipe)
+        before = os.stat(self.results)
+        for path in (self.results, link, pipe, self.folder):
+            done = test_bench.nova_perf("report", self.results, "-o", path)
+            self.assertEqual((3, "", 1), (done.returncode, done.stdout, done.stderr.count("\n")), done.stderr)
+        self.assertEqual((before.st_ino, before.st_mtime_ns), (os.stat(link).st_ino, os.stat(link).st_mtime_ns))
+        self.assertTrue(stat.S_ISFIFO(os.lstat(pipe).st_mode))
+
+    def test_stdout(self):
+        done = test_bench.nova_perf("report", self.results, "-o", "-")
+        self.assertEqual((0, ""), (done.returncode, done.stderr))
+        self.assertTrue(done.stdout.startswith("<!DOCTYPE html>"))
+        done = test_bench.nova_perf("report", self.results, "-o", "-", "-f", "json")
+        self.assertEqual((3, ""), (done.returncode, done.stdout))

@@ -1,0 +1,102 @@
+"""nova-perf-status upgrade check in an environment without Nova; with Nova it is in tests/nova."""
+
+import datetime
+import json
+import os
+import subprocess
+import sys
+
+import fixtures
+import testtools
+
+from nova_perf_tuning.virt import host_result
+
+
+class StatusUpgradeTest(testtools.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.folder = self.useFixture(fixtures.TempDir()).path
+
+    def run_check(self, *options, **settings):
+        """Run the program in a process of its own, as an operator does; return it when it has ended."""
+        settings.setdefault("result_file", os.path.join(self.folder, "none.json"))
+        path = os.path.join(self.folder, "nova.conf")
+        with open(path, "w") as file:
+            file.write(
+                f"[DEFAULT]\nhost = cmp1\ncompute_driver = {settings.pop('driver', '')}\n[nova_perf_tuning]\n"
+            )
+            file.writelines(f"{name} = {value}\n" for name, value in settings.items())
+        program = [sys.executable, "-m", "nova_perf_tuning.cli.status_upgrade", "--config-file", path]
+        return subprocess.run([*program, "upgrade", "check", *options], capture_output=True, text=True)
+
+    def check(self, **settings):
+        """Return name of the check -> (code, sentence) and the exit code."""
+        done = self.run_check("--json", **settings)
+        self.assertEqual("", done.stderr)
+        found = {one["check"]: (one["result"], one["details"]) for one in json.loads(done.stdout)["checks"]}
+        self.assertEqual(max(code for code, _ in found.values()), done.returncode)
+        for name, (_code, details) in found.items():
+            self.assertTrue(details and details.endswith(".") and "\n" not in details, name)
+        return found
+
+    def test_says_that_there_is_no_nova(self):
+        found = self.check(driver="perf_tuning.PerfTuningLibvirtDriver")
+        for name in ("Nova release", "Driver can be reached", "Extra specs are checked by the API"):
+            self.assertEqual(1, found[name][0])
+            self.assertIn("There is no Nova in this environment", found[name][1])
+        for name in ("Driver is configured", "Profiles", "Validation result"):
+            self.assertEqual(0, found[name][0], found[name])
+
+    def test_driver_not_configured(self):
+        for driver in ("", "libvirt.LibvirtDriver"):
+            code, details = self.check(driver=driver)["Driver is configured"]
+            self.assertEqual(1, code)
+            self.assertIn("nova.conf", details)
+            self.assertIn("set it to perf_tuning.PerfTuningLibvirtDriver", details)
+
+    def test_profile_dir(self):
+        folder = os.path.join(self.folder, "profiles")
+        code, details = self.check(profile_dir=folder)["Profiles"]
+        self.assertEqual(2, code)
+        self.assertIn(folder, details)
+        os.mkdir(folder)
+        self.assertEqual(0, self.check(profile_dir=folder)["Profiles"][0])
+        with open(os.path.join(folder, "mine.yaml"), "w") as file:
+            file.write("name: mine\n")
+        code, details = self.check(profile_dir=folder)["Profiles"]
+        self.assertEqual(2, code)
+        self.assertIn("mine.yaml", details)
+
+    def test_result(self):
+        path = os.path.join(self.folder, "verdict.json")
+        now = datetime.datetime.now(datetime.UTC)
+        for host, age, code, words in (
+            ("cmp1", datetime.timedelta(hours=1), 0, "PASS of"),
+            ("cmp1", datetime.timedelta(days=31), 1, "result_max_age"),
+            ("cmp2", datetime.timedelta(hours=1), 1, "host 'cmp2'"),
+        ):
+            with open(path, "w") as file:
+                file.write(host_result.HostResult(host, now - age, "PASS", {}).to_json())
+            found = self.check(result_file=path)["Validation result"]
+            self.assertEqual(code, found[0], found)
+            self.assertIn(words, found[1])
+        with open(path, "w") as file:
+            file.write("{")
+        self.assertEqual(1, self.check(result_file=path)["Validation result"][0])
+
+    def test_table(self):
+        done = self.run_check()
+        self.assertIn("| Check: Profiles", done.stdout)
+        self.assertEqual(1, done.returncode)
+
+    def test_wrong_option_is_one_line(self):
+        done = self.run_check(result_max_age="long")
+        self.assertEqual(255, done.returncode)
+        self.assertEqual(1, len(done.stderr.splitlines()), done.stderr)
+        self.assertIn("result_max_age", done.stderr)
+
+    def test_missing_file_is_one_line(self):
+        program = [sys.executable, "-m", "nova_perf_tuning.cli.status_upgrade", "--config-file", "/nonexistent"]
+        done = subprocess.run([*program, "upgrade", "check"], capture_output=True, text=True)
+        self.assertEqual(255, done.returncode)
+        self.assertEqual("nova-perf-status: Failed to find some config files: /nonexistent\n", done.stderr)

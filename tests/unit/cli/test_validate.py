@@ -1,0 +1,160 @@
+"""nova-perf validate on this host alone (an A/A run): files, exit codes, Ctrl-C, mistakes."""
+
+import json
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import time
+
+import fixtures
+import testtools
+
+from nova_perf_tuning.budget import local, session, store
+from nova_perf_tuning.cli import validate
+from tests.unit.cli import test_bench
+
+QUICK = ("--launcher", "host", "--benchmark", "cpu", "--groups", "1", "--blocks", "1", "--seconds", "1")
+
+
+class ValidateTest(testtools.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.folder = self.useFixture(fixtures.TempDir()).path
+        self.output = os.path.join(self.folder, "out")
+        self.temporary = os.path.join(self.folder, "tmp")
+        os.mkdir(self.temporary)
+        self.environment = {**os.environ, "TMPDIR": self.temporary}
+
+    def validate(self, *arguments):
+        return test_bench.nova_perf("validate", "--output", self.output, *arguments, env=self.environment)
+
+    def check_clean(self):
+        self.assertEqual([], os.listdir(self.temporary))
+        self.assertEqual(["report.html", "results.json"], sorted(os.listdir(self.output)))
+
+    def test_short_run(self):
+        done = self.validate(*QUICK, "--seed", "7")
+        self.assertEqual((0, ""), (done.returncode, done.stderr), done.stdout)
+        results = store.load(os.path.join(self.output, "results.json"))
+        self.assertEqual(["host", "tuned", "untuned"], sorted(one.arm for one in results.trials if one.primary))
+        self.assertEqual(7, results.environment["seed"])
+        self.assertIn("too few for an interval", done.stdout)
+        self.assertIn("an A/A run", done.stdout)
+        self.assertIn("block 1/1: cpu on", done.stdout)
+        self.check_clean()
+
+    def test_budget_and_json(self):
+        budget = os.path.join(self.folder, "budget.yaml")
+        with open(budget, "w", encoding="utf-8") as file:
+            file.write("budgets: [{benchmark: cpu, arm: tuned, max_loss: 0.5, accelerator: kvm}]")
+        done = self.validate(*QUICK, "--budget", budget, "-f", "json")
+        self.assertEqual(3, done.returncode)
+        found = json.loads(done.stdout)
+        self.assertEqual("INVALID", found["verdict"])
+        self.assertEqual(["guests ran on none, the budget is for kvm"], found["judgements"][0]["reasons"])
+        self.check_clean()
+
+    def test_ctrl_c_keeps_what_there_is(self):
+        program = [sys.executable, "-m", "nova_perf_tuning.cli.main", "validate", "--output", self.output]
+        running = subprocess.Popen(
+            [*program, *QUICK, "--blocks", "50"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=self.environment,
+        )
+        self.addCleanup(running.stdout.close)
+        self.addCleanup(running.stderr.close)
+        self.addCleanup(running.kill)
+        path = os.path.join(self.output, "results.json")
+        until = time.monotonic() + 60
+        while not os.path.exists(path) and time.monotonic() < until:
+            time.sleep(0.05)
+        running.send_signal(signal.SIGINT)
+        shown, complaints = running.communicate(timeout=60)
+        self.assertEqual(130, running.returncode, complaints)
+        self.assertIn("fewer trials", shown)
+        self.assertNotIn("fewer trials", complaints)
+        self.assertIn("interrupted; guests are removed, results so far are kept", complaints)
+        results = store.load(path)
+        self.assertEqual("interrupted", results.environment["ended"])
+        self.assertTrue(len(results.trials) >= 3)
+        self.check_clean()
+
+    def test_stopped_before_the_first_trial(self):
+        """The last line says so, and neither results nor a report without a trial are left."""
+        program = [sys.executable, "-m", "nova_perf_tuning.cli.main", "validate", "--output", self.output, *QUICK]
+        for number, word in ((signal.SIGINT, "interrupted"), (signal.SIGTERM, "terminated")):
+            with subprocess.Popen(
+                program, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=self.environment
+            ) as running:
+                self.addCleanup(running.kill)
+                self.assertIn("preparing", running.stdout.readline())  # the warm-up follows, seconds long
+                running.send_signal(number)
+                shown, complaints = running.communicate(timeout=60)
+            self.assertEqual(128 + number, running.returncode, complaints)
+            self.assertEqual(
+                f"nova-perf validate: {word}; nothing was measured, no guest is left and no file written\n",
+                complaints,
+            )
+            self.assertNotIn("results:", shown)
+            self.assertEqual([], os.listdir(self.output))
+            self.assertEqual([], os.listdir(self.temporary))
+
+    def test_the_default_plan_fits_its_own_limit(self):
+        args = validate.Validate(None, None).get_parser("validate").parse_args([])
+        plan = validate._plan(args, 2)
+        one = session.Session(local.LocalLauncher(self.folder), plan, lambda _: None)
+        self.assertTrue(one.expected_s() + 2 * session.CLOSING_S < plan.time_limit_s, one.expected_s())
+
+    def test_a_bar_on_a_terminal(self):
+        """On a terminal progress is drawn in place: bar, count and time left."""
+        master, slave = pty.openpty()
+        self.addCleanup(os.close, master)
+        program = [sys.executable, "-m", "nova_perf_tuning.cli.main", "validate", "--output", self.output, *QUICK]
+        environment = {**self.environment, "TERM": "xterm", "COLUMNS": "120"}
+        with subprocess.Popen(program, stdout=slave, stderr=slave, env=environment) as running:
+            os.close(slave)
+            seen = b""
+            while select.select([master], [], [], 60)[0]:
+                try:
+                    seen += os.read(master, 65536)
+                except OSError:  # the other end is closed
+                    break
+        self.assertEqual(0, running.returncode)
+        self.assertIn("left", seen.decode())
+        self.assertIn("cpu on", seen.decode())
+        self.assertIn("\x1b[", seen.decode())
+
+    def test_mistakes_are_one_line_and_exit_3(self):
+        file = os.path.join(self.folder, "file")
+        budget = os.path.join(self.folder, "budget.yaml")
+        with open(budget, "w", encoding="utf-8") as stream:
+            stream.write("budgets: [{benchmark: fio, arm: tuned, max_loss: 0.5}]")
+        with open(file, "w", encoding="utf-8"):
+            pass
+        for arguments, told in (
+            (("--benchmark", "himeno"), "there is no benchmark 'himeno'"),
+            (("--benchmark", "cpu:threads=x"), "threads='x'"),
+            (("--launcher", "cloud"), "there is no launcher 'cloud'"),
+            (("--time-limit", "5"), "--time-limit '5'"),
+            (("--time-limit", "soon"), "--time-limit 'soon'"),
+            (("--groups", "0"), "--groups '0'"),
+            (("--blocks", "-1"), "--blocks '-1'"),
+            (("--seed", "x"), "--seed 'x'"),
+            (("--profile", "fastest"), "fastest"),
+            (("--spec", "perf:vif_queues=0"), "perf:vif_queues"),
+            (("--spec", "perf:vif_queues=99"), "perf:vif_queues=99 is more than the 2 vCPUs"),
+            (("--profile", "balanced", "--spec", "perf:profile=compute"), "different profiles"),
+            (("--launcher", "host", "--profile", "balanced"), "tunes nothing"),
+            (("--output", os.path.join(file, "x")), "Not a directory"),
+            (("--budget", file), "the document"),
+            (("--benchmark", "cpu", "--budget", budget), "benchmark 'fio' is not in this run, which has cpu"),
+        ):
+            done = self.validate(*arguments)
+            self.assertEqual((3, ""), (done.returncode, done.stdout), arguments)
+            self.assertIn(told, done.stderr)
+            self.assertEqual(1, done.stderr.count("\n"), done.stderr)

@@ -1,0 +1,68 @@
+"""``nova-perf verify``."""
+
+import pathlib
+import shutil
+
+from tests.unit.cli import transaction_case
+
+
+class VerifyTest(transaction_case.TransactionCase):
+    def test_nothing_applied(self):
+        self.assertEqual((0, "nothing is applied\n", ""), self.run_command("verify"))
+
+    def test_holds_and_pending(self):
+        self.run_json("apply", "--from", self.some_plan())
+        result = self.run_json("verify")
+        self.assertEqual({"holds": 3, "pending": 1}, result["counts"])
+        self.put("proc/irq/24/effective_affinity_list", "2")
+        self.assertEqual({"holds": 4}, self.run_json("verify")["counts"])
+
+    def test_drift(self):
+        self.run_json("apply", "--from", self.some_plan())
+        self.put("sys/class/net/eth0/mtu", "1400")
+        result = self.run_json("verify", code=1)
+        self.assertEqual({"holds": 2, "pending": 1, "drifted": 1}, result["counts"])
+        drifted = next(one for one in result["settings"] if one["state"] == "drifted")
+        self.assertEqual(("eth0", "9000", "1400"), (drifted["target"], drifted["value"], drifted["current"]))
+        code, out, _err = self.run_command("verify")
+        self.assertEqual(1, code)
+        self.assertIn("drifted", out)
+
+    def test_gone_is_drift_for_a_nic(self):
+        self.run_json("apply", "--from", self.some_plan())
+        pathlib.Path(self.root, "sys/class/net/eth0").unlink()
+        self.assertEqual(2, self.run_json("verify", code=1)["counts"]["gone"])
+
+    def test_a_guest_that_has_ended_is_no_drift(self):
+        plan = self.plan(
+            [{"kind": "thread_affinity", "target": "tid:10001", "value": "0,4", "identity": "10000:20000"}]
+        )
+        self.assertEqual({"unchanged": 1}, self.run_json("apply", "--from", plan)["counts"])
+        shutil.rmtree(pathlib.Path(self.root, "proc/10000"))
+        self.assertEqual({"gone": 1}, self.run_json("verify")["counts"])
+
+    def test_unreadable_is_an_error(self):
+        self.run_json("apply", "--from", self.some_plan())
+        path = pathlib.Path(self.root, "sys/class/net/eth0/mtu")
+        path.unlink()
+        path.mkdir()
+        code, out, _err = self.run_command("verify")
+        self.assertEqual(3, code)
+        self.assertIn("unreadable", out)
+
+    def test_against_a_plan_file(self):
+        plan = self.some_plan()
+        self.assertEqual({"drifted": 4}, self.run_json("verify", "--from", plan, code=1)["counts"])
+        self.run_json("apply", "--from", plan)
+        self.assertEqual({"holds": 3, "pending": 1}, self.run_json("verify", "--from", plan)["counts"])
+
+    def test_after_a_reboot(self):
+        self._boot("one")
+        self.run_json("apply", "--from", self.some_plan())
+        self._boot("two")
+        result = self.run_json("verify", code=1)
+        self.assertEqual(({}, 4), (result["counts"], result["stale"]))
+
+    def _boot(self, name):
+        pathlib.Path(self.root, "proc/sys/kernel/random").mkdir(parents=True, exist_ok=True)
+        self.put("proc/sys/kernel/random/boot_id", name)

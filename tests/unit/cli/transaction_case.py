@@ -1,0 +1,63 @@
+"""Runs ``nova-perf`` commands in this process on a generated host of their own."""
+
+import contextlib
+import io
+import json
+import os
+import pathlib
+
+import testtools
+
+from nova_perf_tuning.cli import main
+from tests.hosts import sysroots
+
+
+class TransactionCase(testtools.TestCase):
+    """A tiny generated host below ``self.root``; its journal lies in it."""
+
+    def setUp(self):
+        super().setUp()
+        self.root = sysroots.make_host(self)
+        self.state = os.path.join(self.root, "var/lib/nova-perf-tuning")
+
+    def run_command(self, *arguments, sysroot=True):
+        """Return (exit code, stdout, stderr) of ``nova-perf ARGUMENTS``."""
+        out, err = io.StringIO(), io.StringIO()
+        options = ["--sysroot", self.root] if sysroot else []
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            code = main.main([*arguments, *options])
+        return code, out.getvalue(), err.getvalue()
+
+    def run_json(self, *arguments, code=0):
+        """Return the JSON document of a command that ends with ``code``."""
+        found, out, err = self.run_command(*arguments, "-f", "json")
+        self.assertEqual((code, ""), (found, err), out)
+        return json.loads(out)
+
+    def refused(self, *arguments, words=(), sysroot=True):
+        """Run a command that must end with one line on stderr and exit code 3."""
+        code, out, err = self.run_command(*arguments, sysroot=sysroot)
+        self.assertEqual((3, "", 1), (code, out, err.count("\n")), (out, err))
+        for word in words:
+            self.assertIn(word, err)
+
+    def plan(self, settings, **more):
+        """Write a plan file and return its path."""
+        path = pathlib.Path(self.root, "plan.json")
+        path.write_text(json.dumps({"settings": settings, **more}))
+        return str(path)
+
+    def some_plan(self):
+        """Return the path of a plan with four settings, none of which holds."""
+        return self.plan(
+            [
+                {"kind": "irq_affinity", "target": "irq:24", "value": "2", "reason": "why", "rule": "nic"},
+                {"kind": "xps", "target": "eth0/tx-1", "value": "0f"},
+                {"kind": "sysctl", "target": "net.core.rmem_max", "value": "300000"},
+                {"kind": "mtu", "target": "eth0", "value": "9000"},
+            ]
+        )
+
+    def put(self, path, text):
+        """Write a file of the host, as somebody else would."""
+        pathlib.Path(self.root, path).write_text(f"{text}\n")

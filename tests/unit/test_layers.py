@@ -1,0 +1,102 @@
+"""The pipeline stays a pipeline: imports point left to right, and the pure rooms touch no system."""
+
+import ast
+import pathlib
+
+import testtools
+
+PACKAGE = pathlib.Path(__file__).parents[2] / "nova_perf_tuning"
+
+#: A folder may import from itself and from folders with a lower rank; equal ranks don't know each other.
+RANK = {
+    "errors": -1,
+    "cpulist": 0,
+    "whole_file": 0,
+    "conf": 0,
+    "specs": 1,
+    "guest": 2,
+    "host": 3,
+    "bench": 4,
+    "launch": 4,
+}
+RANK |= {"budget": 5, "cli": 9}
+#: What Nova loads: its API service and scheduler know the vocabulary only, its driver also what is done to XML.
+RANK |= {"api": 2, "metadefs": 2, "scheduler": 2, "virt": 4}
+
+#: Rooms that must be pure functions of their input.
+PURE = ("specs", "guest", "host/model.py", "host/setting.py", "host/plan")
+FORBIDDEN = {"os", "subprocess", "socket", "libvirt", "pyroute2", "psutil", "shutil", "tempfile", "sqlite3"}
+#: Shipped and operator-made profile files are read there, and nowhere else in the pure rooms.
+READERS = {"specs/profiles.py"}
+
+
+def modules():
+    """Yield (path relative to the package, syntax tree) of every module."""
+    for path in sorted(PACKAGE.rglob("*.py")):
+        yield path.relative_to(PACKAGE).as_posix(), ast.parse(path.read_text(encoding="utf-8"))
+
+
+def imports(tree):
+    """Yield the dotted name of everything that a module imports, wherever in it."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def room(relative):
+    """Return the top folder (or module) of a path below the package."""
+    return relative.split("/")[0].removesuffix(".py")
+
+
+class LayersTest(testtools.TestCase):
+    def test_imports_point_left_to_right(self):
+        wrong = []
+        for relative, tree in modules():
+            here = room(relative)
+            if here == "__init__":
+                continue
+            for name in imports(tree):
+                parts = name.split(".")
+                if parts[0] != "nova_perf_tuning" or len(parts) < 2 or parts[1] not in RANK:
+                    continue
+                if parts[1] != here and RANK[parts[1]] >= RANK[here]:
+                    wrong.append(f"{relative} imports {name}")
+        self.assertEqual([], wrong)
+
+    def test_every_room_has_a_rank(self):
+        found = {room(relative) for relative, _tree in modules()} - {"__init__"}
+        self.assertEqual(set(), found - set(RANK))
+
+    def test_pure_rooms_touch_no_system(self):
+        wrong = []
+        for relative, tree in modules():
+            if not relative.startswith(PURE) or relative in READERS:
+                continue
+            wrong += [f"{relative} imports {name}" for name in imports(tree) if name.split(".")[0] in FORBIDDEN]
+            wrong += [
+                f"{relative} calls open()"
+                for node in ast.walk(tree)
+                if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "open"
+            ]
+        self.assertEqual([], wrong)
+
+    def test_one_door_for_affinities(self):
+        """Only host/privileged.py moves threads."""
+        wrong = []
+        for relative, tree in modules():
+            if relative == "host/privileged.py":
+                continue
+            for node in ast.walk(tree):
+                if isinstance(node, ast.Attribute) and node.attr == "sched_setaffinity":
+                    wrong.append(f"{relative}:{node.lineno} uses {node.attr}")
+        self.assertEqual([], wrong)
+
+    def test_modules_stay_small(self):
+        large = [
+            f"{relative}: {len((PACKAGE / relative).read_text(encoding='utf-8').splitlines())} lines"
+            for relative, _tree in modules()
+            if len((PACKAGE / relative).read_text(encoding="utf-8").splitlines()) > 520
+        ]
+        self.assertEqual([], large)
