@@ -1,0 +1,30 @@
+"""Every speed benchmark in turn: ``python -m tests.benchmarks``.
+
+Each prints its figures, sizes, ratios and growth. A missed goal is printed and does not fail the run, since
+machines are shared and noisy; a benchmark that cannot run does.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+#: Modules of this package that need nothing but the project and a C compiler.
+BENCHMARKS = ("facts", "plan", "verify")
+
+
+def main() -> int:
+    """Run all and return 0 unless one of them broke."""
+    broken = []
+    for name in BENCHMARKS:
+        print(f"--- {name}", flush=True)
+        code = subprocess.run([sys.executable, "-m", f"tests.benchmarks.{name}"], check=False).returncode
+        if code not in (0, 1):
+            broken.append(name)
+    if broken:
+        print(f"broken: {', '.join(broken)}", file=sys.stderr)
+    return int(bool(broken))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
