@@ -1,0 +1,101 @@
+#!/usr/bin/env bash
+# Brings a Debian 12 machine from nothing to a virtual environment with this tree in it.
+#
+#   tools/prepare.sh [--profile demo|test] [--extras report,test] [--venv DIR]
+#
+# Debian packages come from bindep.txt (the profile's lines and those without one), Python packages from
+# requirements.txt and the extras of setup.cfg. Nothing is done twice: an environment whose stamp matches
+# those files is left as it is. As a user who is not root it only says which packages are missing.
+set -euo pipefail
+
+top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+profile=demo extras=report venv=$top/.venv
+while (($#)); do
+    case $1 in
+        --profile) profile=$2; shift 2 ;;
+        --extras) extras=$2; shift 2 ;;
+        --venv) venv=$2; shift 2 ;;
+        *) echo "prepare.sh: unknown option $1" >&2; exit 3 ;;
+    esac
+done
+
+say() { printf '== %s\n' "$*" >&2; }
+
+apt_install() {
+    local missing=()
+    local name
+    for name in "$@"; do
+        dpkg-query -W -f '${db:Status-Abbrev}' "$name" 2>/dev/null | grep -q '^ii' || missing+=("$name")
+    done
+    ((${#missing[@]})) || return 0
+    if ((EUID != 0)); then
+        echo "prepare.sh: these packages are missing; install them as root: ${missing[*]}" >&2
+        exit 3
+    fi
+    say "apt-get install ${missing[*]}"
+    export DEBIAN_FRONTEND=noninteractive
+    # Package lists of a fresh machine are empty or old; both show as a failed install, so update first.
+    apt-get -q update >"$log" 2>&1 || { tail -n 5 "$log" >&2; echo "prepare.sh: apt-get update failed" >&2; exit 3; }
+    apt-get -q install -y --no-install-recommends "${missing[@]}" >"$log" 2>&1 || {
+        tail -n 15 "$log" >&2
+        echo "prepare.sh: apt-get install failed; the whole log is in $log" >&2
+        exit 3
+    }
+}
+
+# The first python3 of 3.11 to 3.13 that can make virtual environments; Debian's own when none can.
+find_python() {
+    local candidate
+    for candidate in "${PYTHON:-}" python3 /usr/bin/python3 python3.13 python3.12 python3.11; do
+        [[ -n $candidate ]] || continue
+        if "$candidate" -c 'import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' \
+            2>/dev/null; then
+            command -v "$candidate"
+            return
+        fi
+    done
+    return 1
+}
+
+log=$(mktemp "${TMPDIR:-/tmp}/nova-perf-prepare.XXXXXX")
+
+command -v apt-get >/dev/null || { echo "prepare.sh: this machine has no apt-get; see doc/source/install.rst" >&2; exit 3; }
+python=$(find_python) || { apt_install python3 python3-venv; python=$(find_python); }
+
+# A wheel or an editable install asks git for the version; a tree owned by somebody else is refused there.
+if ! git -C "$top" rev-parse HEAD >/dev/null 2>&1; then
+    export PBR_VERSION=${PBR_VERSION:-0.0.1}
+fi
+
+if [[ ! -x $venv/bin/python ]] || ! "$venv/bin/python" -c '' 2>/dev/null; then
+    say "virtual environment in $venv ($("$python" --version))"
+    rm -rf "$venv"
+    "$python" -m venv "$venv"
+fi
+stamp=$(cd "$top" && cat requirements.txt setup.cfg setup.py pyproject.toml tools/prepare.sh | sha256sum | cut -c1-16)
+stamp="$stamp $extras $top"
+if [[ ! -x $venv/bin/bindep ]]; then
+    "$venv/bin/pip" -q install --disable-pip-version-check bindep >"$log" 2>&1 ||
+        { tail -n 5 "$log" >&2; echo "prepare.sh: pip cannot install bindep" >&2; exit 3; }
+fi
+# bindep -b prints what is missing, a name a line, and then exits 1.
+listed=$(cd "$top" && { "$venv/bin/bindep" -b "$profile" || true; })
+if [[ -n $listed ]]; then
+    mapfile -t names <<<"$listed"
+    apt_install "${names[@]}"
+fi
+
+if [[ $(cat "$venv/.stamp" 2>/dev/null) != "$stamp" ]]; then
+    say "Python packages: nova-perf-tuning[$extras]"
+    pip=("$venv/bin/pip" install --disable-pip-version-check)
+    if ! { "${pip[@]}" 'setuptools>=64' wheel 'pbr>=6.1.1' &&
+        "${pip[@]}" --no-build-isolation -e "${top}[${extras}]"; } >"$log" 2>&1; then
+        tail -n 15 "$log" >&2
+        echo "prepare.sh: pip install failed; the whole log is in $log" >&2
+        exit 3
+    fi
+    # Else every start compiles what it imports where PYTHONDONTWRITEBYTECODE is set or the tree is read-only.
+    "$venv/bin/python" -m compileall -q "$top/nova_perf_tuning" || true
+    printf '%s\n' "$stamp" >"$venv/.stamp"
+fi
+rm -f "$log"

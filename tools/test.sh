@@ -1,0 +1,166 @@
+#!/usr/bin/env bash
+# Sets up whatever is missing on a fresh Debian 12 machine and runs every test.
+#
+#   tools/test.sh                    everything
+#   tools/test.sh unit [REGEX]       one part: lint, docs, unit, functional, nova, package, benchmarks, demo
+#   tools/test.sh --nova 33 [REGEX]  the Nova suites on one release: 34 (the default run takes it), 33, 32, 31 or all
+#
+# Independent parts run side by side on two cores; what measures or boots guests runs alone. The last line
+# counts: "tests: N passed, N failed". Exit code 0 only when nothing failed.
+set -euo pipefail
+
+top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+cd "$top"
+venv=${VENV:-$top/.venv}
+logs=$(mktemp -d "${TMPDIR:-/tmp}/nova-perf-test.XXXXXX")
+export PYTHONDONTWRITEBYTECODE=1
+if [[ -z ${NOVA_PERF_TOPOLOGIES:-} && -d $top/../shared/data/topologies ]]; then
+    NOVA_PERF_TOPOLOGIES=$(cd "$top/../shared/data/topologies" && pwd)
+    export NOVA_PERF_TOPOLOGIES
+fi
+passed=0 failed=0 begun=$SECONDS
+declare -a broken=()
+
+say() { printf '\n== %s  [%d s]\n' "$*" $((SECONDS - begun)); }
+
+# Parts that are one check each: lint NAME COMMAND...
+check() {
+    local name=$1
+    shift
+    if "$@" >"$logs/$name" 2>&1; then
+        passed=$((passed + 1))
+        echo "ok      $name"
+    else
+        failed=$((failed + 1))
+        broken+=("$name")
+        echo "FAILED  $name"
+        tail -n 40 "$logs/$name"
+    fi
+}
+
+# A stestr run: counts come from its own stream, so a run that executed nothing is a failure.
+stestr_run() {
+    local name=$1 path=$2 workers=$3 regex=${4:-}
+    local result=0 counts ok bad
+    mkdir -p "$logs/stestr-$name"
+    "$venv/bin/stestr" --test-path "$path" --top-dir "$top" --repo-url "$logs/stestr-$name" \
+        run --concurrency "$workers" ${regex:+"$regex"} >"$logs/$name" 2>&1 || result=$?
+    counts=$("$venv/bin/python" tools/count_tests.py "$logs/$name")
+    read -r ok bad <<<"$counts"
+    passed=$((passed + ok)) failed=$((failed + bad))
+    if ((result != 0 || bad > 0 || ok == 0)); then
+        ((bad > 0)) || failed=$((failed + 1))
+        broken+=("$name")
+        echo "FAILED  $name: $ok passed, $bad failed"
+        grep -v ' \.\.\. ok$' "$logs/$name" | tail -n 120
+    else
+        echo "ok      $name: $ok tests passed"
+        grep -hE '^(USED|NOTE): ' "$logs/$name" || true
+    fi
+}
+
+run_lint() {
+    say "lint"
+    check ruff "$venv/bin/ruff" check --no-cache .
+    check ruff-format "$venv/bin/ruff" format --no-cache --check .
+    check mypy "$venv/bin/mypy" --cache-dir "$logs/mypy-cache"
+    check shellcheck tools/check_shell.sh
+}
+
+run_docs() {
+    say "documentation, warnings are errors"
+    check docs "$venv/bin/sphinx-build" -q -W --keep-going -b html -d "$logs/doctrees" doc/source "$logs/html"
+    check releasenotes "$venv/bin/sphinx-build" -q -W -b html -d "$logs/notestrees" releasenotes/source "$logs/notes"
+}
+
+run_unit() {
+    say "unit tests"
+    stestr_run unit tests/unit 2 "$regex"
+}
+
+run_functional() {
+    say "functional tests: real libvirt, QEMU and kernel objects"
+    stestr_run functional tests/functional 1 "$regex"
+}
+
+# Real Nova code with its own fixtures, in an environment of its own for each release.
+run_nova() {
+    local releases=("$nova") release ok bad result
+    [[ $nova != all ]] || releases=(34 33 32 31)
+    for release in "${releases[@]}"; do
+        say "Nova $release: driver, API, scheduler and placement in one process"
+        result=0
+        tools/nova_tests.sh "$release" "$regex" >"$logs/nova-$release" 2>&1 || result=$?
+        ok=$(sed -n 's/^ *-* *Passed: //p' "$logs/nova-$release" | tail -n 1)
+        bad=$(sed -n 's/^ *-* *Failed: //p' "$logs/nova-$release" | tail -n 1)
+        passed=$((passed + ${ok:-0})) failed=$((failed + ${bad:-0}))
+        if ((result != 0 || ${ok:-0} == 0)); then
+            ((${bad:-0} > 0)) || failed=$((failed + 1))
+            broken+=("nova-$release")
+            echo "FAILED  nova-$release: ${ok:-0} passed, ${bad:-0} failed"
+            tail -n 120 "$logs/nova-$release"
+        else
+            echo "ok      nova-$release: $ok tests passed"
+        fi
+    done
+}
+
+run_package() {
+    say "packaging: wheel into a clean environment"
+    check package tools/test_package.sh "$venv"
+}
+
+run_benchmarks() {
+    say "benchmarks: printed, not judged"
+    check benchmarks "$venv/bin/python" -m tests.benchmarks
+    cat "$logs/benchmarks"
+}
+
+run_demo() {
+    say "tools/demo.sh"
+    check demo tools/demo.sh --output "$logs/demo-report"
+    tail -n 25 "$logs/demo"
+}
+
+run_leftovers() {
+    say "nothing is left behind"
+    check leftovers "$venv/bin/python" tools/leftovers.py compare "$logs/before"
+}
+
+nova=34
+if [[ ${1:-} == --nova ]]; then
+    nova=${2:?--nova needs a release: 34, 33, 32, 31 or all}
+    shift 2
+    set -- nova "$@"
+fi
+part=${1:-all} regex=${2:-}
+"$top/tools/prepare.sh" --profile test --extras report,test,docs,lint --venv "$venv"
+"$venv/bin/python" tools/leftovers.py record "$logs/before"
+trap 'rm -rf "$logs"' EXIT
+
+case $part in
+    all)
+        # The first column of work needs no rig and runs beside the slow documentation build.
+        (run_lint; run_docs; echo "$passed $failed ${broken[*]:-}" >"$logs/side") >"$logs/side.txt" 2>&1 &
+        side=$!
+        run_unit
+        wait "$side" || true
+        cat "$logs/side.txt"
+        read -r ok bad names <"$logs/side" || { ok=0 bad=1 names=side; }
+        passed=$((passed + ok)) failed=$((failed + bad))
+        [[ -z $names ]] || broken+=("$names")
+        run_functional
+        run_nova
+        run_package
+        run_benchmarks
+        run_demo
+        run_leftovers
+        ;;
+    lint | docs | unit | functional | nova | package | benchmarks | demo) "run_$part" ;;
+    *) echo "test.sh: no part '$part'; see the head of this file" >&2; exit 3 ;;
+esac
+
+say "done"
+((failed == 0)) || echo "failed: ${broken[*]}"
+echo "tests: $passed passed, $failed failed"
+((failed == 0 && passed > 0))
