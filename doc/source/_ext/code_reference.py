@@ -1,0 +1,235 @@
+"""Reference pages that are made from the code, so that they cannot fall behind it.
+
+Each directive writes reStructuredText from the very objects that the program uses: the vocabulary of extra
+specs, the shipped profiles, the kinds of settings and the benchmarks that are installed, and JSON schemas.
+"""
+
+from __future__ import annotations
+
+import abc
+import importlib
+import json
+import pathlib
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib import resources
+from typing import Any, ClassVar
+
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective
+
+import nova_perf_tuning
+from nova_perf_tuning.bench import plugins
+from nova_perf_tuning.host.settings import registry
+from nova_perf_tuning.specs import profiles, vocabulary
+
+ORIGINS = {
+    "rule": "follows from how the parts work",
+    "practice": "published experience, not yet measured here",
+    "measured": "measured",
+}
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]], widths: str) -> list[str]:
+    """Return a list-table; a cell may hold several lines."""
+    lines = [".. list-table::", "   :header-rows: 1", f"   :widths: {widths}", ""]
+    for row in [header, *rows]:
+        for number, cell in enumerate(row):
+            first, *rest = (cell or "–").splitlines()
+            lines.append(("   * - " if number == 0 else "     - ") + first)
+            lines += [" " * 7 + line for line in rest]
+    return [*lines, ""]
+
+
+def heading(text: str, mark: str) -> list[str]:
+    """Return a section's title."""
+    return [text, mark * len(text), ""]
+
+
+class Generated(SphinxDirective):
+    """A directive whose contents are :meth:`lines` of reStructuredText."""
+
+    def run(self) -> list[nodes.Node]:
+        self.env.note_dependency(__file__)
+        self.env.note_dependency(vocabulary.__file__)
+        return self.parse_text_to_nodes("\n".join(self.lines()), allow_section_headings=True)
+
+    @abc.abstractmethod
+    def lines(self) -> list[str]:
+        """Return the text, line by line."""
+
+
+class ExtraSpecs(Generated):
+    """What each extra spec takes and means, and where it has its effect."""
+
+    def lines(self) -> list[str]:
+        return [line for spec in vocabulary.VOCABULARY for line in self.section(spec)]
+
+    @staticmethod
+    def section(spec: vocabulary.Spec) -> Iterator[str]:
+        name = f"{vocabulary.PREFIX}{spec.name}"
+        image = f"{vocabulary.IMAGE_PREFIX}{spec.name}"
+        if spec.features:
+            name, image = f"{name}.FEATURE", f"{image}_FEATURE"
+        yield from heading(name, "-")
+        yield from [spec.description, ""]
+        facts = [("Image property", f"``{image}``"), ("Allowed", spec.allowed), ("Default", spec.default)]
+        if spec.features:
+            facts.insert(1, ("FEATURE", ", ".join(spec.features)))
+        facts.append(("Becomes", literal_xml(spec.becomes)))
+        yield from [f":{key}: {value}" for key, value in facts]
+        yield ""
+
+
+def literal_xml(text: str) -> str:
+    """Return text with its XML elements as literals."""
+    parts = text.replace("<", "\0<").replace(">", ">\0").split("\0")
+    joined = "".join(f"``{part}``" if part.startswith("<") else part for part in parts)
+    # Elements that follow each other, <interface><driver ...>, are one literal.
+    return joined.replace("````", "")
+
+
+class PolicyTable(Generated):
+    """Extra spec by extra spec: is it Nova's own, in the guest's XML, on the host, or judged?"""
+
+    def lines(self) -> list[str]:
+        columns = (
+            (vocabulary.Effect.NATIVE, "Nova's own specs"),
+            (vocabulary.Effect.XML, "guest's XML"),
+            (vocabulary.Effect.HOST, "host"),
+            (vocabulary.Effect.JUDGED, "judged"),
+        )
+        rows = [
+            [
+                f"``{vocabulary.PREFIX}{spec.name}{'.FEATURE' if spec.features else ''}``",
+                *("yes" if effect in spec.effects else "" for effect, _ in columns),
+            ]
+            for spec in vocabulary.VOCABULARY
+        ]
+        return table(["Extra spec", *(title for _, title in columns)], rows, "40 15 15 15 15")
+
+
+class Profiles(Generated):
+    """Every shipped profile with the reason of each value."""
+
+    def lines(self) -> list[str]:
+        lines: list[str] = []
+        for name, profile in sorted(profiles.shipped().items()):
+            lines += [*heading(name, "-"), profile.description, ""]
+            rows = [
+                [f"``{key}={spec.value}``", spec.reason, ORIGINS[spec.basis]]
+                for key, spec in profile.specs.items()
+            ]
+            lines += table(["Spec", "Why", "Where this is from"], rows, "30 50 20")
+        return lines
+
+
+class Settings(Generated):
+    """The kinds of settings that are installed, in the order in which they are written."""
+
+    def lines(self) -> list[str]:
+        kinds = registry.Kinds()
+        rows = [
+            [
+                f"``{name}``",
+                summary(kind),
+                str(kind.order),
+                "yes" if kind.needs_identity else "",
+                "yes" if kind.ephemeral else "",
+            ]
+            for name, kind in sorted(kinds.items(), key=lambda pair: (pair[1].order, pair[0]))
+        ]
+        return table(["Kind", "What it is", "Order", "Identity", "Ephemeral"], rows, "18 52 8 11 11")
+
+
+def summary(thing: object) -> str:
+    """Return the first paragraph of an object's docstring."""
+    return textwrap.dedent((type(thing).__doc__ or "").strip()).split("\n\n")[0].replace("\n", " ")
+
+
+class Benchmarks(Generated):
+    """Every installed benchmark."""
+
+    def lines(self) -> list[str]:
+        lines: list[str] = []
+        for benchmark in plugins.load_all():
+            lines += [*heading(benchmark.kind, "-"), f"{benchmark.summary}.", ""]
+            facts = {
+                "Programs on the host": ", ".join(f"``{name}``" for name in benchmark.programs),
+                "Debian packages in the guest": ", ".join(f"``{name}``" for name in benchmark.packages),
+                "Needs a peer": "yes" if benchmark.paired else "no",
+            }
+            lines += [f":{key}: {value}" for key, value in facts.items() if value]
+            lines.append("")
+            rows = [[f"``{key}``", f"``{value}``" if value else ""] for key, value in benchmark.defaults.items()]
+            lines += table(["Parameter", "Default"], rows, "50 50")
+        return lines
+
+
+class Schema(Generated):
+    """A JSON schema as a table: ``json-schema:: module:NAME`` or ``json-schema:: folder/file.schema.json``."""
+
+    required_arguments: ClassVar[int] = 1
+
+    def lines(self) -> list[str]:
+        source = self.arguments[0]
+        if source.endswith(".json"):
+            path = pathlib.Path(str(resources.files(nova_perf_tuning))) / source
+            self.env.note_dependency(str(path))
+            schema = json.loads(path.read_text(encoding="utf-8"))
+        else:
+            module, _, name = source.partition(":")
+            schema = getattr(importlib.import_module(module), name)
+        rows = list(self.rows(schema, ""))
+        if not any(meaning for _key, _value, meaning in rows):
+            return table(["Key", "Value"], [row[:2] for row in rows], "60 40")
+        return table(["Key", "Value", "Meaning"], rows, "34 33 33")
+
+    def rows(self, schema: Mapping[str, Any], place: str) -> Iterator[list[str]]:
+        required = schema.get("required", ())
+        for key, part in schema.get("properties", {}).items():
+            path = f"{place}.{key}" if place else key
+            meaning = part.get("description", "")
+            yield [f"``{path}``" + ("" if key in required else " (optional)"), value_of(part), meaning]
+            yield from self.inside(part, path)
+
+    def inside(self, part: Mapping[str, Any], path: str) -> Iterator[list[str]]:
+        yield from self.rows(part, path)
+        if isinstance(part.get("items"), Mapping):
+            yield from self.rows(part["items"], f"{path}[]")
+        extra = part.get("additionalProperties")
+        if isinstance(extra, Mapping):
+            if "properties" not in extra:
+                yield [f"``{path}.NAME``", value_of(extra), extra.get("description", "")]
+            yield from self.inside(extra, f"{path}.NAME")
+
+
+def value_of(part: Mapping[str, Any]) -> str:
+    """Return in words what a schema allows for one value."""
+    if "const" in part:
+        return f"always {json.dumps(part['const'])}"
+    if "enum" in part:
+        return ", ".join("null" if value is None else str(value) for value in part["enum"])
+    kinds = part.get("type", "any")
+    text = kinds if isinstance(kinds, str) else " or ".join(kinds)
+    low = part.get("minimum", part.get("exclusiveMinimum"))
+    high = part.get("maximum", part.get("exclusiveMaximum"))
+    if low is not None and high is not None:
+        text += f", {low:g} to {high:g}"
+    elif low is not None:
+        text += f", {'at least' if 'minimum' in part else 'more than'} {low:g}"
+    if "pattern" in part:
+        text += f", ``{part['pattern']}``"
+    return text
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    """Register the directives."""
+    app.add_directive("perf-extra-specs", ExtraSpecs)
+    app.add_directive("perf-policy-table", PolicyTable)
+    app.add_directive("perf-profiles", Profiles)
+    app.add_directive("perf-settings", Settings)
+    app.add_directive("perf-benchmarks", Benchmarks)
+    app.add_directive("json-schema", Schema)
+    return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

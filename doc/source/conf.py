@@ -1,0 +1,25 @@
+"""Sphinx configuration; built with warnings as errors by tools/test.sh and tox -e docs."""
+
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent / "_ext"))
+
+project = "nova-perf-tuning"
+author = "nova-perf-tuning developers"
+copyright = "nova-perf-tuning developers"
+extensions = [
+    "openstackdocstheme",
+    "cliff.sphinxext",
+    "oslo_config.sphinxext",
+    "code_reference",
+]
+html_theme = "openstackdocs"
+html_title = project
+html_last_updated_fmt = None
+openstackdocs_pdf_link = False
+openstackdocs_auto_name = False
+openstackdocs_auto_version = False
+master_doc = "index"
+exclude_patterns = []
+autoprogram_cliff_application = "nova-perf"
