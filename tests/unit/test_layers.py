@@ -19,7 +19,7 @@ RANK = {
     "bench": 4,
     "launch": 4,
 }
-RANK |= {"budget": 5, "cli": 9}
+RANK |= {"budget": 5, "cloud": 6, "cli": 9}
 #: What Nova loads: its API service and scheduler know the vocabulary only, its driver also what is done to XML.
 RANK |= {"api": 2, "metadefs": 2, "scheduler": 2, "virt": 4}
 

@@ -1,0 +1,1 @@
+"""The cloud side: pairs of benchmark guests on chosen hosts, launched by Heat through openstacksdk."""

@@ -1,0 +1,148 @@
+"""What is measured on a cloud: pairs of hosts, arms, the plan, and what one pair gave. No OpenStack library here."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, runtime_checkable
+
+from nova_perf_tuning import errors
+from nova_perf_tuning.bench import plugins
+from nova_perf_tuning.budget import model
+
+#: Every stack and named resource of a run begins with this, then the run's id and a dash.
+NAME_PREFIX = "nova-perf-"
+
+
+class CloudError(errors.PerfTuningError):
+    """Nothing can be measured on this cloud, whichever pair: wrong credentials, no image, no Heat, no rights."""
+
+
+class ErrorClass(enum.StrEnum):
+    """Why a pair gave no (or not all) results; the text is what reports and JSON hold."""
+
+    #: Nova found no place for a guest: host full, disabled, or the traits and CPUs asked for are not there.
+    NO_HOST = "no valid host"
+    #: A project's quota is used up.
+    QUOTA = "quota"
+    #: A stack ended in CREATE_FAILED for another reason; the reason is the resource's own.
+    STACK_FAILED = "stack failed"
+    #: A guest runs but never told anything; the reason ends with the tail of its console.
+    NO_SIGNAL = "no signal"
+    #: What a guest told is rubbish, truncated, too long or told twice.
+    BAD_RESULTS = "bad results"
+    #: The guest told that a benchmark failed in it.
+    BENCHMARK_FAILED = "benchmark failed"
+    #: The API failed for longer than retries could bridge (500, 503, timeouts).
+    API = "API failure"
+    #: The pair's time limit passed.
+    TIME_LIMIT = "time limit"
+    #: Ctrl-C, or :meth:`PairLauncher.interrupt`.
+    INTERRUPTED = "interrupted"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class HostPair:
+    """Two compute hosts by the name that Nova gives them; the client is measured, the server is its peer.
+
+    Both may be the same. Empty: the scheduler chooses (all that can be had without admin rights).
+    """
+
+    client: str = ""
+    server: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Arm:
+    """One side of a comparison.
+
+    :ivar name: ``untuned``, ``tuned`` … as it appears in the results.
+    :ivar flavor: name or id of an existing flavor; empty: one is made for the stack.
+    :ivar extra_specs: of the flavor that is made; must be empty when :attr:`flavor` is given.
+    """
+
+    name: str
+    flavor: str = ""
+    extra_specs: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class MeasurePlan:
+    """What to run on every pair.
+
+    :ivar run_id: of the whole validation; part of the name of everything that is made. Lower-case letters,
+        digits and dashes, at most 32.
+    :ivar jobs: benchmarks with their parameters; each runs once in every slot of an arm.
+    :ivar trials: how many slots each arm gets; block N of the results holds the N-th slot of every arm.
+    :ivar time_limit_s: for one pair, from the first API call to the last result.
+    """
+
+    run_id: str
+    jobs: tuple[plugins.Job, ...]
+    trials: int
+    time_limit_s: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PairError:
+    """Why a pair has no results, or not all.
+
+    :ivar reason: one line, printable, at most 2000 characters, console tail included where there is one.
+    :ivar arm: the arm it concerns; empty when it concerns the pair.
+    """
+
+    kind: ErrorClass
+    reason: str
+    arm: str = ""
+
+
+@dataclasses.dataclass(slots=True)
+class PairOutcome:
+    """What :meth:`PairLauncher.measure` returns.
+
+    :ivar trials: as in :mod:`nova_perf_tuning.budget.model`; group 0, ``order`` unique within the pair. Trials
+        of arms that worked are there even when :attr:`errors` is not empty.
+    :ivar errors: empty when every arm gave all its trials.
+    :ivar hosts: where the guests of each arm really ran: arm -> pair.
+    :ivar environment: JSON-able facts: image, flavors, what each guest saw (queues, clock source, kernel),
+        and ``runs``: order -> slot, begin, end (seconds since the epoch, guest's clock), role CPU times.
+    :ivar host_cpu_source: where ``host_cpu_s`` of the trials comes from, such as "nova diagnostics" (vCPU
+        time only: key ``vcpu``, no ``total``); empty when there is none.
+    :ivar seconds: what it took: ``create``, ``measure``, ``delete``.
+    """
+
+    pair: HostPair
+    trials: list[model.Trial] = dataclasses.field(default_factory=list)
+    errors: list[PairError] = dataclasses.field(default_factory=list)
+    hosts: dict[str, HostPair] = dataclasses.field(default_factory=dict)
+    environment: dict[str, Any] = dataclasses.field(default_factory=dict)
+    host_cpu_source: str = ""
+    seconds: dict[str, float] = dataclasses.field(default_factory=dict)
+
+
+@runtime_checkable
+class PairLauncher(Protocol):
+    """Launches the guests of a pair, measures and removes them. Calls may come from several threads at once."""
+
+    def check(self, arms: Sequence[Arm], plan: MeasurePlan) -> None:
+        """See, before any pair, that the cloud has what every pair needs; makes nothing.
+
+        :raises CloudError: no credentials, no image, no network, no Heat, or no rights to choose hosts.
+        """
+
+    def measure(self, pair: HostPair, arms: Sequence[Arm], plan: MeasurePlan) -> PairOutcome:
+        """Measure all arms on one pair and remove everything that was made for it, whatever happens.
+
+        Failures of this pair are in the outcome; it raises nothing but KeyboardInterrupt, SystemExit and
+        :class:`CloudError`.
+        """
+
+    def interrupt(self) -> None:
+        """Let every running :meth:`measure` end soon, its stacks removed; later ones return at once."""
+
+    def cleanup(self, run_id: str = "") -> list[str]:
+        """Remove what a run left (all runs when empty) and return the names of the stacks removed.
+
+        :raises CloudError: the cloud cannot be reached, or something could not be removed; names it.
+        """
