@@ -18,6 +18,7 @@ RANK = {
     "host": 3,
     "bench": 4,
     "launch": 4,
+    "database": 4,
 }
 RANK |= {"budget": 5, "cloud": 6, "cli": 9}
 #: What Nova loads: its API service and scheduler know the vocabulary only, its driver also what is done to XML.

@@ -1,0 +1,139 @@
+"""Opens the database of runs: a SQLite file unless an SQLAlchemy URL says otherwise, brought up to date first."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+from collections.abc import Iterator
+from typing import Any
+
+from nova_perf_tuning import errors
+
+try:
+    import sqlalchemy as sa
+    from sqlalchemy import event, exc
+except ImportError:
+    raise errors.PerfTuningError(
+        "SQLAlchemy is missing; install nova-perf-tuning[report] for the database of runs"
+    ) from None
+
+#: Names another database; here a password is not seen by others, as it would be among the arguments.
+URL_VARIABLE = "NOVA_PERF_DATABASE"
+
+_FILE = "results.db"
+#: How long a writer waits for another one, in seconds.
+_PATIENCE_S = 30
+
+
+class DatabaseError(errors.PerfTuningError):
+    """The database cannot be opened, read or written; the message has no password in it."""
+
+
+def default_url() -> str:
+    """Return the URL that the environment names, else that of the file in the state directory.
+
+    That is /var/lib/nova-perf-tuning for root, else nova-perf-tuning below $XDG_STATE_HOME (~/.local/state).
+    """
+    if url := os.environ.get(URL_VARIABLE):
+        return url
+    if os.geteuid() == 0:
+        folder = pathlib.Path("/var/lib/nova-perf-tuning")
+    else:
+        home = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
+        folder = pathlib.Path(home) / "nova-perf-tuning"
+    return f"sqlite:///{folder / _FILE}"
+
+
+def connect(url: str | None = None) -> sa.Engine:
+    """Return an engine on the database, which is made or migrated to this version if need be.
+
+    :param url: an SQLAlchemy URL; None: :func:`default_url`.
+    :raises DatabaseError: not a URL, no such driver, no rights, or made by a newer version.
+    """
+    try:
+        parsed = sa.make_url(url or default_url())
+        shown = parsed.render_as_string(hide_password=True)
+    except (exc.ArgumentError, ValueError):
+        raise DatabaseError(
+            "the database is no SQLAlchemy URL; give one like sqlite:////var/lib/nova-perf-tuning/results.db"
+        ) from None
+    try:
+        _make_folder(parsed)
+        engine = sa.create_engine(parsed)
+    except (exc.ArgumentError, ImportError, OSError) as error:
+        raise DatabaseError(f"database {shown}: {_line(error)}") from None
+    if parsed.get_backend_name() == "sqlite":
+        event.listen(engine, "connect", _prepare_sqlite)
+        event.listen(engine, "begin", _begin_sqlite)
+    with told(shown):
+        _migrate(engine, shown)
+    return engine
+
+
+@contextlib.contextmanager
+def told(shown: str = "") -> Iterator[None]:
+    """Turn what SQLAlchemy raises in the block into one line.
+
+    :raises DatabaseError: instead of any error of the database.
+    """
+    try:
+        yield
+    except exc.SQLAlchemyError as error:
+        reason = getattr(error, "orig", None) or error
+        raise DatabaseError(f"database{' ' if shown else ''}{shown}: {_line(reason)}") from error
+
+
+def _line(error: BaseException) -> str:
+    return " ".join(str(error).split())[:300]
+
+
+def _make_folder(url: sa.URL) -> None:
+    if url.get_backend_name() == "sqlite" and url.database and url.database != ":memory:":
+        folder = os.path.dirname(os.path.abspath(url.database))
+        # Environments name hosts and images: not for everybody on the machine.
+        os.makedirs(folder, mode=0o750, exist_ok=True)
+
+
+def _prepare_sqlite(connection: Any, _record: object) -> None:
+    # Python's sqlite3 would begin transactions only before INSERT and the like, so that half a migration
+    # could be left by a crash; with None it begins none and _begin_sqlite does.
+    connection.isolation_level = None
+    cursor = connection.cursor()
+    cursor.execute(f"PRAGMA busy_timeout = {_PATIENCE_S * 1000}")
+    cursor.execute("PRAGMA journal_mode = WAL")  # who reads a report does not hold up who measures
+    cursor.execute("PRAGMA synchronous = FULL")  # what is stored survives a power cut too
+    cursor.execute("PRAGMA foreign_keys = ON")
+    cursor.close()
+
+
+def _begin_sqlite(connection: sa.Connection) -> None:
+    # Who means to write says so at once: turning a reader into a writer fails where another writes.
+    connection.exec_driver_sql(f"BEGIN {connection.get_execution_options().get('begin', 'DEFERRED')}")
+
+
+def _migrate(engine: sa.Engine, shown: str) -> None:
+    """Bring the tables up to date in one transaction.
+
+    :raises DatabaseError: they come from a newer version.
+    """
+    from alembic import command, config, runtime, script
+    from alembic.util import exc as alembic_exc
+
+    settings = config.Config()
+    settings.set_main_option("script_location", str(pathlib.Path(__file__).parent / "migrations"))
+    scripts = script.ScriptDirectory.from_config(settings)
+    with engine.connect() as connection:
+        now = runtime.migration.MigrationContext.configure(connection).get_current_revision()
+    if now == scripts.get_current_head():
+        return
+    try:
+        if now is not None:
+            scripts.get_revision(now)
+    except alembic_exc.CommandError:
+        raise DatabaseError(
+            f"database {shown}: it was made by a newer version (revision {now}); update nova-perf-tuning"
+        ) from None
+    with engine.connect().execution_options(begin="IMMEDIATE") as connection, connection.begin():
+        settings.attributes["connection"] = connection
+        command.upgrade(settings, "head")

@@ -1,0 +1,14 @@
+"""Alembic's environment: the connection is given, see :mod:`nova_perf_tuning.database.engine`."""
+
+from alembic import context
+
+from nova_perf_tuning.database import tables
+
+context.configure(
+    connection=context.config.attributes["connection"],
+    target_metadata=tables.Base.metadata,
+    transactional_ddl=True,  # SQLite can, though Alembic does not expect it
+    render_as_batch=True,
+)
+with context.begin_transaction():
+    context.run_migrations()

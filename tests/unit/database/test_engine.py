@@ -1,0 +1,77 @@
+"""The database of runs: made, migrated, refused with one line; tables and migrations say the same."""
+
+import os
+import sqlite3
+import subprocess
+import sys
+
+import fixtures
+import sqlalchemy as sa
+import testtools
+from alembic import autogenerate
+from alembic.runtime import migration
+
+from nova_perf_tuning.database import engine, tables
+
+
+class EngineTest(testtools.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.folder = self.useFixture(fixtures.TempDir()).path
+        self.path = os.path.join(self.folder, "state", "results.db")
+        self.url = f"sqlite:///{self.path}"
+
+    def connect(self, url=None):
+        made = engine.connect(url or self.url)
+        self.addCleanup(made.dispose)
+        return made
+
+    def test_migrations_make_what_the_tables_say(self):
+        with self.connect().connect() as connection:
+            found = autogenerate.compare_metadata(
+                migration.MigrationContext.configure(connection, opts={"compare_type": True}),
+                tables.Base.metadata,
+            )
+        self.assertEqual([], found)
+
+    def test_opened_again(self):
+        self.connect().dispose()
+        with self.connect().connect() as connection:
+            names = sa.inspect(connection).get_table_names()
+        self.assertEqual(sorted([*tables.Base.metadata.tables, "alembic_version"]), sorted(names))
+        self.assertEqual(0o750, os.stat(os.path.dirname(self.path)).st_mode & 0o777)
+
+    def test_two_at_once_make_one(self):
+        program = "import sys; from nova_perf_tuning.database import engine; engine.connect(sys.argv[1]).dispose()"
+        running = [subprocess.Popen([sys.executable, "-c", program, self.url]) for _ in range(4)]
+        self.assertEqual([0, 0, 0, 0], [one.wait() for one in running])
+
+    def test_made_by_a_newer_version(self):
+        self.connect().dispose()
+        with sqlite3.connect(self.path) as connection:
+            connection.execute("UPDATE alembic_version SET version_num = '9999'")
+        connection.close()
+        error = self.assertRaises(engine.DatabaseError, engine.connect, self.url)
+        self.assertIn("newer version (revision 9999); update nova-perf-tuning", str(error))
+
+    def test_mistakes_are_one_line_without_the_password(self):
+        file = os.path.join(self.folder, "file")
+        with open(file, "w", encoding="ascii") as stream:
+            stream.write("no database at all, but long enough to be taken for one " * 50)
+        for url, told in (
+            ("results.db", "is no SQLAlchemy URL"),
+            ("nosuch://user:geheim@host/db", "nosuch"),
+            (f"sqlite:///{file}", "not a database"),
+            (f"sqlite:///{file}/below/results.db", "Not a directory"),
+            (f"sqlite:///{self.folder}", "unable to open"),
+        ):
+            error = self.assertRaises(engine.DatabaseError, engine.connect, url)
+            self.assertIn(told, str(error))
+            self.assertNotIn("geheim", str(error))
+            self.assertEqual(1, len(str(error).splitlines()))
+
+    def test_where_it_is(self):
+        self.useFixture(fixtures.EnvironmentVariable(engine.URL_VARIABLE, "mysql+pymysql://host/perf"))
+        self.assertEqual("mysql+pymysql://host/perf", engine.default_url())
+        self.useFixture(fixtures.EnvironmentVariable(engine.URL_VARIABLE))
+        self.assertRegex(engine.default_url(), r"^sqlite:///.*/nova-perf-tuning/results\.db$")
