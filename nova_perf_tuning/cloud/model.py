@@ -1,4 +1,4 @@
-"""What is measured on a cloud: pairs of hosts, arms, the plan, and what one pair gave. No OpenStack library here."""
+"""What is measured on a cloud: pairs of hosts, arms, the plan, what one pair gave. Nothing of OpenStack here."""
 
 from __future__ import annotations
 
