@@ -1,0 +1,391 @@
+"""Runs the pairs of a fleet: several at a time, each host in one at most, every outcome stored as it arrives.
+
+One thread, the caller's, decides and writes to the database; each pair that is measured has a thread of its own.
+What goes wrong with a pair stays with the pair. The run ends early only for what concerns all pairs: Ctrl-C, the
+time limit, wrong credentials, a quota too small for a single pair, or not one of the first pairs working.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import dataclasses
+import signal
+import statistics
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from types import FrameType
+
+from nova_perf_tuning import errors
+from nova_perf_tuning.bench import output
+from nova_perf_tuning.budget import session
+from nova_perf_tuning.cloud import campaign_store, model, pairing, workers
+
+#: How often the owner says in the database that it is alive, in seconds; others wait ten times as long.
+HEARTBEAT_S = 30.0
+#: How long stacks may take to go after Ctrl-C, in seconds.
+STOP_S = 600.0
+#: A host is given up when so many of its peers, one of them sound, got no result with it and nobody got one.
+GIVE_UP = 2
+#: The run ends when so many pairs failed and none has given a result.
+HOPELESS = 8
+
+#: Progress is told so often, in seconds, but for what is important.
+_TELL_S = 0.5
+
+#: A second attempt may help with all but these: what failed in the guest is a result, and a limit was long enough.
+_FINAL = {model.ErrorClass.BENCHMARK_FAILED, model.ErrorClass.TIME_LIMIT}
+
+
+class HopelessError(errors.PerfTuningError):
+    """Going on makes no sense: no pair works, or not even one fits the quota."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Settings:
+    """How a fleet is gone through.
+
+    :ivar peers: how many different peers every host meets.
+    :ivar max_parallel: pairs at a time.
+    :ivar retries: further attempts for a pair that gave nothing, for errors that may pass.
+    :ivar time_limit_s: no pair is begun that would not end by then; None: no limit.
+    """
+
+    peers: int = 2
+    seed: int = 0
+    max_parallel: int = 4
+    retries: int = 1
+    time_limit_s: float | None = None
+
+
+class Campaign:
+    """One run, new or taken up again."""
+
+    def __init__(
+        self,
+        store: campaign_store.CampaignStore,
+        launcher: model.PairLauncher,
+        run: campaign_store.StoredRun,
+        arms: Sequence[model.Arm],
+        plan: model.MeasurePlan,
+        settings: Settings,
+        progress: Callable[[session.Progress], None] = lambda _: None,
+        threads: workers.Workers | None = None,
+    ) -> None:
+        """Prepare; nothing runs yet.
+
+        :param run: owned by this process, see :meth:`~.campaign_store.CampaignStore.claim`.
+        :param progress: called from the caller's thread whenever a pair begins or ends.
+        """
+        self._store = store
+        self._launcher = launcher
+        self._run = run
+        self._arms = arms
+        self._plan = plan
+        self._settings = settings
+        self._tell = progress
+        self._threads = threads or workers.Workers()
+        self._tasks = {task.number: task for task in run.tasks}
+        self._pending = collections.deque(task.number for task in run.tasks if task.state == "planned")
+        self._running: dict[int, float] = {}
+        self._busy: set[str] = set()
+        self._limit = settings.max_parallel
+        self._out = dict(run.out)
+        self._taken_s = [task.seconds for task in run.tasks if task.state == "done" and task.seconds]
+        self._stopped_by = 0
+        self._unclean = run.leftovers
+        self._broken: errors.PerfTuningError | None = None
+        self._begun = self._seen = self._threads.now()
+        self._told = float("-inf")
+
+    def run(self) -> str:
+        """Run what is left and return how it ended: ``complete``, ``interrupted`` or ``time limit``.
+
+        Stacks of an owner that died are removed first, and all stacks of this run are when it returns or raises.
+
+        :raises model.CloudError: nothing can be measured on this cloud (any more).
+        :raises HopelessError: see there.
+        :raises nova_perf_tuning.database.engine.DatabaseError: the database fails.
+        """
+        ended = "interrupted"
+        with self._signals():
+            try:
+                self._remove_leftovers()
+                ended = self._go_through()
+            finally:
+                # Also after a fault of the database itself: stacks go first.
+                self._drain(store=False)
+                self._sweep()
+                state = "complete" if ended == "complete" else "interrupted"
+                self._store.end(self._run.run_id, state, leftovers=self._unclean)
+        if self._broken is not None:
+            raise self._broken
+        return ended
+
+    @property
+    def stopped_by(self) -> int:
+        """Return the number of the signal that stopped the run, 0 if none did."""
+        return self._stopped_by
+
+    @property
+    def unclean(self) -> bool:
+        """Return whether stacks of this run may be left."""
+        return self._unclean
+
+    # -- the loop
+
+    def _go_through(self) -> str:
+        timed_out = False
+        while not self._halted():
+            timed_out = not self._begin_what_can()
+            if not self._running:
+                break
+            self._hear(HEARTBEAT_S)
+        self._drain(store=True)
+        if self._halted():
+            return "interrupted"
+        return "time limit" if timed_out and self._pending else "complete"
+
+    def _halted(self) -> bool:
+        return bool(self._stopped_by) or self._broken is not None
+
+    def _begin_what_can(self) -> bool:
+        """Begin pairs while there are hosts and places for them; False when the time limit forbids it."""
+        if self._pending and not self._time_for_one():
+            return False
+        while len(self._running) < self._limit and not self._halted():
+            number = next((one for one in self._pending if not self._hosts(one) & self._busy), None)
+            if number is None:
+                break
+            self._pending.remove(number)
+            self._begin(number)
+        return True
+
+    def _begin(self, number: int) -> None:
+        task = self._tasks[number]
+        self._store.begin(self._run.run_id, number)
+        task.state = "running"
+        self._running[number] = self._threads.now()
+        self._busy |= self._hosts(number)
+        self._threads.start(number, lambda: self._launcher.measure(task.pair, self._arms, self._plan))
+        self._say(f"measuring {_shown(task.pair)}")
+
+    def _hear(self, limit_s: float) -> None:
+        """Wait for a pair to end and deal with it."""
+        ended = self._threads.wait(limit_s)
+        now = self._threads.now()
+        if now - self._seen >= HEARTBEAT_S:
+            self._store.seen(self._run.run_id)
+            self._seen = now
+        if ended is None:
+            return
+        task = self._tasks[ended.number]
+        taken_s = now - self._running.pop(ended.number)
+        self._busy -= self._hosts(ended.number)
+        if isinstance(ended.error, errors.PerfTuningError):
+            self._put_back(task)
+            self._break(ended.error)
+            return
+        outcome = ended.outcome or _accident(task.pair, ended.error)
+        if not outcome.seconds:
+            outcome.seconds = {"measure": taken_s}
+        self._settle(task, outcome)
+
+    # -- what becomes of a pair
+
+    def _settle(self, task: campaign_store.Task, outcome: model.PairOutcome) -> None:
+        kinds = {one.kind for one in outcome.errors}
+        if model.ErrorClass.INTERRUPTED in kinds or (self._halted() and not outcome.trials):
+            self._put_back(task)
+        elif model.ErrorClass.QUOTA in kinds:
+            self._too_many(task, outcome)
+        elif outcome.trials:
+            self._taken_s.append(sum(outcome.seconds.values()))
+            self._finish(task, outcome, "done")
+            faults = f" with errors ({outcome.errors[0].kind.value})" if outcome.errors else ""
+            self._say(f"{_shown(task.pair)} measured{faults}", important=bool(faults))
+        else:
+            self._failed(task, outcome)
+
+    def _failed(self, task: campaign_store.Task, outcome: model.PairOutcome) -> None:
+        kinds = {one.kind for one in outcome.errors}
+        reason = f"{outcome.errors[0].kind.value}: {outcome.errors[0].reason}" if outcome.errors else "no results"
+        pair = task.pair
+        if task.attempts < self._settings.retries and not kinds <= _FINAL and not self._given_up(pair):
+            self._finish(task, outcome, "planned")
+            self._pending.append(task.number)
+            self._say(f"{_shown(pair)} failed and is tried again later ({output.printable(reason, 300)})", True)
+            return
+        self._finish(task, outcome, "failed")
+        self._say(f"{_shown(pair)} failed ({output.printable(reason, 300)})", important=True)
+        failed = sum(one.state == "failed" for one in self._tasks.values())
+        if failed >= HOPELESS and not any(one.state == "done" for one in self._tasks.values()):
+            self._break(
+                HopelessError(f"the first {failed} pairs all failed, the last one with {output.printable(reason)}")
+            )
+            return
+        self._give_up_hosts()
+
+    def _too_many(self, task: campaign_store.Task, outcome: model.PairOutcome) -> None:
+        """Go on with fewer pairs at a time, since the quota does not allow what there was."""
+        reason = next(one.reason for one in outcome.errors if one.kind is model.ErrorClass.QUOTA)
+        self._put_back(task)
+        if not self._running:
+            self._break(
+                HopelessError(f"the project's quota leaves no room for a single pair: {output.printable(reason)}")
+            )
+        elif self._limit > len(self._running):
+            self._limit = len(self._running)
+            self._say(f"quota: at most {self._limit} pairs at a time from now ({output.printable(reason)})", True)
+
+    def _put_back(self, task: campaign_store.Task) -> None:
+        self._store.put_back(self._run.run_id, task.number)
+        task.state = "planned"
+        self._pending.appendleft(task.number)
+
+    def _finish(self, task: campaign_store.Task, outcome: model.PairOutcome, state: str) -> None:
+        self._store.finish(self._run.run_id, task.number, outcome, state)
+        task.attempts += 1
+        task.state = state
+
+    def _give_up_hosts(self) -> None:
+        """Take out hosts that get no result with peers that do get some with others."""
+        sound = {name for task in self._tasks.values() if task.state == "done" for name in _names(task.pair)}
+        failed: dict[str, set[str]] = collections.defaultdict(set)
+        for task in self._tasks.values():
+            if task.state == "failed":
+                failed[task.pair.client].add(task.pair.server)
+                failed[task.pair.server].add(task.pair.client)
+        for host, peers in sorted(failed.items()):
+            if host not in sound | set(self._out) and len(peers) >= GIVE_UP and peers & sound:
+                self._take_out(host, f"no pair worked with {', '.join(sorted(peers))}")
+
+    def _given_up(self, pair: model.HostPair) -> bool:
+        return bool(_names(pair) & set(self._out))
+
+    def _take_out(self, host: str, reason: str) -> None:
+        self._out[host] = reason
+        left = [name for name in self._run.hosts if name not in self._out]
+        met = [task.pair for task in self._tasks.values() if task.state != "dropped"]
+        new = pairing.additional(left, met, self._settings.peers, self._settings.seed) if len(left) > 1 else []
+        added = self._store.take_out(self._run.run_id, host, reason, new)
+        for task in self._tasks.values():
+            if task.state == "planned" and host in _names(task.pair):
+                task.state = "dropped"
+                self._pending.remove(task.number)
+        for task in added:
+            self._tasks[task.number] = task
+            self._pending.append(task.number)
+        again = f"; {len(added)} pairs more for its peers" if added else ""
+        self._say(f"{host} is given up: {reason}{again}", important=True)
+
+    # -- the end
+
+    def _break(self, error: errors.PerfTuningError) -> None:
+        self._broken = self._broken or error
+
+    def _drain(self, *, store: bool) -> None:
+        """Wait until nothing runs any more; what runs is interrupted if the run is to end early.
+
+        :param store: write what still arrives; without, the pairs are left as they are for a later run.
+        """
+        if not self._running:
+            return
+        self._launcher.interrupt()
+        if self._running:
+            self._say(f"stopping: the stacks of {len(self._running)} pairs are being removed", important=True)
+        deadline = self._threads.now() + STOP_S
+        while self._running and self._threads.now() < deadline:
+            if store:
+                self._hear(min(HEARTBEAT_S, STOP_S))
+            elif (ended := self._threads.wait(HEARTBEAT_S)) is not None:
+                self._running.pop(ended.number, None)
+
+    def _remove_leftovers(self) -> None:
+        """Remove the stacks of an owner that died: a pair could not be made again under their names."""
+        if self._unclean:
+            self._say("removing what the run left when it was cut off", important=True)
+            self._launcher.cleanup(self._run.run_id)
+            self._unclean = False
+
+    def _sweep(self) -> None:
+        """Remove what a pair could not remove itself; what is left then is said and remembered."""
+        self._unclean = True
+        if self._running:
+            self._say(f"{len(self._running)} pairs could not be stopped: stacks are left", important=True)
+            return
+        try:
+            names = self._launcher.cleanup(self._run.run_id)
+        except model.CloudError as error:
+            self._say(f"stacks may be left: {output.printable(error, 300)}", important=True)
+            return
+        self._unclean = False
+        if names:
+            self._say(f"removed at the end: {', '.join(names)}", important=True)
+
+    @contextlib.contextmanager
+    def _signals(self) -> Iterator[None]:
+        """Let SIGINT, SIGTERM and SIGHUP stop the run in an orderly way instead of raising anywhere."""
+
+        def stop(number: int, _frame: FrameType | None) -> None:
+            self._stopped_by = self._stopped_by or number
+            self._threads.wake()
+
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        before = {number: signal.signal(number, stop) for number in numbers}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, signal.SIG_DFL if handler is None else handler)
+
+    # -- time
+
+    def left_s(self) -> float:
+        """Return the estimated seconds to the end, from what pairs have taken so far."""
+        each_s = self._each_s()
+        now = self._threads.now()
+        passed_s = [min(now - begun, each_s) for begun in self._running.values()]
+        ahead = [self._tasks[number].pair for number in (*self._pending, *self._running)]
+        work_s = len(ahead) * each_s - sum(passed_s)
+        hosts = len(self._run.hosts) - len(self._out)
+        at_a_time = max(1, min(self._limit, hosts // 2))
+        longest_s = pairing.longest_chain(ahead) * each_s - max(passed_s, default=0.0)
+        return max(0.0, work_s / at_a_time, longest_s)
+
+    def _each_s(self) -> float:
+        return statistics.fmean(self._taken_s) if self._taken_s else self._plan.time_limit_s / 2
+
+    def _time_for_one(self) -> bool:
+        limit_s = self._settings.time_limit_s
+        return limit_s is None or self._threads.now() - self._begun + self._each_s() <= limit_s
+
+    def _say(self, text: str, important: bool = False) -> None:
+        now = self._threads.now()
+        if now - self._told < _TELL_S and not important:
+            return  # working out what is left costs more than nobody seeing it
+        self._told = now
+        states = collections.Counter(task.state for task in self._tasks.values())
+        done = states["done"] + states["failed"]
+        total = len(self._tasks) - states["dropped"]
+        self._tell(session.Progress(done, total, self.left_s(), text, important))
+
+    def _hosts(self, number: int) -> set[str]:
+        return _names(self._tasks[number].pair)
+
+
+def _names(pair: model.HostPair) -> set[str]:
+    return {pair.client, pair.server}
+
+
+def _shown(pair: model.HostPair) -> str:
+    return f"{pair.client} with {pair.server}" if pair.client != pair.server else f"{pair.client} alone"
+
+
+def _accident(pair: model.HostPair, error: BaseException | None) -> model.PairOutcome:
+    """Return the outcome of a pair whose thread broke: a fault of ours, but no reason to lose the run."""
+    reason = f"internal error, please report: {type(error).__name__}: {output.printable(error or '', 300)}"
+    return model.PairOutcome(pair, errors=[model.PairError(model.ErrorClass.STACK_FAILED, reason)])

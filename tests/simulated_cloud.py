@@ -1,0 +1,283 @@
+"""A cloud that measures nothing: hosts, delays, faults and quota as a real one has them, in virtual or real time.
+
+It takes the place of Heat behind the same interface, so that the controller (campaign, pairing, database) is the
+real one. In virtual time the clock jumps to the next event whenever every thread waits for it: hours of a fleet
+pass in seconds, and what the controller itself computes takes no virtual time.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import heapq
+import itertools
+import os
+import pathlib
+import random
+import threading
+import time
+
+from nova_perf_tuning.budget import model as results
+from nova_perf_tuning.cloud import model, workers
+
+
+class VirtualWorkers(workers.Workers):
+    """Real threads on a clock that moves only when all of them, the controller included, wait for it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Condition()
+        self._now = 0.0
+        self._awake = 1  # the controller
+        self._waiting = False
+        self._messages: collections.deque[workers.Ended | None] = collections.deque()
+        self._alarms: list[tuple[float, int, threading.Event | None]] = []
+        self._numbers = itertools.count()
+        self._timer = -1
+
+    def now(self):
+        return self._now
+
+    def start(self, number, job):
+        with self._lock:
+            self._awake += 1
+        super().start(number, job)
+
+    def wait(self, limit_s):
+        with self._lock:
+            if not self._messages:
+                self._timer = self._set_alarm(limit_s, None)
+                self._waiting = True
+                self._asleep()
+                while self._waiting:
+                    self._lock.wait()
+            return self._messages.popleft() if self._messages else None
+
+    def wake(self):
+        with self._lock:
+            self._post(None)
+
+    def sleep(self, seconds):
+        event = threading.Event()
+        with self._lock:
+            self._set_alarm(seconds, event)
+            self._asleep()
+        event.wait()
+
+    def wake_sleepers(self):
+        """End every :meth:`sleep` now."""
+        with self._lock:
+            for alarm in [one for one in self._alarms if one[2] is not None]:
+                self._alarms.remove(alarm)
+                self._awake += 1
+                alarm[2].set()
+            heapq.heapify(self._alarms)
+
+    def _hand_over(self, ended):
+        with self._lock:
+            self._post(ended)
+            self._asleep()  # for good
+
+    def _post(self, message):
+        self._messages.append(message)
+        self._wake_controller()
+
+    def _wake_controller(self):
+        if self._waiting:
+            self._waiting = False
+            self._awake += 1
+            self._lock.notify_all()
+
+    def _set_alarm(self, seconds, event):
+        number = next(self._numbers)
+        heapq.heappush(self._alarms, (self._now + seconds, number, event))
+        return number
+
+    def _asleep(self):
+        self._awake -= 1
+        while not self._awake and self._alarms:
+            at, number, event = heapq.heappop(self._alarms)
+            if event is None and (number != self._timer or not self._waiting):
+                continue  # the controller has long been woken by something else
+            self._now = at
+            if event is None:
+                self._wake_controller()
+            else:
+                self._awake += 1
+                event.set()
+
+
+class RealTime:
+    """Sleeps as long as a scale makes of seconds, and no longer than until an interrupt."""
+
+    def __init__(self, scale=1.0):
+        self._scale = scale
+        self._interrupted = threading.Event()
+
+    def sleep(self, seconds):
+        self._interrupted.wait(seconds * self._scale)
+
+    def wake_sleepers(self):
+        self._interrupted.set()
+
+
+@dataclasses.dataclass
+class Cloud:
+    """What a simulated cloud is like.
+
+    :ivar faults: share of attempts that fail. :ivar bad: host -> share of its throughput that is left.
+    :ivar dead: hosts on which no guest ever answers; :ivar dies_at: host -> when it becomes one, in seconds.
+    :ivar quota: pairs at a time that the project may have; None: as many as one likes.
+    :ivar folder: a file per stack is kept there, which outlives the process; None: in memory.
+    """
+
+    faults: float = 0.0
+    bad: dict[str, float] = dataclasses.field(default_factory=dict)
+    dead: set[str] = dataclasses.field(default_factory=set)
+    dies_at: dict[str, float] = dataclasses.field(default_factory=dict)
+    quota: int | None = None
+    folder: str | None = None
+    seed: int = 0
+    noise: float = 0.01
+
+
+_FAULTS = (
+    model.ErrorClass.NO_SIGNAL,
+    model.ErrorClass.STACK_FAILED,
+    model.ErrorClass.API,
+    model.ErrorClass.BAD_RESULTS,
+    model.ErrorClass.NO_HOST,
+)
+
+
+class SimulatedLauncher:
+    """A :class:`nova_perf_tuning.cloud.model.PairLauncher` on a simulated cloud.
+
+    :ivar log: (what, pair, attempt) in the order of time. :ivar overlaps: pairs that shared a host.
+    :ivar most: pairs at a time, at most.
+    """
+
+    def __init__(self, cloud: Cloud, clock, now=time.monotonic):
+        self.cloud = cloud
+        self.log: list[tuple[str, model.HostPair, int]] = []
+        self.overlaps: list[model.HostPair] = []
+        self.most = 0
+        self._clock = clock
+        self._now = now
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self._attempts: collections.Counter[model.HostPair] = collections.Counter()
+        self._at_work: list[model.HostPair] = []
+        self._stacks: set[str] = set()
+
+    # -- the interface
+
+    def check(self, arms, plan):
+        pass
+
+    def measure(self, pair, arms, plan):
+        with self._lock:
+            self._attempts[pair] += 1
+            attempt = self._attempts[pair]
+            self.log.append(("begin", pair, attempt))
+            over = self.cloud.quota is not None and len(self._at_work) >= self.cloud.quota
+            self._at_work.append(pair)
+            names = collections.Counter(name for one in self._at_work for name in {one.client, one.server})
+            if any(names[name] > 1 for name in (pair.client, pair.server)):
+                self.overlaps.append(pair)
+            self.most = max(self.most, len(self._at_work))
+        stack = f"{model.NAME_PREFIX}{plan.run_id}-{pair.client}-{pair.server}"
+        self._make(stack)
+        try:
+            return self._measured(pair, attempt, arms, plan, over)
+        finally:
+            self._remove(stack)
+            with self._lock:
+                self._at_work.remove(pair)
+                self.log.append(("end", pair, attempt))
+
+    def interrupt(self):
+        self._stop.set()
+        self._clock.wake_sleepers()
+
+    def cleanup(self, run_id=""):
+        found = [name for name in self.stacks() if name.startswith(f"{model.NAME_PREFIX}{run_id}")]
+        for name in found:
+            self._remove(name)
+        return found
+
+    def stacks(self):
+        """Return the names of all stacks there are."""
+        return sorted(os.listdir(self.cloud.folder) if self.cloud.folder else self._stacks)
+
+    # -- below
+
+    def _measured(self, pair, attempt, arms, plan, over):
+        rng = random.Random(f"{self.cloud.seed}:{pair}:{attempt}")
+        outcome = model.PairOutcome(pair)
+
+        def spend(what, low, high):
+            seconds = rng.uniform(low, high) * (5.0 if rng.random() < 0.01 else 1.0)
+            outcome.seconds[what] = seconds
+            self._clock.sleep(seconds)
+
+        def fail(kind, reason):
+            outcome.trials.clear()
+            outcome.errors.append(model.PairError(kind, reason))
+            return outcome
+
+        if over:
+            return fail(model.ErrorClass.QUOTA, "Quota exceeded for cores: Requested 2, but already used all")
+        spend("create", 30, 60)
+        if self._stop.is_set():
+            return fail(model.ErrorClass.INTERRUPTED, "interrupted")
+        if self._gone(pair):
+            outcome.seconds["measure"] = plan.time_limit_s
+            self._clock.sleep(plan.time_limit_s)
+            return fail(model.ErrorClass.NO_SIGNAL, "client: no signal; console: Kernel panic - not syncing")
+        if rng.random() < self.cloud.faults:
+            spend("delete", 5, 15)
+            return fail(rng.choice(_FAULTS), "simulated fault")
+        spend("measure", 80, 120)
+        if self._stop.is_set():
+            return fail(model.ErrorClass.INTERRUPTED, "interrupted")
+        outcome.trials.extend(self._trials(pair, arms, plan, rng))
+        outcome.hosts = {arm.name: pair for arm in arms}
+        outcome.environment = {"image": "simulated", "guests": {"client": {"kernel": "6.1"}}}
+        outcome.host_cpu_source = "simulated"
+        spend("delete", 10, 20)
+        return outcome
+
+    def _gone(self, pair):
+        names = {pair.client, pair.server}
+        return bool(names & self.cloud.dead) or any(
+            self._now() >= at for name, at in self.cloud.dies_at.items() if name in names
+        )
+
+    def _trials(self, pair, arms, plan, rng):
+        slow = min(self.cloud.bad.get(name, 1.0) for name in (pair.client, pair.server))
+        order = itertools.count()
+        for block in range(plan.trials):
+            for arm in arms:
+                for job in plan.jobs:
+                    gain = 1.1 if arm.name == "tuned" else 1.0
+                    share = slow if job.benchmark.paired else self.cloud.bad.get(pair.client, 1.0)
+                    metric, unit, better = job.benchmark.primary
+                    common = {"benchmark": job.label, "arm": arm.name, "group": 0, "block": block}
+                    cpu = {"host_cpu_s": {"vcpu": 4.0}, "guest_cpu_s": 3.5, "window_s": 5.0, "order": next(order)}
+                    value = 1000.0 * gain * share * rng.lognormvariate(0, self.cloud.noise)
+                    yield results.Trial(metric=metric, unit=unit, better=better, value=value, **common, **cpu)
+                    yield results.Trial(
+                        metric="beside", unit="1", better="lower", value=1.0, primary=False, **common, **cpu
+                    )
+
+    def _make(self, stack):
+        if self.cloud.folder:
+            pathlib.Path(self.cloud.folder, stack).touch()
+        else:
+            self._stacks.add(stack)
+
+    def _remove(self, stack):
+        if self.cloud.folder:
+            pathlib.Path(self.cloud.folder, stack).unlink(missing_ok=True)
+        else:
+            self._stacks.discard(stack)

@@ -1,0 +1,244 @@
+"""The real controller on a simulated cloud, in virtual time: faults, quota, hosts that go, interruptions."""
+
+import collections
+import os
+import signal
+import threading
+
+import fixtures
+import testtools
+
+from nova_perf_tuning.bench import plugins
+from nova_perf_tuning.cloud import campaign, campaign_store, model, pairing
+from tests import simulated_cloud as simulation
+
+ARMS = (model.Arm("untuned"), model.Arm("tuned", extra_specs={"perf:profile": "balanced"}))
+
+
+def names(count):
+    return [f"h{number:03d}" for number in range(count)]
+
+
+class CampaignCase(testtools.TestCase):
+    def setUp(self):
+        super().setUp()
+        folder = self.useFixture(fixtures.TempDir()).path
+        self.store = campaign_store.CampaignStore(f"sqlite:///{folder}/results.db")
+        self.addCleanup(self.store.close)
+        self.told = []
+
+    def plan(self, run_id, trials=2):
+        return model.MeasurePlan(run_id, tuple(plugins.jobs(["iperf3", "cpu"])), trials, time_limit_s=900.0)
+
+    def begin(self, hosts, cloud=None, peers=2, **changes):
+        """Return a new campaign on a simulated cloud."""
+        run_id = campaign_store.new_id()
+        run = self.store.create(run_id, names(hosts), pairing.schedule(names(hosts), peers).pairs(), {}, {})
+        return self.campaign(run, cloud, peers=peers, **changes)
+
+    def campaign(self, run, cloud=None, **changes):
+        self.threads = simulation.VirtualWorkers()
+        self.launcher = simulation.SimulatedLauncher(cloud or simulation.Cloud(), self.threads, self.threads.now)
+        fields = {"peers": 2, "max_parallel": 4, **changes}
+        return campaign.Campaign(
+            self.store,
+            self.launcher,
+            run,
+            ARMS,
+            self.plan(run.run_id),
+            campaign.Settings(**fields),
+            self.told.append,
+            self.threads,
+        )
+
+    def states(self, run):
+        return collections.Counter(task.state for task in self.store.load(run).tasks)
+
+    def check_consistent(self, run_id):
+        """Every pair that is done has all its trials once, no other has any; nothing is left on the cloud."""
+        found = collections.Counter(number for number, _ in self.store.trials(run_id))
+        for task in self.store.load(run_id).tasks:
+            self.assertEqual(16 if task.state == "done" else 0, found[task.number], task)
+        self.assertEqual([], self.launcher.stacks())
+        self.assertEqual([], self.launcher.overlaps)
+
+
+class CampaignTest(CampaignCase):
+    def test_every_pair_once(self):
+        one = self.begin(12, peers=3)
+        self.assertEqual("complete", one.run())
+        run_id = one._run.run_id
+        self.assertEqual({"done": 18}, self.states(run_id))
+        self.assertEqual(18, len([entry for entry in self.launcher.log if entry[0] == "begin"]))
+        self.assertEqual(4, self.launcher.most)
+        self.check_consistent(run_id)
+        [line] = self.store.lines()
+        self.assertEqual(
+            ("complete", False, False, 12, 18, 18),
+            (line.state, line.alive, line.leftovers, line.hosts, line.pairs, line.done),
+        )
+        self.assertEqual([], self.store.faults(run_id))
+
+    def test_more_parallel_is_faster(self):
+        taken = []
+        for parallel in (1, 2, 4, 8):
+            self.begin(16, max_parallel=parallel).run()
+            taken.append(self.threads.now())
+        ratios = [taken[0] / one for one in taken]
+        self.assertTrue(1.8 < ratios[1] <= 2.2 and 3.5 < ratios[2] <= 4.4 and 6 < ratios[3] <= 8.8, ratios)
+
+    def test_time_left_comes_true(self):
+        one = self.begin(16, peers=4, max_parallel=4)
+        one.run()
+        end = self.threads.now()
+        half = [now for now in self.told if now.done == 16]
+        self.assertTrue(half)
+        self.assertTrue(0.35 * end < half[0].left_s < 0.65 * end, (half[0], end))
+
+    def test_faults_stay_with_their_pair(self):
+        one = self.begin(40, simulation.Cloud(faults=0.3), peers=3, retries=1)
+        self.assertEqual("complete", one.run())
+        run_id = one._run.run_id
+        states = self.states(run_id)
+        self.assertEqual({"done", "failed"}, set(states))
+        self.assertTrue(states["done"] > 40)
+        faults = self.store.faults(run_id)
+        self.assertTrue({"simulated fault"} == {fault.error.reason for fault in faults})
+        self.assertEqual({1, 2}, {fault.attempt for fault in faults})
+        begun = collections.Counter(pair for what, pair, _ in self.launcher.log if what == "begin")
+        self.assertEqual(2, max(begun.values()))
+        self.check_consistent(run_id)
+
+    def test_a_host_that_disappears_is_given_up_and_made_up_for(self):
+        one = self.begin(12, simulation.Cloud(dies_at={"h003": 200.0}, dead={"h004"}), peers=4, retries=0)
+        self.assertEqual("complete", one.run())
+        run = self.store.load(one._run.run_id)
+        self.assertIn("h004", run.out)
+        self.assertIn("no pair worked with", run.out["h004"])
+        met = collections.defaultdict(set)
+        for task in run.tasks:
+            if task.state in ("done", "failed"):
+                met[task.pair.client].add(task.pair.server)
+                met[task.pair.server].add(task.pair.client)
+        for host in set(run.hosts) - set(run.out):
+            self.assertTrue(len(met[host] - {"h004"}) >= 4, (host, met[host]))
+        self.assertTrue(any("is given up" in now.text and now.important for now in self.told))
+        self.check_consistent(run.run_id)
+
+    def test_quota_lowers_how_many_run_at_a_time(self):
+        one = self.begin(16, simulation.Cloud(quota=3), max_parallel=8)
+        self.assertEqual("complete", one.run())
+        self.assertEqual({"done": 16}, self.states(one._run.run_id))
+        self.assertTrue(any("quota: at most 3 pairs at a time" in now.text for now in self.told), self.told)
+        self.assertEqual([], self.store.faults(one._run.run_id))
+        self.check_consistent(one._run.run_id)
+
+    def test_no_quota_at_all(self):
+        one = self.begin(4, simulation.Cloud(quota=0))
+        error = self.assertRaises(campaign.HopelessError, one.run)
+        self.assertIn("quota leaves no room for a single pair: Quota exceeded", str(error))
+        self.assertEqual({"planned": 4}, self.states(one._run.run_id))
+        self.check_consistent(one._run.run_id)
+
+    def test_nothing_works(self):
+        one = self.begin(40, simulation.Cloud(dead=set(names(40))), max_parallel=20, retries=0)
+        error = self.assertRaises(campaign.HopelessError, one.run)
+        self.assertIn("pairs all failed, the last one with no signal", str(error))
+        self.assertEqual([], self.launcher.stacks())
+        self.assertEqual({}, self.store.load(one._run.run_id).out, "nobody is to blame")
+
+    def test_time_limit(self):
+        one = self.begin(20, max_parallel=2, time_limit_s=1500.0)
+        self.assertEqual("time limit", one.run())
+        states = self.states(one._run.run_id)
+        self.assertTrue(states["done"] and states["planned"], states)
+        self.check_consistent(one._run.run_id)
+
+    def test_a_launcher_that_breaks_is_a_fault_of_the_pair(self):
+        one = self.begin(6, retries=0)
+        whole = self.launcher._measured
+
+        def broken(pair, *rest):
+            return whole(pair, *rest) if "h001" not in (pair.client, pair.server) else 1 / 0
+
+        self.launcher._measured = broken
+        self.assertEqual("complete", one.run())
+        [first, *_] = self.store.faults(one._run.run_id)
+        self.assertIn("internal error, please report: ZeroDivisionError", first.error.reason)
+
+    def test_what_concerns_the_whole_cloud_ends_the_run(self):
+        one = self.begin(12)
+        whole = self.launcher._measured
+
+        def refused(pair, attempt, *rest):
+            if sum(what == "end" for what, _, _ in self.launcher.log) >= 3:
+                raise model.CloudError("Keystone: the credentials are not valid any more")
+            return whole(pair, attempt, *rest)
+
+        self.launcher._measured = refused
+        error = self.assertRaises(model.CloudError, one.run)
+        self.assertIn("not valid any more", str(error))
+        self.assertTrue(self.states(one._run.run_id)["done"] >= 3)
+        self.check_consistent(one._run.run_id)
+        again = self.campaign(self.store.claim(one._run.run_id))
+        self.assertEqual("complete", again.run())
+        self.check_consistent(one._run.run_id)
+
+    def test_stacks_that_cannot_be_removed_are_remembered(self):
+        one = self.begin(4)
+        cleanup = self.launcher.cleanup
+
+        def refuse(_run_id=""):
+            raise model.CloudError("stack nova-perf-x: DELETE_FAILED")
+
+        self.launcher.cleanup = refuse
+        self.assertEqual("complete", one.run())
+        self.assertTrue(one.unclean)
+        self.assertTrue(self.store.lines()[0].leftovers)
+        self.assertIn("stacks may be left: stack nova-perf-x: DELETE_FAILED", self.told[-1].text)
+        self.launcher.cleanup = cleanup
+
+    def test_ctrl_c_and_resume(self):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            one = self.begin(16, peers=3)
+            whole = self.launcher._measured
+
+            def measured(pair, *rest, one=one, whole=whole, number=number):
+                outcome = whole(pair, *rest)
+                if sum(what == "end" for what, _, _ in self.launcher.log) == 7:
+                    os.kill(os.getpid(), number)
+                    while not one.stopped_by:
+                        threading.Event().wait(0.01)
+                return outcome
+
+            self.launcher._measured = measured
+            self.assertEqual("interrupted", one.run())
+            self.assertEqual(number, one.stopped_by)
+            run_id = one._run.run_id
+            before = self.states(run_id)
+            self.assertTrue(before["done"] >= 7 and before["planned"] > 5, before)
+            self.assertEqual(24, before["done"] + before["planned"])
+            self.check_consistent(run_id)
+            done = {task.pair for task in self.store.load(run_id).tasks if task.state == "done"}
+            again = self.campaign(self.store.claim(run_id))
+            self.assertEqual("complete", again.run())
+            self.assertEqual({"done": 24}, self.states(run_id))
+            self.assertEqual(set(), done & {pair for _, pair, _ in self.launcher.log}, "measured twice")
+            self.check_consistent(run_id)
+
+
+class StoreTest(CampaignCase):
+    def test_runs_that_cannot_be_taken_up(self):
+        error = self.assertRaises(campaign_store.RunError, self.store.claim, "nosuch")
+        self.assertIn("there is no run 'nosuch'", str(error))
+        one = self.begin(4)
+        one.run()
+        error = self.assertRaises(campaign_store.RunError, self.store.claim, one._run.run_id)
+        self.assertIn("is complete", str(error))
+
+    def test_the_verdict_is_kept(self):
+        one = self.begin(4)
+        one.run()
+        self.store.judge(one._run.run_id, "FAIL", {"h001": ("FAIL", "slow"), "h002": ("PASS", "")})
+        again = self.store.load(one._run.run_id)
+        self.assertEqual("complete", again.state)
