@@ -1,0 +1,193 @@
+"""The results of a run over many hosts in the form that every report is made of.
+
+A pair is a boot of its own: its number is the ``group`` of its trials. What concerns hosts and pairs stands in the
+environment under ``fleet`` (see ``results.schema.json``).
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from nova_perf_tuning.budget import model as results
+from nova_perf_tuning.budget import verdict
+from nova_perf_tuning.cloud import attribution, campaign_store, fleet
+
+#: More trials than that make a file that cannot be read again: then pairs have one trial, their median.
+MAX_TRIALS = 40_000
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class FleetResults:
+    """What a run gave.
+
+    :ivar results: for reports; :ivar hosts: the verdicts; :ivar whole: the verdict on the fleet.
+    """
+
+    results: results.Results
+    hosts: tuple[fleet.HostVerdict, ...]
+    whole: verdict.Verdict | None
+
+
+def collect(
+    store: campaign_store.CampaignStore,
+    run_id: str,
+    paired: Mapping[str, bool],
+    budgets: Sequence[verdict.Budget],
+    max_loss: float,
+    ended: str,
+) -> FleetResults:
+    """Read a run from the database and judge it.
+
+    :param paired: benchmark -> whether its server takes part.
+    :param max_loss: loss against the other hosts from which a host is bad.
+    :param ended: ``complete`` or why the run ended before.
+    """
+    run = store.load(run_id)
+    of_pair: dict[int, list[results.Trial]] = {}
+    for number, trial in store.trials(run_id):
+        if trial.primary:
+            of_pair.setdefault(number, []).append(dataclasses.replace(trial, group=number))
+    tasks = {task.number: task for task in run.tasks}
+    measured = ((tasks[number].pair, one) for number, trials in of_pair.items() for one in trials)
+    findings = attribution.find(measured, paired, max_loss)
+    hosts = fleet.judge(run, of_pair, paired, budgets, findings, run.environment)
+    whole = fleet.overall(hosts)
+    environment = _environment(store, run, of_pair, hosts, findings, whole, max_loss, ended)
+    return FleetResults(results.Results(environment, _shown(store, run_id, of_pair)), tuple(hosts), whole)
+
+
+def _shown(
+    store: campaign_store.CampaignStore, run_id: str, of_pair: Mapping[int, Sequence[results.Trial]]
+) -> list[results.Trial]:
+    """Return the trials that go into the file: all, or the median of each pair where there are too many."""
+    found: list[results.Trial] = []
+    if sum(map(len, of_pair.values())) > MAX_TRIALS:
+        for trials in of_pair.values():
+            found += _medians(trials)
+    else:
+        for number, trial in store.trials(run_id):
+            found.append(dataclasses.replace(trial, group=number))
+            if len(found) > MAX_TRIALS:  # without the figures that are only shown beside it fits
+                found = [one for trials in of_pair.values() for one in trials]
+                break
+    runs: dict[tuple[int, int], int] = {}
+    for one in found:
+        one.order = runs.setdefault((one.group, one.order), len(runs))
+    return found
+
+
+def _medians(trials: Sequence[results.Trial]) -> list[results.Trial]:
+    series: dict[tuple[str, str], list[results.Trial]] = {}
+    for one in trials:
+        series.setdefault((one.benchmark, one.arm), []).append(one)
+    found = []
+    for some in series.values():
+        good = sorted((one for one in some if one.value is not None), key=lambda one: one.value or 0.0)
+        middle = good[len(good) // 2] if good else some[0]
+        found.append(dataclasses.replace(middle, block=0))
+    return found
+
+
+def _environment(
+    store: campaign_store.CampaignStore,
+    run: campaign_store.StoredRun,
+    of_pair: Mapping[int, Sequence[results.Trial]],
+    hosts: Sequence[fleet.HostVerdict],
+    findings: Sequence[attribution.Finding],
+    whole: verdict.Verdict | None,
+    max_loss: float,
+    ended: str,
+) -> dict[str, Any]:
+    faults = store.faults(run.run_id)
+    sources = collections.Counter(source for _, source, _ in store.pair_environments(run.run_id) if source)
+    first = next((environment for _, _, environment in store.pair_environments(run.run_id)), {})
+    return {
+        "created": run.created_at.isoformat(timespec="seconds"),
+        **run.environment,
+        "groups": sum(task.state != "dropped" for task in run.tasks),
+        "groups_run": len(of_pair),
+        "ended": ended,
+        "host_cpu_source": ", ".join(sources) or "none",
+        "first_pair": {key: value for key, value in first.items() if key != "runs"},
+        "errors": [
+            {
+                "group": fault.number,
+                "error": f"{fault.pair.client} with {fault.pair.server}, attempt {fault.attempt}: "
+                f"{fault.error.kind.value}: {fault.error.reason}",
+                **({"arm": fault.error.arm} if fault.error.arm else {}),
+            }
+            for fault in faults
+        ],
+        "fleet": {
+            "run": run.run_id,
+            "verdict": whole.value if whole else None,
+            "max_loss": max_loss,
+            "hosts": [_host(one) for one in hosts],
+            "pairs": _pairs(run, of_pair, faults, findings),
+            "bad_pairs": [
+                {"client": pair.client, "server": pair.server, "in": where}
+                for pair, where in fleet.bad_pairs(findings).items()
+            ],
+        },
+    }
+
+
+def _host(one: fleet.HostVerdict) -> dict[str, Any]:
+    return {
+        "host": one.host,
+        "verdict": one.verdict.value if one.verdict else None,
+        "reasons": list(one.reasons),
+        "peers": one.peers,
+        "measured": one.measured,
+    }
+
+
+def _pairs(
+    run: campaign_store.StoredRun,
+    of_pair: Mapping[int, Sequence[results.Trial]],
+    faults: Sequence[campaign_store.Fault],
+    findings: Sequence[attribution.Finding],
+) -> list[dict[str, Any]]:
+    told: dict[int, list[str]] = {}
+    for fault in faults:
+        text = f"{fault.error.kind.value}: {fault.error.reason}"
+        told.setdefault(fault.number, []).append(text[:2000])
+    reference = {(one.benchmark, one.arm): one.reference for one in findings}
+    return [
+        {
+            "number": task.number,
+            "client": task.pair.client,
+            "server": task.pair.server,
+            "state": task.state,
+            "attempts": task.attempts,
+            "seconds": round(task.seconds, 1) if task.seconds is not None else None,
+            "errors": told.get(task.number, []),
+            "figures": _figures(of_pair.get(task.number, ()), reference),
+        }
+        for task in run.tasks
+    ]
+
+
+def _figures(trials: Sequence[results.Trial], reference: Mapping[tuple[str, str], float]) -> list[dict[str, Any]]:
+    values: dict[tuple[str, str, str], list[float]] = {}
+    for one in trials:
+        if one.value is not None:
+            values.setdefault((one.benchmark, one.arm, one.unit), []).append(one.value)
+    found = []
+    for (benchmark, arm, unit), some in values.items():
+        middle = statistics.median(some)
+        against = reference.get((benchmark, arm), 0.0)
+        found.append(
+            {
+                "benchmark": benchmark,
+                "arm": arm,
+                "unit": unit,
+                "median": middle,
+                "against_best_quarter": middle / against if against else None,
+            }
+        )
+    return found
