@@ -1,0 +1,44 @@
+# Turns the list of benchmarks into command lines, as the plug-ins of nova_perf_tuning/bench do.
+# Input: [{"benchmark": KIND, "parameters": {…}}, …]; an entry with "client" (and "server") lists of arguments
+# is taken as it is, "PEER" in them standing for the server's address. $peer is that address.
+# Output: [{"label", "client": […], "server": […] or null}, …].
+
+def value($name; $default): ((.parameters // {})[$name] // $default) | tostring;
+
+# 16k, 64M … in powers of 1024.
+def bytes:
+  (capture("^(?<n>[0-9]+)(?<unit>[kKmMgG]?)$") // error("a size such as 16k or 64M was expected, not \(.)"))
+  | (.n | tonumber) * ({"": 1, "k": 1024, "m": 1048576, "g": 1073741824}[.unit | ascii_downcase])
+  | tostring;
+
+def iperf3:
+  {server: ["iperf3", "-s", "-1", "-B", $peer, "-p", value("port"; 5201)],
+   client: (["iperf3", "-c", $peer, "-p", value("port"; 5201), "-t", value("seconds"; 10), "-O", value("omit"; 1),
+             "-P", value("streams"; 1), "-J", "--connect-timeout", "5000"]
+            + (if value("direction"; "forward") == "reverse" then ["-R"] else [] end))};
+
+def fio:
+  {server: null,
+   client: ["fio", "--name=nova-perf", "--group_reporting", "--direct=1", "--time_based",
+            "--rw=" + value("pattern"; "randwrite"), "--bs=" + (value("block_size"; "16k") | bytes),
+            "--size=" + (value("size"; "64M") | bytes), "--numjobs=" + value("jobs"; 1),
+            "--ioengine=" + value("engine"; "psync"), "--iodepth=" + value("depth"; 1),
+            "--runtime=" + value("seconds"; 10), "--directory=" + value("directory"; "."),
+            "--output-format=json"]};
+
+def cpu:
+  {server: null,
+   client: ["sysbench", "cpu", "--threads=" + value("threads"; 1), "--time=" + value("seconds"; 10), "--events=0",
+            "--cpu-max-prime=" + value("limit"; 10000), "run"]};
+
+def commands:
+  if .client then
+    {client: (.client | map(if . == "PEER" then $peer else tostring end)),
+     server: (if .server then .server | map(if . == "PEER" then $peer else tostring end) else null end)}
+  elif .benchmark == "iperf3" then iperf3
+  elif .benchmark == "fio" then fio
+  elif .benchmark == "cpu" then cpu
+  else error("benchmark \(.benchmark) is neither iperf3, fio nor cpu and brings no \"client\" arguments")
+  end;
+
+map({label: (.label // .benchmark)} + commands)

@@ -1,0 +1,33 @@
+# Sums up trials for a person: label -> one line. Input: the trials (with "stdout" as text), slurped.
+# Not what is judged: that is worked out from the documents, with its uncertainty.
+
+def figure:
+  if .status != 0 then null
+  elif .benchmark == "iperf3" then
+    try (.stdout | fromjson | {name: "throughput", unit: "Mbit/s", value: (.end.sum_received.bits_per_second / 1e6)})
+    catch null
+  elif .benchmark == "fio" then
+    try (.stdout | .[index("{"):] | fromjson | .jobs[0] | [.read.iops, .write.iops] | max
+         | {name: "I/O", unit: "IO/s", value: .}) catch null
+  elif .benchmark == "cpu" then
+    try (.stdout | capture("events per second: *(?<n>[0-9.]+)") | {name: "speed", unit: "events/s", value: (.n | tonumber)})
+    catch null
+  else null end;
+
+def median: sort | if length % 2 == 1 then .[(length - 1) / 2] else (.[length / 2 - 1] + .[length / 2]) / 2 end;
+def shown: . * 100 | round / 100 | tostring;
+
+def summary:
+  map(. + {figure: figure}) as $runs
+  | ($runs | map(select(.figure)) | map(.figure)) as $good
+  | ($runs | map(select(.status != 0))) as $bad
+  | if ($good | length) > 0 then
+      ($good | map(.value)) as $values
+      | "\($good[0].name) \($values | median | shown) \($good[0].unit), median of \($values | length)"
+        + " (\($values | min | shown) to \($values | max | shown))"
+        + (if ($bad | length) > 0 then "; \($bad | length) failed" else "" end)
+    elif ($bad | length) > 0 then
+      "failed: status \($bad[0].status): \(($bad[0].stderr + " " + ($bad[0].stdout | .[0:300])) | gsub("[^ -~]+"; " ") | .[0:200])"
+    else "\(length) runs; figures are in the documents" end;
+
+group_by(.label) | map({key: .[0].label, value: summary}) | from_entries
