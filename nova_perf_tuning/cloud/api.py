@@ -1,0 +1,137 @@
+"""Calls to OpenStack's APIs with the retries that a long run needs.
+
+Tokens that expire are no matter: keystoneauth fetches a new one when a service answers 401, and repeats the call.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import tenacity
+from keystoneauth1 import exceptions as keystone_errors
+from openstack import connection
+from openstack import exceptions as sdk_errors
+
+from nova_perf_tuning.bench import output
+from nova_perf_tuning.cloud import model
+
+_Answer = TypeVar("_Answer")
+
+#: How long an API may fail with 5xx or not answer until the pair is given up, in seconds.
+RETRY_FOR_S = 120.0
+_TRANSIENT_STATUS = frozenset({429, 500, 502, 503, 504})
+
+#: What a call to an API can raise; everything else is a fault of this program.
+ERRORS = (sdk_errors.SDKException, keystone_errors.ClientException)
+
+
+class Interrupted(Exception):
+    """The run is to end; raised out of a wait or a retry."""
+
+
+class ApiError(Exception):
+    """An API refused, or failed for longer than retries bridge; one printable line."""
+
+
+def is_transient(error: BaseException) -> bool:
+    """Return whether the same call may succeed a moment later."""
+    if isinstance(error, sdk_errors.HttpException):
+        return error.status_code in _TRANSIENT_STATUS
+    if isinstance(error, keystone_errors.HttpError):
+        return error.http_status in _TRANSIENT_STATUS
+    return isinstance(error, keystone_errors.ConnectFailure | keystone_errors.RetriableConnectionFailure)
+
+
+def describe(error: BaseException) -> str:
+    """Return what an API said as one printable line, without the request's URL where it can be left out."""
+    details = getattr(error, "details", None)
+    return output.printable(details if isinstance(details, str) and details else error, 600)
+
+
+class Api:
+    """The APIs of one cloud for several threads: every thread has a connection of its own.
+
+    :ivar stop: set when the run is to end; waits and retries then raise :class:`Interrupted`.
+    """
+
+    def __init__(self, connect: Callable[[], connection.Connection], retry_for_s: float = RETRY_FOR_S) -> None:
+        """Connect nothing yet; ``connect`` is called once for each thread."""
+        self._connect = connect
+        self._retry_for_s = retry_for_s
+        self._local = threading.local()
+        self.stop = threading.Event()
+
+    @property
+    def connection(self) -> connection.Connection:
+        """This thread's connection."""
+        if not hasattr(self._local, "connection"):
+            self._local.connection = self._connect()
+        found: connection.Connection = self._local.connection
+        return found
+
+    def call(self, function: Callable[..., _Answer], *arguments: Any, **named: Any) -> _Answer:
+        """Call ``function``; 429, 5xx and lost connections are tried again for :data:`RETRY_FOR_S`.
+
+        :raises ApiError: it failed for too long.
+        :raises openstack.exceptions.SDKException, keystoneauth1.exceptions.ClientException: it was refused.
+        :raises Interrupted: the run is to end.
+        """
+        retrying = tenacity.Retrying(
+            retry=tenacity.retry_if_exception(is_transient),
+            wait=tenacity.wait_random_exponential(multiplier=0.5, max=10),
+            stop=tenacity.stop_after_delay(self._retry_for_s),
+            sleep=self.sleep,
+            reraise=True,
+        )
+        try:
+            return retrying(function, *arguments, **named)
+        except ERRORS as error:
+            if is_transient(error):
+                raise ApiError(f"the API failed for {self._retry_for_s:.0f} s: {describe(error)}") from error
+            raise
+
+    def patient(self) -> Api:
+        """Return the same APIs for cleaning up: an interruption does not end its calls."""
+        other = Api(self._connect, self._retry_for_s)
+        other._local = self._local
+        return other
+
+    def sleep(self, seconds: float) -> None:
+        """Wait, in seconds.
+
+        :raises Interrupted: the run is to end.
+        """
+        if self.stop.wait(seconds):
+            raise Interrupted
+
+    def wait_until(self, question: Callable[[], bool], deadline: float, interval_s: float) -> bool:
+        """Ask until the answer is True or the monotonic clock passes ``deadline``; return the last answer.
+
+        :raises Interrupted: the run is to end.
+        """
+        while not question():
+            left_s = deadline - time.monotonic()
+            if left_s <= 0:
+                return False
+            self.sleep(min(interval_s, left_s))
+        return True
+
+
+def cloud_error(error: BaseException) -> model.CloudError:
+    """Return what a failure of the whole cloud means for a user."""
+    if isinstance(error, sdk_errors.HttpException | keystone_errors.HttpError):
+        status = getattr(error, "status_code", None) or getattr(error, "http_status", None)
+        if status == 401:
+            return model.CloudError(
+                "the cloud refused the credentials (401); check clouds.yaml or the OS_* variables"
+            )
+        if status == 403:
+            return model.CloudError(
+                f"the cloud refused (403): {describe(error)}; use an administrator's credentials"
+            )
+    if isinstance(error, keystone_errors.EndpointNotFound):
+        return model.CloudError(f"the cloud's catalogue lacks a service: {describe(error)}")
+    return model.CloudError(f"the cloud cannot be used: {describe(error)}")

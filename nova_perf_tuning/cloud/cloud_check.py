@@ -1,0 +1,94 @@
+"""Whether a cloud has what every pair needs: image, external network, Heat, rights and quota."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from openstack import exceptions as sdk_errors
+
+from nova_perf_tuning.cloud import api as api_module
+from nova_perf_tuning.cloud import model
+
+
+def check(api: api_module.Api, image: str, network: str, arms: Sequence[model.Arm]) -> None:
+    """Look and make nothing.
+
+    :param network: of :class:`nova_perf_tuning.cloud.heat_pair.Settings`.
+    :raises model.CloudError: the first thing that is missing, and what to do.
+    """
+    try:
+        _check_image(api, image)
+        if network:
+            _check_network(api, network)
+        else:
+            external_network(api)
+        _check_heat(api)
+        _check_flavors(api, arms)
+        _check_quota(api, 2 * len(arms))
+    except (*api_module.ERRORS, api_module.ApiError) as error:
+        raise api_module.cloud_error(error) from error
+
+
+def external_network(api: api_module.Api) -> str:
+    """Return the id of the only external network of the cloud.
+
+    :raises model.CloudError: there is none, or there are several.
+    """
+    found = api.call(lambda: list(api.connection.network.networks(is_router_external=True)))
+    if len(found) == 1:
+        return str(found[0].id)
+    if not found:
+        raise model.CloudError("the cloud has no external network; guests reach Heat's API through one")
+    names = ", ".join(sorted(str(one.name) for one in found)[:5])
+    raise model.CloudError(f"the cloud has several external networks ({names}); name one of them")
+
+
+def may_choose_hosts(api: api_module.Api) -> bool:
+    """Return whether these credentials may name compute hosts: Nova's policy reserves that to administrators."""
+    try:
+        api.call(lambda: list(api.connection.compute.services(binary="nova-compute")))
+    except sdk_errors.ForbiddenException:
+        return False
+    return True
+
+
+def _check_image(api: api_module.Api, image: str) -> None:
+    found = api.call(api.connection.image.find_image, image)
+    if found is None:
+        raise model.CloudError(f"image '{image}' is not in Glance; tools/image/upload puts it there")
+    if found.status != "active":
+        raise model.CloudError(f"image '{image}' is {found.status}, not active; upload it again")
+
+
+def _check_network(api: api_module.Api, network: str) -> None:
+    found = api.call(api.connection.network.find_network, network)
+    if found is None:
+        raise model.CloudError(f"network '{network}' does not exist; name an external network")
+    if not found.is_router_external:
+        raise model.CloudError(f"network '{network}' is not external; routers need one that is (--external)")
+
+
+def _check_heat(api: api_module.Api) -> None:
+    api.call(lambda: next(iter(api.connection.orchestration.stacks(limit=1)), None))
+
+
+def _check_flavors(api: api_module.Api, arms: Sequence[model.Arm]) -> None:
+    for arm in arms:
+        if arm.flavor and api.call(api.connection.compute.find_flavor, arm.flavor) is None:
+            raise model.CloudError(f"flavor '{arm.flavor}' of arm '{arm.name}' does not exist")
+        if arm.flavor and arm.extra_specs:
+            raise model.CloudError(f"arm '{arm.name}' names a flavor and extra specs; give one of them")
+    made = [arm.name for arm in arms if not arm.flavor]
+    if made and not may_choose_hosts(api):
+        raise model.CloudError(
+            f"making flavors (arms {', '.join(made)}) needs an administrator; name existing flavors instead"
+        )
+
+
+def _check_quota(api: api_module.Api, guests: int) -> None:
+    absolute = api.call(api.connection.compute.get_limits).absolute
+    limit, used = absolute.instances, absolute.instances_used
+    if limit is not None and limit >= 0 and limit - (used or 0) < guests:
+        raise model.CloudError(
+            f"a pair needs {guests} instances at once; the project's quota leaves {limit - (used or 0)} of {limit}"
+        )

@@ -1,0 +1,413 @@
+"""Measures pairs of hosts by Heat stacks: one stack for each arm, all alive at once, taking turns by the clock."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import datetime
+import math
+import re
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+import openstack
+from openstack import connection
+
+from nova_perf_tuning.bench import output
+from nova_perf_tuning.cloud import api as api_module
+from nova_perf_tuning.cloud import cloud_check, collector, diagnostics, model, slots, stacks
+
+_POLL_S: Final = 2.0
+#: First guess, in seconds, of how long it takes from the first stack to ready guests; then what was seen.
+_BOOT_S: Final = 60.0
+#: Of the pair's time limit, kept for removing stacks.
+_CLOSING_S: Final = 30.0
+#: Least time that guests get to report.
+_LEAST_WAIT_S: Final = 30
+#: Lines of a guest's console in an error.
+_CONSOLE_LINES: Final = 12
+_RUN_ID: Final = re.compile(r"[a-z0-9-]{1,32}").fullmatch
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Settings:
+    """How the guests of every pair are made; the parameters of heat/benchmark_pair.yaml.
+
+    :ivar image: name or id of what tools/image/upload made.
+    :ivar external_network: through which the guests reach Heat; empty: the only one that the cloud has.
+    :ivar vcpus, ram_mib, disk_gib: of the flavors that are made.
+    :ivar cidr: of each pair's own network. :ivar mtu: of it, in bytes; 0: Neutron's choice.
+    :ivar guest_tx_offload: False where the hosts' Open vSwitch runs in user space on tap devices.
+    :ivar slot_s: length of a turn; 0: worked out from the benchmarks.
+    :ivar host_cpu: sample Nova's diagnostics while guests measure.
+    """
+
+    image: str = "perf-guest"
+    external_network: str = ""
+    vcpus: int = 2
+    ram_mib: int = 256
+    disk_gib: int = 1
+    cidr: str = "192.168.73.0/24"
+    mtu: int = 0
+    guest_tx_offload: bool = True
+    availability_zone: str = "nova"
+    server_group_policy: str = "anti-affinity"
+    slot_s: int = 0
+    host_cpu: bool = True
+
+
+@dataclasses.dataclass(slots=True)
+class _Running:
+    """One arm's stack while a pair is measured.
+
+    :ivar done: its guests have told everything, or it failed.
+    :ivar servers: role -> id of the guest.
+    """
+
+    number: int
+    arm: model.Arm
+    stack: stacks.Stack
+    begun: float
+    done: bool = False
+    servers: dict[str, str] = dataclasses.field(default_factory=dict)
+
+
+class HeatPairLauncher:
+    """A :class:`nova_perf_tuning.cloud.model.PairLauncher` on openstacksdk and Heat."""
+
+    def __init__(
+        self,
+        settings: Settings | None = None,
+        cloud: str | None = None,
+        *,
+        connect: Callable[[], connection.Connection] | None = None,
+        progress: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """Connect nothing yet.
+
+        :param cloud: entry of clouds.yaml; default: OS_CLOUD or the other OS_* variables.
+        :param connect: makes a connection; called once for each thread.
+        :param progress: told what goes on, from any thread.
+        """
+        self.settings = settings or Settings()
+        self._api = api_module.Api(connect or (lambda: openstack.connect(cloud=cloud)))
+        self._stacks = stacks.Stacks(self._api)
+        self._closing = stacks.Stacks(self._api.patient())
+        self._tell = progress
+        self._lock = threading.Lock()
+        self._boots_s: list[float] = []
+
+    # -- the interface
+
+    def check(self, arms: Sequence[model.Arm], plan: model.MeasurePlan) -> None:
+        """See that the cloud has what every pair needs; makes nothing.
+
+        :raises model.CloudError: naming what is missing.
+        """
+        if not _RUN_ID(plan.run_id):
+            raise model.CloudError(f"run id '{plan.run_id[:40]}' must be 1 to 32 of a-z, 0-9 and '-'")
+        need = self._least_time_s(arms, plan)
+        if plan.time_limit_s < need:
+            raise model.CloudError(
+                f"a pair needs about {need:.0f} s for {len(arms)} arms of {plan.trials} trials; "
+                f"the time limit is {plan.time_limit_s:.0f} s"
+            )
+        cloud_check.check(self._api, self.settings.image, self.settings.external_network, arms)
+
+    def measure(
+        self, pair: model.HostPair, arms: Sequence[model.Arm], plan: model.MeasurePlan
+    ) -> model.PairOutcome:
+        """Measure all arms on one pair; see :class:`nova_perf_tuning.cloud.model.PairLauncher`."""
+        outcome = model.PairOutcome(pair)
+        running: list[_Running] = []
+        try:
+            self._measure(outcome, running, arms, plan)
+        except api_module.Interrupted:
+            _note(outcome, model.ErrorClass.INTERRUPTED, "the run was interrupted")
+        except api_module.ApiError as error:
+            _note(outcome, model.ErrorClass.API, str(error))
+        except api_module.ERRORS as error:
+            _note(outcome, model.ErrorClass.API, api_module.describe(error))
+        finally:
+            begun = time.monotonic()
+            self._tell(f"{_shown(pair)}: removing {len(running)} stacks")
+            for problem in self._closing.delete([one.stack for one in running]):
+                _note(outcome, model.ErrorClass.API, f"cannot be removed: {problem}; run 'openstack perf cleanup'")
+            outcome.seconds["delete"] = round(time.monotonic() - begun, 1)
+        return outcome
+
+    def interrupt(self) -> None:
+        """Let every running :meth:`measure` end soon; later ones return at once."""
+        self._api.stop.set()
+
+    def cleanup(self, run_id: str = "") -> list[str]:
+        """Remove the stacks that a run (all runs if empty) left; return their names.
+
+        :raises model.CloudError: the cloud cannot be reached, or a stack cannot be removed.
+        """
+        try:
+            found = self._closing.owned(run_id)
+        except (*api_module.ERRORS, api_module.ApiError) as error:
+            raise api_module.cloud_error(error) from error
+        problems = self._closing.delete(found)
+        if problems:
+            raise model.CloudError("; ".join(problems))
+        return [one.name for one in found]
+
+    # -- one pair
+
+    def _measure(
+        self,
+        outcome: model.PairOutcome,
+        running: list[_Running],
+        arms: Sequence[model.Arm],
+        plan: model.MeasurePlan,
+    ) -> None:
+        begun = time.monotonic()
+        deadline = begun + plan.time_limit_s - min(_CLOSING_S, plan.time_limit_s / 4)
+        grid = slots.Grid(len(arms), self.settings.slot_s or slots.length_s(job for job in plan.jobs))
+        start = math.ceil(time.time() + self._boot_s())
+        outcome.environment = self._environment(plan, grid)
+        for number, arm in enumerate(arms):
+            self._api.sleep(0)
+            wait_s = deadline - time.monotonic()
+            parameters = self._parameters(outcome.pair, arm, number, plan, grid)
+            parameters |= {"start_epoch": start, "time_limit": max(_LEAST_WAIT_S, min(43200, int(wait_s)))}
+            name = _stack_name(plan.run_id, outcome.pair, arm.name)
+            self._tell(f"{_shown(outcome.pair)}: making stack {name}")
+            try:
+                # Heat's own limit lies a little later: a wait condition that ends first says who was silent.
+                tags = [f"{model.NAME_PREFIX}{plan.run_id}"]
+                stack = self._stacks.create(name, parameters, tags, math.ceil(wait_s / 60) + 2)
+            except stacks.StackError as error:
+                _note(outcome, error.kind, str(error), arm.name)
+                continue
+            running.append(_Running(number, arm, stack, time.time()))
+        outcome.seconds["request"] = round(time.monotonic() - begun, 1)
+        with self._sampling(running, outcome) as samplers:
+            finished = self._api.wait_until(
+                lambda: self._step(running, outcome, plan, grid, samplers), deadline, _POLL_S
+            )
+        if not finished:
+            for one in running:
+                if not one.done:
+                    reason = f"no result after {time.monotonic() - begun:.0f} s; {self._consoles(one)}"
+                    _note(outcome, model.ErrorClass.TIME_LIMIT, reason, one.arm.name)
+        outcome.seconds["measure"] = round(time.monotonic() - begun, 1)
+        _number_blocks(outcome)
+
+    def _step(
+        self,
+        running: Sequence[_Running],
+        outcome: model.PairOutcome,
+        plan: model.MeasurePlan,
+        grid: slots.Grid,
+        samplers: dict[str, diagnostics.Sampler],
+    ) -> bool:
+        """Look after every stack once; True when all are done."""
+        for one in running:
+            if one.done:
+                continue
+            status, reason = self._stacks.status(one.stack)
+            self._find_servers(one, samplers)
+            if status == "CREATE_IN_PROGRESS":
+                continue
+            one.done = True
+            if arm_sampler := samplers.get(one.arm.name):
+                arm_sampler.close()
+            try:
+                if status != "CREATE_COMPLETE":
+                    raise self._stacks.failure(one.stack, reason)
+                self._collect(one, outcome, plan, grid, samplers.get(one.arm.name))
+            except stacks.StackError as error:
+                text = str(error)
+                if error.kind is model.ErrorClass.NO_SIGNAL:
+                    text = f"{text}; {self._consoles(one)}"
+                _note(outcome, error.kind, text, one.arm.name)
+            except collector.DocumentError as error:
+                _note(outcome, model.ErrorClass.BAD_RESULTS, str(error), one.arm.name)
+        return all(one.done for one in running)
+
+    def _collect(
+        self,
+        one: _Running,
+        outcome: model.PairOutcome,
+        plan: model.MeasurePlan,
+        grid: slots.Grid,
+        sampler: diagnostics.Sampler | None,
+    ) -> None:
+        """Take over what one arm's guests told.
+
+        :raises collector.DocumentError: it cannot be used.
+        """
+        told = self._stacks.outputs(one.stack)
+        expected = collector.Expected(
+            plan.run_id, one.arm.name, one.number, grid, plan.jobs, plan.trials, one.begun, time.time()
+        )
+        self._check_signals(one)
+        document = collector.read(told.get("documents"), expected)
+        order = 1 + max((trial.order for trial in outcome.trials), default=-1)
+        trials = collector.trials(document, expected, 0, order)
+        by_order = {order + index: run for index, run in enumerate(document.runs)}
+        for trial in trials:
+            run = by_order[trial.order]
+            roles = ["client", "server"] if run.job.benchmark.paired else ["client"]
+            servers = [one.servers[role] for role in roles if role in one.servers]
+            used = sampler.used_s(servers, run.begin, run.end) if sampler and len(servers) == len(roles) else None
+            if used is not None:
+                trial.host_cpu_s = {"vcpu": round(used, 3)}
+                outcome.host_cpu_source = diagnostics.SOURCE
+        outcome.trials += trials
+        for run in document.runs:
+            if run.error:
+                reason = f"{run.job.label} in slot {run.slot}: {run.error}"
+                _note(outcome, model.ErrorClass.BENCHMARK_FAILED, reason, one.arm.name)
+        hosts = told.get("hosts")
+        if isinstance(hosts, dict) and all(isinstance(hosts.get(role), str) for role in ("client", "server")):
+            outcome.hosts[one.arm.name] = model.HostPair(hosts["client"], hosts["server"])
+        outcome.environment["guests"][one.arm.name] = document.guests
+        outcome.environment["runs"] |= {
+            str(number): {"slot": run.slot, "begin": run.begin, "end": run.end, "cpu_s": dict(run.cpu_s)}
+            for number, run in by_order.items()
+        }
+
+    def _check_signals(self, one: _Running) -> None:
+        """See that the client told its documents once: Heat itself lets a second signal replace the first.
+
+        :raises collector.DocumentError: it told them more often.
+        """
+        signals: dict[str, list[Any]] = {"documents_handle": [], "report_handle": []}
+        for event in self._stacks.events(one.stack):
+            if event.resource_status == "SIGNAL_COMPLETE" and event.logical_resource_id in signals:
+                signals[event.logical_resource_id].append(event)
+        if len(signals["documents_handle"]) > 1:
+            times = len(signals["documents_handle"])
+            raise collector.DocumentError(f"the client signalled {times} times instead of once; nothing is used")
+        if len(signals["report_handle"]) > 1:  # the server is ready, then the client
+            ready = datetime.datetime.fromisoformat(str(signals["report_handle"][1].event_time))
+            with self._lock:
+                self._boots_s.append(ready.replace(tzinfo=datetime.UTC).timestamp() - one.begun)
+
+    def _boot_s(self) -> float:
+        """Return how long guests take until they are ready, a little more than the slowest of the last pairs."""
+        with self._lock:
+            seen = self._boots_s[-8:]
+        return 1.2 * max(seen) + 5 if seen else _BOOT_S
+
+    def _find_servers(self, one: _Running, samplers: dict[str, diagnostics.Sampler]) -> None:
+        """Learn the guests' ids as soon as there are some; then their CPU time can be sampled."""
+        if len(one.servers) == 2:
+            return
+        heat = self._api.connection.orchestration
+        for resource in self._api.call(lambda: list(heat.resources(one.stack.id))):
+            if resource.name in ("client", "server") and resource.physical_resource_id:
+                one.servers[resource.name] = resource.physical_resource_id
+        if len(one.servers) == 2 and self.settings.host_cpu:
+            samplers[one.arm.name] = diagnostics.Sampler(self._api, list(one.servers.values()))
+
+    @contextlib.contextmanager
+    def _sampling(
+        self, running: Sequence[_Running], outcome: model.PairOutcome
+    ) -> Iterator[dict[str, diagnostics.Sampler]]:
+        samplers: dict[str, diagnostics.Sampler] = {}
+        try:
+            yield samplers
+        finally:
+            for sampler in samplers.values():
+                sampler.close()
+
+    def _consoles(self, one: _Running) -> str:
+        """Return the tails of both guests' consoles as one line."""
+        tails = []
+        for role in ("client", "server"):
+            if role not in one.servers:
+                tails.append(f"the {role} was not made")
+                continue
+            try:
+                compute = self._api.connection.compute
+                found = self._api.call(compute.get_server_console_output, one.servers[role], length=_CONSOLE_LINES)
+                text = found.get("output", "") if isinstance(found, dict) else found
+            except (*api_module.ERRORS, api_module.ApiError) as error:
+                text = f"(cannot be read: {api_module.describe(error)})"
+            tails.append(f"{role}'s console ends: {output.printable(str(text)[-1200:], 600) or '(empty)'}")
+        return "; ".join(tails)
+
+    def _parameters(
+        self, pair: model.HostPair, arm: model.Arm, number: int, plan: model.MeasurePlan, grid: slots.Grid
+    ) -> dict[str, Any]:
+        settings = self.settings
+        size: dict[str, Any] = {"flavor": arm.flavor}
+        if not arm.flavor:
+            size = {"vcpus": settings.vcpus, "ram": settings.ram_mib, "disk": settings.disk_gib}
+            size["extra_specs"] = dict(arm.extra_specs)
+        return {
+            **size,
+            "image": settings.image,
+            "client_host": pair.client,
+            "server_host": pair.server,
+            "availability_zone": settings.availability_zone,
+            "server_group_policy": settings.server_group_policy,
+            "external_network": settings.external_network or cloud_check.external_network(self._api),
+            "cidr": settings.cidr,
+            "mtu": settings.mtu,
+            "guest_tx_offload": settings.guest_tx_offload,
+            "benchmarks": [_benchmark(job) for job in plan.jobs],
+            "trials": plan.trials,
+            "run_id": plan.run_id,
+            "arm": number,
+            "arms": grid.arms,
+            "slot_seconds": grid.length_s,
+        }
+
+    def _environment(self, plan: model.MeasurePlan, grid: slots.Grid) -> dict[str, Any]:
+        return {
+            "launcher": "heat",
+            "image": self.settings.image,
+            "run_id": plan.run_id,
+            "slot_seconds": grid.length_s,
+            "settings": dataclasses.asdict(self.settings),
+            "guests": {},
+            "runs": {},
+        }
+
+    def _least_time_s(self, arms: Sequence[model.Arm], plan: model.MeasurePlan) -> float:
+        grid = slots.Grid(len(arms), self.settings.slot_s or slots.length_s(plan.jobs))
+        return 20 + grid.arms * grid.length_s * (plan.trials + 1) + _CLOSING_S
+
+
+def _benchmark(job: Any) -> dict[str, Any]:
+    """Return a job as the template's parameter holds it: with its commands, so that every plug-in can run."""
+    steps = job.benchmark.steps(job.parameters, "PEER" if job.benchmark.paired else None)
+    found: dict[str, Any] = {
+        "label": job.label,
+        "benchmark": job.benchmark.kind,
+        "parameters": dict(job.parameters),
+    }
+    for step in steps:
+        found[step.role] = list(step.argv)
+    return found
+
+
+def _number_blocks(outcome: model.PairOutcome) -> None:
+    """Count blocks from the first one that any arm measured in."""
+    first = min((trial.block for trial in outcome.trials), default=0)
+    for trial in outcome.trials:
+        trial.block -= first
+
+
+def _stack_name(run_id: str, pair: model.HostPair, arm: str) -> str:
+    """Return a name that Heat takes (letters, digits, '_.-'), with a random end: hosts may meet twice."""
+    parts = [pair.client or "any", pair.server or "any", arm]
+    words = "-".join(re.sub(r"[^A-Za-z0-9_.-]", "_", part)[:60] for part in parts)
+    return f"{model.NAME_PREFIX}{run_id}-{words}-{secrets.token_hex(3)}"
+
+
+def _shown(pair: model.HostPair) -> str:
+    return f"{pair.client or 'any host'} with {pair.server or 'any host'}"
+
+
+def _note(outcome: model.PairOutcome, kind: model.ErrorClass, reason: str, arm: str = "") -> None:
+    outcome.errors.append(model.PairError(kind, output.printable(reason, 2000), arm))
