@@ -9,13 +9,12 @@ import re
 import secrets
 import signal
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from types import FrameType
 from typing import TYPE_CHECKING
 
 from nova_perf_tuning import errors, whole_file
-from nova_perf_tuning.cli import command, spec_options
+from nova_perf_tuning.cli import command, progress, spec_options
 
 if TYPE_CHECKING:
     from nova_perf_tuning.budget import model, session, verdict
@@ -128,7 +127,7 @@ class _Run:
         stopped: KeyboardInterrupt | SystemExit | None = None
         results: model.Results | None = None
         try:
-            with _progress(self._args.format == "json") as tell:
+            with progress.showing(self._args.format == "json") as tell:
                 with self._launcher, _alarm(self._plan.time_limit_s):
                     running = session.Session(self._launcher, self._plan, save, tell)
                     results = running.results
@@ -324,58 +323,3 @@ def _alarm(limit_s: float) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
-
-
-@contextlib.contextmanager
-def _progress(to_stderr: bool) -> Iterator[Callable[[session.Progress], None]]:
-    """Give what shows progress: a bar on a terminal, a plain line every few seconds elsewhere."""
-    stream = sys.stderr if to_stderr else sys.stdout
-    if not stream.isatty():
-        yield _Lines(stream).tell
-        return
-    import rich.console
-    import rich.markup
-    import rich.progress
-
-    bar = rich.progress.Progress(
-        rich.progress.BarColumn(bar_width=30),
-        rich.progress.TextColumn("{task.completed:.0f}/{task.total:.0f}"),
-        rich.progress.TimeElapsedColumn(),
-        rich.progress.TextColumn("{task.fields[left]}"),
-        rich.progress.TextColumn("{task.description}"),
-        console=rich.console.Console(file=stream),
-        transient=True,
-        refresh_per_second=2,  # drawing takes CPU from what is measured
-    )
-    with bar:
-        task = bar.add_task("", total=1, left="")
-
-        def tell(now: session.Progress) -> None:
-            text = rich.markup.escape(now.text)
-            if now.important:
-                bar.console.print(text)
-            bar.update(
-                task, completed=now.done, total=now.total, left=f"{_left(now.left_s)} left", description=text
-            )
-
-        yield tell
-
-
-class _Lines:
-    """Progress for logs: a line at every boot and block, at most one in five seconds otherwise."""
-
-    def __init__(self, stream: object) -> None:
-        self._stream = stream
-        self._last = float("-inf")
-
-    def tell(self, now: session.Progress) -> None:
-        at = time.monotonic()
-        if at - self._last < 5 and "booting" not in now.text and not now.important:
-            return
-        self._last = at
-        print(f"[{now.done}/{now.total}] {_left(now.left_s)} left  {now.text}", file=self._stream, flush=True)  # type: ignore[call-overload]
-
-
-def _left(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    return f"about {minutes}:{rest:02d}"
