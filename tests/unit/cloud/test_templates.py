@@ -1,0 +1,169 @@
+"""Templates, scripts and environments as far as they can be seen without a cloud."""
+
+import json
+import pathlib
+import re
+import subprocess
+import sys
+
+import hypothesis
+import testtools
+import yaml
+from hypothesis import strategies
+
+from nova_perf_tuning.bench import plugins
+from nova_perf_tuning.cloud import heat_pair, stacks
+from tests.unit.cloud import documents
+
+TOP = pathlib.Path(__file__).parents[3]
+HEAT = TOP / "heat"
+
+
+def template(name):
+    return yaml.safe_load((HEAT / name).read_text(encoding="utf-8"))
+
+
+def commands(benchmarks):
+    """Return what the guest's jq makes of a list of benchmarks."""
+    argv = ["jq", "-c", "--arg", "peer", "192.0.2.7", "-f", HEAT / "commands.jq"]
+    done = subprocess.run(argv, input=json.dumps(benchmarks), capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)
+
+
+class ParametersTest(testtools.TestCase):
+    def test_every_parameter_says_what_it_is_and_is_bounded(self):
+        for name in ("benchmark_pair.yaml", "host_validation.yaml", "flavors.yaml"):
+            for key, parameter in template(name)["parameters"].items():
+                self.assertIn("description", parameter, f"{name}: {key}")
+                bounded = "constraints" in parameter or parameter["type"] in ("json", "boolean")
+                self.assertTrue(bounded, f"{name}: {key} has no constraint")
+
+    def test_the_list_passes_everything_on(self):
+        pair = template("benchmark_pair.yaml")["parameters"]
+        own = {key: one for key, one in pair.items() if key not in ("client_host", "server_host")}
+        validation = template("host_validation.yaml")
+        self.assertEqual(own, {key: one for key, one in validation["parameters"].items() if key != "pairs"})
+        inner = template("pair_of_list.yaml")
+        self.assertEqual(set(own) | {"pairs", "index"}, set(inner["parameters"]))
+        passed = validation["resources"]["pairs"]["properties"]["resource_def"]["properties"]
+        self.assertEqual(
+            {key: {"get_param": key} for key in own} | {"pairs": {"get_param": "pairs"}, "index": "%index%"},
+            passed,
+        )
+        self.assertEqual(set(pair), set(inner["resources"]["pair"]["properties"]))
+
+    def test_the_launcher_gives_parameters_that_exist(self):
+        launcher = heat_pair.HeatPairLauncher(heat_pair.Settings(external_network="provider"))
+        from nova_perf_tuning.cloud import model, slots
+
+        plan = model.MeasurePlan("r", tuple(plugins.jobs(["iperf3"])), 1, 100)
+        known = set(template("benchmark_pair.yaml")["parameters"])
+        for arm in (model.Arm("a", "m1.small"), model.Arm("b", "", {"perf:profile": "storage"})):
+            given = launcher._parameters(model.HostPair("x", "y"), arm, 0, plan, slots.Grid(2, 20))
+            self.assertEqual(set(), set(given) - known)
+
+    def test_environments_hold_known_parameters_and_benchmarks(self):
+        pair = template("benchmark_pair.yaml")["parameters"]
+        found = sorted((HEAT / "environments").glob("*.yaml"))
+        self.assertTrue(found)
+        for path in found:
+            parameters = yaml.safe_load(path.read_text(encoding="utf-8"))["parameters"]
+            self.assertEqual(set(), set(parameters) - set(pair), path.name)
+            for one in parameters["benchmarks"]:
+                given = ",".join(f"{key}={value}" for key, value in one["parameters"].items())
+                [job] = plugins.jobs([f"{one['benchmark']}:{given}"])
+                self.assertLess(int(job.parameters["seconds"]) + 4, parameters["slot_seconds"])
+            rounds = parameters["trials"] + 2
+            self.assertLess(rounds * 2 * parameters["slot_seconds"], parameters["time_limit"])
+
+    def test_user_data_fills_in_every_word(self):
+        words = set(re.findall(r"@[A-Z_]+@", (HEAT / "runner.sh").read_text(encoding="utf-8"))) - {"@WORDS@"}
+        resources = template("benchmark_pair.yaml")["resources"]
+        for role in ("client", "server"):
+            given = resources[role]["properties"]["user_data"]["str_replace"]["params"]
+            self.assertEqual(words, set(given))
+            self.assertEqual(role, given["@ROLE@"])
+        self.assertNotIn("documents_handle", json.dumps(resources["server"]))
+
+    def test_package_brings_the_files(self):
+        self.assertEqual({path.name for path in HEAT.iterdir() if path.is_file()}, set(stacks.files()))
+
+
+class FlavorsTest(testtools.TestCase):
+    def test_not_stale(self):
+        subprocess.run([sys.executable, TOP / "tools" / "heat_flavors.py", "--check"], check=True)
+
+    def test_every_profile_is_there(self):
+        names = {path.stem for path in (TOP / "nova_perf_tuning" / "specs" / "profiles").glob("*.yaml")}
+        specs = [one["properties"]["extra_specs"] for one in template("flavors.yaml")["resources"].values()]
+        self.assertEqual(names, {one["perf:profile"] for one in specs})
+
+
+class CommandsTest(testtools.TestCase):
+    """jq in the guest makes the same command lines as the plug-ins here."""
+
+    VALUES = {
+        "seconds": strategies.integers(1, 3600),
+        "omit": strategies.integers(0, 60),
+        "streams": strategies.integers(1, 128),
+        "port": strategies.integers(1, 65535),
+        "direction": strategies.sampled_from(["forward", "reverse"]),
+        "pattern": strategies.sampled_from(["randwrite", "randread", "write", "read"]),
+        "block_size": strategies.sampled_from(["512", "4k", "16K", "1m"]),
+        "size": strategies.sampled_from(["1m", "64M", "1g"]),
+        "jobs": strategies.integers(1, 64),
+        "engine": strategies.sampled_from(["psync", "libaio", "io_uring"]),
+        "depth": strategies.integers(1, 1024),
+        "directory": strategies.sampled_from([".", "/srv/a b"]),
+        "threads": strategies.integers(1, 1024),
+        "limit": strategies.integers(100, 1_000_000),
+    }
+
+    @hypothesis.settings(deadline=None, max_examples=60)
+    @hypothesis.given(strategies.data())
+    def test_same_as_the_plugins(self, data):
+        benchmark = data.draw(strategies.sampled_from(plugins.load_all()))
+        keys = data.draw(strategies.sets(strategies.sampled_from(sorted(benchmark.defaults))))
+        parameters = {key: str(data.draw(self.VALUES[key])) for key in sorted(keys)}
+        [made] = commands([{"benchmark": benchmark.kind, "parameters": parameters}])
+        steps = benchmark.steps(parameters, "192.0.2.7" if benchmark.paired else None)
+        self.assertEqual(
+            {step.role: list(step.argv) for step in steps}, {k: v for k, v in made.items() if k != "label" and v}
+        )
+
+    def test_the_launchers_entries_are_taken_as_they_are(self):
+        for job in plugins.jobs(["iperf3:streams=2", "fio", "cpu"]):
+            [made] = commands([heat_pair._benchmark(job)])
+            for step in job.benchmark.steps(job.parameters, "192.0.2.7" if job.benchmark.paired else None):
+                self.assertEqual(list(step.argv), made[step.role])
+
+    def test_unknown_benchmark(self):
+        self.assertRaises(subprocess.CalledProcessError, commands, [{"benchmark": "none"}])
+
+
+class FiguresTest(testtools.TestCase):
+    def figures(self, *trials):
+        argv = ["jq", "-cs", "-f", HEAT / "figures.jq"]
+        text = "\n".join(json.dumps(one) for one in trials)
+        return json.loads(subprocess.run(argv, input=text, capture_output=True, text=True, check=True).stdout)
+
+    def trial(self, kind, output, status=0, stderr=""):
+        return {"label": kind, "benchmark": kind, "status": status, "stdout": output, "stderr": stderr}
+
+    def test_figures_are_those_of_the_plugins(self):
+        found = self.figures(
+            self.trial("iperf3", documents.IPERF3),
+            self.trial("fio", documents.FIO),
+            self.trial("cpu", (documents.DATA / "sysbench-cpu.txt").read_text(encoding="utf-8")),
+        )
+        for kind, text in (("iperf3", documents.IPERF3), ("fio", documents.FIO)):
+            [primary] = [one for one in plugins.load(kind).parse(text) if one.primary]
+            self.assertIn(f"{round(primary.value, 2):g}"[:4], found[kind])
+            self.assertIn(primary.unit, found[kind])
+        self.assertIn("events/s, median of 1", found["cpu"])
+
+    def test_failures_are_told(self):
+        bad = self.trial("fio", "", 1, "No space left\non device")
+        self.assertIn("failed: status 1: No space left on device", self.figures(bad)["fio"])
+        self.assertIn("; 1 failed", self.figures(bad, self.trial("fio", documents.FIO))["fio"])
+        self.assertIn("1 runs", self.figures(self.trial("fio", "rubbish"))["fio"])
