@@ -91,9 +91,10 @@ def read(data: object, expected: Expected) -> Document:
     error = next(iter(validator.iter_errors(content)), None)
     if error is not None:
         place = ".".join(str(part) for part in error.absolute_path) or "document"
-        raise DocumentError(
-            f"the client's document: {output.printable(place, 80)}: {output.printable(error.message)}"
-        )
+        # Messages begin with what is wrong, which may be all of a program's output.
+        told = error.message if len(error.message) < 150 else f"breaks the schema's {error.validator}"
+        where = f"the client's document: {output.printable(place, 80)}"
+        raise DocumentError(f"{where}: {output.printable(told)}")
     _check_identity(content, expected)
     runs = [_run(trial, expected) for trial in content["trials"]]
     _check_complete(content["trials"], expected)
