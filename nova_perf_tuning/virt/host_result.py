@@ -94,7 +94,7 @@ class HostResult:
 
     def objection(self, host: str, now: datetime.datetime, max_age: datetime.timedelta) -> str | None:
         """Return why this result does not count on ``host`` at ``now``, as a clause; None when it does."""
-        if not _same_host(self.host, host):
+        if not same_host(self.host, host):
             return f"it is the result of host {self.host!r}, and this is {host!r}; validate this host"
         if self.created_at > now + MAX_SKEW:
             return f"it is dated {self.created_at.isoformat()}, in the future; check the clocks and validate again"
@@ -177,7 +177,7 @@ def _time(text: str, place: str) -> datetime.datetime:
         raise ResultError(f"{place}: {error}; write it as 2026-01-31T12:00:00+00:00") from None
 
 
-def _same_host(one: str, other: str) -> bool:
+def same_host(one: str, other: str) -> bool:
     """Whether two host names mean the same; one of them may lack its domain."""
     one, other = one.lower().rstrip("."), other.lower().rstrip(".")
     if "." not in one or "." not in other:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import datetime
 import logging
+import os
 import re
 from collections.abc import Mapping
 from typing import Any, Final
@@ -17,11 +18,15 @@ from nova_perf_tuning.virt import host_result
 
 LOG = logging.getLogger(__name__)
 
-#: Every trait of a compute node that begins so is ours: set and removed here.
+#: Every trait of a compute node that begins so tells the outcome of a validation.
 PREFIX: Final = "CUSTOM_PERF_"
 VALIDATED: Final = f"{PREFIX}VALIDATED"
 BUDGET_PREFIX: Final = f"{PREFIX}BUDGET_"
 KIND_PREFIX: Final = f"{PREFIX}KIND_"
+
+#: A node that carries this one gets all its CUSTOM_PERF_* traits from nova-compute, which has a result file to
+#: read. Without it they are left to whoever sets them through Placement's API (``openstack perf publish``).
+MANAGED: Final = f"{PREFIX}MANAGED_BY_COMPUTE"
 
 #: Name in ``compute_node.stats``; :mod:`nova_perf_tuning.scheduler.weigher` reads it.
 SCORE: Final = "perf_score"
@@ -64,10 +69,19 @@ class HostTraits:
         self._said: dict[str, str] = {}
 
     def update_provider_tree(self, provider_tree: Any, nodename: str) -> None:
-        """Bring the CUSTOM_PERF_* traits of the compute node in Nova's ``ProviderTree`` to what it has earned."""
-        result = self.result(nodename)
-        earned = wanted(result) if result else frozenset()
+        """Bring the CUSTOM_PERF_* traits of the compute node in Nova's ``ProviderTree`` to what it has earned.
+
+        Where there is no result file, traits set through Placement's API are left alone. Traits that were made
+        from a file go with it: :data:`MANAGED` remembers, also over a restart, that they were.
+        """
         present = {trait for trait in provider_tree.data(nodename).traits if trait.startswith(PREFIX)}
+        result = self.result(nodename)
+        if os.path.lexists(self._conf.nova_perf_tuning.result_file):
+            earned = {MANAGED, *(wanted(result) if result else ())}
+        elif MANAGED in present:
+            earned = set()
+        else:
+            return
         if present - earned:
             provider_tree.remove_traits(nodename, *sorted(present - earned))
         if earned - present:

@@ -40,9 +40,12 @@ class ResultTestCase(base.PerfTestCase):
         self.flags(result_file=path, group="nova_perf_tuning")
 
     def traits_of(self, host):
-        """Return our traits of a compute node in Placement."""
-        found = self._get_provider_traits(self._get_provider_uuid_by_name(host))
-        return {trait for trait in found if trait.startswith(traits.PREFIX)}
+        """Return our traits of a compute node in Placement, but for the one that says who makes them."""
+        return {trait for trait in self.all_of(host) if trait.startswith(traits.PREFIX)} - {traits.MANAGED}
+
+    def all_of(self, host):
+        """Return every trait of a compute node in Placement."""
+        return set(self._get_provider_traits(self._get_provider_uuid_by_name(host)))
 
     def stats_of(self, host):
         """Return the score that the scheduler sees."""
@@ -104,6 +107,50 @@ class TraitsTest(ResultTestCase):
         refused = self.boot(flavor, vcpus=1, networks="none", expected_state="ERROR")
         self.assertIn("No valid host", refused["fault"]["message"])
         self.assertEqual("ACTIVE", self.api.get_server(server["id"])["status"])
+
+
+class OwnerTest(ResultTestCase):
+    """Who sets CUSTOM_PERF_* traits: nova-compute where it has a file, whoever uses the API where it has none."""
+
+    def set_by_api(self, host, *names):
+        """Set traits beside those that are there, as openstack perf publish does, and let Nova see them."""
+        for name in names:
+            self.placement.put(f"/traits/{name}", {}, version="1.6")
+        self._set_provider_traits(self._get_provider_uuid_by_name(host), sorted(self.all_of(host) | set(names)))
+        self.refresh(host)
+
+    def refresh(self, host):
+        """Run the periodic tasks with nothing in the cache of traits, as they run every five minutes."""
+        self.computes[host].manager.rt.reportclient.clear_provider_cache()
+        self._run_periodics()
+
+    def test_without_a_file_the_api_decides(self):
+        self.flags(result_file=os.path.join(self.folder, "none.json"), group="nova_perf_tuning")
+        self.start()
+        self.set_by_api("compute1", traits.VALIDATED, "CUSTOM_PERF_BUDGET_A", "CUSTOM_ELSE")
+        self.assertEqual({traits.VALIDATED, "CUSTOM_PERF_BUDGET_A"}, self.traits_of("compute1"))
+        self.assertNotIn(traits.MANAGED, self.all_of("compute1"))
+
+    def test_a_file_takes_over_and_takes_its_traits_with_it(self):
+        self.flags(result_file=os.path.join(self.folder, "none.json"), group="nova_perf_tuning")
+        self.start()
+        self.set_by_api("compute1", "CUSTOM_PERF_BUDGET_A", "CUSTOM_ELSE")
+        self.publish(result("compute1", budgets={}))
+        self.refresh("compute1")
+        self.assertEqual({traits.VALIDATED}, self.traits_of("compute1"))
+        self.assertTrue({traits.MANAGED, "CUSTOM_ELSE"} <= self.all_of("compute1"))
+        self.set_by_api("compute1", "CUSTOM_PERF_BUDGET_A")
+        self.assertEqual({traits.VALIDATED}, self.traits_of("compute1"))
+
+        self.publish("{")
+        self.refresh("compute1")
+        self.assertEqual(set(), self.traits_of("compute1"))
+        self.assertIn(traits.MANAGED, self.all_of("compute1"))
+
+        os.unlink(os.path.join(self.folder, "verdict.json"))
+        self.refresh("compute1")
+        self.assertFalse({name for name in self.all_of("compute1") if name.startswith(traits.PREFIX)})
+        self.assertIn("CUSTOM_ELSE", self.all_of("compute1"))
 
 
 class PreferenceTest(ResultTestCase):
