@@ -134,7 +134,7 @@ if [[ ${1:-} == --nova ]]; then
     set -- nova "$@"
 fi
 part=${1:-all} regex=${2:-}
-"$top/tools/prepare.sh" --profile test --extras report,test,docs,lint --venv "$venv"
+"$top/tools/prepare.sh" --profile test --extras report,test,docs,lint,cloud --venv "$venv"
 "$venv/bin/python" tools/leftovers.py record "$logs/before"
 trap 'rm -rf "$logs"' EXIT
 

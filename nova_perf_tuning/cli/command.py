@@ -36,7 +36,7 @@ class PerfCommand(command.Command):
             help="table for people (default) or json for programs (the documented schema)",
         )
         self.add_options(parser)
-        parser.error = functools.partial(_refuse, prog_name)  # type: ignore[method-assign]
+        parser.error = functools.partial(refuse, prog_name)  # type: ignore[method-assign]
         return parser
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
@@ -74,7 +74,7 @@ class PerfCommand(command.Command):
         """Do the work and return the exit code (:class:`nova_perf_tuning.errors.ExitCode`)."""
 
 
-def _refuse(prog_name: str, message: str) -> NoReturn:
+def refuse(prog_name: str, message: str) -> NoReturn:
     """Stop for wrong usage: one line like every other error, where argparse would print the whole usage."""
     print(f"{prog_name}: {' '.join(message.split())}; see {prog_name} --help", file=sys.stderr)
     raise SystemExit(int(errors.ExitCode.ERROR))

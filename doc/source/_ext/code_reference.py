@@ -167,6 +167,20 @@ class Benchmarks(Generated):
         return lines
 
 
+class Rules(Generated):
+    """The rules of a check: ``perf-rules:: MODULE``, which has them as ``RULES``."""
+
+    required_arguments: ClassVar[int] = 1
+
+    def lines(self) -> list[str]:
+        module = importlib.import_module(self.arguments[0])
+        self.env.note_dependency(str(module.__file__))
+        rows = [
+            [f"``{rule.name}``\n\n{rule.level.value}", rule.why, rule.remedy, rule.source] for rule in module.RULES
+        ]
+        return table(["Rule", "Why", "Remedy", "Known from"], rows, "22 34 24 20")
+
+
 class Schema(Generated):
     """A JSON schema as a table: ``json-schema:: module:NAME`` or ``json-schema:: folder/file.schema.json``."""
 
@@ -231,5 +245,6 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.add_directive("perf-profiles", Profiles)
     app.add_directive("perf-settings", Settings)
     app.add_directive("perf-benchmarks", Benchmarks)
+    app.add_directive("perf-rules", Rules)
     app.add_directive("json-schema", Schema)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

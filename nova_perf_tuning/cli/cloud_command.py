@@ -1,0 +1,96 @@
+"""What all ``openstack perf`` commands share: the connection, errors as one line, the project's exit codes."""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import logging
+import sys
+from typing import Any
+
+from osc_lib.command import command as osc_command
+
+from nova_perf_tuning import errors
+from nova_perf_tuning.cli import command
+
+
+class CloudCommand(osc_command.Command):
+    """A command of the ``openstack`` program.
+
+    The options of clouds.yaml, ``--os-cloud`` and ``OS_*`` are the program's own. Whatever goes wrong, wrong
+    credentials included, is one line on stderr and exit code 3; ``openstack --debug`` shows the traceback.
+
+    :ivar exit_code: what the program ends with when the command has run: 1 for findings, else 0.
+    """
+
+    # Else the program would authenticate before run() is called, and report a refusal in its own way.
+    auth_required = False
+    exit_code = errors.ExitCode.PASS
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser: argparse.ArgumentParser = super().get_parser(prog_name)
+        self.add_options(parser)
+        parser.error = functools.partial(command.refuse, prog_name)  # type: ignore[method-assign]
+        return parser
+
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
+        """Add this command's own options to ``parser``."""
+
+    def run(self, parsed_args: argparse.Namespace) -> int:
+        """Connect and run the command; return its exit code."""
+        debug = bool(getattr(self.app.options, "debug", False))
+        try:
+            self._authenticate(quiet=not debug)
+            code = super().run(parsed_args)
+            return int(code or self.exit_code)
+        except Exception as error:
+            if debug or isinstance(error, BrokenPipeError):
+                raise
+            print(f"openstack {self.cmd_name or ''}: {_line(error)}", file=sys.stderr)
+            if isinstance(error, errors.PerfTuningError):
+                return int(error.exit_code)
+            return int(errors.ExitCode.ERROR)
+
+    @property
+    def connection(self) -> Any:
+        """The connection of openstacksdk, authenticated."""
+        # Not client_manager.perf, which osc-lib keeps for the whole process, another cloud's included.
+        return self.app.client_manager.sdk_connection
+
+    def warn(self, text: str) -> None:
+        """Tell something beside the result."""
+        print(f"openstack {self.cmd_name or ''}: {text}", file=sys.stderr)
+
+    def _authenticate(self, *, quiet: bool) -> None:
+        from nova_perf_tuning.cloud import faults
+
+        if quiet:
+            # What they warn of comes with the error as well.
+            logging.getLogger("keystoneauth").setLevel(logging.ERROR)
+            logging.getLogger("openstack").setLevel(logging.ERROR)
+        defaults = self.app.cloud_config.defaults
+        defaults |= {key: value for key, value in faults.DEFAULTS.items() if defaults.get(key) is None}
+        self.auth_required = True
+        self.app.prepare_to_run_command(self)
+
+
+class CloudLister(CloudCommand, osc_command.Lister):
+    """A command that shows rows; all output formats of cliff."""
+
+
+class CloudShowOne(CloudCommand, osc_command.ShowOne):
+    """A command that shows one thing; all output formats of cliff."""
+
+
+def _line(error: Exception) -> str:
+    from osc_lib import exceptions as osc_exceptions
+
+    from nova_perf_tuning.cloud import faults
+
+    told = faults.line(error)
+    if told is not None:
+        return told
+    text = " ".join(str(error).split())
+    if isinstance(error, errors.PerfTuningError | OSError) or type(error).__module__ == osc_exceptions.__name__:
+        return text[:1000]
+    return f"internal error, please report: {type(error).__name__}: {text[:200]} (openstack --debug shows where)"

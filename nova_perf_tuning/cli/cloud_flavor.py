@@ -1,0 +1,270 @@
+"""``openstack perf flavor``: flavors that say what their guests need, and whether they say it right."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from cliff import columns
+from osc_lib.cli import format_columns
+
+from nova_perf_tuning import errors
+from nova_perf_tuning.cli import cloud_command, spec_options
+
+Rows = tuple[Sequence[str], Iterable[Sequence[Any]]]
+
+#: Bound of the numbers on the command line; Nova's own is smaller still for some.
+MAX_NUMBER = 999_999_999
+
+
+class Lines(columns.FormattableColumn[Sequence[str]]):
+    """Several texts: one below the other for people, a list for programs."""
+
+    def human_readable(self) -> str:
+        return "\n".join(self._value)
+
+    def machine_readable(self) -> list[str]:
+        return list(self._value)
+
+
+class FlavorList(cloud_command.CloudLister):
+    """List flavors that state something about performance: perf:* and hw:* extra specs, required traits."""
+
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("--all", action="store_true", help="all flavors, also those that state nothing")
+
+    def take_action(self, parsed_args: argparse.Namespace) -> Rows:
+        from nova_perf_tuning.cloud import flavor_specs, flavors
+
+        rows = []
+        for flavor in flavors.list_flavors(self.connection):
+            shown = flavor_specs.shown(flavor.extra_specs)
+            if shown or parsed_args.all:
+                profile = shown.pop(flavor_specs.PROFILE, "")
+                rows.append((flavor.name, flavor.vcpus, flavor.ram_mib, profile, format_columns.DictColumn(shown)))
+        return ("Name", "VCPUs", "RAM", "Profile", "Specs"), rows
+
+
+class FlavorCreate(cloud_command.CloudShowOne):
+    """Create a flavor with a profile's extra specs written out, Nova's own hw:* ones included.
+
+    Specs that contradict each other are refused before Nova is asked, and Nova checks every spec. Whatever it
+    refuses, no half-made flavor stays.
+
+    Example: openstack perf flavor create net.large --profile network-throughput --vcpus 4 --ram 8192
+    """
+
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("name", metavar="NAME", help="name of the new flavor")
+        parser.add_argument("--vcpus", metavar="N", required=True, help="vCPUs")
+        parser.add_argument("--ram", metavar="MIB", required=True, help="memory in MiB")
+        parser.add_argument(
+            "--disk", metavar="GIB", default="0", help="root disk in GiB (default: 0: the image's)"
+        )
+        parser.add_argument("--id", metavar="ID", help="id of the flavor (default: a UUID)")
+        parser.add_argument("--private", action="store_true", help="only for projects that are given access later")
+        _add_specs(parser)
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
+        from nova_perf_tuning.cloud import flavor_specs, flavors
+        from nova_perf_tuning.specs import profiles
+
+        vcpus = _number("--vcpus", parsed_args.vcpus)
+        ram = _number("--ram", parsed_args.ram)
+        disk = 0 if parsed_args.disk == "0" else _number("--disk", parsed_args.disk)
+        asked = _asked(parsed_args)
+        written = flavor_specs.written(asked, vcpus, profiles.load(parsed_args.profile_dir))
+        for warning in written.warnings:
+            self.warn(f"warning: {warning}")
+        made = flavors.create(
+            self.connection,
+            parsed_args.name,
+            written.specs,
+            vcpus=vcpus,
+            ram_mib=ram,
+            disk_gib=disk,
+            public=not parsed_args.private,
+            flavor_id=parsed_args.id,
+        )
+        return _shown(made)
+
+
+class FlavorSet(cloud_command.CloudShowOne):
+    """Change the extra specs of a flavor, with the profile written out; guests that exist keep theirs.
+
+    With another profile, what the old one brought is taken out, and values that were set otherwise stay. With
+    no option at all, what the flavor's profile says today and what is missing beside it is written.
+    """
+
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("flavor", metavar="FLAVOR", help="name or id")
+        _add_specs(parser)
+        parser.add_argument(
+            "--remove", metavar="KEY", action="append", default=[], help="take a spec out; may be repeated"
+        )
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
+        from nova_perf_tuning.cloud import flavor_specs, flavors
+        from nova_perf_tuning.specs import profiles
+
+        flavor = flavors.find(self.connection, parsed_args.flavor)
+        written = flavor_specs.changed(
+            flavor.extra_specs,
+            _asked(parsed_args),
+            frozenset(parsed_args.remove),
+            flavor.vcpus,
+            profiles.load(parsed_args.profile_dir),
+        )
+        for warning in written.warnings:
+            self.warn(f"warning: {warning}")
+        done, removed = flavors.change(self.connection, flavor, written.specs)
+        names, values = _shown(flavors.find(self.connection, flavor.id))
+        return (*names, "set", "removed"), (*values, Lines(done), Lines(removed))
+
+
+class FlavorCheck(cloud_command.CloudLister):
+    """Check what flavors state: unknown keys, contradictions, what Nova will refuse, what has no effect.
+
+    Exit code 0 without findings, 1 with them.
+    """
+
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
+        which = parser.add_mutually_exclusive_group(required=True)
+        which.add_argument("flavor", metavar="FLAVOR", nargs="?", help="name or id")
+        which.add_argument("--all", action="store_true", help="all flavors of the cloud")
+        parser.add_argument("--image", metavar="IMAGE", help="check each flavor together with this image")
+        add_check_options(parser)
+
+    def take_action(self, parsed_args: argparse.Namespace) -> Rows:
+        from nova_perf_tuning.cloud import flavor_specs, flavors, images
+        from nova_perf_tuning.specs import profiles
+
+        known = profiles.load(parsed_args.profile_dir)
+        properties: Mapping[str, str] = {}
+        if parsed_args.image:
+            properties = images.find(self.connection, parsed_args.image).properties
+        if parsed_args.all:
+            checked = flavors.list_flavors(self.connection)
+        else:
+            checked = [flavors.find(self.connection, parsed_args.flavor)]
+        found = [
+            (flavor.name, one)
+            for flavor in checked
+            for one in flavor_specs.findings(flavor.vcpus, flavor.ram_mib, flavor.extra_specs, known, properties)
+        ]
+        return findings_table(self, "Flavor", found, parsed_args.fail_on)
+
+
+class FlavorExplain(cloud_command.CloudLister):
+    """Show what a flavor's specs become: Nova's own specs, domain XML, settings of the host.
+
+    As nova-perf explain, from the flavor (and the image) in the cloud.
+    """
+
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("flavor", metavar="FLAVOR", help="name or id")
+        parser.add_argument("--image", metavar="IMAGE", help="the image that a guest is made of: name or id")
+        parser.add_argument("--profile-dir", metavar="DIR", help="folder with profiles of your own (.yaml files)")
+        parser.add_argument(
+            "--housekeeping-cpus",
+            metavar="N",
+            help="host CPUs that may serve the guest's queues; perf:vif_queues=auto asks for no more than these",
+        )
+
+    def take_action(self, parsed_args: argparse.Namespace) -> Rows:
+        from nova_perf_tuning.cli import explain
+        from nova_perf_tuning.cloud import flavors, images
+        from nova_perf_tuning.specs import crosscheck, parsing, profiles
+
+        cpus = spec_options.count("--housekeeping-cpus", parsed_args.housekeeping_cpus, 4096)
+        known = profiles.load(parsed_args.profile_dir)
+        flavor = flavors.find(self.connection, parsed_args.flavor)
+        properties: Mapping[str, str] = {}
+        if parsed_args.image:
+            properties = images.find(self.connection, parsed_args.image).properties
+        wanted = parsing.parse(flavor.extra_specs, properties, known)
+        for warning in crosscheck.check(wanted, flavor.extra_specs, properties, flavor.vcpus):
+            self.warn(f"warning: {warning}")
+        chosen = known.get(wanted.profile or "")
+        rows = explain.rows(wanted, flavor.extra_specs, properties, chosen, flavor.vcpus, cpus)
+        return ("Spec", "Value", "From", "Native", "XML", "Left out", "Host", "Why"), [
+            (
+                row.spec,
+                row.value,
+                row.origin,
+                format_columns.DictColumn(dict(row.native)),
+                Lines(row.xml),
+                Lines(row.left_out),
+                row.host or "",
+                row.reason or "",
+            )
+            for row in rows
+        ]
+
+
+def add_check_options(parser: argparse.ArgumentParser) -> None:
+    """Add what the checks of flavors and images share."""
+    parser.add_argument("--profile-dir", metavar="DIR", help="folder with profiles of your own (.yaml files)")
+    parser.add_argument(
+        "--fail-on",
+        choices=("error", "warning"),
+        default="warning",
+        help="the least level for exit code 1 (default: warning)",
+    )
+
+
+def findings_table(
+    command: cloud_command.CloudCommand, what: str, found: Sequence[tuple[str, Any]], fail_on: str
+) -> Rows:
+    """Return findings as rows, and let the command end with 1 when one is grave enough."""
+    if any(fail_on == "warning" or one.level.value == "error" for _name, one in found):
+        command.exit_code = errors.ExitCode.FAIL
+    return (what, "Level", "Rule", "Found", "Why", "Remedy", "Source"), [
+        (name, one.level.value, one.rule, one.evidence, one.why, one.remedy, one.source) for name, one in found
+    ]
+
+
+def _add_specs(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--profile", metavar="NAME", help="profile whose specs are written into the flavor")
+    parser.add_argument(
+        "--spec",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        help="an extra spec: perf:, Nova's own hw:, or trait:CUSTOM_PERF_VALIDATED=required; wins over the "
+        "profile's; may be repeated",
+    )
+    parser.add_argument(
+        "--profile-dir",
+        metavar="DIR",
+        help="folder with profiles of your own (.yaml files); the compute hosts must have them as well",
+    )
+
+
+def _asked(args: argparse.Namespace) -> dict[str, str]:
+    specs = spec_options.extra_specs(args.spec)
+    if args.profile is not None:
+        if specs.setdefault("perf:profile", args.profile) != args.profile:
+            raise spec_options.OptionError("--profile and --spec perf:profile differ; give one of them")
+    return specs
+
+
+def _number(option: str, text: str) -> int:
+    value = spec_options.count(option, text, MAX_NUMBER)
+    assert value is not None
+    return value
+
+
+def _shown(flavor: Any) -> tuple[Sequence[str], Sequence[Any]]:
+    names = ("id", "name", "vcpus", "ram", "disk", "public", "properties")
+    values = (
+        flavor.id,
+        flavor.name,
+        flavor.vcpus,
+        flavor.ram_mib,
+        flavor.disk_gib,
+        flavor.public,
+        format_columns.DictColumn(dict(sorted(flavor.extra_specs.items()))),
+    )
+    return names, values

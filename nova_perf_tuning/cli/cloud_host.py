@@ -1,0 +1,71 @@
+"""``openstack perf host``: compute hosts with what their validation earned them."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import Any
+
+from nova_perf_tuning.cli import cloud_command, cloud_flavor
+
+
+class HostList(cloud_command.CloudLister):
+    """List compute hosts: state, CUSTOM_PERF_* traits in Placement, why a host is disabled, latest verdict.
+
+    The verdict is what traits and service tell: PASS, FAIL, or nothing. Needs admin rights.
+    """
+
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("--validated", action="store_true", help="only hosts with CUSTOM_PERF_VALIDATED")
+
+    def take_action(self, parsed_args: argparse.Namespace) -> cloud_flavor.Rows:
+        from nova_perf_tuning.cloud import hosts
+        from nova_perf_tuning.virt import traits
+
+        return ("Host", "Zone", "State", "Status", "Verdict", "Traits", "Set By", "Disabled Reason"), [
+            (
+                host.name,
+                host.zone,
+                host.state,
+                host.status,
+                host.verdict,
+                cloud_flavor.Lines(sorted(host.earned)),
+                _owner(host),
+                host.disabled_reason,
+            )
+            for host in hosts.list_hosts(self.connection)
+            if traits.VALIDATED in host.traits or not parsed_args.validated
+        ]
+
+
+class HostShow(cloud_command.CloudShowOne):
+    """Show one compute host. Needs admin rights."""
+
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("host", metavar="HOST", help="host or hypervisor, with or without its domain")
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
+        from nova_perf_tuning.cloud import hosts
+
+        host = hosts.find(self.connection, parsed_args.host)
+        shown = {
+            "host": host.name,
+            "node": host.node,
+            "hypervisor": host.hypervisor,
+            "zone": host.zone,
+            "state": host.state,
+            "status": host.status,
+            "disabled_reason": host.disabled_reason,
+            "verdict": host.verdict,
+            "traits": cloud_flavor.Lines(sorted(host.earned)),
+            "traits_set_by": _owner(host),
+            "resource_provider": host.provider_id,
+            "service_id": host.service_id,
+        }
+        return tuple(shown), tuple(shown.values())
+
+
+def _owner(host: Any) -> str:
+    if host.managed:
+        return "nova-compute"
+    return "API" if host.earned else ""

@@ -1,0 +1,34 @@
+"""``openstack perf image``: images whose properties waste performance."""
+
+from __future__ import annotations
+
+import argparse
+
+from nova_perf_tuning.cli import cloud_command, cloud_flavor
+
+
+class ImageCheck(cloud_command.CloudLister):
+    """Check the properties of an image: emulated devices, missing hints, leftovers of other hypervisors.
+
+    With a flavor, also whether the two contradict each other. Exit code 0 without findings, 1 with them.
+    """
+
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("image", metavar="IMAGE", help="name or id")
+        parser.add_argument("--flavor", metavar="FLAVOR", help="check it together with this flavor: name or id")
+        cloud_flavor.add_check_options(parser)
+
+    def take_action(self, parsed_args: argparse.Namespace) -> cloud_flavor.Rows:
+        from nova_perf_tuning.cloud import flavors, image_rules, images
+        from nova_perf_tuning.specs import profiles
+
+        known = profiles.load(parsed_args.profile_dir)
+        image = images.find(self.connection, parsed_args.image)
+        together = None
+        if parsed_args.flavor:
+            flavor = flavors.find(self.connection, parsed_args.flavor)
+            together = (flavor.vcpus, flavor.ram_mib, flavor.extra_specs)
+        found = image_rules.findings(image.name, image.properties, known, together)
+        return cloud_flavor.findings_table(
+            self, "Image", [(image.name, one) for one in found], parsed_args.fail_on
+        )

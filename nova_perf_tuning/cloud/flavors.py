@@ -1,0 +1,143 @@
+"""Flavors of a cloud, through openstacksdk: read, made and changed so that Nova checks every extra spec."""
+
+from __future__ import annotations
+
+import dataclasses
+import urllib.parse
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from nova_perf_tuning.cloud import faults, model
+
+#: From this microversion on Nova checks extra specs; the SDK on its own asks for an older one.
+CHECKED: Final = "2.86"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Flavor:
+    """A flavor as Nova has it."""
+
+    id: str
+    name: str
+    vcpus: int
+    ram_mib: int
+    disk_gib: int
+    public: bool
+    extra_specs: Mapping[str, str]
+
+
+def list_flavors(connection: Any) -> list[Flavor]:
+    """Return all flavors that this project may see, with their extra specs, by name.
+
+    :raises CloudError: the cloud cannot be reached or refuses.
+    """
+    with faults.one_line("list flavors"):
+        found = [_flavor(one) for one in connection.compute.flavors(get_extra_specs=True)]
+    return sorted(found, key=lambda flavor: (flavor.name, flavor.id))
+
+
+def find(connection: Any, name: str) -> Flavor:
+    """Return a flavor by name or id.
+
+    :raises CloudError: there is none, two have the name, or the cloud cannot be reached or refuses.
+    """
+    with faults.one_line(f"flavor {name}"):
+        found = connection.compute.find_flavor(name, get_extra_specs=True)
+    if found is None:
+        raise model.CloudError(f"there is no flavor '{name}'; see 'openstack flavor list --all'")
+    return _flavor(found)
+
+
+def create(
+    connection: Any,
+    name: str,
+    extra_specs: Mapping[str, str],
+    *,
+    vcpus: int,
+    ram_mib: int,
+    disk_gib: int = 0,
+    public: bool = True,
+    flavor_id: str | None = None,
+) -> Flavor:
+    """Make a flavor with its extra specs, or none at all.
+
+    :raises CloudError: Nova refuses it or one of the specs (its reason is in the message), the name is taken,
+        no rights, or the cloud cannot be reached.
+    """
+    with faults.one_line(f"create flavor {name}"):
+        made = connection.compute.create_flavor(
+            name=name,
+            vcpus=vcpus,
+            ram=ram_mib,
+            disk=disk_gib,
+            is_public=public,
+            **({"id": flavor_id} if flavor_id else {}),
+        )
+    try:
+        _set(connection, made.id, extra_specs, f"create flavor {name}")
+    except BaseException as error:
+        try:
+            connection.compute.delete_flavor(made.id)
+        except Exception as second:
+            raise model.CloudError(
+                f"{error}; and the flavor without its specs is still there ({faults.line(second) or second}): "
+                f"openstack flavor delete {made.id}"
+            ) from error
+        raise
+    return dataclasses.replace(_flavor(made), extra_specs=dict(extra_specs))
+
+
+def change(connection: Any, flavor: Flavor, extra_specs: Mapping[str, str]) -> tuple[list[str], list[str]]:
+    """Bring a flavor's extra specs to ``extra_specs``; guests that exist keep what they were built with.
+
+    :return: keys set, keys removed.
+    :raises CloudError: Nova refuses a spec (then nothing is changed), no rights, or the cloud cannot be reached.
+    """
+    wanted = {key: value for key, value in extra_specs.items() if flavor.extra_specs.get(key) != value}
+    removed = sorted(flavor.extra_specs.keys() - extra_specs.keys())
+    doing = f"set flavor {flavor.name}"
+    _set(connection, flavor.id, wanted, doing)
+    with faults.one_line(f"{doing}: what was to be set is set, what was to be removed is not"):
+        _remove(connection, flavor.id, removed)
+    return sorted(wanted), removed
+
+
+def _set(connection: Any, flavor_id: str, extra_specs: Mapping[str, str], doing: str) -> None:
+    """Set all of them in one request, which Nova takes or refuses as a whole."""
+    from openstack import exceptions
+
+    if not extra_specs:
+        return
+    with faults.one_line(doing):
+        response = connection.compute.post(
+            _url(flavor_id),
+            json={"extra_specs": dict(extra_specs)},
+            microversion=CHECKED,
+        )
+        exceptions.raise_from_response(response)
+
+
+def _url(flavor_id: str) -> str:
+    return f"/flavors/{urllib.parse.quote(flavor_id, safe='')}/os-extra_specs"
+
+
+def _remove(connection: Any, flavor_id: str, keys: Iterable[str]) -> None:
+    from openstack import exceptions
+
+    for key in keys:
+        quoted = urllib.parse.quote(key, safe=":")
+        response = connection.compute.delete(f"{_url(flavor_id)}/{quoted}", microversion=CHECKED)
+        if response.status_code != 404:  # somebody was faster
+            exceptions.raise_from_response(response)
+
+
+def _flavor(found: Any) -> Flavor:
+    return Flavor(
+        id=str(found.id),
+        name=str(found.name),
+        vcpus=int(found.vcpus or 0),
+        ram_mib=int(found.ram or 0),
+        disk_gib=int(found.disk or 0),
+        public=found.is_public is not False,
+        extra_specs={str(key): str(value) for key, value in (found.extra_specs or {}).items()},
+    )

@@ -1,0 +1,381 @@
+"""Keystone, Nova, Placement and Glance on loopback, as far as the commands use them, for the real openstacksdk.
+
+Shapes, codes and messages are those of Nova 34, Placement 16, Glance 33 and Keystone 30. What a real cloud does
+with all this is in ``tests/cloud``; here are the faults that cannot be had from one on demand.
+"""
+
+import http.server
+import json
+import re
+import threading
+import urllib.parse
+import uuid
+
+import fixtures
+
+from nova_perf_tuning.specs import vocabulary
+
+REFUSED = "The request you have made requires authentication."
+
+
+class Answer(Exception):
+    """An HTTP answer other than what the route returns."""
+
+    def __init__(self, status, body=b"", kind="application/json"):
+        super().__init__(status)
+        self.status, self.kind = status, kind
+        self.body = body if isinstance(body, bytes) else json.dumps(body).encode()
+
+
+def nova_error(status, name, message):
+    """Return an answer as Nova's API words its faults."""
+    return Answer(status, {name: {"code": status, "message": message}})
+
+
+class ApiServer(fixtures.Fixture):
+    """All services below one port.
+
+    :ivar faults: (method, pattern of the path, answer or None) consumed from the front, one for each request
+        that fits; None: no answer at all until the fixture is removed.
+    :ivar requests: (method, path with query, microversion, JSON body) of everything asked but Keystone.
+    """
+
+    def __init__(self):
+        self.flavors, self.images, self.services, self.providers = {}, {}, {}, {}
+        self.traits = {"COMPUTE_NODE"}
+        self.faults, self.requests = [], []
+        self.admin = True
+        self.without = ()  # services left out of the catalog
+        self.before_traits_put = None  # called before a write of traits: another writer
+
+    def _setUp(self):
+        self.over = threading.Event()
+        self.lock = threading.RLock()
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"cloud": self}))
+        server.daemon_threads = True
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        self.addCleanup(thread.join)
+        self.addCleanup(server.server_close)
+        self.addCleanup(server.shutdown)
+        self.addCleanup(self.over.set)
+        self.url = f"http://127.0.0.1:{server.server_port}"
+
+    # ---- what there is ----
+
+    def add_flavor(self, name, vcpus=4, ram=4096, **specs):
+        """Add a flavor; ``perf_vif_queues`` stands for ``perf:vif_queues``."""
+        specs = {key.replace("_", ":", 1): value for key, value in specs.items()}
+        return self.new_flavor({"name": name, "vcpus": vcpus, "ram": ram, "disk": 0}, specs)
+
+    def new_flavor(self, asked, specs=()):
+        """Make a flavor as POST /flavors does."""
+        one = {
+            "id": asked.get("id") or str(uuid.uuid4()),
+            "name": asked["name"],
+            "vcpus": asked["vcpus"],
+            "ram": asked["ram"],
+            "disk": asked["disk"],
+            "swap": 0,
+            "rxtx_factor": 1.0,
+            "description": None,
+            "links": [],
+            "OS-FLV-EXT-DATA:ephemeral": 0,
+            "OS-FLV-DISABLED:disabled": False,
+            "os-flavor-access:is_public": asked.get("os-flavor-access:is_public", True),
+            "extra_specs": dict(specs),
+        }
+        self.flavors[one["id"]] = one
+        return one
+
+    def add_image(self, name, **properties):
+        """Add an image with custom properties, which Glance shows flat beside its own."""
+        one = {
+            "id": str(uuid.uuid4()),
+            "name": name,
+            "status": "active",
+            "visibility": "public",
+            "disk_format": "qcow2",
+            "container_format": "bare",
+            "min_disk": 0,
+            "min_ram": 0,
+            "protected": False,
+            "os_hidden": False,
+            "tags": [],
+            "size": 1 << 24,
+            "virtual_size": None,
+            "owner": "p",
+            "schema": "/v2/schemas/image",
+            **properties,
+        }
+        self.images[one["id"]] = one
+        return one
+
+    def add_host(self, name, traits=(), hypervisor=True, **fields):
+        """Add a compute host with its service, hypervisor and resource provider; return the provider."""
+        provider = {"uuid": str(uuid.uuid4()), "name": name, "generation": 3, "traits": {"COMPUTE_NODE", *traits}}
+        self.traits |= set(traits)
+        self.providers[provider["uuid"]] = provider
+        service = {
+            "id": str(uuid.uuid4()),
+            "binary": "nova-compute",
+            "host": name,
+            "zone": "nova",
+            "status": "enabled",
+            "state": "up",
+            "disabled_reason": None,
+            "forced_down": False,
+            "updated_at": "2026-11-21T12:00:00.000000",
+            **fields,
+        }
+        self.services[service["id"]] = {"service": service, "provider": provider["uuid"] if hypervisor else None}
+        return provider
+
+    def service(self, host):
+        """Return the service of a host as Nova shows it."""
+        return next(one["service"] for one in self.services.values() if one["service"]["host"] == host)
+
+    # ---- Keystone ----
+
+    def identity(self, method, path, _query, body, _headers):
+        if path == "/v3/auth/tokens" and method == "POST":
+            user = body["auth"]["identity"]["password"]["user"]
+            if user["password"] != "secret":
+                raise Answer(401, {"error": {"code": 401, "title": "Unauthorized", "message": REFUSED}})
+            return 201, {"token": self.token(user["name"])}
+        link = [{"rel": "self", "href": f"{self.url}/identity/v3/"}]
+        version = {"id": "v3.14", "status": "stable", "updated": "2020-04-07T00:00:00Z", "links": link}
+        return 200, {"version": version} if path.startswith("/v3") else {"versions": {"values": [version]}}
+
+    def token(self, user):
+        catalog = {
+            "identity": "/identity",
+            "compute": "/compute/v2.1",
+            "placement": "/placement",
+            "image": "/image",
+        }
+        return {
+            "methods": ["password"],
+            "user": {"id": "u", "name": user, "domain": {"id": "default", "name": "Default"}},
+            "project": {"id": "p", "name": "project", "domain": {"id": "default", "name": "Default"}},
+            "roles": [{"id": "r", "name": "admin" if self.admin else "member"}],
+            "issued_at": "2026-11-21T12:00:00.000000Z",
+            "expires_at": "2099-11-21T12:00:00.000000Z",
+            "audit_ids": ["a"],
+            "catalog": [
+                {
+                    "type": kind,
+                    "name": kind,
+                    "id": kind,
+                    "endpoints": [
+                        {
+                            "id": kind,
+                            "interface": "public",
+                            "region": "RegionOne",
+                            "region_id": "RegionOne",
+                            "url": self.url + path,
+                        }
+                    ],
+                }
+                for kind, path in catalog.items()
+                if kind not in self.without
+            ],
+        }
+
+    # ---- Nova ----
+
+    def compute(self, method, path, query, body, headers):
+        path = path.removeprefix("/v2.1")
+        if path in ("", "/"):
+            link = [{"rel": "self", "href": f"{self.url}/compute/v2.1/"}]
+            return 200, {
+                "version": {
+                    "id": "v2.1",
+                    "status": "CURRENT",
+                    "version": "2.103",
+                    "min_version": "2.1",
+                    "links": link,
+                }
+            }
+        version = headers.get("OpenStack-API-Version", "compute 2.1").removeprefix("compute ")
+        microversion = tuple(map(int, version.split(".")))
+        if path.startswith("/flavors"):
+            return self.flavor_api(method, path, body, microversion)
+        if not self.admin:
+            rule = "os-services:list" if path.startswith("/os-services") else "os-hypervisors:list-detail"
+            raise nova_error(403, "forbidden", f"Policy doesn't allow os_compute_api:{rule} to be performed.")
+        if path == "/os-services":
+            shown = [one["service"] for one in self.services.values()]
+            return 200, {"services": [one for one in shown if one["binary"] == query.get("binary", one["binary"])]}
+        if match := re.fullmatch("/os-services/([^/]+)", path):
+            service = self.services[match[1]]["service"]
+            service |= {"disabled_reason": None} if body["status"] == "enabled" else {}
+            service |= body
+            return 200, {"service": service}
+        if path == "/os-hypervisors/detail":
+            return 200, {
+                "hypervisors": [self.hypervisor(one) for one in self.services.values() if one["provider"]]
+            }
+        raise nova_error(404, "itemNotFound", "The resource could not be found.")
+
+    def hypervisor(self, one):
+        return {
+            "id": one["provider"],
+            "hypervisor_hostname": self.providers[one["provider"]]["name"],
+            "hypervisor_type": "QEMU",
+            "hypervisor_version": 8002001,
+            "host_ip": "10.0.0.1",
+            "state": one["service"]["state"],
+            "status": one["service"]["status"],
+            "service": {"id": one["service"]["id"], "host": one["service"]["host"], "disabled_reason": None},
+            "servers": [],
+            "uptime": None,
+        }
+
+    def flavor_api(self, method, path, body, microversion):
+        if path == "/flavors/detail" or (path == "/flavors" and method == "GET"):
+            return 200, {"flavors": list(self.flavors.values())}
+        if method != "GET" and not self.admin:
+            rule = "os-flavor-manage:create" if path == "/flavors" else "os-flavor-extra-specs:create"
+            raise nova_error(403, "forbidden", f"Policy doesn't allow os_compute_api:{rule} to be performed.")
+        if path == "/flavors":
+            asked = body["flavor"]
+            if any(one["name"] == asked["name"] for one in self.flavors.values()):
+                raise nova_error(409, "conflictingRequest", f"Flavor with name {asked['name']} already exists.")
+            return 200, {"flavor": self.new_flavor(asked)}
+        _, _, flavor_id, *rest = path.split("/")
+        if flavor_id not in self.flavors:
+            raise nova_error(404, "itemNotFound", f"Flavor {flavor_id} could not be found.")
+        flavor = self.flavors[flavor_id]
+        if not rest:
+            if method == "DELETE":
+                del self.flavors[flavor_id]
+                return 202, None
+            return 200, {"flavor": flavor}
+        if method == "POST":
+            self.check_specs(body["extra_specs"], microversion)
+            flavor["extra_specs"] |= body["extra_specs"]
+        elif method == "DELETE":
+            if flavor["extra_specs"].pop(urllib.parse.unquote(rest[1]), None) is None:
+                raise nova_error(404, "itemNotFound", "Flavor has no such extra spec.")
+            return 200, None
+        return 200, {"extra_specs": flavor["extra_specs"]}
+
+    @staticmethod
+    def check_specs(specs, microversion):
+        """Refuse as Nova does where this package's validators are installed: from 2.86 on."""
+        for key, value in specs.items():
+            if microversion < (2, 86) or not key.startswith(("perf:", "hw:")):
+                continue
+            known = vocabulary.by_key().get(key)
+            message = f"Validation failed; extra spec '{key}' does not appear to be a valid extra spec."
+            if key == "hw:cpu_policy" and value not in ("dedicated", "shared", "mixed"):
+                message = (
+                    f"Invalid input for extra spec '{key}': '{value}' is not one of: dedicated, mixed, shared."
+                )
+            elif known is not None or key.startswith("hw:"):
+                continue
+            raise nova_error(400, "badRequest", message)
+
+    # ---- Placement ----
+
+    def placement(self, method, path, query, body, _headers):
+        if path in ("", "/"):
+            version = {"id": "v1.0", "min_version": "1.0", "max_version": "1.39", "status": "CURRENT"}
+            return 200, {"versions": [{**version, "links": [{"rel": "self", "href": ""}]}]}
+        if not self.admin:
+            raise self.placement_error(403, "Forbidden", "Policy does not allow placement:traits:list.")
+        if path == "/traits":
+            start = query["name"].removeprefix("startswith:")
+            used = {trait for one in self.providers.values() for trait in one["traits"]}
+            return 200, {"traits": sorted(trait for trait in used if trait.startswith(start))}
+        if match := re.fullmatch(r"/traits/(CUSTOM_[A-Z0-9_]+)", path):
+            created = match[1] not in self.traits
+            self.traits.add(match[1])
+            return (201 if created else 204), None
+        if path == "/resource_providers":
+            found = [one for one in self.providers.values() if query["required"] in one["traits"]]
+            return 200, {"resource_providers": [{key: one[key] for key in ("uuid", "name")} for one in found]}
+        provider = self.providers[path.split("/")[2]]
+        if method == "PUT":
+            if self.before_traits_put is not None:
+                self.before_traits_put(provider)
+            if body["resource_provider_generation"] != provider["generation"]:
+                raise self.placement_error(409, "Conflict", "resource provider generation conflict")
+            unknown = set(body["traits"]) - self.traits
+            if unknown:
+                raise self.placement_error(400, "Bad Request", f"No such trait {', '.join(sorted(unknown))}.")
+            provider["traits"] = set(body["traits"])
+            provider["generation"] += 1
+        return 200, {"traits": sorted(provider["traits"]), "resource_provider_generation": provider["generation"]}
+
+    @staticmethod
+    def placement_error(status, title, detail):
+        error = {"status": status, "title": title, "detail": detail, "code": "placement.x", "request_id": "req-1"}
+        return Answer(status, {"errors": [error]})
+
+    # ---- Glance ----
+
+    def image(self, _method, path, query, _body, _headers):
+        if path in ("", "/"):
+            link = [{"rel": "self", "href": f"{self.url}/image/v2/"}]
+            return 200, {"versions": [{"id": "v2.16", "status": "CURRENT", "links": link}]}
+        if match := re.fullmatch("/v2/images/([^/]+)", path):
+            if match[1] not in self.images:
+                raise Answer(
+                    404, b"<html><title>404 Not Found</title><h1>404 Not Found</h1>No image</html>", "text/html"
+                )
+            return 200, self.images[match[1]]
+        found = [one for one in self.images.values() if query.get("name", one["name"]) == one["name"]]
+        found = found if query.get("os_hidden", "false").lower() != "true" else []
+        return 200, {"images": found, "first": "/v2/images", "schema": "/v2/schemas/images"}
+
+
+class _Handler(http.server.BaseHTTPRequestHandler):
+    """Routes /SERVICE/… to the method of that name."""
+
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_args):
+        pass
+
+    def handle_one(self):
+        url = urllib.parse.urlsplit(self.path)
+        _, service, *rest = url.path.split("/")
+        path = "/" + "/".join(rest) if rest else ""
+        query = dict(urllib.parse.parse_qsl(url.query))
+        size = int(self.headers.get("Content-Length") or 0)
+        body = json.loads(self.rfile.read(size)) if size else None
+        try:
+            self.fail_if_asked(url.path)
+            with self.cloud.lock:
+                if service != "identity":
+                    version = self.headers.get("OpenStack-API-Version", "").rpartition(" ")[2]
+                    self.cloud.requests.append((self.command, self.path, version, body))
+                status, data = getattr(self.cloud, service)(self.command, path, query, body, self.headers)
+            raise Answer(status, data if data is not None else b"")
+        except Answer as answer:
+            self.send_response(answer.status)
+            if answer.status == 201 and service == "identity":
+                self.send_header("X-Subject-Token", "token")
+            self.send_header("Content-Type", answer.kind)
+            self.send_header("X-Openstack-Request-Id", "req-0815")
+            self.send_header("Content-Length", str(len(answer.body)))
+            self.end_headers()
+            self.wfile.write(answer.body)
+
+    do_GET = do_PUT = do_POST = do_DELETE = handle_one
+
+    def fail_if_asked(self, path):
+        with self.cloud.lock:
+            fitting = next(
+                (one for one in self.cloud.faults if one[0] == self.command and re.search(one[1], path)), None
+            )
+            if fitting is None:
+                return
+            self.cloud.faults.remove(fitting)
+        if fitting[2] is None:
+            self.cloud.over.wait()
+            self.close_connection = True
+            raise ConnectionAbortedError
+        raise fitting[2]

@@ -1,0 +1,124 @@
+"""What goes wrong between the commands and a cloud: one line, exit code 3, no traceback."""
+
+import os
+import subprocess
+import sys
+
+from tests.unit.cloud import api_server, openstack_program
+
+HTML = b"<html><head><title>503</title></head><body><h1>Service\n Unavailable</h1>no\x1b[2Jserver</body></html>"
+
+
+class FaultTest(openstack_program.ProgramTestCase):
+    def setUp(self):
+        super().setUp()
+        self.cloud.add_flavor("f")
+        self.cloud.add_host("cmp1")
+
+    def test_wrong_password(self):
+        self.write_clouds(password="wrong")
+        for arguments in (
+            ["flavor", "list"],
+            ["host", "list"],
+            ["flavor", "check", "--all"],
+            ["image", "check", "i"],
+        ):
+            line = self.refused(*arguments)
+            self.assertIn("the credentials are refused (401)", line)
+            self.assertNotIn("wrong", line)
+
+    def test_nothing_listens(self):
+        self.write_clouds(url="http://127.0.0.1:1")
+        line = self.refused("flavor", "list")
+        self.assertIn("Unable to establish connection to http://127.0.0.1:1/identity/v3; ", line)
+
+    def test_no_credentials(self):
+        os.unlink(f"{self.folder}/clouds.yaml")
+        done = subprocess.run(
+            [sys.executable, "-m", "openstackclient.shell", "perf", "flavor", "list"],
+            capture_output=True,
+            text=True,
+        )
+        self.assertEqual(["", 3, 1], [done.stdout, done.returncode, len(done.stderr.splitlines())], done.stderr)
+        self.assertIn("auth-url", done.stderr)
+        self.assertIn("--os-cloud", done.stderr)
+
+    def test_no_such_service_in_the_catalog(self):
+        self.cloud.without = ("placement",)
+        self.assertIn("placement", self.refused("host", "list"))
+        self.cloud.without = ("image",)
+        self.assertIn("image", self.refused("image", "check", "i"))
+
+    def test_server_errors_name_the_request(self):
+        error = api_server.nova_error(500, "computeFault", "Unexpected API Error.\nPlease report this.")
+        self.cloud.faults = [("GET", "/flavors", error)] * 9
+        line = self.refused("flavor", "list")
+        for words in (
+            "the service has failed (500)",
+            "req-0815",
+            "Unexpected API Error. Please report",
+            self.cloud.url,
+        ):
+            self.assertIn(words, line)
+
+    def test_unavailable_for_a_moment_is_bridged(self):
+        self.cloud.faults = [("GET", "/flavors/detail", api_server.Answer(503, HTML, "text/html"))] * 2
+        self.assertEqual(["f"], [row["Name"] for row in self.perf("flavor", "list", "--all")])
+
+    def test_unavailable_for_good_is_one_line(self):
+        self.cloud.faults = [("GET", "/flavors/detail", api_server.Answer(503, HTML, "text/html"))] * 9
+        line = self.refused("flavor", "list")
+        self.assertIn("unavailable (503)", line)
+        self.assertNotIn("\x1b", line)
+
+    def test_a_service_that_never_answers(self):
+        self.write_clouds(api_timeout=0.2)
+        self.cloud.faults = [("GET", "/flavors/detail", None)] * 9
+        self.assertIn("no answer in time", self.refused("flavor", "list"))
+
+    def test_there_is_a_time_limit_without_one_in_clouds_yaml(self):
+        seen = []
+
+        class Command(openstack_program.shell.OpenStackShell):
+            def clean_up(shell, cmd, result, err):
+                seen.append(shell.client_manager.session.timeout)
+                super().clean_up(cmd, result, err)
+
+        openstack_program.shell.OpenStackShell, kept = Command, openstack_program.shell.OpenStackShell
+        self.addCleanup(setattr, openstack_program.shell, "OpenStackShell", kept)
+        self.perf("flavor", "list")
+        self.assertEqual([60.0], seen)
+
+    def test_rubbish_instead_of_json(self):
+        self.cloud.faults = [("GET", "/flavors/detail", api_server.Answer(200, b"<html>hello", "text/html"))]
+        self.assertNotIn("Traceback", self.refused("flavor", "list"))
+
+    def test_no_admin_rights(self):
+        self.cloud.admin = False
+        for arguments in (
+            ["host", "list"],
+            ["host", "show", "cmp1"],
+            ["publish", "--withdraw", "--host", "cmp1"],
+            ["flavor", "create", "g", "--vcpus", "1", "--ram", "64"],
+            ["flavor", "set", "f", "--spec", "perf:iothreads=1"],
+        ):
+            line = self.refused(*arguments)
+            self.assertIn("not allowed (403)", line)
+            self.assertIn("admin", line)
+
+    def test_debug_shows_the_traceback(self):
+        done = self.run_openstack("--debug", "perf", "flavor", "set", "nope")
+        self.assertNotEqual(0, done.code)
+        self.assertIn("Traceback", done.err)
+
+    def test_the_program_itself(self):
+        """As a user starts it: exit codes and streams are those of the process."""
+        program = [sys.executable, "-W", "ignore", "-m", "openstackclient.shell", "--os-cloud", "test", "perf"]
+        done = subprocess.run([*program, "flavor", "check", "--all", "-f", "json"], capture_output=True, text=True)
+        self.assertEqual(["[]", "", 0], [done.stdout.strip(), done.stderr, done.returncode])
+        self.cloud.add_flavor("pinned", hw_cpu_policy="dedicated")
+        done = subprocess.run([*program, "flavor", "check", "--all", "-f", "json"], capture_output=True, text=True)
+        self.assertEqual(["", 1], [done.stderr, done.returncode])
+        self.write_clouds(password="wrong")
+        done = subprocess.run([*program, "flavor", "list"], capture_output=True, text=True)
+        self.assertEqual(["", 3, 1], [done.stdout, done.returncode, len(done.stderr.splitlines())], done.stderr)

@@ -1,0 +1,190 @@
+"""openstack perf host … and publish, the real program with the real SDK; the APIs on loopback."""
+
+import datetime
+import os
+
+from nova_perf_tuning.virt import host_result
+from tests.unit.cloud import openstack_program
+
+VALIDATED = "CUSTOM_PERF_VALIDATED"
+MANAGED = "CUSTOM_PERF_MANAGED_BY_COMPUTE"
+
+
+def write_result(folder, **kwargs):
+    """Write a result made a minute ago unless told otherwise; return the path."""
+    fields = {
+        "host": "cmp1",
+        "created_at": datetime.datetime.now(datetime.UTC) - datetime.timedelta(minutes=1),
+        "verdict": "PASS",
+        "budgets": {"net-10g": "PASS"},
+        **kwargs,
+    }
+    path = os.path.join(folder, "result.json")
+    with open(path, "w") as file:
+        file.write(host_result.HostResult(**fields).to_json())
+    return path
+
+
+class HostTest(openstack_program.ProgramTestCase):
+    def setUp(self):
+        super().setUp()
+        self.cloud.add_host("cmp2.example.org", disabled_reason="nova-perf: validation FAIL", status="disabled")
+        self.cloud.add_host("cmp1", {VALIDATED, "CUSTOM_PERF_BUDGET_A", "CUSTOM_OTHER"})
+        self.cloud.add_host("cmp3", {VALIDATED, MANAGED}, state="down")
+
+    def test_list(self):
+        rows = self.perf("host", "list")
+        self.assertEqual(["cmp1", "cmp2.example.org", "cmp3"], [row["Host"] for row in rows])
+        self.assertEqual(["CUSTOM_PERF_BUDGET_A", VALIDATED], rows[0]["Traits"])
+        self.assertEqual(["PASS", "FAIL", "PASS"], [row["Verdict"] for row in rows])
+        self.assertEqual(["API", "", "nova-compute"], [row["Set By"] for row in rows])
+        self.assertEqual(["up", "up", "down"], [row["State"] for row in rows])
+        self.assertEqual("nova-perf: validation FAIL", rows[1]["Disabled Reason"])
+        self.assertEqual(["cmp1", "cmp3"], [row["Host"] for row in self.perf("host", "list", "--validated")])
+
+    def test_requests_grow_with_traits_not_with_hosts(self):
+        for number in range(50):
+            self.cloud.add_host(f"more{number}", {VALIDATED})
+        self.cloud.requests.clear()
+        self.assertEqual(53, len(self.perf("host", "list")))
+        self.assertLess(len([one for one in self.cloud.requests if one[1].startswith("/placement/")]), 8)
+
+    def test_show(self):
+        shown = self.perf("host", "show", "cmp1.example.org")
+        self.assertEqual(["cmp1", "QEMU 8.2.1", "PASS"], [shown[key] for key in ("host", "hypervisor", "verdict")])
+        self.assertEqual("cmp2.example.org", self.perf("host", "show", "cmp2")["host"])
+
+    def test_no_such_host(self):
+        self.assertIn("there are cmp1, cmp2.example.org, cmp3", self.refused("host", "show", "cmp9"))
+        self.cloud.add_host("cmp2.example.com")
+        self.assertIn("give one in full", self.refused("host", "show", "cmp2"))
+
+    def test_without_admin_rights(self):
+        self.cloud.admin = False
+        line = self.refused("host", "list")
+        for words in ("not allowed (403)", "administrators", "os-services:list"):
+            self.assertIn(words, line)
+
+
+class PublishTest(openstack_program.ProgramTestCase):
+    def setUp(self):
+        super().setUp()
+        self.host = self.cloud.add_host("cmp1", {"CUSTOM_OTHER"})
+
+    def publish(self, *options, **fields):
+        return self.perf("publish", write_result(self.folder, **fields), *options)
+
+    def assert_traits(self, *names):
+        self.assertEqual({"COMPUTE_NODE", "CUSTOM_OTHER", *names}, self.host["traits"])
+
+    def test_set_twice_and_withdraw(self):
+        done = self.publish()
+        self.assertEqual([[VALIDATED], "PASS"], [done["added"][1:], done["verdict"]])
+        self.assert_traits(VALIDATED, "CUSTOM_PERF_BUDGET_NET_10G")
+        generation = self.host["generation"]
+        done = self.publish()
+        self.assertEqual([[], []], [done["added"], done["removed"]])
+        self.assertEqual(generation, self.host["generation"])
+        done = self.perf("publish", "--withdraw", "--host", "cmp1")
+        self.assertEqual([[], 2], [done["traits"], len(done["removed"])])
+        self.assert_traits()
+        self.assertEqual([], self.perf("publish", "--withdraw", "--host", "cmp1")["removed"])
+
+    def test_what_is_not_earned_any_more_goes(self):
+        self.publish()
+        done = self.publish(verdict="FAIL", budgets={"net-10g": "FAIL", "disk": "PASS"})
+        self.assertEqual(["CUSTOM_PERF_BUDGET_DISK"], done["traits"])
+        self.assert_traits("CUSTOM_PERF_BUDGET_DISK")
+        self.assertEqual("left alone", done["service"])
+        self.assertEqual("enabled", self.cloud.service("cmp1")["status"])
+
+    def test_disable_on_fail_and_enable_again(self):
+        done = self.publish("--disable-on-fail", verdict="FAIL", budgets={"net-10g": "FAIL"})
+        service = self.cloud.service("cmp1")
+        self.assertEqual(["disabled", "disabled"], [done["service"], service["status"]])
+        self.assertTrue(service["disabled_reason"].startswith("nova-perf: validation FAIL of net-10g at 20"))
+        self.assertEqual("left alone", self.publish()["service"])
+        done = self.publish("--disable-on-fail")
+        self.assertEqual(["enabled again", "enabled"], [done["service"], service["status"]])
+        self.assertEqual("left alone", self.publish("--disable-on-fail")["service"])
+
+    def test_withdraw_enables_what_it_disabled(self):
+        self.publish("--disable-on-fail", verdict="FAIL", budgets={})
+        self.assertEqual("left alone", self.perf("publish", "--withdraw", "--host", "cmp1")["service"])
+        done = self.perf("publish", "--withdraw", "--host", "cmp1", "--disable-on-fail")
+        self.assertEqual(["enabled again", "enabled"], [done["service"], self.cloud.service("cmp1")["status"]])
+
+    def test_somebody_elses_reason_is_left_alone(self):
+        self.cloud.service("cmp1").update(status="disabled", disabled_reason="new RAM, ask Ann")
+        for fields in ({"verdict": "FAIL", "budgets": {}}, {}):
+            done = self.publish("--disable-on-fail", **fields)
+            self.assertEqual("left disabled: not by this command", done["service"])
+        self.assertEqual("new RAM, ask Ann", self.cloud.service("cmp1")["disabled_reason"])
+
+    def test_another_writer_in_between(self):
+        left = [3]
+
+        def write(provider):
+            if left[0]:
+                left[0] -= 1
+                provider["generation"] += 1
+                provider["traits"].add(f"CUSTOM_OTHER{left[0]}")
+                self.cloud.traits |= provider["traits"]
+
+        self.cloud.before_traits_put = write
+        self.publish()
+        self.assert_traits(
+            VALIDATED, "CUSTOM_PERF_BUDGET_NET_10G", "CUSTOM_OTHER0", "CUSTOM_OTHER1", "CUSTOM_OTHER2"
+        )
+
+    def test_a_writer_that_never_rests_is_one_line(self):
+        self.cloud.before_traits_put = lambda provider: provider.update(generation=provider["generation"] + 1)
+        line = self.refused("publish", write_result(self.folder))
+        self.assertIn("conflict (409): resource provider generation conflict", line)
+
+    def test_never_against_nova_compute(self):
+        self.host["traits"] |= {MANAGED, VALIDATED, "CUSTOM_PERF_BUDGET_NET_10G"}
+        self.cloud.traits |= self.host["traits"]
+        done = self.publish()
+        self.assertEqual([[], []], [done["added"], done["removed"]])
+        before = set(self.host["traits"])
+        for arguments in (
+            ["publish", write_result(self.folder, verdict="FAIL")],
+            ["publish", "--withdraw", "--host", "cmp1"],
+        ):
+            self.assertIn("result_file", self.refused(*arguments))
+        self.assertEqual(before, self.host["traits"])
+
+    def test_results_that_do_not_count(self):
+        now = datetime.datetime.now(datetime.UTC)
+        self.cloud.add_host("cmp2")
+        for words, fields in {
+            "INVALID": {"verdict": "INVALID"},
+            "more than 2592000 seconds ago": {"created_at": now - datetime.timedelta(days=31)},
+            "in the future": {"created_at": now + datetime.timedelta(days=1)},
+            "it expired at": {"expires_at": now - datetime.timedelta(seconds=1)},
+            "there is no compute host 'cmp9'": {"host": "cmp9"},
+        }.items():
+            self.assertIn(words, self.refused("publish", write_result(self.folder, **fields)))
+        other = self.refused("publish", write_result(self.folder), "--host", "cmp2")
+        self.assertIn("it is the result of host 'cmp1'", other)
+        path = write_result(self.folder, created_at=now - datetime.timedelta(seconds=90))
+        self.assertIn("--max-age", self.refused("publish", path, "--max-age", "60"))
+        self.assert_traits()
+
+    def test_wrong_files_and_usage(self):
+        with open(f"{self.folder}/bad.json", "w") as file:
+            file.write('{"schema": 1}')
+        self.assertIn("'host' is a required property", self.refused("publish", f"{self.folder}/bad.json"))
+        self.assertIn("there is no such file", self.refused("publish", "/nonexistent.json"))
+        for arguments in ([], ["--withdraw"], ["--host", "cmp1"]):
+            self.assertIn("RESULT is missing", self.refused("publish", *arguments))
+
+    def test_domain_and_capitals_do_not_matter(self):
+        self.publish(host="CMP1.example.org")
+        self.assertIn(VALIDATED, self.host["traits"])
+
+    def test_a_host_that_never_reported(self):
+        self.cloud.add_host("fresh", hypervisor=False)
+        self.assertEqual("", self.perf("host", "show", "fresh")["hypervisor"])
+        self.assertIn("has no hypervisor", self.refused("publish", "--withdraw", "--host", "fresh"))

@@ -1,0 +1,125 @@
+"""openstack perf image check: each rule fires where it must and nowhere else."""
+
+import testtools
+
+from nova_perf_tuning.cloud import flavor_rules, image_rules, rules
+from nova_perf_tuning.specs import profiles
+from tests.unit.cloud import openstack_program
+
+#: Rule -> properties that break it, and properties that nearly do.
+CASES = {
+    "emulated-nic": ({"hw_vif_model": "e1000"}, {"hw_vif_model": "virtio"}),
+    "emulated-disk": ({"hw_disk_bus": "ide"}, {"hw_disk_bus": "virtio"}),
+    "emulated-scsi": ({"hw_disk_bus": "scsi"}, {"hw_disk_bus": "scsi", "hw_scsi_model": "virtio-scsi"}),
+    "one-virtio-scsi-queue": (
+        {"hw_disk_bus": "scsi", "hw_scsi_model": "virtio-scsi", "hw_machine_type": "pc-i440fx-4.2"},
+        {"hw_disk_bus": "scsi", "hw_scsi_model": "virtio-scsi", "hw_machine_type": "pc-q35-7.2"},
+    ),
+    "windows-not-said": ({"os_distro": "windows"}, {"os_distro": "windows", "os_type": "windows"}),
+    "hpet": ({"hw_time_hpet": "True"}, {"hw_time_hpet": "false"}),
+    "paravirtual-era": ({"hw_vm_mode": "xen"}, {"hw_vm_mode": "hvm"}),
+    "multiqueue-off": ({"hw_vif_multiqueue_enabled": "no"}, {"hw_vif_multiqueue_enabled": "yes"}),
+    "vmware-hints": (
+        {"vmware_adaptertype": "lsiLogic"},
+        {"vmware_adaptertype": "lsiLogic", "hw_disk_bus": "virtio"},
+    ),
+}
+
+
+class RulesTest(testtools.TestCase):
+    def found(self, properties, name="image", flavor=None):
+        return {one.rule for one in image_rules.findings(name, properties, profiles.shipped(), flavor)}
+
+    def test_each_rule_fires_and_stays_silent(self):
+        self.assertEqual({rule.name for rule in image_rules.RULES}, set(CASES))
+        for rule, (broken, whole) in CASES.items():
+            self.assertEqual({rule}, self.found(broken), rule)
+            self.assertEqual(set(), self.found(whole), rule)
+
+    def test_windows_by_name(self):
+        self.assertEqual({"windows-not-said"}, self.found({}, "Windows Server 2022"))
+        self.assertEqual({"windows-not-said"}, self.found({}, "win2k19-eval"))
+        self.assertEqual(set(), self.found({"os_distro": "debian"}, "Windows Subsystem"))
+        self.assertEqual(set(), self.found({}, "darwin-builder"))
+
+    def test_paravirtual_traces(self):
+        for properties in (
+            {"hypervisor_type": "xen"},
+            {"img_hv_type": "xen"},
+            {"hw_disk_bus": "xen"},
+            {"hw_vif_model": "netfront"},
+            {"disk_format": "vhd"},
+            {"container_format": "ami", "disk_format": "ami"},
+            {"kernel_id": "x", "ramdisk_id": "y"},
+        ):
+            self.assertEqual({"paravirtual-era"}, self.found(properties), properties)
+
+    def test_flavor_and_image_together(self):
+        flavor = (4, 4096, {"perf:iothreads": "2", "hw:vif_multiqueue_enabled": "true", "perf:vif_queues": "4"})
+        self.assertEqual(set(), self.found({}, flavor=flavor))
+        self.assertEqual(
+            {"emulated-disk", "disk-specs-need-virtio"}, self.found({"hw_disk_bus": "ide"}, flavor=flavor)
+        )
+        self.assertEqual(
+            {"emulated-nic", "vif-specs-need-virtio"}, self.found({"hw_vif_model": "rtl8139"}, flavor=flavor)
+        )
+        self.assertEqual({"flavor-and-image"}, self.found({"hw_perf_iothreads": "3"}, flavor=flavor))
+
+    def test_wrong_properties(self):
+        self.assertEqual({"unknown-property"}, self.found({"hw_perf_iothreds": "3"}))
+        self.assertEqual({"value-not-allowed"}, self.found({"hw_perf_iothreads": "lots"}))
+        self.assertEqual({"value-not-allowed"}, self.found({"hw_perf_profile": "gone"}))
+
+    def test_every_rule_says_why_and_what_to_do(self):
+        every = [*image_rules.RULES, *flavor_rules.RULES]
+        self.assertEqual(len(every), len({rule.name for rule in every}))
+        for rule in every:
+            self.assertTrue(rule.why.endswith(".") and rule.remedy and rule.source, rule.name)
+
+
+class FlavorRulesTest(testtools.TestCase):
+    def found(self, vcpus=4, ram=4096, **specs):
+        facts = flavor_rules.FlavorFacts(vcpus, ram, {key.replace("_", ":", 1): val for key, val in specs.items()})
+        return {one.rule for one in rules.apply(flavor_rules.RULES, facts)}
+
+    def test_each(self):
+        pinned = {"hw_cpu_policy": "dedicated", "hw_emulator_threads_policy": "share"}
+        for expected, facts in (
+            (set(), {}),
+            (set(), pinned),
+            ({"multiqueue-of-one-vcpu"}, {"vcpus": 1, "hw_vif_multiqueue_enabled": "True"}),
+            (set(), {"vcpus": 1, "hw_vif_multiqueue_enabled": "False"}),
+            ({"queue-for-each-vcpu"}, {"vcpus": 16, "hw_vif_multiqueue_enabled": "True"}),
+            (set(), {"vcpus": 16, "hw_vif_multiqueue_enabled": "True", "perf_vif_queues": "auto"}),
+            ({"emulator-on-the-guests-cpus"}, {"hw_cpu_policy": "dedicated"}),
+            ({"isolate-without-dedicated"}, {"hw_emulator_threads_policy": "isolate"}),
+            ({"emulator-share-without-topology"}, {"hw_emulator_threads_policy": "share"}),
+            (set(), {"hw_emulator_threads_policy": "share", "hw_numa_nodes": "1"}),
+            ({"thread-policy-without-dedicated"}, {"hw_cpu_thread_policy": "isolate"}),
+            ({"mixed-without-mask"}, {**pinned, "hw_cpu_policy": "mixed"}),
+            ({"uneven-numa-nodes"}, {"vcpus": 3, "hw_numa_nodes": "2"}),
+            ({"uneven-numa-nodes"}, {"ram": 1001, "hw_numa_nodes": "2"}),
+            ({"quota-of-dedicated-cpus"}, {**pinned, "quota_cpu_quota": "5000"}),
+            ({"mistyped-scope"}, {"hw_perf_iothreads": "1"}),
+        ):
+            self.assertEqual(expected, self.found(**facts), facts)
+
+
+class CommandTest(openstack_program.ProgramTestCase):
+    def test_findings_and_exit_codes(self):
+        self.cloud.add_image("good", os_distro="debian")
+        self.cloud.add_image("bad", hw_vif_model="e1000", hw_disk_bus="ide")
+        self.cloud.add_flavor("f", perf_iothreads="1")
+        self.assertEqual([], self.perf("image", "check", "good"))
+        done = self.run_openstack("perf", "image", "check", "bad", "--flavor", "f", "-f", "json")
+        self.assertEqual(["", 1], [done.err, done.code])
+        self.assertEqual(
+            {"emulated-nic", "emulated-disk", "disk-specs-need-virtio"}, {row["Rule"] for row in done.data}
+        )
+        self.assertEqual(0, self.run_openstack("perf", "image", "check", "bad", "--fail-on", "error").code)
+
+    def test_no_such_image(self):
+        self.assertIn("there is no image 'x'", self.refused("image", "check", "x"))
+        self.cloud.add_image("twice")
+        self.cloud.add_image("twice")
+        self.assertIn("twice", self.refused("image", "check", "twice"))
