@@ -186,13 +186,14 @@ run_once() {
         usleep 250000
     done
     for stream in stdout stderr; do head -c "$keep" "$work/$stream" >"$work/$stream.kept"; done
-    jq -cn --arg label "$label" --argjson number "$number" --argjson trial "$trial" --argjson slot "$slot" --argjson status "$status" \
-        --argjson begin "$begin" --argjson end "$finish" --arg hertz "$(getconf CLK_TCK 2>/dev/null || echo 100)" \
+    jq -cn --arg name "$label" --argjson number "$number" --argjson trial "$trial" --argjson slot "$slot" --argjson status "$status" \
+        --argjson begin "$begin" --argjson finish "$finish" --arg hertz "$(getconf CLK_TCK 2>/dev/null || echo 100)" \
         --arg c0 "$client_before" --arg c1 "$client_after" --arg s0 "$server_before" --arg s1 "$server_after" \
         --slurpfile benchmarks "$work/benchmarks.json" --rawfile stdout "$work/stdout.kept" --rawfile stderr "$work/stderr.kept" \
         'def busy($a; $b): if $a == "" or $b == "" then null else (($b | tonumber) - ($a | tonumber)) / ($hertz | tonumber) end;
-         {label: $label, benchmark: $benchmarks[0][$number].benchmark, trial: $trial, slot: $slot, begin: ($begin / 100), end: ($end / 100), status: $status,
-          cpu: {client: busy($c0; $c1), server: busy($s0; $s1)}, stdout: $stdout, stderr: $stderr}' >>"$work/trials.jsonl"
+         {label: $name, benchmark: $benchmarks[0][$number].benchmark, trial: $trial, slot: $slot, begin: ($begin / 100), end: ($finish / 100), status: $status,
+          cpu: {client: busy($c0; $c1), server: busy($s0; $s1)}, stdout: $stdout, stderr: $stderr}' >>"$work/trials.jsonl" 2>"$work/error" ||
+        fail "a trial cannot be written down: $(head -c 300 "$work/error")"
     say "slot $slot: $label ended with status $status after $(((finish - begin) / 100)) s"
 }
 
