@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Brings a Debian 12 machine from nothing to a virtual environment with this tree in it.
 #
-#   tools/prepare.sh [--profile demo|test] [--extras report,test] [--venv DIR]
+#   tools/prepare.sh [--profile demo|test|cloud] [--extras report,test] [--venv DIR] [--packages-only]
 #
 # Debian packages come from bindep.txt (the profile's lines and those without one), Python packages from
 # requirements.txt and the extras of setup.cfg. Nothing is done twice: an environment whose stamp matches
@@ -9,12 +9,13 @@
 set -euo pipefail
 
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-profile=demo extras=report venv=$top/.venv
+profile=demo extras=report venv=$top/.venv packages_only=0
 while (($#)); do
     case $1 in
         --profile) profile=$2; shift 2 ;;
         --extras) extras=$2; shift 2 ;;
         --venv) venv=$2; shift 2 ;;
+        --packages-only) packages_only=1; shift ;;
         *) echo "prepare.sh: unknown option $1" >&2; exit 3 ;;
     esac
 done
@@ -83,6 +84,10 @@ listed=$(cd "$top" && { "$venv/bin/bindep" -b "$profile" || true; })
 if [[ -n $listed ]]; then
     mapfile -t names <<<"$listed"
     apt_install "${names[@]}"
+fi
+if ((packages_only)); then
+    rm -f "$log"
+    exit
 fi
 
 if [[ $(cat "$venv/.stamp" 2>/dev/null) != "$stamp" ]]; then

@@ -1,0 +1,1 @@
+"""OpenStack of released wheels on one machine, in namespaces of its own: doc/source/contributor/cloud.rst."""

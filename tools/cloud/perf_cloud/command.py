@@ -1,0 +1,249 @@
+"""The commands: up, status, down, openrc, run. They need nothing but Python and util-linux."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+from perf_cloud import configuration, layout, namespaces, processes, services, snapshot
+
+_TOOL = pathlib.Path(__file__).resolve().parent.parent
+_FAILED = 3
+
+
+def guarded(command: Callable[[list[str]], int]) -> int:
+    """Run a command with this process's arguments; a user's mistake becomes one line."""
+    try:
+        return command(sys.argv[1:])
+    except layout.CloudError as error:
+        print(f"{pathlib.Path(sys.argv[0]).name}: {error}", file=sys.stderr)
+    except PermissionError as error:
+        print(f"{pathlib.Path(sys.argv[0]).name}: {error}; only root can do this", file=sys.stderr)
+    except KeyboardInterrupt:
+        print("interrupted; tools/cloud/down removes what has been started", file=sys.stderr)
+        return 130
+    return _FAILED
+
+
+# ---- up ----
+
+
+def up(argv: list[str]) -> int:
+    """Start a cloud, or what has died of it; does not return when it can go on in the namespaces."""
+    parser = _parser("Starts an OpenStack cloud on this machine, or what has died of it.")
+    parser.add_argument("--hosts", type=int, choices=layout.HOSTS, default=2, help="compute hosts (default: 2)")
+    parser.add_argument(
+        "--image", type=pathlib.Path, help="folder of the guest image (default: tools/image/build --cloud)"
+    )
+    parser.add_argument("--venv", type=pathlib.Path, required=True, help=argparse.SUPPRESS)
+    parser.add_argument("--begun", type=float, default=time.time(), help=argparse.SUPPRESS)
+    arguments = parser.parse_args(argv)
+    cloud = _cloud(arguments.state)
+    if cloud.folder.is_relative_to("/run"):
+        raise layout.CloudError(
+            f"--state {cloud.folder}: hosts of a cloud have a /run of their own; choose another folder"
+        )
+    cloud.folder.mkdir(parents=True, exist_ok=True)
+    with _locked(cloud) as lock:
+        hosts, venv = _resume(cloud, arguments)
+        image = _image(arguments.image)
+        kept = snapshot.file_of(_cache(), _snapshot_key(venv, image, hosts))
+        inner = [str(venv / "bin" / "python"), "-B", "-m", "perf_cloud.bringup"]
+        for name, value in (("venv", venv), ("image", image), ("snapshot", kept), ("hosts", hosts)):
+            inner += [f"--{name}", str(value)]
+        os.set_inheritable(lock, True)  # held until the inner half ends
+        environment = {**os.environ, layout.VARIABLE: str(cloud.folder), "PYTHONPATH": str(_TOOL)}
+        namespaces.execute(cloud, layout.CONTROLLER, [*inner, "--begun", str(arguments.begun)], environment)
+    return _FAILED
+
+
+def _resume(cloud: layout.Cloud, arguments: argparse.Namespace) -> tuple[int, pathlib.Path]:
+    """Make the namespaces unless they are there; return number of hosts and environment of the cloud."""
+    facts = cloud.facts()
+    venv = arguments.venv
+    if facts.get("populated") and namespaces.exist(cloud):
+        hosts = max(arguments.hosts, int(str(facts["hosts"])))
+        if str(venv) != facts["venv"]:
+            print(f"{cloud.folder}: runs the tree as it was; tools/cloud/down ends that", file=sys.stderr)
+            venv = pathlib.Path(str(facts["venv"]))
+    else:
+        if _remove(cloud):
+            print(f"{cloud.folder}: a start that had not finished was removed first", file=sys.stderr)
+        hosts = arguments.hosts
+        namespaces.create(cloud)
+    cloud.remember(hosts=hosts, venv=str(venv))
+    configuration.write(cloud, venv)
+    return hosts, venv
+
+
+def _image(named: pathlib.Path | None) -> pathlib.Path:
+    folder = named or _built_image()
+    if not (folder / "guest.qcow2").is_file():
+        raise layout.CloudError(f"--image {folder}: no guest.qcow2 in it; see tools/image/build --cloud")
+    return folder.resolve()
+
+
+def _built_image() -> pathlib.Path:
+    """Return the folder of the guest image of this tree and this machine's packages.
+
+    Asking apt for their versions takes seconds, so that is done only when it may have another answer.
+    """
+    recipe = sorted((_TOOL.parent / "image").iterdir())
+    asked = [pathlib.Path("/var/lib/dpkg/status"), pathlib.Path("/var/lib/apt/lists")]
+    known = [f"{file} {file.stat().st_mtime_ns}" for file in asked if file.exists()]
+    known += [hashlib.sha256(file.read_bytes()).hexdigest() for file in recipe if file.is_file()]
+    stamp, link = _cache() / "cloud-image.from", _cache() / "cloud-image"
+    if (link / "complete").exists() and stamp.exists() and stamp.read_text() == "\n".join(known):
+        return link
+    result = subprocess.run([str(_TOOL.parent / "image" / "build"), "--cloud", "--quiet"], stdout=subprocess.PIPE)
+    if result.returncode:
+        raise layout.CloudError("the guest image cannot be built; see above")
+    stamp.write_text("\n".join(known))
+    return pathlib.Path(result.stdout.decode().strip().splitlines()[-1])
+
+
+def _snapshot_key(venv: pathlib.Path, image: pathlib.Path, hosts: int) -> str:
+    # The environment of the services alone: snapshots outlive changes of the tree.
+    base = (venv / "base").read_text()
+    packages = ["mariadb-server", "openvswitch-switch", "ovn-central", "libvirt-daemon", "qemu-system-x86"]
+    versions = subprocess.run(["dpkg-query", "-W", *packages], stdout=subprocess.PIPE, text=True).stdout
+    content = hashlib.sha256((image / "guest.qcow2").read_bytes()).hexdigest()
+    return snapshot.key([base, versions, content, str(hosts)])
+
+
+# ---- status ----
+
+
+def status(argv: list[str]) -> int:
+    """Print what runs; exit code 0 when everything does, 1 when something has died, 3 without a cloud."""
+    parser = _parser("Shows the services of a cloud.")
+    parser.add_argument("-f", "--format", choices=("table", "json"), default="table")
+    arguments = parser.parse_args(argv)
+    cloud = _cloud(arguments.state)
+    facts = cloud.facts()
+    if not namespaces.exist(cloud):
+        raise layout.CloudError(f"{cloud.folder}: no cloud runs here; start one with tools/cloud/up")
+    catalogue = services.Catalogue(cloud, pathlib.Path(str(facts["venv"])), int(str(facts["hosts"])))
+    rows = [_row(cloud, service) for service in catalogue.all()]
+    if arguments.format == "json":
+        print(json.dumps({"state": str(cloud.folder), **facts, "services": rows}, indent=2))
+    else:
+        width = max(len(str(row["name"])) for row in rows)
+        for row in rows:
+            print(f"{row['name']:{width}}  {row['host']}  {row['pid'] or '-':>8}  {row['state']}")
+        for row in rows:
+            if row["state"] == "died":
+                print(processes.died(cloud, str(row["name"])))
+    return int(any(row["state"] != "up" for row in rows))
+
+
+def _row(cloud: layout.Cloud, service: services.Service) -> dict[str, object]:
+    pid = processes.pid_of(cloud, service.name)
+    state = "up" if pid else "died" if cloud.pid_file(service.name).exists() else "not started"
+    log = str(cloud.log(service.name))
+    return {"name": service.name, "host": service.host.name, "pid": pid, "state": state, "log": log}
+
+
+# ---- down ----
+
+
+def down(argv: list[str]) -> int:
+    """End everything of a cloud; nothing is left but its logs."""
+    arguments = _parser("Ends a cloud. Its logs stay, everything in it is lost.").parse_args(argv)
+    cloud = _cloud(arguments.state)
+    if not cloud.folder.is_dir():
+        return 0
+    with _locked(cloud):
+        print(f"{_remove(cloud)} processes ended")
+    cloud.lock.unlink()
+    return 0
+
+
+def _remove(cloud: layout.Cloud) -> int:
+    ended = processes.end_all(cloud.folder)
+    for entry in cloud.folder.iterdir():
+        if entry in (cloud.lock, cloud.logs):
+            continue
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry)
+        else:
+            entry.unlink()
+    return ended
+
+
+# ---- openrc and run ----
+
+
+def openrc(argv: list[str]) -> int:
+    """Print the exports with which OpenStack's clients find the cloud."""
+    cloud = _cloud(_parser("Prints what the clients of a cloud need in the environment.").parse_args(argv).state)
+    for name, value in _client_environment(cloud).items():
+        print(f"export {name}={value}")
+    return 0
+
+
+def run(argv: list[str]) -> int:
+    """Run a command in a host of the cloud; does not return."""
+    parser = _parser("Runs a command in a host of a cloud, with its Python environment and credentials.")
+    parser.add_argument("--host", type=int, choices=layout.HOSTS, default=1, help="1, the controller, or 2")
+    parser.add_argument("command", nargs=argparse.REMAINDER, help="the command and its arguments")
+    arguments = parser.parse_args(argv)
+    command = arguments.command[arguments.command[:1] == ["--"] :]
+    if not command:
+        parser.error("no command given")
+    cloud = _cloud(arguments.state)
+    venv = str(cloud.facts().get("venv", ""))
+    environment = {**os.environ, **_client_environment(cloud), "VIRTUAL_ENV": venv}
+    environment["PATH"] = f"{venv}/bin:{os.environ.get('PATH', '')}"
+    namespaces.execute(cloud, layout.Host(arguments.host), command, environment)
+    return _FAILED
+
+
+def _client_environment(cloud: layout.Cloud) -> dict[str, str]:
+    return {
+        "OS_CLIENT_CONFIG_FILE": str(cloud.configuration / "clouds.yaml"),
+        "OS_CLOUD": layout.CLOUD_NAME,
+        layout.VARIABLE: str(cloud.folder),
+    }
+
+
+# ---- what they share ----
+
+
+def _parser(description: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=description, allow_abbrev=False)
+    where = "folder of the cloud, which is its identity (default: $NOVA_PERF_CLOUD or ~/.local/state/...)"
+    parser.add_argument("--state", type=pathlib.Path, default=layout.default_folder(), help=where)
+    return parser
+
+
+def _cloud(state: pathlib.Path) -> layout.Cloud:
+    return layout.Cloud(pathlib.Path(os.path.realpath(state)))
+
+
+def _cache() -> pathlib.Path:
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return pathlib.Path(os.environ.get("NOVA_PERF_CACHE") or pathlib.Path(home) / "nova-perf-tuning")
+
+
+@contextlib.contextmanager
+def _locked(cloud: layout.Cloud) -> Iterator[int]:
+    lock = os.open(cloud.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise layout.CloudError(f"{cloud.folder}: another up or down is at work on it") from None
+    try:
+        yield lock
+    finally:
+        os.close(lock)
