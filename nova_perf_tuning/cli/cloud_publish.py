@@ -1,4 +1,4 @@
-"""``openstack perf publish``: a host's verdict where the scheduler sees it."""
+"""``openstack perf publish``: verdicts of hosts where the scheduler sees them."""
 
 from __future__ import annotations
 
@@ -7,28 +7,33 @@ import datetime
 from collections.abc import Sequence
 from typing import Any
 
+from nova_perf_tuning import errors
 from nova_perf_tuning.cli import cloud_command, cloud_flavor, spec_options
 
 MAX_AGE = 30 * 24 * 3600
 
 
-class Publish(cloud_command.CloudShowOne):
-    """Give a host the traits that its validation has earned, or take them away.
+class Publish(cloud_command.CloudLister):
+    """Give hosts the traits that their validation has earned, or take them away.
 
-    RESULT is the small JSON file of one host (see the JSON reference); an INVALID one, one that is too old and
-    one of another host are refused. CUSTOM_PERF_VALIDATED and CUSTOM_PERF_BUDGET_* are set in Placement, where
+    RESULT is the result file of one host, or what a validation of many hosts wrote: then every host in it is
+    published, or the one of --host. CUSTOM_PERF_VALIDATED and CUSTOM_PERF_BUDGET_* are set in Placement, where
     flavors require them (trait:CUSTOM_PERF_VALIDATED=required). Traits set this way do not expire by
     themselves. Where nova-compute makes the traits from a result file on the host, they are left to it.
 
-    A second run changes nothing. Needs admin rights.
+    A result that is INVALID, too old or of another host is refused; other hosts of RESULT are published all the
+    same, and the exit code is 3. A second run changes nothing. Needs admin rights.
 
-    Examples: openstack perf publish verdict.json --disable-on-fail;
+    Examples: openstack perf publish results.json --disable-on-fail;
     openstack perf publish --withdraw --host compute-7
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("result", metavar="RESULT", nargs="?", help="result file of one host")
-        parser.add_argument("--host", metavar="HOST", help="the compute host (default: the one named in RESULT)")
+        parser.add_argument("result", metavar="RESULT", nargs="?", help="result file (JSON)")
+        parser.add_argument("--host", metavar="HOST", help="the compute host (default: all that RESULT names)")
+        parser.add_argument(
+            "--budget", metavar="FILE", help="overhead budgets (YAML), for results of one host without a verdict"
+        )
         parser.add_argument(
             "--disable-on-fail",
             action="store_true",
@@ -44,41 +49,55 @@ class Publish(cloud_command.CloudShowOne):
             f"(default: {MAX_AGE}, 30 days)",
         )
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
-        from nova_perf_tuning.cloud import hosts, publish
+    def take_action(self, parsed_args: argparse.Namespace) -> cloud_flavor.Rows:
+        from nova_perf_tuning.cloud import hosts
 
-        result = _result(parsed_args)
         max_age = spec_options.count("--max-age", parsed_args.max_age, 10**9 - 1)
         assert max_age is not None
-        host = hosts.find(self.connection, parsed_args.host or result.host)
-        if parsed_args.withdraw:
-            done = publish.withdraw(self.connection, host, enable=parsed_args.disable_on_fail)
-        else:
-            now = datetime.datetime.now(datetime.UTC)
-            publish.usable(result, host, now, datetime.timedelta(seconds=max_age))
-            done = publish.publish(self.connection, host, result, disable_on_fail=parsed_args.disable_on_fail)
-        shown = {
-            "host": done.host,
-            "verdict": done.verdict,
-            "traits": cloud_flavor.Lines(done.holds),
-            "added": cloud_flavor.Lines(done.added),
-            "removed": cloud_flavor.Lines(done.removed),
-            "service": done.service.value,
-        }
-        return tuple(shown), tuple(shown.values())
+        results = _results(parsed_args)
+        known = hosts.list_hosts(self.connection)
+        done = []
+        for name, result in results:
+            try:
+                done.append(self._one(hosts.choose(known, name), result, max_age, parsed_args))
+            except errors.PerfTuningError as error:
+                if len(results) == 1:
+                    raise
+                self.warn(f"{name}: {' '.join(str(error).split())}")
+                self.exit_code = errors.ExitCode.ERROR
+        return ("Host", "Verdict", "Traits", "Added", "Removed", "Service"), [
+            (
+                one.host,
+                one.verdict,
+                cloud_flavor.Lines(one.holds),
+                cloud_flavor.Lines(one.added),
+                cloud_flavor.Lines(one.removed),
+                one.service.value,
+            )
+            for one in done
+        ]
+
+    def _one(self, host: Any, result: Any, max_age: int, args: argparse.Namespace) -> Any:
+        from nova_perf_tuning.cloud import publish
+
+        if args.withdraw:
+            return publish.withdraw(self.connection, host, enable=args.disable_on_fail)
+        now = datetime.datetime.now(datetime.UTC)
+        publish.usable(result, host, now, datetime.timedelta(seconds=max_age))
+        return publish.publish(self.connection, host, result, disable_on_fail=args.disable_on_fail)
 
 
-def _result(args: argparse.Namespace) -> Any:
-    """Return the result that is to be published, None for a withdrawal that names its host itself."""
-    from nova_perf_tuning.virt import host_result
+def _results(args: argparse.Namespace) -> Sequence[tuple[str, Any]]:
+    """Return (host, its result) of what is to be published, or (host, None) to be withdrawn."""
+    from nova_perf_tuning.budget import verdict
+    from nova_perf_tuning.cloud import host_results
 
     if args.result is None:
         if args.withdraw and args.host:
-            return None
-        raise spec_options.OptionError(
-            "RESULT is missing: give the result file of a host, or --withdraw --host HOST"
-        )
-    result = host_result.read(args.result)
-    if result is None:
-        raise spec_options.OptionError(f"{args.result}: there is no such file")
-    return result
+            return [(args.host, None)]
+        raise spec_options.OptionError("RESULT is missing: give a result file, or --withdraw --host HOST")
+    budgets = verdict.load(args.budget) if args.budget else None
+    found = host_results.read(args.result, budgets)
+    if args.host:
+        return [(args.host, host_results.of_host(found, args.host, args.result))]
+    return [(one.host, one) for one in found]

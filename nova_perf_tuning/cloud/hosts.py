@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any, Final
 
 from nova_perf_tuning.cloud import faults, model
@@ -83,7 +84,14 @@ def find(connection: Any, name: str) -> Host:
 
     :raises CloudError: there is none, the name fits several, no admin rights, or as :func:`list_hosts`.
     """
-    known = list_hosts(connection)
+    return choose(list_hosts(connection), name)
+
+
+def choose(known: Sequence[Host], name: str) -> Host:
+    """Return that one of ``known`` with this name of service or hypervisor, with or without its domain.
+
+    :raises CloudError: there is none, or the name fits several.
+    """
     exact = [host for host in known if name in (host.name, host.node)]
     near = [host for host in known if _same(name, host.name) or _same(name, host.node)]
     found = exact or near

@@ -1,6 +1,7 @@
 """openstack perf host … and publish, the real program with the real SDK; the APIs on loopback."""
 
 import datetime
+import json
 import os
 
 from nova_perf_tuning.virt import host_result
@@ -72,53 +73,58 @@ class PublishTest(openstack_program.ProgramTestCase):
         self.host = self.cloud.add_host("cmp1", {"CUSTOM_OTHER"})
 
     def publish(self, *options, **fields):
-        return self.perf("publish", write_result(self.folder, **fields), *options)
+        [row] = self.perf("publish", write_result(self.folder, **fields), *options)
+        return row
+
+    def withdraw(self, *options):
+        [row] = self.perf("publish", "--withdraw", "--host", "cmp1", *options)
+        return row
 
     def assert_traits(self, *names):
         self.assertEqual({"COMPUTE_NODE", "CUSTOM_OTHER", *names}, self.host["traits"])
 
     def test_set_twice_and_withdraw(self):
         done = self.publish()
-        self.assertEqual([[VALIDATED], "PASS"], [done["added"][1:], done["verdict"]])
+        self.assertEqual([[VALIDATED], "PASS"], [done["Added"][1:], done["Verdict"]])
         self.assert_traits(VALIDATED, "CUSTOM_PERF_BUDGET_NET_10G")
         generation = self.host["generation"]
         done = self.publish()
-        self.assertEqual([[], []], [done["added"], done["removed"]])
+        self.assertEqual([[], []], [done["Added"], done["Removed"]])
         self.assertEqual(generation, self.host["generation"])
-        done = self.perf("publish", "--withdraw", "--host", "cmp1")
-        self.assertEqual([[], 2], [done["traits"], len(done["removed"])])
+        done = self.withdraw()
+        self.assertEqual([[], 2], [done["Traits"], len(done["Removed"])])
         self.assert_traits()
-        self.assertEqual([], self.perf("publish", "--withdraw", "--host", "cmp1")["removed"])
+        self.assertEqual([], self.withdraw()["Removed"])
 
     def test_what_is_not_earned_any_more_goes(self):
         self.publish()
         done = self.publish(verdict="FAIL", budgets={"net-10g": "FAIL", "disk": "PASS"})
-        self.assertEqual(["CUSTOM_PERF_BUDGET_DISK"], done["traits"])
+        self.assertEqual(["CUSTOM_PERF_BUDGET_DISK"], done["Traits"])
         self.assert_traits("CUSTOM_PERF_BUDGET_DISK")
-        self.assertEqual("left alone", done["service"])
+        self.assertEqual("left alone", done["Service"])
         self.assertEqual("enabled", self.cloud.service("cmp1")["status"])
 
     def test_disable_on_fail_and_enable_again(self):
         done = self.publish("--disable-on-fail", verdict="FAIL", budgets={"net-10g": "FAIL"})
         service = self.cloud.service("cmp1")
-        self.assertEqual(["disabled", "disabled"], [done["service"], service["status"]])
+        self.assertEqual(["disabled", "disabled"], [done["Service"], service["status"]])
         self.assertTrue(service["disabled_reason"].startswith("nova-perf: validation FAIL of net-10g at 20"))
-        self.assertEqual("left alone", self.publish()["service"])
+        self.assertEqual("left alone", self.publish()["Service"])
         done = self.publish("--disable-on-fail")
-        self.assertEqual(["enabled again", "enabled"], [done["service"], service["status"]])
-        self.assertEqual("left alone", self.publish("--disable-on-fail")["service"])
+        self.assertEqual(["enabled again", "enabled"], [done["Service"], service["status"]])
+        self.assertEqual("left alone", self.publish("--disable-on-fail")["Service"])
 
     def test_withdraw_enables_what_it_disabled(self):
         self.publish("--disable-on-fail", verdict="FAIL", budgets={})
-        self.assertEqual("left alone", self.perf("publish", "--withdraw", "--host", "cmp1")["service"])
-        done = self.perf("publish", "--withdraw", "--host", "cmp1", "--disable-on-fail")
-        self.assertEqual(["enabled again", "enabled"], [done["service"], self.cloud.service("cmp1")["status"]])
+        self.assertEqual("left alone", self.withdraw()["Service"])
+        done = self.withdraw("--disable-on-fail")
+        self.assertEqual(["enabled again", "enabled"], [done["Service"], self.cloud.service("cmp1")["status"]])
 
     def test_somebody_elses_reason_is_left_alone(self):
         self.cloud.service("cmp1").update(status="disabled", disabled_reason="new RAM, ask Ann")
         for fields in ({"verdict": "FAIL", "budgets": {}}, {}):
             done = self.publish("--disable-on-fail", **fields)
-            self.assertEqual("left disabled: not by this command", done["service"])
+            self.assertEqual("left disabled: not by this command", done["Service"])
         self.assertEqual("new RAM, ask Ann", self.cloud.service("cmp1")["disabled_reason"])
 
     def test_another_writer_in_between(self):
@@ -146,7 +152,7 @@ class PublishTest(openstack_program.ProgramTestCase):
         self.host["traits"] |= {MANAGED, VALIDATED, "CUSTOM_PERF_BUDGET_NET_10G"}
         self.cloud.traits |= self.host["traits"]
         done = self.publish()
-        self.assertEqual([[], []], [done["added"], done["removed"]])
+        self.assertEqual([[], []], [done["Added"], done["Removed"]])
         before = set(self.host["traits"])
         for arguments in (
             ["publish", write_result(self.folder, verdict="FAIL")],
@@ -167,7 +173,7 @@ class PublishTest(openstack_program.ProgramTestCase):
         }.items():
             self.assertIn(words, self.refused("publish", write_result(self.folder, **fields)))
         other = self.refused("publish", write_result(self.folder), "--host", "cmp2")
-        self.assertIn("it is the result of host 'cmp1'", other)
+        self.assertIn("no result of host 'cmp2' in it; there is cmp1", other)
         path = write_result(self.folder, created_at=now - datetime.timedelta(seconds=90))
         self.assertIn("--max-age", self.refused("publish", path, "--max-age", "60"))
         self.assert_traits()
@@ -176,7 +182,7 @@ class PublishTest(openstack_program.ProgramTestCase):
         with open(f"{self.folder}/bad.json", "w") as file:
             file.write('{"schema": 1}')
         self.assertIn("'host' is a required property", self.refused("publish", f"{self.folder}/bad.json"))
-        self.assertIn("there is no such file", self.refused("publish", "/nonexistent.json"))
+        self.assertIn("/nonexistent.json: No such file", self.refused("publish", "/nonexistent.json"))
         for arguments in ([], ["--withdraw"], ["--host", "cmp1"]):
             self.assertIn("RESULT is missing", self.refused("publish", *arguments))
 
@@ -188,3 +194,96 @@ class PublishTest(openstack_program.ProgramTestCase):
         self.cloud.add_host("fresh", hypervisor=False)
         self.assertEqual("", self.perf("host", "show", "fresh")["hypervisor"])
         self.assertIn("has no hypervisor", self.refused("publish", "--withdraw", "--host", "fresh"))
+
+
+TRIAL = {
+    "benchmark": "iperf3",
+    "metric": "throughput",
+    "unit": "Gbit/s",
+    "better": "higher",
+    "host_cpu_s": {},
+    "guest_cpu_s": None,
+    "window_s": 1.0,
+}
+
+
+class ResultsOfValidationTest(openstack_program.ProgramTestCase):
+    """Results of nova-perf validate, of one host and of many."""
+
+    def setUp(self):
+        super().setUp()
+        self.hosts = {name: self.cloud.add_host(name) for name in ("cmp1", "cmp2", "cmp3")}
+        self.path = f"{self.folder}/results.json"
+
+    def write(self, trials=(), created=None, **environment):
+        created = created or datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+        with open(self.path, "w") as file:
+            json.dump(
+                {"schema": 1, "environment": {"created": created, **environment}, "trials": list(trials)}, file
+            )
+
+    def validated(self):
+        return [name for name, provider in self.hosts.items() if VALIDATED in provider["traits"]]
+
+    def fleet(self, **verdicts):
+        return {"hosts": [{"host": name, "verdict": verdict} for name, verdict in verdicts.items()]}
+
+    def test_every_host_of_a_run(self):
+        self.write(fleet=self.fleet(cmp1="PASS", cmp2="FAIL", cmp3=None))
+        rows = self.perf("publish", self.path, "--disable-on-fail")
+        self.assertEqual(["PASS", "FAIL", "INCONCLUSIVE"], [row["Verdict"] for row in rows])
+        self.assertEqual(["cmp1"], self.validated())
+        self.assertEqual("disabled", self.cloud.service("cmp2")["status"])
+        self.assertEqual("enabled", self.cloud.service("cmp3")["status"])
+
+    def test_one_host_of_a_run(self):
+        self.write(fleet=self.fleet(cmp1="PASS", cmp2="PASS"))
+        self.assertEqual(["cmp2"], [row["Host"] for row in self.perf("publish", self.path, "--host", "cmp2")])
+        self.assertEqual(["cmp2"], self.validated())
+
+    def test_one_refused_host_does_not_keep_the_others(self):
+        self.write(fleet=self.fleet(cmp1="INVALID", gone="PASS", cmp2="PASS"))
+        done = self.run_openstack("perf", "publish", self.path, "-f", "json")
+        self.assertEqual([3, ["cmp2"]], [done.code, [row["Host"] for row in done.data]])
+        self.assertEqual(2, len(done.err.splitlines()), done.err)
+        self.assertEqual(["cmp2"], self.validated())
+
+    def test_withdraw_all_of_a_run(self):
+        self.write(fleet=self.fleet(cmp1="PASS", cmp2="PASS"))
+        self.perf("publish", self.path)
+        self.perf("publish", self.path, "--withdraw")
+        self.assertEqual([], self.validated())
+
+    def test_trials_of_one_host_are_judged(self):
+        trials = [
+            {
+                **TRIAL,
+                "arm": arm,
+                "group": block // 4,
+                "block": block,
+                "order": 2 * block + (arm == "tuned"),
+                "value": value,
+            }
+            for block in range(12)
+            for arm, value in (("host", 10.0 + block % 3 / 100), ("tuned", 9.5 + block % 2 / 100))
+        ]
+        self.write(trials, host="cmp1", arms={})
+        self.assertIn("give --budget FILE", self.refused("publish", self.path))
+        budget = f"{self.folder}/budget.yaml"
+        for limit, verdict in ((0.1, "PASS"), (0.01, "FAIL")):
+            with open(budget, "w") as file:
+                file.write(f"budgets: [{{benchmark: iperf3, arm: tuned, max_loss: {limit}}}]")
+            [row] = self.perf("publish", self.path, "--budget", budget)
+            self.assertEqual([verdict, verdict == "PASS"], [row["Verdict"], bool(self.validated())], row)
+
+    def test_rubbish(self):
+        old = "2001-01-01T00:00:00+00:00"
+        for words, contents in {
+            "environment.fleet.hosts[0]": {"fleet": {"hosts": [{"host": "cmp1", "verdict": "BEST"}]}},
+            "environment.fleet": {"fleet": 7},
+            "environment.created": {"fleet": self.fleet(cmp1="PASS"), "created": "yesterday"},
+            "seconds ago": {"fleet": self.fleet(cmp1="PASS"), "created": old},
+        }.items():
+            self.write(**contents)
+            self.assertIn(words, self.refused("publish", self.path))
+        self.assertEqual([], self.validated())

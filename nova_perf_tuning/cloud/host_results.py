@@ -1,0 +1,93 @@
+"""Verdicts of single hosts out of what a validation wrote: of one host, of a run over many, or trials alone."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from nova_perf_tuning.budget import schema, store, verdict
+from nova_perf_tuning.cloud import model
+from nova_perf_tuning.virt import host_result
+
+#: What this module reads of a run over many hosts.
+_FLEET: Final[Mapping[str, Any]] = {
+    "type": "object",
+    "required": ["hosts"],
+    "properties": {
+        "hosts": {
+            "type": "array",
+            "maxItems": 100_000,
+            "items": {
+                "type": "object",
+                "required": ["host", "verdict"],
+                "properties": {
+                    "host": {"type": "string", "minLength": 1, "maxLength": 255},
+                    "verdict": {"enum": [*host_result.VERDICTS, None]},
+                },
+            },
+        }
+    },
+}
+
+
+def read(path: str, budgets: Sequence[verdict.Budget] | None = None) -> list[host_result.HostResult]:
+    """Return the verdict on each host that a file tells of.
+
+    :param path: the result file of one host, or results of ``nova-perf validate``: those of a run over many
+        hosts hold a verdict on each, those of one host are judged by ``budgets``.
+    :raises InputError, ResultError, CloudError: unreadable, not of either schema, or nothing to be judged by.
+    """
+    data = schema.load_json(path, store.MAX_BYTES)
+    if not isinstance(data, dict) or "trials" not in data:
+        result = host_result.read(path)
+        if result is None:
+            raise model.CloudError(f"{path}: it has just been removed")
+        return [result]
+    results = store.from_dict(data, path)
+    created = _created(results.environment, path)
+    fleet = results.environment.get("fleet")
+    if fleet is not None:
+        return [
+            host_result.HostResult(one["host"], created, one["verdict"] or "INCONCLUSIVE", {})
+            for one in _hosts(fleet, path)
+        ]
+    if not budgets:
+        raise model.CloudError(f"{path}: these are trials without a verdict; give --budget FILE to judge them by")
+    host = results.environment.get("host")
+    if not isinstance(host, str) or not host:
+        raise model.CloudError(f"{path}: environment.host is missing: which host was measured?")
+    whole = verdict.overall(verdict.judge_all(results, budgets))
+    return [host_result.HostResult(host, created, whole.value, {})]
+
+
+def of_host(found: Sequence[host_result.HostResult], name: str, path: str) -> host_result.HostResult:
+    """Return the verdict on one host.
+
+    :raises CloudError: there is none among them.
+    """
+    for one in found:
+        if host_result.same_host(one.host, name):
+            return one
+    names = ", ".join(one.host for one in found[:10]) + (" …" if len(found) > 10 else "")
+    raise model.CloudError(f"{path}: there is no result of host '{name}' in it; there is {names or 'none at all'}")
+
+
+def _hosts(fleet: Any, path: str) -> list[dict[str, Any]]:
+    import jsonschema
+
+    fault = next(jsonschema.Draft202012Validator(_FLEET).iter_errors(fleet), None)
+    if fault is not None:
+        place = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in fault.absolute_path)
+        raise model.CloudError(f"{path}: environment.fleet{place}: {' '.join(fault.message.split())[:200]}")
+    found: list[dict[str, Any]] = fleet["hosts"]
+    return found
+
+
+def _created(environment: Mapping[str, Any], path: str) -> datetime.datetime:
+    """Return when the measuring began; a time without zone is UTC, as the database has it."""
+    try:
+        time = datetime.datetime.fromisoformat(str(environment["created"]))
+        return time.replace(tzinfo=datetime.UTC) if time.tzinfo is None else time.astimezone(datetime.UTC)
+    except (KeyError, ValueError, OverflowError):
+        raise model.CloudError(f"{path}: environment.created: no time when this was measured") from None
