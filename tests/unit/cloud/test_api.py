@@ -1,0 +1,199 @@
+"""Retries and tokens: the real openstacksdk against a small HTTP server that speaks as Keystone and Heat do."""
+
+import http.server
+import json
+import threading
+
+import openstack
+import testtools
+
+from nova_perf_tuning.cloud import api, heat_pair, model, stacks
+
+EXPIRES = "2099-01-01T00:00:00.000000Z"
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    """Answers from the server's script: ``answers`` holds (status, body) for the calls of Heat that come next."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self):
+        if self.path in ("/v3", "/v3/"):
+            links = [{"rel": "self", "href": f"{self.server.url}/v3"}]
+            return self.answer(200, {"version": {"id": "v3.14", "status": "stable", "links": links}})
+        return self.heat()
+
+    def do_POST(self):
+        if self.path.endswith("/auth/tokens"):
+            return self.token()
+        return self.heat()
+
+    def do_DELETE(self):
+        return self.heat()
+
+    def token(self):
+        self.body()
+        self.server.tokens += 1
+        interfaces = [
+            {
+                "interface": "public",
+                "region_id": "R",
+                "region": "R",
+                "id": "e",
+                "url": f"{self.server.url}/heat/v1/p",
+            }
+        ]
+        catalog = [{"type": "orchestration", "name": "heat", "id": "h", "endpoints": interfaces}]
+        token = {
+            "methods": ["password"],
+            "expires_at": EXPIRES,
+            "catalog": catalog,
+            "project": {"id": "p", "name": "p"},
+        }
+        token |= {"user": {"id": "u", "name": "u"}, "issued_at": EXPIRES, "roles": []}
+        self.answer(201, {"token": token}, {"X-Subject-Token": f"token{self.server.tokens}"})
+
+    def heat(self):
+        self.server.calls.append((self.command, self.path, self.headers["X-Auth-Token"], self.body()))
+        status, body = self.server.answers.pop(0) if self.server.answers else (404, {"error": {"message": "none"}})
+        self.answer(status, body)
+
+    def body(self):
+        return self.rfile.read(int(self.headers.get("Content-Length") or 0)).decode()
+
+    def answer(self, status, body, headers=None):
+        text = json.dumps(body).encode()
+        self.send_response(status)
+        for name, value in {
+            "Content-Type": "application/json",
+            "Content-Length": len(text),
+            **(headers or {}),
+        }.items():
+            self.send_header(name, str(value))
+        self.end_headers()
+        self.wfile.write(text)
+
+    def log_message(self, *_arguments):
+        pass
+
+
+class ApiCase(testtools.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.url = f"http://127.0.0.1:{self.server.server_port}"
+        self.server.tokens, self.server.calls, self.server.answers = 0, [], []
+        thread = threading.Thread(target=self.server.serve_forever, args=(0.05,), daemon=True)
+        thread.start()
+        self.addCleanup(thread.join)
+        self.addCleanup(self.server.server_close)
+        self.addCleanup(self.server.shutdown)
+        self.api = api.Api(self.connect, retry_for_s=20)
+
+    def connect(self):
+        auth = {"auth_url": f"{self.server.url}/v3", "username": "u", "password": "p", "project_name": "p"}
+        auth |= {"user_domain_name": "Default", "project_domain_name": "Default"}
+        return openstack.connect(auth=auth, region_name="R", orchestration_status_code_retries=0)
+
+    def stack(self, status="CREATE_COMPLETE"):
+        return {"stack": {"id": "s1", "stack_name": "n", "stack_status": status, "stack_status_reason": "done"}}
+
+
+class RetryTest(ApiCase):
+    def test_failures_of_the_service_are_bridged(self):
+        self.server.answers = [(503, {}), (500, {}), (504, {}), (200, self.stack())]
+        found = stacks.Stacks(self.api).status(stacks.Stack("s1", "n"))
+        self.assertEqual(("CREATE_COMPLETE", "done"), found)
+        self.assertEqual(4, len(self.server.calls))
+
+    def test_an_expired_token_is_renewed(self):
+        self.server.answers = [(200, self.stack()), (401, {"error": {"message": "expired"}}), (200, self.stack())]
+        watched = stacks.Stacks(self.api)
+        for _ in range(2):
+            self.assertEqual("CREATE_COMPLETE", watched.status(stacks.Stack("s1", "n"))[0])
+        self.assertEqual(["token1", "token1", "token2"], [call[2] for call in self.server.calls])
+
+    def test_a_refusal_is_not_repeated(self):
+        self.server.answers = [(400, {"error": {"message": "Quota exceeded for instances"}})]
+        error = self.assertRaises(stacks.StackError, stacks.Stacks(self.api).create, "n", {}, [], 1)
+        self.assertIs(model.ErrorClass.QUOTA, error.kind)
+        self.assertEqual(1, len(self.server.calls))
+
+    def test_it_ends_in_time(self):
+        self.api = api.Api(self.connect, retry_for_s=1)
+        self.server.answers = [(503, {})] * 1000
+        error = self.assertRaises(api.ApiError, stacks.Stacks(self.api).status, stacks.Stack("s1", "n"))
+        self.assertIn("the API failed for 1 s", str(error))
+
+    def test_an_interruption_ends_a_retry(self):
+        self.server.answers = [(503, {})] * 1000
+        threading.Timer(0.5, self.api.stop.set).start()
+        self.assertRaises(api.Interrupted, stacks.Stacks(self.api).status, stacks.Stack("s1", "n"))
+
+    def test_a_stack_whose_answer_was_lost_is_found_again(self):
+        conflict = (409, {"error": {"message": "The Stack (n) already exists."}})
+        self.server.answers = [(503, {}), conflict, (200, self.stack())]
+        self.assertEqual("s1", stacks.Stacks(self.api).create("n", {}, [], 1).id)
+
+    def test_what_is_asked_of_heat(self):
+        self.server.answers = [(201, self.stack())]
+        stacks.Stacks(self.api).create("n", {"benchmarks": [{"a": 1}], "trials": 2}, ["nova-perf-r"], 7)
+        request = json.loads(self.server.calls[0][3])
+        self.assertEqual("nova-perf,nova-perf-r", request["tags"])
+        self.assertEqual({"benchmarks": '[{"a": 1}]', "trials": 2}, request["parameters"])
+        self.assertEqual({"runner.sh", "commands.jq", "figures.jq"}, set(request["files"]))
+
+
+class DeleteTest(ApiCase):
+    def test_until_it_is_gone(self):
+        gone = (404, {"error": {"message": "not found"}})
+        self.server.answers = [(200, self.stack()), (204, {}), (200, self.stack("DELETE_IN_PROGRESS")), gone]
+        self.assertEqual([], stacks.Stacks(self.api).delete([stacks.Stack("s1", "n")]))
+        self.assertEqual(["GET", "DELETE", "GET", "GET"], [call[0] for call in self.server.calls])
+
+    def test_a_failed_delete_is_tried_again(self):
+        gone = (404, {"error": {"message": "not found"}})
+        self.server.answers = [(200, self.stack()), (204, {}), (200, self.stack("DELETE_FAILED")), (204, {}), gone]
+        self.assertEqual([], stacks.Stacks(self.api).delete([stacks.Stack("s1", "n")]))
+
+    def test_only_stacks_of_the_run_are_owned(self):
+        names = ["nova-perf-run1-a-b-tuned-1", "nova-perf-run12-a-b-tuned-1", "mine", "nova-perf-run2-x"]
+        listed = {"stacks": [{"id": name, "stack_name": name} for name in names]}
+        self.server.answers = [(200, listed), (200, listed)]
+        watched = stacks.Stacks(self.api)
+        self.assertEqual(names[:1], [one.name for one in watched.owned("run1")])
+        self.assertEqual([names[0], names[1], names[3]], [one.name for one in watched.owned()])
+
+
+class LauncherTest(ApiCase):
+    def test_an_interrupted_launcher_makes_nothing(self):
+        launcher = heat_pair.HeatPairLauncher(heat_pair.Settings(external_network="x"), connect=self.connect)
+        self.assertIsInstance(launcher, model.PairLauncher)
+        launcher.interrupt()
+        plan = model.MeasurePlan("r", (), 1, 100)
+        outcome = launcher.measure(model.HostPair("a", "b"), [model.Arm("untuned")], plan)
+        self.assertEqual([model.ErrorClass.INTERRUPTED], [one.kind for one in outcome.errors])
+        self.assertEqual([], self.server.calls)
+
+    def test_a_refused_stack_is_an_error_of_the_pair(self):
+        self.server.answers = [(403, {"error": {"message": "You are not authorized: forbidden by policy"}})]
+        launcher = heat_pair.HeatPairLauncher(heat_pair.Settings(external_network="x"), connect=self.connect)
+        plan = model.MeasurePlan("r", (), 1, 100)
+        outcome = launcher.measure(model.HostPair(), [model.Arm("untuned", "m1.tiny")], plan)
+        [error] = outcome.errors
+        self.assertIs(model.ErrorClass.STACK_FAILED, error.kind)
+        self.assertIn("Heat refused the stack", error.reason)
+        self.assertEqual([], outcome.trials)
+
+
+class ClassifyTest(testtools.TestCase):
+    def test_reasons_of_heat_and_nova(self):
+        for reason, kind in (
+            ("ResourceInError: resources.client: Message: No valid host was found. , Code: 500", "NO_HOST"),
+            ("Forbidden: Quota exceeded for instances: Requested 1, but already used 10", "QUOTA"),
+            ("OverQuotaClient: resources.network: Quota exceeded for resources: ['network'].", "QUOTA"),
+            ("WaitConditionTimeout: resources.report: 1 of 3 received - ready", "NO_SIGNAL"),
+            ("WaitConditionFailure: resources.report: fio failed", "BENCHMARK_FAILED"),
+            ("NotFound: resources.client: flavor", "STACK_FAILED"),
+        ):
+            self.assertIs(model.ErrorClass[kind], stacks.classify(reason))
