@@ -1,0 +1,259 @@
+"""Heat stacks of benchmark pairs on the real cloud: real engine, real guests, real failures."""
+
+import dataclasses
+import pathlib
+import secrets
+import time
+from unittest import mock
+
+import openstack
+
+from nova_perf_tuning.bench import plugins
+from nova_perf_tuning.cloud import diagnostics, heat_pair, model, stacks
+from tests.cloud import base
+
+TOP = pathlib.Path(__file__).resolve().parents[2]
+HEAT = TOP / "heat"
+#: What a stack of a pair makes, by service and kind; nothing of it may stay.
+KINDS = (
+    ("compute", "servers"),
+    ("compute", "server_groups"),
+    ("network", "ports"),
+    ("network", "networks"),
+    ("network", "subnets"),
+    ("network", "routers"),
+    ("network", "security_groups"),
+    ("orchestration", "stacks"),
+)
+SETTINGS = heat_pair.Settings(image=base.IMAGE, ram_mib=192, guest_tx_offload=False)
+
+
+def jobs(*texts):
+    return tuple(plugins.jobs(texts or ["iperf3:seconds=2,omit=0", "fio:seconds=2,size=8M"]))
+
+
+class HeatCase(base.CloudTest):
+    def setUp(self):
+        super().setUp()
+        self.run_id = f"test-{secrets.token_hex(3)}"
+        self.said = []
+        self.hosts = sorted(one.host for one in self.cloud.compute.services(binary="nova-compute"))
+
+    def connect(self):
+        files = [str(self.state / "etc" / "clouds.yaml")]
+        config = openstack.config.OpenStackConfig(config_files=files, load_envvars=False)
+        return openstack.connection.Connection(config=config.get_one("perf"))
+
+    def launcher(self, **changes):
+        settings = dataclasses.replace(SETTINGS, **changes)
+        launcher = heat_pair.HeatPairLauncher(settings, connect=self.connect, progress=self.said.append)
+        self.addCleanup(launcher.cleanup, self.run_id)
+        return launcher
+
+    def plan(self, *texts, trials=1, time_limit_s=400.0):
+        return model.MeasurePlan(self.run_id, jobs(*texts), trials, time_limit_s)
+
+    def pair(self):
+        return model.HostPair(self.hosts[0], self.hosts[-1])
+
+    def inventory(self):
+        """Return everything that there is, by kind."""
+        found = {kind: {one.id for one in getattr(getattr(self.cloud, api), kind)()} for api, kind in KINDS}
+        found["flavors"] = {one.id for one in self.cloud.compute.flavors(is_public=None)}
+        found["heat users"] = {one.id for one in self.cloud.identity.users(domain_id=self.heat_domain())}
+        return found
+
+    def heat_domain(self):
+        return self.cloud.identity.find_domain("heat", ignore_missing=False).id
+
+
+class TemplatesTest(HeatCase):
+    def test_the_engine_accepts_every_template(self):
+        for path in sorted(HEAT.glob("*.yaml")):
+            argv = ["openstack", "orchestration", "template", "validate", "-f", "json", "-t", str(path)]
+            self.assertIn("Description", base.on_host("host1", *argv), path.name)
+        for path in sorted((HEAT / "environments").glob("*.yaml")):
+            argv = ["openstack", "orchestration", "template", "validate", "-f", "json", "-e", str(path)]
+            argv += ["-t", str(HEAT / "benchmark_pair.yaml")]
+            self.assertIn("Description", base.on_host("host1", *argv), path.name)
+
+    def test_flavors_of_all_profiles(self):
+        name = f"{self.run_id}-flavors"
+        argv = ["openstack", "stack", "create", "-f", "json", "--wait", "-t", str(HEAT / "flavors.yaml")]
+        argv += ["--parameter", f"name_prefix={self.run_id}-", "--parameter", "is_public=false", name]
+        before = self.inventory()
+        base.on_host("host1", *argv)
+        try:
+            made = {one.name: one for one in self.cloud.compute.flavors(is_public=None) if self.run_id in one.name}
+            specs = self.cloud.compute.fetch_flavor_extra_specs(made[f"{self.run_id}-storage"]).extra_specs
+            self.assertEqual("storage", specs["perf:profile"])
+            self.assertEqual(6, len(made))
+        finally:
+            base.on_host("host1", "openstack", "stack", "delete", "--yes", "--wait", name)
+        self.assertEqual(before, self.inventory())
+
+
+class PairTest(HeatCase):
+    def test_two_arms_take_turns_and_leave_nothing(self):
+        arms = [model.Arm("untuned"), model.Arm("tuned", "", {"hw:vif_multiqueue_enabled": "true"})]
+        plan = self.plan(trials=2, time_limit_s=560)
+        before = self.inventory()
+        launcher = self.launcher()
+        launcher.check(arms, plan)
+        outcome = launcher.measure(self.pair(), arms, plan)
+        self.assertEqual([], outcome.errors)
+        self.assertEqual({one.name: self.pair() for one in arms}, outcome.hosts)
+        primary = [one for one in outcome.trials if one.primary]
+        self.assertEqual(8, len(primary))  # arms, benchmarks, trials
+        self.assertTrue(all(one.value and one.value > 0 and one.guest_cpu_s > 0 for one in primary))
+        # Nova's own figures, of the same windows.
+        self.assertEqual(diagnostics.SOURCE, outcome.host_cpu_source)
+        used = [one.host_cpu_s["vcpu"] for one in primary if one.host_cpu_s]
+        self.assertTrue(used and all(value > 0 for value in used), used)
+        # Never at the same time, and in turns that are mirrored.
+        runs = {int(order): run for order, run in outcome.environment["runs"].items()}
+        spans = sorted((run["begin"], run["end"]) for run in runs.values())
+        self.assertTrue(all(first[1] <= second[0] for first, second in zip(spans, spans[1:], strict=False)))
+        by_slot = {runs[one.order]["slot"]: one.arm for one in primary}
+        self.assertEqual(4, len(by_slot))
+        # What the guests saw: two queues only where the flavor asks for them.
+        queues = {arm: guests["client"]["queues"] for arm, guests in outcome.environment["guests"].items()}
+        self.assertEqual({"untuned": 1, "tuned": 2}, queues)
+        self.assertEqual(before, self.inventory())
+        print(f"NOTE: pair of two arms: {outcome.seconds}")
+
+    def test_three_cycles_leave_nothing(self):
+        before = self.inventory()
+        for _ in range(3):
+            outcome = self.launcher().measure(self.pair(), [model.Arm("only")], self.plan("cpu:seconds=1"))
+            self.assertEqual([], outcome.errors)
+            self.assertEqual(before, self.inventory())
+            print(f"NOTE: pair of one arm: {outcome.seconds}")
+
+    def test_the_plain_client_shows_figures(self):
+        name = f"{self.run_id}-plain"
+        argv = ["openstack", "stack", "create", "--wait", "-t", str(HEAT / "host_validation.yaml")]
+        argv += ["-e", str(HEAT / "environments" / "quick.yaml"), "--parameter", f"image={base.IMAGE}"]
+        argv += ["--parameter", f'pairs=[{{"client": "{self.hosts[0]}", "server": "{self.hosts[-1]}"}}]']
+        argv += ["--parameter", f"external_network={base.NETWORK}", "--parameter", "guest_tx_offload=false", name]
+        before = self.inventory()
+        try:
+            base.on_host("host1", *argv)
+            shown = base.on_host("host1", "openstack", "stack", "show", "-f", "json", name)
+            self.assertIn("throughput ", shown)
+            self.assertIn("IO/s, median of 1", shown)
+        finally:
+            base.on_host("host1", "openstack", "stack", "delete", "--yes", "--wait", name)
+        self.assertEqual(before, self.inventory())
+
+
+class FailureTest(HeatCase):
+    """One pair's failure is an error of that pair with a reason; nothing is left behind."""
+
+    def setUp(self):
+        super().setUp()
+        self.before = self.inventory()
+
+    def assert_error(self, outcome, kind, *reasons):
+        self.assertEqual([kind], [one.kind for one in outcome.errors], outcome.errors)
+        for reason in reasons:
+            self.assertIn(reason, outcome.errors[0].reason)
+        self.assertEqual(self.before, self.inventory())
+
+    def change_runner(self, old, new):
+        """Give the guests a runner that misbehaves; guests and Heat are the real ones."""
+        files = dict(stacks.files())
+        self.assertIn(old, files["runner.sh"])
+        files["runner.sh"] = files["runner.sh"].replace(old, new)
+        patch = mock.patch.object(stacks, "files", return_value=files)
+        patch.start()
+        self.addCleanup(patch.stop)
+
+    def test_no_such_trait(self):
+        arms = [model.Arm("picky", "", {"trait:CUSTOM_NOBODY_HAS_THIS": "required"})]
+        outcome = self.launcher().measure(self.pair(), arms, self.plan())
+        self.assert_error(outcome, model.ErrorClass.NO_HOST, "No valid host")
+
+    def test_no_such_host(self):
+        pair = model.HostPair("nowhere", "nowhere")
+        outcome = self.launcher().measure(pair, [model.Arm("only")], self.plan())
+        self.assertEqual(1, len(outcome.errors))
+        self.assertIn("nowhere", outcome.errors[0].reason)
+        self.assertEqual(self.before, self.inventory())
+
+    def test_a_guest_that_never_signals(self):
+        blank = self.cloud.create_image(
+            f"{self.run_id}-blank", data=b"\0" * 1048576, disk_format="raw", container_format="bare", wait=True
+        )
+        self.addCleanup(self.cloud.image.delete_image, blank.id)
+        launcher = self.launcher(image=blank.name)
+        outcome = launcher.measure(self.pair(), [model.Arm("only")], self.plan("cpu:seconds=1", time_limit_s=100))
+        [error] = outcome.errors
+        self.assertIn(error.kind, (model.ErrorClass.NO_SIGNAL, model.ErrorClass.TIME_LIMIT))
+        self.assertIn("client's console ends:", error.reason)
+        self.assertEqual(self.before, self.inventory())
+
+    def test_a_guest_that_signals_rubbish(self):
+        self.change_runner("trials: map(del(.benchmark))", 'trials: "<script>$(reboot)</script>"')
+        outcome = self.launcher().measure(self.pair(), [model.Arm("only")], self.plan("cpu:seconds=1"))
+        self.assert_error(outcome, model.ErrorClass.BAD_RESULTS, "trials", "is not of type 'array'")
+
+    def test_a_guest_that_signals_twice(self):
+        once = 'try_signal signal_documents "$work/signal" || return 1'
+        self.change_runner(once, f"{once}\n    {once}")
+        outcome = self.launcher().measure(self.pair(), [model.Arm("only")], self.plan("cpu:seconds=1"))
+        self.assert_error(outcome, model.ErrorClass.BAD_RESULTS, "signalled 2 times")
+
+    def test_a_benchmark_that_fails(self):
+        plan = self.plan("fio:seconds=1,directory=/nowhere")
+        outcome = self.launcher().measure(self.pair(), [model.Arm("only")], plan)
+        self.assert_error(outcome, model.ErrorClass.BENCHMARK_FAILED, "fio")
+
+    def test_an_interruption_removes_the_stacks(self):
+        launcher = self.launcher()
+        with mock.patch.object(launcher, "_tell", side_effect=lambda _: launcher.interrupt()):
+            # The first thing that is told is that a stack is being made; then it is there.
+            outcome = launcher.measure(self.pair(), [model.Arm("one"), model.Arm("two")], self.plan())
+        self.assertEqual({model.ErrorClass.INTERRUPTED}, {one.kind for one in outcome.errors})
+        self.assertEqual(self.before, self.inventory())
+
+    def test_cleanup_removes_what_a_dead_run_left(self):
+        launcher = self.launcher()
+        left = launcher._stacks.create(
+            f"{model.NAME_PREFIX}{self.run_id}-dead",
+            {
+                "external_network": base.NETWORK,
+                "image": base.IMAGE,
+                "ram": 192,
+                "server_group_policy": "soft-affinity",
+            },
+            [],
+            5,
+        )
+        time.sleep(3)  # servers are being built
+        self.assertEqual([left.name], launcher.cleanup(self.run_id))
+        self.assertEqual([], launcher.cleanup(self.run_id))
+        self.assertEqual(self.before, self.inventory())
+
+    def test_a_revoked_token_is_renewed(self):
+        launcher = self.launcher()
+        self.assertEqual([], launcher.cleanup(self.run_id))
+        api = launcher._api.connection
+        token = api.auth_token
+        self.cloud.identity.delete("/auth/tokens", headers={"X-Subject-Token": token})
+        self.assertEqual([], launcher.cleanup(self.run_id))
+        self.assertNotEqual(token, api.auth_token)
+
+    def test_what_the_cloud_lacks_is_said_before_any_pair(self):
+        plan = self.plan(time_limit_s=1000)
+        for changes, reason in (({"image": "none"}, "image 'none'"), ({"external_network": "none"}, "'none'")):
+            error = self.assertRaises(model.CloudError, self.launcher(**changes).check, [model.Arm("a")], plan)
+            self.assertIn(reason, str(error))
+        error = self.assertRaises(
+            model.CloudError, self.launcher().check, [model.Arm("a", "no-such-flavor")], plan
+        )
+        self.assertIn("flavor 'no-such-flavor'", str(error))
+        error = self.assertRaises(
+            model.CloudError, self.launcher().check, [model.Arm("a")], self.plan(time_limit_s=20)
+        )
+        self.assertIn("time limit", str(error))
