@@ -120,7 +120,7 @@ class Session:
                 arm.name: {"request": arm.request.extra_specs(), "reasons": dict(plan.reasons.get(arm.name, {}))}
                 for arm in plan.arms
             },
-            "benchmarks": {job.label: _describe(job) for job in plan.jobs},
+            "benchmarks": {job.label: describe(job) for job in plan.jobs},
             "errors": [],
             "ended": "running",
         }
@@ -333,7 +333,8 @@ class Session:
         return Progress(self._done, self._total(), max(0.0, left_s), text)
 
 
-def _describe(job: plugins.Job) -> dict[str, Any]:
+def describe(job: plugins.Job) -> dict[str, Any]:
+    """Return a job as the environment of results has it."""
     peer = "PEER" if job.benchmark.paired else None
     return {
         "kind": job.benchmark.kind,

@@ -22,9 +22,10 @@ if TYPE_CHECKING:
     from nova_perf_tuning.specs import request
 
 _DURATION = re.compile(r"([0-9]{1,6})([smh]?)").fullmatch
-_DEFAULT_BENCHMARKS = ["iperf3", "fio", "cpu"]
+DEFAULT_BENCHMARKS = ["iperf3", "fio", "cpu"]
 _DEFAULT_PROFILE = "balanced"
 _LAST_SEED = 2**32
+_TIME_LIMIT = "10m"
 
 
 class _NothingMeasuredError(errors.PerfTuningError):
@@ -47,7 +48,7 @@ class Validate(command.PerfCommand):
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
-            "--launcher", default="libvirt", help="what makes the guests: libvirt (default) or host"
+            "--launcher", default="libvirt", help="what makes the guests: libvirt (default), host or heat"
         )
         parser.add_argument("--profile", metavar="NAME", help=f"tuning profile (default: {_DEFAULT_PROFILE})")
         parser.add_argument(
@@ -76,17 +77,22 @@ class Validate(command.PerfCommand):
         parser.add_argument(
             "--time-limit",
             metavar="TIME",
-            default="10m",
-            help="90s, 8m or 1h: the whole run ends by then with what it has (default: 10m)",
+            help="90s, 8m or 1h: the whole run ends by then with what it has (default: 10m; none on a cloud)",
         )
         parser.add_argument(
             "--output", metavar="DIR", default=".", help="folder for results.json and report.html (default: here)"
         )
         parser.add_argument("--seed", metavar="N", help="of the order of trials; default: a new one, recorded")
+        from nova_perf_tuning.cli import validate_cloud
+
+        validate_cloud.add_options(parser)
 
     def run_command(self, args: argparse.Namespace) -> int:
+        from nova_perf_tuning.cli import validate_cloud
         from nova_perf_tuning.launch import interrupt
 
+        if args.launcher == "heat":
+            return validate_cloud.run(args, "nova-perf validate --launcher heat")
         # Before anything is started: the launcher's own guard comes only with its preparation.
         guard = interrupt.TerminationGuard()
         guard.install()
@@ -183,7 +189,7 @@ def _planned(args: argparse.Namespace) -> _Run:
     budgets = verdict.load(args.budget) if args.budget else []
     launcher = launchers.load(args.launcher)
     plan = _plan(args, launcher.vcpus)
-    folder = _folder(args.output)
+    folder = output_folder(args.output)
     if budgets:
         _check_budgets(budgets, plan)
     return _Run(args, plan, launcher, budgets, folder)
@@ -216,25 +222,25 @@ def _plan(args: argparse.Namespace, vcpus: int | None) -> session.Plan:
     from nova_perf_tuning.launch import base as launch
     from nova_perf_tuning.specs import request
 
-    limit_s = _duration(args.time_limit)
-    seed = secrets.randbelow(_LAST_SEED) if args.seed is None else _number("--seed", args.seed, 0, _LAST_SEED - 1)
-    seconds = _number("--seconds", args.seconds, 1, 3600)
-    tuned, reasons = _request(args, vcpus)
-    jobs = plugins.jobs(args.benchmark or _DEFAULT_BENCHMARKS, seconds)
+    limit_s = duration("--time-limit", args.time_limit or _TIME_LIMIT)
+    seed = secrets.randbelow(_LAST_SEED) if args.seed is None else number("--seed", args.seed, 0, _LAST_SEED - 1)
+    seconds = number("--seconds", args.seconds, 1, 3600)
+    tuned, reasons = tuned_request(args, vcpus)
+    jobs = plugins.jobs(args.benchmark or DEFAULT_BENCHMARKS, seconds)
     for job in jobs:
         plugins.check_installed(job.benchmark)
     return session.Plan(
         arms=(launch.Arm("untuned", request.Request()), launch.Arm("tuned", tuned)),
         jobs=tuple(jobs),
-        groups=_number("--groups", args.groups, 1, 1000),
-        blocks=_number("--blocks", args.blocks, 1, 1000),
+        groups=number("--groups", args.groups, 1, 1000),
+        blocks=number("--blocks", args.blocks, 1, 1000),
         seed=seed,
         time_limit_s=limit_s,
         reasons={"tuned": reasons},
     )
 
 
-def _request(args: argparse.Namespace, vcpus: int | None) -> tuple[request.Request, dict[str, str]]:
+def tuned_request(args: argparse.Namespace, vcpus: int | None) -> tuple[request.Request, dict[str, str]]:
     """Return what the tuned guests ask for, and spec -> reason as the profile gives it.
 
     :param vcpus: of each guest: what does not fit them is refused, where a guest would silently get less.
@@ -262,8 +268,14 @@ def _check_budgets(budgets: list[verdict.Budget], plan: session.Plan) -> None:
 
     :raises spec_options.OptionError: a benchmark or arm that is not in the plan.
     """
-    labels = [job.label for job in plan.jobs]
-    arms = ["host", *(arm.name for arm in plan.arms)]
+    check_names(budgets, [job.label for job in plan.jobs], ["host", *(arm.name for arm in plan.arms)])
+
+
+def check_names(budgets: list[verdict.Budget], labels: list[str], arms: list[str]) -> None:
+    """Refuse budgets for a benchmark or arm that a run does not have.
+
+    :raises spec_options.OptionError: naming it and what there is.
+    """
     for one in budgets:
         for what, name, known in (
             ("benchmark", one.benchmark, labels),
@@ -276,21 +288,29 @@ def _check_budgets(budgets: list[verdict.Budget], plan: session.Plan) -> None:
                 )
 
 
-def _number(option: str, text: str, low: int, high: int) -> int:
+def number(option: str, text: str, low: int, high: int) -> int:
+    """Return a whole number.
+
+    :raises spec_options.OptionError: it is none, or not from ``low`` to ``high``.
+    """
     if text.isascii() and text.isdigit() and len(text) < 12 and low <= int(text) <= high:
         return int(text)
     raise spec_options.OptionError(f"{option} '{text[:40]}': give a whole number from {low} to {high}")
 
 
-def _duration(text: str) -> float:
+def duration(option: str, text: str) -> float:
+    """Return a duration in seconds.
+
+    :raises spec_options.OptionError: it is none, or not from 20 s to 168 h.
+    """
     match = _DURATION(text)
     seconds = int(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]] if match else 0
     if not 20 <= seconds <= 7 * 86400:
-        raise spec_options.OptionError(f"--time-limit '{text[:40]}': give 20s to 168h, such as 90s, 8m or 1h")
+        raise spec_options.OptionError(f"{option} '{text[:40]}': give 20s to 168h, such as 90s, 8m or 1h")
     return float(seconds)
 
 
-def _folder(path: str) -> str:
+def output_folder(path: str) -> str:
     """Make the output folder and see now, not after ten minutes, that files can be made in it.
 
     :raises spec_options.OptionError: it cannot be made or written.

@@ -199,7 +199,7 @@ class Campaign:
             self._put_back(task)
         elif model.ErrorClass.QUOTA in kinds:
             self._too_many(task, outcome)
-        elif outcome.trials:
+        elif outcome.trials and not (self._lacking(outcome) and self._worth_another(task, outcome)):
             self._taken_s.append(sum(outcome.seconds.values()))
             self._finish(task, outcome, "done")
             faults = f" with errors ({outcome.errors[0].kind.value})" if outcome.errors else ""
@@ -207,12 +207,21 @@ class Campaign:
         else:
             self._failed(task, outcome)
 
-    def _failed(self, task: campaign_store.Task, outcome: model.PairOutcome) -> None:
+    def _lacking(self, outcome: model.PairOutcome) -> bool:
+        """Return whether an arm has no figure at all."""
+        measured = {one.arm for one in outcome.trials if one.value is not None}
+        return any(arm.name not in measured for arm in self._arms)
+
+    def _worth_another(self, task: campaign_store.Task, outcome: model.PairOutcome) -> bool:
         kinds = {one.kind for one in outcome.errors}
+        return task.attempts < self._settings.retries and not kinds <= _FINAL and not self._given_up(task.pair)
+
+    def _failed(self, task: campaign_store.Task, outcome: model.PairOutcome) -> None:
         reason = f"{outcome.errors[0].kind.value}: {outcome.errors[0].reason}" if outcome.errors else "no results"
         pair = task.pair
-        if task.attempts < self._settings.retries and not kinds <= _FINAL and not self._given_up(pair):
-            self._finish(task, outcome, "planned")
+        if self._worth_another(task, outcome):
+            # Half a comparison is worth nothing once there is a whole one.
+            self._finish(task, dataclasses.replace(outcome, trials=[]), "planned")
             self._pending.append(task.number)
             self._say(f"{_shown(pair)} failed and is tried again later ({output.printable(reason, 300)})", True)
             return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import pathlib
 from collections.abc import Iterator
@@ -117,6 +118,7 @@ def _migrate(engine: sa.Engine, shown: str) -> None:
 
     :raises DatabaseError: they come from a newer version.
     """
+    logging.getLogger("alembic").setLevel(logging.WARNING)  # it tells even that it is imported
     from alembic import command, config, runtime, script
     from alembic.util import exc as alembic_exc
 

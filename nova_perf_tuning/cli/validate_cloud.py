@@ -1,0 +1,420 @@
+"""``nova-perf validate --launcher heat`` and ``openstack perf validate``: the hosts of a cloud, pair by pair."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import datetime
+import os
+import re
+import secrets
+import sys
+from collections.abc import Callable
+from importlib import metadata
+from typing import TYPE_CHECKING, Any
+
+from nova_perf_tuning import errors
+from nova_perf_tuning.cli import command, progress, spec_options, state, validate
+
+if TYPE_CHECKING:
+    from nova_perf_tuning.budget import verdict
+    from nova_perf_tuning.cloud import campaign_store, fleet_plan, fleet_results, heat_pair, host_choice, model
+
+_HOSTS = re.compile(r"[^,\s]{1,255}(,[^,\s]{1,255})*").fullmatch
+_PEERS, _PARALLEL, _RETRIES, _MAX_LOSS = 2, 4, 1, "0.15"
+_PAIR_LIMIT = "20m"
+
+
+class NoResultsError(errors.PerfTuningError):
+    """No pair gave a figure."""
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that only a cloud has."""
+    group = parser.add_argument_group("on a cloud (--launcher heat)")
+    group.add_argument(
+        "--hosts",
+        metavar="A,B,...",
+        help="compute hosts or host aggregates by name, 'all' that are up and enabled (administrators only), or "
+        "'any': one pair where the scheduler puts it",
+    )
+    group.add_argument(
+        "--peers",
+        metavar="K",
+        help="how many different peers each host is measured with; 1 shows that hosts work, 2 tell a bad host "
+        f"from a bad peer, 3 do so where several hosts are bad (default: {_PEERS})",
+    )
+    group.add_argument(
+        "--max-parallel",
+        metavar="N",
+        help="pairs measured at a time, no host in two of them; lower it where hosts share a network or the quota "
+        f"is small, raise it for large fleets (default: {_PARALLEL})",
+    )
+    group.add_argument(
+        "--max-loss",
+        metavar="SHARE",
+        help="a host whose pairs all lose more than this against the other hosts FAILs; not below twice the noise "
+        f"of an A/A run (default: {_MAX_LOSS}, 15 %%)",
+    )
+    group.add_argument(
+        "--retries", metavar="N", help=f"further attempts for a pair that gave nothing (default: {_RETRIES})"
+    )
+    group.add_argument(
+        "--pair-time-limit",
+        metavar="TIME",
+        help="for one pair from its first stack to its last result; raise it where guests boot slowly "
+        f"(default: {_PAIR_LIMIT})",
+    )
+    group.add_argument("--resume", metavar="RUN", help="go on with a run that was interrupted or has died")
+    group.add_argument(
+        "--database",
+        metavar="URL",
+        help="SQLAlchemy URL where runs are kept; in $NOVA_PERF_DATABASE a password in it is not seen by others "
+        "(default: a SQLite file in the state directory)",
+    )
+    group.add_argument("--os-cloud", metavar="NAME", help="entry of clouds.yaml (default: $OS_CLOUD, OS_*)")
+    group.add_argument("--image", metavar="NAME", help="of the guests (default: perf-guest)")
+    group.add_argument(
+        "--flavor",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="measure this flavor, which exists, instead of untuned against tuned; may be repeated to compare",
+    )
+    group.add_argument("--external-network", metavar="NAME", help="by which guests reach Heat (default: the only)")
+    group.add_argument("--guest-vcpus", metavar="N", help="of flavors that are made (default: 2)")
+    group.add_argument("--guest-ram", metavar="MIB", help="of flavors that are made (default: 256)")
+    group.add_argument("--mtu", metavar="BYTES", help="of the pair's own network (default: Neutron's choice)")
+    group.add_argument(
+        "--no-guest-tx-offload",
+        action="store_true",
+        help="for hosts whose Open vSwitch runs in user space on tap devices, where TCP of guests gets lost else",
+    )
+
+
+class HeatCloud:
+    """A cloud that is reached through openstacksdk.
+
+    :ivar name: for the report.
+    """
+
+    def __init__(self, os_cloud: str | None, connect: Callable[[], Any] | None = None) -> None:
+        """Connect nothing yet.
+
+        :param connect: makes a connection; None: by the entry of clouds.yaml, or the variables OS_*.
+        """
+        self._os_cloud = os_cloud
+        self._connect_by = connect
+        self.name = os_cloud or os.environ.get("OS_CLOUD") or os.environ.get("OS_AUTH_URL") or ""
+
+    def choose(self, words: list[str]) -> host_choice.Chosen:
+        """Return the hosts that are meant, see :mod:`nova_perf_tuning.cloud.host_choice`."""
+        from nova_perf_tuning.cloud import api, host_choice
+
+        return host_choice.choose(api.Api(self.connect), words)
+
+    def launcher(self, guests: heat_pair.Settings) -> model.PairLauncher:
+        """Return what measures pairs; nothing is made before it is used."""
+        from nova_perf_tuning.cloud import heat_pair
+
+        return heat_pair.HeatPairLauncher(guests, connect=self.connect)
+
+    def connect(self) -> Any:
+        """Return a new connection.
+
+        :raises model.CloudError: neither clouds.yaml nor the environment says how.
+        """
+        if self._connect_by is not None:
+            return self._connect_by()
+        import openstack
+        from keystoneauth1 import exceptions as keystone_errors
+        from openstack.config import exceptions as config_errors
+
+        from nova_perf_tuning.cloud import model
+
+        try:
+            return openstack.connect(cloud=self._os_cloud)
+        except (config_errors.OpenStackConfigException, keystone_errors.MissingRequiredOptions) as error:
+            raise model.CloudError(
+                f"no way to the cloud: {' '.join(str(error).split())[:300]}; see --os-cloud, clouds.yaml and OS_*"
+            ) from None
+
+
+def run(args: argparse.Namespace, program: str, cloud: HeatCloud | None = None) -> int:
+    """Validate the hosts of a cloud and return the exit code.
+
+    :param program: as the user calls it, for the hint how to go on.
+    :param cloud: None: the one that the options name.
+    :raises nova_perf_tuning.errors.PerfTuningError: a mistake, or the cloud or the database fails.
+    """
+    try:
+        import openstack  # noqa: F401
+        import tenacity  # noqa: F401
+    except ImportError as error:
+        raise errors.PerfTuningError(
+            f"{error.name} is missing; install nova-perf-tuning[cloud,report] for clouds"
+        ) from None
+    from nova_perf_tuning.cloud import campaign_store
+
+    cloud = cloud or HeatCloud(args.os_cloud)
+    budgets = _budgets(args)
+    folder = validate.output_folder(args.output)
+    store = campaign_store.CampaignStore(args.database)
+    try:
+        return _Run(args, program, cloud, store, budgets, folder).run()
+    finally:
+        store.close()
+
+
+class _Run:
+    """One call of the command, from the check of the cloud to the exit code."""
+
+    def __init__(
+        self,
+        args: argparse.Namespace,
+        program: str,
+        cloud: HeatCloud,
+        store: campaign_store.CampaignStore,
+        budgets: list[verdict.Budget],
+        folder: str,
+    ) -> None:
+        self._args = args
+        self._program = program
+        self._cloud = cloud
+        self._store = store
+        self._budgets = budgets
+        self._results_file = os.path.join(folder, "results.json")
+        self._report_file = os.path.join(folder, "report.html")
+
+    def run(self) -> int:
+        from nova_perf_tuning.cloud import campaign
+
+        stored, plan, launcher = self._resumed() if self._args.resume else self._begun()
+        ended = "error"
+        broken: errors.PerfTuningError | None = None
+        with progress.showing(self._args.format == "json") as tell:
+            one = campaign.Campaign(self._store, launcher, stored, plan.arms, plan.measure, plan.settings, tell)
+            try:
+                ended = one.run()
+            except errors.PerfTuningError as error:
+                broken = error
+        found = self._collect(stored.run_id, plan, ended)
+        code = self._finish(found) if found.results.trials else None
+        if one.unclean:
+            self._warn(f"stacks of this run may be left; 'openstack perf cleanup {stored.run_id}' removes them")
+        if ended != "complete":
+            self._warn(f"not complete; go on with: {self._program} --resume {stored.run_id}")
+        if broken is not None:
+            raise broken
+        if one.stopped_by:
+            self._warn(
+                "interrupted; "
+                + ("results so far are kept" if code is not None else "nothing was measured, no file is written")
+            )
+            return 128 + one.stopped_by
+        if code is None:
+            raise NoResultsError(_why_nothing(self._store, stored.run_id, ended))
+        return code
+
+    # -- before
+
+    def _begun(self) -> tuple[campaign_store.StoredRun, fleet_plan.FleetPlan, Any]:
+        from nova_perf_tuning.cloud import campaign_store, fleet_plan, pairing
+
+        if not self._args.hosts or not _HOSTS(self._args.hosts):
+            raise spec_options.OptionError(
+                "--hosts: give compute hosts or aggregates by name (a,b,c), 'all', or 'any' for one pair anywhere"
+            )
+        plan = _plan(self._args, campaign_store.new_id())
+        self._check_budgets(plan)
+        launcher = self._cloud.launcher(plan.guests)
+        chosen = self._cloud.choose(self._args.hosts.split(","))
+        for host, why in chosen.left_out.items():
+            self._warn(f"host {host} is left out: it is {why}")
+        launcher.check(plan.arms, plan.measure)
+        pairs = pairing.schedule(chosen.hosts, plan.settings.peers, plan.settings.seed).pairs()
+        stored = self._store.create(
+            plan.measure.run_id,
+            chosen.hosts,
+            pairs,
+            fleet_plan.to_dict(plan),
+            _environment(self._cloud.name, plan),
+        )
+        self._warn(f"run {stored.run_id}: {len(chosen.hosts)} hosts, {len(pairs)} pairs")
+        return stored, plan, launcher
+
+    def _resumed(self) -> tuple[campaign_store.StoredRun, fleet_plan.FleetPlan, Any]:
+        from nova_perf_tuning.cloud import fleet_plan
+
+        plan = fleet_plan.from_dict(self._store.load(self._args.resume).plan, self._args.resume)
+        settings = dataclasses.replace(plan.settings, time_limit_s=_time_limit(self._args))
+        if self._args.max_parallel:
+            parallel = _number("--max-parallel", self._args.max_parallel, 1, 1000)
+            settings = dataclasses.replace(settings, max_parallel=parallel)
+        plan = dataclasses.replace(plan, settings=settings)
+        self._check_budgets(plan)
+        launcher = self._cloud.launcher(plan.guests)
+        launcher.check(plan.arms, plan.measure)
+        return self._store.claim(self._args.resume), plan, launcher
+
+    def _check_budgets(self, plan: fleet_plan.FleetPlan) -> None:
+        labels = [job.label for job in plan.measure.jobs]
+        validate.check_names(self._budgets, labels, [arm.name for arm in plan.arms])
+
+    # -- after
+
+    def _collect(self, run_id: str, plan: fleet_plan.FleetPlan, ended: str) -> fleet_results.FleetResults:
+        from nova_perf_tuning.cloud import fleet_results
+
+        return fleet_results.collect(self._store, run_id, plan.paired, self._budgets, plan.max_loss, ended)
+
+    def _finish(self, found: fleet_results.FleetResults) -> int:
+        """Write results and report, print the tables and return the exit code."""
+        from nova_perf_tuning.budget import report, store, summary, wording
+        from nova_perf_tuning.cli import figures
+
+        run_id = found.results.environment["fleet"]["run"]
+        verdicts = {one.host: (one.verdict.value, "; ".join(one.reasons)) for one in found.hosts if one.verdict}
+        self._store.judge(run_id, found.whole.value if found.whole else "", verdicts)
+        store.save(found.results, self._results_file)
+        summaries = summary.summarise(found.results)
+        store.write_atomically(self._report_file, report.render(found.results, summaries, []))
+        if self._args.format == "json":
+            command.print_json(report.as_json(found.results, summaries, []))
+        else:
+            print()
+            figures.print_summary(summaries)
+            print(f"\n{wording.headline(summaries)}")
+            for note in wording.headline_notes(found.results) + wording.cautions(summaries):
+                print(f"note: {note}")
+            print()
+            _print_hosts(found)
+            print(f"\nresults: {self._results_file}\nreport: {self._report_file}")
+        if not any(one.value is not None for one in found.results.trials):
+            return int(errors.ExitCode.ERROR)
+        return int(found.whole.exit_code if found.whole else errors.ExitCode.PASS)
+
+    def _warn(self, text: str) -> None:
+        print(f"{self._program}: {text}", file=sys.stderr)
+
+
+def _print_hosts(found: fleet_results.FleetResults) -> None:
+    rows = [
+        [
+            one.verdict.value if one.verdict else "-",
+            one.host or "(scheduler's choice)",
+            f"{one.measured} of {one.peers}",
+            one.reasons[0] if one.reasons else "",
+        ]
+        for one in found.hosts
+    ]
+    state.print_table(("verdict", "host", "peers", "why"), rows)
+    if found.whole:
+        print(f"\n{found.whole.value}")
+
+
+def _why_nothing(store: campaign_store.CampaignStore, run_id: str, ended: str) -> str:
+    faults = store.faults(run_id)
+    if faults:
+        return f"no pair gave a result; first error: {faults[0].error.kind.value}: {faults[0].error.reason}"
+    return "no pair was measured" + ("; give more --time-limit" if ended == "time limit" else "")
+
+
+def _budgets(args: argparse.Namespace) -> list[verdict.Budget]:
+    from nova_perf_tuning.budget import verdict
+
+    return verdict.load(args.budget) if args.budget else []
+
+
+def _plan(args: argparse.Namespace, run_id: str) -> fleet_plan.FleetPlan:
+    """Return the plan that the options ask for."""
+    from nova_perf_tuning.bench import plugins
+    from nova_perf_tuning.cloud import campaign, fleet_plan, heat_pair, model
+
+    default = heat_pair.Settings()
+    guests = dataclasses.replace(
+        default,
+        image=args.image or default.image,
+        external_network=args.external_network or "",
+        vcpus=_number("--guest-vcpus", args.guest_vcpus or str(default.vcpus), 1, 1024),
+        ram_mib=_number("--guest-ram", args.guest_ram or str(default.ram_mib), 128, 1 << 24),
+        mtu=_number("--mtu", args.mtu or "0", 0, 65535),
+        guest_tx_offload=not args.no_guest_tx_offload,
+    )
+    seconds = _number("--seconds", args.seconds, 1, 3600)
+    jobs = plugins.jobs(args.benchmark or validate.DEFAULT_BENCHMARKS, seconds)
+    limit_s = validate.duration("--pair-time-limit", args.pair_time_limit or _PAIR_LIMIT)
+    seed = secrets.randbelow(2**32) if args.seed is None else _number("--seed", args.seed, 0, 2**32 - 1)
+    return fleet_plan.FleetPlan(
+        arms=_arms(args, guests.vcpus),
+        measure=model.MeasurePlan(run_id, tuple(jobs), _number("--blocks", args.blocks, 1, 1000), limit_s),
+        settings=campaign.Settings(
+            peers=_number("--peers", args.peers or str(_PEERS), 1, 1000),
+            seed=seed,
+            max_parallel=_number("--max-parallel", args.max_parallel or str(_PARALLEL), 1, 1000),
+            retries=_number("--retries", args.retries or str(_RETRIES), 0, 10),
+            time_limit_s=_time_limit(args),
+        ),
+        guests=guests,
+        max_loss=_share("--max-loss", args.max_loss or _MAX_LOSS),
+    )
+
+
+def _arms(args: argparse.Namespace, vcpus: int) -> tuple[model.Arm, ...]:
+    from nova_perf_tuning.cloud import model
+
+    if args.flavor:
+        if args.profile or args.spec:
+            raise spec_options.OptionError(
+                "--flavor: an existing flavor has its specs; leave out --profile and --spec"
+            )
+        if len(set(args.flavor)) < len(args.flavor):
+            raise spec_options.OptionError("--flavor: the same flavor is given twice; name it once")
+        return tuple(model.Arm(name, flavor=name) for name in args.flavor)
+    wanted, _ = validate.tuned_request(args, vcpus)
+    specs = {**spec_options.extra_specs(args.spec), **wanted.extra_specs()}
+    return model.Arm("untuned"), model.Arm("tuned", extra_specs={**_native(wanted, specs, vcpus), **specs})
+
+
+def _native(wanted: Any, specs: dict[str, str], vcpus: int) -> dict[str, str]:
+    from nova_perf_tuning.specs import crosscheck
+
+    return crosscheck.needed_native(wanted, specs, {}, vcpus)
+
+
+def _environment(cloud: str, plan: fleet_plan.FleetPlan) -> dict[str, Any]:
+    from nova_perf_tuning.budget import session
+
+    return {
+        "launcher": "heat",
+        "host": f"cloud {cloud}".strip(),
+        "nova_perf_tuning": metadata.version("nova-perf-tuning"),
+        "begun": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "seed": plan.settings.seed,
+        "blocks": plan.measure.trials,
+        "guest": {"vcpus": plan.guests.vcpus, "memory_mib": plan.guests.ram_mib},
+        "arms": {
+            arm.name: {"request": dict(arm.extra_specs) or ({"flavor": arm.flavor} if arm.flavor else {})}
+            for arm in plan.arms
+        },
+        "benchmarks": {job.label: session.describe(job) for job in plan.measure.jobs},
+        "settings": dataclasses.asdict(plan.settings),
+    }
+
+
+def _time_limit(args: argparse.Namespace) -> float | None:
+    return validate.duration("--time-limit", args.time_limit) if args.time_limit else None
+
+
+def _number(option: str, text: str, low: int, high: int) -> int:
+    return validate.number(option, text, low, high)
+
+
+def _share(option: str, text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0.01 <= value <= 0.9:
+        raise spec_options.OptionError(f"{option} '{text[:40]}': give a share from 0.01 to 0.9, such as 0.15")
+    return value

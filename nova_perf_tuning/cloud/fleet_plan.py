@@ -1,0 +1,76 @@
+"""What a run over many hosts does, in a form that the database keeps, so that it can go on with it later."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from nova_perf_tuning import errors
+from nova_perf_tuning.bench import plugins
+from nova_perf_tuning.cloud import campaign, heat_pair, model
+
+
+class PlanError(errors.PerfTuningError):
+    """A stored plan is not one of this version."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class FleetPlan:
+    """Everything that a run needs beside its hosts.
+
+    :ivar measure: of each pair. :ivar settings: of the run. :ivar guests: how the guests are made.
+    :ivar max_loss: against the other hosts, from which a host is bad.
+    """
+
+    arms: tuple[model.Arm, ...]
+    measure: model.MeasurePlan
+    settings: campaign.Settings
+    guests: heat_pair.Settings
+    max_loss: float
+
+    @property
+    def paired(self) -> dict[str, bool]:
+        """Benchmark -> whether its server takes part."""
+        return {job.label: job.benchmark.paired for job in self.measure.jobs}
+
+
+def to_dict(plan: FleetPlan) -> dict[str, Any]:
+    """Return a plan as JSON data."""
+    return {
+        "arms": [
+            {"name": arm.name, "flavor": arm.flavor, "extra_specs": dict(arm.extra_specs)} for arm in plan.arms
+        ],
+        "jobs": [
+            {"label": job.label, "kind": job.benchmark.kind, "parameters": dict(job.parameters)}
+            for job in plan.measure.jobs
+        ],
+        "trials": plan.measure.trials,
+        "pair_time_limit_s": plan.measure.time_limit_s,
+        "settings": dataclasses.asdict(plan.settings),
+        "guests": dataclasses.asdict(plan.guests),
+        "max_loss": plan.max_loss,
+    }
+
+
+def from_dict(data: Mapping[str, Any], run_id: str) -> FleetPlan:
+    """Return the plan of a stored run.
+
+    :raises PlanError: another version has written it.
+    :raises nova_perf_tuning.bench.plugins.UnknownBenchmarkError: a benchmark of it is not installed any more.
+    """
+    try:
+        jobs = tuple(
+            plugins.Job(one["label"], plugins.load(one["kind"]), one["parameters"]) for one in data["jobs"]
+        )
+        return FleetPlan(
+            arms=tuple(model.Arm(**one) for one in data["arms"]),
+            measure=model.MeasurePlan(run_id, jobs, int(data["trials"]), float(data["pair_time_limit_s"])),
+            settings=campaign.Settings(**data["settings"]),
+            guests=heat_pair.Settings(**data["guests"]),
+            max_loss=float(data["max_loss"]),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise PlanError(
+            f"run {run_id}: another version wrote its plan ({type(error).__name__}: {error}); begin a new run"
+        ) from None

@@ -1,0 +1,166 @@
+"""nova-perf validate --launcher heat on a simulated cloud: files, verdicts, exit codes, mistakes, resuming."""
+
+import io
+import json
+import os
+
+import fixtures
+import testtools
+
+from nova_perf_tuning.budget import store
+from nova_perf_tuning.cli import validate, validate_cloud
+from nova_perf_tuning.cloud import campaign_store, host_choice
+from tests import simulated_cloud as simulation
+from tests.unit.cli import test_bench
+
+QUICK = ("--launcher", "heat", "--benchmark", "iperf3", "--benchmark", "cpu", "--seed", "3")
+
+
+class SimulatedCloud(validate_cloud.HeatCloud):
+    """Takes the place of the cloud behind the command; time runs 2,000 times as fast."""
+
+    def __init__(self, cloud=None, count=6):
+        super().__init__("simulated")
+        self.cloud = cloud or simulation.Cloud()
+        self.count = count
+
+    def choose(self, words):
+        if words == ["any"]:
+            return host_choice.Chosen(("",), {})
+        return host_choice.Chosen(tuple(f"h{number:03d}" for number in range(self.count)), {"h999": "down"})
+
+    def launcher(self, guests):
+        self.made = simulation.SimulatedLauncher(self.cloud, simulation.RealTime(1 / 2000))
+        return self.made
+
+
+class ValidateCloudTest(testtools.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.folder = self.useFixture(fixtures.TempDir()).path
+        self.output = os.path.join(self.folder, "out")
+        self.url = f"sqlite:///{self.folder}/results.db"
+        self.out, self.err = io.StringIO(), io.StringIO()
+
+    def validate(self, *arguments, cloud=None):
+        """Return the exit code; what was printed is in ``out`` and ``err``."""
+        parser = validate.Validate(None, None).get_parser("validate")
+        args = parser.parse_args([*QUICK, "--output", self.output, "--database", self.url, *arguments])
+        self.cloud = cloud or SimulatedCloud()
+        self.out, self.err = io.StringIO(), io.StringIO()
+        with fixtures.MonkeyPatch("sys.stdout", self.out), fixtures.MonkeyPatch("sys.stderr", self.err):
+            return validate_cloud.run(args, "nova-perf validate --launcher heat", self.cloud)
+
+    def results(self):
+        return store.load(os.path.join(self.output, "results.json"))
+
+    def report(self):
+        with open(os.path.join(self.output, "report.html"), encoding="utf-8") as file:
+            return file.read()
+
+    def test_a_sound_fleet(self):
+        self.assertEqual(0, self.validate("--hosts", "all"), self.err.getvalue())
+        results = self.results()
+        fleet = results.environment["fleet"]
+        self.assertEqual(["PASS"] * 6, [one["verdict"] for one in fleet["hosts"]])
+        self.assertEqual("PASS", fleet["verdict"])
+        self.assertEqual(["done"] * 6, [one["state"] for one in fleet["pairs"]])
+        self.assertEqual(set(range(6)), {one.group for one in results.trials})
+        shown = self.out.getvalue()
+        self.assertIn("h005", shown)
+        self.assertIn("2 of 2", shown)
+        self.assertTrue(shown.index("PASS") > 0)
+        self.assertIn("host h999 is left out: it is down", self.err.getvalue())
+        self.assertIn("6 hosts, 6 pairs", self.err.getvalue())
+        self.assertEqual([], self.cloud.made.stacks())
+
+    def test_a_bad_host(self):
+        cloud = SimulatedCloud(simulation.Cloud(bad={"h002": 0.6}))
+        self.assertEqual(1, self.validate("--hosts", "all", cloud=cloud))
+        hosts = {one["host"]: one for one in self.results().environment["fleet"]["hosts"]}
+        self.assertEqual(["h002"], [name for name, one in hosts.items() if one["verdict"] == "FAIL"])
+        self.assertRegex(
+            hosts["h002"]["reasons"][0], r"iperf3 \(\w+\): worse than the other hosts by \d+% to \d+%"
+        )
+        self.assertIn("h002", self.report())
+        self.assertIn("worse than the other hosts by", self.report())
+        [line] = campaign_store.CampaignStore(self.url).lines()
+        self.assertEqual("complete", line.state)
+
+    def test_errors_are_in_the_report(self):
+        cloud = SimulatedCloud(simulation.Cloud(dead={"h001"}), count=8)
+        self.assertEqual(3, self.validate("--hosts", "all", "--retries", "0", "--peers", "3", cloud=cloud))
+        results = self.results()
+        [host] = [one for one in results.environment["fleet"]["hosts"] if one["host"] == "h001"]
+        self.assertEqual("INVALID", host["verdict"])
+        self.assertIn("given up: no pair worked with", host["reasons"][0])
+        self.assertTrue(any("Kernel panic" in one["error"] for one in results.environment["errors"]))
+        self.assertIn("Kernel panic", self.report())
+        self.assertIn("is given up", self.out.getvalue())
+
+    def test_budgets_per_host(self):
+        budget = os.path.join(self.folder, "budget.yaml")
+        with open(budget, "w", encoding="utf-8") as file:
+            file.write("budgets: [{benchmark: iperf3, arm: tuned, baseline: untuned, max_loss: -0.5}]")
+        self.assertEqual(1, self.validate("--hosts", "a,b", "--blocks", "8", "--budget", budget))
+        self.assertIn("is beyond -50", self.results().environment["fleet"]["hosts"][0]["reasons"][0])
+
+    def test_json(self):
+        self.assertEqual(0, self.validate("--hosts", "all", "-f", "json"))
+        found = json.loads(self.out.getvalue())
+        self.assertEqual("PASS", found["environment"]["fleet"]["verdict"])
+
+    def test_two_hosts_have_no_verdict_without_a_budget(self):
+        self.assertEqual(0, self.validate("--hosts", "a,b", cloud=SimulatedCloud(count=2)))
+        fleet = self.results().environment["fleet"]
+        self.assertEqual([None, None], [one["verdict"] for one in fleet["hosts"]])
+        self.assertEqual(
+            {("h000", "h001"), ("h001", "h000")}, {(p["client"], p["server"]) for p in fleet["pairs"]}
+        )
+
+    def test_wherever_the_scheduler_puts_it(self):
+        self.assertEqual(0, self.validate("--hosts", "any"))
+        self.assertIn("(scheduler's choice)", self.out.getvalue())
+
+    def test_time_limit_and_resume(self):
+        self.assertEqual(0, self.validate("--hosts", "all"))
+        parser = ("--hosts", "all", "--time-limit", "20s")  # the first guess for a pair is half its limit: minutes
+        error = self.assertRaises(validate_cloud.NoResultsError, self.validate, *parser)
+        self.assertIn("give more --time-limit", str(error))
+        self.assertRegex(
+            self.err.getvalue(), r"go on with: nova-perf validate --launcher heat --resume 2\d+-\d+-\w+"
+        )
+        run = self.err.getvalue().rsplit("--resume ", 1)[1].strip()
+        self.assertEqual(0, self.validate("--resume", run))
+        self.assertEqual(6, self.results().environment["groups_run"])
+        self.assertEqual(run, self.results().environment["fleet"]["run"])
+
+    def test_nothing_works(self):
+        cloud = SimulatedCloud(simulation.Cloud(dead={f"h{number:03d}" for number in range(6)}))
+        error = self.assertRaises(validate_cloud.NoResultsError, self.validate, "--hosts", "all", cloud=cloud)
+        self.assertIn("no pair gave a result; first error: no signal: client: no signal; console:", str(error))
+        self.assertEqual([], os.listdir(self.output))
+
+    def test_mistakes_are_one_line_and_exit_3(self):
+        environment = {**os.environ, "NOVA_PERF_DATABASE": self.url, "HOME": self.folder}
+        environment = {key: value for key, value in environment.items() if not key.startswith("OS_")}
+        for arguments, told in (
+            ((), "--hosts: give compute hosts"),
+            (("--hosts", "a,,b"), "--hosts: give compute hosts"),
+            (("--hosts", "a", "--peers", "0"), "--peers '0'"),
+            (("--hosts", "a", "--max-parallel", "x"), "--max-parallel 'x'"),
+            (("--hosts", "a", "--max-loss", "15"), "--max-loss '15': give a share"),
+            (("--hosts", "a", "--pair-time-limit", "1"), "--pair-time-limit '1'"),
+            (("--hosts", "a", "--flavor", "m1", "--profile", "compute"), "leave out --profile"),
+            (("--hosts", "a", "--flavor", "m1", "--flavor", "m1"), "given twice"),
+            (("--hosts", "a", "--spec", "perf:vif_queues=9"), "perf:vif_queues=9 is more than the 2 vCPUs"),
+            (("--hosts", "a", "--database", "nonsense"), "no SQLAlchemy URL"),
+            (("--hosts", "a", "--os-cloud", "nosuch"), "no way to the cloud"),
+            (("--resume", "nosuch"), "there is no run 'nosuch'"),
+        ):
+            done = test_bench.nova_perf(
+                "validate", "--launcher", "heat", "--output", self.output, *arguments, env=environment
+            )
+            self.assertEqual((3, ""), (done.returncode, done.stdout), (arguments, done.stderr))
+            self.assertIn(told, done.stderr)
+            self.assertEqual(1, done.stderr.count("\n"), done.stderr)
