@@ -88,6 +88,7 @@ def render(
         facts=_facts(results.environment),
         commands=_commands(results.environment),
         failures=_failures(results),
+        rows=_SHOWN_TRIALS,
         cautions=wording.cautions(summaries),
         trials=[(one, overhead.cost(one)) for one in trials if one.primary][:_SHOWN_TRIALS],
         draws=statistics.DRAWS,
@@ -237,7 +238,7 @@ _FACT_NAMES = {
 
 def _facts(environment: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return the environment as rows: those with a known name first, then everything else."""
-    hidden = {"arms", "benchmarks", "errors"}
+    hidden = {"arms", "benchmarks", "errors", "fleet"}
     names = [
         *[name for name in _FACT_NAMES if name in environment],
         *sorted(set(environment) - set(_FACT_NAMES) - hidden),
@@ -273,7 +274,8 @@ def _failures(results: model.Results) -> list[tuple[str, str]]:
         if one.value is None
     ]
     for entry in results.environment.get("errors", []):
-        where = [f"boot {entry['group'] + 1}"] if "group" in entry else []
+        boot = "pair" if "fleet" in results.environment else "boot"
+        where = [f"{boot} {entry['group'] + 1}"] if "group" in entry else []
         where += [str(entry[key]) for key in ("arm", "benchmark") if key in entry]
         found.append((", ".join(where), str(entry["error"])))
     return found[:_SHOWN_TRIALS]

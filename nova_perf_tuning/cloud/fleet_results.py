@@ -138,7 +138,7 @@ def _environment(
 
 def _host(one: fleet.HostVerdict) -> dict[str, Any]:
     return {
-        "host": one.host,
+        "host": one.host or "any",
         "verdict": one.verdict.value if one.verdict else None,
         "reasons": list(one.reasons),
         "peers": one.peers,

@@ -1,0 +1,121 @@
+"""``openstack perf validate`` and ``openstack perf cleanup``."""
+
+from __future__ import annotations
+
+import argparse
+import typing
+from typing import TYPE_CHECKING, Any
+
+from nova_perf_tuning.cli import cloud_command, cloud_flavor, spec_options, validate, validate_cloud
+
+if TYPE_CHECKING:
+    from nova_perf_tuning.cloud import campaign_store
+
+
+class Validate(cloud_command.CloudCommand):
+    """Measure compute hosts in pairs, untuned and tuned guests in turn, and judge each host.
+
+    The same as 'nova-perf validate --launcher heat'. Every host meets several peers, so that a bad host is told
+    from a bad peer, and is in one pair at a time. Everything is kept in a database: after Ctrl-C or a crash the
+    run goes on with --resume. Writes results.json and report.html. Needs admin rights, but for --hosts any.
+
+    Exit code: 0 PASS, 1 FAIL (a bad host, or a broken budget), 2 INCONCLUSIVE, 3 INVALID (a host gave no result)
+    or error. Interrupted by Ctrl-C: 130.
+
+    Example: openstack perf validate --hosts all --peers 3 --max-parallel 8 --profile network-throughput
+    """
+
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument(
+            "-f",
+            "--format",
+            choices=("table", "json"),
+            default="table",
+            help="table for people (default) or json for programs (the documented schema)",
+        )
+        validate.Validate.add_options(typing.cast(Any, self), parser)
+        parser.set_defaults(launcher="heat")
+
+    def take_action(self, parsed_args: argparse.Namespace) -> int:
+        if parsed_args.launcher != "heat":
+            raise spec_options.OptionError("--launcher: on a cloud it is heat; nova-perf validate has the others")
+        if parsed_args.os_cloud:
+            raise spec_options.OptionError(
+                "--os-cloud: give it before the command, as in 'openstack --os-cloud X perf'"
+            )
+        name = getattr(self.app.options, "cloud", None)
+        cloud = validate_cloud.HeatCloud(name, self._new_connection)
+        return validate_cloud.run(parsed_args, "openstack perf validate", cloud)
+
+    def _new_connection(self) -> object:
+        """Return a connection of its own for each thread that asks, all with the program's credentials."""
+        from openstack import connection
+
+        return connection.Connection(config=self.app.client_manager._cli_options)
+
+
+class Cleanup(cloud_command.CloudLister):
+    """Remove what runs that have died or were interrupted left on the cloud.
+
+    Without RUN: everything that the database says may be left by runs that nobody runs any more. Runs of a live
+    process are never touched. --all-stacks also removes stacks of runs that this database does not know, such as
+    those of another machine: make sure that nobody is measuring. A second call finds nothing.
+    """
+
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument(
+            "run", metavar="RUN", nargs="*", help="ids of runs (default: all that may have left something)"
+        )
+        parser.add_argument("--list", action="store_true", help="only list runs; nothing is removed")
+        parser.add_argument(
+            "--all-stacks", action="store_true", help="also stacks of this project that belong to no known run"
+        )
+        parser.add_argument(
+            "--database", metavar="URL", help="where runs are kept, as for 'openstack perf validate'"
+        )
+
+    def take_action(self, parsed_args: argparse.Namespace) -> cloud_flavor.Rows:
+        from nova_perf_tuning.cloud import campaign_store
+
+        store = campaign_store.CampaignStore(parsed_args.database)
+        try:
+            if parsed_args.list:
+                return _listed(store)
+            return ("Run", "Removed"), list(self._removed(store, parsed_args))
+        finally:
+            store.close()
+
+    def _removed(
+        self, store: campaign_store.CampaignStore, args: argparse.Namespace
+    ) -> list[tuple[str, cloud_flavor.Lines]]:
+        from nova_perf_tuning.cloud import campaign_store, heat_pair
+
+        launcher = heat_pair.HeatPairLauncher(connect=lambda: self.connection)
+        lines = store.lines()
+        alive = [line.run_id for line in lines if line.alive]
+        if args.all_stacks and alive:
+            raise campaign_store.RunError(f"--all-stacks: run {alive[0]} is going on; stop it first")
+        dead = [line.run_id for line in lines if not line.alive and (line.leftovers or line.state == "running")]
+        removed = []
+        for run_id in args.run or dead:
+            store.disown(run_id)
+            removed.append((run_id, cloud_flavor.Lines(launcher.cleanup(run_id))))
+            store.clean(run_id)
+        if args.all_stacks:
+            removed.append(("", cloud_flavor.Lines(launcher.cleanup())))
+        return [row for row in removed if row[0] or row[1]]
+
+
+def _listed(store: campaign_store.CampaignStore) -> cloud_flavor.Rows:
+    return ("Run", "State", "Begun", "Hosts", "Pairs", "Measured", "Leftovers"), [
+        (
+            line.run_id,
+            "running" if line.alive else "died" if line.state == "running" else line.state,
+            line.created_at.isoformat(" ", "seconds"),
+            line.hosts,
+            line.pairs,
+            line.done,
+            "maybe" if line.leftovers or line.state == "running" else "none",
+        )
+        for line in store.lines()
+    ]
