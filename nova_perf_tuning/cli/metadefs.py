@@ -12,10 +12,6 @@ from nova_perf_tuning import errors
 from nova_perf_tuning.cli import command
 
 
-class CloudError(errors.PerfTuningError):
-    """The cloud cannot be reached or refuses."""
-
-
 class MetadefsShow(command.PerfCommand):
     """Show the metadata definitions of all extra specs, or write them as files."""
 
@@ -57,13 +53,15 @@ class MetadefsLoad(command.PerfCommand):
         )
 
     def run_command(self, args: argparse.Namespace) -> int:
+        from nova_perf_tuning.cloud import faults, model
         from nova_perf_tuning.metadefs import definitions
 
         try:
             import openstack
             from keystoneauth1 import exceptions as auth_exceptions
         except ImportError:
-            raise CloudError("openstacksdk is not installed here; pip install 'nova-perf-tuning[cloud]'") from None
+            missing = "openstacksdk is not installed here; pip install 'nova-perf-tuning[cloud]'"
+            raise model.CloudError(missing) from None
         # What it warns of comes with the error as well.
         logging.getLogger("keystoneauth").setLevel(logging.ERROR)
         try:
@@ -74,8 +72,7 @@ class MetadefsLoad(command.PerfCommand):
                 ]
         except (openstack.exceptions.SDKException, auth_exceptions.ClientException) as error:
             cloud = f"cloud {args.os_cloud}" if args.os_cloud else "cloud of the OS_* variables"
-            reason = " ".join(str(error).split())[:200].rstrip(".")
-            raise CloudError(f"{cloud}: {reason}; see --os-cloud, clouds.yaml and your role") from None
+            raise model.CloudError(f"{cloud}: {faults.line(error)}") from None
         if args.format == "json":
             command.print_json({"namespaces": done})
         else:

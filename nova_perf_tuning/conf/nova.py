@@ -57,6 +57,9 @@ The symptom of a wrong path is a host that passed its validation but has no trai
 Placement, so that flavors which require the trait end with "No valid host". nova-compute must be able to read
 the file; nobody but root need write it, and a file that everybody may write is refused.
 
+While the file exists, nova-compute owns the CUSTOM_PERF_* traits of the host and removes those that others set.
+Without it they are left to ``openstack perf publish``, so have one or the other on a host, not both.
+
 It is read again with every update of the host's inventory ([compute] ``update_resources_interval``), so a new
 result counts after about a minute, without a restart.
 """,
