@@ -50,6 +50,7 @@ class GlanceTest(testtools.TestCase):
             stderr=log,
             text=True,
             env=self.environment,
+            cwd=self.folder,  # Glance's tests, which its tokens come from, write a log where they are
         )
         self.addCleanup(server.stdout.close)
         self.addCleanup(server.wait)
