@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import sys
 
-from nova_perf_tuning import errors
-from nova_perf_tuning.cli import command, interruption, plan_options, state
+from nova_perf_tuning import errors, interrupt
+from nova_perf_tuning.cli import command, plan_options, state
 from nova_perf_tuning.cli import plan as plan_module
 from nova_perf_tuning.host import privileged
 from nova_perf_tuning.host import setting as setting_module
@@ -49,10 +49,10 @@ class Apply(command.PerfCommand):
             return _show_preview(args, lines, rest, warnings)
         outcomes: list[apply_module.Outcome] | None = None
         try:
-            with interruption.raised(), state.open_journal(args, writer=True) as journal:
+            with interrupt.Guard(), state.open_journal(args, writer=True) as journal:
                 path = journal.path
                 outcomes = apply_module.apply(settings, kinds, journal, apply_module.boot_id(args.sysroot))
-        except interruption.Interrupted as error:
+        except interrupt.Interrupted as error:
             fate = "what it had written is undone" if outcomes is None else _DONE
             print(f"nova-perf apply: {error}; {fate}", file=sys.stderr)
             return error.exit_code

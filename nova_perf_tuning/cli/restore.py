@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import sys
 
-from nova_perf_tuning import errors
-from nova_perf_tuning.cli import command, interruption, state
+from nova_perf_tuning import errors, interrupt
+from nova_perf_tuning.cli import command, state
 from nova_perf_tuning.host import privileged
 from nova_perf_tuning.host.settings import registry
 from nova_perf_tuning.host.transaction import apply as apply_module
@@ -36,13 +36,13 @@ class Restore(command.PerfCommand):
         privileged.require(args.sysroot)
         uncleared = ""
         try:
-            with interruption.raised(), state.open_journal(args, writer=True, undo=True) as journal:
+            with interrupt.Guard(), state.open_journal(args, writer=True, undo=True) as journal:
                 done = restore_module.restore(
                     journal, registry.Kinds(args.sysroot), apply_module.boot_id(args.sysroot), force=args.force
                 )
         except restore_module.NotClearedError as error:
             done, uncleared = error.done, str(error)
-        except interruption.Interrupted as error:
+        except interrupt.Interrupted as error:
             print(f"nova-perf restore: {error}; another restore puts back the rest", file=sys.stderr)
             return error.exit_code
         counts = state.count(one.result for one in done)

@@ -11,6 +11,7 @@ PACKAGE = pathlib.Path(__file__).parents[2] / "nova_perf_tuning"
 RANK = {
     "errors": -1,
     "cpulist": 0,
+    "interrupt": 0,
     "whole_file": 0,
     "conf": 0,
     "specs": 1,

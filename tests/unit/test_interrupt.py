@@ -4,7 +4,7 @@ import os
 import signal
 import unittest
 
-from nova_perf_tuning.launch import interrupt
+from nova_perf_tuning import interrupt
 
 
 class DeferredTest(unittest.TestCase):
@@ -32,9 +32,9 @@ class DeferredTest(unittest.TestCase):
         self.assertIs(signal.SIG_DFL, signal.getsignal(signal.SIGTERM))
 
 
-class TerminationGuardTest(unittest.TestCase):
+class GuardTest(unittest.TestCase):
     def test_termination_unwinds_and_the_default_comes_back(self) -> None:
-        guard = interrupt.TerminationGuard()
+        guard = interrupt.Guard(interrupt.TERMINATION)
         guard.install()
         self.addCleanup(guard.remove)
         with self.assertRaises(SystemExit) as caught:
@@ -48,8 +48,29 @@ class TerminationGuardTest(unittest.TestCase):
             """Stands for a caller's own handler."""
 
         self.addCleanup(signal.signal, signal.SIGTERM, signal.signal(signal.SIGTERM, handler))
-        guard = interrupt.TerminationGuard()
+        guard = interrupt.Guard(interrupt.TERMINATION)
         guard.install()
         self.assertIs(handler, signal.getsignal(signal.SIGTERM))
         guard.remove()
         self.assertIs(handler, signal.getsignal(signal.SIGTERM))
+
+    def test_first_signal_alone_unwinds(self) -> None:
+        """The way out, which undoes what was done, is not cut short by those who are impatient."""
+        steps = []
+        with self.assertRaises(interrupt.Interrupted) as caught, interrupt.Guard():
+            try:
+                os.kill(os.getpid(), signal.SIGHUP)
+                steps.append("not reached")
+            finally:
+                for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                    os.kill(os.getpid(), number)
+                steps.append("undone")
+        self.assertEqual(["undone"], steps)
+        self.assertEqual((129, "ended by SIGHUP"), (caught.exception.exit_code, str(caught.exception)))
+        self.assertIs(signal.default_int_handler, signal.getsignal(signal.SIGINT))
+
+    def test_signal_that_is_ignored_stays_ignored(self) -> None:
+        self.addCleanup(signal.signal, signal.SIGHUP, signal.signal(signal.SIGHUP, signal.SIG_IGN))
+        with interrupt.Guard():
+            os.kill(os.getpid(), signal.SIGHUP)
+        self.assertIs(signal.SIG_IGN, signal.getsignal(signal.SIGHUP))
