@@ -72,7 +72,7 @@ class Explain(command.PerfCommand):
         if vcpus is None:
             raise spec_options.OptionError("--vcpus is missing: give the vCPUs of the flavor, as in --vcpus 4")
         housekeeping = spec_options.count("--housekeeping-cpus", args.housekeeping_cpus, guest_parsing.MAX_VCPUS)
-        specs = spec_options.extra_specs(args.spec)
+        specs = spec_options.flavor(args)
         properties = spec_options.pairs("--image-property", args.image_property)
         known = profiles.load(args.profile_dir)
         wanted = parsing.parse(specs, properties, known)

@@ -8,13 +8,19 @@ from collections.abc import Sequence
 from nova_perf_tuning import errors
 from nova_perf_tuning.specs import vocabulary
 
+_PROFILE = f"{vocabulary.PREFIX}profile"
+
 
 class OptionError(errors.PerfTuningError):
     """An option's value cannot be used."""
 
 
-def add(parser: argparse.ArgumentParser) -> None:
-    """Add ``--spec``, ``--image-property``, ``--profile-dir`` and ``--housekeeping-cpus``."""
+def add_flavor(parser: argparse.ArgumentParser, default_profile: str | None = None) -> None:
+    """Add ``--profile``, ``--spec`` and ``--profile-dir``; :func:`flavor` reads the first two."""
+    default = f" (default: {default_profile}, unless --spec is given)" if default_profile else ""
+    parser.add_argument(
+        "--profile", metavar="NAME", help=f"tuning profile: the same as --spec perf:profile=NAME{default}"
+    )
     parser.add_argument(
         "--spec",
         metavar="KEY=VALUE",
@@ -22,6 +28,12 @@ def add(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="an extra spec of the flavor, a perf: one or Nova's own hw:; may be repeated",
     )
+    parser.add_argument("--profile-dir", metavar="DIR", help="folder with profiles of your own (.yaml files)")
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Add the options of :func:`add_flavor`, ``--image-property`` and ``--housekeeping-cpus``."""
+    add_flavor(parser)
     parser.add_argument(
         "--image-property",
         metavar="KEY=VALUE",
@@ -29,7 +41,6 @@ def add(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="a property of the image, such as hw_perf_vif_queues=4; may be repeated",
     )
-    parser.add_argument("--profile-dir", metavar="DIR", help="folder with profiles of your own (.yaml files)")
     parser.add_argument(
         "--housekeeping-cpus",
         metavar="N",
@@ -52,12 +63,14 @@ def pairs(option: str, values: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def extra_specs(values: Sequence[str]) -> dict[str, str]:
-    """Return the ``--spec`` options.
+def flavor(args: argparse.Namespace, default_profile: str | None = None) -> dict[str, str]:
+    """Return the extra specs that ``--spec`` and ``--profile`` give.
 
-    :raises OptionError: as :func:`pairs`, or a key without the scope that every extra spec of Nova has.
+    :param default_profile: taken when neither is given.
+    :raises OptionError: as :func:`pairs`, a key without the scope that every extra spec of Nova has, or two
+        different profiles.
     """
-    found = pairs("--spec", values)
+    found = pairs("--spec", args.spec)
     for key in found:
         if ":" not in key:
             hint = (
@@ -65,6 +78,9 @@ def extra_specs(values: Sequence[str]) -> dict[str, str]:
                 or "; write it with its scope, as in perf:vif_queues"
             )
             raise OptionError(f"--spec {vocabulary.shown(key)}: unknown{hint}")
+    name = args.profile or (None if found else default_profile)
+    if name is not None and found.setdefault(_PROFILE, name) != name:
+        raise OptionError(f"--profile and --spec {_PROFILE} name different profiles; leave one out")
     return found
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from nova_perf_tuning import errors, whole_file
+from nova_perf_tuning import errors, interrupt, whole_file
 from nova_perf_tuning.cli import command, progress, spec_options
 
 if TYPE_CHECKING:
@@ -50,15 +50,7 @@ class Validate(command.PerfCommand):
         parser.add_argument(
             "--launcher", default="libvirt", help="what makes the guests: libvirt (default), host or heat"
         )
-        parser.add_argument("--profile", metavar="NAME", help=f"tuning profile (default: {_DEFAULT_PROFILE})")
-        parser.add_argument(
-            "--spec",
-            metavar="KEY=VALUE",
-            action="append",
-            default=[],
-            help="an extra spec of the tuned guests, beside or instead of a profile; may be repeated",
-        )
-        parser.add_argument("--profile-dir", metavar="DIR", help="folder with profiles of your own (.yaml files)")
+        spec_options.add_flavor(parser, _DEFAULT_PROFILE)
         parser.add_argument(
             "--benchmark",
             metavar="KIND[:K=V,...]",
@@ -89,12 +81,11 @@ class Validate(command.PerfCommand):
 
     def run_command(self, args: argparse.Namespace) -> int:
         from nova_perf_tuning.cli import validate_cloud
-        from nova_perf_tuning.launch import interrupt
 
         if args.launcher == "heat":
             return validate_cloud.run(args, "nova-perf validate --launcher heat")
         # Before anything is started: the launcher's own guard comes only with its preparation.
-        guard = interrupt.TerminationGuard()
+        guard = interrupt.Guard(interrupt.TERMINATION)
         guard.install()
         try:
             try:
@@ -252,10 +243,7 @@ def tuned_request(args: argparse.Namespace, vcpus: int | None) -> tuple[request.
         if args.profile or args.spec:
             raise spec_options.OptionError("--launcher host tunes nothing; leave out --profile and --spec")
         return request.Request(), {}
-    specs = spec_options.extra_specs(args.spec)
-    name = args.profile or (None if specs else _DEFAULT_PROFILE)
-    if name is not None and specs.setdefault("perf:profile", name) != name:
-        raise spec_options.OptionError("--profile and --spec perf:profile name different profiles; leave one out")
+    specs = spec_options.flavor(args, _DEFAULT_PROFILE)
     known = profiles.load(args.profile_dir)
     wanted = parsing.parse(specs, {}, known)
     crosscheck.check(wanted, specs, vcpus=vcpus)

@@ -24,7 +24,7 @@ class InputError(errors.PerfTuningError):
 class Xml(command.PerfCommand):
     """Print a domain's XML with the request written into it; nothing is defined or changed anywhere.
 
-    Without --spec and --image-property the request is the one in the domain's own metadata: ours, else
+    Without --profile, --spec and --image-property the request is the one in the domain's own metadata: ours, else
     Nova's. What was changed and what was left out goes to stderr.
 
     Example: virsh dumpxml --inactive web1 | nova-perf xml --spec perf:profile=storage --diff -
@@ -42,7 +42,7 @@ class Xml(command.PerfCommand):
         known = features.Features(
             _version("--libvirt-version", args.libvirt_version), _version("--qemu-version", args.qemu_version)
         )
-        specs = spec_options.extra_specs(args.spec)
+        specs = spec_options.flavor(args)
         properties = spec_options.pairs("--image-property", args.image_property)
         own_profiles = profiles.load(args.profile_dir)
         data = _read(args.domain)
