@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Sequence
 from typing import Any
@@ -16,6 +17,8 @@ from nova_perf_tuning.host.transaction import journal as journal_module
 from nova_perf_tuning.host.transaction import restore as restore_module
 from nova_perf_tuning.launch import base
 from nova_perf_tuning.launch.guest import Guest
+
+LOG = logging.getLogger(__name__)
 
 
 class HostTuning:
@@ -69,12 +72,18 @@ class HostTuning:
     def restore(self) -> None:
         """Put back all that :meth:`apply` changed; nothing to do is no error.
 
+        A full disk does not hinder it; what is then left in the journal is found restored by the next time.
+
         :raises LaunchError: naming the first setting that could not be put back.
         """
         if not os.path.exists(os.path.join(self._folder, "journal.sqlite")):
             return
-        with journal_module.Journal(self._folder, writer=True) as journal:
-            done = restore_module.restore(journal, self._kinds, apply_module.boot_id())
+        try:
+            with journal_module.Journal(self._folder, writer=True, undo=True) as journal:
+                done = restore_module.restore(journal, self._kinds, apply_module.boot_id())
+        except restore_module.NotClearedError as error:
+            LOG.warning("%s", error)
+            done = error.done
         for one in done:
             if one.result is restore_module.Undone.FAILED:
                 raise base.LaunchError(f"{one.entry.kind} {one.entry.target} could not be restored: {one.detail}")

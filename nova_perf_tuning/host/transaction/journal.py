@@ -106,8 +106,10 @@ class Journal:
 
     :param state_dir: folder of the journal and its lock; made (mode 0700) by a writer.
     :param root: the root that it belongs to; another one's journal is refused.
-    :param writer: take the lock, and create what is missing. A reader finds an empty journal where there is none.
-    :param patience: seconds that a writer waits for another.
+    :param writer: take the lock, and create what is missing. A reader finds an empty journal where there is none,
+        and needs no space: where SQLite finds none for its index of the log, the reader keeps writers out and does
+        without it.
+    :param patience: seconds to wait for a writer.
     :param undo: as a writer, be content with reading where the disk is full or read-only: undoing must not need
         space. :attr:`obstacle` says then why nothing can be written.
     :raises JournalError: another writer is at work; no permission; damaged; of a newer version; disk full.
@@ -128,13 +130,14 @@ class Journal:
         self.obstacle: JournalError | None = None
         self._writer = writer
         self._undo = undo
+        self._patience = patience
         self._lock = -1
         self._file: tuple[int, int] | None = None
         self._connection: sqlite3.Connection | None = None
         try:
             if writer:
                 self._prepare_folder()
-                self._lock = self._take_lock(patience)
+                self._lock = self._take_lock()
             if (writer and not undo) or self._exists():
                 self._open_as_possible()
         except BaseException:
@@ -181,18 +184,18 @@ class Journal:
                 "name a folder of your own with --state-dir"
             )
 
-    def _take_lock(self, patience: float) -> int:
+    def _take_lock(self) -> int:
         path = os.path.join(self.state_dir, "lock")
         try:
             try:
                 fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
             except OSError as error:
-                if not self._undo or error.errno != errno.EROFS:
+                if (self._writer and not self._undo) or error.errno != errno.EROFS:
                     raise
                 fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         except OSError as error:
             raise JournalError(f"{path}: {error.strerror}: name another folder with --state-dir") from None
-        deadline = time.monotonic() + patience
+        deadline = time.monotonic() + self._patience
         while True:
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -210,13 +213,15 @@ class Journal:
             return fd
 
     def _open_as_possible(self) -> None:
-        """Open it; for :attr:`_undo` read only, where it cannot be written but is there."""
+        """Open it; read only, except for a writer that is not content with that, where it cannot be written."""
         try:
             self._open()
         except UnwritableError as error:
             self._disconnect()
-            if not self._undo or not self._exists():
+            if (self._writer and not self._undo) or not self._exists():
                 raise
+            if self._lock < 0:
+                self._lock = self._take_lock()
             self.obstacle, self._writer = error, False
             self._open()
 
