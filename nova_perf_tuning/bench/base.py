@@ -9,11 +9,16 @@ from __future__ import annotations
 import abc
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, Literal
+from typing import ClassVar, Final, Literal
 
 from nova_perf_tuning import errors
 
 Better = Literal["higher", "lower"]
+
+
+#: Added to the length of a run for its time limit: emulated guests and busy hosts start processes slowly. It is
+#: to end a program that hangs, so it costs nothing where none does.
+MARGIN_S: Final = 60.0
 
 
 class OutputError(errors.PerfTuningError):

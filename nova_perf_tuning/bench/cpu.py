@@ -36,7 +36,7 @@ class Cpu(base.Benchmark):
         threads = parameters.integer(self.kind, values, "threads", 1, 1024)
         limit = parameters.integer(self.kind, values, "limit", 100, 1_000_000)
         argv = ("sysbench", "cpu", f"--threads={threads}", f"--time={seconds}", "--events=0")
-        return (base.Step((*argv, f"--cpu-max-prime={limit}", "run"), "client", seconds + 20.0),)
+        return (base.Step((*argv, f"--cpu-max-prime={limit}", "run"), "client", seconds + base.MARGIN_S),)
 
     def parse(self, text: str) -> list[base.Reading]:
         output.check_length(self.kind, text)

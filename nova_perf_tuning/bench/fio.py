@@ -62,7 +62,7 @@ class Fio(base.Benchmark):
         argv += [f"--ioengine={engine}", f"--iodepth={depth}", f"--runtime={seconds}"]
         argv += [f"--directory={directory}", "--output-format=json"]
         # The first run writes the files before it begins; slow disks manage 10 MB/s.
-        timeout_s = seconds + 20.0 + jobs * size / 10e6
+        timeout_s = seconds + base.MARGIN_S + jobs * size / 10e6
         return (base.Step(tuple(argv), "client", timeout_s),)
 
     def parse(self, text: str) -> list[base.Reading]:

@@ -40,11 +40,10 @@ class Iperf3(base.Benchmark):
         if peer is None:
             raise base.ParameterError(f"{self.kind}: the address of the server is missing")
         client = ["iperf3", "-c", peer, "-p", str(port), "-t", str(seconds), "-O", str(omit)]
-        client += ["-P", str(streams), "-J", "--connect-timeout", "5000"]
+        client += ["-P", str(streams), "-J", "--connect-timeout", "20000"]
         if direction == "reverse":
             client.append("-R")
-        # Emulated guests start processes slowly; the margin is for that, not for the test itself.
-        timeout_s = seconds + omit + 20.0
+        timeout_s = seconds + omit + base.MARGIN_S
         return (
             base.Step(("iperf3", "-s", "-1", "-B", peer, "-p", str(port)), "server", timeout_s),
             base.Step(tuple(client), "client", timeout_s),

@@ -12,7 +12,7 @@ from nova_perf_tuning.bench import output, plugins
 from nova_perf_tuning.launch import base as launch
 
 #: How long a server may take until it listens; an emulated guest on a busy host needs seconds.
-_SERVER_START_S = 10.0
+_SERVER_START_S = 30.0
 _RETRY_S = 0.25
 
 

@@ -21,7 +21,7 @@ from nova_perf_tuning.launch import base
 _RUN: Final = "/usr/lib/perf/run-job"
 _KILL: Final = "/usr/lib/perf/kill-job"
 #: libvirt waits this long for one answer; a paused or hanging guest costs so much, no more.
-ANSWER_S: Final = 10
+ANSWER_S: Final = 30
 
 
 class AgentError(base.LaunchError):

@@ -17,7 +17,9 @@ from nova_perf_tuning.launch.agent_channel import AgentChannel, AgentError, Exit
 from nova_perf_tuning.launch.host_machine import first_line
 
 #: How long a program may take to go away after SIGKILL, and a server to come to rest after its start.
-_DEATH_S = 10.0
+_DEATH_S = 60.0
+#: For programs in the guest that take seconds at most, were the host not busy.
+_SHORT_S = 120.0
 _CONSOLE_BYTES = 6000
 _CONSOLE_LINES = 15
 #: Asking costs an emulated guest about 2 ms of CPU; a twentieth of the time passed keeps it below 1 %.
@@ -87,11 +89,11 @@ class Guest(base.Machine):
             ("ip", "addr", "add", f"{self.address}/24", "dev", "eth0"),
             ("ip", "link", "set", "eth0", "up"),
         ):
-            done = self.run(argv, 20.0)
+            done = self.run(argv, _SHORT_S)
             if done.returncode:
                 raise self.failure(f"{' '.join(argv)} failed: {first_line(done.stderr)}")
         if peer is not None:
-            done = self.run(("ping", "-c", "1", "-w", "10", peer), 30.0)
+            done = self.run(("ping", "-c", "1", "-w", "30", peer), _SHORT_S)
             if done.returncode:
                 raise self.failure(
                     f"{peer} on the same bridge does not answer; a host firewall may filter bridged"
@@ -114,7 +116,7 @@ class Guest(base.Machine):
     def start(self, argv: Sequence[str]) -> int:
         job, pid = self._start(argv)
         # A server listens when it has come to rest; one that ended at once has failed.
-        done = self.run(("/usr/lib/perf/await-idle", job), 30.0)
+        done = self.run(("/usr/lib/perf/await-idle", job), _SHORT_S)
         if done.returncode:
             status = self._wait(pid, time.monotonic() + _DEATH_S)
             text = (status.stderr or status.stdout) if status is not None else ""

@@ -7,7 +7,8 @@ QEMU or root fails these tests.
 
 import os
 import pathlib
-import subprocess
+
+from tests.functional import patience
 
 TOP = pathlib.Path(__file__).resolve().parents[2]
 #: Network devices, namespaces, files and domains of a run all have its id in their names.
@@ -33,7 +34,7 @@ def stop() -> None:
 
 
 def _tool(name: str, *arguments: str) -> str:
-    done = subprocess.run([str(TOP / name), *arguments], capture_output=True, text=True, timeout=300)
+    done = patience.run([TOP / name, *arguments], limit_s=2 * patience.LIMIT_S)  # they have limits of their own
     if done.returncode:
         raise AssertionError(f"{name} failed ({done.returncode}): {done.stderr.strip()}")
     return done.stdout.strip()
@@ -64,12 +65,7 @@ def remains(run_id: str) -> list[str]:
             continue
         if run_id.encode() in command:
             found.append(f"process {folder.name}: {command[:80]!r}")
-    listed = subprocess.run(
-        ["virsh", "-q", "-c", "qemu:///system", "list", "--all", "--name"],
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    listed = patience.run(["virsh", "-q", "-c", "qemu:///system", "list", "--all", "--name"])
     if listed.returncode:
         raise AssertionError(f"virsh list failed: {listed.stderr}")
     return found + [f"domain {name}" for name in listed.stdout.split() if run_id in name]

@@ -8,13 +8,13 @@ import os
 import pathlib
 import shutil
 import signal
-import subprocess
 import tempfile
 
 import testtools
 
 from nova_perf_tuning.guest import transform
 from nova_perf_tuning.specs import parsing
+from tests.functional import patience
 from tests.unit.guest import corpus
 
 #: What is asked of every domain: each spec that changes XML.
@@ -29,6 +29,8 @@ SPECS = {
     "perf:vhost_placement": "spread",
 }
 NAME = "perf-functional"
+#: What libvirt shall log: programs it runs, QEMU's start and what QEMU is asked.
+LOGGED = "1:util.command 1:qemu.qemu_process 1:qemu.qemu_monitor_json 3:*"
 GUEST = """<domain type="qemu">
   <name>perf-functional</name>
   <memory>65536</memory>
@@ -80,13 +82,16 @@ class LibvirtTest(testtools.TestCase):
             os.kill(pid, signal.SIGKILL)
 
     def virsh(self, *commands):
-        """Run virsh commands one after the other; return stdout, fail with stderr."""
-        result = subprocess.run(
+        """Run virsh commands one after the other; return stdout, fail with stderr.
+
+        The first thing that libvirt does is to run QEMU twice (with KVM and without) and to ask it for all that
+        it can do. That takes 3 s, and 80 s were seen where QEMU was not in the page cache and others had the CPUs.
+        """
+        log = self.folder / "libvirt.log"
+        result = patience.run(
             ["virsh", "-q", "-c", f"qemu:///embed?root={self.folder}/root", "; ".join(commands)],
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
+            log=log,
+            env={**os.environ, "LIBVIRT_LOG_FILTERS": LOGGED, "LIBVIRT_LOG_OUTPUTS": f"1:file:{log}"},
         )
         self.assertEqual(0, result.returncode, result.stderr)
         return result.stdout

@@ -9,9 +9,10 @@ import time
 
 from nova_perf_tuning.launch import base, libvirt
 from nova_perf_tuning.specs import request
+from tests.functional import patience
 
 image, moment = sys.argv[1:]
-with libvirt.LibvirtLauncher(accelerator="tcg", image_folder=image) as launcher:
+with libvirt.LibvirtLauncher(accelerator="tcg", image_folder=image, boot_timeout_s=patience.LIMIT_S) as launcher:
     launcher.prepare()
     print(launcher.run_id, flush=True)
     launcher.host_pair().server.start(["iperf3", "-s"])
@@ -19,4 +20,4 @@ with libvirt.LibvirtLauncher(accelerator="tcg", image_folder=image) as launcher:
     if moment == "boot":
         launcher.boot(base.Arm("untuned", request.Request()))
         print("booted", flush=True)
-    time.sleep(300)
+    time.sleep(3600)

@@ -12,7 +12,7 @@ from unittest import mock
 
 from nova_perf_tuning.launch import accelerator, base, image, libvirt, size
 from nova_perf_tuning.specs import request
-from tests.functional import rig
+from tests.functional import patience, rig
 
 ARM = base.Arm("untuned", request.Request())
 
@@ -27,7 +27,9 @@ class LauncherFailureTest(unittest.TestCase):
         cls.addClassCleanup(rig.stop)
 
     def prepared(self, **options: object) -> tuple[libvirt.LibvirtLauncher, str]:
-        launcher = libvirt.LibvirtLauncher(**{"accelerator": "tcg", "image_folder": self.image, **options})
+        launcher = libvirt.LibvirtLauncher(
+            **{"accelerator": "tcg", "image_folder": self.image, "boot_timeout_s": patience.LIMIT_S, **options}
+        )
         self.addCleanup(launcher.close)
         launcher.prepare()
         assert launcher.run_id is not None
@@ -86,11 +88,11 @@ class LauncherFailureTest(unittest.TestCase):
 
     def _await_domain(self, run_id: str) -> None:
         """Wait until the first guest exists: the middle of boot()."""
-        for _ in range(600):
-            if any(name.endswith(".pid") and run_id in name for name in os.listdir("/run/libvirt/qemu")):
-                return
-            signal.sigtimedwait([], 0.05)
-        self.fail("no guest was started within 30 s")
+
+        def exists() -> bool:
+            return any(name.endswith(".pid") and run_id in name for name in os.listdir("/run/libvirt/qemu"))
+
+        patience.until(exists, f"first guest of run {run_id}")
 
     def test_signals_in_the_middle_of_a_boot(self) -> None:
         for number, expected in ((signal.SIGINT, -signal.SIGINT), (signal.SIGTERM, 128 + signal.SIGTERM)):
@@ -98,7 +100,7 @@ class LauncherFailureTest(unittest.TestCase):
                 child, run_id = self._child("boot")
                 self._await_domain(run_id)
                 child.send_signal(number)
-                _out, errors = child.communicate(timeout=90)
+                _out, errors = patience.finish(child)
                 self.assertIn(child.returncode, (expected, 1, 130), errors)
                 self.assertEqual([], rig.remains(run_id))
 
@@ -108,14 +110,14 @@ class LauncherFailureTest(unittest.TestCase):
         for _ in range(4):
             child.send_signal(signal.SIGINT)
             signal.sigtimedwait([], 0.1)
-        child.communicate(timeout=90)
+        patience.finish(child)
         self.assertEqual([], rig.remains(run_id))
 
     def test_killed_run_is_removed_by_the_next(self) -> None:
         child, run_id = self._child("boot")
         self._await_domain(run_id)
         child.kill()
-        child.communicate(timeout=30)
+        patience.finish(child)
         left = rig.remains(run_id)
         self.assertTrue(any("/run/netns/" in one for one in left), left)
         self.assertTrue(any("iperf3" in one for one in _processes_inside(run_id)))
@@ -203,4 +205,4 @@ def _processes_inside(run_id: str) -> list[str]:
 def _reap(child: subprocess.Popen[str]) -> None:
     if child.poll() is None:
         child.send_signal(signal.SIGTERM)
-    child.communicate(timeout=60)
+    patience.finish(child)

@@ -10,7 +10,7 @@ from lxml import etree
 
 from nova_perf_tuning.launch import base, cpu, libvirt
 from nova_perf_tuning.specs import request
-from tests.functional import rig
+from tests.functional import patience, rig
 
 TUNED = request.Request(
     vif_queues=2,
@@ -35,7 +35,9 @@ class PairTest(unittest.TestCase):
         super().setUpClass()
         image = rig.start()
         cls.addClassCleanup(rig.stop)
-        cls.launcher = libvirt.LibvirtLauncher(accelerator="tcg", image_folder=image)
+        cls.launcher = libvirt.LibvirtLauncher(
+            accelerator="tcg", image_folder=image, boot_timeout_s=patience.LIMIT_S
+        )
         cls.launcher.prepare()
         run_id = cls.launcher.run_id
         cls.addClassCleanup(cls._close, run_id)
@@ -55,7 +57,7 @@ class PairTest(unittest.TestCase):
         return self.pairs[arm]
 
     def text(self, machine: base.Machine, *argv: str) -> str:
-        done = machine.run(argv, 30.0)
+        done = machine.run(argv, patience.LIMIT_S)
         self.assertEqual(0, done.returncode, done)
         return done.stdout
 
@@ -93,10 +95,10 @@ class PairTest(unittest.TestCase):
         self.assertNotIn("iperf3", self.text(pair.server, "ps"))
 
     def test_output_errors_and_exit_code(self) -> None:
-        done = self.active("untuned").client.run(["sh", "-c", "echo out; echo err >&2; exit 7"], 10.0)
+        done = self.active("untuned").client.run(["sh", "-c", "echo out; echo err >&2; exit 7"], patience.LIMIT_S)
         self.assertEqual((7, "out\n", "err\n"), (done.returncode, done.stdout, done.stderr))
         self.assertLess(done.started, done.ended)
-        missing = self.pairs["untuned"].client.run(["no-such-program"], 10.0)
+        missing = self.pairs["untuned"].client.run(["no-such-program"], patience.LIMIT_S)
         self.assertEqual(127, missing.returncode)
         self.assertIn("no-such-program", missing.stderr)
 
@@ -107,15 +109,18 @@ class PairTest(unittest.TestCase):
 
     def test_flooding_output_is_cut_and_does_not_block(self) -> None:
         script = "head -c 6000000 /dev/zero; head -c 400000 /dev/zero >&2; exit 3"
-        done = self.active("untuned").client.run(["sh", "-c", script], 60.0)
+        done = self.active("untuned").client.run(["sh", "-c", script], patience.LIMIT_S)
         self.assertEqual(
             (3, base.STDOUT_LIMIT, base.STDERR_LIMIT), (done.returncode, len(done.stdout), len(done.stderr))
         )
 
     def test_time_limit_kills_the_program_and_its_children(self) -> None:
         client = self.active("untuned").client
-        done = client.run(["sh", "-c", "echo begun; sleep 4321 & sleep 4322"], 1.5)
-        self.assertIsNone(done.returncode)
+        for limit_s in (1.5, 15.0, 150.0):  # a guest on a busy host may not have begun by the first
+            done = client.run(["sh", "-c", "echo begun; sleep 4321 & sleep 4322"], limit_s)
+            self.assertIsNone(done.returncode)
+            if done.stdout:
+                break
         self.assertEqual("begun\n", done.stdout)
         self.assertNotIn("sleep 432", self.text(client, "ps"))
 
@@ -129,7 +134,7 @@ class PairTest(unittest.TestCase):
         domain = self.domain(client)
         before, stats_before = client.cpu(), _statistics(domain)
         self.text(client, "dd", "if=/dev/zero", "of=file", "bs=64k", "count=300", "oflag=direct")
-        self.text(client, "sysbench", "cpu", "--time=2", "--threads=2", "run")
+        self.text(client, "sysbench", "cpu", "--time=0", "--events=1000", "--threads=2", "run")
         after, stats_after = client.cpu(), _statistics(domain)
         spent = {kind: after.host_s[kind] - before.host_s[kind] for kind in after.host_s}
         self.assertEqual({"vcpu", "emulator", "iothread", "vhost", "worker", "total"}, set(spent))
@@ -142,8 +147,9 @@ class PairTest(unittest.TestCase):
         for name, ours in (("cpu.time", spent["total"]), ("vcpu", spent["vcpu"])):
             self.assertAlmostEqual(ours, stats_after[name] - stats_before[name], delta=slack, msg=name)
         assert before.wait_s is not None and after.wait_s is not None
+        waited = after.wait_s - before.wait_s
         self.assertAlmostEqual(
-            after.wait_s - before.wait_s, stats_after["delay"] - stats_before["delay"], delta=slack
+            waited, stats_after["delay"] - stats_before["delay"], delta=max(slack, 0.15 * waited + 10 * TICK_S)
         )
         assert before.guest_s is not None and after.guest_s is not None
         self.assertGreater(after.guest_s - before.guest_s, 0.5)
@@ -190,7 +196,7 @@ class PairTest(unittest.TestCase):
         pair.server.stop(handle)
         pair.server.stop(handle)
         self.assertGreaterEqual(pair.server.cpu().host_s["total"], after[1])
-        done = pair.client.run(["sh", "-c", "echo out; echo err >&2; exit 7"], 10.0)
+        done = pair.client.run(["sh", "-c", "echo out; echo err >&2; exit 7"], patience.LIMIT_S)
         self.assertEqual((7, "out\n", "err\n"), (done.returncode, done.stdout, done.stderr))
         self.assertIsNone(pair.client.run(["sleep", "4323"], 0.3).returncode)
         with self.assertRaisesRegex(base.LaunchError, "ended at once"):

@@ -10,6 +10,7 @@ import tempfile
 
 import testtools
 
+from tests.functional import patience
 from tests.functional.transaction import live
 from tests.hosts import sysroots
 
@@ -33,13 +34,11 @@ class KillTest(testtools.TestCase):
 
     def _drive(self, *arguments, before=()):
         """Run the driver and check what holds for all hosts; return its result."""
-        run = subprocess.run(
+        run = patience.run(
             [*before, "env", f"LD_PRELOAD={self.library}", sys.executable, "-m", DRIVER, self.library, self.folder]
             + list(arguments),
             cwd=TOP,
-            capture_output=True,
-            text=True,
-            timeout=900,
+            limit_s=3 * patience.LIMIT_S,  # some hundred processes one after the other
         )
         self.assertEqual(0, run.returncode, run.stderr)
         result = json.loads(run.stdout)

@@ -13,7 +13,7 @@ import time
 import unittest
 
 from nova_perf_tuning.budget import overhead, store
-from tests.functional import rig
+from tests.functional import patience, rig
 
 KVM = "/dev/kvm"
 PROGRAM = [sys.executable, "-m", "nova_perf_tuning.cli.main"]
@@ -33,7 +33,8 @@ class ValidateTest(unittest.TestCase):
         self.results = os.path.join(self.output, "results.json")
 
     def command(self, *arguments: str) -> list[str]:
-        fixed = ["validate", "--groups", "1", "--seconds", "1", "--time-limit", "3m", "--output", self.output]
+        fixed = ["validate", "--groups", "1", "--seconds", "1", "--output", self.output]
+        fixed += ["--time-limit", f"{patience.LIMIT_S:.0f}s"]
         return [*PROGRAM, *fixed, *arguments]
 
     def assert_removed(self) -> None:
@@ -45,7 +46,7 @@ class ValidateTest(unittest.TestCase):
 
     def test_three_arms(self) -> None:
         command = self.command("--blocks", "1", "--benchmark", "iperf3:omit=0", "--benchmark", "fio")
-        done = subprocess.run(command, capture_output=True, text=True, timeout=240)
+        done = patience.run(command, limit_s=1.5 * patience.LIMIT_S)
         self.assertEqual((0, ""), (done.returncode, done.stderr), done.stdout)
         self.assertIn("too few for an interval", done.stdout)
 
@@ -77,9 +78,7 @@ class ValidateTest(unittest.TestCase):
         budget = os.path.join(self.output, "budget.yaml")
         with open(budget, "w", encoding="utf-8") as file:
             file.write("budgets: [{benchmark: fio, baseline: untuned, arm: tuned, max_loss: 0.5}]")
-        judged = subprocess.run(
-            [*PROGRAM, "evaluate", self.results, "--budget", budget], capture_output=True, text=True, timeout=60
-        )
+        judged = patience.run([*PROGRAM, "evaluate", self.results, "--budget", budget])
         self.assertEqual(2, judged.returncode, judged.stdout + judged.stderr)
         self.assertIn("n too small: 1 of at least 6", judged.stdout)
 
@@ -90,22 +89,24 @@ class ValidateTest(unittest.TestCase):
                 self.command(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
             ) as running:
                 self.addCleanup(running.kill)
+                # Until then Python is starting, and a signal ends it as it ends any program.
+                patience.until(lambda: _catches(running, signal.SIGTERM), "the command to take SIGTERM")
                 probe = _await_child(running, "-accel\0kvm") if _opens(KVM) else None
                 if probe is None:
                     time.sleep(0.8)
                 running.send_signal(number)
-                _, complaints = running.communicate(timeout=60)
+                _, complaints = patience.finish(running)
             self.assertEqual(code, running.returncode, complaints)
             if number != signal.SIGKILL:
                 self.assertIn("terminated; nothing was measured", complaints)
             if probe is not None:
                 self.addCleanup(os.close, probe)
-                self.assertTrue(select.select([probe], [], [], 10)[0], f"a test guest is left after {number!r}")
+                self.assertTrue(select.select([probe], [], [], 60)[0], f"a test guest is left after {number!r}")
             self.assertEqual([], os.listdir(self.output))
 
     def test_no_image_is_one_line_and_no_file(self) -> None:
         environment = {**os.environ, "NOVA_PERF_CACHE": self.output}
-        done = subprocess.run(self.command(), capture_output=True, text=True, timeout=60, env=environment)
+        done = patience.run(self.command(), env=environment)
         self.assertEqual(3, done.returncode, done.stdout)
         self.assertEqual(1, done.stderr.count("\n"), done.stderr)
         self.assertIn("guest image", done.stderr)
@@ -115,11 +116,11 @@ class ValidateTest(unittest.TestCase):
         command = self.command("--blocks", "50", "--benchmark", "cpu")
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
             self.addCleanup(running.kill)
-            until = time.monotonic() + 150
-            while not os.path.exists(self.results) and running.poll() is None and time.monotonic() < until:
-                time.sleep(0.1)
+            patience.until(
+                lambda: os.path.exists(self.results) or running.poll() is not None, "results of the first block"
+            )
             running.send_signal(signal.SIGINT)
-            _, complaints = running.communicate(timeout=60)
+            _, complaints = patience.finish(running)
         self.assertEqual(130, running.returncode, complaints)
         self.assertIn("interrupted", complaints)
         results = store.load(self.results)
@@ -137,9 +138,18 @@ def _opens(path: str) -> bool:
     return True
 
 
+def _catches(process: subprocess.Popen[str], number: signal.Signals) -> bool:
+    """Whether a program has a handler for a signal, or has ended."""
+    if process.poll() is not None:
+        return True
+    with open(f"/proc/{process.pid}/status", encoding="ascii", errors="replace") as file:
+        caught = next(line for line in file if line.startswith("SigCgt:"))
+    return bool(int(caught.split()[1], 16) >> (number - 1) & 1)
+
+
 def _await_child(parent: subprocess.Popen[str], arguments: str) -> int:
     """Return a descriptor of the first child process with these arguments, which tells its end (pidfd)."""
-    until = time.monotonic() + 30
+    until = time.monotonic() + patience.LIMIT_S
     while parent.poll() is None and time.monotonic() < until:
         with open(f"/proc/{parent.pid}/task/{parent.pid}/children", encoding="ascii") as file:
             children = [int(pid) for pid in file.read().split()]
