@@ -6,7 +6,7 @@ A guest that asked nothing gets nothing: its threads stay where Nova and libvirt
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.guest import domain as domain_module
@@ -278,6 +278,31 @@ def interrupt_settings(found: Sequence[Asked]) -> list[setting.Setting]:
                 )
                 result.append(nics.irq_setting(irq, str(cpu), reason, rule))
     return result
+
+
+def left_alone(facts: model.HostFacts, planned: Collection[int]) -> dict[str, list[str]]:
+    """Return where interrupts of passed-through devices stay that the plan does not place: cpulist -> devices.
+
+    :param planned: numbers of the interrupts that it places.
+    :return: with the CPUs that serve the interrupt now, else those that may; what cannot be read is left out.
+    """
+    found: dict[str, list[str]] = {}
+    owners = {
+        address.lower(): guest.domain.title or guest.name
+        for guest in in_start_order(facts.guests)
+        if guest.domain
+        for address in guest.domain.hostdevs
+    }
+    if not owners:
+        return found
+    for address, irqs in _by_device(facts).items():
+        if address not in owners:
+            continue
+        for irq in irqs:
+            text = irq.effective or irq.affinity
+            if text and irq.number not in planned:
+                found.setdefault(text, []).append(f"device {address} of guest {owners[address]}")
+    return found
 
 
 def steering_settings(

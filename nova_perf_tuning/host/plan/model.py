@@ -53,7 +53,8 @@ class Plan:
     :ivar settings: every value with its reason, also those that hold already (``current == value``).
     :ivar sets: name -> cpulist: ``housekeeping``, ``shared``, ``dedicated``, ``isolated``, and where each
         class of work may run once the plan holds: ``vcpu``, ``emulator``, ``iothread``, ``vhost``, ``irq``
-        (NICs and passed-through devices), ``irq_vcpu`` (only with ``perf:irq_placement=vcpu``).
+        (NICs and passed-through devices, also where the plan leaves them alone), ``irq_vcpu`` (only with
+        ``perf:irq_placement=vcpu``).
         ``overlap`` is empty when none of emulator, iothread, vhost and irq shares a CPU with dedicated;
         else it has the CPUs that do, ``overlap_vhost`` and so on say which, and warnings name them.
     :ivar warnings: one line each: what could not be done as asked and why.

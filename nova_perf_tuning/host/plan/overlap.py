@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 
 from nova_perf_tuning import cpulist
@@ -16,6 +17,21 @@ WORK: Mapping[str, str] = {
     "irq": "interrupts",
 }
 _NAMED = 3
+#: What moves work that the plan leaves alone.
+_THREADS_MOVED_BY = "perf:emulator_placement=numa and perf:vhost_placement=numa move them"
+_NICS_MOVED_BY = "an online CPU that is neither dedicated nor isolated takes them"
+_DEVICES_MOVED_BY = "perf:irq_placement=numa moves them"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Resting:
+    """Interrupts that the plan leaves alone: cpulist -> names of what has interrupts there.
+
+    :ivar nics: of the host; :ivar devices: passed through to guests.
+    """
+
+    nics: Mapping[str, Sequence[str]]
+    devices: Mapping[str, Sequence[str]]
 
 
 def show(
@@ -24,18 +40,17 @@ def show(
     planned: Mapping[int, str],
     irq: frozenset[int],
     irq_vcpu: frozenset[int],
-    resting: Mapping[str, Sequence[str]],
+    resting: Resting,
 ) -> tuple[dict[str, str], list[str]]:
     """Return the sets once the plan holds (see :class:`~nova_perf_tuning.host.plan.model.Plan`), and warnings.
 
     :param planned: thread id -> cpulist. Threads that the plan leaves alone count with the CPUs that they may
         use now.
     :param irq: CPUs of the interrupts that are planned; :param irq_vcpu: those put on guests' own CPUs.
-    :param resting: cpulist -> names of the NICs whose interrupts stay there, as the plan leaves them alone.
     """
-    users: dict[str, Mapping[str, Sequence[str]]] = {**_users(facts, planned), "irq": resting}
+    users = _users(facts, planned)
     work = {name: _union(texts) for name, texts in users.items()}
-    work["irq"] |= irq
+    work["irq"] = irq | _union(resting.nics) | _union(resting.devices)
     shown = {
         "housekeeping": cpulist.format(sets.housekeeping),
         "shared": cpulist.format(sets.shared),
@@ -52,7 +67,11 @@ def show(
         if both:
             total |= both
             text = shown[f"overlap_{name}"] = cpulist.format(both)
-            warnings.append(f"overlap: {title} may run on dedicated CPUs {text}{_who(name, users[name], both)}")
+            who = [_who(users[name], both, _THREADS_MOVED_BY)]
+            if name == "irq":
+                who = [_who(resting.nics, both, _NICS_MOVED_BY), _who(resting.devices, both, _DEVICES_MOVED_BY)]
+            named = "; ".join(filter(None, who))
+            warnings.append(f"overlap: {title} may run on dedicated CPUs {text}{': ' if named else ''}{named}")
     shown["overlap"] = cpulist.format(total)
     return shown, warnings
 
@@ -71,15 +90,12 @@ def _union(texts: Iterable[str]) -> frozenset[int]:
     return frozenset[int]().union(*map(cpulist.parse, texts))
 
 
-def _who(kind: str, by_text: Mapping[str, Sequence[str]], cpus: frozenset[int]) -> str:
-    """Name the first guests or NICs concerned, and count the others."""
+def _who(by_text: Mapping[str, Sequence[str]], cpus: frozenset[int], moved_by: str) -> str:
+    """Name the first guests, NICs or devices concerned, and count the others."""
     names = list(
         dict.fromkeys(name for text, some in by_text.items() if cpulist.parse(text) & cpus for name in some)
     )
     if not names:
         return ""
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    moved_by = "perf:emulator_placement=numa and perf:vhost_placement=numa move them"
-    if kind == "irq":
-        moved_by = "an online CPU that is neither dedicated nor isolated takes them"
-    return f": of {', '.join(names[:_NAMED])}{more}, which the plan leaves alone ({moved_by})"
+    return f"of {', '.join(names[:_NAMED])}{more}, which the plan leaves alone ({moved_by})"

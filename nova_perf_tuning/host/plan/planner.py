@@ -59,6 +59,6 @@ def _plan(facts: model.HostFacts, sets: CpuSets, policy: Policy) -> Plan:
     irq = frozenset(cpu for group in (*interrupts, *near) for cpu in group.placed)
     irq_vcpu = frozenset(cpu for group in own for cpu in group.placed)
     moved = {int(one.target[4:]) for one in settings if one.kind == "irq_affinity"}
-    resting = nics.left_alone(facts, moved, passed_through)
+    resting = overlap.Resting(nics.left_alone(facts, moved, passed_through), guests.left_alone(facts, moved))
     shown, overlaps = overlap.show(facts, host, planned, irq, irq_vcpu, resting)
     return Plan(settings, shown, [*warnings, *overlaps])

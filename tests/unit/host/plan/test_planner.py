@@ -286,6 +286,29 @@ class GuestTest(testtools.TestCase):
             {"irq:60": "6", "irq:61": "7", "irq:62": "14"}, values(self.plan(one, irqs=irqs), "irq_affinity")
         )
 
+    def test_interrupts_that_nobody_asked_to_place_are_in_the_proof(self):
+        """They stay where they are, on whoever's CPU that is; those of CPUs that nobody owns are no overlap."""
+        address, other = "0000:82:10.0", "0000:82:10.1"
+        irqs = [hosts.irq(60 + index, f"vfio-msix[{index}]({address})", address) for index in range(3)]
+        for irq, cpu in zip(irqs, ("5", "6", "0-15"), strict=True):
+            irq.affinity = irq.effective = cpu
+        irqs[2].effective = "7"
+        irqs.append(hosts.irq(70, f"vfio-msix[0]({other})", other))
+        irqs[3].affinity = irqs[3].effective = "4"
+        silent = hosts.guest("silent", 1000, ["4", "5"], affinity="8", hostdevs=[address.upper()])
+        asking = hosts.guest("asking", 2000, ["6"], affinity="8", asks={"irq_placement": "numa"}, hostdevs=[other])
+        plan = self.plan(silent, asking, irqs=irqs)
+        self.assertEqual({"irq:70": "7"}, values(plan, "irq_affinity"))
+        self.assertEqual(("5-6", "5-6"), (plan.sets["overlap_irq"], plan.sets["overlap"]))
+        self.assertEqual({5, 6, 7}, cpulist.parse(plan.sets["irq"]))
+        [warning] = [one for one in plan.warnings if one.startswith("overlap: interrupts")]
+        self.assertIn(f"CPUs 5-6: of device {address} of guest silent, which the plan leaves alone", warning)
+        self.assertIn("perf:irq_placement=numa", warning)
+        self.assertNotIn(other, warning)
+        for irq in irqs:
+            irq.affinity = irq.effective = "1"
+        self.assertEqual("", self.plan(silent, irqs=irqs).sets["overlap"])
+
     def test_vcpu_interrupts_of_a_floating_guest(self):
         address = "0000:82:10.0"
         irqs = [hosts.irq(60, "vfio-msix[0]", address)]
