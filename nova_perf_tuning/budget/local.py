@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Mapping
 from typing import Any
 
-from nova_perf_tuning.launch import base, host_machine
+from nova_perf_tuning.launch import base, disks, host_machine
 
 
 class LocalLauncher(base.Launcher):
@@ -50,7 +50,12 @@ class LocalLauncher(base.Launcher):
         shutil.rmtree(os.path.join(self._folder, arm), ignore_errors=True)
 
     def environment(self) -> Mapping[str, Any]:
-        return {"launcher": "host", "accelerator": "none", "kernel": platform.release()}
+        return {
+            "launcher": "host",
+            "accelerator": "none",
+            "kernel": platform.release(),
+            "scratch_filesystem": disks.filesystem(self._folder or self._parent or tempfile.gettempdir()),
+        }
 
     def close(self) -> None:
         for arm in list(self._pairs):

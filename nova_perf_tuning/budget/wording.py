@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from nova_perf_tuning.budget import model, overhead, statistics, summary
 
+_IN_MEMORY: Final = ("tmpfs", "ramfs")
 _TCG = (
     "Guests ran under TCG (emulation): figures under TCG compare arms with each other, not hardware. Distance to "
     "the host is the emulator's, not KVM's."
@@ -105,6 +107,42 @@ def headline_notes(results: model.Results) -> list[str]:
     if elsewhere:
         found.append(f"Other incidents listed with the errors: {elsewhere}.")
     return found
+
+
+def environment_warnings(environment: Mapping[str, Any]) -> list[str]:
+    """Return what is wrong with the host that the figures come from: other work on it, a part that is missing."""
+    found = []
+    load, cpus = environment.get("load_at_start"), environment.get("cpus")
+    if isinstance(load, int | float) and isinstance(cpus, int) and 0 < cpus < load:
+        found.append(
+            f"The host had other work when the trials began: load average {load:.1f} on {cpus} CPUs. Ratios are"
+            " noisier for it and absolute figures too low; run it again on a quiet host."
+        )
+    if environment.get("vhost_net") is False:
+        found.append(
+            "The host had no /dev/vhost-net: QEMU itself moved the guests' packets, in its emulator thread. With"
+            " the module vhost_net network figures differ; perf:vhost_placement had nothing to place."
+        )
+    writing = [
+        label
+        for label, one in environment.get("benchmarks", {}).items()
+        if benchmark_writes(one.get("parameters", {}))
+    ]
+    if writing and (text := memory_warning(str(environment.get("scratch_filesystem", "")))):
+        found.append(f"{_listed(writing)}: {text}")
+    return found
+
+
+def benchmark_writes(parameters: Mapping[str, str]) -> bool:
+    """Whether a benchmark with these parameters writes files, so that it matters what holds them."""
+    return "directory" in parameters
+
+
+def memory_warning(filesystem: str) -> str | None:
+    """Return what must be said of a disk benchmark on a file system of this type; None: nothing."""
+    if filesystem not in _IN_MEMORY:
+        return None
+    return f"the files lay in memory ({filesystem}), so this is the speed of memory, not of a disk"
 
 
 def cautions(summaries: Sequence[summary.BenchmarkSummary]) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import os
 import shutil
 import socket
 import sys
@@ -57,8 +58,9 @@ class BenchRun(command.PerfCommand):
         parser.add_argument("--launcher", default="host", help="where: host (default), libvirt")
 
     def run_command(self, args: argparse.Namespace) -> int:
-        from nova_perf_tuning.budget import launchers, trial
+        from nova_perf_tuning.budget import host_environment, launchers, trial
         from nova_perf_tuning.launch import base as launch
+        from nova_perf_tuning.launch import disks
         from nova_perf_tuning.specs import request
 
         chosen = parameters.split(args.param)
@@ -69,6 +71,7 @@ class BenchRun(command.PerfCommand):
         merged = parameters.merge(benchmark.kind, benchmark.defaults, chosen)
         job = plugins.Job(benchmark.kind, benchmark, merged)
         steps = benchmark.steps(merged, "127.0.0.1" if benchmark.paired else None)
+        environment = {**host_environment.read(), "benchmarks": {benchmark.kind: {"parameters": merged}}}
         with launchers.load(args.launcher) as launcher:
             launcher.prepare()
             if args.launcher == "host":
@@ -77,9 +80,12 @@ class BenchRun(command.PerfCommand):
                 pair = launcher.boot(launch.Arm("guest", request.Request()))
                 launcher.activate("guest")
             outcome = trial.run(job, pair, sum(step.timeout_s for step in steps))
+            environment |= launcher.environment()
         if outcome.error:
             raise base.OutputError(outcome.error)
-        _show(args, benchmark, merged, outcome.readings)
+        if args.launcher == "host" and os.path.isabs(merged.get("directory", "")):
+            environment["scratch_filesystem"] = disks.filesystem(merged["directory"])
+        _show(args, benchmark, merged, outcome.readings, environment)
         return int(errors.ExitCode.PASS)
 
 
@@ -105,11 +111,19 @@ class BenchParse(command.PerfCommand):
 
 
 def _show(
-    args: argparse.Namespace, benchmark: base.Benchmark, used: dict[str, str], readings: list[base.Reading]
+    args: argparse.Namespace,
+    benchmark: base.Benchmark,
+    used: dict[str, str],
+    readings: list[base.Reading],
+    environment: dict[str, Any] | None = None,
 ) -> None:
+    warnings = wording.environment_warnings(environment) if environment else []
     if args.format == "json":
-        found = [dataclasses.asdict(one) for one in readings]
-        command.print_json({"benchmark": benchmark.kind, "parameters": used, "readings": found})
+        told: dict[str, Any] = {"benchmark": benchmark.kind, "parameters": used}
+        told["readings"] = [dataclasses.asdict(one) for one in readings]
+        if environment is not None:
+            told |= {"environment": environment, "warnings": warnings}
+        command.print_json(told)
         return
     rows = [
         (
@@ -122,6 +136,8 @@ def _show(
         for one in readings
     ]
     state.print_table(("figure", "value", "unit", "", ""), rows)
+    for warning in warnings:
+        print(f"warning: {warning}")
 
 
 def _describe(benchmark: base.Benchmark) -> dict[str, Any]:

@@ -163,6 +163,8 @@ class _Run:
             print(f"\n{wording.headline(summaries)}")
             for note in wording.headline_notes(results) + wording.cautions(summaries):
                 print(f"note: {note}")
+            for warning in wording.environment_warnings(results.environment):
+                print(f"warning: {warning}")
             if judged:
                 print()
                 figures.print_verdicts(judged)

@@ -9,6 +9,8 @@ import mmap
 import os
 import shutil
 
+import psutil
+
 from nova_perf_tuning.launch import base, programs
 from nova_perf_tuning.launch.domain_xml import GuestFiles
 from nova_perf_tuning.launch.image import Image
@@ -51,6 +53,17 @@ def copy_image(image: Image, run: RunDirectory) -> Image:
     except OSError as error:
         raise base.LaunchError(f"guest image cannot be copied to {run.path}: {error.strerror}") from error
     return dataclasses.replace(image, kernel=copies["kernel"], initrd=copies["initrd"], root=copies["root"])
+
+
+def filesystem(folder: str) -> str:
+    """Return the type of the file system that holds ``folder``, such as ``ext4``; empty if unknown."""
+    path = os.path.realpath(folder)
+    found, longest = "", 0
+    for mount in psutil.disk_partitions(all=True):
+        point = mount.mountpoint.rstrip("/") + "/"
+        if f"{path}/".startswith(point) and len(point) >= longest:  # of two on one place the later one is seen
+            found, longest = mount.fstype, len(point)
+    return found
 
 
 def cache_mode(folder: str) -> str:

@@ -49,6 +49,8 @@ BOOT_S: Final = 300.0
 _START_LIBVIRT = "start it: systemctl start libvirtd, or tools/libvirt/up where no systemd runs"
 _ARM_NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_-]{0,39}")
 _PREFIX: Final = "nova-perf"
+#: libvirt uses it where it is there, and leaves the packets to QEMU without a word where it is not.
+_VHOST_NET: Final = "/dev/vhost-net"
 _QEMU_LOGS: Final = "/var/log/libvirt/qemu"
 
 
@@ -265,6 +267,8 @@ class LibvirtLauncher(base.Launcher):
             "kernel": platform.release(),
             "machine": self._machine,
             "disk_cache": self._cache,
+            "scratch_filesystem": disks.filesystem(self._prepared().path),
+            "vhost_net": os.path.exists(_VHOST_NET),
             "image": {"id": self._image.id, "kernel": self._image.release, "packages": self._image.packages},
             "guest": dataclasses.asdict(self._size),
             "arms": {

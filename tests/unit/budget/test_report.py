@@ -62,6 +62,20 @@ class ReportTest(testtools.TestCase):
         self.assertIn("All 27 trials", seen.text)
         self.assertEqual(27 + 9, seen.tags.count("circle"), "a dot for each trial and each pair")
 
+    def test_environment_that_spoils_figures_is_named(self):
+        benchmarks = {"fio": {"parameters": {"directory": "."}}, "cpu": {"parameters": {"threads": "1"}}}
+        spoilt = {"load_at_start": 5.5, "cpus": 2, "vhost_net": False, "scratch_filesystem": "tmpfs"}
+        data = samples.results({"untuned": 500.0, "tuned": 600.0}, benchmarks=benchmarks, **spoilt)
+        _, seen = page(data)
+        for told in ("load average 5.5 on 2 CPUs", "no /dev/vhost-net", "fio: the files lay in memory (tmpfs)"):
+            self.assertIn(told, seen.text)
+        self.assertEqual(3, len(report.as_json(data, summary.summarise(data), [])["warnings"]))
+
+    def test_sound_environment_has_no_warning(self):
+        sound = {"load_at_start": 1.5, "cpus": 2, "vhost_net": True, "scratch_filesystem": "ext4"}
+        for environment in (sound, {}, {"load_at_start": None, "cpus": None}, {"scratch_filesystem": "tmpfs"}):
+            self.assertEqual([], wording.environment_warnings(environment))
+
     def test_loads_nothing_and_runs_nothing(self):
         text, seen = page(self.data)
         self.assertEqual(set(), {"script", "link", "img", "iframe", "object", "form"} & set(seen.tags))

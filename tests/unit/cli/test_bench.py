@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 
 import fixtures
 import testtools
@@ -42,6 +43,19 @@ class BenchTest(testtools.TestCase):
             self.assertEqual(metric, primary["metric"])
             self.assertTrue(primary["value"] > 0)
         self.assertEqual([], os.listdir(folder))
+
+    def test_files_in_memory_are_said(self):
+        """Where the scratch folder is, and where a parameter puts the files."""
+        run = ("bench", "run", "fio", "--param", "seconds=1", "--param", "size=4M")
+        with tempfile.TemporaryDirectory(prefix="nova-perf-bench-", dir="/dev/shm") as folder:
+            done = nova_perf(*run, env={**os.environ, "TMPDIR": folder})
+            self.assertEqual((0, ""), (done.returncode, done.stderr))
+            self.assertIn("warning: fio: the files lay in memory (tmpfs)", done.stdout)
+            done = nova_perf(*run, "--param", f"directory={folder}", "-f", "json")
+            self.assertEqual((0, ""), (done.returncode, done.stderr))
+        found = json.loads(done.stdout)
+        self.assertEqual("tmpfs", found["environment"]["scratch_filesystem"])
+        self.assertIn("the speed of memory, not of a disk", " ".join(found["warnings"]))
 
     def test_parse(self):
         done = nova_perf("bench", "parse", "iperf3", os.path.join(DATA, "iperf3-two-streams.json"))
