@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from nova_perf_tuning.cli import command, spec_options
+from nova_perf_tuning.cli import command, rich_text, spec_options
 from nova_perf_tuning.errors import ExitCode
 from nova_perf_tuning.specs import crosscheck, parsing, profile, profiles, request, vocabulary
 
@@ -164,27 +164,27 @@ def _sample(
 
 
 def _print_table(found: Iterable[Row], missing: Mapping[str, str], warnings: Iterable[str]) -> None:
-    from rich import box, console, table, text
+    from rich import box, table, text
 
-    out = console.Console(highlight=False, soft_wrap=False)
-    grid = table.Table(box=box.SIMPLE_HEAD, pad_edge=False, expand=True)
+    # Columns that shift with what is asked would be restless; without a terminal there is no width to fill.
+    grid = table.Table(box=box.SIMPLE_HEAD, pad_edge=False, expand=rich_text.is_terminal())
     grid.add_column("Spec", overflow="fold", ratio=2)
     grid.add_column("Becomes", overflow="fold", ratio=3)
     for row in found:
         spec = text.Text.assemble((row.spec, "bold"), "=", row.value, "\n", (f"from {row.origin}", "dim"))
         grid.add_row(spec, text.Text(_becomes(row) + "\n"))
     if grid.row_count:
-        out.print(grid)
+        rich_text.show(grid)
     else:
-        out.print("Nothing is asked: the guest stays as Nova makes it.")
+        rich_text.show("Nothing is asked: the guest stays as Nova makes it.")
     if missing:
         properties = " ".join(f"--property {key}={value}" for key, value in missing.items())
-        out.print(
+        rich_text.show(
             text.Text("The flavor must have Nova's own specs as well, which Nova reads before it boots a guest:")
         )
-        out.print(text.Text(f"  openstack flavor set {properties} FLAVOR"), soft_wrap=True)
+        rich_text.show(text.Text(f"  openstack flavor set {properties} FLAVOR"), soft_wrap=True)
     for warning in warnings:
-        out.print(text.Text(f"Warning: {warning}"))
+        rich_text.show(text.Text(f"Warning: {warning}"))
 
 
 def _becomes(row: Row) -> str:

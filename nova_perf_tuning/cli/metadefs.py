@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.cli import command
+from nova_perf_tuning.cli import command, rich_text
 
 
 class MetadefsShow(command.PerfCommand):
@@ -133,10 +133,8 @@ def _load(image: Any, namespace: Mapping[str, Any]) -> Iterator[tuple[str, int]]
 
 def _print_table(namespaces: Mapping[str, Mapping[str, Any]]) -> None:
     import rich.box
-    import rich.console
     import rich.table
 
-    console = rich.console.Console(soft_wrap=False)
     for namespace in namespaces.values():
         kinds = ", ".join(entry["name"] for entry in namespace["resource_type_associations"])
         table = rich.table.Table(title=f"{namespace['namespace']} ({kinds})", box=rich.box.SIMPLE)
@@ -145,7 +143,7 @@ def _print_table(namespaces: Mapping[str, Mapping[str, Any]]) -> None:
         prefix = namespace["resource_type_associations"][0]["prefix"]
         for key, entry in namespace["properties"].items():
             table.add_row(prefix + key, entry["type"], _allowed(entry))
-        console.print(table)
+        rich_text.show(table)
 
 
 def _allowed(entry: Mapping[str, Any]) -> str:
