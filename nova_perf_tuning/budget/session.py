@@ -16,24 +16,14 @@ from typing import Any
 
 from nova_perf_tuning.bench import base as bench
 from nova_perf_tuning.bench import output, plugins
-from nova_perf_tuning.budget import host_environment, model, trial
+from nova_perf_tuning.budget import host_environment, model, timetable, trial
 from nova_perf_tuning.launch import base as launch
 
 #: The arm that is the host itself.
 HOST = "host"
 
-#: First guesses, in seconds, until the session has measured them: one boot, and what a trial takes
-#: beyond the run of the benchmark itself.
-_BOOT_S = 20.0
-_TRIAL_OVERHEAD_S = 3.0
-
-#: Left of the time limit for removing guests and writing the report.
-CLOSING_S = 10.0
-
 #: A warm-up need not be long: it lays out files, fills caches and opens connections once.
 _WARM_UP_S = 1
-#: Of the time that one round of trials takes, about.
-_WARM_UP_SHARE = 0.5
 
 
 class TimeUp(Exception):
@@ -64,8 +54,8 @@ class Plan:
 class Progress:
     """Where a session is.
 
-    :ivar done, total: trials, warm-up included.
-    :ivar left_s: estimated seconds to the end, never more than the time limit leaves.
+    :ivar done, total: trials, warm-up included; those that the time limit has cut are in neither.
+    :ivar left_s: estimated seconds to the end: of the plan, or of what the time limit leaves of it.
     :ivar important: to be seen also where most progress is left out.
     """
 
@@ -99,16 +89,12 @@ class Session:
         self._save = save
         self._tell = progress
         self._random = random.Random(plan.seed)  # noqa: S311  an order that can be repeated, no secret
-        self._begun = time.monotonic()
-        self._deadline = self._begun + plan.time_limit_s - min(CLOSING_S, plan.time_limit_s / 4)
-        self._group_deadline = self._deadline
+        self._times = timetable.Timetable(
+            plan.jobs, len(plan.arms), plan.with_host, plan.groups, plan.blocks, plan.time_limit_s
+        )
         self._pairs: dict[str, launch.Pair] = {}
         self._lost: set[str] = set()
         self._order = 0
-        self._done = 0
-        self._groups = plan.groups
-        self._boots_s: list[float] = []
-        self._overheads_s: dict[str, list[float]] = {job.label: [] for job in plan.jobs}
         self._environment: dict[str, Any] = {
             "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
             **host_environment.read(),
@@ -140,11 +126,11 @@ class Session:
             self._launcher.prepare()
             self._warn_of_limit()
             group = 0
-            while group < self._groups and self._time_for_group():
+            while group < self._times.groups and self._times.fits_group():
                 self._run_group(group)
                 group += 1
-                if group == self._groups and more(self.results):
-                    self._groups += 1
+                if group == self._times.groups and more(self.results):
+                    self._times.groups += 1
             ended = "complete" if group >= self._plan.groups and not self._cut() else "time limit"
         except TimeUp:
             ended = "time limit"
@@ -154,7 +140,7 @@ class Session:
         finally:
             self._environment["ended"] = ended
             self._environment["groups_run"] = len({one.group for one in self.results.trials})
-            self._environment["elapsed_s"] = round(time.monotonic() - self._begun, 1)
+            self._environment["elapsed_s"] = round(self._times.elapsed_s(), 1)
             if self.results.trials:
                 self._save(self.results)
         return self.results
@@ -162,20 +148,20 @@ class Session:
     # -- one group
 
     def _run_group(self, group: int) -> None:
-        self._group_deadline = self._deadline
+        self._times.begin_group()
         try:
             self._boot(group)
             arms = sorted(self._pairs)
             for job in self._plan.jobs:
                 for arm in arms:
                     self._warm_up(job, arm, group)
-            self._group_deadline = self._share(group)  # now it is known what boots and trials take
+            self._times.share_out()
             order: list[str] = []
             for block in range(self._plan.blocks):
                 order = order[::-1] if block % 2 else self._random.sample(arms, len(arms))
                 if not self._run_block(group, block, order):
                     if group < self._plan.groups:  # groups beyond the plan are a bonus
-                        self._note(group, f"the time limit left room for {block} of {self._plan.blocks} blocks")
+                        self._tell_cut(group, block)
                     break
                 self._read_environment()
                 self._save(self.results)
@@ -190,15 +176,16 @@ class Session:
             self._pairs[HOST] = self._launcher.host_pair()
         failed: list[launch.LaunchError] = []
         for arm in self._random.sample(self._plan.arms, len(self._plan.arms)):
-            self._tell(self._progress(f"group {group + 1}/{self._groups}: booting {arm.name}"))
+            self._tell(self._progress(f"group {group + 1}/{self._times.groups}: booting {arm.name}"))
             begun = time.monotonic()
             try:
                 self._pairs[arm.name] = self._launcher.boot(arm)
             except launch.LaunchError as error:
                 failed.append(error)
                 self._note(group, output.printable(error, 2000), arm=arm.name)
+                self._times.booted(None)
                 continue
-            self._boots_s.append(time.monotonic() - begun)
+            self._times.booted(time.monotonic() - begun)
         if failed and len(failed) == len(self._plan.arms):
             raise failed[0]
 
@@ -206,10 +193,9 @@ class Session:
         """Run one block; False when time is up."""
         for job in self._plan.jobs:
             for arm in order:
-                expected_s = self._expected_s(job)
-                if time.monotonic() + expected_s > self._group_deadline:
+                if not self._times.fits(job):
                     return False
-                where = f"group {group + 1}/{self._groups} block {block + 1}/{self._plan.blocks}"
+                where = f"group {group + 1}/{self._times.groups} block {block + 1}/{self._plan.blocks}"
                 self._tell(self._progress(f"{where}: {job.label} on {arm}"))
                 self._record(job, arm, group, block, self._trial(job, arm))
         return True
@@ -221,24 +207,24 @@ class Session:
         if "omit" in parameters:
             parameters["omit"] = "0"
         short = dataclasses.replace(job, parameters=parameters)
-        self._tell(self._progress(f"group {group + 1}/{self._groups}: warm-up, {job.label} on {arm}"))
-        if time.monotonic() + self._expected_s(short) < self._group_deadline:
-            outcome = self._trial(short, arm)
-            if outcome.error:
-                self._note(group, f"warm-up: {outcome.error}", arm=arm, benchmark=job.label)
+        self._tell(self._progress(f"group {group + 1}/{self._times.groups}: warm-up, {job.label} on {arm}"))
+        if not self._times.fits(short):
+            self._times.trial_done(short, None)
+            return
+        outcome = self._trial(short, arm)
+        if outcome.error:
+            self._note(group, f"warm-up: {outcome.error}", arm=arm, benchmark=job.label)
 
     def _trial(self, job: plugins.Job, arm: str) -> trial.Outcome:
         if arm in self._lost:
-            outcome = trial.Outcome(error=f"not run: the machines of '{arm}' were lost before", lost=True)
-        else:
-            begun = time.monotonic()
-            self._launcher.activate(None if arm == HOST else arm)
-            outcome = trial.run(job, self._pairs[arm], self._deadline - time.monotonic())
-            if outcome.lost:
-                self._lost.add(arm)
-            else:
-                self._overheads_s[job.label].append(time.monotonic() - begun - _seconds(job))
-        self._done += 1
+            self._times.trial_done(job, None)
+            return trial.Outcome(error=f"not run: the machines of '{arm}' were lost before", lost=True)
+        begun = time.monotonic()
+        self._launcher.activate(None if arm == HOST else arm)
+        outcome = trial.run(job, self._pairs[arm], self._times.deadline - begun)
+        if outcome.lost:
+            self._lost.add(arm)
+        self._times.trial_done(job, None if outcome.lost else time.monotonic() - begun)
         return outcome
 
     # -- what is written down
@@ -284,53 +270,28 @@ class Session:
 
     # -- time
 
+    def expected_s(self) -> float:
+        """Return how long what is left of the plan takes, in seconds, whatever the time limit."""
+        return self._times.expected_s()
+
     def _warn_of_limit(self) -> None:
-        expected_s = self.expected_s()
-        if time.monotonic() + expected_s > self._deadline:
+        expected_s = self._times.expected_s()
+        if time.monotonic() + expected_s > self._times.deadline:
             long = datetime.timedelta(seconds=round(expected_s))
             text = f"the plan takes about {long}, more than the time limit leaves; it will end with fewer trials"
             self._tell(dataclasses.replace(self._progress(text), important=True))
 
+    def _tell_cut(self, group: int, blocks: int) -> None:
+        text = f"the time limit left room for {blocks} of {self._plan.blocks} blocks"
+        self._note(group, text)
+        text = f"group {group + 1}/{self._times.groups}: {text}"
+        self._tell(dataclasses.replace(self._progress(text), important=True))
+
     def _cut(self) -> bool:
         return any("time limit left room" in one["error"] for one in self._environment["errors"])
 
-    def _share(self, group: int) -> float:
-        """Return when ``group`` must end so that those after it get as much time; fewer where not all fit."""
-        left_s = self._deadline - time.monotonic()
-        fitting = max(1, int(left_s / self._least_s()))
-        return time.monotonic() + left_s / min(max(1, self._groups - group), fitting)
-
-    def _least_s(self) -> float:
-        """Return what a group needs to be worth its boots: these, warm-up and one block."""
-        return len(self._plan.arms) * _middle(self._boots_s, _BOOT_S) + (1 + _WARM_UP_SHARE) * self._round_s()
-
-    def _time_for_group(self) -> bool:
-        # The first group always gets its chance: what it needs is not known yet.
-        return not self._boots_s or time.monotonic() + self._least_s() < self._deadline
-
-    def _round_s(self) -> float:
-        """Return how long one trial of everything takes."""
-        arms = len(self._plan.arms) + self._plan.with_host
-        return arms * sum(self._expected_s(job) for job in self._plan.jobs)
-
-    def _expected_s(self, job: plugins.Job) -> float:
-        return _seconds(job) + _middle(self._overheads_s[job.label], _TRIAL_OVERHEAD_S)
-
-    def expected_s(self) -> float:
-        """Return how long what is left of the plan takes, in seconds, whatever the time limit."""
-        total = self._total()
-        left = max(0, total - self._done) / total if total else 0.0
-        boots = max(0, self._groups * len(self._plan.arms) - len(self._boots_s))
-        rounds = self._groups * (self._plan.blocks + _WARM_UP_SHARE)
-        return left * rounds * self._round_s() + boots * _middle(self._boots_s, _BOOT_S)
-
-    def _total(self) -> int:
-        arms = len(self._plan.arms) + self._plan.with_host
-        return self._groups * (self._plan.blocks + 1) * arms * len(self._plan.jobs)
-
     def _progress(self, text: str) -> Progress:
-        left_s = min(self.expected_s(), self._deadline - time.monotonic())
-        return Progress(self._done, self._total(), max(0.0, left_s), text)
+        return Progress(self._times.done, self._times.total(), self._times.left_s(), text)
 
 
 def describe(job: plugins.Job) -> dict[str, Any]:
@@ -342,11 +303,3 @@ def describe(job: plugins.Job) -> dict[str, Any]:
         "parameters": dict(job.parameters),
         "commands": [list(step.argv) for step in job.benchmark.steps(job.parameters, peer)],
     }
-
-
-def _seconds(job: plugins.Job) -> float:
-    return float(job.parameters.get("seconds", "0")) + float(job.parameters.get("omit", "0"))
-
-
-def _middle(values: Sequence[float], otherwise: float) -> float:
-    return sorted(values)[len(values) // 2] if values else otherwise

@@ -99,7 +99,7 @@ def headline_notes(results: model.Results) -> list[str]:
         found.append("All arms are this host itself (an A/A run): differences between them are noise.")
     ended = str(environment.get("ended", "complete"))
     if ended != "complete":
-        found.append(f"The run ended early ({ended}); the figures are of the trials up to then.")
+        found.append(f"The run ended early ({ended}{_cut(results)}); the figures are of the trials up to then.")
     failed = len({one.order for one in results.trials if one.value is None})
     if failed:
         found.append(f"{failed} of {len({one.order for one in results.trials})} trials failed; see the errors.")
@@ -107,6 +107,14 @@ def headline_notes(results: model.Results) -> list[str]:
     if elsewhere:
         found.append(f"Other incidents listed with the errors: {elsewhere}.")
     return found
+
+
+def _cut(results: model.Results) -> str:
+    """Return how many of the planned blocks there are, as a clause; empty where the plan is not known."""
+    groups, blocks = results.environment.get("groups"), results.environment.get("blocks")
+    if not (isinstance(groups, int) and isinstance(blocks, int)):
+        return ""
+    return f" after {len({(one.group, one.block) for one in results.trials})} of {groups * blocks} blocks"
 
 
 def environment_warnings(environment: Mapping[str, Any]) -> list[str]:

@@ -321,13 +321,13 @@ def output_folder(path: str) -> str:
 @contextlib.contextmanager
 def _alarm(limit_s: float) -> Iterator[None]:
     """Raise ``session.TimeUp`` in the main thread when the limit is reached whatever is going on then."""
-    from nova_perf_tuning.budget import session
+    from nova_perf_tuning.budget import session, timetable
 
     def ring(_number: int, _frame: FrameType | None) -> None:
         raise session.TimeUp
 
     before = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, max(1.0, limit_s - session.CLOSING_S / 2))
+    signal.setitimer(signal.ITIMER_REAL, max(1.0, limit_s - timetable.CLOSING_S / 2))
     try:
         yield
     finally:

@@ -161,12 +161,14 @@ class SessionTest(testtools.TestCase):
         self.assertEqual(3, sum(trial.primary for trial in results.trials))
         self.assertEqual(["results.json"], os.listdir(self.folder))
 
-    def test_a_plan_that_does_not_fit_says_so_once(self):
+    def test_a_plan_that_does_not_fit_says_so(self):
         told = []
         self.run_session(samples.job("sleep 0.05; echo 40 2"), blocks=1000, time_limit_s=6.0, tell=told.append)
-        [important] = [now for now in told if now.important]
+        important, *cuts = [now for now in told if now.important]
         self.assertIn("fewer trials", important.text)
         self.assertEqual(1, told.index(important), "after the launcher is ready, before the first boot")
+        self.assertEqual(2, len(cuts), "each group says so, too")
+        self.assertRegex(cuts[0].text, r"^group 1/2: the time limit left room for \d+ of 1000 blocks$")
 
     def test_more_groups_while_undecided(self):
         one = self.make(groups=1, blocks=1)

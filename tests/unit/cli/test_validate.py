@@ -12,7 +12,7 @@ import time
 import fixtures
 import testtools
 
-from nova_perf_tuning.budget import local, session, store
+from nova_perf_tuning.budget import local, session, store, timetable
 from nova_perf_tuning.cli import validate
 from tests.unit.cli import test_bench
 
@@ -108,7 +108,7 @@ class ValidateTest(testtools.TestCase):
         args = validate.Validate(None, None).get_parser("validate").parse_args([])
         plan = validate._plan(args, 2)
         one = session.Session(local.LocalLauncher(self.folder), plan, lambda _: None)
-        self.assertTrue(one.expected_s() + 2 * session.CLOSING_S < plan.time_limit_s, one.expected_s())
+        self.assertTrue(one.expected_s() + 2 * timetable.CLOSING_S < plan.time_limit_s, one.expected_s())
 
     def test_a_bar_on_a_terminal(self):
         """On a terminal progress is drawn in place: bar, count and time left."""
