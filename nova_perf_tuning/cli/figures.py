@@ -7,6 +7,11 @@ from collections.abc import Sequence
 from nova_perf_tuning.budget import statistics, summary, verdict, wording
 from nova_perf_tuning.cli import state
 
+_RATIO = (
+    "ratio: median of the ratios within each block, where a drift of the host cancels out, and turned so that more"
+    " than 1 is better; it is not the ratio of the medians beside it and may even point the other way"
+)
+
 
 def ratio(found: statistics.Estimate | None) -> str:
     """Return a ratio with its interval: ``1.07 (1.02 to 1.11)``, or that n is too small for one."""
@@ -23,7 +28,7 @@ def cpu(found: statistics.Estimate | None) -> str:
 
 
 def print_summary(summaries: Sequence[summary.BenchmarkSummary]) -> None:
-    """Print a row per benchmark and arm."""
+    """Print a row per benchmark and arm, and what a ratio is that does not look like that of the medians."""
     rows: list[list[str]] = []
     for one in summaries:
         for arm in one.arms:
@@ -42,6 +47,8 @@ def print_summary(summaries: Sequence[summary.BenchmarkSummary]) -> None:
             )
     head = ("benchmark", "arm", "median", "trials", "ratio to", "ratio to host", "service CPU")
     state.print_table(head, rows)
+    if any(pair.ratio is not None for one in summaries for pair in one.comparisons):
+        print(_RATIO)
 
 
 def print_verdicts(judgements: Sequence[verdict.Judgement]) -> None:

@@ -7,7 +7,17 @@ import unittest
 from nova_perf_tuning import interrupt
 
 
-class DeferredTest(unittest.TestCase):
+class PlainCase(unittest.TestCase):
+    """Signals act as in a program that a terminal started; a shell's background jobs ignore Ctrl-C."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            own = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
+            self.addCleanup(signal.signal, number, signal.signal(number, own))
+
+
+class DeferredTest(PlainCase):
     def test_interrupt_comes_after_the_block(self) -> None:
         steps = []
         with self.assertRaises(KeyboardInterrupt):
@@ -32,7 +42,7 @@ class DeferredTest(unittest.TestCase):
         self.assertIs(signal.SIG_DFL, signal.getsignal(signal.SIGTERM))
 
 
-class GuardTest(unittest.TestCase):
+class GuardTest(PlainCase):
     def test_termination_unwinds_and_the_default_comes_back(self) -> None:
         guard = interrupt.Guard(interrupt.TERMINATION)
         guard.install()
