@@ -16,7 +16,8 @@ while (($#)); do
         --extras) extras=$2; shift 2 ;;
         --venv) venv=$2; shift 2 ;;
         --packages-only) packages_only=1; shift ;;
-        *) echo "prepare.sh: unknown option $1" >&2; exit 3 ;;
+        -h | --help) sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "$0"; exit 0 ;;
+        *) echo "prepare.sh: unknown option $1; see --help" >&2; exit 3 ;;
     esac
 done
 

@@ -10,9 +10,14 @@
 set -euo pipefail
 
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+if [[ ${1:-} == -h || ${1:-} == --help ]]; then
+    sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "$0"
+    exit 0
+fi
 cd "$top"
 venv=${VENV:-$top/.venv}
 logs=$(mktemp -d "${TMPDIR:-/tmp}/nova-perf-test.XXXXXX")
+trap 'rm -rf "$logs"' EXIT
 export PYTHONDONTWRITEBYTECODE=1
 if [[ -z ${NOVA_PERF_TOPOLOGIES:-} && -d $top/../shared/data/topologies ]]; then
     NOVA_PERF_TOPOLOGIES=$(cd "$top/../shared/data/topologies" && pwd)
@@ -134,9 +139,12 @@ if [[ ${1:-} == --nova ]]; then
     set -- nova "$@"
 fi
 part=${1:-all} regex=${2:-}
+case $part in
+    all | lint | docs | unit | functional | nova | package | benchmarks | demo) ;;
+    *) echo "test.sh: no part '$part'; see tools/test.sh --help" >&2; exit 3 ;;
+esac
 "$top/tools/prepare.sh" --profile test --extras report,test,docs,lint,cloud --venv "$venv"
 "$venv/bin/python" tools/leftovers.py record "$logs/before"
-trap 'rm -rf "$logs"' EXIT
 
 case $part in
     all)
@@ -156,8 +164,7 @@ case $part in
         run_demo
         run_leftovers
         ;;
-    lint | docs | unit | functional | nova | package | benchmarks | demo) "run_$part" ;;
-    *) echo "test.sh: no part '$part'; see the head of this file" >&2; exit 3 ;;
+    *) "run_$part" ;;
 esac
 
 say "done"

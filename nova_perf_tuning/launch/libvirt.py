@@ -125,6 +125,7 @@ class LibvirtLauncher(base.Launcher):
         self._size.check()
         if os.geteuid():
             raise base.LaunchError("guests, bridges and namespaces are root's; run this as root")
+        network.check_root()
         for program, package in programs.NEEDED.items():
             if shutil.which(program, path=programs.ENVIRONMENT["PATH"]) is None:
                 raise base.LaunchError(f"program {program} is missing; install the package {package}")

@@ -98,6 +98,18 @@ class Network:
                 programs.call(["umount", _NAMESPACES])
 
 
+def check_root() -> None:
+    """See that network namespaces can be entered: that takes a mount at /, which a plain chroot has not.
+
+    :raises LaunchError: there is none.
+    """
+    if not _is_mount("/"):
+        raise base.LaunchError(
+            "there is no mount at / (a plain chroot), which network namespaces need; bind the folder on itself"
+            " before you enter it: mount --bind DIR DIR"
+        )
+
+
 def _is_mount(path: str) -> bool:
     """Whether something is mounted there; os.path.ismount misses a folder that is mounted on itself."""
     with open("/proc/self/mounts", encoding="utf-8", errors="replace") as file:

@@ -135,6 +135,19 @@ class LauncherFailureTest(unittest.TestCase):
         launcher.close()
 
 
+#: Gives a folder all folders of this host and starts a program with it as its root, in the same working folder.
+CHROOT = """
+set -e
+new=$1 here=$PWD; shift; cd /
+for one in *; do
+    if [ -L "$one" ]; then cp -P "$one" "$new/"
+    elif [ -d "$one" ]; then mkdir "$new/$one"; mount --rbind "/$one" "$new/$one"
+    fi
+done
+exec chroot "$new" env --chdir="$here" "$@"
+"""
+
+
 class MissingTest(unittest.TestCase):
     """Each thing that prepare() checks, missing: one line that says what to do, and nothing made."""
 
@@ -169,6 +182,18 @@ class MissingTest(unittest.TestCase):
 
     def test_unknown_accelerator(self) -> None:
         self.assert_refused("must be auto, kvm or tcg", accelerator="warp")
+
+    def test_plain_chroot(self) -> None:
+        """A root folder that is no mount: said by us, not by ip in the middle of it."""
+        folder = tempfile.mkdtemp(prefix="nova-perf-chroot-")
+        self.addCleanup(shutil.rmtree, folder)  # its mounts are in a namespace of their own
+        program = "from nova_perf_tuning.launch import libvirt\n"
+        program += "try:\n libvirt.LibvirtLauncher(accelerator='tcg').prepare()\n"
+        program += "except libvirt.base.LaunchError as error:\n print(error)"
+        enter = ["unshare", "--mount", "--propagation", "private", "sh", "-c", CHROOT, "sh", folder]
+        done = patience.run([*enter, sys.executable, "-c", program], cwd=rig.TOP)
+        self.assertEqual((0, ""), (done.returncode, done.stderr))
+        self.assertRegex(done.stdout, r"^there is no mount at / \(a plain chroot\).*mount --bind DIR DIR\n$")
 
     def test_no_permission(self) -> None:
         with mock.patch("os.geteuid", return_value=1000):
