@@ -63,14 +63,12 @@ def pairs(option: str, values: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def flavor(args: argparse.Namespace, default_profile: str | None = None) -> dict[str, str]:
-    """Return the extra specs that ``--spec`` and ``--profile`` give.
+def extra_specs(values: Sequence[str]) -> dict[str, str]:
+    """Return the ``--spec`` options.
 
-    :param default_profile: taken when neither is given.
-    :raises OptionError: as :func:`pairs`, a key without the scope that every extra spec of Nova has, or two
-        different profiles.
+    :raises OptionError: as :func:`pairs`, or a key without the scope that every extra spec of Nova has.
     """
-    found = pairs("--spec", args.spec)
+    found = pairs("--spec", values)
     for key in found:
         if ":" not in key:
             hint = (
@@ -78,6 +76,16 @@ def flavor(args: argparse.Namespace, default_profile: str | None = None) -> dict
                 or "; write it with its scope, as in perf:vif_queues"
             )
             raise OptionError(f"--spec {vocabulary.shown(key)}: unknown{hint}")
+    return found
+
+
+def flavor(args: argparse.Namespace, default_profile: str | None = None) -> dict[str, str]:
+    """Return the extra specs that ``--spec`` and ``--profile`` give.
+
+    :param default_profile: taken when neither is given.
+    :raises OptionError: as :func:`extra_specs`, or two different profiles.
+    """
+    found = extra_specs(args.spec)
     name = args.profile or (None if found else default_profile)
     if name is not None and found.setdefault(_PROFILE, name) != name:
         raise OptionError(f"--profile and --spec {_PROFILE} name different profiles; leave one out")
