@@ -45,9 +45,8 @@ def up(argv: list[str]) -> int:
     parser.add_argument(
         "--image", type=pathlib.Path, help="folder of the guest image (default: tools/image/build --cloud)"
     )
-    parser.add_argument("--venv", type=pathlib.Path, required=True, help=argparse.SUPPRESS)
-    parser.add_argument("--begun", type=float, default=time.time(), help=argparse.SUPPRESS)
     arguments = parser.parse_args(argv)
+    begun = time.time()
     cloud = _cloud(arguments.state)
     if cloud.folder.is_relative_to("/run"):
         raise layout.CloudError(
@@ -55,7 +54,7 @@ def up(argv: list[str]) -> int:
         )
     cloud.folder.mkdir(parents=True, exist_ok=True)
     with _locked(cloud) as lock:
-        hosts, venv = _resume(cloud, arguments)
+        hosts, venv = _resume(cloud, arguments.hosts)
         image = _image(arguments.image)
         kept = snapshot.file_of(_cache(), _snapshot_key(venv, image, hosts))
         inner = [str(venv / "bin" / "python"), "-B", "-m", "perf_cloud.bringup"]
@@ -63,27 +62,34 @@ def up(argv: list[str]) -> int:
             inner += [f"--{name}", str(value)]
         os.set_inheritable(lock, True)  # held until the inner half ends
         environment = {**os.environ, layout.VARIABLE: str(cloud.folder), "PYTHONPATH": str(_TOOL)}
-        namespaces.execute(cloud, layout.CONTROLLER, [*inner, "--begun", str(arguments.begun)], environment)
+        namespaces.execute(cloud, layout.CONTROLLER, [*inner, "--begun", str(begun)], environment)
     return _FAILED
 
 
-def _resume(cloud: layout.Cloud, arguments: argparse.Namespace) -> tuple[int, pathlib.Path]:
-    """Make the namespaces unless they are there; return number of hosts and environment of the cloud."""
+def _resume(cloud: layout.Cloud, wanted: int) -> tuple[int, pathlib.Path]:
+    """Make the namespaces unless they are there; return number of hosts and environment of the cloud.
+
+    A cloud that runs keeps its environment, whatever has become of the tree.
+    """
     facts = cloud.facts()
-    venv = arguments.venv
     if facts.get("populated") and namespaces.exist(cloud):
-        hosts = max(arguments.hosts, int(str(facts["hosts"])))
-        if str(venv) != facts["venv"]:
-            print(f"{cloud.folder}: runs the tree as it was; tools/cloud/down ends that", file=sys.stderr)
-            venv = pathlib.Path(str(facts["venv"]))
+        hosts, venv = max(wanted, int(str(facts["hosts"]))), pathlib.Path(str(facts["venv"]))
     else:
+        hosts, venv = wanted, pathlib.Path(_printed(_TOOL / "prepare"))
         if _remove(cloud):
-            print(f"{cloud.folder}: a start that had not finished was removed first", file=sys.stderr)
-        hosts = arguments.hosts
+            print(f"{cloud.folder}: what an earlier start had left was removed first", file=sys.stderr)
         namespaces.create(cloud)
     cloud.remember(hosts=hosts, venv=str(venv))
     configuration.write(cloud, venv)
     return hosts, venv
+
+
+def _printed(program: pathlib.Path, *arguments: str) -> str:
+    """Return the last line that a tool of this tree prints; it has said itself why it fails."""
+    result = subprocess.run([str(program), *arguments], stdout=subprocess.PIPE, text=True)
+    if result.returncode:
+        raise layout.CloudError(f"{program.parent.name}/{program.name} failed; see above")
+    return result.stdout.strip().splitlines()[-1]
 
 
 def _image(named: pathlib.Path | None) -> pathlib.Path:
@@ -105,11 +111,9 @@ def _built_image() -> pathlib.Path:
     stamp, link = _cache() / "cloud-image.from", _cache() / "cloud-image"
     if (link / "complete").exists() and stamp.exists() and stamp.read_text() == "\n".join(known):
         return link
-    result = subprocess.run([str(_TOOL.parent / "image" / "build"), "--cloud", "--quiet"], stdout=subprocess.PIPE)
-    if result.returncode:
-        raise layout.CloudError("the guest image cannot be built; see above")
+    folder = pathlib.Path(_printed(_TOOL.parent / "image" / "build", "--cloud", "--quiet"))
     stamp.write_text("\n".join(known))
-    return pathlib.Path(result.stdout.decode().strip().splitlines()[-1])
+    return folder
 
 
 def _snapshot_key(venv: pathlib.Path, image: pathlib.Path, hosts: int) -> str:

@@ -1,0 +1,139 @@
+"""The cloud of tools/cloud for tests: its APIs through openstacksdk, its hosts through tools/cloud/run.
+
+The cloud is the one of ``$NOVA_PERF_CLOUD`` or the user's own; ``tools/test.sh cloud`` starts one for the run.
+A test without a cloud fails. What a test makes in it, it removes.
+"""
+
+import contextlib
+import ctypes
+import json
+import pathlib
+import subprocess
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import openstack
+import testtools
+from lxml import etree
+
+TOP = pathlib.Path(__file__).resolve().parents[2]
+IMAGE = "perf-guest"
+NETWORK = "provider"
+
+_NEW_NETWORK = 0x40000000  # CLONE_NEWNET of sched.h; os.setns is there from Python 3.12 on
+
+
+def tool(name: str, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+    """Run one of the cloud's commands."""
+    argv = [str(TOP / "tools" / "cloud" / name), *arguments]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=600)
+    if check and done.returncode:
+        raise AssertionError(f"{name} {' '.join(arguments)}: {done.returncode}: {done.stderr.strip()}")
+    return done
+
+
+def on_host(host: str, *argv: str) -> str:
+    """Return the output of a command in ``host1`` or ``host2``."""
+    return tool("run", "--host", host.removeprefix("host"), "--", *argv).stdout
+
+
+def status() -> dict[str, Any]:
+    """Return what ``tools/cloud/status`` knows; fails when no cloud runs."""
+    return json.loads(tool("status", "-f", "json", check=False).stdout or "{}")
+
+
+def wait_for(what: str, condition: Callable[[], Any], seconds: float = 300) -> Any:
+    """Return what ``condition`` returns as soon as that is true; a failure after ``seconds``."""
+    deadline = time.monotonic() + seconds
+    while not (result := condition()):
+        if time.monotonic() > deadline:
+            raise AssertionError(f"{what}: not within {seconds} s")
+        time.sleep(0.5)
+    return result
+
+
+@contextlib.contextmanager
+def network_of(process: int) -> Iterator[None]:
+    """Be, with this thread, in the network namespace of a process."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    with open("/proc/thread-self/ns/net", "rb") as before, open(f"/proc/{process}/ns/net", "rb") as there:
+        if libc.setns(there.fileno(), _NEW_NETWORK):
+            raise OSError(ctypes.get_errno(), "setns")
+        try:
+            yield
+        finally:
+            libc.setns(before.fileno(), _NEW_NETWORK)
+
+
+class CloudTest(testtools.TestCase):
+    """A test in the controller's network, with ``self.cloud`` as the administrator."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.state = pathlib.Path(tool_state())
+        stack = contextlib.ExitStack()
+        self.addCleanup(stack.close)
+        stack.enter_context(network_of(int((self.state / "run" / "host1-init.pid").read_text().split()[0])))
+        config = openstack.config.OpenStackConfig(
+            config_files=[str(self.state / "etc" / "clouds.yaml")], load_envvars=False
+        )
+        self.cloud = openstack.connection.Connection(config=config.get_one("perf"))
+        self.addCleanup(self.cloud.close)
+        self.cloud.compute.default_microversion = "2.95"
+        self.prefix = f"test-{uuid.uuid4().hex[:8]}"
+
+    def flavor(self, specs: dict[str, str], vcpus: int = 2) -> Any:
+        """Create a flavor with extra specs for the time of the test."""
+        flavor = self.cloud.compute.create_flavor(
+            name=f"{self.prefix}-{uuid.uuid4().hex[:4]}", ram=192, vcpus=vcpus, disk=1
+        )
+        self.addCleanup(self.cloud.compute.delete_flavor, flavor)
+        if specs:
+            self.cloud.compute.create_flavor_extra_specs(flavor, specs)
+        return flavor
+
+    def boot(self, flavor: Any, host: str | None = None, *, expect: str = "ACTIVE") -> Any:
+        """Start a guest, on ``host`` if that is given, and return it once it has the status expected."""
+        where = {"availability_zone": f"nova:{host}"} if host else {}
+        server = self.cloud.compute.create_server(
+            name=self.prefix,
+            flavor_id=flavor.id,
+            image_id=self.cloud.image.find_image(IMAGE).id,
+            networks=[{"uuid": self.cloud.network.find_network(NETWORK).id}],
+            **where,
+        )
+        self.addCleanup(self._delete, server)
+        return self.settled(server, expect)
+
+    def settled(self, server: Any, expect: str, host: str | None = None) -> Any:
+        """Return a guest once nothing is being done to it; a failure unless it is as expected."""
+
+        def done() -> Any:
+            now = self.cloud.compute.get_server(server.id)
+            at_work = now.task_state is not None or now.status in ("BUILD", "MIGRATING", "RESIZE")
+            return None if at_work else now
+
+        now = wait_for(f"{expect} {host or ''}", done)
+        if now.status != expect or (host and now.compute_host != host):
+            fault = (now.fault or {}).get("message")
+            raise AssertionError(f"{now.status} on {now.compute_host}, not {expect} on {host or 'any'}: {fault}")
+        return now
+
+    def _delete(self, server: Any) -> None:
+        self.cloud.compute.delete_server(server, force=True)
+        self.cloud.compute.wait_for_delete(server, interval=0.5, wait=120)
+
+    def domain(self, server: Any) -> etree._Element:
+        """Return the XML of a guest as libvirt has it on the host where Nova says it runs."""
+        server = self.cloud.compute.get_server(server.id)
+        return etree.fromstring(on_host(server.compute_host, "virsh", "dumpxml", server.instance_name))
+
+
+def tool_state() -> str:
+    """Return the state folder of the cloud; fails when no cloud runs."""
+    known = status()
+    if not known:
+        raise AssertionError("no cloud runs; start one with tools/cloud/up, or run tools/test.sh cloud")
+    return known["state"]

@@ -1,0 +1,77 @@
+"""``down`` leaves nothing, whatever state the cloud is in. These tests start clouds of their own."""
+
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import tempfile
+
+import testtools
+
+from tests.cloud import base
+
+
+class RemovalTest(testtools.TestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.folder = tempfile.mkdtemp(prefix="nova-perf-cloud.")
+        self.addCleanup(shutil.rmtree, self.folder)
+        self.addCleanup(base.tool, "down", "--state", self.folder)
+
+    def start(self, until: str) -> subprocess.Popen[bytes]:
+        """Start a cloud and return when service ``until`` has a process."""
+        argv = [str(base.TOP / "tools" / "cloud" / "up"), "--hosts", "1", "--state", self.folder]
+        up = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        self.addCleanup(up.wait)
+        self.addCleanup(up.kill)
+        self.addCleanup(up.stderr.close)
+        file = pathlib.Path(self.folder, "run", f"{until}.pid")
+        base.wait_for(f"start of {until}", lambda: file.exists() or up.poll() is not None)
+        self.assertIsNone(up.poll(), "up has ended")
+        return up
+
+    def namespaces(self) -> set[str]:
+        """Return the network and mount namespaces of the cloud's hosts."""
+        pids = [file.read_text().split()[0] for file in pathlib.Path(self.folder, "run").glob("host?-init.pid")]
+        self.assertEqual(2, len(pids))
+        return {os.readlink(f"/proc/{pid}/ns/{kind}") for pid in pids for kind in ("net", "mnt")}
+
+    def remains(self, namespaces: set[str]) -> list[str]:
+        """Return what is left of the cloud: processes by namespace or by its folder, mounts."""
+        found = [line for line in pathlib.Path("/proc/mounts").read_text().splitlines() if self.folder in line]
+        for folder in pathlib.Path("/proc").glob("[0-9]*"):
+            try:
+                spaces = {os.readlink(folder / "ns" / kind) for kind in ("net", "mnt")}
+                command = (folder / "cmdline").read_bytes().decode(errors="replace")
+            except OSError:
+                continue  # it has just ended
+            if spaces & namespaces or self.folder in command:
+                found.append(f"{folder.name}: {command}")
+        return found
+
+    def test_after_up_was_killed(self) -> None:
+        devices = set(os.listdir("/sys/class/net"))
+        up = self.start("host1-vswitchd")
+        namespaces = self.namespaces()
+        self.assertTrue(self.remains(namespaces))
+        up.send_signal(signal.SIGKILL)
+        up.wait()
+        base.tool("down", "--state", self.folder)
+        self.assertEqual([], self.remains(namespaces))
+        self.assertEqual(["log"], os.listdir(self.folder))
+        new = set(os.listdir("/sys/class/net")) - devices
+        self.assertEqual(set(), new & {"mgmt", "tun", "prov", "br-int", "br-ex", "br-phy"})
+
+    def test_commands_without_a_cloud(self) -> None:
+        for name, arguments in (("status", ()), ("run", ("--", "true"))):
+            done = base.tool(name, "--state", self.folder, *arguments, check=False)
+            self.assertEqual(3, done.returncode)
+            self.assertIn("no cloud runs here; start one with tools/cloud/up", done.stderr)
+            self.assertEqual(1, len(done.stderr.splitlines()))
+
+    def test_two_ups_at_once(self) -> None:
+        self.start("mariadb")
+        second = base.tool("up", "--state", self.folder, check=False)
+        self.assertEqual(3, second.returncode)
+        self.assertIn("another up or down is at work on it", second.stderr)

@@ -1,0 +1,133 @@
+"""Nova, Neutron, Heat and real libvirt with this tree's driver on two hosts."""
+
+import datetime
+import os
+import pathlib
+
+import openstack
+
+from nova_perf_tuning.virt import host_result, traits
+from tests.cloud import base
+
+HOSTS = ("host1", "host2")
+TUNED = {
+    "hw:vif_multiqueue_enabled": "true",
+    "perf:vif_queues": "2",
+    "perf:vif_rx_queue_size": "512",
+    "perf:iothreads": "2",
+}
+
+
+class ServicesTest(base.CloudTest):
+    def test_everything_runs(self) -> None:
+        services = base.status()["services"]
+        self.assertEqual([], [service for service in services if service["state"] != "up"])
+        self.assertEqual(0, base.tool("status").returncode)
+
+    def test_every_api_answers(self) -> None:
+        self.assertIn("nova", {service.name for service in self.cloud.identity.services()})
+        self.assertEqual("active", self.cloud.image.find_image(base.IMAGE).status)
+        self.assertTrue(self.cloud.network.find_network(base.NETWORK).is_router_external)
+        self.assertEqual(set(HOSTS), {provider.name for provider in self.cloud.placement.resource_providers()})
+        engines = self.cloud.orchestration.get("/services").json()["services"]
+        self.assertIn("up", {engine["status"] for engine in engines})
+
+    def test_both_computes_run_our_driver(self) -> None:
+        up = {s.host for s in self.cloud.compute.services(binary="nova-compute") if s.state == "up"}
+        self.assertEqual(set(HOSTS), up)
+        for host in HOSTS:
+            log = (self.state / "log" / f"{host}-nova-compute.log").read_text()
+            self.assertIn("Guests are tuned by their perf: extra specs", log)
+
+    def test_second_up_starts_nothing(self) -> None:
+        before = {service["name"]: service["pid"] for service in base.status()["services"]}
+        self.assertIn(", 0 services started", base.tool("up").stdout)
+        self.assertEqual(before, {service["name"]: service["pid"] for service in base.status()["services"]})
+
+    def test_up_repairs_what_died(self) -> None:
+        service = next(s for s in base.status()["services"] if s["name"] == "host2-nova-compute")
+        os.kill(service["pid"], 9)
+        base.wait_for("its end", lambda: not pathlib.Path(f"/proc/{service['pid']}").exists())
+        said = base.tool("status", check=False)
+        self.assertEqual(1, said.returncode)
+        self.assertIn("host2-nova-compute has died; log/host2-nova-compute.log ends with: ", said.stdout)
+        self.assertIn(", 1 services started", base.tool("up").stdout)
+        self.assertEqual(0, base.tool("status").returncode)
+
+    def test_clients_are_on_the_path(self) -> None:
+        self.assertIn(base.NETWORK, base.on_host("host1", "openstack", "network", "list", "-f", "value"))
+        self.assertIn("cpus", base.on_host("host2", "nova-perf", "topology", "-f", "json"))
+
+
+class TunedGuestTest(base.CloudTest):
+    def check_tuned(self, server, queues: str = "2") -> None:
+        domain = self.domain(server)
+        driver = domain.find("./devices/interface/driver")
+        self.assertEqual((queues, "512"), (driver.get("queues"), driver.get("rx_queue_size")))
+        self.assertEqual("2", domain.findtext("iothreads"))
+        disk = domain.find("./devices/disk[@device='disk']/driver")
+        self.assertEqual("1", disk.get("iothread"))
+        spaces = [node.tag for node in domain.find("metadata")]
+        self.assertTrue([tag for tag in spaces if "perf" in tag], spaces)
+        # What the tap device really has; QEMU takes the second queue when the guest's driver asks for it.
+        tap = domain.find("./devices/interface/target").get("dev")
+        host = self.cloud.compute.get_server(server.id).compute_host
+
+        def used() -> bool:
+            return f"rx-{int(queues) - 1}" in base.on_host(host, "ls", f"/sys/class/net/{tap}/queues").split()
+
+        base.wait_for(f"{queues} queues of {tap}", used)
+
+    def test_guests_on_both_hosts(self) -> None:
+        flavor = self.flavor(TUNED)
+        for server in [self.boot(flavor, host) for host in HOSTS]:
+            self.check_tuned(server)
+
+    def test_untuned_guest_is_left_alone(self) -> None:
+        domain = self.domain(self.boot(self.flavor({}), "host1"))
+        self.assertIsNone(domain.find("./devices/interface/driver").get("rx_queue_size"))
+        self.assertFalse([node.tag for node in domain.find("metadata") if "perf" in node.tag])
+
+    def test_live_migration_keeps_the_tuning(self) -> None:
+        server = self.boot(self.flavor(TUNED), "host1")
+        for host in ("host2", "host1"):
+            self.cloud.compute.live_migrate_server(server, host=host, block_migration="auto")
+            server = self.settled(server, "ACTIVE", host)
+            self.check_tuned(server)
+
+    def test_cold_migration_keeps_the_tuning(self) -> None:
+        server = self.boot(self.flavor(TUNED), "host1")
+        self.cloud.compute.migrate_server(server)
+        server = self.settled(server, "VERIFY_RESIZE", "host2")
+        self.cloud.compute.confirm_server_resize(server)
+        self.check_tuned(self.settled(server, "ACTIVE", "host2"))
+
+    def test_api_refuses_a_wrong_spec(self) -> None:
+        error = self.assertRaises(openstack.exceptions.BadRequestException, self.flavor, {"perf:vif_queues": "0"})
+        self.assertIn("perf:vif_queues='0'", str(error))
+
+
+class TraitTest(base.CloudTest):
+    def test_flavor_follows_the_published_result(self) -> None:
+        flavor = self.flavor({"trait:CUSTOM_PERF_VALIDATED": "required"})
+        published = self.state / "host2" / "verdict.json"
+        self.addCleanup(published.unlink, missing_ok=True)
+        now = datetime.datetime.now(datetime.UTC)
+        result = host_result.HostResult(host="host2", created_at=now, verdict="PASS", budgets={"network": "PASS"})
+        published.write_text(result.to_json())
+        self.wait_for_trait(True)
+        self.assertEqual("host2", self.boot(flavor).compute_host)
+        published.unlink()
+        self.wait_for_trait(False)
+        refused = self.boot(flavor, expect="ERROR")
+        self.assertIn("No valid host", refused.fault["message"])
+
+    def wait_for_trait(self, wanted: bool) -> None:
+        provider = self.cloud.placement.find_resource_provider("host2")
+        url = f"/resource_providers/{provider.id}/traits"
+
+        def there() -> bool:
+            found = self.cloud.placement.get(url, microversion="1.6").json()["traits"]
+            return (traits.VALIDATED in found) == wanted
+
+        base.wait_for(f"{traits.VALIDATED} {wanted}", there)
