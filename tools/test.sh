@@ -2,7 +2,7 @@
 # Sets up whatever is missing on a fresh Debian 12 machine and runs every test.
 #
 #   tools/test.sh                    everything
-#   tools/test.sh unit [REGEX]       one part: lint, docs, unit, functional, nova, package, benchmarks, demo
+#   tools/test.sh unit [REGEX]       one part: lint, docs, unit, functional, nova, package, benchmarks, cloud, demo
 #   tools/test.sh --nova 33 [REGEX]  the Nova suites on one release: 34 (the default run takes it), 33, 32, 31 or all
 #
 # Independent parts run side by side on two cores; what measures or boots guests runs alone. The last line
@@ -17,7 +17,8 @@ fi
 cd "$top"
 venv=${VENV:-$top/.venv}
 logs=$(mktemp -d "${TMPDIR:-/tmp}/nova-perf-test.XXXXXX")
-trap 'rm -rf "$logs"' EXIT
+# A cloud whose part was broken off must not outlive its folder.
+trap '[[ ! -d $logs/cloud ]] || tools/cloud/down --state "$logs/cloud"; rm -rf "$logs"' EXIT
 export PYTHONDONTWRITEBYTECODE=1
 if [[ -z ${NOVA_PERF_TOPOLOGIES:-} && -d $top/../shared/data/topologies ]]; then
     NOVA_PERF_TOPOLOGIES=$(cd "$top/../shared/data/topologies" && pwd)
@@ -121,6 +122,17 @@ run_benchmarks() {
     cat "$logs/benchmarks"
 }
 
+# A cloud for the run alone: real Nova, OVN, Heat and libvirt on two hosts.
+run_cloud() {
+    say "cloud: OpenStack with two compute hosts"
+    export NOVA_PERF_CLOUD=$logs/cloud
+    check cloud-up tools/cloud/up
+    tail -n 25 "$logs/cloud-up"
+    stestr_run cloud-tests tests/cloud 1 "$regex"
+    check cloud-down tools/cloud/down
+    unset NOVA_PERF_CLOUD
+}
+
 run_demo() {
     say "tools/demo.sh"
     check demo tools/demo.sh --output "$logs/demo-report"
@@ -140,7 +152,7 @@ if [[ ${1:-} == --nova ]]; then
 fi
 part=${1:-all} regex=${2:-}
 case $part in
-    all | lint | docs | unit | functional | nova | package | benchmarks | demo) ;;
+    all | lint | docs | unit | functional | nova | package | benchmarks | cloud | demo) ;;
     *) echo "test.sh: no part '$part'; see tools/test.sh --help" >&2; exit 3 ;;
 esac
 "$top/tools/prepare.sh" --profile test --extras report,test,docs,lint,cloud --venv "$venv"
