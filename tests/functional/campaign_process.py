@@ -1,0 +1,48 @@
+"""A controller in a process of its own for :mod:`tests.functional.test_campaign_kill`: begins or resumes a run.
+
+``python -m tests.functional.campaign_process URL FOLDER SCALE [RUN]`` prints the run's id when it begins. Stacks
+are files in FOLDER/stacks, and every begin of a pair is a line in FOLDER/log, written at once.
+"""
+
+import os
+import sys
+
+from nova_perf_tuning.bench import plugins
+from nova_perf_tuning.cloud import campaign, campaign_store, model, pairing
+from tests import simulated_cloud as simulation
+
+ARMS = (model.Arm("untuned"), model.Arm("tuned"))
+HOSTS = [f"h{number:02d}" for number in range(12)]
+PEERS = 3
+
+
+class LoggingLauncher(simulation.SimulatedLauncher):
+    """Tells a file what it does; the file outlives the process."""
+
+    def __init__(self, folder, scale):
+        cloud = simulation.Cloud(faults=0.05, folder=os.path.join(folder, "stacks"))
+        super().__init__(cloud, simulation.RealTime(scale))
+        self._log = os.open(os.path.join(folder, "log"), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+
+    def _measured(self, pair, *rest):
+        os.write(self._log, f"begin {pair.client} {pair.server}\n".encode())
+        return super()._measured(pair, *rest)
+
+
+def main():
+    url, folder, scale, *resumed = sys.argv[1:]
+    store = campaign_store.CampaignStore(url)
+    if resumed:
+        run = store.claim(resumed[0])
+    else:
+        pairs = pairing.schedule(HOSTS, PEERS, 1).pairs()
+        run = store.create(campaign_store.new_id(), HOSTS, pairs, {}, {})
+    plan = model.MeasurePlan(run.run_id, tuple(plugins.jobs(["cpu"])), 3, 900.0)
+    settings = campaign.Settings(peers=PEERS, seed=1, max_parallel=4)
+    launcher = LoggingLauncher(folder, float(scale))
+    print(run.run_id, flush=True)
+    print(campaign.Campaign(store, launcher, run, ARMS, plan, settings).run(), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,78 @@
+"""A controller killed with SIGKILL at any moment: no outcome is lost, none is doubled, no stack is left."""
+
+import collections
+import os
+import random
+import subprocess
+import sys
+import time
+
+import fixtures
+import testtools
+
+from nova_perf_tuning.cloud import campaign_store
+from tests.functional import campaign_process
+
+KILLS = 4
+SCALE = "0.015"  # a pair takes about three seconds
+
+
+class KillTest(testtools.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.folder = self.useFixture(fixtures.TempDir()).path
+        self.url = f"sqlite:///{self.folder}/results.db"
+        self.stacks = os.path.join(self.folder, "stacks")
+        os.mkdir(self.stacks)
+
+    def controller(self, *run):
+        program = [sys.executable, "-m", "tests.functional.campaign_process", self.url, self.folder, SCALE, *run]
+        running = subprocess.Popen(program, stdout=subprocess.PIPE, text=True)
+        self.addCleanup(running.stdout.close)
+        self.addCleanup(running.kill)
+        return running
+
+    def begun(self):
+        with open(os.path.join(self.folder, "log"), encoding="ascii") as file:
+            return collections.Counter(line.removeprefix("begin ").strip() for line in file)
+
+    def stored(self, run_id):
+        store = campaign_store.CampaignStore(self.url)
+        self.addCleanup(store.close)
+        trials = collections.Counter(number for number, _ in store.trials(run_id))
+        return store.load(run_id), trials
+
+    def test_killed_and_resumed(self):
+        rng = random.Random(20)
+        running = self.controller()
+        run_id = running.stdout.readline().strip()
+        interrupted = 0
+        for _ in range(KILLS):
+            time.sleep(rng.uniform(0.2, 6))
+            running.kill()
+            running.wait()
+            before, trials = self.stored(run_id)
+            done = {task.number for task in before.tasks if task.state == "done"}
+            self.assertEqual(done, set(trials), "an outcome without its trials, or trials without an outcome")
+            self.assertEqual({12} if done else set(), set(trials.values()))
+            interrupted += len(os.listdir(self.stacks))
+            begun = self.begun()
+            running = self.controller(run_id)
+            if not running.stdout.readline():
+                break  # the run was complete before the kill
+            finished = {f"{task.pair.client} {task.pair.server}" for task in before.tasks if task.number in done}
+            self.finished_stay(finished, begun)
+        shown, _ = running.communicate(timeout=900)
+        after, trials = self.stored(run_id)
+        self.assertEqual("complete", after.state, shown)
+        self.assertEqual(set(), {task.state for task in after.tasks} - {"done", "failed"})
+        self.assertEqual(len(campaign_process.HOSTS) * campaign_process.PEERS // 2, len(after.tasks))
+        self.assertEqual({12}, set(trials.values()), "trials twice, or a part of them")
+        self.assertTrue(interrupted > 0, "no kill hit a pair at work; nothing was shown")
+        self.finished_stay(finished, begun)
+        self.assertEqual([], os.listdir(self.stacks))
+
+    def finished_stay(self, finished, begun):
+        """What had an outcome before the kill is not begun again."""
+        now = self.begun()
+        self.assertEqual({pair: begun[pair] for pair in finished}, {pair: now[pair] for pair in finished})
