@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Final
 
-from nova_perf_tuning.guest import markup, parsing
+from nova_perf_tuning.guest import markup, parsing, tree
 from nova_perf_tuning.specs import vocabulary
 
 #: Knob -> (least libvirt, least QEMU, what it is), in libvirt's form of versions: 1 000 000 a, 1 000 b, c.
@@ -58,10 +58,10 @@ def from_capabilities(xml: str | None, libvirt: int | None = None, qemu: int | N
     if xml is None:
         return Features(libvirt, qemu)
     root = markup.parse(xml).root
-    if root.name != "domainCapabilities":
-        raise parsing.DomainError(f"not domain capabilities: the root element is <{vocabulary.shown(root.name)}>")
-    iothreads = root.child("iothreads")
-    return Features(libvirt, qemu, None if iothreads is None else iothreads.attrs.get("supported") == "yes")
+    if root.tag != "domainCapabilities":
+        raise parsing.DomainError(f"not domain capabilities: the root element is <{vocabulary.shown(root.tag)}>")
+    iothreads = tree.child(root, "iothreads")
+    return Features(libvirt, qemu, None if iothreads is None else iothreads.get("supported") == "yes")
 
 
 def _version(number: int) -> str:

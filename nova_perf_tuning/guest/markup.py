@@ -8,7 +8,7 @@ written; an element that is added takes indentation and quotes from its neighbou
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from typing import Final, NoReturn
 from xml.parsers import expat
 from xml.sax import saxutils
@@ -21,84 +21,171 @@ MAX_DEPTH: Final = 100
 _START_TAG: Final = re.compile(rb"""<[^\s/>]+(?:[^"'>]|"[^"]*"|'[^']*')*>""")
 _ATTRIBUTE: Final = re.compile(r"""(\s+)([^\s=]+)(\s*=\s*)("[^"]*"|'[^']*')""")
 _INDENT: Final = re.compile(r"\n[ \t]*\Z")
+_QUOTES: Final = {"&quot;": '"', "&apos;": "'"}
+_NO_NAMESPACES: Final[Mapping[str, str]] = {}
+
+
+class _Attributes(MutableMapping[str, str]):
+    """The attributes of an element; a change is one of its start tag."""
+
+    __slots__ = ("_element",)
+
+    def __init__(self, element: Element) -> None:
+        self._element = element
+
+    def __getitem__(self, key: str) -> str:
+        return self._element.attrs[key]
+
+    def __setitem__(self, key: str, value: str) -> None:
+        self._element.set(key, value)
+
+    def __delitem__(self, key: str) -> None:
+        self._element.unset(key)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._element.attrs)
+
+    def __len__(self) -> int:
+        return len(self._element.attrs)
 
 
 class Element:
     """One element: its start tag as written, its content (texts and elements), its end tag.
 
-    :ivar name: as expat gives it: ``disk``, or ``namespace local`` where it has a namespace.
-    :ivar attrs: decoded attributes; changed by :meth:`set` alone.
+    Its methods are those of :class:`nova_perf_tuning.guest.tree.Element`.
+
+    :ivar attrs: decoded attributes; changed by methods alone. Their names have no namespaces as in lxml.
+    :ivar nsmap: prefix -> namespace that its start tag declares, of an element that was added.
     """
 
-    __slots__ = ("attrs", "close", "content", "name", "open", "parent")
+    __slots__ = ("attrs", "close", "content", "nsmap", "open", "parent", "tag")
 
-    def __init__(self, name: str, attrs: dict[str, str], start_tag: str, parent: Element | None) -> None:
-        self.name = name
+    def __init__(self, tag: str, attrs: dict[str, str], start_tag: str, parent: Element | None) -> None:
+        self.tag = tag
         self.attrs = attrs
         self.open = start_tag
         self.content: list[str | Element] = []
         self.close = ""
         self.parent = parent
+        self.nsmap: Mapping[str, str] = _NO_NAMESPACES
 
     def __str__(self) -> str:
         return "".join([self.open, *map(str, self.content), self.close])
 
-    def children(self, name: str | None = None) -> Iterator[Element]:
-        """Yield the child elements, those of one ``name`` if given."""
+    @property
+    def attrib(self) -> MutableMapping[str, str]:
+        """Return the attributes, to look at and to change."""
+        return _Attributes(self)
+
+    def iterchildren(self, tag: str | None = None) -> Iterator[Element]:
+        """Yield the child elements, those of one ``tag`` if given."""
         for item in self.content:
-            if isinstance(item, Element) and name in (None, item.name):
+            if isinstance(item, Element) and tag in (None, item.tag):
                 yield item
 
-    def child(self, name: str) -> Element | None:
-        """Return the first child of that name."""
-        return next(self.children(name), None)
+    def get(self, key: str) -> str | None:
+        """Return an attribute, None where it is not there."""
+        return self.attrs.get(key)
 
-    def set(self, key: str, value: str | None) -> None:
-        """Set an attribute, or remove it with None; the rest of the start tag stays."""
+    def set(self, key: str, value: str) -> None:
+        """Set an attribute; the rest of the start tag stays."""
         if self.attrs.get(key) == value:
             return
-        quoted = "" if value is None else self._quoted(value)
-        for match in _ATTRIBUTE.finditer(self.open):
-            if match[2] == key:
-                start, end = (match.start(), match.end()) if value is None else match.span(4)
-                self.open = self.open[:start] + quoted + self.open[end:]
-                break
+        self.attrs[key] = value
+        match = self._written(key)
+        if match is not None:
+            start, end = match.span(4)
+            self.open = f"{self.open[:start]}{self._quoted(value)}{self.open[end:]}"
         else:
             tail = re.search(r"\s*/?>\Z", self.open)
             assert tail is not None
-            self.open = f"{self.open[: tail.start()]} {key}={quoted}{tail[0]}"
-        if value is None:
-            del self.attrs[key]
-        else:
-            self.attrs[key] = value
+            self.open = f"{self.open[: tail.start()]} {key}={self._quoted(value)}{tail[0]}"
 
-    def text(self, value: str) -> None:
-        """Make ``value`` the whole content."""
-        self._open_up()
-        self.content = [saxutils.escape(value)]
+    def unset(self, key: str) -> None:
+        """Remove an attribute.
 
-    def append(self, tag: str, attrs: Mapping[str, str], after: Element | None = None, name: str = "") -> Element:
-        """Add an empty element ``tag``, last or behind the child ``after``, indented like its neighbours.
-
-        :param name: its name with the namespace, where ``tag`` has a prefix.
+        :raises KeyError: it is not there.
         """
-        start_tag = "".join([f"<{tag}", *(f" {key}={self._quoted(value)}" for key, value in attrs.items()), "/>"])
-        new = Element(name or tag, dict(attrs), start_tag, self)
+        del self.attrs[key]
+        match = self._written(key)
+        assert match is not None
+        self.open = self.open[: match.start()] + self.open[match.end() :]
+
+    def _written(self, key: str) -> re.Match[str] | None:
+        return next((match for match in _ATTRIBUTE.finditer(self.open) if match[2] == key), None)
+
+    @property
+    def text(self) -> str | None:
+        """Return the text before the first child, without what XML escapes; comments stay in it."""
+        first = self._leading()
+        return saxutils.unescape("".join(map(str, self.content[:first])), _QUOTES) if first else None
+
+    @text.setter
+    def text(self, value: str) -> None:
         self._open_up()
-        children = list(self.children())
-        if after is None and children:
-            after = children[-1]
-        if after is not None:
-            index = self.content.index(after)
-            self.content[index + 1 : index + 1] = [after.indent(), new]
-        else:
-            own = self.indent()
-            self.content = [f"{own}  ", new, own] if own else [*self.content, new]
+        self.content[: self._leading()] = [saxutils.escape(value)]
+
+    def _leading(self) -> int:
+        """Return how many texts stand before the first child."""
+        return next(
+            (index for index, item in enumerate(self.content) if isinstance(item, Element)), len(self.content)
+        )
+
+    def makeelement(self, tag: str, attrib: Mapping[str, str], nsmap: Mapping[str, str]) -> Element:
+        """Return an empty element for this document: no attribute of it is changed before it has its place.
+
+        :param nsmap: prefix -> namespace, declared where no element above does.
+        """
+        new = Element(tag, dict(attrib), "", None)
+        new.nsmap = nsmap
         return new
 
-    def remove(self, child: Element) -> None:
+    def append(self, element: Element) -> None:
+        """Put a new element behind the last child, indented like its neighbours."""
+        last = next((item for item in reversed(self.content) if isinstance(item, Element)), None)
+        if last is not None:
+            last.addnext(element)
+            return
+        self._open_up()
+        element._begin(self)
+        own = self.indent()
+        self.content = [f"{own}  ", element, own] if own else [*self.content, element]
+
+    def addnext(self, element: Element) -> None:
+        """Put a new element behind this one, indented like it."""
+        assert self.parent is not None
+        element._begin(self.parent)
+        index = self.parent.content.index(self)
+        self.parent.content[index + 1 : index + 1] = [self.indent(), element]
+
+    def _begin(self, parent: Element) -> None:
+        """Write the start tag of a new element below ``parent``."""
+        self.parent = parent
+        self.nsmap = {
+            prefix: namespace
+            for prefix, namespace in self.nsmap.items()
+            if not parent._declares(prefix, namespace)
+        }
+        namespace, _, name = self.tag.rpartition("}")
+        declared: Element | None = self
+        while namespace and declared is not None:
+            prefix = next((key for key, one in declared.nsmap.items() if one == namespace[1:]), None)
+            if prefix is not None:
+                name = f"{prefix}:{name}"
+                break
+            declared = declared.parent
+        attributes = {f"xmlns:{prefix}": one for prefix, one in self.nsmap.items()} | self.attrs
+        written = [f" {key}={self._quoted(value)}" for key, value in attributes.items()]
+        self.open = "".join([f"<{name}", *written, "/>"])
+
+    def _declares(self, prefix: str, namespace: str) -> bool:
+        return self.nsmap.get(prefix) == namespace or (
+            self.parent is not None and self.parent._declares(prefix, namespace)
+        )
+
+    def remove(self, element: Element) -> None:
         """Remove a child and the indentation before it."""
-        index = self.content.index(child)
+        index = self.content.index(element)
         before = self.content[index - 1] if index else None
         if isinstance(before, str):
             self.content[index - 1] = _INDENT.sub("", before)
@@ -160,7 +247,7 @@ class _Builder:
         self.prolog = ""
         self.root: Element | None = None
         self.current: Element | None = None
-        self.parser = parser = expat.ParserCreate("utf-8", " ")
+        self.parser = parser = expat.ParserCreate("utf-8", "}")
         parser.StartElementHandler = self.start
         parser.EndElementHandler = self.end
         parser.StartDoctypeDeclHandler = self.refuse
@@ -180,6 +267,8 @@ class _Builder:
         text = self.upto(self.parser.CurrentByteIndex)
         tag = _START_TAG.match(self.data, self.done)
         assert tag is not None
+        if "}" in name:
+            name = f"{{{name}"
         element = Element(name, attrs, self.upto(tag.end()), self.current)
         if self.current is None:
             self.prolog, self.root = text, element

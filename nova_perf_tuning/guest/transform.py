@@ -1,17 +1,21 @@
-"""Domain XML and request to domain XML: all that a guest sees of its request. A pure function."""
+"""Domain XML and request to domain XML: all that a guest sees of its request. No system is touched."""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Final
 
 from nova_perf_tuning.guest import features as features_module
-from nova_perf_tuning.guest import markup, network, parsing, storage
+from nova_perf_tuning.guest import markup, network, parsing, storage, tree
 from nova_perf_tuning.specs import request as request_module
 from nova_perf_tuning.specs import vocabulary
 
-_REQUEST: Final = f"{parsing.PERF_NAMESPACE} request"
+_REQUEST: Final = f"{{{parsing.PERF_NAMESPACE}}}request"
+_SPEC: Final = f"{{{parsing.PERF_NAMESPACE}}}spec"
+_NAMESPACES: Final = {"perf": parsing.PERF_NAMESPACE}
 _ANYTHING: Final = features_module.Features()
+_NOTE: Final = 500
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -45,27 +49,52 @@ def transform(
     """
     document = markup.parse(xml)
     root = document.root
-    guest_domain = parsing.parse_domain(xml)
-    if root.name != "domain":
+    parsing.parse_domain(xml)
+    if root.tag != "domain":
         raise parsing.DomainError(
             "libvirt's <domstatus> cannot be defined; give the output of virsh dumpxml --inactive"
         )
-    if guest_domain.type not in ("kvm", "qemu"):
-        raise parsing.DomainError(
-            f"domain {guest_domain.name} is of type {guest_domain.type[:20]!r}, not kvm or qemu"
-        )
+    notes = transform_tree(root, request, housekeeping_cpus=housekeeping_cpus, features=features)
+    return Transformed(str(document), notes)
+
+
+def transform_tree(
+    domain: tree.Element,
+    request: request_module.Request,
+    *,
+    housekeeping_cpus: int | None = None,
+    features: features_module.Features | None = None,
+) -> tuple[str, ...]:
+    """Write a request into the tree of a domain as :func:`transform` does into its text; return the notes.
+
+    For those who have built the tree themselves, as Nova does: what nobody changes is not checked.
+
+    :param domain: the ``<domain>`` element; it alone is changed, and of no use after an exception.
+    :raises DomainError: not a KVM or QEMU domain, or an impossible value.
+    """
+    parts = tree.by_tag(domain)
+    kind = domain.get("type") or ""
+    if kind not in ("kvm", "qemu"):
+        name = vocabulary.shown(_text(parts, "name"))
+        raise parsing.DomainError(f"domain {name} is of type {kind[:20]!r}, not kvm or qemu")
     if not request:
-        return Transformed(str(document), ())
+        return ()
     known = features or _ANYTHING
     notes: list[str] = []
-    guest = network.Guest(guest_domain.vcpus, guest_domain.type == "kvm", housekeeping_cpus, known)
-    devices = root.child("devices")
-    if devices is not None and _concerns_network(request):
-        for interface in devices.children("interface"):
-            network.transform(interface, request, guest, notes)
-    storage.transform(root, request, guest_domain.vcpus, known, notes)
-    _write_metadata(root, request)
-    return Transformed(str(document), tuple(vocabulary.shown(note, 500) for note in notes))
+    vcpus = parsing.number(_text(parts, "vcpu") or "1", 1, parsing.MAX_VCPUS, "<vcpu>")
+    if "devices" in parts and _concerns_network(request):
+        guest = network.Guest(vcpus, kind == "kvm", housekeeping_cpus, known)
+        network.transform(parts["devices"].iterchildren("interface"), request, guest, notes)
+    storage.transform(domain, request, vcpus, known, notes)
+    _write_metadata(domain, parts, request)
+    return tuple(
+        [note if note.isprintable() and len(note) <= _NOTE else vocabulary.shown(note, _NOTE) for note in notes]
+    )
+
+
+def _text(parts: Mapping[str, tree.Element], tag: str) -> str:
+    element = parts.get(tag)
+    return "" if element is None else (element.text or "").strip()
 
 
 def _concerns_network(request: request_module.Request) -> bool:
@@ -78,28 +107,30 @@ def _concerns_network(request: request_module.Request) -> bool:
     )
 
 
-def _write_metadata(root: markup.Element, request: request_module.Request) -> None:
-    """Put the request into ``<metadata>``, beside Nova's element; an older one of ours is replaced."""
+def _write_metadata(
+    domain: tree.Element, parts: Mapping[str, tree.Element], request: request_module.Request
+) -> None:
+    """Put the request into ``<metadata>``, beside Nova's element; an older one of ours is replaced.
+
+    :param parts: the domain's children by tag.
+    """
     specs = request.extra_specs()
-    metadata = root.child("metadata")
+    metadata = parts.get("metadata")
     if metadata is None:
         if not specs:
             return
-        metadata = root.append("metadata", {}, root.child("uuid") or root.child("name"))
-    ours = list(metadata.children(_REQUEST))
+        metadata = tree.add(domain, "metadata", {}, parts.get("uuid", parts.get("name")))
+    ours = list(metadata.iterchildren(_REQUEST))
     if len(ours) == 1 and list(_specs(ours[0])) == list(specs.items()):
         return
     for element in ours:
         metadata.remove(element)
     if specs:
-        element = metadata.append("perf:request", {"xmlns:perf": parsing.PERF_NAMESPACE}, name=_REQUEST)
+        element = tree.add(metadata, _REQUEST, {}, nsmap=_NAMESPACES)
         for key, value in specs.items():
-            element.append("perf:spec", {"name": key}).text(value)
+            tree.add(element, _SPEC, {"name": key}, nsmap=_NAMESPACES).text = value
 
 
-def _specs(element: markup.Element) -> list[tuple[str, str]]:
-    """Return name and text of the ``<perf:spec>`` elements; values have nothing that XML escapes."""
-    return [
-        (spec.attrs.get("name", ""), "".join(str(item) for item in spec.content).strip())
-        for spec in element.children(f"{parsing.PERF_NAMESPACE} spec")
-    ]
+def _specs(element: tree.Element) -> list[tuple[str, str]]:
+    """Return name and text of the ``<perf:spec>`` elements."""
+    return [(spec.get("name") or "", (spec.text or "").strip()) for spec in element.iterchildren(_SPEC)]

@@ -38,7 +38,7 @@ class Request:
 
     def __bool__(self) -> bool:
         """True when anything at all is asked."""
-        return self != Request()
+        return self != _NOTHING
 
     def extra_specs(self) -> dict[str, str]:
         """Return the request as flat ``perf:*`` extra specs (profile already expanded, its name kept).
@@ -46,13 +46,17 @@ class Request:
         ``specs.parsing.parse(request.extra_specs())`` gives an equal request but for ``native``.
         """
         specs: dict[str, str] = {}
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            if field.name == "native" or value is None:
+        for name in _SPECS:
+            value = getattr(self, name)
+            if value is None:
                 continue
-            if isinstance(value, Mapping):
-                for feature, on in sorted(value.items()):
-                    specs[f"perf:{field.name}.{feature}"] = "true" if on else "false"
+            if isinstance(value, str | int):
+                specs[f"perf:{name}"] = str(value)
             else:
-                specs[f"perf:{field.name}"] = str(value)
+                for feature, on in sorted(value.items()):
+                    specs[f"perf:{name}.{feature}"] = "true" if on else "false"
         return specs
+
+
+_NOTHING: Final = Request()
+_SPECS: Final = tuple(field.name for field in dataclasses.fields(Request) if field.name != "native")

@@ -292,4 +292,5 @@ def suggestion(key: str) -> str:
 
 def shown(text: str, limit: int = 80) -> str:
     """Return untrusted text fit for one line of a message: short, nothing that moves a terminal's cursor."""
-    return "".join(char if char.isprintable() else "?" for char in text[:limit])
+    text = text[:limit]
+    return text if text.isprintable() else "".join(char if char.isprintable() else "?" for char in text)

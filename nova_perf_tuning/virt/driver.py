@@ -6,7 +6,7 @@ result; the parameters named are the same in Nova 31 to 34, all others are passe
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import nova.conf
@@ -50,21 +50,50 @@ class PerfTuningLibvirtDriver(driver.LibvirtDriver):
     def _get_guest_xml(self, context: Any, instance: Any, *args: Any, **kwargs: Any) -> str:
         with faults.work(instance) as job:
             xml: str = super()._get_guest_xml(context, instance, *args, **kwargs)
-            if job.fault is None:
+            if not job.seen and job.fault is None:
                 with faults.guarded(job):
-                    return self._tuned_domain(instance, xml)
+                    raise RuntimeError("Nova has written the guest's XML in a way that this driver does not know")
         return faults.mark_untuned(xml, faults.cause(job.fault)) if job.fault else xml
 
-    def _tuned_domain(self, instance: Any, xml: str) -> str:
-        request, warnings = asked.request(instance, CONF.nova_perf_tuning.profile_dir)
-        if not request:
-            return xml
-        tuned = transform.transform(
-            xml, request, housekeeping_cpus=self._housekeeping(instance, request), features=self._features()
+    def _get_guest_config(self, instance: Any, *args: Any, **kwargs: Any) -> Any:
+        """Return Nova's config object; if anything is asked, with ``format_dom`` of this one object replaced.
+
+        Nova renders it once, to lxml elements, and writes those out: tuned in between, they are neither
+        written nor read a second time.
+        """
+        conf = super()._get_guest_config(instance, *args, **kwargs)
+        job = faults.current()
+        if job is not None and job.whole_domain and job.fault is None:
+            with faults.guarded(job):
+                if self._asked(job)[0]:
+                    render = conf.format_dom
+                    conf.format_dom = lambda: self._render_domain(job, render)
+                else:
+                    job.seen = True
+        return conf
+
+    def _render_domain(self, job: faults.Work, render: Callable[[], Any]) -> Any:
+        if job.fault is None:
+            with faults.guarded(job):
+                return self._tuned_domain(job, render())
+        return render()  # anew: a fault may have come when half was done
+
+    def _tuned_domain(self, job: faults.Work, domain: Any) -> Any:
+        request, warnings = self._asked(job)
+        notes = transform.transform_tree(
+            domain,
+            request,
+            housekeeping_cpus=self._housekeeping(job.instance, request),
+            features=self._features(),
         )
-        self._log(instance, tuned.notes, warnings)
-        LOG.debug("Tuned guest XML: %s", tuned.xml, instance=instance)
-        return tuned.xml
+        job.seen = True
+        self._log(job.instance, notes, warnings)
+        return domain
+
+    def _asked(self, job: faults.Work) -> tuple[request_module.Request, tuple[str, ...]]:
+        if job.request is None:
+            job.request = asked.request(job.instance, CONF.nova_perf_tuning.profile_dir)
+        return job.request
 
     def _get_guest_numa_config(
         self, instance_numa_topology: Any, flavor: Any, image_meta: Any, *args: Any, **kwargs: Any
@@ -73,21 +102,20 @@ class PerfTuningLibvirtDriver(driver.LibvirtDriver):
         job = faults.current()
         if job is not None and config.cputune is not None:
             with faults.guarded(job):
-                self._place_emulator(job.instance, config)
+                self._place_emulator(job, config)
         return config
 
-    def _place_emulator(self, instance: Any, config: Any) -> None:
+    def _place_emulator(self, job: faults.Work, config: Any) -> None:
         """Move the emulator to the shared CPUs of the guest's nodes; from Nova 33 on the I/O thread as well."""
-        request, _ = asked.request(instance, CONF.nova_perf_tuning.profile_dir)
+        request, _ = self._asked(job)
         if request.emulator_placement != "numa":
             return
         nodes = config.numatune.memory.nodeset
         cpus = placement.shared_cpus(self._host, nodes)
         if not cpus:
             lack = "[compute] cpu_shared_set is not set" if cpus is None else "no CPU of cpu_shared_set is there"
-            self._log(
-                instance, (), [f"perf:emulator_placement=numa on node(s) {sorted(nodes)} is left out: {lack}"]
-            )
+            warning = f"perf:emulator_placement=numa on node(s) {sorted(nodes)} is left out: {lack}"
+            self._log(job.instance, (), [warning])
             return
         pins = config.cputune.emulatorpin.cpuset
         # The set is Nova's own, made for this guest, and from Nova 33 on the I/O thread's pin is the same one.
@@ -138,7 +166,7 @@ class PerfTuningLibvirtDriver(driver.LibvirtDriver):
 
     def _render_disk(self, job: faults.Work, element: Any) -> Any:
         with faults.guarded(job):
-            request, _ = asked.request(job.instance, CONF.nova_perf_tuning.profile_dir)
+            request, _ = self._asked(job)
             if request.iothreads or request.disk_queues:
                 xml = etree.tostring(element, encoding="unicode")
                 domain = self._host.get_guest(job.instance).get_xml_desc()

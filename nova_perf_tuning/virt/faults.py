@@ -19,6 +19,7 @@ from oslo_log import log as logging
 
 from nova_perf_tuning import errors
 from nova_perf_tuning.guest import parsing
+from nova_perf_tuning.specs import request as request_module
 from nova_perf_tuning.virt import asked
 
 LOG = logging.getLogger(__name__)
@@ -44,6 +45,8 @@ class Work:
 
     :ivar whole_domain: the guest's whole XML is written or rewritten, and ours follows at the end; otherwise
         a single device is plugged in.
+    :ivar request: what the guest asks for and the warnings about it, once that is known.
+    :ivar seen: Nova's tree of the whole domain has been tuned, or need not be.
     :ivar forgiving: ``on_error=fail`` does not hold, since Nova could not undo what it has done so far.
     :ivar fault: the first one, when it was ignored.
     """
@@ -51,6 +54,8 @@ class Work:
     instance: Any
     whole_domain: bool = True
     forgiving: bool = False
+    request: tuple[request_module.Request, tuple[str, ...]] | None = None
+    seen: bool = False
     fault: Exception | None = None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nova_perf_tuning.guest import features as features_module
-from nova_perf_tuning.guest import markup, network, parsing, storage
+from nova_perf_tuning.guest import markup, network, parsing, storage, tree
 from nova_perf_tuning.specs import request as request_module
 
 
@@ -11,7 +11,7 @@ def interface(xml: str, request: request_module.Request, guest: network.Guest) -
     """Return an ``<interface>`` with the request in it, and notes on what was done and left out."""
     document = markup.parse(xml)
     notes: list[str] = []
-    network.transform(document.root, request, guest, notes)
+    network.transform([document.root], request, guest, notes)
     return str(document), notes
 
 
@@ -24,8 +24,8 @@ def disk(
         none when it was started before this package was installed.
     """
     domain = markup.parse(domain_xml).root
-    iothreads = domain.child("iothreads")
-    there = int("".join(map(str, iothreads.content)) or 0) if iothreads is not None else 0
+    iothreads = tree.child(domain, "iothreads")
+    there = int((None if iothreads is None else iothreads.text) or 0)
     threads = min(request.iothreads or 0, there) or None
     wanted = request_module.Request(iothreads=threads, disk_queues=request.disk_queues)
     if not wanted:
@@ -35,7 +35,7 @@ def disk(
     notes: list[str] = []
     vcpus = parsing.parse_domain(domain_xml).vcpus
     storage.transform(document.root, wanted, vcpus, features, notes)
-    devices = document.root.child("devices")
+    devices = tree.child(document.root, "devices")
     assert devices is not None
-    *_, plugged = devices.children("disk")
+    *_, plugged = devices.iterchildren("disk")
     return str(plugged), notes

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from nova_perf_tuning.guest import markup, parsing
+from nova_perf_tuning.guest import markup, parsing, tree
 
-_REQUEST: Final = f"{parsing.PERF_NAMESPACE} request"
 #: Of an interface's driver all is seen by the guest but the back end's name, which Nova chooses per host.
 _HOST_SIDE: Final = frozenset({"name"})
 _DISK: Final = ("queues", "iothread")
@@ -41,70 +40,73 @@ def destination_xml(running: str, rewritten: str) -> str:
     return str(document)
 
 
-def _devices(root: markup.Element, tag: str, identity: Any) -> dict[str, markup.Element]:
-    devices = root.child("devices")
-    found = {} if devices is None else {identity(device): device for device in devices.children(tag)}
+def _devices(root: tree.Element, tag: str, identity: Any) -> dict[str, tree.Element]:
+    devices = tree.child(root, "devices")
+    found = {} if devices is None else {identity(device): device for device in devices.iterchildren(tag)}
     found.pop("", None)
     return found
 
 
-def _mac(interface: markup.Element) -> str:
-    mac = interface.child("mac")
-    return "" if mac is None else mac.attrs.get("address", "").lower()
+def _mac(interface: tree.Element) -> str:
+    mac = tree.child(interface, "mac")
+    return "" if mac is None else mac.attrib.get("address", "").lower()
 
 
-def _target(disk: markup.Element) -> str:
-    target = disk.child("target")
-    return "" if target is None else target.attrs.get("dev", "")
+def _target(disk: tree.Element) -> str:
+    target = tree.child(disk, "target")
+    return "" if target is None else target.attrib.get("dev", "")
 
 
-def _keep_interface(running: markup.Element, interface: markup.Element) -> None:
+def _keep_interface(running: tree.Element, interface: tree.Element) -> None:
     """Copy what the guest sees of its NIC's driver: queues, rings, offloads, packed."""
-    source, driver = running.child("driver"), interface.child("driver")
-    wanted = {} if source is None else {key: text for key, text in source.attrs.items() if key not in _HOST_SIDE}
-    sides = [] if source is None else list(source.children())
+    source, driver = tree.child(running, "driver"), tree.child(interface, "driver")
+    wanted = {} if source is None else {key: text for key, text in source.attrib.items() if key not in _HOST_SIDE}
+    sides = [] if source is None else list(source.iterchildren())
     if driver is None:
         if not wanted and not sides:
             return
-        driver = interface.append("driver", {}, interface.child("model") or interface.child("mac"))
-    for key in set(driver.attrs) - set(wanted) - _HOST_SIDE:
-        driver.set(key, None)
+        parts = tree.by_tag(interface)
+        driver = tree.add(interface, "driver", {}, parts.get("model", parts.get("mac")))
+    for key in set(driver.attrib) - set(wanted) - _HOST_SIDE:
+        tree.unset(driver, key)
     for key, text in wanted.items():
         driver.set(key, text)
-    for side in list(driver.children()):
+    for side in list(driver.iterchildren()):
         driver.remove(side)
     for side in sides:
-        driver.append(side.name, side.attrs)
-    if not driver.attrs and not sides:
+        tree.add(driver, side.tag, side.attrib)
+    if not driver.attrib and not sides:
         interface.remove(driver)
 
 
-def _keep_disk(running: markup.Element, disk: markup.Element) -> None:
+def _keep_disk(running: tree.Element, disk: tree.Element) -> None:
     """Copy queues and I/O threads, which Nova loses where it rebuilds a volume's disk."""
-    source = running.child("driver")
+    source = tree.child(running, "driver")
     if source is None:
         return
-    mappings = list(source.children("iothreads"))
-    wanted = {key: source.attrs[key] for key in _DISK if key in source.attrs}
+    mappings = list(source.iterchildren("iothreads"))
+    wanted = {key: source.attrib[key] for key in _DISK if key in source.attrib}
     if not wanted and not mappings:
         return
-    driver = disk.child("driver") or disk.append("driver", {})
+    driver = tree.child(disk, "driver")
+    if driver is None:
+        driver = tree.add(disk, "driver", {})
     for key, text in wanted.items():
         driver.set(key, text)
-    if mappings and not list(driver.children("iothreads")):
-        copy = driver.append("iothreads", {})
-        for thread in mappings[0].children("iothread"):
-            copy.append("iothread", thread.attrs)
+    if mappings and not list(driver.iterchildren("iothreads")):
+        copy = tree.add(driver, "iothreads", {})
+        for thread in mappings[0].iterchildren("iothread"):
+            tree.add(copy, "iothread", thread.attrib)
 
 
-def _pin_iothreads(root: markup.Element) -> None:
+def _pin_iothreads(root: tree.Element) -> None:
     """Pin every I/O thread as Nova pinned the emulator; it renews the first pin only, and 31 and 32 none."""
-    cputune = root.child("cputune")
-    emulator = None if cputune is None else cputune.child("emulatorpin")
+    cputune = tree.child(root, "cputune")
+    emulator = None if cputune is None else tree.child(cputune, "emulatorpin")
     if cputune is None or emulator is None:
         return
-    for pin in cputune.children("iothreadpin"):
-        pin.set("cpuset", emulator.attrs["cpuset"])
+    for pin in cputune.iterchildren("iothreadpin"):
+        pin.set("cpuset", emulator.attrib["cpuset"])
 
 
 class MigratingGuest:

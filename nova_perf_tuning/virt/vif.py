@@ -33,7 +33,9 @@ class PerfVIFDriver(vif.LibvirtGenericVIFDriver):
         """Return Nova's config object, with ``format_dom`` of this one object replaced."""
         conf = super().get_config(instance, vif, image_meta, flavor, virt_type, *args, **kwargs)
         job = faults.current()
-        if job is not None and isinstance(conf, vconfig.LibvirtConfigGuestInterface) and conf.model == "virtio":
+        if job is None or (job.whole_domain and virt_type != "qemu"):
+            return conf
+        if isinstance(conf, vconfig.LibvirtConfigGuestInterface) and conf.model == "virtio":
             render = conf.format_dom
             queues = functools.partial(self._get_virtio_mq_settings, image_meta, flavor)
             conf.format_dom = lambda: self._render(job, conf, render, virt_type, queues)

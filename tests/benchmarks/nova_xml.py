@@ -48,7 +48,9 @@ class Benchmark(base.PerfTestCase):
         driver = self.computes["compute1"].driver
         args, kwargs = seen[-1]
         args = (*args[:2], seen[0][0][2], *args[3:])  # the interfaces of the boot
-        plain = functools.partial(self.original, driver, *args, **kwargs)
+        # On our object, since Python is slower where a second class goes through the same code. Without our
+        # _get_guest_xml around them, the other methods that we override just hand on to Nova's.
+        plain = functools.partial(nova_driver.LibvirtDriver._get_guest_xml, driver, *args, **kwargs)
         own_vif, novas_vif = driver.vif_driver, nova_vif.LibvirtGenericVIFDriver(driver._host)
 
         def novas():
@@ -64,10 +66,10 @@ class Benchmark(base.PerfTestCase):
         return novas, functools.partial(driver._get_guest_xml, *args, **kwargs), server
 
     def setUp(self):
-        self.original = nova_driver.LibvirtDriver._get_guest_xml
+        original = nova_driver.LibvirtDriver._get_guest_config
         super().setUp()
         # the spy of the tests costs as well
-        nova_driver.LibvirtDriver._get_guest_xml = self.original
+        nova_driver.LibvirtDriver._get_guest_config = original
 
     def measure(self, name, novas, ours, server):
         times = {novas: [], ours: []}

@@ -56,13 +56,14 @@ class PerfTestCase(base.ServersTestBase):
         self.domains = self.useFixture(libvirt_fixture.LosslessDomainFixture())
         self.addCleanup(lambda: self.assertEqual([], self.domains.invalid))
         self.xml_of_nova = []
-        written = nova_driver.LibvirtDriver._get_guest_xml
+        made = nova_driver.LibvirtDriver._get_guest_config
 
         def spy(driver, *args, **kwargs):
-            self.xml_of_nova.append(written(driver, *args, **kwargs))
-            return self.xml_of_nova[-1]
+            conf = made(driver, *args, **kwargs)
+            self.xml_of_nova.append(conf.to_xml())
+            return conf
 
-        self.useFixture(fixtures.MonkeyPatch("nova.virt.libvirt.driver.LibvirtDriver._get_guest_xml", spy))
+        self.useFixture(fixtures.MonkeyPatch("nova.virt.libvirt.driver.LibvirtDriver._get_guest_config", spy))
 
     def _setup_compute_service(self):
         self.flags(compute_driver=self.compute_driver)

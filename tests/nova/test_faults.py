@@ -12,7 +12,7 @@ AT_BOOT = (
     "driver.PerfTuningLibvirtDriver._tuned_domain",
     "driver.PerfTuningLibvirtDriver._place_emulator",
     "driver.PerfTuningLibvirtDriver._features",
-    "driver.transform.transform",
+    "driver.transform.transform_tree",
     "placement.shared_cpus",
 )
 
@@ -56,7 +56,7 @@ class BootTest(FaultTestCase):
         self.assert_tuned(self.domain(self.boot(base.TUNED)))
 
     def test_fail_names_the_specs(self):
-        with self.inject("driver.transform.transform"):
+        with self.inject("driver.transform.transform_tree"):
             server = self.boot(base.PLAIN | {"perf:iothreads": "2"}, networks="none", expected_state="ERROR")
         self.assertIn("(asked: perf:iothreads=2)", server["fault"]["message"])
 
@@ -83,7 +83,7 @@ class BootTest(FaultTestCase):
 
     def test_untuned_guest_is_tuned_by_the_next_hard_reboot(self):
         self.ignore()
-        with self.inject("driver.transform.transform"):
+        with self.inject("driver.transform.transform_tree"):
             server = self.boot(base.TUNED)
         self._reboot_server(server, hard=True)
         domain = self.domain(server)
@@ -92,7 +92,7 @@ class BootTest(FaultTestCase):
 
     def test_failed_hard_reboot_is_mended_by_the_next(self):
         server = self.boot(base.TUNED)
-        with self.inject("driver.transform.transform"):
+        with self.inject("driver.transform.transform_tree"):
             self.api.post_server_action(server["id"], {"reboot": {"type": "HARD"}}, check_response_status=[500])
             server = self._wait_for_state_change(server, "ERROR")
         self.assertIn("nova-perf-tuning: internal error", server["fault"]["message"])

@@ -5,8 +5,9 @@ import difflib
 import hypothesis
 import testtools
 from hypothesis import strategies
+from lxml import etree
 
-from nova_perf_tuning.guest import features, markup, network, parsing, transform
+from nova_perf_tuning.guest import features, markup, network, parsing, transform, tree
 from nova_perf_tuning.specs import parsing as spec_parsing
 from nova_perf_tuning.specs import request
 from tests.unit.guest import corpus
@@ -46,6 +47,25 @@ class PropertyTest(testtools.TestCase):
         self.assertEqual(once.xml, transform.transform(once.xml, asked, **options).xml)
         if asked:
             self.assertEqual(asked, parsing.parse_domain(once.xml).request)
+
+    @hypothesis.given(
+        strategies.sampled_from(corpus.names()),
+        REQUESTS,
+        strategies.sampled_from([None, DEBIAN_12, NEW]),
+        strategies.one_of(strategies.none(), strategies.integers(0, 16)),
+    )
+    def test_the_tree_that_nova_builds_gets_the_same(self, name, asked, known, housekeeping):
+        options = {"features": known, "housekeeping_cpus": housekeeping}
+        text = transform.transform(corpus.text(name), asked, **options)
+        built = etree.fromstring(corpus.text(name), etree.XMLParser(remove_blank_text=True))
+        self.assertEqual(text.notes, transform.transform_tree(built, asked, **options))
+        expected = etree.fromstring(text.xml, etree.XMLParser(remove_blank_text=True))
+        for tree_ in (expected, built):  # a fragment that was added may declare its prefix where it stands
+            etree.cleanup_namespaces(tree_)
+        self.assertEqual(
+            etree.tostring(expected, encoding="unicode", pretty_print=True),
+            etree.tostring(built, encoding="unicode", pretty_print=True),
+        )
 
     @hypothesis.given(strategies.sampled_from(corpus.names()), REQUESTS, REQUESTS)
     def test_a_second_request_takes_over(self, name, first, second):
@@ -134,15 +154,15 @@ class StorageTest(testtools.TestCase):
         """Return target (or controller) -> I/O threads that serve it."""
         xml = transform.transform(corpus.text(name), spec_parsing.parse(specs), **options).xml
         found = {}
-        for device in markup.parse(xml).root.child("devices").children():
-            driver = device.child("driver")
-            if device.name in ("disk", "controller") and driver is not None:
+        for device in tree.child(markup.parse(xml).root, "devices").iterchildren():
+            driver = tree.child(device, "driver")
+            if device.tag in ("disk", "controller") and driver is not None:
                 mapped = [
-                    entry.attrs["id"] for group in driver.children("iothreads") for entry in group.children()
+                    entry.get("id") for group in driver.iterchildren("iothreads") for entry in group.iterchildren()
                 ]
-                target = device.child("target")
-                key = device.attrs.get("index") if target is None else target.attrs["dev"]
-                found[key] = mapped or [driver.attrs.get("iothread")]
+                target = tree.child(device, "target")
+                key = device.get("index") if target is None else target.get("dev")
+                found[key] = mapped or [driver.get("iothread")]
         return found
 
     def test_disks_spread(self):
@@ -217,8 +237,10 @@ class StorageTest(testtools.TestCase):
 class WholeTest(testtools.TestCase):
     def test_metadata_stands_beside_novas(self):
         xml = transform.transform(corpus.text("virtio-blk.xml"), spec_parsing.parse(TUNE)).xml
-        children = [child.name for child in markup.parse(xml).root.child("metadata").children()]
-        self.assertEqual([f"{parsing.NOVA_NAMESPACE} instance", f"{parsing.PERF_NAMESPACE} request"], children)
+        children = [child.tag for child in tree.child(markup.parse(xml).root, "metadata").iterchildren()]
+        self.assertEqual(
+            [f"{{{parsing.NOVA_NAMESPACE}}}instance", f"{{{parsing.PERF_NAMESPACE}}}request"], children
+        )
 
     def test_metadata_of_a_domain_without(self):
         text = "<domain type='kvm'><name>a</name><uuid>x</uuid></domain>"
