@@ -14,7 +14,7 @@ def bytes:
 def iperf3:
   {server: ["iperf3", "-s", "-1", "-B", $peer, "-p", value("port"; 5201)],
    client: (["iperf3", "-c", $peer, "-p", value("port"; 5201), "-t", value("seconds"; 10), "-O", value("omit"; 1),
-             "-P", value("streams"; 1), "-J", "--connect-timeout", "5000"]
+             "-P", value("streams"; 1), "-J", "--connect-timeout", "20000"]
             + (if value("direction"; "forward") == "reverse" then ["-R"] else [] end))};
 
 def fio:
