@@ -1,0 +1,226 @@
+"""The guest of a cloud without a cloud: its image in QEMU, and its runner in two network namespaces."""
+
+import contextlib
+import http.server
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+import uuid
+
+import testtools
+
+from nova_perf_tuning.bench import plugins
+from nova_perf_tuning.cloud import collector, slots
+
+TOP = pathlib.Path(__file__).resolve().parents[3]
+HEAT = TOP / "heat"
+USER_DATA = """#!/bin/sh
+for name in iperf3 fio sysbench ethtool curl jq; do command -v $name >/dev/null || echo "MISSING $name"; done
+echo "NAME $(hostname) ADDRESS $(ip -4 -o addr show eth0 | wc -l) CLOCK $(date +%s)"
+ethtool -l eth0 | sed -n 's/^Combined:/QUEUES/p'
+fio --name=x --size=1m --rw=write --direct=1 --output-format=json | jq -c '{IOS: .jobs[0].write.total_ios}'
+poweroff
+"""
+
+
+class ImageTest(testtools.TestCase):
+    """The disk boots by BIOS, takes a config drive and DHCP, and runs user data."""
+
+    def test_boots_and_runs_user_data(self):
+        done = subprocess.run(
+            [TOP / "tools" / "image" / "build", "--cloud", "--quiet"], capture_output=True, text=True, check=True
+        )
+        image = pathlib.Path(done.stdout.strip()) / "guest.qcow2"
+        with tempfile.TemporaryDirectory(prefix="nova-perf-test-") as folder:
+            console = self.boot(image, pathlib.Path(folder))
+        self.assertIn("NAME client-1 ADDRESS 1 CLOCK", console)
+        self.assertIn('{"IOS":256}', console)
+        self.assertIn("QUEUES", console)
+        self.assertNotIn("MISSING", console)
+
+    def boot(self, image, folder):
+        """Return the console of a guest from the disk that runs the user data and powers off."""
+        latest = folder / "drive" / "openstack" / "latest"
+        latest.mkdir(parents=True)
+        (latest / "user_data").write_text(USER_DATA, encoding="utf-8")
+        (latest / "meta_data.json").write_text('{"hostname": "client-1"}', encoding="utf-8")
+        # Nova's own formats of a config drive are iso9660 and vfat; mtools make the latter without root.
+        drive = folder / "drive.img"
+        drive.write_bytes(b"\0" * (4 << 20))
+        subprocess.run(["/sbin/mkfs.vfat", "-n", "config-2", drive], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(["mcopy", "-s", "-i", drive, folder / "drive" / "openstack", "::"], check=True)
+        argv = ["qemu-system-x86_64", "-M", "q35", "-accel", "tcg", "-m", "192", "-nodefaults", "-nographic"]
+        argv += ["-serial", "stdio", "-no-reboot", "-snapshot"]
+        argv += ["-drive", f"file={image},if=virtio", "-drive", f"file={drive},format=raw,if=virtio"]
+        argv += ["-nic", "user,model=virtio-net-pci,restrict=on"]
+        done = subprocess.run(argv, capture_output=True, text=True, errors="replace", timeout=300, check=True)
+        return done.stdout
+
+
+class Signals(http.server.BaseHTTPRequestHandler):
+    """Takes the guests' signals as Heat would."""
+
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["Content-Length"])).decode()
+        self.server.signals.append((self.path, json.loads(body)))
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, *_arguments):
+        pass
+
+
+class RunnerTest(testtools.TestCase):
+    """Client and server run the script with the guest's shell and tools, as processes of this machine."""
+
+    SLOT_S = 14
+
+    def setUp(self):
+        super().setUp()
+        self.tag = uuid.uuid4().hex[:6]
+        self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory(prefix="nova-perf-test-")))
+        self.applets = self.folder / "bin"
+        self.applets.mkdir()
+        busybox = subprocess.run(["sh", "-c", "command -v busybox"], capture_output=True, text=True, check=True)
+        for name in subprocess.run(
+            ["busybox", "--list"], capture_output=True, text=True, check=True
+        ).stdout.split():
+            (self.applets / name).symlink_to(busybox.stdout.strip())
+        self.namespaces = {role: f"npt{self.tag}{role[0]}" for role in ("server", "client")}
+        for name in self.namespaces.values():
+            self.run_ip("netns", "add", name)
+            self.addCleanup(self.run_ip, "netns", "del", name)
+        server, client = self.namespaces["server"], self.namespaces["client"]
+        self.run_ip(
+            "link", "add", "eth0", "netns", server, "type", "veth", "peer", "name", "eth0", "netns", client
+        )
+        for name, address in ((server, "192.0.2.1/24"), (client, "192.0.2.2/24")):
+            self.run_ip("-n", name, "addr", "add", address, "dev", "eth0")
+            for link in ("lo", "eth0"):
+                self.run_ip("-n", name, "link", "set", link, "up")
+
+    def run_ip(self, *arguments):
+        subprocess.run(["ip", *arguments], check=True, capture_output=True)
+
+    def script(self, role, benchmarks, trials):
+        """Return the runner as Heat fills it in."""
+        words = {
+            "ROLE": role,
+            "PEER": "192.0.2.1",
+            "SIGNAL_REPORT": "curl -i -X POST http://192.0.2.2:8999/report",
+            "SIGNAL_DOCUMENTS": "curl -i -X POST http://192.0.2.2:8999/documents",
+            "COMMANDS": (HEAT / "commands.jq").read_text(encoding="utf-8"),
+            "FIGURES": (HEAT / "figures.jq").read_text(encoding="utf-8"),
+            "BENCHMARKS": json.dumps(benchmarks),
+            "RUN_ID": "run1",
+            "ARM": "1",
+            "ARMS": "2",
+            "TRIALS": str(trials),
+            "SLOT_SECONDS": str(self.SLOT_S),
+            "START_EPOCH": "0",
+            "TX_OFFLOAD": "True",
+        }
+        text = (HEAT / "runner.sh").read_text(encoding="utf-8")
+        for word, value in words.items():
+            text = text.replace(f"@{word}@", value)
+        path = self.folder / f"{role}.sh"
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    def start(self, role, path):
+        # The script's folder below /run is the guest's own; `ip netns exec` has a mount namespace for it.
+        command = f"mount -t tmpfs tmpfs /run && exec busybox sh {path}"
+        argv = [shutil.which("ip"), "netns", "exec", self.namespaces[role], "busybox", "sh", "-c", command]
+        environment = {"PATH": f"{self.applets}:/usr/sbin:/usr/bin:/sbin:/bin"}
+        log = self.enterContext(open(self.folder / f"{role}.log", "wb"))
+        process = subprocess.Popen(argv, env=environment, stdout=log, stderr=log, start_new_session=True)
+        self.addCleanup(self.end, process)
+        return process
+
+    def end(self, process):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+    def heat(self):
+        """Start what takes the signals, in the client's namespace."""
+        signals = []
+        ready = threading.Event()
+
+        def serve():
+            with (
+                open("/proc/thread-self/ns/net", "rb") as before,
+                open(f"/run/netns/{self.namespaces['client']}", "rb") as there,
+            ):
+                self.enter(there)
+                self.server = http.server.ThreadingHTTPServer(("192.0.2.2", 8999), Signals)
+                self.enter(before)
+            self.server.signals = signals
+            ready.set()
+            self.server.serve_forever(0.05)
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        self.assertTrue(ready.wait(20))
+        self.addCleanup(thread.join)
+        self.addCleanup(self.server.server_close)
+        self.addCleanup(self.server.shutdown)
+        return signals
+
+    @staticmethod
+    def enter(namespace):
+        import ctypes
+
+        libc = ctypes.CDLL(None, use_errno=True)
+        if libc.setns(namespace.fileno(), 0x40000000):  # CLONE_NEWNET
+            raise OSError(ctypes.get_errno(), "setns")
+
+    def measure(self, benchmarks, trials):
+        """Run both scripts; return signals by id, and when it began."""
+        signals = self.heat()
+        begun = time.time()
+        self.start("server", self.script("server", benchmarks, trials))
+        client = self.start("client", self.script("client", benchmarks, trials))
+        client.wait(timeout=300)
+        log = (self.folder / "client.log").read_text(encoding="utf-8", errors="replace")
+        return {one["id"]: (path, one) for path, one in signals}, begun, log
+
+    def test_documents_are_what_the_collector_reads(self):
+        benchmarks = [
+            {"label": "iperf3", "benchmark": "iperf3", "parameters": {"seconds": "1", "omit": "0"}},
+            {"label": "cpu", "benchmark": "cpu", "parameters": {"seconds": "1"}},
+        ]
+        signals, begun, log = self.measure(benchmarks, 2)
+        self.assertEqual({"server", "client", "results", "figures"}, set(signals), log)
+        path, documents = signals["results"]
+        self.assertEqual("/documents", path)
+        jobs = tuple(plugins.jobs(["iperf3:seconds=1,omit=0", "cpu:seconds=1"]))
+        grid = slots.Grid(2, self.SLOT_S)
+        expected = collector.Expected("run1", "tuned", 1, grid, jobs, 2, begun, time.time())
+        found = collector.read(json.dumps({"results": documents["data"]}), expected)
+        self.assertEqual(["", "", "", ""], [run.error for run in found.runs])
+        self.assertEqual({1}, {grid.arm(run.slot) for run in found.runs})
+        self.assertTrue(all(run.cpu_s["client"] > 0 and run.cpu_s["server"] is not None for run in found.runs))
+        figures = signals["figures"][1]["data"]
+        self.assertIn("Mbit/s, median of 2", figures["iperf3"])
+        self.assertIn("events/s, median of 2", figures["cpu"])
+
+    def test_a_benchmark_that_cannot_run_fails_the_stack_with_its_reason(self):
+        signals, _begun, log = self.measure(
+            [{"label": "x", "benchmark": "x", "client": ["sh", "-c", "echo no luck >&2; exit 3"], "server": None}],
+            1,
+        )
+        self.assertEqual("FAILURE", signals["figures"][1]["status"], log)
+        self.assertIn("x failed: status 3: no luck", signals["figures"][1]["reason"])
+        self.assertEqual("SUCCESS", signals["results"][1]["status"])
+
+    def test_a_list_that_is_none_is_told(self):
+        signals, _begun, log = self.measure([{"benchmark": "no such"}], 1)
+        self.assertEqual("FAILURE", signals["client"][1]["status"], log)
+        self.assertIn("benchmark no such", signals["client"][1]["reason"])
