@@ -38,6 +38,12 @@ class ParametersTest(testtools.TestCase):
                 bounded = "constraints" in parameter or parameter["type"] in ("json", "boolean")
                 self.assertTrue(bounded, f"{name}: {key} has no constraint")
 
+    def test_no_name_is_used_twice(self):
+        """Heat takes no resource that is called like a parameter."""
+        for path in HEAT.glob("*.yaml"):
+            content = template(path.name)
+            self.assertEqual(set(), set(content["parameters"]) & set(content["resources"]), path.name)
+
     def test_the_list_passes_everything_on(self):
         pair = template("benchmark_pair.yaml")["parameters"]
         own = {key: one for key, one in pair.items() if key not in ("client_host", "server_host")}
@@ -45,7 +51,7 @@ class ParametersTest(testtools.TestCase):
         self.assertEqual(own, {key: one for key, one in validation["parameters"].items() if key != "pairs"})
         inner = template("pair_of_list.yaml")
         self.assertEqual(set(own) | {"pairs", "index"}, set(inner["parameters"]))
-        passed = validation["resources"]["pairs"]["properties"]["resource_def"]["properties"]
+        passed = validation["resources"]["all_pairs"]["properties"]["resource_def"]["properties"]
         self.assertEqual(
             {key: {"get_param": key} for key in own} | {"pairs": {"get_param": "pairs"}, "index": "%index%"},
             passed,
