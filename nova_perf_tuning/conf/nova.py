@@ -68,6 +68,7 @@ result counts after about a minute, without a restart.
         "result_max_age",
         default=30 * 24 * 3600,
         min=60,
+        max=100 * 365 * 24 * 3600,
         help="""
 Seconds for which a validation result counts; after that the host loses its CUSTOM_PERF_* traits and its score.
 
@@ -98,6 +99,18 @@ CUSTOM_PERF_VALIDATED instead.
 """,
     ),
 ]
+
+
+def mistakes(conf: cfg.ConfigOpts) -> list[str]:
+    """Return one line for each of these options whose value cannot be used; none of them stops Nova's service."""
+    found = []
+    for option in OPTS:
+        try:
+            getattr(conf[GROUP.name], option.dest)
+        except (cfg.Error, ValueError) as error:
+            reason = "".join(char if char.isprintable() else "?" for char in " ".join(str(error).split())[:400])
+            found.append(f"[{GROUP.name}] {option.dest}: {reason}; mend it and restart the service")
+    return found
 
 
 def register_opts(conf: cfg.ConfigOpts) -> None:

@@ -6,6 +6,8 @@ result; the parameters named are the same in Nova 31 to 34, all others are passe
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -33,7 +35,10 @@ class PerfTuningLibvirtDriver(driver.LibvirtDriver):
     def __init__(self, virtapi: Any, *args: Any, **kwargs: Any) -> None:
         super().__init__(virtapi, *args, **kwargs)
         self.vif_driver = vif_module.PerfVIFDriver(self._host, self._tuned_interface)
-        self._host_traits = traits.HostTraits(CONF)
+
+    @functools.cached_property
+    def _host_traits(self) -> traits.HostTraits:
+        return traits.HostTraits(CONF)
 
     def init_host(self, host: str, *args: Any, **kwargs: Any) -> None:
         """Start as Nova does, then say in the log whether the installation is sound."""
@@ -41,9 +46,11 @@ class PerfTuningLibvirtDriver(driver.LibvirtDriver):
         try:
             for problem in selfcheck.problems():
                 LOG.warning("%s", problem)
+            for mistake in options.mistakes(CONF):
+                LOG.error("%s", mistake)
         except Exception:
             LOG.exception("The self-check has failed, nothing else")
-        LOG.info("Guests are tuned by their perf: extra specs, on_error=%s", CONF.nova_perf_tuning.on_error)
+        LOG.info("Guests are tuned by their perf: extra specs, on_error=%s", faults.on_error())
 
     # ---- whole domains: boot, rebuild, hard reboot, resize, rescue, unshelve, evacuate ----
 
@@ -53,7 +60,10 @@ class PerfTuningLibvirtDriver(driver.LibvirtDriver):
             if not job.seen and job.fault is None:
                 with faults.guarded(job):
                     raise RuntimeError("Nova has written the guest's XML in a way that this driver does not know")
-        return faults.mark_untuned(xml, faults.cause(job.fault)) if job.fault else xml
+        if job.fault is not None and faults.asks(instance):
+            with faults.guarded(dataclasses.replace(job, forgiving=True)):
+                return faults.mark_untuned(xml, faults.cause(job.fault))
+        return xml
 
     def _get_guest_config(self, instance: Any, *args: Any, **kwargs: Any) -> Any:
         """Return Nova's config object; if anything is asked, with ``format_dom`` of this one object replaced.
@@ -73,9 +83,11 @@ class PerfTuningLibvirtDriver(driver.LibvirtDriver):
         return conf
 
     def _render_domain(self, job: faults.Work, render: Callable[[], Any]) -> Any:
-        if job.fault is None:
-            with faults.guarded(job):
-                return self._tuned_domain(job, render())
+        domain = render()
+        if job.fault is not None:
+            return domain
+        with faults.guarded(job):
+            return self._tuned_domain(job, domain)
         return render()  # anew: a fault may have come when half was done
 
     def _tuned_domain(self, job: faults.Work, domain: Any) -> Any:
@@ -146,7 +158,10 @@ class PerfTuningLibvirtDriver(driver.LibvirtDriver):
             try:
                 return super().attach_interface(context, instance, image_meta, vif, *args, **kwargs)
             except faults.TuningFailed:
-                self.vif_driver.unplug(instance, vif)
+                try:
+                    self.vif_driver.unplug(instance, vif)
+                except Exception:  # must not take the place of the reason
+                    LOG.exception("A device of the refused interface is left on the host", instance=instance)
                 raise
 
     def attach_volume(

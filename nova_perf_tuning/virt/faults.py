@@ -15,11 +15,13 @@ from xml.sax import saxutils
 
 import nova.conf
 from nova import exception
+from oslo_config import cfg
 from oslo_log import log as logging
 
 from nova_perf_tuning import errors
 from nova_perf_tuning.guest import parsing
 from nova_perf_tuning.specs import request as request_module
+from nova_perf_tuning.specs import vocabulary
 from nova_perf_tuning.virt import asked
 
 LOG = logging.getLogger(__name__)
@@ -27,6 +29,9 @@ CONF = nova.conf.CONF
 
 #: Nova cuts a fault message at 255 bytes; cause and specs must both be within.
 _MAX_CAUSE: Final = 170
+_MAX_MESSAGE: Final = 255
+#: Where Nova keeps what an image asks for.
+_ASKED: Final = (vocabulary.PREFIX, f"image_{vocabulary.IMAGE_PREFIX}")
 
 
 class TuningFailed(exception.BuildAbortException):
@@ -82,7 +87,7 @@ def work(instance: Any, *, whole_domain: bool = True, forgiving: bool = False) -
 def guarded(job: Work) -> Iterator[None]:
     """Keep a fault of what runs inside from Nova, as ``on_error`` says.
 
-    :raises TuningFailed: there was one and ``on_error`` is ``fail``.
+    :raises TuningFailed: there was one, ``on_error`` is ``fail`` and the guest asks for something.
     """
     try:
         yield
@@ -90,10 +95,28 @@ def guarded(job: Work) -> Iterator[None]:
         raise
     except Exception as error:
         job.fault = job.fault or error
-        if CONF.nova_perf_tuning.on_error == "fail" and not job.forgiving:
+        if on_error() == "fail" and not job.forgiving and asks(job.instance):
             LOG.error("%s", cause(error), instance=job.instance, exc_info=not _mistake(error))
             raise _failure(job.instance, error) from error
         LOG.warning("Goes on untuned: %s", cause(error), instance=job.instance, exc_info=not _mistake(error))
+
+
+def on_error() -> str:
+    """Return the option; its default when its value cannot be used, of which the log tells at the start."""
+    try:
+        return str(CONF.nova_perf_tuning.on_error)
+    except (cfg.Error, ValueError):
+        return "fail"
+
+
+def asks(instance: Any) -> bool:
+    """Return whether a guest asks for anything; with nothing of what may just have failed. True: not known."""
+    try:
+        flavor = instance.flavor
+        keys = [*((flavor.extra_specs or ()) if "extra_specs" in flavor else ()), *instance.system_metadata]
+        return any(key.startswith(_ASKED) for key in keys)
+    except Exception:
+        return True
 
 
 def cause(error: Exception) -> str:
@@ -104,7 +127,7 @@ def cause(error: Exception) -> str:
 
 def mark_untuned(xml: str, reason: str) -> str:
     """Return Nova's own domain XML, marked as untuned in our metadata element."""
-    shown = saxutils.escape("".join(char if char.isprintable() else "?" for char in reason[:300]))
+    shown = saxutils.escape(_printable(reason, 300))
     mark = (
         f'<perf:request xmlns:perf="{parsing.PERF_NAMESPACE}"><perf:untuned>{shown}</perf:untuned></perf:request>'
     )
@@ -122,9 +145,13 @@ def _mistake(error: Exception) -> bool:
 def _failure(instance: Any, error: Exception) -> TuningFailed:
     names = _asked(instance)
     specs = ", ".join(f"{key}={text}" for key, text in sorted(names.items()))
-    return TuningFailed(
-        instance_uuid=instance.uuid, reason=f"nova-perf-tuning: {cause(error)[:_MAX_CAUSE]} (asked: {specs})"
-    )
+    # Values come from whoever owns the image.
+    reason = f"nova-perf-tuning: {cause(error)[:_MAX_CAUSE]} (asked: {specs})"
+    return TuningFailed(instance_uuid=instance.uuid, reason=_printable(reason, _MAX_MESSAGE))
+
+
+def _printable(text: str, limit: int) -> str:
+    return "".join(char if char.isprintable() else "?" for char in text[:limit])
 
 
 def _asked(instance: Any) -> Mapping[str, str]:

@@ -14,6 +14,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+from oslo_config import cfg
+
 from nova_perf_tuning.virt import host_result
 
 LOG = logging.getLogger(__name__)
@@ -100,16 +102,15 @@ class HostTraits:
         """Return the result that counts for ``nodename`` now, or None."""
         options = self._conf.nova_perf_tuning
         try:
+            max_age = datetime.timedelta(seconds=options.result_max_age)
             result = host_result.read(options.result_file)
             if result is None:
                 self._say(nodename, logging.INFO, f"{options.result_file}: no validation result yet")
                 return None
-        except host_result.ResultError as error:
+        except (host_result.ResultError, cfg.Error) as error:
             self._say(nodename, logging.WARNING, str(error))
             return None
-        objection = result.objection(
-            nodename, datetime.datetime.now(datetime.UTC), datetime.timedelta(seconds=options.result_max_age)
-        )
+        objection = result.objection(nodename, datetime.datetime.now(datetime.UTC), max_age)
         if objection is not None:
             self._say(nodename, logging.WARNING, f"{options.result_file}: {objection}")
             return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -37,18 +36,23 @@ class PerfVIFDriver(vif.LibvirtGenericVIFDriver):
             return conf
         if isinstance(conf, vconfig.LibvirtConfigGuestInterface) and conf.model == "virtio":
             render = conf.format_dom
-            queues = functools.partial(self._get_virtio_mq_settings, image_meta, flavor)
-            conf.format_dom = lambda: self._render(job, conf, render, virt_type, queues)
+            conf.format_dom = lambda: self._render(job, conf, render, virt_type, image_meta, flavor)
         return conf
 
     def _render(
-        self, job: faults.Work, conf: Any, render: Callable[[], Any], virt_type: str, queues: Callable[[], Any]
+        self,
+        job: faults.Work,
+        conf: Any,
+        render: Callable[[], Any],
+        virt_type: str,
+        image_meta: Any,
+        flavor: Any,
     ) -> Any:
         with faults.guarded(job):
             if virt_type == "qemu" and conf.vhost_queues is None and asked.specs(job.instance):
                 # Nova makes the tap device for several queues whatever the type, but asks libvirt for them
                 # with kvm only; such a device cannot be opened with one, and the guest would not start.
-                conf.vhost_queues = queues()[1]
+                conf.vhost_queues = self._get_virtio_mq_settings(image_meta, flavor)[1]
         element = render()
         if not job.whole_domain:
             with faults.guarded(job):

@@ -67,6 +67,29 @@ class StatusUpgradeTest(testtools.TestCase):
         self.assertEqual(2, code)
         self.assertIn("mine.yaml", details)
 
+    def test_files_that_contradict_each_other(self):
+        """The last one wins, option by option, as for nova-compute."""
+        own = os.path.join(self.folder, "nova-compute.conf")
+        with open(own, "w") as file:
+            file.write("[DEFAULT]\ncompute_driver = perf_tuning.PerfTuningLibvirtDriver\n")
+        first = os.path.join(self.folder, "nova.conf")
+        with open(first, "w") as file:
+            file.write("[DEFAULT]\ncompute_driver = libvirt.LibvirtDriver\n[nova_perf_tuning]\non_error = never\n")
+        program = [sys.executable, "-m", "nova_perf_tuning.cli.status_upgrade"]
+        files = ["--config-file", first, "--config-file", own]
+
+        def check():
+            return subprocess.run([*program, *files, "upgrade", "check"], capture_output=True, text=True)
+
+        done = check()
+        self.assertEqual((255, 1), (done.returncode, len(done.stderr.splitlines())), done.stderr)
+        self.assertIn("on_error", done.stderr)
+        with open(own, "a") as file:
+            file.write("[nova_perf_tuning]\non_error = ignore\n")
+        done = check()
+        self.assertEqual("", done.stderr)
+        self.assertIn("| perf_tuning.PerfTuningLibvirtDriver. ", done.stdout)
+
     def test_result(self):
         path = os.path.join(self.folder, "verdict.json")
         now = datetime.datetime.now(datetime.UTC)

@@ -1,5 +1,6 @@
 """Options that Nova's services read."""
 
+import datetime
 import os
 import pathlib
 
@@ -33,3 +34,39 @@ class OptionsTest(testtools.TestCase):
         self.assertIn("[nova_perf_tuning]\n", sample)
         for option in nova.OPTS:
             self.assertRegex(sample, rf"(?m)^#{option.name} = ")
+
+
+class MistakesTest(testtools.TestCase):
+    def mistakes(self, **values):
+        """Return what is said of a file with these values."""
+        path = os.path.join(self.useFixture(fixtures.TempDir()).path, "nova.conf")
+        with open(path, "w") as file:
+            file.write("[nova_perf_tuning]\n")
+            file.writelines(f"{name} = {value}\n" for name, value in values.items())
+        conf = cfg.ConfigOpts()
+        nova.register_opts(conf)
+        conf(["--config-file", path], project="test", default_config_dirs=[])
+        return nova.mistakes(conf)
+
+    def test_none(self):
+        self.assertEqual([], self.mistakes())
+        self.assertEqual([], self.mistakes(on_error="ignore", result_max_age=60, profile_dir="/nowhere"))
+
+    def test_each_has_one_line_that_names_option_and_value(self):
+        for name, value in (
+            ("on_error", "ignor"),
+            ("on_error", "Fail"),
+            ("on_error", "\u0456gnore"),
+            ("result_max_age", "30 days"),
+            ("result_max_age", "-1"),
+            ("result_max_age", "9" * 30),
+            ("perf_weight_multiplier", "1,5"),
+        ):
+            (line,) = self.mistakes(**{name: value})
+            self.assertTrue(line.startswith(f"[nova_perf_tuning] {name}: "), line)
+            self.assertTrue(line.isprintable() and len(line) < 600, line)
+
+    def test_longest_age_is_one_that_a_date_can_hold(self):
+        (option,) = (one for one in nova.OPTS if one.name == "result_max_age")
+        age = datetime.timedelta(seconds=option.type.max)
+        self.assertTrue(datetime.datetime.now(datetime.UTC) - age)

@@ -157,6 +157,22 @@ class ReadTest(testtools.TestCase):
         os.mkdir(self.path)
         self.refused("Is a directory")
 
+    def test_no_permission(self):
+        """As a user who may not read it; nova-compute does not run as root."""
+        self.write(result().to_json().encode())
+        os.chmod(self.path, 0)
+        os.chmod(os.path.dirname(self.path), 0o755)
+        user = os.geteuid()
+        os.seteuid(user or 65534)
+        try:
+            self.refused("Permission denied")
+        finally:
+            os.seteuid(user)
+
+    def test_links_in_a_circle(self):
+        os.symlink(self.path, self.path)
+        self.refused("Too many levels of symbolic links")
+
     def test_below_a_file(self):
         self.write(b"")
         self.path += "/verdict.json"

@@ -9,6 +9,7 @@ import fixtures
 import hypothesis
 import testtools
 from oslo_config import cfg
+from oslo_config import fixture as config_fixture
 
 from nova_perf_tuning.conf import nova as options
 from nova_perf_tuning.virt import traits
@@ -103,6 +104,15 @@ class ReportTest(testtools.TestCase):
         self.assertIsNone(self.traits.result("cmp1"))
         self.assertEqual(1, len(self.lines()))
         self.assertNotIn("\x1b", self.log.output)
+
+    def test_option_that_cannot_be_read_costs_the_traits_only(self):
+        config = config_fixture.Config(self.conf)
+        config.load_raw_values("nova_perf_tuning", result_max_age="a month")
+        self.write(self.fresh(score=50))
+        for _ in range(3):
+            self.assertEqual({}, self.traits.stats("cmp1"))
+        self.assertEqual(1, len(self.lines()))
+        self.assertIn("result_max_age", self.lines()[0])
 
     def test_new_age_counts_at_once(self):
         self.write(
