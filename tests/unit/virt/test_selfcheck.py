@@ -9,7 +9,7 @@ import fixtures
 import testtools
 
 TOP = pathlib.Path(__file__).parents[3]
-NOVA = ("nova/__init__.py", "nova/virt/__init__.py")
+NOVA = ("nova/__init__.py", "nova/virt/__init__.py", "nova/virt/libvirt/__init__.py")
 SHIM = ("nova/virt/perf_tuning.py",)
 
 
@@ -46,7 +46,11 @@ class SelfCheckTest(testtools.TestCase):
 
     def test_editable_nova_hidden_by_our_wheel(self):
         (problem,) = self.problems(SHIM)
-        self.assertIn("Nova is installed editable", problem)
+        self.assertIn("install nova-perf-tuning editable as well", problem)
+
+    def test_both_in_one_namespace(self):
+        """As Python sees both of them installed editable: nova/ has no __init__.py, and all is found in it."""
+        self.assertEqual([], self.problems(NOVA[1:] + SHIM))
 
     def test_no_nova(self):
         for files in ((), SHIM):
