@@ -77,7 +77,7 @@ class PerfTestCase(base.ServersTestBase):
 
     def make_folder(self, server):
         """Make the guest's folder; Nova's fixtures make no disks and leave it out."""
-        os.makedirs(os.path.join(base.CONF.instances_path, server["id"]))
+        os.makedirs(os.path.join(base.CONF.instances_path, server["id"]), exist_ok=True)
 
     def boot(self, specs, vcpus=3, host=None, networks=None, **kwargs):
         """Boot a guest of a new flavor; with the first port of Nova's fixture unless told otherwise."""

@@ -1,0 +1,478 @@
+"""Every function of ours fails, one at a time and all at once, on every path: ``on_error`` decides, nobody dies.
+
+Which functions there are is looked up (:mod:`tests.nova.fault_points`), not listed: a new one is in by itself, and
+a new override that no test here knows of fails :class:`SurfaceTest`.
+"""
+
+import contextlib
+
+import fixtures
+import testtools
+from lxml import etree
+from nova import exception
+from nova.tests import fixtures as nova_fixtures
+
+from nova_perf_tuning.virt import driver, faults, vif
+from tests.nova import base, fault_points, test_migration
+
+#: What Nova calls of ours -> the test that lets every function under it fail.
+TESTED_IN = {
+    "__init__": "HostTest",
+    "init_host": "HostTest",
+    "get_available_resource": "HostTest",
+    "update_provider_tree": "HostTest",
+    "_get_guest_xml": "EachFunctionTest",
+    "_get_guest_numa_config": "EachFunctionTest",
+    "get_config": "EachFunctionTest",
+    "attach_interface": "EachFunctionTest",
+    "attach_volume": "EachFunctionTest",
+    "_get_volume_config": "EachFunctionTest",
+    "check_can_live_migrate_source": "LiveMigrationTest",
+    "post_claim_migrate_data": "LiveMigrationTest",
+    "_live_migration_operation": "LiveMigrationTest",
+}
+#: A request that touches as much of our code as one can: a profile of the operator, auto, everything of TUNED.
+EVERYTHING = base.TUNED | {"perf:profile": "own", "perf:vif_queues": "auto", "perf:disk_queues": "auto"}
+
+
+class SurfaceTest(testtools.TestCase):
+    def test_no_override_without_a_fault_test(self):
+        found = fault_points.overrides(driver.PerfTuningLibvirtDriver) | fault_points.overrides(vif.PerfVIFDriver)
+        self.assertEqual(set(TESTED_IN), found)
+
+    def test_functions_are_found(self):
+        found = {name for name, *_ in fault_points.functions()}
+        for name in (
+            "virt.asked.request",
+            "guest.transform.transform",
+            "specs.parsing.parse",
+            "virt.placement._online",
+        ):
+            self.assertIn(name, found)
+        self.assertTrue(len(found) > 100, len(found))
+
+
+class EveryFaultTestCase(base.PerfTestCase):
+    def setUp(self):
+        super().setUp()
+        folder = self.useFixture(fixtures.TempDir()).path
+        with open(f"{folder}/own.yaml", "w", encoding="utf-8") as file:
+            file.write("name: own\ndescription: x\nspecs:\n  'perf:vhost_placement': {value: numa, reason: y}\n")
+        self.flags(profile_dir=folder, group="nova_perf_tuning")
+        self.points = self.useFixture(fault_points.FaultPoints())
+
+    def ignore(self):
+        self.flags(on_error="ignore", group="nova_perf_tuning")
+
+    def arguments(self, name, owner="driver.PerfTuningLibvirtDriver"):
+        """Return what Nova passed to an override the last time, without self."""
+        args, kwargs = self.points.arguments[f"virt.{owner}.{name}"]
+        return args[1:], kwargs
+
+    def each(self, call):
+        """Let each function that ``call`` leads to fail in turn; yield its name while it does."""
+        with self.points.watched() as names:
+            call()
+        self.assertTrue(names)
+        for name in names:
+            with self.points.failing(name):
+                yield name
+
+    def assert_refused(self, error, name):
+        self.assertIn(f"nova-perf-tuning: internal error, Injected: in {name}", str(error))
+
+
+class EachFunctionTest(EveryFaultTestCase):
+    """One function at a time, under the call that Nova made: its own arguments, real Nova code around it."""
+
+    #: Functions that fault tests of this class must have come across, to know that it looks in the right place.
+    expected = ("virt.asked.request", "virt.driver.PerfTuningLibvirtDriver._housekeeping", "specs.profiles.load")
+
+    def setUp(self):
+        super().setUp()
+        self.start()
+        self.driver = self.computes["compute1"].driver
+        self.server = self.boot(EVERYTHING)
+
+    def written(self):
+        args, kwargs = self.arguments("_get_guest_xml")
+        return self.driver._get_guest_xml(*args, **kwargs)
+
+    def test_whole_domain(self):
+        failed = set()
+        for name in self.each(self.written):
+            failed.add(name)
+            if name != "virt.faults.mark_untuned":
+                self.assert_refused(self.assertRaises(faults.TuningFailed, self.written), name)
+        self.assertTrue(failed.issuperset((*self.expected, "guest.transform.transform")), sorted(failed))
+        self.assertTrue(len(failed) > 40, sorted(failed))
+        self.ignore()
+        for name in self.each(self.written):
+            domain = etree.fromstring(self.written())
+            self.assertEqual(f"internal error, Injected: in {name}", self.untuned_reason(domain))
+            self.assertEqual([], domain.xpath("devices/disk/driver/@iothread"))
+        with self.points.failing():  # marking, too
+            self.assertIsNone(self.untuned_reason(etree.fromstring(self.written())))
+
+    def test_guest_that_asks_nothing(self):
+        """Whatever of ours fails, and whatever on_error says: its XML is Nova's to the byte."""
+        self.boot(base.PLAIN, networks=[{"port": self.new_port()}])
+        for on_error in ("fail", "ignore"):
+            self.flags(on_error=on_error, group="nova_perf_tuning")
+            for _ in self.each(self.written):
+                self.assertEqual(self.written(), self.xml_of_nova[-1])
+            with self.points.failing():
+                self.assertEqual(self.written(), self.xml_of_nova[-1])
+
+    def plugged(self, name, owner):
+        """Return Nova's XML of one device as it is when plugged in."""
+        instance = self.arguments("_get_guest_xml")[0][1]
+        args, kwargs = self.arguments(name, owner)
+        target = self.driver.vif_driver if owner.startswith("vif") else self.driver
+        with faults.work(instance, whole_domain=False):
+            return getattr(target, name)(*args, **kwargs).to_xml()
+
+    def devices(self):
+        for name, owner in (
+            ("get_config", "vif.PerfVIFDriver"),
+            ("_get_volume_config", "driver.PerfTuningLibvirtDriver"),
+        ):
+            yield lambda name=name, owner=owner: self.plugged(name, owner)
+
+    def test_single_devices(self):
+        self.attach_volume(self.server, self.cinder.SWAP_OLD_VOL)
+        for plug in self.devices():
+            for name in self.each(plug):
+                self.assert_refused(self.assertRaises(faults.TuningFailed, plug), name)
+        self.ignore()
+        for plug in self.devices():
+            with self.points.failing():
+                plain = plug()
+            for _ in self.each(plug):
+                self.assertEqual(plain, plug())
+
+
+class EmulatedEachFunctionTest(EachFunctionTest):
+    """The same with virt_type=qemu, where more of ours runs on interfaces."""
+
+    virt_type = "qemu"
+    expected = (*EachFunctionTest.expected, "virt.asked.specs")
+
+
+class HostTest(EveryFaultTestCase):
+    def test_inventory_and_start(self):
+        """nova-compute starts and reports as Nova's own, one function of ours after the other failing."""
+        self.start()
+        compute = self.computes["compute1"].driver
+        args, kwargs = self.arguments("update_provider_tree")
+        (node,), _ = self.arguments("get_available_resource")
+        for report in (
+            lambda: compute.update_provider_tree(*args, **kwargs),
+            lambda: compute.get_available_resource(node),
+        ):
+            for _ in self.each(report):
+                report()
+        with self.points.failing():
+            self.restart_compute_service("compute1")
+            self._run_periodics()
+            self.assertEqual("up", self.api.get_services(host="compute1", binary="nova-compute")[0]["state"])
+
+
+class PathTestCase(EveryFaultTestCase):
+    """A user's requests to a guest while everything of ours fails; Nova's fixtures answer 500 for a lost cast."""
+
+    def ask(self, server, body):
+        self.api.post_server_action(server["id"], body, check_response_status=[200, 202, 400, 500])
+
+    def told(self, server):
+        """Return what a user gets to read: the fault, and the events of the last action."""
+        server = self.api.get_server(server["id"])
+        action = self.api.get_instance_actions(server["id"])[0]
+        events = self.api.api_get(f"/servers/{server['id']}/os-instance-actions/{action['request_id']}").body
+        return server.get("fault", {}).get("message", "") + str(events["instanceAction"]["events"])
+
+    def host_of(self, server):
+        return self.api.get_server(server["id"])["OS-EXT-SRV-ATTR:host"]
+
+    def assert_refused_to_user(self, server, where):
+        self.assertIn("nova-perf-tuning: internal error, Injected: in", self.told(server), where)
+
+    def assert_whole_again(self, server, where):
+        """A hard reboot tunes the guest, whatever has happened to it."""
+        self._reboot_server(server, hard=True)
+        host = self.host_of(server)
+        domain = self.domain(server, host)
+        self.assertIsNone(self.untuned_reason(domain), where)
+        self.assert_tuned(domain, emulator=domain.find("cputune/emulatorpin").get("cpuset"))
+        self.assertIn(domain.find("cputune/emulatorpin").get("cpuset"), ("0", "4"))
+
+
+#: Where Nova writes the whole domain: path -> (request, states: after a failure, when it goes well).
+WRITING = {
+    "hard reboot": ({"reboot": {"type": "HARD"}}, "ERROR", "ACTIVE"),
+    "start": ({"os-start": None}, "SHUTOFF", "ACTIVE"),
+    "rebuild": ({"rebuild": {"imageRef": nova_fixtures.GlanceFixture.image2["id"]}}, "ERROR", "ACTIVE"),
+    "rescue": ({"rescue": {"adminPass": "x"}}, "ERROR", "RESCUE"),
+    "unshelve": ({"unshelve": None}, "SHELVED_OFFLOADED", "ACTIVE"),
+}
+
+
+class OneHostPathsTest(PathTestCase):
+    def setUp(self):
+        super().setUp()
+        self.flags(shelved_offload_time=0)
+        self.start()
+        self.server = self.boot(base.TUNED)
+
+    def prepare(self, path):
+        """Bring the guest to where a path begins; everything works."""
+        if path == "start":
+            self._stop_server(self.server)
+        if path == "unshelve":
+            self._shelve_server(self.server)
+        self.make_folder(self.server)
+
+    def test_fail(self):
+        for path, (body, state, _) in WRITING.items():
+            self.prepare(path)
+            with self.points.failing():
+                self.ask(self.server, body)
+                server = self._wait_for_server_parameter(
+                    self.server, {"status": state, "OS-EXT-STS:task_state": None}
+                )
+                self.assert_refused_to_user(server, path)
+            if path == "unshelve":  # Nova leaves it where it can be tried again
+                self._unshelve_server(self.server)
+            self.assert_whole_again(self.server, path)
+
+    def test_ignore(self):
+        self.ignore()
+        for path, (body, _, state) in WRITING.items():
+            self.prepare(path)
+            with self.points.failing("virt.asked.request"):
+                self.ask(self.server, body)
+                self._wait_for_server_parameter(self.server, {"status": state, "OS-EXT-STS:task_state": None})
+                domain = self.domain(self.server)
+                self.assertIn("Injected: in", self.untuned_reason(domain), path)
+                self.assertEqual([], domain.xpath("devices/disk/driver/@iothread"), path)
+            if state == "RESCUE":
+                with self.points.failing():
+                    self._unrescue_server(self.server)
+            self.assert_whole_again(self.server, path)
+
+    def test_nothing_of_ours_is_needed(self):
+        """Soft reboot, suspend, resume, stop, shelve, unrescue, detach and delete; on_error is fail."""
+        port, volume = self.new_port(), self.cinder.SWAP_OLD_VOL
+        self._attach_interface(self.server, port)
+        self.attach_volume(self.server, volume)
+        self.make_folder(self.server)
+        self._rescue_server(self.server)
+        with self.points.failing():
+            self._unrescue_server(self.server)
+            self.assert_tuned(self.domain(self.server), interfaces=2)
+            self._reboot_server(self.server, hard=False)
+            self._suspend_server(self.server)
+            self._resume_server(self.server)
+            self.assert_tuned(self.domain(self.server), interfaces=2)
+            self._detach_interface(self.server, port)
+            self.api.delete_server_volume(self.server["id"], volume)
+            self._wait_for_volume_detach(self.server["id"], volume)
+            self.assert_tuned(self.domain(self.server))
+            self._stop_server(self.server)
+            self._shelve_server(self.server)
+            self._delete_server(self.server)
+        self.assertFalse(self.has_domain(self.server, "compute1"))
+
+    def test_plugging(self):
+        port, volume = self.new_port(), self.cinder.SWAP_OLD_VOL
+        interface = {"interfaceAttachment": {"port_id": port}}
+        attachment = {"volumeAttachment": {"volumeId": volume}}
+        with self.points.failing():
+            for plug, body in ((self.api.attach_interface, interface), (self.api.post_server_volume, attachment)):
+                self.assertRaises(base.client.OpenStackApiException, plug, self.server["id"], body)
+                self.assertEqual("ACTIVE", self.api.get_server(self.server["id"])["status"])
+            self.assert_refused_to_user(self.server, "volume")
+        self.assert_tuned(self.domain(self.server))
+        self.ignore()
+        with self.points.failing():
+            self._attach_interface(self.server, port)
+            self.attach_volume(self.server, volume)
+            domain = self.domain(self.server)
+            self.assertEqual(["2"], domain.xpath("devices/interface/driver/@queues")[:1])
+            self.assertEqual(2, len(domain.xpath("devices/disk/driver/@iothread")))
+            self.assertEqual((2, 3), tuple(len(domain.findall(f"devices/{tag}")) for tag in ("interface", "disk")))
+        self._detach_interface(self.server, port)
+        self.assert_whole_again(self.server, "plugging")
+
+    def test_guests_that_ask_nothing(self):
+        """Everything of ours fails, on_error is fail: their whole life is as with Nova's driver."""
+        with self.points.failing():
+            other = self.boot({}, vcpus=2, networks=[{"port": self.new_port()}])
+            self.make_folder(other)
+            port, volume = self.new_port(), self.cinder.SWAP_OLD_VOL
+            self._attach_interface(other, port)
+            self.attach_volume(other, volume)
+            self._reboot_server(other, hard=True)
+            self._rescue_server(other)
+            self._unrescue_server(other)
+            self._rebuild_server(other, nova_fixtures.GlanceFixture.image2["id"])
+            self._stop_server(other)
+            self._start_server(other)
+            self._detach_interface(other, port)
+            self._shelve_server(other)
+            self._unshelve_server(other)
+            self._delete_server(other)
+            for xml in self.xml_of_nova[1:]:
+                self.assertIn(xml, self.domains.defined)
+        self.assert_tuned(self.domain(self.server))
+
+
+class TwoHostPathsTest(PathTestCase):
+    def setUp(self):
+        super().setUp()
+        self.useFixture(
+            fixtures.MockPatch(
+                "nova.virt.libvirt.driver.LibvirtDriver.migrate_disk_and_power_off", return_value="{}"
+            )
+        )
+        self.start("host_a", "host_b")
+        self.server = self.boot(base.TUNED, host="host_a")
+        self.flavor = self._create_flavor(vcpu=3, extra_spec=base.TUNED)
+
+    def requests(self):
+        """Yield (path, request) with the guest where the path begins."""
+        yield "resize", {"resize": {"flavorRef": self.flavor}}
+        yield "cold migration", {"migrate": None}
+        self._migrate_server(self.server)
+        yield "revert", {"revertResize": None}
+
+    def test_fail(self):
+        for path, body in self.requests():
+            with self.points.failing():
+                self.ask(self.server, body)
+                server = self._wait_for_server_parameter(
+                    self.server, {"status": "ERROR", "OS-EXT-STS:task_state": None}
+                )
+                self.assert_refused_to_user(server, path)
+            self.assert_whole_again(self.server, path)
+
+    def test_ignore(self):
+        self.ignore()
+        for path, body in self.requests():
+            state = "ACTIVE" if path == "revert" else "VERIFY_RESIZE"
+            with self.points.failing("virt.asked.request"):
+                self.ask(self.server, body)
+                self._wait_for_server_parameter(self.server, {"status": state, "OS-EXT-STS:task_state": None})
+                domain = self.domain(self.server, self.host_of(self.server))
+                self.assertIn("Injected: in", self.untuned_reason(domain), path)
+            if state == "VERIFY_RESIZE":
+                self._confirm_resize(self.server)
+            self.assert_whole_again(self.server, path)
+
+    @contextlib.contextmanager
+    def host_a_lost(self):
+        self.computes["host_a"].stop()
+        self.api.put_service(self.computes["host_a"].service_ref.uuid, {"forced_down": True})
+        yield
+
+    def test_evacuate_fail(self):
+        with self.host_a_lost(), self.points.failing():
+            self.ask(self.server, {"evacuate": {}})
+            self._wait_for_server_parameter(self.server, {"status": "ERROR", "OS-EXT-STS:task_state": None})
+            self.assert_refused_to_user(self.server, "evacuate")
+        # Nova leaves it with the lost host, from where it can be evacuated again.
+        self.api.post_server_action(self.server["id"], {"os-resetState": {"state": "active"}})
+        self._evacuate_server(self.server, expected_host="host_b")
+        self._start_server(self.server)
+        self.assert_whole_again(self.server, "evacuate")
+
+    def test_evacuate_ignore(self):
+        self.ignore()
+        with self.host_a_lost(), self.points.failing("virt.asked.request"):
+            self._evacuate_server(self.server, expected_host="host_b")
+            self._start_server(self.server)
+            self.assertIn("Injected: in", self.untuned_reason(self.domain(self.server, "host_b")))
+        self.assert_whole_again(self.server, "evacuate")
+
+
+class LiveMigrationTest(test_migration.LiveMigrationTestCase):
+    """The three overrides of a live migration, each function under them failing in turn, and all at once."""
+
+    def setUp(self):
+        super().setUp()
+        self.points = self.useFixture(fault_points.FaultPoints())
+
+    def arguments(self, name):
+        args, kwargs = self.points.arguments[f"virt.driver.PerfTuningLibvirtDriver.{name}"]
+        return args[1:], kwargs
+
+    def each(self, call):
+        return EveryFaultTestCase.each(self, call)
+
+    def test_each_function(self):
+        self.boot_on_a(base.TUNED)
+        self.migrate()
+        self.src, self.dest = self.dest, self.src
+        args, kwargs = self.arguments("check_can_live_migrate_source")
+        instance = args[1]
+        destination = self.computes["host_b"].driver  # where the guest is now
+
+        # Nova's own check looks for files that no fixture makes here
+        nova = "nova.virt.libvirt.driver.LibvirtDriver.check_can_live_migrate_source"
+        self.useFixture(fixtures.MockPatch(nova, return_value=args[2]))
+
+        def check():
+            return destination.check_can_live_migrate_source(*args, **kwargs)
+
+        for name in self.each(check):
+            error = self.assertRaises(exception.MigrationPreCheckError, check)
+            self.assertIn(f"nova-perf-tuning: internal error, Injected: in {name}", str(error))
+
+        (context, _, migrate_data, *claimed), claim_kwargs = self.arguments("post_claim_migrate_data")
+        for _ in self.each(
+            lambda: destination.post_claim_migrate_data(context, instance, migrate_data, *claimed, **claim_kwargs)
+        ):
+            self.assertIsNotNone(
+                destination.post_claim_migrate_data(context, instance, migrate_data, *claimed, **claim_kwargs)
+            )
+
+        (*ahead, guest, devices), operation_kwargs = self.arguments("_live_migration_operation")
+        arrived = []
+
+        class Guest:
+            """The source's guest, whose migration only notes what it would send."""
+
+            def __getattr__(self, name):
+                return getattr(guest, name)
+
+            def migrate(self, *args, **kwargs):
+                arrived.append(kwargs["destination_xml"])
+
+            def get_xml_desc(self, **kwargs):
+                return running
+
+        running = etree.tostring(self.domain(self.server, "host_b"), encoding="unicode")
+
+        def operate():
+            self.computes["host_a"].driver._live_migration_operation(*ahead, Guest(), devices, **operation_kwargs)
+
+        for _ in self.each(operate):
+            operate()
+            self.assertEqual(self.rewritten[-1], arrived[-1])
+
+    def test_everything_fails(self):
+        self.boot_on_a(base.TUNED)
+        with self.points.failing():
+            message, domain = self.refuse_to_migrate()
+            self.assertIn("nova-perf-tuning: internal error, Injected: in", message)
+            self.assert_tuned(domain, emulator="0")
+        self.flags(on_error="ignore", group="nova_perf_tuning")
+        with self.points.failing():
+            self.migrate()
+            self.assertEqual(self.arrived_xml, self.rewritten[-1])
+
+    def test_guest_that_asks_nothing(self):
+        self.boot_on_a(base.PLAIN)
+        with self.points.failing():
+            self.migrate()
+            self.assertEqual([self.arrived_xml], self.rewritten)
