@@ -9,7 +9,7 @@ from lxml import etree
 from nova.virt.libvirt import config as vconfig
 from nova.virt.libvirt import vif
 
-from nova_perf_tuning.virt import asked, faults
+from nova_perf_tuning.virt import faults
 
 
 class PerfVIFDriver(vif.LibvirtGenericVIFDriver):
@@ -49,7 +49,7 @@ class PerfVIFDriver(vif.LibvirtGenericVIFDriver):
         flavor: Any,
     ) -> Any:
         with faults.guarded(job):
-            if virt_type == "qemu" and conf.vhost_queues is None and asked.specs(job.instance):
+            if virt_type == "qemu" and conf.vhost_queues is None and faults.asks(job.instance):
                 # Nova makes the tap device for several queues whatever the type, but asks libvirt for them
                 # with kvm only; such a device cannot be opened with one, and the guest would not start.
                 conf.vhost_queues = self._get_virtio_mq_settings(image_meta, flavor)[1]

@@ -106,7 +106,7 @@ class EmulatedBootTest(FaultTestCase):
     specs = {"hw:vif_multiqueue_enabled": "true", "perf:vif_queues": "2"}
 
     def test_fail(self):
-        with self.inject("vif.asked.specs"):
+        with self.inject("asked.specs"):
             server = self.boot(self.specs, vcpus=2, expected_state="ERROR")
         self.assertIn("nova-perf-tuning: internal error", server["fault"]["message"])
 
@@ -114,7 +114,7 @@ class EmulatedBootTest(FaultTestCase):
         server = self.boot(self.specs, vcpus=2)
         port = self.new_port()
         self._attach_interface(server, port)
-        with self.inject("vif.asked.specs"), self.inject("vif.PerfVIFDriver._render"):
+        with self.inject("asked.specs"), self.inject("vif.PerfVIFDriver._render"):
             self._detach_interface(server, port)
             self.assertEqual(1, len(self.domain(server).findall("devices/interface")))
             self._delete_server(server)

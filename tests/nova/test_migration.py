@@ -152,6 +152,80 @@ class LiveMigrationTest(LiveMigrationTestCase):
         self.assertEqual([self.arrived_xml], self.rewritten)
 
 
+class OtherCpusTest(LiveMigrationTestCase):
+    """Host b has other CPUs for everything."""
+
+    dedicated_b, shared_b = "2,3,6,7", "1,5"
+
+    def test_floating_guest(self):
+        """Nova has the shared CPUs of a host in the XML, and renews them; what is asked stays."""
+        specs = {"hw:vif_multiqueue_enabled": "true", "perf:vif_queues": "2", "perf:iothreads": "2"}
+        self.boot_on_a(specs, vcpus=2)
+        self.assertEqual("0,4", self.domain(self.server, "host_a").find("vcpu").get("cpuset"))
+        domain = self.migrate()
+        self.assertEqual("1,5", domain.find("vcpu").get("cpuset"))
+        self.assertEqual("2", domain.find("devices/interface/driver").get("queues"))
+        self.assertEqual(["1", "2"], sorted(domain.xpath("devices/disk/driver/@iothread")))
+        self.assertEqual(specs["perf:iothreads"], self.request(domain)["perf:iothreads"])
+
+    def test_guest_on_two_nodes_with_a_volume(self):
+        self.boot_on_a(base.TUNED | {"hw:numa_nodes": "2"}, vcpus=4)
+        self.attach_volume(self.server, self.cinder.SWAP_OLD_VOL)
+        self.assert_tuned(self.domain(self.server, "host_a"), emulator="0,4")
+        domain = self.migrate()
+        self.assert_tuned(domain, emulator="1,5")
+        pins = {pin.get("cpuset") for pin in domain.findall("cputune/vcpupin")}
+        self.assertEqual({"2", "3", "6", "7"}, pins)
+        self.assertEqual(3, len(domain.findall("devices/disk")))
+
+    def test_profile_folder_that_has_gone(self):
+        """The running guest is what counts; only what is worked out anew is Nova's."""
+        folder = self.useFixture(fixtures.TempDir()).path
+        with open(f"{folder}/own.yaml", "w", encoding="utf-8") as file:
+            file.write("name: own\ndescription: x\nspecs:\n  'perf:iothreads': {value: 2, reason: y}\n")
+        self.flags(profile_dir=folder, group="nova_perf_tuning")
+        self.boot_on_a(base.TUNED | {"perf:profile": "own"}, vcpus=2)
+        self.flags(profile_dir=f"{folder}/gone", group="nova_perf_tuning")
+        domain = self.migrate()
+        pins = domain.find("cputune/emulatorpin").get("cpuset")
+        self.assert_tuned(domain, emulator=pins)
+        self.assertTrue(pins)
+
+
+class EmulatedMigrationTest(LiveMigrationTestCase):
+    """virt_type=qemu with several queues: what Nova forgets at boot it forgets at the destination as well."""
+
+    virt_type = "qemu"
+
+    def test_queues_arrive(self):
+        self.boot_on_a({"hw:vif_multiqueue_enabled": "true", "perf:vif_queues": "2"}, vcpus=2)
+        self._attach_interface(self.server, self.new_port())
+        drivers = self.migrate().findall("devices/interface/driver")
+        self.assertEqual([{"name": "qemu", "queues": "2"}] * 2, [dict(driver.attrib) for driver in drivers])
+
+
+class RemovedTest(LiveMigrationTestCase):
+    """The driver has gone from both hosts."""
+
+    def test_nova_alone_rebuilds_the_interfaces(self):
+        """Why the documentation says to reboot a guest hard before it live-migrates: QEMU would refuse this."""
+        self.boot_on_a(base.TUNED)
+        self.restart_with(base.NOVAS_DRIVER)
+        driver = self.migrate().find("devices/interface/driver")
+        self.assertIsNone(driver.get("rx_queue_size"))
+        self.assertEqual([], list(driver))
+
+    def test_after_a_hard_reboot_it_migrates_as_any_other(self):
+        self.boot_on_a(base.TUNED)
+        self.restart_with(base.NOVAS_DRIVER)
+        self.flags(cpu_dedicated_set=self.dedicated, cpu_shared_set=self.shared, group="compute")
+        self._reboot_server(self.server, hard=True)
+        for domain in (self.domain(self.server, "host_a"), self.migrate()):
+            self.assertEqual({}, self.request(domain))
+            ours = "devices/*/driver/@rx_queue_size|devices/interface/driver/*|devices/disk/driver/@iothread"
+            self.assertEqual([], domain.xpath(ours))
+
+
 class NoSharedCpusTest(LiveMigrationTestCase):
     """Host b has no shared CPUs: the emulator gets the guest's own there, and every I/O thread with it."""
 

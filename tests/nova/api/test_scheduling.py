@@ -95,6 +95,20 @@ class TraitsTest(ResultTestCase):
             self.assertIsNone(self.stats_of("compute1"))
         self.boot({}, vcpus=1)
 
+    def test_driver_that_goes_leaves_its_traits(self):
+        """Why the documentation says to remove the result first."""
+        self.publish(result("compute1"))
+        self.start()
+        self.flags(compute_driver=base.NOVAS_DRIVER)
+        self.restart_compute_service("compute1")
+        self._run_periodics()
+        self.assertIn(traits.VALIDATED, self.traits_of("compute1"))
+        self.flags(compute_driver=base.OUR_DRIVER)
+        self.restart_compute_service("compute1")
+        os.unlink(os.path.join(self.folder, "verdict.json"))
+        self._run_periodics()
+        self.assertEqual(set(), self.traits_of("compute1"))
+
     def test_required_trait_chooses_the_host(self):
         flavor = {"trait:CUSTOM_PERF_VALIDATED": "required"}
         self.publish(result("compute2"))

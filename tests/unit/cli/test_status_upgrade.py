@@ -88,7 +88,7 @@ class StatusUpgradeTest(testtools.TestCase):
             file.write("[nova_perf_tuning]\non_error = ignore\n")
         done = check()
         self.assertEqual("", done.stderr)
-        self.assertIn("| perf_tuning.PerfTuningLibvirtDriver. ", done.stdout)
+        self.assertIn("perf_tuning.PerfTuningLibvirtDriver.", done.stdout)
 
     def test_result(self):
         path = os.path.join(self.folder, "verdict.json")

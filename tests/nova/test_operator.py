@@ -1,0 +1,188 @@
+"""What operators and users get wrong: typos, contradictions, files that vanish, hostile values."""
+
+import os
+import shutil
+
+import fixtures
+from nova import config as nova_config  # noqa: F401  (registers what the driver reads)
+from nova.tests import fixtures as nova_fixtures
+from oslo_config import fixture as config_fixture
+from oslo_utils.fixture import uuidsentinel as uuids
+
+from tests.nova import base
+
+#: Two images that ask for something: one as TUNED does, one against it.
+AGREES, CONTRADICTS = {"hw_perf_iothreads": "2"}, {"hw_perf_iothreads": "4"}
+NAME = '\u00dcn\u00ef & <x> "y" \u65e5\u672c'
+
+
+class OperatorTestCase(base.PerfTestCase):
+    def image(self, identifier, properties):
+        """Add an image with these properties and return its id."""
+        plain = self.glance.image1
+        self.glance.create(None, plain | {"id": identifier, "properties": plain["properties"] | properties})
+        return identifier
+
+    def log_lines(self, text):
+        return [line for line in self.stdlog.logger.output.splitlines() if text in line]
+
+    def refused(self, specs, **kwargs):
+        """Boot a guest that must fail; return the fault's message."""
+        server = self.boot(specs, networks="none", expected_state="ERROR", **kwargs)
+        self.assertFalse(self.has_domain(server, "compute1"))
+        message = server["fault"]["message"]
+        self._delete_server(server)
+        return message
+
+
+class ConfigurationTest(OperatorTestCase):
+    def write(self, **values):
+        """Put raw text into the configuration, as from a file."""
+        config_fixture.Config(base.base.CONF).load_raw_values("nova_perf_tuning", **values)
+
+    def test_typos_are_named_and_stop_nobody(self):
+        self.write(on_error="ignor", result_max_age="a month", perf_weight_multiplier="much")
+        self.start()
+        for name in ("on_error", "result_max_age", "perf_weight_multiplier"):
+            (line,) = self.log_lines(f"[nova_perf_tuning] {name}: ")
+            self.assertIn("mend it and restart", line)
+        self._run_periodics()
+        self.assert_tuned(self.domain(self.boot(base.TUNED)))
+        # the default holds: fail
+        self.assertIn("more than the 2 vCPUs", self.refused(base.PLAIN | {"perf:vif_queues": "3"}, vcpus=2))
+        self.boot({}, vcpus=1, networks="none")
+
+    def test_right_values_are_not_mentioned(self):
+        self.write(on_error="ignore")
+        self.start()
+        self.assertEqual([], self.log_lines("mend it and restart"))
+        self.assertTrue(self.log_lines("on_error=ignore"))
+
+    def test_profile_folder_vanishes_while_guests_run(self):
+        folder = self.useFixture(fixtures.TempDir()).join("profiles")
+
+        def fill():
+            os.mkdir(folder)
+            with open(f"{folder}/own.yaml", "w", encoding="utf-8") as file:
+                file.write("name: own\ndescription: x\nspecs:\n  'perf:iothreads': {value: 2, reason: y}\n")
+
+        fill()
+        self.flags(profile_dir=folder, group="nova_perf_tuning")
+        self.start()
+        specs = {key: text for key, text in base.TUNED.items() if key != "perf:iothreads"} | {
+            "perf:profile": "own"
+        }
+        server = self.boot(specs)
+        port = self.new_port()
+        self._attach_interface(server, port)
+        self.assert_tuned(self.domain(server), interfaces=2)
+        shutil.rmtree(folder)
+        self._reboot_server(server, hard=False)
+        self._detach_interface(server, port)
+        self.assert_tuned(self.domain(server))
+        self.assertIn(folder, self.refused(specs)[:255])
+        # names no profile, needs no folder
+        self._delete_server(self.boot(base.TUNED, networks="none"))
+        fill()
+        with open(f"{folder}/own.yaml", "a", encoding="utf-8") as file:
+            file.write("specs: {}\n")
+        self.assertIn("a key stands here twice", self.refused(specs))
+        shutil.rmtree(folder)
+        fill()
+        self._reboot_server(server, hard=True)
+        self.assert_tuned(self.domain(server))
+
+
+class RequestsTest(OperatorTestCase):
+    def setUp(self):
+        super().setUp()
+        self.start()
+
+    def test_image_against_flavor(self):
+        agrees = self.image(uuids.agrees, AGREES)
+        contradicts = self.image(uuids.contradicts, CONTRADICTS)
+        message = self.refused(base.TUNED, image_uuid=contradicts)
+        self.assertIn(
+            "perf:iothreads=2 of the flavor contradicts hw_perf_iothreads=4 of the image; remove one or make them "
+            "equal",
+            message,
+        )
+        server = self.boot(base.TUNED, image_uuid=agrees)
+        self.assert_tuned(self.domain(server))
+        # A rebuild brings the contradiction, the next takes it away; the guest is not lost in between.
+        self.api.post_server_action(
+            server["id"], {"rebuild": {"imageRef": contradicts}}, check_response_status=[202, 500]
+        )
+        server = self._wait_for_server_parameter(server, {"status": "ERROR", "OS-EXT-STS:task_state": None})
+        self.assertIn("perf:iothreads=2 of the flavor contradicts", server["fault"]["message"])
+        self._rebuild_server(server, nova_fixtures.GlanceFixture.image2["id"])
+        self.assert_tuned(self.domain(server))
+
+    def test_image_of_a_stranger(self):
+        """What an image's owner writes ends as one line, short, with nothing that moves a terminal's cursor."""
+        for number, properties in enumerate(
+            (
+                {"hw_perf_iothreads": "2\n2026-01-01 00:00:00 ERROR root logged in\x1b[2J"},
+                {"hw_perf_iothreads": "9" * 250},
+                {"hw_perf_no such": "1"},
+                {"hw_perf_budget": "../../etc/passwd"},
+                {"hw_perf_profile": "\u202eevil"},
+                {f"hw_perf_{key}": "x" * 200 for key in range(40)},
+            )
+        ):
+            image = self.image(getattr(uuids, f"stranger{number}"), properties)
+            message = self.refused(base.PLAIN, image_uuid=image)
+            self.assertTrue(message.startswith("nova-perf-tuning: "), message)
+            self.assertTrue(message.isprintable() and len(message) <= 255, message)
+            for line in self.log_lines("nova_perf_tuning.virt.faults"):
+                self.assertNotIn("\x1b", line)
+        self.assertEqual([], [line for line in self.log_lines("root logged in") if line.startswith("2026-01-01")])
+        self.boot({}, vcpus=1, networks="none")
+
+    def test_flavor_with_300_keys(self):
+        """Written through an old microversion, which checks nothing."""
+        self.api.microversion = "2.85"
+        specs = {f"perf:key{number}": "x" * 100 for number in range(300)}
+        flavor = self._create_flavor(vcpu=3, extra_spec=base.PLAIN | specs)
+        self.api.microversion = "latest"
+        server = self._create_server(flavor_id=flavor, networks="none", expected_state="ERROR")
+        self.assertIn("nova-perf-tuning: unknown spec perf:key", server["fault"]["message"])
+        for line in self.log_lines("nova_perf_tuning.virt"):
+            self.assertTrue(len(line) < 1000, line)
+
+    def test_digits_of_other_scripts(self):
+        self.api.microversion = "2.85"
+        for value in ("\uff12", "\u0662", "2\u00a0", "\U0001f600"):
+            flavor = self._create_flavor(vcpu=3, extra_spec=base.PLAIN | {"perf:iothreads": value})
+            server = self._create_server(flavor_id=flavor, networks="none", expected_state="ERROR")
+            self.assertIn("allowed: 0 to 16", server["fault"]["message"])
+            self._delete_server(server)
+
+    def test_name_in_other_scripts(self):
+        domain = self.domain(self.boot(base.TUNED, name=NAME))
+        self.assert_tuned(domain)
+        self.assertEqual([NAME], domain.xpath("metadata/*/*[local-name()='name']/text()"))
+
+
+class ResizeTest(OperatorTestCase):
+    def test_into_a_contradiction_and_out_again(self):
+        self.useFixture(
+            fixtures.MockPatch(
+                "nova.virt.libvirt.driver.LibvirtDriver.migrate_disk_and_power_off", return_value="{}"
+            )
+        )
+        self.start("host_a", "host_b")
+        server = self.boot(base.TUNED, image_uuid=self.image(uuids.agrees, AGREES), host="host_a")
+        wrong = self._create_flavor(vcpu=3, extra_spec=base.PLAIN | {"perf:iothreads": "3"})
+        self.api.post_server_action(
+            server["id"], {"resize": {"flavorRef": wrong}}, check_response_status=[202, 500]
+        )
+        server = self._wait_for_server_parameter(server, {"status": "ERROR", "OS-EXT-STS:task_state": None})
+        self.assertIn("perf:iothreads=3 of the flavor contradicts", server["fault"]["message"])
+        # Nova has put the old flavor back: the guest is whole again, on the host it was to go to.
+        server = self._rebuild_server(server, nova_fixtures.GlanceFixture.image2["id"])
+        self._reboot_server(server, hard=True)
+        server = self.api.get_server(server["id"])
+        domain = self.domain(server, server["OS-EXT-SRV-ATTR:host"])
+        self.assertEqual(server["flavor"]["extra_specs"]["perf:iothreads"], domain.findtext("iothreads"))
+        self.assertIsNone(self.untuned_reason(domain))

@@ -1,0 +1,174 @@
+"""Queue pairs on hosts with different CPU sets, and XML that must stay Nova's over many flavors."""
+
+import random
+import re
+
+from nova.virt.libvirt import driver as nova_driver
+from nova.virt.libvirt import vif as nova_vif
+
+from tests.nova import base, fault_points
+
+AUTO = {"perf:vif_queues": "auto", "hw:vif_multiqueue_enabled": "true"}
+PINNED = {"hw:cpu_policy": "dedicated"}
+MIXED = {"hw:cpu_policy": "mixed", "hw:cpu_dedicated_mask": "^0"}
+
+TWO_NODES = {"hw:numa_nodes": "2"}
+
+#: (shared CPUs, dedicated CPUs, vCPUs, specs beside AUTO, queue pairs) on 12 CPUs: 0-5 on node 0, 6-11 on node 1.
+#: Placement gives no guest more vCPUs than the host has CPUs for them, so those cases are pinned or mixed ones.
+HOSTS = (
+    # shared only: all of them, since the guest floats
+    ("0-11", None, 1, {}, None),
+    ("0-11", None, 4, {}, 4),
+    ("0-11", None, 12, {}, 8),  # never more than eight
+    ("0-4", None, 5, {}, 5),
+    ("0,1,6,7", None, 2, {"hw:numa_nodes": "1"}, 2),  # those of its node
+    ("0,1,6,7", None, 4, TWO_NODES, 4),
+    # dedicated only: what is left over on the guest's nodes
+    (None, "2-5,8-11", 4, PINNED, 2),
+    (None, "2-5,8-11", 8, PINNED | TWO_NODES, 4),
+    (None, "1-5,7-11", 10, PINNED | TWO_NODES, 2),
+    (None, "1-5,7-11", 4, PINNED, None),
+    (None, "0-11", 4, PINNED, None),  # nothing is left over
+    # both: the shared ones of the guest's nodes
+    ("0,1,6,7", "2-5,8-11", 4, PINNED, 2),
+    ("0,1,6,7", "2-5,8-11", 8, PINNED | TWO_NODES, 4),
+    ("0,6", "1-5,7-11", 5, PINNED, None),
+    ("0-5", "6-11", 6, PINNED, None),  # its node has none
+    ("0,1,6,7", "2-5,8-11", 4, MIXED, 2),
+    ("0", "1-5", 6, MIXED, None),  # more vCPUs than shared CPUs
+    ("0,1,6,7", "2-5,8-11", 4, {}, 4),
+    # neither: how many may serve is not known
+    (None, None, 4, {}, 4),
+    (None, None, 12, {}, 8),
+)
+
+
+class AutoQueuesTest(base.PerfTestCase):
+    def setUp(self):
+        super().setUp()
+        info = base.fakelibvirt.HostInfo(cpu_nodes=2, cpu_sockets=1, cpu_cores=3, cpu_threads=2)
+        self.flags(cpu_dedicated_set=None, cpu_shared_set=None, group="compute")
+        self.start_compute(hostname="compute1", host_info=info)
+
+    def queues(self, specs, vcpus):
+        """Return the queues attribute of a new guest's interface."""
+        server = self.boot(specs, vcpus=vcpus, networks=[{"port": self.new_port()}])
+        found = self.domain(server).find("devices/interface/driver")
+        self._delete_server(server)
+        return None if found is None else found.get("queues")
+
+    def test_hosts(self):
+        for shared, dedicated, vcpus, specs, queues in HOSTS:
+            self.flags(cpu_shared_set=shared, cpu_dedicated_set=dedicated, group="compute")
+            self._run_periodics()  # the inventory follows the sets
+            case = f"shared {shared}, dedicated {dedicated}, {vcpus} vCPUs, {specs}"
+            found = self.queues(AUTO | specs, vcpus)
+            self.assertEqual(None if queues is None else str(queues), found, case)
+
+
+class EmulatedQueuesTest(AutoQueuesTest):
+    """virt_type=qemu: Nova says nothing of queues there, the hook has to."""
+
+    virt_type = "qemu"
+
+    def test_explicit(self):
+        multiqueue = {"hw:vif_multiqueue_enabled": "true"}
+        for specs, vcpus, queues in (
+            ({"perf:vif_queues": "2"}, 4, "2"),
+            ({"perf:vif_queues": "4"}, 4, "4"),
+            ({"perf:vif_rx_queue_size": "512"}, 3, "3"),  # none asked: as many as the tap device was made for
+            ({"perf:vif_queues": "2"}, 12, "2"),
+        ):
+            self.assertEqual(queues, self.queues(specs | multiqueue, vcpus), (specs, vcpus))
+
+
+#: Specs of others, Nova's and strangers', that change the XML of a running guest and not where it runs.
+FOREIGN = {
+    "hw:vif_multiqueue_enabled": ["true", "false"],
+    "hw:virtio_packed_ring": ["true", "false"],
+    "hw:watchdog_action": ["reset", "disabled"],
+    "hw:boot_menu": ["true"],
+    "hw:hide_hypervisor_id": ["true", "false"],
+    "hw:emulator_threads_policy": ["share"],
+    "hw:input_bus": ["virtio", "usb"],
+    "hw:maxphysaddr_mode": ["emulate"],
+    "hw_rng:allowed": ["True", "False"],
+    "hw_video:ram_max_mb": ["16"],
+    "quota:cpu_shares": ["512"],
+    "quota:vif_inbound_average": ["1000"],
+    "quota:disk_read_iops_sec": ["100"],
+    "trait:CUSTOM_PERF_VALIDATED": ["required"],
+    "performance:class": ["gold", "\u00e4\u00f6\u00fc <&>"],
+    "perfect": ["yes"],
+    "mine:perf:vif_queues": ["2"],
+}
+IMAGES = {
+    "image_hw_vif_model": ["virtio", "e1000"],
+    "image_hw_vif_multiqueue_enabled": ["true"],
+    "image_hw_watchdog_action": ["reset"],
+    "image_hw_performance": ["high"],
+    "image_hw_video_model": ["vga"],
+    "image_os_type": ["windows"],
+}
+
+
+def some_of(table, chance):
+    """Return a dictionary with some of a table's keys, each with one of its values."""
+    return {key: chance.choice(values) for key, values in table.items() if chance.random() < 0.4}
+
+
+class UntouchedFlavorsTest(base.PerfTestCase):
+    """Without a perf: spec: Nova's method with Nova's VIF driver and ours, on the same guest, byte for byte."""
+
+    def setUp(self):
+        super().setUp()
+        self.start()
+        self.points = self.useFixture(fault_points.FaultPoints())
+        self.driver = self.computes["compute1"].driver
+
+    def both(self, specs, properties):
+        """Return XML of the guest booted last with other specs and image properties: Nova's and ours."""
+        args, kwargs = self.points.arguments["virt.driver.PerfTuningLibvirtDriver._get_guest_xml"]
+        args = args[1:]
+        instance = args[1]
+        instance.flavor.extra_specs, instance.system_metadata = specs, properties
+        ours = self.driver._get_guest_xml(*args, **kwargs)
+        own, self.driver.vif_driver = (
+            self.driver.vif_driver,
+            nova_vif.LibvirtGenericVIFDriver(self.driver._host),
+        )
+        try:
+            novas = nova_driver.LibvirtDriver._get_guest_xml(self.driver, *args, **kwargs)
+        finally:
+            self.driver.vif_driver = own
+        return [re.sub("<nova:creationTime>[^<]*", "", xml) for xml in (novas, ours)]
+
+    def compare(self, base_specs, vcpus):
+        self.boot(base_specs, vcpus=vcpus, networks=[{"port": self.new_port()} for _ in range(2)])
+        args, _ = self.points.arguments["virt.driver.PerfTuningLibvirtDriver._get_guest_xml"]
+        present = dict(args[2].system_metadata)
+        seen = set()
+
+        chance = random.Random(20)
+        for _ in range(60):
+            specs, properties = some_of(FOREIGN, chance), some_of(IMAGES, chance)
+            novas, ours = self.both(base_specs | specs, present | properties)
+            self.assertEqual(novas, ours, (specs, properties))
+            seen.add(ours)
+        self.assertTrue(len(seen) > 20, len(seen))
+        # and the comparison can fail: the same guest with a request of ours
+        novas, ours = self.both(base_specs | {"perf:iothreads": "2"}, present)
+        self.assertNotEqual(novas, ours)
+
+    def test_pinned(self):
+        self.compare(base.PLAIN, 3)
+
+    def test_floating(self):
+        self.flags(cpu_dedicated_set=None, cpu_shared_set=None, group="compute")
+        self._run_periodics()
+        self.compare({}, 2)
+
+
+class UntouchedEmulatedFlavorsTest(UntouchedFlavorsTest):
+    virt_type = "qemu"
