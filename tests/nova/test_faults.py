@@ -1,6 +1,7 @@
 """A fault in any function of ours that Nova calls: on_error decides, and nova-compute goes on."""
 
 import fixtures
+from lxml import etree
 
 from nova_perf_tuning.virt import selfcheck
 from tests.nova import base
@@ -75,6 +76,14 @@ class BootTest(FaultTestCase):
                 self.assertEqual(1, len(self.domain(server).findall("devices/interface")))
                 self._delete_server(server)
         self.assert_host_works()
+
+    def test_a_nova_that_writes_its_xml_in_another_way(self):
+        def to_xml(conf, pretty_print=True):
+            return etree.tostring(type(conf).format_dom(conf), encoding="unicode", pretty_print=pretty_print)
+
+        with fixtures.MonkeyPatch("nova.virt.libvirt.config.LibvirtConfigGuest.to_xml", to_xml):
+            server = self.boot(base.PLAIN | {"perf:iothreads": "2"}, networks="none", expected_state="ERROR")
+        self.assertIn("in a way that this driver does not know", server["fault"]["message"])
 
     def test_ignored_mistake_is_named(self):
         self.ignore()
