@@ -64,7 +64,7 @@ class FlavorCreate(cloud_command.CloudShowOne):
         )
         parser.add_argument("--id", metavar="ID", help="id of the flavor (default: a UUID)")
         parser.add_argument("--private", action="store_true", help="only for projects that are given access later")
-        _add_specs(parser)
+        spec_options.add_flavor(parser)
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
         from nova_perf_tuning.cloud import flavor_specs, flavors
@@ -73,7 +73,7 @@ class FlavorCreate(cloud_command.CloudShowOne):
         vcpus = _number("--vcpus", parsed_args.vcpus)
         ram = _number("--ram", parsed_args.ram)
         disk = 0 if parsed_args.disk == "0" else _number("--disk", parsed_args.disk)
-        asked = _asked(parsed_args)
+        asked = spec_options.flavor(parsed_args)
         written = flavor_specs.written(asked, vcpus, profiles.load(parsed_args.profile_dir))
         for warning in written.warnings:
             self.warn(f"warning: {warning}")
@@ -99,7 +99,7 @@ class FlavorSet(cloud_command.CloudShowOne):
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("flavor", metavar="FLAVOR", help="name or id")
-        _add_specs(parser)
+        spec_options.add_flavor(parser)
         parser.add_argument(
             "--remove", metavar="KEY", action="append", default=[], help="take a spec out; may be repeated"
         )
@@ -111,7 +111,7 @@ class FlavorSet(cloud_command.CloudShowOne):
         flavor = flavors.find(self.connection, parsed_args.flavor)
         written = flavor_specs.changed(
             flavor.extra_specs,
-            _asked(parsed_args),
+            spec_options.flavor(parsed_args),
             frozenset(parsed_args.remove),
             flavor.vcpus,
             profiles.load(parsed_args.profile_dir),
@@ -223,31 +223,6 @@ def findings_table(
     return (what, "Level", "Rule", "Found", "Why", "Remedy", "Source"), [
         (name, one.level.value, one.rule, one.evidence, one.why, one.remedy, one.source) for name, one in found
     ]
-
-
-def _add_specs(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--profile", metavar="NAME", help="profile whose specs are written into the flavor")
-    parser.add_argument(
-        "--spec",
-        metavar="KEY=VALUE",
-        action="append",
-        default=[],
-        help="an extra spec: perf:, Nova's own hw:, or trait:CUSTOM_PERF_VALIDATED=required; wins over the "
-        "profile's; may be repeated",
-    )
-    parser.add_argument(
-        "--profile-dir",
-        metavar="DIR",
-        help="folder with profiles of your own (.yaml files); the compute hosts must have them as well",
-    )
-
-
-def _asked(args: argparse.Namespace) -> dict[str, str]:
-    specs = spec_options.extra_specs(args.spec)
-    if args.profile is not None:
-        if specs.setdefault("perf:profile", args.profile) != args.profile:
-            raise spec_options.OptionError("--profile and --spec perf:profile differ; give one of them")
-    return specs
 
 
 def _number(option: str, text: str) -> int:

@@ -28,6 +28,22 @@ class Done:
         return json.loads(self.out)
 
 
+def run(*arguments):
+    """Run ``openstack`` with ``arguments`` in this process, which has it imported after the first time."""
+    out, err = io.StringIO(), io.StringIO()
+    root = logging.getLogger("")
+    handlers, level = root.handlers[:], root.level
+    try:
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            try:
+                code = shell.OpenStackShell().run(list(arguments))
+            except SystemExit as stop:
+                code = stop.code
+    finally:
+        root.handlers, root.level = handlers, level
+    return Done(code, out.getvalue(), err.getvalue())
+
+
 class ProgramTestCase(testtools.TestCase):
     """Has a cloud ``test`` in clouds.yaml: all services on loopback, an administrator that is let in."""
 
@@ -59,18 +75,7 @@ class ProgramTestCase(testtools.TestCase):
 
     def run_openstack(self, *arguments):
         """Run ``openstack --os-cloud test`` with ``arguments``."""
-        out, err = io.StringIO(), io.StringIO()
-        root = logging.getLogger("")
-        handlers, level = root.handlers[:], root.level
-        try:
-            with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-                try:
-                    code = shell.OpenStackShell().run(["--os-cloud", "test", *arguments])
-                except SystemExit as stop:
-                    code = stop.code
-        finally:
-            root.handlers, root.level = handlers, level
-        return Done(code, out.getvalue(), err.getvalue())
+        return run("--os-cloud", "test", *arguments)
 
     def perf(self, *arguments):
         """Run a command that must succeed without a word on stderr; return the data of its JSON output."""

@@ -109,7 +109,7 @@ class FlavorCreateTest(openstack_program.ProgramTestCase):
             "give a number from 1": ["--vcpus", "x", "--ram", "512"],
             "write it as KEY=VALUE": ["--vcpus", "1", "--ram", "512", "--spec", "perf:iothreads"],
             "did you mean perf:vif_queues": ["--vcpus", "1", "--ram", "512", "--spec", "vif_queues=1"],
-            "give one of them": [
+            "leave one out": [
                 *("--vcpus", "1", "--ram", "512", "--spec", "perf:profile=storage", "--profile", "balanced")
             ],
         }.items():
