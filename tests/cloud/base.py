@@ -108,17 +108,16 @@ class CloudTest(testtools.TestCase):
         return self.settled(server, expect)
 
     def settled(self, server: Any, expect: str, host: str | None = None) -> Any:
-        """Return a guest once nothing is being done to it; a failure unless it is as expected."""
+        """Return a guest once nothing is being done to it and it is as expected; a failure when it never is."""
 
         def done() -> Any:
             now = self.cloud.compute.get_server(server.id)
-            at_work = now.task_state is not None or now.status in ("BUILD", "MIGRATING", "RESIZE")
-            return None if at_work else now
+            there = now.status == expect and host in (None, now.compute_host)
+            return now if now.task_state is None and (there or now.status == "ERROR") else None
 
-        now = wait_for(f"{expect} {host or ''}", done)
-        if now.status != expect or (host and now.compute_host != host):
-            fault = (now.fault or {}).get("message")
-            raise AssertionError(f"{now.status} on {now.compute_host}, not {expect} on {host or 'any'}: {fault}")
+        now = wait_for(f"{expect} on {host or 'any host'}", done)
+        if now.status != expect:
+            raise AssertionError(f"{now.status}, not {expect}: {(now.fault or {}).get('message')}")
         return now
 
     def _delete(self, server: Any) -> None:

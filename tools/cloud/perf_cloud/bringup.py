@@ -174,8 +174,8 @@ def main(argv: list[str]) -> int:
     """Entry point of the inner half of tools/cloud/up."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--venv", type=pathlib.Path, required=True)
-    parser.add_argument("--image", type=pathlib.Path, required=True)
-    parser.add_argument("--snapshot", type=pathlib.Path, required=True)
+    parser.add_argument("--image", type=pathlib.Path, help="needed, as the next, until the cloud is populated")
+    parser.add_argument("--snapshot", type=pathlib.Path)
     parser.add_argument("--hosts", type=int, required=True)
     parser.add_argument("--begun", type=float, required=True)
     arguments = parser.parse_args(argv)

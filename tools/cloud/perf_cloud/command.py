@@ -55,11 +55,12 @@ def up(argv: list[str]) -> int:
     cloud.folder.mkdir(parents=True, exist_ok=True)
     with _locked(cloud) as lock:
         hosts, venv = _resume(cloud, arguments.hosts)
-        image = _image(arguments.image)
-        kept = snapshot.file_of(_cache(), _snapshot_key(venv, image, hosts))
         inner = [str(venv / "bin" / "python"), "-B", "-m", "perf_cloud.bringup"]
-        for name, value in (("venv", venv), ("image", image), ("snapshot", kept), ("hosts", hosts)):
-            inner += [f"--{name}", str(value)]
+        inner += ["--venv", str(venv), "--hosts", str(hosts)]
+        if not cloud.facts().get("populated"):
+            image = _image(arguments.image)
+            kept = snapshot.file_of(_cache(), _snapshot_key(venv, image, hosts))
+            inner += ["--image", str(image), "--snapshot", str(kept)]
         os.set_inheritable(lock, True)  # held until the inner half ends
         environment = {**os.environ, layout.VARIABLE: str(cloud.folder), "PYTHONPATH": str(_TOOL)}
         namespaces.execute(cloud, layout.CONTROLLER, [*inner, "--begun", str(begun)], environment)
