@@ -114,7 +114,15 @@ def _set(connection: Any, flavor_id: str, extra_specs: Mapping[str, str], doing:
             json={"extra_specs": dict(extra_specs)},
             microversion=CHECKED,
         )
-        exceptions.raise_from_response(response)
+        try:
+            exceptions.raise_from_response(response)
+        except exceptions.BadRequestException as error:
+            # Nova's reason has the value, but not always the key.
+            said = str(error.details)
+            meant = [
+                f"{key}={value}" for key, value in extra_specs.items() if f"'{value}'" in said and key not in said
+            ]
+            raise model.CloudError(": ".join([doing, *meant, str(faults.line(error))])) from error
 
 
 def _url(flavor_id: str) -> str:

@@ -270,9 +270,7 @@ class ApiServer(fixtures.Fixture):
             known = vocabulary.by_key().get(key)
             message = f"Validation failed; extra spec '{key}' does not appear to be a valid extra spec."
             if key == "hw:cpu_policy" and value not in ("dedicated", "shared", "mixed"):
-                message = (
-                    f"Invalid input for extra spec '{key}': '{value}' is not one of: dedicated, mixed, shared."
-                )
+                message = f"Validation failed; '{value}' is not one of: dedicated, shared, mixed"
             elif known is not None or key.startswith("hw:"):
                 continue
             raise nova_error(400, "badRequest", message)
