@@ -11,7 +11,6 @@ from nova_perf_tuning.budget import store
 from nova_perf_tuning.cli import validate, validate_cloud
 from nova_perf_tuning.cloud import campaign_store, host_choice
 from tests import simulated_cloud as simulation
-from tests.unit.cli import test_bench
 
 QUICK = ("--launcher", "heat", "--benchmark", "iperf3", "--benchmark", "cpu", "--seed", "3")
 
@@ -142,8 +141,13 @@ class ValidateCloudTest(testtools.TestCase):
         self.assertEqual([], os.listdir(self.output))
 
     def test_mistakes_are_one_line_and_exit_3(self):
-        environment = {**os.environ, "NOVA_PERF_DATABASE": self.url, "HOME": self.folder}
-        environment = {key: value for key, value in environment.items() if not key.startswith("OS_")}
+        for name in [*os.environ]:
+            if name.startswith("OS_"):
+                self.useFixture(fixtures.EnvironmentVariable(name))
+        self.useFixture(fixtures.EnvironmentVariable("NOVA_PERF_DATABASE", self.url))
+        self.useFixture(fixtures.EnvironmentVariable("HOME", self.folder))
+        command = validate.Validate(None, None, "validate")
+        parser = command.get_parser("nova-perf validate")
         for arguments, told in (
             ((), "--hosts: give compute hosts"),
             (("--hosts", "a,,b"), "--hosts: give compute hosts"),
@@ -158,9 +162,10 @@ class ValidateCloudTest(testtools.TestCase):
             (("--hosts", "a", "--os-cloud", "nosuch"), "no way to the cloud"),
             (("--resume", "nosuch"), "there is no run 'nosuch'"),
         ):
-            done = test_bench.nova_perf(
-                "validate", "--launcher", "heat", "--output", self.output, *arguments, env=environment
-            )
-            self.assertEqual((3, ""), (done.returncode, done.stdout), (arguments, done.stderr))
-            self.assertIn(told, done.stderr)
-            self.assertEqual(1, done.stderr.count("\n"), done.stderr)
+            out, err = io.StringIO(), io.StringIO()
+            with fixtures.MonkeyPatch("sys.stdout", out), fixtures.MonkeyPatch("sys.stderr", err):
+                args = parser.parse_args(["--launcher", "heat", "--output", self.output, *arguments])
+                code = command.run(args)
+            self.assertEqual((3, ""), (code, out.getvalue()), (arguments, err.getvalue()))
+            self.assertIn(told, err.getvalue())
+            self.assertEqual(1, err.getvalue().count("\n"), err.getvalue())

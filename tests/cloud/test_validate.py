@@ -1,0 +1,133 @@
+"""nova-perf validate --launcher heat on the real cloud: a whole run, Ctrl-C and resume, what a dead run left."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import fixtures
+
+from nova_perf_tuning.budget import store
+from nova_perf_tuning.cloud import campaign_store, model
+from tests.cloud import base
+
+QUICK = ("--benchmark", "cpu:seconds=1", "--benchmark", "iperf3:seconds=2,omit=0", "--blocks", "1")
+GUESTS = ("--guest-ram", "192", "--no-guest-tx-offload", "--image", base.IMAGE, "--pair-time-limit", "20m")
+
+
+class ValidateCase(base.CloudTest):
+    def setUp(self):
+        super().setUp()
+        self.folder = self.useFixture(fixtures.TempDir()).path
+        self.url = f"sqlite:///{self.folder}/results.db"
+        self.environment = {key: value for key, value in os.environ.items() if not key.startswith("OS_")}
+        self.environment |= {
+            "OS_CLIENT_CONFIG_FILE": str(self.state / "etc" / "clouds.yaml"),
+            "OS_CLOUD": "perf",
+            "NOVA_PERF_DATABASE": self.url,
+        }
+        self.before = self.stacks()
+
+    def stacks(self):
+        """Return the stacks and servers of validations."""
+        found = [*self.cloud.orchestration.stacks(), *self.cloud.compute.servers()]
+        return sorted(one.name for one in found if one.name.startswith(model.NAME_PREFIX))
+
+    def validate(self, *arguments):
+        program = [sys.executable, "-m", "nova_perf_tuning.cli.main", "validate", "--launcher", "heat"]
+        running = subprocess.Popen(
+            [*program, *QUICK, *GUESTS, "--output", self.folder, *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=self.environment,
+        )
+        self.addCleanup(running.stdout.close)
+        self.addCleanup(running.stderr.close)
+        self.addCleanup(running.kill)
+        return running
+
+    def cleanup(self, *arguments):
+        program = [os.path.join(os.path.dirname(sys.executable), "openstack"), "perf", "cleanup", "-f", "json"]
+        done = subprocess.run([*program, *arguments], capture_output=True, text=True, env=self.environment)
+        self.assertEqual(0, done.returncode, done.stderr)
+        return json.loads(done.stdout)
+
+    def the_run(self):
+        [line] = campaign_store.CampaignStore(self.url).lines()
+        return line
+
+    def until_guests_exist(self, running):
+        def there():
+            if running.poll() is not None:
+                raise AssertionError(f"ended before: {running.communicate()}")
+            return set(self.stacks()) - set(self.before)
+
+        base.wait_for("stacks of the run", there)
+
+
+class ValidateTest(ValidateCase):
+    def test_both_hosts(self):
+        running = self.validate("--hosts", "all", "-f", "json")
+        shown, told = running.communicate()
+        self.assertEqual(0, running.returncode, told)
+        environment = json.loads(shown)["environment"]
+        fleet = environment["fleet"]
+        names = sorted(one.host for one in self.cloud.compute.services(binary="nova-compute"))
+        self.assertEqual(names, [one["host"] for one in fleet["hosts"]])
+        self.assertEqual(["done", "done"], [one["state"] for one in fleet["pairs"]])
+        self.assertEqual({tuple(names), tuple(names[::-1])}, {(p["client"], p["server"]) for p in fleet["pairs"]})
+        figures = {(one["benchmark"], one["arm"]) for pair in fleet["pairs"] for one in pair["figures"]}
+        self.assertEqual({(b, arm) for b in ("cpu", "iperf3") for arm in ("untuned", "tuned")}, figures)
+        self.assertEqual([], environment["errors"])
+        results = store.load(os.path.join(self.folder, "results.json"))
+        self.assertTrue(all(one.value for one in results.trials if one.primary))
+        self.assertEqual(self.before, self.stacks())
+        self.assertEqual([], self.cleanup())
+        print(f"NOTE: two hosts validated, pairs took {[one['seconds'] for one in fleet['pairs']]} s")
+
+    def test_ctrl_c_leaves_nothing_and_the_run_goes_on(self):
+        running = self.validate("--hosts", "all", "--benchmark", "cpu:seconds=1,threads=2")
+        self.until_guests_exist(running)
+        running.send_signal(signal.SIGINT)
+        _, told = running.communicate()
+        self.assertEqual(130, running.returncode, told)
+        self.assertIn("interrupted", told)
+        self.assertEqual(self.before, self.stacks())
+        line = self.the_run()
+        self.assertEqual(("interrupted", False), (line.state, line.leftovers))
+        again = self.validate("--resume", line.run_id)
+        _, told = again.communicate()
+        self.assertEqual(0, again.returncode, told)
+        self.assertEqual(("complete", 2), (self.the_run().state, self.the_run().done))
+        self.assertEqual(self.before, self.stacks())
+
+    def test_what_a_killed_run_left_is_removed(self):
+        running = self.validate("--hosts", "all")
+        self.until_guests_exist(running)
+        running.kill()
+        running.communicate()
+        line = self.the_run()
+        [listed] = self.cleanup("--list")
+        self.assertEqual((line.run_id, "died", "maybe"), (listed["Run"], listed["State"], listed["Leftovers"]))
+        [removed] = self.cleanup()
+        self.assertEqual(line.run_id, removed["Run"])
+        self.assertTrue(removed["Removed"])
+        self.assertEqual(self.before, self.stacks())
+        self.assertEqual([], self.cleanup())
+
+
+class MistakesTest(ValidateCase):
+    def test_one_line_before_anything_is_made(self):
+        for arguments, told in (
+            (("--hosts", "nowhere"), "there is no host or aggregate 'nowhere'; hosts are host1"),
+            (("--hosts", "all", "--image", "nowhere"), "image 'nowhere' is not in Glance"),
+            (("--hosts", "all", "--flavor", "nowhere"), "flavor 'nowhere'"),
+        ):
+            running = self.validate(*arguments)
+            shown, complaints = running.communicate()
+            self.assertEqual((3, ""), (running.returncode, shown), complaints)
+            self.assertIn(told, complaints)
+            self.assertEqual(1, complaints.count("\n"), complaints)
+        self.assertEqual([], campaign_store.CampaignStore(self.url).lines())
