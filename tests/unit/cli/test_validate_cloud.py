@@ -146,7 +146,7 @@ class ValidateCloudTest(testtools.TestCase):
                 self.useFixture(fixtures.EnvironmentVariable(name))
         self.useFixture(fixtures.EnvironmentVariable("NOVA_PERF_DATABASE", self.url))
         self.useFixture(fixtures.EnvironmentVariable("HOME", self.folder))
-        command = validate.Validate(None, None, "validate")
+        command = validate.Validate(None, None)
         parser = command.get_parser("nova-perf validate")
         for arguments, told in (
             ((), "--hosts: give compute hosts"),
