@@ -70,6 +70,15 @@ class RemovalTest(testtools.TestCase):
             self.assertIn("no cloud runs here; start one with tools/cloud/up", done.stderr)
             self.assertEqual(1, len(done.stderr.splitlines()))
 
+    def test_folder_of_something_else(self) -> None:
+        precious = pathlib.Path(self.folder, "precious")
+        precious.write_text("not a cloud's")
+        refused = base.tool("up", "--state", self.folder, check=False)
+        self.assertEqual(3, refused.returncode)
+        self.assertIn("holds something else; choose an empty folder", refused.stderr)
+        base.tool("down", "--state", self.folder)
+        self.assertTrue(precious.exists())
+
     def test_two_ups_at_once(self) -> None:
         self.start("mariadb")
         second = base.tool("up", "--state", self.folder, check=False)

@@ -53,6 +53,8 @@ def up(argv: list[str]) -> int:
             f"--state {cloud.folder}: hosts of a cloud have a /run of their own; choose another folder"
         )
     cloud.folder.mkdir(parents=True, exist_ok=True)
+    if not cloud.claimed() and set(cloud.folder.iterdir()) - {cloud.logs}:
+        raise layout.CloudError(f"--state {cloud.folder}: holds something else; choose an empty folder")
     with _locked(cloud) as lock:
         hosts, venv = _resume(cloud, arguments.hosts)
         inner = [str(venv / "bin" / "python"), "-B", "-m", "perf_cloud.bringup"]
@@ -166,7 +168,8 @@ def down(argv: list[str]) -> int:
     """End everything of a cloud; nothing is left but its logs."""
     arguments = _parser("Ends a cloud. Its logs stay, everything in it is lost.").parse_args(argv)
     cloud = _cloud(arguments.state)
-    if not cloud.folder.is_dir():
+    if not cloud.claimed():
+        print(f"{cloud.folder}: no cloud is here")
         return 0
     with _locked(cloud):
         print(f"{_remove(cloud)} processes ended")

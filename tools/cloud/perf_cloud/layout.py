@@ -84,7 +84,11 @@ class Cloud:
     @property
     def lock(self) -> pathlib.Path:
         """Return the file that ``up`` and ``down`` hold locked."""
-        return self.folder / "lock"
+        return self.folder / "nova-perf-cloud.lock"
+
+    def claimed(self) -> bool:
+        """Return whether the folder is a cloud's, so that everything in it may be removed."""
+        return self.lock.exists() or bool(self.facts())
 
     def log(self, name: str) -> pathlib.Path:
         """Return the log of a service or of a step."""
