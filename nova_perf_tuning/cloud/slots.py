@@ -16,7 +16,7 @@ from nova_perf_tuning.bench import plugins
 #: Of every slot, in seconds: the runner begins this late and ends this early, since clocks differ a little.
 _MARGIN_S = 2.0
 #: What a benchmark takes beyond its own run: start under emulation, connection, counters, its server's restart.
-_START_S = 4.0
+_START_S = 5.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -25,7 +25,8 @@ KINDS = (
     ("network", "security_groups"),
     ("orchestration", "stacks"),
 )
-SETTINGS = heat_pair.Settings(image=base.IMAGE, ram_mib=192, guest_tx_offload=False)
+#: Emulated guests on a busy machine are slow to start a program; slots are long enough for that.
+SETTINGS = heat_pair.Settings(image=base.IMAGE, ram_mib=192, guest_tx_offload=False, slot_s=30)
 
 
 def jobs(*texts):

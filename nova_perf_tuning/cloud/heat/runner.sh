@@ -25,12 +25,12 @@ signal_documents() {
 }
 # A router may need a while until it forwards; a signal that was sent is not sent again.
 try_signal() {
-    for pause in 1 2 3 5 8 13 20 30; do
+    for pause in 1 2 3 5 8 13 20 30 60 60; do
         "$1" "$2" && return 0
         say "Heat cannot be told ($(tail -n 1 "$work/error")); trying again in $pause s"
         sleep "$pause"
     done
-    say "giving up: Heat cannot be reached. Ping works but TCP does not? Then set guest_tx_offload to false"
+    say "giving up. Does curl time out while ping works? Then set guest_tx_offload to false"
     return 1
 }
 # tell STATUS ID TEXT: a signal to the report whose data is text; no jq, since its absence is told this way.
