@@ -158,8 +158,7 @@ sleep_until_cs() {
 
 # run_once NUMBER SLOT TRIAL END: one benchmark, its outputs and CPU times as a line of JSON.
 run_once() {
-    label=$(jq -r ".[$1].label" "$work/commands.json")
-    eval "set -- $1 $2 $3 $4 $(jq -r ".[$1].client | @sh" "$work/commands.json")"
+    eval "set -- $1 $2 $3 $4 $(cat "$work/client.$1")"
     number=$1 slot=$2 trial=$3 end_cs=$4
     shift 4
     while :; do
@@ -186,20 +185,26 @@ run_once() {
         usleep 250000
     done
     for stream in stdout stderr; do head -c "$keep" "$work/$stream" >"$work/$stream.kept"; done
-    jq -cn --arg name "$label" --argjson number "$number" --argjson trial "$trial" --argjson slot "$slot" --argjson status "$status" \
+    jq -cn --argjson number "$number" --argjson trial "$trial" --argjson slot "$slot" --argjson status "$status" \
         --argjson begin "$begin" --argjson finish "$finish" --arg hertz "$(getconf CLK_TCK 2>/dev/null || echo 100)" \
         --arg c0 "$client_before" --arg c1 "$client_after" --arg s0 "$server_before" --arg s1 "$server_after" \
-        --slurpfile benchmarks "$work/benchmarks.json" --rawfile stdout "$work/stdout.kept" --rawfile stderr "$work/stderr.kept" \
+        --slurpfile commands "$work/commands.json" --slurpfile benchmarks "$work/benchmarks.json" --rawfile stdout "$work/stdout.kept" --rawfile stderr "$work/stderr.kept" \
         'def busy($a; $b): if $a == "" or $b == "" then null else (($b | tonumber) - ($a | tonumber)) / ($hertz | tonumber) end;
-         {label: $name, benchmark: $benchmarks[0][$number].benchmark, trial: $trial, slot: $slot, begin: ($begin / 100), end: ($finish / 100), status: $status,
+         {label: $commands[0][$number].label, benchmark: $benchmarks[0][$number].benchmark, trial: $trial, slot: $slot, begin: ($begin / 100), end: ($finish / 100), status: $status,
           cpu: {client: busy($c0; $c1), server: busy($s0; $s1)}, stdout: $stdout, stderr: $stderr}' >>"$work/trials.jsonl" 2>"$work/error" ||
         fail "a trial cannot be written down: $(head -c 300 "$work/error")"
-    say "slot $slot: $label ended with status $status after $(((finish - begin) / 100)) s"
+    say "slot $slot: ${1##*/} ended with status $status after $(((finish - begin) / 100)) s"
 }
 
 measure() {
     count=$(jq length "$work/commands.json")
     [ "$count" -ge 1 ] || fail "parameter benchmarks: the list is empty"
+    # Quoted for the shell now: in a slot every process that is started costs an emulated guest time.
+    number=0
+    while [ "$number" -lt "$count" ]; do
+        jq -r ".[$number].client | @sh" "$work/commands.json" >"$work/client.$number"
+        number=$((number + 1))
+    done
     tries=0
     until ask_server >"$work/server" && [ -s "$work/server" ]; do
         tries=$((tries + 1))
