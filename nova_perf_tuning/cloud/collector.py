@@ -127,7 +127,7 @@ def trials(document: Document, expected: Expected, first_block: int, order: int)
                     value=one.value if one else None,
                     host_cpu_s={},
                     guest_cpu_s=None if None in busy else sum(value for value in busy if value is not None),
-                    window_s=run.end - run.begin,
+                    window_s=round(run.end - run.begin, 3),
                     order=order,
                     primary=one.primary if one else True,
                     error=None if one else run.error or "no figure in the output",

@@ -96,7 +96,10 @@ class TemplatesTest(HeatCase):
 
 class PairTest(HeatCase):
     def test_two_arms_take_turns_and_leave_nothing(self):
-        arms = [model.Arm("untuned"), model.Arm("tuned", "", {"hw:vif_multiqueue_enabled": "true"})]
+        arms = [
+            model.Arm("untuned"),
+            model.Arm("tuned", "", {"hw:vif_multiqueue_enabled": "true", "perf:vif_queues": "2"}),
+        ]
         plan = self.plan(trials=2, time_limit_s=560)
         before = self.inventory()
         launcher = self.launcher()

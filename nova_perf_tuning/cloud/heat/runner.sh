@@ -156,7 +156,7 @@ sleep_until_cs() {
     [ "$left" -le 0 ] || sleep "$((left / 100)).$(printf %02d $((left % 100)))"
 }
 
-# run_once NUMBER SLOT TRIAL END: one benchmark, its outputs and CPU times as a line of JSON.
+# run_once NUMBER SLOT TRIAL END: one benchmark; its outputs and CPU times go into files.
 run_once() {
     eval "set -- $1 $2 $3 $4 $(cat "$work/client.$1")"
     number=$1 slot=$2 trial=$3 end_cs=$4
@@ -184,15 +184,11 @@ run_once() {
         fi
         usleep 250000
     done
-    for stream in stdout stderr; do head -c "$keep" "$work/$stream" >"$work/$stream.kept"; done
-    jq -cn --argjson number "$number" --argjson trial "$trial" --argjson slot "$slot" --argjson status "$status" \
-        --argjson begin "$begin" --argjson finish "$finish" --arg hertz "$(getconf CLK_TCK 2>/dev/null || echo 100)" \
-        --arg c0 "$client_before" --arg c1 "$client_after" --arg s0 "$server_before" --arg s1 "$server_after" \
-        --slurpfile commands "$work/commands.json" --slurpfile benchmarks "$work/benchmarks.json" --rawfile stdout "$work/stdout.kept" --rawfile stderr "$work/stderr.kept" \
-        'def busy($a; $b): if $a == "" or $b == "" then null else (($b | tonumber) - ($a | tonumber)) / ($hertz | tonumber) end;
-         {label: $commands[0][$number].label, benchmark: $benchmarks[0][$number].benchmark, trial: $trial, slot: $slot, begin: ($begin / 100), end: ($finish / 100), status: $status,
-          cpu: {client: busy($c0; $c1), server: busy($s0; $s1)}, stdout: $stdout, stderr: $stderr}' >>"$work/trials.jsonl" 2>"$work/error" ||
-        fail "a trial cannot be written down: $(head -c 300 "$work/error")"
+    # Put together after the last slot: jq alone takes an emulated guest a second to start.
+    for stream in stdout stderr; do head -c "$keep" "$work/$stream" >"$work/$trial.$number.$stream"; done
+    printf '{"trial":%s,"number":%s,"slot":%s,"status":%s,"begin":%s,"finish":%s,"client":[%s],"server":[%s]}\n' \
+        "$trial" "$number" "$slot" "$status" "$begin" "$finish" "${client_before:+$client_before,$client_after}" \
+        "${server_after:+${server_before:+$server_before,$server_after}}" >>"$work/runs"
     say "slot $slot: ${1##*/} ended with status $status after $(((finish - begin) / 100)) s"
 }
 
@@ -225,23 +221,49 @@ measure() {
             run_once "$number" "$slot" "$trial" $(((slot + 1) * slot_s * 100 - 100))
             number=$((number + 1))
         done
-        [ "$trial" != 0 ] || mv "$work/trials.jsonl" "$work/warm-up.jsonl"
+        [ "$trial" != 0 ] || rm "$work/runs"
         trial=$((trial + 1))
     done
+    # What follows is work, too: not in the slots that other arms have left in this block.
+    sleep_until_cs $(((slot / arms + 1) * arms * slot_s * 100))
+}
+
+# put_together: the files of all runs as one list of trials.
+put_together() {
+    set --
+    trial=1
+    while [ "$trial" -le "$trials" ]; do
+        number=0
+        while [ "$number" -lt "$count" ]; do
+            for stream in stdout stderr; do
+                set -- "$@" --rawfile "$stream.$trial.$number" "$work/$trial.$number.$stream"
+            done
+            number=$((number + 1))
+        done
+        trial=$((trial + 1))
+    done
+    jq -cs "$@" --arg hertz "$(getconf CLK_TCK 2>/dev/null || echo 100)" \
+        --slurpfile commands "$work/commands.json" --slurpfile benchmarks "$work/benchmarks.json" \
+        'def busy: if length == 2 then (.[1] - .[0]) / ($hertz | tonumber) else null end;
+         map({label: $commands[0][.number].label, benchmark: $benchmarks[0][.number].benchmark, trial, slot,
+              begin: (.begin / 100), end: (.finish / 100), status, cpu: {client: (.client | busy), server: (.server | busy)},
+              stdout: $ARGS.named["stdout.\(.trial).\(.number)"], stderr: $ARGS.named["stderr.\(.trial).\(.number)"]})' \
+        "$work/runs" >"$work/trials.json" 2>"$work/error" ||
+        fail "the trials cannot be put together: $(head -c 300 "$work/error")"
 }
 
 hand_over() {
-    jq -cs --arg run_id "$run_id" --argjson arm "$arm" --argjson arms "$arms" --argjson slot_s "$slot_s" \
+    jq -c --arg run_id "$run_id" --argjson arm "$arm" --argjson arms "$arms" --argjson slot_s "$slot_s" \
         --slurpfile client "$work/facts.json" --slurpfile server "$work/server.json" \
         '{schema: 1, run_id: $run_id, arm: $arm, arms: $arms, slot_seconds: $slot_s,
-          guests: {client: $client[0], server: $server[0]}, trials: map(del(.benchmark))}' "$work/trials.jsonl" |
+          guests: {client: $client[0], server: $server[0]}, trials: map(del(.benchmark))}' "$work/trials.json" |
         gzip -9 | base64 | tr -d '\n' >"$work/documents"
     jq -cn --rawfile data "$work/documents" '{status: "SUCCESS", id: "results", reason: "results", data: $data}' >"$work/signal"
     try_signal signal_documents "$work/signal" || return 1
-    jq -cs -f "$work/figures.jq" "$work/trials.jsonl" >"$work/figures.json"
+    jq -c -f "$work/figures.jq" "$work/trials.json" >"$work/figures.json"
     # Nothing worked at all: the stack fails and says why.
-    jq -c --slurpfile trials "$work/trials.jsonl" \
-        '(if any($trials[]; .status == 0) then "SUCCESS" else "FAILURE" end) as $status
+    jq -c --slurpfile trials "$work/trials.json" \
+        '(if any($trials[0][]; .status == 0) then "SUCCESS" else "FAILURE" end) as $status
          | {status: $status, id: "figures", data: .,
             reason: (if $status == "SUCCESS" then "measured" else to_entries | map("\(.key) \(.value)") | join("; ") | .[0:1000] end)}' \
         "$work/figures.json" >"$work/signal"
@@ -255,5 +277,6 @@ if [ "$role" = server ]; then
     serve
 else
     measure
+    put_together
     hand_over
 fi
