@@ -197,6 +197,9 @@ class Campaign:
         kinds = {one.kind for one in outcome.errors}
         if model.ErrorClass.INTERRUPTED in kinds or (self._halted() and not outcome.trials):
             self._put_back(task)
+            for error in outcome.errors:
+                if error.kind is not model.ErrorClass.INTERRUPTED:
+                    self._say(f"{_shown(task.pair)}: {output.printable(error.reason, 300)}", important=True)
         elif model.ErrorClass.QUOTA in kinds:
             self._too_many(task, outcome)
         elif outcome.trials and not (self._lacking(outcome) and self._worth_another(task, outcome)):
