@@ -24,7 +24,7 @@ USER_DATA = """#!/bin/sh
 for name in iperf3 fio sysbench ethtool curl jq; do command -v $name >/dev/null || echo "MISSING $name"; done
 echo "NAME $(hostname) ADDRESS $(ip -4 -o addr show eth0 | wc -l) CLOCK $(date +%s)"
 ethtool -l eth0 | sed -n 's/^Combined:/QUEUES/p'
-fio --name=x --size=1m --rw=write --direct=1 --output-format=json | jq -c '{IOS: .jobs[0].write.total_ios}'
+fio --name=x --size=1m --rw=write --direct=1 --output-format=json | jq -Mc '{IOS: .jobs[0].write.total_ios}'
 poweroff
 """
 
