@@ -392,10 +392,12 @@ def _benchmark(job: Any) -> dict[str, Any]:
 
 
 def _number_blocks(outcome: model.PairOutcome) -> None:
-    """Count blocks from the first one that any arm measured in."""
-    first = min((trial.block for trial in outcome.trials), default=0)
-    for trial in outcome.trials:
-        trial.block -= first
+    """Let block N hold the N-th slot of every arm: one that came up a round later still has its counterpart."""
+    for arm in {trial.arm for trial in outcome.trials}:
+        own = [trial for trial in outcome.trials if trial.arm == arm]
+        rank = {block: number for number, block in enumerate(sorted({trial.block for trial in own}))}
+        for trial in own:
+            trial.block = rank[trial.block]
 
 
 def _stack_name(run_id: str, pair: model.HostPair, arm: str) -> str:
