@@ -21,6 +21,8 @@ def check(path: str) -> None:
 
     :raises OutputError: there is a device, pipe, socket, link or folder of that name, or no folder for it.
     """
+    if not path:
+        raise OutputError("the name of the output file is empty; give the path of a file")
     try:
         mode = os.lstat(path).st_mode
     except OSError:
@@ -55,10 +57,13 @@ def writing(path: str, overwrite: bool = True) -> Iterator[BinaryIO]:
             file.flush()
             os.fsync(file.fileno())
         os.chmod(new, 0o644)
-        if overwrite:
-            os.replace(new, path)
-        else:
-            os.link(new, path)
+        try:
+            if overwrite:
+                os.replace(new, path)
+            else:
+                os.link(new, path)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, path) from None
     finally:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(new)

@@ -25,7 +25,7 @@ class Apply(command.PerfCommand):
     apply writes nothing. A setting that the kernel refuses does not stop the others. Exit code 0 all is as
     planned, 1 some settings are not, 3 error (nothing is changed then, unless the message says that settings
     were written and only the output failed); 129, 130 or 143 ended by SIGHUP, Ctrl-C or SIGTERM, after undoing
-    what it had written.
+    what it had written (unless, again, the message says that only the output is missing).
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
@@ -49,20 +49,24 @@ class Apply(command.PerfCommand):
             return _show_preview(args, lines, rest, warnings)
         outcomes: list[apply_module.Outcome] | None = None
         try:
-            with interrupt.Guard(), state.open_journal(args, writer=True) as journal:
-                path = journal.path
-                outcomes = apply_module.apply(settings, kinds, journal, apply_module.boot_id(args.sysroot))
+            with interrupt.Guard():  # also while telling, which waits for whoever reads it
+                with state.open_journal(args, writer=True) as journal:
+                    outcomes = apply_module.apply(settings, kinds, journal, apply_module.boot_id(args.sysroot))
+                return _tell(args, outcomes, warnings, journal.path)
         except interrupt.Interrupted as error:
             fate = "what it had written is undone" if outcomes is None else _DONE
             print(f"nova-perf apply: {error}; {fate}", file=sys.stderr)
             return error.exit_code
-        try:
-            code = _show(args, outcomes, warnings, path)
-            sys.stdout.flush()
-        except OSError:
-            print(f"nova-perf apply: {_DONE}", file=sys.stderr)
-            raise
-        return code
+
+
+def _tell(args: argparse.Namespace, outcomes: list[apply_module.Outcome], warnings: list[str], path: str) -> int:
+    try:
+        code = _show(args, outcomes, warnings, path)
+        sys.stdout.flush()
+    except OSError:
+        print(f"nova-perf apply: {_DONE}", file=sys.stderr)
+        raise
+    return code
 
 
 def _plan(args: argparse.Namespace) -> tuple[list[setting_module.Setting], list[str]]:

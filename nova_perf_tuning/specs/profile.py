@@ -15,6 +15,8 @@ from nova_perf_tuning.specs import vocabulary
 
 #: A profile is a page of text; a bound for operator-made files.
 MAX_BYTES: Final = 64 << 10
+#: No file of an operator needs a larger one; exact in a double as well.
+_MAX_INTEGER: Final = (1 << 53) - 1
 
 #: What a profile file may hold (JSON schema); values are checked against the vocabulary afterwards.
 SCHEMA: Final[Mapping[str, Any]] = {
@@ -134,12 +136,22 @@ def load_yaml(text: str, source: str) -> Any:
                 raise yaml.constructor.ConstructorError(None, None, "a key stands here twice", node.start_mark)
             return mapping
 
+        def construct_yaml_int(self, node: yaml.ScalarNode) -> int:
+            number: int = super().construct_yaml_int(node)  # type: ignore[no-untyped-call]
+            # Python refuses to write out what has thousands of digits, in messages as well.
+            if abs(number) > _MAX_INTEGER:
+                raise yaml.constructor.ConstructorError(None, None, "a number is too large", node.start_mark)
+            return number
+
+    Loader.add_constructor("tag:yaml.org,2002:int", Loader.construct_yaml_int)
     try:
         return yaml.load(text, Loader)  # noqa: S506 (a SafeLoader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         place = f"line {mark.line + 1}: " if mark else ""
         raise ProfileError(f"{source}: {place}not usable YAML: {error.problem}") from None
+    except (AttributeError, LookupError):  # PyYAML's own, where an explicit tag does not fit its text
+        raise ProfileError(f"{source}: not usable YAML: a value is not of the type that its tag states") from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         reason = "nested too deeply" if isinstance(error, RecursionError) else " ".join(str(error).split())[:200]
         raise ProfileError(f"{source}: not usable YAML: {reason}") from None

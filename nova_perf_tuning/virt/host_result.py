@@ -118,10 +118,11 @@ def parse(text: str, source: str) -> HostResult:
 
     try:
         data = json.loads(text, parse_constant=_refuse_constant)
+        # Looking for faults goes deeper than reading, and so does telling of them.
+        fault = jsonschema.exceptions.best_match(jsonschema.Draft202012Validator(SCHEMA).iter_errors(data))
     except (ValueError, RecursionError) as error:
         reason = "nested too deeply" if isinstance(error, RecursionError) else " ".join(str(error).split())[:200]
         raise ResultError(f"{source}: not usable JSON: {reason}") from None
-    fault = jsonschema.exceptions.best_match(jsonschema.Draft202012Validator(SCHEMA).iter_errors(data))
     if fault is not None:
         place = ": ".join(str(part) for part in fault.absolute_path)
         message = " ".join(fault.message.split())

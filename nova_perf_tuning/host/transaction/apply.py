@@ -7,7 +7,7 @@ import enum
 import time
 from collections.abc import Iterable, Mapping, Sequence
 
-from nova_perf_tuning import errors
+from nova_perf_tuning import errors, interrupt
 from nova_perf_tuning.host import setting as setting_module
 from nova_perf_tuning.host.settings import base, files
 from nova_perf_tuning.host.transaction import journal as journal_module
@@ -330,16 +330,17 @@ class _Run:
         return ended
 
     def _undo(self, cause: BaseException) -> None:
-        """Put back what this call wrote, last first."""
+        """Put back what this call wrote, last first; no signal stops it halfway."""
         left = []
-        for outcome in reversed(self.written):
-            one, kind = outcome.setting, self.kinds[outcome.setting.kind]
-            try:
-                if outcome.previous is not None and kind.is_same(one):
-                    kind.write(one.target, outcome.previous)
-            except (OSError, errors.PerfTuningError):
-                if outcome.result is not Result.FAILED:
-                    left.append(f"{one.kind} {one.target}")
+        with interrupt.deferred():
+            for outcome in reversed(self.written):
+                one, kind = outcome.setting, self.kinds[outcome.setting.kind]
+                try:
+                    if outcome.previous is not None and kind.is_same(one):
+                        kind.write(one.target, outcome.previous)
+                except (OSError, errors.PerfTuningError):
+                    if outcome.result is not Result.FAILED:
+                        left.append(f"{one.kind} {one.target}")
         if left:
             more = f" and {len(left) - 5} more" if len(left) > 5 else ""
             raise ApplyError(

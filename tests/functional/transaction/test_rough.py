@@ -242,6 +242,30 @@ sys.exit(main.main(sys.argv[3:]))
                 self.assertEqual(self.before, sysroots.content(self.root))
                 self.restore()
 
+    def test_a_signal_while_the_outcome_is_told(self):
+        """Whoever reads the output may let it wait; the settings are in force by then."""
+        program = """
+import io, os, sys
+from nova_perf_tuning.cli import main
+class Awaited(io.TextIOWrapper):
+    def write(self, text):
+        os.kill(os.getpid(), int(sys.argv[1]))
+        return super().write(text)
+sys.stdout = Awaited(sys.stdout.buffer)
+sys.exit(main.main(sys.argv[2:]))
+"""
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            command = [sys.executable, "-c", program, str(int(number)), "apply", "--from", self.plan]
+            run = patience.run([*command, "--sysroot", self.root], cwd=TOP)
+            self.assertEqual(128 + number, run.returncode, run.stderr)
+            self.assertEqual(
+                f"nova-perf apply: ended by {number.name}; the settings were written, the output was not; "
+                "'nova-perf restore' undoes them\n",
+                run.stderr,
+            )
+            self.assertNotEqual(self.before, sysroots.content(self.root))
+            self.restore()
+
     def test_restore_goes_on_next_time(self):
         self.assertEqual(0, self.run_command("apply", "--from", self.plan).returncode)
         run = self._signalled(signal.SIGTERM, 4, "restore")

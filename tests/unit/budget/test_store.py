@@ -46,6 +46,14 @@ class StoreTest(testtools.TestCase):
         self.assertEqual(f"{path}: there is no folder '{self.folder}/none'; make it first", str(error))
         self.assertEqual(["results.json"], os.listdir(self.folder))
 
+    def test_names_of_no_file(self):
+        error = self.assertRaises(whole_file.OutputError, store.write_atomically, "", "text")
+        self.assertIn("is empty", str(error))
+        long = os.path.join(self.folder, "x" * 300)
+        failure = self.assertRaises(OSError, store.write_atomically, long, "text")
+        self.assertEqual((long, None), (failure.filename, failure.filename2))
+        self.assertEqual([], os.listdir(self.folder))
+
     def test_only_files_are_replaced(self):
         """A device, pipe, socket, link or folder stays what it is."""
         places = {name: os.path.join(self.folder, name) for name in ("device", "pipe", "socket", "link", "folder")}
@@ -72,6 +80,7 @@ class StoreTest(testtools.TestCase):
             ('{"schema": 1, "environment": {"seed": 1e999}, "trials": []}', "too large"),
             ('{"schema": 1, "environment": {"x": "\\ud800"}, "trials": []}', "no acceptable JSON"),
             ('{"schema": 1, "environment": {"seed": ' + "9" * 5000 + '}, "trials": []}', "no acceptable JSON"),
+            ('{"schema": 1, "environment": {"load_at_start": ' + "9" * 4000 + '}, "trials": []}', "load_at_start"),
             ('{"schema": 1, "environment": {"seed": -1}, "trials": []}', "environment.seed"),
         ):
             error = self.assertRaises(schema.InputError, self.load, text)

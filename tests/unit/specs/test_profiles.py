@@ -77,6 +77,11 @@ class ParseTest(testtools.TestCase):
             ("name: [", "not usable YAML"),
             ("", "not of type 'object'"),
             ("a: \x07\n", "not usable YAML"),
+            (GOOD.replace("value: 3", "value: 0x" + "f" * 9000), "line 5", "a number is too large"),
+            (GOOD.replace("1GB", "-" + "1:" * 9000 + "1"), "line 7", "a number is too large"),
+            (GOOD.replace("value: 3", "value: !!timestamp x"), "not of the type that its tag states"),
+            (GOOD.replace("value: 3", "value: !!int ''"), "not of the type that its tag states"),
+            (GOOD.replace("value: 3", "value: !!bool maybe"), "not of the type that its tag states"),
         ):
             message = self.error(wrong)
             self.assertTrue(message.startswith("mine.yaml: "), message)

@@ -3,6 +3,7 @@
 import datetime
 import json
 import os
+import sys
 
 import fixtures
 import hypothesis
@@ -51,6 +52,14 @@ class ParseTest(testtools.TestCase):
         error = self.assertRaises(host_result.ResultError, host_result.parse, text, "/f.json")
         self.assertTrue(str(error).startswith("/f.json: "))
         self.assertEqual(1, len(str(error).splitlines()))
+
+    def test_nested_too_deeply(self):
+        """Up to some depth it can be read, but not be told of any more."""
+        limit = sys.getrecursionlimit()
+        for depth in range(limit - 300, limit + 20):
+            text = f'{{"schema": {"[" * depth}{"]" * depth}}}'
+            error = self.assertRaises(host_result.ResultError, host_result.parse, text, "/f.json")
+        self.assertEqual("/f.json: not usable JSON: nested too deeply", str(error))
 
     def test_each_wrong_field(self):
         right = json.loads(result(score=50.0, host_kind="a").to_json())

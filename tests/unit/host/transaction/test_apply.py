@@ -2,11 +2,13 @@
 
 import errno
 import os
+import signal
 import sqlite3
 import tempfile
 
 import testtools
 
+from nova_perf_tuning import interrupt
 from nova_perf_tuning.host.settings import base
 from nova_perf_tuning.host.transaction import apply, journal, restore, verify
 from tests.unit.host.transaction import boxes
@@ -211,6 +213,18 @@ class InterruptedTest(TransactionCase):
         self.box.on_write = take_away
         error = self.assertRaises(journal.JournalError, self.apply, *(boxes.setting(name, "2") for name in "abc"))
         self.assertIn("taken away", str(error))
+        self.assertEqual({"a": "1", "b": "1", "c": "1"}, self.box.values)
+
+    def test_a_signal_during_the_undo_does_not_cut_it(self):
+        def take_away(target, value):
+            if (target, value) == ("c", "2"):
+                os.unlink(os.path.join(self.folder, "journal.sqlite"))
+            elif (target, value) == ("c", "1"):
+                signal.raise_signal(signal.SIGTERM)
+
+        self.box.on_write = take_away
+        with interrupt.Guard():
+            self.assertRaises(interrupt.Interrupted, self.apply, *(boxes.setting(name, "2") for name in "abc"))
         self.assertEqual({"a": "1", "b": "1", "c": "1"}, self.box.values)
 
     def test_a_journal_taken_away_before_the_first_write(self):
