@@ -137,7 +137,7 @@ def load_yaml(text: str, source: str) -> Any:
             return mapping
 
         def construct_yaml_int(self, node: yaml.ScalarNode) -> int:
-            number: int = super().construct_yaml_int(node)  # type: ignore[no-untyped-call]
+            number: int = super().construct_yaml_int(node)
             # Python refuses to write out what has thousands of digits, in messages as well.
             if abs(number) > _MAX_INTEGER:
                 raise yaml.constructor.ConstructorError(None, None, "a number is too large", node.start_mark)
