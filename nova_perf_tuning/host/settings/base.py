@@ -206,7 +206,7 @@ def cpus(text: str) -> frozenset[int] | None:
     total = 0
     for part in text.split(","):
         first, _, last = part.strip().partition("-")
-        if not (first.isdigit() and (last or first).isdigit() and len(part) < 16):
+        if not (part.isascii() and first.isdigit() and (last or first).isdigit() and len(part) < 16):
             return None
         total += abs(int(last or first) - int(first)) + 1
     if total > cpulist.MAX_CPU + 1:
