@@ -13,9 +13,6 @@ from nova_perf_tuning.host import setting as setting_module
 from nova_perf_tuning.host.settings import registry
 from nova_perf_tuning.host.transaction import apply as apply_module
 
-#: Said where the exit code alone would be read as: nothing is changed.
-_DONE = "the settings were written, the output was not; 'nova-perf restore' undoes them"
-
 
 class Apply(command.PerfCommand):
     """Bring the plan into force, so that it can be undone.
@@ -54,7 +51,7 @@ class Apply(command.PerfCommand):
                     outcomes = apply_module.apply(settings, kinds, journal, apply_module.boot_id(args.sysroot))
                 return _tell(args, outcomes, warnings, journal.path)
         except interrupt.Interrupted as error:
-            fate = "what it had written is undone" if outcomes is None else _DONE
+            fate = "what it had written is undone" if outcomes is None else _done(args)
             print(f"nova-perf apply: {error}; {fate}", file=sys.stderr)
             return error.exit_code
 
@@ -64,7 +61,7 @@ def _tell(args: argparse.Namespace, outcomes: list[apply_module.Outcome], warnin
         code = _show(args, outcomes, warnings, path)
         sys.stdout.flush()
     except OSError:
-        print(f"nova-perf apply: {_DONE}", file=sys.stderr)
+        print(f"nova-perf apply: {_done(args)}", file=sys.stderr)
         raise
     return code
 
@@ -94,6 +91,11 @@ def _show_preview(
     return _exit_code(rest)
 
 
+def _done(args: argparse.Namespace) -> str:
+    # Said where the exit code alone would be read as: nothing is changed.
+    return f"the settings were written, the output was not; undo them with: {state.restore_command(args)}"
+
+
 def _show(args: argparse.Namespace, outcomes: list[apply_module.Outcome], warnings: list[str], path: str) -> int:
     counts = state.count(one.result for one in outcomes)
     if args.format == "json":
@@ -104,7 +106,7 @@ def _show(args: argparse.Namespace, outcomes: list[apply_module.Outcome], warnin
         print(state.summary(counts, "setting"))
         if apply_module.Result.PENDING.value in counts:
             print("pending: accepted by the kernel; these interrupts move when they fire next")
-        print(f"journal: {path}; 'nova-perf restore' undoes it")
+        print(f"journal: {path}; undo it with: {state.restore_command(args)}")
     return _exit_code(outcomes)
 
 

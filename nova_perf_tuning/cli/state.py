@@ -6,6 +6,7 @@ import argparse
 import collections
 import enum
 import os
+import shlex
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -77,6 +78,18 @@ def open_journal(args: argparse.Namespace, *, writer: bool = False, undo: bool =
         undo=undo,
         patience=10.0 if patience is None else min(max(patience, 0.0), 3600.0),
     )
+
+
+def restore_command(args: argparse.Namespace) -> str:
+    """Return the command that undoes ``apply`` with these options: it must find the same journal."""
+    words = ["nova-perf", "restore"]
+    if args.sysroot != "/":
+        words += ["--sysroot", args.sysroot]
+    if args.state_dir is not None:
+        words += ["--state-dir", args.state_dir]
+    for path in args.config_file:
+        words += ["--config-file", path]
+    return shlex.join(words)
 
 
 def count(results: Iterable[enum.Enum]) -> dict[str, int]:

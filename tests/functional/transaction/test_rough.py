@@ -260,7 +260,7 @@ sys.exit(main.main(sys.argv[2:]))
             self.assertEqual(128 + number, run.returncode, run.stderr)
             self.assertEqual(
                 f"nova-perf apply: ended by {number.name}; the settings were written, the output was not; "
-                "'nova-perf restore' undoes them\n",
+                f"undo them with: nova-perf restore --sysroot {self.root}\n",
                 run.stderr,
             )
             self.assertNotEqual(self.before, sysroots.content(self.root))
@@ -286,7 +286,7 @@ class OutputTest(RoughCase):
             command = [*COMMAND, "apply", "--from", self.plan, "--sysroot", self.root]
             run = subprocess.run(command, cwd=TOP, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
         self.assertEqual(3, run.returncode)
-        self.assertIn("the settings were written, the output was not; 'nova-perf restore'", run.stderr)
+        self.assertIn("the output was not; undo them with: nova-perf restore ", run.stderr)
         self.assertNotEqual(self.before, sysroots.content(self.root))
         self.restore()
 

@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import shlex
 
 from tests.hosts import sysroots
 from tests.unit.cli import transaction_case
@@ -45,6 +46,19 @@ class ApplyTest(transaction_case.TransactionCase):
         after = sysroots.content(self.root)
         self.assertEqual({"unchanged": 4}, self.run_json("apply", "--from", plan)["counts"])
         self.assertEqual(after, sysroots.content(self.root))
+
+    def test_it_names_the_command_that_undoes_it(self):
+        before = sysroots.content(self.root)
+        folder = os.path.join(self.root, "a state")
+        code, out, err = self.run_command("apply", "--from", self.some_plan(), "--state-dir", folder)
+        self.assertEqual((0, ""), (code, err))
+        words = shlex.split(out.splitlines()[-1].partition("undo it with: ")[2])
+        self.assertEqual("nova-perf", words[0], out)
+        code, out, err = self.run_command(*words[1:], sysroot=False)
+        self.assertEqual((0, ""), (code, err))
+        self.assertEqual("4 settings: 4 restored\n", out)
+        after = {path: text for path, text in sysroots.content(self.root).items() if "a state" not in str(path)}
+        self.assertEqual(before, after)
 
     def test_the_computed_plan(self):
         before = sysroots.content(self.root)
