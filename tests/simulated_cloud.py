@@ -49,7 +49,7 @@ class VirtualWorkers(workers.Workers):
                 self._waiting = True
                 self._asleep()
                 while self._waiting:
-                    self._lock.wait()
+                    self._lock.wait(0.1)  # a signal may have come just before: its handler woke nobody
             return self._messages.popleft() if self._messages else None
 
     def wake(self):

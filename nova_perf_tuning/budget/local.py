@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Mapping
 from typing import Any
 
+from nova_perf_tuning import interrupt
 from nova_perf_tuning.launch import base, disks, host_machine
 
 
@@ -27,7 +28,8 @@ class LocalLauncher(base.Launcher):
 
     def prepare(self) -> None:
         if self._folder is None:
-            self._folder = tempfile.mkdtemp(prefix="nova-perf-", dir=self._parent)
+            with interrupt.deferred():  # a folder whose name is lost stays
+                self._folder = tempfile.mkdtemp(prefix="nova-perf-", dir=self._parent)
 
     def boot(self, arm: base.Arm) -> base.Pair:
         if arm.request:

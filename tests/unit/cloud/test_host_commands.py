@@ -226,7 +226,11 @@ class ResultsOfValidationTest(openstack_program.ProgramTestCase):
         return [name for name, provider in self.hosts.items() if VALIDATED in provider["traits"]]
 
     def fleet(self, **verdicts):
-        return {"hosts": [{"host": name, "verdict": verdict} for name, verdict in verdicts.items()]}
+        hosts = [
+            {"host": name, "verdict": verdict, "reasons": [], "peers": 1, "measured": 1}
+            for name, verdict in verdicts.items()
+        ]
+        return {"run": "20261121-abcdef", "verdict": "FAIL", "hosts": hosts, "pairs": []}
 
     def test_every_host_of_a_run(self):
         self.write(fleet=self.fleet(cmp1="PASS", cmp2="FAIL", cmp3=None))
@@ -279,7 +283,7 @@ class ResultsOfValidationTest(openstack_program.ProgramTestCase):
     def test_rubbish(self):
         old = "2001-01-01T00:00:00+00:00"
         for words, contents in {
-            "environment.fleet.hosts[0]": {"fleet": {"hosts": [{"host": "cmp1", "verdict": "BEST"}]}},
+            "environment.fleet.hosts[0]": {"fleet": self.fleet(cmp1="BEST")},
             "environment.fleet": {"fleet": 7},
             "environment.created": {"fleet": self.fleet(cmp1="PASS"), "created": "yesterday"},
             "seconds ago": {"fleet": self.fleet(cmp1="PASS"), "created": old},
