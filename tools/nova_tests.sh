@@ -19,6 +19,7 @@ top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/nova-perf-tuning
 mode=own
 case ${1:-} in
+    -h | --help) sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "$0"; exit 0 ;;
     --upstream | --wheel | --editable | --python) mode=${1#--}; shift ;;
 esac
 release=${1:-34} regex=${2:-}

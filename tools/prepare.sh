@@ -23,6 +23,23 @@ done
 
 say() { printf '== %s\n' "$*" >&2; }
 
+# Runs COMMAND with its output in the log, and says every 20 seconds where it is: minutes without a line look dead.
+watched() {
+    local code=0 beat
+    (
+        waited=0
+        while sleep 2 && kill -0 $$ 2>/dev/null; do
+            waited=$((waited + 2))
+            ((waited % 20)) || say "   $waited s: $(tail -n 1 "$log" | LC_ALL=C tr -cd '[:print:]' | cut -c 1-100)"
+        done
+    ) &
+    beat=$!
+    "$@" >"$log" 2>&1 || code=$?
+    kill "$beat" 2>/dev/null || true
+    wait "$beat" 2>/dev/null || true
+    return "$code"
+}
+
 apt_install() {
     local missing=()
     local name
@@ -37,8 +54,8 @@ apt_install() {
     say "apt-get install ${missing[*]}"
     export DEBIAN_FRONTEND=noninteractive
     # Package lists of a fresh machine are empty or old; both show as a failed install, so update first.
-    apt-get -q update >"$log" 2>&1 || { tail -n 5 "$log" >&2; echo "prepare.sh: apt-get update failed" >&2; exit 3; }
-    apt-get -q install -y --no-install-recommends "${missing[@]}" >"$log" 2>&1 || {
+    watched apt-get -q update || { tail -n 5 "$log" >&2; echo "prepare.sh: apt-get update failed" >&2; exit 3; }
+    watched apt-get -q install -y --no-install-recommends "${missing[@]}" || {
         tail -n 15 "$log" >&2
         echo "prepare.sh: apt-get install failed; the whole log is in $log" >&2
         exit 3
@@ -77,7 +94,7 @@ fi
 stamp=$(cd "$top" && cat requirements.txt setup.cfg setup.py pyproject.toml tools/prepare.sh | sha256sum | cut -c1-16)
 stamp="$stamp $extras $top"
 if [[ ! -x $venv/bin/bindep ]]; then
-    "$venv/bin/pip" -q install --disable-pip-version-check bindep >"$log" 2>&1 ||
+    watched "$venv/bin/pip" -q install --disable-pip-version-check bindep ||
         { tail -n 5 "$log" >&2; echo "prepare.sh: pip cannot install bindep" >&2; exit 3; }
 fi
 # bindep -b prints what is missing, a name a line, and then exits 1.
@@ -93,9 +110,9 @@ fi
 
 if [[ $(cat "$venv/.stamp" 2>/dev/null) != "$stamp" ]]; then
     say "Python packages: nova-perf-tuning[$extras]"
-    pip=("$venv/bin/pip" install --disable-pip-version-check)
-    if ! { "${pip[@]}" 'setuptools>=64' wheel 'pbr>=6.1.1' &&
-        "${pip[@]}" --no-build-isolation -e "${top}[${extras}]"; } >"$log" 2>&1; then
+    pip=("$venv/bin/pip" install --disable-pip-version-check --progress-bar off)
+    if ! { watched "${pip[@]}" 'setuptools>=64' wheel 'pbr>=6.1.1' &&
+        watched "${pip[@]}" --no-build-isolation -e "${top}[${extras}]"; }; then
         tail -n 15 "$log" >&2
         echo "prepare.sh: pip install failed; the whole log is in $log" >&2
         exit 3

@@ -9,12 +9,15 @@ import os
 import shlex
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from nova_perf_tuning import errors
 
 if TYPE_CHECKING:
     from nova_perf_tuning.host.transaction import journal as journal_module
+
+#: A day: the longest wait for another command that makes sense.
+_MAX_WAIT_S: Final = 86400
 
 
 class StateError(errors.PerfTuningError):
@@ -38,7 +41,7 @@ def add_state_options(parser: argparse.ArgumentParser, *, sysroot: bool = True) 
     parser.add_argument(
         "--lock-timeout",
         metavar="SECONDS",
-        type=float,
+        type=_seconds,
         help="how long to wait while another command changes this host (default: 10)",
     )
     parser.add_argument(
@@ -48,6 +51,14 @@ def add_state_options(parser: argparse.ArgumentParser, *, sysroot: bool = True) 
         default=[],
         help="read state_dir and lock_timeout from [nova_perf_tuning] of FILE; a flag wins; may be repeated",
     )
+
+
+def _seconds(text: str) -> float:
+    """Return a waiting time for argparse; neither negative nor endless."""
+    seconds = float(text)
+    if not 0 <= seconds <= _MAX_WAIT_S:
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a number of seconds from 0 to {_MAX_WAIT_S}")
+    return seconds
 
 
 def open_journal(args: argparse.Namespace, *, writer: bool = False, undo: bool = False) -> journal_module.Journal:

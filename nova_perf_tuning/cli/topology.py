@@ -197,6 +197,8 @@ def _interrupts(facts: model.HostFacts, nic: model.Nic) -> str:
     if not nic.irqs:
         return "none"
     known = [facts.irqs[irq] for irq in nic.irqs if irq in facts.irqs]
+    if not known:
+        return f"{cpulist.format(nic.irqs)}, CPUs unknown"
     cpus = _union(irq.effective or irq.affinity for irq in known)
     if len(cpus) > _MAX_LIST:
         used = cpulist.parse(cpus)

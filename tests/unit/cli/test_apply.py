@@ -174,3 +174,7 @@ class OptionsTest(transaction_case.TransactionCase):
         ):
             config.write_text(text)
             self.refused("status", "--config-file", str(config), words=(str(config),))
+
+    def test_a_waiting_time_that_is_none(self):
+        for text in ("nan", "inf", "-1", "soon"):
+            self.refused("status", f"--lock-timeout={text}", words=("--lock-timeout",))
