@@ -37,7 +37,8 @@ class Plan:
     :ivar arms: the guests' arms; the host's own arm is added by :attr:`with_host`.
     :ivar seed: of the order of trials.
     :ivar reasons: arm -> extra spec -> why it has its value, for the report.
-    :ivar about: what the operator says of the host, for choosing budgets: ``host_group``, ``flavor``.
+    :ivar about: what the operator says of the host, for choosing budgets: ``host_group``, ``flavor``; and what an
+        ablation leaves out.
     :ivar time_limit_s: for everything from the first boot to the last trial.
     """
 
@@ -49,7 +50,7 @@ class Plan:
     time_limit_s: float
     with_host: bool = True
     reasons: Mapping[str, Mapping[str, str]] = dataclasses.field(default_factory=dict)
-    about: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    about: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 
 
-def add(parser: argparse.ArgumentParser, noise_file: str | None = None) -> None:
-    """Add ``--host-group``, ``--flavor`` and ``--noise-file`` with its default."""
+def add(parser: argparse.ArgumentParser, noise_file: str | None = None, *, flavor: bool = True) -> None:
+    """Add ``--host-group``, ``--noise-file`` with its default, and ``--flavor``."""
     parser.add_argument(
         "--host-group",
         metavar="NAME",

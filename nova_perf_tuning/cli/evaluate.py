@@ -29,7 +29,7 @@ class Evaluate(command.PerfCommand):
         budget_options.add(parser)
 
     def run_command(self, args: argparse.Namespace) -> int:
-        from nova_perf_tuning.budget import budget_file, noise, store, verdict
+        from nova_perf_tuning.budget import ablation, budget_file, noise, store, verdict
         from nova_perf_tuning.cli import figures
 
         budgets = budget_file.load(args.budget)
@@ -44,9 +44,11 @@ class Evaluate(command.PerfCommand):
         whole = verdict.overall(judged)
         if args.format == "json":
             found = [dataclasses.asdict(one) for one in judged]
-            command.print_json({"verdict": whole.value, "judgements": found})
+            knobs = [dataclasses.asdict(one) for one in ablation.judge(results, budgets)]
+            command.print_json({"verdict": whole.value, "judgements": found} | ({"knobs": knobs} if knobs else {}))
         else:
             figures.print_verdicts(judged)
+            figures.print_ablation(ablation.judge(results, budgets))
             if not judged:
                 print("no budget applies to what was measured on this host group and flavor")
             print(f"\n{whole.value}")

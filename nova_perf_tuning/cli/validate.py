@@ -59,6 +59,12 @@ class Validate(command.PerfCommand):
             " and after a change of hardware or kernel, with the benchmarks and --seconds that will be judged",
         )
         parser.add_argument(
+            "--ablation",
+            action="store_true",
+            help="run guests with one extra spec left out at a time beside the tuned ones, and say which spec paid"
+            " and which is removable; takes a pair of guests and their time for each spec",
+        )
+        parser.add_argument(
             "--benchmark",
             metavar="KIND[:K=V,...]",
             action="append",
@@ -74,7 +80,7 @@ class Validate(command.PerfCommand):
             help="judge by these overhead budgets (YAML; 'default': those shipped); the run ends once it is"
             " decided, and until then boots follow while time is left",
         )
-        budget_options.add(parser, _NOISE_FILE)
+        budget_options.add(parser, _NOISE_FILE, flavor=False)
         parser.add_argument(
             "--time-limit",
             metavar="TIME",
@@ -179,7 +185,7 @@ class _Run:
 
     def _finish(self, results: model.Results) -> int:
         """Write the report, print the table and return the exit code."""
-        from nova_perf_tuning.budget import report, store, summary, verdict, wording
+        from nova_perf_tuning.budget import ablation, report, store, summary, verdict, wording
         from nova_perf_tuning.cli import figures
 
         summaries = summary.summarise(results)
@@ -199,6 +205,7 @@ class _Run:
             if judged:
                 print()
                 figures.print_verdicts(judged)
+            figures.print_ablation(ablation.judge(results, self._budgets))
             for line in floors:
                 print(line)
             print(f"\nresults: {self._results_file}\nreport: {self._report_file}")
@@ -259,18 +266,43 @@ def _plan(args: argparse.Namespace, vcpus: int | None) -> session.Plan:
     tuned, reasons = tuned_request(args, vcpus)
     jobs = plugins.jobs(args.benchmark or DEFAULT_BENCHMARKS, seconds)
     second = noise.ARMS[1] if args.noise_floor else "tuned"
+    left_out = _left_out(args, tuned)
     for job in jobs:
         plugins.check_installed(job.benchmark)
     return session.Plan(
-        arms=(launch.Arm("untuned", request.Request()), launch.Arm(second, tuned)),
+        arms=(launch.Arm("untuned", request.Request()), launch.Arm(second, tuned), *left_out.values()),
         jobs=tuple(jobs),
         groups=number("--groups", args.groups, 1, 1000),
         blocks=number("--blocks", args.blocks, 1, 1000),
         seed=seed,
         time_limit_s=limit_s,
         reasons={second: reasons},
-        about={name: text for name in ("host_group", "flavor") if (text := getattr(args, name))},
+        about={
+            **{name: text for name in ("host_group", "flavor") if (text := getattr(args, name))},
+            **_ablation_facts(tuned, left_out),
+        },
     )
+
+
+def _left_out(args: argparse.Namespace, tuned: request.Request) -> dict[str, launch.Arm]:
+    """Return extra spec -> arm without it, for an ablation.
+
+    :raises spec_options.OptionError: there is nothing to leave out.
+    """
+    from nova_perf_tuning.budget import ablation
+
+    found = ablation.arms(tuned) if args.ablation else {}
+    if args.ablation and len(found) < 2:
+        raise spec_options.OptionError("--ablation needs a profile or at least two --spec, and no --noise-floor")
+    return found
+
+
+def _ablation_facts(tuned: request.Request, left_out: Mapping[str, launch.Arm]) -> dict[str, object]:
+    from nova_perf_tuning.budget import ablation
+
+    values = ablation.knobs(tuned)
+    facts = {arm.name: {"spec": spec, "value": values[spec]} for spec, arm in left_out.items()}
+    return {"ablation": facts} if facts else {}
 
 
 def tuned_request(args: argparse.Namespace, vcpus: int | None) -> tuple[request.Request, dict[str, str]]:
@@ -280,7 +312,7 @@ def tuned_request(args: argparse.Namespace, vcpus: int | None) -> tuple[request.
     """
     from nova_perf_tuning.specs import crosscheck, parsing, profiles, request
 
-    if args.noise_floor:
+    if getattr(args, "noise_floor", False):
         if args.profile or args.spec:
             raise spec_options.OptionError("--noise-floor tunes nothing; leave out --profile and --spec")
         return request.Request(), {}
