@@ -12,11 +12,8 @@ def add(parser: argparse.ArgumentParser, noise_file: str | None = None, *, flavo
         metavar="NAME",
         help="group of hosts that this one belongs to, for budgets with 'host_group'; recorded in the results",
     )
-    parser.add_argument(
-        "--flavor",
-        metavar="NAME",
-        help="flavor that is judged, for budgets with 'flavor'; recorded in the results",
-    )
+    if flavor:  # validate has this option for its cloud; what is given there counts here too
+        parser.add_argument("--flavor", metavar="NAME", help="flavor that is judged, for budgets with 'flavor'")
     told = f" (default: {noise_file})" if noise_file else " (default: what the results carry)"
     parser.add_argument(
         "--noise-file",

@@ -337,7 +337,7 @@ def _check_budgets(budgets: list[budget_file.Budget], plan: session.Plan) -> Non
     check_names(budgets, [job.label for job in plan.jobs], ["host", *(arm.name for arm in plan.arms)])
 
 
-def check_names(budgets: list[verdict.Budget], labels: list[str], arms: list[str]) -> None:
+def check_names(budgets: list[budget_file.Budget], labels: list[str], arms: list[str]) -> None:
     """Refuse budgets for a benchmark or arm that a run does not have.
 
     :raises spec_options.OptionError: naming it and what there is.
