@@ -1,10 +1,32 @@
-"""What a figure rests on, as far as this host can tell by itself: hardware, kernel, versions."""
+"""What a figure rests on, as far as this host can tell by itself: hardware, kernel, versions, and the
+circumstances of each trial.
+
+Conditions of a trial (:func:`conditions`), all numbers; what a host does not have is left out:
+
+``steal_share``
+    share of the CPUs' time that was taken from this host by its own hypervisor
+``throttle_events``
+    how often CPUs were slowed down for their temperature
+``mhz``, ``max_mhz``
+    mean frequency when the window ended, and mean of the highest frequency that is allowed then
+``clock_step_s``
+    how far the wall clock moved against the monotonic one; more than NTP's 500 ppm slew is a jump
+``clocksource_changed``
+    1 when the kernel took another clock source
+``link:NAME``
+    Mbit/s of a physical link when the window ended, 0 when it was down at either end
+``sender_packets``, ``sender_dropped``
+    what the host took from the sending machine's interface, and dropped there
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import platform
 import re
+import time
+from collections.abc import Mapping
 from importlib import metadata
 from typing import Any
 
@@ -33,3 +55,123 @@ def _cpu_model() -> str:
         return platform.machine()
     found = re.search(r"^model name\s*:\s*(.+)$", head, re.MULTILINE)
     return found[1].strip() if found else platform.machine()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Circumstances:
+    """What :func:`look` saw at one moment; None or an empty mapping: this host cannot tell."""
+
+    steal: int
+    cpu_time: int
+    throttled: int | None
+    mhz: float | None
+    max_mhz: float | None
+    wall_minus_monotonic_s: float
+    clocksource: str
+    links: Mapping[str, float]
+    packets: int | None
+    dropped: int | None
+
+
+def look(interface: str | None = None, root: str = "/") -> Circumstances:
+    """Look at this host's circumstances.
+
+    :param interface: host side of the sending machine's NIC (its tap), None if it has none of its own.
+    :param root: folder that /proc and /sys are read below.
+    """
+    devices = os.path.join(root, "sys/devices/system")
+    cpu = [int(one) for one in _text(os.path.join(root, "proc/stat")).partition("\n")[0].split()[1:9]]
+    taken = os.path.join(root, "sys/class/net", interface, "statistics") if interface else None
+    return Circumstances(
+        steal=cpu[7] if len(cpu) == 8 else 0,
+        cpu_time=sum(cpu),
+        throttled=_throttled(os.path.join(devices, "cpu")),
+        mhz=_mean_mhz(devices, "scaling_cur_freq"),
+        max_mhz=_mean_mhz(devices, "scaling_max_freq"),
+        wall_minus_monotonic_s=time.time() - time.monotonic(),
+        clocksource=_text(os.path.join(devices, "clocksource/clocksource0/current_clocksource")).strip(),
+        links=_links(os.path.join(root, "sys/class/net")),
+        # What a guest sends its tap receives.
+        packets=_number(os.path.join(taken, "rx_packets")) if taken else None,
+        dropped=_number(os.path.join(taken, "rx_dropped")) if taken else None,
+    )
+
+
+def conditions(before: Circumstances, after: Circumstances) -> dict[str, float]:
+    """Return the conditions of the window between two looks."""
+    found: dict[str, float] = {}
+    if after.cpu_time > before.cpu_time:
+        found["steal_share"] = max(0, after.steal - before.steal) / (after.cpu_time - before.cpu_time)
+    if before.throttled is not None and after.throttled is not None:
+        found["throttle_events"] = max(0, after.throttled - before.throttled)
+    found |= {name: value for name, value in (("mhz", after.mhz), ("max_mhz", after.max_mhz)) if value is not None}
+    found["clock_step_s"] = after.wall_minus_monotonic_s - before.wall_minus_monotonic_s
+    if after.clocksource != before.clocksource:
+        found["clocksource_changed"] = 1
+    for name in before.links.keys() | after.links.keys():
+        speeds = (before.links.get(name, 0.0), after.links.get(name, 0.0))
+        found[f"link:{name}"] = 0.0 if 0.0 in speeds else speeds[1]
+    for name, first, last in (
+        ("sender_packets", before.packets, after.packets),
+        ("sender_dropped", before.dropped, after.dropped),
+    ):
+        if first is not None and last is not None:
+            found[name] = max(0, last - first)
+    return {name: round(float(value), 6) for name, value in sorted(found.items())}
+
+
+def _throttled(folder: str) -> int | None:
+    counts = [
+        _number(os.path.join(folder, cpu, "thermal_throttle", name))
+        for cpu in _names(folder)
+        if re.fullmatch(r"cpu[0-9]+", cpu)
+        for name in ("core_throttle_count", "package_throttle_count")
+    ]
+    known = [one for one in counts if one is not None]
+    return sum(known) if known else None
+
+
+def _mean_mhz(devices: str, name: str) -> float | None:
+    folder = os.path.join(devices, "cpu/cpufreq")
+    speeds = [
+        _number(os.path.join(folder, policy, name)) for policy in _names(folder) if policy.startswith("policy")
+    ]
+    known = [one / 1000 for one in speeds if one]
+    return sum(known) / len(known) if known else None
+
+
+def _links(folder: str) -> dict[str, float]:
+    """Return Mbit/s of every physical NIC that is up by the administrator's will, 0 without a carrier."""
+    found = {}
+    for name in _names(folder):
+        nic = os.path.join(folder, name)
+        flags = _text(os.path.join(nic, "flags")).strip()
+        if not os.path.exists(os.path.join(nic, "device")) or not flags or not int(flags, 16) & 1:
+            continue
+        carrier = _number(os.path.join(nic, "carrier"))
+        speed = _number(os.path.join(nic, "speed"))
+        if carrier == 0:
+            found[name] = 0.0
+        elif speed is not None and speed > 0:  # virtual NICs say -1 or nothing
+            found[name] = float(speed)
+    return found
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return sorted(os.listdir(folder))
+    except OSError:
+        return []
+
+
+def _text(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read(65536)
+    except OSError:
+        return ""
+
+
+def _number(path: str) -> int | None:
+    text = _text(path).strip()
+    return int(text) if re.fullmatch(r"-?[0-9]{1,18}", text) else None

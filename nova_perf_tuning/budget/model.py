@@ -25,6 +25,8 @@ class Trial:
     :ivar error: why there is no value; then ``value`` is None.
     :ivar work: units of work done in the window, warm-up of the run included; None if not counted.
     :ivar work_unit: ``Gbit``, ``1,000 IO`` ….
+    :ivar conditions: what the host could tell of the window's circumstances, see
+        :mod:`nova_perf_tuning.budget.host_environment`; what it could not tell is missing.
 
     CPU times cover the client and, for a benchmark with a peer, the server too.
     """
@@ -46,6 +48,7 @@ class Trial:
     error: str | None = None
     work: float | None = None
     work_unit: str = ""
+    conditions: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(slots=True)

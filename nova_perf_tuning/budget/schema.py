@@ -5,10 +5,16 @@ from __future__ import annotations
 import functools
 import json
 import math
+import re
+from collections.abc import Callable
 from importlib import resources
 from typing import Any, NoReturn
 
 from nova_perf_tuning import errors
+
+#: A float that may be infinite, and an escape that may be half of a pair.
+_LARGE = re.compile(r"[eE]\+?[0-9]{3}|[0-9]{300}").search
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]").search
 
 
 class InputError(errors.PerfTuningError):
@@ -23,12 +29,30 @@ def _validator(name: str) -> Any:
     return jsonschema.Draft202012Validator(json.loads(text))
 
 
+@functools.cache
+def _quick(name: str) -> Callable[[Any], Any] | None:
+    """Return the schema compiled to code, which is some twenty times as fast and tells less of a fault."""
+    try:
+        import fastjsonschema
+    except ImportError:
+        return None
+    # It knows drafts up to 7; the words that our schemas use mean the same in all of them.
+    compiled: Callable[[Any], Any] = fastjsonschema.compile(_validator(name).schema, use_default=False)
+    return compiled
+
+
 def check(name: str, data: object, where: str) -> None:
     """Check ``data`` against ``NAME.schema.json``.
 
     :param where: the file's name, for the message.
     :raises InputError: naming the place of the first fault.
     """
+    if (quick := _quick(name)) is not None:
+        try:
+            quick(data)
+            return
+        except ValueError:
+            pass  # what is wrong, and where, the other validator says
     error = next(_validator(name).iter_errors(data), None)
     if error is None:
         return
@@ -63,9 +87,11 @@ def load_json(path: str, limit: int) -> Any:
     """
     text = read_text(path, limit)
     try:
-        data = json.loads(text, parse_constant=_refuse, parse_float=_finite)
+        # A Python function called for each number takes longer than all the rest; most files have no such number.
+        data = json.loads(text, parse_constant=_refuse, parse_float=_finite if _LARGE(text) else None)
         # Half a surrogate pair, written as an escape, is text that can never be printed again.
-        json.dumps(data, ensure_ascii=False).encode("utf-8")
+        if _SURROGATE(text):
+            json.dumps(data, ensure_ascii=False).encode("utf-8")
         return data
     except json.JSONDecodeError as error:
         raise InputError(f"{path}: no JSON at line {error.lineno} column {error.colno}: {error.msg}") from None

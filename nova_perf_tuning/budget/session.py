@@ -16,7 +16,7 @@ from typing import Any
 
 from nova_perf_tuning.bench import base as bench
 from nova_perf_tuning.bench import output, plugins
-from nova_perf_tuning.budget import host_environment, model, timetable, trial
+from nova_perf_tuning.budget import host_environment, model, sequential, timetable, trial
 from nova_perf_tuning.launch import base as launch
 
 #: The arm that is the host itself.
@@ -37,6 +37,8 @@ class Plan:
     :ivar arms: the guests' arms; the host's own arm is added by :attr:`with_host`.
     :ivar seed: of the order of trials.
     :ivar reasons: arm -> extra spec -> why it has its value, for the report.
+    :ivar about: what the operator says of the host, for choosing budgets: ``host_group``, ``flavor``; and what an
+        ablation leaves out.
     :ivar time_limit_s: for everything from the first boot to the last trial.
     """
 
@@ -48,6 +50,7 @@ class Plan:
     time_limit_s: float
     with_host: bool = True
     reasons: Mapping[str, Mapping[str, str]] = dataclasses.field(default_factory=dict)
+    about: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -78,16 +81,19 @@ class Session:
         plan: Plan,
         save: Callable[[model.Results], None],
         progress: Callable[[Progress], None] = lambda _: None,
+        annotate: Callable[[model.Results], Mapping[str, Any]] = lambda _: {},
     ) -> None:
         """Prepare the session; nothing runs yet.
 
         :param save: called after every block and at the end with all results so far, once there is a trial.
         :param progress: called before every boot and trial.
+        :param annotate: asked after every block what else belongs into the environment.
         """
         self._launcher = launcher
         self._plan = plan
         self._save = save
         self._tell = progress
+        self._annotate = annotate
         self._random = random.Random(plan.seed)  # noqa: S311  an order that can be repeated, no secret
         self._times = timetable.Timetable(
             plan.jobs, len(plan.arms), plan.with_host, plan.groups, plan.blocks, plan.time_limit_s
@@ -95,9 +101,11 @@ class Session:
         self._pairs: dict[str, launch.Pair] = {}
         self._lost: set[str] = set()
         self._order = 0
+        self._looks: list[sequential.Look] = []
         self._environment: dict[str, Any] = {
             "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
             **host_environment.read(),
+            **plan.about,
             "seed": plan.seed,
             "groups": plan.groups,
             "blocks": plan.blocks,
@@ -112,10 +120,13 @@ class Session:
         }
         self.results = model.Results(self._environment, [])
 
-    def run(self, more: Callable[[model.Results], bool] = lambda _: False) -> model.Results:
+    def run(self, more: Callable[[model.Results], bool] | None = None) -> model.Results:
         """Run the plan to its end or to the time limit and return the results.
 
-        :param more: asked after the planned groups; while it says True and time is left, one group more runs.
+        :param more: asked after every group from the third on, or from the last planned one if that is earlier.
+            When it says False the session ends, also before all planned groups; while it says True and time is
+            left, groups follow. Each question is a look (:mod:`nova_perf_tuning.budget.sequential`). None: just
+            the plan, and no look.
         :raises launch.LaunchError: no guest of the first group could be booted, or the launcher has no rig.
         :raises KeyboardInterrupt: Ctrl-C; results so far are saved.
         :raises SystemExit: SIGTERM or SIGHUP where a guard turns them into this; likewise.
@@ -125,13 +136,7 @@ class Session:
             self._tell(self._progress("preparing the launcher"))
             self._launcher.prepare()
             self._warn_of_limit()
-            group = 0
-            while group < self._times.groups and self._times.fits_group():
-                self._run_group(group)
-                group += 1
-                if group == self._times.groups and more(self.results):
-                    self._times.groups += 1
-            ended = "complete" if group >= self._plan.groups and not self._cut() else "time limit"
+            ended = "complete" if self._run_groups(more) and not self._cut() else "time limit"
         except TimeUp:
             ended = "time limit"
         except (KeyboardInterrupt, SystemExit):  # a launcher turns SIGTERM into SystemExit
@@ -144,6 +149,30 @@ class Session:
             if self.results.trials:
                 self._save(self.results)
         return self.results
+
+    def _run_groups(self, more: Callable[[model.Results], bool] | None) -> bool:
+        """Run groups until the plan or ``more`` says enough; False when time was up before."""
+        first = min(self._plan.groups, sequential.FIRST_LOOK)
+        group = 0
+        while group < self._times.groups and self._times.fits_group():
+            self._run_group(group)
+            group += 1
+            if more is None or group < first or self._cut():
+                continue
+            self._look(last=False)
+            if not more(self.results):
+                return True
+            self._times.groups = max(self._times.groups, group + 1)
+        if more is not None and self.results.trials:
+            self._look(last=True)
+        return group >= self._plan.groups
+
+    def _look(self, *, last: bool) -> None:
+        """Write down that results are looked at now, so that whoever judges them later knows it."""
+        groups = len({one.group for one in self.results.trials})
+        share = self._times.elapsed_s() / self._plan.time_limit_s
+        self._looks = sequential.look(self._looks, groups, share, last)
+        self._environment["looks"] = sequential.as_data(self._looks)
 
     # -- one group
 
@@ -254,6 +283,7 @@ class Session:
                     error=None if one else outcome.error or "no figure in the output",
                     work=work.value if work else None,
                     work_unit=work.unit if work else "",
+                    conditions=outcome.conditions,
                 )
             )
         self._order += 1
@@ -267,6 +297,7 @@ class Session:
         for name, arm in told.pop("arms", {}).items():
             self._environment["arms"].setdefault(name, {}).update(arm)
         self._environment.update(told)
+        self._environment.update(self._annotate(self.results))
 
     # -- time
 

@@ -78,9 +78,8 @@ def summarise(results: model.Results, confidence: float = 0.95) -> list[Benchmar
     """Return one summary per benchmark, in the order in which they were first run."""
     labels = list(dict.fromkeys(one.benchmark for one in results.trials))
     arms = arm_order(results)
-    seed = int(results.environment.get("seed", 0))
     return [
-        _benchmark(label, [one for one in results.trials if one.benchmark == label], arms, confidence, seed)
+        _benchmark(label, [one for one in results.trials if one.benchmark == label], arms, confidence)
         for label in labels
     ]
 
@@ -97,9 +96,7 @@ def to_dict(summaries: Sequence[BenchmarkSummary]) -> list[dict[str, Any]]:
     return [dataclasses.asdict(one) for one in summaries]
 
 
-def _benchmark(
-    label: str, trials: list[model.Trial], arms: Sequence[str], confidence: float, seed: int
-) -> BenchmarkSummary:
+def _benchmark(label: str, trials: list[model.Trial], arms: Sequence[str], confidence: float) -> BenchmarkSummary:
     primary = [one for one in trials if one.primary]
     first = primary[0] if primary else trials[0]
     chosen = [one for one in primary if one.metric == first.metric]
@@ -110,9 +107,9 @@ def _benchmark(
         unit=first.unit,
         better=first.better,
         work_unit=next((one.work_unit for one in chosen if one.work_unit), ""),
-        arms=tuple(_arm(arm, [one for one in chosen if one.arm == arm], confidence, seed) for arm in here),
+        arms=tuple(_arm(arm, [one for one in chosen if one.arm == arm], confidence) for arm in here),
         comparisons=tuple(
-            Comparison(arm, baseline, statistics.ratio(chosen, arm, baseline, confidence, seed))
+            Comparison(arm, baseline, statistics.ratio(chosen, arm, baseline, confidence))
             for arm, baseline in _pairs(here)
         ),
         secondary=_secondary([one for one in trials if not one.primary], here),
@@ -126,7 +123,7 @@ def _pairs(arms: Sequence[str]) -> list[tuple[str, str]]:
     return pairs + [(arm, HOST) for arm in guests if HOST in arms]
 
 
-def _arm(arm: str, trials: list[model.Trial], confidence: float, seed: int) -> ArmSummary:
+def _arm(arm: str, trials: list[model.Trial], confidence: float) -> ArmSummary:
     good = [one for one in trials if one.value is not None]
     costs = {id(one): overhead.cost(one) for one in good}
 
@@ -136,7 +133,7 @@ def _arm(arm: str, trials: list[model.Trial], confidence: float, seed: int) -> A
             value = figure(one)
             if value is not None:
                 samples.setdefault(one.group, []).append(value)
-        return statistics.estimate(samples, confidence, seed)
+        return statistics.estimate(samples, confidence, positive=True)
 
     def full(one: model.Trial) -> float | None:
         return costs[id(one)].full_s

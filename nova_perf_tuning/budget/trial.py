@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from nova_perf_tuning.bench import base as bench
 from nova_perf_tuning.bench import output, plugins
+from nova_perf_tuning.budget import host_environment
 from nova_perf_tuning.launch import base as launch
 
 #: How long a server may take until it listens; an emulated guest on a busy host needs seconds.
@@ -23,6 +24,7 @@ class Outcome:
     :ivar readings: empty when :attr:`error` is set.
     :ivar host_cpu_s, guest_cpu_s, wait_s: differences over the window, see
         :class:`nova_perf_tuning.launch.base.CpuReading`; of both machines for a paired benchmark.
+    :ivar conditions: of the host in that window, see :mod:`nova_perf_tuning.budget.host_environment`.
     :ivar lost: the machine itself failed; further trials on it are pointless.
     """
 
@@ -33,6 +35,7 @@ class Outcome:
     wait_s: float | None = None
     window_s: float = 0.0
     lost: bool = False
+    conditions: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
 
 def run(job: plugins.Job, pair: launch.Pair, limit_s: float) -> Outcome:
@@ -56,10 +59,12 @@ def _run(job: plugins.Job, pair: launch.Pair, deadline: float) -> Outcome:
     with _servers(pair.server, steps):
         give_up = time.monotonic() + _SERVER_START_S
         while True:
+            circumstances = host_environment.look(pair.client.interface)
             before = [machine.cpu() for machine in machines]
             limit_s = max(0.1, min(client.timeout_s, deadline - time.monotonic()))
             finished = pair.client.run(client.argv, limit_s)
             after = [machine.cpu() for machine in machines]
+            conditions = host_environment.conditions(circumstances, host_environment.look(pair.client.interface))
             try:
                 readings = _readings(job.benchmark, finished, limit_s)
             except bench.NotReadyError:
@@ -67,7 +72,9 @@ def _run(job: plugins.Job, pair: launch.Pair, deadline: float) -> Outcome:
                     raise
                 time.sleep(_RETRY_S)
                 continue
-            return _outcome(readings, before, after)
+            outcome = _outcome(readings, before, after)
+            outcome.conditions = conditions
+            return outcome
 
 
 @contextlib.contextmanager

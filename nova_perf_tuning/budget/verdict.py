@@ -11,13 +11,18 @@ import enum
 from collections.abc import Callable, Sequence
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.budget import model, overhead, schema, statistics
-from nova_perf_tuning.specs import profile
+from nova_perf_tuning.budget import guards, model, noise, overhead, sequential, statistics
+from nova_perf_tuning.budget.budget_file import Budget as Budget
+from nova_perf_tuning.budget.budget_file import applicable, for_measured
+from nova_perf_tuning.budget.budget_file import load as load
 
-_MAX_BYTES = 256 * 1024
+_Show = Callable[[float], str]
 
 #: More failed trials than this share in a judged arm, and what is left is a selection, not a sample.
 MAX_FAILED = 0.2
+
+#: One boot shows nothing of how boots differ, so its interval supports no verdict.
+MIN_BOOTS = 2
 
 
 class Verdict(enum.StrEnum):
@@ -38,26 +43,6 @@ class Verdict(enum.StrEnum):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Budget:
-    """What one arm may lose against another.
-
-    :ivar metric: None: the benchmark's primary figure.
-    :ivar max_loss: largest loss allowed, ``1 - arm/baseline`` (0.15 = 15 %); negative demands a gain.
-    :ivar max_host_cpu_per_unit: most service CPU in seconds per unit of work (Gbit, 1,000 IO, 1,000 events).
-    :ivar accelerator: what the guests must have run on (``kvm``); None: anything.
-    """
-
-    benchmark: str
-    arm: str
-    max_loss: float
-    metric: str | None = None
-    baseline: str = "host"
-    max_host_cpu_per_unit: float | None = None
-    confidence: float = 0.95
-    accelerator: str | None = None
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
 class Judgement:
     """The verdict on one budget.
 
@@ -74,33 +59,26 @@ class Judgement:
     reasons: tuple[str, ...]
 
 
-def load(path: str) -> list[Budget]:
-    """Read a budget file (YAML, see ``budget.schema.json``).
-
-    :raises schema.InputError: unreadable, no YAML, or not of the schema: names the place.
-    """
-    try:
-        data = profile.load_yaml(schema.read_text(path, _MAX_BYTES), path)
-    except profile.ProfileError as error:
-        raise schema.InputError(str(error)) from None
-    schema.check("budget", data, path)
-    for index, one in enumerate(data["budgets"]):
-        for key, value in one.items():
-            if value != value:  # YAML's .nan passes every comparison of the schema
-                raise schema.InputError(f"{path}: budgets[{index}].{key}: is no number")
-    budgets = [Budget(**one) for one in data["budgets"]]
-    for index, budget in enumerate(budgets):
-        if budget.arm == budget.baseline:
-            raise schema.InputError(
-                f"{path}: budgets[{index}] ({budget.benchmark}): arm and baseline are both '{budget.arm}'; "
-                "an arm loses nothing against itself, name another"
-            )
-    return budgets
-
-
 def judge_all(results: model.Results, budgets: Sequence[Budget]) -> list[Judgement]:
-    """Return the verdict on every budget."""
-    return [judge(results, one) for one in budgets]
+    """Return the verdict on every budget that applies to these results.
+
+    Several figures under one gate are several chances of a wrong FAIL: those that fail by themselves are put to
+    Holm's test, and what does not pass it is INCONCLUSIVE. PASS as a whole needs every figure to pass, so that it
+    needs no correction (intersection-union test, Berger 1982).
+    """
+    environment = results.environment
+    kinds = {label: str(one.get("kind", "")) for label, one in environment.get("benchmarks", {}).items()}
+    kinds = {one.benchmark: kinds.get(one.benchmark, "") for one in results.trials}
+    arms = list({one.arm for one in results.trials})
+    chosen = for_measured(budgets, kinds, arms, str(environment.get("accelerator", "unknown")))
+    found = [_Case(results, one) for one in applicable(chosen, environment)]
+    _correct([gate for case in found for gate in case.gates])
+    return [case.judgement() for case in found]
+
+
+def judge(results: model.Results, budget: Budget) -> Judgement:
+    """Return the verdict on one budget, alone under its gate."""
+    return judge_all(results, [dataclasses.replace(budget, optional=False)])[0]
 
 
 def overall(judgements: Sequence[Judgement]) -> Verdict:
@@ -112,36 +90,104 @@ def overall(judgements: Sequence[Judgement]) -> Verdict:
     return Verdict.PASS if verdicts else Verdict.INVALID
 
 
-def judge(results: model.Results, budget: Budget) -> Judgement:
-    """Return the verdict on one budget."""
-    seed = int(results.environment.get("seed", 0))
-    chosen, fault = _select(results, budget)
-    if fault:
-        return Judgement(budget, Verdict.INVALID, None, None, "", (fault,))
-    ratio = statistics.ratio(chosen, budget.arm, budget.baseline, budget.confidence, seed)
-    loss = None if ratio is None else _as_loss(ratio)
-    verdict, reason = _place(loss, budget.max_loss, "loss", "{:.1%}".format)
-    verdicts, reasons = [verdict], [reason]
-    cpu, unit = None, ""
-    if budget.max_host_cpu_per_unit is not None:
-        cpu, unit = _service_cpu(chosen, budget, seed)
-        limit = budget.max_host_cpu_per_unit
-        verdict, reason = _place(cpu, limit, f"service CPU per {unit or 'unit'}", "{:.4g} s".format)
-        if cpu is None:
-            verdict, reason = Verdict.INVALID, f"service CPU of '{budget.arm}' was not measured"
-        verdicts.append(verdict)
-        reasons.append(reason)
-    worst = next(
-        (one for one in (Verdict.INVALID, Verdict.FAIL, Verdict.INCONCLUSIVE) if one in verdicts), Verdict.PASS
-    )
-    return Judgement(budget, worst, loss, cpu, unit, tuple(reasons))
+class _Gate:
+    """One figure with one limit."""
+
+    def __init__(
+        self,
+        estimate: Callable[[float], statistics.Estimate | None],
+        level: float,
+        limit: float,
+        what: str,
+        show: _Show,
+    ) -> None:
+        """:param estimate: confidence -> the figure with its interval at it."""
+        self._estimate = estimate
+        self._show = show
+        self.level = level
+        self._limit = limit
+        self.found = estimate(level)
+        self.verdict, self.reason = _place(self.found, limit, what, show)
+
+    def fails_at(self, level: float) -> bool:
+        """Return whether the whole interval is beyond the limit at another confidence too."""
+        found = self._estimate(level)
+        return found is not None and found.low is not None and found.low > self._limit
+
+    def withdraw(self, figures: int) -> None:
+        """Take FAIL back after the correction for several figures."""
+        self.verdict = Verdict.INCONCLUSIVE
+        self.reason += (
+            f"; but {figures} figures are judged together, and after Holm's correction for them it is not certain"
+        )
+
+
+class _Case:
+    """One budget with what was measured for it."""
+
+    def __init__(self, results: model.Results, budget: Budget) -> None:
+        self._budget = budget
+        self._unit = ""
+        self._loss: _Gate | None = None
+        self._cpu: _Gate | None = None
+        chosen, self._fault = _select(results, budget)
+        if self._fault:
+            return
+        environment = results.environment
+        groups = len({one.group for one in results.trials})
+        level = sequential.confidence(budget.confidence, environment, groups)
+        self._loss = _Gate(
+            lambda level: _loss(chosen, budget, level), level, budget.max_loss, "loss", "{:.1%}".format
+        )
+        if budget.max_host_cpu_per_unit is None:
+            return
+        samples, self._unit = _service_cpu(chosen, budget)
+        if not samples:
+            self._fault = f"service CPU of '{budget.arm}' was not measured"
+            return
+        what = f"service CPU per {self._unit or 'unit'}"
+        self._cpu = _Gate(
+            lambda level: statistics.estimate(samples, level, positive=True),
+            level,
+            budget.max_host_cpu_per_unit,
+            what,
+            "{:.4g} s".format,
+        )
+
+    @property
+    def gates(self) -> list[_Gate]:
+        return [one for one in (self._loss, self._cpu) if one is not None]
+
+    def judgement(self) -> Judgement:
+        gates = self.gates
+        verdicts = [one.verdict for one in gates] + [Verdict.INVALID] * bool(self._fault)
+        reasons = [one.reason for one in gates] + [self._fault] * bool(self._fault)
+        order = (Verdict.INVALID, Verdict.FAIL, Verdict.INCONCLUSIVE)
+        worst = next((one for one in order if one in verdicts), Verdict.PASS)
+        loss, cpu = (None if one is None else one.found for one in (self._loss, self._cpu))
+        return Judgement(self._budget, worst, loss, cpu, self._unit, tuple(reasons))
+
+
+def _correct(gates: Sequence[_Gate]) -> None:
+    """Keep FAIL only where Holm's step-down test (1979) holds it, over all figures."""
+    failing = [one for one in gates if one.verdict is Verdict.FAIL]
+    if len(gates) < 2 or not failing:
+        return
+    left = len(gates)
+    while True:
+        held = [one for one in failing if one.fails_at(1 - (1 - one.level) / left)]
+        if not held:
+            break
+        failing = [one for one in failing if one not in held]
+        left -= len(held)
+    for one in failing:
+        one.withdraw(len(gates))
 
 
 def _select(results: model.Results, budget: Budget) -> tuple[list[model.Trial], str]:
     """Return the trials a budget is about, and why they cannot be judged (or an empty text)."""
-    accelerator = str(results.environment.get("accelerator", "unknown"))
-    if budget.accelerator is not None and accelerator != budget.accelerator:
-        return [], f"guests ran on {accelerator}, the budget is for {budget.accelerator}"
+    if fault := _other_machine(results, budget):
+        return [], fault
     known = sorted({one.benchmark for one in results.trials})
     trials = [one for one in results.trials if one.benchmark == budget.benchmark]
     if not trials:
@@ -165,7 +211,55 @@ def _select(results: model.Results, budget: Budget) -> tuple[list[model.Trial], 
     contradicting = [one for one in chosen if overhead.cost(one).invalid.startswith("counters")]
     if contradicting and budget.max_host_cpu_per_unit is not None:
         return [], overhead.cost(contradicting[0]).invalid
-    return chosen, ""
+    if fault := noise.refusal(results.environment, budget.benchmark, str(metric), budget.max_loss):
+        return [], fault
+    return _guarded(results, budget, trials, chosen)
+
+
+def _other_machine(results: model.Results, budget: Budget) -> str:
+    """Return what the guests ran on if it is not what the budget is for."""
+    accelerator = str(results.environment.get("accelerator", "unknown"))
+    if budget.accelerator is not None and accelerator != budget.accelerator:
+        return f"guests ran on {accelerator}, the budget is for {budget.accelerator}"
+    if budget.virtualization is None:
+        return ""
+    for arm in (budget.arm, budget.baseline):
+        told = results.environment.get("arms", {}).get(arm, {}).get("virtualization")
+        if arm != "host" and told != budget.virtualization:
+            return (
+                f"guests of '{arm}' found themselves on {told or 'nothing that was recorded'}, "
+                f"the budget is for {budget.virtualization}"
+            )
+    return ""
+
+
+def _guarded(
+    results: model.Results, budget: Budget, trials: Sequence[model.Trial], chosen: Sequence[model.Trial]
+) -> tuple[list[model.Trial], str]:
+    """Return the trials that no guard rejects, or why too few are left."""
+    arms = (budget.arm, budget.baseline)
+    judged = sorted((one for one in chosen if one.arm in arms), key=lambda one: one.order)
+    sender = {
+        one.order: one.value
+        for one in trials
+        if one.metric == "client_cpu" and one.unit == "%" and one.value is not None
+    }
+    known = guards.context(judged, results.environment, budget.guards, budget.min_link_mbps, sender)
+    faults = guards.faults(judged, known)
+    for arm in arms:
+        mine = [one for one in judged if one.arm == arm and one.value is not None]
+        told = [faults[one.order] for one in mine if one.order in faults]
+        if len(told) > MAX_FAILED * len(mine):
+            return (
+                [],
+                f"{len(told)} of {len(mine)} trials of '{arm}' do not count (limit {MAX_FAILED:.0%}): {told[0]}",
+            )
+    return [one for one in chosen if one.order not in faults], ""
+
+
+def _loss(trials: Sequence[model.Trial], budget: Budget, confidence: float) -> statistics.Estimate | None:
+    ratio = statistics.ratio(trials, budget.arm, budget.baseline, confidence)
+    return None if ratio is None else _as_loss(ratio)
 
 
 def _as_loss(ratio: statistics.Estimate) -> statistics.Estimate:
@@ -179,9 +273,8 @@ def _as_loss(ratio: statistics.Estimate) -> statistics.Estimate:
     )
 
 
-def _service_cpu(
-    trials: Sequence[model.Trial], budget: Budget, seed: int
-) -> tuple[statistics.Estimate | None, str]:
+def _service_cpu(trials: Sequence[model.Trial], budget: Budget) -> tuple[dict[int, list[float]], str]:
+    """Return group -> service CPU per unit of work in the budget's arm, and the unit."""
     samples: dict[int, list[float]] = {}
     unit = ""
     for one in trials:
@@ -189,18 +282,22 @@ def _service_cpu(
         if value is not None:
             unit = one.work_unit
             samples.setdefault(one.group, []).append(value)
-    return statistics.estimate(samples, budget.confidence, seed), unit
+    return samples, unit
 
 
-def _place(
-    found: statistics.Estimate | None, limit: float, what: str, show: Callable[[float], str]
-) -> tuple[Verdict, str]:
+def _place(found: statistics.Estimate | None, limit: float, what: str, show: _Show) -> tuple[Verdict, str]:
     """Compare an interval with an upper limit."""
     if found is None:
         return Verdict.INCONCLUSIVE, f"{what}: no pair of trials"
     if found.low is None or found.high is None:
         return Verdict.INCONCLUSIVE, f"{what} {show(found.value)}, limit {show(limit)}: {found.note}"
-    place = f"{what} {show(found.value)} ({found.confidence:.0%} interval {show(found.low)} to {show(found.high)})"
+    interval = f"{found.confidence * 100:.3g}% interval {show(found.low)} to {show(found.high)}"
+    place = f"{what} {show(found.value)} ({interval})"
+    if found.groups < MIN_BOOTS:
+        return (
+            Verdict.INCONCLUSIVE,
+            f"{place}, limit {show(limit)}: {found.note}; at least {MIN_BOOTS} boots are needed",
+        )
     if found.high <= limit:
         return Verdict.PASS, f"{place} is within {show(limit)}"
     if found.low > limit:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+from typing import Any
 
-from nova_perf_tuning.cli import command
+from nova_perf_tuning.cli import budget_options, command
+
+_SHIPPED = "default"
 
 
 class Evaluate(command.PerfCommand):
@@ -17,19 +20,36 @@ class Evaluate(command.PerfCommand):
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("results", metavar="RESULTS.json", help="what 'nova-perf validate' wrote")
-        parser.add_argument("--budget", metavar="FILE", required=True, help="overhead budgets (YAML)")
+        parser.add_argument(
+            "--budget",
+            metavar="FILE",
+            default=_SHIPPED,
+            help=f"overhead budgets (YAML); '{_SHIPPED}' (the default) takes those shipped with this program",
+        )
+        budget_options.add(parser)
 
     def run_command(self, args: argparse.Namespace) -> int:
-        from nova_perf_tuning.budget import store, verdict
+        from nova_perf_tuning.budget import ablation, budget_file, noise, store, verdict
         from nova_perf_tuning.cli import figures
 
-        budgets = verdict.load(args.budget)
-        judged = verdict.judge_all(store.load(args.results), budgets)
+        budgets = budget_file.load(args.budget)
+        loaded = store.load(args.results)
+        given: dict[str, Any] = {
+            name: getattr(args, name) for name in ("host_group", "flavor") if getattr(args, name) is not None
+        }
+        if args.noise_file is not None:
+            given |= noise.for_results(loaded, args.noise_file)
+        results = dataclasses.replace(loaded, environment={**loaded.environment, **given})
+        judged = verdict.judge_all(results, budgets)
         whole = verdict.overall(judged)
         if args.format == "json":
             found = [dataclasses.asdict(one) for one in judged]
-            command.print_json({"verdict": whole.value, "judgements": found})
+            knobs = [dataclasses.asdict(one) for one in ablation.judge(results, budgets)]
+            command.print_json({"verdict": whole.value, "judgements": found} | ({"knobs": knobs} if knobs else {}))
         else:
             figures.print_verdicts(judged)
+            figures.print_ablation(ablation.judge(results, budgets))
+            if not judged:
+                print("no budget applies to what was measured on this host group and flavor")
             print(f"\n{whole.value}")
         return int(whole.exit_code)

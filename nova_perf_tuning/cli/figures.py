@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nova_perf_tuning.budget import statistics, summary, verdict, wording
+from nova_perf_tuning.budget import ablation, statistics, summary, verdict, wording
 from nova_perf_tuning.cli import state
 
 _RATIO = (
@@ -59,3 +59,13 @@ def print_verdicts(judgements: Sequence[verdict.Judgement]) -> None:
         for reason in one.reasons
     ]
     state.print_table(("verdict", "benchmark", "arms", "why"), rows)
+
+
+def print_ablation(knobs: Sequence[ablation.Knob]) -> None:
+    """Print a row per knob and benchmark of an ablation, and what may be removed; nothing without knobs."""
+    if not knobs:
+        return
+    print()
+    head = ("knob", "extra spec", "benchmark", "tuned / without it", "budgets")
+    state.print_table(head, ablation.lines(knobs))
+    print(f"removable (no effect shown): {', '.join(ablation.removable(knobs)) or 'none'}")

@@ -27,10 +27,10 @@ class Report(command.PerfCommand):
         parser.add_argument("--budget", metavar="FILE", help="show the verdict by these overhead budgets (YAML)")
 
     def run_command(self, args: argparse.Namespace) -> int:
-        from nova_perf_tuning.budget import report, store, summary, verdict
+        from nova_perf_tuning.budget import budget_file, report, store, summary, verdict
 
         path = _output(args)
-        budgets = verdict.load(args.budget) if args.budget else []
+        budgets = budget_file.load(args.budget) if args.budget else []
         results = store.load(args.results)
         summaries = summary.summarise(results)
         judged = verdict.judge_all(results, budgets)

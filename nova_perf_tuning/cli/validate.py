@@ -9,15 +9,15 @@ import re
 import secrets
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from types import FrameType
 from typing import TYPE_CHECKING
 
 from nova_perf_tuning import errors, interrupt, whole_file
-from nova_perf_tuning.cli import command, progress, spec_options
+from nova_perf_tuning.cli import budget_options, command, progress, spec_options
 
 if TYPE_CHECKING:
-    from nova_perf_tuning.budget import model, session, verdict
+    from nova_perf_tuning.budget import budget_file, model, session
     from nova_perf_tuning.launch import base as launch
     from nova_perf_tuning.specs import request
 
@@ -25,7 +25,8 @@ _DURATION = re.compile(r"([0-9]{1,6})([smh]?)").fullmatch
 DEFAULT_BENCHMARKS = ["iperf3", "fio", "cpu"]
 _DEFAULT_PROFILE = "balanced"
 _LAST_SEED = 2**32
-_TIME_LIMIT = "10m"
+_TIME_LIMIT = "20m"
+_NOISE_FILE = "/var/lib/nova-perf-tuning/noise.json"
 
 
 class _NothingMeasuredError(errors.PerfTuningError):
@@ -52,24 +53,38 @@ class Validate(command.PerfCommand):
         )
         spec_options.add_flavor(parser, _DEFAULT_PROFILE)
         parser.add_argument(
+            "--noise-floor",
+            action="store_true",
+            help="A/A run: both pairs of guests are untuned, so every difference is noise; run it once per host"
+            " and after a change of hardware or kernel, with the benchmarks and --seconds that will be judged",
+        )
+        parser.add_argument(
+            "--ablation",
+            action="store_true",
+            help="run guests with one extra spec left out at a time beside the tuned ones, and say which spec paid"
+            " and which is removable; takes a pair of guests and their time for each spec",
+        )
+        parser.add_argument(
             "--benchmark",
             metavar="KIND[:K=V,...]",
             action="append",
             default=[],
             help="what to run, see 'nova-perf bench list'; may be repeated (default: iperf3, fio, cpu)",
         )
-        parser.add_argument("--groups", metavar="N", default="2", help="how often guests are booted (default: 2)")
+        parser.add_argument("--groups", metavar="N", default="4", help="how often guests are booted (default: 4)")
         parser.add_argument("--blocks", metavar="N", default="3", help="trials per arm and boot (default: 3)")
         parser.add_argument("--seconds", metavar="N", default="4", help="length of each trial (default: 4)")
         parser.add_argument(
             "--budget",
             metavar="FILE",
-            help="judge by these overhead budgets (YAML); more boots follow while INCONCLUSIVE and time is left",
+            help="judge by these overhead budgets (YAML; 'default': those shipped); the run ends once it is"
+            " decided, and until then boots follow while time is left",
         )
+        budget_options.add(parser, _NOISE_FILE, flavor=False)
         parser.add_argument(
             "--time-limit",
             metavar="TIME",
-            help="90s, 8m or 1h: the whole run ends by then with what it has (default: 10m; none on a cloud)",
+            help="90s, 8m or 1h: the whole run ends by then with what it has (default: 20m; none on a cloud)",
         )
         parser.add_argument(
             "--output", metavar="DIR", default=".", help="folder for results.json and report.html (default: here)"
@@ -105,7 +120,7 @@ class _Run:
         args: argparse.Namespace,
         plan: session.Plan,
         launcher: launch.Launcher,
-        budgets: list[verdict.Budget],
+        budgets: list[budget_file.Budget],
         folder: str,
     ) -> None:
         self._args = args
@@ -116,20 +131,23 @@ class _Run:
         self._report_file = os.path.join(folder, "report.html")
 
     def run(self) -> int:
-        from nova_perf_tuning.budget import session, store
+        from nova_perf_tuning.budget import noise, session, store
 
         def save(results: model.Results) -> None:
             store.save(results, self._results_file)
+
+        def floors(results: model.Results) -> Mapping[str, object]:
+            return {} if self._args.noise_floor else noise.for_results(results, self._args.noise_file)
 
         stopped: KeyboardInterrupt | SystemExit | None = None
         results: model.Results | None = None
         try:
             with progress.showing(self._args.format == "json") as tell:
                 with self._launcher, _alarm(self._plan.time_limit_s):
-                    running = session.Session(self._launcher, self._plan, save, tell)
+                    running = session.Session(self._launcher, self._plan, save, tell, floors)
                     results = running.results
                     try:
-                        running.run(self._undecided)
+                        running.run(self._undecided if self._budgets else None)
                     except session.TimeUp:
                         pass  # rang while the results were being saved
         except (KeyboardInterrupt, SystemExit) as stop:  # also one that was held back while guests were removed
@@ -147,14 +165,33 @@ class _Run:
         judged = verdict.judge_all(results, self._budgets)
         return any(one.verdict is verdict.Verdict.INCONCLUSIVE for one in judged)
 
+    def _store_floors(self, results: model.Results) -> list[str]:
+        """Keep the noise floors of an A/A run and return lines that tell them, or why there are none."""
+        from nova_perf_tuning.budget import noise
+
+        path = self._args.noise_file
+        try:
+            found = noise.save(results, path)
+        except noise.NoFloorError as error:
+            return [f"note: no noise floor was stored: {error}"]
+        except OSError as error:
+            return [f"note: no noise floor was stored: {path}: {error.strerror}"]
+        told = [
+            f"noise floor: {label} {metric}: losses below {floor:.1%} cannot be told from noise here"
+            for label, losses in found.items()
+            for metric, floor in losses.items()
+        ]
+        return [*told, f"noise floors: {path}"]
+
     def _finish(self, results: model.Results) -> int:
         """Write the report, print the table and return the exit code."""
-        from nova_perf_tuning.budget import report, store, summary, verdict, wording
+        from nova_perf_tuning.budget import ablation, report, store, summary, verdict, wording
         from nova_perf_tuning.cli import figures
 
         summaries = summary.summarise(results)
         judged = verdict.judge_all(results, self._budgets)
         store.write_atomically(self._report_file, report.render(results, summaries, judged))
+        floors = self._store_floors(results) if self._args.noise_floor else []
         if self._args.format == "json":
             command.print_json(report.as_json(results, summaries, judged))
         else:
@@ -168,6 +205,9 @@ class _Run:
             if judged:
                 print()
                 figures.print_verdicts(judged)
+            figures.print_ablation(ablation.judge(results, self._budgets))
+            for line in floors:
+                print(line)
             print(f"\nresults: {self._results_file}\nreport: {self._report_file}")
         if not any(one.value is not None for one in results.trials):
             print("nova-perf validate: no trial gave a figure; see the report for the errors", file=sys.stderr)
@@ -177,14 +217,19 @@ class _Run:
 
 def _planned(args: argparse.Namespace) -> _Run:
     """Check everything that can be checked before guests are booted."""
-    from nova_perf_tuning.budget import launchers, verdict
+    from nova_perf_tuning.budget import budget_file, launchers
 
-    budgets = verdict.load(args.budget) if args.budget else []
+    budgets = budget_file.load(args.budget) if args.budget else []
     launcher = launchers.load(args.launcher)
     plan = _plan(args, launcher.vcpus)
     folder = output_folder(args.output)
     if budgets:
+        kinds = {job.label: job.benchmark.kind for job in plan.jobs}
+        arms = ["host", *(arm.name for arm in plan.arms)]
+        budgets = budget_file.for_measured(budgets, kinds, arms, None)
+        budgets = budget_file.applicable(budgets, plan.about)
         _check_budgets(budgets, plan)
+        _check_noise(budgets, plan, args.noise_file)
     return _Run(args, plan, launcher, budgets, folder)
 
 
@@ -211,7 +256,7 @@ def _why_nothing(results: model.Results | None) -> str:
 
 def _plan(args: argparse.Namespace, vcpus: int | None) -> session.Plan:
     from nova_perf_tuning.bench import plugins
-    from nova_perf_tuning.budget import session
+    from nova_perf_tuning.budget import noise, session
     from nova_perf_tuning.launch import base as launch
     from nova_perf_tuning.specs import request
 
@@ -220,17 +265,44 @@ def _plan(args: argparse.Namespace, vcpus: int | None) -> session.Plan:
     seconds = number("--seconds", args.seconds, 1, 3600)
     tuned, reasons = tuned_request(args, vcpus)
     jobs = plugins.jobs(args.benchmark or DEFAULT_BENCHMARKS, seconds)
+    second = noise.ARMS[1] if args.noise_floor else "tuned"
+    left_out = _left_out(args, tuned)
     for job in jobs:
         plugins.check_installed(job.benchmark)
     return session.Plan(
-        arms=(launch.Arm("untuned", request.Request()), launch.Arm("tuned", tuned)),
+        arms=(launch.Arm("untuned", request.Request()), launch.Arm(second, tuned), *left_out.values()),
         jobs=tuple(jobs),
         groups=number("--groups", args.groups, 1, 1000),
         blocks=number("--blocks", args.blocks, 1, 1000),
         seed=seed,
         time_limit_s=limit_s,
-        reasons={"tuned": reasons},
+        reasons={second: reasons},
+        about={
+            **{name: text for name in ("host_group", "flavor") if (text := getattr(args, name))},
+            **_ablation_facts(tuned, left_out),
+        },
     )
+
+
+def _left_out(args: argparse.Namespace, tuned: request.Request) -> dict[str, launch.Arm]:
+    """Return extra spec -> arm without it, for an ablation.
+
+    :raises spec_options.OptionError: there is nothing to leave out.
+    """
+    from nova_perf_tuning.budget import ablation
+
+    found = ablation.arms(tuned) if args.ablation else {}
+    if args.ablation and len(found) < 2:
+        raise spec_options.OptionError("--ablation needs a profile or at least two --spec, and no --noise-floor")
+    return found
+
+
+def _ablation_facts(tuned: request.Request, left_out: Mapping[str, launch.Arm]) -> dict[str, object]:
+    from nova_perf_tuning.budget import ablation
+
+    values = ablation.knobs(tuned)
+    facts = {arm.name: {"spec": spec, "value": values[spec]} for spec, arm in left_out.items()}
+    return {"ablation": facts} if facts else {}
 
 
 def tuned_request(args: argparse.Namespace, vcpus: int | None) -> tuple[request.Request, dict[str, str]]:
@@ -240,6 +312,10 @@ def tuned_request(args: argparse.Namespace, vcpus: int | None) -> tuple[request.
     """
     from nova_perf_tuning.specs import crosscheck, parsing, profiles, request
 
+    if getattr(args, "noise_floor", False):
+        if args.profile or args.spec:
+            raise spec_options.OptionError("--noise-floor tunes nothing; leave out --profile and --spec")
+        return request.Request(), {}
     if args.launcher == "host":
         # Both arms are the host as it is: an A/A run, whose interval shows the noise.
         if args.profile or args.spec:
@@ -253,7 +329,7 @@ def tuned_request(args: argparse.Namespace, vcpus: int | None) -> tuple[request.
     return wanted, {key: entry.reason for key, entry in chosen.items() if key not in specs}
 
 
-def _check_budgets(budgets: list[verdict.Budget], plan: session.Plan) -> None:
+def _check_budgets(budgets: list[budget_file.Budget], plan: session.Plan) -> None:
     """Refuse budgets that this run cannot answer, before it takes minutes.
 
     :raises spec_options.OptionError: a benchmark or arm that is not in the plan.
@@ -261,7 +337,7 @@ def _check_budgets(budgets: list[verdict.Budget], plan: session.Plan) -> None:
     check_names(budgets, [job.label for job in plan.jobs], ["host", *(arm.name for arm in plan.arms)])
 
 
-def check_names(budgets: list[verdict.Budget], labels: list[str], arms: list[str]) -> None:
+def check_names(budgets: list[budget_file.Budget], labels: list[str], arms: list[str]) -> None:
     """Refuse budgets for a benchmark or arm that a run does not have.
 
     :raises spec_options.OptionError: naming it and what there is.
@@ -276,6 +352,22 @@ def check_names(budgets: list[verdict.Budget], labels: list[str], arms: list[str
                 raise spec_options.OptionError(
                     f"--budget: {what} '{name[:80]}' is not in this run, which has {', '.join(known)}"
                 )
+
+
+def _check_noise(budgets: list[budget_file.Budget], plan: session.Plan, path: str) -> None:
+    """Refuse budgets tighter than the noise of this host, as far as it is known before anything is measured.
+
+    :raises spec_options.OptionError: with the floor.
+    """
+    from nova_perf_tuning.budget import host_environment, noise
+
+    jobs = {job.label: job for job in plan.jobs}
+    told = {label: {"kind": job.benchmark.kind, "parameters": dict(job.parameters)} for label, job in jobs.items()}
+    known = noise.before_run(path, host_environment.read(), told)
+    for one in budgets:
+        metric = one.metric or jobs[one.benchmark].benchmark.primary[0]
+        if fault := noise.refusal(known, one.benchmark, metric, one.max_loss):
+            raise spec_options.OptionError(f"--budget: {one.benchmark}: {fault}")
 
 
 def number(option: str, text: str, low: int, high: int) -> int:

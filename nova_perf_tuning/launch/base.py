@@ -73,10 +73,12 @@ class Machine(abc.ABC):
     """Somewhere a program can be run: a guest, or the host itself.
 
     :ivar name: for messages; :ivar address: on the benchmark network.
+    :ivar interface: host side of its NIC, where what it sends arrives; None if it has none of its own.
     """
 
     name: str
     address: str
+    interface: str | None = None
 
     @abc.abstractmethod
     def run(self, argv: Sequence[str], timeout_s: float) -> Finished:

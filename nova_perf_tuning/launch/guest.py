@@ -42,6 +42,7 @@ class Guest(base.Machine):
         self.name = name
         self.address = address
         self.tap = tap
+        self.interface = tap
         self.xml = xml
         self._domain = domain
         self._domain_name = str(domain.name())

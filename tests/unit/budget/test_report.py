@@ -6,7 +6,7 @@ import re
 
 import testtools
 
-from nova_perf_tuning.budget import charts, report, statistics, store, summary, verdict, wording
+from nova_perf_tuning.budget import budget_file, charts, report, statistics, store, summary, verdict, wording
 from tests.unit.budget import samples
 
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>{{7*7}}{% raw %}\x00\x1b[31m\u202e&amp;"
@@ -55,7 +55,7 @@ class ReportTest(testtools.TestCase):
         self.data = samples.results({"host": 1000.0, "untuned": 500.0, "tuned": 600.0}, accelerator="tcg")
 
     def test_says_what_was_found(self):
-        _, seen = page(self.data, [verdict.Budget("iperf3", "tuned", 0.1)])
+        _, seen = page(self.data, [budget_file.Budget("iperf3", "tuned", 0.1)])
         self.assertIn("Tuned against untuned: a gain in iperf3 (+", seen.text)
         self.assertIn("figures under TCG compare arms with each other, not hardware", seen.text)
         self.assertIn("FAIL", seen.text)
@@ -148,7 +148,7 @@ class ReportTest(testtools.TestCase):
     def test_hostile_text_stays_text(self):
         data = self.hostile()
         store.from_dict(json.loads(json.dumps(store.to_dict(data))), "hostile.json")  # no check keeps it out
-        text, seen = page(data, [verdict.Budget(HOSTILE, HOSTILE, 0.1, metric=HOSTILE)])
+        text, seen = page(data, [budget_file.Budget(HOSTILE, HOSTILE, 0.1, metric=HOSTILE)])
         self.assertEqual(set(), {"script", "img"} & set(seen.tags))
         self.assertFalse([name for name, _ in seen.attributes if name.startswith("on")])
         self.assertNotIn("\x00", text)

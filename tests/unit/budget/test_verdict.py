@@ -6,7 +6,7 @@ import fixtures
 import testtools
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.budget import schema, verdict
+from nova_perf_tuning.budget import budget_file, schema, verdict
 from tests.unit.budget import samples
 
 V = verdict.Verdict
@@ -14,7 +14,7 @@ V = verdict.Verdict
 
 def judged(data, **changes):
     fields = {"benchmark": "iperf3", "arm": "tuned", "max_loss": 0.15, **changes}
-    return verdict.judge(data, verdict.Budget(**fields))
+    return verdict.judge(data, budget_file.Budget(**fields))
 
 
 class JudgeTest(testtools.TestCase):
@@ -87,7 +87,7 @@ class JudgeTest(testtools.TestCase):
 
     def test_overall(self):
         def one(value):
-            return verdict.Judgement(verdict.Budget("a", "b", 0.1), value, None, None, "", ())
+            return verdict.Judgement(budget_file.Budget("a", "b", 0.1), value, None, None, "", ())
 
         for verdicts, expected, code in (
             ([V.PASS, V.PASS], V.PASS, 0),
@@ -105,11 +105,11 @@ class LoadTest(testtools.TestCase):
         path = os.path.join(self.useFixture(fixtures.TempDir()).path, "budget.yaml")
         with open(path, "w", encoding="utf-8") as file:
             file.write(text)
-        return verdict.load(path)
+        return budget_file.load(path)
 
     def test_defaults(self):
         [one] = self.load("budgets:\n- {benchmark: fio, arm: tuned, max_loss: 0.2}\n")
-        self.assertEqual(verdict.Budget("fio", "tuned", 0.2, None, "host", None, 0.95), one)
+        self.assertEqual(budget_file.Budget("fio", "tuned", 0.2, None, "host", None, 0.95), one)
 
     def test_all_keys(self):
         [one] = self.load(
@@ -143,5 +143,5 @@ class LoadTest(testtools.TestCase):
             self.assertEqual(errors.ExitCode.ERROR, error.exit_code)
 
     def test_missing_and_huge_file(self):
-        self.assertRaises(schema.InputError, verdict.load, "/nonexistent/budget.yaml")
+        self.assertRaises(schema.InputError, budget_file.load, "/nonexistent/budget.yaml")
         self.assertRaises(schema.InputError, self.load, "#" * 300_000)

@@ -1,0 +1,128 @@
+"""Overhead budgets: what one arm may lose against another, for which hosts and flavors, and why that much."""
+
+from __future__ import annotations
+
+import dataclasses
+import fnmatch
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from typing import Any
+
+from nova_perf_tuning.budget import guards, schema
+from nova_perf_tuning.specs import profile
+
+_MAX_BYTES = 256 * 1024
+
+#: What stands for the budgets shipped with this program wherever a budget file is asked for.
+SHIPPED = "default"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Budget:
+    """What one arm may lose against another.
+
+    :ivar metric: None: the benchmark's primary figure.
+    :ivar max_loss: largest loss allowed, ``1 - arm/baseline`` (0.15 = 15 %); negative demands a gain.
+    :ivar max_host_cpu_per_unit: most service CPU in seconds per unit of work (Gbit, 1,000 IO, 1,000 events).
+    :ivar accelerator: what the guests must have run on (``kvm``); None: anything.
+    :ivar virtualization: what the guests must have found themselves (``kvm``, ``qemu`` …); None: anything.
+    :ivar min_link_mbps: slowest link allowed; None: links must only stay as they were at the start.
+    :ivar host_group, flavor: shell patterns of the host groups and flavors it is for; None: all.
+    :ivar optional: left out where the benchmark or an arm was not measured, instead of INVALID.
+    :ivar reason: why this figure.
+    """
+
+    benchmark: str
+    arm: str
+    max_loss: float
+    metric: str | None = None
+    baseline: str = "host"
+    max_host_cpu_per_unit: float | None = None
+    confidence: float = 0.95
+    accelerator: str | None = None
+    virtualization: str | None = None
+    min_link_mbps: float | None = None
+    host_group: str | None = None
+    flavor: str | None = None
+    optional: bool = False
+    reason: str = ""
+    guards: guards.Limits = dataclasses.field(default_factory=guards.Limits)
+
+    @property
+    def specificity(self) -> int:
+        """Return how many of host group and flavor it names."""
+        return (self.host_group is not None) + (self.flavor is not None)
+
+
+def load(path: str) -> list[Budget]:
+    """Read a budget file (YAML, see ``budget.schema.json``); ``default`` is the one that is shipped.
+
+    :raises schema.InputError: unreadable, no YAML, or not of the schema: names the place.
+    """
+    if path == SHIPPED:
+        path = "the shipped budgets"
+        text = (resources.files(__package__) / "default_budgets.yaml").read_text(encoding="utf-8")
+    else:
+        text = schema.read_text(path, _MAX_BYTES)
+    try:
+        data = profile.load_yaml(text, path)
+    except profile.ProfileError as error:
+        raise schema.InputError(str(error)) from None
+    schema.check("budget", data, path)
+    limits = guards.Limits(**data.get("guards", {}))
+    for index, one in enumerate(data["budgets"]):
+        for key, value in one.items():
+            if value != value:  # YAML's .nan passes every comparison of the schema
+                raise schema.InputError(f"{path}: budgets[{index}].{key}: is no number")
+    budgets = [Budget(**one, guards=limits) for one in data["budgets"]]
+    for index, budget in enumerate(budgets):
+        if budget.arm == budget.baseline:
+            raise schema.InputError(
+                f"{path}: budgets[{index}] ({budget.benchmark}): arm and baseline are both '{budget.arm}'; "
+                "an arm loses nothing against itself, name another"
+            )
+    return budgets
+
+
+def applicable(budgets: Sequence[Budget], environment: Mapping[str, Any]) -> list[Budget]:
+    """Return the budgets for the host group and flavor of ``environment``.
+
+    Of several for the same figure the most specific ones count: those that name both, else one, else none.
+    """
+    group, flavor = (str(environment.get(name) or "") for name in ("host_group", "flavor"))
+    matching = [
+        one
+        for one in budgets
+        if (one.host_group is None or fnmatch.fnmatchcase(group, one.host_group))
+        and (one.flavor is None or fnmatch.fnmatchcase(flavor, one.flavor))
+    ]
+    best: dict[tuple[str, str | None, str, str], int] = {}
+    for one in matching:
+        best[_figure(one)] = max(best.get(_figure(one), 0), one.specificity)
+    return [one for one in matching if one.specificity == best[_figure(one)]]
+
+
+def for_measured(
+    budgets: Sequence[Budget], kinds: Mapping[str, str], arms: Sequence[str], accelerator: str | None
+) -> list[Budget]:
+    """Return the budgets without the optional ones that nothing was measured for.
+
+    An optional budget may name a kind of benchmark; it then stands for every label of that kind.
+
+    :param kinds: label -> kind of what is measured; :param arms: arms that are.
+    :param accelerator: what guests run on; None: not known yet.
+    """
+    found = []
+    for one in budgets:
+        if not one.optional:
+            found.append(one)
+            continue
+        known = one.arm in arms and one.baseline in arms
+        fits = accelerator is None or one.accelerator in (None, accelerator)
+        labels = [label for label, kind in kinds.items() if one.benchmark in (label, kind)]
+        found += [dataclasses.replace(one, benchmark=label) for label in labels if known and fits]
+    return found
+
+
+def _figure(budget: Budget) -> tuple[str, str | None, str, str]:
+    return budget.benchmark, budget.metric, budget.arm, budget.baseline

@@ -1,0 +1,245 @@
+"""Guards: what makes measured figures worthless, found in the recorded conditions of each trial.
+
+A guard looks at one trial, or at how trials of a run differ, and says in words why a trial does not count. Where
+too many trials of a judged arm do not count the verdict is INVALID. All are pure functions of recorded data: what
+they read is written into :attr:`model.Trial.conditions` by :mod:`nova_perf_tuning.budget.host_environment`. What a
+host could not tell trips nothing.
+"""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from nova_perf_tuning.budget import model, overhead
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Limits:
+    """What guards allow; a budget file's ``guards`` changes them.
+
+    :ivar max_steal: share of the time that the host's own CPUs were taken away (host is a guest itself).
+    :ivar max_wait: share of the time wanted that vCPUs waited for a host CPU. None: 0.1 under KVM and no limit
+        under emulation, where all arms wait alike and only compare with each other.
+    :ivar max_frequency_gap: how far the CPU frequencies of the judged arms may lie apart.
+    :ivar max_clock_step_s: seconds by which the wall clock may move against the monotonic one in a trial.
+    :ivar max_drops: packets dropped on the sender's way out, as a share of those it sent.
+    :ivar max_sender_cpu: share of one CPU that the sending process may use. None: 0.95 where a budget declares
+        a link speed, since it then speaks of the link, and no limit elsewhere.
+    """
+
+    max_steal: float = 0.05
+    max_wait: float | None = None
+    max_frequency_gap: float = 0.05
+    max_clock_step_s: float = 0.05
+    max_drops: float = 0.001
+    max_sender_cpu: float | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Context:
+    """What a guard knows beside a trial.
+
+    :ivar limits, min_link_mbps: as the budget declares them.
+    :ivar sender_cpu: number of the run -> CPU of the sending process in percent.
+    :ivar first: name of a condition -> what it was at the first trial that has it.
+    :ivar mhz: arm -> median CPU frequency.
+    """
+
+    environment: Mapping[str, Any]
+    limits: Limits
+    min_link_mbps: float | None
+    sender_cpu: Mapping[int, float]
+    first: Mapping[str, float]
+    mhz: Mapping[str, float]
+
+
+def context(
+    trials: Sequence[model.Trial],
+    environment: Mapping[str, Any],
+    limits: Limits,
+    min_link_mbps: float | None,
+    sender_cpu: Mapping[int, float],
+) -> Context:
+    """Return what guards know beside a trial.
+
+    :param trials: those of the judged arms and benchmark, in the order of time.
+    """
+    first: dict[str, float] = {}
+    mhz: dict[str, list[float]] = {}
+    for one in trials:
+        for name, value in one.conditions.items():
+            first.setdefault(name, value)
+        if "mhz" in one.conditions:
+            mhz.setdefault(one.arm, []).append(one.conditions["mhz"])
+    medians = {arm: statistics.median(values) for arm, values in mhz.items()}
+    return Context(environment, limits, min_link_mbps, sender_cpu, first, medians)
+
+
+class Guard(abc.ABC):
+    """One reason not to count a trial.
+
+    :cvar name: one or two words for messages.
+    """
+
+    name: ClassVar[str]
+
+    @abc.abstractmethod
+    def fault(self, trial: model.Trial, context: Context) -> str:
+        """Return what is wrong with ``trial`` in words with the figure; empty: nothing."""
+
+
+class Steal(Guard):
+    name = "steal"
+
+    def fault(self, trial: model.Trial, context: Context) -> str:
+        share = trial.conditions.get("steal_share", 0.0)
+        if share <= context.limits.max_steal:
+            return ""
+        return f"the host's CPUs were taken away {share:.0%} of the time (limit {context.limits.max_steal:.0%})"
+
+
+class WaitingVcpus(Guard):
+    name = "waiting vCPUs"
+
+    def fault(self, trial: model.Trial, context: Context) -> str:
+        limit = context.limits.max_wait
+        if limit is None:
+            limit = 0.1 if context.environment.get("accelerator") == "kvm" else None
+        share = overhead.cost(trial).wait_share
+        if limit is None or share is None or share <= limit:
+            return ""
+        return f"vCPUs waited {share:.0%} of the time they wanted to run (limit {limit:.0%})"
+
+
+class Throttling(Guard):
+    name = "throttling"
+
+    def fault(self, trial: model.Trial, context: Context) -> str:
+        count = trial.conditions.get("throttle_events", 0.0)
+        return f"CPUs were throttled {count:.0f} times by their temperature" if count > 0 else ""
+
+
+class FrequencyLimit(Guard):
+    """Someone or something changed how fast CPUs may run."""
+
+    name = "frequency change"
+
+    def fault(self, trial: model.Trial, context: Context) -> str:
+        first = context.first.get("max_mhz")
+        now = trial.conditions.get("max_mhz")
+        if first is None or now is None or abs(now - first) <= 1:
+            return ""
+        return f"the CPUs' highest frequency allowed went from {first:.0f} to {now:.0f} MHz during the run"
+
+
+class FrequencyGap(Guard):
+    """One arm ran at another frequency than the other."""
+
+    name = "frequency change"
+
+    def fault(self, trial: model.Trial, context: Context) -> str:
+        known = context.mhz.values()
+        if len(known) < 2 or max(known) <= min(known) * (1 + context.limits.max_frequency_gap):
+            return ""
+        told = ", ".join(f"{arm} {mhz:.0f} MHz" for arm, mhz in context.mhz.items())
+        return f"arms ran at different CPU frequencies: {told} (limit {context.limits.max_frequency_gap:.0%})"
+
+
+class Links(Guard):
+    """A link was down, changed its speed, or is slower than declared."""
+
+    name = "link"
+
+    def fault(self, trial: model.Trial, context: Context) -> str:
+        speeds = {
+            name.removeprefix("link:"): mbps for name, mbps in trial.conditions.items() if name.startswith("link:")
+        }
+        for name, mbps in speeds.items():
+            first = context.first.get(f"link:{name}")
+            if mbps == 0 and first:
+                return f"link {name} was down"
+            if first is not None and mbps != first:
+                return f"link {name} changed from {first:.0f} to {mbps:.0f} Mbit/s"
+        least = context.min_link_mbps
+        if least is None:
+            return ""
+        if not speeds:
+            return f"the budget needs a link of {least:.0f} Mbit/s, and no link's speed is known on this host"
+        fastest = max(speeds, key=lambda name: speeds[name])
+        if speeds[fastest] < least:
+            return f"link {fastest} has {speeds[fastest]:.0f} Mbit/s, the budget needs {least:.0f}"
+        return ""
+
+
+class Drops(Guard):
+    name = "drops at the generator"
+
+    def fault(self, trial: model.Trial, context: Context) -> str:
+        dropped, sent = (trial.conditions.get(f"sender_{name}", 0.0) for name in ("dropped", "packets"))
+        if dropped <= context.limits.max_drops * max(sent, 1.0):
+            return ""
+        share = dropped / max(sent + dropped, 1.0)
+        return (
+            f"{share:.2%} of the sender's packets were dropped on its side (limit {context.limits.max_drops:.2%})"
+        )
+
+
+class BusySender(Guard):
+    name = "sender CPU-bound"
+
+    def fault(self, trial: model.Trial, context: Context) -> str:
+        limit = context.limits.max_sender_cpu
+        if limit is None:
+            limit = 0.95 if context.min_link_mbps is not None else None
+        share = context.sender_cpu.get(trial.order, 0.0) / 100
+        if limit is None or share <= limit:
+            return ""
+        return f"the sending process used {share:.0%} of a CPU, so its rate says nothing of the link"
+
+
+class ClockStep(Guard):
+    name = "clock"
+
+    def fault(self, trial: model.Trial, context: Context) -> str:
+        step = trial.conditions.get("clock_step_s", 0.0)
+        if abs(step) <= context.limits.max_clock_step_s:
+            return ""
+        return f"the clock jumped by {step:+.2f} s (limit {context.limits.max_clock_step_s:g} s)"
+
+
+class ClockSource(Guard):
+    name = "clock"
+
+    def fault(self, trial: model.Trial, context: Context) -> str:
+        if not trial.conditions.get("clocksource_changed", 0.0):
+            return ""
+        return "the kernel changed its clock source, which it does when it finds one unreliable"
+
+
+GUARDS: tuple[Guard, ...] = (
+    Steal(),
+    WaitingVcpus(),
+    Throttling(),
+    FrequencyLimit(),
+    FrequencyGap(),
+    Links(),
+    Drops(),
+    BusySender(),
+    ClockStep(),
+    ClockSource(),
+)
+
+
+def faults(trials: Sequence[model.Trial], known: Context) -> dict[int, str]:
+    """Return number of the run -> first fault, for every trial that does not count."""
+    found: dict[int, str] = {}
+    for one in trials:
+        for guard in GUARDS:
+            if told := guard.fault(one, known):
+                found[one.order] = f"{guard.name}: {told}"
+                break
+    return found

@@ -1,0 +1,145 @@
+"""The noise floor of a host: the smallest loss that its own A/A run cannot tell from none.
+
+In an A/A run both arms are the same, so all that it finds is noise. The floor of a figure is the far end of its
+interval, as a loss. A budget tighter than that would judge the noise, and is refused.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from nova_perf_tuning import errors
+from nova_perf_tuning.budget import model, schema, statistics, store
+
+#: Arms of an A/A run: the first, and the same again.
+ARMS = ("untuned", "again")
+
+#: Where a host's floors are kept.
+DEFAULT_PATH = "/var/lib/nova-perf-tuning/noise.json"
+
+_MAX_BYTES = 4 * 1024 * 1024
+
+#: Floors hold only where all of these are the same.
+_FINGERPRINT = ("host", "cpu_model", "cpus", "kernel", "launcher", "accelerator", "qemu", "guest")
+
+
+class NoFloorError(errors.PerfTuningError):
+    """An A/A run has too few trials for a floor: says how many there are."""
+
+
+def floors(results: model.Results, confidence: float = 0.95) -> dict[str, dict[str, float]]:
+    """Return benchmark -> metric -> floor of an A/A run.
+
+    :raises NoFloorError: too few pairs or boots for an interval.
+    """
+    found: dict[str, dict[str, float]] = {}
+    for label, metric in dict.fromkeys((one.benchmark, one.metric) for one in results.trials if one.primary):
+        trials = [one for one in results.trials if one.benchmark == label and one.metric == metric]
+        ratio = statistics.ratio(trials, ARMS[1], ARMS[0], confidence)
+        if ratio is None or ratio.low is None or ratio.high is None or ratio.groups < 2:
+            pairs, boots = (ratio.n, ratio.groups) if ratio is not None else (0, 0)
+            raise NoFloorError(
+                f"{label}: {pairs} pairs of {boots} boots give no noise floor; at least {statistics.MIN_VALUES}"
+                " pairs of 2 boots are needed, 4 boots are better"
+            )
+        found.setdefault(label, {})[metric] = 1 - min(ratio.low, 1 / ratio.high)
+    return found
+
+
+def fingerprint(results: model.Results, label: str) -> dict[str, Any]:
+    """Return what must be the same for a floor to hold: the host, its software and how the benchmark is run."""
+    environment = results.environment
+    known = {name: environment[name] for name in _FINGERPRINT if name in environment}
+    benchmark = environment.get("benchmarks", {}).get(label, {})
+    return {**known, "benchmark": {name: benchmark.get(name) for name in ("kind", "parameters")}}
+
+
+def before_run(path: str, host: Mapping[str, Any], benchmarks: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Return an environment with the floors that may hold for a run that has not begun, as far as is known then.
+
+    :param host: facts of the host; :param benchmarks: label -> ``kind`` and ``parameters``.
+    :raises schema.InputError: the file at ``path`` cannot be read.
+    """
+    known = {name: host[name] for name in _FINGERPRINT if name in host}
+    entries = load(path)
+    return _environment(
+        {label: _matching(entries, {**known, "benchmark": dict(one)}) for label, one in benchmarks.items()}
+    )
+
+
+def _matching(entries: Sequence[Mapping[str, Any]], known: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the entries whose fingerprint agrees with all that is known."""
+    return [one for one in entries if all(one["fingerprint"].get(name) == value for name, value in known.items())]
+
+
+def _environment(found: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, Any]:
+    """Return what a results' environment says of floors; of several for a benchmark the lowest of each metric."""
+    losses: dict[str, dict[str, float]] = {}
+    for label, entries in found.items():
+        for one in entries:
+            for metric, loss in one["losses"].items():
+                mine = losses.setdefault(label, {})
+                mine[metric] = min(loss, mine.get(metric, loss))
+    if not losses:
+        return {}
+    created = max(str(one["created"]) for entries in found.values() for one in entries)
+    return {"noise_floor": {"created": created, "losses": losses}}
+
+
+def save(results: model.Results, path: str) -> dict[str, dict[str, float]]:
+    """Write the floors of an A/A run to ``path`` beside those that other set-ups have there, and return them.
+
+    :raises NoFloorError: the run has none.
+    :raises schema.InputError: what is there already cannot be read.
+    :raises OSError: it cannot be written.
+    """
+    found = floors(results)
+    known = {label: fingerprint(results, label) for label in found}
+    kept = [one for one in load(path) if one["fingerprint"] not in known.values()]
+    created = str(results.environment.get("created", ""))
+    new = [
+        {"fingerprint": known[label], "benchmark": label, "created": created, "losses": losses}
+        for label, losses in found.items()
+    ]
+    os.makedirs(os.path.dirname(path) or ".", mode=0o755, exist_ok=True)
+    store.write_atomically(path, json.dumps({"schema": 1, "floors": [*kept, *new]}, indent=1) + "\n")
+    return found
+
+
+def load(path: str) -> list[dict[str, Any]]:
+    """Return the entries of a floor file, none when there is no such file.
+
+    :raises schema.InputError: it is no such file.
+    """
+    if not os.path.exists(path):
+        return []
+    data = schema.load_json(path, _MAX_BYTES)
+    schema.check("noise", data, path)
+    entries: list[dict[str, Any]] = data["floors"]
+    return entries
+
+
+def for_results(results: model.Results, path: str) -> dict[str, Any]:
+    """Return what belongs into the environment of ``results``: the floors that hold for them, if there are any.
+
+    :raises schema.InputError: the file at ``path`` cannot be read.
+    """
+    entries = load(path)
+    labels = dict.fromkeys(one.benchmark for one in results.trials)
+    return _environment({label: _matching(entries, fingerprint(results, label)) for label in labels})
+
+
+def refusal(environment: Mapping[str, Any], benchmark: str, metric: str, max_loss: float) -> str:
+    """Return why a budget cannot be judged on this host, in words with the figure; empty if it can."""
+    known = environment.get("noise_floor") or {}
+    floor = known.get("losses", {}).get(benchmark, {}).get(metric)
+    if floor is None or abs(max_loss) >= floor or math.isclose(abs(max_loss), floor):
+        return ""
+    return (
+        f"a budget of {max_loss:.1%} is tighter than this host's noise floor of {floor:.1%} (A/A run of"
+        f" {known['created']}); allow more, or measure longer and renew the floor with validate --noise-floor"
+    )

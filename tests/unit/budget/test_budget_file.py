@@ -1,0 +1,65 @@
+"""Which budgets apply where, and those that are shipped."""
+
+import testtools
+
+from nova_perf_tuning.budget import budget_file, verdict
+from tests.unit.budget import samples
+
+B = budget_file.Budget
+
+
+class ApplicableTest(testtools.TestCase):
+    def test_the_most_specific_one_counts(self):
+        general, group, flavor = (
+            B("fio", "tuned", 0.3),
+            B("fio", "tuned", 0.2, host_group="gen3-*"),
+            B("fio", "tuned", 0.1, host_group="gen3-*", flavor="perf.*"),
+        )
+        other = B("cpu", "tuned", 0.05)
+        known = [general, group, flavor, other]
+        for environment, expected in (
+            ({}, [general, other]),
+            ({"host_group": "gen2-a"}, [general, other]),
+            ({"host_group": "gen3-a"}, [group, other]),
+            ({"host_group": "gen3-a", "flavor": "perf.net"}, [flavor, other]),
+            ({"flavor": "perf.net"}, [general, other]),
+        ):
+            self.assertEqual(expected, budget_file.applicable(known, environment))
+
+    def test_a_case_of_its_own_is_not_shadowed_by_another_baseline(self):
+        both = [B("fio", "tuned", 0.3), B("fio", "tuned", 0.0, baseline="untuned", host_group="*")]
+        self.assertEqual(both, budget_file.applicable(both, {}))
+
+    def test_optional_ones_stand_for_every_label_of_their_kind(self):
+        kinds = {"iperf3:streams=1": "iperf3", "iperf3:streams=4": "iperf3"}
+        known = [
+            B("iperf3", "tuned", 0.1, optional=True),
+            B("fio", "tuned", 0.1, optional=True),
+            B("cpu", "x", 0.1),
+        ]
+        found = budget_file.for_measured(known, kinds, ["host", "tuned"], "kvm")
+        self.assertEqual(["iperf3:streams=1", "iperf3:streams=4", "cpu"], [one.benchmark for one in found])
+        self.assertEqual(
+            ["cpu"], [one.benchmark for one in budget_file.for_measured(known, kinds, ["host"], None)]
+        )
+
+
+class ShippedTest(testtools.TestCase):
+    def test_every_figure_has_its_reason(self):
+        for one in budget_file.load("default"):
+            self.assertTrue(len(one.reason) > 40, one)
+            self.assertTrue(one.optional, one)
+
+    def test_they_judge_what_was_measured(self):
+        data = samples.results({"host": 1000.0, "untuned": 800.0, "tuned": 990.0}, groups=4, blocks=4)
+        data.environment["accelerator"] = "kvm"
+        found = verdict.judge_all(data, budget_file.load("default"))
+        self.assertTrue({"host", "untuned"} == {one.budget.baseline for one in found}, found)
+        self.assertEqual(verdict.Verdict.PASS, verdict.overall(found), found)
+
+    def test_host_budgets_are_not_for_emulation(self):
+        data = samples.results(
+            {"host": 1000.0, "untuned": 8.0, "tuned": 9.0}, groups=4, blocks=4, accelerator="tcg"
+        )
+        found = verdict.judge_all(data, budget_file.load("default"))
+        self.assertEqual({"untuned"}, {one.budget.baseline for one in found})

@@ -1,0 +1,191 @@
+"""Every guard by itself: what trips it, what does not, and what the verdict says then."""
+
+import os
+
+import fixtures
+import testtools
+
+from nova_perf_tuning.budget import budget_file, guards, host_environment, verdict
+from tests.unit.budget import samples
+
+V = verdict.Verdict
+
+
+def judged(data, limits=None, **fields):
+    fields = {"benchmark": "iperf3", "arm": "tuned", "max_loss": 0.15, **fields}
+    return verdict.judge(data, budget_file.Budget(**fields, guards=limits or guards.Limits()))
+
+
+class GuardTest(testtools.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.data = samples.results({"host": 1000.0, "tuned": 900.0}, groups=4, blocks=4)
+        self.assertEqual(V.PASS, judged(self.data).verdict)
+
+    def set(self, arm="tuned", every=1, **conditions):
+        mine = [one for one in self.data.trials if arm in (one.arm, None)]
+        for one in mine[::every]:
+            one.conditions = {**one.conditions, **conditions}
+
+    def check(self, told, limits=None, **fields):
+        found = judged(self.data, limits, **fields)
+        self.assertEqual(V.INVALID, found.verdict, found.reasons)
+        self.assertIn(told, found.reasons[-1])
+
+    def test_steal(self):
+        self.set(steal_share=0.04)
+        self.assertEqual(V.PASS, judged(self.data).verdict)
+        self.set(steal_share=0.2)
+        self.check(
+            "16 of 16 trials of 'tuned' do not count (limit 20%): steal: the host's CPUs were taken away 20%"
+        )
+        self.assertEqual(V.PASS, judged(self.data, guards.Limits(max_steal=0.3)).verdict)
+
+    def test_few_such_trials_are_left_out(self):
+        self.set(every=8, steal_share=0.9)
+        for one in self.data.trials:
+            if one.conditions:
+                one.value = 1e-6  # would be seen in the loss
+        found = judged(self.data)
+        self.assertEqual((V.PASS, 14), (found.verdict, found.loss.n))
+
+    def test_waiting_vcpus(self):
+        for one in self.data.trials:
+            one.wait_s = 4.0 if one.arm == "tuned" else None
+        self.assertEqual(V.PASS, judged(self.data).verdict, "under emulation all arms wait alike")
+        self.check("vCPUs waited 50%", guards.Limits(max_wait=0.3))
+        self.data.environment["accelerator"] = "kvm"
+        self.check("vCPUs waited 50% of the time they wanted to run (limit 10%)")
+
+    def test_throttling(self):
+        self.set(throttle_events=0)
+        self.assertEqual(V.PASS, judged(self.data).verdict)
+        self.set(throttle_events=3)
+        self.check("throttling: CPUs were throttled 3 times")
+
+    def test_frequency(self):
+        self.set(arm=None, max_mhz=3000.0, mhz=2990.0)
+        self.assertEqual(V.PASS, judged(self.data).verdict)
+        self.set(mhz=2500.0)
+        self.check("frequency change: arms ran at different CPU frequencies: ")
+        self.set(mhz=2990.0, every=2, max_mhz=2000.0)
+        self.check("highest frequency allowed went from 3000 to 2000 MHz")
+
+    def test_links(self):
+        self.set(arm=None, **{"link:eth0": 25000.0, "link:eth1": 1000.0})
+        self.assertEqual(V.PASS, judged(self.data, min_link_mbps=25000).verdict)
+        self.check("link: link eth0 has 25000 Mbit/s, the budget needs 100000", min_link_mbps=100_000)
+        self.set(every=3, **{"link:eth1": 0.0})
+        self.check("link eth1 was down")
+        self.set(every=3, **{"link:eth1": 100.0})
+        self.check("link eth1 changed from 1000 to 100 Mbit/s")
+
+    def test_a_declared_link_that_nobody_saw(self):
+        self.check("no link's speed is known on this host", min_link_mbps=1000)
+
+    def test_drops(self):
+        self.set(sender_packets=100_000.0, sender_dropped=50.0)
+        self.assertEqual(V.PASS, judged(self.data).verdict)
+        self.set(sender_dropped=5_000.0)
+        self.check("drops at the generator: 4.76% of the sender's packets")
+
+    def test_busy_sender_where_a_link_is_declared(self):
+        self.set(arm=None, **{"link:eth0": 25000.0})
+        for one in list(self.data.trials):
+            self.data.trials.append(
+                samples.trial(
+                    arm=one.arm, group=one.group, block=one.block, order=one.order, metric="client_cpu", unit="%",
+                    better="lower", primary=False, value=99.0,
+                )
+            )  # fmt: skip
+        self.assertEqual(V.PASS, judged(self.data).verdict)
+        self.check("sender CPU-bound: the sending process used 99% of a CPU", min_link_mbps=25000)
+        self.check("sender CPU-bound", guards.Limits(max_sender_cpu=0.9))
+
+    def test_clock(self):
+        self.set(clock_step_s=0.01)
+        self.assertEqual(V.PASS, judged(self.data).verdict)
+        self.set(clock_step_s=-3.0)
+        self.check("clock: the clock jumped by -3.00 s")
+        self.set(clock_step_s=0.0, clocksource_changed=1)
+        self.check("clock: the kernel changed its clock source")
+
+    def test_virtualization_as_declared(self):
+        self.check("found themselves on nothing that was recorded, the budget is for kvm", virtualization="kvm")
+        self.data.environment["arms"]["tuned"]["virtualization"] = "qemu"
+        self.check("guests of 'tuned' found themselves on qemu, the budget is for kvm", virtualization="kvm")
+        self.assertEqual(V.PASS, judged(self.data, virtualization="qemu").verdict)
+
+
+class CircumstancesTest(testtools.TestCase):
+    """What is read of a host, from a tree of files that a test changes as a kernel would."""
+
+    def setUp(self):
+        super().setUp()
+        self.root = self.useFixture(fixtures.TempDir()).path
+        self.write("proc/stat", "cpu  100 0 100 800 0 0 0 0 0 0\ncpu0 1 2\n")
+        for cpu in (0, 1):
+            self.write(f"sys/devices/system/cpu/cpu{cpu}/thermal_throttle/core_throttle_count", "5")
+            self.write(f"sys/devices/system/cpu/cpufreq/policy{cpu}/scaling_cur_freq", "2000000")
+            self.write(f"sys/devices/system/cpu/cpufreq/policy{cpu}/scaling_max_freq", "3000000")
+        self.write("sys/devices/system/clocksource/clocksource0/current_clocksource", "tsc\n")
+        for name, flags, speed in (
+            ("eth0", "0x1003", "25000"),
+            ("eth1", "0x1002", "10000"),
+            ("eth2", "0x1003", "-1"),
+        ):
+            self.write(f"sys/class/net/{name}/flags", flags)
+            self.write(f"sys/class/net/{name}/speed", speed)
+            self.write(f"sys/class/net/{name}/carrier", "1")
+            self.write(f"sys/class/net/{name}/device/vendor", "0x8086")
+        self.write("sys/class/net/tap0/statistics/rx_packets", "1000")
+        self.write("sys/class/net/tap0/statistics/rx_dropped", "7")
+
+    def write(self, path, text):
+        path = os.path.join(self.root, path)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "w", encoding="ascii") as file:
+            file.write(text)
+
+    def look(self):
+        return host_environment.look("tap0", self.root)
+
+    def test_nothing_happened(self):
+        found = host_environment.conditions(self.look(), self.look())
+        self.assertTrue(abs(found.pop("clock_step_s")) < 1)
+        self.assertEqual(
+            {
+                "link:eth0": 25000.0,
+                "max_mhz": 3000.0,
+                "mhz": 2000.0,
+                "sender_dropped": 0.0,
+                "sender_packets": 0.0,
+                "throttle_events": 0.0,
+            },
+            found,
+        )
+
+    def test_everything_happened(self):
+        before = self.look()
+        self.write("proc/stat", "cpu  100 0 100 850 0 0 0 50 0 0\n")
+        self.write("sys/devices/system/cpu/cpu1/thermal_throttle/core_throttle_count", "8")
+        self.write("sys/devices/system/clocksource/clocksource0/current_clocksource", "hpet\n")
+        self.write("sys/class/net/eth0/carrier", "0")
+        self.write("sys/class/net/tap0/statistics/rx_packets", "3000")
+        self.write("sys/class/net/tap0/statistics/rx_dropped", "17")
+        found = host_environment.conditions(before, self.look())
+        self.assertEqual(
+            (0.5, 3.0, 1.0), tuple(found[n] for n in ("steal_share", "throttle_events", "clocksource_changed"))
+        )
+        self.assertEqual(
+            (0.0, 2000.0, 10.0), tuple(found[n] for n in ("link:eth0", "sender_packets", "sender_dropped"))
+        )
+
+    def test_a_host_that_tells_nothing(self):
+        empty = self.useFixture(fixtures.TempDir()).path
+        found = host_environment.conditions(*[host_environment.look("tap0", empty) for _ in range(2)])
+        self.assertEqual(["clock_step_s"], list(found))
+
+    def test_this_host(self):
+        found = host_environment.conditions(host_environment.look(), host_environment.look())
+        self.assertTrue(abs(found["clock_step_s"]) < 0.05, found)

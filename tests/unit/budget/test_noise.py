@@ -1,0 +1,72 @@
+"""Noise floors: from an A/A run to a refused budget."""
+
+import json
+import os
+
+import fixtures
+import testtools
+
+from nova_perf_tuning.budget import budget_file, noise, schema, verdict
+from tests.unit.budget import samples
+
+
+def aa_run(**changes):
+    fields = {"groups": 4, "blocks": 3, "noise": 0.02, "host": "compute1", "kernel": "6.1", **changes}
+    data = samples.results({"untuned": 1000.0, "again": 1000.0}, **fields)
+    data.environment["benchmarks"] = {"iperf3": {"kind": "iperf3", "parameters": {"seconds": "4"}}}
+    data.environment["created"] = "2026-11-21T20:00:00+00:00"
+    return data
+
+
+class NoiseTest(testtools.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.path = os.path.join(self.useFixture(fixtures.TempDir()).path, "state", "noise.json")
+
+    def test_the_floor_is_the_far_end_of_the_interval(self):
+        quiet, loud = (noise.floors(aa_run(noise=sd))["iperf3"]["throughput"] for sd in (0.005, 0.05))
+        self.assertTrue(0.002 < quiet < 0.03, quiet)
+        self.assertTrue(3 < loud / quiet < 30, (quiet, loud))
+
+    def test_too_few(self):
+        error = self.assertRaises(noise.NoFloorError, noise.floors, aa_run(groups=1, blocks=8))
+        self.assertIn("8 pairs of 1 boots", str(error))
+        self.assertRaises(noise.NoFloorError, noise.floors, aa_run(groups=2, blocks=2))
+
+    def test_kept_per_set_up_and_renewed(self):
+        first = noise.save(aa_run(), self.path)
+        noise.save(aa_run(host="compute2"), self.path)
+        noise.save(aa_run(seed=9), self.path)
+        self.assertEqual(2, len(noise.load(self.path)))
+        told = noise.for_results(aa_run(seed=3), self.path)["noise_floor"]
+        self.assertNotEqual(first, told["losses"])
+        self.assertEqual({}, noise.for_results(aa_run(kernel="6.12"), self.path))
+        self.assertEqual({}, noise.for_results(aa_run(), self.path + ".missing"))
+
+    def test_a_tighter_budget_is_refused_with_the_figure(self):
+        noise.save(aa_run(noise=0.05), self.path)
+        data = samples.results({"untuned": 1000.0, "tuned": 1000.0}, groups=4, blocks=3, noise=0.001)
+        data.environment |= {**aa_run().environment, **noise.for_results(aa_run(), self.path)}
+        floor = data.environment["noise_floor"]["losses"]["iperf3"]["throughput"]
+        for limit, refused in ((floor / 2, True), (floor * 1.01, False), (-floor / 2, True), (-2 * floor, False)):
+            budget = budget_file.Budget("iperf3", "tuned", limit, baseline="untuned")
+            found = verdict.judge(data, budget)
+            self.assertEqual(refused, found.verdict is verdict.Verdict.INVALID, (limit, found.reasons))
+            if refused:
+                self.assertIn(f"noise floor of {floor:.1%} (A/A run of 2026-11-21T20:00:00", found.reasons[0])
+
+    def test_before_a_run_what_is_known_then_decides(self):
+        noise.save(aa_run(), self.path)
+        job = {"iperf3": {"kind": "iperf3", "parameters": {"seconds": "4"}}}
+        self.assertIn("noise_floor", noise.before_run(self.path, {"host": "compute1"}, job))
+        self.assertEqual({}, noise.before_run(self.path, {"host": "compute3"}, job))
+        job["iperf3"]["parameters"] = {"seconds": "9"}
+        self.assertEqual({}, noise.before_run(self.path, {"host": "compute1"}, job))
+
+    def test_a_foreign_file(self):
+        os.makedirs(os.path.dirname(self.path))
+        for text in ("[]", "{}", json.dumps({"schema": 2, "floors": []}), "x"):
+            with open(self.path, "w", encoding="ascii") as file:
+                file.write(text)
+            error = self.assertRaises(schema.InputError, noise.load, self.path)
+            self.assertIn(self.path, str(error))
