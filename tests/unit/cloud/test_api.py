@@ -8,6 +8,7 @@ import openstack
 import testtools
 
 from nova_perf_tuning.cloud import api, heat_pair, model, stacks
+from tests.unit.cloud import api_server
 
 EXPIRES = "2099-01-01T00:00:00.000000Z"
 
@@ -80,7 +81,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 class ApiCase(testtools.TestCase):
     def setUp(self):
         super().setUp()
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server = api_server.QuietServer(("127.0.0.1", 0), Handler)
         self.server.url = f"http://127.0.0.1:{self.server.server_port}"
         self.server.tokens, self.server.calls, self.server.answers = 0, [], []
         thread = threading.Thread(target=self.server.serve_forever, args=(0.05,), daemon=True)
