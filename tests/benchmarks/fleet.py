@@ -22,7 +22,7 @@ from nova_perf_tuning.bench import plugins
 from nova_perf_tuning.cloud import attribution, campaign, campaign_store, model, pairing
 from tests import simulated_cloud as simulation
 
-PARALLEL = (1, 2, 4, 8, 16, 32, 64, 125, 250)
+PARALLEL = (1, 4, 16, 64, 250)
 GOAL_MIB = 300
 FAULTS = 0.02
 BAD = 10

@@ -1,7 +1,7 @@
 """Boots a pair and waits: the process that tests interrupt, terminate and kill.
 
-child.py IMAGE MOMENT; prints the run's id, then "booting" before the first guest, "booted" after both.
-MOMENT "host" starts a server on the host instead of guests.
+python -m tests.functional.launch.child IMAGE MOMENT: prints the run's id, then "booting" before the first guest,
+"booted" after both. MOMENT "host" starts a server on the host instead of guests.
 """
 
 import sys

@@ -73,7 +73,7 @@ class LauncherFailureTest(unittest.TestCase):
 
     def _child(self, moment: str) -> tuple[subprocess.Popen[str], str]:
         child = subprocess.Popen(
-            [sys.executable, str(pathlib.Path(__file__).with_name("child.py")), self.image, moment],
+            [sys.executable, "-m", "tests.functional.launch.child", self.image, moment],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
