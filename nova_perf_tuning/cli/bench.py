@@ -47,7 +47,11 @@ class BenchRun(command.PerfCommand):
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("kind", metavar="KIND", help="benchmark, see 'nova-perf bench list'")
+        parser.add_argument(
+            "kind",
+            metavar="KIND[:KEY=VALUE,...]",
+            help="benchmark, see 'nova-perf bench list'; with parameters as 'nova-perf validate' takes them",
+        )
         parser.add_argument(
             "--param",
             metavar="KEY=VALUE",
@@ -63,8 +67,9 @@ class BenchRun(command.PerfCommand):
         from nova_perf_tuning.launch import disks
         from nova_perf_tuning.specs import request
 
-        chosen = parameters.split(args.param)
-        benchmark = plugins.load(args.kind)
+        kind, _, given = args.kind.partition(":")
+        chosen = parameters.split([*(given.split(",") if given else ()), *args.param])
+        benchmark = plugins.load(kind)
         plugins.check_installed(benchmark)
         if args.launcher == "host" and "port" in benchmark.defaults:
             chosen.setdefault("port", str(_free_port()))

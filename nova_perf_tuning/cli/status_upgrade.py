@@ -33,6 +33,9 @@ NO_NOVA = (
     "Python that runs Nova, in whose environment nova-perf-tuning is to be installed."
 )
 
+#: Said after NO_NOVA, which one row says in full.
+NO_NOVA_EITHER = "Not checked: there is no Nova in this environment, see the first row."
+
 #: Exit code when the check could not be made, as of nova-status.
 BROKEN = 255
 SUCCESS, WARNING, FAILURE = upgradecheck.Code.SUCCESS, upgradecheck.Code.WARNING, upgradecheck.Code.FAILURE
@@ -72,7 +75,7 @@ class Checks(upgradecheck.UpgradeCommands):
 
     def _shim(self) -> upgradecheck.Result:
         if _nova_version() is None:
-            return upgradecheck.Result(WARNING, NO_NOVA)
+            return upgradecheck.Result(WARNING, NO_NOVA_EITHER)
         try:
             _import(selfcheck.SHIM)
         except Exception as error:
@@ -93,7 +96,7 @@ class Checks(upgradecheck.UpgradeCommands):
 
     def _validators(self) -> upgradecheck.Result:
         if _nova_version() is None:
-            return upgradecheck.Result(WARNING, NO_NOVA)
+            return upgradecheck.Result(WARNING, NO_NOVA_EITHER)
         if not any(point.name == "perf" for point in importlib.metadata.entry_points(group=VALIDATORS)):
             return upgradecheck.Result(
                 FAILURE,

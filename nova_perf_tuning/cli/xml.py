@@ -76,6 +76,9 @@ def _request(
     """Return the request of the options, else of the domain; and how its specs fit together.
 
     Nova's own specs in the metadata stay in force beside the options.
+
+    :raises crosscheck.ContradictionError: the options ask for what the driver would refuse at build. What a domain
+        carries already is only warned of: it was booted so.
     """
     native = {key: text for key, text in asked.extra_specs.items() if not key.startswith(vocabulary.PREFIX)}
     if specs or properties:
@@ -93,9 +96,14 @@ def _request(
     else:
         extra, image = dict(asked.extra_specs), dict(asked.image_properties)
         wanted = spec_parsing.parse(extra, image, known)
+    found = crosscheck.findings(wanted, extra, image, guest.vcpus)
     if not native and not any(key.startswith(vocabulary.NATIVE_PREFIX) for key in specs):
-        return wanted, ()  # a domain that Nova did not make: nothing is known of hw:* specs
-    return wanted, tuple(finding.message for finding in crosscheck.findings(wanted, extra, image, guest.vcpus))
+        # A domain that Nova did not make: nothing is known of hw:* specs.
+        found = tuple(finding for finding in found if finding.rule in crosscheck.WITHOUT_NATIVE)
+    wrong = [finding.message for finding in found if finding.level is crosscheck.Level.ERROR]
+    if wrong and (specs or properties):
+        raise crosscheck.ContradictionError("; and ".join(wrong))
+    return wanted, tuple(finding.message for finding in found)
 
 
 def _read(path: str) -> bytes:

@@ -20,6 +20,13 @@ _MULTIQUEUE: Final = "hw:vif_multiqueue_enabled"
 _VIRTIO_BUSES: Final = frozenset({"virtio", "scsi"})
 #: VIRTIO 1.x, 5.1.3.1 "Feature bit requirements": segmentation without checksums cannot be negotiated.
 _NEEDS_CHECKSUM: Final = ("tso4", "tso6", "ufo", "ecn")
+#: Nova's own specs that rules here look at: their values in nova/api/validation/extra_specs/hw.py (31 to 34).
+_NATIVE_CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
+    "hw:cpu_policy": ("dedicated", "shared", "mixed"),
+    "hw:cpu_thread_policy": ("prefer", "isolate", "require"),
+    "hw:emulator_threads_policy": ("isolate", "share"),
+}
+_NATIVE_FLAGS: Final = (_MULTIQUEUE,)
 
 
 class ContradictionError(errors.PerfTuningError):
@@ -200,6 +207,17 @@ def _not_a_virtio_disk(facts: _Facts) -> Iterator[str]:
         )
 
 
+def _unknown_native(facts: _Facts) -> Iterator[str]:
+    for key, allowed in _NATIVE_CHOICES.items():
+        value = facts.native(key)
+        if value is not None and value not in allowed:
+            yield f"{key}={vocabulary.shown(value)} is no value of Nova's; it takes {', '.join(allowed)}"
+    for key in _NATIVE_FLAGS:
+        value = facts.native(key)
+        if value is not None and value.strip().lower() not in vocabulary.TRUE_STRINGS | vocabulary.FALSE_STRINGS:
+            yield f"{key}={vocabulary.shown(value)} is no value of Nova's; it takes true or false"
+
+
 def _offload_without_checksum(facts: _Facts) -> Iterator[str]:
     for name in ("vif_host_offload", "vif_guest_offload"):
         offload: Mapping[str, bool] = getattr(facts.request, name)
@@ -232,6 +250,12 @@ def _asked(request: request_module.Request, name: str) -> bool:
 
 
 RULES: Final[tuple[Rule, ...]] = (
+    Rule(
+        "native-value",
+        Level.ERROR,
+        "Nova's API refuses other values; a rule below would take them for something that they are not.",
+        _unknown_native,
+    ),
     Rule(
         "vif-queues-above-vcpus",
         Level.ERROR,
@@ -316,6 +340,18 @@ RULES: Final[tuple[Rule, ...]] = (
         "Spreading workers and steering transmit queues need more than one of them.",
         _one_queue_to_place,
     ),
+)
+
+
+#: Rules that hold whatever Nova's own specs are; those of a domain that Nova did not make are unknown.
+WITHOUT_NATIVE: Final = frozenset(
+    {
+        "vif-queues-above-vcpus",
+        "disk-queues-above-vcpus",
+        "offload-needs-checksum",
+        "disk-queues-without-iothread",
+        "placement-of-one-queue",
+    }
 )
 
 

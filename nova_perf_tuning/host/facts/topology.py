@@ -75,6 +75,8 @@ def _online(root: Root, base: Folder | None, folders: Mapping[int, Folder]) -> f
     online = _members(root, base, ("online",), folders)
     if online:
         return frozenset(online)
+    if online is None and root.text(base, "online") is not None:
+        root.notes.add(f"{_CPUS}/online: it is no list of CPUs; each CPU's own file is taken instead")
     return frozenset(cpu for cpu, folder in folders.items() if root.text(folder, "online") != "0")
 
 

@@ -31,7 +31,7 @@ class BenchTest(testtools.TestCase):
         folder = self.useFixture(fixtures.TempDir()).path
         for kind, metric, params in (
             ("cpu", "events_per_second", ()),
-            ("fio", "iops", ("--param", "size=4M")),
+            ("fio:size=4M", "iops", ()),
             ("iperf3", "throughput", ("--param", "omit=0", "--param", "streams=2")),
         ):
             done = nova_perf(

@@ -43,7 +43,9 @@ class StatusUpgradeTest(testtools.TestCase):
         found = self.check(driver="perf_tuning.PerfTuningLibvirtDriver")
         for name in ("Nova release", "Driver can be reached", "Extra specs are checked by the API"):
             self.assertEqual(1, found[name][0])
-            self.assertIn("There is no Nova in this environment", found[name][1])
+            self.assertIn("here is no Nova in this environment", found[name][1])
+        said = [details for _, details in found.values() if "run nova-perf-status with the Python" in details]
+        self.assertEqual(1, len(said))
         for name in ("Driver is configured", "Profiles", "Validation result"):
             self.assertEqual(0, found[name][0], found[name])
 

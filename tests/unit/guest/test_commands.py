@@ -137,9 +137,20 @@ class XmlTest(CommandTest):
         self.assertEqual((0, text), (code, out))
         self.assertIn("the XML is unchanged", err)
 
-    def test_contradictions_are_warnings_where_novas_specs_are_known(self):
+    def test_contradictions_are_refused_as_explain_refuses_them(self):
         path = self.xml_file(corpus.text("hostdev.xml").replace("dedicated", "shared"))
-        _, _, err = self.run_command("xml", path, "--spec", "perf:irq_placement=vcpu")
+        wrong = "perf:irq_placement=vcpu needs vCPUs with CPUs of their own"
+        self.check_error(self.run_command("xml", path, "--spec", "perf:irq_placement=vcpu"), wrong)
+        self.check_error(
+            self.run_command("xml", self.xml_file(SMALL % ""), "--spec", "perf:vif_queues=256"), "more than the"
+        )
+
+    def test_contradictions_of_the_domain_are_warnings_where_novas_specs_are_known(self):
+        path = self.xml_file(corpus.text("hostdev.xml"))
+        code, out, _ = self.run_command("xml", path, "--spec", "perf:irq_placement=vcpu")
+        self.assertEqual(0, code)
+        code, _, err = self.run_command("xml", self.xml_file(out.replace("dedicated", "shared")))
+        self.assertEqual(0, code)
         self.assertIn("warning: perf:irq_placement=vcpu needs vCPUs with CPUs of their own", err)
         _, _, err = self.run_command("xml", self.xml_file(SMALL % ""), "--spec", "perf:irq_placement=vcpu")
         self.assertNotIn("warning", err)

@@ -7,6 +7,10 @@ from nova_perf_tuning.specs import crosscheck, parsing
 MULTI = {"hw:vif_multiqueue_enabled": "true"}
 #: rule -> [(extra specs, image properties, vCPUs, words of the message)] that break it.
 BROKEN = {
+    "native-value": [
+        ({"hw:cpu_policy": "banana"}, {}, None, "dedicated, shared, mixed"),
+        ({"perf:vif_queues": "auto", "hw:vif_multiqueue_enabled": "maybe"}, {}, 1, "true or false"),
+    ],
     "vif-queues-above-vcpus": [({"perf:vif_queues": "8", **MULTI}, {}, 4, "at most 4")],
     "disk-queues-above-vcpus": [({}, {"hw_perf_disk_queues": "8"}, 4, "hw_perf_disk_queues=8")],
     "multiqueue-off": [
