@@ -9,7 +9,7 @@ import os
 import shlex
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from nova_perf_tuning import errors
 
@@ -89,6 +89,20 @@ def open_journal(args: argparse.Namespace, *, writer: bool = False, undo: bool =
         undo=undo,
         patience=10.0 if patience is None else min(max(patience, 0.0), 3600.0),
     )
+
+
+def agent_state(args: argparse.Namespace) -> dict[str, Any] | None:
+    """Return what the agent of the host that the options name says of itself; None where none runs or ran."""
+    from nova_perf_tuning.agent import state as agent_module
+
+    folder = agent_module.RUN_DIR
+    if args.config_file:
+        from nova_perf_tuning.conf import opts
+
+        folder = opts.load(args.config_file).agent.run_dir
+    if args.sysroot != "/" and folder == agent_module.RUN_DIR:
+        folder = os.path.join(os.path.realpath(args.sysroot), folder.lstrip("/"))
+    return agent_module.read(folder)
 
 
 def restore_command(args: argparse.Namespace) -> str:

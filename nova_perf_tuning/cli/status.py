@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import datetime
+from collections.abc import Mapping
+from typing import Any
 
 from nova_perf_tuning import errors
 from nova_perf_tuning.cli import command, state
@@ -18,7 +20,8 @@ class Status(command.PerfCommand):
     """Show what is applied, since when, by which rule, and what has drifted.
 
     For what has drifted it names the programs running on this host that are known to write such values
-    (irqbalance, tuned, numad, bpftune). Exit code 0, also where nothing is applied; 3 error.
+    (irqbalance, tuned, numad, bpftune). What nova-perf-agent says of itself follows. Exit code 0, also where
+    nothing is applied; 3 error.
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
@@ -34,13 +37,21 @@ class Status(command.PerfCommand):
         drifted = any(seen.state is base.State.DRIFTED for seen in found)
         rivals = rivals_module.running(args.sysroot) if drifted else {}
         stale = len(entries) - len(current)
+        agent = state.agent_state(args)
         rows = [_as_json(entry, seen, rivals) for entry, seen in zip(current, found, strict=True)]
         if not args.all:
             rows = [row for row in rows if row["applied"] or row["state"] != "holds"]
         if args.format == "json":
             counts = state.count(seen.state for seen in found)
             command.print_json(
-                {"settings": rows, "counts": counts, "stale": stale, "rivals": rivals, "journal": path}
+                {
+                    "settings": rows,
+                    "counts": counts,
+                    "stale": stale,
+                    "rivals": rivals,
+                    "journal": path,
+                    "agent": agent,
+                }
             )
             return int(errors.ExitCode.PASS)
         head = ("state", "kind", "target", "value", "original", "since", "rule", "detail")
@@ -55,7 +66,33 @@ class Status(command.PerfCommand):
             else "nothing is applied"
         )
         print(f"journal: {path}")
+        for line in _agent_lines(agent):
+            print(line)
         return int(errors.ExitCode.PASS)
+
+
+def _agent_lines(agent: Mapping[str, Any] | None) -> list[str]:
+    """Return what the agent says of itself, for people."""
+    if agent is None:
+        return ["agent: not running"]
+    if not agent["running"]:
+        return [f"agent: process {agent.get('pid')} was killed; what it placed stays, start it again"]
+    total = sum((agent.get("written") or {}).values())
+    lines = [
+        f"agent: process {agent['pid']} keeps {agent.get('settings')} settings for {agent.get('guests')} guests, "
+        f"{total} writes so far, state of {agent['age_s']:.0f} s ago"
+    ]
+    if agent.get("error"):
+        lines.append(f"agent: cannot work: {agent['error']}")
+    if agent.get("libvirt"):
+        lines.append(f"agent: libvirt: not connected: {agent['libvirt']}")
+    for one in agent.get("findings") or []:
+        words = [
+            f"{name} {value}" for name, value in one.items() if name not in ("what", "detail", "kind", "target")
+        ]
+        place = f" {one['kind']} {one['target']}" if "target" in one else ""
+        lines.append(f"agent: {one.get('what')}:{place} {one.get('detail', '')} {', '.join(words)}")
+    return ["".join(char if char.isprintable() else "?" for char in " ".join(line.split())) for line in lines]
 
 
 def _as_json(entry: journal_module.Entry, seen: base.Observation, rivals: dict[str, int]) -> dict[str, object]:

@@ -15,10 +15,11 @@ import errno
 import os
 import re
 import stat
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from nova_perf_tuning import errors
+from nova_perf_tuning.host import irqbalance
 from nova_perf_tuning.host.settings import base
 
 #: Stricter than the kernel's dev_valid_name(), which also takes quotes, blanks excepted, and control bytes.
@@ -285,6 +286,23 @@ def set_channels(device: str, name: str, count: int) -> None:
         channels = handle.get_channels()
         channels[f"{name}_count"] = count
         handle.set_channels(channels)
+
+
+def ban_interrupts(pid: int, numbers: Collection[int]) -> None:
+    """Tell irqbalance which interrupts to leave alone; they replace those it was told before.
+
+    :raises OSError: it does not answer.
+    :raises TargetError: they are too many for one command, which irqbalance would cut without a word.
+    """
+    if not all(0 <= number <= 9999999 for number in numbers):
+        raise base.TargetError("irqbalance: that is not an interrupt's number")
+    command = irqbalance.ban_command(numbers)
+    if len(command) > irqbalance.MAX_COMMAND:
+        raise base.TargetError(
+            f"irqbalance takes commands of {irqbalance.MAX_COMMAND} bytes, {len(numbers)} interrupts need "
+            f"{len(command)}: start it with --policyscript instead"
+        )
+    irqbalance.ask(pid, command)
 
 
 def ethtool(device: str) -> _Ethtool:

@@ -17,6 +17,7 @@ RANK = {
     "specs": 1,
     "guest": 2,
     "host": 3,
+    "agent": 4,
     "bench": 4,
     "launch": 4,
     "database": 4,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from nova_perf_tuning import errors
 from nova_perf_tuning.host.settings import base
@@ -62,8 +62,9 @@ def restore(
     boot: str,
     *,
     force: bool = False,
+    only: Callable[[journal_module.Entry], bool] | None = None,
 ) -> list[Restoration]:
-    """Undo everything in the journal, in the reverse order of writing.
+    """Undo everything in the journal, or ``only`` some of it, in the reverse order of writing.
 
     Entries leave the journal only after all writes: killed at any point, the next run finds values that are
     their originals already and goes on. An object that failed or was left alone keeps its entry.
@@ -72,7 +73,7 @@ def restore(
     :raises JournalError: the journal cannot be read.
     :raises NotClearedError: all was put back as far as it goes, but the journal cannot be written.
     """
-    entries = journal.entries()
+    entries = [entry for entry in journal.entries() if only is None or only(entry)]
     newest_first = sorted(
         enumerate(entries),
         key=lambda item: (kinds[item[1].kind].order if item[1].kind in kinds else 0, item[0]),

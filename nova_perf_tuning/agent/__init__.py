@@ -1,0 +1,1 @@
+"""The daemon that keeps a host as planned: it learns of changes, compares, and writes the difference."""

@@ -1,0 +1,91 @@
+"""The host as the agent sees it: facts, plan, kinds of settings. A simulated one takes its place in tests."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from nova_perf_tuning.host import model, novaconf
+from nova_perf_tuning.host.facts import reader
+from nova_perf_tuning.host.plan import model as plan_model
+from nova_perf_tuning.host.plan import planner
+from nova_perf_tuning.host.settings import base, registry
+from nova_perf_tuning.host.transaction import apply as apply_module
+
+
+class Host(Protocol):
+    """What :class:`nova_perf_tuning.agent.reconcile.Reconciler` asks of a host."""
+
+    def facts(self) -> model.HostFacts:
+        """Read the host."""
+
+    def plan(self, facts: model.HostFacts) -> plan_model.Plan:
+        """Return what should hold."""
+
+    def kinds(self) -> Mapping[str, base.SettingKind]:
+        """Return the kinds of settings, with nothing remembered of the host as it was before."""
+
+    def boot(self) -> str:
+        """Return what names this boot of the host."""
+
+
+class TunedHost:
+    """The running host, or a generated one below ``root``.
+
+    :param nova_config: files of nova-compute; those that do not exist are passed over.
+    :param given: sets that win over those of the files.
+    """
+
+    def __init__(
+        self,
+        root: str,
+        nova_config: Sequence[str] = (),
+        given: plan_model.CpuSets | None = None,
+        policy: plan_model.Policy | None = None,
+    ) -> None:
+        self.root = root
+        self._nova_config = tuple(nova_config)
+        self._given = given or plan_model.CpuSets()
+        self._policy = policy or plan_model.Policy()
+        self._sets: tuple[object, plan_model.CpuSets] | None = None
+
+    def facts(self) -> model.HostFacts:
+        """Read the host.
+
+        :raises FactsError: it cannot be read at all.
+        """
+        return reader.read_host(self.root)
+
+    def plan(self, facts: model.HostFacts) -> plan_model.Plan:
+        """Return what should hold.
+
+        :raises PlanError: the CPU sets contradict each other or the host.
+        :raises NovaConfigError: a nova.conf cannot be used.
+        """
+        return planner.plan(facts, self.sets(), self._policy)
+
+    def sets(self) -> plan_model.CpuSets:
+        """Return the CPU sets; nova.conf is read again when it has changed."""
+        files = [path for path in self._nova_config if os.path.exists(path)]
+        stamp = [(path, os.stat(path).st_mtime_ns) for path in files]
+        if self._sets is None or self._sets[0] != stamp:
+            nova = novaconf.read(files) if files else plan_model.CpuSets()
+            self._sets = (
+                stamp,
+                plan_model.CpuSets(
+                    dedicated=self._given.dedicated or nova.dedicated,
+                    shared=self._given.shared or nova.shared,
+                    housekeeping=self._given.housekeeping,
+                    power_managed=nova.power_managed,
+                ),
+            )
+        return self._sets[1]
+
+    def kinds(self) -> Mapping[str, base.SettingKind]:
+        """Return the kinds; they remember who owns which interrupt, so each pass takes new ones."""
+        return registry.Kinds(self.root)
+
+    def boot(self) -> str:
+        """Return what names this boot of the host."""
+        return apply_module.boot_id(self.root)

@@ -1,0 +1,46 @@
+"""systemd's notification protocol (sd_notify(3)): ready, stopping, a line of status, and the watchdog."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import MutableMapping
+
+
+class Notifier:
+    """Sends to the socket that systemd named; does nothing where there is none.
+
+    :param environment: taken out of it, so that a program started from here does not speak for us.
+    """
+
+    def __init__(self, environment: MutableMapping[str, str] | None = None) -> None:
+        environment = os.environ if environment is None else environment
+        address = environment.pop("NOTIFY_SOCKET", "")
+        microseconds = environment.pop("WATCHDOG_USEC", "")
+        pid = environment.pop("WATCHDOG_PID", "")
+        self._address = f"\0{address[1:]}" if address.startswith("@") else address
+        #: Seconds within which systemd must hear of us; None where it does not ask.
+        self.watchdog: float | None = None
+        if (
+            microseconds.isascii()
+            and microseconds.isdigit()
+            and int(microseconds)
+            and pid in ("", str(os.getpid()))
+        ):
+            self.watchdog = int(microseconds) / 1e6
+
+    def send(self, **fields: str | int) -> None:
+        """Send ``NAME=value`` for each field; that systemd cannot be reached is no reason to stop."""
+        if not self._address:
+            return
+        text = "\n".join(f"{name}={' '.join(str(value).split())}" for name, value in fields.items())
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sock:
+                sock.sendto(text.encode(), self._address)
+        except OSError:
+            pass
+
+    def alive(self) -> None:
+        """Tell the watchdog that the loop goes round."""
+        if self.watchdog:
+            self.send(WATCHDOG=1)

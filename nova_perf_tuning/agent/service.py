@@ -1,0 +1,343 @@
+"""The loop: waits for events and timers, answers bursts with one pass, keeps systemd and people informed."""
+
+from __future__ import annotations
+
+import logging
+import os
+import selectors
+import signal
+import time
+from collections.abc import Callable
+from types import FrameType
+from typing import Any, Final, Protocol
+
+from nova_perf_tuning import errors
+from nova_perf_tuning.agent import notify, reconcile, sources, stats, watch
+from nova_perf_tuning.agent import state as state_module
+from nova_perf_tuning.host import model
+from nova_perf_tuning.host.transaction import restore as restore_module
+
+LOG = logging.getLogger(__name__)
+
+#: Looks after an event: drivers go on setting their masks after they have announced themselves.
+FOLLOW_UPS: Final = (0.25, 1.0, 3.0)
+#: Seconds after an event for which it explains a change.
+_EXCUSED_FOR: Final = 5.0
+#: Share of the time that passes may take in a storm of events: after each one the loop rests as long as it took.
+_REST: Final = 1.0
+_RETRY_FIRST, _RETRY_LONGEST = 1.0, 60.0
+_NAMED: Final = 50
+
+
+class Timing(Protocol):
+    """The seconds between two looks, readings and looks at passed-through devices (group ``[agent]``)."""
+
+    interval: float
+    verify_interval: float
+    passthrough_interval: float
+
+
+class Service:
+    """Runs until a signal or :meth:`stop` ends it.
+
+    :param guests_fault: says why libvirt is not connected, empty when it is; None where it is not wanted.
+    :param describe: findings of other parts, added to the state.
+    """
+
+    def __init__(
+        self,
+        reconciler: reconcile.Reconciler,
+        look: watch.Watch,
+        timing: Timing,
+        run_dir: str,
+        *,
+        waker: sources.Waker | None = None,
+        notifier: notify.Notifier | None = None,
+        guests_fault: Callable[[], str] | None = None,
+        describe: Callable[[], list[dict[str, Any]]] | None = None,
+    ) -> None:
+        self._reconciler = reconciler
+        self._watch = look
+        self._timing = timing
+        self._run_dir = run_dir
+        self._notifier = notifier or notify.Notifier({})
+        self._guests_fault = guests_fault
+        self._describe = describe
+        self._selector = selectors.DefaultSelector()
+        self.waker = waker or sources.Waker()
+        self._files: sources.FileWatch | None = None
+        self.add(self.waker)
+        self.stats = stats.Stats()
+        self.facts: model.HostFacts | None = None
+        self._stopping = False
+        self._began = time.time()
+        self._next_look = self._next_verify = 0.0
+        self._due: list[float] = []
+        self._excused_until = 0.0
+        self._rest_until = 0.0
+        self._retry = self._pause = 0.0
+        self._fault = ""
+        self._last: reconcile.Pass | None = None
+        self._passed_through = False
+        self._told = ""
+
+    def add(self, source: sources.Source) -> None:
+        """Listen to one more source of events."""
+        self._selector.register(source, selectors.EVENT_READ)
+        if isinstance(source, sources.FileWatch):
+            self._files = source
+
+    def stop(self) -> None:
+        """End the loop soon; may be called from a signal handler or another thread."""
+        self._stopping = True
+        self.waker.wake("stop")
+
+    def catch_signals(self) -> None:
+        """Stop on SIGTERM and SIGINT, make a pass on SIGHUP."""
+
+        def on_signal(number: int, _frame: FrameType | None) -> None:
+            if number == signal.SIGHUP:
+                self.waker.wake("signal")
+            else:
+                self.stop()
+
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, on_signal)
+
+    def run(self) -> None:
+        """Make the first pass, tell systemd that all is placed, and go on until stopped."""
+        self.make_pass({"start"}, time.monotonic())
+        self._notifier.send(READY=1, STATUS=self._line())
+        while not self._stopping:
+            self.turn()
+        self._notifier.send(STOPPING=1)
+
+    def close(self) -> None:
+        """Give back what :meth:`add` was given."""
+        for key in list(self._selector.get_map().values()):
+            source = key.fileobj
+            assert isinstance(source, sources.Source)
+            source.close()
+        self._selector.close()
+
+    def turn(self) -> None:
+        """Wait for the next event or timer and answer it."""
+        now = time.monotonic()
+        causes = self._wait(max(0.0, self._next_deadline() - now))
+        self._notifier.alive()
+        now = time.monotonic()
+        if causes and not self._stopping:
+            self._rest(causes)
+            self._answer(causes, now)
+        elif not self._stopping:
+            self._on_timer(now)
+
+    def _next_deadline(self) -> float:
+        now = time.monotonic()
+        times = [self._next_look, self._next_verify, *self._due]
+        due = self._reconciler.arbiter.due(now)
+        if due is not None:
+            times.append(due)
+        if self._notifier.watchdog:
+            times.append(now + self._notifier.watchdog / 3)
+        if self._passed_through:
+            times.append(now + self._timing.passthrough_interval)
+        return min(times)
+
+    def _wait(self, seconds: float) -> set[str]:
+        causes: set[str] = set()
+        for key, _mask in self._selector.select(seconds):
+            source = key.fileobj
+            assert isinstance(source, sources.Source)
+            causes |= source.drain()
+        return causes
+
+    def _rest(self, causes: set[str]) -> None:
+        """In a storm of events collect those that come while the host gets on with its work."""
+        left = self._rest_until - time.monotonic()
+        if left > 0:
+            time.sleep(left)
+        causes |= self._wait(0.0)
+
+    def _answer(self, causes: set[str], came: float) -> None:
+        if causes & sources.EXCUSES:
+            self._excused_until = came + _EXCUSED_FOR
+            self._reconciler.retry_refused()
+        if causes & (sources.EXCUSES | {sources.RIVAL}):
+            self._due = [came + pause for pause in FOLLOW_UPS]
+        written = set()
+        if self._files is not None:
+            written, self._files.written = self._files.written, set()
+        if causes == {sources.WRITTEN}:
+            # Our own writes come here too; a read of the few that were written is all they cost.
+            if not self._reconciler.drifting({f"irq:{number}" for number in written}):
+                return
+        self.make_pass(causes, came)
+
+    def _on_timer(self, now: float) -> None:
+        if self._retry and now < self._retry:
+            return
+        if now >= self._next_verify or self._retry:
+            self._verify(now)
+            return
+        late = [one for one in self._due if one <= now]
+        held_back = self._reconciler.arbiter.due(now - 1.0)
+        if late or (held_back is not None and held_back <= now):
+            self._due = [one for one in self._due if one > now]
+            if self._watch.changed() or self._reconciler.drifting():
+                self.make_pass({"drift"}, now)
+        elif now >= self._next_look:
+            self._next_look = now + self._timing.interval
+            if self._files is not None:
+                self._files.renew()
+            if self._watch.changed():
+                self.make_pass({"look"}, now)
+        elif self._passed_through and self._watch.interrupts_changed():
+            self._due = [now + pause for pause in FOLLOW_UPS]
+            self._excused_until = now + _EXCUSED_FOR
+            self.make_pass({"look"}, now)
+
+    def _verify(self, now: float) -> None:
+        """Read everything back, and say what state we are in."""
+        self.stats.verifies += 1
+        self._next_verify = now + self._timing.verify_interval
+        self._next_look = now + self._timing.interval
+        if self._retry or self._watch.changed() or self._reconciler.drifting():
+            self.make_pass({"verify"}, now)
+        else:
+            self._tell()
+
+    def make_pass(self, causes: set[str], came: float) -> None:
+        """Make one pass; what cannot be done is reported and tried again later."""
+        begin = time.monotonic()
+        self.stats.passes[min(causes)] += 1
+        # Before the facts are read: what changes while they are is found at the next look.
+        self._watch.changed()
+        try:
+            done = self._reconciler.reconcile(excused=begin < self._excused_until)
+        except (errors.PerfTuningError, OSError) as error:
+            self.stats.errors += 1
+            text = " ".join(str(error).split())
+            if text != self._fault:
+                LOG.error("%s", text)
+            self._fault = text
+            self._pause = min(_RETRY_LONGEST, max(_RETRY_FIRST, 2 * self._pause))
+            self._retry = self._next_verify = self._next_look = begin + self._pause
+            self._due = []
+            self._tell()
+            return
+        now = time.monotonic()
+        self._rest_until = now + _REST * (now - begin)
+        self._fault, self._retry, self._pause = "", 0.0, 0.0
+        self._note(done, causes, now - came)
+        if self._next_verify <= now:
+            self._next_verify = now + self._timing.verify_interval
+        self._next_look = now + self._timing.interval
+        self._tell()
+
+    def _note(self, done: reconcile.Pass, causes: set[str], seconds: float) -> None:
+        self._last, self.facts = done, done.facts
+        for outcome in done.written:
+            self.stats.written[outcome.setting.kind] += 1
+        for one in done.drifted:
+            self.stats.drifted[one.kind] += 1
+        self.stats.withdrawn += len(done.withdrawn)
+        if causes & sources.EXCUSES and done.written:
+            self.stats.placed_after(seconds)
+        if done.written or done.withdrawn:
+            LOG.info(
+                "%s: %d of %d settings written, %d put back, in %.0f ms",
+                "+".join(sorted(causes)),
+                len(done.written),
+                done.wanted,
+                len(done.withdrawn),
+                seconds * 1e3,
+            )
+        for outcome in done.faults:
+            one = outcome.setting
+            LOG.warning(
+                "%s %s = %s: %s: %s", one.kind, one.target, one.value, outcome.result.value, outcome.detail
+            )
+        self._passed_through = any(one.rule.startswith("passthrough-") for one in self._reconciler.wanted) or any(
+            guest.domain is not None
+            and guest.domain.hostdevs
+            and guest.domain.request is not None
+            and guest.domain.request.irq_placement in ("numa", "vcpu")
+            for guest in done.facts.guests
+        )
+        if self._files is not None:
+            self._files.watch_interrupts(
+                {one.target[4:] for one in self._reconciler.wanted if one.kind == "irq_affinity"}
+            )
+
+    def restore(self) -> list[restore_module.Restoration]:
+        """Put everything back before the end."""
+        return self._reconciler.restore()
+
+    def _line(self) -> str:
+        if self._fault:
+            return self._fault
+        held = len(self._reconciler.arbiter.held_back(time.monotonic()))
+        guests = len(self.facts.guests) if self.facts is not None else 0
+        more = f", {held} held back: others keep changing them" if held else ""
+        return f"{len(self._reconciler.wanted)} settings kept, {guests} guests{more}"
+
+    def _tell(self) -> None:
+        line = self._line()
+        if line != self._told:
+            self._told = line
+            self._notifier.send(STATUS=line)
+        try:
+            state_module.write(self._run_dir, self.as_state())
+        except (errors.PerfTuningError, OSError) as error:
+            LOG.warning("state for 'nova-perf status': %s", error)
+
+    def as_state(self) -> dict[str, Any]:
+        """Return what ``nova-perf status`` shows; lists are cut to a bounded length."""
+        now = time.monotonic()
+        return {
+            "pid": os.getpid(),
+            "pid_start": state_module.process_start(os.getpid()),
+            "started": self._began,
+            "updated": time.time(),
+            "settings": len(self._reconciler.wanted),
+            "guests": len(self.facts.guests) if self.facts is not None else None,
+            "passes": sum(self.stats.passes.values()),
+            "verifies": self.stats.verifies,
+            "written": dict(self.stats.written),
+            "drifted": dict(self.stats.drifted),
+            "error": self._fault,
+            "libvirt": self._guests_fault() if self._guests_fault is not None else None,
+            "findings": self._findings(now),
+            "warnings": list(self._last.plan.warnings[:_NAMED]) if self._last is not None else [],
+        }
+
+    def _findings(self, now: float) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self._describe() if self._describe is not None else []
+        for (kind, target), contest in self._reconciler.arbiter.held_back(now).items():
+            found.append(
+                {
+                    "what": "written by others",
+                    "kind": kind,
+                    "target": target,
+                    "found": contest.found,
+                    "rewrites": contest.rewrites,
+                    "next_try_s": round(contest.until - now, 1),
+                }
+            )
+        return [*found[:_NAMED], *_refusals(self._last)]
+
+
+def _refusals(last: reconcile.Pass | None) -> list[dict[str, Any]]:
+    if last is None:
+        return []
+    return [
+        {
+            "what": "not in force",
+            "kind": one.setting.kind,
+            "target": one.setting.target,
+            "wanted": one.setting.value,
+            "detail": one.detail,
+        }
+        for one in last.faults[:_NAMED]
+    ]

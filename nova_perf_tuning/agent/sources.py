@@ -1,0 +1,290 @@
+"""Where the agent learns of changes: the kernel's netlink groups, files that others write, libvirt.
+
+An event says only that something happened, and of which kind: what is to be done is found by comparing, so a
+lost event costs time and nothing else.
+"""
+
+from __future__ import annotations
+
+import abc
+import errno
+import logging
+import os
+import re
+import socket
+import struct
+from collections.abc import Collection
+
+LOG = logging.getLogger(__name__)
+
+#: Kinds of events.
+LINK = "link"
+CHANNELS = "channels"
+HARDWARE = "hardware"
+GUEST = "guest"
+WRITTEN = "written"
+RIVAL = "rival"
+
+#: What explains that a value has changed: the kernel or libvirt has set it anew.
+EXCUSES = frozenset((LINK, CHANNELS, HARDWARE, GUEST))
+
+# linux/netlink.h and linux/rtnetlink.h; Python has not all of them.
+_NETLINK_KOBJECT_UEVENT = 15
+_NETLINK_GENERIC = 16
+_RTMGRP_LINK = 1
+_UEVENTS_OF_KERNEL = 1
+_SOL_NETLINK = 270
+_NETLINK_ADD_MEMBERSHIP = 1
+
+
+class Source(abc.ABC):
+    """A file descriptor that becomes readable when something happens."""
+
+    @abc.abstractmethod
+    def fileno(self) -> int:
+        """Return the descriptor to wait on."""
+
+    @abc.abstractmethod
+    def drain(self) -> set[str]:
+        """Read everything that has come and return the kinds of events; empty when none matters."""
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """Give the descriptor back."""
+
+
+class _Netlink(Source):
+    """One netlink socket; what overflows its buffer counts as an event that was seen."""
+
+    def __init__(self, family: int, groups: int = 0) -> None:
+        flags = socket.SOCK_RAW | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK
+        self.socket = socket.socket(socket.AF_NETLINK, flags, family)
+        try:
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
+            self.socket.bind((0, groups))
+        except OSError:
+            self.socket.close()
+            raise
+
+    def fileno(self) -> int:
+        return self.socket.fileno()
+
+    def close(self) -> None:
+        self.socket.close()
+
+    def drain(self) -> set[str]:
+        found: set[str] = set()
+        while True:
+            try:
+                data, sender = self.socket.recvfrom(65536)
+            except BlockingIOError:
+                return found
+            except OSError as error:
+                if error.errno != errno.ENOBUFS:
+                    raise
+                found |= self.lost()
+                continue
+            if sender[0] == 0:  # from the kernel; processes may send too
+                found |= self.kinds(data)
+
+    @abc.abstractmethod
+    def lost(self) -> set[str]:
+        """Return what may have been in messages that were lost."""
+
+    @abc.abstractmethod
+    def kinds(self, data: bytes) -> set[str]:
+        """Return what a message tells."""
+
+
+class Links(_Netlink):
+    """Network devices that come, go, or change up and down (rtnetlink(7))."""
+
+    def __init__(self) -> None:
+        super().__init__(socket.NETLINK_ROUTE, _RTMGRP_LINK)
+
+    def lost(self) -> set[str]:
+        return {LINK}
+
+    def kinds(self, data: bytes) -> set[str]:
+        return {LINK}
+
+
+class Uevents(_Netlink):
+    """Drivers bound and unbound, CPUs on and off, devices added and removed: the kernel's own uevents."""
+
+    SUBSYSTEMS = (b"cpu", b"pci", b"net", b"queues", b"virtio")
+
+    def __init__(self) -> None:
+        super().__init__(_NETLINK_KOBJECT_UEVENT, _UEVENTS_OF_KERNEL)
+
+    def lost(self) -> set[str]:
+        return {HARDWARE}
+
+    def kinds(self, data: bytes) -> set[str]:
+        fields = data.split(b"\0")
+        return (
+            {HARDWARE} if any(f"SUBSYSTEM={one.decode()}".encode() in fields for one in self.SUBSYSTEMS) else set()
+        )
+
+
+class EthtoolMonitor(_Netlink):
+    """Channels and rings that somebody sets (``ethtool -L``): ethtool netlink's group "monitor", Linux 5.6.
+
+    :raises OSError: this kernel has no such group.
+    """
+
+    def __init__(self) -> None:
+        group = _ethtool_group()
+        super().__init__(_NETLINK_GENERIC)
+        try:
+            self.socket.setsockopt(_SOL_NETLINK, _NETLINK_ADD_MEMBERSHIP, group)
+        except OSError:
+            self.close()
+            raise
+
+    def lost(self) -> set[str]:
+        return {CHANNELS}
+
+    def kinds(self, data: bytes) -> set[str]:
+        return {CHANNELS}
+
+
+def _ethtool_group() -> int:
+    """Return the number of the multicast group, which the kernel gives out at its start."""
+    from pyroute2.netlink import genlmsg
+    from pyroute2.netlink.exceptions import NetlinkError
+    from pyroute2.netlink.generic import GenericNetlinkSocket
+
+    try:
+        with GenericNetlinkSocket() as generic:
+            generic.bind("ethtool", genlmsg)
+            return int(generic.mcast_groups["monitor"])
+    except (NetlinkError, KeyError) as error:
+        raise OSError(errno.EOPNOTSUPP, f"no netlink group of ethtool: {error}") from None
+
+
+class Waker(Source):
+    """Lets other threads and signal handlers wake the loop."""
+
+    def __init__(self) -> None:
+        self._fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._kinds: set[str] = set()
+
+    def wake(self, kind: str) -> None:
+        """Make an event of ``kind`` come."""
+        self._kinds.add(kind)
+        os.eventfd_write(self._fd, 1)
+
+    def fileno(self) -> int:
+        return self._fd
+
+    def drain(self) -> set[str]:
+        try:
+            os.eventfd_read(self._fd)
+        except BlockingIOError:
+            pass
+        found: set[str] = set()
+        while self._kinds:  # one by one: another thread may add meanwhile
+            found.add(self._kinds.pop())
+        return found
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+
+class FileWatch(Source):
+    """Files that other programs write: libvirt's state of guests, irqbalance's socket, affinities.
+
+    The kernel tells also of writes to /proc/irq/N by processes (inotify(7) works where the write goes through the
+    VFS), never of changes that it makes itself.
+    """
+
+    _EVENT = struct.Struct("iIII")
+
+    def __init__(self, root: str = "/") -> None:
+        import inotify_simple
+
+        self._flags = inotify_simple.flags
+        self._inotify = inotify_simple.INotify(nonblocking=True)
+        self._prefix = root.rstrip("/")
+        self._guests = f"{self._prefix}/run/libvirt/qemu"
+        self._rivals = f"{self._prefix}/run/irqbalance"
+        self._folders: dict[str, tuple[int, str]] = {}
+        self._interrupts: dict[str, int] = {}
+        self._of: dict[int, tuple[str, str]] = {}
+        #: Numbers of interrupts that somebody has written to since they were last taken.
+        self.written: set[str] = set()
+        self.renew()
+
+    def renew(self) -> None:
+        """Watch the folders that have come to be; those that went take their watch with them."""
+        made = self._flags.CREATE | self._flags.MOVED_TO | self._flags.DELETE | self._flags.MOVED_FROM
+        for path, kind in ((self._guests, GUEST), (self._rivals, RIVAL), (f"{self._prefix}/run", "")):
+            if path not in self._folders or not os.path.isdir(path):
+                self._add(path, kind, made)
+
+    def _add(self, path: str, kind: str, mask: int) -> None:
+        try:
+            number = self._inotify.add_watch(path, mask)
+        except OSError:
+            self._folders.pop(path, None)
+            return
+        self._folders[path] = (number, kind)
+        self._of[number] = (kind, path)
+
+    def watch_interrupts(self, numbers: Collection[str]) -> None:
+        """Watch the affinities of these interrupts and no others."""
+        for number in self._interrupts.keys() - numbers:
+            watch = self._interrupts.pop(number)
+            self._of.pop(watch, None)
+            try:
+                self._inotify.rm_watch(watch)
+            except OSError:  # the interrupt is gone and took its watch along
+                pass
+        for number in sorted(numbers - self._interrupts.keys()):
+            try:
+                watch = self._inotify.add_watch(f"{self._prefix}/proc/irq/{number}", self._flags.MODIFY)
+            except OSError as error:
+                if error.errno == errno.ENOSPC:
+                    LOG.warning("fs.inotify.max_user_watches is too low to see who writes affinities: raise it")
+                    return
+                continue
+            self._interrupts[number] = watch
+            self._of[watch] = (WRITTEN, number)
+
+    def fileno(self) -> int:
+        return int(self._inotify.fileno())
+
+    def drain(self) -> set[str]:
+        found: set[str] = set()
+        for event in self._inotify.read(timeout=0):
+            kind, what = self._of.get(event.wd, ("", ""))
+            if event.mask & self._flags.IGNORED:
+                self._gone(event.wd, kind, what)
+            elif kind == WRITTEN:
+                self.written.add(what)
+                found.add(WRITTEN)
+            elif kind == GUEST:
+                if _is_state(event.name):
+                    found.add(GUEST)
+            elif kind:
+                found.add(kind)
+            elif event.name in ("libvirt", "irqbalance"):  # below /run
+                self.renew()
+                found.add(GUEST if event.name == "libvirt" else RIVAL)
+        return found
+
+    def _gone(self, watch: int, kind: str, what: str) -> None:
+        self._of.pop(watch, None)
+        if kind == WRITTEN:
+            if self._interrupts.get(what) == watch:
+                del self._interrupts[what]
+        else:
+            self._folders.pop(what, None)
+
+    def close(self) -> None:
+        self._inotify.close()
+
+
+#: libvirt writes a guest's state to NAME.xml.new and renames it.
+_is_state = re.compile(r".+\.(xml|pid)").fullmatch

@@ -1,0 +1,41 @@
+"""What the agent counts: plain numbers, shown by ``nova-perf status`` and given to Prometheus."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from typing import Final
+
+#: Upper bounds of the latency histogram in seconds; a value above the last counts in none of them.
+BOUNDS: Final = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+
+
+@dataclasses.dataclass(slots=True)
+class Stats:
+    """Counters since the agent's start.
+
+    :ivar passes: passes by what caused them; :ivar written: writes by kind of setting;
+    :ivar drifted: objects found changed by others, by kind; :ivar withdrawn: put back since no longer asked.
+    :ivar errors: passes that could not be made; :ivar verifies: full readings.
+    :ivar latency: event-to-placed times by :data:`BOUNDS`, each value once, in its first bucket.
+    :ivar latency_sum: of all of them in seconds; :ivar latency_count: their number.
+    """
+
+    passes: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
+    written: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
+    drifted: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
+    withdrawn: int = 0
+    errors: int = 0
+    verifies: int = 0
+    latency: list[int] = dataclasses.field(default_factory=lambda: [0] * len(BOUNDS))
+    latency_sum: float = 0.0
+    latency_count: int = 0
+
+    def placed_after(self, seconds: float) -> None:
+        """Count one event that was answered after ``seconds``."""
+        for place, bound in enumerate(BOUNDS):
+            if seconds <= bound:
+                self.latency[place] += 1
+                break
+        self.latency_sum += seconds
+        self.latency_count += 1

@@ -1,0 +1,85 @@
+"""What is looked at while nothing happens: has anything come or gone of which no event told?
+
+The look must cost next to nothing on a host with thousands of interrupts, so it opens no file of theirs: one
+listing of /proc/irq gives every interrupt with the number of its inode, which a driver that is loaded again gets
+anew. /proc/interrupts is never read.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+_RUNNING = "/run/libvirt/qemu"
+
+
+class Watch:
+    """Compares the host below a root with what it was at the last look.
+
+    :param files: files of the configuration whose change counts too.
+    """
+
+    def __init__(self, root: str = "/", files: Sequence[str] = ()) -> None:
+        self._prefix = root.rstrip("/")
+        self._files = tuple(files)
+        self._last: tuple[object, ...] | None = None
+
+    def changed(self) -> bool:
+        """Whether something came or went since the last call; the first call finds a change."""
+        now = self.look()
+        before, self._last = self._last, now
+        return now != before
+
+    def interrupts_changed(self) -> bool:
+        """As :meth:`changed`, for interrupts alone; other changes are left for the next full look."""
+        if self._last is None:
+            return self.changed()
+        now = self._interrupts()
+        if now == self._last[0]:
+            return False
+        self._last = (now, *self._last[1:])
+        return True
+
+    def look(self) -> tuple[object, ...]:
+        """Return interrupts, network devices, online CPUs, guests and files as they are now."""
+        return (
+            self._interrupts(),
+            self._names("/sys/class/net"),
+            self._online(),
+            _stamp(f"{self._prefix}{_RUNNING}"),
+            *map(_stamp, self._files),
+        )
+
+    def _interrupts(self) -> tuple[tuple[str, int], ...]:
+        try:
+            with os.scandir(f"{self._prefix}/proc/irq") as entries:
+                return tuple([(entry.name, entry.inode()) for entry in entries])
+        except OSError:
+            return ()
+
+    def _names(self, path: str) -> tuple[str, ...]:
+        try:
+            return tuple(os.listdir(f"{self._prefix}{path}"))
+        except OSError:
+            return ()
+
+    def _online(self) -> bytes:
+        try:
+            fd = os.open(f"{self._prefix}/sys/devices/system/cpu/online", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return b""
+        try:
+            return os.read(fd, 65536)
+        except OSError:
+            return b""
+        finally:
+            os.close(fd)
+
+
+def _stamp(path: str) -> tuple[int, int] | None:
+    """Return what changes with a file's content or a folder's members; libvirt renames what it writes."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_ino

@@ -1,0 +1,190 @@
+"""Options of ``nova-perf-agent``: group ``[agent]``."""
+
+from __future__ import annotations
+
+from oslo_config import cfg
+
+GROUP = cfg.OptGroup(
+    "agent",
+    title="The agent that keeps this host tuned",
+    help="""
+What ``nova-perf-agent`` does on this compute host. It reads them at its start; after a change, restart it: with
+the default of ``on_stop`` that moves nothing.
+""",
+)
+
+OPTS = [
+    cfg.MultiStrOpt(
+        "nova_config",
+        default=["/etc/nova/nova.conf"],
+        help="""
+Files of nova-compute from which ``[compute] cpu_dedicated_set``, ``cpu_shared_set`` and ``[libvirt]
+cpu_power_management`` are taken; later files win. A file that does not exist is passed over.
+
+The symptom of a wrong path is "dedicated: none" in ``nova-perf plan`` and interrupts on CPUs that a guest gets
+later: without the sets only the pins of guests that are already there are known.
+""",
+    ),
+    cfg.StrOpt(
+        "dedicated",
+        help="""
+CPUs that guests own, as in ``4-15,^8``, where they are not to be taken from nova.conf.
+
+Set it, ``shared`` and ``housekeeping`` where nova.conf is not on this host (a container) or not readable.
+""",
+    ),
+    cfg.StrOpt("shared", help="CPUs for emulator, I/O and vhost threads, where they are not those of nova.conf."),
+    cfg.StrOpt(
+        "housekeeping",
+        help="""
+CPUs for interrupts and the host's own work. Not set: online CPUs that are neither dedicated nor isolated.
+
+Set it when guests without dedicated CPUs suffer from interrupts on "their" CPUs: name a few CPUs of each node.
+""",
+    ),
+    cfg.BoolOpt(
+        "rps",
+        default=False,
+        help="""
+Spread packet work in software where a NIC has fewer receive queues than local housekeeping CPUs.
+
+The symptom that calls for it is one CPU at 100 % in softirq while its neighbours idle. It costs an interrupt
+between CPUs for each burst, so leave it off where NICs have enough queues.
+""",
+    ),
+    cfg.FloatOpt(
+        "interval",
+        default=10.0,
+        min=0.5,
+        max=3600.0,
+        help="""
+Seconds between two looks for changes that came without an event (new interrupts, devices, guests, CPUs).
+
+The symptom of too large a value is a guest whose driver was loaded again and whose interrupts stay on the wrong
+CPUs for that long. One look costs about a millisecond on a host with 2,000 interrupts.
+""",
+    ),
+    cfg.FloatOpt(
+        "verify_interval",
+        default=60.0,
+        min=1.0,
+        max=86400.0,
+        help="""
+Seconds between two readings of everything that was placed.
+
+It finds what nobody announced: a mask that a driver or the kernel has reset, a thread that somebody moved. Too
+large shows as drift that ``nova-perf status`` reports late. On a host with 2,000 interrupts and 512 guests one
+reading takes about 50 ms of one CPU.
+""",
+    ),
+    cfg.FloatOpt(
+        "passthrough_interval",
+        default=2.0,
+        min=0.5,
+        max=3600.0,
+        help="""
+As ``interval``, while a guest runs whose passed-through devices are to be placed (``perf:irq_placement``).
+
+Their interrupts come and go with the guest's driver, of which the host hears nothing. Too large shows as
+packets of such a guest served on the wrong node for seconds after its reboot.
+""",
+    ),
+    cfg.StrOpt(
+        "on_stop",
+        default="leave",
+        choices=[
+            ("leave", "everything stays as it was placed; the next start goes on from there"),
+            ("restore", "every original value is put back, as nova-perf restore does"),
+        ],
+        help="""
+What becomes of the tuning when the agent is stopped.
+
+Leave it at ``leave``: an upgrade or a restart then disturbs no guest, and ``nova-perf restore`` undoes everything
+when that is wanted. ``restore`` suits a trial, and hosts where another tool takes over when the agent is stopped.
+A crash leaves everything in place in any case; the journal knows the originals.
+""",
+    ),
+    cfg.StrOpt(
+        "libvirt_uri",
+        default="qemu:///system",
+        help="""
+Connection on which guests' events come; it is opened read-only. Empty: none is opened.
+
+Without it guests are still found, by libvirt's files in /run, and placed at once when they start; a guest that
+reboots by itself is then seen with ``passthrough_interval`` only. The symptom of a wrong value is "libvirt:
+not connected" in ``nova-perf status``.
+""",
+    ),
+    cfg.StrOpt(
+        "irqbalance",
+        default="ban",
+        choices=[
+            ("ban", "irqbalance is told to leave alone exactly the interrupts that are placed here"),
+            ("report", "irqbalance is not told anything; that it runs is reported"),
+        ],
+        help="""
+How to share the host with irqbalance, which moves every interrupt that it knows every ten seconds.
+
+With ``ban`` the interrupts placed here are added to those that it leaves alone already; those that others banned
+stay banned, and all is undone with the restore. The symptom of ``report`` with irqbalance running is a finding
+"written by others" for each NIC queue in ``nova-perf status``, and interrupts in the wrong place: the agent does
+not fight.
+""",
+    ),
+    cfg.IntOpt(
+        "rewrite_limit",
+        default=5,
+        min=1,
+        max=1000,
+        help="""
+How often in a row a value that somebody else keeps changing is written again before the agent holds back.
+
+After that it tries again after 20 seconds, then 40, up to ``rewrite_pause_max``, and reports who may be writing.
+Too large shows as two programs that take turns and burn CPU; too small as values that stay wrong for a while after
+several resets by a driver.
+""",
+    ),
+    cfg.FloatOpt(
+        "rewrite_pause_max",
+        default=600.0,
+        min=20.0,
+        max=86400.0,
+        help="Longest pause in seconds between two attempts on a value that somebody else keeps changing.",
+    ),
+    cfg.StrOpt(
+        "run_dir",
+        default="/run/nova-perf-tuning",
+        help="""
+Folder for what lives as long as the host runs: the agent's state, which ``nova-perf status`` shows.
+
+Change it together with ``RuntimeDirectory`` of the systemd unit. The symptom of a folder that others may write is
+an agent that does not start.
+""",
+    ),
+    cfg.HostAddressOpt(
+        "metrics_address",
+        default="127.0.0.1",
+        help="Address on which Prometheus may fetch figures; 0.0.0.0 for all. There is no password.",
+    ),
+    cfg.PortOpt(
+        "metrics_port",
+        default=0,
+        help="""
+Port on which Prometheus may fetch figures; 0 for none. 9751 is a good value where it is free.
+
+It needs the package ``prometheus_client`` (``pip install nova-perf-tuning[metrics]``); without it the agent ends
+at once and says so.
+""",
+    ),
+]
+
+
+def register_opts(conf: cfg.ConfigOpts) -> None:
+    """Add this group to ``conf``."""
+    conf.register_group(GROUP)
+    conf.register_opts(OPTS, group=GROUP)
+
+
+def list_opts() -> list[tuple[cfg.OptGroup, list[cfg.Opt]]]:
+    """Return this module's group with its options, for the sample generator."""
+    return [(GROUP, OPTS)]

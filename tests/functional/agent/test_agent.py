@@ -1,0 +1,192 @@
+"""The agent's process on a generated host: what it keeps, how it ends, what it tells."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import urllib.request
+
+import testtools
+
+from tests.functional import patience
+from tests.hosts import sysroots
+
+_QUICK = "interval = 0.5\nverify_interval = 1\n"
+
+
+class AgentTest(testtools.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.root = sysroots.make_host(self)
+        self.before = sysroots.content(self.root)
+        folder = tempfile.TemporaryDirectory(prefix="nova-perf-agent-", dir=sysroots.workplace())
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def start(self, options=_QUICK):
+        """Start the agent and wait until it says that all is placed."""
+        config = self.folder / "agent.conf"
+        config.write_text(f"[agent]\n{options}")
+        notes = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.addCleanup(notes.close)
+        path = self.folder / f"notify-{id(notes)}"
+        notes.bind(str(path))
+        notes.settimeout(patience.LIMIT_S)
+        process = subprocess.Popen(
+            [sys.executable, "-m", "nova_perf_tuning.agent.main", "--sysroot", self.root, "--config-file", config],
+            env={**os.environ, "NOTIFY_SOCKET": str(path), "WATCHDOG_USEC": "3000000"},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.addCleanup(self._kill, process)
+        self.notes = notes
+        self.until_told("READY=1")
+        return process
+
+    @staticmethod
+    def _kill(process):
+        process.kill()
+        process.communicate()
+
+    def until_told(self, word):
+        while word not in self.notes.recv(4096).decode().split("\n"):
+            pass
+
+    def end(self, process, number=signal.SIGTERM):
+        process.send_signal(number)
+        _out, err = patience.finish(process)
+        return process.returncode, err
+
+    def file(self, path):
+        return pathlib.Path(self.root, path)
+
+    def irq(self, number=24):
+        return self.file(f"proc/irq/{number}/smp_affinity_list").read_text().strip()
+
+    def until(self, condition, what):
+        patience.until(condition, what)
+
+    def status(self):
+        out = subprocess.run(
+            [sys.executable, "-m", "nova_perf_tuning.cli.main", "status", "--sysroot", self.root, "-f", "json"],
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout
+        return json.loads(out)["agent"]
+
+    def test_it_places_and_keeps(self):
+        process = self.start()
+        placed = self.irq()
+        self.assertEqual("4", placed)
+        self.file("proc/irq/24/smp_affinity_list").write_text("0-7\n")
+        self.until(lambda: self.irq() == placed, "the interrupt is placed again")
+        self.file("sys/class/net/eth0/queues/tx-1/xps_cpus").write_text("ff\n")
+        self.until(
+            lambda: self.file("sys/class/net/eth0/queues/tx-1/xps_cpus").read_text().strip() == "33",
+            "the mask is found by reading everything",
+        )
+        state = self.status()
+        self.assertTrue(state["running"])
+        self.assertEqual((process.pid, 8, 2), (state["pid"], state["settings"], state["guests"]))
+        code, err = self.end(process)
+        self.assertEqual(0, code, err)
+        self.assertEqual(placed, self.irq())
+        self.assertIsNone(self.status())
+
+    def test_stop_with_restore(self):
+        process = self.start(f"{_QUICK}on_stop = restore\n")
+        self.assertNotEqual(self.before["proc/irq/24/smp_affinity_list"].strip().decode(), self.irq())
+        code, err = self.end(process)
+        self.assertEqual(0, code, err)
+        self.assertEqual(self.before, sysroots.content(self.root))
+
+    def test_killed_and_started_again(self):
+        process = self.start()
+        process.kill()
+        patience.finish(process)
+        self.assertFalse(self.status()["running"])
+        self.file("proc/irq/24/smp_affinity_list").write_text("1\n")
+        process = self.start(f"{_QUICK}on_stop = restore\n")
+        self.assertEqual("4", self.irq())
+        code, err = self.end(process)
+        self.assertEqual(0, code, err)
+        self.assertEqual(self.before, sysroots.content(self.root))
+
+    def test_the_watchdog_hears_of_it(self):
+        process = self.start()
+        self.until_told("WATCHDOG=1")
+        self.end(process)
+        self.until_told("STOPPING=1")
+
+    def test_two_agents_do_not_share_a_host(self):
+        process = self.start()
+        config = self.folder / "other.conf"
+        config.write_text("[nova_perf_tuning]\nlock_timeout = 0\n")
+        second = patience.run(
+            [sys.executable, "-m", "nova_perf_tuning.agent.main", "--sysroot", self.root, "--config-file", config]
+        )
+        self.assertEqual(3, second.returncode)
+        self.assertIn(f"process {process.pid} is changing this host", second.stderr)
+        self.assertEqual(1, len(second.stderr.splitlines()), second.stderr)
+
+    def test_sets_that_contradict_each_other_are_told_and_mended(self):
+        nova = self.folder / "nova.conf"
+        nova.write_text("[compute]\ncpu_dedicated_set = 4-7\n")
+        process = self.start(f"{_QUICK}nova_config = {nova}\n")
+        nova.write_text("[compute]\ncpu_dedicated_set = 4-7\ncpu_shared_set = 7\n")
+        self.until(lambda: "overlap" in self.status()["error"], "the fault is told")
+        nova.write_text("[compute]\ncpu_dedicated_set = 5-7\n")
+        self.until(lambda: not self.status()["error"], "the fault is mended")
+        self.end(process)
+
+    def test_figures_for_prometheus(self):
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        process = self.start(f"{_QUICK}metrics_port = {port}\n")
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as reply:
+            text = reply.read().decode()
+        for line in (
+            "nova_perf_settings 8.0",
+            "nova_perf_guests 2.0",
+            "nova_perf_up 1.0",
+            'nova_perf_writes_total{kind="irq_affinity"} 4.0',
+            'nova_perf_event_to_placed_seconds_bucket{le="+Inf"} 0.0',
+        ):
+            self.assertIn(line, text)
+        self.assertIn('nova_perf_guest_host_cpu_seconds_total{class="vcpu",', text)
+        self.end(process)
+
+    def test_wrong_options_are_one_line(self):
+        for text, word in (
+            ("interval = soon\n", "interval"),
+            ("dedicated = x\n", "[agent] dedicated"),
+            ("on_stop = explode\n", "on_stop"),
+        ):
+            config = self.folder / "wrong.conf"
+            config.write_text(f"[agent]\n{text}")
+            done = patience.run(
+                [sys.executable, "-m", "nova_perf_tuning.agent.main", "--sysroot", self.root]
+                + ["--config-file", str(config)]
+            )
+            self.assertEqual(3, done.returncode, done.stderr)
+            self.assertIn(word, done.stderr)
+            self.assertEqual(1, len(done.stderr.splitlines()), done.stderr)
+
+
+class ImportsTest(testtools.TestCase):
+    def test_no_openstack_service_and_no_client_is_needed(self):
+        code = (
+            "import sys, nova_perf_tuning.agent.main, nova_perf_tuning.agent.guests;"
+            "bad = {'nova', 'openstack', 'keystoneauth1', 'oslo_messaging', 'osc_lib', 'libvirt', 'requests'};"
+            "print(sorted(bad & {name.partition('.')[0] for name in sys.modules}))"
+        )
+        done = patience.run([sys.executable, "-c", code])
+        self.assertEqual(("[]\n", ""), (done.stdout, done.stderr))
