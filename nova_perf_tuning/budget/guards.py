@@ -47,6 +47,7 @@ class Context:
     :ivar sender_cpu: number of the run -> CPU of the sending process in percent.
     :ivar first: name of a condition -> what it was at the first trial that has it.
     :ivar mhz: arm -> median CPU frequency.
+    :ivar ranges: name of a condition -> its least and greatest value.
     """
 
     environment: Mapping[str, Any]
@@ -55,6 +56,11 @@ class Context:
     sender_cpu: Mapping[int, float]
     first: Mapping[str, float]
     mhz: Mapping[str, float]
+    ranges: Mapping[str, tuple[float, float]]
+
+    def greatest(self, name: str) -> float:
+        """Return the greatest value of a condition, 0 where no trial has it."""
+        return self.ranges[name][1] if name in self.ranges else 0.0
 
 
 def context(
@@ -68,15 +74,25 @@ def context(
 
     :param trials: those of the judged arms and benchmark, in the order of time.
     """
-    first: dict[str, float] = {}
+    seen: dict[str, list[float]] = {}
     mhz: dict[str, list[float]] = {}
     for one in trials:
         for name, value in one.conditions.items():
-            first.setdefault(name, value)
+            if name in seen:
+                seen[name].append(value)
+            else:
+                seen[name] = [value]
         if "mhz" in one.conditions:
             mhz.setdefault(one.arm, []).append(one.conditions["mhz"])
-    medians = {arm: statistics.median(values) for arm, values in mhz.items()}
-    return Context(environment, limits, min_link_mbps, sender_cpu, first, medians)
+    return Context(
+        environment,
+        limits,
+        min_link_mbps,
+        sender_cpu,
+        first={name: values[0] for name, values in seen.items()},
+        mhz={arm: statistics.median(values) for arm, values in mhz.items()},
+        ranges={name: (min(values), max(values)) for name, values in seen.items()},
+    )
 
 
 class Guard(abc.ABC):
@@ -88,12 +104,19 @@ class Guard(abc.ABC):
     name: ClassVar[str]
 
     @abc.abstractmethod
+    def possible(self, context: Context) -> bool:
+        """Return whether any trial can have this fault; most runs have none, and are judged faster for it."""
+
+    @abc.abstractmethod
     def fault(self, trial: model.Trial, context: Context) -> str:
         """Return what is wrong with ``trial`` in words with the figure; empty: nothing."""
 
 
 class Steal(Guard):
     name = "steal"
+
+    def possible(self, context: Context) -> bool:
+        return context.greatest("steal_share") > context.limits.max_steal
 
     def fault(self, trial: model.Trial, context: Context) -> str:
         share = trial.conditions.get("steal_share", 0.0)
@@ -105,11 +128,18 @@ class Steal(Guard):
 class WaitingVcpus(Guard):
     name = "waiting vCPUs"
 
+    @staticmethod
+    def _limit(context: Context) -> float | None:
+        if context.limits.max_wait is not None:
+            return context.limits.max_wait
+        return 0.1 if context.environment.get("accelerator") == "kvm" else None
+
+    def possible(self, context: Context) -> bool:
+        return self._limit(context) is not None
+
     def fault(self, trial: model.Trial, context: Context) -> str:
-        limit = context.limits.max_wait
-        if limit is None:
-            limit = 0.1 if context.environment.get("accelerator") == "kvm" else None
-        share = overhead.cost(trial).wait_share
+        limit = self._limit(context)
+        share = overhead.wait_share(trial)
         if limit is None or share is None or share <= limit:
             return ""
         return f"vCPUs waited {share:.0%} of the time they wanted to run (limit {limit:.0%})"
@@ -117,6 +147,9 @@ class WaitingVcpus(Guard):
 
 class Throttling(Guard):
     name = "throttling"
+
+    def possible(self, context: Context) -> bool:
+        return context.greatest("throttle_events") > 0
 
     def fault(self, trial: model.Trial, context: Context) -> str:
         count = trial.conditions.get("throttle_events", 0.0)
@@ -127,6 +160,10 @@ class FrequencyLimit(Guard):
     """Someone or something changed how fast CPUs may run."""
 
     name = "frequency change"
+
+    def possible(self, context: Context) -> bool:
+        low, high = context.ranges.get("max_mhz", (0.0, 0.0))
+        return high - low > 1
 
     def fault(self, trial: model.Trial, context: Context) -> str:
         first = context.first.get("max_mhz")
@@ -141,9 +178,12 @@ class FrequencyGap(Guard):
 
     name = "frequency change"
 
-    def fault(self, trial: model.Trial, context: Context) -> str:
+    def possible(self, context: Context) -> bool:
         known = context.mhz.values()
-        if len(known) < 2 or max(known) <= min(known) * (1 + context.limits.max_frequency_gap):
+        return len(known) > 1 and max(known) > min(known) * (1 + context.limits.max_frequency_gap)
+
+    def fault(self, trial: model.Trial, context: Context) -> str:
+        if not self.possible(context):
             return ""
         told = ", ".join(f"{arm} {mhz:.0f} MHz" for arm, mhz in context.mhz.items())
         return f"arms ran at different CPU frequencies: {told} (limit {context.limits.max_frequency_gap:.0%})"
@@ -153,6 +193,11 @@ class Links(Guard):
     """A link was down, changed its speed, or is slower than declared."""
 
     name = "link"
+
+    def possible(self, context: Context) -> bool:
+        if context.min_link_mbps is not None:
+            return True
+        return any(low != high for name, (low, high) in context.ranges.items() if name.startswith("link:"))
 
     def fault(self, trial: model.Trial, context: Context) -> str:
         speeds = {
@@ -178,6 +223,9 @@ class Links(Guard):
 class Drops(Guard):
     name = "drops at the generator"
 
+    def possible(self, context: Context) -> bool:
+        return context.greatest("sender_dropped") > 0
+
     def fault(self, trial: model.Trial, context: Context) -> str:
         dropped, sent = (trial.conditions.get(f"sender_{name}", 0.0) for name in ("dropped", "packets"))
         if dropped <= context.limits.max_drops * max(sent, 1.0):
@@ -191,10 +239,17 @@ class Drops(Guard):
 class BusySender(Guard):
     name = "sender CPU-bound"
 
+    @staticmethod
+    def _limit(context: Context) -> float | None:
+        if context.limits.max_sender_cpu is not None:
+            return context.limits.max_sender_cpu
+        return 0.95 if context.min_link_mbps is not None else None
+
+    def possible(self, context: Context) -> bool:
+        return self._limit(context) is not None
+
     def fault(self, trial: model.Trial, context: Context) -> str:
-        limit = context.limits.max_sender_cpu
-        if limit is None:
-            limit = 0.95 if context.min_link_mbps is not None else None
+        limit = self._limit(context)
         share = context.sender_cpu.get(trial.order, 0.0) / 100
         if limit is None or share <= limit:
             return ""
@@ -203,6 +258,11 @@ class BusySender(Guard):
 
 class ClockStep(Guard):
     name = "clock"
+
+    def possible(self, context: Context) -> bool:
+        return "clock_step_s" in context.ranges and (
+            max(map(abs, context.ranges["clock_step_s"])) > context.limits.max_clock_step_s
+        )
 
     def fault(self, trial: model.Trial, context: Context) -> str:
         step = trial.conditions.get("clock_step_s", 0.0)
@@ -213,6 +273,9 @@ class ClockStep(Guard):
 
 class ClockSource(Guard):
     name = "clock"
+
+    def possible(self, context: Context) -> bool:
+        return context.greatest("clocksource_changed") > 0
 
     def fault(self, trial: model.Trial, context: Context) -> str:
         if not trial.conditions.get("clocksource_changed", 0.0):
@@ -237,8 +300,9 @@ GUARDS: tuple[Guard, ...] = (
 def faults(trials: Sequence[model.Trial], known: Context) -> dict[int, str]:
     """Return number of the run -> first fault, for every trial that does not count."""
     found: dict[int, str] = {}
-    for one in trials:
-        for guard in GUARDS:
+    awake = [guard for guard in GUARDS if guard.possible(known)]
+    for one in trials if awake else ():
+        for guard in awake:
             if told := guard.fault(one, known):
                 found[one.order] = f"{guard.name}: {told}"
                 break

@@ -45,8 +45,7 @@ def cost(trial: model.Trial) -> Cost:
     service = total - vcpu
     if service < -SLACK_S:
         return Cost(total, None, None, None, f"counters contradict: vCPU {vcpu:.2f} s of {total:.2f} s in all")
-    wanted = None if trial.wait_s is None else trial.wait_s + vcpu
-    share = None if wanted is None or trial.wait_s is None else trial.wait_s / wanted if wanted > 0 else 0.0
+    share = wait_share(trial)
     if trial.guest_cpu_s is None:
         return Cost(total, service, None, share, "the guest's own busy time is unknown")
     if share is None:
@@ -55,6 +54,15 @@ def cost(trial: model.Trial) -> Cost:
         text = f"vCPUs waited {share:.0%} of the time they wanted to run (limit {MAX_WAIT:.0%})"
         return Cost(total, service, None, share, text)
     return Cost(total, service, total - trial.guest_cpu_s, share, "")
+
+
+def wait_share(trial: model.Trial) -> float | None:
+    """Return how long vCPUs waited for a host CPU, as a share of the time they wanted to run; None: unknown."""
+    vcpu = trial.host_cpu_s.get("vcpu")
+    if trial.wait_s is None or vcpu is None:
+        return None
+    wanted = trial.wait_s + vcpu
+    return trial.wait_s / wanted if wanted > 0 else 0.0
 
 
 def per_unit(seconds: float | None, trial: model.Trial) -> float | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import math
@@ -10,7 +11,7 @@ from collections.abc import Callable
 from importlib import resources
 from typing import Any, NoReturn
 
-from nova_perf_tuning import errors
+from nova_perf_tuning import errors, schema_fault
 
 #: A float that may be infinite, and an escape that may be half of a pair.
 _LARGE = re.compile(r"[eE]\+?[0-9]{3}|[0-9]{300}").search
@@ -30,15 +31,21 @@ def _validator(name: str) -> Any:
 
 
 @functools.cache
-def _quick(name: str) -> Callable[[Any], Any] | None:
-    """Return the schema compiled to code, which is some twenty times as fast and tells less of a fault."""
+def _quick(name: str) -> Callable[[Any], bool] | None:
+    """Return a check that is some fifty times as fast and does not say what is wrong; None: not installed."""
     try:
-        import fastjsonschema
+        import jsonschema_rs
     except ImportError:
         return None
-    # It knows drafts up to 7; the words that our schemas use mean the same in all of them.
-    compiled: Callable[[Any], Any] = fastjsonschema.compile(_validator(name).schema, use_default=False)
-    return compiled
+    compiled = jsonschema_rs.validator_for(_validator(name).schema)
+
+    def is_valid(data: object) -> bool:
+        try:
+            return bool(compiled.is_valid(data))
+        except (ValueError, TypeError):  # what it cannot even look at, such as a key that is no text
+            return False
+
+    return is_valid
 
 
 def check(name: str, data: object, where: str) -> None:
@@ -47,18 +54,14 @@ def check(name: str, data: object, where: str) -> None:
     :param where: the file's name, for the message.
     :raises InputError: naming the place of the first fault.
     """
-    if (quick := _quick(name)) is not None:
-        try:
-            quick(data)
-            return
-        except ValueError:
-            pass  # what is wrong, and where, the other validator says
+    if (quick := _quick(name)) is not None and quick(data):
+        return
+    # What is wrong, and where, the other validator says.
     error = next(_validator(name).iter_errors(data), None)
     if error is None:
         return
     place = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in error.absolute_path)
-    message = " ".join(error.message.split())
-    raise InputError(f"{where}: {place.lstrip('.') or 'the document'}: {message[:200]}")
+    raise InputError(f"{where}: {place.lstrip('.') or 'the document'}: {schema_fault.text(error)}")
 
 
 def read_text(path: str, limit: int) -> str:
@@ -86,6 +89,10 @@ def load_json(path: str, limit: int) -> Any:
     :raises InputError: no JSON, or not acceptable.
     """
     text = read_text(path, limit)
+    with contextlib.suppress(ImportError, ValueError):  # what is wrong the standard library says better
+        import orjson
+
+        return orjson.loads(text)
     try:
         # A Python function called for each number takes longer than all the rest; most files have no such number.
         data = json.loads(text, parse_constant=_refuse, parse_float=_finite if _LARGE(text) else None)

@@ -120,7 +120,12 @@ def ratio(
 
     :param trials: of one benchmark and one metric. Within a block several trials of an arm give their median.
     """
-    logs = estimate(log_ratios(trials, arm, baseline), confidence, seed)
+    return ratio_of(log_ratios(trials, arm, baseline), confidence, seed)
+
+
+def ratio_of(samples: Mapping[int, Sequence[float]], confidence: float = 0.95, seed: int = 0) -> Estimate | None:
+    """Return the ratio of what :func:`log_ratios` found; None without a pair."""
+    logs = estimate(samples, confidence, seed)
     if logs is None:
         return None
     return dataclasses.replace(
@@ -136,16 +141,25 @@ def ratio(
 def log_ratios(trials: Sequence[model.Trial], arm: str, baseline: str) -> dict[int, list[float]]:
     """Return group -> log(arm / baseline) of every block that has both, positive for a gain."""
     blocks: dict[tuple[int, int], dict[str, list[float]]] = {}
+    judged = (arm, baseline)
     for one in trials:
-        if one.arm in (arm, baseline) and one.value is not None and one.value > 0:
-            blocks.setdefault((one.group, one.block), {}).setdefault(one.arm, []).append(one.value)
+        if one.arm in judged and one.value is not None and one.value > 0:
+            block = blocks.setdefault((one.group, one.block), {})
+            if one.arm in block:
+                block[one.arm].append(one.value)
+            else:
+                block[one.arm] = [one.value]
     sign = -1.0 if any(one.better == "lower" for one in trials) else 1.0
     found: dict[int, list[float]] = {}
     for (group, _), values in sorted(blocks.items()):
         if arm in values and baseline in values:
-            log = math.log(standard.median(values[arm])) - math.log(standard.median(values[baseline]))
+            log = math.log(_middle(values[arm])) - math.log(_middle(values[baseline]))
             found.setdefault(group, []).append(sign * log)
     return found
+
+
+def _middle(values: Sequence[float]) -> float:
+    return values[0] if len(values) == 1 else standard.median(values)
 
 
 def _interval(groups: list[list[float]], confidence: float, seed: int, draws: int) -> tuple[float, float]:
@@ -173,36 +187,35 @@ def _bootstrap(groups: Sequence[Sequence[float]], confidence: float, seed: int, 
 @functools.lru_cache(maxsize=32)  # one set of samples is looked at with several levels of confidence
 def _drawn_medians(groups: tuple[tuple[float, ...], ...], seed: int, draws: int) -> Any:
     np = _numpy()
-    sizes = tuple(map(len, groups))
-    widest = max(sizes)
-    # Short groups are padded with infinity, which sorts behind all values and is never picked.
-    padded = np.full((len(groups), widest), np.inf)
-    for index, values in enumerate(groups):
-        padded[index, : len(values)] = values
-    picked, count = _picks(sizes, seed, draws)
-    ordered = np.append(padded.ravel(), np.inf)[picked]
-    ordered.sort(axis=1)
-    if isinstance(count, int):
-        return (ordered[:, (count - 1) // 2] + ordered[:, count // 2]) / 2
-    rows = np.arange(draws)
-    return (ordered[rows, (count - 1) // 2] + ordered[rows, count // 2]) / 2
+    values = np.array([value for group in groups for value in group])
+    counts, totals = _counts(tuple(map(len, groups)), seed, draws)
+    order = np.argsort(values, kind="stable")
+    values = values[order]
+    # Row k: how many of a draw's values are among the k + 1 smallest.
+    below = counts[order].cumsum(axis=0, dtype=counts.dtype)
+    lower = values[(below <= (totals - 1) // 2).sum(axis=0)]
+    return (lower + values[(below <= totals // 2).sum(axis=0)]) / 2
 
 
-@functools.lru_cache(maxsize=16)  # hosts of a fleet have the same plan
-def _picks(sizes: tuple[int, ...], seed: int, draws: int) -> Any:
-    """Return for each draw the places of its values in the padded array (its end: none), and their number."""
+@functools.lru_cache(maxsize=16)  # hosts of a fleet have the same plan, and so the same draws
+def _counts(sizes: tuple[int, ...], seed: int, draws: int) -> Any:
+    """Return how often each value (rows) is in each draw (columns), and how many values each draw has."""
     np = _numpy()
     random = np.random.default_rng(seed)
-    widest = max(sizes)
-    drawn = random.integers(0, len(sizes), (draws, len(sizes)))
+    widest, n = max(sizes), sum(sizes)
+    boots = random.integers(0, len(sizes), (draws, len(sizes)))
+    of_boot = np.array(sizes)[boots][:, :, None]
     if min(sizes) == widest:
         blocks = random.integers(0, widest, (draws, len(sizes), widest))
-        return (drawn[:, :, None] * widest + blocks).reshape(draws, -1), widest * len(sizes)
-    of_drawn = np.array(sizes)[drawn]
-    blocks = (random.random((draws, len(sizes), widest)) * of_drawn[:, :, None]).astype(np.intp)
-    places = drawn[:, :, None] * widest + blocks
-    places[np.arange(widest) >= of_drawn[:, :, None]] = len(sizes) * widest
-    return places.reshape(draws, -1), of_drawn.sum(axis=1)
+    else:
+        blocks = (random.random((draws, len(sizes), widest)) * of_boot).astype(np.intp)
+    first = np.cumsum([0, *sizes[:-1]])[boots][:, :, None]
+    places = first + blocks + n * np.arange(draws)[:, None, None]
+    drawn = np.broadcast_to(np.arange(widest) < of_boot, places.shape)
+    counts = np.bincount(places[drawn], minlength=draws * n).reshape(draws, n)
+    totals = counts.sum(axis=1)
+    kind = np.min_scalar_type(int(totals.max()))
+    return np.ascontiguousarray(counts.T, dtype=kind), totals.astype(kind)
 
 
 def _numpy() -> Any:
@@ -293,4 +306,9 @@ def _hodges_lehmann(ordered: Sequence[float]) -> float:
     # Beyond this the pairs would take seconds; the median of so many values needs no second opinion.
     if len(ordered) > 1000:
         return standard.median(ordered)
+    if len(ordered) > 24:  # from here on numpy is faster
+        np = _numpy()
+        values = np.asarray(ordered)
+        first, second = np.triu_indices(len(ordered))
+        return float(np.median(values[first] + values[second]) / 2)
     return standard.median((one + other) / 2 for index, one in enumerate(ordered) for other in ordered[index:])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from nova_perf_tuning import errors
 from nova_perf_tuning.budget import guards, model, noise, overhead, sequential, statistics
@@ -136,9 +136,8 @@ class _Case:
         environment = results.environment
         groups = len({one.group for one in results.trials})
         level = sequential.confidence(budget.confidence, environment, groups)
-        self._loss = _Gate(
-            lambda level: _loss(chosen, budget, level), level, budget.max_loss, "loss", "{:.1%}".format
-        )
+        logs = statistics.log_ratios(chosen, budget.arm, budget.baseline)
+        self._loss = _Gate(lambda level: _loss(logs, level), level, budget.max_loss, "loss", "{:.1%}".format)
         if budget.max_host_cpu_per_unit is None:
             return
         samples, self._unit = _service_cpu(chosen, budget)
@@ -208,9 +207,10 @@ def _select(results: model.Results, budget: Budget) -> tuple[list[model.Trial], 
         failed = sum(one.value is None for one in mine)
         if failed > MAX_FAILED * len(mine):
             return [], f"{failed} of {len(mine)} trials of '{arm}' failed (limit {MAX_FAILED:.0%})"
-    contradicting = [one for one in chosen if overhead.cost(one).invalid.startswith("counters")]
-    if contradicting and budget.max_host_cpu_per_unit is not None:
-        return [], overhead.cost(contradicting[0]).invalid
+    if budget.max_host_cpu_per_unit is not None:
+        told = (overhead.cost(one).invalid for one in chosen)
+        if contradiction := next((text for text in told if text.startswith("counters")), ""):
+            return [], contradiction
     if fault := noise.refusal(results.environment, budget.benchmark, str(metric), budget.max_loss):
         return [], fault
     return _guarded(results, budget, trials, chosen)
@@ -257,8 +257,8 @@ def _guarded(
     return [one for one in chosen if one.order not in faults], ""
 
 
-def _loss(trials: Sequence[model.Trial], budget: Budget, confidence: float) -> statistics.Estimate | None:
-    ratio = statistics.ratio(trials, budget.arm, budget.baseline, confidence)
+def _loss(logs: Mapping[int, Sequence[float]], confidence: float) -> statistics.Estimate | None:
+    ratio = statistics.ratio_of(logs, confidence)
     return None if ratio is None else _as_loss(ratio)
 
 

@@ -347,7 +347,7 @@ def _plan(args: argparse.Namespace, run_id: str) -> fleet_plan.FleetPlan:
     seed = secrets.randbelow(2**32) if args.seed is None else _number("--seed", args.seed, 0, 2**32 - 1)
     return fleet_plan.FleetPlan(
         arms=_arms(args, guests.vcpus),
-        measure=model.MeasurePlan(run_id, tuple(jobs), _number("--blocks", args.blocks, 1, 1000), limit_s),
+        measure=model.MeasurePlan(run_id, tuple(jobs), _number("--blocks", args.blocks or "3", 1, 1000), limit_s),
         settings=campaign.Settings(
             peers=_number("--peers", args.peers or str(_PEERS), 1, 1000),
             seed=seed,

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from nova_perf_tuning import errors
+from nova_perf_tuning import errors, schema_fault
 from nova_perf_tuning.specs import vocabulary
 
 #: A profile is a page of text; a bound for operator-made files.
@@ -163,8 +163,7 @@ def _check_schema(data: Any, source: str) -> None:
     error = jsonschema.exceptions.best_match(jsonschema.Draft202012Validator(SCHEMA).iter_errors(data))
     if error is not None:
         place = ": ".join(str(part) for part in error.absolute_path)
-        message = " ".join(error.message.split())
-        raise ProfileError(f"{source}: {place + ': ' if place else ''}{message[:300]}")
+        raise ProfileError(f"{source}: {place + ': ' if place else ''}{schema_fault.text(error)}")
 
 
 def _spec(key: str, entry: Mapping[str, Any], source: str) -> ProfileSpec:

@@ -14,7 +14,7 @@ import stat
 from collections.abc import Mapping
 from typing import Any, Final, NoReturn
 
-from nova_perf_tuning import errors
+from nova_perf_tuning import errors, schema_fault
 from nova_perf_tuning.specs import vocabulary
 
 #: A result with the largest number of budgets takes about 6 KiB.
@@ -125,8 +125,7 @@ def parse(text: str, source: str) -> HostResult:
         raise ResultError(f"{source}: not usable JSON: {reason}") from None
     if fault is not None:
         place = ": ".join(str(part) for part in fault.absolute_path)
-        message = " ".join(fault.message.split())
-        raise ResultError(f"{source}: {place + ': ' if place else ''}{message[:200]}")
+        raise ResultError(f"{source}: {place + ': ' if place else ''}{schema_fault.text(fault)}")
     expires_at = data.get("expires_at")
     return HostResult(
         host=data["host"],

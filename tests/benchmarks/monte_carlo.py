@@ -30,7 +30,12 @@ class Promise:
     most: float = 1.0
     least: float = 0.0
     twist: simulation.Twist = simulation.plain
-    quiet_only: bool = False
+    figures: int = 1
+
+    @property
+    def quiet_only(self) -> bool:
+        """Whether it is promised only where noise is small enough for a budget of that size."""
+        return self.least > 0
 
 
 PROMISES = (
@@ -43,18 +48,22 @@ PROMISES = (
     Promise("edge with outliers: FAIL", 0.05, "FAIL", most=0.05, twist=simulation.outliers),
     Promise("edge with drift of both arms: FAIL", 0.05, "FAIL", most=0.05, twist=simulation.drift),
     Promise("edge with a boot biased by 10 %: FAIL", 0.05, "FAIL", most=0.05, twist=simulation.biased_boot),
-    Promise("loss of 10 %: FAIL", 0.1, "FAIL", least=0.95, quiet_only=True),
-    Promise(
-        "loss of 10 % with outliers: FAIL", 0.1, "FAIL", least=0.95, twist=simulation.outliers, quiet_only=True
-    ),
-    Promise("loss of 10 % with drift: FAIL", 0.1, "FAIL", least=0.95, twist=simulation.drift, quiet_only=True),
-    Promise("no loss: PASS", 0.0, "PASS", least=0.95, quiet_only=True),
+    Promise("three figures, A/A: FAIL", 0.0, "FAIL", most=0.01, figures=3),
+    Promise("three figures, one at the edge: FAIL", 0.05, "FAIL", most=0.05, figures=3),
+    Promise("loss of 10 %: FAIL", 0.1, "FAIL", least=0.95),
+    Promise("loss of 10 % with outliers: FAIL", 0.1, "FAIL", least=0.95, twist=simulation.outliers),
+    Promise("loss of 10 % with drift: FAIL", 0.1, "FAIL", least=0.95, twist=simulation.drift),
+    Promise("three figures, one loses 10 %: FAIL", 0.1, "FAIL", least=0.95, figures=3),
+    Promise("no loss: PASS", 0.0, "PASS", least=0.95),
 )
 
 
 def check(promise: Promise, noise: simulation.Noise, quiet: bool, repeats: int) -> bool:
     """Simulate one promise, print it and return whether it is kept."""
-    found, boots = simulation.shares(noise, promise.loss, limit=LIMIT, twist=promise.twist, repeats=repeats)
+    plan = simulation.Plan(figures=promise.figures)
+    found, boots = simulation.shares(
+        noise, promise.loss, limit=LIMIT, plan=plan, twist=promise.twist, repeats=repeats
+    )
     share = found[promise.verdict]
     judged = quiet or not promise.quiet_only
     kept = share <= simulation.below(promise.most, repeats)

@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from nova_perf_tuning.budget import budget_file, model, sequential, store, verdict
+from nova_perf_tuning.cli import validate
 
 RECORDING = pathlib.Path(__file__).with_name("aa_guests.json.xz")
 
@@ -76,6 +77,9 @@ def noise(results: model.Results, label: str, arms: tuple[str, str] = ("untuned"
     return Noise(label, tuple(arrays))
 
 
+#: Names of the simulated benchmarks.
+LABELS = tuple(f"simulated{number}" for number in range(10))
+
 #: Changes (boot, array of blocks x (level, log-ratio)) as it was drawn.
 Twist = Callable[[np.random.Generator, int, np.ndarray], np.ndarray]
 
@@ -105,20 +109,36 @@ def biased_boot(_random: np.random.Generator, boot: int, blocks: np.ndarray) -> 
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """How a simulated validation is run: the defaults of ``nova-perf validate`` with one benchmark.
+    """How a simulated validation is run: the defaults of ``nova-perf validate --budget``.
 
-    :ivar blocks: per boot; :ivar most: boots that fit into the time limit.
+    :ivar blocks: per boot; :ivar most: boots at most.
+    :ivar figures: benchmarks under one gate; the loss is that of the first, the others lose nothing.
     """
 
-    blocks: int = 3
-    most: int = 9
+    blocks: int = validate.BLOCKS
+    most: int = validate.GROUPS_JUDGED
+    figures: int = 1
 
 
 def validation(
     random: np.random.Generator, recorded: Noise, loss: float, plan: Plan, twist: Twist = plain, seed: int = 0
 ) -> model.Results:
     """Return one whole simulated validation with a true loss, without looks."""
-    trials = []
+    trials: list[model.Trial] = []
+    for figure in range(plan.figures):
+        _simulate(random, recorded, 0.0 if figure else loss, plan, twist, LABELS[figure], trials)
+    return model.Results({"seed": seed}, trials)
+
+
+def _simulate(
+    random: np.random.Generator,
+    recorded: Noise,
+    loss: float,
+    plan: Plan,
+    twist: Twist,
+    label: str,
+    trials: list[model.Trial],
+) -> None:
     for boot in range(plan.most):
         drawn = recorded.boots[random.integers(len(recorded.boots))]
         blocks = drawn[random.integers(len(drawn), size=plan.blocks)]
@@ -129,15 +149,14 @@ def validation(
         second = first * np.exp(blocks[:, 1]) * (1 - loss)
         for block in range(plan.blocks):
             for arm, value in (("untuned", first[block]), ("tuned", second[block])):
-                trials.append(_trial(arm, boot, block, float(value), len(trials)))
-    return model.Results({"seed": seed}, trials)
+                trials.append(_trial(label, arm, boot, block, float(value), len(trials)))
 
 
-def _trial(arm: str, group: int, block: int, value: float, order: int) -> model.Trial:
-    return model.Trial("simulated", "rate", "1/s", "higher", arm, group, block, value, {}, None, 1.0, order=order)
+def _trial(label: str, arm: str, group: int, block: int, value: float, order: int) -> model.Trial:
+    return model.Trial(label, "rate", "1/s", "higher", arm, group, block, value, {}, None, 1.0, order=order)
 
 
-def decide(whole: model.Results, budget: budget_file.Budget, plan: Plan) -> tuple[verdict.Verdict, int]:
+def decide(whole: model.Results, budgets: Sequence[budget_file.Budget], plan: Plan) -> tuple[verdict.Verdict, int]:
     """Return the verdict that ``validate`` ends with, and after how many boots: looks as a session takes them."""
     looks: list[sequential.Look] = []
     found, groups = verdict.Verdict.INCONCLUSIVE, 0
@@ -145,8 +164,9 @@ def decide(whole: model.Results, budget: budget_file.Budget, plan: Plan) -> tupl
         looks = sequential.look(looks, groups, groups / plan.most, last=groups == plan.most)
         seen = [one for one in whole.trials if one.group < groups]
         told = {**whole.environment, "looks": sequential.as_data(looks)}
-        found = verdict.judge(model.Results(told, seen), budget).verdict
-        if found is not verdict.Verdict.INCONCLUSIVE:
+        judged = verdict.judge_all(model.Results(told, seen), budgets)
+        found = verdict.overall(judged)
+        if all(one.verdict is not verdict.Verdict.INCONCLUSIVE for one in judged):
             break
     return found, groups
 
@@ -164,11 +184,11 @@ def shares(
     """Return verdict -> share of ``repeats`` simulated validations, and the mean of the boots they took."""
     plan = plan or Plan()
     random = np.random.default_rng(seed)
-    budget = budget_file.Budget("simulated", "tuned", limit, baseline="untuned")
+    budgets = [budget_file.Budget(label, "tuned", limit, baseline="untuned") for label in LABELS[: plan.figures]]
     counts = dict.fromkeys(verdict.Verdict, 0)
     boots = 0
     for repeat in range(repeats):
-        found, groups = decide(validation(random, recorded, loss, plan, twist, repeat), budget, plan)
+        found, groups = decide(validation(random, recorded, loss, plan, twist, repeat), budgets, plan)
         counts[found] += 1
         boots += groups
     return {name.value: count / repeats for name, count in counts.items()}, boots / repeats

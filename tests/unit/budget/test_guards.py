@@ -3,7 +3,9 @@
 import os
 
 import fixtures
+import hypothesis
 import testtools
+from hypothesis import strategies
 
 from nova_perf_tuning.budget import budget_file, guards, host_environment, verdict
 from tests.unit.budget import samples
@@ -14,6 +16,37 @@ V = verdict.Verdict
 def judged(data, limits=None, **fields):
     fields = {"benchmark": "iperf3", "arm": "tuned", "max_loss": 0.15, **fields}
     return verdict.judge(data, budget_file.Budget(**fields, guards=limits or guards.Limits()))
+
+
+CONDITIONS = strategies.fixed_dictionaries(
+    {},
+    optional={
+        "steal_share": strategies.sampled_from([0.0, 0.05, 0.06]),
+        "throttle_events": strategies.integers(0, 1),
+        "mhz": strategies.sampled_from([1000.0, 1040.0, 2000.0]),
+        "max_mhz": strategies.sampled_from([1000.0, 1000.5, 2000.0]),
+        "link:eth0": strategies.sampled_from([0.0, 100.0, 1000.0]),
+        "sender_packets": strategies.just(100.0),
+        "sender_dropped": strategies.integers(0, 1),
+        "clock_step_s": strategies.sampled_from([-1.0, 0.0, 1.0]),
+        "clocksource_changed": strategies.integers(0, 1),
+    },
+)
+
+
+class PossibleTest(testtools.TestCase):
+    @hypothesis.given(strategies.lists(CONDITIONS, min_size=1, max_size=6), strategies.sampled_from([None, 500.0]))
+    def test_what_is_not_possible_never_happens(self, conditions, link):
+        arms = ("host", "tuned")
+        trials = [
+            samples.trial(arm=arms[order % 2], order=order, conditions=one, wait_s=float(order % 2))
+            for order, one in enumerate(conditions)
+        ]
+        for accelerator in ("kvm", "tcg"):
+            known = guards.context(trials, {"accelerator": accelerator}, guards.Limits(), link, {0: 99.0})
+            for guard in guards.GUARDS:
+                if any(guard.fault(one, known) for one in trials):
+                    self.assertTrue(guard.possible(known), guard)
 
 
 class GuardTest(testtools.TestCase):

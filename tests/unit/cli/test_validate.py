@@ -105,10 +105,11 @@ class ValidateTest(testtools.TestCase):
             self.assertEqual([], os.listdir(self.temporary))
 
     def test_the_default_plan_fits_its_own_limit(self):
-        args = validate.Validate(None, None).get_parser("validate").parse_args([])
-        plan = validate._plan(args, 2)
-        one = session.Session(local.LocalLauncher(self.folder), plan, lambda _: None)
-        self.assertTrue(one.expected_s() + 2 * timetable.CLOSING_S < plan.time_limit_s, one.expected_s())
+        for options in ((), ("--budget", "default")):
+            args = validate.Validate(None, None).get_parser("validate").parse_args(options)
+            plan = validate._plan(args, 2)
+            one = session.Session(local.LocalLauncher(self.folder), plan, lambda _: None)
+            self.assertTrue(one.expected_s() + 2 * timetable.CLOSING_S < plan.time_limit_s, one.expected_s())
 
     def test_a_bar_on_a_terminal(self):
         """On a terminal progress is drawn in place: bar, count and time left."""

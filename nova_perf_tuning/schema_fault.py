@@ -1,0 +1,29 @@
+"""What a JSON schema's validator found wrong, in one line that a person can read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+#: Characters of a wrong value that are shown, and of the reason.
+_SHOWN = 60
+_REASON = 160
+
+
+def text(error: Any) -> str:
+    """Return why a value is wrong; a value that is long comes after the reason, and shortened.
+
+    :param error: :class:`jsonschema.ValidationError`. Its messages begin with the whole value, however long.
+    """
+    message = " ".join(str(error.message).split())
+    value = " ".join(repr(error.instance).split())
+    if len(value) <= _SHOWN or not message.startswith(value):
+        return _shortened(message)
+    reason = _shortened(message[len(value) :].strip())
+    return f"{reason}: {value[:_SHOWN]}… ({len(value)} characters)"
+
+
+def _shortened(message: str) -> str:
+    """Return the beginning and the end: what is allowed may be a long list, or name a long key."""
+    if len(message) <= _REASON:
+        return message
+    return f"{message[: _REASON - _SHOWN]} … {message[-_SHOWN:]}"
