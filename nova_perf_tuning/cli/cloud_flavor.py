@@ -35,7 +35,8 @@ class FlavorList(cloud_command.CloudLister):
         parser.add_argument("--all", action="store_true", help="all flavors, also those that state nothing")
 
     def take_action(self, parsed_args: argparse.Namespace) -> Rows:
-        from nova_perf_tuning.cloud import flavor_specs, flavors
+        from nova_perf_tuning.cloud import flavors
+        from nova_perf_tuning.specs.checks import flavor_specs
 
         rows = []
         for flavor in flavors.list_flavors(self.connection):
@@ -67,8 +68,9 @@ class FlavorCreate(cloud_command.CloudShowOne):
         spec_options.add_flavor(parser)
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
-        from nova_perf_tuning.cloud import flavor_specs, flavors
+        from nova_perf_tuning.cloud import flavors
         from nova_perf_tuning.specs import profiles
+        from nova_perf_tuning.specs.checks import flavor_specs
 
         vcpus = _number("--vcpus", parsed_args.vcpus)
         ram = _number("--ram", parsed_args.ram)
@@ -105,8 +107,9 @@ class FlavorSet(cloud_command.CloudShowOne):
         )
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
-        from nova_perf_tuning.cloud import flavor_specs, flavors
+        from nova_perf_tuning.cloud import flavors
         from nova_perf_tuning.specs import profiles
+        from nova_perf_tuning.specs.checks import flavor_specs
 
         flavor = flavors.find(self.connection, parsed_args.flavor)
         written = flavor_specs.changed(
@@ -137,8 +140,9 @@ class FlavorCheck(cloud_command.CloudLister):
         add_check_options(parser)
 
     def take_action(self, parsed_args: argparse.Namespace) -> Rows:
-        from nova_perf_tuning.cloud import flavor_specs, flavors, images
+        from nova_perf_tuning.cloud import flavors, images
         from nova_perf_tuning.specs import profiles
+        from nova_perf_tuning.specs.checks import flavor_specs
 
         known = profiles.load(parsed_args.profile_dir)
         properties: Mapping[str, str] = {}

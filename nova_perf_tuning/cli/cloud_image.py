@@ -19,8 +19,9 @@ class ImageCheck(cloud_command.CloudLister):
         cloud_flavor.add_check_options(parser)
 
     def take_action(self, parsed_args: argparse.Namespace) -> cloud_flavor.Rows:
-        from nova_perf_tuning.cloud import flavors, image_rules, images
+        from nova_perf_tuning.cloud import flavors, images
         from nova_perf_tuning.specs import profiles
+        from nova_perf_tuning.specs.checks import image_rules
 
         known = profiles.load(parsed_args.profile_dir)
         image = images.find(self.connection, parsed_args.image)

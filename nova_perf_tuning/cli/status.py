@@ -32,7 +32,7 @@ class Status(command.PerfCommand):
         with state.open_journal(args) as journal:
             entries, path = journal.entries(), journal.path
         boot = apply_module.boot_id(args.sysroot)
-        current = [entry for entry in entries if entry.boot_id == boot]
+        current = [entry for entry in entries if entry.is_current(boot)]
         found = verify_module.verify([entry.setting() for entry in current], registry.Kinds(args.sysroot))
         drifted = any(seen.state is base.State.DRIFTED for seen in found)
         rivals = rivals_module.running(args.sysroot) if drifted else {}

@@ -67,7 +67,7 @@ class Verify(command.PerfCommand):
         with state.open_journal(args) as journal:
             entries = journal.entries()
         boot = apply_module.boot_id(args.sysroot)
-        now = [entry.setting() for entry in entries if entry.boot_id == boot]
+        now = [entry.setting() for entry in entries if entry.is_current(boot)]
         return now, len(entries) - len(now)
 
 

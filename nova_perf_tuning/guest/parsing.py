@@ -71,7 +71,7 @@ def checked_bytes(xml: str | bytes) -> bytes:
     return xml
 
 
-def _parse_tree(xml: str | bytes) -> ElementTree.Element:
+def parse_tree(xml: str | bytes) -> ElementTree.Element:
     """Return the ``<domain>`` element, also out of libvirt's ``<domstatus>``."""
     parser = ElementTree.XMLParser(encoding="utf-8")  # noqa: S314 (see checked_bytes)
     try:
@@ -97,7 +97,7 @@ def parse_domain(xml: str | bytes) -> domain.Domain:
 
     :raises DomainError: not domain XML, hostile (document type, size) or with an impossible value.
     """
-    root = _parse_tree(xml)
+    root = parse_tree(xml)
     parts = {child.tag: child for child in root}
     name = _text(parts, "name")
     if not name or len(name) > _MAX_NAME or "/" in name or "\n" in name:
@@ -149,7 +149,7 @@ def asked(xml: str | bytes) -> Asked:
 
     :raises DomainError: as :func:`parse_domain`.
     """
-    metadata = _parse_tree(xml).find("metadata")
+    metadata = parse_tree(xml).find("metadata")
     extra_specs, properties, ours, _ = _metadata(() if metadata is None else metadata)
     return Asked(extra_specs, properties, ours)
 

@@ -53,6 +53,7 @@ SYSCTLS = {
             "net.core.wmem_default",
             "net.core.wmem_max",
             "net.ipv4.tcp_limit_output_bytes",
+            "net.ipv4.tcp_moderate_rcvbuf",
             "net.ipv4.tcp_mtu_probing",
             "net.ipv4.tcp_notsent_lowat",
             "net.ipv4.tcp_rmem",
@@ -109,6 +110,19 @@ OFFLOADS = frozenset(
         "tx-udp_tnl-segmentation",
     )
 )
+
+#: How the memory of guests is managed: name -> folder, file, values. ``enabled`` shows all its choices.
+MEMORY = {
+    "transparent_hugepage": (
+        "sys/kernel/mm/transparent_hugepage",
+        "enabled",
+        re.compile("always|madvise|never").fullmatch,
+    ),
+    "ksm": ("sys/kernel/mm/ksm", "run", re.compile("[012]").fullmatch),
+}
+
+#: Parameters of loaded modules that may be written while they are in use: ``MODULE/PARAMETER``.
+MODULE_PARAMETERS = frozenset(("kvm/halt_poll_ns",))
 
 #: Fields of ETHTOOL_SRINGPARAM and ETHTOOL_SCHANNELS.
 RINGS = frozenset(("rx", "tx"))
@@ -207,6 +221,46 @@ def write_sysctl(root: str, name: str, value: str) -> None:
         raise base.TargetError(f"{value[:40]!r} is not a value that {name} takes")
     folder, _, leaf = name.replace(".", "/").rpartition("/")
     _write(root, f"proc/sys/{folder}", leaf, value, f"/proc/sys/{folder}")
+
+
+def write_memory(root: str, name: str, value: str) -> None:
+    """Write one of :data:`MEMORY`.
+
+    :raises OSError: ENOENT: the kernel is built without it.
+    :raises TargetError: no such name, or a value that it does not take.
+    """
+    if name not in MEMORY:
+        raise base.TargetError(f"memory target {name[:40]!r}: write one of {', '.join(sorted(MEMORY))}")
+    folder, file, takes = MEMORY[name]
+    if not takes(value):
+        raise base.TargetError(f"{value[:40]!r} is not a value that {name} takes")
+    _write(root, folder, file, value, f"/{folder.partition('/')[2]}")
+
+
+def write_governor(root: str, policy: int, governor: str) -> None:
+    """Write the governor of a frequency domain.
+
+    :raises OSError: EINVAL: the kernel has no such governor; ENOENT: no such domain.
+    """
+    if not 0 <= policy <= 65535 or not _WORD(governor):
+        raise base.TargetError(f"governor {governor[:40]!r} of policy{policy}: write a governor's name")
+    folder = f"cpu/cpufreq/policy{policy}"
+    _write(root, f"sys/devices/system/{folder}", "scaling_governor", governor, f"/{folder}")
+
+
+def write_module_parameter(root: str, name: str, value: str) -> None:
+    """Write one of :data:`MODULE_PARAMETERS`.
+
+    :raises OSError: ENOENT: the module is not loaded.
+    """
+    if name not in MODULE_PARAMETERS:
+        allowed = ", ".join(sorted(MODULE_PARAMETERS))
+        raise base.TargetError(f"module parameter {name[:60]!r} may not be written; allowed: {allowed}")
+    if not re.fullmatch(r"[0-9]{1,9}", value, re.ASCII):
+        raise base.TargetError(f"{value[:40]!r} is not a value that {name} takes")
+    module, _, parameter = name.partition("/")
+    folder = f"module/{module}/parameters"
+    _write(root, f"sys/{folder}", parameter, value, f"/{folder}")
 
 
 def move_thread(tid: int, cpus: Iterable[int]) -> None:
@@ -372,12 +426,27 @@ def _write_kernel(folder: int, name: str, data: bytes) -> None:
         os.close(fd)
 
 
+def _as_the_kernel(folder: int, name: str, data: bytes) -> bytes:
+    """Return what a record shows after a write: where it shows all choices, the new one is in brackets."""
+    fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, dir_fd=folder)
+    try:
+        words = os.read(fd, 4096).split()
+    finally:
+        os.close(fd)
+    value = data.strip()
+    plain = [word.strip(b"[]") for word in words]
+    if plain == words or value not in plain:
+        return data
+    return b" ".join(b"[" + word + b"]" if word == value else word for word in plain) + b"\n"
+
+
 def _replace(folder: int, name: str, data: bytes) -> None:
     mode = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
     if not stat.S_ISREG(mode):
         raise OSError(errno.EINVAL, f"{name} is not a plain file")
     if not mode & 0o200:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    data = _as_the_kernel(folder, name, data)
     new = f".{name}.new"
     try:
         os.unlink(new, dir_fd=folder)  # left by a process that was killed

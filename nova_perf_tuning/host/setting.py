@@ -18,6 +18,7 @@ class Setting:
     :ivar rule: short name of the planner rule or audit rule that asked for it.
     :ivar identity: what tells this very object from a later one under the same number (an interrupt's
         device and action name; a thread's owner and start time); empty where the target says it all.
+    :ivar persistent: a configuration file brings it back after a reboot, so the original is kept over one too.
     """
 
     kind: str
@@ -27,3 +28,4 @@ class Setting:
     reason: str
     rule: str
     identity: str = ""
+    persistent: bool = False

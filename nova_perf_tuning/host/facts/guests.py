@@ -1,7 +1,7 @@
 """Guests: QEMU processes that libvirt runs, their threads by class, and their domain XML.
 
 Processes are found by libvirt's pid files. Domain XML is the running one of /run/libvirt/qemu where it can be
-read (it has the pins in force and the names of the taps), else the definition in /etc/libvirt/qemu.
+read (it has the pins in force and the names of the taps), else the definition in /etc/libvirt (KVM's or Xen's).
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ from nova_perf_tuning.host import model
 from nova_perf_tuning.host.facts.root import Folder, Root, decimal, numbers
 
 _RUNNING: Final = "run/libvirt/qemu"
-_DEFINED: Final = "etc/libvirt/qemu"
+_DEFINED: Final = ("etc/libvirt/qemu", "etc/libvirt/libxl")
+#: Where a guest's XML is looked for: as it runs, then as it is defined (KVM, Xen).
+XML_FOLDERS: Final = (_RUNNING, *_DEFINED)
 _MAX_PID: Final = 1 << 22  # PID_MAX_LIMIT
 _VCPU: Final = re.compile(rb"CPU (\d{1,4})/")
 _IOTHREAD: Final = re.compile(rb"IO iothread(\d{1,4})")
@@ -33,11 +35,11 @@ def read_guests(root: Root) -> tuple[tuple[model.GuestProcess, ...], tuple[domai
     files = root.names(folder)
     pids = _read_pids(root, folder, files)
     running = _read_domains(root, folder, [file for file in files if file.endswith(".xml")])
-    files = root.names(root.folder(_DEFINED))
-    defined = _read_domains(
-        root, root.folder(_DEFINED), [file for file in files if file.endswith(".xml") and file[:-4] not in running]
-    )
-    domains = defined | running
+    domains = dict(running)
+    for path in _DEFINED:
+        folder = root.folder(path)
+        files = [file for file in root.names(folder) if file.endswith(".xml") and file[:-4] not in domains]
+        domains |= _read_domains(root, folder, files)
     guests = []
     for name, process in _read_processes(root, pids).items():
         if name not in domains:

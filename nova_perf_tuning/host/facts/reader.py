@@ -32,7 +32,10 @@ SYSCTLS: Final = (
     "net.core.rps_sock_flow_entries",
     "net.core.wmem_max",
     "net.ipv4.tcp_congestion_control",
+    "net.ipv4.tcp_moderate_rcvbuf",
     "net.ipv4.tcp_rmem",
+    "net.ipv4.tcp_sack",
+    "net.ipv4.tcp_window_scaling",
     "net.ipv4.tcp_wmem",
     "vm.stat_interval",
 )

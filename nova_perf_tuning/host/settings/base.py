@@ -96,12 +96,14 @@ class SettingKind(abc.ABC):
     :cvar needs_identity: a setting without identity is refused: its number is reused all the time.
     :cvar ephemeral: objects of this kind end in normal operation (a guest's threads); that one is gone
         is no drift.
+    :cvar persistent: what is written outlives a reboot, and so must its original.
     """
 
     kind: ClassVar[str]
     order: ClassVar[int] = 50
     needs_identity: ClassVar[bool] = False
     ephemeral: ClassVar[bool] = False
+    persistent: ClassVar[bool] = False
 
     def __init__(self, root: str = "/") -> None:
         self.root = root
@@ -140,6 +142,10 @@ class SettingKind(abc.ABC):
     def holds(self, target: str, value: str, current: str) -> bool:
         """Whether ``current`` means the same as ``value``; texts may differ (leading zeros, order)."""
         return current == value
+
+    def is_cut(self, current: str) -> bool:
+        """Whether ``current`` can only be what a write of ours leaves that was cut in the middle."""
+        return False
 
     def effective(self, target: str) -> str | None:
         """Return what the kernel really uses where that can differ from what was written, else None."""

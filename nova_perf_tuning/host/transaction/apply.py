@@ -167,6 +167,8 @@ class _Run:
         self.known = {entry.key: entry for entry in journal.entries()}
         #: What this call journals, by the place of its outcome.
         self.entries: dict[int, journal_module.Entry] = {}
+        #: Entries of this boot that become entries of any boot, since a file brings their values back now.
+        self.replaced: list[journal_module.Entry] = []
         self.written: list[Outcome] = []
 
     def run(self, settings: Sequence[Setting]) -> list[Outcome]:
@@ -174,6 +176,7 @@ class _Run:
         begun = {place: entry for place, entry in self.entries.items() if self._differs(entry)}
         if begun:
             with self.journal.transaction():
+                self.journal.drop(self.replaced)
                 self.journal.put(begun.values())
         try:
             self.journal.check_present()
@@ -191,8 +194,15 @@ class _Run:
         outcome, identity = _look(one, kind)
         if outcome.result not in (Result.WRITTEN, Result.UNCHANGED):
             return outcome
-        old = self.known.get((one.kind, one.target, identity, self.boot))
-        self.entries[place] = self._entry(outcome, identity, old)
+        of_any, of_boot = (
+            self.known.get((one.kind, one.target, identity, boot)) for boot in (journal_module.ANY_BOOT, self.boot)
+        )
+        stays = of_any is not None or one.persistent or kind.persistent
+        entry = self._entry(outcome, identity, of_any or of_boot)
+        entry.boot_id = journal_module.ANY_BOOT if stays else self.boot
+        if stays and of_boot is not None:
+            self.replaced.append(of_boot)
+        self.entries[place] = entry
         return outcome
 
     def _entry(self, outcome: Outcome, identity: str, old: journal_module.Entry | None) -> journal_module.Entry:
@@ -322,7 +332,7 @@ class _Run:
             name for name in {key[0] for key in self.known} if name in self.kinds and self.kinds[name].ephemeral
         }
         old = [entry for key, entry in self.known.items() if key[0] in names and key[3] == self.boot]
-        ended = [entry for key, entry in self.known.items() if key[3] != self.boot]
+        ended = [entry for entry in self.known.values() if not entry.is_current(self.boot)]
         for name in names:
             group = [entry for entry in old if entry.kind == name]
             seen = self.kinds[name].survey([entry.setting() for entry in group])

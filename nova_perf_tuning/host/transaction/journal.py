@@ -24,6 +24,8 @@ from nova_perf_tuning.host import setting as setting_module
 STATE_DIR = "var/lib/nova-perf-tuning"
 
 VERSION = 1
+#: In place of a boot: what is in a file, or is brought back by one, outlives every boot.
+ANY_BOOT = "any"
 #: Tells our files from other SQLite databases ("npT1").
 APPLICATION_ID = 0x6E705431
 
@@ -57,7 +59,8 @@ class UnwritableError(JournalError):
 class Entry:
     """What is known of one changed object.
 
-    :ivar boot_id: the boot in which it was changed; after another boot the original is back by itself.
+    :ivar boot_id: the boot in which it was changed; after another boot the original is back by itself. With
+        :data:`ANY_BOOT` it is not.
     :ivar original: its value before this project first wrote it, however often it was written since.
     :ivar wanted: the value last asked for.
     :ivar written: the value read back after the last write; None when that write may not have happened.
@@ -83,6 +86,10 @@ class Entry:
         """What makes it one object of one boot."""
         return self.kind, self.target, self.identity, self.boot_id
 
+    def is_current(self, boot: str) -> bool:
+        """Whether what it says is in force in ``boot``."""
+        return self.boot_id in (boot, ANY_BOOT)
+
     def setting(self) -> setting_module.Setting:
         """Return the setting that should hold now."""
         return setting_module.Setting(
@@ -93,6 +100,7 @@ class Entry:
             reason=self.reason,
             rule=self.rule,
             identity=self.identity,
+            persistent=self.boot_id == ANY_BOOT,
         )
 
 

@@ -93,7 +93,7 @@ def restore(
 def _restore(
     entry: journal_module.Entry, kinds: Mapping[str, base.SettingKind], boot: str, force: bool
 ) -> Restoration:
-    if entry.boot_id != boot:
+    if not entry.is_current(boot):
         return Restoration(
             entry, Undone.STALE, None, "the host has booted since; its originals are back by themselves"
         )
@@ -129,6 +129,8 @@ def _restore(
 
 def _is_ours(entry: journal_module.Entry, kind: base.SettingKind, current: str) -> bool:
     """Whether ``current`` is what we asked for now or, if cut before this write, what we had written last."""
-    return kind.holds(entry.target, entry.wanted, current) or (
-        entry.written is not None and kind.holds(entry.target, entry.written, current)
+    return (
+        kind.holds(entry.target, entry.wanted, current)
+        or (entry.written is not None and kind.holds(entry.target, entry.written, current))
+        or kind.is_cut(current)
     )

@@ -2,8 +2,8 @@
 
 import testtools
 
-from nova_perf_tuning.cloud import flavor_rules, image_rules, rules
 from nova_perf_tuning.specs import profiles
+from nova_perf_tuning.specs.checks import flavor_rules, image_rules, rules
 from tests.unit.cloud import openstack_program
 
 #: Rule -> properties that break it, and properties that nearly do.

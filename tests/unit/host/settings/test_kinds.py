@@ -15,6 +15,7 @@ from nova_perf_tuning.host.settings import base, registry
 from tests.hosts import sysroots
 
 KINDS = ("irq_affinity", "thread_affinity", "xps", "rps", "sysctl", "mtu", "offload", "ring", "channels")
+KINDS += ("memory", "governor", "module_parameter", "config_file")
 HOSTILE = ("", "irq:../../x", "irq:-1", "tid:0", "eth0/../..", "../../etc/passwd", "irq:1\n", "a/b/c")
 FORMS = {
     "irq_affinity": ("irq:24", "0-7"),
@@ -37,7 +38,7 @@ class RegistryTest(testtools.TestCase):
     def test_order(self):
         kinds = registry.Kinds("/")
         ordered = sorted(KINDS, key=lambda name: kinds[name].order)
-        self.assertEqual("channels", ordered[0])
+        self.assertEqual(["config_file", "channels"], ordered[:2])
         self.assertEqual("irq_affinity", ordered[-1])
         self.assertLess(ordered.index("thread_affinity"), ordered.index("xps"))
 

@@ -6,8 +6,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Final
 
-from nova_perf_tuning.cloud import flavor_rules, rules
 from nova_perf_tuning.specs import crosscheck, parsing, profile, request, vocabulary
+from nova_perf_tuning.specs.checks import flavor_rules, rules
 
 PROFILE: Final = "perf:profile"
 #: Extra specs that are shown as ours: what this package reads, what Nova's guests are shaped by, our traits.

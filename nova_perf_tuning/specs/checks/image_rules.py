@@ -11,9 +11,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from nova_perf_tuning.cloud import flavor_specs, rules
-from nova_perf_tuning.cloud.rules import Level, Rule
 from nova_perf_tuning.specs import crosscheck, parsing, profile, vocabulary
+from nova_perf_tuning.specs.checks import flavor_specs, rules
+from nova_perf_tuning.specs.checks.rules import Level, Rule
 
 #: Models that QEMU emulates register by register; Nova's names and the old VMware ones it takes for them.
 EMULATED_NICS: Final = frozenset(

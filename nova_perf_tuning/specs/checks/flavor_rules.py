@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from nova_perf_tuning.cloud.rules import Level, Rule
 from nova_perf_tuning.specs import vocabulary
+from nova_perf_tuning.specs.checks.rules import Level, Rule
 
 MULTIQUEUE: Final = "hw:vif_multiqueue_enabled"
 POLICY: Final = "hw:cpu_policy"

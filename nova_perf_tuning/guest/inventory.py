@@ -1,0 +1,230 @@
+"""The devices and features of a guest that decide its speed: what the audit looks at beyond placement.
+
+Names of files, volumes and hosts are not read: nothing here tells what a tenant stores where.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from xml.etree import ElementTree
+
+from nova_perf_tuning.guest import parsing
+
+#: Devices of one kind in one guest; QEMU takes some hundreds.
+_MAX_DEVICES = 1024
+_UNITS = {"b": 1, "bytes": 1, "kb": 1000, "k": 1 << 10, "kib": 1 << 10, "mb": 10**6, "m": 1 << 20, "mib": 1 << 20}
+_UNITS |= {"gb": 10**9, "g": 1 << 30, "gib": 1 << 30, "tb": 10**12, "t": 1 << 40, "tib": 1 << 40}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Disk:
+    """One ``<disk>``; empty texts where the XML says nothing.
+
+    :ivar kind: ``disk``, ``cdrom``, ``floppy`` or ``lun``; :ivar source: ``file``, ``block``, ``network`` ...
+    :ivar device: the name that the guest's XML gives it (``vda``).
+    """
+
+    device: str
+    kind: str = "disk"
+    source: str = "file"
+    bus: str = ""
+    format: str = ""
+    cache: str = ""
+    io: str = ""
+    queues: str = ""
+    iothread: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Controller:
+    """One ``<controller>``: its type (``scsi``, ``ide`` ...), model, and the driver's queues and I/O thread."""
+
+    kind: str
+    model: str = ""
+    queues: str = ""
+    iothread: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Inventory:
+    """What a domain's XML says of devices, memory, CPU model and features.
+
+    :ivar machine: machine type as written (``pc-q35-8.2``), empty when none is.
+    :ivar memory_kib: of the guest, 0 when it is not stated in a unit of libvirt's.
+    :ivar hugepages: ``<memoryBacking><hugepages>``; :ivar cells: guest NUMA cells, 0 for none.
+    :ivar placed: memory bound to host nodes (``<numatune>``).
+    :ivar hyperv: names of the Hyper-V enlightenments that are on; ``passthrough`` for all that the host has.
+    :ivar hyperv_clock: ``<timer name='hypervclock' present='yes'>``.
+    :ivar windows: image properties or libosinfo say so.
+    :ivar emulator: path of the QEMU binary.
+    """
+
+    machine: str = ""
+    memory_kib: int = 0
+    hugepages: bool = False
+    cells: int = 0
+    placed: bool = False
+    cpu_mode: str = ""
+    hyperv: frozenset[str] = frozenset()
+    hyperv_clock: bool = False
+    windows: bool = False
+    emulator: str = ""
+    disks: tuple[Disk, ...] = ()
+    controllers: tuple[Controller, ...] = ()
+    rx_queue_sizes: tuple[str, ...] = ()
+
+
+def read(xml: str | bytes) -> Inventory:
+    """Return what ``xml`` (as for :func:`parsing.parse_domain`) holds.
+
+    :raises DomainError: it is no domain XML.
+    """
+    root = parsing.parse_tree(xml)
+    devices = root.find("devices")
+    children = [] if devices is None else list(devices)
+    return Inventory(
+        machine=_attribute(root, "os/type", "machine"),
+        memory_kib=_memory(root.find("memory")),
+        hugepages=root.find("memoryBacking/hugepages") is not None,
+        cells=len(root.findall("cpu/numa/cell")),
+        placed=root.find("numatune/memory") is not None or root.find("numatune/memnode") is not None,
+        cpu_mode=_attribute(root, "cpu", "mode") or ("custom" if root.find("cpu/model") is not None else ""),
+        hyperv=_hyperv(root.find("features/hyperv")),
+        hyperv_clock=any(
+            timer.get("name") == "hypervclock" and timer.get("present") != "no"
+            for timer in root.findall("clock/timer")
+        ),
+        windows=_is_windows(root),
+        emulator=("" if devices is None else devices.findtext("emulator") or "").strip(),
+        disks=tuple(_disk(one) for one in children if one.tag == "disk")[:_MAX_DEVICES],
+        controllers=tuple(_controller(one) for one in children if one.tag == "controller")[:_MAX_DEVICES],
+        rx_queue_sizes=tuple(
+            _attribute(one, "driver", "rx_queue_size") for one in children if one.tag == "interface"
+        )[:_MAX_DEVICES],
+    )
+
+
+def _attribute(element: ElementTree.Element, path: str, name: str) -> str:
+    found = element.find(path)
+    return "" if found is None else _short(found.attrib, name)
+
+
+def _short(attributes: Mapping[str, str], name: str) -> str:
+    """Return an attribute as it can be shown: printable, and no longer than any that libvirt knows."""
+    text = attributes.get(name, "").strip()
+    return text if len(text) <= 256 and text.isprintable() else ""
+
+
+def _memory(element: ElementTree.Element | None) -> int:
+    text = "" if element is None else (element.text or "").strip()
+    if element is None or not (text.isascii() and text.isdigit() and len(text) < 19):
+        return 0
+    return int(text) * _UNITS.get(element.get("unit", "KiB").lower(), 0) // 1024
+
+
+def _hyperv(element: ElementTree.Element | None) -> frozenset[str]:
+    if element is None:
+        return frozenset()
+    if element.get("mode") == "passthrough":
+        return frozenset({"passthrough"})
+    return frozenset(one.tag for one in element if one.get("state") == "on" and len(one.tag) < 40)
+
+
+def _is_windows(root: ElementTree.Element) -> bool:
+    metadata = root.find("metadata")
+    if metadata is None:
+        return False
+    nova = f"{{{parsing.NOVA_NAMESPACE}}}"
+    for one in metadata.iter():
+        if one.tag == f"{nova}property" and one.get("name") == "os_type":
+            return (one.text or "").strip().lower() == "windows"
+        if one.tag.endswith("}os") and "libosinfo.org" in one.tag:
+            return "microsoft.com/win" in one.get("id", "")
+    return False
+
+
+def _disk(element: ElementTree.Element) -> Disk:
+    driver = element.find("driver")
+    attributes = {} if driver is None else driver.attrib
+    return Disk(
+        device=_attribute(element, "target", "dev") or "?",
+        kind=_short(element.attrib, "device") or "disk",
+        source=_short(element.attrib, "type"),
+        bus=_attribute(element, "target", "bus"),
+        format=_short(attributes, "type"),
+        cache=_short(attributes, "cache"),
+        io=_short(attributes, "io"),
+        queues=_short(attributes, "queues"),
+        iothread=_short(attributes, "iothread")
+        or ("mapped" if element.find("driver/iothreads") is not None else ""),
+    )
+
+
+def _controller(element: ElementTree.Element) -> Controller:
+    driver = element.find("driver")
+    attributes = {} if driver is None else driver.attrib
+    return Controller(
+        _short(element.attrib, "type"),
+        _short(element.attrib, "model"),
+        _short(attributes, "queues"),
+        _short(attributes, "iothread"),
+    )
+
+
+def add_to(root: ElementTree.Element, one: Inventory) -> None:
+    """Write ``one`` into a ``<domain>`` element, so that :func:`read` gives it again: for recordings."""
+    add = ElementTree.SubElement
+    add(root, "memory", unit="KiB").text = str(one.memory_kib)
+    system = add(root, "os")
+    add(system, "type", {"machine": one.machine} if one.machine else {}).text = "hvm"
+    if one.hugepages:
+        add(add(root, "memoryBacking"), "hugepages")
+    if one.cpu_mode or one.cells:
+        cpu = add(root, "cpu", {"mode": one.cpu_mode} if one.cpu_mode else {})
+        cells = add(cpu, "numa") if one.cells else cpu
+        for number in range(one.cells):
+            add(cells, "cell", id=str(number))
+    if one.hyperv:
+        passthrough = "passthrough" in one.hyperv
+        features = add(add(root, "features"), "hyperv", mode="passthrough" if passthrough else "custom")
+        for name in sorted(one.hyperv - {"passthrough"}):
+            add(features, name, state="on")
+    if one.hyperv_clock:
+        add(add(root, "clock"), "timer", name="hypervclock", present="yes")
+    if one.windows:
+        metadata = root.find("metadata")
+        assert metadata is not None
+        instance = add(metadata, f"{{{parsing.NOVA_NAMESPACE}}}instance")
+        add(instance, f"{{{parsing.NOVA_NAMESPACE}}}property", name="os_type").text = "windows"
+    devices = root.find("devices")
+    assert devices is not None
+    if one.emulator:
+        add(devices, "emulator").text = one.emulator
+    for disk in one.disks:
+        _add_disk(devices, disk)
+    for controller in one.controllers:
+        element = add(devices, "controller", type=controller.kind)
+        if controller.model:
+            element.set("model", controller.model)
+        _add_driver(element, queues=controller.queues, iothread=controller.iothread)
+
+
+def _add_disk(devices: ElementTree.Element, disk: Disk) -> None:
+    element = ElementTree.SubElement(devices, "disk", type=disk.source, device=disk.kind)
+    mapped = disk.iothread == "mapped"
+    driver = _add_driver(
+        element,
+        type=disk.format,
+        cache=disk.cache,
+        io=disk.io,
+        queues=disk.queues,
+        iothread="" if mapped else disk.iothread,
+    )
+    if mapped:
+        ElementTree.SubElement(driver, "iothreads")
+    ElementTree.SubElement(element, "target", dev=disk.device, bus=disk.bus)
+
+
+def _add_driver(parent: ElementTree.Element, **attributes: str) -> ElementTree.Element:
+    return ElementTree.SubElement(parent, "driver", {key: value for key, value in attributes.items() if value})

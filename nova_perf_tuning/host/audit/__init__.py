@@ -1,0 +1,1 @@
+"""Every published recommendation as a rule: evidence, why it matters on this host, remedy, and undo."""

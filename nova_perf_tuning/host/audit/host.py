@@ -1,0 +1,331 @@
+"""A host as the rules see it: its facts, and what else they read through the same root, each thing once."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from nova_perf_tuning import cpulist, errors
+from nova_perf_tuning.guest import domain as domain_module
+from nova_perf_tuning.guest import inventory as inventory_module
+from nova_perf_tuning.guest import parsing
+from nova_perf_tuning.host import model
+from nova_perf_tuning.host import setting as setting_module
+from nova_perf_tuning.host.audit import configuration, kernel
+from nova_perf_tuning.host.facts import ethtool, guests
+from nova_perf_tuning.host.facts.root import Root, decimal, numbers
+from nova_perf_tuning.host.plan import model as plan_model
+from nova_perf_tuning.host.plan import sets as sets_module
+
+_TEXT_LIMIT: Final = 4 << 20
+_LINK: Final = ("physical", "vf")
+#: Programs that matter to a rule, by the name the kernel keeps of them (15 characters).
+PROGRAMS: Final = ("irqbalance", "tuned", "numad", "bpftune", "ksmtuned", "ovs-vswitchd", "virtqemud", "libvirtd")
+#: Where a boot loader's command lines are, those of Xen among them.
+BOOT_FILES: Final = ("boot/grub/grub.conf", "boot/grub2/grub.cfg", "boot/grub/grub.cfg", "etc/default/grub")
+_MAX_PID: Final = 1 << 22
+#: Beyond so many guests their XML is read no more: the audit names a few of them in any case.
+_MAX_GUESTS: Final = 20_000
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Options:
+    """What the operator said or measured, beyond what is in files.
+
+    :ivar bandwidth_mbps: of the path that matters; None: the fastest link of the host.
+    :ivar rtt_ms: round trip time of that path; None: not known. :ivar rtt_origin: how it is known, for findings.
+    :ivar path_mtu: largest packet that reached the peer, with the peer's name; None: not tried.
+    :ivar physnets: Neutron physical network -> NIC, beyond what Neutron's files say.
+    :ivar kernel_log: text of ``dmesg``, in place of the host's own.
+    :ivar nova: (path, text) of configuration files in place of /etc/nova/nova.conf.
+    """
+
+    bandwidth_mbps: int | None = None
+    rtt_ms: float | None = None
+    rtt_origin: str = "given"
+    path_mtu: tuple[str, int] | None = None
+    physnets: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    kernel_log: tuple[str, str] | None = None
+    nova: Sequence[tuple[str, str]] = ()
+    domains: Sequence[tuple[str, bytes]] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Guest:
+    """One domain: how it is placed, what it is made of, and its process where it runs.
+
+    :ivar path: the file of its XML.
+    """
+
+    domain: domain_module.Domain
+    inventory: inventory_module.Inventory
+    process: model.GuestProcess | None
+    path: str
+
+    @property
+    def name(self) -> str:
+        return self.domain.name
+
+
+class Host:
+    """Facts, files and options of one host; whatever is missing or garbage is None or empty."""
+
+    def __init__(self, root: Root, facts: model.HostFacts, options: Options | None = None) -> None:
+        self.root = root
+        self.facts = facts
+        self.options = options or Options()
+
+    # Files
+
+    def text(self, path: str) -> str | None:
+        """Return a one-line file's text, None when it is not there or no text. ``path`` is below the root."""
+        folder, _, name = path.rpartition("/")
+        return self.root.text(self.root.folder(folder), name)
+
+    def number(self, path: str) -> int | None:
+        """Return a file's whole number."""
+        return decimal(self.text(path))
+
+    def content(self, path: str, limit: int = _TEXT_LIMIT) -> str | None:
+        """Return a file of several lines, with what is no UTF-8 replaced."""
+        folder, _, name = path.rpartition("/")
+        data = self.root.read(self.root.folder(folder), name, limit)
+        return None if data is None else data.decode("utf-8", "replace")
+
+    def names(self, path: str) -> list[str]:
+        """Return the printable names in a folder, sorted."""
+        return sorted(name for name in self.root.names(self.root.folder(path)) if name.isprintable())
+
+    def has(self, path: str) -> bool:
+        """Whether there is anything at ``path``."""
+        folder, _, name = path.rpartition("/")
+        return self.root.has(self.root.folder(folder), name)
+
+    # The host as a whole
+
+    @functools.cached_property
+    def online(self) -> frozenset[int]:
+        return frozenset(cpu.id for cpu in self.facts.cpus if cpu.online)
+
+    @functools.cached_property
+    def node_of(self) -> Mapping[int, int | None]:
+        return {cpu.id: cpu.node for cpu in self.facts.cpus}
+
+    @functools.cached_property
+    def isolated(self) -> frozenset[int]:
+        """CPUs of ``isolcpus`` and ``nohz_full`` as the kernel tells them."""
+        return cpulist.parse(self.facts.isolated) | cpulist.parse(self.facts.nohz_full)
+
+    @functools.cached_property
+    def boot(self) -> Mapping[str, str]:
+        """The kernel's command line; see :func:`kernel.parameters`."""
+        return kernel.parameters(self.content("proc/cmdline", 65536) or "")
+
+    @functools.cached_property
+    def programs(self) -> Mapping[str, int]:
+        """Those of :data:`PROGRAMS` that run: name -> process id."""
+        base = self.root.folder("proc")
+        pids = numbers(self.root.folders(base), 1, _MAX_PID)
+        wanted = {name.encode()[:15]: name for name in PROGRAMS}
+        found: dict[str, int] = {}
+        for pid, data in zip(pids, self.root.each(base, [f"{pid}/comm" for pid in pids]), strict=True):
+            name = wanted.get((data or b"").strip())
+            if name is not None:
+                found.setdefault(name, pid)
+        return found
+
+    @functools.cached_property
+    def is_xen(self) -> bool:
+        """Whether this is the control domain of Xen."""
+        return self.facts.virtualization == "xen-dom0"
+
+    @functools.cached_property
+    def runs_guests(self) -> bool:
+        """Whether this is a host of guests: it has domains, Nova's configuration, or is Xen's control domain."""
+        return bool(self.facts.domains or self.facts.guests or self.nova) or self.is_xen
+
+    @functools.cached_property
+    def kernel_log(self) -> tuple[str, str] | None:
+        """(path, text) of what ``dmesg`` shows since boot; None when there is none."""
+        if self.options.kernel_log is not None:
+            return self.options.kernel_log
+        for path in ("var/log/dmesg", "var/log/dmesg.0"):
+            text = self.content(path)
+            if text:
+                return f"/{path}", text
+        return None
+
+    @functools.cached_property
+    def boot_file(self) -> tuple[str, str] | None:
+        """(path, text) of the boot loader's configuration."""
+        for path in BOOT_FILES:
+            text = self.content(path)
+            if text:
+                return f"/{path}", text
+        return None
+
+    # CPU sets
+
+    @functools.cached_property
+    def nova(self) -> configuration.Options:
+        """Options of nova.conf and of Neutron's agents."""
+        files = list(self.options.nova)
+        if not files:
+            files = [(f"/{path}", self.content(path) or "") for path in configuration.NOVA_FILES]
+        neutron = [(f"/{path}", self.content(path) or "") for path in configuration.NEUTRON_FILES]
+        return configuration.merge([*neutron, *files])
+
+    @functools.cached_property
+    def dedicated(self) -> frozenset[int] | None:
+        """``[compute] cpu_dedicated_set``."""
+        return configuration.cpu_set(self.nova, "compute", "cpu_dedicated_set")
+
+    @functools.cached_property
+    def shared(self) -> frozenset[int] | None:
+        """``[compute] cpu_shared_set``."""
+        return configuration.cpu_set(self.nova, "compute", "cpu_shared_set")
+
+    @functools.cached_property
+    def sets(self) -> sets_module.HostSets:
+        """The CPU sets as the planner has them; what contradicts the host is left out."""
+        present = frozenset(cpu.id for cpu in self.facts.cpus)
+        dedicated = (self.dedicated or frozenset()) & present
+        shared = ((self.shared or frozenset()) & present) - dedicated
+        given = plan_model.CpuSets(cpulist.format(dedicated) or None, cpulist.format(shared) or None)
+        return sets_module.resolve(self.facts, given)
+
+    @functools.cached_property
+    def planned(self) -> Mapping[tuple[str, str], setting_module.Setting]:
+        """What the planner would write for this host, by kind and target; empty where it refuses to plan."""
+        from nova_perf_tuning.host.plan import planner
+
+        sets = self.sets
+        given = plan_model.CpuSets(cpulist.format(sets.dedicated) or None, cpulist.format(sets.shared) or None)
+        try:
+            plan = planner.plan(self.facts, given)
+        except errors.PerfTuningError:
+            return {}
+        return {(one.kind, one.target): one for one in plan.settings if one.current != one.value}
+
+    # Guests
+
+    @functools.cached_property
+    def guests(self) -> tuple[Guest, ...]:
+        """Every domain with its devices, running ones first."""
+        given = dict(self.options.domains)
+        processes = {guest.name: guest for guest in self.facts.guests}
+        found = []
+        for one in self.facts.domains[:_MAX_GUESTS]:
+            for path, data in self._xml_of(one.name, given):
+                try:
+                    inventory = inventory_module.read(data)
+                except parsing.DomainError:
+                    continue
+                found.append(Guest(one, inventory, processes.get(one.name), path))
+                break
+        return tuple(sorted(found, key=lambda guest: (guest.process is None, guest.name)))
+
+    def _xml_of(self, name: str, given: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
+        if name in given:
+            yield f"--domain {name}", given[name]
+        for folder in guests.XML_FOLDERS:
+            data = self.root.read(self.root.folder(folder), f"{name}.xml", parsing.MAX_BYTES)
+            if data is not None:
+                yield f"/{folder}/{name}.xml", data
+
+    def cpus_of(self, guest: Guest) -> frozenset[int]:
+        """Return the online CPUs that a guest's vCPUs may use: by its threads, else its pins, else all."""
+        threads = [one for one in (guest.process.threads if guest.process else ()) if one.kind == "vcpu"]
+        texts = [one.affinity for one in threads if one.affinity]
+        if not texts and len(guest.domain.vcpu_pins) >= guest.domain.vcpus:
+            texts = list(guest.domain.vcpu_pins.values())
+        if not texts:
+            return self.online
+        return frozenset[int]().union(*map(cpulist.parse, texts)) & self.online
+
+    def nodes_of(self, cpus: frozenset[int]) -> frozenset[int]:
+        """Return the nodes of ``cpus``, without those that are unknown."""
+        return frozenset(node for cpu in cpus if (node := self.node_of.get(cpu)) is not None)
+
+    def uplinks(self, guest: Guest) -> tuple[model.Nic, ...]:
+        """Return the NICs that carry a guest's traffic out of the host.
+
+        A tap's bridge leads to them through bonds, VLANs and, with Neutron's hybrid plugging, veth pairs into
+        Open vSwitch. Of kernel Open vSwitch all ports have one master: every NIC there may be the one.
+        """
+        found: dict[str, model.Nic] = {}
+        for interface in guest.domain.interfaces:
+            tap = self.nic(interface.device or "")
+            bridge = tap.bridge if tap is not None else None
+            if bridge is None:
+                continue
+            if bridge.startswith("qbr"):
+                bridge = "ovs-system"
+            found.update((nic.name, nic) for nic in self._ports_out(bridge))
+        return tuple(found[name] for name in sorted(found))
+
+    def _ports_out(self, bridge: str) -> Iterator[model.Nic]:
+        for nic in self.facts.nics:
+            if nic.bridge != bridge:
+                continue
+            if nic.kind in _LINK:
+                yield nic
+            elif nic.kind == "bond":
+                yield from (member for member in self.facts.nics if member.bond == nic.name)
+            elif nic.kind == "vlan":
+                base = self.nic(nic.name.rpartition(".")[0])
+                if base is not None and base.kind in _LINK:
+                    yield base
+                elif base is not None and base.kind == "bond":
+                    yield from (member for member in self.facts.nics if member.bond == base.name)
+
+    # Network devices
+
+    @functools.cached_property
+    def _nics(self) -> Mapping[str, model.Nic]:
+        return {nic.name: nic for nic in self.facts.nics}
+
+    def nic(self, name: str) -> model.Nic | None:
+        """Return a network device by its name."""
+        return self._nics.get(name)
+
+    @functools.cached_property
+    def links(self) -> tuple[model.Nic, ...]:
+        """NICs of the host itself that are up or whose state is unknown; those given to a guest left out."""
+        passed = {address.lower() for one in self.facts.domains for address in one.hostdevs}
+        return tuple(
+            nic
+            for nic in self.facts.nics
+            if nic.kind in _LINK and nic.operstate not in ("down", "lowerlayerdown", "notpresent")
+            and (nic.pci or "").lower() not in passed
+        )  # fmt: skip
+
+    def bandwidth_mbps(self) -> tuple[int, str] | None:
+        """Return the bandwidth that buffers are judged by, in Mbit/s, and how it is known."""
+        if self.options.bandwidth_mbps is not None:
+            return self.options.bandwidth_mbps, "given"
+        fastest = max(self.links, key=lambda nic: nic.speed_mbps or 0, default=None)
+        if fastest is None or not fastest.speed_mbps:
+            return None
+        return fastest.speed_mbps, f"speed of {fastest.name}"
+
+    @functools.cached_property
+    def _ethtool(self) -> dict[str, ethtool.Link | None]:
+        return {}
+
+    def ethtool(self, nic: model.Nic) -> ethtool.Link | None:
+        """Return offloads, rings and channels of a NIC, None where they are not known."""
+        if nic.name not in self._ethtool:
+            self._ethtool[nic.name] = ethtool.read(self.root, nic.name)
+        return self._ethtool[nic.name]
+
+    def statistic(self, nic: model.Nic, name: str) -> int:
+        """Return one of a device's counters since it was made, 0 when it is not known."""
+        return max(self.number(f"sys/class/net/{nic.name}/statistics/{name}") or 0, 0)
+
+    def interrupts(self, nic: model.Nic) -> list[model.Irq]:
+        """Return a NIC's interrupts that have a handler, or all of them where no names are known."""
+        irqs = [self.facts.irqs[number] for number in nic.irqs if number in self.facts.irqs]
+        return [irq for irq in irqs if irq.name] or irqs
