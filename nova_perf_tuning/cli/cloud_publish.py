@@ -89,15 +89,14 @@ class Publish(cloud_command.CloudLister):
 
 def _results(args: argparse.Namespace) -> Sequence[tuple[str, Any]]:
     """Return (host, its result) of what is to be published, or (host, None) to be withdrawn."""
-    from nova_perf_tuning.budget import verdict
+    from nova_perf_tuning.cli import publish
     from nova_perf_tuning.cloud import host_results
 
     if args.result is None:
         if args.withdraw and args.host:
             return [(args.host, None)]
         raise spec_options.OptionError("RESULT is missing: give a result file, or --withdraw --host HOST")
-    budgets = verdict.load(args.budget) if args.budget else None
-    found = host_results.read(args.result, budgets)
+    found = host_results.read(args.result, *publish.budgets(args.budget))
     if args.host:
         return [(args.host, host_results.of_host(found, args.host, args.result))]
     return [(one.host, one) for one in found]

@@ -15,8 +15,7 @@ from keystoneauth1 import exceptions as keystone_errors
 from openstack import connection
 from openstack import exceptions as sdk_errors
 
-from nova_perf_tuning.bench import output
-from nova_perf_tuning.cloud import model
+from nova_perf_tuning.cloud import faults
 
 _Answer = TypeVar("_Answer")
 
@@ -43,12 +42,6 @@ def is_transient(error: BaseException) -> bool:
     if isinstance(error, keystone_errors.HttpError):
         return error.http_status in _TRANSIENT_STATUS
     return isinstance(error, keystone_errors.ConnectFailure | keystone_errors.RetriableConnectionFailure)
-
-
-def describe(error: BaseException) -> str:
-    """Return what an API said as one printable line, without the request's URL where it can be left out."""
-    details = getattr(error, "details", None)
-    return output.printable(details if isinstance(details, str) and details else error, 600)
 
 
 class Api:
@@ -90,7 +83,7 @@ class Api:
             return retrying(function, *arguments, **named)
         except ERRORS as error:
             if is_transient(error):
-                raise ApiError(f"the API failed for {self._retry_for_s:.0f} s: {describe(error)}") from error
+                raise ApiError(f"the API failed for {self._retry_for_s:.0f} s: {faults.told(error)}") from error
             raise
 
     def patient(self) -> Api:
@@ -118,20 +111,3 @@ class Api:
                 return False
             self.sleep(min(interval_s, left_s))
         return True
-
-
-def cloud_error(error: BaseException) -> model.CloudError:
-    """Return what a failure of the whole cloud means for a user."""
-    if isinstance(error, sdk_errors.HttpException | keystone_errors.HttpError):
-        status = getattr(error, "status_code", None) or getattr(error, "http_status", None)
-        if status == 401:
-            return model.CloudError(
-                "the cloud refused the credentials (401); check clouds.yaml or the OS_* variables"
-            )
-        if status == 403:
-            return model.CloudError(
-                f"the cloud refused (403): {describe(error)}; use an administrator's credentials"
-            )
-    if isinstance(error, keystone_errors.EndpointNotFound):
-        return model.CloudError(f"the cloud's catalogue lacks a service: {describe(error)}")
-    return model.CloudError(f"the cloud cannot be used: {describe(error)}")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from openstack import exceptions as sdk_errors
 
 from nova_perf_tuning.cloud import api as api_module
-from nova_perf_tuning.cloud import model
+from nova_perf_tuning.cloud import faults, model
 
 
 def check(api: api_module.Api, image: str, network: str, arms: Sequence[model.Arm]) -> None:
@@ -26,7 +26,7 @@ def check(api: api_module.Api, image: str, network: str, arms: Sequence[model.Ar
         _check_flavors(api, arms)
         _check_quota(api, 2 * len(arms))
     except (*api_module.ERRORS, api_module.ApiError) as error:
-        raise api_module.cloud_error(error) from error
+        raise model.CloudError(f"the cloud cannot be used: {faults.told(error)}") from error
 
 
 def external_network(api: api_module.Api) -> str:

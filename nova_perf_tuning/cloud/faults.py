@@ -73,16 +73,21 @@ def line(error: BaseException) -> str | None:
     return f"{_clean(str(error))} ({type(error).__name__})"
 
 
+def told(error: BaseException) -> str:
+    """Return :func:`line` for an exception of the cloud's libraries, else its own text as part of one line."""
+    return line(error) or _clean(str(error))
+
+
 @contextlib.contextmanager
 def one_line(doing: str) -> Iterator[None]:
     """Turn what the cloud's libraries raise into :class:`model.CloudError`: doing, what it means, what to do."""
     try:
         yield
     except Exception as error:
-        told = line(error)
-        if told is None:
+        meant = line(error)
+        if meant is None:
             raise
-        raise model.CloudError(f"{doing}: {told}") from error
+        raise model.CloudError(f"{doing}: {meant}") from error
 
 
 def _http(error: Any, status: int) -> str:

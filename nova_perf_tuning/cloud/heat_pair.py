@@ -18,7 +18,7 @@ from openstack import connection
 
 from nova_perf_tuning.bench import output
 from nova_perf_tuning.cloud import api as api_module
-from nova_perf_tuning.cloud import cloud_check, collector, diagnostics, model, slots, stacks
+from nova_perf_tuning.cloud import cloud_check, collector, diagnostics, faults, model, slots, stacks
 
 _POLL_S: Final = 2.0
 #: First guess, in seconds, of how long it takes from the first stack to ready guests; then what was seen.
@@ -130,7 +130,7 @@ class HeatPairLauncher:
         except api_module.ApiError as error:
             _note(outcome, model.ErrorClass.API, str(error))
         except api_module.ERRORS as error:
-            _note(outcome, model.ErrorClass.API, api_module.describe(error))
+            _note(outcome, model.ErrorClass.API, faults.told(error))
         finally:
             begun = time.monotonic()
             self._tell(f"{_shown(pair)}: removing {len(running)} stacks")
@@ -151,7 +151,7 @@ class HeatPairLauncher:
         try:
             found = self._closing.owned(run_id)
         except (*api_module.ERRORS, api_module.ApiError) as error:
-            raise api_module.cloud_error(error) from error
+            raise model.CloudError(f"the cloud cannot be used: {faults.told(error)}") from error
         problems = self._closing.delete(found)
         if problems:
             raise model.CloudError("; ".join(problems))
@@ -331,7 +331,7 @@ class HeatPairLauncher:
                 found = self._api.call(compute.get_server_console_output, one.servers[role], length=_CONSOLE_LINES)
                 text = found.get("output", "") if isinstance(found, dict) else found
             except (*api_module.ERRORS, api_module.ApiError) as error:
-                text = f"(cannot be read: {api_module.describe(error)})"
+                text = f"(cannot be read: {faults.told(error)})"
             tails.append(f"{role}'s console ends: {output.printable(str(text)[-1200:], 600) or '(empty)'}")
         return "; ".join(tails)
 

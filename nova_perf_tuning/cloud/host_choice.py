@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 
 from nova_perf_tuning.cloud import api as api_module
-from nova_perf_tuning.cloud import model
+from nova_perf_tuning.cloud import faults, model
 
 #: Every host that is up and enabled. :data:`ANY`: one pair wherever the scheduler puts it; needs no admin rights.
 ALL = "all"
@@ -72,7 +72,7 @@ def _ask(api: api_module.Api) -> tuple[dict[str, str], dict[str, list[str]]]:
                 "--hosts: only administrators may choose hosts, and Nova says that you are none (403); "
                 "use an administrator's credentials, or '--hosts any' for a pair where the scheduler puts it"
             ) from None
-        raise api_module.cloud_error(error) from error
+        raise model.CloudError(f"the cloud cannot be used: {faults.told(error)}") from error
     states = {}
     for one in services:
         disabled = f"disabled ({one.disabled_reason})" if one.disabled_reason else "disabled"

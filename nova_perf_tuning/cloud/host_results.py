@@ -31,11 +31,14 @@ _FLEET: Final[Mapping[str, Any]] = {
 }
 
 
-def read(path: str, budgets: Sequence[verdict.Budget] | None = None) -> list[host_result.HostResult]:
+def read(
+    path: str, budgets: Sequence[verdict.Budget] | None = None, name: str = ""
+) -> list[host_result.HostResult]:
     """Return the verdict on each host that a file tells of.
 
     :param path: the result file of one host, or results of ``nova-perf validate``: those of a run over many
         hosts hold a verdict on each, those of one host are judged by ``budgets``.
+    :param name: of ``budgets`` taken together, for the host's trait; empty: they have none.
     :raises InputError, ResultError, CloudError: unreadable, not of either schema, or nothing to be judged by.
     """
     data = schema.load_json(path, store.MAX_BYTES)
@@ -57,8 +60,10 @@ def read(path: str, budgets: Sequence[verdict.Budget] | None = None) -> list[hos
     host = results.environment.get("host")
     if not isinstance(host, str) or not host:
         raise model.CloudError(f"{path}: environment.host is missing: which host was measured?")
-    whole = verdict.overall(verdict.judge_all(results, budgets))
-    return [host_result.HostResult(host, created, whole.value, {})]
+    judged = verdict.judge_all(results, budgets)
+    whole = verdict.overall(judged)
+    named = {name: whole.value} if name else {}
+    return [host_result.HostResult(host, created, whole.value, named, score=_score(judged))]
 
 
 def of_host(found: Sequence[host_result.HostResult], name: str, path: str) -> host_result.HostResult:
@@ -71,6 +76,12 @@ def of_host(found: Sequence[host_result.HostResult], name: str, path: str) -> ho
             return one
     names = ", ".join(one.host for one in found[:10]) + (" …" if len(found) > 10 else "")
     raise model.CloudError(f"{path}: there is no result of host '{name}' in it; there is {names or 'none at all'}")
+
+
+def _score(judged: Sequence[verdict.Judgement]) -> float | None:
+    """Return what guests reach of the bare host in their worst figure, in percent; None: not compared with it."""
+    shares = [1 - one.loss.value for one in judged if one.budget.baseline == "host" and one.loss is not None]
+    return round(100 * min(1.0, max(0.0, min(shares))), 1) if shares else None
 
 
 def _hosts(fleet: Any, path: str) -> list[dict[str, Any]]:

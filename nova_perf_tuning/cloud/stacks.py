@@ -14,7 +14,7 @@ from openstack import exceptions as sdk_errors
 
 from nova_perf_tuning.bench import output
 from nova_perf_tuning.cloud import api as api_module
-from nova_perf_tuning.cloud import model
+from nova_perf_tuning.cloud import faults, model
 
 #: On every stack; Heat's tags are for people and other tools, names are what is looked for.
 TAG: Final = "nova-perf"
@@ -81,9 +81,7 @@ class Stacks:
             found = self._api.call(self._api.connection.orchestration.find_stack, name, ignore_missing=False)
             return Stack(str(found.id), name)
         except api_module.ERRORS as error:
-            raise StackError(
-                classify(str(error)), f"Heat refused the stack: {api_module.describe(error)}"
-            ) from error
+            raise StackError(classify(str(error)), f"Heat refused the stack: {faults.told(error)}") from error
 
     def _post(self, request: Mapping[str, Any]) -> str:
         """Make a stack and return its id; create_stack() would make a list of the tags, and Heat wants text."""
@@ -138,7 +136,7 @@ class Stacks:
                     gone = self._delete_step(stack, attempts)
                 except (*api_module.ERRORS, api_module.ApiError) as error:
                     attempts[stack.id] += 1
-                    problems[stack.id] = api_module.describe(error)
+                    problems[stack.id] = faults.told(error)
                     gone = attempts[stack.id] > _DELETE_ATTEMPTS
                 else:
                     if gone:

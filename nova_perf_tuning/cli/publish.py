@@ -1,0 +1,156 @@
+"""``nova-perf publish``: the verdict on this host where its nova-compute reads it."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import datetime
+import json
+import os
+import platform
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from nova_perf_tuning import errors, whole_file
+from nova_perf_tuning.cli import command, spec_options
+from nova_perf_tuning.specs import vocabulary
+
+if TYPE_CHECKING:
+    from nova_perf_tuning.budget import verdict
+    from nova_perf_tuning.virt import host_result
+
+
+class PublishError(errors.PerfTuningError):
+    """A result says nothing of this host, or the configuration of Nova cannot be read."""
+
+
+class Publish(command.PerfCommand):
+    """Give nova-compute of this host the verdict of its validation, from which it makes the host's traits.
+
+    Run it on the compute host. RESULT is what 'nova-perf validate' wrote, on this host or for many, or a result
+    file. The verdict goes to the file of [nova_perf_tuning] result_file, whole or not at all; nova-compute with
+    this project's driver reads it with its next look at its inventory, within a minute, and sets
+    CUSTOM_PERF_VALIDATED and CUSTOM_PERF_BUDGET_* in Placement. They go again when the result becomes too old, and
+    with --withdraw. Needs the right to write that file, and no credentials.
+
+    A result that is INVALID, too old or of another host is refused, and what is published stays.
+
+    Example: nova-perf publish results.json --budget network.yaml
+    """
+
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument(
+            "result", metavar="RESULT", nargs="?", help="results.json of 'validate', or a result file"
+        )
+        parser.add_argument(
+            "--budget",
+            metavar="FILE",
+            help="overhead budgets (YAML; 'default': those shipped) that judge trials of one host; the file's "
+            "name without .yaml is that of the budget in CUSTOM_PERF_BUDGET_NAME",
+        )
+        parser.add_argument("--host-kind", metavar="NAME", help="hosts of this hardware: CUSTOM_PERF_KIND_NAME")
+        parser.add_argument("--withdraw", action="store_true", help="remove what is published")
+        parser.add_argument(
+            "--nova-config",
+            metavar="FILE",
+            action="append",
+            default=[],
+            help="nova-compute's configuration, for the host's name and the result file; may be repeated "
+            "(default: where Nova looks, /etc/nova/nova.conf)",
+        )
+        parser.add_argument("--result-file", metavar="FILE", help="write this file, whatever nova.conf says")
+
+    def run_command(self, args: argparse.Namespace) -> int:
+        conf = _nova_conf(args.nova_config)
+        path = args.result_file or conf.nova_perf_tuning.result_file
+        if args.withdraw:
+            return _withdraw(args, path)
+        if args.result is None:
+            raise spec_options.OptionError(
+                "RESULT is missing: give what 'nova-perf validate' wrote, or --withdraw"
+            )
+        if args.host_kind and not re.fullmatch(vocabulary.NAME_PATTERN, args.host_kind):
+            raise spec_options.OptionError(
+                f"--host-kind '{args.host_kind[:40]}': letters, digits, '.', '_' and '-', at most 63"
+            )
+        max_age = datetime.timedelta(seconds=conf.nova_perf_tuning.result_max_age)
+        result = _usable(args, conf.host or platform.node(), max_age)
+        if args.host_kind:
+            result = dataclasses.replace(result, host_kind=args.host_kind)
+        os.makedirs(os.path.dirname(os.path.abspath(path)), mode=0o755, exist_ok=True)
+        with whole_file.writing(path) as file:
+            file.write(result.to_json().encode())
+        _tell(args, result, path)
+        return 0
+
+
+def budgets(path: str | None) -> tuple[list[verdict.Budget] | None, str]:
+    """Return the budgets of a file and their common name: the file's, where it can be one.
+
+    :raises nova_perf_tuning.budget.schema.InputError: it cannot be read.
+    """
+    if not path:
+        return None, ""
+    from nova_perf_tuning.budget import budget_file
+
+    name = os.path.splitext(os.path.basename(path))[0]
+    return budget_file.load(path), name if re.fullmatch(vocabulary.NAME_PATTERN, name) else ""
+
+
+def _nova_conf(files: Sequence[str]) -> Any:
+    from oslo_config import cfg
+
+    from nova_perf_tuning.conf import nova
+
+    conf = cfg.ConfigOpts()
+    conf.register_opts([cfg.StrOpt("host")])
+    nova.register_opts(conf)
+    try:
+        found = list(files) or cfg.find_config_files("nova", "nova-compute")
+        conf([], project="nova", default_config_files=found, default_config_dirs=[])
+        if wrong := [one for one in nova.mistakes(conf) if "result_" in one]:
+            raise PublishError(wrong[0])
+    except cfg.Error as error:
+        raise PublishError(f"nova.conf: {' '.join(str(error).split())[:300]}; see --nova-config") from None
+    return conf
+
+
+def _usable(args: argparse.Namespace, name: str, max_age: datetime.timedelta) -> host_result.HostResult:
+    """Return the result of this host, which nova-compute will accept."""
+    from nova_perf_tuning.cloud import host_results
+
+    found = host_results.read(args.result, *budgets(args.budget))
+    result = host_results.of_host(found, name, args.result)
+    if result.verdict == "INVALID":
+        raise PublishError(f"{args.result}: INVALID says nothing about the host; validate again")
+    objection = result.objection(name, datetime.datetime.now(datetime.UTC), max_age)
+    if objection is not None:
+        raise PublishError(f"{args.result}: {objection}")
+    return result
+
+
+def _withdraw(args: argparse.Namespace, path: str) -> int:
+    if args.result is not None:
+        raise spec_options.OptionError("--withdraw takes away what is published; leave out RESULT")
+    try:
+        os.unlink(path)
+        removed = True
+    except FileNotFoundError:
+        removed = False
+    if args.format == "json":
+        command.print_json({"file": path, "removed": removed})
+    else:
+        print(f"{path}: removed; nova-compute takes its traits away" if removed else f"{path}: not there")
+    return 0
+
+
+def _tell(args: argparse.Namespace, result: host_result.HostResult, path: str) -> None:
+    from nova_perf_tuning.virt import traits
+
+    earned = sorted(traits.wanted(result))
+    if args.format == "json":
+        command.print_json({"file": path, "result": json.loads(result.to_json()), "traits": earned})
+        return
+    print(f"{result.verdict} of host {result.host}: {path}")
+    print(f"traits, as soon as nova-compute has read it: {', '.join(earned) or 'none'}")

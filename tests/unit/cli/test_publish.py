@@ -1,0 +1,127 @@
+"""nova-perf publish: what it writes is what nova-compute's side of the file reads."""
+
+import datetime
+import json
+import os
+import stat
+
+import fixtures
+import testtools
+from oslo_config import cfg
+
+from nova_perf_tuning.budget import store
+from nova_perf_tuning.conf import nova
+from nova_perf_tuning.virt import host_result, traits
+from tests.unit.budget import samples
+from tests.unit.cli import test_bench
+
+
+class PublishTest(testtools.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.folder = self.useFixture(fixtures.TempDir()).path
+        self.results = self.path("results.json")
+        self.published = self.path("made", "verdict.json")
+        self.config = self.write(
+            "nova.conf", f"[DEFAULT]\nhost = cmp1\n[nova_perf_tuning]\nresult_file = {self.published}\n"
+        )
+
+    def path(self, *names):
+        return os.path.join(self.folder, *names)
+
+    def write(self, name, text):
+        with open(self.path(name), "w", encoding="utf-8") as file:
+            file.write(text)
+        return self.path(name)
+
+    def measure(self, values=None, **environment):
+        now = datetime.datetime.now(datetime.UTC).isoformat()
+        measured = samples.results(values or {"host": 1000.0, "tuned": 900.0}, groups=3, blocks=6)
+        measured.environment.update({"created": now, "host": "cmp1", **environment})
+        store.save(measured, self.results)
+
+    def budget(self, max_loss, name="net-10g.yaml"):
+        return self.write(name, f"budgets:\n- {{benchmark: iperf3, arm: tuned, max_loss: {max_loss}}}\n")
+
+    def publish(self, *arguments):
+        return test_bench.nova_perf("publish", *arguments, "--nova-config", self.config, "-f", "json")
+
+    def published_by(self, *arguments):
+        done = self.publish(*arguments)
+        self.assertEqual((0, ""), (done.returncode, done.stderr), done.stderr)
+        return json.loads(done.stdout)
+
+    def refused(self, *arguments):
+        before = os.path.exists(self.published)
+        done = self.publish(*arguments)
+        self.assertEqual((3, "", 1), (done.returncode, done.stdout, done.stderr.count("\n")), done.stderr)
+        self.assertEqual(before, os.path.exists(self.published))
+        return done.stderr
+
+    def read_by_compute(self):
+        """Return what the driver makes of the file, with the configuration that publish has read."""
+        conf = cfg.ConfigOpts()
+        nova.register_opts(conf)
+        conf([], default_config_files=[self.config], default_config_dirs=[])
+        return traits.HostTraits(conf).result("cmp1")
+
+    def test_trials_of_this_host_and_a_budget(self):
+        self.measure()
+        done = self.published_by(self.results, "--budget", self.budget(0.15), "--host-kind", "epyc-2")
+        self.assertEqual(
+            ["CUSTOM_PERF_BUDGET_NET_10G", "CUSTOM_PERF_KIND_EPYC_2", "CUSTOM_PERF_VALIDATED"], done["traits"]
+        )
+        result = self.read_by_compute()
+        self.assertEqual(
+            ("PASS", {"net-10g": "PASS"}, "epyc-2"), (result.verdict, result.budgets, result.host_kind)
+        )
+        self.assertAlmostEqual(90, result.score, delta=3)
+        self.assertEqual(0o644, stat.S_IMODE(os.stat(self.published).st_mode))
+        self.assertEqual(["verdict.json"], os.listdir(os.path.dirname(self.published)))
+        # A later FAIL takes its place.
+        done = self.published_by(self.results, "--budget", self.budget(0.05))
+        self.assertEqual([], done["traits"])
+        self.assertEqual("FAIL", self.read_by_compute().verdict)
+
+    def test_results_of_a_fleet(self):
+        rows = (("cmp1.example.org", "PASS"), ("cmp2", "FAIL"))
+        hosts = [{"host": one, "verdict": two, "reasons": [], "peers": 1, "measured": 1} for one, two in rows]
+        fleet = {"run": "r", "verdict": "FAIL", "pairs": []}
+        self.measure(fleet={**fleet, "hosts": hosts})
+        self.assertEqual(["CUSTOM_PERF_VALIDATED"], self.published_by(self.results)["traits"])
+        self.assertEqual("PASS", self.read_by_compute().verdict)
+        self.measure(fleet={**fleet, "hosts": hosts[1:]})
+        self.assertIn("there is no result of host 'cmp1' in it; there is cmp2", self.refused(self.results))
+
+    def test_a_result_file_and_its_withdrawal(self):
+        now = datetime.datetime.now(datetime.UTC)
+        result = host_result.HostResult("cmp1", now, "PASS", {"disk": "PASS"}, score=97.5)
+        self.published_by(self.write("verdict.json", result.to_json()))
+        self.assertEqual(result, self.read_by_compute())
+        self.assertEqual({"file": self.published, "removed": True}, self.published_by("--withdraw"))
+        self.assertIsNone(self.read_by_compute())
+        self.assertFalse(self.published_by("--withdraw")["removed"])
+
+    def test_what_is_refused(self):
+        self.assertIn("RESULT is missing", self.refused())
+        self.assertIn("leave out RESULT", self.refused("--withdraw", self.results))
+        self.assertIn("No such file", self.refused(self.results))
+        self.measure()
+        self.assertIn("give --budget FILE", self.refused(self.results))
+        self.assertIn("--host-kind 'a b'", self.refused(self.results, "--host-kind", "a b"))
+        other = self.write("other.yaml", "budgets:\n- {benchmark: fio, arm: tuned, max_loss: 0.1}\n")
+        self.assertIn("INVALID says nothing", self.refused(self.results, "--budget", other))
+        self.measure(host="cmp2")
+        self.assertIn("no result of host 'cmp1'", self.refused(self.results, "--budget", self.budget(0.15)))
+        self.measure(created="2020-01-01T00:00:00+00:00")
+        self.assertIn("longer ago than", self.refused(self.results, "--budget", self.budget(0.15)))
+        self.measure()
+        os.makedirs(self.published)
+        self.assertIn("it is a folder", self.refused(self.results, "--budget", self.budget(0.15)))
+
+    def test_a_nova_conf_that_cannot_be_used(self):
+        self.measure()
+        self.write("nova.conf", "[nova_perf_tuning]\nresult_max_age = soon\n")
+        self.assertIn("result_max_age", self.refused(self.results, "--budget", self.budget(0.15)))
+        os.unlink(self.config)
+        self.assertIn("see --nova-config", self.refused(self.results, "--budget", self.budget(0.15)))
