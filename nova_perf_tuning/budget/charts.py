@@ -81,8 +81,47 @@ def axis(values: Sequence[float], include: Sequence[float] = ()) -> Axis:
         pad = (high - low) * 0.08 or high * 0.05
         low, high = max(0.0, low - pad), high + pad
     numbers = _log_ticks(low, high) if logarithmic else _linear_ticks(low, high)
+    if len(numbers) < 2:  # one tick tells no scale
+        numbers = [_rounded(low * (high / low) ** share, low, high) for share in (0.1, 0.5, 0.9)]
     ticks = tuple(Tick(_place(number, low, high, logarithmic), number) for number in numbers)
     return Axis(low, high, logarithmic, ticks)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Track:
+    """A history: a dot for each run, a level line for each stretch between changes; all in percent, 0 at the top.
+
+    :ivar dots: (x, y, text); :ivar levels: (from x, to x, y); :ivar marks: x of the changes.
+    """
+
+    dots: tuple[tuple[float, float, str], ...]
+    levels: tuple[tuple[float, float, float], ...]
+    marks: tuple[float, ...]
+
+
+def track(values: Sequence[tuple[float, str]], changes: Sequence[int]) -> Track:
+    """Return the history of positive values, in the order of time.
+
+    :param changes: indexes of the first value after each change.
+    """
+    numbers = [value for value, _ in values]
+    low, high = min(numbers), max(numbers)
+    pad = (high - low) * 0.15 or high * 0.05
+    low, high = low - pad, high + pad
+
+    def across(index: float) -> float:
+        return _MARGIN + (100 - 2 * _MARGIN) * (index + 0.5) / len(numbers)
+
+    def down(value: float) -> float:
+        return 100 - 100 * (value - low) / (high - low)
+
+    ends = [0, *changes, len(numbers)]
+    levels = [
+        (across(begin - 0.4), across(end - 0.6), down(sorted(numbers[begin:end])[(end - begin) // 2]))
+        for begin, end in zip(ends, ends[1:], strict=False)
+    ]
+    dots = tuple((across(index), down(value), text) for index, (value, text) in enumerate(values))
+    return Track(dots, tuple(levels), tuple(across(index - 0.5) for index in changes))
 
 
 def row(axis: Axis, values: Sequence[tuple[float, str]], estimate: statistics.Estimate | None) -> Row:
@@ -123,6 +162,15 @@ def _linear_ticks(low: float, high: float, wanted: int = 4) -> list[float]:
     step *= next(factor for factor in (1, 2, 5, 10) if span / (step * factor) <= wanted + 1)
     first = math.ceil(low / step)
     return [number * step for number in range(first, math.floor(high / step) + 1)]
+
+
+def _rounded(value: float, low: float, high: float) -> float:
+    """Return ``value`` with as few digits as keep it between ``low`` and ``high``."""
+    for digits in range(1, 17):
+        short = float(f"{value:.{digits}g}")
+        if low <= short <= high and abs(short - value) <= (high - low) / 10:
+            return short
+    return value
 
 
 def _log_ticks(low: float, high: float) -> list[float]:

@@ -26,7 +26,7 @@ import os
 import platform
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from importlib import metadata
 from typing import Any
 
@@ -59,7 +59,10 @@ def _cpu_model() -> str:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Circumstances:
-    """What :func:`look` saw at one moment; None or an empty mapping: this host cannot tell."""
+    """What :func:`look` saw at one moment; None or an empty mapping: this host cannot tell.
+
+    :ivar softirq_s: CPU -> seconds it has spent in interrupts and softirqs since boot.
+    """
 
     steal: int
     cpu_time: int
@@ -71,6 +74,7 @@ class Circumstances:
     links: Mapping[str, float]
     packets: int | None
     dropped: int | None
+    softirq_s: Mapping[int, float] = dataclasses.field(default_factory=dict)
 
 
 def look(interface: str | None = None, root: str = "/") -> Circumstances:
@@ -80,7 +84,8 @@ def look(interface: str | None = None, root: str = "/") -> Circumstances:
     :param root: folder that /proc and /sys are read below.
     """
     devices = os.path.join(root, "sys/devices/system")
-    cpu = [int(one) for one in _text(os.path.join(root, "proc/stat")).partition("\n")[0].split()[1:9]]
+    stat = _text(os.path.join(root, "proc/stat"))
+    cpu = [int(one) for one in stat.partition("\n")[0].split()[1:9]]
     taken = os.path.join(root, "sys/class/net", interface, "statistics") if interface else None
     return Circumstances(
         steal=cpu[7] if len(cpu) == 8 else 0,
@@ -94,7 +99,39 @@ def look(interface: str | None = None, root: str = "/") -> Circumstances:
         # What a guest sends its tap receives.
         packets=_number(os.path.join(taken, "rx_packets")) if taken else None,
         dropped=_number(os.path.join(taken, "rx_dropped")) if taken else None,
+        softirq_s=_softirq_s(stat),
     )
+
+
+def _softirq_s(stat: str) -> dict[int, float]:
+    hertz = os.sysconf("SC_CLK_TCK")
+    return {
+        int(found[1]): (int(found[2]) + int(found[3])) / hertz
+        for found in re.finditer(r"^cpu([0-9]+)(?: [0-9]+){5} ([0-9]+) ([0-9]+)", stat, re.MULTILINE)
+    }
+
+
+def softirq_s(before: Circumstances, after: Circumstances, but: Collection[int] = ()) -> float:
+    """Return the CPU seconds of interrupts and softirqs between two looks.
+
+    They belong to no process, or are booked on whatever ran at that moment (``CONFIG_IRQ_TIME_ACCOUNTING``
+    decides), so they are never added to a process's time.
+
+    :param but: CPUs that do not count, since they are the guests' own.
+    """
+    return sum(
+        after.softirq_s[cpu] - seconds
+        for cpu, seconds in before.softirq_s.items()
+        if cpu in after.softirq_s and cpu not in but
+    )
+
+
+def idle_softirq(seconds: float = 1.0) -> float:
+    """Watch this host do nothing and return its CPU seconds of interrupts and softirqs per second."""
+    before = look()
+    begun = time.monotonic()
+    time.sleep(seconds)
+    return softirq_s(before, look()) / (time.monotonic() - begun)
 
 
 def conditions(before: Circumstances, after: Circumstances) -> dict[str, float]:

@@ -8,17 +8,30 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.budget import charts, model, overhead, statistics, summary, verdict, wording
+from nova_perf_tuning.budget import (
+    ablation,
+    charts,
+    diagnosis,
+    model,
+    overhead,
+    statistics,
+    summary,
+    verdict,
+    wording,
+)
+
+if TYPE_CHECKING:
+    from nova_perf_tuning.budget import history
 
 #: What a diff may have to compare, in lines; more would take minutes and say nothing.
 _MAX_XML_LINES = 2000
 _SHOWN_TRIALS = 5000
 
 #: Stacking order: what the guest does first, then what the host does for it.
-_CLASSES = ("vcpu", "emulator", "iothread", "vhost", "worker", "total")
+_CLASSES = ("vcpu", "emulator", "iothread", "vhost", "worker", "softirq", "total")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -37,10 +50,16 @@ def as_json(
     results: model.Results,
     summaries: Sequence[summary.BenchmarkSummary],
     judged: Sequence[verdict.Judgement],
+    knobs: Sequence[ablation.Knob] = (),
 ) -> dict[str, Any]:
     """Return the report as plain data."""
+    told = diagnosis.diagnose(results, judged)
     return {
-        "headline": wording.headline(summaries),
+        "headline": told.sentence if told else wording.headline(summaries),
+        "culprit": told.culprit if told else "",
+        "actions": list(told.actions) if told else [],
+        "findings": diagnosis.spoilt(results),
+        "knobs": [dataclasses.asdict(one) for one in knobs],
         "notes": wording.headline_notes(results),
         "warnings": wording.environment_warnings(results.environment),
         "verdict": verdict.overall(judged).value if judged else None,
@@ -54,9 +73,12 @@ def render(
     results: model.Results,
     summaries: Sequence[summary.BenchmarkSummary],
     judged: Sequence[verdict.Judgement],
+    knobs: Sequence[ablation.Knob] = (),
+    series: Sequence[history.Series] = (),
 ) -> str:
     """Return the HTML report. All text from results is escaped; it has no script and loads nothing.
 
+    :param knobs: of an ablation; :param series: histories of the host.
     :raises nova_perf_tuning.errors.PerfTuningError: Jinja2 is not installed.
     """
     try:
@@ -76,6 +98,12 @@ def render(
     return environment.get_template("report.html.j2").render(
         environment=results.environment,
         headline=wording.headline(summaries),
+        diagnosis=diagnosis.diagnose(results, judged),
+        findings=diagnosis.spoilt(results),
+        knobs=ablation.lines(knobs),
+        removable=ablation.removable(knobs),
+        tracks=_tracks(series),
+        glossary=wording.GLOSSARY,
         notes=wording.headline_notes(results),
         warnings=wording.environment_warnings(results.environment),
         verdict=verdict.overall(judged) if judged else None,
@@ -97,6 +125,21 @@ def render(
         least=statistics.MIN_VALUES,
         trial_count=sum(one.primary for one in trials),
     )
+
+
+def _tracks(series: Sequence[history.Series]) -> list[tuple[history.Series, charts.Track, list[str]]]:
+    """Return histories of more than one run with their charts and their changes in words."""
+    found = []
+    for one in series:
+        if len(one.points) < 2:
+            continue
+        values = [
+            (point.value, f"{point.at:%Y-%m-%d %H:%M}: {wording.number(point.value)} {one.unit}")
+            for point in one.points
+        ]
+        drawn = charts.track(values, [change.index for change in one.changes])
+        found.append((one, drawn, [one.told(change) for change in one.changes]))
+    return found
 
 
 def _clean(value: object) -> object:
@@ -180,7 +223,7 @@ def _bars(one: summary.BenchmarkSummary, arms: Sequence[str]) -> _Bars | None:
     guests = [arm for arm in one.arms if arm.cpus]
     if not guests:
         return None
-    full = max(sum(arm.cpus.values()) for arm in guests)
+    full = max(sum(max(0.0, value) for value in arm.cpus.values()) for arm in guests)
     rows = []
     for arm in guests:
         known = [name for name in _CLASSES if name in arm.cpus]
@@ -236,6 +279,9 @@ _FACT_NAMES = {
     "blocks": "blocks per boot",
     "time_limit_s": "time limit (s)",
     "elapsed_s": "taken (s)",
+    "after_boot_s": "of this beside making guests (s)",
+    "softirq_idle": "interrupts and softirqs when idle (CPUs)",
+    "measured_share": "share of that inside measuring windows",
     "ended": "ended",
 }
 

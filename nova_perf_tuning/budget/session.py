@@ -7,11 +7,12 @@ trial of every benchmark in every arm. The order of arms is random in one block 
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import datetime
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from nova_perf_tuning.bench import base as bench
@@ -102,6 +103,7 @@ class Session:
         self._lost: set[str] = set()
         self._order = 0
         self._looks: list[sequential.Look] = []
+        self._windows_s = self._making_s = self._idle_softirq = 0.0
         self._environment: dict[str, Any] = {
             "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
             **host_environment.read(),
@@ -134,7 +136,10 @@ class Session:
         ended = "error"
         try:
             self._tell(self._progress("preparing the launcher"))
-            self._launcher.prepare()
+            with self._making():
+                self._launcher.prepare()
+                self._idle_softirq = host_environment.idle_softirq()
+                self._environment["softirq_idle"] = round(self._idle_softirq, 4)
             self._warn_of_limit()
             ended = "complete" if self._run_groups(more) and not self._cut() else "time limit"
         except TimeUp:
@@ -146,6 +151,7 @@ class Session:
             self._environment["ended"] = ended
             self._environment["groups_run"] = len({one.group for one in self.results.trials})
             self._environment["elapsed_s"] = round(self._times.elapsed_s(), 1)
+            self._note_share()
             if self.results.trials:
                 self._save(self.results)
         return self.results
@@ -179,7 +185,8 @@ class Session:
     def _run_group(self, group: int) -> None:
         self._times.begin_group()
         try:
-            self._boot(group)
+            with self._making():
+                self._boot(group)
             arms = sorted(self._pairs)
             for job in self._plan.jobs:
                 for arm in arms:
@@ -195,8 +202,9 @@ class Session:
                 self._read_environment()
                 self._save(self.results)
         finally:
-            for arm in [one for one in self._pairs if one != HOST]:
-                self._launcher.destroy(arm)
+            with self._making():
+                for arm in [one for one in self._pairs if one != HOST]:
+                    self._launcher.destroy(arm)
             self._pairs.clear()
             self._lost.clear()
 
@@ -250,7 +258,7 @@ class Session:
             return trial.Outcome(error=f"not run: the machines of '{arm}' were lost before", lost=True)
         begun = time.monotonic()
         self._launcher.activate(None if arm == HOST else arm)
-        outcome = trial.run(job, self._pairs[arm], self._times.deadline - begun)
+        outcome = trial.run(job, self._pairs[arm], self._times.deadline - begun, self._idle_softirq)
         if outcome.lost:
             self._lost.add(arm)
         self._times.trial_done(job, None if outcome.lost else time.monotonic() - begun)
@@ -287,6 +295,23 @@ class Session:
                 )
             )
         self._order += 1
+        self._windows_s += outcome.window_s
+
+    @contextlib.contextmanager
+    def _making(self) -> Iterator[None]:
+        """Count the time in which guests are made and removed; the rest is to be measuring."""
+        begun = time.monotonic()
+        try:
+            yield
+        finally:
+            self._making_s += time.monotonic() - begun
+
+    def _note_share(self) -> None:
+        """Write down how much of the time beside making guests lay inside measuring windows."""
+        after_boot_s = self._times.elapsed_s() - self._making_s
+        if after_boot_s > 0:
+            self._environment["after_boot_s"] = round(after_boot_s, 1)
+            self._environment["measured_share"] = round(self._windows_s / after_boot_s, 4)
 
     def _note(self, group: int, error: str, **where: str) -> None:
         self._environment["errors"].append({"group": group, **where, "error": error})
@@ -295,7 +320,10 @@ class Session:
         """Take over what the launcher knows; only now have all arms run and their host settings been in force."""
         told = dict(self._launcher.environment())
         for name, arm in told.pop("arms", {}).items():
-            self._environment["arms"].setdefault(name, {}).update(arm)
+            known = self._environment["arms"].setdefault(name, {})
+            # What was wrong with the guests of one boot is not forgotten when those of the next are sound.
+            findings = dict.fromkeys([*known.get("findings", []), *arm.get("findings", [])])
+            known.update({**arm, "findings": list(findings)} if findings else arm)
         self._environment.update(told)
         self._environment.update(self._annotate(self.results))
 

@@ -20,7 +20,7 @@ class ArmSummary:
     :ivar total_per_unit, service_per_unit, full_per_unit: CPU seconds per unit of work; None: not measured
         or not valid.
     :ivar cpus: class -> CPU seconds per second, medians over trials (no ``total``); for the host's own arm
-        ``total`` alone. :ivar guest_busy: the same of what the guest says itself.
+        ``total`` and ``softirq``. :ivar guest_busy: the same of what the guest says itself.
     :ivar wait_share: median share of the time wanted that vCPUs waited.
     :ivar full_invalid: why full overhead is not shown.
     """
@@ -167,7 +167,7 @@ def _wait_text(waits: Sequence[float]) -> str:
 
 def _cpus(trials: Sequence[model.Trial]) -> dict[str, float]:
     names = sorted({name for one in trials for name in one.host_cpu_s})
-    if len(names) > 1:
+    if "vcpu" in names:  # of a guest: all classes but softirq are parts of the total
         names = [name for name in names if name != "total"]
     found = {}
     for name in names:

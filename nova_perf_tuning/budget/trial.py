@@ -38,24 +38,26 @@ class Outcome:
     conditions: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
 
-def run(job: plugins.Job, pair: launch.Pair, limit_s: float) -> Outcome:
+def run(job: plugins.Job, pair: launch.Pair, limit_s: float, idle_softirq: float = 0.0) -> Outcome:
     """Run ``job`` on ``pair`` once; whatever fails is in the outcome, but for Ctrl-C.
 
     :param limit_s: wall time that the trial may take at most.
+    :param idle_softirq: what the idle host spends on interrupts and softirqs, in CPU seconds per second.
     """
     deadline = time.monotonic() + limit_s
     try:
-        return _run(job, pair, deadline)
+        return _run(job, pair, deadline, idle_softirq)
     except launch.LaunchError as error:
         return Outcome(error=output.printable(error, 600), lost=True)
     except bench.OutputError as error:
         return Outcome(error=output.printable(error, 600))
 
 
-def _run(job: plugins.Job, pair: launch.Pair, deadline: float) -> Outcome:
+def _run(job: plugins.Job, pair: launch.Pair, deadline: float, idle_softirq: float) -> Outcome:
     steps = job.benchmark.steps(job.parameters, pair.server.address if job.benchmark.paired else None)
     machines = (pair.client, pair.server) if job.benchmark.paired else (pair.client,)
     [client] = [step for step in steps if step.role == "client"]
+    own_cpus = frozenset[int]().union(*(machine.own_cpus() for machine in machines))
     with _servers(pair.server, steps):
         give_up = time.monotonic() + _SERVER_START_S
         while True:
@@ -64,7 +66,8 @@ def _run(job: plugins.Job, pair: launch.Pair, deadline: float) -> Outcome:
             limit_s = max(0.1, min(client.timeout_s, deadline - time.monotonic()))
             finished = pair.client.run(client.argv, limit_s)
             after = [machine.cpu() for machine in machines]
-            conditions = host_environment.conditions(circumstances, host_environment.look(pair.client.interface))
+            later = host_environment.look(pair.client.interface)
+            conditions = host_environment.conditions(circumstances, later)
             try:
                 readings = _readings(job.benchmark, finished, limit_s)
             except bench.NotReadyError:
@@ -74,6 +77,8 @@ def _run(job: plugins.Job, pair: launch.Pair, deadline: float) -> Outcome:
                 continue
             outcome = _outcome(readings, before, after)
             outcome.conditions = conditions
+            softirq_s = host_environment.softirq_s(circumstances, later, own_cpus)
+            outcome.host_cpu_s = {**outcome.host_cpu_s, "softirq": softirq_s - idle_softirq * outcome.window_s}
             return outcome
 
 

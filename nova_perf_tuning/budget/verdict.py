@@ -15,6 +15,7 @@ from nova_perf_tuning.budget import guards, model, noise, overhead, sequential, 
 from nova_perf_tuning.budget.budget_file import Budget as Budget
 from nova_perf_tuning.budget.budget_file import applicable, for_measured
 from nova_perf_tuning.budget.budget_file import load as load
+from nova_perf_tuning.guest import truth
 
 _Show = Callable[[float], str]
 
@@ -221,10 +222,13 @@ def _other_machine(results: model.Results, budget: Budget) -> str:
     accelerator = str(results.environment.get("accelerator", "unknown"))
     if budget.accelerator is not None and accelerator != budget.accelerator:
         return f"guests ran on {accelerator}, the budget is for {budget.accelerator}"
-    if budget.virtualization is None:
-        return ""
+    arms = results.environment.get("arms", {})
     for arm in (budget.arm, budget.baseline):
-        told = results.environment.get("arms", {}).get(arm, {}).get("virtualization")
+        told = arms.get(arm, {}).get("virtualization")
+        if fault := truth.contradiction(str(told or ""), accelerator):
+            return f"guests of '{arm}' were {fault}"
+        if budget.virtualization is None:
+            continue
         if arm != "host" and told != budget.virtualization:
             return (
                 f"guests of '{arm}' found themselves on {told or 'nothing that was recorded'}, "

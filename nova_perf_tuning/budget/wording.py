@@ -13,6 +13,37 @@ _TCG = (
     "the host is the emulator's, not KVM's."
 )
 
+#: Terms of the report -> what they mean.
+GLOSSARY: Final = (
+    ("boot, block", "Guests are made anew for each boot; a block is one trial of every arm, side by side."),
+    (
+        "interval",
+        "Where the true figure lies with the confidence named, over all boots that this host could make; not where"
+        " single trials lie.",
+    ),
+    ("trimmed mean", "Mean without the lowest and the highest fifth: outliers do not move it."),
+    (
+        "Hodges-Lehmann",
+        "Median of the means of all pairs of values; where it is far from the median, the values are skewed.",
+    ),
+    ("service CPU", "Host CPU of the guest's process and its vhost workers that is no vCPU time; never negative."),
+    (
+        "full overhead",
+        "All CPU of that process and its workers less what the guest says it was busy itself; worthless where"
+        " vCPUs waited for a host CPU, since the guest books the wait as work.",
+    ),
+    (
+        "softirq of the host",
+        "CPU that the host spent in interrupts and softirqs during the trial, less what it spends when idle; it"
+        " belongs to no process.",
+    ),
+    (
+        "verdict",
+        "PASS: the whole interval is within the budget. FAIL: wholly beyond. INCONCLUSIVE: the limit lies inside."
+        " INVALID: the figures cannot answer.",
+    ),
+)
+
 
 def number(value: float | None) -> str:
     """Return ``value`` with three significant digits and thousands separated, ``-`` for None."""

@@ -6,7 +6,7 @@ import argparse
 import dataclasses
 from typing import Any
 
-from nova_perf_tuning.cli import budget_options, command
+from nova_perf_tuning.cli import budget_options, command, export_options
 
 _SHIPPED = "default"
 
@@ -27,11 +27,13 @@ class Evaluate(command.PerfCommand):
             help=f"overhead budgets (YAML); '{_SHIPPED}' (the default) takes those shipped with this program",
         )
         budget_options.add(parser)
+        export_options.add(parser)
 
     def run_command(self, args: argparse.Namespace) -> int:
-        from nova_perf_tuning.budget import ablation, budget_file, noise, store, verdict
+        from nova_perf_tuning.budget import ablation, budget_file, diagnosis, noise, store, verdict
         from nova_perf_tuning.cli import figures
 
+        export_options.check(args)
         budgets = budget_file.load(args.budget)
         loaded = store.load(args.results)
         given: dict[str, Any] = {
@@ -42,14 +44,19 @@ class Evaluate(command.PerfCommand):
         results = dataclasses.replace(loaded, environment={**loaded.environment, **given})
         judged = verdict.judge_all(results, budgets)
         whole = verdict.overall(judged)
+        told = diagnosis.diagnose(results, judged)
+        export_options.write(args, results, judged)
         if args.format == "json":
             found = [dataclasses.asdict(one) for one in judged]
             knobs = [dataclasses.asdict(one) for one in ablation.judge(results, budgets)]
-            command.print_json({"verdict": whole.value, "judgements": found} | ({"knobs": knobs} if knobs else {}))
+            summed = {"verdict": whole.value, "culprit": told.culprit if told else "", "judgements": found}
+            command.print_json(summed | ({"knobs": knobs} if knobs else {}))
         else:
             figures.print_verdicts(judged)
             figures.print_ablation(ablation.judge(results, budgets))
             if not judged:
                 print("no budget applies to what was measured on this host group and flavor")
+            if told is not None:
+                figures.print_diagnosis(told)
             print(f"\n{whole.value}")
         return int(whole.exit_code)

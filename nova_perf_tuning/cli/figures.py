@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nova_perf_tuning.budget import ablation, statistics, summary, verdict, wording
+from nova_perf_tuning.budget import ablation, diagnosis, statistics, summary, verdict, wording
 from nova_perf_tuning.cli import state
 
 _RATIO = (
@@ -59,6 +59,13 @@ def print_verdicts(judgements: Sequence[verdict.Judgement]) -> None:
         for reason in one.reasons
     ]
     state.print_table(("verdict", "benchmark", "arms", "why"), rows)
+
+
+def print_diagnosis(told: diagnosis.Diagnosis) -> None:
+    """Print the verdict in one sentence and what to do."""
+    print(f"\n{told.sentence}")
+    for action in told.actions:
+        print(f"- {action}")
 
 
 def print_ablation(knobs: Sequence[ablation.Knob]) -> None:

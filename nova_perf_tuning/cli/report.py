@@ -5,9 +5,13 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from typing import TYPE_CHECKING
 
 from nova_perf_tuning import errors, whole_file
-from nova_perf_tuning.cli import command
+from nova_perf_tuning.cli import command, export_options
+
+if TYPE_CHECKING:
+    from nova_perf_tuning.budget import history, model
 
 
 class Report(command.PerfCommand):
@@ -25,25 +29,55 @@ class Report(command.PerfCommand):
             help="HTML file, - for stdout (default: report.html beside the results)",
         )
         parser.add_argument("--budget", metavar="FILE", help="show the verdict by these overhead budgets (YAML)")
+        parser.add_argument(
+            "--history",
+            metavar="URL",
+            nargs="?",
+            const="",
+            help="show how this host did before, from the database of runs (see 'nova-perf history')",
+        )
+        export_options.add(parser)
 
     def run_command(self, args: argparse.Namespace) -> int:
-        from nova_perf_tuning.budget import budget_file, report, store, summary, verdict
+        from nova_perf_tuning.budget import ablation, budget_file, report, store, summary, verdict
 
         path = _output(args)
+        export_options.check(args)
         budgets = budget_file.load(args.budget) if args.budget else []
         results = store.load(args.results)
         summaries = summary.summarise(results)
         judged = verdict.judge_all(results, budgets)
+        knobs = ablation.judge(results, budgets)
+        series = () if args.history is None else histories(results, args.history or None)
+        told = export_options.write(args, results, judged)
         if args.format == "json":
-            command.print_json(report.as_json(results, summaries, judged))
+            command.print_json(report.as_json(results, summaries, judged, knobs))
         if path == "-":
             sys.stdout.flush()
-            sys.stdout.buffer.write(report.render(results, summaries, judged).encode())
+            sys.stdout.buffer.write(report.render(results, summaries, judged, knobs, series).encode())
         elif path is not None:
-            store.write_atomically(path, report.render(results, summaries, judged))
-            if args.format != "json":
-                print(path)
+            store.write_atomically(path, report.render(results, summaries, judged, knobs, series))
+            told = [path, *told]
+        if args.format != "json" and path != "-":
+            for one in told:
+                print(one)
         return int(errors.ExitCode.PASS)
+
+
+def histories(results: model.Results, url: str | None) -> list[history.Series]:
+    """Return the histories of the host of ``results`` with its fingerprint.
+
+    :raises nova_perf_tuning.errors.PerfTuningError: the database cannot be read.
+    """
+    from nova_perf_tuning.budget import history
+
+    kept = history.History(url)
+    try:
+        found = kept.series(str(results.environment.get("host") or "unknown"))
+    finally:
+        kept.close()
+    same = history.fingerprint(results.environment)
+    return [one for one in found if one.fingerprint == same]
 
 
 def _output(args: argparse.Namespace) -> str | None:

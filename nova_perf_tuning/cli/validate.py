@@ -14,10 +14,10 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from nova_perf_tuning import errors, interrupt, whole_file
-from nova_perf_tuning.cli import budget_options, command, progress, spec_options
+from nova_perf_tuning.cli import budget_options, command, export_options, progress, spec_options
 
 if TYPE_CHECKING:
-    from nova_perf_tuning.budget import budget_file, model, session
+    from nova_perf_tuning.budget import budget_file, history, model, session, verdict
     from nova_perf_tuning.launch import base as launch
     from nova_perf_tuning.specs import request
 
@@ -94,6 +94,13 @@ class Validate(command.PerfCommand):
             " decided, and until then boots follow while time is left",
         )
         budget_options.add(parser, _NOISE_FILE, flavor=False)
+        export_options.add(parser)
+        parser.add_argument(
+            "--history",
+            action="store_true",
+            help="keep the results in the database of runs (--database), and show in the report how this host did"
+            " before",
+        )
         parser.add_argument(
             "--time-limit",
             metavar="TIME",
@@ -197,17 +204,33 @@ class _Run:
         ]
         return [*told, f"noise floors: {path}"]
 
+    def _kept(self, results: model.Results, judged: list[verdict.Judgement]) -> list[history.Series]:
+        """Keep the results in the database of runs and return the history of this host."""
+        from nova_perf_tuning.budget import history, verdict
+        from nova_perf_tuning.cli import report
+
+        kept = history.History(self._args.database)
+        try:
+            kept.add(results, verdict.overall(judged).value if judged else None)
+        finally:
+            kept.close()
+        return report.histories(results, self._args.database)
+
     def _finish(self, results: model.Results) -> int:
         """Write the report, print the table and return the exit code."""
-        from nova_perf_tuning.budget import ablation, report, store, summary, verdict, wording
+        from nova_perf_tuning.budget import ablation, diagnosis, report, store, summary, verdict, wording
         from nova_perf_tuning.cli import figures
 
         summaries = summary.summarise(results)
         judged = verdict.judge_all(results, self._budgets)
-        store.write_atomically(self._report_file, report.render(results, summaries, judged))
+        knobs = ablation.judge(results, self._budgets)
+        series = self._kept(results, judged) if self._args.history else []
+        store.write_atomically(self._report_file, report.render(results, summaries, judged, knobs, series))
+        exported = export_options.write(self._args, results, judged)
+        told = diagnosis.diagnose(results, judged)
         floors = self._store_floors(results) if self._args.noise_floor else []
         if self._args.format == "json":
-            command.print_json(report.as_json(results, summaries, judged))
+            command.print_json(report.as_json(results, summaries, judged, knobs))
         else:
             print()
             figures.print_summary(summaries)
@@ -216,12 +239,20 @@ class _Run:
                 print(f"note: {note}")
             for warning in wording.environment_warnings(results.environment):
                 print(f"warning: {warning}")
-            if judged:
+            for finding in diagnosis.spoilt(results):
+                print(f"warning: guests of {finding}")
+            if told is not None:
                 print()
                 figures.print_verdicts(judged)
-            figures.print_ablation(ablation.judge(results, self._budgets))
+                figures.print_diagnosis(told)
+            figures.print_ablation(knobs)
+            if "measured_share" in results.environment:
+                share = results.environment["measured_share"]
+                print(f"\n{share:.1%} of the time beside making guests lay inside measuring windows")
             for line in floors:
                 print(line)
+            for path in exported:
+                print(f"written: {path}")
             print(f"\nresults: {self._results_file}\nreport: {self._report_file}")
         if not any(one.value is not None for one in results.trials):
             print("nova-perf validate: no trial gave a figure; see the report for the errors", file=sys.stderr)
@@ -233,6 +264,7 @@ def _planned(args: argparse.Namespace) -> _Run:
     """Check everything that can be checked before guests are booted."""
     from nova_perf_tuning.budget import budget_file, launchers
 
+    export_options.check(args)
     budgets = budget_file.load(args.budget) if args.budget else []
     launcher = launchers.load(args.launcher)
     plan = _plan(args, launcher.vcpus)

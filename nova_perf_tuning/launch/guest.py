@@ -10,6 +10,7 @@ from typing import TypeVar
 
 import libvirt
 
+from nova_perf_tuning.guest import truth as truth_module
 from nova_perf_tuning.host import model
 from nova_perf_tuning.host.facts import filesystem, guests
 from nova_perf_tuning.launch import base, cpu
@@ -136,6 +137,23 @@ class Guest(base.Machine):
         except AgentError:
             if self.is_alive():
                 raise
+
+    def own_cpus(self) -> frozenset[int]:
+        pinned: set[int] = set()
+        everywhere = os.sched_getaffinity(0)
+        for thread in self.process().threads:
+            if thread.kind == "vcpu":
+                with contextlib.suppress(OSError):
+                    allowed = os.sched_getaffinity(thread.tid)
+                    pinned |= set() if allowed >= everywhere else allowed
+        return frozenset(pinned)
+
+    def truth(self) -> truth_module.Truth:
+        """Ask the guest what it is and has.
+
+        :raises LaunchError: it does not answer.
+        """
+        return truth_module.parse(self.run(truth_module.ARGV, _SHORT_S).stdout)
 
     def cpu(self) -> base.CpuReading:
         guest_s = None

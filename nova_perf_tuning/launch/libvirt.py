@@ -22,6 +22,7 @@ from lxml import etree
 from nova_perf_tuning import errors, interrupt
 from nova_perf_tuning.guest import features as features_module
 from nova_perf_tuning.guest import transform as transform_module
+from nova_perf_tuning.guest import truth as truth_module
 from nova_perf_tuning.host.plan import model as plan_model
 from nova_perf_tuning.launch import (
     accelerator,
@@ -61,6 +62,7 @@ class _Arm:
     arm: base.Arm
     guests: tuple[Guest, ...]
     notes: tuple[str, ...]
+    truths: tuple[truth_module.Truth, ...]
     settings: list[dict[str, Any]] = dataclasses.field(default_factory=list)
 
 
@@ -168,11 +170,12 @@ class LibvirtLauncher(base.Launcher):
         try:
             booting = [self._create(arm, role, run) for role in network.ROLES]
             guests = tuple(guest for guest, _notes in booting)
-            self._arms[arm.name] = _Arm(arm, guests, booting[0][1])
             self._await_agents(guests)
             client, server = guests
             server.configure_network()
             client.configure_network(server.address)
+            truths = tuple(guest.truth() for guest in guests)
+            self._arms[arm.name] = _Arm(arm, guests, booting[0][1], truths)
         except BaseException:
             with contextlib.suppress(base.LaunchError):  # close() says what is left; the cause matters more
                 self.destroy(arm.name)
@@ -278,11 +281,22 @@ class LibvirtLauncher(base.Launcher):
                     "notes": list(one.notes),
                     "native_specs_not_applied": dict(one.arm.request.native),
                     "settings": one.settings,
+                    "virtualization": one.truths[0].virtualization,
+                    "truth": one.truths[0].as_data(),
+                    "findings": self._findings(one),
                     "xml": one.guests[0].xml,
                 }
                 for name, one in self._arms.items()
             },
         }
+
+    def _findings(self, arm: _Arm) -> list[str]:
+        """Return where the guests of an arm are not what was asked for; what both say is said once."""
+        found: dict[str, list[str]] = {}
+        for role, truth in zip(network.ROLES, arm.truths, strict=True):
+            for line in truth_module.findings(truth, arm.arm.request, self._accelerator.name, self._size.vcpus):
+                found.setdefault(line, []).append(role)
+        return [f"{' and '.join(roles)}: {line}" for line, roles in found.items()]
 
     # --- removing -------------------------------------------------------------------------------------------
 

@@ -1,0 +1,133 @@
+"""The verdict in one sentence, what it points at, and what to do about it.
+
+What a loss points at follows from which benchmarks lose: work in registers loses only where vCPUs get less of a
+CPU, and then everything else loses with it; packets or blocks that lose alone were held up on their own way.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from nova_perf_tuning.budget import model, verdict
+
+#: Kind of benchmark -> what it loads, in the order in which one drags the others along.
+_RESOURCES = {"cpu": "CPU", "iperf3": "network", "fio": "disk"}
+
+_ACTIONS = {
+    "CPU": (
+        "Look for a limit on the guests' CPUs: virsh schedinfo DOMAIN (vcpu_quota, cpu_shares) and quota:cpu_* of"
+        " the flavor.",
+        "Look for other work on their CPUs: nova-perf plan shows what shares a CPU with vCPUs, nova-perf audit"
+        " what the host gets wrong.",
+    ),
+    "network": (
+        "Look for a rate limit: tc qdisc show dev TAP, virsh domiftune DOMAIN TAP, quota:vif_* of the flavor, QoS"
+        " policies of the port.",
+        "Compare queues and offloads inside the guest with what was asked for (settings in force, below).",
+    ),
+    "disk": (
+        "Look for a limit: virsh blkdeviotune DOMAIN DISK, quota:disk_* of the flavor.",
+        "Compare cache mode, I/O threads and disk queues of the arms (settings in force, below).",
+    ),
+    "host CPU": (
+        "See which class of CPU the host spends (CPU of the host by class, below); nova-perf plan shows where its"
+        " threads run.",
+    ),
+}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """:ivar sentence: the verdict and its reason; :ivar culprit: ``CPU``, ``network``, ``disk``, ``host CPU`` or
+    empty; :ivar actions: what to do, a sentence each."""
+
+    sentence: str
+    culprit: str
+    actions: tuple[str, ...]
+
+
+def diagnose(results: model.Results, judged: Sequence[verdict.Judgement]) -> Diagnosis | None:
+    """Return what judgements say together; None where no budget was judged."""
+    if not judged:
+        return None
+    whole = verdict.overall(judged)
+    deciding = [one for one in judged if one.verdict is whole]
+    first = deciding[0]
+    more = f" (and {len(deciding) - 1} more of {len(judged)} budgets)" if len(deciding) > 1 else ""
+    what = f"{first.budget.arm} against {first.budget.baseline} in {first.budget.benchmark}"
+    if whole is verdict.Verdict.PASS:
+        closest = max(judged, key=_nearness)
+        return Diagnosis(
+            f"PASS: {'the budget is' if len(judged) == 1 else f'all {len(judged)} budgets are'} met;"
+            f" {'' if len(judged) == 1 else 'the closest: '}{_loss(closest)}.",
+            "",
+            ("Enough: the budget is met. More tuning may gain more, but nothing asks for it.",),
+        )
+    if whole is verdict.Verdict.FAIL:
+        culprit = _culprit(results, judged)
+        points = f" It points at the {culprit}." if culprit else ""
+        return Diagnosis(f"FAIL: {_loss(first)}{more}.{points}", culprit, _ACTIONS.get(culprit, ()))
+    if whole is verdict.Verdict.INVALID:
+        return Diagnosis(
+            f"INVALID: {what} cannot be judged: {first.reasons[-1]}{more}.",
+            "",
+            ("Remove what is named and measure again; the figures below are shown, not judged.",),
+        )
+    return Diagnosis(
+        f"INCONCLUSIVE: {_loss(first)}{more}; the trials are too few or too unlike to tell.",
+        "",
+        (
+            "Give it more time (--time-limit, --groups): boots are added until the verdict is certain.",
+            "Stop other work on the host, which makes trials unlike each other; nova-perf validate --noise-floor"
+            " tells what this host can tell apart.",
+        ),
+    )
+
+
+def _nearness(one: verdict.Judgement) -> float:
+    """Return how near a figure is to its limit."""
+    return -1.0 if one.loss is None or one.loss.high is None else one.loss.high - one.budget.max_loss
+
+
+def _loss(one: verdict.Judgement) -> str:
+    budget, loss = one.budget, one.loss
+    if loss is None:
+        return f"{budget.benchmark} of {budget.arm} has no figure to compare with {budget.baseline}"
+    if one.cpu is not None and loss.high is not None and loss.high <= budget.max_loss:
+        limit = budget.max_host_cpu_per_unit
+        return (
+            f"{budget.benchmark} of {budget.arm} costs {one.cpu.value:.4g} s of host CPU per {one.unit or 'unit'}"
+            f" (allowed: {limit:.4g})"
+        )
+    if loss.value >= 0:
+        change = f"loses {loss.value:.1%}"
+    else:
+        change = f"gains {-loss.value:.1%}"
+    span = ""
+    if loss.low is not None and loss.high is not None:
+        span = (
+            f", at least {loss.low:.1%}" if one.verdict is verdict.Verdict.FAIL else f", at most {loss.high:.1%}"
+        )
+    what = f"{budget.arm} {change} against {budget.baseline} in {budget.benchmark}"
+    return f"{what}{span} (allowed: {budget.max_loss:.1%})"
+
+
+def _culprit(results: model.Results, judged: Sequence[verdict.Judgement]) -> str:
+    """Return what failing figures point at; empty where nothing is known of their benchmarks."""
+    described = results.environment.get("benchmarks", {})
+    failed = [one for one in judged if one.verdict is verdict.Verdict.FAIL]
+    lossy = [one for one in failed if one.loss and one.loss.low is not None and one.loss.low > one.budget.max_loss]
+    if not lossy:
+        return "host CPU"
+    kinds = {str(described.get(one.budget.benchmark, {}).get("kind", one.budget.benchmark)) for one in lossy}
+    return next((resource for kind, resource in _RESOURCES.items() if kind in kinds), "")
+
+
+def spoilt(results: model.Results) -> list[str]:
+    """Return where guests are not what was asked for, a line each."""
+    return [
+        f"{name}: {line}"
+        for name, arm in results.environment.get("arms", {}).items()
+        for line in arm.get("findings", [])
+    ]

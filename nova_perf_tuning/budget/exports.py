@@ -1,0 +1,173 @@
+"""Results and verdicts in the forms that other programs read: JUnit XML, CSV, Prometheus' textfile.
+
+Everything in results is foreign text: what XML cannot hold is replaced, labels are escaped, and no cell of a table
+begins like a formula.
+"""
+
+from __future__ import annotations
+
+import csv
+import datetime
+import io
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final
+from xml.etree import ElementTree
+
+from nova_perf_tuning.budget import model, statistics, summary, verdict
+
+#: What XML 1.0 has no character for.
+_NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+#: Verdict -> element of a test case: CI programs know failures, errors and what was skipped.
+_OUTCOME: Final = {
+    verdict.Verdict.FAIL: "failure",
+    verdict.Verdict.INVALID: "error",
+    verdict.Verdict.INCONCLUSIVE: "skipped",
+}
+
+_COLUMNS: Final = (
+    "benchmark",
+    "metric",
+    "unit",
+    "better",
+    "primary",
+    "arm",
+    "group",
+    "block",
+    "order",
+    "value",
+    "error",
+    "window_s",
+    "guest_cpu_s",
+    "wait_s",
+    "work",
+    "work_unit",
+)
+_CLASSES: Final = ("vcpu", "emulator", "iothread", "vhost", "worker", "total", "softirq")
+
+
+def junit(results: model.Results, judged: Sequence[verdict.Judgement]) -> str:
+    """Return the judgements as a JUnit XML document: a test case for each budget.
+
+    FAIL is a failure, INVALID an error; INCONCLUSIVE is skipped, since nothing was shown (the exit code tells it).
+    """
+    seconds = sum({one.order: one.window_s for one in results.trials}.values())
+    counts = [_OUTCOME.get(one.verdict) for one in judged]
+    suite = ElementTree.Element(
+        "testsuite",
+        name="nova-perf",
+        hostname=_xml(results.environment.get("host", "")),
+        timestamp=_xml(results.environment.get("created", ""))[:19],
+        tests=str(len(judged)),
+        failures=str(counts.count("failure")),
+        errors=str(counts.count("error")),
+        skipped=str(counts.count("skipped")),
+        time=f"{seconds:.3f}",
+    )
+    for one in judged:
+        figure = f" {one.budget.metric}" if one.budget.metric else ""
+        limit = f"max_loss {one.budget.max_loss:g}"
+        case = ElementTree.SubElement(
+            suite,
+            "testcase",
+            classname=_xml(f"nova_perf.{one.budget.benchmark}"),
+            name=_xml(f"{one.budget.arm} against {one.budget.baseline}{figure}, {limit}"),
+        )
+        why = _xml("; ".join(one.reasons))
+        if kind := _OUTCOME.get(one.verdict):
+            ElementTree.SubElement(case, kind, message=f"{one.verdict.value}: {why}")
+        ElementTree.SubElement(case, "system-out").text = why
+    ElementTree.indent(suite)
+    return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def table(results: model.Results) -> str:
+    """Return the trials as CSV (RFC 4180): a row for each figure of each trial, in the order of time."""
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow([*_COLUMNS, *(f"host_cpu_s_{name}" for name in _CLASSES)])
+    for one in sorted(results.trials, key=lambda one: one.order):
+        cells = [getattr(one, name) for name in _COLUMNS]
+        cells += [one.host_cpu_s.get(name) for name in _CLASSES]
+        writer.writerow([_cell(value) for value in cells])
+    return text.getvalue()
+
+
+def prometheus(
+    results: model.Results,
+    summaries: Sequence[summary.BenchmarkSummary],
+    judged: Sequence[verdict.Judgement],
+) -> str:
+    """Return medians, ratios and verdicts for the textfile collector of Prometheus' node exporter."""
+    gauges = _Gauges({"host": str(results.environment.get("host", ""))})
+    for one in summaries:
+        for arm in one.arms:
+            labels = {"benchmark": one.label, "metric": one.metric, "unit": one.unit, "arm": arm.arm}
+            gauges.add("median", "Median of a benchmark's figure.", labels, _value(arm.median))
+            work = {"benchmark": one.label, "work_unit": one.work_unit, "arm": arm.arm}
+            cost = _value(arm.service_per_unit)
+            gauges.add("service_cpu_seconds_per_unit", "Host CPU beside vCPUs per unit of work.", work, cost)
+        for pair in one.comparisons:
+            names = {"benchmark": one.label, "arm": pair.arm, "baseline": pair.baseline}
+            for bound in ("value", "low", "high") if pair.ratio else ():
+                figure = getattr(pair.ratio, bound)
+                gauges.add("ratio", "Ratio of two arms, more than 1 is better.", {**names, "bound": bound}, figure)
+    for judgement in judged:
+        budget = judgement.budget
+        names = {"benchmark": budget.benchmark, "metric": budget.metric or ""}
+        names |= {"arm": budget.arm, "baseline": budget.baseline}
+        gauges.add("budget_max_loss", "Loss that is allowed.", names, budget.max_loss)
+        for word in verdict.Verdict:
+            text = "1 for the verdict on a budget, 0 for the others."
+            gauges.add("budget_verdict", text, {**names, "verdict": word.value}, judgement.verdict is word)
+    gauges.add("run_timestamp_seconds", "When the validation began.", {}, _timestamp(results.environment))
+    return gauges.text()
+
+
+class _Gauges:
+    """Samples by metric; all samples of a metric must stand together."""
+
+    def __init__(self, labels: Mapping[str, str]) -> None:
+        self._labels = labels
+        self._metrics: dict[str, tuple[str, list[str]]] = {}
+
+    def add(self, name: str, text: str, labels: Mapping[str, str], value: float | None) -> None:
+        if value is None:
+            return
+        pairs = ",".join(f'{key}="{_label(one)}"' for key, one in {**self._labels, **labels}.items())
+        self._metrics.setdefault(name, (text, []))[1].append(f"nova_perf_{name}{{{pairs}}} {float(value)!r}")
+
+    def text(self) -> str:
+        lines: list[str] = []
+        for name, (text, samples) in self._metrics.items():
+            lines += [f"# HELP nova_perf_{name} {text}", f"# TYPE nova_perf_{name} gauge", *dict.fromkeys(samples)]
+        return "".join(f"{line}\n" for line in lines)
+
+
+def _value(found: statistics.Estimate | None) -> float | None:
+    return None if found is None else found.value
+
+
+def _label(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in escaped)
+
+
+def _xml(value: object) -> str:
+    return _NO_XML.sub("\N{REPLACEMENT CHARACTER}", str(value))
+
+
+def _cell(value: object) -> object:
+    """Return a cell that no spreadsheet takes for a formula."""
+    if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")):
+        return f"'{value}"
+    return value
+
+
+def _timestamp(environment: Mapping[str, object]) -> float | None:
+    try:
+        begun = datetime.datetime.fromisoformat(str(environment.get("created", "")))
+    except ValueError:
+        return None
+    return (begun if begun.tzinfo else begun.replace(tzinfo=datetime.UTC)).timestamp()

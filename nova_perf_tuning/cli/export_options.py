@@ -1,0 +1,57 @@
+"""Options that write results and verdicts for other programs: CI, spreadsheets, Prometheus."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from nova_perf_tuning import whole_file
+
+if TYPE_CHECKING:
+    from nova_perf_tuning.budget import model, verdict
+
+_FILES = {
+    "junit": "JUnit XML for CI: a test case for each budget; FAIL is a failure, INVALID an error, INCONCLUSIVE"
+    " skipped",
+    "csv": "CSV: a row for each figure of each trial",
+    "prometheus": "medians, ratios and verdicts for the textfile collector of Prometheus' node exporter"
+    " (FILE.prom)",
+}
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Add ``--junit``, ``--csv`` and ``--prometheus``."""
+    for name, text in _FILES.items():
+        parser.add_argument(f"--{name}", metavar="FILE", help=f"write {text}")
+
+
+def check(args: argparse.Namespace) -> None:
+    """Find out before anything is measured that a file could not be written.
+
+    :raises whole_file.OutputError: a folder is missing, or something else than a file is there.
+    """
+    for path in _wanted(args).values():
+        whole_file.check(path)
+
+
+def write(args: argparse.Namespace, results: model.Results, judged: Sequence[verdict.Judgement]) -> list[str]:
+    """Write the files that were asked for and return their paths.
+
+    :raises OSError: one cannot be written.
+    """
+    from nova_perf_tuning.budget import exports, store, summary
+
+    made: dict[str, Callable[[], str]] = {
+        "junit": lambda: exports.junit(results, judged),
+        "csv": lambda: exports.table(results),
+        "prometheus": lambda: exports.prometheus(results, summary.summarise(results), judged),
+    }
+    wanted = _wanted(args)
+    for name, path in wanted.items():
+        store.write_atomically(path, made[name]())
+    return list(wanted.values())
+
+
+def _wanted(args: argparse.Namespace) -> dict[str, str]:
+    return {name: path for name in _FILES if (path := getattr(args, name)) is not None}

@@ -1,0 +1,262 @@
+"""What a guest says of itself: virtualization mode, clock source, queues, vectors, offloads; and whether that is
+what was asked for.
+
+The guest runs :data:`SCRIPT`, which needs a shell, grep and, for offloads, ethtool; its output is foreign text.
+How a mode is told from the others is known from hosts and documents: the line "Booting paravirtualized kernel"
+alone says nothing, DMI names QEMU under KVM and emulation alike, and Xen's old PV kernels end their line with
+"on Xen".
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from nova_perf_tuning.specs import request as request_module
+
+#: Sections are separated by ``== name``. Nothing in it fails where a file or program is missing.
+SCRIPT: Final = r"""
+s() { echo "== $1"; }
+s flags; grep -m1 -ow hypervisor /proc/cpuinfo
+c=/dev/cpu/0/cpuid
+s signature; [ -r $c ] && dd if=$c bs=16 skip=67108864 count=1 | tail -c 12; echo
+s log; dmesg | grep -m9 -iE 'hypervisor detected|booting paravirtualized kernel|xen version'
+s xen; cat /sys/hypervisor/type /sys/hypervisor/guest_type
+s vendor; cat /sys/class/dmi/id/sys_vendor
+s clock; cat /sys/devices/system/clocksource/clocksource0/current_clocksource
+s clocks; cat /sys/devices/system/clocksource/clocksource0/available_clocksource
+s vectors; grep -cE 'virtio[0-9]+-(in|out)put' /proc/interrupts
+for d in /sys/class/net/*; do
+n=${d##*/}; [ -e "$d/device" ] || continue
+s "nic $n"; basename "$(readlink "$d/device/driver")"; ls "$d/queues"; ethtool -l "$n"
+s "offload $n"; ethtool -k "$n"
+done
+for d in /sys/block/*; do [ -d "$d/mq" ] && { s "disk ${d##*/}"; ls "$d/mq"; }; done
+exit 0
+"""
+
+#: How the guest is asked.
+ARGV: Final = ("sh", "-c", f"{{ {SCRIPT} }} 2>/dev/null")
+
+_MAX_TEXT: Final = 256 * 1024
+_MAX_DEVICES: Final = 64
+
+#: Signature of CPUID leaf 0x40000000 -> mode.
+_SIGNATURES: Final = {
+    "KVMKVMKVM": "kvm",
+    "TCGTCGTCGTCG": "qemu",
+    "XenVMMXenVMM": "xen",
+    "Microsoft Hv": "microsoft",
+}
+
+#: Clock sources that cost an exit to the host, or worse, each time the clock is read.
+_SLOW_CLOCKS: Final = ("hpet", "acpi_pm", "pit", "jiffies", "refined-jiffies")
+
+#: Offload of the request -> feature of ethtool -k inside the guest: what the host takes is sent, what the guest
+#: accepts is received. Others (announce, mrg_rxbuf) show nowhere in a guest.
+_SENT: Final = {
+    "csum": "tx-checksumming",
+    "tso4": "tx-tcp-segmentation",
+    "tso6": "tx-tcp6-segmentation",
+    "ecn": "tx-tcp-ecn-segmentation",
+}
+_RECEIVED: Final = {"csum": "rx-checksumming"}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Nic:
+    """A NIC as the guest has it.
+
+    :ivar queues: receive queues that exist; :ivar enabled, possible: queue pairs by ethtool -l; None: not told.
+    :ivar offloads: feature -> whether it is on.
+    """
+
+    driver: str
+    queues: int
+    enabled: int | None
+    possible: int | None
+    offloads: Mapping[str, bool]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Truth:
+    """What a guest said.
+
+    :ivar virtualization: ``none`` (bare metal), ``kvm``, ``qemu`` (emulation, TCG), ``xen-pv``, ``xen-hvm``,
+        ``xen-pvh``, ``xen`` (which is not told), ``microsoft``, ``unknown``. :ivar evidence: what shows it.
+    :ivar vectors: interrupts of virtio queues, None when not told.
+    :ivar disks: disk -> hardware queues.
+    """
+
+    virtualization: str
+    evidence: str
+    clocksource: str
+    clocksources: tuple[str, ...]
+    vectors: int | None
+    nics: Mapping[str, Nic]
+    disks: Mapping[str, int]
+
+    def as_data(self) -> dict[str, Any]:
+        """Return it as results' environment has it."""
+        return dataclasses.asdict(self)
+
+
+def parse(text: str) -> Truth:
+    """Return what the output of :data:`SCRIPT` says; whatever is missing or garbled is unknown."""
+    parts = _sections(text[:_MAX_TEXT])
+    mode, evidence = _mode(parts)
+    nics: dict[str, Nic] = {}
+    disks: dict[str, int] = {}
+    for name, lines in parts.items():
+        kind, _, device = name.partition(" ")
+        if kind == "nic" and len(nics) < _MAX_DEVICES:
+            nics[device] = _nic(lines, parts.get(f"offload {device}", []))
+        elif kind == "disk" and len(disks) < _MAX_DEVICES:
+            disks[device] = sum(line.isdecimal() for line in lines)
+    clocks = _first(parts, "clocks").split()
+    vectors = _first(parts, "vectors")
+    return Truth(
+        virtualization=mode,
+        evidence=evidence,
+        clocksource=_first(parts, "clock"),
+        clocksources=tuple(clocks[:20]),
+        vectors=int(vectors) if re.fullmatch("[0-9]{1,6}", vectors) else None,
+        nics=nics,
+        disks=disks,
+    )
+
+
+def findings(truth: Truth, asked: request_module.Request, accelerator: str, vcpus: int) -> list[str]:
+    """Return where a guest is not what was asked for, a line each.
+
+    :param accelerator: what it was declared to run on: ``kvm`` or ``tcg``; others are not compared.
+    """
+    found = []
+    if fault := contradiction(truth.virtualization, accelerator):
+        found.append(f"{fault} ({truth.evidence})")
+    if truth.virtualization == "kvm" and truth.clocksource in _SLOW_CLOCKS:
+        found.append(f"its clock source is {truth.clocksource}; every reading of the clock leaves the guest")
+    for name, nic in truth.nics.items():
+        found += [f"{name}: {line}" for line in _nic_findings(nic, asked)]
+    if isinstance(asked.disk_queues, int):
+        most = min(asked.disk_queues, vcpus)
+        found += [
+            f"{name}: {asked.disk_queues} queues were asked for, the disk has {queues}"
+            for name, queues in truth.disks.items()
+            if queues and queues < most and name.startswith("vd")
+        ]
+    if isinstance(asked.vif_queues, int) and truth.vectors is not None and truth.vectors < 2 * asked.vif_queues:
+        found.append(
+            f"virtio queues have {truth.vectors} interrupts, {asked.vif_queues} queue pairs need"
+            f" {2 * asked.vif_queues}; queues share vectors"
+        )
+    return found
+
+
+def contradiction(mode: str, accelerator: str) -> str:
+    """Return why a guest that finds itself in ``mode`` does not run on ``accelerator``; empty: it may well."""
+    expected = {"kvm": "kvm", "tcg": "qemu"}.get(accelerator)
+    if expected is None or mode in (expected, "unknown", ""):
+        return ""
+    return f"declared to run on {accelerator}, but it finds itself on {told(mode)}"
+
+
+def told(mode: str) -> str:
+    """Return a mode in words."""
+    words = {"none": "bare metal", "qemu": "emulation (TCG)", "kvm": "KVM"}
+    return words.get(mode, mode.replace("xen-", "Xen ").upper() if mode.startswith("xen-") else mode)
+
+
+def _nic_findings(nic: Nic, asked: request_module.Request) -> list[str]:
+    found = []
+    if isinstance(asked.vif_queues, int):
+        possible = nic.possible if nic.possible is not None else nic.queues
+        if possible < asked.vif_queues:
+            found.append(f"{asked.vif_queues} queues were asked for, the interface has {possible}")
+        elif nic.enabled is not None and nic.enabled < asked.vif_queues:
+            found.append(f"{nic.enabled} of {asked.vif_queues} queues are enabled (ethtool -L in the guest)")
+    for wanted, features in ((asked.vif_host_offload, _SENT), (asked.vif_guest_offload, _RECEIVED)):
+        for name, on in wanted.items():
+            seen = nic.offloads.get(features.get(name, ""))
+            if seen is not None and seen != on:
+                words = ("on", "off") if on else ("off", "on")
+                found.append(f"{features[name]} was asked to be {words[0]} and is {words[1]}")
+    return found
+
+
+def _mode(parts: Mapping[str, list[str]]) -> tuple[str, str]:
+    """Return the mode and what shows it, the surest sign first."""
+    log = [line.rstrip() for line in parts.get("log", [])]
+    if found := _xen_mode(parts.get("xen", []), log):
+        return found
+    signature = _first(parts, "signature").strip("\0")
+    if signature in _SIGNATURES:
+        return _SIGNATURES[signature], f"CPUID says {signature}"
+    detected = next((line.rpartition("detected: ")[2] for line in log if "ypervisor detected: " in line), "")
+    if detected.startswith("KVM"):
+        return "kvm", "the kernel detected KVM"
+    if detected.startswith("Microsoft"):
+        return "microsoft", "the kernel detected Hyper-V"
+    if "kvm-clock" in _first(parts, "clocks").split():
+        return "kvm", "it has the clock source kvm-clock"
+    if _first(parts, "flags") != "hypervisor":
+        known = any(parts.get(name) for name in ("clock", "vendor", "log"))
+        return ("none", "the CPU has no flag 'hypervisor'") if known else ("unknown", "it said nothing")
+    if _first(parts, "vendor") == "QEMU" and any(line.endswith("on bare hardware") for line in log):
+        return "qemu", "QEMU's DMI, and a kernel that found no hypervisor to work with"
+    return "unknown", "a hypervisor that does not say which"
+
+
+#: Ends of lines in a kernel's log -> mode of a Xen guest.
+_XEN_LOG: Final = {
+    "paravirtualized kernel on Xen PVH": "xen-pvh",
+    "with PVH extensions": "xen-pvh",
+    "paravirtualized kernel on Xen": "xen-pv",
+    "paravirtualized kernel on Xen HVM": "xen-hvm",
+    "Hypervisor detected: Xen HVM": "xen-hvm",
+}
+
+
+def _xen_mode(xen: list[str], log: list[str]) -> tuple[str, str] | None:
+    """Return the mode of a Xen guest by what the kernel tells in /sys/hypervisor, else by its log."""
+    told_by_kernel = len(xen) > 1 and xen[0] == "xen" and xen[1].lower() in ("pv", "hvm", "pvh")
+    if told_by_kernel:
+        return f"xen-{xen[1].lower()}", f"/sys/hypervisor/guest_type is {xen[1]}"
+    for end, mode in _XEN_LOG.items():
+        if any(line.endswith(end) for line in log):
+            return mode, f"the kernel's log ends a line with '{end}'"
+    return ("xen", "/sys/hypervisor/type is xen") if xen and xen[0] == "xen" else None
+
+
+def _nic(lines: list[str], offloads: list[str]) -> Nic:
+    current = False
+    counts: dict[bool, int] = {}
+    for line in lines:
+        current = current or line.startswith("Current hardware settings")
+        if match := re.fullmatch(r"Combined:\s*([0-9]{1,5})", line):
+            counts[current] = int(match[1])
+    features = {}
+    for line in offloads[:200]:
+        if match := re.match(r"([a-z0-9-]{1,60}): (on|off)\b", line.strip()):
+            features[match[1]] = match[2] == "on"
+    queues = sum(line.startswith("rx-") for line in lines)
+    driver = lines[0][:60] if lines else ""
+    return Nic(driver, queues, counts.get(True), counts.get(False), features)
+
+
+def _sections(text: str) -> dict[str, list[str]]:
+    parts: dict[str, list[str]] = {}
+    lines: list[str] = []
+    for line in text.splitlines():
+        if line.startswith("== "):
+            lines = parts.setdefault(line[3:83], [])
+        elif line.strip():
+            lines.append(line[:300])
+    return parts
+
+
+def _first(parts: Mapping[str, list[str]], name: str) -> str:
+    lines = parts.get(name) or [""]
+    return lines[0].strip()[:200]

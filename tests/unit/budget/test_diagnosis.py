@@ -1,0 +1,77 @@
+"""The verdict in one sentence names what a loss points at."""
+
+import dataclasses
+
+import testtools
+
+from nova_perf_tuning.budget import budget_file, diagnosis, model, verdict
+from tests.unit.budget import samples
+
+
+def results(losses, **environment):
+    """Return results in which tuned guests lose ``losses``: benchmark -> share."""
+    trials = []
+    for label, loss in losses.items():
+        one = samples.results({"untuned": 1000.0, "tuned": 1000.0 * (1 - loss)}, groups=5, noise=0.005)
+        trials += [dataclasses.replace(trial, benchmark=label) for trial in one.trials]
+    return model.Results({"arms": {}, "seed": 1, **environment}, trials)
+
+
+def told(data, **fields):
+    budgets = [
+        budget_file.Budget(label, "tuned", 0.05, baseline="untuned", **fields)
+        for label in dict.fromkeys(one.benchmark for one in data.trials)
+    ]
+    return diagnosis.diagnose(data, verdict.judge_all(data, budgets))
+
+
+class DiagnosisTest(testtools.TestCase):
+    def test_no_budget_no_diagnosis(self):
+        self.assertIsNone(diagnosis.diagnose(results({"cpu": 0.2}), []))
+
+    def test_what_loses_names_what_is_wrong(self):
+        for losses, culprit in (
+            ({"cpu": 0.2}, "CPU"),
+            ({"cpu": 0.2, "iperf3": 0.3, "fio": 0.3}, "CPU"),
+            ({"cpu": 0.0, "iperf3": 0.5, "fio": 0.0}, "network"),
+            ({"cpu": 0.0, "fio": 0.5}, "disk"),
+            ({"own": 0.5}, ""),
+        ):
+            found = told(results(losses))
+            self.assertTrue(found.sentence.startswith("FAIL: tuned loses "), found.sentence)
+            self.assertEqual(culprit, found.culprit, losses)
+            self.assertEqual(bool(culprit), f"points at the {culprit}" in found.sentence)
+            self.assertEqual(bool(culprit), bool(found.actions))
+
+    def test_a_label_of_ones_own_is_known_by_its_kind(self):
+        data = results({"eight streams": 0.5}, benchmarks={"eight streams": {"kind": "iperf3"}})
+        self.assertEqual("network", told(data).culprit)
+
+    def test_host_cpu(self):
+        found = told(results({"iperf3": 0.0}), max_host_cpu_per_unit=0.01)
+        self.assertEqual("host CPU", found.culprit)
+        self.assertIn("s of host CPU per Gbit (allowed: 0.01)", found.sentence)
+
+    def test_other_verdicts(self):
+        self.assertIn("PASS: the budget is met", told(results({"cpu": 0.0})).sentence)
+        self.assertIn(
+            "PASS: all 2 budgets are met; the closest:", told(results({"cpu": 0.0, "fio": 0.01})).sentence
+        )
+        few = results({"cpu": 0.05})
+        few.trials = [one for one in few.trials if one.group < 1]
+        self.assertTrue(told(few).sentence.startswith("INCONCLUSIVE: "))
+        invalid = told(results({"cpu": 0.0}), accelerator="kvm")
+        self.assertIn(
+            "INVALID: tuned against untuned in cpu cannot be judged: guests ran on unknown", invalid.sentence
+        )
+
+    def test_guests_that_are_not_what_was_asked_for(self):
+        data = results({"cpu": 0.0}, arms={"tuned": {"findings": ["client: eth0: 1 of 4 queues are enabled"]}})
+        self.assertEqual(["tuned: client: eth0: 1 of 4 queues are enabled"], diagnosis.spoilt(data))
+
+    def test_guests_under_another_accelerator_than_declared_are_invalid(self):
+        arms = {"tuned": {"virtualization": "qemu"}, "untuned": {"virtualization": "kvm"}}
+        found = told(results({"cpu": 0.0}, accelerator="kvm", arms=arms))
+        self.assertIn(
+            "guests of 'tuned' were declared to run on kvm, but it finds itself on emulation", found.sentence
+        )

@@ -1,0 +1,68 @@
+"""Forms that other programs read: valid whatever the results say, and with the right figures in them."""
+
+import csv
+import io
+import re
+from xml.etree import ElementTree
+
+import testtools
+
+from nova_perf_tuning.budget import budget_file, exports, summary, verdict
+from tests.unit.budget import samples
+
+HOSTILE = "=cmd|'/c calc'!A1\x00\x1b\ufffe\"\\\n<&]]>"
+
+SAMPLE = re.compile(
+    r'nova_perf_[a-z_]+(\{([a-z_]+="([^"\\\n]|\\["\\n])*",)*[a-z_]+="([^"\\\n]|\\["\\n])*"\})? [-+.e0-9]+'
+)
+
+
+def judged(results):
+    budgets = [
+        budget_file.Budget("iperf3", "tuned", 0.9),
+        budget_file.Budget("iperf3", "tuned", 0.01),
+        budget_file.Budget("iperf3", "tuned", 0.4),
+        budget_file.Budget("none", "tuned", 0.1),
+    ]
+    return verdict.judge_all(results, budgets)
+
+
+class ExportsTest(testtools.TestCase):
+    def setUp(self):
+        super().setUp()
+        created = {"created": "2026-11-20T10:00:00+00:00", "host": HOSTILE}
+        self.data = samples.results({"host": 1000.0, "tuned": 600.0}, groups=4, **created)
+        self.data.trials.append(samples.trial(arm="tuned", group=4, value=None, error=HOSTILE, order=99))
+
+    def test_junit(self):
+        suite = ElementTree.fromstring(exports.junit(self.data, judged(self.data)))
+        counts = {name: suite.get(name) for name in ("tests", "failures", "errors", "skipped")}
+        self.assertEqual({"tests": "4", "failures": "1", "errors": "1", "skipped": "1"}, counts)
+        self.assertEqual("2026-11-20T10:00:00", suite.get("timestamp"))
+        outcomes = [[part.tag for part in case if part.tag != "system-out"] for case in suite]
+        self.assertEqual([[], ["failure"], ["skipped"], ["error"]], outcomes)
+        self.assertIn("FAIL: loss 4", suite[1].find("failure").get("message"))
+        self.assertEqual("nova_perf.iperf3", suite[0].get("classname"))
+
+    def test_csv(self):
+        rows = list(csv.DictReader(io.StringIO(exports.table(self.data))))
+        self.assertEqual(len(self.data.trials), len(rows))
+        self.assertEqual(self.data.trials[1].value, float(rows[1]["value"]))
+        self.assertEqual("4.0", rows[1]["host_cpu_s_vcpu"])
+        self.assertEqual("", rows[-1]["value"])
+        self.assertTrue(rows[-1]["error"].startswith("'=cmd"), "no spreadsheet takes it for a formula")
+
+    def test_prometheus(self):
+        text = exports.prometheus(self.data, summary.summarise(self.data), judged(self.data))
+        samples_ = [line for line in text.splitlines() if not line.startswith("#")]
+        for line in samples_:
+            self.assertTrue(SAMPLE.fullmatch(line), line)
+        self.assertEqual(len(samples_), len(set(samples_)))
+        types = [line for line in text.splitlines() if line.startswith("# TYPE")]
+        self.assertEqual(len(types), len(set(types)), "samples of a metric stand together")
+        verdicts = [
+            line for line in samples_ if line.startswith("nova_perf_budget_verdict") and line.endswith(" 1.0")
+        ]
+        self.assertEqual(4, len(verdicts))
+        self.assertIn("nova_perf_run_timestamp_seconds", text)
+        self.assertTrue(text.endswith("\n"))
