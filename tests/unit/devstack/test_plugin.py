@@ -1,0 +1,359 @@
+"""The DevStack plugin, phase by phase: what it does to files, and what it asks of DevStack and of the cloud.
+
+Bash runs the plugin itself; run_phases.sh stands in for DevStack. The programs of this project that it calls are
+the real ones where they need no cloud.
+"""
+
+import configparser
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import fixtures
+import testtools
+
+from nova_perf_tuning.host.transaction import journal
+from nova_perf_tuning.specs import profiles
+from tests.unit.cloud import api_server
+
+HERE = pathlib.Path(__file__).parent
+TOP = HERE.parents[2]
+STACK = ("stack/pre-install", "stack/install", "stack/post-config", "stack/extra", "stack/test-config")
+DRIVER = "perf_tuning.PerfTuningLibvirtDriver"
+
+#: Tells its call, then does what it is for, but for what needs a cloud.
+PROGRAM = """#!/bin/sh
+printf '%s\\n' "{name} $*" >>"{calls}"
+case "{name} $*" in
+    *"metadefs load"* | *"python"*"tools/image/upload"* | *"perf validate"*) exit ${{CLOUD_CODE:-0}} ;;
+    *"python"*nova_perf_tuning_smoke*) echo "cloud $OS_CLOUD image $NOVA_PERF_SMOKE_IMAGE" >>"{calls}"
+        exit ${{SMOKE_CODE:-0}} ;;
+    *"openstack"*"flavor show"*) exit 1 ;;
+    "openstack"*) exit 0 ;;
+    "nova-perf-status"*) [ -z "$STATUS_CODE" ] || exit "$STATUS_CODE" ;;
+    "pip"*) exit 0 ;;
+esac
+exec "{real}" "$@"
+"""
+
+
+class PluginTestCase(testtools.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.scratch = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        self.calls_file = self.scratch / "calls"
+        self.bin = self.scratch / "opt/data/venv/bin"
+        self.bin.mkdir(parents=True)
+        for name in ("nova-perf", "nova-perf-status", "nova-perf-agent", "openstack", "pip", "python"):
+            real = pathlib.Path(sys.executable).with_name(name) if name != "python" else sys.executable
+            self.program(name, PROGRAM.format(name=name, calls=self.calls_file, real=real))
+        self.nova_conf = self.scratch / "etc/nova/nova.conf"
+        self.nova_conf.parent.mkdir(parents=True)
+        self.nova_conf.write_text("[DEFAULT]\ncompute_driver = libvirt.LibvirtDriver\ndebug = True\n")
+        self.agent_conf = self.scratch / "etc/nova-perf-tuning/nova-perf-tuning.conf"
+        self.state = self.scratch / "var/lib/nova-perf-tuning"
+        self.unit = self.scratch / "etc/systemd/devstack@nova-perf-agent.service"
+
+    def program(self, name, text):
+        (self.bin / name).write_text(text)
+        (self.bin / name).chmod(0o755)
+
+    def phases(self, *names, code=0, **local_conf):
+        """Run phases in one shell; return the calls that it made.
+
+        :param STATUS_CODE: what nova-perf-status ends with, without having checked; empty: it checks.
+        """
+        local_conf.setdefault("STATUS_CODE", "0")
+        self.calls_file.unlink(missing_ok=True)
+        environment = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("OS_", "NOVA_", "PYTHON")) or name in local_conf
+        }
+        done = subprocess.run(
+            ["bash", HERE / "run_phases.sh", self.scratch, *names],
+            env={**environment, "HOME": str(self.scratch), **local_conf},
+            cwd=self.scratch,
+            capture_output=True,
+            text=True,
+        )
+        self.assertEqual(code, done.returncode, done.stdout + done.stderr)
+        self.output = done.stdout + done.stderr
+        self.calls = self.calls_file.read_text().splitlines() if self.calls_file.exists() else []
+        return self.calls
+
+    def called(self, words):
+        """Return the calls that begin with ``words``."""
+        return [line for line in self.calls if line.startswith(words)]
+
+    def option(self, section, key, path=None):
+        parser = configparser.RawConfigParser()
+        parser.read(path or self.nova_conf)
+        return parser.get(section, key, fallback=None)
+
+    def variable(self, name):
+        lines = (self.scratch / "variables").read_text().splitlines()
+        return dict(line.split("=", 1) for line in lines)[name]
+
+
+class StackTest(PluginTestCase):
+    def test_all_in_one(self):
+        self.phases(*STACK)
+        self.assertEqual([f"setup_develop {TOP} cloud,report,metrics"], self.called("setup_develop"))
+        self.assertEqual(DRIVER, self.option("DEFAULT", "compute_driver"))
+        self.assertEqual("True", self.option("DEFAULT", "debug"))
+        self.assertEqual("fail", self.option("nova_perf_tuning", "on_error"))
+        self.assertEqual(f"{self.state}/verdict.json", self.option("nova_perf_tuning", "result_file"))
+        self.assertIsNone(self.option("filter_scheduler", "weight_classes"))
+        self.assertIsNone(self.option("compute", "cpu_dedicated_set"))
+        self.assertEqual(
+            f"{self.nova_conf.parent}/nova-cpu.conf", self.option("agent", "nova_config", self.agent_conf)
+        )
+        self.assertEqual(
+            str(self.state), self.option("nova_perf_tuning", "state_dir", self.agent_conf), self.output
+        )
+        self.assertTrue(self.state.is_dir())
+        self.assertEqual(
+            f"[Service]\nUser=root\nExecStart={self.bin}/nova-perf-agent --config-file {self.agent_conf}\n",
+            self.unit.read_text(),
+        )
+        self.assertEqual(["nova-perf metadefs load --os-cloud devstack-admin"], self.called("nova-perf metadefs"))
+        made = self.called("openstack --os-cloud devstack-admin perf flavor create")
+        self.assertEqual(sorted(profiles.shipped()), [line.split(" --profile ")[1].split()[0] for line in made])
+        self.assertIn("create perf.balanced --profile balanced --vcpus 2 --ram 512 --disk 1", made[0])
+        self.assertIn(",NUMATopologyFilter", self.variable("NOVA_FILTERS"))
+        self.assertIn(",nova-perf-agent", self.variable("ENABLED_SERVICES"))
+        for unasked in ("python", "install_bindep"):
+            self.assertEqual([], [one for one in self.called(unasked) if "ini.py" not in one])
+
+    def test_configuration_waits_for_neutrons(self):
+        _define, first, second, *_more = self.phases("stack/post-config")
+        self.assertEqual("async_wait configure_neutron_nova", first)
+        self.assertIn("iniset /etc/nova/nova.conf", second)
+
+    def test_nova_perf_status_reads_what_was_configured(self):
+        self.phases("stack/install", "stack/post-config", STATUS_CODE="")
+        self.assertEqual(2, len(self.called("nova-perf-status --config-file")))
+        self.assertIn(f"compute_driver is {DRIVER}", " ".join(self.output.replace("|", " ").split()))
+
+    def test_the_agents_configuration_is_one_that_it_reads(self):
+        self.phases("stack/post-config", NOVA_PERF_DEDICATED_CPUS="1")
+        (self.nova_conf.parent / "nova-cpu.conf").write_text(self.nova_conf.read_text())
+        code = (
+            "import sys\nfrom nova_perf_tuning.conf import opts\nconf = opts.load(sys.argv[1:])\n"
+            "print(conf.agent.nova_config, conf.nova_perf_tuning.state_dir)"
+        )
+        done = subprocess.run([sys.executable, "-c", code, self.agent_conf], capture_output=True, text=True)
+        self.assertEqual(f"['{self.nova_conf.parent}/nova-cpu.conf'] {self.state}\n", done.stdout, done.stderr)
+
+    def test_again(self):
+        self.phases(*STACK)
+        before = self.nova_conf.read_text(), self.agent_conf.read_text(), self.unit.read_text()
+        self.phases(*STACK)
+        self.assertEqual(before, (self.nova_conf.read_text(), self.agent_conf.read_text(), self.unit.read_text()))
+        self.assertEqual(1, self.variable("NOVA_FILTERS").count("NUMATopologyFilter"))
+
+    def test_everything_that_may_be_set(self):
+        own = self.scratch / "profiles"
+        own.mkdir()
+        (own / "mine.yaml").write_text(
+            "name: mine\ndescription: d\nspecs: {'perf:iothreads': {value: 1, basis: practice, reason: r}}\n"
+        )
+        image = self.scratch / "image"
+        image.mkdir()
+        (image / "guest.qcow2").touch()
+        self.phases(
+            *STACK,
+            NOVA_PERF_ON_ERROR="ignore",
+            NOVA_PERF_PROFILE_DIR=str(own),
+            NOVA_PERF_DEDICATED_CPUS="2-5,^4",
+            NOVA_PERF_SHARED_CPUS="0-1",
+            NOVA_PERF_WEIGHER="True",
+            NOVA_PERF_IMAGE=str(image),
+            NOVA_PERF_FLAVOR_PREFIX="p-",
+            NOVA_PERF_FLAVOR_VCPUS="4",
+            STATUS_CODE="",
+        )
+        self.assertEqual("ignore", self.option("nova_perf_tuning", "on_error"))
+        self.assertEqual(str(own), self.option("nova_perf_tuning", "profile_dir"))
+        self.assertEqual("2-5,^4", self.option("compute", "cpu_dedicated_set"))
+        self.assertEqual("0-1", self.option("compute", "cpu_shared_set"))
+        self.assertIn("PerfWeigher", self.option("filter_scheduler", "weight_classes"))
+        self.assertEqual(
+            [f"python {TOP}/tools/image/upload --os-cloud devstack-admin --folder {image} perf-guest"],
+            self.called(f"python {TOP}/tools"),
+        )
+        self.assertIn(
+            "openstack --os-cloud devstack-admin perf flavor create p-mine --profile mine --profile-dir "
+            f"{own} --vcpus 4 --ram 512 --disk 1",
+            self.calls,
+        )
+
+    def test_image_is_built_where_it_is_asked_for(self):
+        self.phases("stack/install", "stack/extra", NOVA_PERF_IMAGE="True", NOVA_PERF_FLAVORS="False")
+        self.assertEqual([f"install_bindep {TOP}/bindep.txt demo"], self.called("install_bindep"))
+        self.assertEqual(
+            [f"python {TOP}/tools/image/upload --os-cloud devstack-admin perf-guest"],
+            self.called(f"python {TOP}/tools"),
+        )
+
+    def test_every_part_can_be_switched_off(self):
+        self.phases(
+            *STACK,
+            NOVA_PERF_DRIVER="False",
+            NOVA_PERF_AGENT="False",
+            NOVA_PERF_METADEFS="False",
+            NOVA_PERF_FLAVORS="False",
+        )
+        self.assertEqual("libvirt.LibvirtDriver", self.option("DEFAULT", "compute_driver"))
+        self.assertFalse(self.unit.exists())
+        self.assertEqual([], self.called("nova-perf metadefs") + self.called("openstack"))
+        self.assertNotIn("nova-perf-agent", self.variable("ENABLED_SERVICES"))
+
+    def test_disable_service_keeps_the_agent_off(self):
+        self.phases(*STACK, DISABLED_SERVICES="nova-perf-agent")
+        self.assertFalse(self.unit.exists())
+
+    def test_compute_only_node(self):
+        self.phases(*STACK, ENABLED_SERVICES="n-cpu,q-agt", NOVA_PERF_SMOKE="True", NOVA_PERF_IMAGE="True")
+        self.assertEqual(DRIVER, self.option("DEFAULT", "compute_driver"))
+        self.assertTrue(self.unit.exists())
+        self.assertEqual([], self.called("nova-perf metadefs") + self.called("openstack") + self.called("cloud"))
+        self.assertEqual([], self.called("install_bindep"))
+
+    def test_node_with_the_api_alone(self):
+        self.phases(*STACK, ENABLED_SERVICES="n-api,key")
+        self.assertEqual(1, len(self.called("setup_develop")))
+        self.assertEqual("libvirt.LibvirtDriver", self.option("DEFAULT", "compute_driver"))
+        self.assertFalse(self.unit.exists() or self.agent_conf.exists())
+        self.assertNotEqual([], self.called("openstack"))
+
+    def test_node_without_nova(self):
+        before = self.nova_conf.read_text()
+        calls = self.phases(*STACK, ENABLED_SERVICES="swift,key")
+        self.assertEqual([f"done {phase}" for phase in STACK], [line for line in calls if "define" not in line])
+        self.assertEqual(before, self.nova_conf.read_text())
+
+
+class StopsStackTest(PluginTestCase):
+    def refused(self, words, *names, **local_conf):
+        self.phases(*names, code=local_conf.pop("code", 1), **local_conf)
+        self.assertIn(words, self.output)
+
+    def test_wrong_variables_before_anything_is_done(self):
+        for name, value in (
+            ("VIRT_DRIVER", "ironic"),
+            ("NOVA_PERF_ON_ERROR", "perhaps"),
+            ("NOVA_PERF_FLAVOR_RAM", "1G"),
+            ("NOVA_PERF_SHARED_CPUS", "0 1"),
+            ("NOVA_PERF_PROFILE_DIR", "/nonexistent"),
+            ("NOVA_PERF_IMAGE", "/nonexistent"),
+        ):
+            self.refused(f"{name} ", "stack/pre-install", **{name: value})
+
+    def test_other_hypervisor_without_the_driver(self):
+        self.phases("stack/pre-install", VIRT_DRIVER="ironic", NOVA_PERF_DRIVER="False")
+
+    def test_nova_that_cannot_import_the_driver(self):
+        self.refused("do not fit together", "stack/install", STATUS_CODE="2")
+        self.refused("do not fit together", "stack/install", STATUS_CODE="255")
+
+    def test_a_cloud_that_refuses(self):
+        self.refused("a command failed", "stack/extra", CLOUD_CODE="3", code=3)
+
+
+class SmokeTest(PluginTestCase):
+    def test_without_an_image(self):
+        self.phases(*STACK, NOVA_PERF_SMOKE="True")
+        self.assertEqual([f"setup_develop {TOP} cloud,report,metrics,smoke"], self.called("setup_develop"))
+        self.assertEqual(["python -m nova_perf_tuning_smoke"], self.called("python -m"))
+        self.assertEqual(["cloud devstack-admin image "], self.called("cloud"))
+
+    def test_with_image_and_heat(self):
+        self.phases(
+            "stack/test-config",
+            NOVA_PERF_SMOKE="True",
+            NOVA_PERF_IMAGE="True",
+            ENABLED_SERVICES="n-api,n-cpu,g-api,h-api",
+        )
+        self.assertEqual(["cloud devstack-admin image perf-guest"], self.called("cloud"))
+        (validation,) = self.called("openstack --os-cloud devstack-admin perf validate")
+        self.assertIn("--image perf-guest", validation)
+
+    def test_failures_end_stack(self):
+        self.phases("stack/test-config", code=1, NOVA_PERF_SMOKE="True", SMOKE_CODE="1")
+        self.assertIn("smoke tests of nova-perf-tuning failed", self.output)
+
+
+class UnstackTest(PluginTestCase):
+    def test_agent_is_stopped_though_it_was_taken_out(self):
+        self.phases(*STACK)
+        self.phases("unstack/", NOVA_PERF_AGENT="False")
+        self.assertEqual(
+            [
+                "systemctl stop devstack@nova-perf-agent.service",
+                "systemctl disable devstack@nova-perf-agent.service",
+            ],
+            self.called("systemctl"),
+        )
+
+    def test_originals_are_put_back(self):
+        self.phases(*STACK)
+        self.journal("/")
+        self.phases("unstack/")
+        self.assertEqual([f"nova-perf restore --state-dir {self.state}"], self.called("nova-perf restore"))
+
+    def test_clean_leaves_nothing(self):
+        self.phases(*STACK)
+        self.journal("/")
+        self.phases("unstack/", "clean/")
+        self.assertFalse(self.unit.exists())
+        self.assertFalse(self.agent_conf.parent.exists())
+        self.assertFalse(self.state.exists(), self.output)
+        self.assertEqual(
+            [f"PIP_VIRTUAL_ENV={self.bin.parent} pip_uninstall nova-perf-tuning"], self.called("PIP_VIRTUAL_ENV")
+        )
+
+    def test_clean_keeps_a_journal_that_was_not_undone(self):
+        self.phases(*STACK)
+        self.journal("/another-host")
+        self.phases("unstack/", "clean/")
+        self.assertTrue((self.state / "journal.sqlite").exists())
+        self.assertIn("stays", self.output)
+
+    def test_on_a_node_where_nothing_is(self):
+        for program in self.bin.iterdir():
+            if program.name != "python":
+                program.unlink()
+        self.phases("unstack/", "clean/", "unstack/", "clean/")
+        self.assertEqual([], self.called("systemctl"))
+
+    def journal(self, root):
+        """Make the journal of an apply, on the host whose files are below ``root``."""
+        with journal.Journal(str(self.state), root, writer=True):
+            pass
+
+
+class RealCloudCommandsTest(PluginTestCase):
+    """The flavor commands are those of the real ``openstack`` program, against API servers on loopback."""
+
+    def test_flavor_is_made_and_then_brought_up_to_date(self):
+        cloud = self.useFixture(api_server.ApiServer())
+        self.program("openstack", f'#!/bin/sh\nexec {pathlib.Path(sys.executable).with_name("openstack")} "$@"\n')
+        auth = {"auth_url": f"{cloud.url}/identity/v3", "username": "admin", "password": "secret"}
+        auth |= {"project_name": "admin", "user_domain_id": "default", "project_domain_id": "default"}
+        clouds = self.scratch / "clouds.yaml"
+        clouds.write_text(json.dumps({"clouds": {"devstack-admin": {"auth": auth, "region_name": "RegionOne"}}}))
+        wanted = {"OS_CLIENT_CONFIG_FILE": str(clouds), "NOVA_PERF_PROFILES": "balanced"}
+        wanted |= {"NOVA_PERF_METADEFS": "False"}
+        self.phases("stack/extra", **wanted)
+        (flavor,) = cloud.flavors.values()
+        self.assertEqual(["perf.balanced", 2, 512], [flavor[key] for key in ("name", "vcpus", "ram")])
+        self.assertEqual("balanced", flavor["extra_specs"]["perf:profile"])
+        complete = dict(flavor["extra_specs"])
+        del flavor["extra_specs"]["perf:iothreads"]
+        self.phases("stack/extra", **wanted)
+        (flavor,) = cloud.flavors.values()
+        self.assertEqual(complete, flavor["extra_specs"])
