@@ -1,0 +1,83 @@
+"""The smoke tests pass on a cloud that is well, and fail on one that is not; a real one is in tests/cloud."""
+
+import io
+import json
+import os
+import unittest
+
+import fixtures
+import testtools
+
+from nova_perf_tuning.specs import vocabulary
+from nova_perf_tuning_smoke import test_api, test_guest
+from tests.unit.cloud import api_server
+
+
+class Cloud(api_server.ApiServer):
+    """Nova as it is with our validators in its API, or without them.
+
+    :ivar checks: the validators are there.
+    """
+
+    checks = True
+
+    def check_specs(self, specs, microversion):
+        for key, value in specs.items():
+            if not self.checks or microversion < (2, 86) or not key.startswith(vocabulary.PREFIX):
+                continue
+            spec, _feature = vocabulary.by_key().get(key, (None, None))
+            if spec is None:
+                message = f"Validation failed; extra spec '{key}' does not appear to be a valid extra spec."
+                raise api_server.nova_error(400, "badRequest", message)
+            try:
+                spec.parse(value)
+            except ValueError as error:
+                message = f"Validation failed; {key}='{value}': {error}."
+                raise api_server.nova_error(400, "badRequest", message) from None
+
+
+class SmokeTest(testtools.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.cloud = self.useFixture(Cloud())
+        self.cloud.add_host("compute1")
+        for name in [name for name in os.environ if name.startswith(("OS_", "NOVA_PERF_SMOKE_"))]:
+            self.useFixture(fixtures.EnvironmentVariable(name))
+        folder = self.useFixture(fixtures.TempDir()).path
+        auth = {"auth_url": f"{self.cloud.url}/identity/v3", "username": "admin", "password": "secret"}
+        auth |= {"project_name": "admin", "user_domain_id": "default", "project_domain_id": "default"}
+        with open(f"{folder}/clouds.yaml", "w") as file:
+            json.dump({"clouds": {"test": {"auth": auth, "region_name": "RegionOne"}}}, file)
+        self.useFixture(fixtures.EnvironmentVariable("OS_CLIENT_CONFIG_FILE", f"{folder}/clouds.yaml"))
+        self.useFixture(fixtures.EnvironmentVariable("OS_CLOUD", "test"))
+
+    def run_tests(self, *cases):
+        """Return the result of test classes, and what was said."""
+        suite = unittest.TestSuite(unittest.defaultTestLoader.loadTestsFromTestCase(one) for one in cases)
+        said = io.StringIO()
+        return unittest.TextTestRunner(stream=said).run(suite), said.getvalue()
+
+    def test_a_cloud_that_is_well(self):
+        result, said = self.run_tests(test_api.ValidatorsTest, test_api.ServicesTest)
+        self.assertEqual([4, True], [result.testsRun, result.wasSuccessful()], said)
+        self.assertEqual({}, self.cloud.flavors)
+
+    def test_an_api_without_the_validators(self):
+        self.cloud.checks = False
+        result, said = self.run_tests(test_api.ValidatorsTest)
+        self.assertEqual([2, []], [len(result.failures), result.errors], said)
+        self.assertIn("is nova-perf-tuning installed where nova-api runs", said)
+        self.assertEqual({}, self.cloud.flavors)
+
+    def test_a_compute_service_that_is_down(self):
+        self.cloud.add_host("compute2", state="down")
+        self.cloud.add_host("compute3", state="down", status="disabled")
+        result, said = self.run_tests(test_api.ServicesTest)
+        self.assertEqual(1, len(result.failures), said)
+        self.assertIn("'compute2'", said)
+        self.assertNotIn("compute3", said)
+
+    def test_no_guest_without_an_image(self):
+        result, said = self.run_tests(test_guest.GuestTest)
+        self.assertEqual([3, True], [len(result.skipped), result.wasSuccessful()], said)
+        self.assertIn("NOVA_PERF_SMOKE_IMAGE", result.skipped[0][1])
