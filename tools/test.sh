@@ -2,7 +2,7 @@
 # Sets up whatever is missing on a fresh Debian 12 machine and runs every test.
 #
 #   tools/test.sh                    everything
-#   tools/test.sh unit [REGEX]       one part: lint, docs, unit, functional, nova, package, benchmarks, cloud, demo
+#   tools/test.sh unit [REGEX]       one part: lint, docs, unit, functional, nova, package, benchmarks, cloud, lab, demo
 #   tools/test.sh --nova 33 [REGEX]  the Nova suites on one release: 34 (the default run takes it), 33, 32, 31 or all
 #
 # Independent parts run side by side on two cores; what measures or boots guests runs alone. The last line
@@ -18,7 +18,7 @@ cd "$top"
 venv=${VENV:-$top/.venv}
 logs=$(mktemp -d "${TMPDIR:-/tmp}/nova-perf-test.XXXXXX")
 # A cloud whose part was broken off must not outlive its folder.
-trap '[[ ! -d $logs/cloud ]] || tools/cloud/down --state "$logs/cloud"; rm -rf "$logs"' EXIT
+trap '[[ ! -d $logs/lab ]] || NOVA_PERF_LAB=$logs/lab tools/lab/down; [[ ! -d $logs/cloud ]] || tools/cloud/down --state "$logs/cloud"; rm -rf "$logs"' EXIT
 export PYTHONDONTWRITEBYTECODE=1
 if [[ -z ${NOVA_PERF_TOPOLOGIES:-} && -d $top/../shared/data/topologies ]]; then
     NOVA_PERF_TOPOLOGIES=$(cd "$top/../shared/data/topologies" && pwd)
@@ -133,6 +133,21 @@ run_cloud() {
     unset NOVA_PERF_CLOUD
 }
 
+# An emulated host with two nodes, on each kernel: what really happens to interrupts and threads.
+run_lab() {
+    local kernel
+    tools/prepare.sh --profile lab --packages-only
+    export NOVA_PERF_LAB=$logs/lab
+    for kernel in 6.1 6.12; do
+        say "lab: emulated NUMA host, kernel $kernel"
+        check "lab-up-$kernel" tools/lab/up --kernel "$kernel"
+        tail -n 5 "$logs/lab-up-$kernel"
+        stestr_run "lab-$kernel" tests/lab 1 "$regex"
+        check "lab-down-$kernel" tools/lab/down
+    done
+    unset NOVA_PERF_LAB
+}
+
 run_demo() {
     say "tools/demo.sh"
     check demo tools/demo.sh --output "$logs/demo-report"
@@ -152,7 +167,7 @@ if [[ ${1:-} == --nova ]]; then
 fi
 part=${1:-all} regex=${2:-}
 case $part in
-    all | lint | docs | unit | functional | nova | package | benchmarks | cloud | demo) ;;
+    all | lint | docs | unit | functional | nova | package | benchmarks | cloud | lab | demo) ;;
     *) echo "test.sh: no part '$part'; see tools/test.sh --help" >&2; exit 3 ;;
 esac
 "$top/tools/prepare.sh" --profile test --extras report,test,docs,lint,cloud --venv "$venv"

@@ -63,7 +63,7 @@ class Coexistence:
             self._report(
                 pid,
                 f"irqbalance moves interrupts placed here, and {len(ours)} are too many to tell it: start it with "
-                "--policyscript=/usr/share/nova-perf-tuning/irqbalance-policy",
+                "--policyscript=/usr/share/nova-perf-tuning/irqbalance-policy-nova-perf",
             )
             return []
         return [setting]

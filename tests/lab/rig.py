@@ -1,0 +1,206 @@
+"""The emulated host as tests see it: commands and questions over one connection, guests, the agent."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import subprocess
+import time
+from typing import Any
+
+import testtools
+
+from tests.functional import patience
+
+TOP = pathlib.Path(__file__).parents[2]
+#: What the host of these tests is told: node 1 is for guests that share, CPUs 2-3 are owned.
+NOVA = "[compute]\ncpu_dedicated_set = 2-3\ncpu_shared_set = 0-1,4-7\n"
+NODE1 = [4, 5, 6, 7]
+#: The project's own unit, with what differs here.
+DROP_IN = """[Service]
+ExecStart=
+ExecStart=/usr/bin/python3 -m nova_perf_tuning.agent.main --config-file /etc/nova-perf-tuning/lab.conf
+Environment=PYTHONPATH=/opt/perf/tree:/opt/perf/lib PYTHONDONTWRITEBYTECODE=1
+WorkingDirectory=/opt/perf/tree
+StandardError=append:/run/lab/agent.log
+"""
+
+
+class Lab:
+    """One connection to the emulated host; :meth:`ask` calls a function of :mod:`tests.lab.probe` there."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [TOP / "tools/lab/run", "python3", "-u", "-m", "tests.lab.probe"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self.kernel = self.run("uname -r").strip()
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait()
+
+    def ask(self, name: str, *arguments: Any) -> Any:
+        """Call a function there.
+
+        :raises AssertionError: it failed; with its traceback.
+        """
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.write(json.dumps([name, arguments]) + "\n")
+        self._process.stdin.flush()
+        line = self._process.stdout.readline()
+        if not line:
+            raise AssertionError("the emulated host does not answer: does it run (tools/lab/up)?")
+        result, error = json.loads(line)
+        if error:
+            raise AssertionError(f"in the emulated host: {error}")
+        return result
+
+    def run(self, command: str) -> str:
+        """Run a shell command there and return its output.
+
+        :raises AssertionError: it fails.
+        """
+        code, out = self.ask("run", command)
+        if code:
+            raise AssertionError(f"{command}: exit code {code}: {out[-2000:]}")
+        return str(out)
+
+
+class LabCase(testtools.TestCase):
+    """A test with the emulated host, whose agent and guests end with it."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.lab = Lab()
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.lab.close()
+        super().tearDownClass()
+
+    def setUp(self):
+        super().setUp()
+        self.lab.run(
+            "mkdir -p /run/lab /etc/nova /etc/nova-perf-tuning /etc/systemd/system/nova-perf-agent.service.d"
+        )
+        self.lab.run("cp /opt/perf/tree/etc/systemd/nova-perf-agent.service /etc/systemd/system/")
+        self.lab.ask("put", "/etc/systemd/system/nova-perf-agent.service.d/lab.conf", DROP_IN)
+        self.lab.ask("put", "/etc/nova/nova.conf", NOVA)
+        self.addDetail("kernel", testtools.content.text_content(self.lab.kernel))
+        self.addOnException(self._tell)
+
+    def _tell(self, _exc_info):
+        for name, command in (
+            ("agent", "tail -n 60 /run/lab/agent.log"),
+            ("dmesg", "dmesg | tail -n 15"),
+            ("interrupts", "cat /proc/interrupts"),
+        ):
+            _code, out = self.lab.ask("run", command)
+            self.addDetail(name, testtools.content.text_content(out))
+
+    def start_agent(self, options: str = "on_stop = leave\n") -> None:
+        """Start the agent and wait until it says that all is placed."""
+        self.lab.ask("put", "/etc/nova-perf-tuning/lab.conf", f"[agent]\n{options}")
+        self.lab.run(
+            "systemctl daemon-reload; systemctl reset-failed nova-perf-agent; systemctl start nova-perf-agent"
+        )
+        self.addCleanup(self.stop_agent)
+
+    def stop_agent(self) -> None:
+        self.lab.ask("run", "systemctl stop nova-perf-agent")
+
+    def restore(self) -> str:
+        return self.lab.run("cd /opt/perf/tree && python3 -m nova_perf_tuning.cli.main restore -f json")
+
+    def start_guest(self, name: str = "g1", **asks: Any) -> None:
+        """Start a guest on node 1 and wait until its shell answers; it ends with the test."""
+        self.lab.ask("put", f"/run/lab/{name}.xml", domain_xml(name, self.lab.kernel, **asks))
+        self.addCleanup(self.lab.ask, "run", f"virsh destroy {name}")
+        self.lab.run(f"virsh create /run/lab/{name}.xml")
+
+    def await_guest(self, name: str = "g1") -> None:
+        """Wait until the guest's shell answers."""
+        self.until(
+            lambda: "GUEST-UP" in self.lab.ask("run", f"cat /run/lab/{name}.log")[1],
+            f"{name} has booted",
+            told=False,
+        )
+        self.lab.ask("console", name, "true")
+
+    def until(self, condition, what: str, *, told: bool = True) -> float:
+        """Wait until ``condition`` holds, and tell how long it took; how long it may take is not judged."""
+        begun = time.monotonic()
+        patience.until(condition, what, limit_s=120.0 if told else patience.LIMIT_S)
+        seconds = time.monotonic() - begun
+        if told:
+            print(f"NOTE: lab, kernel {'.'.join(self.lab.kernel.split('.')[:2])}: {what} after {seconds:.1f} s")
+        return seconds
+
+
+def domain_xml(
+    name: str,
+    kernel: str,
+    *,
+    specs: dict[str, str] | None = None,
+    nova_specs: dict[str, str] | None = None,
+    vcpus: int = 4,
+    devices: tuple[str, ...] = (),
+    emulator: str = "0-7",
+    network: bool = True,
+    vcpu_pins: tuple[str, ...] = (),
+) -> str:
+    """Return a guest of node 1: busybox, a vhost NIC with a queue for each vCPU on br0, VFs at ``devices``."""
+    metadata = ""
+    if specs is not None:
+        inner = "".join(f'<perf:spec name="perf:{key}">{value}</perf:spec>' for key, value in specs.items())
+        space = "http://openstack.org/xmlns/libvirt/nova-perf-tuning/1.0"
+        metadata += f'<perf:request xmlns:perf="{space}">{inner}</perf:request>'
+    if nova_specs is not None:
+        inner = "".join(
+            f'<nova:extraSpec name="{key}">{value}</nova:extraSpec>' for key, value in nova_specs.items()
+        )
+        space = "http://openstack.org/xmlns/libvirt/nova/1.1"
+        metadata += (
+            f'<nova:instance xmlns:nova="{space}"><nova:name>{name}</nova:name><nova:flavor name="f">'
+            f"<nova:extraSpecs>{inner}</nova:extraSpecs></nova:flavor></nova:instance>"
+        )
+    pins = "".join(f'<vcpupin vcpu="{index}" cpuset="{cpus}"/>' for index, cpus in enumerate(vcpu_pins))
+    number = int(name[1:])
+    nic = f"""<interface type='bridge'><source bridge='br0'/><mac address='52:54:00:09:00:{number:02x}'/>
+<model type='virtio'/><driver name='vhost' queues='{vcpus}'/></interface>"""
+    hostdevs = "".join(map(hostdev_xml, devices))
+    return f"""<domain type='kvm'><name>{name}</name><metadata>{metadata}</metadata><memory unit='MiB'>384</memory>
+<vcpu placement='static' cpuset='{"4-7" if not vcpu_pins else "0-7"}'>{vcpus}</vcpu><iothreads>1</iothreads>
+<cputune>{pins}<emulatorpin cpuset='{emulator}'/><iothreadpin iothread='1' cpuset='{emulator}'/></cputune>
+<numatune><memory mode='preferred' nodeset='1'/></numatune>
+<os><type arch='x86_64' machine='q35'>hvm</type><kernel>/boot/vmlinuz-{kernel}</kernel>
+<initrd>/boot/guest-{kernel}.gz</initrd><cmdline>console=ttyS0 quiet address=10.9.0.{number + 1}/24</cmdline></os>
+<features><acpi/><apic/></features><cpu mode='host-passthrough'/>
+<devices><emulator>/usr/bin/qemu-system-x86_64</emulator>{nic if network else ""}{hostdevs}
+<serial type='unix'><source mode='bind' path='/run/lab/{name}.sock'/>
+<log file='/run/lab/{name}.log' append='off'/><target port='0'/></serial></devices></domain>"""
+
+
+def hostdev_xml(address: str) -> str:
+    """Return a passed-through PCI device such as ``0000:82:10.0``."""
+    domain, bus, rest = address.split(":")
+    slot, function = rest.split(".")
+    return (
+        "<hostdev mode='subsystem' type='pci' managed='yes'><driver name='vfio'/><source>"
+        f"<address domain='0x{domain}' bus='0x{bus}' slot='0x{slot}' function='0x{function}'/></source></hostdev>"
+    )
+
+
+def is_on(threads: list[dict[str, Any]], name: str, cpus: list[int]) -> bool:
+    """Whether there are threads of that name and all may use exactly ``cpus``."""
+    some = [one["cpus"] for one in threads if one["name"].startswith(name)]
+    return bool(some) and all(one == cpus for one in some)
+
+
+os.environ.setdefault("NOVA_PERF_LAB", "/run/nova-perf-lab")
