@@ -6,7 +6,7 @@ import argparse
 import sys
 
 from nova_perf_tuning import errors, interrupt
-from nova_perf_tuning.cli import command, plan_options, state
+from nova_perf_tuning.cli import audit_options, command, plan_options, state
 from nova_perf_tuning.cli import plan as plan_module
 from nova_perf_tuning.host import privileged
 from nova_perf_tuning.host import setting as setting_module
@@ -14,10 +14,15 @@ from nova_perf_tuning.host.settings import registry
 from nova_perf_tuning.host.transaction import apply as apply_module
 
 
+class ApplyOptionError(errors.PerfTuningError):
+    """Options of ``apply`` that do not go together, or a rule that cannot be applied."""
+
+
 class Apply(command.PerfCommand):
     """Bring the plan into force, so that it can be undone.
 
-    Reads the host, computes the plan (or takes one from a file) and writes what does not hold yet. Every
+    Reads the host, computes the plan (or takes one from a file, or what rules of the audit propose) and writes
+    what does not hold yet. Every
     original is on disk before the first write; 'nova-perf restore' puts it back, also after a crash. A second
     apply writes nothing. A setting that the kernel refuses does not stop the others. Exit code 0 all is as
     planned, 1 some settings are not, 3 error (nothing is changed then, unless the message says that settings
@@ -35,6 +40,26 @@ class Apply(command.PerfCommand):
             metavar="PLAN.json",
             help="apply this plan (from 'nova-perf plan -f json') instead of computing one; - is stdin",
         )
+        parser.add_argument(
+            "--rule",
+            metavar="ID",
+            action="append",
+            default=[],
+            help="apply what this rule of 'nova-perf audit' proposes instead of the plan; may be repeated",
+        )
+        parser.add_argument(
+            "--all-safe",
+            action="store_true",
+            help="apply what all rules propose that are safe: in force at once, undone by one write, no traffic "
+            "interrupted, no guest moved",
+        )
+        parser.add_argument(
+            "--persist",
+            action="store_true",
+            help="with --rule or --all-safe: also write files that bring it back after a reboot (TuneD's profile "
+            "where TuneD runs, else sysctl.d, tmpfiles.d, modprobe.d; .link for NICs)",
+        )
+        audit_options.add_path_options(parser)
 
     def run_command(self, args: argparse.Namespace) -> int:
         if not args.dry_run:
@@ -67,12 +92,48 @@ def _tell(args: argparse.Namespace, outcomes: list[apply_module.Outcome], warnin
 
 
 def _plan(args: argparse.Namespace) -> tuple[list[setting_module.Setting], list[str]]:
+    rules = bool(args.rule or args.all_safe)
+    if rules and (args.plan_file or args.rps):
+        raise ApplyOptionError("--rule and --all-safe go with neither --from nor --rps: run apply twice")
+    if args.persist and not rules:
+        raise ApplyOptionError(
+            "--persist goes with --rule or --all-safe: numbers of interrupts change with each boot"
+        )
     if args.plan_file:
         from nova_perf_tuning.host.transaction import planfile
 
         return planfile.load(args.plan_file), []
+    if args.rule or args.all_safe:
+        return _proposed(args)
     _facts, plan = plan_module.plan_from(args)
     return plan.settings, plan.warnings
+
+
+def _proposed(args: argparse.Namespace) -> tuple[list[setting_module.Setting], list[str]]:
+    """Return what the rules propose, with the files that make it last where that is asked for."""
+    from nova_perf_tuning.host.audit import persist, runner
+
+    rules = runner.chosen(args.rule)
+    for rule in rules:
+        if not rule.appliable:
+            raise ApplyOptionError(f"--rule {rule.id} cannot be applied, only followed: {rule.remedy}")
+    if args.all_safe:
+        rules += [rule for rule in runner.load() if rule.safe and rule not in rules]
+    host = audit_options.view(args)
+    report = runner.run(host, rules)
+    settings = list(
+        {(one.kind, one.target): one for finding in report.findings for one in finding.settings}.values()
+    )
+    warnings = [
+        f"{name}: cannot judge this host: {reason}" for name, reason in report.unknown if name in args.rule
+    ]
+    warnings += [f"rule {name} is broken, please report: {error}" for name, error in report.failed]
+    left = [one for one in report.findings if not one.settings]
+    warnings += [f"{one.rule}: not applied, only to be followed: {' '.join(one.remedy.split())}" for one in left]
+    if args.persist:
+        lasting = persist.plan(host, settings)
+        settings, warnings = lasting.settings, [*warnings, *lasting.warnings]
+    return settings, warnings
 
 
 def _show_preview(

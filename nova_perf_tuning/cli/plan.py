@@ -68,7 +68,7 @@ def plan_from(args: argparse.Namespace) -> tuple[model.HostFacts, plan_model.Pla
     from nova_perf_tuning.host.plan import guests, planner
 
     sets = cpu_sets(args)
-    domains = list(_domains(args.domain))
+    domains = [domain for _data, domain in domain_files(args.domain)]
     facts = guests.with_domains(reader.read_host(args.sysroot), domains)
     return facts, planner.plan(facts, sets, plan_model.Policy(rps=args.rps))
 
@@ -93,8 +93,11 @@ def cpu_sets(args: argparse.Namespace) -> plan_model.CpuSets:
     )
 
 
-def _domains(paths: Sequence[str]) -> Iterator[domain_module.Domain]:
-    """Read the domains of XML files, and of all ``*.xml`` of folders."""
+def domain_files(paths: Sequence[str]) -> Iterator[tuple[bytes, domain_module.Domain]]:
+    """Read the domains of XML files, and of all ``*.xml`` of folders, each with its text.
+
+    :raises PlanInputError: one cannot be read, is no domain XML, or two are of the same guest.
+    """
     if not paths:
         return
     from nova_perf_tuning.guest import parsing
@@ -116,7 +119,7 @@ def _domains(paths: Sequence[str]) -> Iterator[domain_module.Domain]:
         if one.name in origin:
             raise PlanInputError(f"--domain {path!r}: guest {one.name!r} is in {origin[one.name]!r} already")
         origin[one.name] = path
-        yield one
+        yield data, one
 
 
 def _files(paths: Sequence[str]) -> list[str]:

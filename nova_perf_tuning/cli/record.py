@@ -9,10 +9,11 @@ from nova_perf_tuning.cli import command
 
 
 class Record(command.PerfCommand):
-    """Record what this host's facts are made of into FILE, for --sysroot of topology and plan on any machine.
+    """Record what this host's facts are made of into FILE, for --sysroot of other commands on any machine.
 
     In it: CPUs, caches, NUMA nodes, PCI and network devices, queues, interrupts and their CPUs, a few kernel
-    parameters, and of running guests their name, pins, interfaces, perf: request and the CPUs of their threads.
+    parameters, of nova.conf its CPU sets and NUMA nodes, of the kernel's command line what isolates CPUs, and of
+    guests their name, pins, kinds of devices, perf: request and the CPUs of their threads.
     Not in it: command lines, environments, MAC and IP addresses, UUIDs, serial numbers, the host's name, disks,
     titles and owners of guests. Names of network devices and libvirt's names of guests are kept.
     """

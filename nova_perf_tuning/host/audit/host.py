@@ -137,6 +137,11 @@ class Host:
         return found
 
     @functools.cached_property
+    def sees_programs(self) -> bool:
+        """Whether it can be told which programs run; a record of /sys alone cannot."""
+        return bool(self.programs) or self.has("proc/1/comm")
+
+    @functools.cached_property
     def is_xen(self) -> bool:
         """Whether this is the control domain of Xen."""
         return self.facts.virtualization == "xen-dom0"

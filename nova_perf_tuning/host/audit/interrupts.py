@@ -187,6 +187,8 @@ class Irqbalance(base.Rule):
     source = "irqbalance #199, #297; Oracle's step stops it; perftune.py bans exactly its own"
 
     def check(self, host: Host) -> Iterator[Finding]:
+        if not host.sees_programs:
+            raise NotApplicableError("running programs are not in this record")
         if "irqbalance" not in host.programs:
             return
         path, options = _irqbalance_options(host)
@@ -255,6 +257,8 @@ class Rivals(base.Rule):
     }
 
     def check(self, host: Host) -> Iterator[Finding]:
+        if not host.sees_programs:
+            raise NotApplicableError("running programs are not in this record")
         for name, what in self._WRITES.items():
             if name in host.programs:
                 yield self.finding(

@@ -25,6 +25,12 @@ _HVM_LOG = re.compile(
 )
 
 
+def telling_lines(text: str) -> list[str]:
+    """Return the lines of a kernel's log that tell PV from HVM."""
+    lines = (line.strip() for line in text.splitlines())
+    return [line for line in lines if _PV_LOG.search(line) or _HVM_LOG.search(line)]
+
+
 class XenPv(base.Rule):
     """A guest of Xen without hardware virtualization."""
 

@@ -28,6 +28,8 @@ class MtuMismatch(base.Rule):
     source = f"{_ORACLE}: every device of the path"
 
     def check(self, host: Host) -> Iterator[Finding]:
+        if not any(nic.bond or nic.bridge for nic in host.facts.nics):
+            raise NotApplicableError("no bonds or bridges with members")
         for nic in host.facts.nics:
             master = host.nic(nic.bond or nic.bridge or "")
             if master is None or nic.mtu is None or master.mtu is None:
@@ -382,6 +384,8 @@ class BridgeNetfilterOff(base.Rule):
     source = "Neutron: OVS hybrid plugging and the Linux bridge agent need bridge-nf-call-iptables"
 
     def check(self, host: Host) -> Iterator[Finding]:
+        if not any(key in host.facts.sysctls for key in _NF):
+            raise NotApplicableError("br_netfilter is not loaded")
         off = [key for key in _NF[:2] if host.facts.sysctls.get(key) == "0"]
         reason = _iptables_on_bridges(host)
         if not off or reason is None or reason.startswith("bridges of containers"):

@@ -13,7 +13,7 @@ from nova_perf_tuning.host.audit.host import Host
 _TRUE = frozenset(("true", "1", "yes", "on", "t", "y"))
 
 
-def _mappings(host: Host) -> dict[str, str]:
+def mappings(host: Host) -> dict[str, str]:
     """Return physical network -> NIC or bridge, by Neutron's agents and --physnet."""
     found: dict[str, str] = {}
     for section, key in (
@@ -29,7 +29,7 @@ def _mappings(host: Host) -> dict[str, str]:
     return {**found, **host.options.physnets}
 
 
-def _carriers(host: Host, target: str) -> list[model.Nic]:
+def carriers(host: Host, target: str) -> list[model.Nic]:
     """Return the physical NICs behind a NIC, bond or Linux bridge."""
     nic = host.nic(target)
     if nic is None:
@@ -63,7 +63,7 @@ class PhysnetNodes(base.Rule):
             for (section, key), value in host.nova.items()
             if key == "numa_nodes" and section.startswith(configuration.PHYSNET)
         }
-        mappings = _mappings(host)
+        known = mappings(host)
         present = {node.id for node in host.facts.nodes}
         for name, value in sorted(stated.items()):
             try:
@@ -82,9 +82,9 @@ class PhysnetNodes(base.Rule):
                     level=Level.ERROR,
                 )
                 continue
-            yield from self._against(host, name, value, nodes, mappings)
-        for name, target in sorted(mappings.items()):
-            near = {nic.node for nic in _carriers(host, target) if nic.node is not None}
+            yield from self._against(host, name, value, nodes, known)
+        for name, target in sorted(known.items()):
+            near = {nic.node for nic in carriers(host, target) if nic.node is not None}
             if name not in stated and len(near) == 1:
                 (node,) = near
                 yield self.finding(
@@ -99,18 +99,18 @@ class PhysnetNodes(base.Rule):
                 )
 
     def _against(
-        self, host: Host, name: str, value: configuration.Value, nodes: frozenset[int], mappings: dict[str, str]
+        self, host: Host, name: str, value: configuration.Value, nodes: frozenset[int], known: dict[str, str]
     ) -> Iterator[Finding]:
-        carriers = _carriers(host, mappings.get(name, "")) or [
-            nic for nic in host.links if nic.node is not None and name not in mappings
+        found = carriers(host, known.get(name, "")) or [
+            nic for nic in host.links if nic.node is not None and name not in known
         ]
-        near = {nic.node for nic in carriers if nic.node is not None}
+        near = {nic.node for nic in found if nic.node is not None}
         if near and not near & nodes:
-            through = mappings.get(name)
+            through = known.get(name)
             what = f"{name} leaves through {through}" if through else "no NIC of this host is there: they are"
             yield self.finding(
                 [(value.source, value.text)]
-                + [(f"/sys/class/net/{nic.name}/device/numa_node", nic.node) for nic in carriers[:3]],
+                + [(f"/sys/class/net/{nic.name}/device/numa_node", nic.node) for nic in found[:3]],
                 f"nova.conf says node {value.text}; {what} on node {cpulist.format(frozenset(near))}",
                 f"[{configuration.PHYSNET}{name}] numa_nodes = {cpulist.format(frozenset(near))}",
                 subject=name,

@@ -195,6 +195,8 @@ class FeaturesOff(base.Rule):
     }
 
     def check(self, host: Host) -> Iterator[Finding]:
+        if not any(key in host.facts.sysctls for key in self._COST):
+            raise NotApplicableError("these kernel parameters are not in this record")
         for key, cost in self._COST.items():
             if host.facts.sysctls.get(key) == "0":
                 yield self.finding(

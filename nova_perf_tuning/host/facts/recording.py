@@ -2,9 +2,12 @@
 
 Only what is named here is recorded. Guests are not copied but written anew from their facts (class, number and
 CPUs of each thread; pins, interfaces and request of each domain), so that nothing that libvirt, QEMU or a tenant
-put beside them can slip in. Left out on purpose: command lines, environments, MAC and IP addresses, UUIDs, serial
-numbers, the boot id, host name, display names and disks of guests. Kept, because plans are read by them: names of
-network devices, PCI addresses, libvirt's names of the guests, process ids.
+put beside them can slip in. What the audit's rules read is named in :mod:`nova_perf_tuning.host.audit.recording`;
+of configuration files it keeps a few options.
+
+Left out on purpose: command lines, environments, MAC and IP addresses, UUIDs, serial numbers, the boot id, host
+name, display names of guests and where their disks lie. Kept, because plans are read by them: names of network
+devices, PCI addresses, libvirt's names of the guests, process ids.
 """
 
 from __future__ import annotations
@@ -12,12 +15,12 @@ from __future__ import annotations
 import io
 import os
 import tarfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 from xml.etree import ElementTree
 
 from nova_perf_tuning import whole_file
-from nova_perf_tuning.guest import domain, parsing
+from nova_perf_tuning.guest import domain, inventory, parsing
 from nova_perf_tuning.host import model
 from nova_perf_tuning.host.facts import irqs, pci, reader, virtualization
 from nova_perf_tuning.host.facts.root import FactsError, Folder, Root
@@ -51,7 +54,7 @@ _PLACES: Final = {
 }
 
 
-class _Tree:
+class Tree:
     """Files, links and folders of a recording by their path."""
 
     def __init__(self, root: Root) -> None:
@@ -100,10 +103,14 @@ def record(path: str, sysroot: str = "/", overwrite: bool = False) -> int:
     whole_file.check(path)
     if not overwrite and os.path.lexists(path):
         raise FactsError(f"{path}: exists already; choose another name or add --force")
-    tree = _Tree(reader.open_root(sysroot))
+    from nova_perf_tuning.host.audit import host, recording  # the rules say what they read
+
+    tree = Tree(reader.open_root(sysroot))
     facts = reader.read_host(sysroot)
+    view = host.Host(tree.root, facts)
     _record_files(tree)
-    _record_guests(tree, facts)
+    _record_guests(tree, facts, recording.inventories(view.guests))
+    recording.add(tree, view)
     try:
         with whole_file.writing(path, overwrite) as raw:
             with tarfile.open(fileobj=raw, mode="w:xz") as file:
@@ -114,7 +121,7 @@ def record(path: str, sysroot: str = "/", overwrite: bool = False) -> int:
     return size
 
 
-def _record_files(tree: _Tree) -> None:
+def _record_files(tree: Tree) -> None:
     root = tree.root
     for place, names in _PLACES.items():
         tree.copy(root.folder(place), names)
@@ -140,7 +147,7 @@ def _record_files(tree: _Tree) -> None:
             tree.folders.update(f"{folder}/{action}" for action in set(root.names(folder)) - irqs.FILES)
 
 
-def _record_cpuinfo(tree: _Tree) -> None:
+def _record_cpuinfo(tree: Tree) -> None:
     """Record the first CPU's part, of it only what tells kind and model of the CPU (ARM boards add a serial)."""
     head = virtualization.cpuinfo_head(tree.root).decode("utf-8", "replace").split("\n\n")[0]
     lines = [line for line in head.splitlines() if line.partition(":")[0].strip() in _CPUINFO_KEYS]
@@ -148,7 +155,7 @@ def _record_cpuinfo(tree: _Tree) -> None:
         tree.files["proc/cpuinfo"] = "".join(f"{line}\n" for line in lines).encode()
 
 
-def _record_cpus(tree: _Tree) -> None:
+def _record_cpus(tree: Tree) -> None:
     root = tree.root
     base = root.folder("sys/devices/system/cpu")
     for name in root.folders(base):
@@ -170,7 +177,7 @@ def _record_cpus(tree: _Tree) -> None:
                 tree.link(folder, node)
 
 
-def _record_nodes(tree: _Tree) -> None:
+def _record_nodes(tree: Tree) -> None:
     root = tree.root
     base = root.folder("sys/devices/system/node")
     for name in root.folders(base):
@@ -190,7 +197,7 @@ def _record_nodes(tree: _Tree) -> None:
             tree.copy(Folder(f"{pages}/{size}"), ("nr_hugepages", "free_hugepages"))
 
 
-def _record_pci(tree: _Tree, folder: Folder | None) -> None:
+def _record_pci(tree: Tree, folder: Folder | None) -> None:
     if folder is None:
         return
     tree.folders.add(folder)
@@ -204,7 +211,7 @@ def _record_pci(tree: _Tree, folder: Folder | None) -> None:
         tree.copy(vectors, tree.root.names(vectors))
 
 
-def _record_nic(tree: _Tree, folder: Folder | None) -> None:
+def _record_nic(tree: Tree, folder: Folder | None) -> None:
     root = tree.root
     if folder is None:
         return
@@ -231,22 +238,24 @@ def _record_nic(tree: _Tree, folder: Folder | None) -> None:
         tree.copy(Folder(f"{queues}/{queue}"), ("rps_cpus", "xps_cpus"))
 
 
-def _record_guests(tree: _Tree, facts: model.HostFacts) -> None:
+def _record_guests(tree: Tree, facts: model.HostFacts, inventories: Mapping[str, inventory.Inventory]) -> None:
     running = {guest.name for guest in facts.guests}
     for guest in facts.guests:
         tree.files[f"run/libvirt/qemu/{guest.name}.pid"] = f"{guest.pid}\n".encode()
         if guest.domain is not None:
-            tree.files[f"run/libvirt/qemu/{guest.name}.xml"] = domain_xml(guest.domain)
+            tree.files[f"run/libvirt/qemu/{guest.name}.xml"] = domain_xml(
+                guest.domain, inventories.get(guest.domain.name)
+            )
         for thread in guest.threads:
             own = f"proc/{guest.pid}/task/{thread.tid}" if not thread.kernel else f"proc/{thread.tid}"
             for folder in {own, f"proc/{guest.pid}" if thread.tid == guest.pid else own}:
                 _record_thread(tree, folder, guest.pid, thread)
     for one in facts.domains:
         if one.name not in running:
-            tree.files[f"etc/libvirt/qemu/{one.name}.xml"] = domain_xml(one)
+            tree.files[f"etc/libvirt/qemu/{one.name}.xml"] = domain_xml(one, inventories.get(one.name))
 
 
-def _record_thread(tree: _Tree, folder: str, pid: int, thread: model.Thread) -> None:
+def _record_thread(tree: Tree, folder: str, pid: int, thread: model.Thread) -> None:
     """Write ``stat`` and ``status`` of a thread with what its facts say; all other fields are 0."""
     names = {
         "vcpu": "ALL CPUs/TCG" if thread.index is None else f"CPU {thread.index}/KVM",
@@ -265,8 +274,8 @@ def _record_thread(tree: _Tree, folder: str, pid: int, thread: model.Thread) -> 
     tree.files[f"{folder}/status"] = status.encode()
 
 
-def domain_xml(one: domain.Domain) -> bytes:
-    """Return domain XML that says what ``one`` says, less UUID, title and MAC addresses."""
+def domain_xml(one: domain.Domain, devices_of: inventory.Inventory | None = None) -> bytes:
+    """Return domain XML that says what ``one`` and its devices say, less UUID, title, MAC addresses and files."""
     root = ElementTree.Element("domain", type=one.type)
     if one.domain_id is not None:
         root.set("id", str(one.domain_id))
@@ -292,14 +301,17 @@ def domain_xml(one: domain.Domain) -> bytes:
         numa = ElementTree.SubElement(root, "numatune")
         ElementTree.SubElement(numa, "memory", mode="strict", nodeset=one.memory_nodes)
     devices = ElementTree.SubElement(root, "devices")
-    for interface in one.interfaces:
-        _interface_xml(devices, interface)
+    sizes = devices_of.rx_queue_sizes if devices_of is not None else ()
+    for place, interface in enumerate(one.interfaces):
+        _interface_xml(devices, interface, sizes[place] if place < len(sizes) else "")
     for address in one.hostdevs:
         _hostdev_xml(devices, address)
+    if devices_of is not None:
+        inventory.add_to(root, devices_of)
     return ElementTree.tostring(root)
 
 
-def _interface_xml(devices: ElementTree.Element, interface: domain.Interface) -> None:
+def _interface_xml(devices: ElementTree.Element, interface: domain.Interface, rx_queue_size: str) -> None:
     element = ElementTree.SubElement(devices, "interface", type=interface.kind)
     if interface.device is not None:
         ElementTree.SubElement(element, "target", dev=interface.device)
@@ -308,6 +320,8 @@ def _interface_xml(devices: ElementTree.Element, interface: domain.Interface) ->
     driver = ElementTree.SubElement(element, "driver", queues=str(interface.queues))
     if interface.driver is not None:
         driver.set("name", interface.driver)
+    if rx_queue_size:
+        driver.set("rx_queue_size", rx_queue_size)
 
 
 def _hostdev_xml(devices: ElementTree.Element, address: str) -> None:

@@ -37,6 +37,7 @@ SCHEMA: Final[dict[str, Any]] = {
                     "reason": {"type": "string", "maxLength": 4096, "pattern": _LINE},
                     "rule": {"type": "string", "maxLength": 256, "pattern": _LINE},
                     "identity": {"type": "string", "maxLength": 512, "pattern": _LINE},
+                    "persistent": {"type": "boolean"},
                 },
             },
         }
@@ -72,6 +73,7 @@ def load(path: str) -> list[setting_module.Setting]:
             reason=one.get("reason", ""),
             rule=one.get("rule", ""),
             identity=one.get("identity", ""),
+            persistent=one.get("persistent", False),
         )
         for one in plan["settings"]
     ]

@@ -1,0 +1,173 @@
+"""What ``audit``, ``apply --rule`` and ``generate`` share: the host, and what the operator knows of it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from typing import TYPE_CHECKING, Final
+
+from nova_perf_tuning import errors
+
+if TYPE_CHECKING:
+    from nova_perf_tuning.host import model
+    from nova_perf_tuning.host.audit import host as host_module
+    from nova_perf_tuning.host.audit import probe
+
+#: Texts that an operator names: a kernel log of a large host has a megabyte.
+_MAX_TEXT: Final = 16 << 20
+_PEER_PORT: Final = 22
+
+
+class AuditInputError(errors.PerfTuningError):
+    """An option of the audit cannot be used."""
+
+
+def add_host_options(parser: argparse.ArgumentParser) -> None:
+    """Add ``--sysroot``, ``--nova-config`` and ``--domain``, as the plan has them."""
+    parser.add_argument(
+        "--sysroot",
+        metavar="DIR|FILE",
+        default="/",
+        help="a recorded host: a directory with its sys and proc in it, or a file made by 'nova-perf record'"
+        " (default: /, this host)",
+    )
+    parser.add_argument(
+        "--nova-config",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="read this nova.conf instead of /etc/nova/nova.conf; later files win; may be repeated",
+    )
+    parser.add_argument(
+        "--domain",
+        metavar="XML|DIR",
+        action="append",
+        default=[],
+        help="also judge this guest's domain XML, or all .xml files of a folder; may be repeated",
+    )
+
+
+def add_path_options(parser: argparse.ArgumentParser) -> None:
+    """Add what is known or to be measured of the path that matters, and the kernel's log."""
+    parser.add_argument(
+        "--bandwidth",
+        metavar="MBITS",
+        type=_positive,
+        help="bandwidth of the path in Mbit/s, for TCP buffers (default: the fastest link of the host)",
+    )
+    parser.add_argument(
+        "--rtt", metavar="MS", type=_positive, help="round trip time of the path in milliseconds, for TCP buffers"
+    )
+    parser.add_argument(
+        "--peer",
+        metavar="HOST[:PORT]",
+        help="measure the round trip time to HOST (a TCP port that answers yes or no; default 22), and whether "
+        "packets of the NICs' MTU reach it; this host only",
+    )
+    parser.add_argument(
+        "--physnet",
+        metavar="NAME=NIC",
+        action="append",
+        default=[],
+        help="NIC, bond or bridge of a physical network of Neutron, where its agents' files do not say; may be "
+        "repeated",
+    )
+    parser.add_argument(
+        "--kernel-log",
+        metavar="FILE",
+        help="text of dmesg of the machine that is judged (- is stdin; default: its /var/log/dmesg)",
+    )
+
+
+def _positive(text: str) -> float:
+    number = float(text)
+    if not 0 < number <= 1e9:
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a number above 0")
+    return number
+
+
+def view(args: argparse.Namespace) -> host_module.Host:
+    """Return the host that the options name, ready to be judged.
+
+    :raises errors.PerfTuningError: an option, a file or the host cannot be used; names which.
+    """
+    from nova_perf_tuning.cli import plan as plan_module
+    from nova_perf_tuning.host.audit import host as host_module
+    from nova_perf_tuning.host.facts import reader
+    from nova_perf_tuning.host.plan import guests
+
+    given = list(plan_module.domain_files(args.domain))
+    root = reader.open_root(args.sysroot)
+    facts = guests.with_domains(reader.read_root(root), [domain for _data, domain in given])
+    rtt, origin, path_mtu = args.rtt, "given", None
+    if args.peer:
+        path = _measured(args, facts)
+        path_mtu = None if path.mtu is None else (path.peer, path.mtu)
+        if rtt is None:
+            rtt, origin = path.rtt_ms, f"measured to {path.peer}"
+    options = host_module.Options(
+        bandwidth_mbps=None if args.bandwidth is None else int(args.bandwidth) or 1,
+        rtt_ms=rtt,
+        rtt_origin=origin,
+        path_mtu=path_mtu,
+        physnets=_physnets(args.physnet),
+        kernel_log=None if args.kernel_log is None else (args.kernel_log, _text("--kernel-log", args.kernel_log)),
+        nova=_nova(args),
+        domains=[(domain.name, data) for data, domain in given],
+    )
+    return host_module.Host(root, facts, options)
+
+
+def _measured(args: argparse.Namespace, facts: model.HostFacts) -> probe.Path:
+    from nova_perf_tuning.host.audit import probe
+
+    if args.sysroot != "/":
+        raise AuditInputError("--peer measures from this host: it goes with --sysroot / only; give --rtt instead")
+    host, colon, port = args.peer.rpartition(":")
+    if not colon or not port.isdigit() or (":" in host and not host.startswith("[")):
+        host, port = args.peer, str(_PEER_PORT)
+    if not 0 < int(port[:6]) < 65536:
+        raise AuditInputError(f"--peer {args.peer}: {port} is no port")
+    mtus = sorted({nic.mtu for nic in facts.nics if nic.kind in ("physical", "vf") and nic.mtu}, reverse=True)
+    return probe.measure(host.strip("[]"), int(port), [*mtus, 1500, 1280])
+
+
+def _physnets(texts: list[str]) -> dict[str, str]:
+    found = {}
+    for text in texts:
+        name, equals, nic = text.partition("=")
+        if not (name and equals and nic):
+            raise AuditInputError(f"--physnet {text[:60]!r}: write NAME=NIC as in physnet1=eth0")
+        found[name] = nic
+    return found
+
+
+def _nova(args: argparse.Namespace) -> list[tuple[str, str]]:
+    """Return the named configuration files, and CPU sets given as flags as if they were a last one."""
+    from nova_perf_tuning.host import novaconf
+
+    files = []
+    if args.nova_config:
+        novaconf.read(args.nova_config)
+        files = [(path, _text("--nova-config", path)) for path in args.nova_config]
+    for flag, option in (("dedicated", "cpu_dedicated_set"), ("shared", "cpu_shared_set")):
+        value = getattr(args, flag, None)
+        if value is not None:
+            files.append((f"--{flag}", f"[compute]\n{option} = {novaconf.parse_cpu_spec(value, f'--{flag}')}\n"))
+    return files
+
+
+def _text(option: str, path: str) -> str:
+    try:
+        if path == "-":
+            data = sys.stdin.buffer.read(_MAX_TEXT + 1)
+        else:
+            # O_NONBLOCK: opening a named pipe that nobody writes would wait for ever.
+            with open(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY), "rb") as file:
+                data = file.read(_MAX_TEXT + 1) or b""
+    except (OSError, ValueError) as error:
+        raise AuditInputError(f"{option} {path}: {getattr(error, 'strerror', None) or error}") from None
+    if len(data) > _MAX_TEXT:
+        raise AuditInputError(f"{option} {path}: larger than {_MAX_TEXT >> 20} MiB")
+    return data.decode("utf-8", "replace")

@@ -1,0 +1,136 @@
+"""Configuration that fits a host, with comments, for review: nothing here is written anywhere."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from nova_perf_tuning import cpulist
+from nova_perf_tuning.host import model
+from nova_perf_tuning.host.audit import base, configuration, persist
+from nova_perf_tuning.host.audit.host import Host
+
+#: One core of a node's housekeeping serves so much of its NICs' speed; a proposal to start from, then measure.
+MBPS_PER_CORE = 25000
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Split:
+    """Whose CPUs are whose; :ivar reasons: one line for each node, for comments."""
+
+    housekeeping: frozenset[int]
+    dedicated: frozenset[int]
+    reasons: tuple[str, ...]
+
+
+def split(host: Host) -> Split:
+    """Return the sets of nova.conf, else a proposal: of each node the first cores for the host, the rest not.
+
+    The host gets one core of each node (as TripleO derives it), and one more for each :data:`MBPS_PER_CORE` of its
+    NICs beyond the first; never more than half of a node. Whole cores: their threads are not torn apart.
+    """
+    if host.dedicated is not None:
+        shared = host.shared or host.sets.housekeeping
+        return Split(shared, host.dedicated, ("the sets of nova.conf as they are",))
+    nodes: dict[int | None, list[model.Cpu]] = {}
+    for cpu in host.facts.cpus:
+        if cpu.online:
+            nodes.setdefault(cpu.node, []).append(cpu)
+    keep: set[int] = set()
+    reasons = []
+    for node, cpus in sorted(nodes.items(), key=lambda item: -1 if item[0] is None else item[0]):
+        cores = sorted({cpulist.parse(cpu.siblings) & host.online for cpu in cpus}, key=min)
+        speed = sum(nic.speed_mbps or 0 for nic in host.links if nic.node == node or node is None)
+        wanted = max(1, -(-speed // MBPS_PER_CORE))
+        taken = min(wanted, max(1, len(cores) // 2))
+        for core in cores[:taken]:
+            keep |= core
+        where = "the host" if node is None else f"node {node}"
+        reasons.append(
+            f"{where}: {base.plural(taken, 'core')} of {len(cores)} for the host ({speed} Mbit/s of NICs there, "
+            f"a core for each {MBPS_PER_CORE})"
+        )
+    return Split(frozenset(keep), host.online - keep, tuple(reasons))
+
+
+def nova_conf(host: Host) -> str:
+    """Return the parts of nova.conf that must fit the host."""
+    found = split(host)
+    lines = ["# CPU sets. Pinned guests need both; restart nova-compute, and move guests away first.", "[compute]"]
+    lines += [f"# {reason}" for reason in found.reasons]
+    lines += ["# Floating guests, emulator threads (hw:emulator_threads_policy=share), vhost and interrupts:"]
+    lines += [f"cpu_shared_set = {cpulist.format(found.housekeeping)}"]
+    if found.dedicated:
+        lines += ["# CPUs that guests own (hw:cpu_policy=dedicated, mixed):"]
+        lines += [f"cpu_dedicated_set = {cpulist.format(found.dedicated)}"]
+    else:
+        lines += ["# No CPU is left to dedicate."]
+    lines += _physnets(host)
+    drops = [nic.name for nic in host.facts.nics if nic.kind == "tap" and host.statistic(nic, "tx_dropped")]
+    if drops:
+        lines += ["", "[libvirt]", f"# {base.named(drops)}: packets dropped for want of descriptors."]
+        lines += ["rx_queue_size = 1024"]
+    return "\n".join(lines) + "\n"
+
+
+def _physnets(host: Host) -> list[str]:
+    from nova_perf_tuning.host.audit import openstack
+
+    lines: list[str] = []
+    for name, target in sorted(openstack.mappings(host).items()):
+        near = {nic.node for nic in openstack.carriers(host, target) if nic.node is not None}
+        if near:
+            lines += ["", f"[{configuration.PHYSNET}{name}]", f"# {target} is there."]
+            lines += [f"numa_nodes = {cpulist.format(frozenset(near))}"]
+    placed = [nic for nic in host.links if nic.node is not None]
+    if not lines and placed:
+        lines += ["", "# No physical network is known (--physnet NAME=NIC). NICs of this host:"]
+        lines += [f"#   {nic.name}: node {nic.node}" for nic in placed]
+        lines += [f"# [{configuration.PHYSNET}NAME]", "# numa_nodes = NODE"]
+    return lines
+
+
+def grub_args(host: Host) -> str:
+    """Return arguments for the kernel's command line (or Xen's); they are printed, never written."""
+    found = split(host)
+    lines = ["# For GRUB_CMDLINE_LINUX in /etc/default/grub, then update-grub and a reboot."]
+    if host.is_xen:
+        first = min(host.facts.cpus, key=lambda cpu: cpu.id, default=None)
+        same = [
+            cpu for cpu in host.facts.cpus if cpu.online and first is not None and cpu.package == first.package
+        ]
+        lines = ["# For Xen's command line (GRUB_CMDLINE_XEN, or kernel /xen.gz in grub.conf), then a reboot."]
+        return "\n".join([*lines, f"dom0_max_vcpus={max(len(same), 1)} dom0_vcpus_pin"]) + "\n"
+    if not found.dedicated:
+        return "\n".join([*lines, "# No CPU is left to isolate: nothing to add."]) + "\n"
+    owned, keep = cpulist.format(found.dedicated), cpulist.format(found.housekeeping)
+    lines += [f"# {reason}" for reason in found.reasons]
+    lines += ["# Isolated CPUs are for pinned guests alone: a floating guest there piles up on one of them."]
+    words = [f"isolcpus=managed_irq,domain,{owned}", f"irqaffinity={keep}"]
+    lines += [" ".join(words)]
+    lines += ["# For guests that need latency more than throughput, besides (costs every entry into the kernel):"]
+    lines += [f"#   nohz_full={owned} rcu_nocbs={owned}"]
+    return "\n".join(lines) + "\n"
+
+
+def sysctl(host: Host, findings: Sequence[base.Finding]) -> str:
+    """Return a file for /etc/sysctl.d with what the rules would set, each with its reason."""
+    lines = ["# For /etc/sysctl.d/; sysctl --system brings it into force."]
+    for finding in findings:
+        for one in finding.settings:
+            if one.kind == "sysctl":
+                lines += ["", f"# {finding.rule}: {finding.why}", f"{one.target} = {one.value}"]
+    return "\n".join(lines if len(lines) > 1 else [*lines, "# Nothing to set on this host."]) + "\n"
+
+
+def tuned(host: Host, findings: Sequence[base.Finding]) -> str:
+    """Return a TuneD profile with what the rules would set and TuneD can hold."""
+    active = (host.text(persist.ACTIVE_PROFILE) or "virtual-host").split()
+    include = ",".join(name for name in active if name != persist.NAME) or "virtual-host"
+    settings = [one for finding in findings for one in finding.settings]
+    sections = {"main": {"summary": "What nova-perf audit found on this host", "include": include}}
+    reasons = [
+        f"# {finding.rule}: {finding.why}" for finding in findings if persist.tuned_sections(finding.settings)
+    ]
+    head = [f"# For /etc/tuned/{persist.NAME}/tuned.conf; tuned-adm profile {persist.NAME} brings it into force."]
+    return persist.ini({**sections, **persist.tuned_sections(settings)}, "\n".join([*head, *reasons]) + "\n")

@@ -1,0 +1,395 @@
+"""Hosts for the audit, as paths and texts: one on which every rule holds, and Oracle's before and after tuning.
+
+They are kept in memory, where a change costs nothing, and grown into a directory where something is to be written.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from nova_perf_tuning.host.audit import host as host_module
+from nova_perf_tuning.host.facts import archive, filesystem, reader
+
+#: Path -> text with its newlines; ``-> TARGET`` is a link, None a folder, or in a change: gone.
+Tree = Mapping[str, str | None]
+
+DEDICATED = "2-3,6-7,10-11,14-15"
+SHARED = "0-1,4-5,8-9,12-13"
+_NODES = ("0-3,8-11", "4-7,12-15")
+_CPU = "sys/devices/system/cpu"
+_NODE = "sys/devices/system/node"
+FEATURES = {
+    "rx-checksum": True,
+    "tx-checksum-ip-generic": True,
+    "tx-scatter-gather": True,
+    "tx-tcp-segmentation": True,
+    "tx-tcp6-segmentation": True,
+    "tx-generic-segmentation": True,
+    "rx-gro": True,
+    "rx-lro": False,
+}
+
+
+class TreeRoot(archive.ArchiveRoot):
+    """A recorded host that was never a file."""
+
+    def __init__(self, tree: Tree) -> None:
+        filesystem.RecordedRoot.__init__(self)
+        self._top = ""
+        self._files: dict[str, bytes] = {}
+        self._links: dict[str, str] = {}
+        self._folders: dict[str, set[str]] = {"": set()}
+        for path, text in tree.items():
+            if text is None:
+                self._folders.setdefault(path, set())
+            elif text.startswith("-> "):
+                self._links[path] = text[3:]
+            else:
+                self._files[path] = text.encode()
+            parts = path.split("/")
+            for index in range(len(parts)):
+                self._folders.setdefault("/".join(parts[:index]), set()).add(parts[index])
+
+
+def changed(tree: Tree, changes: Tree) -> dict[str, str | None]:
+    """Return ``tree`` with ``changes``; None takes a path away, with all that is below it."""
+    gone = tuple(path for path, text in changes.items() if text is None)
+    kept = {path: text for path, text in tree.items() if not path.startswith(gone or ("\0",))}
+    return {**kept, **{path: text for path, text in changes.items() if text is not None}}
+
+
+def view(tree: Tree, **options: object) -> host_module.Host:
+    """Return the host of a tree, ready to be judged."""
+    root = TreeRoot(tree)
+    return host_module.Host(root, reader.read_root(root), host_module.Options(**options))  # type: ignore[arg-type]
+
+
+def nic(
+    name: str, *, node: int, mtu: int = 9000, speed: int = 25000, master: str = "", address: str = ""
+) -> dict[str, str | None]:
+    """Return a physical NIC with counters and features."""
+    address = address or f"0000:{0x41 + node:02x}:00.0"
+    device = f"sys/devices/pci{address[:7]}/{address}"
+    folder = f"{device}/net/{name}"
+    tree: dict[str, str | None] = {
+        f"{device}/numa_node": f"{node}\n",
+        f"{device}/irq": "0\n",
+        f"{folder}/mtu": f"{mtu}\n",
+        f"{folder}/speed": f"{speed}\n",
+        f"{folder}/operstate": "up\n",
+        f"{folder}/type": "1\n",
+        f"{folder}/device": "-> ../../../" + address,
+        f"{folder}/queues/rx-0/rps_cpus": "0000\n",
+        f"{folder}/queues/rx-1/rps_cpus": "0000\n",
+        f"{folder}/queues/tx-0/xps_cpus": "0000\n",
+        f"{folder}/queues/tx-1/xps_cpus": "0000\n",
+        f"sys/class/net/{name}": f"-> ../../{folder[4:]}",
+        f"sys/bus/pci/devices/{address}": f"-> ../../../{device[4:]}",
+        f"nova-perf/ethtool/{name}.json": ethtool(),
+    }
+    for counter, count in (
+        ("rx_packets", 5000000),
+        ("tx_packets", 5000000),
+        ("rx_missed_errors", 0),
+        ("rx_fifo_errors", 0),
+    ):
+        tree[f"{folder}/statistics/{counter}"] = f"{count}\n"
+    if master:
+        tree[f"{folder}/master"] = "-> /sys/devices/virtual/net/" + master
+    return tree
+
+
+def ethtool(features: Mapping[str, bool] | None = None, rings: object = None, channels: object = None) -> str:
+    """Return the record of a NIC's features."""
+    return json.dumps(
+        {
+            "features": {**FEATURES, **(features or {})},
+            "fixed": [],
+            "rings": rings or {"rx": 1024, "tx": 1024, "rx_max": 4096, "tx_max": 4096},
+            "channels": channels or {"combined": 4, "combined_max": 32},
+        }
+    )
+
+
+def irq(number: int, name: str, cpu: int, device: str, *, allowed: str = "") -> dict[str, str | None]:
+    """Return an interrupt that fires on ``cpu``."""
+    return {
+        f"proc/irq/{number}/smp_affinity_list": f"{allowed or cpu}\n",
+        f"proc/irq/{number}/effective_affinity_list": f"{cpu}\n",
+        f"proc/irq/{number}/node": "0\n",
+        f"proc/irq/{number}/{name}": None,
+        f"{device}/msi_irqs/{number}": "msix\n",
+    }
+
+
+def virtual(name: str, kind: str, mtu: int, *, master: str = "", drops: int = 0) -> dict[str, str | None]:
+    """Return a bridge, bond or tap."""
+    folder = f"sys/devices/virtual/net/{name}"
+    mark = {"bridge": "bridge/bridge_id", "bond": "bonding/mode", "tap": "tun_flags"}[kind]
+    tree: dict[str, str | None] = {
+        f"{folder}/mtu": f"{mtu}\n",
+        f"{folder}/operstate": "up\n",
+        f"{folder}/type": "1\n",
+        f"{folder}/{mark}": "1\n",
+        f"{folder}/queues/rx-0/rps_cpus": "0000\n",
+        f"{folder}/queues/tx-0/xps_cpus": "0000\n",
+        f"{folder}/statistics/tx_packets": "1000000\n",
+        f"{folder}/statistics/tx_dropped": f"{drops}\n",
+        f"sys/class/net/{name}": f"-> ../../devices/virtual/net/{name}",
+    }
+    if master:
+        tree[f"{folder}/master"] = f"-> ../{master}"
+    return tree
+
+
+def domain(
+    name: str = "instance-1",
+    *,
+    type: str = "kvm",
+    vcpus: int = 2,
+    pins: tuple[str, ...] = ("2", "3"),
+    memory_gib: int = 4,
+    model: str = "virtio",
+    driver: str = "<driver name='vhost' queues='2'/>",
+    bus: str = "virtio",
+    disk: str = "<driver type='qcow2' cache='none' io='native'/>",
+    source: str = "block",
+    backing: str = "<memoryBacking><hugepages/></memoryBacking>",
+    features: str = "<features><hyperv mode='custom'><relaxed state='on'/><vapic state='on'/>"
+    "<spinlocks state='on'/>"
+    "</hyperv></features><clock><timer name='hypervclock' present='yes'/></clock>",
+    os_type: str = "linux",
+    devices: str = "",
+    numa: str = "",
+    policy: str = "dedicated",
+    device: str = "tap0",
+) -> str:
+    """Return domain XML of the shape Nova gives to libvirt."""
+    pinned = "".join(f"<vcpupin vcpu='{index}' cpuset='{cpus}'/>" for index, cpus in enumerate(pins))
+    return (
+        f"<domain type='{type}'><name>{name}</name><uuid>7cf42b4b-0000-4000-8000-000000000001</uuid>"
+        "<metadata><nova:instance xmlns:nova='http://openstack.org/xmlns/libvirt/nova/1.1'><nova:flavor><nova:extraSpecs>"
+        f"<nova:extraSpec name='hw:cpu_policy'>{policy}</nova:extraSpec></nova:extraSpecs></nova:flavor>"
+        f"<nova:image><nova:properties><nova:property name='os_type'>{os_type}</nova:property></nova:properties>"
+        f"</nova:image></nova:instance></metadata><memory unit='GiB'>{memory_gib}</memory>{backing}"
+        f"<vcpu>{vcpus}</vcpu><cputune>{pinned}<emulatorpin cpuset='0-1,8-9'/></cputune>"
+        f"<os><type machine='pc-q35-9.0'>hvm</type></os>{features}<cpu mode='host-model'>{numa}</cpu><devices>"
+        f"<disk type='{source}' device='disk'>{disk}<target dev='vda' bus='{bus}'/></disk>{devices}"
+        f"<interface type='bridge'><target dev='{device}'/><model type='{model}'/>{driver}</interface>"
+        "</devices></domain>"
+    )
+
+
+def process(
+    name: str = "instance-1",
+    pid: int = 5000,
+    vcpus: tuple[str, ...] = ("2", "3"),
+    own: str = "0-1,8-9",
+    vhost: str = "1,9",
+) -> dict[str, str | None]:
+    """Return the running QEMU of a guest."""
+    threads = [("qemu-system-x86", own), ("IO iothread1", own), (f"vhost-{pid}", vhost)]
+    threads += [(f"CPU {index}/KVM", cpus) for index, cpus in enumerate(vcpus)]
+    tree: dict[str, str | None] = {f"run/libvirt/qemu/{name}.pid": f"{pid}\n"}
+    fields = " ".join(["0"] * 17)
+    for index, (comm, cpus) in enumerate(threads):
+        for folder in {f"proc/{pid}/task/{pid + index}", f"proc/{pid}" if not index else f"proc/{pid}/task/{pid}"}:
+            if folder.endswith(str(pid)) and index:
+                continue
+            tree[f"{folder}/stat"] = f"{pid + index} ({comm}) S 1 {fields} 777 {fields} 0 0\n"
+            tree[f"{folder}/status"] = (
+                ""
+                f"Name:\t{comm}\nTgid:\t{pid}\nPid:\t{pid + index}\nCpus_allowed_list:\t{cpus}\n"
+                "Mems_allowed_list:\t0\n"
+            )
+    tree[f"proc/{pid}/comm"] = "qemu-system-x86\n"
+    return tree
+
+
+def cpus(count: int, packages: int, *, online: str, smt: bool = True, per_core: int = 2) -> dict[str, str | None]:
+    """Return CPUs; with ``smt`` the second threads are the upper half, else neighbours."""
+    tree: dict[str, str | None] = {
+        f"{_CPU}/online": f"{online}\n",
+        f"{_CPU}/isolated": "\n",
+        f"{_CPU}/nohz_full": "\n",
+    }
+    half = count // 2
+    for cpu in range(count):
+        core = cpu % half if smt else cpu // per_core
+        package = core // (half // packages) if smt else cpu // (count // packages)
+        siblings = f"{core},{core + half}" if smt else f"{core * per_core}-{core * per_core + per_core - 1}"
+        folder = f"{_CPU}/cpu{cpu}/topology"
+        tree |= {
+            f"{folder}/core_cpus_list": f"{siblings}\n",
+            f"{folder}/core_id": f"{core}\n",
+            f"{folder}/physical_package_id": f"{package}\n",
+        }
+    return tree
+
+
+def nodes(lists: tuple[str, ...], memory_gib: int = 64) -> dict[str, str | None]:
+    """Return NUMA nodes."""
+    tree: dict[str, str | None] = {f"{_NODE}/online": f"0-{len(lists) - 1}\n" if len(lists) > 1 else "0\n"}
+    for node, text in enumerate(lists):
+        tree |= {
+            f"{_NODE}/node{node}/cpulist": f"{text}\n",
+            f"{_NODE}/node{node}/distance": " ".join("10" if one == node else "21" for one in range(len(lists)))
+            + "\n",
+            f"{_NODE}/node{node}/meminfo": f"Node {node} MemTotal:       {memory_gib << 20} kB\n",
+            f"{_NODE}/node{node}/hugepages/hugepages-2048kB/nr_hugepages": "4096\n",
+        }
+    return tree
+
+
+SYSCTLS = {
+    "kernel/numa_balancing": "0",
+    "kernel/osrelease": "6.12.0-1-amd64",
+    "kernel/random/boot_id": "11111111-2222-3333-4444-555555555555",
+    "net/bridge/bridge-nf-call-arptables": "0",
+    "net/bridge/bridge-nf-call-ip6tables": "0",
+    "net/bridge/bridge-nf-call-iptables": "0",
+    "net/core/netdev_max_backlog": "1000",
+    "net/core/rmem_max": "4194304",
+    "net/core/wmem_max": "4194304",
+    "net/ipv4/tcp_moderate_rcvbuf": "1",
+    "net/ipv4/tcp_rmem": "4096\t131072\t6291456",
+    "net/ipv4/tcp_wmem": "4096\t16384\t4194304",
+    "net/ipv4/tcp_sack": "1",
+    "net/ipv4/tcp_window_scaling": "1",
+}
+NOVA_CONF = f"""[compute]
+cpu_dedicated_set = {DEDICATED}
+cpu_shared_set = {SHARED}
+[libvirt]
+virt_type = kvm
+cpu_power_management = true
+cpu_power_management_strategy = cpu_state
+[neutron_physnet_physnet1]
+numa_nodes = 0
+"""
+ETH0 = "sys/devices/pci0000:41/0000:41:00.0"
+
+
+def good() -> dict[str, str | None]:
+    """Return a compute host of 2 nodes and 16 CPUs on which every rule holds."""
+    tree: dict[str, str | None] = {}
+    tree |= cpus(16, 2, online="0-15") | nodes(_NODES)
+    tree |= {f"{_CPU}/isolated": f"{DEDICATED}\n", f"{_CPU}/nohz_full": f"{DEDICATED}\n"}
+    tree |= nic("eth0", node=0, master="br0", address="0000:41:00.0")
+    tree |= irq(40, "eth0-TxRx-0", 1, ETH0) | irq(41, "eth0-TxRx-1", 9, ETH0)
+    tree |= virtual("br0", "bridge", 9000) | virtual("tap0", "tap", 9000, master="br0")
+    tree |= process() | {"run/libvirt/qemu/instance-1.xml": domain()}
+    tree |= {
+        "etc/libvirt/qemu/windows.xml": domain("windows", pins=("10", "11"), os_type="windows", device="tap9"),
+        "etc/libvirt/qemu/scsi.xml": domain(
+            "scsi", pins=("6", "7"), bus="scsi", device="tap8",
+            devices="<controller type='scsi' model='virtio-scsi'><driver queues='2'/></controller>",
+        ),
+    }  # fmt: skip
+    tree |= {f"proc/sys/{key}": f"{value}\n" for key, value in SYSCTLS.items()}
+    housekeeping = SHARED
+    tree |= {
+        "proc/cmdline": f"isolcpus=managed_irq,domain,{DEDICATED} nohz_full={DEDICATED} "
+        f"irqaffinity={housekeeping}\n",
+        "proc/cpuinfo": "processor\t: 0\nvendor_id\t: GenuineIntel\nflags\t\t: fpu vmx lm tsc\n\n",
+        "proc/net/softnet_stat": "0049a1f0 00000000 00000002 0 0 0 0 0 0 0 0 0 0\n" * 16,
+        "etc/nova/nova.conf": NOVA_CONF,
+        "etc/neutron/plugins/ml2/linuxbridge_agent.ini": "[linux_bridge]\n"
+        "physical_interface_mappings = physnet1:eth0\n",
+        "var/log/dmesg": "Linux version 6.12.0\n",
+        "var/cache/libvirt/qemu/capabilities/a.xml": "<qemuCaps><selfvers>10000000</selfvers>"
+        "<version>9000000</version></qemuCaps>\n",
+        "sys/class/misc/kvm": None,
+        "sys/class/misc/vhost-net": None,
+        "sys/kernel/mm/ksm/run": "0\n",
+        "sys/kernel/mm/ksm/merge_across_nodes": "1\n",
+        "sys/kernel/mm/transparent_hugepage/enabled": "always [madvise] never\n",
+        "sys/module/kvm/parameters/halt_poll_ns": "200000\n",
+        "sys/module/vhost_net/parameters/experimental_zcopytx": "0\n",
+        "sys/devices/system/clocksource/clocksource0/current_clocksource": "tsc\n",
+        "sys/devices/system/clocksource/clocksource0/available_clocksource": "tsc hpet acpi_pm\n",
+        f"{_CPU}/vulnerabilities/meltdown": "Not affected\n",
+        f"{_CPU}/cpu2/cpuidle/state0/latency": "0\n",
+        f"{_CPU}/cpu2/cpuidle/state1/latency": "2\n",
+        "etc/sysctl.d/99-sysctl.conf": "# nothing\n",
+        "etc/tmpfiles.d/README": "nothing\n",
+        "etc/modprobe.d/README": "nothing\n",
+        "etc/systemd/network/99-default.link": "[Match]\nOriginalName=*\n[Link]\nNamePolicy=keep path\n"
+        "MACAddressPolicy=none\n",
+        "proc/1/comm": "systemd\n",
+    }  # fmt: skip
+    for policy in range(16):
+        folder = f"{_CPU}/cpufreq/policy{policy}"
+        tree |= {
+            f"{folder}/scaling_governor": "performance\n",
+            f"{folder}/scaling_available_governors": "performance powersave\n",
+        }
+    return tree
+
+
+#: What the path of Oracle's paper is: 10 Gb/s, and the 100 ms that it assumes.
+ORACLE_PATH = {"bandwidth_mbps": 10000, "rtt_ms": 100.0}
+_ORACLE_ETH = "sys/devices/pci0000:10/0000:10:00.0"
+
+
+def oracle(*, tuned: bool) -> dict[str, str | None]:
+    """Return the large server of Oracle's paper as a recorded host, before or after its steps.
+
+    8 sockets of 10 cores of 2 threads, 256 GB, Xen; dom0 with 160 CPUs before and with the 20 of the first socket
+    after; a 10 Gb/s port on a bridge; a guest of 2 vCPUs, and one too large for a socket before.
+    """
+    online = "0-19" if tuned else "0-159"
+    tree = cpus(160, 8, online=online, smt=False)
+    tree |= nodes(("0-19",) if tuned else tuple(f"{start}-{start + 19}" for start in range(0, 160, 20)), 32)
+    mtu = 9000 if tuned else 1500
+    tree |= nic("eth4", node=0, mtu=mtu, speed=10000, master="br0", address="0000:10:00.0")
+    off = (
+        {}
+        if tuned
+        else {"tx-tcp-segmentation": False, "tx-checksum-ip-generic": False, "rx-gro": False, "rx-lro": True}
+    )
+    tree["nova-perf/ethtool/eth4.json"] = ethtool(off, channels={"combined": 4, "combined_max": 4})
+    for queue in range(4):
+        cpu = queue + 2 if tuned else (0, 45, 0, 121)[queue]
+        tree |= irq(320 + queue, f"eth4-TxRx-{queue}", cpu, _ORACLE_ETH, allowed="" if tuned else "0-159")
+    tree |= virtual("br0", "bridge", mtu) | virtual("vif1.0", "tap", mtu, master="br0")
+    nf = "0" if tuned else "1"
+    tree |= {
+        "proc/1/comm": "init\n",
+        "sys/hypervisor/type": "xen\n",
+        "proc/xen/capabilities": "control_d\n",
+        "boot/grub/grub.conf": "title Oracle VM\n\troot (hd0,0)\n\tkernel /xen.gz dom0_mem=582M"
+        + (" dom0_vcpus_pin dom0_max_vcpus=20\n" if tuned else "\n"),
+        "proc/cpuinfo": "processor\t: 0\nvendor_id\t: GenuineIntel\nflags\t\t: fpu lm hypervisor\n\n",
+        "proc/sys/kernel/osrelease": "2.6.39-300.22.2.el5uek\n",
+        "proc/sys/net/core/rmem_max": "134217728\n" if tuned else "131071\n",
+        "proc/sys/net/core/wmem_max": "134217728\n" if tuned else "131071\n",
+        "proc/sys/net/core/netdev_max_backlog": "300000\n" if tuned else "1000\n",
+        "proc/sys/net/ipv4/tcp_rmem": "4096\t87380\t134217728\n" if tuned else "4096\t87380\t4194304\n",
+        "proc/sys/net/ipv4/tcp_wmem": "4096\t65536\t134217728\n" if tuned else "4096\t16384\t4194304\n",
+        "proc/sys/net/ipv4/tcp_moderate_rcvbuf": "1\n" if tuned else "0\n",
+        "proc/net/softnet_stat": ("0f49a1f0 00000000 00000000\n" if tuned else "0f49a1f0 00013a5e 00000300\n") * 4,
+    }
+    tree |= {
+        f"proc/sys/net/bridge/bridge-nf-call-{name}": f"{nf}\n" for name in ("iptables", "ip6tables", "arptables")
+    }
+    pins = ("0-19", "0-19") if tuned else ()
+    tree["etc/libvirt/libxl/myvm.xml"] = domain(
+        "myvm",
+        type="xen",
+        pins=pins,
+        memory_gib=2,
+        policy="shared",
+        device="vif1.0",
+        driver="",
+        features="",
+        backing="",
+    )
+    if not tuned:
+        tree["proc/812/comm"] = "irqbalance\n"
+        tree["etc/libvirt/libxl/large.xml"] = domain(
+            "large", type="xen", vcpus=40, pins=(), memory_gib=8, policy="shared", device="vif2.0", driver="",
+            features="", backing="",
+        )  # fmt: skip
+    return tree

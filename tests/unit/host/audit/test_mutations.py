@@ -1,0 +1,136 @@
+"""No rule throws: on recorded hosts of other projects, on damaged ones, and what it says can always be printed."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import pathlib
+import random
+import sys
+
+import testtools
+
+from nova_perf_tuning.cli import audit as audit_command
+from nova_perf_tuning.host.audit import generate, host, persist, runner
+from nova_perf_tuning.host.facts import archive, reader
+from nova_perf_tuning.host.facts.root import FactsError
+from tests.hosts import audit_hosts as hosts
+from tests.unit.host.facts import test_recorded_hosts as recorded
+
+#: Mutated hosts in the default run; NOVA_PERF_MUTATIONS asks for another number.
+COUNT = int(os.environ.get("NOVA_PERF_MUTATIONS", "5000"))
+GARBAGE = (
+    b"",
+    b"\n",
+    b"-1\n",
+    b"0-99999999\n",
+    b"9" * 400,
+    b"0-65535\n",
+    b"65535\n",
+    b",,,",
+    b"3-1\n",
+    b"(null)\n",
+    b"[never]\n",
+    b"[[[]]] [] = :\n",
+    b"\x1b]0;owned\x07",
+    b"\xff\xfe\x00\x00",
+    b"\xe2\x80\xae\xcd\xaa",
+    b"x" * 70_000,
+    b"0 0 0 0 0 0 0 0 0 0 0 0\n",
+    b"<domain type='kvm'><name>x</name><vcpu>-1</vcpu></domain>",
+    b"<domain type='qemu'><name>instance-1</name><vcpu>4096</vcpu><memory unit='TiB'>9</memory></domain>",
+    b"<!DOCTYPE d [<!ENTITY e SYSTEM 'file:///etc/passwd'>]><domain>&e;</domain>",
+    b'{"features": [], "fixed": {"a": 1}, "rings": {"rx": true, "rx_max": -1}, "channels": 7}\n',
+    b"[" * 3000,
+    b"[compute]\ncpu_dedicated_set = 0-65535\ncpu_shared_set = ^0\n[neutron_physnet_x]\nnuma_nodes = a\n",
+    b"IRQBALANCE_BANNED_CPULIST=zz\n",
+    b"isolcpus=0-99999999 irqaffinity='2 nohz_full=1:2/0\n",
+    b"99999999999999999999999.1.1\n",
+)
+
+
+def damage(root: archive.ArchiveRoot, dice: random.Random) -> None:
+    """Take files away or fill them with garbage, the content of others, or a part of their own; bend links."""
+    files, links = sorted(root._files), sorted(root._links)
+    for path in dice.sample(files, min(len(files), dice.randint(1, 25))):
+        how = dice.randrange(5)
+        if how == 0:
+            del root._files[path]
+        elif how == 1:
+            root._files[path] = root._files.get(dice.choice(files), b"")
+        elif how == 2:
+            root._files[path] = root._files[path][: dice.randrange(1 + len(root._files[path]))]
+        elif how == 3:
+            root._files[path] = dice.randbytes(dice.randrange(60))
+        else:
+            root._files[path] = dice.choice(GARBAGE)
+    for path in dice.sample(links, min(len(links), dice.randrange(3))):
+        root._links[path] = dice.choice([*links, ".", "..", "/", "/etc", "missing", path, ""])
+
+
+def judge(root: archive.ArchiveRoot, **options: object) -> runner.Report:
+    """Run every rule, make what apply and generate would make of it, and print it in all forms."""
+    view = host.Host(root, reader.read_root(root), host.Options(**options))  # type: ignore[arg-type]
+    report = runner.run(view, strict=True)
+    text = json.dumps(audit_command.as_json(report), ensure_ascii=False).encode()
+    assert text
+    output = io.StringIO()
+    with contextlib.redirect_stdout(output):
+        audit_command._show(report, True)
+    assert "\x1b" not in output.getvalue()
+    return report
+
+
+class MutationTest(testtools.TestCase):
+    def test_mutated_hosts(self) -> None:
+        dice = random.Random(20261121)
+        trees = [hosts.good(), hosts.oracle(tuned=False), hosts.oracle(tuned=True)]
+        weights = (18, 1, 1)  # 160 CPUs take their time
+        findings = 0
+        for number in range(COUNT):
+            root = hosts.TreeRoot(dice.choices(trees, weights)[0])
+            damage(root, dice)
+            try:
+                report = judge(root, rtt_ms=dice.choice([None, 0.1, 100.0]), path_mtu=dice.choice([None, ("p", 1500)]))
+            except Exception as error:
+                raise AssertionError(f"mutation {number}: {type(error).__name__}: {error}") from error
+            findings += len(report.findings)
+        print(f"USED: {COUNT} mutated hosts, {findings} findings", file=sys.stderr)
+        self.assertGreater(findings, COUNT)
+
+    def test_what_is_made_of_findings(self) -> None:
+        dice = random.Random(7)
+        for _ in range(100):
+            root = hosts.TreeRoot(hosts.good())
+            damage(root, dice)
+            view = host.Host(root, reader.read_root(root), host.Options(rtt_ms=100.0))
+            report = runner.run(view, strict=True)
+            persist.plan(view, [one for finding in report.findings for one in finding.settings])
+            for text in (
+                generate.nova_conf(view),
+                generate.grub_args(view),
+                generate.sysctl(view, report.findings),
+                generate.tuned(view, report.findings),
+            ):
+                self.assertTrue(text.endswith("\n"))
+            self.assertIn(b"<testsuite", audit_command.junit(report, "info"))
+
+    def test_recorded_hosts_of_hwloc(self) -> None:
+        used = 0
+        for name in recorded.HOSTS:
+            root = archive.ArchiveRoot(str(recorded.FOLDER / f"{name}.tar.bz2"))
+            judge(root, rtt_ms=1.0, bandwidth_mbps=10000)
+            used += 1
+        print(f"USED: {used} recorded hosts of hwloc for the audit", file=sys.stderr)
+        if recorded.FOLDER.is_dir():
+            self.assertGreater(used, 0)
+
+    def test_own_recordings(self) -> None:
+        folder = pathlib.Path(__file__).parents[3] / "hosts" / "recorded"
+        for path in sorted(folder.glob("*.tar.xz")):
+            self.assertGreater(len(judge(archive.ArchiveRoot(str(path))).clean), 10)
+
+    def test_roots_that_are_none(self) -> None:
+        self.assertRaises(FactsError, reader.open_root, "/proc/self/environ")
