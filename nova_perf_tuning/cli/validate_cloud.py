@@ -18,7 +18,15 @@ from nova_perf_tuning.cli import command, progress, spec_options, state, validat
 
 if TYPE_CHECKING:
     from nova_perf_tuning.budget import verdict
-    from nova_perf_tuning.cloud import campaign_store, fleet_plan, fleet_results, heat_pair, host_choice, model
+    from nova_perf_tuning.cloud import (
+        bare_hosts,
+        campaign_store,
+        fleet_plan,
+        fleet_results,
+        heat_pair,
+        host_choice,
+        model,
+    )
 
 _HOSTS = re.compile(r"[^,\s]{1,255}(,[^,\s]{1,255})*").fullmatch
 _PEERS, _PARALLEL, _RETRIES, _MAX_LOSS = 2, 4, 1, "0.15"
@@ -55,6 +63,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="SHARE",
         help="a host whose pairs all lose more than this against the other hosts FAILs; not below twice the noise "
         f"of an A/A run (default: {_MAX_LOSS}, 15 %%)",
+    )
+    group.add_argument(
+        "--bare-host",
+        metavar="RESULTS.json",
+        action="append",
+        default=[],
+        help="what 'validate --launcher host' with the same --benchmark options wrote on one of the hosts: shown "
+        "beside its guests, and what budgets against 'host' are judged by; may be repeated, once for each host",
     )
     group.add_argument(
         "--retries", metavar="N", help=f"further attempts for a pair that gave nothing (default: {_RETRIES})"
@@ -185,6 +201,7 @@ class _Run:
         self._budgets = budgets
         self._results_file = os.path.join(folder, "results.json")
         self._report_file = os.path.join(folder, "report.html")
+        self._bare: list[bare_hosts.BareHost] = []
 
     def run(self) -> int:
         from nova_perf_tuning.cloud import campaign
@@ -258,15 +275,24 @@ class _Run:
         return self._store.claim(self._args.resume), plan, launcher
 
     def _check_budgets(self, plan: fleet_plan.FleetPlan) -> None:
-        labels = [job.label for job in plan.measure.jobs]
-        validate.check_names(self._budgets, labels, [arm.name for arm in plan.arms])
+        """Refuse budgets for what the run does not have; read what is known of the bare hosts."""
+        from nova_perf_tuning.budget import budget_file
+        from nova_perf_tuning.cloud import bare_hosts
+
+        kinds = {job.label: job.benchmark.kind for job in plan.measure.jobs}
+        self._bare = bare_hosts.load(self._args.bare_host, kinds)
+        arms = [*([bare_hosts.ARM] if self._bare else []), *(arm.name for arm in plan.arms)]
+        self._budgets = budget_file.for_measured(self._budgets, kinds, arms, None)
+        validate.check_names(self._budgets, list(kinds), arms)
 
     # -- after
 
     def _collect(self, run_id: str, plan: fleet_plan.FleetPlan, ended: str) -> fleet_results.FleetResults:
         from nova_perf_tuning.cloud import fleet_results
 
-        return fleet_results.collect(self._store, run_id, plan.paired, self._budgets, plan.max_loss, ended)
+        return fleet_results.collect(
+            self._store, run_id, plan.paired, self._budgets, plan.max_loss, ended, self._bare
+        )
 
     def _finish(self, found: fleet_results.FleetResults) -> int:
         """Write results and report, print the tables and return the exit code."""

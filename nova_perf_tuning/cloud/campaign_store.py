@@ -11,24 +11,18 @@ import contextlib
 import dataclasses
 import datetime
 import hashlib
-import os
 import secrets
-import socket
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import psutil
 import sqlalchemy as sa
 from sqlalchemy import exc, orm
 
 from nova_perf_tuning import errors
 from nova_perf_tuning.budget import model as results
-from nova_perf_tuning.cloud import model
+from nova_perf_tuning.cloud import model, run_owner
 from nova_perf_tuning.database import engine as database
 from nova_perf_tuning.database import tables
-
-#: A run of another machine whose owner has been silent for so long (seconds) is taken for dead.
-SILENCE_S = 300.0
 
 
 class RunError(errors.PerfTuningError):
@@ -95,7 +89,7 @@ class Line:
 
 def new_id() -> str:
     """Return an id for a run, as :class:`nova_perf_tuning.cloud.model.MeasurePlan` wants it."""
-    return f"{_now():%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+    return f"{run_owner.now():%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
 
 
 class CampaignStore:
@@ -126,14 +120,14 @@ class CampaignStore:
         environment: Mapping[str, Any],
     ) -> StoredRun:
         """Write a new run, owned by this process, and return it."""
-        now = _now()
+        now = run_owner.now()
         with self._writing() as session:
             session.add(
                 tables.Run(
                     id=run_id,
                     kind="heat",
                     state="running",
-                    owner=_own_name(),
+                    owner=run_owner.own_name(),
                     created_at=now,
                     seen_at=now,
                     plan=dict(plan),
@@ -202,7 +196,7 @@ class CampaignStore:
                     run.id,
                     run.state,
                     run.created_at,
-                    _alive(run.owner, run.seen_at),
+                    run_owner.alive(run.owner, run.seen_at),
                     run.leftovers,
                     int(host_count),
                     int(count),
@@ -238,13 +232,13 @@ class CampaignStore:
             self._take_over(session, self._get(session, run_id))
 
     def _take_over(self, session: orm.Session, run: tables.Run) -> None:
-        if _alive(run.owner, run.seen_at) and run.owner != _own_name():
+        if run_owner.alive(run.owner, run.seen_at) and run.owner != run_owner.own_name():
             host, pid, _ = run.owner.rsplit(":", 2)
             raise RunError(f"run {run.id} is being run by process {pid} on {host}; stop that first")
         taken = session.execute(
             sa.update(tables.Run)
             .where(tables.Run.id == run.id, tables.Run.owner == run.owner)
-            .values(owner=_own_name(), seen_at=_now())
+            .values(owner=run_owner.own_name(), seen_at=run_owner.now())
         )
         if not taken.rowcount:  # type: ignore[attr-defined]
             raise RunError(f"run {run.id} has just been taken up by another process")
@@ -253,14 +247,14 @@ class CampaignStore:
     def seen(self, run_id: str) -> None:
         """Say that the owner is alive."""
         with self._writing() as session:
-            session.execute(sa.update(tables.Run).where(tables.Run.id == run_id).values(seen_at=_now()))
+            session.execute(sa.update(tables.Run).where(tables.Run.id == run_id).values(seen_at=run_owner.now()))
 
     def end(self, run_id: str, state: str, *, leftovers: bool = False) -> None:
         """Say that nobody runs it any more; pairs that are still running are planned again."""
         with self._writing() as session:
             running = sa.and_(tables.Pair.run_id == run_id, tables.Pair.state == "running")
             session.execute(sa.update(tables.Pair).where(running).values(state="planned"))
-            change = {"state": state, "owner": "", "ended_at": _now(), "leftovers": leftovers}
+            change = {"state": state, "owner": "", "ended_at": run_owner.now(), "leftovers": leftovers}
             session.execute(sa.update(tables.Run).where(tables.Run.id == run_id).values(**change))
 
     def clean(self, run_id: str) -> None:
@@ -477,25 +471,3 @@ def _trial(row: tables.Trial, metric: tables.Metric) -> results.Trial:
         work=row.work,
         work_unit=metric.work_unit,
     )
-
-
-def _now() -> datetime.datetime:
-    return datetime.datetime.now(datetime.UTC).replace(tzinfo=None)
-
-
-def _own_name() -> str:
-    """Return ``machine:process:its start``, which no other process ever has."""
-    return f"{socket.gethostname()[:100]}:{os.getpid()}:{psutil.Process().create_time():.2f}"
-
-
-def _alive(owner: str, seen_at: datetime.datetime) -> bool:
-    if not owner:
-        return False
-    machine, pid, born = owner.rsplit(":", 2)
-    if machine != socket.gethostname()[:100]:
-        return (_now() - seen_at).total_seconds() < SILENCE_S
-    try:
-        # Computed from the time of boot, which moves a little when the clock is set.
-        return abs(psutil.Process(int(pid)).create_time() - float(born)) < 2
-    except psutil.Error:
-        return False

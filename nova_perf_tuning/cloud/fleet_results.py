@@ -14,7 +14,7 @@ from typing import Any
 
 from nova_perf_tuning.budget import model as results
 from nova_perf_tuning.budget import verdict
-from nova_perf_tuning.cloud import attribution, campaign_store, fleet
+from nova_perf_tuning.cloud import attribution, bare_hosts, campaign_store, fleet
 
 #: More trials than that make a file that cannot be read again: then pairs have one trial, their median.
 MAX_TRIALS = 40_000
@@ -39,12 +39,14 @@ def collect(
     budgets: Sequence[verdict.Budget],
     max_loss: float,
     ended: str,
+    bare: Sequence[bare_hosts.BareHost] = (),
 ) -> FleetResults:
     """Read a run from the database and judge it.
 
     :param paired: benchmark -> whether its server takes part.
     :param max_loss: loss against the other hosts from which a host is bad.
     :param ended: ``complete`` or why the run ended before.
+    :param bare: what hosts do without guests; budgets against ``host`` are judged by it.
     """
     run = store.load(run_id)
     of_pair: dict[int, list[results.Trial]] = {}
@@ -54,10 +56,16 @@ def collect(
     tasks = {task.number: task for task in run.tasks}
     measured = ((tasks[number].pair, one) for number, trials in of_pair.items() for one in trials)
     findings = attribution.find(measured, paired, max_loss)
-    hosts = fleet.judge(run, of_pair, paired, budgets, findings, run.environment)
+    beside = bare_hosts.spread(bare, run.tasks, of_pair)
+    judged = {number: [*beside.get(number, ()), *trials] for number, trials in of_pair.items()}
+    hosts = fleet.judge(run, judged, paired, budgets, findings, run.environment)
     whole = fleet.overall(hosts)
     environment = _environment(store, run, of_pair, hosts, findings, whole, max_loss, ended)
-    return FleetResults(results.Results(environment, _shown(store, run_id, of_pair)), tuple(hosts), whole)
+    if bare:
+        environment["bare_hosts"] = {one.name: one.created for one in bare}
+    shown = [*_shown(store, run_id, of_pair), *(one for trials in beside.values() for one in trials)]
+    _number(shown)
+    return FleetResults(results.Results(environment, shown), tuple(hosts), whole)
 
 
 def _shown(
@@ -74,10 +82,14 @@ def _shown(
             if len(found) > MAX_TRIALS:  # without the figures that are only shown beside it fits
                 found = [one for trials in of_pair.values() for one in trials]
                 break
-    runs: dict[tuple[int, int], int] = {}
-    for one in found:
-        one.order = runs.setdefault((one.group, one.order), len(runs))
     return found
+
+
+def _number(trials: Sequence[results.Trial]) -> None:
+    """Number the runs through over all pairs; the figures of one run keep sharing a number."""
+    runs: dict[tuple[int, int], int] = {}
+    for one in trials:
+        one.order = runs.setdefault((one.group, one.order), len(runs))
 
 
 def _medians(trials: Sequence[results.Trial]) -> list[results.Trial]:

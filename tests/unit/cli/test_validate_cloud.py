@@ -7,10 +7,12 @@ import os
 import fixtures
 import testtools
 
+from nova_perf_tuning import errors
 from nova_perf_tuning.budget import store
 from nova_perf_tuning.cli import validate, validate_cloud
 from nova_perf_tuning.cloud import campaign_store, host_choice
 from tests import simulated_cloud as simulation
+from tests.unit.budget import samples
 
 QUICK = ("--launcher", "heat", "--benchmark", "iperf3", "--benchmark", "cpu", "--seed", "3")
 
@@ -103,6 +105,53 @@ class ValidateCloudTest(testtools.TestCase):
             file.write("budgets: [{benchmark: iperf3, arm: tuned, baseline: untuned, max_loss: -0.5}]")
         self.assertEqual(1, self.validate("--hosts", "a,b", "--blocks", "8", "--budget", budget))
         self.assertIn("is beyond -50", self.results().environment["fleet"]["hosts"][0]["reasons"][0])
+
+    def bare_host(self, name, **values):
+        """Write what a host alone did, 16 times each benchmark; return the path."""
+        path = os.path.join(self.folder, f"{name}.json")
+        measured = samples.results({"host": 2000.0, "untuned": 1.0}, groups=4, blocks=4, seed=len(name))
+        measured.environment.update(host=name, launcher="host", **values)
+        store.save(measured, path)
+        return path
+
+    def test_budgets_against_the_bare_host(self):
+        budget = os.path.join(self.folder, "budget.yaml")
+        with open(budget, "w", encoding="utf-8") as file:
+            file.write("budgets: [{benchmark: iperf3, arm: tuned, baseline: host, max_loss: 0.01}]")
+        known = [
+            option for name in ("h000", "h001.example.org") for option in ("--bare-host", self.bare_host(name))
+        ]
+        asked = ("--hosts", "a,b", "--blocks", "4", "--budget", budget)
+        self.assertEqual(1, self.validate(*asked, *known, cloud=SimulatedCloud(count=2)))
+        results = self.results()
+        alone = [one for one in results.trials if one.arm == "host"]
+        self.assertEqual(
+            {(group, block) for group in (0, 1) for block in range(4)}, {(t.group, t.block) for t in alone}
+        )
+        self.assertEqual(8, len({one.value for one in alone}))
+        guests = {one.order for one in results.trials if one.arm != "host"}
+        self.assertFalse(guests & {one.order for one in alone})
+        self.assertEqual({"h000", "h001.example.org"}, set(results.environment["bare_hosts"]))
+        for host in results.environment["fleet"]["hosts"]:
+            self.assertEqual("FAIL", host["verdict"])
+            self.assertIn("is beyond 1.0%", host["reasons"][0])
+        self.assertIn("host", self.out.getvalue())
+
+    def test_bare_hosts_that_are_of_no_use(self):
+        path = self.bare_host("h000")
+        for arguments, reason in (
+            (("--bare-host", path, "--bare-host", path), "host h000 has been given already"),
+            (("--bare-host", self.bare_host("")), "environment.host is missing"),
+            (("--bare-host", os.path.join(self.folder, "none.json")), "No such file"),
+        ):
+            error = self.assertRaises(errors.PerfTuningError, self.validate, "--hosts", "all", *arguments)
+            self.assertIn(reason, str(error))
+        only_fio = ("--benchmark", "fio", "--bare-host", path)
+        parser = validate.Validate(None, None).get_parser("validate")
+        args = parser.parse_args(["--launcher", "heat", "--hosts", "all", "--output", self.output, *only_fio])
+        args.database = self.url
+        error = self.assertRaises(errors.PerfTuningError, validate_cloud.run, args, "", SimulatedCloud())
+        self.assertIn("nothing of fio on the host itself", str(error))
 
     def test_json(self):
         self.assertEqual(0, self.validate("--hosts", "all", "-f", "json"))

@@ -85,11 +85,19 @@ class Bringup:
     def _service(self, service: services.Service) -> bool:
         if processes.pid_of(self._cloud, service.name):
             return False
-        services.start(self._catalogue, self._cloud, service)
         self._started.append(service.name)
-        self._run.wait_for(f"{service.name} does not answer", functools.partial(self._answers, service))
+        try:
+            self._start(service)
+        except processes.ServiceDied as error:
+            # MariaDB was seen to end by signal 11 at a start, for no reason that its log knows.
+            print(f"{time.time() - self._begun:6.1f} s  {error}; it is started once more", flush=True)
+            self._start(service)
         service.configure()
         return True
+
+    def _start(self, service: services.Service) -> None:
+        services.start(self._catalogue, self._cloud, service)
+        self._run.wait_for(f"{service.name} does not answer", functools.partial(self._answers, service))
 
     def _answers(self, service: services.Service) -> bool:
         processes.demand(self._cloud, service.name)

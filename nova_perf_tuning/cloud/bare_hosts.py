@@ -1,0 +1,94 @@
+"""What hosts do without a guest, beside which the guests of a fleet are judged.
+
+``nova-perf validate --launcher host`` (or libvirt) measures that on the host itself. Its samples were taken at
+another time than the guests': each is used once, so that boots and pairs of guests stay independent.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from nova_perf_tuning.budget import model as results
+from nova_perf_tuning.budget import store
+from nova_perf_tuning.cloud import campaign_store, model
+from nova_perf_tuning.virt import host_result
+
+ARM = "host"
+#: Runs of a host are numbered from here on within a pair, behind those of its guests.
+_FIRST_ORDER = 1_000_000
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class BareHost:
+    """Samples of one host without guests, in the order of time. :ivar created: when they were taken."""
+
+    name: str
+    created: str
+    trials: tuple[results.Trial, ...]
+
+
+def load(paths: Iterable[str], labels: Collection[str]) -> list[BareHost]:
+    """Read results of hosts.
+
+    :param labels: benchmarks of the run; others are left out.
+    :raises InputError: a file cannot be read or is no results file.
+    :raises CloudError: a file names no host, or has none of the benchmarks for the host itself.
+    """
+    found: list[BareHost] = []
+    for path in paths:
+        read = store.load(path)
+        name = read.environment.get("host")
+        if not isinstance(name, str) or not name:
+            raise model.CloudError(f"{path}: environment.host is missing: which host was measured?")
+        if any(host_result.same_host(name, one.name) for one in found):
+            raise model.CloudError(f"{path}: host {name} has been given already; give one file for each host")
+        mine = [
+            one
+            for one in sorted(read.trials, key=lambda one: one.order)
+            if one.arm == ARM and one.primary and one.value is not None and one.benchmark in labels
+        ]
+        if not mine:
+            raise model.CloudError(
+                f"{path}: nothing of {', '.join(labels)} on the host itself; measure it there with "
+                "'nova-perf validate --launcher host' and the same --benchmark options"
+            )
+        found.append(BareHost(name, str(read.environment.get("created", "")), tuple(mine)))
+    return found
+
+
+def spread(
+    hosts: Sequence[BareHost],
+    tasks: Iterable[campaign_store.Task],
+    measured: Mapping[int, Sequence[results.Trial]],
+) -> dict[int, list[results.Trial]]:
+    """Return the number of a pair -> samples of its client's host, as trials of arm ``host`` in the pair's blocks.
+
+    :param measured: number of a pair -> its guests' trials.
+    """
+    pairs: dict[str, list[int]] = {}
+    for task in tasks:
+        if measured.get(task.number):
+            pairs.setdefault(task.pair.client, []).append(task.number)
+    found: dict[int, list[results.Trial]] = {}
+    for client, numbers in pairs.items():
+        host = next((one for one in hosts if host_result.same_host(one.name, client)), None)
+        if host is None:
+            continue
+        for index, number in enumerate(numbers):
+            found[number] = _of_pair(host, number, index, len(numbers), measured[number])
+    return found
+
+
+def _of_pair(
+    host: BareHost, number: int, index: int, count: int, guests: Sequence[results.Trial]
+) -> list[results.Trial]:
+    """Return every ``count``-th sample from ``index`` on, of each benchmark as many as the guests have blocks."""
+    found: list[results.Trial] = []
+    for benchmark in dict.fromkeys(one.benchmark for one in guests):
+        blocks = sorted({one.block for one in guests if one.benchmark == benchmark})
+        samples = [one for one in host.trials if one.benchmark == benchmark][index::count]
+        for block, sample in zip(blocks, samples, strict=False):
+            order = _FIRST_ORDER + len(found)
+            found.append(dataclasses.replace(sample, group=number, block=block, order=order))
+    return found
