@@ -6,13 +6,20 @@ They are kept in memory, where a change costs nothing, and grown into a director
 from __future__ import annotations
 
 import json
+import os
+import pathlib
+import tempfile
 from collections.abc import Mapping
+
+import testtools
 
 from nova_perf_tuning.host.audit import host as host_module
 from nova_perf_tuning.host.facts import archive, filesystem, reader
+from tests.hosts import sysroots
 
-#: Path -> text with its newlines; ``-> TARGET`` is a link, None a folder, or in a change: gone.
+#: Path -> text with its newlines; ``-> TARGET`` is a link, :data:`FOLDER` a folder; None in a change: gone.
 Tree = Mapping[str, str | None]
+FOLDER = "<folder>"
 
 DEDICATED = "2-3,6-7,10-11,14-15"
 SHARED = "0-1,4-5,8-9,12-13"
@@ -41,7 +48,7 @@ class TreeRoot(archive.ArchiveRoot):
         self._links: dict[str, str] = {}
         self._folders: dict[str, set[str]] = {"": set()}
         for path, text in tree.items():
-            if text is None:
+            if text is None or text == FOLDER:
                 self._folders.setdefault(path, set())
             elif text.startswith("-> "):
                 self._links[path] = text[3:]
@@ -57,6 +64,40 @@ def changed(tree: Tree, changes: Tree) -> dict[str, str | None]:
     gone = tuple(path for path, text in changes.items() if text is None)
     kept = {path: text for path, text in tree.items() if not path.startswith(gone or ("\0",))}
     return {**kept, **{path: text for path, text in changes.items() if text is not None}}
+
+
+def grow(test: testtools.TestCase, tree: Tree) -> str:
+    """Write a host into a folder that is removed after ``test``, and return its root."""
+    folder = tempfile.TemporaryDirectory(prefix="nova-perf-audit-", dir=sysroots.workplace())
+    test.addCleanup(folder.cleanup)
+    for path, text in tree.items():
+        place = os.path.join(folder.name, path)
+        os.makedirs(place if text in (None, FOLDER) else os.path.dirname(place), exist_ok=True)
+        if text is None or text == FOLDER:
+            continue
+        if text.startswith("-> "):
+            target = text[3:]
+            os.symlink(os.path.relpath(target, "/" + os.path.dirname(path)) if target[0] == "/" else target, place)
+        else:
+            pathlib.Path(place).write_text(text)
+    return folder.name
+
+
+def content(root: str) -> dict[str, bytes | None]:
+    """Return every file below ``root`` but the journal's, and every empty folder."""
+    found: dict[str, bytes | None] = {}
+    for folder, folders, names in os.walk(root):
+        where = os.path.relpath(folder, root)
+        if where == "var/lib":
+            folders.clear()
+            continue
+        if not folders and not names:
+            found[where] = None
+        for name in names:
+            path = os.path.join(folder, name)
+            if not os.path.islink(path):
+                found[os.path.relpath(path, root)] = pathlib.Path(path).read_bytes()
+    return found
 
 
 def view(tree: Tree, **options: object) -> host_module.Host:
@@ -118,7 +159,7 @@ def irq(number: int, name: str, cpu: int, device: str, *, allowed: str = "") -> 
         f"proc/irq/{number}/smp_affinity_list": f"{allowed or cpu}\n",
         f"proc/irq/{number}/effective_affinity_list": f"{cpu}\n",
         f"proc/irq/{number}/node": "0\n",
-        f"proc/irq/{number}/{name}": None,
+        f"proc/irq/{number}/{name}": FOLDER,
         f"{device}/msi_irqs/{number}": "msix\n",
     }
 
@@ -300,8 +341,8 @@ def good() -> dict[str, str | None]:
         "var/log/dmesg": "Linux version 6.12.0\n",
         "var/cache/libvirt/qemu/capabilities/a.xml": "<qemuCaps><selfvers>10000000</selfvers>"
         "<version>9000000</version></qemuCaps>\n",
-        "sys/class/misc/kvm": None,
-        "sys/class/misc/vhost-net": None,
+        "sys/class/misc/kvm": FOLDER,
+        "sys/class/misc/vhost-net": FOLDER,
         "sys/kernel/mm/ksm/run": "0\n",
         "sys/kernel/mm/ksm/merge_across_nodes": "1\n",
         "sys/kernel/mm/transparent_hugepage/enabled": "always [madvise] never\n",

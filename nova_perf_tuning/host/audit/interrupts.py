@@ -31,7 +31,9 @@ def _evidence(irqs: Sequence[model.Irq]) -> list[tuple[str, object]]:
     shown: list[tuple[str, object]] = []
     for irq in irqs[:3]:
         name = "effective_affinity_list" if irq.effective else "smp_affinity_list"
-        shown.append((f"/proc/irq/{irq.number}/{name}", f"{irq.effective or irq.affinity} ({irq.name})"))
+        shown.append(
+            (f"/proc/irq/{irq.number}/{name}", f"{irq.effective or irq.affinity} ({irq.name or 'no handler'})")
+        )
     if len(irqs) > 3:
         shown.append((f"and {len(irqs) - 3} more", cpulist.format(irq.number for irq in irqs[3:])))
     return shown

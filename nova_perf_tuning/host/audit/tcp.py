@@ -24,7 +24,8 @@ _ABSURD: Final = 8
 _DROP_SHARE: Final = 1e-6
 _QUEUE_RTTS: Final = 100
 _CEILING: Final = 1 << 30
-_MAX_BACKLOG: Final = 16000
+#: What is proposed against drops, once: counters since boot do not tell whether it was enough.
+_BACKLOG: Final = 4000
 
 
 def bdp_bytes(bandwidth_mbps: float, rtt_ms: float) -> int:
@@ -236,7 +237,7 @@ class SoftnetDrops(base.Rule):
     title = "no packet is lost in a CPU's input queue"
     reads = "/proc/net/softnet_stat, net.core.netdev_max_backlog"
     why = "Packets arrived, were paid for, and were dropped between driver and stack."
-    remedy = "first spread the interrupts; then double net.core.netdev_max_backlog until the drops stop"
+    remedy = "first spread the interrupts (nova-perf plan); raise net.core.netdev_max_backlog while the drops grow"
     source = "Oracle's step, with the evidence that it needs; kernel documentation of net.core"
     appliable = True
     safe = True
@@ -253,11 +254,11 @@ class SoftnetDrops(base.Rule):
         evidence = [("/proc/net/softnet_stat", f"{drops} dropped, {squeezes} time_squeeze of {packets}")]
         settings = []
         remedy = self.remedy
-        if text.isascii() and text.isdigit() and len(text) < 10 and int(text) < _MAX_BACKLOG:
-            value = str(min(max(int(text), 500) * 2, _MAX_BACKLOG))
+        if text.isascii() and text.isdigit() and len(text) < 10 and int(text) < _BACKLOG:
+            value = str(_BACKLOG)
             evidence.append((_path(key), text))
             settings = [self.setting("sysctl", key, value, text, f"{drops} packets dropped with {text}")]
-            remedy = f"sysctl -w {key}={value}, and again if /proc/net/softnet_stat still grows"
+            remedy = f"sysctl -w {key}={value}; then see whether /proc/net/softnet_stat still grows"
         yield self.finding(
             evidence,
             f"{drops} of {packets} packets since boot ({100 * drops / max(packets, 1):.4f} %) found their "

@@ -103,14 +103,7 @@ def record(path: str, sysroot: str = "/", overwrite: bool = False) -> int:
     whole_file.check(path)
     if not overwrite and os.path.lexists(path):
         raise FactsError(f"{path}: exists already; choose another name or add --force")
-    from nova_perf_tuning.host.audit import host, recording  # the rules say what they read
-
-    tree = Tree(reader.open_root(sysroot))
-    facts = reader.read_host(sysroot)
-    view = host.Host(tree.root, facts)
-    _record_files(tree)
-    _record_guests(tree, facts, recording.inventories(view.guests))
-    recording.add(tree, view)
+    tree = collect(reader.open_root(sysroot))
     try:
         with whole_file.writing(path, overwrite) as raw:
             with tarfile.open(fileobj=raw, mode="w:xz") as file:
@@ -119,6 +112,19 @@ def record(path: str, sysroot: str = "/", overwrite: bool = False) -> int:
     except OSError as error:
         raise FactsError(f"{path}: cannot be written: {error.strerror or error}") from None
     return size
+
+
+def collect(root: Root) -> Tree:
+    """Return everything that a recording of the host at ``root`` holds."""
+    from nova_perf_tuning.host.audit import host, recording  # the rules say what they read
+
+    tree = Tree(root)
+    facts = reader.read_root(root)
+    view = host.Host(root, facts)
+    _record_files(tree)
+    _record_guests(tree, facts, recording.inventories(view.guests))
+    recording.add(tree, view)
+    return tree
 
 
 def _record_files(tree: Tree) -> None:

@@ -93,7 +93,9 @@ class MutationTest(testtools.TestCase):
             root = hosts.TreeRoot(dice.choices(trees, weights)[0])
             damage(root, dice)
             try:
-                report = judge(root, rtt_ms=dice.choice([None, 0.1, 100.0]), path_mtu=dice.choice([None, ("p", 1500)]))
+                report = judge(
+                    root, rtt_ms=dice.choice([None, 0.1, 100.0]), path_mtu=dice.choice([None, ("p", 1500)])
+                )
             except Exception as error:
                 raise AssertionError(f"mutation {number}: {type(error).__name__}: {error}") from error
             findings += len(report.findings)

@@ -1,0 +1,198 @@
+"""``nova-perf audit`` and ``nova-perf generate``."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import socket
+import tempfile
+from xml.etree import ElementTree
+
+import jsonschema
+import testtools
+
+from nova_perf_tuning.cli import audit
+from nova_perf_tuning.host import novaconf
+from nova_perf_tuning.host.audit import configuration, persist, probe, runner
+from tests.hosts import audit_hosts as hosts
+from tests.unit.host.audit import cases
+from tests.unit.host.audit.test_apply import run
+
+
+class AuditTest(testtools.TestCase):
+    def grow(self, *rules: str) -> str:
+        changes: dict[str, str | None] = {}
+        for rule in rules:
+            changes |= cases.CASES[rule].changes
+        return hosts.grow(self, hosts.changed(hosts.good(), changes))
+
+    def json(self, *arguments: str, code: int) -> dict[str, list[dict[str, object]]]:
+        found, out, err = run("audit", "-f", "json", *arguments)
+        self.assertEqual((code, ""), (found, err))
+        result: dict[str, list[dict[str, object]]] = json.loads(out)
+        jsonschema.Draft202012Validator(audit.SCHEMA).validate(result)
+        return result
+
+    def test_clean_and_findings(self) -> None:
+        self.assertEqual([], self.json("--sysroot", self.grow(), code=0)["findings"])
+        found = self.json("--sysroot", self.grow("mtu-small", "thp-never"), code=1)["findings"]
+        self.assertLessEqual({"mtu-small", "thp-never", "guest-small-pages"}, {one["rule"] for one in found})
+        levels = [one["level"] for one in found]
+        self.assertEqual(sorted(levels, key=["error", "warning", "info"].index), levels)
+
+    def test_fail_on(self) -> None:
+        root = self.grow("rival-writers")
+        for level, code in (("info", 1), ("warning", 0), ("error", 0)):
+            self.json("--sysroot", root, "--fail-on", level, code=code)
+        root = self.grow("tcp-autotuning-off")
+        for level, code in (("info", 1), ("warning", 1), ("error", 0)):
+            self.json("--sysroot", root, "--fail-on", level, code=code)
+
+    def test_table(self) -> None:
+        code, out, err = run("audit", "--sysroot", self.grow("nic-irq-on-cpu0"))
+        self.assertEqual((1, ""), (code, err))
+        for text in (
+            "WARNING nic-irq-on-cpu0 (eth0)",
+            "read: /proc/irq/40/effective_affinity_list: 0 (eth0-TxRx-0)",
+            "apply: nova-perf apply --rule nic-irq-on-cpu0 (also with --all-safe)",
+            "source: Oracle",
+            "1 warning; ",
+        ):
+            self.assertIn(text, out)
+        code, out, _err = run("audit", "--sysroot", self.grow(), "--all")
+        self.assertEqual(0, code)
+        self.assertIn("holds    nic-irq-on-cpu0", out)
+        self.assertIn("unknown  xen-dom0-unpinned: not Xen's control domain", out)
+
+    def test_list(self) -> None:
+        code, out, _err = run("audit", "--list", "-f", "json")
+        self.assertEqual((0, len(runner.load())), (code, len(json.loads(out)["rules"])))
+        self.assertIn("thp-never", run("audit", "--list")[1])
+
+    def test_junit(self) -> None:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        path = os.path.join(folder.name, "audit.xml")
+        root = self.grow("tcp-autotuning-off", "rival-writers")
+        self.assertEqual(1, run("audit", "--sysroot", root, "--junit", path)[0])
+        suite = ElementTree.parse(path).getroot()
+        self.assertEqual(len(runner.load()), len(suite))
+        self.assertEqual((len(suite), "1"), (int(suite.get("tests", "")), suite.get("failures")))
+        failed = [case.get("name") for case in suite if case.find("failure") is not None]
+        told = [case.get("name") for case in suite if case.find("system-out") is not None]
+        self.assertEqual((["tcp-autotuning-off"], ["rival-writers"]), (failed, told))
+        self.assertEqual(int(suite.get("skipped", "")), len(suite.findall("testcase/skipped")))
+
+    def test_kernel_log(self) -> None:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        path = pathlib.Path(folder.name, "dmesg")
+        path.write_text("[0.0] Booting paravirtualized kernel on Xen\n")
+        root = self.grow()
+        (found,) = self.json("--sysroot", root, "--kernel-log", str(path), code=1)["findings"]
+        self.assertEqual("xen-pv-guest", found["rule"])
+        path.write_text("[0.0] DMI: Xen HVM domU, BIOS 4.1.5 11/28/2013\n")
+        self.json("--sysroot", root, "--kernel-log", str(path), code=0)
+
+    def test_nova_config_and_domains_that_are_named(self) -> None:
+        root = self.grow()
+        folder = hosts.grow(
+            self,
+            {
+                "nova.conf": "[compute]\ncpu_dedicated_set = 2-40\n",
+                "g.xml": hosts.domain("g", pins=("10", "11"), model="e1000"),
+            },
+        )
+        found = self.json("--sysroot", root, "--nova-config", f"{folder}/nova.conf", code=1)["findings"]
+        self.assertIn("nova-cpu-sets", {one["rule"] for one in found})
+        found = self.json("--sysroot", root, "--domain", f"{folder}/g.xml", code=1)["findings"]
+        self.assertEqual(["guest-emulated-nic"], [one["rule"] for one in found])
+
+    def test_physnet(self) -> None:
+        tree = hosts.changed(
+            hosts.good(), {"etc/neutron": None, "etc/nova/nova.conf": hosts.NOVA_CONF.split("[neutron")[0]}
+        )
+        root = hosts.grow(self, tree)
+        found = self.json("--sysroot", root, "--physnet", "datacentre=br0", "--fail-on", "info", code=1)[
+            "findings"
+        ]
+        self.assertIn("[neutron_physnet_datacentre] numa_nodes = 0", [one["remedy"] for one in found])
+
+    def test_usage_errors(self) -> None:
+        root = self.grow()
+        for arguments in (
+            ("--rule", "no-such"),
+            ("--peer", "localhost"),
+            ("--physnet", "x"),
+            ("--rtt", "-1"),
+            ("--kernel-log", "/nonexistent"),
+            ("--junit", "/nonexistent/x"),
+            ("--nova-config", "/nonexistent"),
+        ):
+            try:
+                code, _out, err = run("audit", "--sysroot", root, *arguments)
+            except SystemExit as stop:
+                code, err = int(str(stop.code)), "\n"
+            self.assertEqual((3, 1), (code, err.count("\n")), (arguments, err))
+
+
+class GenerateTest(testtools.TestCase):
+    def made(self, what: str, tree: hosts.Tree, *arguments: str) -> str:
+        root = hosts.grow(self, tree)
+        code, out, err = run("generate", what, "--sysroot", root, *arguments)
+        self.assertEqual((0, ""), (code, err))
+        return out
+
+    def test_nova_conf_is_read_back_and_audited_clean(self) -> None:
+        bare = hosts.changed(hosts.good(), {"etc/nova/nova.conf": None})
+        text = self.made("nova-conf", bare)
+        folder = hosts.grow(self, {"nova.conf": text})
+        sets = novaconf.read([f"{folder}/nova.conf"])
+        self.assertEqual(("0,4,8,12", "1-3,5-7,9-11,13-15"), (sets.shared, sets.dedicated))
+        self.assertIn("[neutron_physnet_physnet1]\n# eth0 is there.\nnuma_nodes = 0\n", text)
+        judged = hosts.changed(hosts.good(), {"etc/nova/nova.conf": text})
+        found = {one.rule for one in runner.run(hosts.view(judged), strict=True).findings}
+        self.assertFalse({one for one in found if one.startswith("nova-")}, found)
+
+    def test_nova_conf_keeps_sets_that_are_there(self) -> None:
+        text = self.made("nova-conf", hosts.good())
+        self.assertIn(f"cpu_dedicated_set = {hosts.DEDICATED}\n", text)
+        self.assertIn(f"cpu_shared_set = {hosts.SHARED}\n", text)
+
+    def test_grub_args(self) -> None:
+        lines = self.made("grub-args", hosts.good()).splitlines()
+        args = [line for line in lines if not line.startswith("#")]
+        self.assertEqual([f"isolcpus=managed_irq,domain,{hosts.DEDICATED} irqaffinity={hosts.SHARED}"], args)
+        xen = self.made("grub-args", hosts.oracle(tuned=False))
+        self.assertIn("\ndom0_max_vcpus=20 dom0_vcpus_pin\n", xen)
+
+    def test_sysctl_and_tuned(self) -> None:
+        tree = hosts.changed(
+            hosts.good(), {**cases.CASES["tcp-autotuning-off"].changes, **cases.CASES["thp-never"].changes}
+        )
+        text = self.made("sysctl", tree, "--rtt", "100")
+        self.assertIn("\nnet.ipv4.tcp_moderate_rcvbuf = 1\n", text)
+        self.assertIn("\nnet.ipv4.tcp_rmem = 4096 131072 1073741824\n", text)
+        self.assertIn("Nothing to set", self.made("sysctl", hosts.good()))
+        profile = configuration.parse(self.made("tuned", tree))
+        self.assertEqual("virtual-host", profile["main", "include"])
+        self.assertEqual("1", profile["sysctl", "net.ipv4.tcp_moderate_rcvbuf"])
+        self.assertEqual("madvise", profile["sysfs", "/sys/kernel/mm/transparent_hugepage/enabled"])
+        self.assertEqual("nova-perf-tuning", persist.NAME)
+
+
+class ProbeTest(testtools.TestCase):
+    def test_a_port_that_answers_and_one_that_refuses(self) -> None:
+        with socket.socket() as server:
+            server.bind(("127.0.0.1", 0))
+            port = server.getsockname()[1]
+            refused = probe.measure("127.0.0.1", port, [65536, 1500])
+            server.listen()
+            answered = probe.measure("127.0.0.1", port, [1500])
+        for path in (refused, answered):
+            self.assertGreater(path.rtt_ms, 0)
+            self.assertEqual(1500, path.mtu)
+
+    def test_no_such_name(self) -> None:
+        self.assertRaises(probe.ProbeError, probe.measure, "no.such.name.invalid", 22, [])

@@ -1,0 +1,281 @@
+"""What rules propose, applied: it holds, the rule is content, and restore brings every byte back."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import pathlib
+import shutil
+
+import testtools
+
+from nova_perf_tuning.cli import main
+from nova_perf_tuning.host import configuration_file
+from nova_perf_tuning.host.audit import persist, runner
+from nova_perf_tuning.host.settings import base, registry
+from tests.hosts import audit_hosts as hosts
+from tests.unit.host.audit import cases
+
+#: Kinds that have files; the others are the kernel's alone (see the functional tests).
+FILES = frozenset(("sysctl", "memory", "governor", "module_parameter", "irq_affinity"))
+#: Options of the command for a case.
+OPTIONS = {"rtt_ms": "--rtt"}
+TUNED = {
+    "proc/400/comm": "tuned\n",
+    "etc/tuned/active_profile": "virtual-host\n",
+    "etc/tuned/tuned-main.conf": "daemon = 1\n",
+}
+
+
+def run(*arguments: str) -> tuple[int, str, str]:
+    """Return (exit code, stdout, stderr) of ``nova-perf ARGUMENTS``."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = main.main(list(arguments))
+    return code, out.getvalue(), err.getvalue()
+
+
+class ApplyCase(testtools.TestCase):
+    def grow(self, tree: hosts.Tree) -> None:
+        self.root = hosts.grow(self, tree)
+        self.before = hosts.content(self.root)
+
+    def command(self, *arguments: str, code: int = 0) -> dict[str, object]:
+        found, out, err = run(*arguments, "--sysroot", self.root, "-f", "json")
+        self.assertEqual((code, ""), (found, err), out)
+        result: dict[str, object] = json.loads(out)
+        return result
+
+    def text(self, path: str) -> str:
+        return pathlib.Path(self.root, path).read_text()
+
+
+class EveryRuleTest(ApplyCase):
+    def test_apply_verify_restore_of_every_appliable_rule(self) -> None:
+        done = []
+        for rule in runner.load():
+            case = cases.CASES[rule.id]
+            view = hosts.view(case.tree(), **{**cases.PATH, **case.options})
+            kinds = {one.kind for finding in runner.run(view, [rule]).findings for one in finding.settings}
+            if not rule.appliable or not kinds <= FILES:
+                continue
+            self.grow(case.tree())
+            options = ["--rtt", str(case.options.get("rtt_ms", 0.2))]
+            result = self.command("apply", "--rule", rule.id, *options)
+            self.assertLessEqual(set(result["counts"]), {"written", "pending"}, rule.id)  # type: ignore[call-overload]
+            self.assertNotEqual(self.before, hosts.content(self.root), rule.id)
+            self.assertEqual(0, run("verify", "--sysroot", self.root)[0], rule.id)
+            if kinds != {"irq_affinity"}:  # files cannot move an interrupt
+                # Counters since boot stay; nothing more is proposed for them.
+                left = self.command("audit", "--rule", rule.id, "--fail-on", "error", *options)["findings"]
+                self.assertEqual([], [one for one in left if one["settings"]], rule.id)
+                self.assertTrue(rule.id == "softnet-drops" or not left, rule.id)
+            again = self.command("apply", "--rule", rule.id, *options)
+            self.assertLessEqual(set(again["counts"]), {"unchanged"}, rule.id)  # type: ignore[call-overload]
+            self.command("restore")
+            self.assertEqual(self.before, hosts.content(self.root), rule.id)
+            done.append(rule.id)
+        self.assertGreaterEqual(len(done), 12, done)
+
+    def test_all_safe_on_a_host_with_many_faults(self) -> None:
+        changes: dict[str, str | None] = {}
+        for name in ("tcp-autotuning-off", "thp-never", "numa-balancing-with-pinned-guests", "nic-irq-on-cpu0"):
+            changes |= cases.CASES[name].changes
+        self.grow(hosts.changed(hosts.good(), {**changes, **cases.CASES["cpu-governor"].changes}))
+        result = self.command("apply", "--all-safe", "--persist")
+        rules = {one["rule"] for one in result["settings"]}  # type: ignore[attr-defined]
+        self.assertLessEqual(
+            {"audit-tcp-autotuning-off", "audit-thp-never", "audit-cpu-governor", "audit-nic-irq-on-cpu0"}, rules
+        )
+        self.assertIn("irq_affinity settings end with the next boot", " ".join(result["warnings"]))  # type: ignore[arg-type]
+        self.assertIn("net.ipv4.tcp_moderate_rcvbuf = 1", self.text(persist.SYSCTL))
+        self.assertIn("w /sys/kernel/mm/transparent_hugepage/enabled - - - - madvise", self.text(persist.TMPFILES))
+        self.assertEqual("always [madvise] never\n", self.text("sys/kernel/mm/transparent_hugepage/enabled"))
+        self.command("restore")
+        self.assertEqual(self.before, hosts.content(self.root))
+
+    def test_refusals(self) -> None:
+        self.grow(hosts.good())
+        for arguments, word in (
+            (("--rule", "mitigations-report"), "cannot be applied, only followed"),
+            (("--rule", "no-such-rule"), "there is no rule"),
+            (("--persist",), "--persist goes with --rule"),
+            (("--rule", "thp-never", "--from", "x"), "neither --from nor --rps"),
+        ):
+            code, out, err = run("apply", "--sysroot", self.root, *arguments)
+            self.assertEqual((3, "", 1), (code, out, err.count("\n")), arguments)
+            self.assertIn(word, err)
+        self.assertEqual(self.before, hosts.content(self.root))
+
+    def test_dry_run_shows_files_and_writes_nothing(self) -> None:
+        self.grow(cases.CASES["tcp-autotuning-off"].tree())
+        result = self.command("apply", "--rule", "tcp-autotuning-off", "--persist", "--dry-run")
+        writes = result["writes"]
+        self.assertEqual(2, len(writes))  # type: ignore[arg-type]
+        self.assertIn("> " + os.path.join(self.root, persist.SYSCTL), writes[0])  # type: ignore[index]
+        self.assertEqual(self.before, hosts.content(self.root))
+        other = hosts.grow(self, cases.CASES["tcp-autotuning-off"].tree())
+        for line in writes:  # type: ignore[attr-defined]
+            self.assertEqual(0, os.system(line.replace(self.root, other)))
+        self.command("apply", "--rule", "tcp-autotuning-off", "--persist")
+        self.assertEqual(hosts.content(self.root), hosts.content(other))
+
+
+class PersistTest(ApplyCase):
+    def reboot(self) -> None:
+        """What is in files comes back with the next boot, all else is the kernel's."""
+        pathlib.Path(self.root, "proc/sys/kernel/random/boot_id").write_text(
+            "22222222-0000-0000-0000-000000000000\n"
+        )
+
+    def test_the_original_outlives_a_reboot(self) -> None:
+        self.grow(cases.CASES["tcp-autotuning-off"].tree())
+        self.command("apply", "--rule", "tcp-autotuning-off", "--persist")
+        self.reboot()
+        self.assertEqual(0, run("verify", "--sysroot", self.root)[0])
+        self.command("restore")
+        after = hosts.content(self.root)
+        self.assertEqual("0\n", self.text("proc/sys/net/ipv4/tcp_moderate_rcvbuf"))
+        self.assertEqual(set(self.before), set(after))
+
+    def test_made_persistent_later_keeps_the_first_original(self) -> None:
+        self.grow(cases.CASES["numa-balancing-with-pinned-guests"].tree())
+        rule = ("apply", "--rule", "numa-balancing-with-pinned-guests")
+        self.command(*rule)
+        pathlib.Path(self.root, "proc/sys/kernel/numa_balancing").write_text("1\n")  # somebody else, or a boot
+        self.command(*rule, "--persist")
+        self.reboot()
+        self.command("restore")
+        self.assertEqual("1\n", self.text("proc/sys/kernel/numa_balancing"))
+        self.assertFalse(os.path.exists(os.path.join(self.root, persist.SYSCTL)))
+
+    def test_a_second_rule_joins_the_file(self) -> None:
+        changes = {
+            **cases.CASES["tcp-autotuning-off"].changes,
+            **cases.CASES["numa-balancing-with-pinned-guests"].changes,
+        }
+        self.grow(hosts.changed(hosts.good(), changes))
+        self.command("apply", "--rule", "tcp-autotuning-off", "--persist")
+        self.command("apply", "--rule", "numa-balancing-with-pinned-guests", "--persist")
+        text = self.text(persist.SYSCTL)
+        self.assertIn("net.ipv4.tcp_moderate_rcvbuf = 1\n", text)
+        self.assertIn("kernel.numa_balancing = 0\n", text)
+        self.command("restore")
+        self.assertEqual(self.before, hosts.content(self.root))
+
+    def test_tuned_gets_a_profile_of_ours(self) -> None:
+        changes = {**cases.CASES["tcp-autotuning-off"].changes, **cases.CASES["cpu-governor"].changes}
+        self.grow(hosts.changed(hosts.good(), {**changes, **cases.CASES["thp-never"].changes, **TUNED}))
+        self.command(
+            "apply", "--persist", "--rule", "tcp-autotuning-off", "--rule", "cpu-governor", "--rule", "thp-never"
+        )
+        profile = self.text("etc/tuned/nova-perf-tuning/tuned.conf")
+        for line in (
+            "include=virtual-host",
+            "[sysctl]\nnet.ipv4.tcp_moderate_rcvbuf=1",
+            "[cpu]\ngovernor=performance",
+            "[sysfs]\n/sys/kernel/mm/transparent_hugepage/enabled=madvise",
+        ):
+            self.assertIn(line, profile)
+        self.assertEqual("nova-perf-tuning\n", self.text("etc/tuned/active_profile"))
+        self.assertFalse(os.path.exists(os.path.join(self.root, persist.SYSCTL)))
+        self.command("restore")
+        self.assertEqual(self.before, hosts.content(self.root))
+
+    def test_module_parameter(self) -> None:
+        self.grow(cases.CASES["halt-polling-crowded"].tree())
+        self.command("apply", "--rule", "halt-polling-crowded", "--persist")
+        self.assertIn("options kvm halt_poll_ns=0\n", self.text(persist.MODPROBE))
+        self.command("restore")
+        self.assertEqual(self.before, hosts.content(self.root))
+
+    def files_for(self, tree: hosts.Tree, rule: str) -> persist.Persistent:
+        view = hosts.view(tree, **cases.PATH)
+        found = runner.run(view, runner.chosen([rule]), strict=True).findings
+        return persist.plan(view, [one for finding in found for one in finding.settings])
+
+    def test_a_nic_gets_a_link_file_with_udevs_own_naming(self) -> None:
+        lasting = self.files_for(cases.CASES["lro-on-forwarding"].tree(), "lro-on-forwarding")
+        (file, offload) = lasting.settings
+        self.assertEqual("etc/systemd/network/10-nova-perf-tuning-eth0.link", file.target)
+        content = configuration_file.decode(file.value)
+        assert content is not None
+        for line in (
+            "Path=pci-0000:41:00.0",
+            "NamePolicy=keep path",
+            "MACAddressPolicy=none",
+            "LargeReceiveOffload=false",
+        ):
+            self.assertIn(f"{line}\n".encode(), content[0])
+        self.assertTrue(file.persistent and offload.persistent)
+
+    def test_an_operators_link_file_is_not_masked(self) -> None:
+        tree = hosts.changed(
+            cases.CASES["lro-on-forwarding"].tree(), {"etc/systemd/network/20-lan.link": "[Match]\nDriver=ice\n"}
+        )
+        lasting = self.files_for(tree, "lro-on-forwarding")
+        self.assertEqual(["offload"], [one.kind for one in lasting.settings])
+        self.assertIn("add LargeReceiveOffload=false there yourself", lasting.warnings[0])
+
+    def test_without_a_folder_for_it(self) -> None:
+        tree = hosts.changed(cases.CASES["tcp-autotuning-off"].tree(), {"etc/sysctl.d": None})
+        lasting = self.files_for(tree, "tcp-autotuning-off")
+        self.assertEqual([False], [one.persistent for one in lasting.settings])
+        self.assertIn("/etc/sysctl.d is not there", lasting.warnings[0])
+
+
+class ConfigFileTest(testtools.TestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.root = hosts.grow(self, {"etc/sysctl.d/x": "", "etc/tuned/x": "", "proc/x": ""})
+        self.kind = registry.Kinds(self.root)["config_file"]
+
+    def test_content_and_mode_come_back(self) -> None:
+        path = pathlib.Path(self.root, persist.SYSCTL)
+        path.write_bytes(b"\xff\x00 not text\n")
+        path.chmod(0o640)
+        original = self.kind.read(persist.SYSCTL)
+        self.kind.write(persist.SYSCTL, configuration_file.encode(b"new\n"))
+        self.assertEqual(b"new\n", path.read_bytes())
+        self.kind.write(persist.SYSCTL, original)
+        self.assertEqual((b"\xff\x00 not text\n", 0o640), (path.read_bytes(), path.stat().st_mode & 0o777))
+        self.kind.write(persist.SYSCTL, configuration_file.ABSENT)
+        self.assertEqual(configuration_file.ABSENT, self.kind.read(persist.SYSCTL))
+
+    def test_only_files_of_ours(self) -> None:
+        for target in (
+            "etc/sysctl.d/99-sysctl.conf",
+            "etc/passwd",
+            "etc/sysctl.d/../passwd",
+            "/etc/sysctl.d/90-nova-perf-tuning.conf",
+            "etc/systemd/network/10-nova-perf-tuning-../x.link",
+            persist.SYSCTL + "\n",
+        ):
+            self.assertRaises(base.TargetError, self.kind.read, target)
+            self.assertRaises(base.TargetError, self.kind.write, target, configuration_file.ABSENT)
+        for value in ("", "0644", "0644 x", '9999 "x"', "0644 7", "0644 base64:?", '7777 ""'):
+            self.assertRaises(base.TargetError, self.kind.write, persist.SYSCTL, value)
+
+    def test_links_are_not_followed(self) -> None:
+        outside = hosts.grow(self, {"secret": "s\n"})
+        os.symlink(f"{outside}/secret", os.path.join(self.root, persist.SYSCTL))
+        self.assertRaises(OSError, self.kind.read, persist.SYSCTL)
+        shutil.rmtree(os.path.join(self.root, "etc/tuned"))
+        os.symlink(outside, os.path.join(self.root, "etc/tuned"))
+        value = configuration_file.encode(b"x")
+        self.assertRaises(OSError, self.kind.write, "etc/tuned/nova-perf-tuning/tuned.conf", value)
+        self.assertEqual(["secret"], os.listdir(outside))
+
+    def test_what_a_cut_write_leaves_is_ours_to_remove(self) -> None:
+        target = "etc/tuned/nova-perf-tuning/tuned.conf"
+        folder = pathlib.Path(self.root, "etc/tuned/nova-perf-tuning")
+        folder.mkdir()
+        self.assertEqual(configuration_file.CUT, self.kind.read(target))
+        (folder / ".tuned.conf.new").write_text("half")
+        self.assertEqual(configuration_file.CUT, self.kind.read(target))
+        self.assertTrue(self.kind.is_cut(self.kind.read(target)))
+        self.assertFalse(self.kind.holds(target, configuration_file.ABSENT, configuration_file.CUT))
+        self.kind.write(target, configuration_file.ABSENT)
+        self.assertFalse(folder.exists())
