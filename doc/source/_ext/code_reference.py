@@ -21,6 +21,7 @@ from sphinx.util.docutils import SphinxDirective
 
 import nova_perf_tuning
 from nova_perf_tuning.bench import plugins
+from nova_perf_tuning.host.audit import runner
 from nova_perf_tuning.host.settings import registry
 from nova_perf_tuning.specs import profiles, vocabulary
 
@@ -181,6 +182,56 @@ class Rules(Generated):
         return table(["Rule", "Why", "Remedy", "Known from"], rows, "22 34 24 20")
 
 
+class AuditRules(Generated):
+    """Every installed rule of the audit, by theme."""
+
+    THEMES: ClassVar[Mapping[str, str]] = {
+        "processors": "Whose CPUs are whose",
+        "interrupts": "Interrupts and who moves them",
+        "placement": "Where guests run",
+        "devices": "Devices of guests",
+        "network": "Network devices and bridges",
+        "tcp": "TCP buffers and the input queue",
+        "memory": "Memory",
+        "power": "Frequencies and idle states",
+        "machine": "Machine, hypervisor and versions",
+        "openstack": "nova.conf",
+    }
+
+    def lines(self) -> list[str]:
+        themes: dict[str, list[Any]] = {}
+        for rule in runner.load():
+            themes.setdefault(type(rule).__module__.rpartition(".")[2], []).append(rule)
+        lines: list[str] = []
+        for theme in [*self.THEMES, *sorted(themes.keys() - self.THEMES.keys())]:
+            if theme in themes:
+                lines += heading(self.THEMES.get(theme, theme), "-")
+                for rule in themes[theme]:
+                    lines += self.section(rule)
+        return lines
+
+    @staticmethod
+    def section(rule: Any) -> list[str]:
+        how = "printed only"
+        if rule.appliable:
+            how = f"``nova-perf apply --rule {rule.id}``" + (", and with ``--all-safe``" if rule.safe else "")
+        facts = {
+            "Level": rule.level.value,
+            "Reads": plain(rule.reads),
+            "Why": plain(rule.why),
+            "Remedy": plain(rule.remedy),
+            "Applied by": how,
+            "Source": plain(rule.source),
+        }
+        title = plain(rule.title[0].upper() + rule.title[1:])
+        return [f"**{rule.id}**", "", f"{title}.", "", *(f":{key}: {value}" for key, value in facts.items()), ""]
+
+
+def plain(text: str) -> str:
+    """Return text in which nothing is markup."""
+    return "".join("\\" + char if char in "*`|_\\" else char for char in text)
+
+
 class Schema(Generated):
     """A JSON schema as a table: ``json-schema:: module:NAME`` or ``json-schema:: folder/file.schema.json``."""
 
@@ -246,5 +297,6 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.add_directive("perf-settings", Settings)
     app.add_directive("perf-benchmarks", Benchmarks)
     app.add_directive("perf-rules", Rules)
+    app.add_directive("perf-audit", AuditRules)
     app.add_directive("json-schema", Schema)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

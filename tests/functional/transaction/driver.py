@@ -1,8 +1,9 @@
 """Runs under boundary.c: kills forked children at every boundary and restores after each.
 
-    LD_PRELOAD=boundary.so python -m tests.functional.transaction.driver BOUNDARY.so FOLDER [ROOT]
+    LD_PRELOAD=boundary.so python -m tests.functional.transaction.driver BOUNDARY.so FOLDER [ROOT [PLAN]]
 
 ROOT is a fresh generated host; without it real kernel objects are changed, in the namespaces of this process.
+PLAN is a file with the settings, whatever they are; then all of the host is compared, and every empty folder.
 FOLDER is for the journal. Prints a JSON object: for each phase and way to die the number of boundaries, the
 letters and results of the uncut run, and what was wrong after a restore.
 """
@@ -18,13 +19,21 @@ import signal
 import sys
 from collections.abc import Callable
 
+from nova_perf_tuning.host import configuration_file
 from nova_perf_tuning.host.setting import Setting
 from nova_perf_tuning.host.settings import registry
-from nova_perf_tuning.host.transaction import apply, journal, restore, verify
+from nova_perf_tuning.host.transaction import apply, journal, planfile, restore, verify
 from tests.functional.transaction import live
-from tests.hosts import sysroots
+from tests.hosts import audit_hosts, sysroots
 
 LIMIT = 2000
+
+
+def other_file(one: Setting) -> str:
+    """Return another content of a configuration file; the value of any other setting as it is."""
+    if one.kind != "config_file":
+        return one.value
+    return configuration_file.encode(b"# another content\n")
 
 
 class Cut:
@@ -43,10 +52,11 @@ class Cut:
         self.state_dir = os.path.join(folder, "state")
         self.settings = settings
         others = {"0": "2", "4": "6", "0f": "3c", "9000": "4000", "03": "0c", "1-2": "3", "512": "256"}
+        others |= {"madvise": "always", "performance": "schedutil"}
         self.later = [
             one
             if one.kind in ("irq_affinity", "thread_affinity") and root == "/"
-            else dataclasses.replace(one, value=others.get(one.value, one.value))
+            else dataclasses.replace(one, value=others.get(one.value) or other_file(one))
             for one in settings
         ]
         self.content = content
@@ -149,6 +159,11 @@ def run(cut: Cut) -> dict[str, object]:
     return {"results": results, "second": second, "letters": letters, "boundaries": boundaries, "wrong": cut.wrong}
 
 
+def everything(root: str) -> dict[str, bytes]:
+    """Return every file below ``root`` with its bytes, and every empty folder."""
+    return {path: b"folder" if data is None else data for path, data in audit_hosts.content(root).items()}
+
+
 def main() -> None:
     library = ctypes.CDLL(sys.argv[1])
     library.boundary_log.restype = ctypes.c_char_p
@@ -156,7 +171,10 @@ def main() -> None:
     folder = sys.argv[2]
     if len(sys.argv) > 3:
         root = sys.argv[3]
-        result = run(Cut(library, root, folder, sysroots.settings(root), lambda: sysroots.content(root)))
+        settings, content = sysroots.settings, sysroots.content
+        if len(sys.argv) > 4:
+            settings, content = (lambda _root: planfile.load(sys.argv[4])), everything
+        result = run(Cut(library, root, folder, settings(root), lambda: content(root)))
     else:
         with live.LiveObjects(folder) as objects:
             result = run(Cut(library, "/", folder, objects.settings(), objects.content))

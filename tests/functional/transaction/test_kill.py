@@ -1,5 +1,6 @@
 """SIGKILL at every write of the journal and of the host: restore always brings every byte back."""
 
+import dataclasses
 import json
 import os
 import pathlib
@@ -10,9 +11,11 @@ import tempfile
 
 import testtools
 
+from nova_perf_tuning.host.audit import persist, runner
 from tests.functional import patience
 from tests.functional.transaction import live
-from tests.hosts import sysroots
+from tests.hosts import audit_hosts, sysroots
+from tests.unit.host.audit import cases, test_apply
 
 HERE = pathlib.Path(__file__).parent
 TOP = HERE.parents[2]
@@ -60,6 +63,33 @@ class KillTest(testtools.TestCase):
         written = {"apply": 9, "apply again with other values": 6, "restore": 9}
         self.assertEqual(written, {name: letters.count("r") for name, letters in result["letters"].items()})
         print(f"USED: {sum(result['boundaries'].values())} kills at write boundaries of a generated host")
+
+    def kill_what_rules_propose(self, tree, rules, kinds):
+        """Kill apply and restore of what ``rules`` propose for a host, with the files that make it last."""
+        view = audit_hosts.view(tree)
+        found = runner.run(view, runner.chosen(rules)).findings
+        lasting = persist.plan(view, [one for finding in found for one in finding.settings])
+        self.assertEqual(kinds, {one.kind for one in lasting.settings})
+        plan = os.path.join(self.folder, "plan.json")
+        pathlib.Path(plan).write_text(json.dumps({"settings": list(map(dataclasses.asdict, lasting.settings))}))
+        result = self._drive(audit_hosts.grow(self, tree), plan)
+        print(f"USED: {sum(result['boundaries'].values())} kills at write boundaries of what rules propose")
+
+    def test_what_rules_propose_and_the_files_that_make_it_last(self):
+        rules = ("tcp-autotuning-off", "thp-never", "cpu-governor", "nic-irq-on-cpu0", "halt-polling-crowded")
+        changes = {}
+        for name in rules:
+            changes |= cases.CASES[name].changes
+        cells = "<numa><cell id='0'/><cell id='1'/></numa>"
+        guest = audit_hosts.domain(vcpus=32, pins=(), policy="shared", backing="", numa=cells)
+        tree = audit_hosts.changed(audit_hosts.good(), {**changes, "run/libvirt/qemu/instance-1.xml": guest})
+        kinds = {"config_file", "sysctl", "memory", "governor", "irq_affinity", "module_parameter"}
+        self.kill_what_rules_propose(tree, rules, kinds)
+
+    def test_a_profile_of_tuned(self):
+        changes = {**cases.CASES["tcp-autotuning-off"].changes, **test_apply.TUNED}
+        tree = audit_hosts.changed(audit_hosts.good(), changes)
+        self.kill_what_rules_propose(tree, ("tcp-autotuning-off",), {"config_file", "sysctl"})
 
     def test_real_kernel_objects(self):
         number = live.idle_interrupt()
