@@ -11,7 +11,6 @@ TUNED = {
     "perf:vif_queues": "2",
     "perf:vif_rx_queue_size": "512",
     "perf:iothreads": "1",
-    "perf:emulator_placement": "numa",
     "hw:vif_multiqueue_enabled": "true",
 }
 

@@ -1,28 +1,52 @@
 #!/usr/bin/env bash
-# Builds the wheel and the sdist, installs the wheel into a clean environment and uses it from there.
+# Builds wheel and sdist twice and compares them, installs the wheel into a clean environment beside Nova, uses it from
+# there, and removes it again.
 #
-#   tools/test_package.sh VENV     an environment that has pip, setuptools and pbr
+#   tools/test_package.sh VENV     an environment with pip, setuptools, pbr, wheel and the extras docs, report, cloud
 set -euo pipefail
 
-venv=$1
+venv=$(cd "$1" && pwd)
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 work=$(mktemp -d "${TMPDIR:-/tmp}/nova-perf-package.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 
-# A copy, so that no build folder appears in the tree; git is what pbr takes the file list from.
-git -c safe.directory="$top" clone -q "$top" "$work/tree"
-"$venv/bin/pip" -q wheel --disable-pip-version-check --no-build-isolation --no-deps -w "$work" "$work/tree"
-wheel=$(find "$work" -maxdepth 1 -name '*.whl')
+fail() {
+    echo "test_package.sh: $*" >&2
+    exit 1
+}
+
+# The same bytes under another umask, time zone and hash seed.
+"$venv/bin/python" "$top/tools/build_package.py" --no-man "$work/first" >"$work/sums.first"
+(umask 077 && TZ=Asia/Tokyo PYTHONHASHSEED=7 "$venv/bin/python" "$top/tools/build_package.py" --no-man "$work/second") |
+    sed "s|$work/second|$work/first|" >"$work/sums.second"
+[[ $(wc -l <"$work/sums.first") == 2 ]] || fail "not one wheel and one sdist: $(cat "$work/sums.first")"
+diff "$work/sums.first" "$work/sums.second" || fail "two builds of one commit differ"
+
+"$venv/bin/python" "$top/tools/build_package.py" "$work/whole" >"$work/sums.whole"
+wheel=$(find "$work/whole" -name '*.whl')
 "$venv/bin/python" -m zipfile -l "$wheel" | awk '{print $1}' >"$work/files"
-for data in py.typed specs/profiles/balanced.yaml metadefs/compute-perf-tuning.json budget/results.schema.json \
-    budget/templates/report.html.j2; do
-    grep -q "nova_perf_tuning/$data\$" "$work/files" || { echo "the wheel lacks $data" >&2; exit 1; }
+for data in nova_perf_tuning/py.typed nova_perf_tuning/specs/profiles/balanced.yaml \
+    nova_perf_tuning/metadefs/compute-perf-tuning.json nova_perf_tuning/budget/results.schema.json \
+    nova_perf_tuning/budget/templates/report.html.j2 nova_perf_tuning/cloud/heat/host_validation.yaml \
+    share/nova-perf-tuning/devstack/plugin.sh lib/systemd/system/nova-perf-agent.service \
+    share/man/man1/nova-perf.1 share/man/man1/nova-perf-agent.1 share/man/man1/nova-perf-status.1; do
+    grep -q "$data\$" "$work/files" || fail "the wheel lacks $data"
 done
 if grep -q '^tests/' "$work/files"; then
-    echo "the wheel would install a top-level package 'tests'" >&2
-    exit 1
+    fail "the wheel would install a top-level package 'tests'"
 fi
+# A distribution builds from the sdist: the same files must come out.
+"$venv/bin/pip" -q wheel --disable-pip-version-check --no-build-isolation --no-deps -w "$work/again" \
+    "$work"/whole/*.tar.gz
+"$venv/bin/python" -m zipfile -l "$work"/again/*.whl | awk '{print $1}' | sort >"$work/files.again"
+diff <(sort "$work/files") "$work/files.again" || fail "the sdist makes another wheel than the tree"
+
+# Only Nova's files matter here, not that it runs, so its 80 dependencies are left out.
 "$venv/bin/python" -m venv "$work/clean"
+"$work/clean/bin/pip" -q install --disable-pip-version-check --no-deps 'nova==34.0.0'
+nova_files() { (cd "$work/clean" && find . -path '*/site-packages/nova/*' -type f ! -name '*.pyc' -exec sha256sum {} + | sort); }
+nova_files >"$work/nova.before"
+[[ $(wc -l <"$work/nova.before") -gt 1000 ]] || fail "Nova's wheel was not installed"
 "$work/clean/bin/pip" -q install --disable-pip-version-check "$wheel"
 cd /
 "$work/clean/bin/nova-perf" --help >"$work/help"
@@ -30,5 +54,20 @@ grep -q topology "$work/help"
 "$work/clean/bin/nova-perf" topology -f json >"$work/topology.json"
 "$work/clean/bin/python" -c "import json, sys; assert json.load(open(sys.argv[1]))['cpus']" "$work/topology.json"
 "$work/clean/bin/nova-perf" explain --vcpus 4 --spec perf:profile=balanced >/dev/null
+"$work/clean/bin/nova-perf-agent" --help >/dev/null
+problems=$("$work/clean/bin/python" -c "from nova_perf_tuning.virt import selfcheck; print(*selfcheck.problems())")
+[[ -z $problems ]] || fail "$problems"
+"$work/clean/bin/nova-perf" paths >"$work/paths"
+for name in heat metadefs profiles budgets smoke devstack image systemd irqbalance grafana tmpfiles.d; do
+    path=$("$work/clean/bin/nova-perf" paths "$name")
+    [[ $path == "$(readlink -f "$work/clean")"/* && -e $path ]] || fail "nova-perf paths $name: $path"
+done
+bash -n "$("$work/clean/bin/nova-perf" paths devstack)/plugin.sh"
+[[ -x $("$work/clean/bin/nova-perf" paths image)/build ]] || fail "image/build is not executable"
+
 "$work/clean/bin/pip" -q uninstall -y nova-perf-tuning
-echo "wheel $(basename "$wheel"): $(wc -l <"$work/files") files"
+nova_files >"$work/nova.after"
+diff "$work/nova.before" "$work/nova.after" || fail "uninstalling changed files of Nova"
+left=$(cd "$work/clean" && find . \( -path '*perf_tuning*' -o -path '*nova-perf*' \) ! -name '*.pyc' ! -name __pycache__)
+[[ -z $left ]] || fail "uninstalling left $left"
+echo "wheel $(basename "$wheel"): $(wc -l <"$work/files") files, two builds alike; Nova's $(wc -l <"$work/nova.after") files untouched"

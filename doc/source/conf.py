@@ -23,3 +23,11 @@ openstackdocs_auto_version = False
 master_doc = "index"
 exclude_patterns = []
 autoprogram_cliff_application = "nova-perf"
+
+# From these pages, not for the site alone: tools/build_package.py puts them into the wheel.
+man_pages = [
+    ("reference/cli", "nova-perf", "tune a KVM compute host and prove what it gains", [author], 1),
+    ("reference/nova-perf-agent", "nova-perf-agent", "keep a compute host tuned", [author], 1),
+    ("reference/nova-perf-status", "nova-perf-status", "is Nova ready to run with the driver?", [author], 1),
+]
+man_show_urls = True

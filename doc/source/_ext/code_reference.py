@@ -7,6 +7,8 @@ specs, the shipped profiles, the kinds of settings and the benchmarks that are i
 from __future__ import annotations
 
 import abc
+import argparse
+import functools
 import importlib
 import json
 import pathlib
@@ -270,6 +272,20 @@ class Schema(Generated):
             yield from self.inside(extra, f"{path}.NAME")
 
 
+class ProgramHelp(SphinxDirective):
+    """What ``--help`` of a program says: ``program-help:: module:function``, which returns its parser."""
+
+    required_arguments: ClassVar[int] = 1
+
+    def run(self) -> list[nodes.Node]:
+        module, _, name = self.arguments[0].partition(":")
+        program = importlib.import_module(module)
+        self.env.note_dependency(str(program.__file__))
+        parser = getattr(program, name)()
+        parser.formatter_class = functools.partial(argparse.HelpFormatter, width=88)
+        return [nodes.literal_block(text=parser.format_help(), language="text")]
+
+
 def value_of(part: Mapping[str, Any]) -> str:
     """Return in words what a schema allows for one value."""
     if "const" in part:
@@ -298,5 +314,6 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.add_directive("perf-benchmarks", Benchmarks)
     app.add_directive("perf-rules", Rules)
     app.add_directive("perf-audit", AuditRules)
+    app.add_directive("program-help", ProgramHelp)
     app.add_directive("json-schema", Schema)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

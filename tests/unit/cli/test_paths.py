@@ -1,0 +1,57 @@
+"""nova-perf paths, as it is installed here; a wheel in an environment of its own is in tools/test_package.sh."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import testtools
+
+PROGRAM = "import sys; from nova_perf_tuning.cli import main; sys.exit(main.main(['paths', *sys.argv[1:]]))"
+
+#: One file of each kind, to see that the folder is the right one.
+FILES = {
+    "heat": "host_validation.yaml",
+    "metadefs": "compute-perf-tuning.json",
+    "profiles": "balanced.yaml",
+    "budgets": "",
+    "smoke": "test_api.py",
+    "devstack": "plugin.sh",
+    "image": "build",
+    "systemd": "",
+    "irqbalance": "",
+    "grafana": "nova-perf-agent.json",
+    "tmpfiles.d": "nova-perf-tuning.conf",
+}
+
+
+class PathsTest(testtools.TestCase):
+    def run_command(self, *arguments):
+        command = [sys.executable, "-c", PROGRAM, *arguments]
+        return subprocess.run(command, capture_output=True, text=True, cwd="/")
+
+    def test_each_kind_is_where_it_says(self):
+        done = self.run_command("-f", "json")
+        self.assertEqual(["", 0], [done.stderr, done.returncode])
+        found = {row["name"]: row for row in json.loads(done.stdout)["paths"]}
+        self.assertEqual(set(FILES), set(found) - {"dashboard"})
+        for name, file in FILES.items():
+            self.assertTrue((pathlib.Path(found[name]["path"]) / file).exists(), found[name])
+            self.assertTrue(os.path.isabs(found[name]["path"]) and found[name]["what"])
+
+    def test_table(self):
+        lines = self.run_command().stdout.splitlines()
+        self.assertIn("devstack", "\n".join(lines))
+        self.assertEqual("name path what".split(), lines[0].split())
+
+    def test_one_for_scripts(self):
+        done = self.run_command("profiles")
+        (path,) = done.stdout.splitlines()
+        self.assertTrue((pathlib.Path(path) / "storage.yaml").exists())
+
+    def test_unknown_name(self):
+        done = self.run_command("nowhere")
+        self.assertEqual(["", 3], [done.stdout, done.returncode])
+        (line,) = done.stderr.splitlines()
+        self.assertIn("'nowhere' does not come with this installation; there are: heat,", line)

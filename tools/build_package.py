@@ -1,0 +1,114 @@
+#!/usr/bin/env python3
+"""Builds wheel and sdist of the last commit, byte for byte the same each time: ``build_package.py OUTPUT``.
+
+It works on a copy, adds the manual pages that Sphinx makes of the documentation, and prints each file's name and
+SHA-256. SOURCE_DATE_EPOCH is the commit's time unless it is set. The Python that runs it needs setuptools, wheel
+and pbr, and for the manual pages the extras docs, report and cloud; with --no-man both are left out.
+"""
+
+import argparse
+import gzip
+import hashlib
+import io
+import os
+import pathlib
+import subprocess
+import sys
+import tarfile
+import tempfile
+
+TOP = pathlib.Path(__file__).resolve().parents[1]
+
+
+def run(*command, folder, **environment):
+    """Run a program; its output is for stderr, and a failure ends the build."""
+    done = subprocess.run(
+        command, cwd=folder, env={**os.environ, **environment}, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        sys.stderr.write(done.stdout + done.stderr)
+        sys.exit(f"build_package.py: {' '.join(map(str, command[:3]))} ... ended with {done.returncode}")
+    return done.stdout.strip()
+
+
+def copy(folder):
+    """Copy the last commit into ``folder`` and return the time of that commit."""
+    git = ("git", "-c", f"safe.directory={TOP}", "-c", f"safe.directory={TOP}/.git")
+    run(*git, "clone", "-q", "--no-hardlinks", TOP, folder, folder=TOP)
+    return run("git", "log", "-1", "--format=%ct", folder=folder)
+
+
+def add_manuals(folder, epoch):
+    """Make the manual pages, and let pbr see them: it packs what git knows."""
+    run(
+        *(sys.executable, "-m", "sphinx", "-q", "-b", "man", "-d", folder.parent / "doctrees"),
+        *("doc/source", "man"),
+        folder=folder,
+        SOURCE_DATE_EPOCH=epoch,
+        PYTHONDONTWRITEBYTECODE="1",
+    )
+    run("git", "add", "-f", "man", folder=folder)
+
+
+def settle(folder, epoch):
+    """Give files one time and two modes, whatever the umask of who builds."""
+    for path in folder.rglob("*"):
+        if not path.is_symlink() and ".git" not in path.relative_to(folder).parts:
+            if path.is_file():
+                path.chmod(0o755 if path.stat().st_mode & 0o100 else 0o644)
+            os.utime(path, (int(epoch), int(epoch)))
+
+
+def repack(path, epoch):
+    """Write an sdist anew: names in order, no owner, one time, no time of gzip's own."""
+    with tarfile.open(path) as old:
+        members = sorted(old.getmembers(), key=lambda member: member.name)
+        whole = io.BytesIO()
+        with tarfile.open(fileobj=whole, mode="w", format=tarfile.PAX_FORMAT) as new:
+            for member in members:
+                member.uid = member.gid = 0
+                member.uname = member.gname = "root"
+                member.mtime = int(epoch)
+                member.mode = 0o755 if member.isdir() or member.mode & 0o100 else 0o644
+                member.pax_headers = {}
+                new.addfile(member, old.extractfile(member) if member.isreg() else None)
+    with open(path, "wb") as file, gzip.GzipFile("", "wb", 9, file, mtime=int(epoch)) as packed:
+        packed.write(whole.getvalue())
+
+
+def build(output, man, work):
+    """Build into ``output`` and return the files."""
+    tree = work / "tree"
+    epoch = os.environ.get("SOURCE_DATE_EPOCH") or copy(tree)
+    if not tree.exists():
+        copy(tree)
+    code = "from pbr import packaging; print(packaging.get_version('nova-perf-tuning'))"
+    version = os.environ.get("PBR_VERSION") or run(sys.executable, "-c", code, folder=tree).split()[-1]
+    if man:
+        add_manuals(tree, epoch)
+    settle(tree, epoch)
+    fixed = {"SOURCE_DATE_EPOCH": epoch, "PBR_VERSION": version, "PYTHONHASHSEED": "0"}
+    for kind in ("sdist", "wheel"):
+        code = f"import sys; from pbr import build; build.build_{kind}(sys.argv[1])"
+        run("sh", "-c", 'umask 022; exec "$@"', "sh", sys.executable, "-c", code, output, folder=tree, **fixed)
+    files = sorted(output.glob(f"nova[-_]perf[-_]tuning-{version}*"))
+    for file in files:
+        if file.name.endswith(f"-{version}.tar.gz"):
+            repack(file, epoch)
+    return files
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("output", type=pathlib.Path, help="folder for both files; made if need be")
+    parser.add_argument("--no-man", action="store_true", help="leave out the manual pages")
+    arguments = parser.parse_args()
+    output = arguments.output.resolve()
+    output.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="nova-perf-build.") as work:
+        for file in build(output, not arguments.no_man, pathlib.Path(work)):
+            print(f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file}")
+
+
+if __name__ == "__main__":
+    main()
