@@ -1,20 +1,27 @@
 #!/usr/bin/env bash
-# The main job on one machine without a cloud: two pairs of guests, untuned and tuned, beside the host itself.
+# The main job, on this machine alone: guests untuned and tuned, measured beside the host, judged and published.
 #
-#   tools/demo.sh [--local] [--output DIR] [--profile NAME] [--time-limit TIME]
+#   tools/demo.sh [--output DIR] [--profile NAME] [--time-limit TIME]            on a real OpenStack, two hosts
+#   tools/demo.sh --local [--output DIR] [--profile NAME] [--time-limit TIME]    through libvirt, without a cloud
 #
-# Run as root on Debian 12. It installs what bindep.txt and requirements.txt name (Python into .venv), builds
-# a small guest image from distribution packages, shows the host and its plan, boots the guests through
-# libvirt, measures, restores everything that it changed and writes report.html. Under 10 minutes the first
-# time on 2 cores, under 4 after that; on a busy machine give the measurements --time-limit 15m. Where KVM
-# cannot be used it takes TCG and the report says so.
+# Run as root on Debian 12. It installs what bindep.txt and requirements.txt name (Python into .venv, or a folder
+# of the user's cache for the cloud) and builds a small guest image from distribution packages.
+#
+# On the cloud it makes a flavor of each profile, shows Nova's API refuse a bad one, the hosts and their plans,
+# launches Heat stacks with pairs of guests, judges, puts the verdict into Placement as a trait, boots and
+# live-migrates a guest that requires it, and removes the cloud. --local shows the host and its plan, boots the
+# guests through libvirt, measures, and restores everything that it changed. Both write report.html.
+#
+# Under 10 minutes the first time on 2 cores, under 4 with --local after that; on a busy machine give the
+# measurements --time-limit 30m. Where KVM cannot be used they take TCG and the report says so.
 set -euo pipefail
 
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+[[ " $* " == *" --local "* || " $* " == *" --help "* || " $* " == *" -h "* ]] || exec "$top/tools/cloud/demo" "$@"
 output=$top/demo-report profile=balanced limit=6m
 while (($#)); do
     case $1 in
-        --local) shift ;; # the only mode so far
+        --local) shift ;;
         --output) output=$2; shift 2 ;;
         --profile) profile=$2; shift 2 ;;
         --time-limit) limit=$2; shift 2 ;;
@@ -24,18 +31,10 @@ while (($#)); do
 done
 ((EUID == 0)) || { echo "demo.sh: run it as root: it makes taps, a bridge and guests" >&2; exit 3; }
 
-begun=$SECONDS
 # What each step took when this was written, in seconds: first time and warm. Only for "left".
 declare -a cold=(120 15 1 1 210) warm=(3 3 1 1 205)
 [[ -f $top/.venv/.stamp ]] && expected=("${warm[@]}") || expected=("${cold[@]}")
-step=0
-next() {
-    local left=0 index
-    for ((index = step; index < ${#expected[@]}; index++)); do left=$((left + expected[index])); done
-    step=$((step + 1))
-    printf '\n\033[1m[%d/%d] %s\033[0m  (%d s so far, about %d s left)\n' \
-        "$step" "${#expected[@]}" "$1" $((SECONDS - begun)) "$left"
-}
+. "$top/tools/steps.sh"
 
 libvirt_started=
 finish() {

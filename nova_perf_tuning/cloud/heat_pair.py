@@ -21,8 +21,6 @@ from nova_perf_tuning.cloud import api as api_module
 from nova_perf_tuning.cloud import cloud_check, collector, diagnostics, faults, model, slots, stacks
 
 _POLL_S: Final = 2.0
-#: First guess, in seconds, of how long it takes from the first stack to ready guests; then what was seen.
-_BOOT_S: Final = 60.0
 #: Of the pair's time limit, kept for removing stacks.
 _CLOSING_S: Final = 30.0
 #: Least time that guests get to report.
@@ -42,6 +40,7 @@ class Settings:
     :ivar cidr: of each pair's own network. :ivar mtu: of it, in bytes; 0: Neutron's choice.
     :ivar guest_tx_offload: False where the hosts' Open vSwitch runs in user space on tap devices.
     :ivar slot_s: length of a turn; 0: worked out from the benchmarks.
+    :ivar boot_s: first guess, in seconds, of the time from the first stack to ready guests; then what was seen.
     :ivar host_cpu: sample Nova's diagnostics while guests measure.
     """
 
@@ -56,6 +55,7 @@ class Settings:
     availability_zone: str = "nova"
     server_group_policy: str = "anti-affinity"
     slot_s: int = 0
+    boot_s: float = 60.0
     host_cpu: bool = True
 
 
@@ -295,7 +295,7 @@ class HeatPairLauncher:
         """Return how long guests take until they are ready, a little more than the slowest of the last pairs."""
         with self._lock:
             seen = self._boots_s[-8:]
-        return 1.2 * max(seen) + 5 if seen else _BOOT_S
+        return 1.2 * max(seen) + 5 if seen else self.settings.boot_s
 
     def _find_servers(self, one: _Running, samplers: dict[str, diagnostics.Sampler]) -> None:
         """Learn the guests' ids as soon as there are some; then their CPU time can be sampled."""

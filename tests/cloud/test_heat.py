@@ -26,7 +26,7 @@ KINDS = (
     ("orchestration", "stacks"),
 )
 #: Emulated guests on a busy machine are slow to start a program; slots are long enough for that.
-SETTINGS = heat_pair.Settings(image=base.IMAGE, ram_mib=192, guest_tx_offload=False, slot_s=30)
+SETTINGS = heat_pair.Settings(image=base.IMAGE, ram_mib=192, guest_tx_offload=False, slot_s=20, boot_s=25)
 
 
 def jobs(*texts):
@@ -128,8 +128,9 @@ class PairTest(HeatCase):
 
     def test_three_cycles_leave_nothing(self):
         before = self.inventory()
+        launcher = self.launcher()
         for _ in range(3):
-            outcome = self.launcher().measure(self.pair(), [model.Arm("only")], self.plan("cpu:seconds=1"))
+            outcome = launcher.measure(self.pair(), [model.Arm("only")], self.plan("cpu:seconds=1"))
             self.assertEqual([], outcome.errors)
             self.assertEqual(before, self.inventory())
             print(f"NOTE: pair of one arm: {outcome.seconds}")
