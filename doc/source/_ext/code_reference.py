@@ -231,7 +231,7 @@ class AuditRules(Generated):
 
 def plain(text: str) -> str:
     """Return text in which nothing is markup."""
-    return "".join("\\" + char if char in "*`|_\\" else char for char in text)
+    return "".join("\\" + char if char in "*`|_-\\" else char for char in text)
 
 
 class Schema(Generated):

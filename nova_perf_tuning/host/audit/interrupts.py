@@ -248,7 +248,7 @@ class Rivals(base.Rule):
     id = "rival-writers"
     level = Level.INFO
     title = "programs that write the same settings are known"
-    reads = "/proc/*/comm"
+    reads = "/proc/*/comm, /etc/systemd/network/*.link, /etc/tuned/active_profile"
     why = "Two writers of one value undo each other, without an error anywhere."
     remedy = "nova-perf status names them for each value that drifts; exclude these objects in their configuration"
     source = "TuneD #580, #595; oracle/bpftune; seapath #984, #985"
@@ -266,6 +266,7 @@ class Rivals(base.Rule):
                 yield self.finding(
                     [(f"/proc/{host.programs[name]}/comm", name)], f"{name} runs: {what}", subject=name
                 )
+        yield from self._link_files(host)
         profile = host.text("etc/tuned/active_profile") or ""
         if "tuned" in host.programs and "realtime" in profile and host.facts.guests:
             yield self.finding(
@@ -276,3 +277,16 @@ class Rivals(base.Rule):
                 "apply it before guests run; leave scheduler process moves off (ps_blacklist)",
                 subject="tuned",
             )
+
+    def _link_files(self, host: Host) -> Iterator[Finding]:
+        folder = "etc/systemd/network"
+        for name in [name for name in host.names(folder) if name.endswith(".link")][:64]:
+            lines = [line.strip() for line in (host.content(f"{folder}/{name}", 65536) or "").splitlines()]
+            placing = [line for line in lines if line.startswith("IRQAffinity") and line.isprintable()]
+            if placing:
+                yield self.finding(
+                    [(f"/{folder}/{name}", line) for line in placing],
+                    "systemd-udevd places the interrupts of these NICs whenever they appear",
+                    "let one of the two place them: remove these lines, or leave the NICs out of nova-perf's plan",
+                    subject=name,
+                )

@@ -42,6 +42,9 @@ def add(tree: Tree, host: host_module.Host) -> None:
             tree.files[path] = configuration.recorded(text)
     for path in ("etc/default/irqbalance", "etc/sysconfig/irqbalance"):
         _some_lines(tree, host, path, lambda line: line.strip().startswith(_IRQBALANCE))
+    links = "etc/systemd/network"
+    for name in [name for name in host.names(links) if name.endswith(".link")][:64]:
+        _some_lines(tree, host, f"{links}/{name}", lambda line: line.strip().startswith("IRQAffinity"))
     parts = host.names("etc/systemd/system.conf.d")
     for path in ("etc/systemd/system.conf", *(f"etc/systemd/system.conf.d/{name}" for name in parts)):
         _some_lines(tree, host, path, lambda line: line.strip().startswith("CPUAffinity"))

@@ -183,6 +183,11 @@ class CautionTest(testtools.TestCase):
         (found,) = judge("irqbalance-unaware", hosts.changed(hosts.good(), empty)).findings
         self.assertEqual(base.Level.ERROR, found.level)
 
+    def test_udev_that_places_interrupts_is_a_rival(self) -> None:
+        link = {"etc/systemd/network/20-lan.link": "[Match]\nDriver=ice\n[Link]\nIRQAffinityPolicy=spread\n"}
+        (found,) = judge("rival-writers", hosts.changed(hosts.good(), link)).findings
+        self.assertEqual("IRQAffinityPolicy=spread", found.evidence[0].value)
+
     def test_fixed_features_are_not_proposed(self) -> None:
         record = hosts.ethtool({"rx-gro": False}).replace('"fixed": []', '"fixed": ["rx-gro"]')
         tree = hosts.changed(hosts.good(), {"nova-perf/ethtool/eth0.json": record})
