@@ -93,6 +93,7 @@ def _journal(conf: Any, root: str, live: bool) -> journal_module.Journal:
 def _serve(args: argparse.Namespace, conf: Any, journal: journal_module.Journal, run_dir: str, live: bool) -> int:
     options = conf.agent
     target = host.TunedHost(args.sysroot, options.nova_config, _given(options), plan_model.Policy(rps=options.rps))
+    list(target.kinds().values())  # finding the installed kinds takes long: not while a guest waits
     others = coexist.Coexistence(run_dir, ban=options.irqbalance == "ban") if live else None
     reconciler = reconcile.Reconciler(
         target,

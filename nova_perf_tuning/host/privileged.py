@@ -20,7 +20,7 @@ from typing import Any
 
 from nova_perf_tuning import errors
 from nova_perf_tuning.host import irqbalance
-from nova_perf_tuning.host.settings import base
+from nova_perf_tuning.host.settings import base, files
 
 #: Stricter than the kernel's dev_valid_name(), which also takes quotes, blanks excepted, and control bytes.
 _DEVICE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,14}", re.ASCII).fullmatch
@@ -28,6 +28,7 @@ _QUEUE = re.compile(r"(rx|tx)-(0|[1-9][0-9]{0,3})", re.ASCII).fullmatch
 _LIST = re.compile(r"[0-9][0-9,-]{0,16383}", re.ASCII).fullmatch
 _MASK = re.compile(r"[0-9a-f][0-9a-f,]{0,18431}", re.ASCII).fullmatch
 
+_VHOST = re.compile(rb"vhost-[0-9]+").fullmatch
 _NUMBERS = re.compile(r"-?[0-9]{1,19}([ \t]-?[0-9]{1,19}){0,3}", re.ASCII).fullmatch
 _WORD = re.compile(r"[a-z0-9_]{1,31}", re.ASCII).fullmatch
 
@@ -281,22 +282,25 @@ def move_thread(tid: int, cpus: Iterable[int]) -> None:
 
 
 def _serves_guest(tid: int) -> bool:
+    # Guests have hundreds of threads: bytes are searched, lines are not split.
     try:
-        with open(f"/proc/{tid}/status", encoding="ascii", errors="replace") as file:
-            fields = dict(line.rstrip("\n").split(":\t", 1) for line in file if ":\t" in line)
-        name, group = fields["Name"], int(fields["Tgid"])
-        with open(f"/proc/{group}/comm", encoding="ascii", errors="replace") as file:
-            leader = file.read()
-    except FileNotFoundError:
+        status = b"\n" + files.read_bytes(f"/proc/{tid}/status")
+        group = int(_field(status, b"Tgid"))
+        leader = files.read_bytes(f"/proc/{group}/comm")
+    except (FileNotFoundError, ProcessLookupError, ValueError):
         raise ProcessLookupError(errno.ESRCH, "no such thread") from None
-    if leader.startswith("qemu"):
+    if leader.startswith(b"qemu"):
         return True
-    if re.fullmatch(r"vhost-[0-9]+", name) and fields.get("PPid") == "2":
+    if _field(status, b"PPid") == b"2" and _VHOST(_field(status, b"Name")):
         return True
     try:
         return os.path.basename(os.readlink(f"/proc/{group}/exe")).startswith("qemu")
     except OSError:  # kernel threads have no executable
         return False
+
+
+def _field(status: bytes, name: bytes) -> bytes:
+    return status.partition(b"\n" + name + b":\t")[2].partition(b"\n")[0]
 
 
 def set_offload(device: str, feature: str, on: bool) -> None:

@@ -21,9 +21,13 @@ NODE1 = [4, 5, 6, 7]
 DROP_IN = """[Service]
 ExecStart=
 ExecStart=/usr/bin/python3 -m nova_perf_tuning.agent.main --config-file /etc/nova-perf-tuning/lab.conf
-Environment=PYTHONPATH=/opt/perf/tree:/opt/perf/lib PYTHONDONTWRITEBYTECODE=1
+Environment=PYTHONPATH=/opt/perf/tree:/opt/perf/lib
 WorkingDirectory=/opt/perf/tree
 StandardError=append:/run/lab/agent.log
+# An emulated host on a machine with other work is a hundred times slower than a real one.
+TimeoutStartSec=900
+TimeoutStopSec=900
+WatchdogSec=900
 """
 
 

@@ -15,7 +15,7 @@ from nova_perf_tuning.host.settings import base, registry
 from tests.hosts import sysroots
 
 KINDS = ("irq_affinity", "thread_affinity", "xps", "rps", "sysctl", "mtu", "offload", "ring", "channels")
-KINDS += ("memory", "governor", "module_parameter", "config_file")
+KINDS += ("memory", "governor", "module_parameter", "config_file", "irqbalance_ban")
 HOSTILE = ("", "irq:../../x", "irq:-1", "tid:0", "eth0/../..", "../../etc/passwd", "irq:1\n", "a/b/c")
 FORMS = {
     "irq_affinity": ("irq:24", "0-7"),
