@@ -73,6 +73,8 @@ class Benchmark(abc.ABC):
     :cvar parameter_help: what each parameter means, one line each.
     :cvar primary: metric, unit and better way of the figure that is judged; also that of a run that failed.
     :cvar paired: True when it needs a peer (network); the server runs on the peer.
+    :cvar self_check: what is checked of every run before its figures count, for the reference page.
+    :cvar image_variant: guest image that has its programs: ``small``, ``full`` or ``own`` (an operator's).
     :cvar work_metric: the reading that counts the work of the whole run, start-up and warm-up included, so
         that CPU read around the run can be divided by it; its unit is the "unit of work". None: no such count.
     """
@@ -86,6 +88,16 @@ class Benchmark(abc.ABC):
     parameter_help: ClassVar[Mapping[str, str]] = {}
     paired: ClassVar[bool] = False
     work_metric: ClassVar[str | None] = None
+    self_check: ClassVar[str] = ""
+    image_variant: ClassVar[Literal["small", "full", "own"]] = "small"
+
+    def memory_mib(self, given: Mapping[str, str]) -> int:
+        """Return the memory in MiB that it takes beyond what a small guest has; 0: next to nothing."""
+        return 0
+
+    def scratch_mib(self, given: Mapping[str, str]) -> int:
+        """Return the space in MiB that its files take in the folder it runs in; 0: next to nothing."""
+        return 0
 
     @abc.abstractmethod
     def steps(self, parameters: Mapping[str, str], peer: str | None = None) -> Sequence[Step]:

@@ -28,6 +28,7 @@ class Cpu(base.Benchmark):
         "threads": "threads, 1 to 1024",
         "limit": "largest number tried, 100 to 1000000: the size of one event",
     }
+    self_check = "events per second must follow from events and time"
     work_metric = "events"
 
     def steps(self, given: Mapping[str, str], peer: str | None = None) -> Sequence[base.Step]:

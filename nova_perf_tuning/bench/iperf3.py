@@ -1,17 +1,62 @@
-"""TCP throughput with iperf3."""
+"""TCP throughput and small UDP packets with iperf3."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nova_perf_tuning.bench import base, output, parameters
+from nova_perf_tuning.bench import base, output, own, parameters
+
+
+def fan(argv: Sequence[str], processes: int, port: int) -> tuple[str, ...]:
+    """Return the command that runs ``argv`` on so many ports side by side; ``@PORT@`` in it is the port."""
+    if processes == 1:
+        return tuple(str(port) if word == "@PORT@" else word for word in argv)
+    return (own.PROGRAM, "fan", str(processes), str(port), *argv)
+
+
+def documents(kind: str, text: str) -> list[dict[str, Any]]:
+    """Return iperf3's JSON of every process.
+
+    :raises base.NotReadyError: a server did not listen yet.
+    :raises base.OutputError: no JSON, or one that tells an error.
+    """
+    data = output.load_json(kind, text)
+    found = data.get("outputs", [data])
+    if not isinstance(found, list) or not found or not all(isinstance(one, dict) for one in found):
+        raise base.OutputError(f"{kind}: the output has no list of processes")
+    for one in found:
+        if "error" in one:
+            message = output.printable(one["error"])
+            if "refused" in message:
+                raise base.NotReadyError(f"{kind}: {message}")
+            raise base.OutputError(f"{kind}: {message}")
+    return found
+
+
+def transferred(kind: str, data: Mapping[str, Any], what: str = "bytes") -> float:
+    """Return all bytes (or packets) of a run; ``end`` leaves out the omitted seconds, the intervals do not."""
+    intervals = output.find(kind, data, "intervals")
+    if not isinstance(intervals, list) or not intervals:
+        raise base.OutputError(f"{kind}: the output has no 'intervals'")
+    return sum(output.number(kind, interval, "sum", what) for interval in intervals)
+
+
+def cpu_shares(kind: str, found: Sequence[Mapping[str, Any]]) -> list[base.Reading]:
+    """Return the CPU of iperf3's own processes on both sides in per cent of one CPU, summed up."""
+    readings = []
+    for name, field in (("client_cpu", "host_total"), ("server_cpu", "remote_total")):
+        share = sum(output.number(kind, one, "end", "cpu_utilization_percent", field) for one in found)
+        readings.append(base.Reading(name, "%", "lower", share))
+    return readings
 
 
 class Iperf3(base.Benchmark):
     """One TCP test between two machines; the receiver's rate counts, in Mbit/s of 1,000,000 bit/s.
 
-    iperf3 before 3.16 serves all streams with one thread, so several streams show queues, not several CPUs.
+    iperf3 before 3.16 serves all streams with one thread, so several streams show queues, not several CPUs;
+    ``processes`` starts several pairs, on ports one after the other. With ``bitrate`` the sender holds itself to a
+    rate: what a host pays at 50, 100, 200 … Mbit/s (the published runs made steps with window sizes instead).
     """
 
     kind = "iperf3"
@@ -19,14 +64,25 @@ class Iperf3(base.Benchmark):
     packages = ("iperf3",)
     programs = ("iperf3",)
     primary = ("throughput", "Mbit/s", "higher")
-    defaults = {"seconds": "10", "omit": "1", "streams": "1", "direction": "forward", "port": "5201"}
+    defaults = {
+        "seconds": "10",
+        "omit": "1",
+        "streams": "1",
+        "processes": "1",
+        "bitrate": "0",
+        "direction": "forward",
+        "port": "5201",
+    }
     parameter_help = {
         "seconds": "length of the measured part, 1 to 3600",
         "omit": "seconds before it that do not count (TCP start), 0 to 60",
-        "streams": "parallel connections, 1 to 128",
+        "streams": "parallel connections of each process, 1 to 128",
+        "processes": "pairs of iperf3 side by side, 1 to 64; more than one needs nova-perf-bench",
+        "bitrate": "Mbit/s that each stream is held to, 1 to 400000; 0: as fast as it goes",
         "direction": "forward: client sends; reverse: server sends",
-        "port": "TCP port of the server",
+        "port": "TCP port of the server, of the first one where there are several",
     }
+    self_check = "the receiver must have got something; bytes of all intervals count as work"
     paired = True
     work_metric = "transferred"
 
@@ -35,51 +91,100 @@ class Iperf3(base.Benchmark):
         seconds = parameters.integer(self.kind, values, "seconds", 1, 3600)
         omit = parameters.integer(self.kind, values, "omit", 0, 60)
         streams = parameters.integer(self.kind, values, "streams", 1, 128)
-        port = parameters.integer(self.kind, values, "port", 1, 65535)
+        processes = parameters.integer(self.kind, values, "processes", 1, 64)
+        bitrate = parameters.integer(self.kind, values, "bitrate", 0, 400_000)
+        port = parameters.integer(self.kind, values, "port", 1, 65_536 - processes)
         direction = parameters.choice(self.kind, values, "direction", ("forward", "reverse"))
         if peer is None:
             raise base.ParameterError(f"{self.kind}: the address of the server is missing")
-        client = ["iperf3", "-c", peer, "-p", str(port), "-t", str(seconds), "-O", str(omit)]
+        client = ["iperf3", "-c", peer, "-p", "@PORT@", "-t", str(seconds), "-O", str(omit)]
         client += ["-P", str(streams), "-J", "--connect-timeout", "20000"]
         if direction == "reverse":
             client.append("-R")
+        if bitrate:
+            client += ["-b", f"{bitrate}M"]
         timeout_s = seconds + omit + base.MARGIN_S
+        server = fan(("iperf3", "-s", "-1", "-B", peer, "-p", "@PORT@"), processes, port)
         return (
-            base.Step(("iperf3", "-s", "-1", "-B", peer, "-p", str(port)), "server", timeout_s),
-            base.Step(tuple(client), "client", timeout_s),
+            base.Step(server, "server", timeout_s),
+            base.Step(fan(client, processes, port), "client", timeout_s),
         )
 
     def parse(self, text: str) -> list[base.Reading]:
-        data = output.load_json(self.kind, text)
-        self._check_error(data)
-        end = output.find(self.kind, data, "end")
-        rate = output.number(self.kind, end, "sum_received", "bits_per_second")
-        if rate == 0:
+        found = documents(self.kind, text)
+        rates = [output.number(self.kind, one, "end", "sum_received", "bits_per_second") for one in found]
+        if not all(rates):
             raise base.OutputError(f"{self.kind}: the receiver got nothing (0 bit/s)")
+        work = sum(transferred(self.kind, one) for one in found)
         readings = [
-            base.Reading(*self.primary, rate / 1e6, primary=True),
-            base.Reading("transferred", "Gbit", "higher", self._transferred(data) * 8 / 1e9),
+            base.Reading(*self.primary, sum(rates) / 1e6, primary=True),
+            base.Reading("transferred", "Gbit", "higher", work * 8 / 1e9),
         ]
-        sent = output.find(self.kind, end, "sum_sent")
-        if isinstance(sent, dict) and "retransmits" in sent:  # only systems with TCP_INFO count them
-            count = output.number(self.kind, sent, "retransmits")
+        sent = [output.find(self.kind, one, "end", "sum_sent") for one in found]
+        if all(isinstance(one, dict) and "retransmits" in one for one in sent):  # only systems with TCP_INFO
+            count = sum(output.number(self.kind, one, "retransmits") for one in sent)
             readings.append(base.Reading("retransmits", "segments", "lower", count))
-        for name, field in (("client_cpu", "host_total"), ("server_cpu", "remote_total")):
-            share = output.number(self.kind, end, "cpu_utilization_percent", field)
-            readings.append(base.Reading(name, "%", "lower", share))
-        return readings
+        return readings + cpu_shares(self.kind, found)
 
-    def _check_error(self, data: Mapping[str, Any]) -> None:
-        if "error" not in data:
-            return
-        message = output.printable(data["error"])
-        if "refused" in message:
-            raise base.NotReadyError(f"{self.kind}: {message}")
-        raise base.OutputError(f"{self.kind}: {message}")
 
-    def _transferred(self, data: Mapping[str, Any]) -> float:
-        """Return all bytes of the run; ``end`` leaves out the omitted seconds, the intervals do not."""
-        intervals = output.find(self.kind, data, "intervals")
-        if not isinstance(intervals, list) or not intervals:
-            raise base.OutputError(f"{self.kind}: the output has no 'intervals'")
-        return sum(output.number(self.kind, interval, "sum", "bytes") for interval in intervals)
+class Packets(base.Benchmark):
+    """Small UDP packets as fast as the sender can, counted where they arrive.
+
+    What the sender sent says nothing: on a loaded path half of it is lost on the way. The packets that arrived per
+    second are the figure, the lost share stands beside it.
+    """
+
+    kind = "packets"
+    summary = "small UDP packets per second that arrive (iperf3)"
+    packages = ("iperf3",)
+    programs = ("iperf3",)
+    primary = ("packets_per_second", "1/s", "higher")
+    defaults = {"seconds": "10", "bytes": "64", "bitrate": "0", "direction": "forward", "port": "5211"}
+    parameter_help = {
+        "seconds": "length of the run, 1 to 3600",
+        "bytes": "payload of each packet, 16 to 65000",
+        "bitrate": "Mbit/s of payload that the sender is held to, 1 to 400000; 0: as fast as it goes",
+        "direction": "forward: client sends; reverse: server sends",
+        "port": "port of the server",
+    }
+    self_check = "no more may arrive than was sent"
+    paired = True
+    work_metric = "received"
+
+    def steps(self, given: Mapping[str, str], peer: str | None = None) -> Sequence[base.Step]:
+        values = parameters.merge(self.kind, self.defaults, given)
+        seconds = parameters.integer(self.kind, values, "seconds", 1, 3600)
+        length = parameters.integer(self.kind, values, "bytes", 16, 65_000)
+        bitrate = parameters.integer(self.kind, values, "bitrate", 0, 400_000)
+        port = parameters.integer(self.kind, values, "port", 1, 65_535)
+        direction = parameters.choice(self.kind, values, "direction", ("forward", "reverse"))
+        if peer is None:
+            raise base.ParameterError(f"{self.kind}: the address of the server is missing")
+        client = ["iperf3", "-c", peer, "-p", str(port), "-t", str(seconds), "-u", "-b"]
+        client += [f"{bitrate}M" if bitrate else "0", "-l", str(length), "-J", "--connect-timeout", "20000"]
+        if direction == "reverse":
+            client.append("-R")
+        timeout_s = seconds + base.MARGIN_S
+        server = ("iperf3", "-s", "-1", "-B", peer, "-p", str(port))
+        return (base.Step(server, "server", timeout_s), base.Step(tuple(client), "client", timeout_s))
+
+    def parse(self, text: str) -> list[base.Reading]:
+        found = documents(self.kind, text)
+        total = output.find(self.kind, found[0], "end", "sum")
+        sent, lost = output.number(self.kind, total, "packets"), output.number(self.kind, total, "lost_packets")
+        # Of the receiver: it has counted until the last packet came.
+        seconds = output.number(self.kind, found[0], "end", "sum_received", "seconds")
+        if lost >= sent or seconds == 0:
+            raise base.OutputError(f"{self.kind}: of {sent:g} packets {lost:g} are lost: none arrived")
+        return [
+            base.Reading(
+                *self.primary, output.check_number(self.kind, "rate", (sent - lost) / seconds), primary=True
+            ),
+            base.Reading(
+                "sent_per_second", "1/s", "higher", output.check_number(self.kind, "rate", sent / seconds)
+            ),
+            base.Reading("lost_share", "%", "lower", 100 * lost / sent),
+            base.Reading("jitter", "ms", "lower", output.number(self.kind, total, "jitter_ms")),
+            base.Reading("received", "1,000 packets", "higher", (sent - lost) / 1e3),
+            *cpu_shares(self.kind, found),
+        ]

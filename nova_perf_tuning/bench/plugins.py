@@ -6,7 +6,7 @@ import dataclasses
 import shutil
 from collections.abc import Mapping, Sequence
 
-from nova_perf_tuning import errors
+from nova_perf_tuning import cache_folder, errors
 from nova_perf_tuning.bench import base, parameters
 
 NAMESPACE = "nova_perf_tuning.benchmarks"
@@ -59,10 +59,23 @@ def check_installed(benchmark: base.Benchmark) -> None:
 
     :raises MissingProgramError: a program is not on PATH.
     """
-    for program in benchmark.programs:
-        if shutil.which(program) is None:
-            packages = " ".join(benchmark.packages)
-            raise MissingProgramError(f"{benchmark.kind}: {program} is not on this host; install {packages}")
+    if absent := missing(benchmark):
+        raise MissingProgramError(f"{benchmark.kind}: {absent[0]} is not on this host; {how_to_get(benchmark)}")
+
+
+def missing(benchmark: base.Benchmark) -> list[str]:
+    """Return the programs of ``benchmark`` that are not on this host."""
+    path = cache_folder.program_path()
+    return [program for program in benchmark.programs if shutil.which(program, path=path) is None]
+
+
+def how_to_get(benchmark: base.Benchmark) -> str:
+    """Return what to do to have a benchmark's programs on this host."""
+    own = any(program.startswith("nova-perf-") for program in missing(benchmark))
+    ways = ["build it with tools/programs/build"] if own else []
+    if benchmark.packages:
+        ways.append(f"install {' '.join(benchmark.packages)}")
+    return " and ".join(ways) or "put it there, it is not in Debian"
 
 
 def jobs(texts: Sequence[str], seconds: int | None = None) -> list[Job]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import os
-import shutil
 import socket
 import sys
 from typing import Any
@@ -26,8 +25,7 @@ class BenchList(command.PerfCommand):
             return int(errors.ExitCode.PASS)
         rows = []
         for one in found:
-            missing = [program for program in one.programs if shutil.which(program) is None]
-            there = f"no: install {' '.join(one.packages)}" if missing else "yes"
+            there = f"no: {plugins.how_to_get(one)}" if plugins.missing(one) else "yes"
             rows.append((one.kind, one.primary[1], there, one.summary))
         state.print_table(("benchmark", "unit", "installed", "what it measures"), rows)
         for one in found:

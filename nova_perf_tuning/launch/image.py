@@ -5,10 +5,9 @@ from __future__ import annotations
 import dataclasses
 import os
 
+from nova_perf_tuning import cache_folder
 from nova_perf_tuning.launch import base
 
-#: Environment variable that names the cache folder; tools/image/build obeys it too.
-CACHE_VARIABLE = "NOVA_PERF_CACHE"
 _BUILD = "build it with tools/image/build"
 
 
@@ -31,11 +30,7 @@ class Image:
 
 def default_folder() -> str:
     """Return where the newest image of this user lies."""
-    cache = os.environ.get(CACHE_VARIABLE)
-    if not cache:
-        home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-        cache = os.path.join(home, "nova-perf-tuning")
-    return os.path.join(cache, "image")
+    return cache_folder.path("image")
 
 
 def load(folder: str | None = None) -> Image:

@@ -6,6 +6,7 @@ import os
 import subprocess
 from collections.abc import Sequence
 
+from nova_perf_tuning import cache_folder
 from nova_perf_tuning.launch import base
 
 #: Program -> Debian package.
@@ -18,7 +19,7 @@ NEEDED = {
     "prlimit": "util-linux",
 }
 #: /usr/sbin is not on every user's PATH.
-ENVIRONMENT = {**os.environ, "PATH": os.environ.get("PATH", "/usr/bin:/bin") + ":/usr/sbin:/sbin", "LC_ALL": "C"}
+ENVIRONMENT = {**os.environ, "PATH": cache_folder.program_path(), "LC_ALL": "C"}
 #: They take a second, but not on a disk that has other work or was never read from.
 _LIMIT_S = 300.0
 

@@ -12,6 +12,7 @@ RANK = {
     "errors": -1,
     "cpulist": 0,
     "interrupt": 0,
+    "cache_folder": 0,
     "schema_fault": 0,
     "whole_file": 0,
     "conf": 0,

@@ -11,20 +11,29 @@ def bytes:
   | (.n | tonumber) * ({"": 1, "k": 1024, "m": 1048576, "g": 1073741824}[.unit | ascii_downcase])
   | tostring;
 
+# The same command on several ports side by side.
+def fan($argv):
+  value("port"; 5201) as $port
+  | value("processes"; 1) as $count
+  | if $count == "1" then $argv | map(if . == "@PORT@" then $port else . end)
+    else ["nova-perf-bench", "fan", $count, $port] + $argv end;
+
 def iperf3:
-  {server: ["iperf3", "-s", "-1", "-B", $peer, "-p", value("port"; 5201)],
-   client: (["iperf3", "-c", $peer, "-p", value("port"; 5201), "-t", value("seconds"; 10), "-O", value("omit"; 1),
-             "-P", value("streams"; 1), "-J", "--connect-timeout", "20000"]
-            + (if value("direction"; "forward") == "reverse" then ["-R"] else [] end))};
+  {server: fan(["iperf3", "-s", "-1", "-B", $peer, "-p", "@PORT@"]),
+   client: fan(["iperf3", "-c", $peer, "-p", "@PORT@", "-t", value("seconds"; 10), "-O", value("omit"; 1),
+                "-P", value("streams"; 1), "-J", "--connect-timeout", "20000"]
+               + (if value("direction"; "forward") == "reverse" then ["-R"] else [] end)
+               + (if value("bitrate"; 0) == "0" then [] else ["-b", value("bitrate"; 0) + "M"] end))};
 
 def fio:
   {server: null,
-   client: ["fio", "--name=nova-perf", "--group_reporting", "--direct=1", "--time_based",
+   client: (["fio", "--name=nova-perf", "--group_reporting", "--direct=1",
             "--rw=" + value("pattern"; "randwrite"), "--bs=" + (value("block_size"; "16k") | bytes),
             "--size=" + (value("size"; "64M") | bytes), "--numjobs=" + value("jobs"; 1),
             "--ioengine=" + value("engine"; "psync"), "--iodepth=" + value("depth"; 1),
-            "--runtime=" + value("seconds"; 10), "--directory=" + value("directory"; "."),
-            "--output-format=json"]};
+            (if value("seconds"; 10) == "0" then empty
+             else "--time_based", "--runtime=" + value("seconds"; 10) end),
+            "--directory=" + value("directory"; "."), "--output-format=json"])};
 
 def cpu:
   {server: null,
@@ -38,7 +47,7 @@ def commands:
   elif .benchmark == "iperf3" then iperf3
   elif .benchmark == "fio" then fio
   elif .benchmark == "cpu" then cpu
-  else error("benchmark \(.benchmark) is neither iperf3, fio nor cpu and brings no \"client\" arguments")
+  else error("benchmark \(.benchmark) is neither iperf3, fio nor cpu (nova-perf validate gives all others their commands) and brings no \"client\" arguments")
   end;
 
 map({label: (.label // .benchmark)} + commands)

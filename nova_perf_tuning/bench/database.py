@@ -1,0 +1,186 @@
+"""OLTP on MariaDB: sysbench's read/write mix, and a TPC-C mix of this project's own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from nova_perf_tuning.bench import base, output, parameters
+
+_SCRIPT: Final = "nova-perf-database"
+_NUMBER = r"([0-9]{1,15}(?:\.[0-9]{1,9})?)"
+_KINDS: Final = ("new_order", "payment", "order_status", "delivery", "stock_level")
+_THREAD = re.compile(
+    r"^tpcc thread ([0-9]{1,5}): "
+    + " ".join(f"{name}=([0-9]{{1,12}})" for name in (*_KINDS, "rolled_back", "retried"))
+    + r"[ \t]*$",
+    re.M,
+)
+_CONDITION = re.compile(r"^tpcc condition ([0-9]{1,2}): ([0-9]{1,12}) violations[ \t]*$", re.M)
+#: Clause 3.3.2 of the specification; 11 holds for a fresh load only.
+CONDITIONS: Final = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12)
+#: Loading a row takes an emulated guest about a millisecond.
+_LOAD_ROW_S: Final = 2e-3
+
+
+class _Database(base.Benchmark):
+    """A benchmark of nova-perf-database: a MariaDB server for this run alone, on a socket in its folder."""
+
+    packages = ("mariadb-server", "sysbench")
+    programs = (_SCRIPT, "mariadbd", "sysbench")
+    image_variant = "full"
+
+    def memory_mib(self, given: Mapping[str, str]) -> int:
+        return 256
+
+    def figure(self, text: str, pattern: str, name: str) -> float:
+        found = re.findall(pattern, text, re.M)
+        if len(found) != 1:
+            what = "cut off or foreign" if not found else "ambiguous"
+            raise base.OutputError(f"{self.kind}: the output is {what}: {len(found)} lines '{name}'")
+        return output.check_number(self.kind, name, float(found[0]))
+
+
+class Oltp(_Database):
+    """sysbench's ``oltp_read_write``: 18 statements per transaction, with commits that reach the disk.
+
+    The server starts and ends within each run (its data stay), so its CPU is not divided by transactions.
+    """
+
+    kind = "oltp"
+    summary = "database transactions per second: sysbench oltp_read_write on MariaDB"
+    primary = ("transactions_per_second", "1/s", "higher")
+    defaults = {"seconds": "10", "threads": "3", "tables": "2", "rows": "10000"}
+    parameter_help = {
+        "seconds": "length of the run, 1 to 3600",
+        "threads": "connections, 1 to 1000",
+        "tables": "tables, 1 to 1000",
+        "rows": "rows per table, 100 to 100000000; loaded by the first run on a machine",
+    }
+    self_check = "no error; transactions per second must follow from transactions and seconds"
+
+    def steps(self, given: Mapping[str, str], peer: str | None = None) -> Sequence[base.Step]:
+        values = parameters.merge(self.kind, self.defaults, given)
+        seconds = parameters.integer(self.kind, values, "seconds", 1, 3600)
+        threads = parameters.integer(self.kind, values, "threads", 1, 1000)
+        tables = parameters.integer(self.kind, values, "tables", 1, 1000)
+        rows = parameters.integer(self.kind, values, "rows", 100, 100_000_000)
+        argv = (_SCRIPT, "oltp", str(seconds), str(threads), str(tables), str(rows))
+        return (base.Step(argv, "client", seconds + 3 * base.MARGIN_S + tables * rows * _LOAD_ROW_S),)
+
+    def parse(self, text: str) -> list[base.Reading]:
+        output.check_length(self.kind, text)
+        if "tpcc thread" in text:
+            raise base.OutputError(f"{self.kind}: this is the output of the benchmark tpcc")
+        count = self.figure(text, r"^[ \t]*transactions:[ \t]+([0-9]{1,15})[ \t]+\(", "transactions")
+        rate = self.figure(
+            text, rf"^[ \t]*transactions:[ \t]+[0-9]{{1,15}}[ \t]+\({_NUMBER} per sec\.\)", "transactions"
+        )
+        seconds = self.figure(text, rf"^[ \t]*total time:[ \t]+{_NUMBER}s[ \t]*$", "total time")
+        if count == 0 or seconds == 0:
+            raise base.OutputError(f"{self.kind}: no transaction was finished; give it more seconds")
+        if not 0.9 < rate * seconds / count < 1.1:
+            raise base.OutputError(
+                f"{self.kind}: {count:g} transactions in {seconds:g} s contradict {rate:g} per second"
+            )
+        queries = self.figure(text, rf"^[ \t]*queries:[ \t]+[0-9]{{1,15}}[ \t]+\({_NUMBER} per sec\.\)", "queries")
+        return [
+            base.Reading(*self.primary, rate, primary=True),
+            base.Reading("queries_per_second", "1/s", "higher", queries),
+            base.Reading(
+                "latency_mean", "ms", "lower", self.figure(text, rf"^[ \t]*avg:[ \t]+{_NUMBER}[ \t]*$", "avg")
+            ),
+            base.Reading(
+                "latency_p95",
+                "ms",
+                "lower",
+                self.figure(text, rf"^[ \t]*95th percentile:[ \t]+{_NUMBER}[ \t]*$", "95th"),
+            ),
+        ]
+
+
+class Tpcc(_Database):
+    """The five transactions of TPC-C in their mix, New-Orders per minute, by this project's own driver.
+
+    Written from the specification (revision 5.11): tables, population, transactions, the mix as a deck of
+    cards, 1 % of New-Orders rolled back. Without terminals and think times a warehouse does more than the
+    specification allows, and nothing of this is audited: the figure compares machines and is no TPC result.
+    ``scale=1`` has the specified number of rows (about 100 MB per warehouse, minutes to load); the default has a
+    tenth. As published: ``warehouses=2,threads=3,scale=1,seconds=1800``.
+    """
+
+    kind = "tpcc"
+    summary = "TPC-C mix on MariaDB: New-Orders per minute, consistency checked"
+    primary = ("tpmc", "1/min", "higher")
+    defaults = {"seconds": "10", "threads": "3", "warehouses": "1", "scale": "10"}
+    parameter_help = {
+        "seconds": "length of the run, 1 to 86400",
+        "threads": "connections, 1 to 1000",
+        "warehouses": "warehouses, 1 to 1000; loaded by the first run on a machine",
+        "scale": "divisor of the rows of items, stock, customers and orders, 1 to 100",
+    }
+    self_check = (
+        "consistency conditions 1 to 10 and 12 of the specification are queried after every run and must hold;"
+        " the mix must have its shares"
+    )
+
+    def steps(self, given: Mapping[str, str], peer: str | None = None) -> Sequence[base.Step]:
+        values = parameters.merge(self.kind, self.defaults, given)
+        seconds = parameters.integer(self.kind, values, "seconds", 1, 86_400)
+        threads = parameters.integer(self.kind, values, "threads", 1, 1000)
+        warehouses = parameters.integer(self.kind, values, "warehouses", 1, 1000)
+        scale = parameters.integer(self.kind, values, "scale", 1, 100)
+        argv = (_SCRIPT, "tpcc", str(seconds), str(threads), str(warehouses), str(scale))
+        rows = 600_000 * warehouses / scale
+        return (base.Step(argv, "client", seconds + 4 * base.MARGIN_S + rows * _LOAD_ROW_S),)
+
+    def parse(self, text: str) -> list[base.Reading]:
+        output.check_length(self.kind, text)
+        seconds = self.figure(text, rf"^[ \t]*total time:[ \t]+{_NUMBER}s[ \t]*$", "total time")
+        threads = self.figure(text, r"^Number of threads: ([0-9]{1,5})[ \t]*$", "Number of threads")
+        found = _THREAD.findall(text)
+        if len(found) != threads or len({one[0] for one in found}) != threads:
+            raise base.OutputError(f"{self.kind}: {len(found)} of {threads:g} threads have told what they did")
+        self._check_conditions(text)
+        counts = [sum(int(one[at + 1]) for one in found) for at in range(len(_KINDS) + 2)]
+        done, (rolled_back, retried) = counts[: len(_KINDS)], counts[len(_KINDS) :]
+        self._check_mix(done, len(found))
+        if done[0] == 0 or seconds == 0:
+            raise base.OutputError(f"{self.kind}: no New-Order was finished; give it more seconds")
+        return [
+            base.Reading(*self.primary, done[0] * 60 / seconds, primary=True),
+            base.Reading("transactions_per_minute", "1/min", "higher", sum(done) * 60 / seconds),
+            base.Reading(
+                "latency_mean", "ms", "lower", self.figure(text, rf"^[ \t]*avg:[ \t]+{_NUMBER}[ \t]*$", "avg")
+            ),
+            base.Reading(
+                "latency_p95",
+                "ms",
+                "lower",
+                self.figure(text, rf"^[ \t]*95th percentile:[ \t]+{_NUMBER}[ \t]*$", "95th"),
+            ),
+            base.Reading("rolled_back", "transactions", "lower", float(rolled_back)),
+            base.Reading("retried", "transactions", "lower", float(retried)),
+        ]
+
+    def _check_conditions(self, text: str) -> None:
+        found = {int(number): int(count) for number, count in _CONDITION.findall(text)}
+        if tuple(sorted(found)) != CONDITIONS:
+            raise base.OutputError(
+                f"{self.kind}: the consistency check is cut off: {len(found)} of {len(CONDITIONS)}"
+            )
+        for number, count in sorted(found.items()):
+            if count:
+                raise base.OutputError(
+                    f"{self.kind}: consistency condition {number} of TPC-C is violated {count} times"
+                )
+
+    def _check_mix(self, done: Sequence[int], threads: int) -> None:
+        """See that the deck was dealt: of 23 cards ten, ten, one, one, one; a thread may stop within a deck."""
+        total = sum(done)
+        for name, count, cards in zip(_KINDS, done, (10, 10, 1, 1, 1), strict=True):
+            if abs(count - total * cards / 23) > 11 * threads:
+                raise base.OutputError(
+                    f"{self.kind}: {count} {name} of {total} transactions are not the mix of TPC-C"
+                )

@@ -1,0 +1,104 @@
+"""Scheduling jitter with cyclictest."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from nova_perf_tuning.bench import base, output, parameters
+
+#: Latencies up to here have a line each; with 16 threads that is 1.2 MB of output.
+_HISTOGRAM_US: Final = 10_000
+_LINE: Final = re.compile(r"^[0-9]{6,9}[ \t](?:[0-9]{6,12}[ \t]*){1,64}$", re.M)
+
+
+class Cyclictest(base.Benchmark):
+    """How late threads wake that sleep for a fixed time: what real-time guests and busy-polling ones feel.
+
+    One thread per CPU or as many as are asked for, with a real-time priority, all memory locked. The
+    figure is a percentile over all wake-ups; the maximum of a short run is shown but says little.
+    """
+
+    kind = "cyclictest"
+    summary = "scheduling jitter: how late sleeping threads wake (cyclictest)"
+    packages = ("rt-tests",)
+    programs = ("cyclictest",)
+    image_variant = "full"
+    primary = ("latency_p99", "µs", "lower")
+    defaults = {"seconds": "10", "threads": "1", "interval": "1000", "priority": "80"}
+    parameter_help = {
+        "seconds": "length of the run, 1 to 3600",
+        "threads": "threads, 1 to 16",
+        "interval": "time to sleep in µs, 100 to 1000000",
+        "priority": "of SCHED_FIFO, 1 to 99; 0: the usual scheduler",
+    }
+    self_check = "the histogram must hold every wake-up of every thread"
+    work_metric = "wake_ups"
+
+    def steps(self, given: Mapping[str, str], peer: str | None = None) -> Sequence[base.Step]:
+        values = parameters.merge(self.kind, self.defaults, given)
+        seconds = parameters.integer(self.kind, values, "seconds", 1, 3600)
+        threads = parameters.integer(self.kind, values, "threads", 1, 16)
+        interval = parameters.integer(self.kind, values, "interval", 100, 1_000_000)
+        priority = parameters.integer(self.kind, values, "priority", 0, 99)
+        argv = [
+            "cyclictest",
+            "--quiet",
+            "--mlockall",
+            f"--threads={threads}",
+            f"--interval={interval}",
+            "--distance=0",
+        ]
+        argv += [f"--priority={priority}"] if priority else ["--policy=other"]
+        argv += [f"--duration={seconds}", f"--histogram={_HISTOGRAM_US}"]
+        return (base.Step(tuple(argv), "client", seconds + base.MARGIN_S),)
+
+    def parse(self, text: str) -> list[base.Reading]:
+        output.check_length(self.kind, text)
+        if "# Histogram" not in text:
+            raise base.OutputError(
+                f"{self.kind}: no histogram in the output, it begins '{output.printable(text, 60)}'"
+            )
+        totals, overflows = self._summary(text, "Total"), self._summary(text, "Histogram Overflows")
+        longest, means = self._summary(text, "Max Latencies"), self._summary(text, "Avg Latencies")
+        threads = len(totals)
+        seen: dict[int, int] = {}
+        for line in _LINE.findall(text):
+            late, *counts = map(int, line.split())
+            if len(counts) < threads or late in seen:
+                raise base.OutputError(f"{self.kind}: the histogram's line of {late} µs is cut off or there twice")
+            seen[late] = sum(counts[:threads])
+        cycles = sum(totals) + sum(overflows[:threads])
+        if not cycles or sum(seen.values()) != sum(totals) or not threads == len(means) == len(longest):
+            raise base.OutputError(
+                f"{self.kind}: {sum(totals)} wake-ups were counted, {sum(seen.values())} are in the histogram"
+            )
+        # Later than the histogram is wide; the largest of them is known.
+        seen[max(_HISTOGRAM_US, *longest)] = sum(overflows[:threads])
+        mean = sum(one * count for one, count in zip(means, totals, strict=True)) / max(1, sum(totals))
+        return [
+            base.Reading(*self.primary, _quantile(seen, cycles, 0.99), primary=True),
+            base.Reading("latency_p50", "µs", "lower", _quantile(seen, cycles, 0.5)),
+            base.Reading("latency_p999", "µs", "lower", _quantile(seen, cycles, 0.999)),
+            base.Reading("latency_mean", "µs", "lower", mean),
+            base.Reading("latency_max", "µs", "lower", float(max(longest))),
+            base.Reading("wake_ups", "1,000 wake-ups", "higher", cycles / 1e3),
+        ]
+
+    def _summary(self, text: str, name: str) -> list[int]:
+        """Return the numbers of a line below the histogram, one per thread."""
+        found = re.findall(rf"^# {name}:((?: [0-9]{{1,12}}){{1,64}})[ \t]*$", text, re.M)
+        if len(found) != 1:
+            raise base.OutputError(f"{self.kind}: the output is cut off: {len(found)} lines '# {name}'")
+        return [int(one) for one in found[0].split()]
+
+
+def _quantile(seen: Mapping[int, int], count: int, share: float) -> float:
+    """Return the latency that ``share`` of the wake-ups stay below or at; 1 µs at least, since 0 has no ratio."""
+    wanted, passed = count * share, 0
+    for late in sorted(seen):
+        passed += seen[late]
+        if passed >= wanted:
+            return max(1.0, float(late))
+    return max(1.0, float(max(seen)))

@@ -1,0 +1,110 @@
+"""Request and response, and connections per second: own client and server."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from nova_perf_tuning.bench import base, output, own, parameters
+
+#: The server accepts with so many processes.
+_ACCEPTORS = 16
+
+
+class _Pair(own.OwnBenchmark):
+    """A client of ``nova-perf-bench serve``."""
+
+    paired = True
+
+    def _server(self, peer: str | None, port: int, limit_s: float) -> base.Step:
+        if peer is None:
+            raise base.ParameterError(f"{self.kind}: the address of the server is missing")
+        return base.Step((own.PROGRAM, "serve", peer, str(port)), "server", limit_s)
+
+    def _readings(self, text: str, work: str) -> list[base.Reading]:
+        if "refused" in text[:300]:
+            raise base.NotReadyError(f"{self.kind}: {output.printable(text.strip(), 120)}")
+        data = self.data(text)
+        rate, count = self.positive(data, "per_second"), self.positive(data, "count")
+        # Processes end a little apart; a long stall of one makes the two differ by more.
+        seconds, processes = self.positive(data, "seconds"), self.positive(data, "processes")
+        if not count / seconds * 0.999 <= rate <= count / seconds * (processes + 1):
+            raise base.OutputError(f"{self.kind}: {rate:g} per second contradict {count:g} in {seconds:g} s")
+        return [
+            base.Reading(*self.primary, rate, primary=True),
+            *(
+                base.Reading(f"latency_{name}", "µs", "lower", output.number(self.kind, data, f"{name}_us"))
+                for name in ("mean", "p50", "p99", "p999", "max")
+            ),
+            base.Reading("lost", "requests", "lower", output.number(self.kind, data, "lost")),
+            base.Reading(work, f"1,000 {work}", "higher", count / 1e3),
+        ]
+
+
+class Request(_Pair):
+    """A request and its answer, and only then the next: the time of a whole round trip, TCP or UDP.
+
+    Latencies are those of whole rounds as the client sees them (not halved); the buckets are 1.6 % wide.
+    """
+
+    kind = "request"
+    summary = "requests and answers per second and their latency, TCP or UDP"
+    part = "request"
+    primary = ("transactions_per_second", "1/s", "higher")
+    defaults = {"seconds": "10", "protocol": "tcp", "connections": "1", "bytes": "1", "port": "5301"}
+    parameter_help = {
+        "seconds": "length of the run, 1 to 3600",
+        "protocol": "tcp or udp",
+        "connections": "clients side by side, each in a process of its own, 1 to 16",
+        "bytes": "size of request and answer, 1 to 65000 (udp: 1472 fit one packet of MTU 1500)",
+        "port": "TCP and UDP port of the server",
+    }
+    self_check = "every answer must have the length of its request; the rate must follow from count and seconds"
+    work_metric = "transactions"
+
+    def steps(self, given: Mapping[str, str], peer: str | None = None) -> Sequence[base.Step]:
+        values = parameters.merge(self.kind, self.defaults, given)
+        seconds = parameters.integer(self.kind, values, "seconds", 1, 3600)
+        count = parameters.integer(self.kind, values, "connections", 1, _ACCEPTORS)
+        length = parameters.integer(self.kind, values, "bytes", 1, 65_000)
+        port = parameters.integer(self.kind, values, "port", 1, 65_535)
+        protocol = parameters.choice(self.kind, values, "protocol", ("tcp", "udp"))
+        limit_s = seconds + base.MARGIN_S
+        server = self._server(peer, port, limit_s)
+        client = (own.PROGRAM, "request", protocol, str(peer), str(port), str(seconds), str(count), str(length))
+        return (server, base.Step(client, "client", limit_s))
+
+    def parse(self, text: str) -> list[base.Reading]:
+        return self._readings(text, "transactions")
+
+
+class Connect(_Pair):
+    """Connections made, one byte sent and answered, closed: new connections per second.
+
+    The client closes with a reset so that no port stays in TIME_WAIT; its socket calls are as many as usual.
+    """
+
+    kind = "connect"
+    summary = "TCP connections per second: made, used once, closed"
+    part = "connect"
+    primary = ("connections_per_second", "1/s", "higher")
+    defaults = {"seconds": "10", "processes": "1", "port": "5302"}
+    parameter_help = {
+        "seconds": "length of the run, 1 to 3600",
+        "processes": "clients side by side, 1 to 16",
+        "port": "TCP port of the server",
+    }
+    self_check = "each connection must answer; the rate must follow from count and seconds"
+    work_metric = "connections"
+
+    def steps(self, given: Mapping[str, str], peer: str | None = None) -> Sequence[base.Step]:
+        values = parameters.merge(self.kind, self.defaults, given)
+        seconds = parameters.integer(self.kind, values, "seconds", 1, 3600)
+        count = parameters.integer(self.kind, values, "processes", 1, _ACCEPTORS)
+        port = parameters.integer(self.kind, values, "port", 1, 65_535)
+        limit_s = seconds + base.MARGIN_S
+        server = self._server(peer, port, limit_s)
+        client = (own.PROGRAM, "connect", str(peer), str(port), str(seconds), str(count))
+        return (server, base.Step(client, "client", limit_s))
+
+    def parse(self, text: str) -> list[base.Reading]:
+        return self._readings(text, "connections")

@@ -1,0 +1,131 @@
+"""Floating point and memory: the Himeno benchmark's stencil and a triad, own implementations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from nova_perf_tuning.bench import base, output, own, parameters
+
+#: Grid -> points in i, j, k. Residual of the third sweep in single precision, summed up in the order of the
+#: published program; that of M is what the published C programs print. L has no published one.
+GRIDS: Final[Mapping[str, tuple[int, int, int]]] = {
+    "XS": (32, 32, 64),
+    "S": (64, 64, 128),
+    "M": (128, 128, 256),
+    "L": (256, 256, 512),
+}
+RESIDUALS: Final[Mapping[str, float]] = {"XS": 6.227474e-03, "S": 3.288628e-03, "M": 1.733593e-03}
+#: Printed with seven digits.
+_TOLERANCE: Final = 1e-5
+_FLOP_PER_POINT: Final = 34
+
+
+def sweep_flop(size: str) -> int:
+    """Return the floating point operations of one sweep, by the benchmark's own count: 34 per inner point."""
+    i, j, k = GRIDS[size]
+    return _FLOP_PER_POINT * (i - 2) * (j - 2) * (k - 2)
+
+
+class Himeno(own.OwnBenchmark):
+    """Jacobi's method on Poisson's equation, 19 points, single precision: bound by memory for the larger grids.
+
+    Written from the definition that the Himeno benchmark publishes, with its count of 34 floating point
+    operations per inner point. The processes take slabs of one grid in shared memory (the published runs
+    used MPI). One binary for host and guest: the same source gives a third of the speed when arrays are
+    declared otherwise or flags differ, so figures of other builds say little beside it. Size M needs 230 MiB
+    of memory, L 1.8 GiB.
+    """
+
+    kind = "himeno"
+    summary = "floating point and memory: the Himeno benchmark's stencil"
+    part = "himeno"
+    primary = ("mflops", "MFLOPS", "higher")
+    defaults = {"seconds": "10", "size": "S", "processes": "1"}
+    parameter_help = {
+        "seconds": "length of the timed part, 1 to 3600",
+        "size": "grid: XS (32x32x64, 4 MiB), S (64x64x128, 31 MiB), M (128x128x256), L (256x256x512)",
+        "processes": "processes on one grid, 1 to 30 (XS) or 62 and more",
+    }
+    self_check = (
+        "the residual of the third sweep must be the published one (XS, S, M), whatever the number of processes;"
+        " a build that computes something else is refused; MFLOPS must follow from sweeps and seconds"
+    )
+    work_metric = "work"
+
+    def memory_mib(self, given: Mapping[str, str]) -> int:
+        i, j, k = GRIDS[parameters.merge(self.kind, self.defaults, given)["size"]]
+        return 14 * 4 * (i + 1) * (j + 1) * (k + 1) // (1 << 20) + 1
+
+    def steps(self, given: Mapping[str, str], peer: str | None = None) -> Sequence[base.Step]:
+        values = parameters.merge(self.kind, self.defaults, given)
+        seconds = parameters.integer(self.kind, values, "seconds", 1, 3600)
+        size = parameters.choice(self.kind, values, "size", tuple(GRIDS))
+        processes = parameters.integer(self.kind, values, "processes", 1, GRIDS[size][0] - 2)
+        argv = (own.PROGRAM, "himeno", size, str(seconds), str(processes))
+        # Filling the grid and three sweeps come before; an emulated guest does 10 MFLOPS.
+        return (base.Step(argv, "client", seconds + base.MARGIN_S + sweep_flop(size) * 6 / 10e6),)
+
+    def parse(self, text: str) -> list[base.Reading]:
+        data = self.data(text)
+        size = data.get("size")
+        if not isinstance(size, str) or size not in GRIDS:
+            raise base.OutputError(f"{self.kind}: unknown size '{output.printable(size, 20)}'")
+        residual = self.positive(data, "residual")
+        wanted = RESIDUALS.get(size)
+        if wanted is not None and not abs(residual / wanted - 1) <= _TOLERANCE:
+            raise base.OutputError(
+                f"{self.kind}: wrong build: the residual of size {size} is {residual:.6e}, not {wanted:.6e}"
+            )
+        rate = self.positive(data, "mflops")
+        sweeps, seconds = self.positive(data, "sweeps"), self.positive(data, "seconds")
+        if not 0.999 < rate / (sweep_flop(size) * sweeps / seconds / 1e6) < 1.001:
+            raise base.OutputError(f"{self.kind}: {rate:g} MFLOPS contradict {sweeps:g} sweeps in {seconds:g} s")
+        return [
+            base.Reading(*self.primary, rate, primary=True),
+            base.Reading("work", "GFLOP", "higher", self.positive(data, "gflop")),
+        ]
+
+
+class Memory(own.OwnBenchmark):
+    """Memory bandwidth: ``a[i] = b[i] + s * c[i]`` on arrays larger than the caches, 24 bytes counted per element.
+
+    Writing into ``a`` makes most CPUs read it first, which is not counted (the usual convention).
+    """
+
+    kind = "memory"
+    summary = "memory bandwidth: a triad of three arrays"
+    part = "triad"
+    primary = ("bandwidth", "MB/s", "higher")
+    defaults = {"seconds": "10", "array": "32m", "processes": "1"}
+    parameter_help = {
+        "seconds": "length of the timed part, 1 to 3600",
+        "array": "size of each of the three arrays, 1m to 64g; more than the caches",
+        "processes": "processes, each with its part of the arrays, 1 to 1024",
+    }
+    self_check = "every element of the result is checked; the bandwidth must follow from passes and seconds"
+    work_metric = "work"
+
+    def memory_mib(self, given: Mapping[str, str]) -> int:
+        values = parameters.merge(self.kind, self.defaults, given)
+        return 3 * parameters.size(self.kind, values, "array", 1 << 20, 64 << 30) // (1 << 20)
+
+    def steps(self, given: Mapping[str, str], peer: str | None = None) -> Sequence[base.Step]:
+        values = parameters.merge(self.kind, self.defaults, given)
+        seconds = parameters.integer(self.kind, values, "seconds", 1, 3600)
+        processes = parameters.integer(self.kind, values, "processes", 1, 1024)
+        array = parameters.size(self.kind, values, "array", 1 << 20, 64 << 30)
+        argv = (own.PROGRAM, "triad", str(array >> 20), str(seconds), str(processes))
+        return (base.Step(argv, "client", seconds + base.MARGIN_S + array / 10e6),)
+
+    def parse(self, text: str) -> list[base.Reading]:
+        data = self.data(text)
+        rate = self.positive(data, "mb_per_second")
+        mib, passes, seconds = (self.positive(data, name) for name in ("array_mib", "passes", "seconds"))
+        if not 0.999 < rate / (3 * mib * (1 << 20) * passes / seconds / 1e6) < 1.001:
+            raise base.OutputError(f"{self.kind}: {rate:g} MB/s contradict {passes:g} passes in {seconds:g} s")
+        return [
+            base.Reading(*self.primary, rate, primary=True),
+            base.Reading("best_pass", "MB/s", "higher", self.positive(data, "best_mb_per_second")),
+            base.Reading("work", "GB", "higher", self.positive(data, "gigabytes")),
+        ]

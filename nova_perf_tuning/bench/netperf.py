@@ -1,0 +1,104 @@
+"""Network throughput and request rate with netperf, where it is installed (Debian: non-free until 12)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from nova_perf_tuning.bench import base, output, parameters
+
+_TESTS: Final = ("TCP_STREAM", "TCP_MAERTS", "TCP_RR", "TCP_CRR", "UDP_RR")
+_SELECTED: Final = (
+    "THROUGHPUT,THROUGHPUT_UNITS,ELAPSED_TIME,MEAN_LATENCY,P50_LATENCY,P99_LATENCY,TRANSACTION_RATE,PROTOCOL"
+)
+_NUMBER = r"[0-9]{1,15}(?:\.[0-9]{1,9})?"
+_KEY = re.compile(r"^([A-Z][A-Z0-9_]{1,60})=(.{0,100})$", re.M)
+#: Socket sizes, message size, seconds, rate: the table of TCP_STREAM; or with a request size: of TCP_RR.
+_TABLE = re.compile(rf"^[ \t]*([0-9]+)[ \t]+([0-9]+)[ \t]+([0-9]+)[ \t]+({_NUMBER})[ \t]+({_NUMBER})[ \t]*$", re.M)
+
+
+class Netperf(base.Benchmark):
+    """One netperf test: bulk data (TCP_STREAM, TCP_MAERTS) or requests (TCP_RR, TCP_CRR, UDP_RR).
+
+    Reads both the classic table of TCP_STREAM (as published for 10 Gbit/s tuning) and key=value output. The
+    test is chosen by ``test``; for requests the figure is named ``transactions_per_second`` beside the throughput.
+    """
+
+    kind = "netperf"
+    summary = "TCP throughput or request rate with netperf, where it is installed"
+    packages = ("netperf",)
+    programs = ("netperf", "netserver")
+    primary = ("throughput", "Mbit/s", "higher")
+    defaults = {"seconds": "10", "test": "TCP_STREAM", "port": "12865"}
+    parameter_help = {
+        "seconds": "length of the run, 1 to 3600",
+        "test": ", ".join(_TESTS),
+        "port": "control port of netserver",
+    }
+    self_check = "the units must be those that were asked for"
+    paired = True
+    image_variant = "own"
+
+    def steps(self, given: Mapping[str, str], peer: str | None = None) -> Sequence[base.Step]:
+        values = parameters.merge(self.kind, self.defaults, given)
+        seconds = parameters.integer(self.kind, values, "seconds", 1, 3600)
+        port = parameters.integer(self.kind, values, "port", 1, 65535)
+        test = parameters.choice(self.kind, values, "test", _TESTS)
+        if peer is None:
+            raise base.ParameterError(f"{self.kind}: the address of the server is missing")
+        client = ["netperf", "-H", peer, "-p", str(port), "-t", test, "-l", str(seconds), "-P", "0", "-j"]
+        if test in ("TCP_STREAM", "TCP_MAERTS"):
+            client += ["-f", "m"]
+        limit_s = seconds + base.MARGIN_S
+        return (
+            base.Step(("netserver", "-D", "-L", peer, "-p", str(port)), "server", limit_s),
+            base.Step((*client, "--", "-k", _SELECTED), "client", limit_s),
+        )
+
+    def parse(self, text: str) -> list[base.Reading]:
+        output.check_length(self.kind, text)
+        if "could not establish the control connection" in text:
+            raise base.NotReadyError(f"{self.kind}: could not establish the control connection")
+        keys = dict(_KEY.findall(text))
+        return self._from_keys(keys) if "THROUGHPUT" in keys else self._from_table(text)
+
+    def _from_keys(self, keys: Mapping[str, str]) -> list[base.Reading]:
+        units = keys.get("THROUGHPUT_UNITS", "")
+        rate = self._number(keys, "THROUGHPUT")
+        found = []
+        if units == "10^6bits/s":
+            found.append(base.Reading(*self.primary, rate, primary=True))
+        elif units == "Trans/s":
+            # Requests and answers of one byte each: the rate as bits, so that there is always the same primary.
+            found.append(base.Reading(*self.primary, rate * 16 / 1e6, primary=True))
+            found.append(base.Reading("transactions_per_second", "1/s", "higher", rate))
+        else:
+            raise base.OutputError(f"{self.kind}: unknown units '{output.printable(units, 30)}'")
+        for name, key in (
+            ("latency_mean", "MEAN_LATENCY"),
+            ("latency_p50", "P50_LATENCY"),
+            ("latency_p99", "P99_LATENCY"),
+        ):
+            if re.fullmatch(_NUMBER, keys.get(key, "")):
+                found.append(base.Reading(name, "µs", "lower", self._number(keys, key)))
+        if rate == 0:
+            raise base.OutputError(f"{self.kind}: nothing was transferred")
+        return found
+
+    def _from_table(self, text: str) -> list[base.Reading]:
+        rows = _TABLE.findall(text)
+        if len(rows) != 1 or float(rows[0][3]) == 0 or float(rows[0][4]) == 0:
+            raise base.OutputError(
+                f"{self.kind}: neither key=value nor one row of a TCP_STREAM table in the output"
+            )
+        if "10^6bits" not in text and "Recv   Send" in text:
+            raise base.OutputError(f"{self.kind}: the table is not in 10^6bits/sec; run netperf with -f m")
+        rate = output.check_number(self.kind, "throughput", float(rows[0][4]))
+        return [base.Reading(*self.primary, rate, primary=True)]
+
+    def _number(self, keys: Mapping[str, str], key: str) -> float:
+        text = keys[key]
+        if not re.fullmatch(_NUMBER, text):
+            raise base.OutputError(f"{self.kind}: {key}='{output.printable(text, 40)}' is no number")
+        return output.check_number(self.kind, key, float(text))

@@ -1,0 +1,96 @@
+"""File copies over SMB: Samba on the peer, or any share such as that of a Windows guest."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from nova_perf_tuning.bench import base, copy_table, output, own, parameters
+
+_SERVER: Final = "nova-perf-share"
+_FILE: Final = "nova-perf-copy.data"
+_SHARE = re.compile(r"//[A-Za-z0-9][A-Za-z0-9.-]{0,250}/[A-Za-z0-9$_. -]{1,80}").fullmatch
+
+
+class Smb(own.OwnBenchmark):
+    """A file copied to or from a share, timed from outside: 5 runs, best and worst dropped, as published.
+
+    Without ``share`` the peer serves one with Samba, without a password, for the time of the run. With
+    ``share=//HOST/NAME`` any server is measured, a Windows guest for one; ``credentials`` names a file for
+    smbclient's -A on the machine that copies. Connecting is part of each run. Sizes are in 1,000,000 bytes.
+    """
+
+    kind = "smb"
+    summary = "file copy over SMB: bytes per second, mean of the middle runs"
+    part = "copy"
+    packages = ("samba", "smbclient")
+    programs = (own.PROGRAM, _SERVER, "smbd", "smbclient")
+    image_variant = "full"
+    primary = ("throughput", "MB/s", "higher")
+    defaults = {
+        "megabytes": "100",
+        "runs": "5",
+        "direction": "put",
+        "share": "",
+        "credentials": "",
+        "port": "5445",
+    }
+    parameter_help = {
+        "megabytes": "size of the file, 1 to 100000; published: 100 and 1000",
+        "runs": "copies, 3 to 100; the best and the worst do not count",
+        "direction": "put: to the share; get: from it",
+        "share": "//HOST/NAME of any share; empty: Samba on the peer",
+        "credentials": "file with user and password for smbclient -A; empty: as a guest",
+        "port": "TCP port of the server that is started (445 for share)",
+    }
+    self_check = "every copy must end without an error; the mean must lie between the slowest and the fastest run"
+    paired = True
+
+    def scratch_mib(self, given: Mapping[str, str]) -> int:
+        values = parameters.merge(self.kind, self.defaults, given)
+        # The file and, of a copy from the share, what arrives.
+        return 2 * parameters.integer(self.kind, values, "megabytes", 1, 100_000) + 64
+
+    def steps(self, given: Mapping[str, str], peer: str | None = None) -> Sequence[base.Step]:
+        values = parameters.merge(self.kind, self.defaults, given)
+        size = parameters.integer(self.kind, values, "megabytes", 1, 100_000)
+        runs = parameters.integer(self.kind, values, "runs", 3, 100)
+        port = parameters.integer(self.kind, values, "port", 1, 65_535)
+        direction = parameters.choice(self.kind, values, "direction", ("put", "get"))
+        share, credentials = values["share"], values["credentials"]
+        if share and not _SHARE(share):
+            raise base.ParameterError(f"{self.kind}: share='{share[:60]}' must be //HOST/NAME")
+        if credentials and (not credentials.startswith("/") or "\0" in credentials):
+            raise base.ParameterError(f"{self.kind}: credentials='{credentials[:60]}' must be an absolute path")
+        if not share and peer is None:
+            raise base.ParameterError(f"{self.kind}: the address of the server is missing")
+        command = f"put {_FILE}" if direction == "put" else f"put {_FILE}; get {_FILE} {_FILE}.back"
+        # The address is a word of its own: Heat's guests put theirs in its place.
+        client = ["smbclient", share] if share else ["smbclient", "//bench/bench", "-I", str(peer)]
+        client += ["--configfile=/dev/null", "-p", "445" if share else str(port)]
+        client += ["-A", credentials] if credentials else ["-N"]
+        argv = (own.PROGRAM, "copy", _FILE, str(size), str(runs), *client, "-c", command)
+        # Slow disks and emulated guests manage 2 MB/s.
+        limit_s = base.MARGIN_S + runs * size / 2
+        steps = [base.Step(argv, "client", limit_s)]
+        if not share:
+            steps.insert(0, base.Step((_SERVER, str(peer), str(port)), "server", limit_s))
+        return steps
+
+    def parse(self, text: str) -> list[base.Reading]:
+        data = self.data(text)
+        size = self.positive(data, "bytes")
+        seconds = output.find(self.kind, data, "seconds")
+        if not isinstance(seconds, list) or not 3 <= len(seconds) <= 1000:
+            raise base.OutputError(f"{self.kind}: the output has no list of at least three runs")
+        rates = [size / self.positive(data, "seconds", at) / 1e6 for at in range(len(seconds))]
+        mean = output.check_number(self.kind, "mean", copy_table.trimmed_mean(rates))
+        median, deviation = copy_table.spread(rates)
+        return [
+            base.Reading(*self.primary, mean, primary=True),
+            base.Reading("median", "MB/s", "higher", median),
+            base.Reading("deviation", "MB/s", "lower", deviation),
+            base.Reading("slowest", "MB/s", "higher", min(rates)),
+            base.Reading("fastest", "MB/s", "higher", max(rates)),
+        ]

@@ -1,0 +1,190 @@
+"""Outputs of TPC-C tools that an operator brings: tpcc-mysql and go-tpc.
+
+Neither is in Debian. Their figures are read with ``nova-perf bench parse``; to run them, the operator puts the
+program and its loaded database into host and guest. tpmC counts New-Order transactions per minute.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from nova_perf_tuning.bench import base, output, parameters
+
+_NUMBER = r"([0-9]{1,15}(?:\.[0-9]{1,9})?)"
+_TPMC = re.compile(rf"^<TpmC>\s+{_NUMBER} TpmC", re.M)
+_RAW = re.compile(
+    r"^\s*\[([0-4])\] sc:([0-9]{1,12})\s+lt:([0-9]{1,12})\s+rt:([0-9]{1,12})\s+fl:([0-9]{1,12})", re.M
+)
+_SECONDS = re.compile(r"^\s*in ([0-9]{1,6}) sec\.", re.M)
+_NAMES: Final = ("new_order", "payment", "order_status", "delivery", "stock_level")
+
+
+class TpccMysql(base.Benchmark):
+    """tpcc-mysql's tpcc_start against a database that the operator has loaded.
+
+    The defaults are the published run: two warehouses, three connections, half an hour.
+    """
+
+    kind = "tpcc-mysql"
+    summary = "TPC-C mix by an operator's tpcc-mysql and its database"
+    packages = ()
+    programs = ("tpcc_start",)
+    primary = ("tpmc", "1/min", "higher")
+    defaults = {
+        "host": "127.0.0.1",
+        "port": "3306",
+        "database": "tpcc",
+        "user": "tpcc",
+        "warehouses": "2",
+        "connections": "3",
+        "rampup": "30",
+        "seconds": "1800",
+    }
+    parameter_help = {
+        "host": "address of the database server",
+        "port": "its port",
+        "database": "name of the loaded database",
+        "user": "database user without a password",
+        "warehouses": "warehouses that were loaded, 1 to 100000",
+        "connections": "connections, 1 to 4096",
+        "rampup": "seconds before the measured part, 1 to 3600",
+        "seconds": "length of the measured part, 1 to 86400",
+    }
+    image_variant = "own"
+    self_check = "no transaction failed; tpmC follows from the New-Orders and the seconds"
+
+    def steps(self, given: Mapping[str, str], peer: str | None = None) -> Sequence[base.Step]:
+        values = parameters.merge(self.kind, self.defaults, given)
+        numbers = {
+            key: parameters.integer(self.kind, values, key, 1, high)
+            for key, high in (
+                ("warehouses", 100_000),
+                ("connections", 4096),
+                ("rampup", 3600),
+                ("seconds", 86_400),
+            )
+        }
+        port = parameters.integer(self.kind, values, "port", 1, 65535)
+        for key in ("host", "database", "user"):
+            if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,60}", values[key]):
+                raise base.ParameterError(f"{self.kind}: {key}='{values[key][:40]}' must be a name or an address")
+        argv = [
+            "tpcc_start",
+            "-h",
+            values["host"],
+            "-P",
+            str(port),
+            "-d",
+            values["database"],
+            "-u",
+            values["user"],
+        ]
+        argv += ["-p", "", "-w", str(numbers["warehouses"]), "-c", str(numbers["connections"])]
+        argv += ["-r", str(numbers["rampup"]), "-l", str(numbers["seconds"])]
+        return (base.Step(tuple(argv), "client", numbers["rampup"] + numbers["seconds"] + base.MARGIN_S),)
+
+    def parse(self, text: str) -> list[base.Reading]:
+        output.check_length(self.kind, text)
+        printed, seconds = _TPMC.findall(text), _SECONDS.search(text)
+        start = text.find("<Raw Results>")
+        raw = {
+            int(found[1]): [int(one) for one in found.groups()[1:]]
+            for found in _RAW.finditer(text[start:].split("<Raw Results2")[0])
+        }
+        if len(printed) != 1 or seconds is None or start < 0 or set(raw) != set(range(5)):
+            raise base.OutputError(f"{self.kind}: the output is cut off or foreign: no <Raw Results> and <TpmC>")
+        failed = sum(row[3] for row in raw.values())
+        if failed:
+            raise base.OutputError(f"{self.kind}: {failed} transactions failed (fl); see the database's log")
+        done = [row[0] + row[1] for _, row in sorted(raw.items())]
+        rate = done[0] * 60 / max(1, int(seconds[1]))
+        if done[0] == 0 or not 0.98 <= float(printed[0]) / rate <= 1.02:
+            raise base.OutputError(
+                f"{self.kind}: {printed[0]} TpmC contradict {done[0]} New-Orders in {seconds[1]} s"
+            )
+        return [
+            base.Reading(*self.primary, float(printed[0]), primary=True),
+            *(
+                base.Reading(f"{name}s", "transactions", "higher", float(count))
+                for name, count in zip(_NAMES, done, strict=True)
+            ),
+        ]
+
+
+class GoTpc(base.Benchmark):
+    """go-tpc's ``tpcc run --output json`` against a database that the operator has prepared."""
+
+    kind = "go-tpc"
+    summary = "TPC-C mix by an operator's go-tpc and its database"
+    packages = ()
+    programs = ("go-tpc",)
+    primary = ("tpmc", "1/min", "higher")
+    defaults = {
+        "host": "127.0.0.1",
+        "port": "3306",
+        "database": "tpcc",
+        "warehouses": "2",
+        "threads": "3",
+        "seconds": "60",
+    }
+    parameter_help = {
+        "host": "address of the database server",
+        "port": "its port",
+        "database": "name of the prepared database",
+        "warehouses": "warehouses that were prepared, 1 to 100000",
+        "threads": "connections, 1 to 4096",
+        "seconds": "length of the run, 1 to 86400",
+    }
+    image_variant = "own"
+    self_check = "tpmC agrees with New-Orders per minute"
+
+    def steps(self, given: Mapping[str, str], peer: str | None = None) -> Sequence[base.Step]:
+        values = parameters.merge(self.kind, self.defaults, given)
+        seconds = parameters.integer(self.kind, values, "seconds", 1, 86_400)
+        warehouses = parameters.integer(self.kind, values, "warehouses", 1, 100_000)
+        threads = parameters.integer(self.kind, values, "threads", 1, 4096)
+        port = parameters.integer(self.kind, values, "port", 1, 65535)
+        for key in ("host", "database"):
+            if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,60}", values[key]):
+                raise base.ParameterError(f"{self.kind}: {key}='{values[key][:40]}' must be a name or an address")
+        argv = ["go-tpc", "-H", values["host"], "-P", str(port), "-D", values["database"], "-T", str(threads)]
+        argv += ["--time", f"{seconds}s", "--output", "json", "tpcc", "--warehouses", str(warehouses), "run"]
+        return (base.Step(tuple(argv), "client", seconds + base.MARGIN_S),)
+
+    def parse(self, text: str) -> list[base.Reading]:
+        output.check_length(self.kind, text)
+        rows: list[dict[str, Any]] = []
+        for line in text.splitlines():
+            if line.lstrip().startswith("["):
+                rows += self._rows(line)
+        totals = [row for row in rows if "tpmC" in row]
+        orders = [row for row in rows if row.get("Operation") == "NEW_ORDER"]
+        if len(totals) != 1 or len(orders) != 1:
+            raise base.OutputError(
+                f"{self.kind}: the output is cut off or foreign: no summary as JSON (--output json)"
+            )
+        rate = self._number(totals[0], "tpmC")
+        if rate == 0 or not 0.98 <= self._number(orders[0], "TPM") / rate <= 1.02:
+            raise base.OutputError(f"{self.kind}: tpmC {rate:g} contradicts the New-Orders per minute")
+        return [
+            base.Reading(*self.primary, rate, primary=True),
+            base.Reading("tpm_total", "1/min", "higher", self._number(totals[0], "tpmTotal")),
+            base.Reading("latency_p95", "ms", "lower", self._number(orders[0], "95th(ms)")),
+            base.Reading("new_orders", "transactions", "higher", self._number(orders[0], "Count")),
+        ]
+
+    def _rows(self, line: str) -> list[dict[str, Any]]:
+        try:
+            data = json.loads(line)
+        except (ValueError, RecursionError):
+            return []
+        return [row for row in data if isinstance(row, dict)] if isinstance(data, list) else []
+
+    def _number(self, row: Mapping[str, Any], key: str) -> float:
+        text = row.get(key)
+        if not isinstance(text, str) or not re.fullmatch(_NUMBER, text):
+            raise base.OutputError(f"{self.kind}: '{key}' is no number: {output.printable(text, 40)!r}")
+        return output.check_number(self.kind, key, float(text))

@@ -1,0 +1,218 @@
+"""UnixBench where an operator has installed it: its text and CSV reports, index and score worked out here.
+
+Published definition: the index of a test is its result divided by a baseline, times ten; the score is the
+geometric mean of the indexes. The baselines are those of the machine that UnixBench calls "George" (a
+SPARCstation 20-61), as printed in every report.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, Final
+
+from nova_perf_tuning.bench import base, output, parameters
+
+#: Test -> (short name, baseline, unit).
+TESTS: Final[Mapping[str, tuple[str, float, str]]] = {
+    "Dhrystone 2 using register variables": ("dhrystone", 116700.0, "lps"),
+    "Double-Precision Whetstone": ("whetstone", 55.0, "MWIPS"),
+    "Execl Throughput": ("exec", 43.0, "lps"),
+    "File Copy 1024 bufsize 2000 maxblocks": ("file_copy_1024", 3960.0, "KBps"),
+    "File Copy 256 bufsize 500 maxblocks": ("file_copy_256", 1655.0, "KBps"),
+    "File Copy 4096 bufsize 8000 maxblocks": ("file_copy_4096", 5800.0, "KBps"),
+    "Pipe Throughput": ("pipe", 12440.0, "lps"),
+    "Pipe-based Context Switching": ("context", 4000.0, "lps"),
+    "Process Creation": ("process", 126.0, "lps"),
+    "Shell Scripts (1 concurrent)": ("shell1", 42.4, "lpm"),
+    "Shell Scripts (8 concurrent)": ("shell8", 6.0, "lpm"),
+    "System Call Overhead": ("syscall", 15000.0, "lps"),
+}
+_UNITS: Final = {"lps": "1/s", "lpm": "1/min", "MWIPS": "MWIPS", "KBps": "KiB/s"}
+_NAMES = "|".join(re.escape(name) for name in TESTS)
+_NUMBER = r"([0-9]{1,15}(?:\.[0-9]{1,9})?)"
+_HEADER = re.compile(r"BYTE UNIX Benchmarks \(Version ([0-9]{1,3}(?:\.[0-9]{1,4}){1,3})\)")
+_COPIES = re.compile(r"^([0-9]{1,6}) CPUs? in system; running ([0-9]{1,6}) parallel cop(?:y|ies) of tests", re.M)
+_RESULT = re.compile(
+    rf"^({_NAMES})[ \t]+{_NUMBER}[ \t]+(lps|MWIPS|KBps|lpm)[ \t]+\([0-9.]{{1,9}} s, ([0-9]{{1,6}}) samples\)", re.M
+)
+_INDEX = re.compile(rf"^({_NAMES})[ \t]+{_NUMBER}[ \t]+{_NUMBER}[ \t]+{_NUMBER}[ \t]*$", re.M)
+_SCORE = re.compile(rf"^System Benchmarks Index Score[ \t]+{_NUMBER}", re.M)
+#: Printed with one decimal each.
+_HALF: Final = 0.05
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Row:
+    """One test of a report.
+
+    :ivar printed: the index that the report prints; None in a CSV, which has none.
+    :ivar samples: passes behind the result; None in a CSV.
+    """
+
+    test: str
+    result: float
+    printed: float | None = None
+    samples: int | None = None
+
+    @property
+    def baseline(self) -> float:
+        return TESTS[self.test][1]
+
+    @property
+    def index(self) -> float:
+        """The index worked out from the printed result."""
+        return self.result / self.baseline * 10
+
+    def agrees(self) -> bool:
+        """Whether the printed index can come from the printed result, whose last digit is rounded as well."""
+        tolerance = _HALF / self.baseline * 10 + _HALF + 1e-9
+        return self.printed is None or abs(self.printed - self.index) <= tolerance
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Report:
+    """One run of UnixBench; figures of different versions must never be compared."""
+
+    version: str
+    copies: int
+    rows: tuple[Row, ...]
+    printed_score: float | None = None
+
+    @property
+    def score(self) -> float:
+        """Geometric mean of the indexes before rounding."""
+        return math.exp(math.fsum(math.log(row.index) for row in self.rows) / len(self.rows))
+
+    def agrees(self) -> bool:
+        """Whether the printed score can come from the printed results."""
+        if self.printed_score is None:
+            return True
+        spread = math.fsum(_HALF / row.result for row in self.rows) / len(self.rows)
+        return abs(self.printed_score - self.score) <= self.score * spread + _HALF + 1e-9
+
+
+def read(kind: str, text: str) -> list[Report]:
+    """Return every whole report in a text, in its order; other words around them do not matter.
+
+    :raises base.OutputError: there is none, or one is cut off, or its baselines are not UnixBench's.
+    """
+    output.check_length(kind, text)
+    headers = list(_HEADER.finditer(text))
+    if not headers:
+        raise base.OutputError(f"{kind}: there is no report of UnixBench in the output")
+    ends = [one.start() for one in headers[1:]] + [len(text)]
+    return [_report(kind, found[1], text[found.end() : end]) for found, end in zip(headers, ends, strict=True)]
+
+
+def _report(kind: str, version: str, text: str) -> Report:
+    results = {found[1]: (float(found[2]), int(found[4])) for found in _RESULT.finditer(text)}
+    indexes = {found[1]: found for found in _INDEX.finditer(text)}
+    copies, score = _COPIES.search(text), _SCORE.search(text)
+    missing = [name for name in TESTS if name not in results or name not in indexes]
+    if missing or copies is None or score is None:
+        what = f"test '{missing[0]}'" if missing else "its score" if copies else "the number of copies"
+        raise base.OutputError(f"{kind}: the report is cut off or of few tests: {what} is missing")
+    rows = []
+    for name, (_short, baseline, _unit) in TESTS.items():
+        result, samples = results[name]
+        found = indexes[name]
+        if float(found[2]) != baseline or float(found[3]) != result:
+            raise base.OutputError(f"{kind}: '{name}': baseline or result differ between the report's two tables")
+        if result <= 0:
+            raise base.OutputError(f"{kind}: '{name}' has the result {result:g}; the test did not work")
+        rows.append(Row(name, result, float(found[4]), samples))
+    return Report(version, int(copies[2]), tuple(rows), float(score[1]))
+
+
+def read_csv(kind: str, text: str, version: str) -> list[Report]:
+    """Return the reports of a CSV file (UB_OUTPUT_CSV of version 6), one per number of copies.
+
+    :raises base.OutputError: another header, a line of another length, or no number.
+    """
+    output.check_length(kind, text)
+    header, *lines = [[cell.strip().strip('"') for cell in line.split(",")] for line in text.strip().splitlines()]
+    if header[:1] != ["Concurrency"] or sorted(header[1:]) != sorted(TESTS) or not lines:
+        raise base.OutputError(f"{kind}: the CSV must have the column Concurrency and the twelve tests")
+    reports = []
+    for cells in lines:
+        try:
+            numbers = [float(cell) for cell in cells]
+        except ValueError:
+            raise base.OutputError(f"{kind}: '{output.printable(','.join(cells), 60)}' has no numbers") from None
+        if len(numbers) != len(header) or not all(0 < one <= output.MAX_NUMBER for one in numbers):
+            raise base.OutputError(f"{kind}: a line of the CSV is cut off or has figures out of range")
+        found = dict(zip(header[1:], numbers[1:], strict=True))
+        reports.append(Report(version, int(numbers[0]), tuple(Row(name, found[name]) for name in TESTS)))
+    return reports
+
+
+class UnixBench(base.Benchmark):
+    """UnixBench 5.1.3, which the published comparisons of PV and HVM guests used.
+
+    It is not shipped and not in Debian: an operator unpacks and builds it (``make``) in the same folder of host
+    and guest image. Every index is worked out here from the result, and a report whose own index contradicts its
+    result is refused. The score is shown, but a gate on it alone passes a guest with slow system calls: put
+    budgets on the single tests.
+    """
+
+    kind = "unixbench"
+    summary = "UnixBench 5.1.3: indexes of twelve tests and their score"
+    packages = ("perl", "make", "gcc")
+    programs = ("perl",)
+    primary = ("score", "index", "higher")
+    defaults = {"directory": "/opt/UnixBench", "passes": "10", "copies": "1"}
+    parameter_help = {
+        "directory": "folder of the built UnixBench, the same on host and guest",
+        "passes": "runs of each short test, a third of it for long ones, 1 to 100 (10: 28 minutes)",
+        "copies": "copies of each test side by side, 1 to 1024",
+    }
+    image_variant = "own"
+    self_check = "each printed index must follow from its result, the score from the indexes"
+    #: Its figures may be compared only with those of the same version.
+    version: ClassVar[str] = "5.1.3"
+
+    def steps(self, given: Mapping[str, str], peer: str | None = None) -> Sequence[base.Step]:
+        values = parameters.merge(self.kind, self.defaults, given)
+        passes = parameters.integer(self.kind, values, "passes", 1, 100)
+        copies = parameters.integer(self.kind, values, "copies", 1, 1024)
+        directory = values["directory"]
+        if not directory.startswith("/") or "\0" in directory:
+            raise base.ParameterError(f"{self.kind}: directory='{directory[:80]}' must be an absolute path")
+        argv = ("perl", f"{directory}/Run", "-i", str(passes), "-c", str(copies))
+        return (base.Step(argv, "client", passes * 200 + 600.0),)
+
+    def parse(self, text: str) -> list[base.Reading]:
+        if text.lstrip().startswith(("Concurrency,", '"Concurrency"')):
+            reports = read_csv(self.kind, text, "6")  # only version 6 writes one
+        else:
+            reports = read(self.kind, text)
+        if len(reports) != 1:
+            raise base.OutputError(f"{self.kind}: one report was expected, not {len(reports)}; give one -c")
+        [report] = reports
+        if report.version.split(".")[0] != self.version.split(".")[0]:
+            raise base.OutputError(
+                f"{self.kind}: this is version {report.version}; its figures must not be set against"
+                f" {self.version}'s (other compiler flags), use the benchmark unixbench6 or install {self.version}"
+            )
+        wrong = [row.test for row in report.rows if not row.agrees()]
+        if wrong or not report.agrees():
+            raise base.OutputError(
+                f"{self.kind}: the printed {wrong[0] if wrong else 'score'} contradicts the results"
+            )
+        found = [base.Reading(*self.primary, report.score, primary=True)]
+        for row in report.rows:
+            short, _baseline, unit = TESTS[row.test]
+            found.append(base.Reading(f"{short}_index", "index", "higher", row.index))
+            found.append(base.Reading(short, _UNITS[unit], "higher", row.result))
+        return found
+
+
+class UnixBench6(UnixBench):
+    """UnixBench 6: text, or the CSV that ``UB_OUTPUT_CSV=true`` makes. Never compare it with version 5."""
+
+    kind = "unixbench6"
+    summary = "UnixBench 6: indexes of twelve tests and their score; not comparable with 5.1.3"
+    version = "6.0.0"

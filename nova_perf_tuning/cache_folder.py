@@ -1,0 +1,22 @@
+"""The folder in which the tools of this project keep what they have built: guest images and benchmark programs."""
+
+from __future__ import annotations
+
+import os
+
+#: Environment variable that names it; tools/image/build and tools/programs/build obey it too.
+VARIABLE = "NOVA_PERF_CACHE"
+
+
+def path(*names: str) -> str:
+    """Return a path in it; whether it exists is the caller's question."""
+    root = os.environ.get(VARIABLE)
+    if not root:
+        home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+        root = os.path.join(home, "nova-perf-tuning")
+    return os.path.join(root, *names)
+
+
+def program_path() -> str:
+    """Return the PATH for benchmarks on this host: the user's, system folders, then this project's programs."""
+    return ":".join([os.environ.get("PATH") or "/usr/bin:/bin", "/usr/sbin", "/sbin", path("programs")])

@@ -1,0 +1,276 @@
+"""Outputs of this project's own programs and of databases, shares and jitter: recorded ones, and broken ones."""
+
+import json
+import pathlib
+
+import hypothesis
+import testtools
+from hypothesis import strategies
+
+from nova_perf_tuning.bench import (
+    base,
+    copy_table,
+    database,
+    iperf3,
+    jitter,
+    latency,
+    memory,
+    netperf,
+    output,
+    share,
+    system,
+    tpcc_tools,
+)
+
+DATA = pathlib.Path(__file__).parent / "data"
+
+
+def recorded(name):
+    return (DATA / name).read_text(encoding="utf-8")
+
+
+TPCC_MYSQL = """<Raw Results>
+  [0] sc:27000 lt:3  rt:0  fl:0
+  [1] sc:27001 lt:0  rt:0  fl:0
+  [2] sc:2700  lt:0  rt:0  fl:0
+  [3] sc:2701  lt:0  rt:0  fl:0
+  [4] sc:2702  lt:0  rt:0  fl:0
+ in 1800 sec.
+
+<Raw Results2(sum ver.)>
+  [0] sc:27000  lt:3  rt:0  fl:0
+
+<Constraint Check> (all must be [OK])
+        Payment: 43.48% (>=43.0%) [OK]
+
+<TpmC>
+                 900.100 TpmC
+"""
+GO_TPC = """creating session
+[{"Operation":"NEW_ORDER","Count":"26331","TPM":"26338.6","95th(ms)":"6.3"},{"Operation":"PAYMENT","Count":"25000","TPM":"25000.1"}]
+[{"tpmC":"26338.6","tpmTotal":"58841.6","efficiency":"102404.9%"}]
+"""
+NETPERF_KEYS = """THROUGHPUT=9415.61
+THROUGHPUT_UNITS=10^6bits/s
+ELAPSED_TIME=10.00
+MEAN_LATENCY=-1.00
+"""
+NETPERF_TABLE = """MIGRATED TCP STREAM TEST from 0.0.0.0 (0.0.0.0) port 0 AF_INET to 10.0.0.2 () port 0 AF_INET
+Recv   Send    Send
+Socket Socket  Message  Elapsed
+Size   Size    Size     Time     Throughput
+bytes  bytes   bytes    secs.    10^6bits/sec
+
+ 87380  16384  16384    10.00    9415.61
+"""
+GOOD = {
+    iperf3.Packets: recorded("iperf3-udp.json"),
+    system.System: recorded("own-system.json"),
+    memory.Himeno: recorded("own-himeno.json"),
+    memory.Memory: recorded("own-triad.json"),
+    latency.Request: recorded("own-request.json"),
+    latency.Connect: recorded("own-connect.json"),
+    share.Smb: recorded("own-copy.json"),
+    jitter.Cyclictest: recorded("cyclictest.txt"),
+    database.Oltp: recorded("sysbench-oltp.txt"),
+    database.Tpcc: recorded("tpcc.txt"),
+    tpcc_tools.TpccMysql: TPCC_MYSQL,
+    tpcc_tools.GoTpc: GO_TPC,
+    netperf.Netperf: NETPERF_KEYS,
+}
+
+
+def figures(kind, text):
+    return {one.metric: one.value for one in kind().parse(text)}
+
+
+class AnyOutputTest(testtools.TestCase):
+    def test_one_figure_is_primary_and_the_work_is_there(self):
+        for kind, text in GOOD.items():
+            readings = kind().parse(text)
+            [primary] = [one for one in readings if one.primary]
+            self.assertEqual(kind.primary, (primary.metric, primary.unit, primary.better))
+            metrics = [one.metric for one in readings]
+            self.assertEqual(len(metrics), len(set(metrics)))
+            self.assertIn(kind.work_metric, [*metrics, None])
+            self.assertTrue(kind.self_check, kind)
+
+    def test_truncations(self):
+        for kind, text in GOOD.items():
+            for length in {0, 1, len(text) // 3, len(text) // 2}:
+                if kind is netperf.Netperf and length > 40:
+                    continue  # its first lines have all that is judged
+                self.assertRaises(base.OutputError, kind().parse, text[:length])
+
+    def test_output_of_another(self):
+        for kind in GOOD:
+            for other, text in GOOD.items():
+                if other is not kind:
+                    error = self.assertRaises(base.OutputError, kind().parse, text)
+                    self.assertTrue(str(error).isprintable())
+
+    @hypothesis.given(strategies.sampled_from(list(GOOD)), strategies.text(max_size=300))
+    @hypothesis.settings(deadline=None, max_examples=150)
+    def test_any_text(self, kind, text):
+        self.assertRaises(base.OutputError, kind().parse, text)
+
+    @hypothesis.given(strategies.sampled_from(list(GOOD)), strategies.data())
+    @hypothesis.settings(deadline=None, max_examples=300)
+    def test_any_number_in_the_place_of_another(self, kind, data):
+        """Figures stay sane, or the output is refused: no traceback, nothing infinite."""
+        text = GOOD[kind]
+        spots = [at for at, letter in enumerate(text) if letter.isdigit()]
+        at = data.draw(strategies.sampled_from(spots))
+        new = data.draw(strategies.sampled_from(["", "-", "0", "9" * 20, "e400", "NaN", '"', "x", "1e9", " "]))
+        try:
+            readings = kind().parse(text[:at] + new + text[at + 1 :])
+        except base.OutputError as error:
+            self.assertTrue(str(error).isprintable() and len(str(error)) < 400)
+            return
+        for one in readings:
+            self.assertTrue(0 <= one.value <= output.MAX_NUMBER, one)
+
+
+class PacketsTest(testtools.TestCase):
+    def test_the_receiver_counts(self):
+        found = figures(iperf3.Packets, recorded("iperf3-udp.json"))
+        self.assertAlmostEqual((36360 - 17255) / 1.007681, found["packets_per_second"], 3)
+        self.assertAlmostEqual(100 * 17255 / 36360, found["lost_share"])
+        self.assertEqual(19.105, found["received"])
+
+    def test_nothing_arrived(self):
+        text = recorded("iperf3-udp.json").replace("17255", "36360")
+        self.assertRaises(base.OutputError, iperf3.Packets().parse, text)
+
+
+class FanTest(testtools.TestCase):
+    def test_processes_are_summed_up(self):
+        one = recorded("iperf3-two-streams.json")
+        single, double = figures(iperf3.Iperf3, one), figures(iperf3.Iperf3, f'{{"outputs": [{one},{one}]}}')
+        for name in ("throughput", "transferred", "retransmits", "client_cpu"):
+            self.assertAlmostEqual(2 * single[name], double[name], 6)
+
+    def test_one_that_is_refused(self):
+        one, other = recorded("iperf3-two-streams.json"), recorded("iperf3-refused.json")
+        self.assertRaises(base.NotReadyError, iperf3.Iperf3().parse, f'{{"outputs": [{one},{other}]}}')
+        for broken in ("[]", "5", "[5]", f"[{one},"):
+            self.assertRaises(base.OutputError, iperf3.Iperf3().parse, f'{{"outputs": {broken}}}')
+
+
+class HimenoTest(testtools.TestCase):
+    def test_flop_count(self):
+        self.assertEqual(
+            {"XS": 1_897_200, "S": 16_467_696, "M": 137_105_136, "L": 1_118_707_440},
+            {size: memory.sweep_flop(size) for size in memory.GRIDS},
+        )
+
+    def test_wrong_build(self):
+        # What -ffast-math made of the original, and a reordered sum: as far off as they were seen.
+        for residual in ("1.694447e-03", "1.667420e-03", "5.6e-13", "1.733693e-03"):
+            text = recorded("own-himeno.json").replace("1.733593e-03", residual)
+            error = self.assertRaises(base.OutputError, memory.Himeno().parse, text)
+            self.assertIn("wrong build", str(error))
+
+    def test_contradictory_rate(self):
+        data = json.loads(recorded("own-himeno.json"))
+        data["mflops"] *= 2
+        self.assertRaises(base.OutputError, memory.Himeno().parse, json.dumps(data))
+
+    def test_memory_that_it_needs(self):
+        self.assertEqual(229, memory.Himeno().memory_mib({"size": "M"}))
+        self.assertEqual(96, memory.Memory().memory_mib({"array": "32m"}))
+
+
+class SystemTest(testtools.TestCase):
+    def test_every_test_is_a_figure(self):
+        found = figures(system.System, recorded("own-system.json"))
+        self.assertEqual({"geometric_mean", *system.TESTS}, set(found))
+
+    def test_unknown_test_and_zero(self):
+        data = json.loads(recorded("own-system.json"))
+        for name, rate in (("pipe", 0), ("magic", 1), ("pipe", None)):
+            broken = {**data, "rates": {**data["rates"], name: rate}}
+            self.assertRaises(base.OutputError, system.System().parse, json.dumps(broken))
+
+
+class TpccTest(testtools.TestCase):
+    def test_recorded(self):
+        text = recorded("tpcc.txt")
+        found = figures(database.Tpcc, text)
+        self.assertTrue(0 < found["tpmc"] < found["transactions_per_minute"])
+
+    def test_a_violated_condition(self):
+        for number in database.CONDITIONS:
+            text = recorded("tpcc.txt").replace(f"condition {number}: 0", f"condition {number}: 3")
+            error = self.assertRaises(base.OutputError, database.Tpcc().parse, text)
+            self.assertEqual(f"tpcc: consistency condition {number} of TPC-C is violated 3 times", str(error))
+
+    def test_a_missing_condition_and_thread(self):
+        for line in ("tpcc condition 12: 0 violations\n", "tpcc thread 1:"):
+            self.assertRaises(base.OutputError, database.Tpcc().parse, recorded("tpcc.txt").replace(line, ""))
+
+    def test_another_mix(self):
+        text = recorded("tpcc.txt").replace("payment=", "payment=9")
+        self.assertIn("not the mix", str(self.assertRaises(base.OutputError, database.Tpcc().parse, text)))
+
+
+class TpccToolsTest(testtools.TestCase):
+    def test_tpcc_mysql(self):
+        found = figures(tpcc_tools.TpccMysql, TPCC_MYSQL)
+        self.assertEqual((900.1, 27003, 2702), (found["tpmc"], found["new_orders"], found["stock_levels"]))
+        for old, new in (("fl:0", "fl:1"), ("900.100", "1900.1"), ("<TpmC>", ""), ("[4] sc:2702", "[5] sc:2702")):
+            self.assertRaises(base.OutputError, tpcc_tools.TpccMysql().parse, TPCC_MYSQL.replace(old, new, 1))
+
+    def test_go_tpc(self):
+        found = figures(tpcc_tools.GoTpc, GO_TPC)
+        self.assertEqual((26338.6, 58841.6, 6.3), (found["tpmc"], found["tpm_total"], found["latency_p95"]))
+        for old, new in (('"TPM":"26338.6"', '"TPM":"1"'), ("NEW_ORDER", "NEW"), ('"58841.6"', "58841.6")):
+            self.assertRaises(base.OutputError, tpcc_tools.GoTpc().parse, GO_TPC.replace(old, new, 1))
+
+
+class NetperfTest(testtools.TestCase):
+    def test_keys_table_and_requests(self):
+        self.assertEqual({"throughput": 9415.61}, figures(netperf.Netperf, NETPERF_KEYS))
+        self.assertEqual({"throughput": 9415.61}, figures(netperf.Netperf, NETPERF_TABLE))
+        keys = "THROUGHPUT=25000.5\nTHROUGHPUT_UNITS=Trans/s\nMEAN_LATENCY=39.9\nP99_LATENCY=61\n"
+        found = figures(netperf.Netperf, keys)
+        self.assertEqual(25000.5, found["transactions_per_second"])
+        self.assertEqual((39.9, 61.0), (found["latency_mean"], found["latency_p99"]))
+
+    def test_other_units(self):
+        for text in (NETPERF_KEYS.replace("10^6bits/s", "KBytes/s"), NETPERF_TABLE.replace("10^6bits", "KBytes")):
+            self.assertRaises(base.OutputError, netperf.Netperf().parse, text)
+
+
+class CyclictestTest(testtools.TestCase):
+    def test_quantiles(self):
+        text = (
+            "# Histogram\n000001 000097\t000098\n000005 000002\t000002\n000009 000001\t000000\n"
+            "# Total: 000000100 000000100\n"
+            "# Min Latencies: 00001 00001\n# Avg Latencies: 00001 00003\n# Max Latencies: 00009 00005\n"
+            "# Histogram Overflows: 00000 00000\n"
+        )
+        found = figures(jitter.Cyclictest, text)
+        self.assertEqual((1.0, 5.0, 9.0), (found["latency_p50"], found["latency_p99"], found["latency_max"]))
+        self.assertEqual((2.0, 0.2), (found["latency_mean"], found["wake_ups"]))
+        self.assertRaises(base.OutputError, jitter.Cyclictest().parse, text.replace("000097", "000096"))
+
+
+class SmbTest(testtools.TestCase):
+    def test_the_published_rule(self):
+        data = json.loads(recorded("own-copy.json"))
+        found = figures(share.Smb, recorded("own-copy.json"))
+        rates = [data["bytes"] / one / 1e6 for one in data["seconds"]]
+        self.assertAlmostEqual(copy_table.trimmed_mean(rates), found["throughput"])
+        self.assertTrue(found["slowest"] <= found["throughput"] <= found["fastest"])
+
+    def test_steps_for_samba_and_for_any_share(self):
+        server, client = share.Smb().steps({}, "10.0.0.2")
+        self.assertEqual(("nova-perf-share", "10.0.0.2", "5445"), server.argv)
+        self.assertIn("//bench/bench -I 10.0.0.2", " ".join(client.argv))
+        given = {"share": "//windows.example/bench share", "credentials": "/root/share"}
+        [client] = share.Smb().steps(given, "10.0.0.2")
+        line = " ".join(client.argv)
+        self.assertIn("//windows.example/bench share --configfile=/dev/null -p 445 -A /root/share", line)
+        for wrong in ({"share": "windows"}, {"share": "//x/y;rm"}, {"credentials": "secret"}, {"runs": "2"}):
+            self.assertRaises(base.ParameterError, share.Smb().steps, wrong, "10.0.0.2")

@@ -1,0 +1,180 @@
+"""Figures of the published documents: read from their own text, worked out again, the same to the last digit.
+
+The texts themselves are not part of this project. Where their folder is present (NOVA_PERF_PUBLISHED), they are
+read; the figures in doc/source/data/published.yaml are checked always, in the form that the reports have.
+"""
+
+import math
+import os
+import pathlib
+
+import hypothesis
+import testtools
+import yaml
+from hypothesis import strategies
+
+from nova_perf_tuning.bench import base, copy_table, unixbench
+
+REPOSITORY = pathlib.Path(__file__).parents[3]
+FOLDER = pathlib.Path(os.environ.get("NOVA_PERF_PUBLISHED") or REPOSITORY.parent / "shared" / "data" / "published")
+FIGURES = yaml.safe_load((REPOSITORY / "doc/source/data/published.yaml").read_text(encoding="utf-8"))
+TEXTS = [path.read_text(encoding="utf-8") for path in sorted(FOLDER.glob("*.txt"))]
+
+
+def text_of(report, version="5.1.3", spaced=True):
+    """Return a report as UnixBench prints it, with the given figures; one of the documents lost its spaces."""
+    wide = "{:<40}{:>14} {} (10.0 s, 7 samples)" if spaced else "{} {} {} (10.0 s, 7 samples)"
+    rows = [
+        wide.format(name, f"{result:.1f}", unixbench.TESTS[name][2])
+        for name, (result, _index) in report["tests"].items()
+    ]
+    rows.append("System Benchmarks Index Values               BASELINE       RESULT    INDEX")
+    rows += [
+        f"{name} {unixbench.TESTS[name][1]:.1f} {result:.1f} {index:.1f}"
+        for name, (result, index) in report["tests"].items()
+    ]
+    head = f"   BYTE UNIX Benchmarks (Version {version})\n1 CPU in system; running 1 parallel copy of tests\n"
+    return f"{head}" + "\n".join(rows) + f"\nSystem Benchmarks Index Score {report['score']:.1f}\n"
+
+
+class UnixBenchTablesTest(testtools.TestCase):
+    def reports(self):
+        return unixbench.read("unixbench", "\n".join(text_of(one) for one in FIGURES["unixbench"]))
+
+    def test_72_indexes_and_6_scores(self):
+        found = self.reports()
+        self.assertEqual(6, len(found))
+        rows = [row for report in found for row in report.rows]
+        self.assertEqual(72, len(rows))
+        self.assertEqual([], [row for row in rows if not row.agrees()])
+        self.assertEqual([], [report for report in found if not report.agrees()])
+        scores = [440.939, 1193.528, 1109.879, 519.827, 1471.350, 816.900]
+        for report, score in zip(found, scores, strict=True):
+            self.assertAlmostEqual(score, report.score, 3)
+
+    def test_the_texts_have_these_figures(self):
+        with_tables = [text for text in TEXTS if "BYTE UNIX Benchmarks" in text]
+        found = [report for text in with_tables for report in unixbench.read("unixbench", text)]
+        # Without the folder there is nothing to read; with it, all six must be there.
+        self.assertEqual(6 if TEXTS else 0, len(found), FOLDER)
+        for report, figures in zip(found, FIGURES["unixbench"], strict=False):
+            self.assertEqual(("5.1.3", 1, figures["score"]), (report.version, report.copies, report.printed_score))
+            self.assertEqual(
+                figures["tests"], {row.test: [row.result, row.printed] for row in report.rows}, figures["label"]
+            )
+
+    def test_a_wrong_index_and_a_wrong_score_are_seen(self):
+        for old, new in (("2023.7", "2023.9"), (" 440.9", " 441.1")):
+            text = text_of(FIGURES["unixbench"][0]).replace(old, new)
+            error = self.assertRaises(base.OutputError, unixbench.UnixBench().parse, text)
+            self.assertIn("contradicts", str(error))
+
+    def test_figures(self):
+        found = {one.metric: one for one in unixbench.UnixBench().parse(text_of(FIGURES["unixbench"][4]))}
+        self.assertAlmostEqual(1471.350, found["score"].value, 3)
+        self.assertEqual(3260747.1, found["syscall"].value)
+        self.assertAlmostEqual(2173.831, found["syscall_index"].value, 3)
+        self.assertEqual(25, len(found))
+
+    def test_lost_spaces(self):
+        report = FIGURES["unixbench"][3]
+        [one] = unixbench.read("unixbench", text_of(report, spaced=False))
+        self.assertTrue(one.agrees())
+
+    def test_versions_are_never_mixed(self):
+        text = text_of(FIGURES["unixbench"][0], version="6.0.0")
+        error = self.assertRaises(base.OutputError, unixbench.UnixBench().parse, text)
+        self.assertIn("must not be set against", str(error))
+        self.assertTrue(unixbench.UnixBench6().parse(text))
+        self.assertRaises(base.OutputError, unixbench.UnixBench6().parse, text_of(FIGURES["unixbench"][0]))
+
+    def test_csv(self):
+        tests = FIGURES["unixbench"][1]["tests"]
+        names, results = ",".join(tests), ",".join(str(result) for result, _ in tests.values())
+        text = f"Concurrency,{names}\n1,{results}\n"
+        score = next(one for one in unixbench.UnixBench6().parse(text) if one.primary)
+        self.assertAlmostEqual(1193.528, score.value, 3)
+        for broken in (text.replace("1,", ",", 1), text[:-4].rsplit(",", 1)[0], text.replace("625.0", "x")):
+            self.assertRaises(base.OutputError, unixbench.UnixBench6().parse, broken)
+        self.assertRaises(base.OutputError, unixbench.UnixBench().parse, text)
+
+    def test_truncations(self):
+        text = text_of(FIGURES["unixbench"][0])
+        for length in (0, 40, len(text) // 3, len(text) // 2, len(text) - 20):
+            self.assertRaises(base.OutputError, unixbench.UnixBench().parse, text[:length])
+
+    def test_doubled_index_values_in_the_claims(self):
+        """What the documents say in words: "nearly double" for Ubuntu is 1.57 times."""
+        score = {
+            one["label"]: report.score for one, report in zip(FIGURES["unixbench"], self.reports(), strict=True)
+        }
+        self.assertAlmostEqual(1.57, score["Ubuntu 14.04 on HVM"] / score["Ubuntu 14.04, PV"], 2)
+        self.assertAlmostEqual(2.71, score["CentOS 7, HVM"] / score["CentOS 6, PV"], 2)
+
+
+class CopyTableTest(testtools.TestCase):
+    def check(self, found):
+        self.assertEqual({100, 1000}, set(found))
+        for columns in found.values():
+            self.assertEqual(4, len(columns))
+            for column in columns:
+                self.assertEqual(column.mean, round(column.right_mean))
+                share = 100 * column.right_mean / columns[0].right_mean
+                self.assertTrue(abs(column.share - share) <= 0.05 + 1e-9, (column, share))
+
+    def test_means_and_percentages(self):
+        made = {
+            size: tuple(copy_table.Column(tuple(one["runs"]), one["mean"], one["percent"]) for one in columns)
+            for size, columns in FIGURES["copies"].items()
+        }
+        self.check(made)
+
+    def test_the_text_has_these_figures(self):
+        for text in TEXTS:
+            if "Mバイト\n" not in text:
+                continue
+            found = copy_table.read(text)
+            self.check(found)
+            for size, columns in FIGURES["copies"].items():
+                self.assertEqual([one["runs"] for one in columns], [list(one.kept) for one in found[size]])
+
+    def test_broken_tables(self):
+        table = (
+            "100Mバイト\nx y\n1 9,768,456 18,448,466\n2 11,184,355 19,277,377\n"
+            "平均 10,758,862 19,057,035\n比率 100% 177.1%\n"
+        )
+        self.assertEqual(2, len(copy_table.read(table)[100]))
+        self.assertRaises(base.OutputError, copy_table.read, table.replace(" 177.1%", ""))
+        self.assertRaises(base.OutputError, copy_table.read, table.replace("平均", "mean"))
+
+    @hypothesis.given(strategies.lists(strategies.floats(1, 1e12), min_size=3, max_size=20))
+    def test_trimmed_mean_lies_within_what_is_kept(self, values):
+        kept = sorted(values)[1:-1]
+        mean = copy_table.trimmed_mean(values)
+        self.assertTrue(kept[0] <= mean * (1 + 1e-12) and mean <= kept[-1] * (1 + 1e-12))
+        self.assertEqual(mean, copy_table.trimmed_mean(values[::-1]))
+
+    def test_too_few(self):
+        self.assertRaises(ValueError, copy_table.trimmed_mean, [1.0, 2.0])
+
+    def test_five_runs(self):
+        self.assertEqual(3.0, copy_table.trimmed_mean([1.0, 2.0, 3.0, 4.0, 900.0]))
+        self.assertEqual((3.0, 1.0), copy_table.spread([1.0, 2.0, 3.0, 4.0, 900.0]))
+
+
+class ClaimsTest(testtools.TestCase):
+    """The arithmetic in words that doc/source/reference/published.rst corrects."""
+
+    def test_rates_of_the_10_gbit_paper(self):
+        self.assertAlmostEqual(141.2, (8.2 / 3.4 - 1) * 100, 1)  # printed: 240 % faster
+        self.assertEqual(125_000_000, int(0.1 * 10e9 / 8))  # printed: 134,217,728
+        self.assertEqual(134_217_728, 2**27)
+
+    def test_losses(self):
+        losses = [100 * (1 - one["guest_mflops"] / one["host_mflops"]) for one in FIGURES["himeno"]]
+        self.assertEqual([0.56, 0.67, 0.02], [round(loss, 2) for loss in losses])
+        host = {one["jobs"]: one["host"] for one in FIGURES["fio_host"]}
+        like = [one for one in FIGURES["fio"] if one["cpus"] == one["jobs"]]
+        shares = {one["jobs"]: one["guest"] / host[one["jobs"]] for one in like}
+        self.assertEqual({1: 0.43, 4: 0.45}, {jobs: round(shares[jobs], 2) for jobs in (1, 4)})
+        self.assertTrue(math.isclose(0.24, shares[2], abs_tol=0.005))

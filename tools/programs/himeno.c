@@ -1,0 +1,210 @@
+/* himeno SIZE SECONDS PROCESSES: the Himeno benchmark's stencil, MFLOPS by its own count.
+ * triad MIB SECONDS PROCESSES: memory bandwidth, a[i] = b[i] + s * c[i].
+ *
+ * Processes take slabs of one grid in shared memory. Before anything is timed, the residual of the third sweep is
+ * worked out in the order of the published program, on the grid that all processes made together: a compiler or
+ * flags that change the arithmetic, or a slab that overlaps another, shows there.
+ */
+#define _GNU_SOURCE
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common.h"
+
+#define SIZE XS
+#define NI 32
+#define NJ 32
+#define NK 64
+#include "himeno_kernel.h"
+#define SIZE S
+#define NI 64
+#define NJ 64
+#define NK 128
+#include "himeno_kernel.h"
+#define SIZE M
+#define NI 128
+#define NJ 128
+#define NK 256
+#include "himeno_kernel.h"
+#define SIZE L
+#define NI 256
+#define NJ 256
+#define NK 512
+#include "himeno_kernel.h"
+
+struct size {
+    const char *name;
+    int ni, nj, nk;
+    size_t bytes;
+    /* Residual of the third sweep, float accumulator, no reordering. M is what the published programs print. */
+    double residual;
+    void (*fill)(void *, int, int);
+    float (*sweep)(void *, int, int);
+    void (*take)(void *, int, int);
+};
+
+static const struct size sizes[] = {
+    {"XS", 32, 32, 64, sizeof(struct grid_XS), 6.227474e-03, fill_XS, sweep_XS, take_XS},
+    {"S", 64, 64, 128, sizeof(struct grid_S), 3.288628e-03, fill_S, sweep_S, take_S},
+    {"M", 128, 128, 256, sizeof(struct grid_M), 1.733593e-03, fill_M, sweep_M, take_M},
+    {"L", 256, 256, 512, sizeof(struct grid_L), 0, fill_L, sweep_L, take_L},
+};
+#define TOLERANCE 1e-5
+
+struct run {
+    const struct size *size;
+    void *grid;
+    struct barrier *barrier;
+    int processes;
+    double seconds;
+    /* Written by the first child. */
+    struct told {
+        volatile int stop;
+        double residual, elapsed, first_residual[MAX_PROCESSES], last_residual[MAX_PROCESSES];
+        long sweeps;
+    } *told;
+};
+
+static void one_sweep(struct run *run, int number, int from, int to)
+{
+    run->told->last_residual[number] = run->size->sweep(run->grid, from, to);
+    meet(run->barrier);
+    run->size->take(run->grid, from, to);
+    meet(run->barrier);
+}
+
+static void compute(int number, void *context)
+{
+    struct run *run = context;
+    const struct size *size = run->size;
+    int inner = size->ni - 2;
+    int from = 1 + (int)((long)inner * number / run->processes);
+    int to = 1 + (int)((long)inner * (number + 1) / run->processes);
+    size->fill(run->grid, number ? from : 0, number == run->processes - 1 ? size->ni : to);
+    meet(run->barrier);
+    one_sweep(run, number, from, to);
+    one_sweep(run, number, from, to);
+    if (number == 0)
+        run->told->residual = size->sweep(run->grid, 1, size->ni - 1);
+    meet(run->barrier);
+    double begun = now();
+    long sweeps = 0;
+    do {
+        one_sweep(run, number, from, to);
+        sweeps++;
+        if (number == 0)
+            run->told->stop = now() - begun >= run->seconds;
+        meet(run->barrier);
+    } while (!run->told->stop);
+    if (number == 0) {
+        run->told->elapsed = now() - begun;
+        run->told->sweeps = sweeps;
+    }
+}
+
+int run_himeno(int argc, char **argv)
+{
+    const struct size *size = NULL;
+    for (size_t at = 0; argc == 4 && at < sizeof sizes / sizeof *sizes; at++)
+        if (!strcmp(argv[1], sizes[at].name))
+            size = &sizes[at];
+    if (!size) {
+        fputs("usage: nova-perf-bench himeno XS|S|M|L SECONDS PROCESSES\n", stderr);
+        return 2;
+    }
+    struct run run = {.size = size, .seconds = (double)whole("SECONDS", argv[2], 1, 3600)};
+    run.processes = (int)whole("PROCESSES", argv[3], 1, size->ni - 2);
+    run.grid = shared_memory(size->bytes);
+    run.told = shared_memory(sizeof *run.told);
+    run.barrier = new_barrier(run.processes);
+    in_children(run.processes, compute, &run);
+    double residual = run.told->residual, last = 0;
+    for (int at = 0; at < run.processes; at++)
+        last += run.told->last_residual[at];
+    if (size->residual > 0 && !(fabs(residual / size->residual - 1) <= TOLERANCE))
+        fail("himeno: wrong build: the residual after three sweeps is %.6e, not %.6e", residual, size->residual);
+    if (!(last > 0 && last <= residual * 1.1))
+        fail("himeno: the residual grew from %.6e to %.6e", residual, last);
+    double points = (double)(size->ni - 2) * (size->nj - 2) * (size->nk - 2);
+    double flop = 34 * points * (double)run.told->sweeps;
+    printf("{\"benchmark\": \"himeno\", \"size\": \"%s\", \"processes\": %d, \"sweeps\": %ld, \"seconds\": %.6f,"
+           " \"mflops\": %.3f, \"gflop\": %.6f, \"residual\": %.6e, \"last_residual\": %.6e}\n",
+           size->name, run.processes, run.told->sweeps, run.told->elapsed, flop / run.told->elapsed / 1e6, flop / 1e9,
+           residual, last);
+    return 0;
+}
+
+struct triad {
+    size_t length;
+    double *a, *b, *c;
+    struct barrier *barrier;
+    int processes;
+    double seconds;
+    struct {
+        volatile int stop;
+        double elapsed, best;
+        long passes;
+    } *told;
+};
+
+static void stream(int number, void *context)
+{
+    struct triad *run = context;
+    size_t from = run->length * (size_t)number / (size_t)run->processes;
+    size_t to = run->length * ((size_t)number + 1) / (size_t)run->processes;
+    double *restrict a = run->a, *restrict b = run->b, *restrict c = run->c;
+    for (size_t i = from; i < to; i++)
+        a[i] = 0, b[i] = 2, c[i] = 0.5;
+    meet(run->barrier);
+    double begun = now(), last = begun, best = 1e9;
+    long passes = 0;
+    do {
+        for (size_t i = from; i < to; i++)
+            a[i] = b[i] + 3.0 * c[i];
+        __asm__ volatile("" : : "r"(a) : "memory"); /* every pass counts, none is merged with another */
+        meet(run->barrier);
+        passes++;
+        if (number == 0) {
+            double ended = now();
+            if (ended - last < best)
+                best = ended - last;
+            last = ended;
+            run->told->stop = ended - begun >= run->seconds;
+        }
+        meet(run->barrier);
+    } while (!run->told->stop);
+    for (size_t i = from; i < to; i++)
+        if (a[i] != 3.5)
+            fail("triad: wrong result");
+    if (number == 0) {
+        run->told->elapsed = now() - begun;
+        run->told->best = best;
+        run->told->passes = passes;
+    }
+}
+
+int run_triad(int argc, char **argv)
+{
+    if (argc != 4) {
+        fputs("usage: nova-perf-bench triad MIB SECONDS PROCESSES\n", stderr);
+        return 2;
+    }
+    size_t mib = (size_t)whole("MIB", argv[1], 1, 1 << 20);
+    struct triad run = {.length = (mib << 20) / sizeof(double), .seconds = (double)whole("SECONDS", argv[2], 1, 3600)};
+    run.processes = (int)whole("PROCESSES", argv[3], 1, MAX_PROCESSES);
+    run.a = shared_memory(3 * run.length * sizeof(double));
+    run.b = run.a + run.length;
+    run.c = run.b + run.length;
+    run.told = shared_memory(sizeof *run.told);
+    run.barrier = new_barrier(run.processes);
+    in_children(run.processes, stream, &run);
+    double bytes = 24.0 * (double)run.length;
+    printf("{\"benchmark\": \"triad\", \"array_mib\": %zu, \"processes\": %d, \"passes\": %ld, \"seconds\": %.6f,"
+           " \"mb_per_second\": %.3f, \"best_mb_per_second\": %.3f, \"gigabytes\": %.6f}\n",
+           mib, run.processes, run.told->passes, run.told->elapsed,
+           bytes * (double)run.told->passes / run.told->elapsed / 1e6, bytes / run.told->best / 1e6,
+           bytes * (double)run.told->passes / 1e9);
+    return 0;
+}
