@@ -27,7 +27,7 @@ s xen; cat /sys/hypervisor/type /sys/hypervisor/guest_type
 s vendor; cat /sys/class/dmi/id/sys_vendor
 s clock; cat /sys/devices/system/clocksource/clocksource0/current_clocksource
 s clocks; cat /sys/devices/system/clocksource/clocksource0/available_clocksource
-s vectors; grep -cE 'virtio[0-9]+-(in|out)put' /proc/interrupts
+s vectors; grep -cE 'virtio[0-9]+-(in|out)put[.]' /proc/interrupts
 for d in /sys/class/net/*; do
 n=${d##*/}; [ -e "$d/device" ] || continue
 s "nic $n"; basename "$(readlink "$d/device/driver")"; ls "$d/queues"; ethtool -l "$n"
@@ -86,7 +86,7 @@ class Truth:
 
     :ivar virtualization: ``none`` (bare metal), ``kvm``, ``qemu`` (emulation, TCG), ``xen-pv``, ``xen-hvm``,
         ``xen-pvh``, ``xen`` (which is not told), ``microsoft``, ``unknown``. :ivar evidence: what shows it.
-    :ivar vectors: interrupts of virtio queues, None when not told.
+    :ivar vectors: interrupts of the queues of virtio NICs, None when not told.
     :ivar disks: disk -> hardware queues.
     """
 
@@ -149,7 +149,7 @@ def findings(truth: Truth, asked: request_module.Request, accelerator: str, vcpu
         ]
     if isinstance(asked.vif_queues, int) and truth.vectors is not None and truth.vectors < 2 * asked.vif_queues:
         found.append(
-            f"virtio queues have {truth.vectors} interrupts, {asked.vif_queues} queue pairs need"
+            f"queues of virtio NICs have {truth.vectors} interrupts, {asked.vif_queues} queue pairs need"
             f" {2 * asked.vif_queues}; queues share vectors"
         )
     return found

@@ -50,6 +50,7 @@ class Guest(base.Machine):
         self._console = console
         self._agent = AgentChannel(domain)
         self._jobs = 0
+        self._own_cpus: frozenset[int] | None = None
         self._running: dict[int, tuple[str, int]] = {}
 
     def is_alive(self) -> bool:
@@ -139,6 +140,11 @@ class Guest(base.Machine):
                 raise
 
     def own_cpus(self) -> frozenset[int]:
+        if self._own_cpus is None:  # libvirt pins vCPUs when it starts them
+            self._own_cpus = self._pinned()
+        return self._own_cpus
+
+    def _pinned(self) -> frozenset[int]:
         pinned: set[int] = set()
         everywhere = os.sched_getaffinity(0)
         for thread in self.process().threads:

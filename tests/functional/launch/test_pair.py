@@ -8,6 +8,7 @@ import unittest
 import libvirt as libvirt_binding
 from lxml import etree
 
+from nova_perf_tuning.guest import truth as truth_module
 from nova_perf_tuning.launch import base, cpu, libvirt
 from nova_perf_tuning.specs import request
 from tests.functional import patience, rig
@@ -65,6 +66,23 @@ class PairTest(unittest.TestCase):
         connection = libvirt_binding.open("qemu:///system")
         self.addCleanup(connection.close)
         return connection.lookupByName(machine.name)
+
+    def test_guests_say_what_they_are(self) -> None:
+        arms = self.launcher.environment()["arms"]
+        for arm, queues in (("untuned", 1), ("tuned", 2)):
+            truth = arms[arm]["truth"]
+            self.assertEqual(("qemu", []), (arms[arm]["virtualization"], arms[arm]["findings"]), truth)
+            self.assertIn("CPUID says TCG", truth["evidence"])
+            nic = truth["nics"]["eth0"]
+            self.assertEqual(("virtio_net", queues), (nic["driver"], nic["queues"]))
+            self.assertEqual(2 * queues, truth["vectors"])
+            self.assertIn("tx-checksumming", nic["offloads"])
+            self.assertTrue(truth["clocksource"] and truth["disks"])
+        client = self.active("tuned").client
+        self.text(client, "ethtool", "-L", "eth0", "combined", "1")
+        self.addCleanup(self.text, client, "ethtool", "-L", "eth0", "combined", "2")
+        told = truth_module.findings(client.truth(), TUNED, "tcg", 2)
+        self.assertEqual(["eth0: 1 of 2 queues are enabled (ethtool -L in the guest)"], told)
 
     def test_tuning_is_in_force_inside_and_outside(self) -> None:
         for arm, queues in (("untuned", 1), ("tuned", 2)):
@@ -154,6 +172,24 @@ class PairTest(unittest.TestCase):
         assert before.guest_s is not None and after.guest_s is not None
         self.assertGreater(after.guest_s - before.guest_s, 0.5)
         self.assertGreater(after.at, before.at)
+
+    def test_counters_of_a_paused_guest_agree_within_a_tick(self) -> None:
+        """What libvirt, /proc and we say of the same moments since the guest began; QEMU hardly works now."""
+        client = self.active("tuned").client
+        self.text(client, "sysbench", "cpu", "--time=0", "--events=300", "--threads=2", "run")
+        client.suspend()
+        self.addCleanup(client.resume)
+        pid = client.process().pid
+        for _ in range(20):  # writing out a disk may still go on for a moment
+            first, told, proc, last = client.cpu(), _statistics(self.domain(client)), _stat_s(pid), client.cpu()
+            if last.host_s["total"] - first.host_s["total"] < TICK_S / 2:
+                break
+            time.sleep(0.2)
+        parts = sum(value for kind, value in first.host_s.items() if kind != "total")
+        self.assertAlmostEqual(first.host_s["total"], parts, delta=TICK_S)
+        self.assertAlmostEqual(first.host_s["total"], proc, delta=2 * TICK_S)  # user and system time are cut each
+        self.assertAlmostEqual(first.host_s["total"], told["cpu.time"], delta=2 * TICK_S)
+        self.assertAlmostEqual(first.host_s["vcpu"], told["vcpu"], delta=4 * TICK_S)  # two vCPUs, cut likewise
 
     def test_process_clock_is_that_of_this_process(self) -> None:
         until = time.process_time() + 0.05
@@ -250,6 +286,12 @@ class PairTest(unittest.TestCase):
 def _read(path: str) -> str:
     with open(path, encoding="ascii") as file:
         return file.read()
+
+
+def _stat_s(pid: int) -> float:
+    """Return user and system time of a process from /proc."""
+    fields = _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _statistics(domain: libvirt_binding.virDomain) -> dict[str, float]:

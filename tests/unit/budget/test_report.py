@@ -1,12 +1,25 @@
 """The report: complete, self-contained, and deaf to what hostile results say."""
 
+import datetime
 import html.parser
 import json
 import re
 
 import testtools
 
-from nova_perf_tuning.budget import budget_file, charts, report, statistics, store, summary, verdict, wording
+from nova_perf_tuning.budget import (
+    ablation,
+    budget_file,
+    charts,
+    history,
+    report,
+    statistics,
+    store,
+    summary,
+    trend,
+    verdict,
+    wording,
+)
 from tests.unit.budget import samples
 
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>{{7*7}}{% raw %}\x00\x1b[31m\u202e&amp;"
@@ -75,6 +88,57 @@ class ReportTest(testtools.TestCase):
         sound = {"load_at_start": 1.5, "cpus": 2, "vhost_net": True, "scratch_filesystem": "ext4"}
         for environment in (sound, {}, {"load_at_start": None, "cpus": None}, {"scratch_filesystem": "tmpfs"}):
             self.assertEqual([], wording.environment_warnings(environment))
+
+    def test_the_verdict_comes_first_and_notices_are_one_list_below(self):
+        spoilt = {"load_at_start": 5.5, "cpus": 2, "vhost_net": False, "accelerator": "tcg"}
+        data = samples.results({"untuned": 500.0, "tuned": 400.0}, groups=5, **spoilt)
+        data.environment["arms"]["tuned"] = {"findings": ["client: eth0: 1 of 4 queues are enabled"]}
+        text, seen = page(data, [budget_file.Budget("iperf3", "tuned", 0.05, baseline="untuned")])
+        headline = seen.text.index("FAIL: tuned loses 20.")
+        self.assertTrue(headline < seen.text.index("Look for a rate limit") < seen.text.index("4 things to know"))
+        self.assertEqual(1, text.count('class="banner"'))
+        self.assertIn("It points at the network", seen.text)
+        self.assertIn("1 of 4 queues are enabled", seen.text)
+        told = report.as_json(data, summary.summarise(data), [])
+        self.assertEqual(["tuned: client: eth0: 1 of 4 queues are enabled"], told["findings"])
+
+    def test_terms_are_explained(self):
+        _, seen = page(self.data)
+        for term in ("Hodges-Lehmann", "trimmed mean", "full overhead", "service CPU"):
+            self.assertIn(term, seen.text[seen.text.index("What the terms mean") :])
+
+    def test_ablation_and_history(self):
+        left_out = {"no-iothreads": {"spec": "perf:iothreads", "value": "1"}}
+        data = samples.results(
+            {"untuned": 500.0, "tuned": 600.0, "no-iothreads": 500.0}, groups=6, ablation=left_out
+        )
+        knobs = ablation.judge(data)
+        begin = datetime.datetime(2026, 10, 1)
+        points = tuple(
+            history.Point(
+                str(day), begin + datetime.timedelta(day), 100.0 if day < 5 else 80.0, 9, {"kernel": HOSTILE}
+            )
+            for day in range(10)
+        )
+        series = history.Series(
+            HOSTILE,
+            "f",
+            "iperf3",
+            "throughput",
+            "Mbit/s",
+            "higher",
+            "{}",
+            "tuned",
+            points,
+            (trend.Change(5, 0.8),),
+        )
+        text = report.render(data, summary.summarise(data), [], knobs, [series])
+        seen = Page(text)
+        self.assertIn("Which extra spec paid", seen.text)
+        self.assertIn("perf:iothreads=1", seen.text)
+        self.assertIn("-20.0% (worse) from 2026-10-06", seen.text)
+        self.assertNotIn("script", seen.tags)
+        self.assertIn("without one spec", seen.text)
 
     def test_loads_nothing_and_runs_nothing(self):
         text, seen = page(self.data)
@@ -207,6 +271,10 @@ class ChartTest(testtools.TestCase):
             self.assertTrue(len(axis.ticks) <= 12, axis)
 
     def test_bar_fills_its_scale(self):
+        for low, high in ((290.0, 1310.0), (2.1, 9.4), (1.0, 4.01)):
+            axis = charts.axis([low, high])
+            self.assertTrue(axis.logarithmic and len(axis.ticks) >= 2, axis.ticks)
+            self.assertTrue(all(axis.low <= tick.value <= axis.high for tick in axis.ticks))
         one, other = charts.bar([("vcpu", 1.0), ("vhost", 3.0)], 4.0)
         self.assertEqual((0, 25, 25, 75), (one.x, one.width, other.x, other.width))
 
