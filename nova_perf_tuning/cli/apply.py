@@ -93,8 +93,8 @@ def _tell(args: argparse.Namespace, outcomes: list[apply_module.Outcome], warnin
 
 def _plan(args: argparse.Namespace) -> tuple[list[setting_module.Setting], list[str]]:
     rules = bool(args.rule or args.all_safe)
-    if rules and (args.plan_file or args.rps):
-        raise ApplyOptionError("--rule and --all-safe go with neither --from nor --rps: run apply twice")
+    if rules and (args.plan_file or args.rps or args.housekeeping):
+        raise ApplyOptionError("--rule and --all-safe go with none of --from, --rps and --housekeeping")
     if args.persist and not rules:
         raise ApplyOptionError(
             "--persist goes with --rule or --all-safe: numbers of interrupts change with each boot"

@@ -151,6 +151,10 @@ class Host:
         """Whether this is a host of guests: it has domains, Nova's configuration, or is Xen's control domain."""
         return bool(self.facts.domains or self.facts.guests or self.nova) or self.is_xen
 
+    def has_device(self, name: str) -> bool:
+        """Whether the kernel has /dev/NAME, or loads the module of it when somebody opens it."""
+        return self.has(f"sys/class/misc/{name}") or self.has(f"dev/{name}")
+
     @functools.cached_property
     def kernel_log(self) -> tuple[str, str] | None:
         """(path, text) of what ``dmesg`` shows since boot; None when there is none."""

@@ -79,13 +79,15 @@ class OnCpu0(_InterruptRule):
             raise NotApplicableError("one CPU")
         for nic, irqs in self.nics(host):
             there = [irq for irq in irqs if _cpus(irq) == {0}]
-            if there and host.sets.housekeeping - {0}:
+            # With more queues than CPUs one of them is there on purpose, the last to be put anywhere.
+            settings = self.planned(host, there)
+            if settings:
                 yield self.finding(
                     _evidence(there),
                     f"{len(there)} of {base.plural(len(irqs), 'queue interrupt')} of {nic.name} "
                     f"({_speed(nic)}) are served by CPU 0 beside the timers of the whole host",
                     subject=nic.name,
-                    settings=self.planned(host, there),
+                    settings=settings,
                 )
 
 

@@ -88,7 +88,7 @@ class KvmMissing(base.Rule):
             raise NotApplicableError("Xen, or not a host of guests")
         if not host.names("sys/class/misc"):
             raise NotApplicableError("/sys/class/misc is not in this record")
-        if host.has("sys/class/misc/kvm"):
+        if host.has_device("kvm"):
             return
         head = host.content("proc/cpuinfo", 1 << 26) or ""
         flags = next((line for line in head.splitlines() if line.startswith(("flags", "Features"))), "")
@@ -163,8 +163,8 @@ class VhostNetMissing(base.Rule):
         if host.is_xen or not host.runs_guests:
             raise NotApplicableError("Xen, or not a host of guests")
         there = host.names("sys/class/misc")
-        if there and "vhost-net" not in there and not host.has("sys/module/vhost_net"):
-            yield self.finding([("/sys/class/misc", "no vhost-net")], "vhost_net is not loaded: " + self.why)
+        if there and not host.has_device("vhost-net") and not host.has("sys/module/vhost_net"):
+            yield self.finding([("/sys/class/misc", "no vhost-net")], "there is no /dev/vhost-net: " + self.why)
         for guest in host.guests:
             if guest.domain.type != "kvm":
                 continue

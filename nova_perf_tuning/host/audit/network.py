@@ -16,6 +16,8 @@ _JUMBO_MBPS = 10000
 _DROP_SHARE = 1e-6
 #: What is proposed against drops, once: counters since boot do not tell whether it was enough.
 _RING = 2048
+#: So many queues are never too few: beyond, flows seldom fill them.
+_ENOUGH_QUEUES = 8
 
 
 class MtuMismatch(base.Rule):
@@ -34,7 +36,8 @@ class MtuMismatch(base.Rule):
             raise NotApplicableError("no bonds or bridges with members")
         for nic in host.facts.nics:
             master = host.nic(nic.bond or nic.bridge or "")
-            if master is None or nic.mtu is None or master.mtu is None:
+            # The MTU of ovs-system itself means nothing: each port of Open vSwitch has its own.
+            if master is None or nic.mtu is None or master.mtu is None or master.name == "ovs-system":
                 continue
             if nic.kind == "tap":
                 wrong = nic.mtu > master.mtu
@@ -63,7 +66,9 @@ class PathMtu(base.Rule):
 
     def check(self, host: Host) -> Iterator[Finding]:
         if host.options.path_mtu is None:
-            raise NotApplicableError("not tried: give --peer")
+            raise NotApplicableError(
+                "not tried, or nothing came back: give a --peer that answers closed UDP ports"
+            )
         peer, passed = host.options.path_mtu
         largest = max((nic.mtu or 0 for nic in host.links), default=0)
         if passed < largest:
@@ -314,7 +319,7 @@ class Channels(base.Rule):
             if not now or not most or room is None:
                 continue
             wanted = max(1, min(len(room.cpus), most))
-            if now == wanted or wanted <= now <= 2 * wanted:
+            if min(wanted, _ENOUGH_QUEUES) <= now <= 2 * wanted:
                 continue
             yield self.finding(
                 [(f"ethtool -l {nic.name}", f"combined {now} of {most}")],

@@ -299,5 +299,5 @@ class VirtType(base.Rule):
         value = host.nova.get(("libvirt", "virt_type"))
         if value is None or not host.names("sys/class/misc"):
             raise NotApplicableError("virt_type is not set, or /sys/class/misc is not there")
-        if value.text == "qemu" and host.has("sys/class/misc/kvm"):
+        if value.text == "qemu" and host.has_device("kvm"):
             yield self.finding([(value.source, "qemu"), ("/sys/class/misc/kvm", "there")])

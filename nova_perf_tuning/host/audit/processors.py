@@ -117,6 +117,7 @@ class HousekeepingUnset(base.Rule):
             evidence,
             f"guests own CPUs {owned}, and everything else on this host may run there as well as on the other "
             f"{base.plural(len(host.online - host.sets.dedicated), 'CPU')} ({base.plural(max(nodes, 1), 'node')})",
+            level=None if host.dedicated is None else Level.INFO,
         )
 
 

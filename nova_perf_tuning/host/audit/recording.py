@@ -73,6 +73,8 @@ def _machine(tree: Tree, host: host_module.Host) -> None:
     for name in _DEVICES:
         if host.has(f"sys/class/misc/{name}"):
             tree.folders.add(f"sys/class/misc/{name}")
+        elif host.has(f"dev/{name}"):
+            tree.files[f"dev/{name}"] = b""
     folder = "sys/devices/system/cpu/vulnerabilities"
     tree.copy(tree.root.folder(folder), host.names(folder)[:64])
     for what, (path, version) in machine.versions(host).items():

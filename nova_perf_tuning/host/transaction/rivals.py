@@ -7,10 +7,13 @@ import os
 from nova_perf_tuning.host.settings import files
 
 #: Command name -> kinds that it writes. tuned: its scheduler, net and sysctl plugins; numad moves guests'
-#: threads; bpftune sizes TCP buffers.
+#: threads; bpftune sizes TCP buffers; ksmtuned switches KSM.
 RIVALS = {
     "irqbalance": frozenset(("irq_affinity",)),
-    "tuned": frozenset(("irq_affinity", "thread_affinity", "sysctl", "offload", "ring", "channels", "rps")),
+    "tuned": frozenset(
+        ("irq_affinity", "thread_affinity", "sysctl", "offload", "ring", "channels", "rps", "memory", "governor")
+    ),
+    "ksmtuned": frozenset(("memory",)),
     "numad": frozenset(("thread_affinity",)),
     "bpftune": frozenset(("sysctl",)),
 }

@@ -167,7 +167,7 @@ CASES: dict[str, Case] = {
         "runs on kvm",
     ),
     "vhost-net-missing": Case(
-        {"sys/class/misc/vhost-net": None, "sys/module/vhost_net": None}, "error", "not loaded"
+        {"sys/class/misc/vhost-net": None, "sys/module/vhost_net": None}, "error", "there is no /dev/vhost-net"
     ),
     "vhost-zerocopy-on": Case(
         {"sys/module/vhost_net/parameters/experimental_zcopytx": "1\n"}, "warning", "stalls the sender"

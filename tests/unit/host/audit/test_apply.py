@@ -102,7 +102,7 @@ class EveryRuleTest(ApplyCase):
             (("--rule", "mitigations-report"), "cannot be applied, only followed"),
             (("--rule", "no-such-rule"), "there is no rule"),
             (("--persist",), "--persist goes with --rule"),
-            (("--rule", "thp-never", "--from", "x"), "neither --from nor --rps"),
+            (("--rule", "thp-never", "--from", "x"), "go with none of --from"),
         ):
             code, out, err = run("apply", "--sysroot", self.root, *arguments)
             self.assertEqual((3, "", 1), (code, out, err.count("\n")), arguments)

@@ -183,6 +183,31 @@ class CautionTest(testtools.TestCase):
         (found,) = judge("irqbalance-unaware", hosts.changed(hosts.good(), empty)).findings
         self.assertEqual(base.Level.ERROR, found.level)
 
+    def test_a_queue_more_than_cpus_may_be_on_cpu_0(self) -> None:
+        tree = {
+            **hosts.cpus(2, 1, online="0-1", smt=False, per_core=1),
+            **hosts.nodes(("0-1",)),
+            **hosts.nic("eth0", node=0, address="0000:41:00.0"),
+            **hosts.irq(40, "eth0-TxRx-0", 1, hosts.ETH0),
+        }
+        for cpu, expected in ((0, []), (1, [])):
+            judged = judge("nic-irq-on-cpu0", {**tree, **hosts.irq(41, "eth0-TxRx-1", cpu, hosts.ETH0)})
+            self.assertEqual((expected, ["nic-irq-on-cpu0"]), (judged.findings, judged.clean))
+        both = {
+            **tree,
+            **hosts.irq(40, "eth0-TxRx-0", 0, hosts.ETH0),
+            **hosts.irq(41, "eth0-TxRx-1", 0, hosts.ETH0),
+        }
+        self.assertEqual(1, len(judge("nic-irq-on-cpu0", both).findings))
+
+    def test_a_device_whose_module_is_loaded_on_demand_is_there(self) -> None:
+        tree = hosts.changed(hosts.good(), {**cases.CASES["vhost-net-missing"].changes, "dev/vhost-net": ""})
+        self.assertEqual([], judge("vhost-net-missing", tree).findings)
+
+    def test_open_vswitch_has_no_mtu_of_its_own(self) -> None:
+        ovs = hosts.virtual("ovs-system", "bridge", 1500) | hosts.virtual("tap5", "tap", 9000, master="ovs-system")
+        self.assertEqual([], judge("mtu-mismatch", hosts.changed(hosts.good(), ovs)).findings)
+
     def test_udev_that_places_interrupts_is_a_rival(self) -> None:
         link = {"etc/systemd/network/20-lan.link": "[Match]\nDriver=ice\n[Link]\nIRQAffinityPolicy=spread\n"}
         (found,) = judge("rival-writers", hosts.changed(hosts.good(), link)).findings
