@@ -1,0 +1,1 @@
+"""What may be added to nova-perf-tuning from outside: see the contributor guide, "Adding to it"."""

@@ -1,0 +1,65 @@
+"""The package of doc/examples is installed by pip and found: its benchmark, audit rule and kind of setting."""
+
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import fixtures
+import testtools
+
+from tests.hosts import sysroots
+
+EXAMPLE = pathlib.Path(__file__).parents[3] / "doc/examples/nova_perf_example"
+PROGRAM = "import sys; from nova_perf_tuning.cli import main; sys.exit(main.main(sys.argv[1:]))"
+
+
+class ExamplePackageTest(testtools.TestCase):
+    def setUp(self):
+        super().setUp()
+        folder = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        # A copy: setuptools leaves build folders in the tree.
+        source = shutil.copytree(EXAMPLE, folder / "source", ignore=shutil.ignore_patterns("*.egg-info", "build"))
+        self.packages = folder / "packages"
+        pip = [sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-build-isolation"]
+        subprocess.run([*pip, "--no-deps", "--target", self.packages, source], check=True, capture_output=True)
+
+    def nova_perf(self, *arguments, code=0):
+        done = subprocess.run(
+            [sys.executable, "-c", PROGRAM, *arguments, "-f", "json"],
+            env={**os.environ, "PYTHONPATH": str(self.packages)},
+            capture_output=True,
+            text=True,
+        )
+        self.assertEqual(code, done.returncode, done.stdout + done.stderr)
+        return json.loads(done.stdout)
+
+    def test_benchmark(self):
+        listed = {one["kind"]: one for one in self.nova_perf("bench", "list")["benchmarks"]}
+        self.assertIn("SHA-256", listed["digest"]["summary"])
+        done = self.nova_perf("bench", "run", "digest:seconds=1,bytes=1024")
+        (reading,) = done["readings"]
+        self.assertEqual(
+            ["rate", "MB/s", "higher", True], [reading[k] for k in ("metric", "unit", "better", "primary")]
+        )
+        self.assertGreater(reading["value"], 0)
+
+    def test_rule_and_setting_are_found_applied_and_undone(self):
+        root = sysroots.make_host(self)
+        devices = pathlib.Path(root, "sys/class/net").iterdir()
+        device = sorted(one for one in devices if (one / "device").exists())[0]
+        name = device.name
+        value = device.resolve() / "gro_flush_timeout"
+        value.write_text("0\n")
+        (device.resolve() / "speed").write_text("25000\n")
+        found = self.nova_perf("audit", "--sysroot", root, "--rule", "example-many-receivers", code=0)
+        self.assertEqual([name], [one["subject"] for one in found["findings"]])
+        rule = ("--rule", "example-many-receivers")
+        self.nova_perf("apply", "--sysroot", root, *rule)
+        self.assertEqual("20000", value.read_text().strip())
+        held = {one["kind"]: one["state"] for one in self.nova_perf("verify", "--sysroot", root)["settings"]}
+        self.assertEqual("holds", held["gro_flush_timeout"])
+        self.nova_perf("restore", "--sysroot", root)
+        self.assertEqual("0", value.read_text().strip())
