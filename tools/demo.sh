@@ -12,8 +12,8 @@
 # live-migrates a guest that requires it, and removes the cloud. --local shows the host and its plan, boots the
 # guests through libvirt, measures, and restores everything that it changed. Both write report.html.
 #
-# Under 10 minutes the first time on 2 cores, under 4 with --local after that; on a busy machine give the
-# measurements --time-limit 30m. Where KVM cannot be used they take TCG and the report says so.
+# Under 10 minutes the first time on 2 cores, under 4 with --local after that; on a busy machine give its
+# measurements --time-limit 15m; the cloud gives itself more. Where KVM cannot be used they take TCG and the report says so.
 set -euo pipefail
 
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)

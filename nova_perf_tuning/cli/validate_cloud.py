@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import datetime
+import logging
 import os
 import re
 import secrets
@@ -81,6 +82,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="for one pair from its first stack to its last result; raise it where guests boot slowly "
         f"(default: {_PAIR_LIMIT})",
     )
+    group.add_argument(
+        "--slot-time",
+        metavar="TIME",
+        help="length of a turn, in which a pair of guests runs every benchmark once; raise it where a trial ends "
+        "with 'no time was left in the slot' (default: what the benchmarks take, and 5 s each)",
+    )
     group.add_argument("--resume", metavar="RUN", help="go on with a run that was interrupted or has died")
     group.add_argument(
         "--database",
@@ -148,6 +155,8 @@ class HeatCloud:
 
         from nova_perf_tuning.cloud import model
 
+        # What it warns of before it raises is in the exception, too.
+        logging.getLogger("keystoneauth.identity").setLevel(logging.ERROR)
         try:
             return openstack.connect(cloud=self._os_cloud)
         except (config_errors.OpenStackConfigException, keystone_errors.MissingRequiredOptions) as error:
@@ -366,6 +375,7 @@ def _plan(args: argparse.Namespace, run_id: str) -> fleet_plan.FleetPlan:
         ram_mib=_number("--guest-ram", args.guest_ram or str(default.ram_mib), 128, 1 << 24),
         mtu=_number("--mtu", args.mtu or "0", 0, 65535),
         guest_tx_offload=not args.no_guest_tx_offload,
+        slot_s=int(validate.duration("--slot-time", args.slot_time)) if args.slot_time else 0,
     )
     seconds = _number("--seconds", args.seconds, 1, 3600)
     jobs = plugins.jobs(args.benchmark or validate.DEFAULT_BENCHMARKS, seconds)

@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import fixtures
+import yaml
 
 from nova_perf_tuning.budget import store
 from nova_perf_tuning.cloud import campaign_store, model
@@ -119,15 +120,52 @@ class ValidateTest(ValidateCase):
 
 
 class MistakesTest(ValidateCase):
+    def credentials(self, **changes):
+        """Use another entry of a clouds.yaml of this test: the administrator's with changes."""
+        [entry] = yaml.safe_load((self.state / "etc" / "clouds.yaml").read_text())["clouds"].values()
+        entry["auth"].update(changes)
+        path = os.path.join(self.folder, "clouds.yaml")
+        with open(path, "w") as file:
+            yaml.safe_dump({"clouds": {"perf": entry}}, file)
+        self.environment["OS_CLIENT_CONFIG_FILE"] = path
+
+    def member(self):
+        """Use a new project without an administrator's rights, and return it."""
+        identity = self.cloud.identity
+        project = identity.create_project(name=self.prefix)
+        self.addCleanup(identity.delete_project, project)
+        user = identity.create_user(name=self.prefix, password="secret", default_project_id=project.id)
+        self.addCleanup(identity.delete_user, user)
+        identity.assign_project_role_to_user(project, user, identity.find_role("member"))
+        self.credentials(username=self.prefix, password="secret", project_name=self.prefix)
+        return project
+
+    def refused(self, told, *arguments):
+        running = self.validate(*arguments)
+        shown, complaints = running.communicate()
+        self.assertEqual((3, ""), (running.returncode, shown), complaints)
+        self.assertIn(told, complaints)
+        self.assertEqual(1, complaints.count("\n"), complaints)
+        self.assertEqual([], campaign_store.CampaignStore(self.url).lines())
+
+    def test_wrong_credentials(self):
+        self.credentials(password="wrong")
+        self.refused("the credentials are refused (401)", "--hosts", "all")
+        self.credentials(auth_url="http://172.31.0.1:1/v3")
+        self.refused("cannot connect", "--hosts", "all")
+
+    def test_without_rights_and_quota(self):
+        project = self.member()
+        self.refused("only administrators may choose hosts", "--hosts", "all")
+        self.refused("making flavors (arms untuned, tuned) needs an administrator", "--hosts", "any")
+        flavor = self.flavor({}, vcpus=1)
+        self.cloud.compute.update_quota_set(project, instances=1)
+        self.refused("quota", "--hosts", "any", "--flavor", flavor.name)
+
     def test_one_line_before_anything_is_made(self):
         for arguments, told in (
             (("--hosts", "nowhere"), "there is no host or aggregate 'nowhere'; hosts are host1"),
             (("--hosts", "all", "--image", "nowhere"), "image 'nowhere' is not in Glance"),
             (("--hosts", "all", "--flavor", "nowhere"), "flavor 'nowhere'"),
         ):
-            running = self.validate(*arguments)
-            shown, complaints = running.communicate()
-            self.assertEqual((3, ""), (running.returncode, shown), complaints)
-            self.assertIn(told, complaints)
-            self.assertEqual(1, complaints.count("\n"), complaints)
-        self.assertEqual([], campaign_store.CampaignStore(self.url).lines())
+            self.refused(told, *arguments)

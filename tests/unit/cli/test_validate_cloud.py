@@ -153,6 +153,14 @@ class ValidateCloudTest(testtools.TestCase):
         error = self.assertRaises(errors.PerfTuningError, validate_cloud.run, args, "", SimulatedCloud())
         self.assertIn("nothing of fio on the host itself", str(error))
 
+    def test_length_of_a_turn(self):
+        self.assertEqual(0, self.validate("--hosts", "a,b", "--slot-time", "30s", cloud=SimulatedCloud(count=2)))
+        runs = campaign_store.CampaignStore(self.url)
+        [line] = runs.lines()
+        self.assertEqual(30, runs.load(line.run_id).plan["guests"]["slot_s"])
+        error = self.assertRaises(errors.PerfTuningError, self.validate, "--hosts", "a,b", "--slot-time", "soon")
+        self.assertIn("--slot-time 'soon'", str(error))
+
     def test_json(self):
         self.assertEqual(0, self.validate("--hosts", "all", "-f", "json"))
         found = json.loads(self.out.getvalue())
