@@ -7,6 +7,7 @@ begins like a formula.
 from __future__ import annotations
 
 import csv
+import dataclasses
 import datetime
 import io
 import re
@@ -47,37 +48,52 @@ _COLUMNS: Final = (
 _CLASSES: Final = ("vcpu", "emulator", "iothread", "vhost", "worker", "total", "softirq")
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Case:
+    kind: str
+    name: str
+    verdict: verdict.Verdict
+    why: str
+
+
+def _cases(results: model.Results, judged: Sequence[verdict.Judgement]) -> list[_Case]:
+    """Return a case for each budget that was judged, and for each host of a fleet."""
+    found = []
+    for one in judged:
+        figure = f" {one.budget.metric}" if one.budget.metric else ""
+        name = f"{one.budget.arm} against {one.budget.baseline}{figure}, max_loss {one.budget.max_loss:g}"
+        found.append(_Case(f"nova_perf.{one.budget.benchmark}", name, one.verdict, "; ".join(one.reasons)))
+    for host in results.environment.get("fleet", {}).get("hosts", []):
+        if host["verdict"] is not None:
+            word = verdict.Verdict(host["verdict"])
+            found.append(_Case("nova_perf.host", host["host"], word, "; ".join(host["reasons"])))
+    return found
+
+
 def junit(results: model.Results, judged: Sequence[verdict.Judgement]) -> str:
-    """Return the judgements as a JUnit XML document: a test case for each budget.
+    """Return verdicts as a JUnit XML document: a test case for each budget, and for each host of a fleet.
 
     FAIL is a failure, INVALID an error; INCONCLUSIVE is skipped, since nothing was shown (the exit code tells it).
     """
     seconds = sum({one.order: one.window_s for one in results.trials}.values())
-    counts = [_OUTCOME.get(one.verdict) for one in judged]
+    cases = _cases(results, judged)
+    counts = [_OUTCOME.get(one.verdict) for one in cases]
     suite = ElementTree.Element(
         "testsuite",
         name="nova-perf",
         hostname=_xml(results.environment.get("host", "")),
         timestamp=_xml(results.environment.get("created", ""))[:19],
-        tests=str(len(judged)),
+        tests=str(len(cases)),
         failures=str(counts.count("failure")),
         errors=str(counts.count("error")),
         skipped=str(counts.count("skipped")),
         time=f"{seconds:.3f}",
     )
-    for one in judged:
-        figure = f" {one.budget.metric}" if one.budget.metric else ""
-        limit = f"max_loss {one.budget.max_loss:g}"
-        case = ElementTree.SubElement(
-            suite,
-            "testcase",
-            classname=_xml(f"nova_perf.{one.budget.benchmark}"),
-            name=_xml(f"{one.budget.arm} against {one.budget.baseline}{figure}, {limit}"),
-        )
-        why = _xml("; ".join(one.reasons))
+    for one in cases:
+        case = ElementTree.SubElement(suite, "testcase", classname=_xml(one.kind), name=_xml(one.name))
         if kind := _OUTCOME.get(one.verdict):
-            ElementTree.SubElement(case, kind, message=f"{one.verdict.value}: {why}")
-        ElementTree.SubElement(case, "system-out").text = why
+            ElementTree.SubElement(case, kind, message=f"{one.verdict.value}: {_xml(one.why)}")
+        ElementTree.SubElement(case, "system-out").text = _xml(one.why)
     ElementTree.indent(suite)
     return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
 
@@ -121,6 +137,11 @@ def prometheus(
         for word in verdict.Verdict:
             text = "1 for the verdict on a budget, 0 for the others."
             gauges.add("budget_verdict", text, {**names, "verdict": word.value}, judgement.verdict is word)
+    for one in _cases(results, []):
+        for word in verdict.Verdict:
+            text = "1 for the verdict on a host of a fleet, 0 for the others."
+            labels = {"host": one.name, "verdict": word.value}
+            gauges.add("host_verdict", text, labels, one.verdict is word)
     gauges.add("run_timestamp_seconds", "When the validation began.", {}, _timestamp(results.environment))
     return gauges.text()
 

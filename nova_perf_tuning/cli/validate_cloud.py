@@ -15,7 +15,7 @@ from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.cli import command, progress, spec_options, state, validate
+from nova_perf_tuning.cli import command, export_options, progress, spec_options, state, validate
 
 if TYPE_CHECKING:
     from nova_perf_tuning.budget import verdict
@@ -182,6 +182,7 @@ def run(args: argparse.Namespace, program: str, cloud: HeatCloud | None = None) 
     from nova_perf_tuning.cloud import campaign_store
 
     cloud = cloud or HeatCloud(args.os_cloud)
+    export_options.check(args)
     budgets = _budgets(args)
     folder = validate.output_folder(args.output)
     store = campaign_store.CampaignStore(args.database)
@@ -314,6 +315,7 @@ class _Run:
         store.save(found.results, self._results_file)
         summaries = summary.summarise(found.results)
         store.write_atomically(self._report_file, report.render(found.results, summaries, []))
+        exported = export_options.write(self._args, found.results, [])
         if self._args.format == "json":
             command.print_json(report.as_json(found.results, summaries, []))
         else:
@@ -324,6 +326,8 @@ class _Run:
                 print(f"note: {note}")
             print()
             _print_hosts(found)
+            for path in exported:
+                print(f"written: {path}")
             print(f"\nresults: {self._results_file}\nreport: {self._report_file}")
         if not any(one.value is not None for one in found.results.trials):
             return int(errors.ExitCode.ERROR)

@@ -66,3 +66,17 @@ class ExportsTest(testtools.TestCase):
         self.assertEqual(4, len(verdicts))
         self.assertIn("nova_perf_run_timestamp_seconds", text)
         self.assertTrue(text.endswith("\n"))
+
+    def test_hosts_of_a_fleet(self):
+        hosts = [
+            {"host": "one", "verdict": "PASS", "reasons": [], "peers": 2, "measured": 2},
+            {"host": "two", "verdict": "FAIL", "reasons": ["loses with all peers"], "peers": 2, "measured": 2},
+            {"host": "three", "verdict": None, "reasons": [], "peers": 2, "measured": 0},
+        ]
+        self.data.environment["fleet"] = {"run": "r", "verdict": "FAIL", "hosts": hosts, "pairs": []}
+        suite = ElementTree.fromstring(exports.junit(self.data, []))
+        self.assertEqual(("2", "1"), (suite.get("tests"), suite.get("failures")))
+        self.assertEqual(["one", "two"], [case.get("name") for case in suite])
+        text = exports.prometheus(self.data, [], [])
+        self.assertIn('nova_perf_host_verdict{host="two",verdict="FAIL"} 1.0', text)
+        self.assertIn('nova_perf_host_verdict{host="one",verdict="FAIL"} 0.0', text)

@@ -1,0 +1,67 @@
+"""nova-perf history, and the forms for other programs, as commands."""
+
+import csv
+import json
+import os
+from xml.etree import ElementTree
+
+import fixtures
+import testtools
+
+from nova_perf_tuning.budget import store
+from tests.unit.budget import samples
+from tests.unit.cli import test_bench
+
+
+class HistoryTest(testtools.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.folder = self.useFixture(fixtures.TempDir()).path
+        self.results = self.path("results.json")
+        data = samples.results({"untuned": 100.0, "tuned": 80.0}, groups=5, host="one", cpu_model="CPU")
+        store.save(data, self.results)
+        self.environment = {**os.environ, "NOVA_PERF_DATABASE": f"sqlite:///{self.path('runs.db')}"}
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def run_command(self, *arguments):
+        return test_bench.nova_perf(*arguments, env=self.environment)
+
+    def test_keep_show_and_json(self):
+        done = self.run_command("history", "--add", self.results)
+        self.assertEqual((0, ""), (done.returncode, done.stderr))
+        self.assertIn("kept as run 19700101-000000-", done.stdout)
+        again = self.run_command("history", "one", "--arm", "tuned", "--add", self.results, "-f", "json")
+        [series] = json.loads(again.stdout)["series"]
+        self.assertEqual(("one", "tuned", 1), (series["host"], series["arm"], len(series["points"])))
+        nobody = self.run_command("history", "nobody")
+        self.assertEqual(0, nobody.returncode)
+        self.assertIn("no run of this kind is in the database", nobody.stdout)
+
+    def test_mistakes_are_one_line(self):
+        for arguments, told in (
+            (("--last", "0"), "--last '0'"),
+            (("--add", self.path("missing.json")), "missing.json: No such file"),
+            (("--database", "nonsense"), "no SQLAlchemy URL"),
+        ):
+            done = self.run_command("history", *arguments)
+            self.assertEqual((3, 1), (done.returncode, done.stderr.count("\n")), done.stderr)
+            self.assertIn(told, done.stderr)
+
+    def test_forms_for_other_programs(self):
+        budget = self.path("budget.yaml")
+        with open(budget, "w", encoding="ascii") as file:
+            file.write("budgets: [{benchmark: iperf3, baseline: untuned, arm: tuned, max_loss: 0.05}]")
+        files = {name: self.path(f"out.{name}") for name in ("junit", "csv", "prometheus")}
+        options = [text for name, path in files.items() for text in (f"--{name}", path)]
+        done = self.run_command("evaluate", self.results, "--budget", budget, *options)
+        self.assertEqual((1, ""), (done.returncode, done.stderr))
+        self.assertIn("FAIL: tuned loses", done.stdout)
+        self.assertEqual("1", ElementTree.parse(files["junit"]).getroot().get("failures"))
+        with open(files["csv"], encoding="utf-8", newline="") as file:
+            self.assertEqual(30, len(list(csv.DictReader(file))))
+        with open(files["prometheus"], encoding="utf-8") as file:
+            self.assertIn('verdict="FAIL"} 1.0', file.read())
+        refused = self.run_command("evaluate", self.results, "--csv", self.path("missing/out.csv"))
+        self.assertEqual((3, 1), (refused.returncode, refused.stderr.count("\n")), refused.stderr)
