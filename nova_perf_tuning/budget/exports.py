@@ -137,11 +137,11 @@ def prometheus(
         for word in verdict.Verdict:
             text = "1 for the verdict on a budget, 0 for the others."
             gauges.add("budget_verdict", text, {**names, "verdict": word.value}, judgement.verdict is word)
-    for one in _cases(results, []):
+    for host in _cases(results, []):
         for word in verdict.Verdict:
             text = "1 for the verdict on a host of a fleet, 0 for the others."
-            labels = {"host": one.name, "verdict": word.value}
-            gauges.add("host_verdict", text, labels, one.verdict is word)
+            labels = {"host": host.name, "verdict": word.value}
+            gauges.add("host_verdict", text, labels, host.verdict is word)
     gauges.add("run_timestamp_seconds", "When the validation began.", {}, _timestamp(results.environment))
     return gauges.text()
 
