@@ -114,7 +114,7 @@ case $mode in
         if [[ $release == 34 && -z $regex ]]; then
             threads='OneHostTest.test_(hard_reboot|interface|volume_attach)|LiveMigrationTest.test_(pinned|volumes)'
             OS_NOVA_DISABLE_EVENTLET_PATCHING=true run threads tests/nova \
-                "$threads|test_fail_names_the_specs|FaultTest.test_fault_in_the_middle|HostTest"
+                "$threads|test_fail_names_the_specs|FaultTest.test_fault_in_the_middle|HostTest|TwoAtOnce"
         fi
         ;;
     wheel)

@@ -8,7 +8,7 @@ written; an element that is added takes indentation and quotes from its neighbou
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from typing import Final, NoReturn
 from xml.parsers import expat
 from xml.sax import saxutils
@@ -86,6 +86,10 @@ class Element:
     def get(self, key: str) -> str | None:
         """Return an attribute, None where it is not there."""
         return self.attrs.get(key)
+
+    def items(self) -> Iterable[tuple[str, str]]:
+        """Return names and values of the attributes."""
+        return self.attrs.items()
 
     def set(self, key: str, value: str) -> None:
         """Set an attribute; the rest of the start tag stays."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -57,6 +58,79 @@ def transform(
     elements: Iterable[tree.Element], request: request_module.Request, guest: Guest, notes: list[str]
 ) -> None:
     """Change ``<interface>`` elements; ``notes`` gets what was changed and what was left out, with the reason."""
+    wish = _wish(request, guest)
+    for element in elements:
+        parts = tree.by_tag(element)
+        model, driver, target = parts.get("model"), parts.get("driver"), parts.get("target")
+        decision = _decide(
+            wish,
+            element.get("type") or "",
+            None if model is None else model.get("type"),
+            target is not None and target.get("managed") == "no",
+            None if driver is None else tuple(driver.items()),
+            () if driver is None or not wish.sides else _inside(driver),
+        )
+        if decision.notes:
+            mac = parts.get("mac")
+            label = f"interface {'without MAC' if mac is None else vocabulary.shown(mac.get('address') or '')}"
+            notes += [f"{before}{label}{after}" for before, after in decision.notes]
+        if driver is None and decision.makes_driver:
+            driver = tree.add(element, "driver", {}, model)
+        if driver is not None:
+            _set(driver, decision.driver)
+            for side, values in decision.sides.items():
+                there = tree.child(driver, side) if decision.looks_inside else None
+                if there is None:
+                    tree.add(driver, side, {key: text for key, text in values.items() if text is not None})
+                else:
+                    _set(there, values)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class _Wish:
+    """What a request means for every interface of a guest; it equals itself alone, which is cheap as a key.
+
+    :ivar queues: queue pairs and how they came about, None: not asked.
+    :ivar sides: ``host`` and ``guest`` -> offloads and their values, where any are asked.
+    """
+
+    request: request_module.Request
+    guest: Guest
+    queues: tuple[int, str] | None
+    sides: Mapping[str, Mapping[str, str]]
+
+
+@dataclasses.dataclass(slots=True)
+class _Decision:
+    """What is done to an interface.
+
+    :ivar driver: attributes that ``<driver>`` gets, or loses where None.
+    :ivar makes_driver: there is no ``<driver>`` yet, and one is needed.
+    :ivar sides: child of ``<driver>`` -> attributes that it gets.
+    :ivar looks_inside: some of ``sides`` may be there already.
+    :ivar notes: what is said before and after the interface's name.
+    """
+
+    driver: dict[str, str | None] = dataclasses.field(default_factory=dict)
+    makes_driver: bool = False
+    sides: dict[str, Mapping[str, str | None]] = dataclasses.field(default_factory=dict)
+    looks_inside: bool = False
+    notes: list[tuple[str, str]] = dataclasses.field(default_factory=list)
+
+    def leave_out(self, reason: str) -> None:
+        """Say why something is left out; ``reason`` goes on after the interface's name."""
+        self.notes.append(("left out: ", reason))
+
+
+_Attributes = tuple[tuple[str, str], ...]
+
+
+def _inside(driver: tree.Element) -> tuple[tuple[str, _Attributes], ...]:
+    return tuple([(side.tag, tuple(side.items())) for side in driver.iterchildren()])
+
+
+@functools.lru_cache(maxsize=256)
+def _wish(request: request_module.Request, guest: Guest) -> _Wish:
     sides = {
         side: {name: "on" if on else "off" for name, on in sorted(chosen.items())}
         for side, chosen in (("host", request.vif_host_offload), ("guest", request.vif_guest_offload))
@@ -65,63 +139,69 @@ def transform(
     queues = None
     if request.vif_queues is not None:
         queues = vif_queues(request.vif_queues, guest.vcpus, guest.housekeeping_cpus)
-    for element in elements:
-        _transform(element, request, queues, sides, guest, notes)
+    return _Wish(request, guest, queues, sides)
 
 
-def _transform(
-    element: tree.Element,
-    request: request_module.Request,
-    queues: tuple[int, str] | None,
-    sides: Mapping[str, Mapping[str, str]],
-    guest: Guest,
-    notes: list[str],
-) -> None:
-    parts = tree.by_tag(element)
-    mac, model, driver = parts.get("mac"), parts.get("model"), parts.get("driver")
-    label = f"interface {'without MAC' if mac is None else vocabulary.shown(mac.get('address') or '')}"
-    kind = element.get("type") or ""
-    model_name = None if model is None else model.get("type")
-    if kind == "hostdev":
-        notes.append(f"left out: {label} is a PCI device passed through, its queues are its own")
-        return
-    if model_name not in _VIRTIO:
-        notes.append(f"left out: {label} is of model {model_name or '(none given)'}, not virtio")
-        return
-    wanted: dict[str, str | None] = {}
-    if queues is not None:
-        if kind in _QUEUE_KINDS:
-            _queues(parts, label, kind, queues, wanted, notes)
-        else:
-            notes.append(f"left out: {label} of type {kind} cannot have several queues")
-    _rings(label, kind, request, guest.features, wanted, notes)
-    if driver is None:
-        if not sides and not any(wanted.values()):
-            return
-        driver = tree.add(element, "driver", {}, model)
-    if kind in _TAP_KINDS and guest.accelerated and (wanted or sides) and driver.get("name") is None:
-        wanted = {"name": "vhost", **wanted}
-    if _set_driver(driver, wanted) | _set_sides(driver, sides):
-        shown = [f"{key}={value}" for key, value in driver.attrib.items()]
-        shown += [f"{side} {key}={value}" for side, chosen in sides.items() for key, value in chosen.items()]
-        notes.append(f"{label}: driver {' '.join(shown) or 'with one queue'}")
-
-
-def _rings(
-    label: str,
+@functools.lru_cache(maxsize=256)
+def _decide(
+    wish: _Wish,
     kind: str,
-    request: request_module.Request,
-    features: features_module.Features,
-    wanted: dict[str, str | None],
-    notes: list[str],
-) -> None:
+    model: str | None,
+    made_before: bool,
+    driver: _Attributes | None,
+    inside: tuple[tuple[str, _Attributes], ...],
+) -> _Decision:
+    """Decide about an interface; kept, since a host's interfaces are of very few sorts.
+
+    :param made_before: libvirt doesn't make its tap device.
+    :param driver: attributes of its ``<driver>``, None where there is none.
+    :param inside: tags and attributes of the children of ``<driver>``, if offloads are asked.
+    """
+    decision = _Decision()
+    if kind == "hostdev":
+        decision.leave_out(" is a PCI device passed through, its queues are its own")
+        return decision
+    if model not in _VIRTIO:
+        decision.leave_out(f" is of model {model or '(none given)'}, not virtio")
+        return decision
+    written = dict(driver or ())
+    wanted: dict[str, str | None] = {}
+    if wish.queues is not None:
+        if kind in _QUEUE_KINDS:
+            _queues(wish.queues, written.get("queues"), kind == "ethernet" and made_before, wanted, decision)
+        else:
+            decision.leave_out(f" of type {kind} cannot have several queues")
+    _rings(kind, wish, wanted, decision)
+    if driver is None and not wish.sides and not any(wanted.values()):
+        return decision
+    if kind in _TAP_KINDS and wish.guest.accelerated and (wanted or wish.sides) and "name" not in written:
+        wanted = {"name": "vhost", **wanted}
+    decision.makes_driver = driver is None
+    decision.driver = {key: text for key, text in wanted.items() if written.get(key) != text}
+    there = dict(inside)
+    decision.looks_inside = bool(there)
+    for side, chosen in wish.sides.items():
+        present = dict(there.get(side, ()))
+        missing: dict[str, str | None] = {key: text for key, text in chosen.items() if present.get(key) != text}
+        if missing:
+            decision.sides[side] = missing
+    if decision.driver or decision.sides:
+        final = {key: text for key, text in (written | wanted).items() if text is not None}
+        shown = [f"{key}={text}" for key, text in final.items()]
+        shown += [f"{side} {key}={text}" for side, chosen in wish.sides.items() for key, text in chosen.items()]
+        decision.notes.append(("", f": driver {' '.join(shown) or 'with one queue'}"))
+    return decision
+
+
+def _rings(kind: str, wish: _Wish, wanted: dict[str, str | None], decision: _Decision) -> None:
     """Add the sizes of the rings to the attributes that ``<driver>`` shall have."""
+    request, features = wish.request, wish.guest.features
     if request.vif_rx_queue_size is not None:
         reason = features.missing("rx_queue_size")
         if reason is None:
             wanted["rx_queue_size"] = str(request.vif_rx_queue_size)
         else:
-            notes.append(f"left out: {label}: {reason}")
+            decision.leave_out(f": {reason}")
     if request.vif_tx_queue_size is not None:
         reason = features.missing("tx_queue_size")
         if kind not in _TX_KINDS:
@@ -129,62 +209,41 @@ def _rings(
         if reason is None:
             wanted["tx_queue_size"] = str(request.vif_tx_queue_size)
         else:
-            notes.append(f"left out: {label}: {reason}")
+            decision.leave_out(f": {reason}")
 
 
 def _queues(
-    parts: Mapping[str, tree.Element],
-    label: str,
-    kind: str,
     asked: tuple[int, str],
+    written: str | None,
+    made_before: bool,
     wanted: dict[str, str | None],
-    notes: list[str],
+    decision: _Decision,
 ) -> None:
     """Add the queue pairs to the attributes that ``<driver>`` shall have; None removes one.
 
-    :param parts: the interface's children by tag.
     :param asked: queue pairs and how they came about.
+    :param written: queue pairs that ``<driver>`` has, None where it names none.
     """
     queues, why = asked
-    driver, target = parts.get("driver"), parts.get("target")
-    written = None if driver is None else driver.get("queues")
     present = 1 if written is None else parsing.number(written, 1, parsing.MAX_QUEUES, "queues")
-    made_before = kind == "ethernet" and target is not None and target.get("managed") == "no"
     if made_before and (queues > 1) != (present > 1):
         # tun_set_iff(): a device made with IFF_MULTI_QUEUE is opened with it only, and the reverse
         if queues > 1:
-            notes.append(
-                f"left out: {label} keeps its one queue: its tap device is made beforehand, and with several "
+            decision.leave_out(
+                " keeps its one queue: its tap device is made beforehand, and with several "
                 "queues only by hw:vif_multiqueue_enabled=true"
             )
             return
         queues, why = 2, f"{why}; not fewer than 2, since its tap device was made for several"
     if queues != present:
-        notes.append(f"{label}: {queues} queue pair{'s' * (queues > 1)} ({why})")
+        decision.notes.append(("", f": {queues} queue pair{'s' * (queues > 1)} ({why})"))
     wanted["queues"] = str(queues) if queues > 1 else None
 
 
-def _set_driver(driver: tree.Element, values: Mapping[str, str | None]) -> bool:
-    """Set attributes, remove those that are None, and return whether that changed anything."""
-    changed = False
-    for key, value in values.items():
-        if driver.get(key) != value:
-            changed = True
-            if value is None:
-                tree.unset(driver, key)
-            else:
-                driver.set(key, value)
-    return changed
-
-
-def _set_sides(driver: tree.Element, sides: Mapping[str, Mapping[str, str]]) -> bool:
-    """Set the offloads of ``<host>`` and ``<guest>`` and return whether that changed anything."""
-    changed = False
-    for side, values in sides.items():
-        element = tree.child(driver, side)
-        if element is None:
-            tree.add(driver, side, values)
-            changed = True
+def _set(element: tree.Element, values: Mapping[str, str | None]) -> None:
+    """Set attributes, and remove those that are None."""
+    for key, text in values.items():
+        if text is None:
+            tree.unset(element, key)
         else:
-            changed |= _set_driver(element, values)
-    return changed
+            element.set(key, text)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from nova_perf_tuning.guest import features as features_module
@@ -21,12 +21,14 @@ class _Unit:
     """What can have queues and an I/O thread: a virtio-blk disk or a virtio-scsi controller.
 
     :ivar found: its ``<driver>``, None where there is none yet.
+    :ivar mappings: the ``<iothreads>`` in it.
     """
 
     element: tree.Element
     is_disk: bool
     label: str
     found: tree.Element | None
+    mappings: Sequence[tree.Element] = ()
 
     def driver(self) -> tree.Element:
         """Return its ``<driver>``, made if missing."""
@@ -37,19 +39,22 @@ class _Unit:
 
 def transform(
     domain: tree.Element,
+    parts: Mapping[str, tree.Element],
     request: request_module.Request,
     vcpus: int,
     features: features_module.Features,
     notes: list[str],
 ) -> None:
-    """Give ``domain`` its I/O threads and disk queues; ``notes`` gets changes and what was left out."""
+    """Give ``domain`` its I/O threads and disk queues; ``notes`` gets changes and what was left out.
+
+    :param parts: the domain's children by tag.
+    """
     if request.disk_queues is None and request.iothreads is None:
         return
-    devices = tree.child(domain, "devices")
+    devices = parts.get("devices")
     units = [] if devices is None else _units(devices, notes)
     if request.disk_queues is not None:
-        for unit in units:
-            _set_queues(unit, request.disk_queues, vcpus, features, notes)
+        _set_queues(units, request.disk_queues, vcpus, features, notes)
     if request.iothreads == 0:
         _detach(units, notes)
     elif request.iothreads is not None:
@@ -57,9 +62,9 @@ def transform(
         if reason is not None:
             notes.append(f"left out: perf:iothreads={request.iothreads}: {reason}")
             return
-        threads = _make_threads(domain, request.iothreads, notes)
+        threads = _make_threads(domain, parts, request.iothreads, notes)
         _spread(units, threads, _mapping_limit(request, vcpus), features, notes)
-        _pin(domain, threads, notes)
+        _pin(parts.get("cputune"), threads, notes)
 
 
 def _units(devices: tree.Element, notes: list[str]) -> list[_Unit]:
@@ -67,12 +72,11 @@ def _units(devices: tree.Element, notes: list[str]) -> list[_Unit]:
     units = []
     for element in devices.iterchildren():
         tag = element.tag
-        if tag not in ("disk", "controller"):
-            continue
-        if tag == "controller" and element.get("type") != "scsi":
+        is_disk = tag == "disk"
+        if not is_disk and (tag != "controller" or element.get("type") != "scsi"):
             continue
         parts = tree.by_tag(element)
-        if tag == "disk":
+        if is_disk:
             target = parts.get("target")
             label = f"disk {vocabulary.shown('?' if target is None else target.get('dev') or '?')}"
             reason = _why_not_disk(element, target)
@@ -87,7 +91,9 @@ def _units(devices: tree.Element, notes: list[str]) -> list[_Unit]:
         if reason is None and kind not in _ADDRESSES:
             reason = f"its address is of type {vocabulary.shown(str(kind))}, not pci or ccw"
         if reason is None:
-            units.append(_Unit(element, tag == "disk", label, parts.get("driver")))
+            driver = parts.get("driver")
+            inside = () if driver is None else [one for one in driver.iterchildren() if one.tag == "iothreads"]
+            units.append(_Unit(element, is_disk, label, driver, inside))
         elif reason:
             notes.append(f"left out: {label}: {reason}")
     return units
@@ -110,48 +116,54 @@ def _why_not_disk(disk: tree.Element, target: tree.Element | None) -> str | None
 
 
 def _set_queues(
-    unit: _Unit,
+    units: Sequence[_Unit],
     asked: request_module.Queues,
     vcpus: int,
     features: features_module.Features,
     notes: list[str],
 ) -> None:
     reason = features.missing("disk_queues")
-    if unit.is_disk and reason is not None:
-        notes.append(f"left out: {unit.label}: {reason}")
-        return
     if asked == request_module.AUTO:
         queues, why = vcpus, "auto: one for each vCPU"
     else:
         assert isinstance(asked, int)
         queues, why = min(asked, vcpus), "as asked" if asked <= vcpus else f"{asked} asked, cut to the vCPUs"
-    driver = unit.driver()
-    if driver.get("queues") != str(queues):
-        driver.set("queues", str(queues))
-        notes.append(f"{unit.label}: {queues} request queue{'s' * (queues > 1)} ({why})")
+    text, note = str(queues), f"{queues} request queue{'s' * (queues > 1)} ({why})"
+    for unit in units:
+        if unit.is_disk and reason is not None:
+            notes.append(f"left out: {unit.label}: {reason}")
+            continue
+        driver = unit.driver()
+        if driver.get("queues") != text:
+            driver.set("queues", text)
+            notes.append(f"{unit.label}: {note}")
 
 
-def _make_threads(domain: tree.Element, asked: int, notes: list[str]) -> list[int]:
-    """Make sure that ``asked`` I/O threads exist; return the ids to use."""
-    element = tree.child(domain, "iothreads")
+def _make_threads(
+    domain: tree.Element, parts: Mapping[str, tree.Element], asked: int, notes: list[str]
+) -> list[int]:
+    """Make sure that ``asked`` I/O threads exist; return the ids to use, in order.
+
+    :param parts: the domain's children by tag.
+    """
+    element = parts.get("iothreads")
     text = "" if element is None else (element.text or "").strip()
     count = parsing.number(text or "0", 0, parsing.MAX_IOTHREADS, "<iothreads>")
     if count < asked:
         if element is None:
-            place = tree.child(domain, "vcpu")
-            element = tree.add(domain, "iothreads", {}, tree.child(domain, "memory") if place is None else place)
+            element = tree.add(domain, "iothreads", {}, parts.get("vcpu", parts.get("memory")))
         element.text = str(asked)
         notes.append(f"{asked} I/O thread{'s' * (asked > 1)} (were {count})")
         count = asked
     elif count > asked:
         notes.append(f"left out: the domain has {count} I/O threads already; they stay, {asked} are used")
-    listed = tree.child(domain, "iothreadids")
-    ids = []
-    if listed is not None:
-        ids = [
-            parsing.number(entry.get("id") or "", 1, parsing.MAX_IOTHREADS, "iothread id")
-            for entry in listed.iterchildren("iothread")
-        ]
+    listed = parts.get("iothreadids")
+    if listed is None:
+        return list(range(1, asked + 1))
+    ids = [
+        parsing.number(entry.get("id") or "", 1, parsing.MAX_IOTHREADS, "iothread id")
+        for entry in listed.iterchildren("iothread")
+    ]
     # libvirt numbers those that the list leaves out with the lowest free ids
     free = (number for number in range(1, count + len(ids) + 1) if number not in ids)
     ids += [next(free) for _ in range(count - len(ids))]
@@ -178,16 +190,16 @@ def _spread(
                 load[thread] += 1
         else:
             homeless.append(unit)
+    mapping = len(threads) > 1 and features.confirmed("iothread_mapping")
     for place, unit in enumerate(homeless):
         reason = None if unit.is_disk else features.missing("scsi_iothread")
         if reason is not None:
             notes.append(f"left out: {unit.label}: {reason}")
             continue
-        spare = [thread for thread in threads if not load[thread]][:: max(1, len(homeless) - place)]
-        if unit.is_disk and len(spare) > 1 and features.confirmed("iothread_mapping"):
-            chosen = spare[:mapping_limit]
-        else:
-            chosen = [min(threads, key=lambda thread: (load[thread], thread))]
+        spare: Sequence[int] = ()
+        if mapping and unit.is_disk:
+            spare = [thread for thread in threads if not load[thread]][:: max(1, len(homeless) - place)]
+        chosen = spare[:mapping_limit] if len(spare) > 1 else [min(threads, key=load.__getitem__)]
         _attach(unit, chosen)
         for thread in chosen:
             load[thread] += 1
@@ -204,18 +216,16 @@ def _mapping_limit(request: request_module.Request, vcpus: int) -> int:
 
 
 def _served_by(unit: _Unit) -> set[int]:
-    if unit.found is None:
-        return set()
-    alone = unit.found.get("iothread")
+    alone = None if unit.found is None else unit.found.get("iothread")
     texts = [] if alone is None else [alone]
-    for mapping in unit.found.iterchildren("iothreads"):
+    for mapping in unit.mappings:
         texts += [entry.get("id") or "" for entry in mapping.iterchildren("iothread")]
     return {parsing.number(text, 1, parsing.MAX_IOTHREADS, "driver iothread") for text in texts}
 
 
-def _attach(unit: _Unit, threads: list[int]) -> None:
+def _attach(unit: _Unit, threads: Sequence[int]) -> None:
     driver = unit.driver()
-    for mapping in list(driver.iterchildren("iothreads")):
+    for mapping in unit.mappings:
         driver.remove(mapping)
     if len(threads) == 1:
         driver.set("iothread", str(threads[0]))
@@ -231,14 +241,13 @@ def _detach(units: Sequence[_Unit], notes: list[str]) -> None:
         if _served_by(unit):
             driver = unit.driver()
             tree.unset(driver, "iothread")
-            for mapping in list(driver.iterchildren("iothreads")):
+            for mapping in unit.mappings:
                 driver.remove(mapping)
             notes.append(f"{unit.label}: with the emulator thread (perf:iothreads=0)")
 
 
-def _pin(domain: tree.Element, threads: list[int], notes: list[str]) -> None:
+def _pin(cputune: tree.Element | None, threads: list[int], notes: list[str]) -> None:
     """Pin threads that have no pin where the emulator is pinned: Nova moves both along in a live migration."""
-    cputune = tree.child(domain, "cputune")
     emulator = None if cputune is None else tree.child(cputune, "emulatorpin")
     if cputune is None or emulator is None:
         return

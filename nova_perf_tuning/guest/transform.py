@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Mapping
 from typing import Final
+from xml.sax import saxutils
 
 from nova_perf_tuning.guest import features as features_module
 from nova_perf_tuning.guest import markup, network, parsing, storage, tree
@@ -14,8 +16,11 @@ from nova_perf_tuning.specs import vocabulary
 _REQUEST: Final = f"{{{parsing.PERF_NAMESPACE}}}request"
 _SPEC: Final = f"{{{parsing.PERF_NAMESPACE}}}spec"
 _NAMESPACES: Final = {"perf": parsing.PERF_NAMESPACE}
+Reader = Callable[[str], tree.Element]
 _ANYTHING: Final = features_module.Features()
 _NOTE: Final = 500
+#: How a note on something begins that was asked and not done.
+LEFT_OUT: Final = "left out:"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -64,12 +69,15 @@ def transform_tree(
     *,
     housekeeping_cpus: int | None = None,
     features: features_module.Features | None = None,
+    reader: Reader | None = None,
 ) -> tuple[str, ...]:
     """Write a request into the tree of a domain as :func:`transform` does into its text; return the notes.
 
     For those who have built the tree themselves, as Nova does: what nobody changes is not checked.
 
     :param domain: the ``<domain>`` element; it alone is changed, and of no use after an exception.
+    :param reader: function of XML text to an element of the same kind of tree, if that is its fastest way to
+        get several.
     :raises DomainError: not a KVM or QEMU domain, or an impossible value.
     """
     parts = tree.by_tag(domain)
@@ -85,8 +93,8 @@ def transform_tree(
     if "devices" in parts and _concerns_network(request):
         guest = network.Guest(vcpus, kind == "kvm", housekeeping_cpus, known)
         network.transform(parts["devices"].iterchildren("interface"), request, guest, notes)
-    storage.transform(domain, request, vcpus, known, notes)
-    _write_metadata(domain, parts, request)
+    storage.transform(domain, parts, request, vcpus, known, notes)
+    _write_metadata(domain, parts, request, reader)
     return tuple(
         [note if note.isprintable() and len(note) <= _NOTE else vocabulary.shown(note, _NOTE) for note in notes]
     )
@@ -108,27 +116,42 @@ def _concerns_network(request: request_module.Request) -> bool:
 
 
 def _write_metadata(
-    domain: tree.Element, parts: Mapping[str, tree.Element], request: request_module.Request
+    domain: tree.Element,
+    parts: Mapping[str, tree.Element],
+    request: request_module.Request,
+    reader: Reader | None,
 ) -> None:
     """Put the request into ``<metadata>``, beside Nova's element; an older one of ours is replaced.
 
     :param parts: the domain's children by tag.
     """
-    specs = request.extra_specs()
+    specs, text = _written(request)
     metadata = parts.get("metadata")
     if metadata is None:
         if not specs:
             return
         metadata = tree.add(domain, "metadata", {}, parts.get("uuid", parts.get("name")))
     ours = list(metadata.iterchildren(_REQUEST))
-    if len(ours) == 1 and list(_specs(ours[0])) == list(specs.items()):
+    if len(ours) == 1 and _specs(ours[0]) == specs:
         return
     for element in ours:
         metadata.remove(element)
-    if specs:
+    if specs and reader is not None:
+        metadata.append(reader(text))
+    elif specs:
         element = tree.add(metadata, _REQUEST, {}, nsmap=_NAMESPACES)
-        for key, value in specs.items():
+        for key, value in specs:
             tree.add(element, _SPEC, {"name": key}, nsmap=_NAMESPACES).text = value
+
+
+@functools.lru_cache(maxsize=256)
+def _written(request: request_module.Request) -> tuple[list[tuple[str, str]], str]:
+    """Return the specs of a request, and the XML of our element in ``<metadata>``."""
+    specs = list(request.extra_specs().items())
+    entries = [
+        f"<perf:spec name={saxutils.quoteattr(key)}>{saxutils.escape(text)}</perf:spec>" for key, text in specs
+    ]
+    return specs, f'<perf:request xmlns:perf="{parsing.PERF_NAMESPACE}">{"".join(entries)}</perf:request>'
 
 
 def _specs(element: tree.Element) -> list[tuple[str, str]]:

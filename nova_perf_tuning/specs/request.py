@@ -36,9 +36,13 @@ class Request:
     budget: str | None = None
     native: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
+    def __hash__(self) -> int:
+        # By the fields that are hashable. What follows from a request is kept for the flavor's next guest.
+        return hash(tuple([getattr(self, name) for name in _PLAIN]))
+
     def __bool__(self) -> bool:
         """True when anything at all is asked."""
-        return self != _NOTHING
+        return self is not NOTHING and self != NOTHING
 
     def extra_specs(self) -> dict[str, str]:
         """Return the request as flat ``perf:*`` extra specs (profile already expanded, its name kept).
@@ -58,5 +62,7 @@ class Request:
         return specs
 
 
-_NOTHING: Final = Request()
+#: What a guest without any of it asks for.
+NOTHING: Final = Request()
+_PLAIN: Final = tuple(field.name for field in dataclasses.fields(Request) if field.default is None)
 _SPECS: Final = tuple(field.name for field in dataclasses.fields(Request) if field.name != "native")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from nova_perf_tuning.specs import crosscheck, parsing, profile, vocabulary
@@ -12,7 +12,7 @@ from nova_perf_tuning.specs import request as request_module
 
 #: Nova keeps an image's properties in the instance's system metadata; ImageMeta drops those it doesn't know.
 _IMAGE: Final = "image_"
-_NOTHING: Final = request_module.Request()
+_IMAGE_HW: Final = "image_hw_"
 
 
 def specs(instance: Any) -> dict[str, str]:
@@ -25,32 +25,46 @@ def specs(instance: Any) -> dict[str, str]:
     return found | properties
 
 
-def request(instance: Any, profile_dir: str | None) -> tuple[request_module.Request, tuple[str, ...]]:
+def request(
+    instance: Any, profile_dir: Callable[[], str | None]
+) -> tuple[request_module.Request, tuple[str, ...]]:
     """Return what the instance asks for (falsy when nothing), and warnings about specs without effect.
 
-    :param profile_dir: folder of the operator's own profiles, read when the flavor names a profile.
+    :param profile_dir: gives the folder of the operator's own profiles; it is read when the guest names a profile.
     :raises SpecError: a spec is unknown or its value not allowed, or flavor and image contradict.
     :raises ProfileError: a file in ``profile_dir`` cannot be used.
     :raises ContradictionError: specs exclude each other or Nova's own.
     """
-    found = specs(instance)
-    if not found:
-        return _NOTHING, ()
-    extra_specs, properties = _extra_specs(instance), _image_properties(instance, "hw_")
-    vcpus = instance.flavor.vcpus
-    if profile_dir is not None and ("perf:profile" in found or "hw_perf_profile" in found):
+    extra_specs = tuple(_extra_specs(instance).items())
+    image = tuple([(key, text) for key, text in instance.system_metadata.items() if key.startswith(_IMAGE_HW)])
+    known = _parse_known(extra_specs, image, instance.flavor.vcpus)
+    if known is not None:
+        return known
+    folder, profiles = profile_dir(), None
+    if folder is not None:
         from nova_perf_tuning.specs import profiles as profile_files  # YAML; most flavors name no profile
 
-        return _parse(extra_specs, properties, vcpus, profile_files.load(profile_dir))
-    return _parse_known(tuple(extra_specs.items()), tuple(properties.items()), vcpus)
+        profiles = profile_files.load(folder)
+    return _parse(dict(extra_specs), _image_properties(instance, "hw_"), instance.flavor.vcpus, profiles)
 
 
 @functools.lru_cache(maxsize=256)
 def _parse_known(
-    extra_specs: tuple[tuple[str, str], ...], properties: tuple[tuple[str, str], ...], vcpus: int
-) -> tuple[request_module.Request, tuple[str, ...]]:
-    """Parse what depends on nothing but itself: a flavor's guests ask for the same, again and again."""
-    return _parse(dict(extra_specs), dict(properties), vcpus, None)
+    extra_specs: tuple[tuple[str, str], ...], image: tuple[tuple[str, str], ...], vcpus: int
+) -> tuple[request_module.Request, tuple[str, ...]] | None:
+    """Parse what depends on nothing but itself: a flavor's guests ask for the same, again and again.
+
+    :param image: those of the system metadata that are ``hw_*`` properties.
+    :returns: None where a profile is named, which may be an operator's and change.
+    """
+    specs, properties = dict(extra_specs), {key.removeprefix(_IMAGE): text for key, text in image}
+    if "perf:profile" in specs or "hw_perf_profile" in properties:
+        return None
+    if not any(key.startswith(vocabulary.PREFIX) for key in specs) and not any(
+        key.startswith(vocabulary.IMAGE_PREFIX) for key in properties
+    ):
+        return request_module.NOTHING, ()
+    return _parse(specs, properties, vcpus, None)
 
 
 def _parse(

@@ -19,7 +19,7 @@ from oslo_log import log as logging
 
 from nova_perf_tuning.conf import nova as options
 from nova_perf_tuning.guest import features as features_module
-from nova_perf_tuning.guest import network, transform
+from nova_perf_tuning.guest import network, transform, tree
 from nova_perf_tuning.specs import request as request_module
 from nova_perf_tuning.virt import asked, faults, hotplug, migration, placement, selfcheck, traits
 from nova_perf_tuning.virt import vif as vif_module
@@ -27,6 +27,7 @@ from nova_perf_tuning.virt import vif as vif_module
 LOG = logging.getLogger(__name__)
 CONF = nova.conf.CONF
 options.register_opts(CONF)
+tree.ADDERS[etree._Element] = etree.SubElement
 
 
 class PerfTuningLibvirtDriver(driver.LibvirtDriver):
@@ -55,7 +56,7 @@ class PerfTuningLibvirtDriver(driver.LibvirtDriver):
     # ---- whole domains: boot, rebuild, hard reboot, resize, rescue, unshelve, evacuate ----
 
     def _get_guest_xml(self, context: Any, instance: Any, *args: Any, **kwargs: Any) -> str:
-        with faults.work(instance) as job:
+        with faults.Work(instance) as job:
             xml: str = super()._get_guest_xml(context, instance, *args, **kwargs)
             if not job.seen and job.fault is None:
                 with faults.guarded(job):
@@ -97,6 +98,7 @@ class PerfTuningLibvirtDriver(driver.LibvirtDriver):
             request,
             housekeeping_cpus=self._housekeeping(job.instance, request),
             features=self._features(),
+            reader=etree.fromstring,
         )
         job.seen = True
         self._log(job.instance, notes, warnings)
@@ -104,7 +106,7 @@ class PerfTuningLibvirtDriver(driver.LibvirtDriver):
 
     def _asked(self, job: faults.Work) -> tuple[request_module.Request, tuple[str, ...]]:
         if job.request is None:
-            job.request = asked.request(job.instance, CONF.nova_perf_tuning.profile_dir)
+            job.request = asked.request(job.instance, _profile_dir)
         return job.request
 
     def _get_guest_numa_config(
@@ -137,7 +139,7 @@ class PerfTuningLibvirtDriver(driver.LibvirtDriver):
     # ---- single devices: hot plug ----
 
     def _tuned_interface(self, instance: Any, xml: str) -> str:
-        request, _ = asked.request(instance, CONF.nova_perf_tuning.profile_dir)
+        request, _ = asked.request(instance, _profile_dir)
         if not request:
             return xml
         guest = network.Guest(
@@ -154,7 +156,7 @@ class PerfTuningLibvirtDriver(driver.LibvirtDriver):
         self, context: Any, instance: Any, image_meta: Any, vif: Any, *args: Any, **kwargs: Any
     ) -> Any:
         """Attach as Nova does; when it cannot be tuned and ``on_error`` is ``fail``, leave no device behind."""
-        with faults.work(instance, whole_domain=False):
+        with faults.Work(instance, whole_domain=False):
             try:
                 return super().attach_interface(context, instance, image_meta, vif, *args, **kwargs)
             except faults.TuningFailed:
@@ -168,7 +170,7 @@ class PerfTuningLibvirtDriver(driver.LibvirtDriver):
         self, context: Any, connection_info: Any, instance: Any, mountpoint: str, *args: Any, **kwargs: Any
     ) -> Any:
         """Attach as Nova does; ``_get_volume_config``, which isn't told, knows the guest meanwhile."""
-        with faults.work(instance, whole_domain=False):
+        with faults.Work(instance, whole_domain=False):
             return super().attach_volume(context, connection_info, instance, mountpoint, *args, **kwargs)
 
     def _get_volume_config(self, connection_info: Any, disk_info: Any, *args: Any, **kwargs: Any) -> Any:
@@ -201,7 +203,7 @@ class PerfTuningLibvirtDriver(driver.LibvirtDriver):
         :raises MigrationPreCheckError: it cannot, and ``on_error`` is ``fail``.
         """
         checked = super().check_can_live_migrate_source(context, instance, *args, **kwargs)
-        with faults.work(instance) as job:
+        with faults.Work(instance) as job:
             try:
                 with faults.guarded(job):
                     running = self._host.get_guest(instance).get_xml_desc(dump_migratable=True)
@@ -215,7 +217,7 @@ class PerfTuningLibvirtDriver(driver.LibvirtDriver):
 
         A fault leaves Nova's own pins: the claim has been made and nothing would take it back.
         """
-        with faults.work(instance, forgiving=True):
+        with faults.Work(instance, forgiving=True):
             return super().post_claim_migrate_data(context, instance, *args, **kwargs)
 
     def _live_migration_operation(
@@ -229,7 +231,7 @@ class PerfTuningLibvirtDriver(driver.LibvirtDriver):
         *args: Any,
         **kwargs: Any,
     ) -> Any:
-        with faults.work(instance, forgiving=True) as job:
+        with faults.Work(instance, forgiving=True) as job:
 
             def finish(running: str, rewritten: str) -> str:
                 with faults.guarded(job):
@@ -278,7 +280,14 @@ class PerfTuningLibvirtDriver(driver.LibvirtDriver):
         return placement.housekeeping_cpus(self._host, {cell.id for cell in topology.cells} if topology else None)
 
     def _log(self, instance: Any, notes: Iterable[str], warnings: Iterable[str] = ()) -> None:
-        if notes:
-            LOG.info("Tuned: %s", "; ".join(notes), instance=instance)
+        """Log what the guest asks for and does not get; what it gets stands in the XML, which Nova logs itself."""
+        left_out = [note for note in notes if note.startswith(transform.LEFT_OUT)]
+        if left_out:
+            LOG.info("%s", "; ".join(left_out), instance=instance)
         for warning in warnings:
             LOG.warning("%s", warning, instance=instance)
+
+
+def _profile_dir() -> str | None:
+    folder: str | None = CONF.nova_perf_tuning.profile_dir
+    return folder

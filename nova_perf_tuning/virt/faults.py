@@ -1,16 +1,16 @@
 """What happens when a guest cannot be tuned: ``[nova_perf_tuning] on_error``.
 
-Work on one guest runs inside :func:`work`; each piece of it that is ours inside :func:`guarded`. Nova calls
+Work on one guest runs inside :class:`Work`; each piece of it that is ours inside :class:`guarded`. Nova calls
 some of our functions from within its own, several times for one guest: the first fault decides for all.
 """
 
 from __future__ import annotations
 
-import contextlib
 import contextvars
 import dataclasses
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Final, Self
 from xml.sax import saxutils
 
 import nova.conf
@@ -46,7 +46,7 @@ class TuningFailed(exception.BuildAbortException):
 
 @dataclasses.dataclass(slots=True)
 class Work:
-    """What is being done to one instance.
+    """What is being done to one instance; as a context, what Nova calls meanwhile knows whose guest it works on.
 
     :ivar whole_domain: the guest's whole XML is written or rewritten, and ours follows at the end; otherwise
         a single device is plugged in.
@@ -62,6 +62,18 @@ class Work:
     request: tuple[request_module.Request, tuple[str, ...]] | None = None
     seen: bool = False
     fault: Exception | None = None
+    _before: contextvars.Token[Work | None] | None = None
+
+    # Contexts of classes: those of generators cost several times as much, at each domain of each guest.
+
+    def __enter__(self) -> Self:
+        self._before = _CURRENT.set(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._before is not None:
+            _CURRENT.reset(self._before)
+            self._before = None
 
 
 _CURRENT: contextvars.ContextVar[Work | None] = contextvars.ContextVar("nova_perf_tuning_work", default=None)
@@ -72,33 +84,35 @@ def current() -> Work | None:
     return _CURRENT.get()
 
 
-@contextlib.contextmanager
-def work(instance: Any, *, whole_domain: bool = True, forgiving: bool = False) -> Iterator[Work]:
-    """Make what Nova calls meanwhile know whose guest it works on."""
-    begun = Work(instance, whole_domain, forgiving)
-    token = _CURRENT.set(begun)
-    try:
-        yield begun
-    finally:
-        _CURRENT.reset(token)
-
-
-@contextlib.contextmanager
-def guarded(job: Work) -> Iterator[None]:
+class guarded:
     """Keep a fault of what runs inside from Nova, as ``on_error`` says.
 
     :raises TuningFailed: there was one, ``on_error`` is ``fail`` and the guest asks for something.
     """
-    try:
-        yield
-    except TuningFailed:
-        raise
-    except Exception as error:
-        job.fault = job.fault or error
-        if on_error() == "fail" and not job.forgiving and asks(job.instance):
-            LOG.error("%s", cause(error), instance=job.instance, exc_info=not _mistake(error))
-            raise _failure(job.instance, error) from error
-        LOG.warning("Goes on untuned: %s", cause(error), instance=job.instance, exc_info=not _mistake(error))
+
+    __slots__ = ("_job",)
+
+    def __init__(self, job: Work) -> None:
+        self._job = job
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool:
+        if error is None or isinstance(error, TuningFailed) or not isinstance(error, Exception):
+            return False
+        _judge(self._job, error)
+        return True
+
+
+def _judge(job: Work, error: Exception) -> None:
+    job.fault = job.fault or error
+    if on_error() == "fail" and not job.forgiving and asks(job.instance):
+        LOG.error("%s", cause(error), instance=job.instance, exc_info=not _mistake(error))
+        raise _failure(job.instance, error) from error
+    LOG.warning("Goes on untuned: %s", cause(error), instance=job.instance, exc_info=not _mistake(error))
 
 
 def on_error() -> str:

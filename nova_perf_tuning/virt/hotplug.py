@@ -34,7 +34,7 @@ def disk(
     document = markup.parse(f"{head}{xml}{found}{tail}")
     notes: list[str] = []
     vcpus = parsing.parse_domain(domain_xml).vcpus
-    storage.transform(document.root, wanted, vcpus, features, notes)
+    storage.transform(document.root, tree.by_tag(document.root), wanted, vcpus, features, notes)
     devices = tree.child(document.root, "devices")
     assert devices is not None
     *_, plugged = devices.iterchildren("disk")

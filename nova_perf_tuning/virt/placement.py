@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import functools
+from collections.abc import Iterable, Mapping, Set
 from typing import Any
 
+import nova.conf
 from nova.virt import hardware
+
+CONF = nova.conf.CONF
 
 
 def shared_cpus(host: Any, nodes: Iterable[int] | None) -> frozenset[int] | None:
@@ -16,8 +20,13 @@ def shared_cpus(host: Any, nodes: Iterable[int] | None) -> frozenset[int] | None
 
     :param host: Nova's ``libvirt.host.Host``.
     """
-    shared = hardware.get_cpu_shared_set()
-    return None if shared is None else _online(host, shared, nodes)
+    text = CONF.compute.cpu_shared_set
+    return _online(host, _shared(text), nodes) if text else None
+
+
+@functools.lru_cache(maxsize=4)
+def _shared(text: str) -> frozenset[int]:
+    return frozenset(hardware.parse_cpu_spec(text))
 
 
 def housekeeping_cpus(host: Any, nodes: Iterable[int] | None) -> int | None:
@@ -31,10 +40,14 @@ def housekeeping_cpus(host: Any, nodes: Iterable[int] | None) -> int | None:
     return len(_online(host, host.get_online_cpus() - dedicated, nodes))
 
 
-def _online(host: Any, cpus: set[int], nodes: Iterable[int] | None) -> frozenset[int]:
-    cpus = cpus & host.get_online_cpus()
+def _online(host: Any, cpus: Set[int], nodes: Iterable[int] | None) -> frozenset[int]:
     if nodes is not None:
-        topology = host.get_capabilities().host.topology
-        chosen = set(nodes)
-        cpus &= {cpu.id for cell in topology.cells if cell.id in chosen for cpu in cell.cpus}
-    return frozenset(cpus)
+        cells = _cells(host.get_capabilities().host.topology)
+        cpus = cpus & frozenset().union(*[cells.get(node, frozenset()) for node in nodes])
+    return frozenset(cpus & host.get_online_cpus())
+
+
+@functools.lru_cache(maxsize=4)
+def _cells(topology: Any) -> Mapping[int, frozenset[int]]:
+    """Return the CPUs of each node; Nova keeps the one object that libvirt told it of."""
+    return {cell.id: frozenset([cpu.id for cpu in cell.cpus]) for cell in topology.cells}

@@ -18,7 +18,10 @@ PACKAGES = (nova_perf_tuning.virt, nova_perf_tuning.guest, nova_perf_tuning.spec
 
 #: The guard itself: what keeps a fault from Nova cannot be kept from it. Marking a domain is not part of it.
 GUARD = frozenset(
-    f"virt.faults.{name}" for name, value in vars(faults).items() if callable(value) and name != "mark_untuned"
+    f"virt.faults.{name}.{method}" if inspect.isclass(value) else f"virt.faults.{name}"
+    for name, value in vars(faults).items()
+    if callable(value) and name != "mark_untuned"
+    for method in (vars(value) if inspect.isclass(value) else (name,))
 )
 
 
@@ -70,6 +73,15 @@ def functions():
                 yield f"{stem}.{name}", module, name, value
 
 
+def forget():
+    """Empty every cache of ours, so that a call runs through all that a first one does."""
+    for module in modules():
+        for value in list(vars(module).values()):
+            for cached in (value, getattr(value, "__wrapped__", None)):
+                if hasattr(cached, "cache_clear"):
+                    cached.cache_clear()
+
+
 class Injected(RuntimeError):
     """The fault."""
 
@@ -112,6 +124,7 @@ class FaultPoints(fixtures.Fixture):
     def watched(self):
         """Give a list that has, at the end, what was called meanwhile and can fail, in order of first calls."""
         self.called = {}
+        forget()
         names = []
         yield names
         names += [name for name in self.called if name not in ENTRIES]
@@ -119,6 +132,7 @@ class FaultPoints(fixtures.Fixture):
     @contextlib.contextmanager
     def failing(self, *names):
         """Make functions fail; all that there are when none is named."""
+        forget()
         self._armed = frozenset(names) or self.names - ENTRIES - GUARD
         try:
             yield

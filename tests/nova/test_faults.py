@@ -8,7 +8,7 @@ from tests.nova import base
 
 #: Everything that runs while Nova writes a whole domain.
 AT_BOOT = (
-    "asked.specs",
+    "asked._parse_known",
     "asked.request",
     "driver.PerfTuningLibvirtDriver._tuned_domain",
     "driver.PerfTuningLibvirtDriver._place_emulator",
@@ -115,7 +115,7 @@ class EmulatedBootTest(FaultTestCase):
     specs = {"hw:vif_multiqueue_enabled": "true", "perf:vif_queues": "2"}
 
     def test_fail(self):
-        with self.inject("asked.specs"):
+        with self.inject("asked.request"):
             server = self.boot(self.specs, vcpus=2, expected_state="ERROR")
         self.assertIn("nova-perf-tuning: internal error", server["fault"]["message"])
 
@@ -123,7 +123,7 @@ class EmulatedBootTest(FaultTestCase):
         server = self.boot(self.specs, vcpus=2)
         port = self.new_port()
         self._attach_interface(server, port)
-        with self.inject("asked.specs"), self.inject("vif.PerfVIFDriver._render"):
+        with self.inject("asked.request"), self.inject("vif.PerfVIFDriver._render"):
             self._detach_interface(server, port)
             self.assertEqual(1, len(self.domain(server).findall("devices/interface")))
             self._delete_server(server)

@@ -53,12 +53,13 @@ class PropertyTest(testtools.TestCase):
         REQUESTS,
         strategies.sampled_from([None, DEBIAN_12, NEW]),
         strategies.one_of(strategies.none(), strategies.integers(0, 16)),
+        strategies.sampled_from([None, etree.fromstring]),
     )
-    def test_the_tree_that_nova_builds_gets_the_same(self, name, asked, known, housekeeping):
+    def test_the_tree_that_nova_builds_gets_the_same(self, name, asked, known, housekeeping, reader):
         options = {"features": known, "housekeeping_cpus": housekeeping}
         text = transform.transform(corpus.text(name), asked, **options)
         built = etree.fromstring(corpus.text(name), etree.XMLParser(remove_blank_text=True))
-        self.assertEqual(text.notes, transform.transform_tree(built, asked, **options))
+        self.assertEqual(text.notes, transform.transform_tree(built, asked, reader=reader, **options))
         expected = etree.fromstring(text.xml, etree.XMLParser(remove_blank_text=True))
         for tree_ in (expected, built):  # a fragment that was added may declare its prefix where it stands
             etree.cleanup_namespaces(tree_)
