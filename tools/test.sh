@@ -170,7 +170,7 @@ case $part in
     all | lint | docs | unit | functional | nova | package | benchmarks | cloud | lab | demo) ;;
     *) echo "test.sh: no part '$part'; see tools/test.sh --help" >&2; exit 3 ;;
 esac
-"$top/tools/prepare.sh" --profile test --extras report,test,docs,lint,cloud --venv "$venv"
+"$top/tools/prepare.sh" --profile test --extras report,test,docs,lint,cloud,metrics --venv "$venv"
 "$venv/bin/python" tools/leftovers.py record "$logs/before"
 
 case $part in

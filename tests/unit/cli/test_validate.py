@@ -138,7 +138,7 @@ class ValidateTest(testtools.TestCase):
         with open(file, "w", encoding="utf-8"):
             pass
         for arguments, told in (
-            (("--benchmark", "himeno"), "there is no benchmark 'himeno'"),
+            (("--benchmark", "linpack"), "there is no benchmark 'linpack'"),
             (("--benchmark", "cpu:threads=x"), "threads='x'"),
             (("--launcher", "cloud"), "there is no launcher 'cloud'"),
             (("--time-limit", "5"), "--time-limit '5'"),
