@@ -87,9 +87,12 @@ class FlavorTest(CommandTest):
 
     def test_novas_reason(self) -> None:
         line = self.refused(
-            ["flavor", "create", self.prefix, "--vcpus", "2", "--ram", "192", "--spec", "hw:cpu_policy=dedicatd"]
+            [
+                *("flavor", "create", self.prefix, "--vcpus", "2", "--ram", "192"),
+                *("--spec", "hw:pci_numa_affinity_policy=legcy"),
+            ]
         )
-        self.assertIn("hw:cpu_policy", line)
+        self.assertIn("hw:pci_numa_affinity_policy", line)
         self.assertIn("refused (400)", line)
         self.assertIsNone(self.cloud.compute.find_flavor(self.prefix))
         line = self.refused(

@@ -276,8 +276,8 @@ class ApiServer(fixtures.Fixture):
                 continue
             known = vocabulary.by_key().get(key)
             message = f"Validation failed; extra spec '{key}' does not appear to be a valid extra spec."
-            if key == "hw:cpu_policy" and value not in ("dedicated", "shared", "mixed"):
-                message = f"Validation failed; '{value}' is not one of: dedicated, shared, mixed"
+            if key == "hw:pci_numa_affinity_policy" and value not in ("required", "preferred", "legacy", "socket"):
+                message = f"Validation failed; '{value}' is not one of: required, preferred, legacy, socket"
             elif known is not None or key.startswith("hw:"):
                 continue
             raise nova_error(400, "badRequest", message)

@@ -83,10 +83,20 @@ class FlavorCreateTest(openstack_program.ProgramTestCase):
 
     def test_novas_reason_in_one_line_and_no_flavor_stays(self):
         line = self.refused(
-            *("flavor", "create", "f", "--vcpus", "2", "--ram", "512", "--spec", "hw:cpu_policy=dedicatd")
+            *(
+                "flavor",
+                "create",
+                "f",
+                "--vcpus",
+                "2",
+                "--ram",
+                "512",
+                "--spec",
+                "hw:pci_numa_affinity_policy=legcy",
+            )
         )
         self.assertIn(
-            "f: hw:cpu_policy=dedicatd: refused (400): Validation failed; 'dedicatd' is not one of", line
+            "f: hw:pci_numa_affinity_policy=legcy: refused (400): Validation failed; 'legcy' is not one of", line
         )
         self.assertEqual({}, self.cloud.flavors)
 
@@ -154,7 +164,10 @@ class FlavorSetTest(openstack_program.ProgramTestCase):
     def test_a_refusal_changes_nothing(self):
         flavor = self.cloud.add_flavor("f", perf_iothreads="1")
         before = dict(flavor["extra_specs"])
-        for words, spec in {"not one of": "hw:cpu_policy=x", "allowed: 0 to 16": "perf:iothreads=99"}.items():
+        for words, spec in {
+            "not one of": "hw:pci_numa_affinity_policy=x",
+            "allowed: 0 to 16": "perf:iothreads=99",
+        }.items():
             self.assertIn(
                 words, self.refused("flavor", "set", "f", "--spec", spec, "--spec", "perf:vif_rx_queue_size=512")
             )
