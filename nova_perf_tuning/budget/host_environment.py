@@ -126,7 +126,7 @@ def softirq_s(before: Circumstances, after: Circumstances, but: Collection[int] 
     )
 
 
-def idle_softirq(seconds: float = 1.0) -> float:
+def idle_softirq(seconds: float = 0.5) -> float:
     """Watch this host do nothing and return its CPU seconds of interrupts and softirqs per second."""
     before = look()
     begun = time.monotonic()

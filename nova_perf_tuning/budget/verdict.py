@@ -226,7 +226,7 @@ def _other_machine(results: model.Results, budget: Budget) -> str:
     for arm in (budget.arm, budget.baseline):
         told = arms.get(arm, {}).get("virtualization")
         if fault := truth.contradiction(str(told or ""), accelerator):
-            return f"guests of '{arm}' were {fault}"
+            return f"guests of '{arm}': {fault}"
         if budget.virtualization is None:
             continue
         if arm != "host" and told != budget.virtualization:

@@ -160,7 +160,7 @@ def contradiction(mode: str, accelerator: str) -> str:
     expected = {"kvm": "kvm", "tcg": "qemu"}.get(accelerator)
     if expected is None or mode in (expected, "unknown", ""):
         return ""
-    return f"declared to run on {accelerator}, but it finds itself on {told(mode)}"
+    return f"declared to run on {accelerator}, but found on {told(mode)}"
 
 
 def told(mode: str) -> str:

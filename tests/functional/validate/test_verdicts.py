@@ -122,7 +122,7 @@ class VerdictsTest(unittest.TestCase):
         found = self.measure(DeclaredLauncher, "cpu", ("untuned", "tuned"), {}, groups=1, blocks=1)
         judged = verdict.judge(found, dataclasses.replace(budget("cpu", "tuned"), accelerator="kvm"))
         self.assertEqual(verdict.Verdict.INVALID, judged.verdict)
-        self.assertIn("declared to run on kvm, but it finds itself on emulation (TCG)", judged.reasons[-1])
+        self.assertIn("declared to run on kvm, but found on emulation (TCG)", judged.reasons[-1])
         told = found.environment["arms"]["tuned"]
         self.assertEqual("qemu", told["virtualization"])
         self.assertEqual(1, told["truth"]["nics"]["eth0"]["queues"])

@@ -87,8 +87,8 @@ class TruthTest(testtools.TestCase):
         self.assertEqual([], self.findings(emulated, "tcg") + self.findings(kvm, "kvm"))
         self.assertEqual([], self.findings(emulated, "none"), "nothing was declared")
         [told] = self.findings(emulated, "kvm")
-        self.assertIn("declared to run on kvm, but it finds itself on emulation (TCG) (CPUID says TCG", told)
-        self.assertIn("finds itself on KVM", self.findings(kvm, "tcg")[0])
+        self.assertIn("declared to run on kvm, but found on emulation (TCG) (CPUID says TCG", told)
+        self.assertIn("but found on KVM", self.findings(kvm, "tcg")[0])
         slow = "== signature\nKVMKVMKVM\n== clock\nhpet\n"
         self.assertIn("clock source is hpet", self.findings(slow, "kvm")[0])
 
