@@ -28,7 +28,7 @@ _NEW_NETWORK = 0x40000000  # CLONE_NEWNET of sched.h; os.setns is there from Pyt
 def tool(name: str, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
     """Run one of the cloud's commands."""
     argv = [str(TOP / "tools" / "cloud" / name), *arguments]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=600)
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=1800)
     if check and done.returncode:
         raise AssertionError(f"{name} {' '.join(arguments)}: {done.returncode}: {done.stderr.strip()}")
     return done
