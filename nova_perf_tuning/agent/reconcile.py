@@ -224,9 +224,8 @@ class Reconciler:
         waiting = self.arbiter.held_back(self._clock())
         return [
             one
-            for one, seen in zip(wanted, verify_module.verify(wanted, kinds), strict=True)
-            if verify_module.is_drift(one, seen, kinds)
-            and (one.kind, one.target) not in waiting
+            for one in verify_module.drifted(wanted, kinds)
+            if (one.kind, one.target) not in waiting
             and self._refused.get((one.kind, one.target, one.identity)) != one.value
         ]
 

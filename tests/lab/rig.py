@@ -140,7 +140,7 @@ class LabCase(testtools.TestCase):
     def until(self, condition, what: str, *, told: bool = True) -> float:
         """Wait until ``condition`` holds, and tell how long it took; how long it may take is not judged."""
         begun = time.monotonic()
-        patience.until(condition, what, limit_s=120.0 if told else patience.LIMIT_S)
+        patience.until(condition, what)
         seconds = time.monotonic() - begun
         if told:
             print(f"NOTE: lab, kernel {'.'.join(self.lab.kernel.split('.')[:2])}: {what} after {seconds:.1f} s")

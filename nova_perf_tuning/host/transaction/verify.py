@@ -32,6 +32,23 @@ def verify(
     return found
 
 
+def drifted(
+    settings: Sequence[setting_module.Setting], kinds: Mapping[str, base.SettingKind]
+) -> list[setting_module.Setting]:
+    """Return those settings that :func:`verify` would find drifted, kind by kind, at less than its cost."""
+    groups: dict[str, list[setting_module.Setting]] = {}
+    for one in settings:
+        groups.setdefault(one.kind, []).append(one)
+    found = []
+    for name, group in groups.items():
+        if name not in kinds:
+            continue
+        kind = kinds[name]
+        maybe = [one for one, suspect in zip(group, kind.suspects(group), strict=True) if suspect]
+        found += [one for one, seen in zip(maybe, kind.survey(maybe), strict=True) if is_drift(one, seen, kinds)]
+    return found
+
+
 def is_drift(
     setting: setting_module.Setting, found: base.Observation, kinds: Mapping[str, base.SettingKind]
 ) -> bool:

@@ -12,6 +12,7 @@ from nova_perf_tuning import cpulist
 from nova_perf_tuning.host.facts import reader
 from nova_perf_tuning.host.setting import Setting
 from nova_perf_tuning.host.settings import base, registry
+from nova_perf_tuning.host.transaction import verify
 from tests.hosts import sysroots
 
 KINDS = ("irq_affinity", "thread_affinity", "xps", "rps", "sysctl", "mtu", "offload", "ring", "channels")
@@ -220,7 +221,12 @@ class SurveyTest(testtools.TestCase):
             )
             settings[place] = dataclasses.replace(settings[place], **other)
         kind = self.kinds[name]
-        self.assertEqual([kind.observe(one) for one in settings], kind.survey(settings))
+        exact = [kind.observe(one) for one in settings]
+        self.assertEqual(exact, kind.survey(settings))
+        drifted = [
+            one for one, seen in zip(settings, exact, strict=True) if verify.is_drift(one, seen, self.kinds)
+        ]
+        self.assertEqual(drifted, verify.drifted(settings, self.kinds))
 
     def test_a_guest_that_was_started_again_under_the_same_numbers(self):
         for one in self.settings["thread_affinity"]:
