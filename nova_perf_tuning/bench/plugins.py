@@ -78,6 +78,13 @@ def how_to_get(benchmark: base.Benchmark) -> str:
     return " and ".join(ways) or "put it there, it is not in Debian"
 
 
+def needs(found: Sequence[Job]) -> tuple[set[str], int, int]:
+    """Return what jobs need in a guest: programs, memory of the largest in MiB, space of all files in MiB."""
+    programs = {program for job in found for program in job.benchmark.programs}
+    memory = max((job.benchmark.memory_mib(job.parameters) for job in found), default=0)
+    return programs, memory, sum(job.benchmark.scratch_mib(job.parameters) for job in found)
+
+
 def jobs(texts: Sequence[str], seconds: int | None = None) -> list[Job]:
     """Return the jobs that ``KIND[:k=v,…]`` texts name.
 

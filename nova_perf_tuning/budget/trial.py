@@ -47,6 +47,8 @@ def run(job: plugins.Job, pair: launch.Pair, limit_s: float, idle_softirq: float
     deadline = time.monotonic() + limit_s
     try:
         return _run(job, pair, deadline, idle_softirq)
+    except launch.ProgramError as error:
+        return Outcome(error=output.printable(error, 600))
     except launch.LaunchError as error:
         return Outcome(error=output.printable(error, 600), lost=True)
     except bench.OutputError as error:

@@ -76,6 +76,7 @@ class BenchRun(command.PerfCommand):
         steps = benchmark.steps(merged, "127.0.0.1" if benchmark.paired else None)
         environment = {**host_environment.read(), "benchmarks": {benchmark.kind: {"parameters": merged}}}
         with launchers.load(args.launcher) as launcher:
+            launcher.require(*plugins.needs([job]))
             launcher.prepare()
             if args.launcher == "host":
                 pair = launcher.host_pair()

@@ -9,7 +9,7 @@ import re
 import secrets
 import signal
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,7 @@ from nova_perf_tuning import errors, interrupt, whole_file
 from nova_perf_tuning.cli import budget_options, command, export_options, progress, spec_options
 
 if TYPE_CHECKING:
+    from nova_perf_tuning.bench import plugins
     from nova_perf_tuning.budget import budget_file, history, model, session, verdict
     from nova_perf_tuning.launch import base as launch
     from nova_perf_tuning.specs import request
@@ -268,6 +269,7 @@ def _planned(args: argparse.Namespace) -> _Run:
     budgets = budget_file.load(args.budget) if args.budget else []
     launcher = launchers.load(args.launcher)
     plan = _plan(args, launcher.vcpus)
+    launcher.require(*plugins.needs(plan.jobs))
     folder = output_folder(args.output)
     if budgets:
         kinds = {job.label: job.benchmark.kind for job in plan.jobs}
@@ -313,8 +315,7 @@ def _plan(args: argparse.Namespace, vcpus: int | None) -> session.Plan:
     jobs = plugins.jobs(args.benchmark or DEFAULT_BENCHMARKS, seconds)
     second = noise.ARMS[1] if args.noise_floor else "tuned"
     left_out = _left_out(args, tuned)
-    for job in jobs:
-        plugins.check_installed(job.benchmark)
+    _check_programs(jobs)
     return session.Plan(
         arms=(launch.Arm("untuned", request.Request()), launch.Arm(second, tuned), *left_out.values()),
         jobs=tuple(jobs),
@@ -328,6 +329,22 @@ def _plan(args: argparse.Namespace, vcpus: int | None) -> session.Plan:
             **_ablation_facts(tuned, left_out),
         },
     )
+
+
+def _check_programs(jobs: Sequence[plugins.Job]) -> None:
+    """Say which benchmarks this host cannot run; the others go on, and in guests they all do.
+
+    :raises plugins.MissingProgramError: it can run none of them.
+    """
+    from nova_perf_tuning.bench import plugins
+
+    without = [job for job in jobs if plugins.missing(job.benchmark)]
+    if len(without) == len(jobs):
+        plugins.check_installed(without[0].benchmark)
+    for job in without:
+        absent = plugins.missing(job.benchmark)[0]
+        how = plugins.how_to_get(job.benchmark)
+        print(f"nova-perf validate: {job.label}: {absent} is not on this host; {how}", file=sys.stderr)
 
 
 def _left_out(args: argparse.Namespace, tuned: request.Request) -> dict[str, launch.Arm]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 from nova_perf_tuning import errors
@@ -22,6 +22,10 @@ STDERR_LIMIT: Final = 128 << 10
 
 class LaunchError(errors.PerfTuningError):
     """A guest could not be made, did not answer in time or died; the message ends with its console's tail."""
+
+
+class ProgramError(LaunchError):
+    """A benchmark's server could not be started; the machine itself is well."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -86,14 +90,17 @@ class Machine(abc.ABC):
 
     @abc.abstractmethod
     def run(self, argv: Sequence[str], timeout_s: float) -> Finished:
-        """Run a program to its end; past ``timeout_s`` it is killed.
+        """Run a program to its end; past ``timeout_s`` it is killed. A missing one has the exit status 127.
 
         :raises LaunchError: the machine is gone or does not answer.
         """
 
     @abc.abstractmethod
     def start(self, argv: Sequence[str]) -> int:
-        """Start a program (a benchmark's server) and return a handle for :meth:`stop`."""
+        """Start a program (a benchmark's server) and return a handle for :meth:`stop`.
+
+        :raises ProgramError: it is missing or ended at once.
+        """
 
     @abc.abstractmethod
     def stop(self, handle: int) -> None:
@@ -126,6 +133,13 @@ class Launcher(abc.ABC):
     def vcpus(self) -> int | None:
         """vCPUs of each guest, known before :meth:`prepare`; None where it makes no guests or cannot tell."""
         return None
+
+    def require(self, programs: Collection[str], memory_mib: int, scratch_mib: int) -> None:
+        """Say before :meth:`prepare` what the machines must have, beyond what they have anyway.
+
+        :param programs: their names; :param memory_mib: for one benchmark; :param scratch_mib: for all files.
+        """
+        return
 
     @abc.abstractmethod
     def prepare(self) -> None:

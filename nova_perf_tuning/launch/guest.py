@@ -123,7 +123,8 @@ class Guest(base.Machine):
         if done.returncode:
             status = self._wait(pid, time.monotonic() + _DEATH_S)
             text = (status.stderr or status.stdout) if status is not None else ""
-            raise self.failure(f"{argv[0]} ended at once: {first_line(text)}")
+            # The machine is well, so its console has nothing to say.
+            raise base.ProgramError(f"guest {self.name}: {argv[0]} ended at once: {first_line(text)}")
         self._running[self._jobs] = (job, pid)
         return self._jobs
 

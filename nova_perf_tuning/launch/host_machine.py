@@ -104,7 +104,10 @@ class HostMachine(base.Machine):
 
     def run(self, argv: Sequence[str], timeout_s: float) -> base.Finished:
         started = time.monotonic()
-        process = self._start(argv)
+        try:
+            process = self._start(argv)
+        except OSError as error:
+            return base.Finished(127, "", f"{argv[0]}: {error.strerror}", started, time.monotonic())
         try:
             in_time = process.wait(timeout_s)
             ended = time.monotonic()
@@ -114,11 +117,14 @@ class HostMachine(base.Machine):
         return base.Finished(returncode if in_time else None, stdout, stderr, started, ended)
 
     def start(self, argv: Sequence[str]) -> int:
-        process = self._start(argv)
+        try:
+            process = self._start(argv)
+        except OSError as error:
+            raise base.ProgramError(f"{self.name}: {argv[0]}: {error.strerror}") from None
         if not _await_idle(process):
             self._finish(process)
             stdout, stderr = process.output()
-            raise base.LaunchError(f"{self.name}: {argv[0]} ended at once: {first_line(stderr or stdout)}")
+            raise base.ProgramError(f"{self.name}: {argv[0]} ended at once: {first_line(stderr or stdout)}")
         return process.pid
 
     def stop(self, handle: int) -> None:

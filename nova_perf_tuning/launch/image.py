@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections.abc import Collection
+from typing import Final
 
 from nova_perf_tuning import cache_folder
 from nova_perf_tuning.launch import base
@@ -28,17 +30,53 @@ class Image:
     release: str
 
 
-def default_folder() -> str:
-    """Return where the newest image of this user lies."""
+#: What images of this project had before they listed it.
+_OLD_PROGRAMS: Final = frozenset({"iperf3", "fio", "sysbench", "ethtool"})
+#: Link in the cache folder -> how the image is built; the smaller one first.
+_VARIANTS: Final = {"image": "tools/image/build", "full-image": "tools/image/build --full"}
+
+
+def default_folder(programs: Collection[str] = ()) -> str:
+    """Return where the newest image of this user lies that has ``programs``: the small one or the full one.
+
+    :raises LaunchError: there are images, but none has them all.
+    """
+    lacking: dict[str, list[str]] = {}
+    for name in _VARIANTS:
+        folder = cache_folder.path(name)
+        if os.path.exists(os.path.join(folder, "complete")):
+            missing = sorted(set(programs) - programs_in(folder))
+            if not missing:
+                return folder
+            lacking[name] = missing
+    if "full-image" in lacking:
+        raise base.LaunchError(
+            f"no guest image has {', '.join(lacking['full-image'])}; build it anew with tools/image/build --full,"
+            " or put programs of your own into an image and name it"
+        )
+    if lacking:
+        missing = ", ".join(lacking["image"])
+        raise base.LaunchError(
+            f"the small guest image has no {missing}; {_VARIANTS['full-image']} makes one that has"
+        )
     return cache_folder.path("image")
 
 
-def load(folder: str | None = None) -> Image:
+def programs_in(folder: str) -> set[str]:
+    """Return the names of the programs that the image in ``folder`` has for benchmarks."""
+    try:
+        return set(_read(folder, "programs").split())
+    except (OSError, UnicodeDecodeError):
+        return set(_OLD_PROGRAMS)
+
+
+def load(folder: str | None = None, programs: Collection[str] = ()) -> Image:
     """Return the image in ``folder`` (default: :func:`default_folder`).
 
+    :param programs: what it must have, for the choice of the default one.
     :raises LaunchError: it is missing, unfinished or unreadable; says how to build it.
     """
-    folder = os.path.realpath(folder or default_folder())
+    folder = os.path.realpath(folder or default_folder(programs))
     if not os.path.exists(os.path.join(folder, "complete")):
         raise base.LaunchError(f"guest image {folder} is missing or unfinished; {_BUILD}")
     try:

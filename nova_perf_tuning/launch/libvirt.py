@@ -12,7 +12,7 @@ import re
 import shutil
 import time
 import uuid as uuid_module
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent import futures
 from typing import Any, Final
 
@@ -48,6 +48,8 @@ HOST_ARM: Final = "host"
 #: other work too; this is to end one that never boots, not one that is slow.
 BOOT_S: Final = 300.0
 _START_LIBVIRT = "start it: systemctl start libvirtd, or tools/libvirt/up where no systemd runs"
+#: Memory of a guest beside what a benchmark asks for: kernel, page cache, agent.
+_SYSTEM_MIB: Final = 192
 _ARM_NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_-]{0,39}")
 _PREFIX: Final = "nova-perf"
 #: libvirt uses it where it is there, and leaves the packets to QEMU without a word where it is not.
@@ -97,6 +99,7 @@ class LibvirtLauncher(base.Launcher):
         :param state_dir: where runs keep their disks; QEMU's user must be able to pass through it.
         """
         self._size = size or GuestSize()
+        self._programs: frozenset[str] = frozenset()
         self._wanted = accelerator
         self._image_folder = image_folder
         self._machine = machine
@@ -121,6 +124,14 @@ class LibvirtLauncher(base.Launcher):
     def vcpus(self) -> int:
         return self._size.vcpus
 
+    def require(self, programs: Collection[str], memory_mib: int, scratch_mib: int) -> None:
+        self._programs = frozenset(programs)
+        self._size = dataclasses.replace(
+            self._size,
+            memory_mib=max(self._size.memory_mib, memory_mib and memory_mib + _SYSTEM_MIB),
+            scratch_mib=max(self._size.scratch_mib, scratch_mib + scratch_mib // 16),
+        )
+
     # --- making ---------------------------------------------------------------------------------------------
 
     def prepare(self) -> None:
@@ -131,7 +142,7 @@ class LibvirtLauncher(base.Launcher):
         for program, package in programs.NEEDED.items():
             if shutil.which(program, path=programs.ENVIRONMENT["PATH"]) is None:
                 raise base.LaunchError(f"program {program} is missing; install the package {package}")
-        self._image = image.load(self._image_folder)
+        self._image = image.load(self._image_folder, self._programs)
         self._connect()
         self._emulator, capabilities = self._capabilities()
         self._features = features_module.from_capabilities(
