@@ -263,6 +263,7 @@ class _Run:
 
 def _planned(args: argparse.Namespace) -> _Run:
     """Check everything that can be checked before guests are booted."""
+    from nova_perf_tuning.bench import plugins
     from nova_perf_tuning.budget import budget_file, launchers
 
     export_options.check(args)

@@ -55,9 +55,9 @@ def default_folder(programs: Collection[str] = ()) -> str:
             " or put programs of your own into an image and name it"
         )
     if lacking:
-        missing = ", ".join(lacking["image"])
+        absent = ", ".join(lacking["image"])
         raise base.LaunchError(
-            f"the small guest image has no {missing}; {_VARIANTS['full-image']} makes one that has"
+            f"the small guest image has no {absent}; {_VARIANTS['full-image']} makes one that has"
         )
     return cache_folder.path("image")
 

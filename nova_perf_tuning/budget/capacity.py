@@ -1,0 +1,191 @@
+"""How many guests of a flavor a host carries before one of its resources runs out, from measured CPU per unit.
+
+What a guest costs beside its vCPUs comes out of the host's shared CPUs: emulator, I/O threads, vhost workers and
+interrupt work (softirq). A resource is one of these classes, or all of them together, which is what limits a host
+whose shared CPUs serve them all. A guest that does R units of work per second and costs C CPU seconds per unit
+takes R * C CPUs; N guests fit while N * R * C stays below the shared CPUs times the share that may be busy.
+
+The trials of a benchmark with a peer count the CPU of both guests, the sender's and the receiver's; one guest takes
+half of it here, the mean of the two roles.
+
+Linear in the number of guests: caches, memory bandwidth and queues that fill up are not in it, so a run at the
+number that is found must confirm it. The interval is that of the measured cost; its dear end is the number to
+plan with.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Final
+
+from nova_perf_tuning import errors
+from nova_perf_tuning.budget import model, overhead, statistics
+
+#: Classes of a guest's CPU that run on shared CPUs; ``worker`` are QEMU's own threads for I/O.
+CLASSES: Final = ("emulator", "iothread", "worker", "vhost", "softirq")
+ALL: Final = "all shared work"
+#: Of a CPU that a single vhost worker or I/O thread may take before its queue is the limit.
+_ONE_THREAD: Final = 1.0
+
+
+class CapacityError(errors.PerfTuningError):
+    """The results cannot say what a guest costs: names what is missing."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Limit:
+    """One resource.
+
+    :ivar per_guest: CPUs that one guest takes of it; its interval is None with too few trials.
+    :ivar guests: how many fit; :ivar fewest, most: at the dear and at the cheap end of the interval.
+    :ivar note: what the figure does not hold for.
+    """
+
+    resource: str
+    per_unit_s: float
+    per_guest: float
+    guests: int | None
+    fewest: int | None
+    most: int | None
+    note: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Capacity:
+    """What a host carries of one flavor's load.
+
+    :ivar rate: units of work per second of each guest; :ivar limits: the tightest resource first.
+    """
+
+    benchmark: str
+    arm: str
+    work_unit: str
+    rate: float
+    shared_cpus: float
+    limits: tuple[Limit, ...]
+    trials: int
+    note: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Housekeeping:
+    """CPUs to keep for a NIC's speed.
+
+    :ivar cpus: by the middle of the measured cost; :ivar cautious: by its dear end, None with too few trials.
+    """
+
+    speed_gbit: float
+    cpus: int
+    cautious: int | None
+
+
+def _good(results: model.Results, benchmark: str, arm: str) -> list[model.Trial]:
+    found = [
+        one
+        for one in results.trials
+        if one.benchmark == benchmark and one.arm == arm and one.primary and one.value is not None and one.work
+    ]
+    if not found:
+        known = sorted({one.benchmark for one in results.trials if one.work and one.arm == arm})
+        names = ", ".join(known) or "none"
+        raise CapacityError(
+            f"no trial of '{benchmark[:80]}' on '{arm[:40]}' counted its work; benchmarks that did: {names}"
+        )
+    if not any("vcpu" in one.host_cpu_s for one in found):
+        raise CapacityError(f"'{arm}' is no guest: its CPU was not measured per class")
+    return found
+
+
+def _guests(results: model.Results, benchmark: str) -> int:
+    """Return how many guests' CPU a trial counts: two where there is a server on a peer."""
+    told = results.environment.get("benchmarks", {})
+    commands = told.get(benchmark, {}).get("commands", []) if isinstance(told, dict) else []
+    return 2 if isinstance(commands, list) and len(commands) > 1 else 1
+
+
+def _cost(trials: Sequence[model.Trial], classes: Sequence[str], guests: int) -> statistics.Estimate | None:
+    samples: dict[int, list[float]] = {}
+    for one in trials:
+        seconds = sum(one.host_cpu_s.get(name, 0.0) for name in classes)
+        value = overhead.per_unit(max(0.0, seconds) / guests, one)
+        if value is not None:
+            samples.setdefault(one.group, []).append(value)
+    return statistics.estimate(samples, positive=True)
+
+
+def own_rate(trials: Sequence[model.Trial]) -> float:
+    """Return the units per second that the measured guest itself did, the median over trials."""
+    rates = [one.work / one.window_s for one in trials if one.work and one.window_s > 0]
+    return statistics.median(rates) or 0.0
+
+
+def fits(cpus: float, per_guest: float) -> int | None:
+    """Return how many guests fit; None: the resource is not used, so it does not limit."""
+    return math.floor(cpus / per_guest + 1e-9) if per_guest > 0 else None
+
+
+def capacity(
+    results: model.Results,
+    benchmark: str,
+    arm: str,
+    shared_cpus: float,
+    busy: float,
+    rate: float | None = None,
+    vcpus: int | None = None,
+    dedicated_cpus: int | None = None,
+) -> Capacity:
+    """Return how many guests fit, resource by resource.
+
+    :param shared_cpus: CPUs of the host for emulators, vhost workers and interrupts.
+    :param busy: share of them that may be busy, above 0 to 1.
+    :param rate: units per second that each guest does; None: what the measured one did.
+    :param vcpus: of each guest, with ``dedicated_cpus`` of the host for pinned ones.
+    :raises CapacityError: the results have no such trial, or no work was counted.
+    """
+    trials = _good(results, benchmark, arm)
+    rate = own_rate(trials) if rate is None else rate
+    limits = []
+    guests = _guests(results, benchmark)
+    present = [name for name in CLASSES if any(one.host_cpu_s.get(name, 0.0) > 0 for one in trials)]
+    for name, classes in [(ALL, present), *((one, [one]) for one in present)]:
+        found = _cost(trials, classes, guests)
+        if found is not None:
+            limits.append(_limit(name, found, rate, shared_cpus * busy))
+    if vcpus and dedicated_cpus is not None:
+        count = dedicated_cpus // vcpus
+        limits.append(Limit("dedicated CPUs", 0.0, float(vcpus), count, count, count))
+    limits.sort(key=lambda one: math.inf if one.guests is None else one.guests)
+    waits = [share for one in trials if (share := overhead.wait_share(one)) is not None]
+    over = sum(share > overhead.MAX_WAIT for share in waits)
+    note = f"vCPUs waited for a host CPU in {over} of {len(waits)} trials: the host was not idle" if over else ""
+    return Capacity(benchmark, arm, trials[0].work_unit, rate, shared_cpus, tuple(limits), len(trials), note)
+
+
+def _limit(name: str, found: statistics.Estimate, rate: float, cpus: float) -> Limit:
+    per_guest = found.value * rate
+    dear = None if found.high is None else fits(cpus, found.high * rate)
+    cheap = None if found.low is None else fits(cpus, found.low * rate)
+    note = found.note if found.high is None else ""
+    if name in ("vhost", "iothread", "emulator") and per_guest > _ONE_THREAD:
+        note = "more than one CPU per guest: it takes several queues or threads to get there"
+    return Limit(name, found.value, per_guest, fits(cpus, per_guest), dear, cheap, note)
+
+
+def housekeeping(results: model.Results, benchmark: str, arm: str, speed_gbit: float, busy: float) -> Housekeeping:
+    """Return how many CPUs the guests' traffic at a NIC's full speed takes beside their vCPUs, at least one.
+
+    :param speed_gbit: both directions together, as the guests are to use it.
+    :raises CapacityError: the benchmark's unit of work is not Gbit.
+    """
+    trials = _good(results, benchmark, arm)
+    if trials[0].work_unit != "Gbit":
+        raise CapacityError(f"'{benchmark}' counts its work in {trials[0].work_unit}; a NIC's speed needs iperf3")
+    found = _cost(trials, CLASSES, _guests(results, benchmark))
+    assert found is not None
+
+    def cpus(per_unit: float) -> int:
+        return max(1, math.ceil(speed_gbit * per_unit / busy - 1e-9))
+
+    return Housekeeping(speed_gbit, cpus(found.value), None if found.high is None else cpus(found.high))

@@ -1,0 +1,130 @@
+"""``nova-perf capacity``: how many guests of a flavor a host carries, from what was measured."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import math
+
+from nova_perf_tuning import cpulist, errors
+from nova_perf_tuning.cli import command, spec_options, state
+
+
+class Capacity(command.PerfCommand):
+    """Say how many guests fit on a host before vhost workers, emulators or interrupts use up its shared CPUs.
+
+    Takes the results of 'nova-perf validate': what a unit of work (Gbit, 1,000 I/O …) cost in CPU beside the
+    guest's own vCPUs, class by class. What each guest does is given by --rate, or is what the measured one did.
+    The number to plan with is the one at the dear end of the interval. It is worked out, not tried: run that many
+    guests before you sell them.
+
+    Example: nova-perf capacity results.json --benchmark iperf3 --rate 0.5 --shared 0-3 --nic-speed 25
+    """
+
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("results", metavar="RESULTS.json", help="what 'nova-perf validate' wrote")
+        parser.add_argument("--benchmark", metavar="LABEL", default="iperf3", help="whose work (default: iperf3)")
+        parser.add_argument("--arm", default="tuned", help="which guests (default: tuned)")
+        parser.add_argument(
+            "--shared", metavar="LIST", required=True, help="shared CPUs of the host, such as 0-3,16"
+        )
+        parser.add_argument("--dedicated", metavar="LIST", help="CPUs of the host for pinned guests; with --vcpus")
+        parser.add_argument("--vcpus", metavar="N", help="vCPUs of each pinned guest")
+        parser.add_argument(
+            "--rate", metavar="UNITS", help="units of work per second of each guest (default: as measured)"
+        )
+        parser.add_argument(
+            "--busy", metavar="SHARE", default="0.8", help="share of a CPU that may be busy (default: 0.8)"
+        )
+        parser.add_argument(
+            "--nic-speed",
+            metavar="GBIT",
+            help="also say how many shared CPUs guests need to use a NIC of this speed",
+        )
+
+    def run_command(self, args: argparse.Namespace) -> int:
+        from nova_perf_tuning.budget import capacity, store
+
+        busy = _share(args.busy)
+        shared = len(_cpus("--shared", args.shared))
+        dedicated = len(_cpus("--dedicated", args.dedicated)) if args.dedicated else None
+        vcpus = _number("--vcpus", args.vcpus) if args.vcpus else None
+        if (dedicated is None) != (vcpus is None):
+            raise spec_options.OptionError("--dedicated and --vcpus belong together; give both or none")
+        rate = _number("--rate", args.rate) if args.rate else None
+        results = store.load(args.results)
+        found = capacity.capacity(
+            results, args.benchmark, args.arm, shared, busy, rate, int(vcpus) if vcpus else None, dedicated
+        )
+        nic = None
+        if args.nic_speed:
+            speed = _number("--nic-speed", args.nic_speed)
+            nic = capacity.housekeeping(results, args.benchmark, args.arm, speed, busy)
+        if args.format == "json":
+            told = {"capacity": dataclasses.asdict(found), "busy": busy}
+            command.print_json(told | ({"housekeeping": dataclasses.asdict(nic)} if nic else {}))
+        else:
+            _show(found, nic, busy)
+        return int(errors.ExitCode.PASS)
+
+
+def _show(found: object, nic: object, busy: float) -> None:
+    from nova_perf_tuning.budget import capacity, wording
+
+    assert isinstance(found, capacity.Capacity)
+    rate = f"{wording.number(found.rate)} {found.work_unit} per second"
+    print(f"{found.benchmark} on {found.arm}, {found.trials} trials; each guest does {rate}")
+    print(f"{found.shared_cpus:g} shared CPUs, {busy:.0%} of them may be busy\n")
+    rows = [
+        (
+            one.resource,
+            wording.number(one.per_unit_s * 1e3) if one.per_unit_s else "-",
+            wording.number(one.per_guest),
+            _count(one.guests),
+            "-" if one.fewest is None and one.most is None else f"{_count(one.fewest)} to {_count(one.most)}",
+            one.note,
+        )
+        for one in found.limits
+    ]
+    head = ("resource", f"CPU ms/{found.work_unit}", "CPUs per guest", "guests", "interval", "note")
+    state.print_table(head, rows, limit=80)
+    first = next((one for one in found.limits if one.guests is not None), None)
+    if first is not None:
+        plan = first.guests if first.fewest is None else first.fewest
+        print(f"\n{first.resource} runs out first: plan with {plan} guests, then try that many")
+    if isinstance(nic, capacity.Housekeeping):
+        more = "" if nic.cautious is None else f", {nic.cautious} at the dear end of the interval"
+        print(f"a NIC of {nic.speed_gbit:g} Gbit/s, used to the full by guests: {nic.cpus} shared CPUs{more}")
+    if found.note:
+        print(f"warning: {found.note}")
+
+
+def _count(number: int | None) -> str:
+    return "no limit" if number is None else f"{number:,}"
+
+
+def _cpus(option: str, text: str) -> frozenset[int]:
+    try:
+        found = cpulist.parse(text)
+    except ValueError as error:
+        raise spec_options.OptionError(f"{option} '{text[:40]}': {error}") from None
+    if not found:
+        raise spec_options.OptionError(f"{option} is empty; give at least one CPU, such as 0-3")
+    return found
+
+
+def _number(option: str, text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < 1e9:
+        raise spec_options.OptionError(f"{option} '{text[:40]}': give a number above 0")
+    return value
+
+
+def _share(text: str) -> float:
+    value = _number("--busy", text)
+    if value > 1:
+        raise spec_options.OptionError(f"--busy '{text[:40]}': give a share above 0 and at most 1, such as 0.8")
+    return value

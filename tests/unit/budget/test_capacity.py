@@ -1,0 +1,84 @@
+"""Capacity: how many guests fit, from samples whose answer is known."""
+
+import hypothesis
+import testtools
+from hypothesis import strategies
+
+from nova_perf_tuning.budget import capacity, model
+
+
+def trial(block=0, group=0, work=10.0, unit="Gbit", arm="tuned", **cpu):
+    """Return a trial of ten seconds; CPU seconds by class."""
+    host = {"vcpu": 8.0, **cpu}
+    host["total"] = sum(value for name, value in host.items() if name != "softirq")
+    return model.Trial(
+        "iperf3", "throughput", "Mbit/s", "higher", arm, group, block, 1000.0, host, 8.0, 10.0, 0.0,
+        work=work, work_unit=unit,
+    )  # fmt: skip
+
+
+def results(*trials):
+    return model.Results({}, list(trials))
+
+
+class CapacityTest(testtools.TestCase):
+    def test_known_answer(self):
+        # 1 Gbit/s; vhost 0.4, emulator 0.05, softirq 0.05 CPU seconds per Gbit: 0.5 CPUs per guest.
+        blocks = [trial(block=at, vhost=4.0, emulator=0.5, softirq=0.5) for at in range(8)]
+        found = capacity.capacity(results(*blocks), "iperf3", "tuned", shared_cpus=10, busy=0.8)
+        limits = {one.resource: one for one in found.limits}
+        self.assertEqual((16, 16, 16), self._counts(limits[capacity.ALL]))
+        self.assertEqual((20, 160, 160), tuple(limits[name].guests for name in ("vhost", "emulator", "softirq")))
+        self.assertEqual(capacity.ALL, found.limits[0].resource)
+        self.assertAlmostEqual(1.0, found.rate)
+
+    def _counts(self, limit):
+        return limit.guests, limit.fewest, limit.most
+
+    def test_interval_and_rate(self):
+        blocks = [trial(block=at, group=at // 3, vhost=4.0 + (at % 3)) for at in range(12)]
+        found = capacity.capacity(results(*blocks), "iperf3", "tuned", 8, 1.0, rate=0.25)
+        [limit] = [one for one in found.limits if one.resource == "vhost"]
+        self.assertAlmostEqual(0.125, limit.per_guest)
+        self.assertEqual(64, limit.guests)
+        self.assertTrue(53 <= limit.fewest <= limit.guests <= limit.most <= 80, limit)
+
+    def test_dedicated_cpus_may_run_out_first(self):
+        found = capacity.capacity(results(trial(vhost=0.1)), "iperf3", "tuned", 4, 0.8, vcpus=8, dedicated_cpus=28)
+        self.assertEqual(("dedicated CPUs", 3), (found.limits[0].resource, found.limits[0].guests))
+
+    def test_too_few_trials_have_no_interval(self):
+        [first, *_] = capacity.capacity(results(trial(vhost=1.0)), "iperf3", "tuned", 4, 0.8).limits
+        self.assertEqual((32, None, None), self._counts(first))
+        self.assertIn("n too small", first.note)
+
+    def test_one_thread_cannot_take_two_cpus(self):
+        found = capacity.capacity(results(trial(vhost=20.0)), "iperf3", "tuned", 4, 0.8)
+        [vhost] = [one for one in found.limits if one.resource == "vhost"]
+        self.assertIn("several queues", vhost.note)
+
+    def test_nothing_to_go_by(self):
+        for wrong in (results(), results(trial(work=None)), results(trial(arm="untuned"))):
+            self.assertRaises(capacity.CapacityError, capacity.capacity, wrong, "iperf3", "tuned", 4, 0.8)
+        host = results(trial())
+        host.trials[0].host_cpu_s = {"total": 3.0}
+        self.assertRaises(capacity.CapacityError, capacity.capacity, host, "iperf3", "tuned", 4, 0.8)
+
+    def test_housekeeping_for_a_nic(self):
+        blocks = [trial(block=at, vhost=1.0, softirq=1.0) for at in range(8)]  # 0.2 CPU seconds per Gbit
+        self.assertEqual(7, capacity.housekeeping(results(*blocks), "iperf3", "tuned", 25, 0.8).cpus)
+        self.assertEqual(1, capacity.housekeeping(results(*blocks), "iperf3", "tuned", 1, 0.8).cautious)
+        other = results(trial(unit="1,000 IO", vhost=1.0))
+        self.assertRaises(capacity.CapacityError, capacity.housekeeping, other, "iperf3", "tuned", 25, 0.8)
+
+    def test_a_pair_shares_the_cost(self):
+        pair = model.Results({"benchmarks": {"iperf3": {"commands": [["a"], ["b"]]}}}, [trial(vhost=4.0)])
+        [first, *_] = capacity.capacity(pair, "iperf3", "tuned", 4, 0.8).limits
+        self.assertAlmostEqual(0.2, first.per_guest)
+        self.assertEqual(16, first.guests)
+
+    @hypothesis.given(strategies.floats(0.01, 1000), strategies.floats(1e-6, 100))
+    def test_as_many_as_fit_and_no_more(self, cpus, per_guest):
+        count = capacity.fits(cpus, per_guest)
+        self.assertTrue(count * per_guest <= cpus * (1 + 1e-6))
+        self.assertTrue((count + 1) * per_guest > cpus * (1 - 1e-6))
