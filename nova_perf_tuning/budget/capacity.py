@@ -5,8 +5,8 @@ interrupt work (softirq). A resource is one of these classes, or all of them tog
 whose shared CPUs serve them all. A guest that does R units of work per second and costs C CPU seconds per unit
 takes R * C CPUs; N guests fit while N * R * C stays below the shared CPUs times the share that may be busy.
 
-The trials of a benchmark with a peer count the CPU of both guests, the sender's and the receiver's; one guest takes
-half of it here, the mean of the two roles.
+The trials of a benchmark with a peer count the CPU of both guests, the sender's and the receiver's; one guest
+takes half of it here, the mean of the two roles.
 
 Linear in the number of guests: caches, memory bandwidth and queues that fill up are not in it, so a run at the
 number that is found must confirm it. The interval is that of the measured cost; its dear end is the number to

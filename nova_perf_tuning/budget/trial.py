@@ -103,7 +103,7 @@ def _readings(benchmark: bench.Benchmark, finished: launch.Finished, limit_s: fl
     if finished.returncode == 0:
         return benchmark.parse(finished.stdout)
     told = output.printable(finished.stderr.strip()[-600:], 300)
-    if not told:
+    if not told and finished.stdout.strip():
         benchmark.parse(finished.stdout)  # iperf3 tells its error in the JSON
     raise bench.OutputError(f"{benchmark.kind}: ended with status {finished.returncode}: {told or 'no message'}")
 
