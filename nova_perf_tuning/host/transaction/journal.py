@@ -182,7 +182,8 @@ class Journal:
 
     def _prepare_folder(self) -> None:
         try:
-            os.makedirs(self.state_dir, mode=0o700, exist_ok=True)
+            # The host's verdict lies there too, and nova-compute, which reads it, is not root; the journal is 0600.
+            os.makedirs(self.state_dir, mode=0o755, exist_ok=True)
             found = os.stat(self.state_dir)
         except OSError as error:
             raise JournalError(f"{self.state_dir}: {error.strerror}: name a folder with --state-dir") from None

