@@ -182,7 +182,7 @@ class Journal:
 
     def _prepare_folder(self) -> None:
         try:
-            # The host's verdict lies there too, and nova-compute, which reads it, is not root; the journal is 0600.
+            # nova-compute, which is not root, reads the host's verdict there; the journal itself is 0600.
             os.makedirs(self.state_dir, mode=0o755, exist_ok=True)
             found = os.stat(self.state_dir)
         except OSError as error:
