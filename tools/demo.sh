@@ -67,7 +67,7 @@ fi
 mkdir -p "$output"
 nova-perf validate --launcher libvirt --profile "$profile" \
     --benchmark iperf3:streams=2 --benchmark fio \
-    --groups 2 --blocks 3 --seconds 2 --time-limit "$limit" --output "$output"
+    --groups 3 --blocks 2 --seconds 2 --time-limit "$limit" --output "$output"
 
 # validate restores what it applied; a journal that still holds something would be a defect worth seeing.
 nova-perf status
