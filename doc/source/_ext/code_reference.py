@@ -22,7 +22,7 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
 import nova_perf_tuning
-from nova_perf_tuning.bench import plugins
+from nova_perf_tuning.bench import base, plugins
 from nova_perf_tuning.host.audit import runner
 from nova_perf_tuning.host.settings import registry
 from nova_perf_tuning.specs import profiles, vocabulary
@@ -154,20 +154,38 @@ def summary(thing: object) -> str:
 class Benchmarks(Generated):
     """Every installed benchmark."""
 
+    IMAGES: ClassVar[Mapping[str, str]] = {
+        "small": "the small one (``tools/image/build``)",
+        "full": "the full one (``tools/image/build --full``)",
+        "own": "an operator's own",
+    }
+
     def lines(self) -> list[str]:
-        lines: list[str] = []
-        for benchmark in plugins.load_all():
-            lines += [*heading(benchmark.kind, "-"), f"{benchmark.summary}.", ""]
-            facts = {
-                "Programs on the host": ", ".join(f"``{name}``" for name in benchmark.programs),
-                "Debian packages in the guest": ", ".join(f"``{name}``" for name in benchmark.packages),
-                "Needs a peer": "yes" if benchmark.paired else "no",
-            }
-            lines += [f":{key}: {value}" for key, value in facts.items() if value]
-            lines.append("")
-            rows = [[f"``{key}``", f"``{value}``" if value else ""] for key, value in benchmark.defaults.items()]
-            lines += table(["Parameter", "Default"], rows, "50 50")
-        return lines
+        return [line for benchmark in plugins.load_all() for line in self.section(benchmark)]
+
+    def section(self, benchmark: base.Benchmark) -> Iterator[str]:
+        yield from heading(benchmark.kind, "-")
+        yield from textwrap.dedent("    " + (type(benchmark).__doc__ or "").strip()).splitlines()
+        yield ""
+        metric, unit, better = benchmark.primary
+        steps = benchmark.steps({}, "PEER" if benchmark.paired else None)
+        facts = {
+            "Judged": f"``{metric}`` in {unit}, {better} is better",
+            "Unit of work": f"``{benchmark.work_metric}``" if benchmark.work_metric else "",
+            "Programs on the host": ", ".join(f"``{name}``" for name in benchmark.programs),
+            "Debian packages": ", ".join(f"``{name}``" for name in benchmark.packages),
+            "Guest image": self.IMAGES[benchmark.image_variant],
+            "Needs a peer": "yes" if benchmark.paired else "no",
+            "Self-check": benchmark.self_check,
+        }
+        facts |= {f"Command of the {step.role}": f"``{' '.join(step.argv)}``" for step in steps}
+        yield from [f":{key}: {value}" for key, value in facts.items() if value]
+        yield ""
+        rows = [
+            [f"``{key}``", f"``{value}``" if value else "", benchmark.parameter_help.get(key, "")]
+            for key, value in benchmark.defaults.items()
+        ]
+        yield from table(["Parameter", "Default", "Meaning"], rows, "20 15 65")
 
 
 class Rules(Generated):

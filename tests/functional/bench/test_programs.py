@@ -1,0 +1,131 @@
+"""This project's own benchmark programs, and those of the full image, run for a second each on this host."""
+
+import os
+import pathlib
+import subprocess
+import tempfile
+import unittest
+
+from nova_perf_tuning import cache_folder
+from nova_perf_tuning.bench import memory, plugins
+from nova_perf_tuning.budget import local, trial
+from tests.functional import patience
+
+TOP = pathlib.Path(__file__).parents[3]
+SOURCE = TOP / "tools" / "programs"
+ENVIRONMENT = {**os.environ, "PATH": cache_folder.program_path(), "LC_ALL": "C"}
+
+
+class ProgramsTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls) -> None:
+        super().setUpClass()
+        done = patience.run([SOURCE / "build"])
+        assert done.returncode == 0, done.stderr
+
+    def setUp(self) -> None:
+        super().setUp()
+        folder = tempfile.TemporaryDirectory(prefix="nova-perf-bench-")
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+
+    def run_program(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return patience.run(["nova-perf-bench", *arguments], cwd=self.folder, env=ENVIRONMENT)
+
+    def measure(self, text: str) -> dict[str, float]:
+        """Run one benchmark on this host as validate does, and return its figures."""
+        with local.LocalLauncher(self.folder) as launcher:
+            [job] = plugins.jobs([text], 1)
+            outcome = trial.run(job, launcher.host_pair(), patience.LIMIT_S)
+        self.assertIsNone(outcome.error, text)
+        self.assertEqual([], os.listdir(self.folder))
+        return {one.metric: one.value for one in outcome.readings}
+
+    def test_residuals_are_the_published_ones_with_any_number_of_processes(self) -> None:
+        for size, processes in (("XS", "1"), ("XS", "3"), ("S", "2")):
+            done = self.run_program("himeno", size, "1", processes)
+            self.assertEqual("", done.stderr)
+            self.assertIn(f'"residual": {memory.RESIDUALS[size]:.6e}', done.stdout)
+
+    def test_wrong_builds_are_refused(self) -> None:
+        """One that reorders sums, and one with another relaxation factor."""
+        kernel = (SOURCE / "himeno_kernel.h").read_text(encoding="utf-8")
+        self.assertEqual(1, kernel.count("0.8f * correction"))
+        for flags, changed in (("-ffast-math", kernel), ("-O2", kernel.replace("0.8f *", "0.79f *"))):
+            copy = tempfile.mkdtemp(dir=self.folder)
+            for path in SOURCE.glob("*.[ch]"):
+                text = changed if path.name == "himeno_kernel.h" else path.read_text(encoding="utf-8")
+                (pathlib.Path(copy) / path.name).write_text(text, encoding="utf-8")
+            sources = sorted(str(path) for path in pathlib.Path(copy).glob("*.c"))
+            program = os.path.join(copy, "program")
+            argv = ["gcc", "-std=gnu11", "-O3", flags, "-pthread", "-o", program, *sources, "-lm"]
+            self.assertEqual(0, patience.run(argv).returncode)
+            done = patience.run([program, "himeno", "XS", "1", "1"])
+            self.assertEqual((3, ""), (done.returncode, done.stdout))
+            self.assertIn("wrong build", done.stderr)
+
+    def test_wrong_arguments(self) -> None:
+        for arguments in (
+            (),
+            ("linpack",),
+            ("himeno", "XXL", "1", "1"),
+            ("himeno", "XS", "0", "1"),
+            ("himeno", "XS", "1", "31"),
+            ("triad", "1", "1", "1x"),
+            ("system", "1", "magic"),
+            ("request", "icmp", "127.0.0.1", "1", "1", "1", "1"),
+            ("fan", "99", "1", "true"),
+            ("copy", "f", "0", "1", "true"),
+        ):
+            done = self.run_program(*arguments)
+            self.assertEqual(2, done.returncode, arguments)
+            self.assertNotEqual("", done.stderr)
+
+    def test_nobody_listens(self) -> None:
+        done = self.run_program("request", "tcp", "127.0.0.1", "9", "1", "1", "1")
+        self.assertEqual((3, "nova-perf-bench: connect: Connection refused\n"), (done.returncode, done.stderr))
+
+    def test_every_benchmark_of_the_small_image(self) -> None:
+        for text, figure in (
+            ("system:tests=syscall+pipe+context+exec+copy_1024+shell", "shell"),
+            ("memory:array=4m,processes=2", "bandwidth"),
+            ("request:connections=2,port=15301", "latency_p99"),
+            ("request:protocol=udp,bytes=64,port=15302", "transactions_per_second"),
+            ("connect:port=15303", "connections_per_second"),
+            ("packets:port=15304", "packets_per_second"),
+            ("iperf3:processes=2,bitrate=20,omit=0,port=15310", "throughput"),
+            ("fio:seconds=0,size=2M,jobs=2", "latency_p999"),
+        ):
+            self.assertGreater(self.measure(text)[figure], 0, text)
+
+    def test_every_benchmark_of_the_full_image(self) -> None:
+        for text, figure in (
+            ("cyclictest:priority=0", "latency_p99"),
+            ("oltp:rows=200,tables=1,threads=2", "queries_per_second"),
+            ("smb:megabytes=2,runs=3,port=15445", "median"),
+            ("smb:megabytes=1,runs=3,port=15446,direction=get", "median"),
+        ):
+            self.assertGreater(self.measure(text)[figure], 0, text)
+
+    def test_tpcc_holds_its_conditions_and_tells_when_one_is_broken(self) -> None:
+        argv = ["nova-perf-database", "tpcc", "1", "2", "1", "100"]
+        benchmark = plugins.load("tpcc")
+        for _ in range(2):  # loads, and uses what is loaded
+            done = patience.run(argv, cwd=self.folder, env=ENVIRONMENT)
+            self.assertEqual(0, done.returncode, done.stderr)
+            self.assertTrue(benchmark.parse(done.stdout))
+        database = os.path.join(self.folder, "nova-perf-database")
+        changes = os.path.join(self.folder, "changes")
+        with open(changes, "w", encoding="ascii") as file:
+            file.write("UPDATE bench.district SET d_ytd = d_ytd + 1 WHERE d_id = 3;\n")
+        server = ["mariadbd", "--no-defaults", "--bootstrap", "--skip-grant-tables", f"--datadir={database}/data"]
+        server += ["--innodb-log-file-size=48M", "--innodb-stats-persistent=0"]
+        with open(changes, "rb") as file:
+            done = patience.run([*server, f"--user={os.environ.get('USER', 'root')}"], stdin=file, env=ENVIRONMENT)
+        self.assertEqual(0, done.returncode, done.stderr)
+        done = patience.run(argv, cwd=self.folder, env=ENVIRONMENT)
+        for number in (1, 9):
+            self.assertIn(f"tpcc condition {number}: 1 violations", done.stdout)
+        self.assertRaisesRegex(
+            Exception, "consistency condition 1 of TPC-C is violated", benchmark.parse, done.stdout
+        )
