@@ -105,6 +105,8 @@ def _readings(benchmark: bench.Benchmark, finished: launch.Finished, limit_s: fl
     told = output.printable(finished.stderr.strip()[-600:], 300)
     if not told and finished.stdout.strip():
         benchmark.parse(finished.stdout)  # iperf3 tells its error in the JSON
+    if benchmark.paired and "refused" in told.lower():  # its server does not listen yet
+        raise bench.NotReadyError(f"{benchmark.kind}: {told}")
     raise bench.OutputError(f"{benchmark.kind}: ended with status {finished.returncode}: {told or 'no message'}")
 
 
