@@ -73,7 +73,7 @@ def _show(found: object, nic: object, busy: float) -> None:
 
     assert isinstance(found, capacity.Capacity)
     rate = f"{wording.number(found.rate)} {found.work_unit} per second"
-    print(f"{found.benchmark} on {found.arm}, {found.trials} trials; each guest does {rate}")
+    print(f"{found.benchmark} on {found.arm}, trials: {found.trials}; each guest does {rate}")
     print(f"{found.shared_cpus:g} shared CPUs, {busy:.0%} of them may be busy\n")
     rows = [
         (

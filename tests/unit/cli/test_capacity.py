@@ -1,0 +1,44 @@
+"""nova-perf capacity in a process of its own, on results with a known answer."""
+
+import json
+import os
+import subprocess
+import sys
+
+import fixtures
+import testtools
+
+from nova_perf_tuning.budget import store
+from tests.unit.budget import test_capacity
+
+
+class CapacityCommandTest(testtools.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.path = os.path.join(self.useFixture(fixtures.TempDir()).path, "results.json")
+        blocks = [test_capacity.trial(block=at, vhost=4.0, emulator=0.5, softirq=0.5) for at in range(8)]
+        store.save(test_capacity.results(*blocks), self.path)
+
+    def capacity(self, *arguments):
+        program = [sys.executable, "-m", "nova_perf_tuning.cli.main", "capacity", self.path, *arguments]
+        return subprocess.run(program, capture_output=True, text=True, timeout=120, check=False)
+
+    def test_answer(self):
+        done = self.capacity("--shared", "0-9", "--nic-speed", "25", "-f", "json")
+        self.assertEqual((0, ""), (done.returncode, done.stderr))
+        told = json.loads(done.stdout)
+        self.assertEqual(("all shared work", 16), (told["capacity"]["limits"][0]["resource"],
+                                                   told["capacity"]["limits"][0]["guests"]))  # fmt: skip
+        self.assertEqual(16, told["housekeeping"]["cpus"])
+
+    def test_mistakes(self):
+        for arguments, words in (
+            (("--shared", "0-9", "--benchmark", "fio"), "benchmarks that did: iperf3"),
+            (("--shared", "x"), "--shared 'x'"),
+            (("--shared", "0-9", "--vcpus", "4"), "belong together"),
+            (("--shared", "0-9", "--busy", "80"), "--busy '80'"),
+        ):
+            done = self.capacity(*arguments)
+            self.assertEqual((3, ""), (done.returncode, done.stdout), arguments)
+            self.assertIn(words, done.stderr)
+            self.assertEqual(1, done.stderr.count("\n"), done.stderr)
