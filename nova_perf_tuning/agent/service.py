@@ -176,6 +176,10 @@ class Service:
 
     def _on_timer(self, now: float) -> None:
         if self._retry and now < self._retry:
+            if now >= self._next_look:
+                self._next_look = now + self._timing.interval
+                if self._watch.changed():  # whoever mends a file shall not wait for the end of a pause
+                    self.make_pass({"look"}, now)
             return
         if now >= self._next_verify or self._retry:
             self._verify(now)
@@ -222,7 +226,8 @@ class Service:
                 LOG.error("%s", text)
             self._fault = text
             self._pause = min(_RETRY_LONGEST, max(_RETRY_FIRST, 2 * self._pause))
-            self._retry = self._next_verify = self._next_look = begin + self._pause
+            self._retry = self._next_verify = begin + self._pause
+            self._next_look = begin + self._timing.interval
             self._due = []
             self._tell()
             return

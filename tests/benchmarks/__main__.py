@@ -10,7 +10,7 @@ import subprocess
 import sys
 
 #: Modules of this package that need nothing but the project and a C compiler.
-BENCHMARKS = ("facts", "plan", "verify", "audit", "fleet")
+BENCHMARKS = ("facts", "plan", "verify", "audit", "agent", "fleet")
 
 
 def main() -> int:
