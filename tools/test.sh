@@ -149,8 +149,8 @@ run_lab() {
 }
 
 run_demo() {
-    say "tools/demo.sh --local"
-    check demo tools/demo.sh --local --output "$logs/demo-report"
+    say "tools/demo.sh"
+    check demo tools/demo.sh --output "$logs/demo-report"
     tail -n 25 "$logs/demo"
 }
 
