@@ -2,7 +2,7 @@
 # Sets up whatever is missing on a fresh Debian 12 machine and runs every test.
 #
 #   tools/test.sh                    everything
-#   tools/test.sh unit [REGEX]       one part: lint, docs, unit, functional, nova, package, benchmarks, cloud, lab, demo
+#   tools/test.sh unit [REGEX]       one part: lint, docs, unit, functional, nova, package, benchmarks, cloud, lab, live, demo
 #   tools/test.sh --nova 33 [REGEX]  the Nova suites on one release: 34 (the default run takes it), 33, 32, 31 or all
 #
 # Independent parts run side by side on two cores; what measures or boots guests runs alone. The last line
@@ -148,6 +148,12 @@ run_lab() {
     unset NOVA_PERF_LAB
 }
 
+# Guests spoilt on purpose; only on a quiet machine.
+run_live() {
+    say "live verdicts: a CPU quota, a rate limit"
+    stestr_run live tests/live 1 "$regex"
+}
+
 run_demo() {
     say "tools/demo.sh"
     check demo tools/demo.sh --output "$logs/demo-report"
@@ -167,7 +173,7 @@ if [[ ${1:-} == --nova ]]; then
 fi
 part=${1:-all} regex=${2:-}
 case $part in
-    all | lint | docs | unit | functional | nova | package | benchmarks | cloud | lab | demo) ;;
+    all | lint | docs | unit | functional | nova | package | benchmarks | cloud | lab | live | demo) ;;
     *) echo "test.sh: no part '$part'; see tools/test.sh --help" >&2; exit 3 ;;
 esac
 "$top/tools/prepare.sh" --profile test --extras report,test,docs,lint,cloud,metrics --venv "$venv"

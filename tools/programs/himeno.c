@@ -125,7 +125,8 @@ int run_himeno(int argc, char **argv)
         last += run.told->last_residual[at];
     if (size->residual > 0 && !(fabs(residual / size->residual - 1) <= TOLERANCE))
         fail("himeno: wrong build: the residual after three sweeps is %.6e, not %.6e", residual, size->residual);
-    if (!(last > 0 && last <= residual * 1.1))
+    /* 0: a small grid on a fast machine has converged to the last bit; a NaN fails here. */
+    if (!(last >= 0 && last <= residual * 1.1))
         fail("himeno: the residual grew from %.6e to %.6e", residual, last);
     double points = (double)(size->ni - 2) * (size->nj - 2) * (size->nk - 2);
     double flop = 34 * points * (double)run.told->sweeps;

@@ -1,0 +1,60 @@
+"""Guests that were spoilt on purpose: what is wrong is found and named, what is not is not.
+
+``tools/test.sh live``, not in the default run: three boots of up to six emulated guests on a quiet machine. On
+a busy one neither a quota binds nor do trials count.
+"""
+
+import libvirt as libvirt_binding
+
+from nova_perf_tuning.budget import diagnosis, verdict
+from nova_perf_tuning.launch import base, libvirt
+from tests.functional import patience
+from tests.functional.validate import spoilt
+
+#: 100 % of a CPU for each vCPU is a quota as long as the period.
+_PERIOD_US = 100_000
+_QUOTA = 0.8
+#: A fraction of what emulated guests reach.
+_LIMIT = ("rate", "8mbit", "burst", "64kb", "latency", "50ms")
+
+
+class SpoiltLauncher(libvirt.LibvirtLauncher):
+    """Guests of arm ``quota`` get 80 % of a CPU for each vCPU, those of ``limited`` a slow tap."""
+
+    def boot(self, arm: base.Arm) -> base.Pair:
+        pair = super().boot(arm)
+        domain = self._connected().lookupByName(pair.client.name)
+        live = libvirt_binding.VIR_DOMAIN_AFFECT_LIVE
+        if arm.name == "quota":
+            limits = {"vcpu_period": _PERIOD_US, "vcpu_quota": round(_QUOTA * _PERIOD_US)}
+            domain.setSchedulerParametersFlags(limits, live)
+        if arm.name == "limited":
+            # What the tap sends its guest receives. libvirt's own limit wants sfq, which small kernels lack.
+            limit = ["tc", "qdisc", "replace", "dev", str(pair.server.interface), "root", "tbf", *_LIMIT]
+            done = patience.run(limit)
+            if done.returncode:
+                raise base.LaunchError(f"tc: {done.stderr}")
+        return pair
+
+
+class VerdictsTest(spoilt.SpoiltCase):
+    def test_cpu_quota_fails_and_names_the_cpu_while_equal_guests_do_not_fail(self) -> None:
+        arms = ("untuned", "again", "quota")
+        found = self.measure(SpoiltLauncher, "cpu", arms, {"quota": verdict.Verdict.FAIL})
+        equal = verdict.judge(found, spoilt.budget("cpu", "again"))
+        self.assertNotEqual(verdict.Verdict.FAIL, equal.verdict, equal.reasons)
+        judged = verdict.judge_all(found, [spoilt.budget("cpu", "quota")])
+        told = diagnosis.diagnose(found, judged)
+        assert told is not None
+        self.assertEqual("CPU", told.culprit, told.sentence)
+        loss = judged[0].loss
+        assert loss is not None
+        self.assertAlmostEqual(1 - _QUOTA, loss.value, delta=0.1)
+
+    def test_rate_limit_on_the_tap_fails_and_names_the_network(self) -> None:
+        arms = ("untuned", "limited")
+        found = self.measure(SpoiltLauncher, "iperf3:omit=0", arms, {"limited": verdict.Verdict.FAIL})
+        told = diagnosis.diagnose(found, verdict.judge_all(found, [spoilt.budget("iperf3", "limited")]))
+        assert told is not None
+        self.assertEqual("network", told.culprit, told.sentence)
+        self.assertIn("rate limit", " ".join(told.actions))
