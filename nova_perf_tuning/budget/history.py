@@ -18,7 +18,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import orm
 
-from nova_perf_tuning.budget import model, store, trend
+from nova_perf_tuning.budget import model, store, trend, trial_rows
 from nova_perf_tuning.database import engine as database
 from nova_perf_tuning.database import tables
 
@@ -141,7 +141,7 @@ class History:
                 pair = tables.Pair(run_id=run_id, number=0, client=host, server=host, state="done", attempts=1)
                 session.add(pair)
                 session.flush()
-                session.execute(sa.insert(tables.Trial), _rows(session, pair.id, results.trials))
+                trial_rows.insert(session, pair.id, results.trials)
         return run_id, True
 
     def series(
@@ -235,46 +235,3 @@ def _created(results: model.Results) -> datetime.datetime:
     except ValueError:
         return datetime.datetime(1970, 1, 1)
     return at.astimezone(datetime.UTC).replace(tzinfo=None) if at.tzinfo else at
-
-
-def _rows(session: orm.Session, pair_id: int, trials: Sequence[model.Trial]) -> list[dict[str, Any]]:
-    known: dict[str, int] = {}
-    rows = []
-    for one in trials:
-        parts = (one.benchmark, one.metric, one.unit, one.better, str(one.primary), one.work_unit)
-        digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()
-        if digest not in known:
-            query = sa.select(tables.Metric.id).where(tables.Metric.digest == digest)
-            metric_id = session.scalar(query)
-            if metric_id is None:
-                metric = tables.Metric(
-                    digest=digest,
-                    benchmark=one.benchmark,
-                    metric=one.metric,
-                    unit=one.unit,
-                    better=one.better,
-                    is_primary=one.primary,
-                    work_unit=one.work_unit,
-                )
-                session.add(metric)
-                session.flush()
-                metric_id = metric.id
-            known[digest] = metric_id
-        rows.append(
-            {
-                "pair_id": pair_id,
-                "metric_id": known[digest],
-                "arm": one.arm,
-                "group_number": one.group,
-                "block": one.block,
-                "order_number": one.order,
-                "value": one.value,
-                "error": one.error,
-                "host_cpu_s": dict(one.host_cpu_s),
-                "guest_cpu_s": one.guest_cpu_s,
-                "wait_s": one.wait_s,
-                "window_s": one.window_s,
-                "work": one.work,
-            }
-        )
-    return rows

@@ -10,16 +10,16 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import datetime
-import hashlib
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy import exc, orm
+from sqlalchemy import orm
 
 from nova_perf_tuning import errors
 from nova_perf_tuning.budget import model as results
+from nova_perf_tuning.budget import trial_rows
 from nova_perf_tuning.cloud import model, run_owner
 from nova_perf_tuning.database import engine as database
 from nova_perf_tuning.database import tables
@@ -304,9 +304,7 @@ class CampaignStore:
                 )
                 for one in outcome.errors
             )
-            if outcome.trials:
-                rows = [self._trial_row(session, pair.id, one) for one in outcome.trials]
-                session.execute(sa.insert(tables.Trial), rows)
+            trial_rows.insert(session, pair.id, outcome.trials, self._metrics)
 
     def take_out(self, run_id: str, host: str, reason: str, new: Sequence[model.HostPair]) -> list[Task]:
         """Give a host up: its planned pairs are dropped and ``new`` ones added, which are returned."""
@@ -405,46 +403,6 @@ class CampaignStore:
             query = sa.select(tables.Pair.id).where(tables.Pair.run_id == run_id, tables.Pair.number == number)
             self._pair_ids[run_id, number] = session.scalars(query).one()
         return self._pair_ids[run_id, number]
-
-    def _trial_row(self, session: orm.Session, pair_id: int, one: results.Trial) -> dict[str, Any]:
-        return {
-            "pair_id": pair_id,
-            "metric_id": self._metric_id(session, one),
-            "arm": one.arm,
-            "group_number": one.group,
-            "block": one.block,
-            "order_number": one.order,
-            "value": one.value,
-            "error": one.error,
-            "host_cpu_s": dict(one.host_cpu_s),
-            "guest_cpu_s": one.guest_cpu_s,
-            "wait_s": one.wait_s,
-            "window_s": one.window_s,
-            "work": one.work,
-        }
-
-    def _metric_id(self, session: orm.Session, one: results.Trial) -> int:
-        parts = (one.benchmark, one.metric, one.unit, one.better, str(one.primary), one.work_unit)
-        digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()
-        if digest not in self._metrics:
-            query = sa.select(tables.Metric.id).where(tables.Metric.digest == digest)
-            found = session.scalar(query)
-            if found is None:
-                with contextlib.suppress(exc.IntegrityError), session.begin_nested():  # another run has it too
-                    session.add(
-                        tables.Metric(
-                            digest=digest,
-                            benchmark=one.benchmark,
-                            metric=one.metric,
-                            unit=one.unit,
-                            better=one.better,
-                            is_primary=one.primary,
-                            work_unit=one.work_unit,
-                        )
-                    )
-                found = session.scalars(query).one()
-            self._metrics[digest] = found
-        return self._metrics[digest]
 
 
 def _pair_row(run_id: str, number: int, pair: model.HostPair) -> tables.Pair:

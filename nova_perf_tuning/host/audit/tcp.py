@@ -55,6 +55,19 @@ def _formula(mbps: int, how: str, rtt: float, origin: str, bdp: int) -> str:
     return f"BDP = {mbps} Mbit/s ({how}) x {rtt:g} ms ({origin}) / 8 = {bdp} bytes"
 
 
+def _product(host: Host) -> tuple[int, str]:
+    """Return the path's bandwidth-delay product in bytes, and how it was reckoned.
+
+    :raises NotApplicableError: nobody said or measured how fast or how long the path is.
+    """
+    bandwidth, rtt = host.bandwidth_mbps(), host.options.rtt_ms
+    if rtt is None or bandwidth is None:
+        raise NotApplicableError("RTT or bandwidth unknown: give --rtt and --bandwidth, or --peer to measure")
+    mbps, how = bandwidth
+    bdp = bdp_bytes(mbps, rtt)
+    return bdp, _formula(mbps, how, rtt, host.options.rtt_origin, bdp)
+
+
 class BuffersTooSmall(base.Rule):
     """Maxima below one BDP."""
 
@@ -69,18 +82,14 @@ class BuffersTooSmall(base.Rule):
     safe = True
 
     def check(self, host: Host) -> Iterator[Finding]:
-        bandwidth, rtt = host.bandwidth_mbps(), host.options.rtt_ms
-        if rtt is None or bandwidth is None:
-            raise NotApplicableError("RTT or bandwidth unknown: give --rtt and --bandwidth, or --peer to measure")
-        mbps, how = bandwidth
-        bdp = bdp_bytes(mbps, rtt)
+        bdp, formula = _product(host)
         for key, default in DEFAULT_MAX.items():
             now = triple(host.facts.sysctls.get(key))
             if now is None or now[2] >= bdp:
                 continue
             value = f"{now[0]} {now[1]} {proposal(bdp, default)}"
             why = (
-                f"{_formula(mbps, how, rtt, host.options.rtt_origin, bdp)}; {key} ends at {now[2]}, "
+                f"{formula}; {key} ends at {now[2]}, "
                 f"{100 * now[2] / bdp:.0f} % of it: no connection can have more in flight"
             )
             yield self.finding(
@@ -110,20 +119,13 @@ class SocketBuffersTooSmall(base.Rule):
     safe = True
 
     def check(self, host: Host) -> Iterator[Finding]:
-        bandwidth, rtt = host.bandwidth_mbps(), host.options.rtt_ms
-        if rtt is None or bandwidth is None:
-            raise NotApplicableError("RTT or bandwidth unknown: give --rtt and --bandwidth, or --peer to measure")
-        mbps, how = bandwidth
-        bdp = bdp_bytes(mbps, rtt)
+        bdp, formula = _product(host)
         for key in ("net.core.rmem_max", "net.core.wmem_max"):
             text = host.facts.sysctls.get(key) or ""
             if not (text.isascii() and text.isdigit() and len(text) < 19) or int(text) >= bdp:
                 continue
             value = str(proposal(bdp, 0))
-            why = (
-                f"{_formula(mbps, how, rtt, host.options.rtt_origin, bdp)}; {key} cuts what a program asks "
-                f"for to {text}"
-            )
+            why = f"{formula}; {key} cuts what a program asks for to {text}"
             yield self.finding(
                 [(_path(key), text)],
                 why,
