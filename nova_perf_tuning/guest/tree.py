@@ -55,9 +55,9 @@ class Element(Protocol):
 
 _Node = TypeVar("_Node", bound=Element)
 
-#: Class of elements -> function of (parent, tag, attributes) that adds one last, where that is faster than
+#: Class of elements -> function of (parent, tag) that adds one last, where that is faster than
 #: :meth:`Element.makeelement` and :meth:`Element.append`; those who bring such a tree put it in.
-ADDERS: Final[dict[type, Callable[[Any, str, Mapping[str, str]], Any]]] = {}
+ADDERS: Final[dict[type, Callable[[Any, str], Any]]] = {}
 _NO_NAMESPACES: Final[Mapping[str, str]] = {}
 
 
@@ -82,10 +82,13 @@ def add(
 
     :param nsmap: prefix -> namespace, for a ``tag`` that has one.
     """
-    if after is None and not nsmap:
-        adder = ADDERS.get(type(parent))
-        if adder is not None:
-            return cast(_Node, adder(parent, tag, attrib))
+    adder = ADDERS.get(type(parent)) if after is None and not nsmap else None
+    if adder is not None:
+        # Attributes are set one by one: handed to lxml's SubElement they cost three times as much.
+        new = cast(_Node, adder(parent, tag))
+        for key, text in attrib.items():
+            new.set(key, text)
+        return new
     new = parent.makeelement(tag, attrib, nsmap)
     if after is None:
         parent.append(new)
