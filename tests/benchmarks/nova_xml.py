@@ -5,8 +5,8 @@
 Nova's method and ours run in turn on the same guest, so that whatever else the machine does hits both. Goal: the
 median of the differences is less than 1 % of Nova's median and less than 2 ms. Both are the thread's CPU time: on
 a shared machine, wall time measures the neighbours. What the test's own fixtures have allocated is kept from the
-garbage collector, whose full collections fall on one of the two or the other. Beside the median stands the interval
-that holds it with 95 % certainty, from the ranks alone.
+garbage collector, whose full collections hit either one. Beside the median stands the interval that holds it
+with 95 % certainty, from the ranks alone.
 """
 
 import functools
