@@ -22,6 +22,11 @@ class PerfCommand(command.Command):
     ``nova-perf`` is part of every measurement.
     """
 
+    def _load_hooks(self) -> None:
+        # cliff lets other packages change a command; that takes the entry points of everything installed, see
+        # nova_perf_tuning.cli.main.Commands, for what this program has no use for.
+        self._hooks: list[Any] = []
+
     def get_epilog(self) -> str:
         # cliff would read the metadata of every installed package here, which takes as long as a plan.
         return ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from importlib import metadata
 from typing import Any
 
@@ -16,22 +16,58 @@ from nova_perf_tuning import errors
 
 
 class Commands(commandmanager.CommandManager):
-    """Knows all commands but imports only the one that runs: cliff itself imports every one at start."""
+    """Knows all commands but imports only the one that runs: cliff itself imports every one at start.
+
+    Other packages' commands are looked for when ours do not have the name, or all are listed: reading the entry
+    points of everything installed takes as long as a plan wherever stevedore may not keep them in its cache (a
+    Python below /tmp, a home that cannot be written).
+    """
+
+    def __init__(self, namespace: str, distribution: metadata.Distribution) -> None:
+        """Know our own commands of ``namespace``."""
+        self._all_known = False
+        self._distribution = distribution
+        super().__init__(namespace)
 
     def load_commands(self, namespace: str) -> None:
         self.group_list.append(namespace)
-        for entry in named.NamedExtensionManager(namespace, names=[]).list_entry_points():
-            self.commands[entry.name.replace("_", " ")] = entry
+        self._know(self._distribution.entry_points.select(group=namespace))
+
+    def find_command(self, argv: list[str]) -> Any:
+        try:
+            return super().find_command(argv)
+        except ValueError:
+            self._know_others()
+            return super().find_command(argv)
+
+    def __iter__(self) -> Iterator[tuple[str, Any]]:
+        self._know_others()
+        return super().__iter__()
+
+    def get_command_names(self, group: str | None = None) -> list[str]:
+        self._know_others()
+        return list(super().get_command_names(group))
+
+    def _know(self, entries: Iterable[metadata.EntryPoint]) -> None:
+        for entry in entries:
+            self.commands.setdefault(entry.name.replace("_", " "), entry)
+
+    def _know_others(self) -> None:
+        if not self._all_known:
+            self._all_known = True
+            for namespace in self.group_list:
+                self._know(named.NamedExtensionManager(namespace, names=[]).list_entry_points())
 
 
 class PerfApp(app.App):
     """The ``nova-perf`` program: loads its commands from the entry points ``nova_perf_tuning.cli``."""
 
     def __init__(self) -> None:
+        ours = metadata.distribution("nova-perf-tuning")
         super().__init__(
             description="Tune a KVM compute host for its guests, and prove what it gains.",
-            version=metadata.version("nova-perf-tuning"),
-            command_manager=Commands("nova_perf_tuning.cli"),
+            version=ours.version,
+            command_manager=Commands("nova_perf_tuning.cli", ours),
             deferred_help=True,
         )
 
