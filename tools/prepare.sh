@@ -93,15 +93,22 @@ if [[ ! -x $venv/bin/python ]] || ! "$venv/bin/python" -c '' 2>/dev/null; then
 fi
 stamp=$(cd "$top" && cat requirements.txt setup.cfg setup.py pyproject.toml tools/prepare.sh | sha256sum | cut -c1-16)
 stamp="$stamp $extras $top"
-if [[ ! -x $venv/bin/bindep ]]; then
-    watched "$venv/bin/pip" -q install --disable-pip-version-check bindep ||
-        { tail -n 5 "$log" >&2; echo "prepare.sh: pip cannot install bindep" >&2; exit 3; }
-fi
-# bindep -b prints what is missing, a name a line, and then exits 1.
-listed=$(cd "$top" && { "$venv/bin/bindep" -b "$profile" || true; })
-if [[ -n $listed ]]; then
-    mapfile -t names <<<"$listed"
-    apt_install "${names[@]}"
+# What packages are there is asked again when one was installed or removed, or bindep.txt has changed.
+packages=$venv/.packages-$profile
+asked=$(cd "$top" && { stat -c %.9Y /var/lib/dpkg/status; sha256sum bindep.txt; })
+if [[ $(cat "$packages" 2>/dev/null) != "$asked" ]]; then
+    if [[ ! -x $venv/bin/bindep ]]; then
+        watched "$venv/bin/pip" -q install --disable-pip-version-check bindep ||
+            { tail -n 5 "$log" >&2; echo "prepare.sh: pip cannot install bindep" >&2; exit 3; }
+    fi
+    # bindep -b prints what is missing, a name a line, and then exits 1.
+    listed=$(cd "$top" && { "$venv/bin/bindep" -b "$profile" || true; })
+    if [[ -n $listed ]]; then
+        mapfile -t names <<<"$listed"
+        apt_install "${names[@]}"
+    else
+        printf '%s\n' "$asked" >"$packages"
+    fi
 fi
 if ((packages_only)); then
     rm -f "$log"

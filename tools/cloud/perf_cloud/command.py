@@ -96,27 +96,10 @@ def _printed(program: pathlib.Path, *arguments: str) -> str:
 
 
 def _image(named: pathlib.Path | None) -> pathlib.Path:
-    folder = named or _built_image()
+    folder = named or pathlib.Path(_printed(_TOOL.parent / "image" / "build", "--cloud", "--quiet"))
     if not (folder / "guest.qcow2").is_file():
         raise layout.CloudError(f"--image {folder}: no guest.qcow2 in it; see tools/image/build --cloud")
     return folder.resolve()
-
-
-def _built_image() -> pathlib.Path:
-    """Return the folder of the guest image of this tree and this machine's packages.
-
-    Asking apt for their versions takes seconds, so that is done only when it may have another answer.
-    """
-    recipe = sorted((_TOOL.parent / "image").iterdir())
-    asked = [pathlib.Path("/var/lib/dpkg/status"), pathlib.Path("/var/lib/apt/lists")]
-    known = [f"{file} {file.stat().st_mtime_ns}" for file in asked if file.exists()]
-    known += [hashlib.sha256(file.read_bytes()).hexdigest() for file in recipe if file.is_file()]
-    stamp, link = _cache() / "cloud-image.from", _cache() / "cloud-image"
-    if (link / "complete").exists() and stamp.exists() and stamp.read_text() == "\n".join(known):
-        return link
-    folder = pathlib.Path(_printed(_TOOL.parent / "image" / "build", "--cloud", "--quiet"))
-    stamp.write_text("\n".join(known))
-    return folder
 
 
 def _snapshot_key(venv: pathlib.Path, image: pathlib.Path, hosts: int) -> str:

@@ -1,0 +1,38 @@
+"""The operator's smoke tests against a real cloud: they pass where all is well, and say what is not."""
+
+import re
+import subprocess
+
+from nova_perf_tuning.metadefs import definitions
+from tests.cloud import base
+
+
+class SmokeTest(base.CloudTest):
+    """Runs ``python -m nova_perf_tuning_smoke`` in the controller, as an operator does beside any cloud."""
+
+    def smoke(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        settings = [
+            f"NOVA_PERF_SMOKE_IMAGE={base.IMAGE}",
+            f"NOVA_PERF_SMOKE_NETWORK={base.NETWORK}",
+            "NOVA_PERF_SMOKE_TIMEOUT=600",
+        ]
+        program = ["python", "-m", "nova_perf_tuning_smoke", *arguments]
+        return base.tool("run", "--", "env", *settings, *program, check=False)
+
+    def test_all_pass_and_leave_nothing(self) -> None:
+        base.tool("run", "--", "nova-perf", "metadefs", "load")
+        for wanted in definitions.namespaces().values():
+            self.addCleanup(self.cloud.image.delete_metadef_namespace, wanted["namespace"])
+        done = self.smoke()
+        self.assertEqual(0, done.returncode, done.stderr)
+        ran = re.search(r"^Ran (\d+) tests", done.stderr, re.MULTILINE)
+        self.assertIsNotNone(ran, done.stderr)
+        self.assertNotIn("skipped", done.stderr)
+        named = [one.name for one in self.cloud.compute.servers(all_projects=True)]
+        named += [one.name for one in self.cloud.compute.flavors(is_public=None)]
+        self.assertEqual([], [name for name in named if name.startswith("nova-perf-smoke-")])
+
+    def test_missing_metadefs_are_named(self) -> None:
+        done = self.smoke("-k", "MetadefsTest")
+        self.assertEqual(1, done.returncode, done.stderr)
+        self.assertIn("run 'nova-perf metadefs load'", done.stderr)
