@@ -102,12 +102,11 @@ if [[ $(cat "$packages" 2>/dev/null) != "$asked" ]]; then
             { tail -n 5 "$log" >&2; echo "prepare.sh: pip cannot install bindep" >&2; exit 3; }
     fi
     # bindep -b prints what is missing, a name a line, and then exits 1.
-    listed=$(cd "$top" && { "$venv/bin/bindep" -b "$profile" || true; })
-    if [[ -n $listed ]]; then
+    if listed=$(cd "$top" && "$venv/bin/bindep" -b "$profile"); then
+        printf '%s\n' "$asked" >"$packages"
+    elif [[ -n $listed ]]; then
         mapfile -t names <<<"$listed"
         apt_install "${names[@]}"
-    else
-        printf '%s\n' "$asked" >"$packages"
     fi
 fi
 if ((packages_only)); then
