@@ -13,7 +13,7 @@
 # a trait, boots and live-migrates a guest that requires it, and removes the cloud; that one was seen in parts only
 # and is not in the test run yet. Both write report.html.
 #
-# Without a cloud under 10 minutes the first time on 2 cores, under 4 after that; with one some 17. On a busy
+# Without a cloud under 10 minutes the first time on 2 cores, under 4 after that; with one some 17 (an estimate). On a busy
 # machine give its measurements --time-limit 15m; the cloud gives itself more. Where KVM cannot be used they take
 # TCG and the report says so.
 set -euo pipefail

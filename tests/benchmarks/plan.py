@@ -19,10 +19,9 @@ from tests.benchmarks import limits
 RUNS = 7
 #: Full plan with reasons of huge against the C reader of the facts set.
 GOAL = 0.55
-#: The whole command on huge: ratio to the C reader would hide the interpreter's start, so these are absolute.
+#: The whole command on huge: ratio to the C reader would hide the interpreter's start, so these are absolute; the
+#: ratio is printed beside them, since it tells a slow machine from a slow program.
 GOAL_CPU_MS = 300.0
-#: What the C reader took on the machine that the goal in milliseconds is of; a slower one has more time.
-REFERENCE_C_MS = 78.0
 GOAL_MIB = 60.0
 
 ASKS = {"vhost_placement": "spread", "emulator_placement": "numa", "vif_steering": "xps"}
@@ -116,12 +115,10 @@ def main() -> int:
         missed |= ratio > GOAL
         print(f"goal on {title}: plan <= {GOAL} x C facts: {ratio:.2f} {'reached' if ratio <= GOAL else 'MISSED'}")
     whole, mib, c_facts = (results["huge"][name] for name in ("whole", "mib", "c_facts"))
-    limit = max(GOAL_CPU_MS, GOAL_CPU_MS / REFERENCE_C_MS * c_facts)
-    met = whole < limit and mib < GOAL_MIB
+    met = whole < GOAL_CPU_MS and mib < GOAL_MIB
     print(
-        f"goal on huge: whole command < {GOAL_CPU_MS:.0f} ms CPU where the C reader takes {REFERENCE_C_MS:.0f}, "
-        f"here {limit:.0f}, and < {GOAL_MIB:.0f} MiB: {whole:.0f} ms, {whole / c_facts:.2f} x C, {mib:.1f} MiB "
-        f"{'reached' if met else 'MISSED'}"
+        f"goal on huge: whole command < {GOAL_CPU_MS:.0f} ms CPU and < {GOAL_MIB:.0f} MiB: {whole:.0f} ms "
+        f"({whole / c_facts:.2f} x C), {mib:.1f} MiB {'reached' if met else 'MISSED'}"
     )
     return 1 if missed or not met else 0
 

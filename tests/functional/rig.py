@@ -1,12 +1,12 @@
-"""The machine's own libvirt and the guest image, for tests that boot guests.
+"""The machine's own libvirt and the guest image, for tests that boot guests: :class:`GuestCase`.
 
-A test class adds :func:`start` in ``setUpClass`` and :func:`stop` as its class clean-up. libvirt is started
-when none answers, and only what was started here is stopped. Nothing is skipped: a machine without libvirt,
-QEMU or root fails these tests.
+libvirt is started when none answers, and only what was started here is stopped. Nothing is skipped: a machine
+without libvirt, QEMU or root fails these tests.
 """
 
 import os
 import pathlib
+import unittest
 
 from tests.functional import patience
 
@@ -31,6 +31,18 @@ def stop() -> None:
     if _started:
         _tool("tools/libvirt/down")
         _started = False
+
+
+class GuestCase(unittest.TestCase):
+    """Tests that boot guests; ``image`` is the folder of theirs."""
+
+    image: str
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        super().setUpClass()
+        cls.image = start()
+        cls.addClassCleanup(stop)
 
 
 def _tool(name: str, *arguments: str) -> str:

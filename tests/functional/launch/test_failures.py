@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import unittest
 from unittest import mock
 
 from nova_perf_tuning.launch import accelerator, base, image, libvirt, size
@@ -17,15 +16,7 @@ from tests.functional import patience, rig
 ARM = base.Arm("untuned", request.Request())
 
 
-class LauncherFailureTest(unittest.TestCase):
-    image: str
-
-    @classmethod
-    def setUpClass(cls) -> None:
-        super().setUpClass()
-        cls.image = rig.start()
-        cls.addClassCleanup(rig.stop)
-
+class LauncherFailureTest(rig.GuestCase):
     def prepared(self, **options: object) -> tuple[libvirt.LibvirtLauncher, str]:
         launcher = libvirt.LibvirtLauncher(
             **{"accelerator": "tcg", "image_folder": self.image, "boot_timeout_s": patience.LIMIT_S, **options}
@@ -148,14 +139,8 @@ exec chroot "$new" env --chdir="$here" "$@"
 """
 
 
-class MissingTest(unittest.TestCase):
+class MissingTest(rig.GuestCase):
     """Each thing that prepare() checks, missing: one line that says what to do, and nothing made."""
-
-    @classmethod
-    def setUpClass(cls) -> None:
-        super().setUpClass()
-        cls.image = rig.start()
-        cls.addClassCleanup(rig.stop)
 
     def assert_refused(self, pattern: str, **options: object) -> None:
         before = _ours()

@@ -3,7 +3,6 @@
 import json
 import os
 import time
-import unittest
 
 import libvirt as libvirt_binding
 from lxml import etree
@@ -25,7 +24,7 @@ TUNED = request.Request(
 TICK_S = 0.01
 
 
-class PairTest(unittest.TestCase):
+class PairTest(rig.GuestCase):
     """Two arms are booted once for all tests; each test activates what it needs."""
 
     launcher: libvirt.LibvirtLauncher
@@ -34,10 +33,8 @@ class PairTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls) -> None:
         super().setUpClass()
-        image = rig.start()
-        cls.addClassCleanup(rig.stop)
         cls.launcher = libvirt.LibvirtLauncher(
-            accelerator="tcg", image_folder=image, boot_timeout_s=patience.LIMIT_S
+            accelerator="tcg", image_folder=cls.image, boot_timeout_s=patience.LIMIT_S
         )
         cls.launcher.prepare()
         run_id = cls.launcher.run_id

@@ -3,7 +3,6 @@
 They look after every boot and end once they are certain, as ``validate --budget`` does.
 """
 
-import unittest
 from collections.abc import Mapping
 
 from nova_perf_tuning.bench import plugins
@@ -17,15 +16,7 @@ def budget(benchmark: str, arm: str) -> budget_file.Budget:
     return budget_file.Budget(benchmark, arm, 0.05, baseline="untuned")
 
 
-class SpoiltCase(unittest.TestCase):
-    image: str
-
-    @classmethod
-    def setUpClass(cls) -> None:
-        super().setUpClass()
-        cls.image = rig.start()
-        cls.addClassCleanup(rig.stop)
-
+class SpoiltCase(rig.GuestCase):
     def measure(
         self,
         kind: type[libvirt.LibvirtLauncher],

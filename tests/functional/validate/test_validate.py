@@ -10,7 +10,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import unittest
 
 from nova_perf_tuning.budget import overhead, store
 from tests.functional import patience, rig
@@ -19,13 +18,7 @@ KVM = "/dev/kvm"
 PROGRAM = [sys.executable, "-m", "nova_perf_tuning.cli.main"]
 
 
-class ValidateTest(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls) -> None:
-        super().setUpClass()
-        rig.start()
-        cls.addClassCleanup(rig.stop)
-
+class ValidateTest(rig.GuestCase):
     def setUp(self) -> None:
         super().setUp()
         self.output = tempfile.mkdtemp(prefix="nova-perf-validate-")

@@ -96,6 +96,12 @@ class SessionTest(testtools.TestCase):
         self.run_session()
         self.assertEqual(2 * 3 + 1, self.saves)
 
+    def test_guests_are_warmed_up_in_every_group_and_the_host_once(self):
+        said = []
+        self.run_session(blocks=1, tell=lambda what: said.append(what.text))
+        warmed = [text.partition(" on ")[2] for text in said if "warm-up" in text]
+        self.assertEqual({"host": 1, "untuned": 2, "tuned": 2}, {arm: warmed.count(arm) for arm in set(warmed)})
+
     def test_cpu_of_the_program_is_counted(self):
         script = "i=0; while [ $i -lt 60000 ]; do i=$((i+1)); done; echo 40 2"
         results = self.run_session(samples.job(script), groups=1, blocks=1)

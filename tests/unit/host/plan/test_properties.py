@@ -182,8 +182,6 @@ class RecordedHostsTest(testtools.TestCase):
     """Real and constructed machines: sparse node ids, offline CPUs, no NUMA data, non-x86."""
 
     def test_rules_hold_on_all(self):
-        if not TOPOLOGIES.is_dir():
-            self.skipTest(f"no recorded hosts in {TOPOLOGIES}; name their folder in NOVA_PERF_TOPOLOGIES")
         used = 0
         for path in sorted(TOPOLOGIES.glob("*.tar.bz2")):
             host = reader.read_host(str(path))
@@ -194,8 +192,7 @@ class RecordedHostsTest(testtools.TestCase):
             self.assertEqual([], again.changes(), path.name)
             self.assertNotEqual([], plan.settings, path.name)
             used += 1
-        self.addDetail("recorded hosts", testtools.content.text_content(f"{used} used"))
-        self.assertGreater(used, 0)
+        self.assertGreater(used, 0, f"no recorded host in {TOPOLOGIES}; name their folder in NOVA_PERF_TOPOLOGIES")
 
 
 def _with_work(host):
