@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-from typing import Final
+from typing import Final, NamedTuple
 
 from nova_perf_tuning.guest import markup, parsing, tree
 from nova_perf_tuning.specs import vocabulary
@@ -20,8 +19,7 @@ _SINCE: Final = {
 }
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Features:
+class Features(NamedTuple):
     """What a host can do; None is "not known" and never stands in the way of what every supported host can.
 
     :ivar libvirt, qemu: versions in libvirt's form, 9000000 for 9.0.0.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from nova_perf_tuning.guest import features as features_module
 from nova_perf_tuning.guest import parsing, tree
@@ -24,8 +24,7 @@ _QUEUE_KINDS: Final = _TAP_KINDS | {"vhostuser", "vdpa"}
 _TX_KINDS: Final = frozenset({"vhostuser", "vdpa"})
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Guest:
+class Guest(NamedTuple):
     """What the devices need to know of the whole guest.
 
     :ivar accelerated: domain type ``kvm``; under TCG the driver's name is left alone, vhost may be absent.
@@ -55,9 +54,17 @@ def vif_queues(wanted: request_module.Queues, vcpus: int, housekeeping_cpus: int
 
 
 def transform(
-    elements: Iterable[tree.Element], request: request_module.Request, guest: Guest, notes: list[str]
+    elements: Iterable[tree.Element],
+    request: request_module.Request,
+    guest: Guest,
+    notes: list[str],
+    *,
+    tell_changes: bool = True,
 ) -> None:
-    """Change ``<interface>`` elements; ``notes`` gets what was changed and what was left out, with the reason."""
+    """Change ``<interface>`` elements; ``notes`` gets what was changed and what was left out, with the reason.
+
+    :param tell_changes: False: notes on what was left out are enough.
+    """
     wish = _wish(request, guest)
     for element in elements:
         parts = tree.by_tag(element)
@@ -70,20 +77,20 @@ def transform(
             None if driver is None else tuple(driver.items()),
             () if driver is None or not wish.sides else _inside(driver),
         )
-        if decision.notes:
+        if decision.leaves_out or (tell_changes and decision.notes):
             mac = parts.get("mac")
             label = f"interface {'without MAC' if mac is None else vocabulary.shown(mac.get('address') or '')}"
-            notes += [f"{before}{label}{after}" for before, after in decision.notes]
+            notes += [f"{before}{label}{after}" for before, after in decision.notes if before or tell_changes]
         if driver is None and decision.makes_driver:
             driver = tree.add(element, "driver", {}, model)
         if driver is not None:
-            _set(driver, decision.driver)
+            tree.assign(driver, decision.driver)
             for side, values in decision.sides.items():
                 there = tree.child(driver, side) if decision.looks_inside else None
                 if there is None:
-                    tree.add(driver, side, {key: text for key, text in values.items() if text is not None})
+                    tree.add(driver, side, values)
                 else:
-                    _set(there, values)
+                    tree.assign(there, values)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -108,18 +115,21 @@ class _Decision:
     :ivar makes_driver: there is no ``<driver>`` yet, and one is needed.
     :ivar sides: child of ``<driver>`` -> attributes that it gets.
     :ivar looks_inside: some of ``sides`` may be there already.
-    :ivar notes: what is said before and after the interface's name.
+    :ivar notes: what is said before and after the interface's name; nothing before it where it is a change.
+    :ivar leaves_out: some of ``notes`` are about what is left out.
     """
 
     driver: dict[str, str | None] = dataclasses.field(default_factory=dict)
     makes_driver: bool = False
-    sides: dict[str, Mapping[str, str | None]] = dataclasses.field(default_factory=dict)
+    sides: dict[str, Mapping[str, str]] = dataclasses.field(default_factory=dict)
     looks_inside: bool = False
     notes: list[tuple[str, str]] = dataclasses.field(default_factory=list)
+    leaves_out: bool = False
 
     def leave_out(self, reason: str) -> None:
         """Say why something is left out; ``reason`` goes on after the interface's name."""
         self.notes.append(("left out: ", reason))
+        self.leaves_out = True
 
 
 _Attributes = tuple[tuple[str, str], ...]
@@ -182,7 +192,7 @@ def _decide(
     decision.looks_inside = bool(there)
     for side, chosen in wish.sides.items():
         present = dict(there.get(side, ()))
-        missing: dict[str, str | None] = {key: text for key, text in chosen.items() if present.get(key) != text}
+        missing = {key: text for key, text in chosen.items() if present.get(key) != text}
         if missing:
             decision.sides[side] = missing
     if decision.driver or decision.sides:
@@ -238,12 +248,3 @@ def _queues(
     if queues != present:
         decision.notes.append(("", f": {queues} queue pair{'s' * (queues > 1)} ({why})"))
     wanted["queues"] = str(queues) if queues > 1 else None
-
-
-def _set(element: tree.Element, values: Mapping[str, str | None]) -> None:
-    """Set attributes, and remove those that are None."""
-    for key, text in values.items():
-        if text is None:
-            tree.unset(element, key)
-        else:
-            element.set(key, text)

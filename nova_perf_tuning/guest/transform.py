@@ -70,6 +70,7 @@ def transform_tree(
     housekeeping_cpus: int | None = None,
     features: features_module.Features | None = None,
     reader: Reader | None = None,
+    tell_changes: bool = True,
 ) -> tuple[str, ...]:
     """Write a request into the tree of a domain as :func:`transform` does into its text; return the notes.
 
@@ -78,6 +79,7 @@ def transform_tree(
     :param domain: the ``<domain>`` element; it alone is changed, and of no use after an exception.
     :param reader: function of XML text to an element of the same kind of tree, if that is its fastest way to
         get several.
+    :param tell_changes: False: notes on what was changed may be missing, those on what was left out are not.
     :raises DomainError: not a KVM or QEMU domain, or an impossible value.
     """
     parts = tree.by_tag(domain)
@@ -92,7 +94,9 @@ def transform_tree(
     vcpus = parsing.number(_text(parts, "vcpu") or "1", 1, parsing.MAX_VCPUS, "<vcpu>")
     if "devices" in parts and _concerns_network(request):
         guest = network.Guest(vcpus, kind == "kvm", housekeeping_cpus, known)
-        network.transform(parts["devices"].iterchildren("interface"), request, guest, notes)
+        network.transform(
+            parts["devices"].iterchildren("interface"), request, guest, notes, tell_changes=tell_changes
+        )
     storage.transform(domain, parts, request, vcpus, known, notes)
     _write_metadata(domain, parts, request, reader)
     return tuple(

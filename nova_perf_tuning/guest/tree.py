@@ -82,19 +82,28 @@ def add(
 
     :param nsmap: prefix -> namespace, for a ``tag`` that has one.
     """
-    adder = ADDERS.get(type(parent)) if after is None and not nsmap else None
+    adder = None if nsmap else ADDERS.get(type(parent))
     if adder is not None:
         # Attributes are set one by one: handed to lxml's SubElement they cost three times as much.
         new = cast(_Node, adder(parent, tag))
         for key, text in attrib.items():
             new.set(key, text)
-        return new
-    new = parent.makeelement(tag, attrib, nsmap)
-    if after is None:
-        parent.append(new)
     else:
+        new = parent.makeelement(tag, attrib, nsmap)
+        if after is None:
+            parent.append(new)
+    if after is not None:
         after.addnext(new)
     return new
+
+
+def assign(element: Element, values: Mapping[str, str | None]) -> None:
+    """Set attributes, and remove those that are None."""
+    for key, text in values.items():
+        if text is not None:
+            element.set(key, text)
+        else:
+            unset(element, key)
 
 
 def unset(element: Element, key: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import operator
 from collections.abc import Mapping
 from typing import Final, Literal
 
@@ -38,7 +39,7 @@ class Request:
 
     def __hash__(self) -> int:
         # By the fields that are hashable. What follows from a request is kept for the flavor's next guest.
-        return hash(tuple([getattr(self, name) for name in _PLAIN]))
+        return hash(_plain_fields(self))
 
     def __bool__(self) -> bool:
         """True when anything at all is asked."""
@@ -64,5 +65,7 @@ class Request:
 
 #: What a guest without any of it asks for.
 NOTHING: Final = Request()
-_PLAIN: Final = tuple(field.name for field in dataclasses.fields(Request) if field.default is None)
+_plain_fields: Final = operator.attrgetter(
+    *[field.name for field in dataclasses.fields(Request) if field.default is None]
+)
 _SPECS: Final = tuple(field.name for field in dataclasses.fields(Request) if field.name != "native")

@@ -36,7 +36,9 @@ def request(
     :raises ContradictionError: specs exclude each other or Nova's own.
     """
     extra_specs = tuple(_extra_specs(instance).items())
-    image = tuple([(key, text) for key, text in instance.system_metadata.items() if key.startswith(_IMAGE_HW)])
+    stored = instance.system_metadata
+    # By the keys: most of what is stored there is something else, whose values need not be looked at.
+    image = tuple([(key, stored[key]) for key in stored if key.startswith(_IMAGE_HW)])
     known = _parse_known(extra_specs, image, instance.flavor.vcpus)
     if known is not None:
         return known
