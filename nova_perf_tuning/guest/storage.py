@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
-from typing import Final
+import functools
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
 
 from nova_perf_tuning.guest import features as features_module
 from nova_perf_tuning.guest import parsing, tree
@@ -16,25 +17,76 @@ _SCSI_MODELS: Final = frozenset({"virtio-scsi", "virtio-transitional", "virtio-n
 _ADDRESSES: Final = frozenset({"pci", "ccw"})
 
 
-@dataclasses.dataclass(slots=True)
-class _Unit:
-    """What can have queues and an I/O thread: a virtio-blk disk or a virtio-scsi controller.
+class _Unit(NamedTuple):
+    """A disk or a SCSI controller as it stands in the XML: what can have queues and an I/O thread, or why not.
 
-    :ivar found: its ``<driver>``, None where there is none yet.
-    :ivar mappings: the ``<iothreads>`` in it.
+    :ivar name: its ``<target dev=>`` or its index.
+    :ivar device: what a disk shows itself as (``<disk device=>``), or a controller's model.
+    :ivar source: a disk's type.
+    :ivar address: type of its address; none is given before libvirt assigns one.
+    :ivar queues, iothread: attributes of its ``<driver>``.
+    :ivar mapped: thread ids in the ``<iothreads>`` of its ``<driver>``, None without those.
     """
 
-    element: tree.Element
     is_disk: bool
-    label: str
-    found: tree.Element | None
-    mappings: Sequence[tree.Element] = ()
+    name: str | None
+    device: str | None
+    source: str | None
+    bus: str | None
+    address: str | None
+    queues: str | None
+    iothread: str | None
+    mapped: tuple[str, ...] | None
 
-    def driver(self) -> tree.Element:
-        """Return its ``<driver>``, made if missing."""
-        if self.found is None:
-            self.found = tree.add(self.element, "driver", {})
-        return self.found
+    @property
+    def label(self) -> str:
+        """Return what notes call it."""
+        if self.is_disk:
+            return f"disk {vocabulary.shown(self.name or '?')}"
+        return f"scsi controller {vocabulary.shown(self.name or '0')}"
+
+
+class _Threads(NamedTuple):
+    """The domain's I/O threads as they stand in the XML.
+
+    :ivar written: text of ``<iothreads>``, None without it.
+    :ivar ids: those listed in ``<iothreadids>``, None without it.
+    """
+
+    written: str | None
+    ids: tuple[str, ...] | None
+
+
+@dataclasses.dataclass(slots=True)
+class _Change:
+    """What is done to one disk or controller.
+
+    :ivar driver: attributes that its ``<driver>`` gets, or loses where None.
+    :ivar mapping: threads that ``<iothreads>`` in its ``<driver>`` names; empty: it is taken away; None: it stays.
+    """
+
+    driver: dict[str, str | None] = dataclasses.field(default_factory=dict)
+    mapping: Sequence[int] | None = None
+
+
+@dataclasses.dataclass(slots=True)
+class _Decision:
+    """What is done to a domain.
+
+    :ivar changes: index among the units -> what is done to it.
+    :ivar count: number of I/O threads that the domain gets, None: it stays.
+    :ivar threads: those to pin.
+    :ivar notes: what is changed and what is left out.
+    """
+
+    changes: dict[int, _Change] = dataclasses.field(default_factory=dict)
+    count: int | None = None
+    threads: Sequence[int] = ()
+    notes: list[str] = dataclasses.field(default_factory=list)
+
+    def change(self, place: int) -> _Change:
+        """Return what is done to the unit at ``place``, to add to it."""
+        return self.changes.setdefault(place, _Change())
 
 
 def transform(
@@ -52,75 +104,137 @@ def transform(
     if request.disk_queues is None and request.iothreads is None:
         return
     devices = parts.get("devices")
-    units = [] if devices is None else _units(devices, notes)
-    if request.disk_queues is not None:
-        _set_queues(units, request.disk_queues, vcpus, features, notes)
-    if request.iothreads == 0:
-        _detach(units, notes)
-    elif request.iothreads is not None:
-        reason = features.missing("iothread")
-        if reason is not None:
-            notes.append(f"left out: perf:iothreads={request.iothreads}: {reason}")
-            return
-        threads = _make_threads(domain, parts, request.iothreads, notes)
-        _spread(units, threads, _mapping_limit(request, vcpus), features, notes)
-        _pin(parts.get("cputune"), threads, notes)
+    found = [] if devices is None else _units(devices)
+    decision = _decide(request, vcpus, features, tuple([unit for unit, *_ in found]), _threads(parts))
+    notes += decision.notes
+    for place, change in decision.changes.items():
+        _, element, driver = found[place]
+        _apply(change, tree.add(element, "driver", {}) if driver is None else driver)
+    if decision.count is not None:
+        count = parts.get("iothreads")
+        if count is None:
+            count = tree.add(domain, "iothreads", {}, parts.get("vcpu", parts.get("memory")))
+        count.text = str(decision.count)
+    if decision.threads:
+        _pin(parts.get("cputune"), decision.threads, notes)
 
 
-def _units(devices: tree.Element, notes: list[str]) -> list[_Unit]:
-    """Return what can have queues and an I/O thread."""
+def _units(devices: tree.Element) -> list[tuple[_Unit, tree.Element, tree.Element | None]]:
+    """Return disks and SCSI controllers, each with its element and its ``<driver>``."""
     units = []
     for element in devices.iterchildren():
         tag = element.tag
         is_disk = tag == "disk"
-        if not is_disk and (tag != "controller" or element.get("type") != "scsi"):
+        kind = element.get("type") if is_disk or tag == "controller" else None
+        if not is_disk and kind != "scsi":
             continue
         parts = tree.by_tag(element)
-        if is_disk:
-            target = parts.get("target")
-            label = f"disk {vocabulary.shown('?' if target is None else target.get('dev') or '?')}"
-            reason = _why_not_disk(element, target)
-        else:
-            label = f"scsi controller {vocabulary.shown(element.get('index') or '0')}"
-            model = element.get("model")
-            reason = (
-                None if model in _SCSI_MODELS else f"its model is {model or 'left to libvirt'}, not virtio-scsi"
-            )
-        address = parts.get("address")
-        kind = "pci" if address is None else address.get("type")
-        if reason is None and kind not in _ADDRESSES:
-            reason = f"its address is of type {vocabulary.shown(str(kind))}, not pci or ccw"
-        if reason is None:
-            driver = parts.get("driver")
-            inside = () if driver is None else [one for one in driver.iterchildren() if one.tag == "iothreads"]
-            units.append(_Unit(element, is_disk, label, driver, inside))
-        elif reason:
-            notes.append(f"left out: {label}: {reason}")
+        target, address, driver = parts.get("target"), parts.get("address"), parts.get("driver")
+        mapped = None
+        if driver is not None:
+            for mapping in driver.iterchildren():
+                if mapping.tag == "iothreads":
+                    mapped = (*(mapped or ()), *_ids(mapping))
+        unit = _Unit(
+            is_disk,
+            element.get("index") if not is_disk else None if target is None else target.get("dev"),
+            element.get("device" if is_disk else "model"),
+            kind,
+            None if target is None else target.get("bus"),
+            "pci" if address is None else address.get("type"),
+            None if driver is None else driver.get("queues"),
+            None if driver is None else driver.get("iothread"),
+            mapped,
+        )
+        units.append((unit, element, driver))
     return units
 
 
-def _why_not_disk(disk: tree.Element, target: tree.Element | None) -> str | None:
-    """Return why a disk takes neither queues nor an I/O thread; empty when that goes without saying."""
-    bus = None if target is None else target.get("bus")
-    device = disk.get("device") or "disk"
-    if bus == "scsi":
+def _ids(element: tree.Element) -> tuple[str, ...]:
+    return tuple([entry.get("id") or "" for entry in element.iterchildren("iothread")])
+
+
+def _threads(parts: Mapping[str, tree.Element]) -> _Threads:
+    count, listed = parts.get("iothreads"), parts.get("iothreadids")
+    return _Threads(None if count is None else count.text, None if listed is None else _ids(listed))
+
+
+def _apply(change: _Change, driver: tree.Element) -> None:
+    tree.assign(driver, change.driver)
+    if change.mapping is None:
+        return
+    for mapping in list(driver.iterchildren("iothreads")):
+        driver.remove(mapping)
+    if change.mapping:
+        mapping = tree.add(driver, "iothreads", {})
+        for thread in change.mapping:
+            tree.add(mapping, "iothread", {"id": str(thread)})
+
+
+@functools.lru_cache(maxsize=256)
+def _decide(
+    request: request_module.Request,
+    vcpus: int,
+    features: features_module.Features,
+    units: tuple[_Unit, ...],
+    there: _Threads,
+) -> _Decision:
+    """Decide about a domain; kept, since a flavor's guests have the same disks but for what these are made of."""
+    decision = _Decision()
+    notes = decision.notes
+    able = []
+    for place, unit in enumerate(units):
+        reason = _why_not(unit)
+        if reason is None:
+            able.append((place, unit))
+        elif reason:
+            notes.append(f"left out: {unit.label}: {reason}")
+    if request.disk_queues is not None:
+        _set_queues(able, request.disk_queues, vcpus, features, decision)
+    if request.iothreads == 0:
+        _detach(able, decision)
+    elif request.iothreads is not None:
+        reason = features.missing("iothread")
+        if reason is not None:
+            notes.append(f"left out: perf:iothreads={request.iothreads}: {reason}")
+            return decision
+        decision.threads = _make_threads(there, request.iothreads, decision)
+        _spread(able, decision, _mapping_limit(request, vcpus), features)
+    return decision
+
+
+def _why_not(unit: _Unit) -> str | None:
+    """Return why a unit takes neither queues nor an I/O thread; empty when that goes without saying."""
+    if unit.is_disk:
+        reason = _why_not_disk(unit)
+        if reason is not None:
+            return reason
+    elif unit.device not in _SCSI_MODELS:
+        return f"its model is {unit.device or 'left to libvirt'}, not virtio-scsi"
+    if unit.address not in _ADDRESSES:
+        return f"its address is of type {vocabulary.shown(str(unit.address))}, not pci or ccw"
+    return None
+
+
+def _why_not_disk(disk: _Unit) -> str | None:
+    device = disk.device or "disk"
+    if disk.bus == "scsi":
         return ""  # its controller has them
     if device not in ("disk", "lun"):
         return f"a {device} has neither queues nor an I/O thread"
-    if bus != "virtio":
-        return f"on bus {bus or 'unknown'}, not virtio"
-    kind = disk.get("type")
-    if kind in ("vhostuser", "vhostvdpa"):
-        return f"of type {kind}, served by its own back end"
+    if disk.bus != "virtio":
+        return f"on bus {disk.bus or 'unknown'}, not virtio"
+    if disk.source in ("vhostuser", "vhostvdpa"):
+        return f"of type {disk.source}, served by its own back end"
     return None
 
 
 def _set_queues(
-    units: Sequence[_Unit],
+    units: Iterable[tuple[int, _Unit]],
     asked: request_module.Queues,
     vcpus: int,
     features: features_module.Features,
-    notes: list[str],
+    decision: _Decision,
 ) -> None:
     reason = features.missing("disk_queues")
     if asked == request_module.AUTO:
@@ -129,41 +243,27 @@ def _set_queues(
         assert isinstance(asked, int)
         queues, why = min(asked, vcpus), "as asked" if asked <= vcpus else f"{asked} asked, cut to the vCPUs"
     text, note = str(queues), f"{queues} request queue{'s' * (queues > 1)} ({why})"
-    for unit in units:
+    for place, unit in units:
         if unit.is_disk and reason is not None:
-            notes.append(f"left out: {unit.label}: {reason}")
-            continue
-        driver = unit.driver()
-        if driver.get("queues") != text:
-            driver.set("queues", text)
-            notes.append(f"{unit.label}: {note}")
+            decision.notes.append(f"left out: {unit.label}: {reason}")
+        elif unit.queues != text:
+            decision.change(place).driver["queues"] = text
+            decision.notes.append(f"{unit.label}: {note}")
 
 
-def _make_threads(
-    domain: tree.Element, parts: Mapping[str, tree.Element], asked: int, notes: list[str]
-) -> list[int]:
-    """Make sure that ``asked`` I/O threads exist; return the ids to use, in order.
-
-    :param parts: the domain's children by tag.
-    """
-    element = parts.get("iothreads")
-    text = "" if element is None else (element.text or "").strip()
+def _make_threads(there: _Threads, asked: int, decision: _Decision) -> list[int]:
+    """Make sure that ``asked`` I/O threads exist; return the ids to use, in order."""
+    text = (there.written or "").strip()
     count = parsing.number(text or "0", 0, parsing.MAX_IOTHREADS, "<iothreads>")
     if count < asked:
-        if element is None:
-            element = tree.add(domain, "iothreads", {}, parts.get("vcpu", parts.get("memory")))
-        element.text = str(asked)
-        notes.append(f"{asked} I/O thread{'s' * (asked > 1)} (were {count})")
+        decision.count = asked
+        decision.notes.append(f"{asked} I/O thread{'s' * (asked > 1)} (were {count})")
         count = asked
     elif count > asked:
-        notes.append(f"left out: the domain has {count} I/O threads already; they stay, {asked} are used")
-    listed = parts.get("iothreadids")
-    if listed is None:
+        decision.notes.append(f"left out: the domain has {count} I/O threads already; they stay, {asked} are used")
+    if there.ids is None:
         return list(range(1, asked + 1))
-    ids = [
-        parsing.number(entry.get("id") or "", 1, parsing.MAX_IOTHREADS, "iothread id")
-        for entry in listed.iterchildren("iothread")
-    ]
+    ids = [parsing.number(entry, 1, parsing.MAX_IOTHREADS, "iothread id") for entry in there.ids]
     # libvirt numbers those that the list leaves out with the lowest free ids
     free = (number for number in range(1, count + len(ids) + 1) if number not in ids)
     ids += [next(free) for _ in range(count - len(ids))]
@@ -171,36 +271,33 @@ def _make_threads(
 
 
 def _spread(
-    units: Sequence[_Unit],
-    threads: list[int],
-    mapping_limit: int,
-    features: features_module.Features,
-    notes: list[str],
+    units: Sequence[tuple[int, _Unit]], decision: _Decision, mapping_limit: int, features: features_module.Features
 ) -> None:
     """Give each unit the thread that serves fewest; spare threads share a disk's queues where QEMU can."""
+    threads, notes = decision.threads, decision.notes
     if not units:
         notes.append("left out: no virtio disk or controller that an I/O thread could serve")
         return
     load = dict.fromkeys(threads, 0)
     homeless = []
-    for unit in units:
+    for place, unit in units:
         served = _served_by(unit)
         if served and served <= load.keys():
             for thread in served:
                 load[thread] += 1
         else:
-            homeless.append(unit)
+            homeless.append((place, unit))
     mapping = len(threads) > 1 and features.confirmed("iothread_mapping")
-    for place, unit in enumerate(homeless):
+    for waiting, (place, unit) in enumerate(homeless):
         reason = None if unit.is_disk else features.missing("scsi_iothread")
         if reason is not None:
             notes.append(f"left out: {unit.label}: {reason}")
             continue
         spare: Sequence[int] = ()
         if mapping and unit.is_disk:
-            spare = [thread for thread in threads if not load[thread]][:: max(1, len(homeless) - place)]
+            spare = [thread for thread in threads if not load[thread]][:: max(1, len(homeless) - waiting)]
         chosen = spare[:mapping_limit] if len(spare) > 1 else [min(threads, key=load.__getitem__)]
-        _attach(unit, chosen)
+        _attach(unit, decision.change(place), chosen)
         for thread in chosen:
             load[thread] += 1
         notes.append(f"{unit.label}: I/O thread{'s' * (len(chosen) > 1)} {', '.join(map(str, chosen))}")
@@ -216,37 +313,31 @@ def _mapping_limit(request: request_module.Request, vcpus: int) -> int:
 
 
 def _served_by(unit: _Unit) -> set[int]:
-    alone = None if unit.found is None else unit.found.get("iothread")
-    texts = [] if alone is None else [alone]
-    for mapping in unit.mappings:
-        texts += [entry.get("id") or "" for entry in mapping.iterchildren("iothread")]
+    texts = [*(() if unit.iothread is None else (unit.iothread,)), *(unit.mapped or ())]
     return {parsing.number(text, 1, parsing.MAX_IOTHREADS, "driver iothread") for text in texts}
 
 
-def _attach(unit: _Unit, threads: Sequence[int]) -> None:
-    driver = unit.driver()
-    for mapping in unit.mappings:
-        driver.remove(mapping)
+def _attach(unit: _Unit, change: _Change, threads: Sequence[int]) -> None:
     if len(threads) == 1:
-        driver.set("iothread", str(threads[0]))
-        return
-    tree.unset(driver, "iothread")
-    mapping = tree.add(driver, "iothreads", {})
-    for thread in threads:
-        tree.add(mapping, "iothread", {"id": str(thread)})
+        change.driver["iothread"] = str(threads[0])
+        change.mapping = None if unit.mapped is None else ()
+    else:
+        if unit.iothread is not None:
+            change.driver["iothread"] = None
+        change.mapping = threads
 
 
-def _detach(units: Sequence[_Unit], notes: list[str]) -> None:
-    for unit in units:
+def _detach(units: Iterable[tuple[int, _Unit]], decision: _Decision) -> None:
+    for place, unit in units:
         if _served_by(unit):
-            driver = unit.driver()
-            tree.unset(driver, "iothread")
-            for mapping in unit.mappings:
-                driver.remove(mapping)
-            notes.append(f"{unit.label}: with the emulator thread (perf:iothreads=0)")
+            change = decision.change(place)
+            if unit.iothread is not None:
+                change.driver["iothread"] = None
+            change.mapping = None if unit.mapped is None else ()
+            decision.notes.append(f"{unit.label}: with the emulator thread (perf:iothreads=0)")
 
 
-def _pin(cputune: tree.Element | None, threads: list[int], notes: list[str]) -> None:
+def _pin(cputune: tree.Element | None, threads: Sequence[int], notes: list[str]) -> None:
     """Pin threads that have no pin where the emulator is pinned: Nova moves both along in a live migration."""
     emulator = None if cputune is None else tree.child(cputune, "emulatorpin")
     if cputune is None or emulator is None:
