@@ -78,8 +78,7 @@ class PerfTuningLibvirtDriver(driver.LibvirtDriver):
         if job is not None and job.whole_domain and job.fault is None:
             with faults.guarded(job):
                 if self._asked(job)[0]:
-                    render = conf.format_dom
-                    conf.format_dom = lambda: self._render_domain(job, render)
+                    conf.format_dom = functools.partial(self._render_domain, job, conf.format_dom)
                 else:
                     job.seen = True
         return conf
@@ -100,6 +99,7 @@ class PerfTuningLibvirtDriver(driver.LibvirtDriver):
             housekeeping_cpus=self._housekeeping(job.instance, request),
             features=self._features(),
             reader=_read,
+            tell_changes=False,
         )
         job.seen = True
         self._log(job.instance, notes, warnings)
@@ -126,7 +126,8 @@ class PerfTuningLibvirtDriver(driver.LibvirtDriver):
         if request.emulator_placement != "numa":
             return
         nodes = config.numatune.memory.nodeset
-        cpus = placement.shared_cpus(self._host, nodes)
+        # Nova has just refused a cpu_shared_set that isn't all online, but with the legacy option in force.
+        cpus = placement.shared_cpus(self._host, nodes, known_online=not CONF.vcpu_pin_set)
         if not cpus:
             lack = "[compute] cpu_shared_set is not set" if cpus is None else "no CPU of cpu_shared_set is there"
             warning = f"perf:emulator_placement=numa on node(s) {sorted(nodes)} is left out: {lack}"
