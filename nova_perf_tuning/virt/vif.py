@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -35,8 +36,10 @@ class PerfVIFDriver(vif.LibvirtGenericVIFDriver):
         if job is None or (job.whole_domain and virt_type != "qemu"):
             return conf
         if isinstance(conf, vconfig.LibvirtConfigGuestInterface) and conf.model == "virtio":
-            render = conf.format_dom
-            conf.format_dom = lambda: self._render(job, conf, render, virt_type, image_meta, flavor)
+            # Not a closure: its cells would be made for every interface, rendered by us or not.
+            conf.format_dom = functools.partial(
+                self._render, job, conf, conf.format_dom, virt_type, image_meta, flavor
+            )
         return conf
 
     def _render(
