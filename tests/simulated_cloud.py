@@ -254,21 +254,22 @@ class SimulatedLauncher:
         )
 
     def _trials(self, pair, arms, plan, rng):
-        slow = min(self.cloud.bad.get(name, 1.0) for name in (pair.client, pair.server))
         order = itertools.count()
-        for block in range(plan.trials):
-            for arm in arms:
-                for job in plan.jobs:
-                    gain = 1.1 if arm.name == "tuned" else 1.0
-                    share = slow if job.benchmark.paired else self.cloud.bad.get(pair.client, 1.0)
-                    metric, unit, better = job.benchmark.primary
-                    common = {"benchmark": job.label, "arm": arm.name, "group": 0, "block": block}
-                    cpu = {"host_cpu_s": {"vcpu": 4.0}, "guest_cpu_s": 3.5, "window_s": 5.0, "order": next(order)}
-                    value = 1000.0 * gain * share * rng.lognormvariate(0, self.cloud.noise)
-                    yield results.Trial(metric=metric, unit=unit, better=better, value=value, **common, **cpu)
-                    yield results.Trial(
-                        metric="beside", unit="1", better="lower", value=1.0, primary=False, **common, **cpu
-                    )
+        for block, arm, job in itertools.product(range(plan.trials), arms, plan.jobs):
+            ran_on = [(pair.client, pair.server)]
+            if not job.benchmark.paired:
+                ran_on = [(pair.client,), (pair.server,)]
+            for group, hosts in enumerate(ran_on):
+                gain = 1.1 if arm.name == "tuned" else 1.0
+                share = min(self.cloud.bad.get(name, 1.0) for name in hosts)
+                metric, unit, better = job.benchmark.primary
+                common = {"benchmark": job.label, "arm": arm.name, "group": group, "block": block}
+                cpu = {"host_cpu_s": {"vcpu": 4.0}, "guest_cpu_s": 3.5, "window_s": 5.0, "order": next(order)}
+                value = 1000.0 * gain * share * rng.lognormvariate(0, self.cloud.noise)
+                yield results.Trial(metric=metric, unit=unit, better=better, value=value, **common, **cpu)
+                yield results.Trial(
+                    metric="beside", unit="1", better="lower", value=1.0, primary=False, **common, **cpu
+                )
 
     def _make(self, stack):
         if self.cloud.folder:

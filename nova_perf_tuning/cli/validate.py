@@ -444,15 +444,15 @@ def number(option: str, text: str, low: int, high: int) -> int:
     raise spec_options.OptionError(f"{option} '{text[:40]}': give a whole number from {low} to {high}")
 
 
-def duration(option: str, text: str) -> float:
+def duration(option: str, text: str, least_s: int = 20) -> float:
     """Return a duration in seconds.
 
-    :raises spec_options.OptionError: it is none, or not from 20 s to 168 h.
+    :raises spec_options.OptionError: it is none, or not from ``least_s`` to 168 h.
     """
     match = _DURATION(text)
     seconds = int(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]] if match else 0
-    if not 20 <= seconds <= 7 * 86400:
-        raise spec_options.OptionError(f"{option} '{text[:40]}': give 20s to 168h, such as 90s, 8m or 1h")
+    if not least_s <= seconds <= 7 * 86400:
+        raise spec_options.OptionError(f"{option} '{text[:40]}': give {least_s}s to 168h, such as 90s, 8m or 1h")
     return float(seconds)
 
 

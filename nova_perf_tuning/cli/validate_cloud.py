@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 _HOSTS = re.compile(r"[^,\s]{1,255}(,[^,\s]{1,255})*").fullmatch
 _PEERS, _PARALLEL, _RETRIES, _MAX_LOSS = 2, 4, 1, "0.15"
 _PAIR_LIMIT = "20m"
+_LEAST_SLOT_S = 5
 
 
 class NoResultsError(errors.PerfTuningError):
@@ -86,7 +87,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--slot-time",
         metavar="TIME",
         help="length of a turn, in which a pair of guests runs every benchmark once; raise it where a trial ends "
-        "with 'no time was left in the slot' (default: what the benchmarks take, and 5 s each)",
+        "with 'no time was left in the slot' (default: what the benchmarks take, those that need no peer twice, "
+        "and 5 s for each run)",
     )
     group.add_argument("--resume", metavar="RUN", help="go on with a run that was interrupted or has died")
     group.add_argument(
@@ -379,7 +381,7 @@ def _plan(args: argparse.Namespace, run_id: str) -> fleet_plan.FleetPlan:
         ram_mib=_number("--guest-ram", args.guest_ram or str(default.ram_mib), 128, 1 << 24),
         mtu=_number("--mtu", args.mtu or "0", 0, 65535),
         guest_tx_offload=not args.no_guest_tx_offload,
-        slot_s=int(validate.duration("--slot-time", args.slot_time)) if args.slot_time else 0,
+        slot_s=int(validate.duration("--slot-time", args.slot_time, _LEAST_SLOT_S)) if args.slot_time else 0,
     )
     seconds = _number("--seconds", args.seconds, 1, 3600)
     jobs = plugins.jobs(args.benchmark or validate.DEFAULT_BENCHMARKS, seconds)

@@ -11,8 +11,8 @@ pairs with different peers do. The rule, for each benchmark and arm on its own:
 4. A pair of two GOOD hosts that lost is a BAD PAIR: the path between them, or what happened at that moment.
 5. Any other host is UNKNOWN: it lost with peers that are BAD or UNKNOWN themselves, or its pairs are unclear.
    It must be measured with a peer known to be good.
-6. A benchmark that only uses the client says it of the client at once: GOOD when one of its figures is sound,
-   BAD when all lost.
+6. A benchmark that needs no peer says it at once of the host that it ran on: GOOD when one of its figures is
+   sound, BAD when all lost.
 
 Steps 2 to 5 are a diagnosis from mutual tests (Preparata, Metze, Chien 1967) in which a bad host fails every
 test, which is what a slow NIC or a wrong setting does. F is the upper quartile and not the median since a bad

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from nova_perf_tuning.budget import model as results
 from nova_perf_tuning.budget import store
-from nova_perf_tuning.cloud import campaign_store, model
+from nova_perf_tuning.cloud import campaign_store, fleet, model
 from nova_perf_tuning.virt import host_result
 
 ARM = "host"
@@ -62,33 +62,27 @@ def spread(
     tasks: Iterable[campaign_store.Task],
     measured: Mapping[int, Sequence[results.Trial]],
 ) -> dict[int, list[results.Trial]]:
-    """Return the number of a pair -> samples of its client's host, as trials of arm ``host`` in the pair's blocks.
+    """Return the number of a pair -> samples of the hosts that its guests were measured on.
+
+    They are trials of arm ``host`` in the groups and blocks of the guests': those of a host are dealt out to all
+    boots of guests on it, benchmark by benchmark.
 
     :param measured: number of a pair -> its guests' trials.
     """
-    pairs: dict[str, list[int]] = {}
+    boots: dict[tuple[str, str], dict[tuple[int, int], set[int]]] = {}
     for task in tasks:
-        if measured.get(task.number):
-            pairs.setdefault(task.pair.client, []).append(task.number)
+        for one in measured.get(task.number, ()):
+            key = (fleet.measured_on(task, one), one.benchmark)
+            boots.setdefault(key, {}).setdefault((task.number, one.group), set()).add(one.block)
     found: dict[int, list[results.Trial]] = {}
-    for client, numbers in pairs.items():
-        host = next((one for one in hosts if host_result.same_host(one.name, client)), None)
+    for (name, benchmark), blocks_of in boots.items():
+        host = next((one for one in hosts if host_result.same_host(one.name, name)), None)
         if host is None:
             continue
-        for index, number in enumerate(numbers):
-            found[number] = _of_pair(host, number, index, len(numbers), measured[number])
-    return found
-
-
-def _of_pair(
-    host: BareHost, number: int, index: int, count: int, guests: Sequence[results.Trial]
-) -> list[results.Trial]:
-    """Return every ``count``-th sample from ``index`` on, of each benchmark as many as the guests have blocks."""
-    found: list[results.Trial] = []
-    for benchmark in dict.fromkeys(one.benchmark for one in guests):
-        blocks = sorted({one.block for one in guests if one.benchmark == benchmark})
-        samples = [one for one in host.trials if one.benchmark == benchmark][index::count]
-        for block, sample in zip(blocks, samples, strict=False):
-            order = _FIRST_ORDER + len(found)
-            found.append(dataclasses.replace(sample, group=number, block=block, order=order))
+        samples = [one for one in host.trials if one.benchmark == benchmark]
+        for index, ((number, group), blocks) in enumerate(blocks_of.items()):
+            beside = found.setdefault(number, [])
+            for block, sample in zip(sorted(blocks), samples[index :: len(blocks_of)], strict=False):
+                order = _FIRST_ORDER + len(beside)
+                beside.append(dataclasses.replace(sample, group=group, block=block, order=order))
     return found

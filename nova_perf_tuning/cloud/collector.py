@@ -59,12 +59,14 @@ class Expected:
 class Run:
     """One run of one benchmark, checked.
 
+    :ivar role: the guest whose host it measures: ``client``, or ``server`` where it needs no peer and ran there.
     :ivar begin, end: seconds since the epoch by the guest's clock.
     :ivar cpu_s: busy seconds by role; None where they could not be had.
     :ivar readings: empty when :attr:`error` says why.
     """
 
     job: plugins.Job
+    role: str
     slot: int
     begin: float
     end: float
@@ -102,7 +104,7 @@ def read(data: object, expected: Expected) -> Document:
 
 
 def trials(document: Document, expected: Expected, first_block: int, order: int) -> list[model.Trial]:
-    """Return the runs as trials, numbered from ``order``.
+    """Return the runs as trials, numbered from ``order``; those that ran on the server alone are of group 1.
 
     :param first_block: block of the grid that is block 0 of the results.
     """
@@ -112,8 +114,7 @@ def trials(document: Document, expected: Expected, first_block: int, order: int)
         work = next((one for one in run.readings if one.metric == benchmark.work_metric), None)
         figures: list[bench.Reading | None] = [one for one in run.readings if one is not work]
         metric, unit, better = benchmark.primary
-        roles = ("client", "server") if benchmark.paired else ("client",)
-        busy = [run.cpu_s[role] for role in roles]
+        busy = [run.cpu_s[role] for role in roles(run)]
         for one in figures or [None]:
             found.append(
                 model.Trial(
@@ -122,7 +123,7 @@ def trials(document: Document, expected: Expected, first_block: int, order: int)
                     unit=one.unit if one else unit,
                     better=one.better if one else better,
                     arm=expected.name,
-                    group=0,
+                    group=int(run.role == "server"),
                     block=expected.grid.block(run.slot) - first_block,
                     value=one.value if one else None,
                     host_cpu_s={},
@@ -137,6 +138,11 @@ def trials(document: Document, expected: Expected, first_block: int, order: int)
             )
         order += 1
     return found
+
+
+def roles(run: Run) -> tuple[str, ...]:
+    """Return the guests that take part in a run."""
+    return ("client", "server") if run.job.benchmark.paired else (run.role,)
 
 
 def _signal(data: object) -> str:
@@ -216,13 +222,19 @@ def _check_identity(content: Mapping[str, Any], expected: Expected) -> None:
 
 
 def _check_complete(found: list[Mapping[str, Any]], expected: Expected) -> None:
-    keys = [(one["trial"], one["label"]) for one in found]
+    keys = [(one["trial"], one["label"], one["role"]) for one in found]
     if len(set(keys)) != len(keys):
         raise DocumentError("the client's document has a trial twice")
-    wanted = {(number + 1, job.label) for number in range(expected.trials) for job in expected.jobs}
+    wanted = {
+        (number + 1, job.label, role)
+        for number in range(expected.trials)
+        for job in expected.jobs
+        for role in (("client",) if job.benchmark.paired else ("client", "server"))
+    }
     if missing := wanted - set(keys):
-        number, label = min(missing)
-        raise DocumentError(f"the client's document lacks {len(missing)} trials, such as {label} {number}")
+        number, label, role = min(missing)
+        lacking = f"{len(missing)} trials, such as {label} {number} on the {role}"
+        raise DocumentError(f"the client's document lacks {lacking}")
     if len(keys) != len(wanted):
         raise DocumentError(f"the client's document has {len(keys)} trials instead of {len(wanted)}")
     slot_of = {one["trial"]: one["slot"] for one in found}
@@ -248,7 +260,7 @@ def _run(trial: Mapping[str, Any], expected: Expected) -> Run:
         readings = _readings(job.benchmark, trial)
     except bench.OutputError as error:
         problem = output.printable(error, 600)
-    return Run(job, slot, begin, end, trial["cpu"], readings, problem)
+    return Run(job, trial["role"], slot, begin, end, trial["cpu"], readings, problem)
 
 
 def _readings(benchmark: bench.Benchmark, trial: Mapping[str, Any]) -> list[bench.Reading]:

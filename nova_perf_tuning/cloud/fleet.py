@@ -42,8 +42,9 @@ def judge(
 ) -> list[HostVerdict]:
     """Return the verdict on every host of ``run``, by name.
 
-    :param of_pair: number of a pair -> its trials, whose group is that number.
-    :param paired: benchmark -> whether its server takes part; otherwise only the client is judged by it.
+    :param of_pair: number of a pair -> its trials, whose group is that number, or another where they are of the
+        server alone.
+    :param paired: benchmark -> whether its server takes part; otherwise only the host is judged that it ran on.
     :param findings: of :func:`nova_perf_tuning.cloud.attribution.find` for the same trials.
     """
     bad = {host for one in findings for host, state in one.states.items() if state is attribution.State.BAD}
@@ -140,8 +141,13 @@ def _trials_of(
     return [
         trial
         for trial in of_pair.get(task.number, ())
-        if host == task.pair.client or paired.get(trial.benchmark, True)
+        if host == measured_on(task, trial) or paired.get(trial.benchmark, True)
     ]
+
+
+def measured_on(task: campaign_store.Task, trial: results.Trial) -> str:
+    """Return the host that a trial of a pair ran on; with a peer it began there."""
+    return task.pair.client if trial.group == task.number else task.pair.server
 
 
 def _peers(task: campaign_store.Task, host: str) -> set[str]:

@@ -1,7 +1,8 @@
 """The results of a run over many hosts in the form that every report is made of.
 
-A pair is a boot of its own: its number is the ``group`` of its trials. What concerns hosts and pairs stands in the
-environment under ``fleet`` (see ``results.schema.json``).
+A pair is a boot of its own: its number is the ``group`` of its trials. What ran on its server alone is of another
+boot, that of the server's guest: its ``group`` is that number plus the number of all pairs. What concerns hosts
+and pairs stands in the environment under ``fleet`` (see ``results.schema.json``).
 """
 
 from __future__ import annotations
@@ -9,12 +10,12 @@ from __future__ import annotations
 import collections
 import dataclasses
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from nova_perf_tuning.budget import model as results
 from nova_perf_tuning.budget import verdict
-from nova_perf_tuning.cloud import attribution, bare_hosts, campaign_store, fleet
+from nova_perf_tuning.cloud import attribution, bare_hosts, campaign_store, fleet, model
 
 #: More trials than that make a file that cannot be read again: then pairs have one trial, their median.
 MAX_TRIALS = 40_000
@@ -52,10 +53,8 @@ def collect(
     of_pair: dict[int, list[results.Trial]] = {}
     for number, trial in store.trials(run_id):
         if trial.primary:
-            of_pair.setdefault(number, []).append(dataclasses.replace(trial, group=number))
-    tasks = {task.number: task for task in run.tasks}
-    measured = ((tasks[number].pair, one) for number, trials in of_pair.items() for one in trials)
-    findings = attribution.find(measured, paired, max_loss)
+            of_pair.setdefault(number, []).append(_of_boot(number, trial, len(run.tasks)))
+    findings = attribution.find(_measured(run, of_pair), paired, max_loss)
     beside = bare_hosts.spread(bare, run.tasks, of_pair)
     judged = {number: [*beside.get(number, ()), *trials] for number, trials in of_pair.items()}
     hosts = fleet.judge(run, judged, paired, budgets, findings, run.environment)
@@ -63,13 +62,32 @@ def collect(
     environment = _environment(store, run, of_pair, hosts, findings, whole, max_loss, ended)
     if bare:
         environment["bare_hosts"] = {one.name: one.created for one in bare}
-    shown = [*_shown(store, run_id, of_pair), *(one for trials in beside.values() for one in trials)]
+    shown = [*_shown(store, run, of_pair), *(one for trials in beside.values() for one in trials)]
     _number(shown)
     return FleetResults(results.Results(environment, shown), tuple(hosts), whole)
 
 
+def _of_boot(number: int, trial: results.Trial, pairs: int) -> results.Trial:
+    """Return a trial of pair ``number`` with the number of its boot as its group; see the module."""
+    return dataclasses.replace(trial, group=number + pairs * trial.group)
+
+
+def _measured(
+    run: campaign_store.StoredRun, of_pair: Mapping[int, Sequence[results.Trial]]
+) -> Iterator[tuple[model.HostPair, results.Trial]]:
+    """Yield every trial with its pair, the host that it ran on as the client."""
+    tasks = {task.number: task for task in run.tasks}
+    for number, trials in of_pair.items():
+        pair = tasks[number].pair
+        turned = model.HostPair(pair.server, pair.client)
+        for one in trials:
+            yield (pair if one.group == number else turned), one
+
+
 def _shown(
-    store: campaign_store.CampaignStore, run_id: str, of_pair: Mapping[int, Sequence[results.Trial]]
+    store: campaign_store.CampaignStore,
+    run: campaign_store.StoredRun,
+    of_pair: Mapping[int, Sequence[results.Trial]],
 ) -> list[results.Trial]:
     """Return the trials that go into the file: all, or the median of each pair where there are too many."""
     found: list[results.Trial] = []
@@ -77,8 +95,8 @@ def _shown(
         for trials in of_pair.values():
             found += _medians(trials)
     else:
-        for number, trial in store.trials(run_id):
-            found.append(dataclasses.replace(trial, group=number))
+        for number, trial in store.trials(run.run_id):
+            found.append(_of_boot(number, trial, len(run.tasks)))
             if len(found) > MAX_TRIALS:  # without the figures that are only shown beside it fits
                 found = [one for trials in of_pair.values() for one in trials]
                 break
@@ -93,9 +111,9 @@ def _number(trials: Sequence[results.Trial]) -> None:
 
 
 def _medians(trials: Sequence[results.Trial]) -> list[results.Trial]:
-    series: dict[tuple[str, str], list[results.Trial]] = {}
+    series: dict[tuple[int, str, str], list[results.Trial]] = {}
     for one in trials:
-        series.setdefault((one.benchmark, one.arm), []).append(one)
+        series.setdefault((one.group, one.benchmark, one.arm), []).append(one)
     found = []
     for some in series.values():
         good = sorted((one for one in some if one.value is not None), key=lambda one: one.value or 0.0)
@@ -178,25 +196,29 @@ def _pairs(
             "attempts": task.attempts,
             "seconds": round(task.seconds, 1) if task.seconds is not None else None,
             "errors": told.get(task.number, []),
-            "figures": _figures(of_pair.get(task.number, ()), reference),
+            "figures": _figures(task, of_pair.get(task.number, ()), reference),
         }
         for task in run.tasks
     ]
 
 
-def _figures(trials: Sequence[results.Trial], reference: Mapping[tuple[str, str], float]) -> list[dict[str, Any]]:
-    values: dict[tuple[str, str, str], list[float]] = {}
+def _figures(
+    task: campaign_store.Task, trials: Sequence[results.Trial], reference: Mapping[tuple[str, str], float]
+) -> list[dict[str, Any]]:
+    values: dict[tuple[str, str, str, str], list[float]] = {}
     for one in trials:
         if one.value is not None:
-            values.setdefault((one.benchmark, one.arm, one.unit), []).append(one.value)
+            key = (one.benchmark, one.arm, one.unit, fleet.measured_on(task, one))
+            values.setdefault(key, []).append(one.value)
     found = []
-    for (benchmark, arm, unit), some in values.items():
+    for (benchmark, arm, unit, host), some in values.items():
         middle = statistics.median(some)
         against = reference.get((benchmark, arm), 0.0)
         found.append(
             {
                 "benchmark": benchmark,
                 "arm": arm,
+                "host": host,
                 "unit": unit,
                 "median": middle,
                 "against_best_quarter": middle / against if against else None,

@@ -254,7 +254,7 @@ class HeatPairLauncher:
         by_order = {order + index: run for index, run in enumerate(document.runs)}
         for trial in trials:
             run = by_order[trial.order]
-            roles = ["client", "server"] if run.job.benchmark.paired else ["client"]
+            roles = collector.roles(run)
             servers = [one.servers[role] for role in roles if role in one.servers]
             used = sampler.used_s(servers, run.begin, run.end) if sampler and len(servers) == len(roles) else None
             if used is not None:
@@ -263,14 +263,20 @@ class HeatPairLauncher:
         outcome.trials += trials
         for run in document.runs:
             if run.error:
-                reason = f"{run.job.label} in slot {run.slot}: {run.error}"
+                reason = f"{run.job.label} on the {run.role} in slot {run.slot}: {run.error}"
                 _note(outcome, model.ErrorClass.BENCHMARK_FAILED, reason, one.arm.name)
         hosts = told.get("hosts")
         if isinstance(hosts, dict) and all(isinstance(hosts.get(role), str) for role in ("client", "server")):
             outcome.hosts[one.arm.name] = model.HostPair(hosts["client"], hosts["server"])
         outcome.environment["guests"][one.arm.name] = document.guests
         outcome.environment["runs"] |= {
-            str(number): {"slot": run.slot, "begin": run.begin, "end": run.end, "cpu_s": dict(run.cpu_s)}
+            str(number): {
+                "role": run.role,
+                "slot": run.slot,
+                "begin": run.begin,
+                "end": run.end,
+                "cpu_s": dict(run.cpu_s),
+            }
             for number, run in by_order.items()
         }
 

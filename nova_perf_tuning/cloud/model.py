@@ -44,7 +44,9 @@ class ErrorClass(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class HostPair:
-    """Two compute hosts by the name that Nova gives them; the client is measured, the server is its peer.
+    """Two compute hosts by the name that Nova gives them; the server is the client's peer.
+
+    Benchmarks that need no peer measure both, one after the other.
 
     Both may be the same. Empty: the scheduler chooses (all that can be had without admin rights).
     """
@@ -101,12 +103,12 @@ class PairError:
 class PairOutcome:
     """What :meth:`PairLauncher.measure` returns.
 
-    :ivar trials: as in :mod:`nova_perf_tuning.budget.model`; group 0, ``order`` unique within the pair. Trials
-        of arms that worked are there even when :attr:`errors` is not empty.
+    :ivar trials: as in :mod:`nova_perf_tuning.budget.model`; group 0, or 1 for what ran on the server alone;
+        ``order`` unique within the pair. Trials of arms that worked are there even when there are :attr:`errors`.
     :ivar errors: empty when every arm gave all its trials.
     :ivar hosts: where the guests of each arm really ran: arm -> pair.
     :ivar environment: JSON-able facts: image, flavors, what each guest saw (queues, clock source, kernel),
-        and ``runs``: order -> slot, begin, end (seconds since the epoch, guest's clock), role CPU times.
+        and ``runs``: order -> role, slot, begin, end (seconds since the epoch, guest's clock), role CPU times.
     :ivar host_cpu_source: where ``host_cpu_s`` of the trials comes from, such as "nova diagnostics" (vCPU
         time only: key ``vcpu``, no ``total``); empty when there is none.
     :ivar seconds: what it took: ``create``, ``measure``, ``delete``.

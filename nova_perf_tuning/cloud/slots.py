@@ -55,6 +55,9 @@ class Grid:
 
 
 def length_s(jobs: Iterable[plugins.Job]) -> int:
-    """Return a slot length that one run of every job fits into."""
-    runs = [float(job.parameters.get("seconds", "0")) + float(job.parameters.get("omit", "0")) for job in jobs]
-    return math.ceil(sum(runs) + _START_S * len(runs) + _MARGIN_S)
+    """Return a slot length that one run of every job fits into, two of those that need no peer."""
+    length = _MARGIN_S
+    for job in jobs:
+        run = float(job.parameters.get("seconds", "0")) + float(job.parameters.get("omit", "0")) + _START_S
+        length += run if job.benchmark.paired else 2 * run
+    return math.ceil(length)

@@ -104,7 +104,8 @@ def run(hosts: int, peers: int, parallel: int) -> dict[str, float]:
         cpu_s = time.process_time() - begun
         after = store.load(run_id)
         of = {task.number: task.pair for task in after.tasks}
-        trials = ((of[number], one) for number, one in store.trials(run_id))
+        turned = {number: model.HostPair(pair.server, pair.client) for number, pair in of.items()}
+        trials = ((turned[number] if one.group else of[number], one) for number, one in store.trials(run_id))
         found = attribution.find(trials, {"cpu": False, "fio": False}, 0.15)
         store.close()
     if launcher.overlaps or launcher.stacks():

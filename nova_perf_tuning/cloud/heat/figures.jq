@@ -30,4 +30,5 @@ def summary:
       "failed: status \($bad[0].status): \(($bad[0].stderr + " " + ($bad[0].stdout | .[0:300])) | gsub("[^ -~]+"; " ") | .[0:200])"
     else "\(length) runs; figures are in the documents" end;
 
-group_by(.label) | map({key: .[0].label, value: summary}) | from_entries
+group_by([.label, .role])
+| map({key: (.[0].label + (if .[0].role == "server" then " on the server" else "" end)), value: summary}) | from_entries

@@ -2,17 +2,18 @@
 # What both guests of a pair run as their user data; heat/benchmark_pair.yaml fills in the @WORDS@.
 #
 # The server starts the benchmarks' servers and tells its CPU times on a port. The client waits for it, then
-# runs every benchmark once in each of its slots and hands the outputs to Heat. A slot is a stretch of wall-clock
+# runs every benchmark once in each of its slots, has the server run those that need no peer after it, so that both
+# hosts are measured by them, and hands the outputs to Heat. A slot is a stretch of wall-clock
 # time (slot number = seconds since the epoch / length); the arms of a comparison take turns in it, A B B A, so
 # that they never measure at the same time. Needs busybox, curl, jq and the benchmarks' programs.
 set -u
 role='@ROLE@' run_id='@RUN_ID@' peer='@PEER@' tx_offload='@TX_OFFLOAD@'
 arm='@ARM@' arms='@ARMS@' trials='@TRIALS@' slot_s='@SLOT_SECONDS@' start='@START_EPOCH@'
-control_port=5198
+control_port=5198 run_port=5197
 # Bytes of a program's output that are kept.
 keep=262144
 work=/run/nova-perf
-mkdir -p "$work"
+mkdir -p "$work/outputs"
 
 say() { echo "nova-perf $role: $*"; }
 
@@ -100,6 +101,15 @@ END_OF_PROGRAM
 END_OF_LIST
     jq -c --arg peer "$peer" -f "$work/commands.jq" "$work/benchmarks.json" >"$work/commands.json" 2>"$work/error" ||
         fail "parameter benchmarks: $(head -c 300 "$work/error")"
+    count=$(jq length "$work/commands.json")
+    [ "$count" -ge 1 ] || fail "parameter benchmarks: the list is empty"
+    # Quoted for the shell now: in a slot every process that is started costs an emulated guest time.
+    number=0
+    while [ "$number" -lt "$count" ]; do
+        jq -r ".[$number].client | @sh" "$work/commands.json" >"$work/client.$number"
+        number=$((number + 1))
+    done
+    jq -r '.[] | .server == null' "$work/commands.json" >"$work/alone"
     facts >"$work/facts.json"
 }
 
@@ -110,8 +120,25 @@ serve() {
 head -n 1 /proc/stat
 cat /run/nova-perf/facts.json
 END_OF_SCRIPT
-    chmod 755 "$work/cpu"
+    cat >"$work/run" <<'END_OF_SCRIPT'
+#!/bin/sh
+# Runs one benchmark of the list: its number and seconds in; out come status, CPU times before and after, outputs.
+work=/run/nova-perf
+read -r number seconds
+case $number$seconds in '' | *[!0-9]*) exit 1 ;; esac
+eval "set -- $(cat "$work/client.$number")"
+before=$(head -n 1 /proc/stat)
+timeout -k 2 "$seconds" "$@" >"$work/stdout" 2>"$work/stderr" </dev/null
+printf '%s\n%s\n' "$?" "$before"
+head -n 1 /proc/stat
+for stream in stdout stderr; do
+    head -c 262144 "$work/$stream" | base64 | tr -d '\n'
+    echo
+done
+END_OF_SCRIPT
+    chmod 755 "$work/cpu" "$work/run"
     busybox nc -ll -p "$control_port" -e "$work/cpu" &
+    busybox nc -ll -p "$run_port" -e "$work/run" &
     count=$(jq '[.[].server | select(.)] | unique | length' "$work/commands.json")
     number=0
     while [ "$number" -lt "$count" ]; do
@@ -184,23 +211,37 @@ run_once() {
         fi
         usleep 250000
     done
-    # Put together after the last slot: jq alone takes an emulated guest a second to start.
-    for stream in stdout stderr; do head -c "$keep" "$work/$stream" >"$work/$trial.$number.$stream"; done
-    printf '{"trial":%s,"number":%s,"slot":%s,"status":%s,"begin":%s,"finish":%s,"client":[%s],"server":[%s]}\n' \
-        "$trial" "$number" "$slot" "$status" "$begin" "$finish" "${client_before:+$client_before,$client_after}" \
-        "${server_after:+${server_before:+$server_before,$server_after}}" >>"$work/runs"
+    keep_run client "${client_before:+$client_before,$client_after}" \
+        "${server_after:+${server_before:+$server_before,$server_after}}"
     say "slot $slot: ${1##*/} ended with status $status after $(((finish - begin) / 100)) s"
 }
 
+# run_there NUMBER SLOT TRIAL END: one benchmark that needs no peer, on the server.
+run_there() {
+    number=$1 slot=$2 trial=$3 begin=$(now_cs)
+    left=$((($4 - begin) / 100))
+    : >"$work/answer"
+    [ "$left" -lt 1 ] ||
+        echo "$number $left" | timeout -k 2 "$((left + 1))" busybox nc "$peer" "$run_port" >"$work/answer" 2>/dev/null
+    finish=$(now_cs)
+    { read -r status && read -r before && read -r after; } <"$work/answer" || status=124 before='' after=''
+    case $status in '' | *[!0-9]*) status=124 ;; esac
+    before=$(cpu_busy "$before") after=$(cpu_busy "$after")
+    sed -n 4p "$work/answer" | base64 -d >"$work/stdout" 2>/dev/null
+    sed -n 5p "$work/answer" | base64 -d >"$work/stderr" 2>/dev/null
+    keep_run server '' "${after:+${before:+$before,$after}}"
+    say "slot $slot: benchmark $number on the server ended with status $status after $(((finish - begin) / 100)) s"
+}
+
+# keep_run ROLE CLIENT_TICKS SERVER_TICKS: what the run was. Put together after the last slot: jq alone takes an
+# emulated guest a second to start.
+keep_run() {
+    for stream in stdout stderr; do head -c "$keep" "$work/$stream" >"$work/outputs/$trial.$number.$1.$stream"; done
+    printf '{"trial":%s,"number":%s,"role":"%s","slot":%s,"status":%s,"begin":%s,"finish":%s,"client":[%s],"server":[%s]}\n' \
+        "$trial" "$number" "$1" "$slot" "$status" "$begin" "$finish" "$2" "$3" >>"$work/runs"
+}
+
 measure() {
-    count=$(jq length "$work/commands.json")
-    [ "$count" -ge 1 ] || fail "parameter benchmarks: the list is empty"
-    # Quoted for the shell now: in a slot every process that is started costs an emulated guest time.
-    number=0
-    while [ "$number" -lt "$count" ]; do
-        jq -r ".[$number].client | @sh" "$work/commands.json" >"$work/client.$number"
-        number=$((number + 1))
-    done
     tries=0
     until ask_server >"$work/server" && [ -s "$work/server" ]; do
         tries=$((tries + 1))
@@ -219,9 +260,12 @@ measure() {
         number=0
         while [ "$number" -lt "$count" ]; do
             run_once "$number" "$slot" "$trial" $(((slot + 1) * slot_s * 100 - 100))
+            [ "$(sed -n "$((number + 1))p" "$work/alone")" != true ] ||
+                run_there "$number" "$slot" "$trial" $(((slot + 1) * slot_s * 100 - 100))
             number=$((number + 1))
         done
-        [ "$trial" != 0 ] || rm "$work/runs"
+        [ "$trial" != 0 ] || rm -r "$work/runs" "$work/outputs"
+        mkdir -p "$work/outputs"
         trial=$((trial + 1))
     done
     # What follows is work, too: not in the slots that other arms have left in this block.
@@ -231,23 +275,14 @@ measure() {
 # put_together: the files of all runs as one list of trials.
 put_together() {
     set --
-    trial=1
-    while [ "$trial" -le "$trials" ]; do
-        number=0
-        while [ "$number" -lt "$count" ]; do
-            for stream in stdout stderr; do
-                set -- "$@" --rawfile "$stream.$trial.$number" "$work/$trial.$number.$stream"
-            done
-            number=$((number + 1))
-        done
-        trial=$((trial + 1))
-    done
+    for path in "$work"/outputs/*; do set -- "$@" --rawfile "${path##*/}" "$path"; done
     jq -cs "$@" --arg hertz "$(getconf CLK_TCK 2>/dev/null || echo 100)" \
         --slurpfile commands "$work/commands.json" --slurpfile benchmarks "$work/benchmarks.json" \
         'def busy: if length == 2 then (.[1] - .[0]) / ($hertz | tonumber) else null end;
-         map({label: $commands[0][.number].label, benchmark: $benchmarks[0][.number].benchmark, trial, slot,
+         map({label: $commands[0][.number].label, benchmark: $benchmarks[0][.number].benchmark, trial, role, slot,
               begin: (.begin / 100), end: (.finish / 100), status, cpu: {client: (.client | busy), server: (.server | busy)},
-              stdout: $ARGS.named["stdout.\(.trial).\(.number)"], stderr: $ARGS.named["stderr.\(.trial).\(.number)"]})' \
+              stdout: $ARGS.named["\(.trial).\(.number).\(.role).stdout"],
+              stderr: $ARGS.named["\(.trial).\(.number).\(.role).stderr"]})' \
         "$work/runs" >"$work/trials.json" 2>"$work/error" ||
         fail "the trials cannot be put together: $(head -c 300 "$work/error")"
 }

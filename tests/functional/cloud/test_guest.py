@@ -2,6 +2,7 @@
 
 import contextlib
 import http.server
+import itertools
 import json
 import os
 import pathlib
@@ -79,7 +80,7 @@ class Signals(http.server.BaseHTTPRequestHandler):
 class RunnerTest(testtools.TestCase):
     """Client and server run the script with the guest's shell and tools, as processes of this machine."""
 
-    SLOT_S = 14
+    SLOT_S = 10
 
     def setUp(self):
         super().setUp()
@@ -204,12 +205,18 @@ class RunnerTest(testtools.TestCase):
         grid = slots.Grid(2, self.SLOT_S)
         expected = collector.Expected("run1", "tuned", 1, grid, jobs, 2, begun, time.time())
         found = collector.read(json.dumps({"results": documents["data"]}), expected)
-        self.assertEqual(["", "", "", ""], [run.error for run in found.runs])
+        self.assertEqual([""] * 6, [run.error for run in found.runs])
+        alone = [run for run in found.runs if run.job.label == "cpu"]
+        self.assertEqual(["client", "server"] * 2, [run.role for run in alone])
+        self.assertTrue(all(before.end <= after.begin for before, after in itertools.pairwise(found.runs)))
+        self.assertTrue(all(run.cpu_s["server"] > 0.5 for run in alone if run.role == "server"), alone)
         self.assertEqual({1}, {grid.arm(run.slot) for run in found.runs})
-        self.assertTrue(all(run.cpu_s["client"] > 0 and run.cpu_s["server"] is not None for run in found.runs))
+        self.assertTrue(all(run.cpu_s["client"] > 0 for run in found.runs if run.role == "client"))
+        self.assertTrue(all(run.cpu_s["server"] is not None for run in found.runs))
         figures = signals["figures"][1]["data"]
         self.assertIn("Mbit/s, median of 2", figures["iperf3"])
         self.assertIn("events/s, median of 2", figures["cpu"])
+        self.assertIn("events/s, median of 2", figures["cpu on the server"])
 
     def test_a_benchmark_that_cannot_run_fails_the_stack_with_its_reason(self):
         signals, _begun, log = self.measure(

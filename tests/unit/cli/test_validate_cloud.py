@@ -66,7 +66,10 @@ class ValidateCloudTest(testtools.TestCase):
         self.assertEqual(["PASS"] * 6, [one["verdict"] for one in fleet["hosts"]])
         self.assertEqual("PASS", fleet["verdict"])
         self.assertEqual(["done"] * 6, [one["state"] for one in fleet["pairs"]])
-        self.assertEqual(set(range(6)), {one.group for one in results.trials})
+        boots = {
+            kind: {one.group for one in results.trials if one.benchmark == kind} for kind in ("iperf3", "cpu")
+        }
+        self.assertEqual({"iperf3": set(range(6)), "cpu": set(range(12))}, boots)
         shown = self.out.getvalue()
         self.assertIn("h005", shown)
         self.assertIn("2 of 2", shown)
@@ -105,6 +108,19 @@ class ValidateCloudTest(testtools.TestCase):
             file.write("budgets: [{benchmark: iperf3, arm: tuned, baseline: untuned, max_loss: -0.5}]")
         self.assertEqual(1, self.validate("--hosts", "a,b", "--blocks", "8", "--budget", budget))
         self.assertIn("is beyond -50", self.results().environment["fleet"]["hosts"][0]["reasons"][0])
+
+    def test_both_hosts_are_judged_by_what_needs_no_peer(self):
+        budget = os.path.join(self.folder, "budget.yaml")
+        with open(budget, "w", encoding="utf-8") as file:
+            file.write("budgets: [{benchmark: cpu, arm: tuned, baseline: untuned, max_loss: 0.05}]")
+        cloud = SimulatedCloud(simulation.Cloud(bad={"h001": 0.5}), count=2)
+        self.assertEqual(0, self.validate("--hosts", "a,b", "--budget", budget, cloud=cloud), self.out.getvalue())
+        fleet = self.results().environment["fleet"]
+        self.assertEqual(["PASS", "PASS"], [one["verdict"] for one in fleet["hosts"]])
+        for pair in fleet["pairs"]:
+            of = {one["host"]: one["median"] for one in pair["figures"] if one["benchmark"] == "cpu"}
+            self.assertLess(of["h001"], 0.6 * of["h000"])
+        self.assertIn("cpu tuned on h001", self.report())
 
     def bare_host(self, name, **values):
         """Write what a host alone did, 16 times each benchmark; return the path."""

@@ -42,8 +42,9 @@ def document(wanted):
         begin = float(wanted.grid.begin(slot)) + 0.5
         for job in wanted.jobs:
             output = IPERF3 if job.benchmark.kind == "iperf3" else FIO
-            trials.append(trial(job.label, number, slot, begin, output))
-            begin += 8
+            for role in ("client",) if job.benchmark.paired else ("client", "server"):
+                trials.append(trial(job.label, number, slot, begin, output, role=role))
+                begin += 6
         moment = wanted.grid.begin(slot) + 1
     return {
         "schema": 1,
@@ -56,14 +57,15 @@ def document(wanted):
     }
 
 
-def trial(label, number, slot, begin, stdout, status=0):
+def trial(label, number, slot, begin, stdout, status=0, role="client"):
     """Return one trial of a document."""
     return {
         "label": label,
         "trial": number,
+        "role": role,
         "slot": slot,
         "begin": begin,
-        "end": begin + 6.25,
+        "end": begin + 5.25,
         "status": status,
         "cpu": {"client": 3.1, "server": 2.0},
         "stdout": stdout,

@@ -58,7 +58,7 @@ class CampaignCase(testtools.TestCase):
         """Every pair that is done has all its trials once, no other has any; nothing is left on the cloud."""
         found = collections.Counter(number for number, _ in self.store.trials(run_id))
         for task in self.store.load(run_id).tasks:
-            self.assertEqual(16 if task.state == "done" else 0, found[task.number], task)
+            self.assertEqual(24 if task.state == "done" else 0, found[task.number], task)
         self.assertEqual([], self.launcher.stacks())
         self.assertEqual([], self.launcher.overlaps)
 

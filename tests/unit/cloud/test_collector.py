@@ -25,15 +25,24 @@ class GoodTest(testtools.TestCase):
             wanted = documents.expected(arm)
             found = collector.trials(read(documents.document(wanted), wanted), wanted, 0, 10)
             self.assertEqual({wanted.name}, {one.arm for one in found})
-            self.assertEqual([10, 11, 12, 13], sorted({one.order for one in found}))
-            self.assertEqual(4, len([one for one in found if one.primary and one.value]))
+            self.assertEqual([10, 11, 12, 13, 14, 15], sorted({one.order for one in found}))
+            self.assertEqual(6, len([one for one in found if one.primary and one.value]))
             self.assertEqual(2, len({one.block for one in found}))
             iperf3 = next(one for one in found if one.benchmark == "iperf3" and one.primary)
             self.assertEqual(("throughput", "Mbit/s"), (iperf3.metric, iperf3.unit))
             self.assertAlmostEqual(5.1, iperf3.guest_cpu_s)  # of client and server
-            self.assertAlmostEqual(6.25, iperf3.window_s)
-            fio = next(one for one in found if one.benchmark == "fio" and one.primary)
-            self.assertAlmostEqual(3.1, fio.guest_cpu_s)  # the server had no part in it
+            self.assertAlmostEqual(5.25, iperf3.window_s)
+            fio = [one for one in found if one.benchmark == "fio" and one.primary]
+            # Each guest ran it alone: the other had no part in it.
+            self.assertEqual([(0, 3.1), (1, 2.0)] * 2, [(one.group, one.guest_cpu_s) for one in fio])
+
+    def test_what_the_server_ran_alone_must_be_there(self):
+        content = documents.document(WANTED)
+        content["trials"] = [one for one in content["trials"] if one["role"] == "client"]
+        error = self.assertRaises(collector.DocumentError, read, content)
+        self.assertIn("lacks 2 trials, such as fio 1 on the server", str(error))
+        content["trials"][0]["role"] = "server"  # iperf3 has a client
+        self.assertRaises(collector.DocumentError, read, content)
 
     def test_a_failed_run_is_a_trial_with_a_reason(self):
         content = documents.document(WANTED)
@@ -108,7 +117,7 @@ class BadTest(testtools.TestCase):
         self.assert_document_refused(lambda one: one["trials"][0].update(label="<script>"), "'<script>'")
         extra = {"trial": 3}
         self.assert_document_refused(
-            lambda one: one["trials"].append(one["trials"][0] | extra), "5 trials instead of 4"
+            lambda one: one["trials"].append(one["trials"][0] | extra), "7 trials instead of 6"
         )
 
     def test_slots_of_somebody_else(self):
