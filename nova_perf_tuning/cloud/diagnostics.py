@@ -27,9 +27,16 @@ class Sampler:
     Samples are stamped with the wall clock, as the guests' trials are.
     """
 
-    def __init__(self, api: api_module.Api, servers: Sequence[str], interval_s: float = 1.0) -> None:
-        """Start to sample ``servers`` (ids)."""
+    def __init__(
+        self, api: api_module.Api, servers: Sequence[str], interval_s: float = 1.0, begin: float = 0.0
+    ) -> None:
+        """Start to sample ``servers`` (ids).
+
+        :param begin: seconds since the epoch before which nothing is asked: a guest that is being built has no
+            diagnostics, and asking takes time that its start needs.
+        """
         self._api = api
+        self._begin = begin
         self._interval_s = interval_s
         self._samples: dict[str, list[tuple[float, float]]] = {server: [] for server in servers}
         self._stop = threading.Event()
@@ -63,6 +70,8 @@ class Sampler:
         return before + (later - before) * (moment - before_at) / (after_at - before_at)
 
     def _sample_all(self) -> None:
+        if self._stop.wait(max(0.0, self._begin - time.time())):
+            return
         while not self._stop.wait(self._interval_s):
             for server in self._samples:
                 # A guest that is being built or gone has none; that is no reason to stop.

@@ -63,6 +63,7 @@ class Settings:
 class _Running:
     """One arm's stack while a pair is measured.
 
+    :ivar start: seconds since the epoch before which no trial begins.
     :ivar done: its guests have told everything, or it failed.
     :ivar servers: role -> id of the guest.
     """
@@ -71,6 +72,7 @@ class _Running:
     arm: model.Arm
     stack: stacks.Stack
     begun: float
+    start: float
     done: bool = False
     servers: dict[str, str] = dataclasses.field(default_factory=dict)
 
@@ -185,7 +187,7 @@ class HeatPairLauncher:
             except stacks.StackError as error:
                 _note(outcome, error.kind, str(error), arm.name)
                 continue
-            running.append(_Running(number, arm, stack, time.time()))
+            running.append(_Running(number, arm, stack, time.time(), start))
         outcome.seconds["request"] = round(time.monotonic() - begun, 1)
         with self._sampling(running, outcome) as samplers:
             finished = self._api.wait_until(
@@ -312,7 +314,8 @@ class HeatPairLauncher:
             if resource.name in ("client", "server") and resource.physical_resource_id:
                 one.servers[resource.name] = resource.physical_resource_id
         if len(one.servers) == 2 and self.settings.host_cpu:
-            samplers[one.arm.name] = diagnostics.Sampler(self._api, list(one.servers.values()))
+            servers = list(one.servers.values())
+            samplers[one.arm.name] = diagnostics.Sampler(self._api, servers, begin=one.start)
 
     @contextlib.contextmanager
     def _sampling(
