@@ -18,6 +18,8 @@ set -euo pipefail
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/nova-perf-tuning
 mode=own
+# shellcheck source=tools/python_packages.sh
+. "$top/tools/python_packages.sh"
 case ${1:-} in
     -h | --help) sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "$0"; exit 0 ;;
     --upstream | --wheel | --editable | --python) mode=${1#--}; shift ;;
@@ -64,9 +66,10 @@ if [[ ! -e $venv/.complete ]]; then
     echo "== environment of Nova $release in $venv" >&2
     rm -rf "$venv"
     "$python" -m venv "$venv"
-    if ! "$venv/bin/pip" install --disable-pip-version-check "${packages[@]}" >"$log" 2>&1; then
+    choose_installer "$venv"
+    if ! install_packages "$venv" "${packages[@]}" >"$log" 2>&1; then
         tail -n 15 "$log" >&2
-        echo "nova_tests.sh: pip install failed" >&2
+        echo "nova_tests.sh: Nova $release cannot be installed" >&2
         exit 3
     fi
     touch "$venv/.complete"
@@ -74,9 +77,10 @@ fi
 # The tree itself: entry points and the mapping of the shim follow setup.cfg, all else is read in place.
 stamp="$top $(cat "$top"/{setup.cfg,pyproject.toml,requirements.txt} | sha256sum | cut -c1-12)"
 if [[ $(cat "$venv/.tree" 2>/dev/null) != "$stamp" ]]; then
-    if ! "$venv/bin/pip" install --disable-pip-version-check "${own[@]}" 'SQLAlchemy<2.1' >"$log" 2>&1 ||
-        ! PBR_VERSION=${PBR_VERSION:-0.0.1} "$venv/bin/pip" install --disable-pip-version-check \
-        --no-build-isolation --no-deps -e "$top" >"$log" 2>&1; then
+    choose_installer "$venv"
+    if ! install_packages "$venv" "${own[@]}" 'SQLAlchemy<2.1' >"$log" 2>&1 ||
+        ! PBR_VERSION=${PBR_VERSION:-0.0.1} install_packages "$venv" --no-build-isolation --no-deps -e "$top" \
+            >"$log" 2>&1; then
         tail -n 15 "$log" >&2
         echo "nova_tests.sh: the tree cannot be installed" >&2
         exit 3
@@ -124,7 +128,8 @@ case $mode in
             --no-deps -w "$work" "$work/tree"
         "$python" -m venv "$work/clean"
         pip=("$work/clean/bin/pip" -q --disable-pip-version-check)
-        "${pip[@]}" install "${packages[@]}" "${own[@]}" pyroute2
+        choose_installer "$work/clean"
+        install_packages "$work/clean" "${packages[@]}" "${own[@]}" pyroute2 >"$log" 2>&1 || { cat "$log" >&2; exit 1; }
         "${pip[@]}" install --no-deps "$work"/*.whl
         cd /
         load='from nova.virt import driver; from oslo_utils import importutils

@@ -10,6 +10,8 @@ set -euo pipefail
 
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 profile=demo extras=report venv=$top/.venv packages_only=0
+# shellcheck source=tools/python_packages.sh
+. "$top/tools/python_packages.sh"
 while (($#)); do
     case $1 in
         --profile) profile=$2; shift 2 ;;
@@ -91,15 +93,16 @@ if [[ ! -x $venv/bin/python ]] || ! "$venv/bin/python" -c '' 2>/dev/null; then
     rm -rf "$venv"
     "$python" -m venv "$venv"
 fi
-stamp=$(cd "$top" && cat requirements.txt setup.cfg setup.py pyproject.toml tools/prepare.sh | sha256sum | cut -c1-16)
+stamp=$(cd "$top" && cat requirements.txt setup.cfg setup.py pyproject.toml tools/{prepare,python_packages}.sh | sha256sum | cut -c1-16)
 stamp="$stamp $extras $top"
 # What packages are there is asked again when one was installed or removed, or bindep.txt has changed.
 packages=$venv/.packages-$profile
 asked=$(cd "$top" && { stat -c %.9Y /var/lib/dpkg/status; sha256sum bindep.txt; })
 if [[ $(cat "$packages" 2>/dev/null) != "$asked" ]]; then
     if [[ ! -x $venv/bin/bindep ]]; then
-        watched "$venv/bin/pip" -q install --disable-pip-version-check bindep ||
-            { tail -n 5 "$log" >&2; echo "prepare.sh: pip cannot install bindep" >&2; exit 3; }
+        choose_installer "$venv"
+        watched install_packages "$venv" bindep ||
+            { tail -n 5 "$log" >&2; echo "prepare.sh: bindep cannot be installed" >&2; exit 3; }
     fi
     # bindep -b prints what is missing, a name a line, and then exits 1.
     if listed=$(cd "$top" && "$venv/bin/bindep" -b "$profile"); then
@@ -116,11 +119,11 @@ fi
 
 if [[ $(cat "$venv/.stamp" 2>/dev/null) != "$stamp" ]]; then
     say "Python packages: nova-perf-tuning[$extras]"
-    pip=("$venv/bin/pip" install --disable-pip-version-check --progress-bar off)
-    if ! { watched "${pip[@]}" 'setuptools>=64' wheel 'pbr>=6.1.1' &&
-        watched "${pip[@]}" --no-build-isolation -e "${top}[${extras}]"; }; then
+    choose_installer "$venv"
+    if ! { watched install_packages "$venv" 'setuptools>=64' wheel 'pbr>=6.1.1' &&
+        watched install_packages "$venv" --no-build-isolation -e "${top}[${extras}]"; }; then
         tail -n 15 "$log" >&2
-        echo "prepare.sh: pip install failed; the whole log is in $log" >&2
+        echo "prepare.sh: these packages cannot be installed; the whole log is in $log" >&2
         exit 3
     fi
     # Else every start compiles what it imports where PYTHONDONTWRITEBYTECODE is set or the tree is read-only.

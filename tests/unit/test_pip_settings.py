@@ -1,0 +1,76 @@
+"""pip's configuration reaches uv; what uv would not follow is named."""
+
+import importlib.util
+import pathlib
+
+import fixtures
+import testtools
+
+FILE = pathlib.Path(__file__).parents[2] / "tools/pip_settings.py"
+
+
+def load():
+    spec = importlib.util.spec_from_file_location("pip_settings", FILE)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+class PipSettingsTest(testtools.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.tool = load()
+
+    def variables(self, *lines, **environment):
+        return self.tool.variables(self.tool.settings("\n".join(lines)), environment)
+
+    def test_nothing_is_configured(self):
+        self.assertEqual({"UV_SYSTEM_CERTS": "1"}, self.variables())
+
+    def test_indexes(self):
+        found = self.variables(
+            "global.index-url='https://user:secret@index/simple'",
+            "global.extra-index-url='\\nhttps://one/simple\\nhttps://two/simple'",
+            "global.trusted-host='index one'",
+        )
+        self.assertEqual("https://user:secret@index/simple", found["UV_DEFAULT_INDEX"])
+        self.assertEqual("https://one/simple https://two/simple", found["UV_INDEX"])
+        self.assertEqual("unsafe-best-match", found["UV_INDEX_STRATEGY"])
+        self.assertEqual("index one", found["UV_INSECURE_HOST"])
+
+    def test_environment_wins_over_install_and_that_over_global(self):
+        lines = ["install.timeout='2'", ":env:.default-timeout='3'", "global.timeout='1'", "download.timeout='4'"]
+        self.assertEqual("3", self.variables(*lines)["UV_HTTP_TIMEOUT"])
+        self.assertEqual("2", self.variables(lines[0], *lines[2:])["UV_HTTP_TIMEOUT"])
+
+    def test_variables_of_uv_stay(self):
+        found = self.variables("global.index-url='https://index/simple'", UV_DEFAULT_INDEX="https://own/simple")
+        self.assertNotIn("UV_DEFAULT_INDEX", found)
+
+    def test_no_index_and_folders(self):
+        folder = self.useFixture(fixtures.TempDir()).path
+        found = self.variables(
+            "global.no-index='true'", f":env:.find-links='{folder} /missing https://host/files'"
+        )
+        self.assertEqual("1", found["NO_INDEX"])
+        self.assertEqual(f"{folder},https://host/files", found["UV_FIND_LINKS"])
+        self.assertNotIn("NO_INDEX", self.variables("global.no-index='false'"))
+
+    def test_certificates(self):
+        folder = self.useFixture(fixtures.TempDir()).path
+        bundle = f"{folder}/bundle.crt"
+        self.assertEqual({"SSL_CERT_FILE": bundle}, self.variables(f"global.cert='{bundle}'", CURL_CA_BUNDLE="/x"))
+        self.assertEqual({"SSL_CERT_FILE": bundle}, self.variables(REQUESTS_CA_BUNDLE=bundle))
+        self.assertEqual({"SSL_CERT_DIR": folder}, self.variables(f"global.cert='{folder}'"))
+
+    def test_proxy(self):
+        self.assertEqual("http://proxy:3128", self.variables("global.proxy='proxy:3128'")["HTTPS_PROXY"])
+
+    def test_settings_of_pip_alone(self):
+        self.assertEqual({"UV_SYSTEM_CERTS": "1"}, self.variables(":env:.disable-pip-version-check='1'"))
+
+    def test_unknown(self):
+        error = self.assertRaises(
+            self.tool.UnknownSetting, self.variables, "global.constraint='https://host/upper-constraints.txt'"
+        )
+        self.assertEqual("constraint", str(error))
