@@ -257,6 +257,7 @@ class Catalogue:
         self, name: str, port: int, module: str, threads: int, needs: tuple[str, ...], arguments: str = ""
     ) -> Service:
         options = [
+            "--plugin", "python3",
             "--http-socket", f"0.0.0.0:{port}", "--module", f"{module}:application", "--processes", "1",
             "--threads", str(threads), "--enable-threads", "--lazy-apps", "--need-app", "--master",
             "--die-on-term", "--buffer-size", "65535", "--venv", str(self._venv), "--disable-logging",
@@ -266,7 +267,7 @@ class Catalogue:
         ]  # fmt: skip
         return Service(
             name,
-            (f"{self._venv}/bin/uwsgi", *options),
+            ("uwsgi-core", *options),
             needs=needs,
             ready=lambda: _serves(f"http://{layout.CONTROLLER.address}:{port}/"),
         )
