@@ -37,7 +37,7 @@ done
 ((EUID == 0)) || { echo "demo.sh: run it as root: it makes taps, a bridge and guests" >&2; exit 3; }
 
 # What each step took when this was written, in seconds: first time and warm. Only for "left".
-declare -a cold=(120 25 1 1 225) warm=(2 1 1 1 222)
+declare -a cold=(113 25 1 1 225) warm=(2 1 1 1 222)
 [[ -f $top/.venv/.stamp ]] && expected=("${warm[@]}") || expected=("${cold[@]}")
 . "$top/tools/steps.sh"
 
