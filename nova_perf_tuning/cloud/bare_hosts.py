@@ -1,7 +1,8 @@
 """What hosts do without a guest, beside which the guests of a fleet are judged.
 
-``nova-perf validate --launcher host`` (or libvirt) measures that on the host itself. Its samples were taken at
-another time than the guests': each is used once, so that boots and pairs of guests stay independent.
+``nova-perf validate --launcher host`` (or libvirt) measures that on the host itself; with the former every arm is
+the host. Its samples were taken at another time than the guests': each is used once, so that boots and pairs of
+guests stay independent.
 """
 
 from __future__ import annotations
@@ -43,10 +44,11 @@ def load(paths: Iterable[str], labels: Collection[str]) -> list[BareHost]:
             raise model.CloudError(f"{path}: environment.host is missing: which host was measured?")
         if any(host_result.same_host(name, one.name) for one in found):
             raise model.CloudError(f"{path}: host {name} has been given already; give one file for each host")
+        every_arm = read.environment.get("launcher") == "host"
         mine = [
-            one
+            dataclasses.replace(one, arm=ARM)
             for one in sorted(read.trials, key=lambda one: one.order)
-            if one.arm == ARM and one.primary and one.value is not None and one.benchmark in labels
+            if (one.arm == ARM or every_arm) and one.primary and one.value is not None and one.benchmark in labels
         ]
         if not mine:
             raise model.CloudError(
