@@ -12,7 +12,10 @@ A comparison is the median of per-block log-ratios. Its interval is the hull of 
   narrow where the boots happen to agree better than their blocks do.
 
 Simulated coverage stands in doc/source/contributor/statistics.rst, made by ``tests.benchmarks.coverage``.
-One boot alone says nothing about others: there is an interval for that boot, and no verdict.
+One boot alone says nothing about others: there is an interval for that boot, and no verdict. Where hosts of one
+kind were measured together, how boots differ is known from all of them (:mod:`nova_perf_tuning.budget.pooling`):
+then their spread and its degrees of freedom stand in Student's t. The bootstrap stays, since it follows the blocks
+of the very host: one that is noisier than the others gets a wider interval from it.
 """
 
 from __future__ import annotations
@@ -37,6 +40,19 @@ _MAX_LOG = 200.0
 _TRIM = 0.2
 #: From so many groups on an interval comes from their medians' order statistics.
 _MANY = 200
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Spread:
+    """How much boots differ, from more than the boots of one host.
+
+    :ivar sd: standard deviation of the medians of boots, as logarithms; :ivar freedom: its degrees of freedom.
+    :ivar hosts: whose boots it comes from.
+    """
+
+    sd: float
+    freedom: int
+    hosts: int
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -67,6 +83,7 @@ def estimate(
     seed: int = 0,
     draws: int = DRAWS,
     positive: bool = False,
+    spread: Spread | None = None,
 ) -> Estimate | None:
     """Return the median of all values with its interval; None when there is no value.
 
@@ -75,6 +92,9 @@ def estimate(
         interval, whoever measured them.
     :param positive: of rates and costs: the interval is made of their logarithms, unless one of them is not
         positive after all, so that it never reaches below 0.
+    :param spread: of boots, where more is known of it than these samples say. It is one of logarithms: figures
+        that ``positive`` could not make logarithms of go without it. A larger spread of their own counts instead,
+        with the degrees of freedom of this one: the hosts it comes from may be steadier.
     """
     groups = [[float(value) for value in values] for _, values in sorted(samples.items()) if values]
     pooled = sorted(value for values in groups for value in values)
@@ -85,10 +105,11 @@ def estimate(
     if len(pooled) >= MIN_VALUES:
         if positive and pooled[0] > 0:
             logs = [[math.log(value) for value in values] for values in groups]
-            low, high = map(_exp, _interval(logs, confidence, seed, draws))
+            low, high = map(_exp, _interval(logs, confidence, seed, draws, spread))
         else:
-            low, high = _interval(groups, confidence, seed, draws)
-        note = _caution(len(groups))
+            spread = None if positive else spread
+            low, high = _interval(groups, confidence, seed, draws, spread)
+        note = _caution(len(groups), spread)
     return Estimate(
         value=standard.median(pooled),
         low=low,
@@ -102,9 +123,11 @@ def estimate(
     )
 
 
-def _caution(groups: int) -> str:
+def _caution(groups: int, spread: Spread | None) -> str:
     if groups == 1:
         return "one boot only: how boots differ is not in the interval"
+    if spread is not None:
+        return f"spread of boots pooled over {spread.hosts} hosts"
     return "" if groups >= 3 else "two boots only: the interval is wide, since two hardly show how boots differ"
 
 
@@ -123,9 +146,17 @@ def ratio(
     return ratio_of(log_ratios(trials, arm, baseline), confidence, seed)
 
 
-def ratio_of(samples: Mapping[int, Sequence[float]], confidence: float = 0.95, seed: int = 0) -> Estimate | None:
-    """Return the ratio of what :func:`log_ratios` found; None without a pair."""
-    logs = estimate(samples, confidence, seed)
+def ratio_of(
+    samples: Mapping[int, Sequence[float]],
+    confidence: float = 0.95,
+    seed: int = 0,
+    spread: Spread | None = None,
+) -> Estimate | None:
+    """Return the ratio of what :func:`log_ratios` found; None without a pair.
+
+    :param spread: as :func:`estimate` has it.
+    """
+    logs = estimate(samples, confidence, seed, spread=spread)
     if logs is None:
         return None
     return dataclasses.replace(
@@ -162,7 +193,9 @@ def _middle(values: Sequence[float]) -> float:
     return values[0] if len(values) == 1 else standard.median(values)
 
 
-def _interval(groups: list[list[float]], confidence: float, seed: int, draws: int) -> tuple[float, float]:
+def _interval(
+    groups: list[list[float]], confidence: float, seed: int, draws: int, spread: Spread | None
+) -> tuple[float, float]:
     if len(groups) > _MANY:
         low, high = _of_many([standard.median(values) for values in groups], confidence)
         pooled = standard.median(value for values in groups for value in values)
@@ -172,8 +205,10 @@ def _interval(groups: list[list[float]], confidence: float, seed: int, draws: in
         return low, high
     medians = [standard.median(values) for values in groups]
     middle = standard.fmean(medians)
-    reach = student_t((1 + confidence) / 2, len(groups) - 1)
-    reach *= standard.stdev(medians, middle) / math.sqrt(len(groups))
+    sd, freedom = standard.stdev(medians, middle), len(groups) - 1
+    if spread is not None:
+        sd, freedom = max(sd, spread.sd), spread.freedom
+    reach = student_t((1 + confidence) / 2, freedom) * sd / math.sqrt(len(groups))
     return min(low, middle - reach), max(high, middle + reach)
 
 

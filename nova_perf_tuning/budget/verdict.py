@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import math
 from collections.abc import Callable, Mapping, Sequence
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.budget import guards, model, noise, overhead, sequential, statistics
+from nova_perf_tuning.budget import guards, model, noise, overhead, pooling, sequential, statistics
 from nova_perf_tuning.budget.budget_file import Budget as Budget
 from nova_perf_tuning.budget.budget_file import applicable, for_measured
 from nova_perf_tuning.budget.budget_file import load as load
@@ -22,7 +23,8 @@ _Show = Callable[[float], str]
 #: More failed trials than this share in a judged arm, and what is left is a selection, not a sample.
 MAX_FAILED = 0.2
 
-#: One boot shows nothing of how boots differ, so its interval supports no verdict.
+#: One boot shows nothing of how boots differ, so its interval supports no verdict. That stands where the spread of
+#: boots is pooled over hosts too: nothing would show then whether this host differs from them.
 MIN_BOOTS = 2
 
 
@@ -67,14 +69,38 @@ def judge_all(results: model.Results, budgets: Sequence[Budget]) -> list[Judgeme
     Holm's test, and what does not pass it is INCONCLUSIVE. PASS as a whole needs every figure to pass, so that it
     needs no correction (intersection-union test, Berger 1982).
     """
+    return judge_hosts({"": results}, budgets)[""]
+
+
+def judge_hosts(hosts: Mapping[str, model.Results], budgets: Sequence[Budget]) -> dict[str, list[Judgement]]:
+    """Return for every host what :func:`judge_all` says of it, but with what all of them show of how boots differ.
+
+    :param hosts: host -> its results, all of one run and of hosts of one kind; a boot has the same group wherever
+        it occurs. One host alone gets just what :func:`judge_all` says. Holm's test is over the figures of a host.
+    """
+    cases = {host: _cases(results, budgets) for host, results in hosts.items()}
+    alike: dict[Budget, dict[str, _Case]] = {}
+    for host, some in cases.items():
+        for one in some:
+            alike.setdefault(one.budget, {})[host] = one
+    for of_host in alike.values():
+        loss = pooling.pool({host: one.logs for host, one in of_host.items()})
+        cpu = pooling.pool({host: one.cpu_logs for host, one in of_host.items()})
+        for host, one in of_host.items():
+            one.place(_Known(loss, host), _Known(cpu, host))
+    for some in cases.values():
+        _correct([gate for case in some for gate in case.gates])
+    return {host: [case.judgement() for case in some] for host, some in cases.items()}
+
+
+def _cases(results: model.Results, budgets: Sequence[Budget]) -> list[_Case]:
+    """Return a case for every budget that applies to these results, each once."""
     environment = results.environment
     kinds = {label: str(one.get("kind", "")) for label, one in environment.get("benchmarks", {}).items()}
     kinds = {one.benchmark: kinds.get(one.benchmark, "") for one in results.trials}
     arms = list({one.arm for one in results.trials})
     chosen = for_measured(budgets, kinds, arms, str(environment.get("accelerator", "unknown")))
-    found = [_Case(results, one) for one in applicable(chosen, environment)]
-    _correct([gate for case in found for gate in case.gates])
-    return [case.judgement() for case in found]
+    return [_Case(results, one) for one in applicable(chosen, environment)]
 
 
 def judge(results: model.Results, budget: Budget) -> Judgement:
@@ -91,6 +117,20 @@ def overall(judgements: Sequence[Judgement]) -> Verdict:
     return Verdict.PASS if verdicts else Verdict.INVALID
 
 
+class _Known:
+    """What other hosts add to the figures of one."""
+
+    def __init__(self, pool: pooling.Pool, host: str) -> None:
+        self.spread = pool.spreads.get(host)
+        self._apart = host in pool.apart
+
+    def remark(self, found: statistics.Estimate | None) -> str:
+        """Return what to say of the interval."""
+        if self._apart:
+            return "its boots differ more than those of other hosts (Cochran's test), so by them alone"
+        return found.note if found is not None and self.spread is not None else ""
+
+
 class _Gate:
     """One figure with one limit."""
 
@@ -101,14 +141,14 @@ class _Gate:
         limit: float,
         what: str,
         show: _Show,
+        known: _Known,
     ) -> None:
         """:param estimate: confidence -> the figure with its interval at it."""
         self._estimate = estimate
-        self._show = show
         self.level = level
         self._limit = limit
         self.found = estimate(level)
-        self.verdict, self.reason = _place(self.found, limit, what, show)
+        self.verdict, self.reason = _place(self.found, limit, what, show, known.remark(self.found))
 
     def fails_at(self, level: float) -> bool:
         """Return whether the whole interval is beyond the limit at another confidence too."""
@@ -124,34 +164,64 @@ class _Gate:
 
 
 class _Case:
-    """One budget with what was measured for it."""
+    """One budget with what was measured for it.
+
+    :ivar logs: group -> log-ratios of its blocks; empty where a fault forbids a verdict.
+    """
 
     def __init__(self, results: model.Results, budget: Budget) -> None:
-        self._budget = budget
+        self.budget = budget
+        self.logs: dict[int, list[float]] = {}
+        self._cpu_samples: dict[int, list[float]] = {}
         self._unit = ""
+        self._level = budget.confidence
         self._loss: _Gate | None = None
         self._cpu: _Gate | None = None
         chosen, self._fault = _select(results, budget)
+        self._judged = not self._fault
         if self._fault:
             return
-        environment = results.environment
         groups = len({one.group for one in results.trials})
-        level = sequential.confidence(budget.confidence, environment, groups)
-        logs = statistics.log_ratios(chosen, budget.arm, budget.baseline)
-        self._loss = _Gate(lambda level: _loss(logs, level), level, budget.max_loss, "loss", "{:.1%}".format)
-        if budget.max_host_cpu_per_unit is None:
+        self._level = sequential.confidence(budget.confidence, results.environment, groups)
+        self.logs = statistics.log_ratios(chosen, budget.arm, budget.baseline)
+        if budget.max_host_cpu_per_unit is not None:
+            self._cpu_samples, self._unit = _service_cpu(chosen, budget)
+            if not self._cpu_samples:
+                self._fault = f"service CPU of '{budget.arm}' was not measured"
+
+    @property
+    def cpu_logs(self) -> dict[int, list[float]]:
+        """Return the logarithms of service CPU, group by group; nothing where one of them has none."""
+        samples = self._cpu_samples
+        if any(value <= 0 for values in samples.values() for value in values):
+            return {}
+        return {group: [math.log(value) for value in values] for group, values in samples.items()}
+
+    def place(self, loss: _Known, cpu: _Known) -> None:
+        """Set the figures against their limits.
+
+        :param loss, cpu: what other hosts show of how boots differ in them.
+        """
+        if not self._judged:
             return
-        samples, self._unit = _service_cpu(chosen, budget)
-        if not samples:
-            self._fault = f"service CPU of '{budget.arm}' was not measured"
+        level, budget = self._level, self.budget
+        self._loss = _Gate(
+            lambda level: _loss(self.logs, level, loss.spread),
+            level,
+            budget.max_loss,
+            "loss",
+            "{:.1%}".format,
+            loss,
+        )
+        if budget.max_host_cpu_per_unit is None or not self._cpu_samples:
             return
-        what = f"service CPU per {self._unit or 'unit'}"
         self._cpu = _Gate(
-            lambda level: statistics.estimate(samples, level, positive=True),
+            lambda level: statistics.estimate(self._cpu_samples, level, positive=True, spread=cpu.spread),
             level,
             budget.max_host_cpu_per_unit,
-            what,
+            f"service CPU per {self._unit or 'unit'}",
             "{:.4g} s".format,
+            cpu,
         )
 
     @property
@@ -165,7 +235,7 @@ class _Case:
         order = (Verdict.INVALID, Verdict.FAIL, Verdict.INCONCLUSIVE)
         worst = next((one for one in order if one in verdicts), Verdict.PASS)
         loss, cpu = (None if one is None else one.found for one in (self._loss, self._cpu))
-        return Judgement(self._budget, worst, loss, cpu, self._unit, tuple(reasons))
+        return Judgement(self.budget, worst, loss, cpu, self._unit, tuple(reasons))
 
 
 def _correct(gates: Sequence[_Gate]) -> None:
@@ -261,8 +331,10 @@ def _guarded(
     return [one for one in chosen if one.order not in faults], ""
 
 
-def _loss(logs: Mapping[int, Sequence[float]], confidence: float) -> statistics.Estimate | None:
-    ratio = statistics.ratio_of(logs, confidence)
+def _loss(
+    logs: Mapping[int, Sequence[float]], confidence: float, spread: statistics.Spread | None
+) -> statistics.Estimate | None:
+    ratio = statistics.ratio_of(logs, confidence, spread=spread)
     return None if ratio is None else _as_loss(ratio)
 
 
@@ -289,14 +361,19 @@ def _service_cpu(trials: Sequence[model.Trial], budget: Budget) -> tuple[dict[in
     return samples, unit
 
 
-def _place(found: statistics.Estimate | None, limit: float, what: str, show: _Show) -> tuple[Verdict, str]:
-    """Compare an interval with an upper limit."""
+def _place(
+    found: statistics.Estimate | None, limit: float, what: str, show: _Show, remark: str
+) -> tuple[Verdict, str]:
+    """Compare an interval with an upper limit.
+
+    :param remark: what is to be said of the interval.
+    """
     if found is None:
         return Verdict.INCONCLUSIVE, f"{what}: no pair of trials"
     if found.low is None or found.high is None:
         return Verdict.INCONCLUSIVE, f"{what} {show(found.value)}, limit {show(limit)}: {found.note}"
     interval = f"{found.confidence * 100:.3g}% interval {show(found.low)} to {show(found.high)}"
-    place = f"{what} {show(found.value)} ({interval})"
+    place = f"{what} {show(found.value)} ({interval}{f'; {remark}' if remark else ''})"
     if found.groups < MIN_BOOTS:
         return (
             Verdict.INCONCLUSIVE,

@@ -2,6 +2,9 @@
 
 A host FAILs when the comparison says that it is bad, or when a budget is broken on its pairs for certain; pairs
 whose peer is bad are left out of the latter, since the peer has spoilt them. A host without any result is INVALID.
+
+Budgets are judged for all hosts together: they are of one kind, and how much boots differ is known from all of
+them (:mod:`nova_perf_tuning.budget.pooling`).
 """
 
 from __future__ import annotations
@@ -59,15 +62,18 @@ def judge(
                 measured[host].add(peer)
                 if task not in pairs[host]:
                     pairs[host].append(task)
-    found = []
+    usable: dict[str, results.Results] = {}
     for host in run.hosts:
-        usable = [task for task in pairs[host] if host in bad or not _peers(task, host) & bad]
-        mine = [trial for task in usable for trial in _trials_of(host, task, of_pair, paired)]
-        judgements = judging.judge_all(results.Results(environment, mine), budgets) if mine else []
-        found.append(
-            _host(run, host, findings, judgements, len(planned[host]), len(measured[host]), bool(pairs[host]))
+        tasks = [task for task in pairs[host] if host in bad or not _peers(task, host) & bad]
+        if mine := [trial for task in tasks for trial in _trials_of(host, task, of_pair, paired)]:
+            usable[host] = results.Results(environment, _numbered(mine))
+    judged = judging.judge_hosts(usable, budgets)
+    return [
+        _host(
+            run, host, findings, judged.get(host, []), len(planned[host]), len(measured[host]), bool(pairs[host])
         )
-    return found
+        for host in run.hosts
+    ]
 
 
 def overall(hosts: Iterable[HostVerdict]) -> judging.Verdict | None:
@@ -142,6 +148,15 @@ def _trials_of(
         trial
         for trial in of_pair.get(task.number, ())
         if host == measured_on(task, trial) or paired.get(trial.benchmark, True)
+    ]
+
+
+def _numbered(trials: Iterable[results.Trial]) -> list[results.Trial]:
+    """Return trials numbered through: every pair numbers its runs from the same number on, and guards go by it."""
+    runs: dict[tuple[int, int], int] = {}
+    return [
+        dataclasses.replace(one, order=runs.setdefault((one.group, one.order), len(runs)))
+        for one in sorted(trials, key=lambda one: (one.group, one.order))
     ]
 
 
