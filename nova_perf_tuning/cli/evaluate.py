@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
+from nova_perf_tuning import errors
 from nova_perf_tuning.cli import budget_options, command, export_options
+
+if TYPE_CHECKING:
+    from nova_perf_tuning.budget import budget_file, model
 
 _SHIPPED = "default"
 
 
 class Evaluate(command.PerfCommand):
     """Judge recorded results by overhead budgets; nothing is run.
+
+    Results of a run over many hosts are judged host by host, as the run itself did.
 
     Exit code: 0 PASS (all intervals inside their budgets), 1 FAIL (one wholly outside), 2 INCONCLUSIVE (more
     trials are needed), 3 INVALID or error.
@@ -42,6 +49,8 @@ class Evaluate(command.PerfCommand):
         if args.noise_file is not None:
             given |= noise.for_results(loaded, args.noise_file)
         results = dataclasses.replace(loaded, environment={**loaded.environment, **given})
+        if "fleet" in results.environment:
+            return _judge_fleet(args, results, budgets)
         judged = verdict.judge_all(results, budgets)
         whole = verdict.overall(judged)
         told = diagnosis.diagnose(results, judged)
@@ -60,3 +69,28 @@ class Evaluate(command.PerfCommand):
                 figures.print_diagnosis(told)
             print(f"\n{whole.value}")
         return int(whole.exit_code)
+
+
+def _judge_fleet(args: argparse.Namespace, results: model.Results, budgets: Sequence[budget_file.Budget]) -> int:
+    """Print the verdict on every host of a fleet and return the exit code."""
+    from nova_perf_tuning.cli import figures
+    from nova_perf_tuning.cloud import fleet, fleet_file
+
+    hosts = fleet_file.judge(results, budgets)
+    whole = fleet.overall(hosts)
+    again = {
+        **results.environment["fleet"],
+        "verdict": whole.value if whole else None,
+        "hosts": [fleet_file.as_data(one) for one in hosts],
+    }
+    told = dataclasses.replace(results, environment={**results.environment, "fleet": again})
+    export_options.write(args, told, [])
+    if args.format == "json":
+        found = [
+            {**fleet_file.as_data(one), "judgements": list(map(dataclasses.asdict, one.judgements))}
+            for one in hosts
+        ]
+        command.print_json({"verdict": again["verdict"], "culprit": "", "judgements": [], "hosts": found})
+    else:
+        figures.print_hosts(hosts, whole)
+    return int(whole.exit_code if whole else errors.ExitCode.PASS)

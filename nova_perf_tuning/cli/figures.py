@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from nova_perf_tuning.budget import ablation, diagnosis, statistics, summary, verdict, wording
 from nova_perf_tuning.cli import state
+
+if TYPE_CHECKING:
+    from nova_perf_tuning.cloud import fleet
 
 _RATIO = (
     "ratio: median of the ratios within each block, where a drift of the host cancels out, and turned so that more"
@@ -59,6 +63,22 @@ def print_verdicts(judgements: Sequence[verdict.Judgement]) -> None:
         for reason in one.reasons
     ]
     state.print_table(("verdict", "benchmark", "arms", "why"), rows)
+
+
+def print_hosts(hosts: Sequence[fleet.HostVerdict], whole: verdict.Verdict | None) -> None:
+    """Print a row per host of a fleet, and the verdict on all of them."""
+    rows = [
+        [
+            one.verdict.value if one.verdict else "-",
+            one.host or "(scheduler's choice)",
+            f"{one.measured} of {one.peers}",
+            one.reasons[0] if one.reasons else "",
+        ]
+        for one in hosts
+    ]
+    state.print_table(("verdict", "host", "peers", "why"), rows)
+    if whole:
+        print(f"\n{whole.value}")
 
 
 def print_diagnosis(told: diagnosis.Diagnosis) -> None:

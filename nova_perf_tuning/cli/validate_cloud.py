@@ -15,7 +15,7 @@ from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.cli import command, export_options, progress, spec_options, state, validate
+from nova_perf_tuning.cli import command, export_options, progress, spec_options, validate
 
 if TYPE_CHECKING:
     from nova_perf_tuning.budget import verdict
@@ -327,7 +327,7 @@ class _Run:
             for note in wording.headline_notes(found.results) + wording.cautions(summaries):
                 print(f"note: {note}")
             print()
-            _print_hosts(found)
+            figures.print_hosts(found.hosts, found.whole)
             for path in exported:
                 print(f"written: {path}")
             print(f"\nresults: {self._results_file}\nreport: {self._report_file}")
@@ -337,21 +337,6 @@ class _Run:
 
     def _warn(self, text: str) -> None:
         print(f"{self._program}: {text}", file=sys.stderr)
-
-
-def _print_hosts(found: fleet_results.FleetResults) -> None:
-    rows = [
-        [
-            one.verdict.value if one.verdict else "-",
-            one.host or "(scheduler's choice)",
-            f"{one.measured} of {one.peers}",
-            one.reasons[0] if one.reasons else "",
-        ]
-        for one in found.hosts
-    ]
-    state.print_table(("verdict", "host", "peers", "why"), rows)
-    if found.whole:
-        print(f"\n{found.whole.value}")
 
 
 def _why_nothing(store: campaign_store.CampaignStore, run_id: str, ended: str) -> str:

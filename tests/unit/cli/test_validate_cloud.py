@@ -9,7 +9,7 @@ import testtools
 
 from nova_perf_tuning import errors
 from nova_perf_tuning.budget import store
-from nova_perf_tuning.cli import validate, validate_cloud
+from nova_perf_tuning.cli import evaluate, validate, validate_cloud
 from nova_perf_tuning.cloud import campaign_store, host_choice
 from tests import simulated_cloud as simulation
 from tests.unit.budget import samples
@@ -108,6 +108,38 @@ class ValidateCloudTest(testtools.TestCase):
             file.write("budgets: [{benchmark: iperf3, arm: tuned, baseline: untuned, max_loss: -0.5}]")
         self.assertEqual(1, self.validate("--hosts", "a,b", "--blocks", "8", "--budget", budget))
         self.assertIn("is beyond -50", self.results().environment["fleet"]["hosts"][0]["reasons"][0])
+
+    def evaluate(self, budget):
+        """Return what 'nova-perf evaluate' says of the results as JSON, and its exit code."""
+        command, out = evaluate.Evaluate(None, None), io.StringIO()
+        path = os.path.join(self.output, "results.json")
+        args = command.get_parser("evaluate").parse_args([path, "--budget", budget, "-f", "json"])
+        with fixtures.MonkeyPatch("sys.stdout", out):
+            code = command.run(args)
+        return json.loads(out.getvalue()), code
+
+    def test_evaluate_says_the_same(self):
+        """With boots of a fleet pooled, with a bad host, and with one that was given up."""
+        budget = os.path.join(self.folder, "budget.yaml")
+        with open(budget, "w", encoding="utf-8") as file:
+            for kind, loss in (("iperf3", -0.1), ("cpu", 0.0)):
+                file.write(f"{'budgets:' if kind == 'iperf3' else ''}\n")
+                file.write(f"- {{benchmark: {kind}, arm: tuned, baseline: untuned, max_loss: {loss}}}\n")
+        told = []
+        for cloud in ({}, {"bad": {"h002": 0.6}}, {"dead": {"h001"}}):
+            simulated = SimulatedCloud(simulation.Cloud(**cloud), count=8)
+            asked = ("--hosts", "all", "--retries", "0", "--budget", budget)
+            code = self.validate(*asked, cloud=simulated)
+            fleet = self.results().environment["fleet"]
+            again, second = self.evaluate(budget)
+            for one in again["hosts"]:
+                del one["judgements"]
+            self.assertEqual(
+                (code, fleet["verdict"], fleet["hosts"]), (second, again["verdict"], again["hosts"]), cloud
+            )
+            told += [reason for one in fleet["hosts"] for reason in one["reasons"]]
+        self.assertTrue(any("spread of boots pooled over 8 hosts" in one for one in told), told)
+        self.assertTrue(any("given up" in one for one in told), told)
 
     def test_both_hosts_are_judged_by_what_needs_no_peer(self):
         budget = os.path.join(self.folder, "budget.yaml")

@@ -1,0 +1,88 @@
+"""Judges the recorded results of a run over many hosts again, host by host, as the run itself did.
+
+What a verdict needs stands in the file: the pairs with their hosts, which hosts were given up, and the trials,
+whose group tells the pair and the host (see :mod:`nova_perf_tuning.cloud.fleet_results`). A file of a very large
+run has only medians of pairs: by budgets its hosts are INCONCLUSIVE then.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from nova_perf_tuning.bench import plugins
+from nova_perf_tuning.budget import budget_file
+from nova_perf_tuning.budget import model as results
+from nova_perf_tuning.cloud import attribution, bare_hosts, campaign_store, fleet, model
+
+#: Loss against other hosts from which a host is bad, where the file does not say it.
+_MAX_LOSS = 0.15
+_GIVEN_UP = "given up: "
+
+
+def judge(found: results.Results, budgets: Sequence[budget_file.Budget]) -> list[fleet.HostVerdict]:
+    """Return the verdict on every host of a recorded run.
+
+    :param found: whose environment has ``fleet``.
+    """
+    environment = found.environment
+    told = environment["fleet"]
+    run = _run(told, environment)
+    tasks = {task.number: task for task in run.tasks}
+    bare = {bare_hosts.ARM} if "bare_hosts" in environment else set()
+    of_pair: dict[int, list[results.Trial]] = {}
+    measured: list[tuple[model.HostPair, results.Trial]] = []
+    for one in found.trials:
+        task = tasks.get(one.group) or tasks.get(one.group - len(tasks))
+        if task is None or not one.primary:
+            continue
+        of_pair.setdefault(task.number, []).append(one)
+        if one.arm not in bare:
+            pair = task.pair
+            own = one.group == task.number
+            measured.append((pair if own else model.HostPair(pair.server, pair.client), one))
+    paired = _paired(environment)
+    findings = attribution.find(measured, paired, float(told.get("max_loss", _MAX_LOSS)))
+    return fleet.judge(run, of_pair, paired, budgets, findings, environment)
+
+
+def as_data(one: fleet.HostVerdict) -> dict[str, Any]:
+    """Return the verdict on a host as ``fleet.hosts`` of a results file has it."""
+    return {
+        "host": one.host or "any",
+        "verdict": one.verdict.value if one.verdict else None,
+        "reasons": list(one.reasons),
+        "peers": one.peers,
+        "measured": one.measured,
+    }
+
+
+def _run(told: Mapping[str, Any], environment: Mapping[str, Any]) -> campaign_store.StoredRun:
+    tasks = [
+        campaign_store.Task(
+            one["number"], model.HostPair(one["client"], one["server"]), one["state"], one["attempts"]
+        )
+        for one in told["pairs"]
+    ]
+    scheduled = any(task.pair.client == "" for task in tasks)  # hosts without a name are written as 'any'
+    hosts = ["" if scheduled and one["host"] == "any" else one["host"] for one in told["hosts"]]
+    out = {
+        host: reason.removeprefix(_GIVEN_UP)
+        for host, one in zip(hosts, told["hosts"], strict=True)
+        for reason in one["reasons"]
+        if reason.startswith(_GIVEN_UP)
+    }
+    created = datetime.datetime.fromtimestamp(0, datetime.UTC)  # no verdict asks for it
+    return campaign_store.StoredRun(told["run"], "done", {}, dict(environment), hosts, out, tasks, created)
+
+
+def _paired(environment: Mapping[str, Any]) -> dict[str, bool]:
+    """Return benchmark -> whether its server takes part; one that is not installed here is taken for paired."""
+    found = {}
+    for label, one in environment.get("benchmarks", {}).items():
+        try:
+            found[label] = plugins.load(str(one.get("kind", ""))).paired
+        except plugins.UnknownBenchmarkError:
+            found[label] = True
+    return found
