@@ -66,13 +66,18 @@ class Observation:
     value: float
     paired: bool = True
 
+    @property
+    def concerns(self) -> model.HostPair:
+        """Return the hosts that it is about: without a peer's part the client is both."""
+        return self.pair if self.paired else model.HostPair(self.pair.client, self.pair.client)
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Finding:
     """What one benchmark in one arm says of the hosts.
 
     :ivar reference: the upper quartile of all pairs; 0 without any.
-    :ivar deviations: relative to it, one per observation: -0.1 is a tenth worse.
+    :ivar deviations: relative to it, one per observation, with the hosts concerned: -0.1 is a tenth worse.
     :ivar states: of every host that was observed. :ivar bad_pairs: see rule 4.
     """
 
@@ -141,7 +146,7 @@ def diagnose(
         states[host] = _alone(seen)
     if len(states) < MIN_HOSTS:
         states, bad_pairs = dict.fromkeys(states, State.UNKNOWN), []
-    relative = [(one.pair, math.exp(log) - 1) for one, log in zip(observations, logs, strict=True)]
+    relative = [(one.concerns, math.exp(log) - 1) for one, log in zip(observations, logs, strict=True)]
     return Finding(benchmark, arm, metric, unit, reference, tuple(relative), states, tuple(bad_pairs))
 
 

@@ -106,6 +106,15 @@ class RuleTest(testtools.TestCase):
         self.assertEqual([BAD, BAD], [one.states["d"] for one in found])
         self.assertEqual([-0.5], sorted({round(one, 3) for one in found[1].of("d")}))
 
+    def test_what_needs_no_peer_is_not_held_against_the_peer(self):
+        pairs = {("a", "b"): 60, ("b", "a"): 100, ("b", "c"): 100, ("c", "b"): 100}
+        measured = [
+            (model.HostPair(*pair), samples.trial(benchmark="cpu", value=value)) for pair, value in pairs.items()
+        ]
+        [found] = attribution.find(measured, {"cpu": False}, 0.1)
+        self.assertEqual({"a": BAD, "b": GOOD, "c": GOOD}, dict(found.states))
+        self.assertEqual([[-0.4], [0.0, 0.0], [0.0]], [found.of(name) for name in "abc"])
+
 
 class FleetTest(testtools.TestCase):
     @given(st.integers(6, 60), st.integers(2, 5), st.integers(0, 10_000), st.data())
