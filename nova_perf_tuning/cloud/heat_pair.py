@@ -394,6 +394,7 @@ def _benchmark(job: Any) -> dict[str, Any]:
         "label": job.label,
         "benchmark": job.benchmark.kind,
         "parameters": dict(job.parameters),
+        "paired": job.benchmark.paired,
     }
     for step in steps:
         found[step.role] = list(step.argv)

@@ -64,11 +64,11 @@ class Stacks:
 
         :raises StackError: Heat refused. :raises api_module.ApiError: it does not answer.
         """
-        every = dict(files())
+        template = files()[_TEMPLATE]
         request = {
             "stack_name": name,
-            "template": every.pop(_TEMPLATE),
-            "files": {key: text for key, text in every.items() if not key.endswith(".yaml")},
+            "template": template,
+            "files": {key: text for key, text in files().items() if f"{{get_file: {key}}}" in template},
             "parameters": {key: _parameter(value) for key, value in parameters.items()},
             "tags": ",".join([TAG, *tags]),
             "timeout_mins": max(1, timeout_min),

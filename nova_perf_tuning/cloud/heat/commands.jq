@@ -1,7 +1,8 @@
 # Turns the list of benchmarks into command lines, as the plug-ins of nova_perf_tuning/bench do.
 # Input: [{"benchmark": KIND, "parameters": {…}}, …]; an entry with "client" (and "server") lists of arguments
 # is taken as it is, "PEER" in them standing for the server's address. $peer is that address.
-# Output: [{"label", "client": […], "server": […] or null}, …].
+# Output: [{"label", "client": […], "server": […] or null, "alone"}, …]; what is alone needs no other side and runs
+# on either guest. "paired" says of an entry with "client" that it does, though no "server" is started for it.
 
 def value($name; $default): ((.parameters // {})[$name] // $default) | tostring;
 
@@ -40,14 +41,38 @@ def cpu:
    client: ["sysbench", "cpu", "--threads=" + value("threads"; 1), "--time=" + value("seconds"; 10), "--events=0",
             "--cpu-max-prime=" + value("limit"; 10000), "run"]};
 
+# A number within limits, as text; the plug-in has the same ones.
+def whole($name; $default; $low; $high):
+  value($name; $default)
+  | if test("^[0-9]{1,9}$") and (tonumber | . >= $low and . <= $high) then .
+    else error("smb: \($name) must be a whole number from \($low) to \($high), not \(.[0:40])") end;
+
+def smb:
+  whole("port"; 5445; 1; 65535) as $port
+  | value("share"; "") as $share
+  | value("credentials"; "") as $credentials
+  | "nova-perf-copy.data" as $file
+  | {paired: true,
+     server: (if $share == "" then ["nova-perf-share", $peer, $port] else null end),
+     client: (["nova-perf-bench", "copy", $file, whole("megabytes"; 100; 1; 100000), whole("runs"; 5; 3; 100),
+               "smbclient"]
+              + (if $share == "" then ["//bench/bench", "-I", $peer] else [$share] end)
+              + ["--configfile=/dev/null", "-p", (if $share == "" then $port else "445" end)]
+              + (if $credentials == "" then ["-N"] else ["-A", $credentials] end)
+              + ["-c", "put \($file)"
+                       + (if value("direction"; "put") == "put" then "" else "; get \($file) \($file).back" end)])};
+
 def commands:
   if .client then
-    {client: (.client | map(if . == "PEER" then $peer else tostring end)),
+    {paired: (.paired // false),
+     client: (.client | map(if . == "PEER" then $peer else tostring end)),
      server: (if .server then .server | map(if . == "PEER" then $peer else tostring end) else null end)}
   elif .benchmark == "iperf3" then iperf3
   elif .benchmark == "fio" then fio
   elif .benchmark == "cpu" then cpu
-  else error("benchmark \(.benchmark) is neither iperf3, fio nor cpu (nova-perf validate gives all others their commands) and brings no \"client\" arguments")
+  elif .benchmark == "smb" then smb
+  else error("benchmark \(.benchmark) is neither iperf3, fio, cpu nor smb (nova-perf validate gives all others their commands) and brings no \"client\" arguments")
   end;
 
-map({label: (.label // .benchmark)} + commands)
+map({label: (.label // .benchmark)}
+    + (commands | {client, server, alone: (.server == null and (.paired | not))}))

@@ -12,10 +12,23 @@ def figure:
   elif .benchmark == "cpu" then
     try (.stdout | capture("events per second: *(?<n>[0-9.]+)") | {name: "speed", unit: "events/s", value: (.n | tonumber)})
     catch null
+  elif .benchmark == "smb" then
+    # The published rule: the best and the worst run do not count.
+    try (.stdout | fromjson | .bytes as $bytes | [.seconds[] | $bytes / . / 1e6] | sort
+         | {name: "copy", unit: "MB/s", value: (.[1:-1] | add / length), single: .}) catch null
   else null end;
 
 def median: sort | if length % 2 == 1 then .[(length - 1) / 2] else (.[length / 2 - 1] + .[length / 2]) / 2 end;
 def shown: . * 100 | round / 100 | tostring;
+
+# Of benchmarks that repeat what they do: all repetitions, with figures that one bad run does not move.
+def repetitions:
+  map(.single // empty | .[])
+  | if length == 0 then ""
+    else median as $median
+      | "; \(length) copies: median \($median | shown), deviation \(map(. - $median | fabs) | median | shown),"
+        + " \(min | shown) to \(max | shown)"
+    end;
 
 def summary:
   map(. + {figure: figure}) as $runs
@@ -25,6 +38,7 @@ def summary:
       ($good | map(.value)) as $values
       | "\($good[0].name) \($values | median | shown) \($good[0].unit), median of \($values | length)"
         + " (\($values | min | shown) to \($values | max | shown))"
+        + ($good | repetitions)
         + (if ($bad | length) > 0 then "; \($bad | length) failed" else "" end)
     elif ($bad | length) > 0 then
       "failed: status \($bad[0].status): \(($bad[0].stderr + " " + ($bad[0].stdout | .[0:300])) | gsub("[^ -~]+"; " ") | .[0:200])"

@@ -77,14 +77,15 @@ class Signals(http.server.BaseHTTPRequestHandler):
         pass
 
 
-class RunnerTest(testtools.TestCase):
-    """Client and server run the script with the guest's shell and tools, as processes of this machine."""
+class RunnerCase(testtools.TestCase):
+    """Guests run their script with their shell and tools, as processes of this machine."""
 
     SLOT_S = 10
 
     def setUp(self):
         super().setUp()
         self.tag = uuid.uuid4().hex[:6]
+        self.path = "/usr/sbin:/usr/bin:/sbin:/bin"
         self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory(prefix="nova-perf-test-")))
         self.applets = self.folder / "bin"
         self.applets.mkdir()
@@ -109,9 +110,9 @@ class RunnerTest(testtools.TestCase):
     def run_ip(self, *arguments):
         subprocess.run(["ip", *arguments], check=True, capture_output=True)
 
-    def script(self, role, benchmarks, trials):
-        """Return the runner as Heat fills it in."""
-        words = {
+    def words(self, role, benchmarks, trials):
+        """Return what Heat fills into the runner."""
+        return {
             "ROLE": role,
             "PEER": "192.0.2.1",
             "SIGNAL_REPORT": "curl -i -X POST http://192.0.2.2:8999/report",
@@ -127,9 +128,15 @@ class RunnerTest(testtools.TestCase):
             "START_EPOCH": "0",
             "TX_OFFLOAD": "True",
         }
-        text = (HEAT / "runner.sh").read_text(encoding="utf-8")
+
+    def filled(self, name, words):
+        """Return a script as Heat fills it in."""
+        text = (HEAT / name).read_text(encoding="utf-8")
         for word, value in words.items():
             text = text.replace(f"@{word}@", value)
+        return text
+
+    def saved(self, role, text):
         path = self.folder / f"{role}.sh"
         path.write_text(text, encoding="utf-8")
         return path
@@ -138,7 +145,7 @@ class RunnerTest(testtools.TestCase):
         # The script's folder below /run is the guest's own; `ip netns exec` has a mount namespace for it.
         command = f"mount -t tmpfs tmpfs /run && exec busybox sh {path}"
         argv = [shutil.which("ip"), "netns", "exec", self.namespaces[role], "busybox", "sh", "-c", command]
-        environment = {"PATH": f"{self.applets}:/usr/sbin:/usr/bin:/sbin:/bin"}
+        environment = {"PATH": f"{self.applets}:{self.path}"}
         log = self.enterContext(open(self.folder / f"{role}.log", "wb"))
         process = subprocess.Popen(argv, env=environment, stdout=log, stderr=log, start_new_session=True)
         self.addCleanup(self.end, process)
@@ -182,6 +189,16 @@ class RunnerTest(testtools.TestCase):
         if libc.setns(namespace.fileno(), 0x40000000):  # CLONE_NEWNET
             raise OSError(ctypes.get_errno(), "setns")
 
+    def log(self, role):
+        return (self.folder / f"{role}.log").read_text(encoding="utf-8", errors="replace")
+
+
+class RunnerTest(RunnerCase):
+    """Client and server."""
+
+    def script(self, role, benchmarks, trials):
+        return self.saved(role, self.filled("runner.sh", self.words(role, benchmarks, trials)))
+
     def measure(self, benchmarks, trials):
         """Run both scripts; return signals by id, and when it began."""
         signals = self.heat()
@@ -189,8 +206,7 @@ class RunnerTest(testtools.TestCase):
         self.start("server", self.script("server", benchmarks, trials))
         client = self.start("client", self.script("client", benchmarks, trials))
         client.wait(timeout=300)
-        log = (self.folder / "client.log").read_text(encoding="utf-8", errors="replace")
-        return {one["id"]: (path, one) for path, one in signals}, begun, log
+        return {one["id"]: (path, one) for path, one in signals}, begun, self.log("client")
 
     def test_documents_are_what_the_collector_reads(self):
         benchmarks = [

@@ -143,6 +143,15 @@ class BadTest(testtools.TestCase):
             lambda one: one["trials"][0].update(stdout="x" * 300_000), "schema's maxLength"
         )
 
+    def test_other_side_without_facts(self):
+        """A Windows share says nothing of its guest."""
+        wanted = documents.expected()
+        content = documents.document(wanted)
+        content["guests"]["server"] = None
+        found = collector.read(documents.signalled(content), wanted)
+        self.assertIsNone(found.guests["server"])
+        self.assert_document_refused(lambda one: one["guests"].update(client=None), "guests.client")
+
 
 class AnythingTest(testtools.TestCase):
     @hypothesis.settings(deadline=None, max_examples=150)

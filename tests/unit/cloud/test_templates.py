@@ -34,6 +34,7 @@ class ParametersTest(testtools.TestCase):
     def test_every_parameter_says_what_it_is_and_is_bounded(self):
         for name in ("benchmark_pair.yaml", "host_validation.yaml", "flavors.yaml"):
             for key, parameter in template(name)["parameters"].items():
+                self.assertIn("label", parameter, f"{name}: {key}")
                 self.assertIn("description", parameter, f"{name}: {key}")
                 bounded = "constraints" in parameter or parameter["type"] in ("json", "boolean")
                 self.assertTrue(bounded, f"{name}: {key} has no constraint")
@@ -125,19 +126,28 @@ class CommandsTest(testtools.TestCase):
         "directory": strategies.sampled_from([".", "/srv/a b"]),
         "threads": strategies.integers(1, 1024),
         "limit": strategies.integers(100, 1_000_000),
+        "megabytes": strategies.integers(1, 100_000),
+        "runs": strategies.integers(3, 100),
+        "share": strategies.sampled_from(["", "//192.0.2.9/bench", "//files.example.org/a b$"]),
+        "credentials": strategies.sampled_from(["", "/root/share"]),
     }
+    #: Where benchmarks have parameters of one name with different values.
+    OWN_VALUES = {("smb", "direction"): strategies.sampled_from(["put", "get"])}
 
     @hypothesis.settings(deadline=None, max_examples=60)
     @hypothesis.given(strategies.data())
     def test_same_as_the_plugins(self, data):
-        benchmark = plugins.load(data.draw(strategies.sampled_from(["iperf3", "fio", "cpu"])))
+        benchmark = plugins.load(data.draw(strategies.sampled_from(["iperf3", "fio", "cpu", "smb"])))
         keys = data.draw(strategies.sets(strategies.sampled_from(sorted(benchmark.defaults))))
-        parameters = {key: str(data.draw(self.VALUES[key])) for key in sorted(keys)}
+        values = {key: self.OWN_VALUES.get((benchmark.kind, key), self.VALUES[key]) for key in sorted(keys)}
+        parameters = {key: str(data.draw(one)) for key, one in values.items()}
         [made] = commands([{"benchmark": benchmark.kind, "parameters": parameters}])
         steps = benchmark.steps(parameters, "192.0.2.7" if benchmark.paired else None)
         self.assertEqual(
-            {step.role: list(step.argv) for step in steps}, {k: v for k, v in made.items() if k != "label" and v}
+            {step.role: list(step.argv) for step in steps},
+            {key: made[key] for key in ("client", "server") if made[key]},
         )
+        self.assertEqual(not benchmark.paired, made["alone"])
 
     def test_the_launchers_entries_are_taken_as_they_are(self):
         own = [one.kind for one in plugins.load_all() if one.kind not in ("iperf3", "fio")]
@@ -145,6 +155,22 @@ class CommandsTest(testtools.TestCase):
             [made] = commands([heat_pair._benchmark(job)])
             for step in job.benchmark.steps(job.parameters, "192.0.2.7" if job.benchmark.paired else None):
                 self.assertEqual(list(step.argv), made[step.role])
+            self.assertEqual(not job.benchmark.paired, made["alone"])
+
+    def test_a_share_that_exists_is_not_measured_by_the_server_as_well(self):
+        """The collector takes one trial of a benchmark that has another side."""
+        [job] = plugins.jobs(["smb:share=//192.0.2.9/bench"])
+        for entry in (
+            heat_pair._benchmark(job),
+            {"benchmark": "smb", "parameters": {"share": "//192.0.2.9/bench"}},
+        ):
+            [made] = commands([entry])
+            self.assertEqual((None, False), (made["server"], made["alone"]))
+
+    def test_copies_are_bounded(self):
+        for parameters in ({"megabytes": "0"}, {"megabytes": "1e3"}, {"runs": "2"}, {"runs": "x"}):
+            entry = {"benchmark": "smb", "parameters": parameters}
+            self.assertRaises(subprocess.CalledProcessError, commands, [entry])
 
     def test_unknown_benchmark(self):
         self.assertRaises(subprocess.CalledProcessError, commands, [{"benchmark": "none"}])
@@ -170,6 +196,22 @@ class FiguresTest(testtools.TestCase):
             self.assertIn(f"{round(primary.value, 2):g}"[:4], found[kind])
             self.assertIn(primary.unit, found[kind])
         self.assertIn("events/s, median of 1", found["cpu"])
+
+    def test_copies_are_summed_up_as_published_and_with_robust_figures(self):
+        text = json.dumps({"benchmark": "copy", "bytes": 100_000_000, "seconds": [1.0, 2.0, 1.25, 0.1, 1.6]})
+        found = self.figures(self.trial("smb", text))["smb"]
+        readings = {one.metric: one.value for one in plugins.load("smb").parse(text)}
+        mean, median, deviation, slowest, fastest = (
+            f"{round(readings[name], 2):g}" for name in ("throughput", "median", "deviation", "slowest", "fastest")
+        )
+        self.assertEqual(
+            f"copy {mean} MB/s, median of 1 ({mean} to {mean}); 5 copies: median {median}, deviation {deviation},"
+            f" {slowest} to {fastest}",
+            found,
+        )
+        self.assertIn(
+            "10 copies: median 80", self.figures(self.trial("smb", text), self.trial("smb", text))["smb"]
+        )
 
     def test_failures_are_told(self):
         bad = self.trial("fio", "", 1, "No space left\non device")
