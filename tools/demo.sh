@@ -10,12 +10,11 @@
 # Without a cloud it shows the host and its plan, boots the guests through libvirt, measures, and restores
 # everything that it changed. On the cloud it makes a flavor of each profile, shows Nova's API refuse a bad one,
 # the hosts and their plans, launches Heat stacks with pairs of guests, judges, puts the verdict into Placement as
-# a trait, boots and live-migrates a guest that requires it, and removes the cloud; that one was seen in parts only
-# and is not in the test run yet. Both write report.html.
+# a trait, boots and live-migrates a guest that requires it, and removes the cloud. Both write report.html.
 #
-# Without a cloud under 10 minutes the first time on 2 cores, under 4 after that; with one some 17 (an estimate). On a busy
-# machine give its measurements --time-limit 15m; the cloud gives itself more. Where KVM cannot be used they take
-# TCG and the report says so.
+# Without a cloud under 10 minutes the first time on 2 cores, under 4 after that; with one 13 the first time. On a
+# busy machine give its measurements --time-limit 15m; the cloud gives itself more. Where KVM cannot be used they
+# take TCG and the report says so.
 set -euo pipefail
 
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)

@@ -29,6 +29,7 @@ PAGES = (
     "devstack/README.rst",
     "doc/source/install.rst",
     "doc/source/quickstart.rst",
+    "doc/source/tutorial.rst",
     "doc/source/admin/devstack.rst",
     "doc/source/admin/upgrade.rst",
     "doc/source/contributor/extending.rst",

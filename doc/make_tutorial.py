@@ -1,0 +1,144 @@
+"""Make doc/source/tutorial.rst from the output of a whole run of ``tools/demo.sh --cloud``.
+
+    tools/demo.sh --cloud 2>&1 | tee demo.log
+    python doc/make_tutorial.py demo.log > doc/source/tutorial.rst
+
+What stands in the page was printed by that run; long output is cut, and the cut is shown.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import textwrap
+
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+STEP = re.compile(r"^\[(\d+)/\d+\] (.*?)  \((\d+) s so far.*\)$")
+PROMPT = re.compile(r"^host[12]\$ ")
+#: A terminal's progress, and what Heat tells of every single resource.
+NOISE = re.compile(r"^\[\d+/\d+\] (about|\d|done)|^\d{4}-\d\d-\d\d .*\[perf-flavors|^== |^   \d+ s:")
+#: Folders of whoever ran it.
+PATHS = (
+    (re.compile(r"\S*/heat/flavors\.yaml"), "heat/flavors.yaml"),
+    (re.compile(r"(?<=sqlite:///)/\S*?report(?=/)"), "report"),
+    (re.compile(r"(?<![/:])/\S*?report(?=/|\s|$)"), "report"),
+)
+LINES, WIDTH = 34, 114
+
+HEAD = """\
+==========================================
+Tutorial: the whole mission on one machine
+==========================================
+
+One command starts an OpenStack with two compute hosts on this machine and shows everything that this project does
+with one, from the flavor to the verdict that the scheduler obeys:
+
+.. tried: tools/cloud/demo
+
+::
+
+    tools/demo.sh --cloud
+
+What follows is the output of such a run, made into this page by ``doc/make_tutorial.py``, on a virtual machine
+with two shared CPUs and without KVM. Its guests are emulated: the figures compare arms with each other, not
+hardware. Lines that are cut end in ``...``. ``host1$`` and ``host2$`` say on which host a command runs;
+``tools/cloud/run --host N -- COMMAND`` does that in a cloud that ``tools/cloud/up`` has started.
+"""
+
+PROSE = {
+    1: "The services are the released ones; Nova's compute services load the driver of this tree. "
+    ":doc:`contributor/cloud` says what in this cloud is not as in a real one.",
+    2: "A profile is a named set of extra specs for one kind of load. ``explain`` says what becomes of each: "
+    "Nova's own ``hw:*``, domain XML, or a setting of the host, and why it has this value.",
+    3: "Every key of the vocabulary has a validator in Nova's API.",
+    4: "Both hosts are this machine, so they look alike. The audit ends with 1: it found something.",
+    5: "What the machine does without guests in between is what its guests are judged beside.",
+    6: "Each pair is a Heat stack: a client on one host, a server on the other, untuned and tuned in turns.",
+    7: "``publish`` writes the file that nova-compute reads on its host; the trait appears with its next report.",
+    8: "A flavor may now ask for validated hosts. In the guest's XML stands what the driver wrote.",
+    9: "The destination writes the guest's XML with its own CPUs, and the rest as it was.",
+    10: "A verdict that is withdrawn, or too old, takes the trait away.",
+}
+
+
+def main() -> int:
+    """Print the page."""
+    if len(sys.argv) != 2:
+        print("usage: make_tutorial.py LOG", file=sys.stderr)
+        return 3
+    with open(sys.argv[1], encoding="utf-8") as file:
+        lines = [COLOUR.sub("", line.rstrip("\n")) for line in file]
+    print(HEAD)
+    for number, title, body in steps(lines):
+        print(f"{title}\n{'-' * len(title)}\n\n{textwrap.fill(PROSE[number], 119)}\n")
+        for block in blocks(body):
+            print(".. tried: tools/cloud/demo\n\n::\n")
+            print("\n".join(f"    {line}".rstrip() for line in block) + "\n")
+    print(f"After {seconds(lines)} s the cloud was gone again. The report is the one of :doc:`admin/measuring`.")
+    return 0
+
+
+def shown(line: str) -> list[str]:
+    """Return a line without foreign paths; what does not fit is cut in tables and folded elsewhere."""
+    for pattern, text in PATHS:
+        line = pattern.sub(text, line)
+    if PROMPT.match(line):
+        return folded(line)
+    if len(line) <= WIDTH:
+        return [line]
+    if line.startswith(("+", "|")) or "   " in line.strip():  # columns
+        return [f"{line[: WIDTH - 4]} ..."]
+    return textwrap.wrap(line, WIDTH, subsequent_indent="    ", break_on_hyphens=False)
+
+
+def steps(lines: list[str]) -> list[tuple[int, str, list[str]]]:
+    """Return number, title and lines of each step."""
+    found: list[tuple[int, str, list[str]]] = []
+    for line in lines:
+        if line.startswith("That took"):
+            break
+        begun = STEP.match(line)
+        if begun:
+            found.append((int(begun[1]), begun[2], []))
+        elif found and not NOISE.match(line):
+            found[-1][2].append(line)
+    return found
+
+
+def blocks(body: list[str]) -> list[list[str]]:
+    """Return what each command printed, the command first; long ones are cut."""
+    found: list[list[str]] = [[]]
+    for line in body:
+        if PROMPT.match(line) and found[-1]:
+            found.append([])
+        found[-1] += shown(line)
+    return [cut(block) for block in found if any(line.strip() for line in block)]
+
+
+def folded(line: str) -> list[str]:
+    """Return a command over several lines, as a shell takes it."""
+    rows = [""]
+    for word in line.split(" "):
+        if len(rows[-1]) + len(word) + 3 > WIDTH:
+            rows[-1] += "\\"
+            rows.append("    ")
+        rows[-1] += f"{word} "
+    return [row.rstrip() for row in rows]
+
+
+def cut(block: list[str]) -> list[str]:
+    """Return at most :data:`LINES` lines, without empty ones at the ends."""
+    text = "\n".join(block).strip("\n").split("\n")
+    return text if len(text) <= LINES else [*text[: LINES - 1], f"... ({len(text) - LINES + 1} lines more)"]
+
+
+def seconds(lines: list[str]) -> str:
+    """Return what the last line of the run says of its length; fails where it was not whole."""
+    for line in reversed(lines):
+        if told := re.match(r"That took (\d+) s", line):
+            return told[1]
+    raise SystemExit("make_tutorial.py: that run did not come to its end")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
