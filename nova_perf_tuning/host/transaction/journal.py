@@ -10,18 +10,19 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import errno
-import fcntl
 import os
 import sqlite3
 import stat
-import time
 from collections.abc import Iterable, Iterator
 
 from nova_perf_tuning import errors
 from nova_perf_tuning.host import setting as setting_module
+from nova_perf_tuning.host.transaction import lock as lock_module
 
 #: Below the root of the host that is tuned.
 STATE_DIR = "var/lib/nova-perf-tuning"
+#: The journal, and beside it two locks: held by whoever writes to it, and by the agent as long as it lives.
+JOURNAL, LOCK, AGENT_LOCK = "journal.sqlite", "lock", "agent.lock"
 
 VERSION = 1
 #: In place of a boot: what is in a file, or is brought back by one, outlives every boot.
@@ -49,6 +50,10 @@ _COLUMNS = "kind, target, identity, boot_id, original, wanted, written, reason, 
 
 class JournalError(errors.PerfTuningError):
     """The journal cannot be read or written; nothing is changed on the host without it."""
+
+
+class BusyError(JournalError):
+    """Another process is changing this host; it will have ended soon."""
 
 
 class UnwritableError(JournalError):
@@ -109,6 +114,19 @@ def default_state_dir(root: str) -> str:
     return os.path.join(os.path.abspath(root), STATE_DIR)
 
 
+#: Time of the last change, inode, size.
+Stamp = tuple[int, int, int]
+
+
+def stamp(path: str) -> Stamp | None:
+    """Return what changes with a commit once its writer has closed the journal; None where there is none."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_ino, found.st_size
+
+
 class Journal:
     """The open journal of one host; a context manager.
 
@@ -120,7 +138,9 @@ class Journal:
     :param patience: seconds to wait for a writer.
     :param undo: as a writer, be content with reading where the disk is full or read-only: undoing must not need
         space. :attr:`obstacle` says then why nothing can be written.
-    :raises JournalError: another writer is at work; no permission; damaged; of a newer version; disk full.
+    :ivar stamp: of a writer that has closed: the file as it left it (see :func:`stamp`).
+    :raises BusyError: another writer is at work.
+    :raises JournalError: no permission; damaged; of a newer version; disk full.
     """
 
     def __init__(
@@ -133,9 +153,10 @@ class Journal:
         undo: bool = False,
     ) -> None:
         self.state_dir = os.path.abspath(state_dir)
-        self.path = os.path.join(self.state_dir, "journal.sqlite")
+        self.path = os.path.join(self.state_dir, JOURNAL)
         self.root = os.path.realpath(root)
         self.obstacle: JournalError | None = None
+        self.stamp: Stamp | None = None
         self._writer = writer
         self._undo = undo
         self._patience = patience
@@ -162,6 +183,7 @@ class Journal:
         """Close the file and let the next writer in."""
         self._disconnect()
         if self._lock >= 0:
+            self.stamp = stamp(self.path)
             os.close(self._lock)
             self._lock = -1
 
@@ -194,32 +216,15 @@ class Journal:
             )
 
     def _take_lock(self) -> int:
-        path = os.path.join(self.state_dir, "lock")
+        path = os.path.join(self.state_dir, LOCK)
         try:
-            try:
-                fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-            except OSError as error:
-                if (self._writer and not self._undo) or error.errno != errno.EROFS:
-                    raise
-                fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            return lock_module.take(path, self._patience, readable=self._undo or not self._writer)
+        except lock_module.HeldError as error:
+            raise BusyError(
+                f"{self.state_dir}: process {error.holder} is changing this host; try again when it has ended"
+            ) from None
         except OSError as error:
             raise JournalError(f"{path}: {error.strerror}: name another folder with --state-dir") from None
-        deadline = time.monotonic() + self._patience
-        while True:
-            try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                if time.monotonic() < deadline:
-                    time.sleep(0.05)
-                    continue
-                holder = os.pread(fd, 20, 0).decode("ascii", "replace").strip() or "unknown"
-                os.close(fd)
-                raise JournalError(
-                    f"{self.state_dir}: process {holder} is changing this host; try again when it has ended"
-                ) from None
-            with contextlib.suppress(OSError):  # the number is for people; a full disk shows soon enough
-                os.pwrite(fd, f"{os.getpid():<19d}\n".encode(), 0)
-            return fd
 
     def _open_as_possible(self) -> None:
         """Open it; read only, except for a writer that is not content with that, where it cannot be written."""
