@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from typing import TYPE_CHECKING
 
 from nova_perf_tuning import errors, interrupt
 from nova_perf_tuning.cli import audit_options, command, plan_options, state
@@ -12,6 +13,10 @@ from nova_perf_tuning.host import privileged
 from nova_perf_tuning.host import setting as setting_module
 from nova_perf_tuning.host.settings import registry
 from nova_perf_tuning.host.transaction import apply as apply_module
+from nova_perf_tuning.host.transaction import owners
+
+if TYPE_CHECKING:
+    from nova_perf_tuning.host.transaction import journal as journal_module
 
 
 class ApplyOptionError(errors.PerfTuningError):
@@ -24,10 +29,11 @@ class Apply(command.PerfCommand):
     Reads the host, computes the plan (or takes one from a file, or what rules of the audit propose) and writes
     what does not hold yet. Every
     original is on disk before the first write; 'nova-perf restore' puts it back, also after a crash. A second
-    apply writes nothing. A setting that the kernel refuses does not stop the others. Exit code 0 all is as
-    planned, 1 some settings are not, 3 error (nothing is changed then, unless the message says that settings
-    were written and only the output failed); 129, 130 or 143 ended by SIGHUP, Ctrl-C or SIGTERM, after undoing
-    what it had written (unless, again, the message says that only the output is missing).
+    apply writes nothing. A setting that the kernel refuses does not stop the others. Beside a running
+    nova-perf-agent, what that keeps otherwise is refused ("owned"); the agent leaves alone what is applied. Exit
+    code 0 all is as planned, 1 some settings are not, 3 error (nothing is changed then, unless the message says
+    that settings were written and only the output failed); 129, 130 or 143 ended by SIGHUP, Ctrl-C or SIGTERM,
+    after undoing what it had written (unless, again, the message says that only the output is missing).
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
@@ -67,18 +73,36 @@ class Apply(command.PerfCommand):
         settings, warnings = _plan(args)
         kinds = registry.Kinds(args.sysroot)
         if args.dry_run:
+            with state.open_journal(args) as journal:
+                settings, owned = _beside_agent(args, settings, kinds, journal)
             lines, rest = apply_module.preview(settings, kinds)
+            rest = [*owned, *rest]
             return _show_preview(args, lines, rest, warnings)
         outcomes: list[apply_module.Outcome] | None = None
         try:
             with interrupt.Guard():  # also while telling, which waits for whoever reads it
                 with state.open_journal(args, writer=True) as journal:
-                    outcomes = apply_module.apply(settings, kinds, journal, apply_module.boot_id(args.sysroot))
+                    settings, owned = _beside_agent(args, settings, kinds, journal)
+                    done = apply_module.apply(settings, kinds, journal, apply_module.boot_id(args.sysroot))
+                    outcomes = [*owned, *done]
                 return _tell(args, outcomes, warnings, journal.path)
         except interrupt.Interrupted as error:
             fate = "what it had written is undone" if outcomes is None else _done(args)
             print(f"nova-perf apply: {error}; {fate}", file=sys.stderr)
             return error.exit_code
+
+
+def _beside_agent(
+    args: argparse.Namespace,
+    settings: list[setting_module.Setting],
+    kinds: registry.Kinds,
+    journal: journal_module.Journal,
+) -> tuple[list[setting_module.Setting], list[apply_module.Outcome]]:
+    """Return what may be applied while an agent runs, if one does, and what became of the rest."""
+    agent = owners.running_agent(journal.state_dir)
+    if agent is None:
+        return settings, []
+    return owners.split(settings, kinds, journal.entries(), apply_module.boot_id(args.sysroot), agent)
 
 
 def _tell(args: argparse.Namespace, outcomes: list[apply_module.Outcome], warnings: list[str], path: str) -> int:

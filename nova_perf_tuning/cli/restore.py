@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import sys
 
 from nova_perf_tuning import errors, interrupt
@@ -10,6 +11,8 @@ from nova_perf_tuning.cli import command, state
 from nova_perf_tuning.host import privileged
 from nova_perf_tuning.host.settings import registry
 from nova_perf_tuning.host.transaction import apply as apply_module
+from nova_perf_tuning.host.transaction import journal as journal_module
+from nova_perf_tuning.host.transaction import owners
 from nova_perf_tuning.host.transaction import restore as restore_module
 
 
@@ -17,11 +20,13 @@ class Restore(command.PerfCommand):
     """Put back everything that apply has changed.
 
     Goes through the journal from the last write to the first. A value that somebody else has changed since
-    is left alone and reported, unless --force. After a reboot there is nothing to put back: that is said, and
-    the journal cleared. Works after a crash in the middle of apply or of restore, and where the disk is full
-    or read-only (then the journal stays for a later restore to clear); a second restore does nothing. Exit code
-    0 all is as it was, 1 something was left alone or failed or the journal was not cleared, 3 error; 129, 130 or
-    143 ended by SIGHUP, Ctrl-C or SIGTERM: the next restore puts back the rest.
+    is left alone and reported, unless --force. While nova-perf-agent runs, what it keeps stays, since it would
+    write it again: one line says so, and the rest is put back; stop it first to undo everything. After a reboot
+    there is nothing to put back: that is said, and the journal cleared. Works after a crash in the middle of
+    apply or of restore, and where the disk is full or read-only (then the journal stays for a later restore to
+    clear); a second restore does nothing. Exit code 0 all is as it was (but for what the agent keeps), 1
+    something was left alone or failed or the journal was not cleared, 3 error; 129, 130 or 143 ended by SIGHUP,
+    Ctrl-C or SIGTERM: the next restore puts back the rest.
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
@@ -34,35 +39,72 @@ class Restore(command.PerfCommand):
 
     def run_command(self, args: argparse.Namespace) -> int:
         privileged.require(args.sysroot)
-        uncleared = ""
+        uncleared, left = "", _Left("", [])
         try:
             with interrupt.Guard(), state.open_journal(args, writer=True, undo=True) as journal:
+                left = _left_to_agent(journal, apply_module.boot_id(args.sysroot))
+                keys = {entry.key for entry in left.entries}
                 done = restore_module.restore(
-                    journal, registry.Kinds(args.sysroot), apply_module.boot_id(args.sysroot), force=args.force
+                    journal,
+                    registry.Kinds(args.sysroot),
+                    apply_module.boot_id(args.sysroot),
+                    force=args.force,
+                    only=lambda entry: entry.key not in keys,
                 )
         except restore_module.NotClearedError as error:
             done, uncleared = error.done, str(error)
         except interrupt.Interrupted as error:
             print(f"nova-perf restore: {error}; another restore puts back the rest", file=sys.stderr)
             return error.exit_code
-        counts = state.count(one.result for one in done)
-        if args.format == "json":
-            command.print_json({"settings": [_as_json(one) for one in done], "counts": counts})
-        else:
-            plain = (restore_module.Undone.RESTORED, restore_module.Undone.ALREADY, restore_module.Undone.STALE)
-            rows = [
-                (one.result.value, one.entry.kind, one.entry.target, one.entry.original, one.current, one.detail)
-                for one in done
-                if one.result not in plain
-            ]
-            state.print_table(("result", "kind", "target", "original", "found", "detail"), rows)
-            if restore_module.Undone.STALE.value in counts:
-                print("the host has booted since some of it was applied: those originals are back by themselves")
-            print(state.summary(counts, "setting") if done else "nothing is applied, nothing to restore")
+        _show(args, done, left)
         if uncleared:
             print(f"nova-perf restore: {uncleared}", file=sys.stderr)
         kept = uncleared or any(one.result in restore_module.KEPT for one in done)
         return int(errors.ExitCode.FAIL if kept else errors.ExitCode.PASS)
+
+
+@dataclasses.dataclass
+class _Left:
+    """What stays with an agent that runs.
+
+    :ivar agent: number of its process, empty where none runs.
+    """
+
+    agent: str
+    entries: list[journal_module.Entry]
+
+    @property
+    def written(self) -> int:
+        """How many of them hold another value than their original."""
+        return sum(one.state != "held" for one in self.entries)
+
+
+def _left_to_agent(journal: journal_module.Journal, boot: str) -> _Left:
+    agent = owners.running_agent(journal.state_dir)
+    if agent is None:
+        return _Left("", [])
+    return _Left(agent, [entry for entry in journal.entries() if owners.is_agents(entry, boot)])
+
+
+def _show(args: argparse.Namespace, done: list[restore_module.Restoration], left: _Left) -> None:
+    counts = state.count(one.result for one in done)
+    if args.format == "json":
+        agent = {"pid": left.agent, "left": left.written} if left.agent else None
+        command.print_json({"settings": [_as_json(one) for one in done], "counts": counts, "agent": agent})
+        return
+    plain = (restore_module.Undone.RESTORED, restore_module.Undone.ALREADY, restore_module.Undone.STALE)
+    rows = [
+        (one.result.value, one.entry.kind, one.entry.target, one.entry.original, one.current, one.detail)
+        for one in done
+        if one.result not in plain
+    ]
+    state.print_table(("result", "kind", "target", "original", "found", "detail"), rows)
+    if restore_module.Undone.STALE.value in counts:
+        print("the host has booted since some of it was applied: those originals are back by themselves")
+    nothing = "nothing else is applied" if left.written else "nothing is applied, nothing to restore"
+    print(state.summary(counts, "setting") if done else nothing)
+    if left.written:
+        print(owners.left_to(left.agent, left.written))
 
 
 def _as_json(one: restore_module.Restoration) -> dict[str, object]:

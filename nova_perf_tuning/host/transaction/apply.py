@@ -31,6 +31,8 @@ class Result(enum.Enum):
     STALE = "stale"
     #: Not written: this kind has nothing to write here (a sysroot has no netlink).
     UNSUPPORTED = "unsupported"
+    #: Not written: nova-perf-agent runs and would undo it.
+    OWNED = "owned"
     FAILED = "failed"
 
 
@@ -51,7 +53,7 @@ class Outcome:
 
 
 #: Results after which the host is not as asked.
-FAULTS = frozenset((Result.DIFFERS, Result.STALE, Result.FAILED))
+FAULTS = frozenset((Result.DIFFERS, Result.STALE, Result.OWNED, Result.FAILED))
 
 
 class ApplyError(errors.PerfTuningError):
