@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.agent import arbiter, coexist, host, notify, reconcile, service, sources, watch
+from nova_perf_tuning.agent import arbiter, book, coexist, host, notify, reconcile, service, sources, watch
 from nova_perf_tuning.agent import guests as guests_module
 from nova_perf_tuning.agent import state as state_module
 from nova_perf_tuning.conf import opts
@@ -79,25 +79,26 @@ def _run(args: argparse.Namespace) -> int:
     if not live and run_dir == state_module.RUN_DIR:  # the default is of the live host
         run_dir = os.path.join(os.path.realpath(args.sysroot), "run/nova-perf-tuning")
     state_module.prepare(run_dir)
-    with _journal(conf, args.sysroot, live) as journal:
-        return _serve(args, conf, journal, run_dir, live)
+    notes = _book(conf, args.sysroot, live)
+    with notes.agent():
+        return _serve(args, conf, notes, run_dir, live)
 
 
-def _journal(conf: Any, root: str, live: bool) -> journal_module.Journal:
+def _book(conf: Any, root: str, live: bool) -> book.Book:
     folder = conf.nova_perf_tuning.state_dir
     if not live and folder == f"/{journal_module.STATE_DIR}":
         folder = journal_module.default_state_dir(root)
-    return journal_module.Journal(folder, root, writer=True, patience=conf.nova_perf_tuning.lock_timeout)
+    return book.Book(folder, root, conf.nova_perf_tuning.lock_timeout)
 
 
-def _serve(args: argparse.Namespace, conf: Any, journal: journal_module.Journal, run_dir: str, live: bool) -> int:
+def _serve(args: argparse.Namespace, conf: Any, notes: book.Book, run_dir: str, live: bool) -> int:
     options = conf.agent
     target = host.TunedHost(args.sysroot, options.nova_config, _given(options), plan_model.Policy(rps=options.rps))
     list(target.kinds().values())  # finding the installed kinds takes long: not while a guest waits
     others = coexist.Coexistence(run_dir, ban=options.irqbalance == "ban") if live else None
     reconciler = reconcile.Reconciler(
         target,
-        journal,
+        notes,
         arbiter.Arbiter(options.rewrite_limit, options.rewrite_pause_max),
         extra=others.settings if others else None,
     )

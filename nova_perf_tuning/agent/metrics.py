@@ -40,13 +40,16 @@ class Collector:
         yield CounterMetricFamily(f"{_PREFIX}_verifies", "Full readings", value=counted.verifies)
         yield CounterMetricFamily(f"{_PREFIX}_errors", "Passes that could not be made", value=counted.errors)
         yield CounterMetricFamily(
+            f"{_PREFIX}_skipped", "Passes put off while a command changed the host", value=counted.skipped
+        )
+        yield CounterMetricFamily(
             f"{_PREFIX}_withdrawn", "Values put back that nobody asked for any more", value=counted.withdrawn
         )
         yield GaugeMetricFamily(f"{_PREFIX}_settings", "Values that are kept", value=state["settings"])
         yield GaugeMetricFamily(f"{_PREFIX}_guests", "Guests that run", value=state["guests"] or 0)
         findings = GaugeMetricFamily(f"{_PREFIX}_findings", "What people should look at", labels=["what"])
         kinds = [str(one["what"]) for one in state["findings"]]
-        for what in ("written by others", "not in force", "irqbalance", "rival"):
+        for what in ("written by others", "applied by a person", "not in force", "irqbalance", "rival"):
             findings.add_metric([what], kinds.count(what))
         yield findings
         yield GaugeMetricFamily(

@@ -2,7 +2,7 @@
 
 What the plan wants and the host does not hold is written through the transaction, so every original is in the
 journal. What we wrote and the plan wants no longer is put back. What others keep changing is written ever more
-rarely (:mod:`nova_perf_tuning.agent.arbiter`).
+rarely (:mod:`nova_perf_tuning.agent.arbiter`). What a person applied is theirs until they restore it.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from nova_perf_tuning.agent import arbiter as arbiter_module
+from nova_perf_tuning.agent import book as book_module
 from nova_perf_tuning.agent import host as host_module
 from nova_perf_tuning.host import model
 from nova_perf_tuning.host import setting as setting_module
@@ -20,29 +21,13 @@ from nova_perf_tuning.host.plan import model as plan_model
 from nova_perf_tuning.host.settings import base
 from nova_perf_tuning.host.transaction import apply as apply_module
 from nova_perf_tuning.host.transaction import journal as journal_module
+from nova_perf_tuning.host.transaction import owners
 from nova_perf_tuning.host.transaction import restore as restore_module
 from nova_perf_tuning.host.transaction import verify as verify_module
 
 Setting = setting_module.Setting
 _Object = tuple[str, str, str]  # kind, target, identity
 
-#: Rules of the planner and of the agent: what stands in the journal under another one was applied by a person.
-OWN_RULES: Final = frozenset(
-    (
-        "nic-irq-local",
-        "nic-irq-nearest",
-        "nic-xps",
-        "nic-rps",
-        "tap-xps",
-        "vhost-numa",
-        "vhost-spread",
-        "emulator-numa",
-        "iothread-numa",
-        "passthrough-numa",
-        "passthrough-vcpu",
-        "irqbalance-ban",
-    )
-)
 #: Seconds for which the original of an object that is gone is kept: a driver that is loaded again brings it back.
 _GRACE: Final = 600.0
 
@@ -53,6 +38,7 @@ class Pass:
 
     :ivar wanted: settings of the plan; :ivar written: those that were written, pending ones included.
     :ivar drifted: found changed by others since we wrote them, held-back ones included.
+    :ivar foreign: wanted otherwise than a person has applied it, whose entry this is; left alone.
     :ivar withdrawn: put back because nobody asks for them any more.
     :ivar faults: what could not be brought into force.
     """
@@ -63,6 +49,7 @@ class Pass:
     written: list[apply_module.Outcome]
     drifted: list[Setting]
     held_back: list[Setting]
+    foreign: list[tuple[Setting, journal_module.Entry]]
     withdrawn: list[restore_module.Restoration]
     faults: list[apply_module.Outcome]
 
@@ -70,21 +57,21 @@ class Pass:
 class Reconciler:
     """Keeps one host as planned; used by one thread.
 
-    :param journal: open for writing; nobody else writes to it meanwhile.
+    :param book: the journal, held while a pass writes; between two passes others may write to it.
     :param extra: settings that depend on those planned, such as what irqbalance is told.
     """
 
     def __init__(
         self,
         host: host_module.Host,
-        journal: journal_module.Journal,
+        book: book_module.Book,
         arbiter: arbiter_module.Arbiter,
         *,
         extra: Callable[[Sequence[Setting], Collection[journal_module.Entry]], list[Setting]] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._host = host
-        self._journal = journal
+        self.book = book
         self.arbiter = arbiter
         self._extra = extra
         self._clock = clock
@@ -98,27 +85,36 @@ class Reconciler:
         """Bring the plan into force and say what was done.
 
         :param excused: an event explains what has changed: it is not held against anybody.
+        :raises BusyError: a command is changing this host; nothing was written.
         :raises PerfTuningError: the host, the sets or the journal cannot be used; nothing was written then.
         """
+        self.book.check_free()
         facts = self._host.facts()
         plan = self._host.plan(facts)
+        with self.book.writing() as journal:
+            return self._write(journal, facts, plan, excused)
+
+    def _write(
+        self, journal: journal_module.Journal, facts: model.HostFacts, plan: plan_model.Plan, excused: bool
+    ) -> Pass:
+        """Bring ``plan`` into force while the journal is ours."""
         kinds, boot = self._host.kinds(), self._host.boot()
         entries = {
             (entry.kind, entry.target, entry.identity): entry
-            for entry in self._journal.entries()
-            if entry.boot_id == boot
+            for entry in journal.entries()
+            if entry.is_current(boot)
         }
-        wanted = _that_can_fire(plan.settings)
+        wanted, foreign = _ours(_that_can_fire(plan.settings), entries, kinds)
         if self._extra is not None:
             wanted += self._extra(wanted, entries.values())
         todo, drifted, held_back = self._differences(wanted, entries, kinds, excused)
-        outcomes = apply_module.apply(todo, kinds, self._journal, boot) if todo else []
+        outcomes = apply_module.apply(todo, kinds, journal, boot) if todo else []
         self._note_refusals(outcomes)
         self.wanted = wanted
         self._by_target = {}
         for one in wanted:
             self._by_target.setdefault(one.target, []).append(one)
-        withdrawn = self._withdraw(wanted, entries, kinds, boot)
+        withdrawn = self._withdraw(journal, entries, kinds, boot)
         self.arbiter.forget([(one.kind, one.target) for one in wanted], self._clock())
         done = (apply_module.Result.WRITTEN, apply_module.Result.PENDING)
         return Pass(
@@ -128,6 +124,7 @@ class Reconciler:
             written=[one for one in outcomes if one.result in done],
             drifted=drifted,
             held_back=held_back,
+            foreign=foreign,
             withdrawn=withdrawn,
             faults=[one for one in outcomes if one.result in apply_module.FAULTS],
         )
@@ -182,17 +179,17 @@ class Reconciler:
 
     def _withdraw(
         self,
-        wanted: Sequence[Setting],
+        journal: journal_module.Journal,
         entries: Mapping[_Object, journal_module.Entry],
         kinds: Mapping[str, base.SettingKind],
         boot: str,
     ) -> list[restore_module.Restoration]:
         """Put back what we wrote and nobody asks for any more; forget what is gone for good."""
-        keep = {(one.kind, one.target, one.identity) for one in wanted}
+        keep = {(one.kind, one.target, one.identity) for one in self.wanted}
         now = self._clock()
         chosen: set[_Object] = set()
         for key, entry in entries.items():
-            if key in keep or entry.rule not in OWN_RULES or entry.kind not in kinds:
+            if key in keep or entry.rule not in owners.AGENT_RULES or entry.kind not in kinds:
                 self._gone.pop(key, None)
                 continue
             kind = kinds[entry.kind]
@@ -208,7 +205,7 @@ class Reconciler:
             self._gone.pop(key, None)
             self._refused.pop(key, None)
         done = restore_module.restore(
-            self._journal, kinds, boot, only=lambda entry: (entry.kind, entry.target, entry.identity) in chosen
+            journal, kinds, boot, only=lambda entry: (entry.kind, entry.target, entry.identity) in chosen
         )
         return [one for one in done if one.result is restore_module.Undone.RESTORED]
 
@@ -230,8 +227,28 @@ class Reconciler:
         ]
 
     def restore(self) -> list[restore_module.Restoration]:
-        """Put everything back, what people applied by hand included."""
-        return restore_module.restore(self._journal, self._host.kinds(), self._host.boot())
+        """Put back what is ours; what people applied by hand is theirs to undo."""
+        boot = self._host.boot()
+        with self.book.ending() as journal:
+            return restore_module.restore(
+                journal, self._host.kinds(), boot, only=lambda entry: entry.rule in owners.AGENT_RULES
+            )
+
+
+def _ours(
+    settings: Sequence[Setting],
+    entries: Mapping[_Object, journal_module.Entry],
+    kinds: Mapping[str, base.SettingKind],
+) -> tuple[list[Setting], list[tuple[Setting, journal_module.Entry]]]:
+    """Return the settings that no person has applied, and of the others those that are wanted otherwise."""
+    ours, foreign = [], []
+    for one in settings:
+        entry = entries.get((one.kind, one.target, one.identity))
+        if entry is None or entry.rule in owners.AGENT_RULES:
+            ours.append(one)
+        elif not kinds[one.kind].holds(one.target, one.value, entry.wanted):
+            foreign.append((one, entry))
+    return ours, foreign
 
 
 def _was_changed(entry: journal_module.Entry, kind: base.SettingKind, current: str | None) -> bool:

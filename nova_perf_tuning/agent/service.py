@@ -15,6 +15,7 @@ from nova_perf_tuning import errors
 from nova_perf_tuning.agent import notify, reconcile, sources, stats, watch
 from nova_perf_tuning.agent import state as state_module
 from nova_perf_tuning.host import model
+from nova_perf_tuning.host.transaction import journal as journal_module
 from nova_perf_tuning.host.transaction import restore as restore_module
 
 LOG = logging.getLogger(__name__)
@@ -26,6 +27,8 @@ _EXCUSED_FOR: Final = 5.0
 #: Share of the time that passes may take in a storm of events: after each one the loop rests as long as it took.
 _REST: Final = 1.0
 _RETRY_FIRST, _RETRY_LONGEST = 1.0, 60.0
+#: Seconds after which a pass is tried again that met a command at work.
+_BUSY_PAUSE: Final = 0.5
 _NAMED: Final = 50
 
 
@@ -76,6 +79,9 @@ class Service:
         self._excused_until = 0.0
         self._rest_until = 0.0
         self._retry = self._pause = 0.0
+        #: Causes of a pass that met a command at work, when the first of them came, and when it is tried again.
+        self._owed: set[str] = set()
+        self._owed_since = self._owed_until = 0.0
         self._fault = ""
         self._last: reconcile.Pass | None = None
         self._passed_through = False
@@ -129,18 +135,21 @@ class Service:
         if causes and not self._stopping:
             self._rest(causes)
             self._answer(causes, now)
+        elif self._owed and not self._stopping:
+            if now >= self._owed_until:
+                self.make_pass(set(), now)
         elif not self._stopping:
             self._on_timer(now)
 
     def _next_deadline(self) -> float:
         now = time.monotonic()
-        times = [self._next_look, self._next_verify, *self._due]
+        times = [self._owed_until] if self._owed else [self._next_look, self._next_verify, *self._due]
         due = self._reconciler.arbiter.due(now)
-        if due is not None:
+        if due is not None and not self._owed:
             times.append(due)
         if self._notifier.watchdog:
             times.append(now + self._notifier.watchdog / 3)
-        if self._passed_through:
+        if self._passed_through and not self._owed:
             times.append(now + self._timing.passthrough_interval)
         return min(times)
 
@@ -174,11 +183,15 @@ class Service:
                 return
         self.make_pass(causes, came)
 
+    def _changed(self) -> bool:
+        """Whether anything came or went, or somebody else wrote to the journal."""
+        return self._watch.changed() or self._reconciler.book.changed()
+
     def _on_timer(self, now: float) -> None:
         if self._retry and now < self._retry:
             if now >= self._next_look:
                 self._next_look = now + self._timing.interval
-                if self._watch.changed():  # whoever mends a file shall not wait for the end of a pause
+                if self._changed():  # whoever mends a file shall not wait for the end of a pause
                     self.make_pass({"look"}, now)
             return
         if now >= self._next_verify or self._retry:
@@ -188,13 +201,13 @@ class Service:
         held_back = self._reconciler.arbiter.due(now - 1.0)
         if late or (held_back is not None and held_back <= now):
             self._due = [one for one in self._due if one > now]
-            if self._watch.changed() or self._reconciler.drifting():
+            if self._changed() or self._reconciler.drifting():
                 self.make_pass({"drift"}, now)
         elif now >= self._next_look:
             self._next_look = now + self._timing.interval
             if self._files is not None:
                 self._files.renew()
-            if self._watch.changed():
+            if self._changed():
                 self.make_pass({"look"}, now)
         elif self._passed_through and self._watch.interrupts_changed():
             self._due = [now + pause for pause in FOLLOW_UPS]
@@ -206,7 +219,7 @@ class Service:
         self.stats.verifies += 1
         self._next_verify = now + self._timing.verify_interval
         self._next_look = now + self._timing.interval
-        if self._retry or self._watch.changed() or self._reconciler.drifting():
+        if self._retry or self._changed() or self._reconciler.drifting():
             self.make_pass({"verify"}, now)
         else:
             self._tell()
@@ -214,24 +227,21 @@ class Service:
     def make_pass(self, causes: set[str], came: float) -> None:
         """Make one pass; what cannot be done is reported and tried again later."""
         begin = time.monotonic()
-        self.stats.passes[min(causes)] += 1
+        if self._owed:
+            causes, came = causes | self._owed, self._owed_since
         # Before the facts are read: what changes while they are is found at the next look.
         self._watch.changed()
         try:
             done = self._reconciler.reconcile(excused=begin < self._excused_until)
+        except journal_module.BusyError as error:
+            self._put_off(causes, came, begin, str(error))
+            return
         except (errors.PerfTuningError, OSError) as error:
-            self.stats.errors += 1
-            text = " ".join(str(error).split())
-            if text != self._fault:
-                LOG.error("%s", text)
-            self._fault = text
-            self._pause = min(_RETRY_LONGEST, max(_RETRY_FIRST, 2 * self._pause))
-            self._retry = self._next_verify = begin + self._pause
-            self._next_look = begin + self._timing.interval
-            self._due = []
-            self._tell()
+            self._count(causes)
+            self._failed(begin, " ".join(str(error).split()))
             return
         now = time.monotonic()
+        self._count(causes)
         self._rest_until = now + _REST * (now - begin)
         self._fault, self._retry, self._pause = "", 0.0, 0.0
         self._note(done, causes, now - came)
@@ -240,7 +250,34 @@ class Service:
         self._next_look = now + self._timing.interval
         self._tell()
 
+    def _count(self, causes: set[str]) -> None:
+        self.stats.passes[min(causes)] += 1
+        self._owed = set()
+
+    def _put_off(self, causes: set[str], came: float, begin: float, text: str) -> None:
+        """A command is changing this host: say so once, and come back soon with the same causes."""
+        self.stats.skipped += 1
+        if not self._owed:
+            LOG.info("%s: the pass waits for it", text)
+        self._owed, self._owed_since, self._owed_until = set(causes), came, begin + _BUSY_PAUSE
+        if begin < self._excused_until:
+            self._excused_until = max(self._excused_until, self._owed_until + _EXCUSED_FOR)
+        self._tell()
+
+    def _failed(self, begin: float, text: str) -> None:
+        """Say once what is wrong, and try again later."""
+        self.stats.errors += 1
+        if text != self._fault:
+            LOG.error("%s", text)
+        self._fault = text
+        self._pause = min(_RETRY_LONGEST, max(_RETRY_FIRST, 2 * self._pause))
+        self._retry = self._next_verify = begin + self._pause
+        self._next_look = begin + self._timing.interval
+        self._due = []
+        self._tell()
+
     def _note(self, done: reconcile.Pass, causes: set[str], seconds: float) -> None:
+        self._tell_foreign(done)
         self._last, self.facts = done, done.facts
         for outcome in done.written:
             self.stats.written[outcome.setting.kind] += 1
@@ -275,13 +312,23 @@ class Service:
                 {one.target[4:] for one in self._reconciler.wanted if one.kind == "irq_affinity"}
             )
 
+    def _tell_foreign(self, done: reconcile.Pass) -> None:
+        """Log what a person has applied otherwise, once."""
+        known = self._last.foreign if self._last is not None else []
+        before = {(one.kind, one.target, entry.wanted) for one, entry in known}
+        for one, entry in done.foreign:
+            if (one.kind, one.target, entry.wanted) not in before:
+                LOG.warning("%s %s: %s; planned is %s", one.kind, one.target, _held_by_a_person(entry), one.value)
+
     def restore(self) -> list[restore_module.Restoration]:
-        """Put everything back before the end."""
+        """Put back before the end what the agent placed."""
         return self._reconciler.restore()
 
     def _line(self) -> str:
         if self._fault:
             return self._fault
+        if self._last is None:
+            return "waiting for a command that is changing this host"
         held = len(self._reconciler.arbiter.held_back(time.monotonic()))
         guests = len(self.facts.guests) if self.facts is not None else 0
         more = f", {held} held back: others keep changing them" if held else ""
@@ -309,6 +356,7 @@ class Service:
             "guests": len(self.facts.guests) if self.facts is not None else None,
             "passes": sum(self.stats.passes.values()),
             "verifies": self.stats.verifies,
+            "skipped": self.stats.skipped,
             "written": dict(self.stats.written),
             "drifted": dict(self.stats.drifted),
             "error": self._fault,
@@ -330,7 +378,26 @@ class Service:
                     "next_try_s": round(contest.until - now, 1),
                 }
             )
-        return [*found[:_NAMED], *_refusals(self._last)]
+        return [*found[:_NAMED], *_foreign(self._last), *_refusals(self._last)]
+
+
+def _held_by_a_person(entry: journal_module.Entry) -> str:
+    return f"a person applied {entry.wanted} ({entry.rule or 'no rule'}), left so until 'nova-perf restore'"
+
+
+def _foreign(last: reconcile.Pass | None) -> list[dict[str, Any]]:
+    if last is None:
+        return []
+    return [
+        {
+            "what": "applied by a person",
+            "kind": one.kind,
+            "target": one.target,
+            "wanted": one.value,
+            "detail": _held_by_a_person(entry),
+        }
+        for one, entry in last.foreign[:_NAMED]
+    ]
 
 
 def _refusals(last: reconcile.Pass | None) -> list[dict[str, Any]]:

@@ -17,6 +17,7 @@ class Stats:
     :ivar passes: passes by what caused them; :ivar written: writes by kind of setting;
     :ivar drifted: objects found changed by others, by kind; :ivar withdrawn: put back since no longer asked.
     :ivar errors: passes that could not be made; :ivar verifies: full readings.
+    :ivar skipped: passes put off because a command was changing the host.
     :ivar latency: event-to-placed times by :data:`BOUNDS`, each value once, in its first bucket.
     :ivar latency_sum: of all of them in seconds; :ivar latency_count: their number.
     """
@@ -26,6 +27,7 @@ class Stats:
     drifted: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
     withdrawn: int = 0
     errors: int = 0
+    skipped: int = 0
     verifies: int = 0
     latency: list[int] = dataclasses.field(default_factory=lambda: [0] * len(BOUNDS))
     latency_sum: float = 0.0

@@ -82,6 +82,8 @@ def _agent_lines(agent: Mapping[str, Any] | None) -> list[str]:
         f"agent: process {agent['pid']} keeps {agent.get('settings')} settings for {agent.get('guests')} guests, "
         f"{total} writes so far, state of {agent['age_s']:.0f} s ago"
     ]
+    if agent.get("skipped"):
+        lines.append(f"agent: {agent['skipped']} passes put off while a command was changing this host")
     if agent.get("error"):
         lines.append(f"agent: cannot work: {agent['error']}")
     if agent.get("libvirt"):

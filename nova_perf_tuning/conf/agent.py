@@ -94,7 +94,7 @@ packets of such a guest served on the wrong node for seconds after its reboot.
         default="leave",
         choices=[
             ("leave", "everything stays as it was placed; the next start goes on from there"),
-            ("restore", "every original value is put back, as nova-perf restore does"),
+            ("restore", "what the agent placed is put back; what people applied stays until nova-perf restore"),
         ],
         help="""
 What becomes of the tuning when the agent is stopped.

@@ -2,85 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import os
-import pathlib
-import signal
 import socket
-import subprocess
 import sys
-import tempfile
 import urllib.request
 
 import testtools
 
 from tests.functional import patience
+from tests.functional.agent import agent_case
 from tests.hosts import sysroots
 
-_QUICK = "interval = 0.5\nverify_interval = 1\n"
 
-
-class AgentTest(testtools.TestCase):
-    def setUp(self):
-        super().setUp()
-        self.root = sysroots.make_host(self)
-        self.before = sysroots.content(self.root)
-        folder = tempfile.TemporaryDirectory(prefix="nova-perf-agent-", dir=sysroots.workplace())
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
-
-    def start(self, options=_QUICK):
-        """Start the agent and wait until it says that all is placed."""
-        config = self.folder / "agent.conf"
-        config.write_text(f"[agent]\n{options}")
-        notes = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        self.addCleanup(notes.close)
-        path = self.folder / f"notify-{id(notes)}"
-        notes.bind(str(path))
-        notes.settimeout(patience.LIMIT_S)
-        process = subprocess.Popen(
-            [sys.executable, "-m", "nova_perf_tuning.agent.main", "--sysroot", self.root, "--config-file", config],
-            env={**os.environ, "NOTIFY_SOCKET": str(path), "WATCHDOG_USEC": "3000000"},
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        self.addCleanup(self._kill, process)
-        self.notes = notes
-        self.until_told("READY=1")
-        return process
-
-    @staticmethod
-    def _kill(process):
-        process.kill()
-        process.communicate()
-
-    def until_told(self, word):
-        while word not in self.notes.recv(4096).decode().split("\n"):
-            pass
-
-    def end(self, process, number=signal.SIGTERM):
-        process.send_signal(number)
-        _out, err = patience.finish(process)
-        return process.returncode, err
-
-    def file(self, path):
-        return pathlib.Path(self.root, path)
-
-    def irq(self, number=24):
-        return self.file(f"proc/irq/{number}/smp_affinity_list").read_text().strip()
-
-    def until(self, condition, what):
-        patience.until(condition, what)
-
-    def status(self):
-        out = subprocess.run(
-            [sys.executable, "-m", "nova_perf_tuning.cli.main", "status", "--sysroot", self.root, "-f", "json"],
-            check=True,
-            capture_output=True,
-            text=True,
-        ).stdout
-        return json.loads(out)["agent"]
-
+class AgentTest(agent_case.AgentCase):
     def test_it_places_and_keeps(self):
         process = self.start()
         placed = self.irq()
@@ -101,7 +34,7 @@ class AgentTest(testtools.TestCase):
         self.assertIsNone(self.status())
 
     def test_stop_with_restore(self):
-        process = self.start(f"{_QUICK}on_stop = restore\n")
+        process = self.start(f"{agent_case.QUICK}on_stop = restore\n")
         self.assertNotEqual(self.before["proc/irq/24/smp_affinity_list"].strip().decode(), self.irq())
         code, err = self.end(process)
         self.assertEqual(0, code, err)
@@ -113,7 +46,7 @@ class AgentTest(testtools.TestCase):
         patience.finish(process)
         self.assertFalse(self.status()["running"])
         self.file("proc/irq/24/smp_affinity_list").write_text("1\n")
-        process = self.start(f"{_QUICK}on_stop = restore\n")
+        process = self.start(f"{agent_case.QUICK}on_stop = restore\n")
         self.assertEqual("4", self.irq())
         code, err = self.end(process)
         self.assertEqual(0, code, err)
@@ -133,13 +66,13 @@ class AgentTest(testtools.TestCase):
             [sys.executable, "-m", "nova_perf_tuning.agent.main", "--sysroot", self.root, "--config-file", config]
         )
         self.assertEqual(3, second.returncode)
-        self.assertIn(f"process {process.pid} is changing this host", second.stderr)
+        self.assertIn(f"another nova-perf-agent, process {process.pid}, keeps this host", second.stderr)
         self.assertEqual(1, len(second.stderr.splitlines()), second.stderr)
 
     def test_sets_that_contradict_each_other_are_told_and_mended(self):
         nova = self.folder / "nova.conf"
         nova.write_text("[compute]\ncpu_dedicated_set = 4-7\n")
-        process = self.start(f"{_QUICK}nova_config = {nova}\n")
+        process = self.start(f"{agent_case.QUICK}nova_config = {nova}\n")
         nova.write_text("[compute]\ncpu_dedicated_set = 4-7\ncpu_shared_set = 7\n")
         self.until(lambda: "overlap" in self.status()["error"], "the fault is told")
         nova.write_text("[compute]\ncpu_dedicated_set = 5-7\n")
@@ -150,7 +83,7 @@ class AgentTest(testtools.TestCase):
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
-        process = self.start(f"{_QUICK}metrics_port = {port}\n")
+        process = self.start(f"{agent_case.QUICK}metrics_port = {port}\n")
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as reply:
             text = reply.read().decode()
         for line in (

@@ -1,0 +1,101 @@
+"""The journal as the agent uses it: opened for a round that may write, and for nobody's sake kept open between.
+
+A command of a person may write to it meanwhile; the next round reads what it holds then.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+from collections.abc import Iterator
+from typing import Final
+
+from nova_perf_tuning import errors
+from nova_perf_tuning.host.transaction import journal as journal_module
+from nova_perf_tuning.host.transaction import lock
+
+LOG = logging.getLogger(__name__)
+
+#: A command that asks whether an agent runs holds its lock for an instant.
+_INSTANT_S: Final = 0.5
+
+
+class SecondAgentError(errors.PerfTuningError):
+    """Another agent keeps this host."""
+
+
+class Book:
+    """The journal in ``folder`` of the host below ``root``.
+
+    :param patience: seconds that :meth:`agent` and :meth:`ending` wait for others; a round never waits.
+    """
+
+    def __init__(self, folder: str, root: str, patience: float) -> None:
+        self.folder = os.path.abspath(folder)
+        self._root = root
+        self._patience = patience
+        self._path = os.path.join(self.folder, journal_module.JOURNAL)
+        self._stamp: journal_module.Stamp | None = None
+
+    @contextlib.contextmanager
+    def agent(self) -> Iterator[None]:
+        """Be this host's only agent within.
+
+        :raises SecondAgentError: there is one already.
+        :raises JournalError: the folder or the journal cannot be used.
+        """
+        with contextlib.suppress(journal_module.BusyError), self.writing():
+            pass  # what is wrong with it is said at the start
+        path = os.path.join(self.folder, journal_module.AGENT_LOCK)
+        try:
+            fd = lock.take(path, max(self._patience, _INSTANT_S))
+        except lock.HeldError as error:
+            raise SecondAgentError(
+                f"{self.folder}: another nova-perf-agent, process {error.holder}, keeps this host: stop it first"
+            ) from None
+        except OSError as error:
+            raise journal_module.JournalError(f"{path}: {error.strerror}") from None
+        try:
+            yield
+        finally:
+            os.close(fd)
+
+    def check_free(self) -> None:
+        """Make sure, at next to no cost, that nobody else is changing this host.
+
+        :raises BusyError: somebody is.
+        """
+        holder = lock.holder(os.path.join(self.folder, journal_module.LOCK))
+        if holder is not None:
+            raise journal_module.BusyError(f"process {holder} is changing this host")
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[journal_module.Journal]:
+        """Hold the journal for one round.
+
+        :raises BusyError: somebody else holds it.
+        :raises JournalError: it cannot be used.
+        """
+        if self._stamp is not None and not os.path.exists(self._path):
+            LOG.warning("%s was taken away: what was placed before can no longer be undone", self._path)
+        try:
+            journal = journal_module.Journal(self.folder, self._root, writer=True, patience=0.0)
+        except journal_module.BusyError:
+            raise
+        except journal_module.JournalError:
+            self._stamp = journal_module.stamp(self._path)  # the next change may mend it
+            raise
+        try:
+            yield journal
+        finally:
+            journal.close()
+            self._stamp = journal.stamp
+
+    def ending(self) -> journal_module.Journal:
+        """Return the journal for putting things back at the end, which needs no space."""
+        return journal_module.Journal(self.folder, self._root, writer=True, undo=True, patience=self._patience)
+
+    def changed(self) -> bool:
+        """Whether somebody else has written to the journal since the last round."""
+        return journal_module.stamp(self._path) != self._stamp
