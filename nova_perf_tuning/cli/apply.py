@@ -73,8 +73,10 @@ class Apply(command.PerfCommand):
         settings, warnings = _plan(args)
         kinds = registry.Kinds(args.sysroot)
         if args.dry_run:
-            with state.open_journal(args) as journal:
-                settings, owned = _beside_agent(args, settings, kinds, journal)
+            owned: list[apply_module.Outcome] = []
+            if owners.running_agent(state.where(args)[0]):  # without one nobody needs to be able to read it
+                with state.open_journal(args) as journal:
+                    settings, owned = _beside_agent(args, settings, kinds, journal)
             lines, rest = apply_module.preview(settings, kinds)
             rest = [*owned, *rest]
             return _show_preview(args, lines, rest, warnings)

@@ -71,6 +71,18 @@ def open_journal(args: argparse.Namespace, *, writer: bool = False, undo: bool =
     """
     from nova_perf_tuning.host.transaction import journal as journal_module  # brings SQLite along
 
+    folder, patience = where(args)
+    return journal_module.Journal(folder, args.sysroot, writer=writer, undo=undo, patience=patience)
+
+
+def where(args: argparse.Namespace) -> tuple[str, float]:
+    """Return the folder of the journal that the options name, and how long to wait for who writes to it.
+
+    :raises StateError: the sysroot is no directory.
+    :raises ConfigError: a configuration file is wrong.
+    """
+    from nova_perf_tuning.host.transaction import journal as journal_module
+
     if not os.path.isdir(os.path.join(args.sysroot, "proc")):
         raise StateError(f"--sysroot {args.sysroot}: it is no directory with a host's proc and sys in it")
     folder, patience = args.state_dir, args.lock_timeout
@@ -82,13 +94,8 @@ def open_journal(args: argparse.Namespace, *, writer: bool = False, undo: bool =
         if folder is None and (args.sysroot == "/" or group.state_dir != "/" + journal_module.STATE_DIR):
             folder = group.state_dir
         patience = group.lock_timeout if patience is None else patience
-    return journal_module.Journal(
-        folder or journal_module.default_state_dir(args.sysroot),
-        args.sysroot,
-        writer=writer,
-        undo=undo,
-        patience=10.0 if patience is None else min(max(patience, 0.0), 3600.0),
-    )
+    patience = 10.0 if patience is None else min(max(patience, 0.0), 3600.0)
+    return folder or journal_module.default_state_dir(args.sysroot), patience
 
 
 def agent_state(args: argparse.Namespace) -> dict[str, Any] | None:
