@@ -84,9 +84,10 @@ class AgentCase(testtools.TestCase):
         return self.file(f"proc/irq/{number}/smp_affinity_list").read_text().strip()
 
     def until(self, condition, what):
-        patience.until(condition, what)
+        patience.until(lambda: self.drain() or condition(), what)
 
     def status(self):
+        self.drain()
         out = subprocess.run(
             [sys.executable, "-m", "nova_perf_tuning.cli.main", "status", "--sysroot", self.root, "-f", "json"],
             check=True,
