@@ -77,7 +77,8 @@ class ShareTest(test_guest.RunnerCase):
         argv = [shutil.which("ip"), "netns", "exec", self.namespaces["server"], "smbd", "--foreground"]
         argv += ["--no-process-group", f"--configfile={config}"]
         log = self.enterContext(open(self.folder / "server.log", "wb"))
-        process = subprocess.Popen(argv, stdout=log, stderr=log, start_new_session=True)
+        # In the foreground it ends with its standard input where that is a pipe, as test runners have one.
+        process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
         self.addCleanup(self.end, process)
 
     def client(self, password):

@@ -231,6 +231,11 @@ sys.exit(main.main(sys.argv[3:]))
         command += [*arguments, "--sysroot", self.root]
         return patience.run(command, cwd=TOP)
 
+    def setUp(self):
+        super().setUp()
+        # Tests that are run by nohup hand on that hang-ups are ignored.
+        self.addCleanup(signal.signal, signal.SIGHUP, signal.signal(signal.SIGHUP, signal.SIG_DFL))
+
     def test_apply_is_undone(self):
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             for place in (1, 5, 9):
