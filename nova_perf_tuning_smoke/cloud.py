@@ -1,5 +1,8 @@
 """What all smoke tests share: the cloud, names of their own, removal of whatever they made.
 
+What a cloud does not offer is left out and named as skipped, since only its operator knows: there is no image that
+may be booted, metadata definitions are not wanted, or ``on_error`` lets wrong guests start.
+
 Variables of the environment:
 
 ``NOVA_PERF_SMOKE_IMAGE``

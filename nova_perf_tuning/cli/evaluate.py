@@ -81,15 +81,12 @@ def _judge_fleet(args: argparse.Namespace, results: model.Results, budgets: Sequ
     again = {
         **results.environment["fleet"],
         "verdict": whole.value if whole else None,
-        "hosts": [fleet_file.as_data(one) for one in hosts],
+        "hosts": [one.as_data() for one in hosts],
     }
     told = dataclasses.replace(results, environment={**results.environment, "fleet": again})
     export_options.write(args, told, [])
     if args.format == "json":
-        found = [
-            {**fleet_file.as_data(one), "judgements": list(map(dataclasses.asdict, one.judgements))}
-            for one in hosts
-        ]
+        found = [{**one.as_data(), "judgements": list(map(dataclasses.asdict, one.judgements))} for one in hosts]
         command.print_json({"verdict": again["verdict"], "culprit": "", "judgements": [], "hosts": found})
     else:
         figures.print_hosts(hosts, whole)

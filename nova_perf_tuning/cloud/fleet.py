@@ -12,10 +12,14 @@ from __future__ import annotations
 import collections
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
 
 from nova_perf_tuning.budget import model as results
 from nova_perf_tuning.budget import verdict as judging
 from nova_perf_tuning.cloud import attribution, campaign_store, model
+
+#: How the reason of a host begins with which no pair worked.
+GIVEN_UP: Final = "given up: "
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -33,6 +37,16 @@ class HostVerdict:
     judgements: tuple[judging.Judgement, ...]
     peers: int
     measured: int
+
+    def as_data(self) -> dict[str, Any]:
+        """Return it as ``fleet.hosts`` of a results file has it."""
+        return {
+            "host": self.host or "any",
+            "verdict": self.verdict.value if self.verdict else None,
+            "reasons": list(self.reasons),
+            "peers": self.peers,
+            "measured": self.measured,
+        }
 
 
 def judge(
@@ -101,7 +115,7 @@ def _host(
     ]
     if host in run.out:
         verdicts.add(judging.Verdict.INVALID)
-        reasons.insert(0, f"given up: {run.out[host]}")
+        reasons.insert(0, f"{GIVEN_UP}{run.out[host]}")
     elif not has_results:
         verdicts.add(judging.Verdict.INVALID)
         reasons.insert(0, "no pair of it gave a result")
@@ -162,7 +176,13 @@ def _numbered(trials: Iterable[results.Trial]) -> list[results.Trial]:
 
 def measured_on(task: campaign_store.Task, trial: results.Trial) -> str:
     """Return the host that a trial of a pair ran on; with a peer it began there."""
-    return task.pair.client if trial.group == task.number else task.pair.server
+    return pair_of(task, trial).client
+
+
+def pair_of(task: campaign_store.Task, trial: results.Trial) -> model.HostPair:
+    """Return the pair that a trial belongs to, the host that it ran on as the client."""
+    pair = task.pair
+    return pair if trial.group == task.number else model.HostPair(pair.server, pair.client)
 
 
 def _peers(task: campaign_store.Task, host: str) -> set[str]:

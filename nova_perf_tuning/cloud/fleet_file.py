@@ -18,7 +18,6 @@ from nova_perf_tuning.cloud import attribution, bare_hosts, campaign_store, flee
 
 #: Loss against other hosts from which a host is bad, where the file does not say it.
 _MAX_LOSS = 0.15
-_GIVEN_UP = "given up: "
 
 
 def judge(found: results.Results, budgets: Sequence[budget_file.Budget]) -> list[fleet.HostVerdict]:
@@ -39,23 +38,10 @@ def judge(found: results.Results, budgets: Sequence[budget_file.Budget]) -> list
             continue
         of_pair.setdefault(task.number, []).append(one)
         if one.arm not in bare:
-            pair = task.pair
-            own = one.group == task.number
-            measured.append((pair if own else model.HostPair(pair.server, pair.client), one))
+            measured.append((fleet.pair_of(task, one), one))
     paired = _paired(environment)
     findings = attribution.find(measured, paired, float(told.get("max_loss", _MAX_LOSS)))
     return fleet.judge(run, of_pair, paired, budgets, findings, environment)
-
-
-def as_data(one: fleet.HostVerdict) -> dict[str, Any]:
-    """Return the verdict on a host as ``fleet.hosts`` of a results file has it."""
-    return {
-        "host": one.host or "any",
-        "verdict": one.verdict.value if one.verdict else None,
-        "reasons": list(one.reasons),
-        "peers": one.peers,
-        "measured": one.measured,
-    }
 
 
 def _run(told: Mapping[str, Any], environment: Mapping[str, Any]) -> campaign_store.StoredRun:
@@ -68,10 +54,10 @@ def _run(told: Mapping[str, Any], environment: Mapping[str, Any]) -> campaign_st
     scheduled = any(task.pair.client == "" for task in tasks)  # hosts without a name are written as 'any'
     hosts = ["" if scheduled and one["host"] == "any" else one["host"] for one in told["hosts"]]
     out = {
-        host: reason.removeprefix(_GIVEN_UP)
+        host: reason.removeprefix(fleet.GIVEN_UP)
         for host, one in zip(hosts, told["hosts"], strict=True)
         for reason in one["reasons"]
-        if reason.startswith(_GIVEN_UP)
+        if reason.startswith(fleet.GIVEN_UP)
     }
     created = datetime.datetime.fromtimestamp(0, datetime.UTC)  # no verdict asks for it
     return campaign_store.StoredRun(told["run"], "done", {}, dict(environment), hosts, out, tasks, created)

@@ -78,10 +78,8 @@ def _measured(
     """Yield every trial with its pair, the host that it ran on as the client."""
     tasks = {task.number: task for task in run.tasks}
     for number, trials in of_pair.items():
-        pair = tasks[number].pair
-        turned = model.HostPair(pair.server, pair.client)
         for one in trials:
-            yield (pair if one.group == number else turned), one
+            yield fleet.pair_of(tasks[number], one), one
 
 
 def _shown(
@@ -156,23 +154,13 @@ def _environment(
             "run": run.run_id,
             "verdict": whole.value if whole else None,
             "max_loss": max_loss,
-            "hosts": [_host(one) for one in hosts],
+            "hosts": [one.as_data() for one in hosts],
             "pairs": _pairs(run, of_pair, faults, findings),
             "bad_pairs": [
                 {"client": pair.client, "server": pair.server, "in": where}
                 for pair, where in fleet.bad_pairs(findings).items()
             ],
         },
-    }
-
-
-def _host(one: fleet.HostVerdict) -> dict[str, Any]:
-    return {
-        "host": one.host or "any",
-        "verdict": one.verdict.value if one.verdict else None,
-        "reasons": list(one.reasons),
-        "peers": one.peers,
-        "measured": one.measured,
     }
 
 

@@ -20,6 +20,8 @@ RELEASE = int(importlib.metadata.version("nova").split(".")[0])
 FLAVOR = "OS::Compute::PerfTuning"
 
 
+# The definitions are the same whichever Nova runs beside them, so one real Glance is enough; the environments of
+# older Nova releases are spared another service's dependencies.
 @testtools.skipUnless(selfcheck.TESTED[1] == RELEASE, "Glance is in the environment of the newest release only")
 class GlanceTest(testtools.TestCase):
     """A server and a database for each test."""
