@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import itertools
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
@@ -48,6 +49,7 @@ class Context:
     :ivar first: name of a condition -> what it was at the first trial that has it.
     :ivar mhz: arm -> median CPU frequency.
     :ivar ranges: name of a condition -> its least and greatest value.
+    :ivar waited: the greatest share of the time wanted that vCPUs waited for a host CPU.
     """
 
     environment: Mapping[str, Any]
@@ -57,6 +59,7 @@ class Context:
     first: Mapping[str, float]
     mhz: Mapping[str, float]
     ranges: Mapping[str, tuple[float, float]]
+    waited: float
 
     def greatest(self, name: str) -> float:
         """Return the greatest value of a condition, 0 where no trial has it."""
@@ -74,14 +77,11 @@ def context(
 
     :param trials: those of the judged arms and benchmark, in the order of time.
     """
-    seen: dict[str, list[float]] = {}
+    told = [one.conditions for one in trials]
+    names = dict.fromkeys(itertools.chain.from_iterable(told))
+    seen = {name: [some[name] for some in told if name in some] for name in names}
     mhz: dict[str, list[float]] = {}
-    for one in trials:
-        for name, value in one.conditions.items():
-            if name in seen:
-                seen[name].append(value)
-            else:
-                seen[name] = [value]
+    for one in trials if "mhz" in seen else ():
         if "mhz" in one.conditions:
             mhz.setdefault(one.arm, []).append(one.conditions["mhz"])
     return Context(
@@ -92,6 +92,7 @@ def context(
         first={name: values[0] for name, values in seen.items()},
         mhz={arm: statistics.median(values) for arm, values in mhz.items()},
         ranges={name: (min(values), max(values)) for name, values in seen.items()},
+        waited=max((overhead.wait_share(one) or 0.0 for one in trials), default=0.0),
     )
 
 
@@ -135,7 +136,8 @@ class WaitingVcpus(Guard):
         return 0.1 if context.environment.get("accelerator") == "kvm" else None
 
     def possible(self, context: Context) -> bool:
-        return self._limit(context) is not None
+        limit = self._limit(context)
+        return limit is not None and context.waited > limit
 
     def fault(self, trial: model.Trial, context: Context) -> str:
         limit = self._limit(context)

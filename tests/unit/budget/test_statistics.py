@@ -4,6 +4,7 @@ import math
 import random
 
 import hypothesis
+import numpy as np
 import testtools
 from hypothesis import strategies
 
@@ -37,6 +38,25 @@ class EstimateTest(testtools.TestCase):
     def test_notes_on_few_boots(self):
         self.assertIn("one boot only", statistics.estimate({0: [1.0] * 8}).note)
         self.assertIn("two boots only", statistics.estimate({0: [1.0] * 4, 1: [1.0] * 4}).note)
+
+    def test_interval_of_one_boot_is_the_plain_bootstrap(self):
+        """Against numpy's own medians and percentiles of the same draws, with an even and an odd number."""
+        for count in (6, 7, 40):
+            values = np.random.default_rng(count).normal(size=count)
+            found = statistics.estimate({0: values.tolist()}, seed=3, draws=500)
+            random = np.random.default_rng(3)
+            random.integers(0, 1, (500, 1))  # which boot
+            medians = np.median(values[random.integers(0, count, (500, 1, count))], axis=(1, 2))
+            tail = statistics.expanded_tail(0.95, count)
+            self.assertEqual(np.quantile(medians, [tail, 1 - tail]).tolist(), [found.low, found.high])
+
+    def test_more_values_than_a_byte_counts(self):
+        """Uniform on 0 to 300: the standard error of the median is 150 / sqrt(300)."""
+        found = statistics.estimate({0: [float(one) for one in range(300)]}, seed=3)
+        reach = 1.96 * 150 / math.sqrt(300)
+        self.assertTrue(0.8 * reach < 149.5 - found.low < 1.2 * reach, found)
+        self.assertTrue(0.8 * reach < found.high - 149.5 < 1.2 * reach, found)
+        self.assertEqual(149.5, found.hodges_lehmann)
 
     def test_equal_values_have_an_interval_of_no_width(self):
         found = statistics.estimate({group: [7.0] * 3 for group in range(3)})
@@ -132,6 +152,14 @@ class RatioTest(testtools.TestCase):
         trials += [samples.trial(arm="tuned", block=1, value=None, error="lost")]
         self.assertEqual(1, statistics.ratio(trials, "tuned", "untuned").n)
         self.assertIsNone(statistics.ratio(trials, "host", "untuned"))
+
+    def test_a_failed_trial_of_a_metric_that_goes_the_other_way_turns_nothing(self):
+        """A trial that failed bears the name of its benchmark's primary metric, whichever one is judged."""
+        trials = samples.results({"host": 4.0, "tuned": 3.0}).trials
+        whole = statistics.ratio(trials, "tuned", "host")
+        trials.append(samples.trial(arm="tuned", metric="latency", better="lower", value=None, error="x", block=9))
+        self.assertEqual(whole, statistics.ratio(trials, "tuned", "host"))
+        self.assertTrue(whole.value < 1)
 
     def test_several_trials_of_an_arm_in_a_block_are_one(self):
         trials = [samples.trial(arm="untuned", value=value) for value in (90.0, 100.0, 500.0)]
