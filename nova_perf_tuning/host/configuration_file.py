@@ -1,7 +1,7 @@
 """Configuration files of our own: what makes a setting come back after a reboot. The other door beside privileged.
 
 A file is written whole or not at all (new name, synchronised, renamed), below the root that is tuned, without
-following links. Only names that carry ours are ever written, and TuneD's choice of its profile.
+following links. Only names that carry ours are ever written, and which profile TuneD takes and whether by choice.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LIMIT = 1 << 20
 _ALLOWED = re.compile(
     rf"etc/sysctl\.d/90-{NAME}\.conf|etc/tmpfiles\.d/{NAME}\.conf|etc/modprobe\.d/{NAME}\.conf"
     rf"|etc/systemd/network/10-{NAME}-[A-Za-z0-9_.@-]{{1,15}}\.link"
-    rf"|etc/tuned/(?:profiles/)?{NAME}/tuned\.conf|etc/tuned/active_profile",
+    rf"|etc/tuned/(?:profiles/)?{NAME}/tuned\.conf|etc/tuned/active_profile|etc/tuned/profile_mode",
     re.ASCII,
 ).fullmatch
 #: A folder of ours: made with its first file and removed with its last.

@@ -347,6 +347,7 @@ def good() -> dict[str, str | None]:
         "sys/kernel/mm/ksm/merge_across_nodes": "1\n",
         "sys/kernel/mm/transparent_hugepage/enabled": "always [madvise] never\n",
         "sys/module/kvm/parameters/halt_poll_ns": "200000\n",
+        "sys/module/kvm/initstate": "live\n",
         "sys/module/vhost_net/parameters/experimental_zcopytx": "0\n",
         "sys/devices/system/clocksource/clocksource0/current_clocksource": "tsc\n",
         "sys/devices/system/clocksource/clocksource0/available_clocksource": "tsc hpet acpi_pm\n",

@@ -21,8 +21,11 @@ SYSCTL: Final = f"etc/sysctl.d/90-{NAME}.conf"
 TMPFILES: Final = f"etc/tmpfiles.d/{NAME}.conf"
 MODPROBE: Final = f"etc/modprobe.d/{NAME}.conf"
 ACTIVE_PROFILE: Final = "etc/tuned/active_profile"
+PROFILE_MODE: Final = "etc/tuned/profile_mode"
 _HEAD: Final = "# Written by nova-perf apply --persist; nova-perf restore takes it away again.\n"
 _LINKS: Final = ("etc/systemd/network", "usr/lib/systemd/network", "lib/systemd/network")
+#: Where operators and netplan put .link files; of all folders together the first by name counts.
+_LINKS_OF_OTHERS: Final = ("etc/systemd/network", "run/systemd/network", "usr/local/lib/systemd/network")
 #: What udev's own 99-default.link says: the first file that matches a NIC is the only one that counts.
 _DEFAULT_LINK: Final = {
     "NamePolicy": "keep kernel database onboard slot path",
@@ -144,8 +147,11 @@ class _Run:
             )
         if one.kind == "module_parameter":
             module, _, name = one.target.partition("/")
-            key = f"{module} {name}"
-            return self._line(MODPROBE, key, f"options {module} {name}={one.value}", _option_key)
+            # What is built into the kernel is never loaded: modprobe.d says nothing to it.
+            if self.host.has(f"sys/module/{module}/initstate"):
+                return self._line(
+                    MODPROBE, f"{module} {name}", f"options {module} {name}={one.value}", _option_key
+                )
         return self._line(
             TMPFILES, path or "", f"w {path} - - - - {one.value}", lambda line: (line.split() + ["", ""])[1]
         )
@@ -199,13 +205,14 @@ class _Run:
         if not self._has_folder(target):
             return None
         others = [
-            file
-            for file in self.host.names(_LINKS[0])
+            f"/{folder}/{file}"
+            for folder in _LINKS_OF_OTHERS
+            for file in self.host.names(folder)
             if file.endswith(".link") and file < "99" and not file.startswith(f"10-{NAME}-")
         ]
         if others:
             self.warnings.append(
-                f"/{_LINKS[0]}/{others[0]} may be what names {device}, and only one .link file counts: add {key}="
+                f"{others[0]} may be what names {device}, and only one .link file counts: add {key}="
                 f"{_link_value(one)} there yourself"
             )
             return None
@@ -233,6 +240,9 @@ class _Run:
         if any(target.endswith("/tuned.conf") for target in texts) and NAME not in (active or "").split():
             texts[ACTIVE_PROFILE] = f"{NAME}\n"
             self._reasons[ACTIVE_PROFILE] = next(iter(self._reasons.values()))
+            if self.host.text(PROFILE_MODE) == "auto":  # TuneD would start with what it recommends itself
+                texts[PROFILE_MODE] = "manual\n"
+                self._reasons[PROFILE_MODE] = self._reasons[ACTIVE_PROFILE]
         found = []
         for target, text in sorted(texts.items()):
             reasons = self._reasons[target]
