@@ -147,15 +147,19 @@ def _proposed(args: argparse.Namespace) -> tuple[list[setting_module.Setting], l
         rules += [rule for rule in runner.load() if rule.safe and rule not in rules]
     host = audit_options.view(args)
     report = runner.run(host, rules)
-    settings = list(
-        {(one.kind, one.target): one for finding in report.findings for one in finding.settings}.values()
-    )
+    # A rule that is safe may find a host where its own remedy is not.
+    chosen = [one for one in report.findings if one.safe or one.rule in args.rule]
+    settings = list({(one.kind, one.target): one for finding in chosen for one in finding.settings}.values())
     warnings = [
         f"{name}: cannot judge this host: {reason}" for name, reason in report.unknown if name in args.rule
     ]
     warnings += [f"rule {name} is broken, please report: {error}" for name, error in report.failed]
     left = [one for one in report.findings if not one.settings]
     warnings += [f"{one.rule}: not applied, only to be followed: {' '.join(one.remedy.split())}" for one in left]
+    unsafe = [one for one in report.findings if one.settings and one not in chosen]
+    warnings += [
+        f"{one.rule}: not applied, since it is not safe here (--rule {one.rule}): {one.why}" for one in unsafe
+    ]
     if args.persist:
         lasting = persist.plan(host, settings)
         settings, warnings = lasting.settings, [*warnings, *lasting.warnings]

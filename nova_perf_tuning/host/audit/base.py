@@ -45,8 +45,10 @@ class Finding:
 
     :ivar subject: the device, guest or option it is about; empty for the host as a whole.
     :ivar why: why it matters on this host, with its names and figures.
-    :ivar remedy: what to do, as a command or a configuration; commands one a line.
+    :ivar remedy: what to do, as a command or a configuration; commands one a line, as a shell takes them: what is
+        said about one comes after ``#``.
     :ivar settings: what ``nova-perf apply --rule`` would write; empty when it cannot do it.
+    :ivar safe: ``--all-safe`` applies it; a rule that is safe may find a host where it is not.
     """
 
     rule: str
@@ -105,6 +107,7 @@ class Rule(abc.ABC):
         subject: str = "",
         settings: Iterable[setting_module.Setting] = (),
         level: Level | None = None,
+        safe: bool | None = None,
     ) -> Finding:
         """Return a finding of this rule; what is not given is as for any host."""
         return Finding(
@@ -116,7 +119,7 @@ class Rule(abc.ABC):
             remedy or self.remedy,
             self.source,
             tuple(settings),
-            self.safe,
+            self.safe if safe is None else safe,
         )
 
     def setting(

@@ -17,6 +17,19 @@ _WINDOWS = (
 ENLIGHTENMENTS = ("relaxed", "vapic", "spinlocks")
 #: libvirt's SCSI controllers without virtio: None is an emulated LSI.
 _VIRTIO_SCSI = ("virtio-scsi", "virtio-transitional", "virtio-non-transitional")
+_IMAGE_PROPERTY = "documentation of nova-manage image_property"
+
+
+def set_property(guest: Guest, *properties: str) -> str:
+    """Return how properties of an image reach a guest that is there: Nova keeps those of its boot with it.
+
+    A hard reboot alone reads nothing of the image anew, and a rebuild empties the disk.
+    """
+    words = " ".join(f"--property {one}" for one in properties)
+    return (
+        f"nova-manage image_property set {guest.domain.uuid} {words}  # while it is stopped; and the same for its "
+        "image"
+    )
 
 
 def _hosted(host: Host) -> list[Guest]:
@@ -43,6 +56,7 @@ class EmulatedNic(base.Rule):
                     [(guest.path, f"<model type='{model}'>") for model in slow[:3]],
                     f"{base.plural(len(slow), 'NIC')} of {guest.name}: "
                     f"{base.named(sorted(set(filter(None, slow))))}",
+                    f"install virtio drivers in the guest, then:\n{set_property(guest, 'hw_vif_model=virtio')}",
                     subject=guest.name,
                 )
 
@@ -72,6 +86,7 @@ class EmulatedDisk(base.Rule):
                     [(guest.path, f"{disk.device}: bus {disk.bus}") for disk in slow[:3]],
                     f"{base.plural(len(slow), 'disk')} of {guest.name} on "
                     f"{base.named(sorted({disk.bus for disk in slow}))}",
+                    f"install virtio drivers in the guest, then:\n{set_property(guest, 'hw_disk_bus=virtio')}",
                     subject=guest.name,
                 )
 
@@ -116,10 +131,8 @@ class WindowsEnlightenments(base.Rule):
     title = "Windows guests are offered Hyper-V enlightenments and its clock"
     reads = "domain XML"
     why = "Spinlocks, interrupts and timers of Windows cost an exit each; its clock is an emulated device."
-    remedy = (
-        "os_type=windows for the image, then a hard reboot: Nova adds relaxed, vapic, spinlocks and hypervclock"
-    )
-    source = "nova/virt/libvirt/driver.py, _set_features; libvirt's documentation of hyperv"
+    remedy = "os_type=windows for the image: Nova adds relaxed, vapic, spinlocks and hypervclock"
+    source = f"nova/virt/libvirt/driver.py, _set_features; libvirt's documentation of hyperv; {_IMAGE_PROPERTY}"
 
     def check(self, host: Host) -> Iterator[Finding]:
         for guest in _windows(host):
@@ -131,6 +144,7 @@ class WindowsEnlightenments(base.Rule):
                 yield self.finding(
                     [(guest.path, f"hyperv: {', '.join(sorted(have)) or 'none'}")],
                     f"{guest.name} runs Windows without {', '.join(lacking)}",
+                    set_property(guest, "os_type=windows"),
                     subject=guest.name,
                 )
 
@@ -143,11 +157,11 @@ class WindowsVirtio(base.Rule):
     title = "Windows guests have virtio NICs and disks"
     reads = "domain XML"
     why = "Windows has no virtio drivers of its own, so it is installed on emulated devices and stays there."
-    remedy = (
-        "install the signed virtio drivers; attach a second, empty virtio disk first so that the storage "
-        "driver is "
-        "loaded, then hw_disk_bus=virtio, hw_vif_model=virtio"
+    _FIRST = (
+        "install the signed virtio drivers; attach a second, empty virtio disk first so that the storage driver "
+        "is loaded, then"
     )
+    remedy = f"{_FIRST} hw_disk_bus=virtio, hw_vif_model=virtio"
     source = _WINDOWS
 
     def check(self, host: Host) -> Iterator[Finding]:
@@ -163,6 +177,7 @@ class WindowsVirtio(base.Rule):
                 yield self.finding(
                     [(guest.path, name) for name in names[:4]],
                     f"{guest.name} runs Windows on {base.named(names)}",
+                    f"{self._FIRST}:\n{set_property(guest, 'hw_disk_bus=virtio', 'hw_vif_model=virtio')}",
                     subject=guest.name,
                 )
 
@@ -182,7 +197,10 @@ class DiskCache(base.Rule):
     title = "disks of guests go past the host's page cache (cache none)"
     reads = "domain XML"
     why = "Every block is held twice, and the host's write-back decides when a guest waits."
-    remedy = "[libvirt] disk_cachemodes = file=none,block=none in nova.conf, then a hard reboot of the guest"
+    remedy = (
+        "[libvirt] disk_cachemodes = file=none,block=none in nova.conf, restart nova-compute, then a hard reboot "
+        "of the guest"
+    )
     source = "QEMU documentation of cache modes; Nova's of disk_cachemodes"
 
     def check(self, host: Host) -> Iterator[Finding]:
@@ -199,7 +217,7 @@ class DiskCache(base.Rule):
                 also = "; unsafe loses what was flushed when the host fails" if lost else ""
                 yield self.finding(
                     [(guest.path, f"{disk.device}: cache {disk.cache}") for disk in slow[:3]],
-                    f"{base.plural(len(slow), 'disk')} of {guest.name} are cached by the host{also}",
+                    f"{base.plural(len(slow), 'disk')} of {guest.name} cached by the host{also}",
                     subject=guest.name,
                 )
 
@@ -239,8 +257,7 @@ class DiskIo(base.Rule):
             elif slow:
                 yield self.finding(
                     [(guest.path, f"{disk.device}: io {disk.io or 'not named'}") for disk in slow[:3]],
-                    f"{base.plural(len(slow), 'block device')} of {guest.name} are served by QEMU's pool of "
-                    "threads",
+                    f"{base.plural(len(slow), 'block device')} of {guest.name} served by QEMU's pool of threads",
                     subject=guest.name,
                 )
 

@@ -11,7 +11,7 @@ from nova_perf_tuning import cpulist, errors
 from nova_perf_tuning.guest import domain as domain_module
 from nova_perf_tuning.guest import inventory as inventory_module
 from nova_perf_tuning.guest import parsing
-from nova_perf_tuning.host import model
+from nova_perf_tuning.host import irqbalance, model
 from nova_perf_tuning.host import setting as setting_module
 from nova_perf_tuning.host.audit import configuration, kernel
 from nova_perf_tuning.host.facts import ethtool, guests
@@ -137,6 +137,15 @@ class Host:
         return found
 
     @functools.cached_property
+    def banned_interrupts(self) -> frozenset[int]:
+        """Interrupts that a running irqbalance was told to leave alone, by whoever; empty on a recorded host."""
+        pid = irqbalance.running() if self.root.live else None
+        try:
+            return frozenset() if pid is None else irqbalance.banned(pid)
+        except OSError:
+            return frozenset()
+
+    @functools.cached_property
     def sees_programs(self) -> bool:
         """Whether it can be told which programs run; a record of /sys alone cannot."""
         return bool(self.programs) or self.has("proc/1/comm")
@@ -204,6 +213,22 @@ class Host:
         shared = ((self.shared or frozenset()) & present) - dedicated
         given = plan_model.CpuSets(cpulist.format(dedicated) or None, cpulist.format(shared) or None)
         return sets_module.resolve(self.facts, given)
+
+    @property
+    def nova_path(self) -> str:
+        """The nova.conf that is judged, for what is not in it."""
+        return self.options.nova[0][0] if self.options.nova else f"/{configuration.NOVA_FILES[0]}"
+
+    @property
+    def owned(self) -> tuple[str, str]:
+        """Where it is from which CPUs are dedicated, and what is there: nova.conf, or else the guests' pins."""
+        value = self.nova.get(("compute", "cpu_dedicated_set"))
+        if value is not None:
+            return value.source, value.text
+        owner = next((guest.path for guest in self.guests if guest.domain.dedicated), None)
+        if owner is not None:
+            return owner, f"<vcpupin>; all guests: {cpulist.format(self.sets.dedicated)}"
+        return self.nova_path, "no [compute] cpu_dedicated_set"
 
     @functools.cached_property
     def planned(self) -> Mapping[tuple[str, str], setting_module.Setting]:

@@ -13,7 +13,7 @@ from nova_perf_tuning.host.audit.base import Finding, Level, NotApplicableError
 from nova_perf_tuning.host.audit.host import Host
 from nova_perf_tuning.host.plan import nics as plan_nics
 
-_MOVE = "nova-perf apply --rule {id} moves them as 'nova-perf plan --all' shows"
+_MOVE = "nova-perf apply --rule {id}  # 'nova-perf plan --all' shows where to"
 
 
 def _cpus(irq: model.Irq) -> frozenset[int]:
@@ -21,10 +21,15 @@ def _cpus(irq: model.Irq) -> frozenset[int]:
     return cpulist.parse(irq.effective or irq.affinity or "")
 
 
+def _by_queue(host: Host, nic: model.Nic) -> list[list[model.Irq]]:
+    """Return the interrupts of each queue of a NIC: one, or one for each direction."""
+    queues, _control = plan_nics.vectors(nic, host.interrupts(nic))
+    return list(queues.values())
+
+
 def _queues(host: Host, nic: model.Nic) -> list[model.Irq]:
     """Return the interrupts of a NIC that carry packets."""
-    queues, _control = plan_nics.vectors(nic, host.interrupts(nic))
-    return [irq for one in queues.values() for irq in one]
+    return [irq for one in _by_queue(host, nic) for irq in one]
 
 
 def _evidence(irqs: Sequence[model.Irq]) -> list[tuple[str, object]]:
@@ -35,7 +40,8 @@ def _evidence(irqs: Sequence[model.Irq]) -> list[tuple[str, object]]:
             (f"/proc/irq/{irq.number}/{name}", f"{irq.effective or irq.affinity} ({irq.name or 'no handler'})")
         )
     if len(irqs) > 3:
-        shown.append((f"and {len(irqs) - 3} more", cpulist.format(irq.number for irq in irqs[3:])))
+        more = cpulist.format(irq.number for irq in irqs[3:])
+        shown.append(("/proc/irq/*/smp_affinity_list", f"and {len(irqs) - 3} more: {more}"))
     return shown
 
 
@@ -157,14 +163,15 @@ class OneCpu(_InterruptRule):
     def check(self, host: Host) -> Iterator[Finding]:
         for nic, irqs in self.nics(host):
             room = host.sets.interrupts(nic.node)
-            if len(irqs) < 2 or room is None or len(room.cpus) < 2:
+            queues = len(_by_queue(host, nic))
+            if queues < 2 or room is None or len(room.cpus) < 2:
                 continue
             used = collections.Counter(cpus for irq in irqs if (cpus := _cpus(irq)))
             if len(used) == 1 and len(next(iter(used))) == 1:
                 (cpu,) = next(iter(used))
                 yield self.finding(
                     _evidence(irqs),
-                    f"all {len(irqs)} queues of {nic.name} ({_speed(nic)}) are served by CPU {cpu}; "
+                    f"all {queues} queues of {nic.name} ({_speed(nic)}) are served by CPU {cpu}; "
                     f"{room.where} has {base.plural(len(room.cpus), 'housekeeping CPU')}",
                     subject=nic.name,
                     settings=self.planned(host, irqs),
@@ -181,7 +188,7 @@ class Irqbalance(base.Rule):
     id = "irqbalance-unaware"
     level = Level.WARNING
     title = "irqbalance leaves placed interrupts and guests' CPUs alone"
-    reads = "/proc/*/comm, /etc/default/irqbalance, /etc/sysconfig/irqbalance"
+    reads = "/proc/*/comm, /etc/default/irqbalance, /etc/sysconfig/irqbalance, irqbalance's socket"
     why = "It knows nothing of guests and moves interrupts every ten seconds, also those that somebody placed."
     remedy = (
         "ban exactly the placed interrupts (irqbalance --banirq=N, or a --policyscript that prints ban=true) "
@@ -210,10 +217,11 @@ class Irqbalance(base.Rule):
             return
         text = " ".join(options.values())
         banned = cpulist_or_none(options.get("IRQBALANCE_BANNED_CPULIST"))
-        aware = any(word in text for word in ("--ban", "--policyscript", "-l ")) or (
+        aware = any(word in text for word in ("--ban", "--policyscript", "-l ", "-i ")) or (
             banned is not None and taken and taken <= banned
         )
-        if aware or not host.runs_guests or not any(_queues(host, nic) for nic in host.links):
+        placed = {irq.number for nic in host.links for irq in _queues(host, nic)}
+        if aware or not host.runs_guests or placed <= host.banned_interrupts:
             return
         owned = f"; guests own CPUs {cpulist.format(taken)}" if taken - host.isolated else ""
         yield self.finding(
@@ -252,7 +260,9 @@ class Rivals(base.Rule):
     title = "programs that write the same settings are known"
     reads = "/proc/*/comm, /etc/systemd/network/*.link, /etc/tuned/active_profile"
     why = "Two writers of one value undo each other, without an error anywhere."
-    remedy = "nova-perf status names them for each value that drifts; exclude these objects in their configuration"
+    remedy = (
+        "exclude these objects in their configuration; 'nova-perf status' names rivals for each value that drifts"
+    )
     source = "TuneD #580, #595; oracle/bpftune; seapath #984, #985"
     _WRITES = {
         "numad": "it moves guests' threads between nodes, also those that libvirt pinned",

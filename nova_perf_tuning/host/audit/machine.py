@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import Final
 
 from nova_perf_tuning.host.audit import base, kernel
 from nova_perf_tuning.host.audit.base import Finding, Level, NotApplicableError
@@ -78,10 +79,12 @@ class KvmMissing(base.Rule):
     title = "guests run with KVM"
     reads = "/sys/class/misc/kvm, /proc/cpuinfo, domain XML"
     why = "Without KVM every instruction of a guest is translated: a tenth of the speed or less."
-    remedy = (
-        "modprobe kvm_intel or kvm_amd; switch virtualization on in the firmware, or nested virtualization below"
-    )
+    remedy = "switch virtualization on in the firmware, or nested virtualization in the hypervisor below"
     source = "QEMU documentation of accelerators"
+    _MODULES: Final = {"vmx": "kvm_intel", "svm": "kvm_amd"}
+    _ELSEWHERE: Final = (
+        "a kernel with KVM in it, started where it may virtualize (EL2 on arm64, a bare LPAR on s390 and POWER)"
+    )
 
     def check(self, host: Host) -> Iterator[Finding]:
         if host.is_xen or not host.runs_guests:
@@ -90,16 +93,20 @@ class KvmMissing(base.Rule):
             raise NotApplicableError("/sys/class/misc is not in this record")
         if host.has_device("kvm"):
             return
+        evidence: list[tuple[str, object]] = [("/sys/class/misc", "no kvm")]
         head = host.content("proc/cpuinfo", 1 << 26) or ""
-        flags = next((line for line in head.splitlines() if line.startswith(("flags", "Features"))), "")
-        able = [flag for flag in ("vmx", "svm") if f" {flag}" in flags]
+        flags = next((line for line in head.splitlines() if line.startswith("flags")), None)
+        if flags is None:  # only x86 tells by its flags
+            yield self.finding(evidence, "there is no /dev/kvm", self._ELSEWHERE)
+            return
+        flag, module = next((pair for pair in self._MODULES.items() if f" {pair[0]}" in flags), (None, None))
         what = (
-            f"the CPU has {able[0]}: only the module is missing" if able else "the CPU shows neither vmx nor svm"
+            "the CPU shows neither vmx nor svm"
+            if flag is None
+            else f"the CPU has {flag}: only the module is missing"
         )
-        yield self.finding(
-            [("/sys/class/misc", "no kvm"), ("/proc/cpuinfo", flags and (able[0] if able else "no vmx, no svm"))],
-            f"there is no /dev/kvm; {what}",
-        )
+        evidence.append(("/proc/cpuinfo", flag or "no vmx, no svm"))
+        yield self.finding(evidence, f"there is no /dev/kvm; {what}", f"modprobe {module}" if module else "")
 
 
 class Tcg(base.Rule):
@@ -110,7 +117,7 @@ class Tcg(base.Rule):
     title = "no guest is translated by TCG"
     reads = "domain XML, /etc/nova/nova.conf"
     why = KvmMissing.why
-    remedy = "[libvirt] virt_type = kvm in nova.conf, then rebuild or resize the guest"
+    remedy = "[libvirt] virt_type = kvm in nova.conf, restart nova-compute, then a hard reboot of the guest"
     source = KvmMissing.source
 
     def check(self, host: Host) -> Iterator[Finding]:
@@ -122,7 +129,7 @@ class Tcg(base.Rule):
                 evidence.append((configured.source, configured.text))
             yield self.finding(
                 evidence,
-                f"{base.plural(len(slow), 'guest')} run without KVM: {base.named(guest.name for guest in slow)}",
+                f"{base.plural(len(slow), 'guest')} without KVM: {base.named(guest.name for guest in slow)}",
                 subject=slow[0].name,
             )
 
@@ -144,8 +151,21 @@ class Nested(base.Rule):
             raise NotApplicableError("no guests, or nothing tells what this machine is")
         if kind not in ("none", "xen-dom0"):
             yield self.finding(
-                [("virtualization", kind)], f"this host of {base.plural(len(host.guests), 'guest')} runs on {kind}"
+                [_hypervisor(host)], f"this host of {base.plural(len(host.guests), 'guest')} runs on {kind}"
             )
+
+
+def _hypervisor(host: Host) -> tuple[str, str]:
+    """Return the file that tells that this machine is a guest, and what it says."""
+    clocks = "sys/devices/system/clocksource/clocksource0/available_clocksource"
+    text = host.text(clocks) or ""
+    if "kvm-clock" in text or "hyperv" in text:
+        return f"/{clocks}", text
+    for path in ("sys/hypervisor/type", "proc/device-tree/hypervisor/compatible", "sys/class/dmi/id/sys_vendor"):
+        found = host.text(path)
+        if found:
+            return f"/{path}", found
+    return "/proc/cpuinfo", "flag hypervisor"
 
 
 class VhostNetMissing(base.Rule):
@@ -156,7 +176,10 @@ class VhostNetMissing(base.Rule):
     title = "virtio NICs of KVM guests are served by vhost-net"
     reads = "/sys/class/misc/vhost-net, domain XML"
     why = "QEMU then copies every packet in its one main loop: 20 to 30 % less, more with several queues."
-    remedy = "modprobe vhost_net; echo vhost_net > /etc/modules-load.d/vhost_net.conf; restart the guests"
+    remedy = "load vhost_net, now and at each boot, then a hard reboot of the guests"
+    _COMMANDS: Final = (
+        "modprobe vhost_net\necho vhost_net > /etc/modules-load.d/vhost_net.conf\nthen a hard reboot of the guests"
+    )
     source = "wangzheng422 (2026): 20-30 %; libvirt: driver name vhost"
 
     def check(self, host: Host) -> Iterator[Finding]:
@@ -164,7 +187,9 @@ class VhostNetMissing(base.Rule):
             raise NotApplicableError("Xen, or not a host of guests")
         there = host.names("sys/class/misc")
         if there and not host.has_device("vhost-net") and not host.has("sys/module/vhost_net"):
-            yield self.finding([("/sys/class/misc", "no vhost-net")], "there is no /dev/vhost-net: " + self.why)
+            yield self.finding(
+                [("/sys/class/misc", "no vhost-net")], "there is no /dev/vhost-net: " + self.why, self._COMMANDS
+            )
         for guest in host.guests:
             if guest.domain.type != "kvm":
                 continue
@@ -172,8 +197,9 @@ class VhostNetMissing(base.Rule):
             if slow:
                 yield self.finding(
                     [(guest.path, "<driver name='qemu'> of a virtio interface")],
-                    f"{base.plural(len(slow), 'interface')} of {guest.name} are served by QEMU, not by vhost-net",
-                    "take <driver name='qemu'> out of the interface",
+                    f"{base.plural(len(slow), 'interface')} of {guest.name} served by QEMU, not by vhost-net",
+                    f"virsh edit {guest.name}  # take <driver name='qemu'> out of the interface; it counts from "
+                    "the next cold start",
                     subject=guest.name,
                     level=Level.WARNING,
                 )
@@ -190,7 +216,10 @@ class ZeroCopy(base.Rule):
         "Packets of a guest stay pinned until a neighbour has read them: one slow receiver stalls the "
         "sender, and leaks."
     )
-    remedy = "options vhost_net experimental_zcopytx=0 in /etc/modprobe.d, then load it anew (no guest running)"
+    remedy = (
+        "echo 'options vhost_net experimental_zcopytx=0' > /etc/modprobe.d/vhost_net.conf  # then load it anew, "
+        "with no guest running"
+    )
     source = "RHEL 7's guide: 15 % less CPU for large packets; off upstream for head-of-line blocking"
 
     def check(self, host: Host) -> Iterator[Finding]:
@@ -213,10 +242,7 @@ class HaltPolling(base.Rule):
         "While KVM polls for one idle vCPU, another one waits for the CPU; the time shows as the host's, "
         "not the guest's."
     )
-    remedy = (
-        "echo 0 > /sys/module/kvm/parameters/halt_poll_ns; guests that need it poll by themselves "
-        "(cpuidle-haltpoll)"
-    )
+    remedy = "echo 0 > /sys/module/kvm/parameters/halt_poll_ns  # guests may poll by themselves: cpuidle-haltpoll"
     source = "kvm list: guest polling reaches 95.7 % of bare ping-pong, host polling 93.8 %"
     appliable = True
 
@@ -225,10 +251,11 @@ class HaltPolling(base.Rule):
         value = host.text(path)
         if value is None:
             raise NotApplicableError("kvm is not loaded")
-        vcpus = sum(guest.domain.vcpus for guest in host.guests if guest.process is not None)
+        running = [guest for guest in host.guests if guest.process is not None]
+        vcpus = sum(guest.domain.vcpus for guest in running)
         if value.isdigit() and value.strip("0") and vcpus > len(host.online) > 0:
             yield self.finding(
-                [(f"/{path}", value), ("running guests", f"{vcpus} vCPUs")],
+                [(f"/{path}", value), *((guest.path, f"{guest.domain.vcpus} vCPUs") for guest in running[:3])],
                 f"{vcpus} vCPUs share {len(host.online)} CPUs, and KVM polls up to {int(value[:18]) // 1000} "
                 "us for each "
                 "one that goes idle",
@@ -247,8 +274,7 @@ class Clocksource(base.Rule):
         "Every look at the time is a read of a slow device; schedulers and packet stamps look at it all the time."
     )
     remedy = (
-        "find out why the kernel left the TSC: dmesg | grep -i -e tsc -e clocksource (firmware, sockets "
-        "out of step)"
+        "dmesg | grep -i -e tsc -e clocksource  # why the kernel left the TSC: firmware, or sockets out of step"
     )
     source = "kernel documentation of clocksources"
     _SLOW = frozenset(("hpet", "acpi_pm", "jiffies", "pit", "refined-jiffies"))
@@ -282,20 +308,20 @@ class Mitigations(base.Rule):
     def check(self, host: Host) -> Iterator[Finding]:
         folder = "sys/devices/system/cpu/vulnerabilities"
         names = host.names(folder)[:64]
-        if not names:
-            raise NotApplicableError("this kernel tells nothing of vulnerabilities")
+        if not names or not host.runs_guests:
+            raise NotApplicableError("this kernel tells nothing of vulnerabilities, or not a host of guests")
         found = [(name, text) for name in names if (text := host.text(f"{folder}/{name}"))]
         telling = [
             (name, text)
             for name, text in found
             if text.startswith("Vulnerable") or any(word in text for word in self._COSTLY)
         ]
-        if telling and host.runs_guests:
+        if telling:
             open_ = [name for name, text in telling if text.startswith("Vulnerable")]
             also = f"; open: {base.named(open_)}" if open_ else ""
             yield self.finding(
                 [(f"/{folder}/{name}", text) for name, text in telling[:4]],
-                f"{len(telling) - len(open_)} mitigations are at work{also}",
+                f"{base.plural(len(telling) - len(open_), 'mitigation')} at work{also}",
             )
 
 

@@ -29,7 +29,10 @@ class Hugepages(base.Rule):
         "Every miss of the TLB walks the guest's and the host's page tables; 2 MiB pages need a 512th of "
         "the entries."
     )
-    remedy = "hw:mem_page_size=large in the flavor, and pages on the host (nova-perf generate grub-args)"
+    remedy = (
+        "hw:mem_page_size=large in the flavor, and pages reserved on the host: hugepagesz=1G hugepages=N (or 2M) "
+        "on the kernel's command line"
+    )
     source = "CERN: with NUMA pinning 2 MiB pages took the rest of the loss; NFV guides: 1 GiB"
 
     def check(self, host: Host) -> Iterator[Finding]:
@@ -64,8 +67,10 @@ class TransparentPages(base.Rule):
         if text is None:
             raise NotApplicableError("no transparent huge pages in this kernel")
         needing = [guest.name for guest in host.guests if not guest.inventory.hugepages]
-        if "[never]" not in text or not needing:
+        if "[never]" not in text:
             return
+        if not needing:
+            raise NotApplicableError("it is never, and no guest is known that would ask for them")
         yield self.finding(
             [(f"/{_THP}", text)],
             f"{base.plural(len(needing), 'guest')} without huge pages of their own get 4 KiB pages: "
@@ -86,7 +91,7 @@ class Ksm(base.Rule):
         "and a write "
     )
     why += "costs a fault and a copy."
-    remedy = "echo 2 > /sys/kernel/mm/ksm/run (stops it and takes the merged pages apart); stop ksmtuned"
+    remedy = "echo 2 > /sys/kernel/mm/ksm/run  # stops it and takes the merged pages apart"
     source = "RHEL's NUMA guide 9.4; CERN slide 9; TuneD's virtual-host sets 2"
     appliable = True
 
@@ -106,6 +111,7 @@ class Ksm(base.Rule):
         yield self.finding(
             evidence,
             f"KSM merges pages under {who}",
+            ("systemctl disable --now ksmtuned\n" if "ksmtuned" in host.programs else "") + self.remedy,
             settings=[self.setting("memory", "ksm", "2", run)],
         )
 
@@ -141,6 +147,7 @@ class NumaBalancing(base.Rule):
             f"{base.named(pinned)}{also}",
             settings=[self.setting("sysctl", "kernel.numa_balancing", "0", value)],
             level=Level.INFO if len(floating) > len(pinned) else None,
+            safe=not floating,
         )
 
 

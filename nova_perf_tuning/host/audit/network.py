@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from nova_perf_tuning.host import model
 from nova_perf_tuning.host.audit import base
@@ -73,7 +74,7 @@ class PathMtu(base.Rule):
         largest = max((nic.mtu or 0 for nic in host.links), default=0)
         if passed < largest:
             yield self.finding(
-                [(f"packets to {peer}", f"{passed} bytes pass")]
+                [(f"--peer {peer}", f"packets of {passed} bytes pass")]
                 + [(f"/sys/class/net/{nic.name}/mtu", nic.mtu) for nic in host.links],
                 f"packets of {passed} bytes reach {peer}, the NICs here send {largest}",
             )
@@ -101,8 +102,8 @@ class MtuSmall(base.Rule):
                         (f"/sys/class/net/{nic.name}/speed", nic.speed_mbps),
                     ],
                     f"{nic.name} with {nic.speed_mbps} Mbit/s sends packets of {nic.mtu} bytes",
-                    f"if switches and peers carry it: ip link set {nic.name} mtu 9000 (and bonds, bridges, "
-                    "Neutron)",
+                    f"ip link set {nic.name} mtu 9000  # only where switches and peers carry it; bonds, bridges "
+                    "and Neutron too",
                     subject=nic.name,
                 )
 
@@ -161,9 +162,11 @@ class _Features(base.Rule):
     safe = True
 
     def check(self, host: Host) -> Iterator[Finding]:
+        if not host.runs_guests:
+            raise NotApplicableError("not a host of guests")
         for nic, link in _known(host):
             off = [name for name in self.names if link.features.get(name) is False and link.can_change(name)]
-            if not off or not host.runs_guests:
+            if not off:
                 continue
             yield self.finding(
                 [(f"ethtool -k {nic.name}", f"{name}: off") for name in off],
@@ -240,10 +243,10 @@ class RingDrops(base.Rule):
             if 0 < now < min(most, _RING):
                 value = str(min(most, _RING))
                 evidence.append((f"ethtool -g {nic.name}", f"rx {now} of {most}"))
-                remedy = f"ethtool -G {nic.name} rx {value} (the link is down for a moment with most drivers)"
+                remedy = f"ethtool -G {nic.name} rx {value}  # with most drivers the link is down for a moment"
                 settings = [self.setting("ring", f"{nic.name}/rx", value, str(now))]
             elif not most:
-                remedy = self.remedy
+                remedy = f"ethtool -g {nic.name}  # how many there may be; more of them with ethtool -G"
             yield self.finding(
                 evidence,
                 f"{nic.name} lost {drops} of {packets} packets since it was set up",
@@ -298,6 +301,19 @@ class TapDrops(base.Rule):
             )
 
 
+class _Count(NamedTuple):
+    """Queues of one direction: as they are, at most, and as they should be."""
+
+    name: str
+    now: int
+    most: int
+    wanted: int
+
+    @property
+    def shown(self) -> str:
+        return base.plural(self.now, "queue" if self.name == "combined" else f"{self.name} queue")
+
+
 class Channels(base.Rule):
     """A NIC whose queues do not fit the CPUs that serve them."""
 
@@ -314,23 +330,34 @@ class Channels(base.Rule):
         if not host.sets.dedicated:
             raise NotApplicableError("no dedicated CPUs: interrupts may go anywhere")
         for nic, link in _known(host):
-            now, most = link.channels.get("combined", 0), link.channels.get("combined_max", 0)
             room = host.sets.interrupts(nic.node)
-            if not now or not most or room is None:
+            # A driver has queues for both directions at once, or for each (mlx4, veth).
+            names = ("combined",) if link.channels.get("combined_max") else ("rx", "tx")
+            wrong = [
+                one for name in names if room is not None and (one := self._wrong(link, name, len(room.cpus)))
+            ]
+            if not wrong or room is None:
                 continue
-            wanted = max(1, min(len(room.cpus), most))
-            if min(wanted, _ENOUGH_QUEUES) <= now <= 2 * wanted:
-                continue
+            shown = " and ".join(one.shown for one in wrong)
             yield self.finding(
-                [(f"ethtool -l {nic.name}", f"combined {now} of {most}")],
-                f"{nic.name} has {base.plural(now, 'queue')}, {room.where} "
-                f"{base.plural(len(room.cpus), 'CPU')} to "
-                "serve them",
-                f"ethtool -L {nic.name} combined {wanted} (its interrupts are made anew: run nova-perf apply "
-                "after it)",
+                [(f"ethtool -l {nic.name}", f"{one.name} {one.now} of {one.most}") for one in wrong],
+                f"{nic.name} has {shown}, {room.where} {base.plural(len(room.cpus), 'CPU')} to serve them",
+                f"ethtool -L {nic.name} {' '.join(f'{one.name} {one.wanted}' for one in wrong)}  # its interrupts "
+                "are made anew: run nova-perf apply after it",
                 subject=nic.name,
-                settings=[self.setting("channels", f"{nic.name}/combined", str(wanted), str(now))],
+                settings=[
+                    self.setting("channels", f"{nic.name}/{one.name}", str(one.wanted), str(one.now))
+                    for one in wrong
+                ],
             )
+
+    @staticmethod
+    def _wrong(link: ethtool.Link, name: str, cpus: int) -> _Count | None:
+        now, most = link.channels.get(name, 0), link.channels.get(f"{name}_max", 0)
+        wanted = max(1, min(cpus, most))
+        if not now or not most or min(wanted, _ENOUGH_QUEUES) <= now <= 2 * wanted:
+            return None
+        return _Count(name, now, most, wanted)
 
 
 def _iptables_on_bridges(host: Host) -> str | None:
@@ -374,8 +401,8 @@ class BridgeNetfilter(base.Rule):
             [("/proc/sys/" + key.replace(".", "/"), 1) for key in on],
             f"packets of {base.named(carrying)} go through iptables, and nothing shows that security groups "
             "filter there",
-            "make sure that no firewall relies on it (iptables-save | grep physdev), then: sysctl -w "
-            + " ".join(f"{key}=0" for key in on),
+            "iptables-save | grep physdev  # must print nothing: no firewall relies on it\n"
+            "sysctl -w " + " ".join(f"{key}=0" for key in on),
         )
 
 

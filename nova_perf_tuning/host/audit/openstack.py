@@ -89,8 +89,11 @@ class PhysnetNodes(base.Rule):
                 (node,) = near
                 yield self.finding(
                     [
-                        ("/etc/nova/nova.conf", f"no [{configuration.PHYSNET}{name}]"),
-                        (f"{name} ({target})", f"node {node}"),
+                        (host.nova_path, f"no [{configuration.PHYSNET}{name}]"),
+                        *(
+                            (f"/sys/class/net/{nic.name}/device/numa_node", nic.node)
+                            for nic in carriers(host, target)[:3]
+                        ),
                     ],
                     f"{name} leaves through {target} on node {node}; Nova does not know it",
                     f"[{configuration.PHYSNET}{name}] numa_nodes = {node}",
@@ -125,7 +128,7 @@ class CpuSets(base.Rule):
     title = "cpu_dedicated_set and cpu_shared_set name CPUs of this host, apart, and leave it some"
     reads = "/etc/nova/nova.conf, /sys/devices/system/cpu"
     why = "nova-compute refuses to start, or offers CPUs that are not there or that the host needs for itself."
-    remedy = "nova-perf generate nova-conf writes sets that fit"
+    remedy = "nova-perf generate nova-conf  # prints sets that fit"
     source = "Nova's documentation of CPU topologies; TripleO: a core of each node for the host"
 
     def check(self, host: Host) -> Iterator[Finding]:

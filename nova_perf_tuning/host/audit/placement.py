@@ -37,8 +37,8 @@ class FloatsOverNodes(base.Rule):
     reads = "domain XML, /proc/PID/task/*/status, /sys/devices/system/node"
     why = "The scheduler moves vCPUs away from their memory, their vhost workers and their NIC."
     remedy = (
-        "hw:numa_nodes=1 in the flavor (and hw:cpu_policy=dedicated for the ones that matter most); "
-        "nova-perf explain"
+        "resize to a flavor with hw:numa_nodes=1 (and hw:cpu_policy=dedicated for the ones that matter most); "
+        "'nova-perf explain' shows what it means"
     )
     source = f"{_ORACLE}; {_CERN}"
 
@@ -74,8 +74,7 @@ class FarFromNic(base.Rule):
         "vSwitch far away."
     )
     remedy = (
-        "[neutron_physnet_NAME] numa_nodes in nova.conf, so that Nova's scheduler chooses the node; rebuild "
-        "or migrate "
+        "[neutron_physnet_NAME] numa_nodes in nova.conf, so that Nova's scheduler chooses the node; then migrate "
         "the guest"
     )
     source = "Nova: NUMA-aware vSwitches; " + _ORACLE
@@ -106,7 +105,7 @@ class LargerThanNode(base.Rule):
     title = "a guest larger than a node has guest NUMA nodes"
     reads = "domain XML, /sys/devices/system/node/*/meminfo"
     why = "Its kernel takes all memory for equally near and spreads its work over the interconnect."
-    remedy = "hw:numa_nodes=2 (or more) in the flavor, or a smaller flavor"
+    remedy = "hw:numa_nodes in the flavor, so many that each fits into a node, or a smaller flavor"
     source = _CERN
 
     def check(self, host: Host) -> Iterator[Finding]:
@@ -124,8 +123,21 @@ class LargerThanNode(base.Rule):
                 yield self.finding(
                     [(guest.path, "; ".join(much))],
                     f"{guest.name} has {' and '.join(much)} and no NUMA nodes of its own",
+                    self._fitting(guest, len(host.nodes_of(host.online)), cpus, memory),
                     subject=guest.name,
                 )
+
+    def _fitting(self, guest: Guest, nodes: int, cpus: int, memory_kib: int) -> str:
+        """Return the least hw:numa_nodes whose cells fit into nodes; Nova splits vCPUs evenly, or not at all."""
+        vcpus, whole_kib = guest.domain.vcpus, guest.inventory.memory_kib
+        for count in range(2, nodes + 1):
+            if (
+                vcpus % count == 0
+                and vcpus <= cpus * count
+                and (not memory_kib or whole_kib <= memory_kib * count)
+            ):
+                return f"resize to a flavor with hw:numa_nodes={count}, or to a smaller one"
+        return "resize to a smaller flavor: however it is split, it does not fit into the nodes of this host"
 
 
 class _ThreadsOnDedicated(base.Rule):

@@ -109,7 +109,7 @@ class HousekeepingUnset(base.Rule):
         owned = cpulist.format(host.sets.dedicated)
         evidence = [(_ISOLATED, host.facts.isolated or "none")]
         if host.dedicated is None:
-            evidence.append(("/etc/nova/nova.conf", "no [compute] cpu_dedicated_set"))
+            evidence.append(host.owned)
         if affinity is None:
             evidence.append(("/etc/systemd/system.conf", "no CPUAffinity"))
         nodes = len(host.nodes_of(host.online))
@@ -148,19 +148,22 @@ class HousekeepingNodeMissing(base.Rule):
     def check(self, host: Host) -> Iterator[Finding]:
         if len(host.nodes_of(host.online)) < 2:
             raise NotApplicableError("one NUMA node, or none known")
+        if all(nic.node is None for nic in host.links):
+            raise NotApplicableError("no NIC whose node is known")
         spare = host.nodes_of(host.sets.housekeeping)
         for nic in host.links:
             if nic.node is None or nic.node in spare or not host.sets.housekeeping:
                 continue
             yield self.finding(
-                [(f"/sys/class/net/{nic.name}/device/numa_node", nic.node), ("housekeeping CPUs", _text(host))],
-                f"{nic.name} is on node {nic.node}, all of whose CPUs are dedicated or isolated",
+                [
+                    (f"/sys/class/net/{nic.name}/device/numa_node", nic.node),
+                    host.owned,
+                    (_ISOLATED, host.facts.isolated or "none"),
+                ],
+                f"{nic.name} is on node {nic.node}, all of whose CPUs are dedicated or isolated; CPUs "
+                f"{cpulist.format(host.sets.housekeeping)} are left to the host",
                 subject=nic.name,
             )
-
-
-def _text(host: Host) -> str:
-    return cpulist.format(host.sets.housekeeping) or "none"
 
 
 class SharedIsolated(base.Rule):
@@ -247,7 +250,7 @@ class NohzFull(base.Rule):
             yield self.finding(
                 [
                     ("/sys/devices/system/cpu/nohz_full", host.facts.nohz_full),
-                    ("dedicated CPUs", cpulist.format(host.sets.dedicated) or "none"),
+                    host.owned,
                 ],
                 f"CPUs {cpulist.format(beyond)} are without a tick, but several threads share them: {self.why}",
             )

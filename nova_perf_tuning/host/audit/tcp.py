@@ -26,6 +26,8 @@ _QUEUE_RTTS: Final = 100
 _CEILING: Final = 1 << 30
 #: What is proposed against drops, once: counters since boot do not tell whether it was enough.
 _BACKLOG: Final = 4000
+#: Nothing is made smaller on an assumption: on a long path that would cost most of its throughput.
+_MEASURE: Final = "measure the path first (--peer, or --rtt)"
 
 
 def bdp_bytes(bandwidth_mbps: float, rtt_ms: float) -> int:
@@ -95,8 +97,7 @@ class BuffersTooSmall(base.Rule):
             yield self.finding(
                 [(_path(key), host.facts.sysctls[key])],
                 why,
-                f"sysctl -w '{key}={value}' (next power of two from 2 x BDP on, minimum and initial size as "
-                "they are)",
+                f"sysctl -w '{key}={value}'  # next power of two from 2 x BDP on",
                 subject=key,
                 settings=[self.setting("sysctl", key, value, host.facts.sysctls[key], why)],
             )
@@ -172,9 +173,9 @@ class BuffersAbsurd(base.Rule):
             yield self.finding(
                 [(_path(key), host.facts.sysctls[key])],
                 why,
-                f"sysctl -w '{key}={value}'",
+                f"sysctl -w '{key}={value}'" if known else f"{_MEASURE}; at {rtt:g} ms: {key} = {value}",
                 subject=key,
-                settings=[self.setting("sysctl", key, value, host.facts.sysctls[key], why)],
+                settings=[self.setting("sysctl", key, value, host.facts.sysctls[key], why)] if known else (),
                 level=self.level if known else Level.INFO,
             )
 
@@ -260,7 +261,7 @@ class SoftnetDrops(base.Rule):
             value = str(_BACKLOG)
             evidence.append((_path(key), text))
             settings = [self.setting("sysctl", key, value, text, f"{drops} packets dropped with {text}")]
-            remedy = f"sysctl -w {key}={value}; then see whether /proc/net/softnet_stat still grows"
+            remedy = f"sysctl -w {key}={value}  # then see whether the drops in /proc/net/softnet_stat still grow"
         yield self.finding(
             evidence,
             f"{drops} of {packets} packets since boot ({100 * drops / max(packets, 1):.4f} %) found their "
@@ -300,7 +301,7 @@ class BacklogTrap(base.Rule):
             [(_path(key), text)],
             f"{text} packets of {mtu} bytes take {queue_ms:.0f} ms at {mbps} Mbit/s ({how}); the RTT is {rtt:g} ms"
             + ("" if known else " (assumed)"),
-            f"sysctl -w {key}=1000",
+            f"sysctl -w {key}=1000" if known else f"{_MEASURE}; on a LAN: {key} = 1000",
             subject=key,
-            settings=[self.setting("sysctl", key, "1000", text)],
+            settings=[self.setting("sysctl", key, "1000", text)] if known else (),
         )

@@ -160,7 +160,7 @@ CASES: dict[str, Case] = {
         {"var/log/dmesg": "Booting paravirtualized kernel on Xen\n"}, "error", "that is the cause"
     ),
     "kvm-missing": Case({"sys/class/misc/kvm": None, "sys/class/misc/kvm-not": ""}, "error", "only the module"),
-    "guest-without-kvm": Case({_GUEST: hosts.domain(type="qemu")}, "error", "1 guest run without KVM"),
+    "guest-without-kvm": Case({_GUEST: hosts.domain(type="qemu")}, "error", "1 guest without KVM"),
     "nested-host": Case(
         {"sys/devices/system/clocksource/clocksource0/available_clocksource": "kvm-clock tsc\n"},
         "info",
@@ -189,7 +189,7 @@ CASES: dict[str, Case] = {
     "mitigations-report": Case(
         {f"{_CPU}/vulnerabilities/spectre_v2": "Mitigation: Retpolines; IBPB: conditional\n"},
         "info",
-        "1 mitigations",
+        "1 mitigation at work",
     ),
     "kernel-too-old": Case(_sysctl("kernel/osrelease", "3.10.0-1160.el7.x86_64"), "warning", "older than 5.6"),
     "libvirt-qemu-too-old": Case(
