@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from nova_perf_tuning import whole_file
@@ -37,10 +37,8 @@ def from_dict(data: Any, where: str) -> model.Results:
     """
     schema.check("results", data, where)
     trials = _trials(data["trials"])
-    first: dict[tuple[str, str], model.Trial] = {}
-    for index, one in enumerate(trials):
-        if fault := _fault(one, first.setdefault((one.benchmark, one.metric), one)):
-            raise schema.InputError(f"{where}: trials[{index}]{fault}")
+    if fault := _spent_twice(data["environment"]) or next(filter(None, _faults(trials)), ""):
+        raise schema.InputError(f"{where}: {fault}")
     return model.Results(data["environment"], trials)
 
 
@@ -51,19 +49,57 @@ def _trials(rows: Sequence[Mapping[str, Any]]) -> list[model.Trial]:
         return [model.Trial(**row) for row in rows]
 
 
-def _fault(one: model.Trial, first: model.Trial) -> str:
-    """Return what a schema cannot say against a trial, the place in it first; empty: nothing.
+def _spent_twice(environment: Mapping[str, Any]) -> str:
+    """Return what is wrong with the looks that were taken: they share one error probability."""
+    spent = sum(one["share"] for one in environment.get("looks", ()))
+    return f"environment.looks: shares add up to {spent:.6g}, and there is only 1" if spent > 1 + 1e-6 else ""
 
-    :param first: first trial with the same figure.
-    """
+
+def _faults(trials: Sequence[model.Trial]) -> Iterator[str]:
+    """Yield for each trial what a schema cannot say against it, the place in it first; empty: nothing."""
+    figures: dict[tuple[str, str], model.Trial] = {}
+    works: dict[str, model.Trial] = {}
+    runs: dict[tuple[str, str, str, int], model.Trial] = {}
+    numbered = any(one.order for one in trials)  # a file need not number its runs
+    for index, one in enumerate(trials):
+        fault = _fault(one) or _mixed(one, figures.setdefault((one.benchmark, one.metric), one), works)
+        if numbered and not fault:
+            fault = _copied(one, runs.setdefault((one.benchmark, one.metric, one.arm, one.order), one))
+        yield f"trials[{index}]{fault}" if fault else ""
+
+
+def _fault(one: model.Trial) -> str:
     if (one.value is None) != (one.error is not None):
         return ": needs either a value or an error"
     for name, figure in (("value", one.value), ("work", one.work), ("window_s", one.window_s)):
         if figure and figure < MIN_FIGURE:
             return f".{name}: {figure} is too small, the least is 0 or {MIN_FIGURE}"
+    return ""
+
+
+def _mixed(one: model.Trial, first: model.Trial, works: dict[str, model.Trial]) -> str:
+    """Return whether a trial's figures compare with earlier ones.
+
+    :param first: the first trial of its metric.
+    :param works: benchmark -> the first trial that counted its work.
+    """
     if one.better != first.better:
         return ".better: contradicts an earlier trial of its metric"
+    if one.unit != first.unit:
+        return f".unit: '{one.unit}', where an earlier trial of its metric has '{first.unit}'"
+    if one.work is not None and one.work_unit != (unit := works.setdefault(one.benchmark, one).work_unit):
+        return f".work_unit: '{one.work_unit}', where an earlier trial of its benchmark has '{unit}'"
     return ""
+
+
+def _copied(one: model.Trial, first: model.Trial) -> str:
+    """Return whether a trial is one that the file has already: copies would pass for replicates.
+
+    :param first: the first trial with the number of its run, its figure and its arm.
+    """
+    if one is first or ((one.group, one.block) == (first.group, first.block) and one != first):
+        return ""  # a benchmark may print one figure twice
+    return f": is run {one.order} of '{one.arm}' again, which an earlier trial is"
 
 
 def load(path: str) -> model.Results:

@@ -23,6 +23,10 @@ _Show = Callable[[float], str]
 #: More failed trials than this share in a judged arm, and what is left is a selection, not a sample.
 MAX_FAILED = 0.2
 
+#: Median gain beyond which the figures of two arms cannot be of one benchmark in one unit. A loss may be as large: a
+#: guest whose network stands still has one.
+MAX_GAIN = 10_000.0
+
 #: One boot shows nothing of how boots differ, so its interval supports no verdict. That stands where the spread of
 #: boots is pooled over hosts too: nothing would show then whether this host differs from them.
 MIN_BOOTS = 2
@@ -184,6 +188,11 @@ class _Case:
         groups = len({one.group for one in results.trials})
         self._level = sequential.confidence(budget.confidence, results.environment, groups)
         self.logs = statistics.log_ratios(chosen, budget.arm, budget.baseline)
+        gain = statistics.median([one for some in self.logs.values() for one in some]) or 0.0
+        if gain > math.log(MAX_GAIN):
+            self._fault, self._judged = _no_gain(budget, gain), False
+            self.logs = {}
+            return
         if budget.max_host_cpu_per_unit is not None:
             self._cpu_samples, self._unit = _service_cpu(chosen, budget)
             if not self._cpu_samples:
@@ -238,6 +247,13 @@ class _Case:
         return Judgement(self.budget, worst, loss, cpu, self._unit, tuple(reasons))
 
 
+def _no_gain(budget: Budget, log: float) -> str:
+    return (
+        f"'{budget.arm}' is {math.exp(log):.3g} times as good as '{budget.baseline}': no tuning gains that much, "
+        "these cannot be figures of one benchmark in one unit"
+    )
+
+
 def _correct(gates: Sequence[_Gate]) -> None:
     """Keep FAIL only where Holm's step-down test (1979) holds it, over all figures."""
     failing = [one for one in gates if one.verdict is Verdict.FAIL]
@@ -275,9 +291,10 @@ def _select(results: model.Results, budget: Budget) -> tuple[list[model.Trial], 
         if not mine:
             arms = ", ".join(sorted({one.arm for one in trials}))
             return [], f"arm '{arm}' was not measured; the results have {arms}"
-        failed = sum(one.value is None for one in mine)
+        failed = sum(not one.value for one in mine)
         if failed > MAX_FAILED * len(mine):
-            return [], f"{failed} of {len(mine)} trials of '{arm}' failed (limit {MAX_FAILED:.0%})"
+            nought = " or gave 0, which has no ratio" if any(one.value == 0 for one in mine) else ""
+            return [], f"{failed} of {len(mine)} trials of '{arm}' failed{nought} (limit {MAX_FAILED:.0%})"
     if budget.max_host_cpu_per_unit is not None:
         told = (overhead.cost(one).invalid for one in chosen)
         if contradiction := next((text for text in told if text.startswith("counters")), ""):

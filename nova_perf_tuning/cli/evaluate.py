@@ -7,7 +7,6 @@ import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from nova_perf_tuning import errors
 from nova_perf_tuning.cli import budget_options, command, export_options
 
 if TYPE_CHECKING:
@@ -73,14 +72,16 @@ class Evaluate(command.PerfCommand):
 
 def _judge_fleet(args: argparse.Namespace, results: model.Results, budgets: Sequence[budget_file.Budget]) -> int:
     """Print the verdict on every host of a fleet and return the exit code."""
+    from nova_perf_tuning.budget import verdict
     from nova_perf_tuning.cli import figures
     from nova_perf_tuning.cloud import fleet, fleet_file
 
     hosts = fleet_file.judge(results, budgets)
-    whole = fleet.overall(hosts)
+    judged = fleet.overall(hosts)
+    whole = judged or verdict.Verdict.INVALID
     again = {
         **results.environment["fleet"],
-        "verdict": whole.value if whole else None,
+        "verdict": whole.value,
         "hosts": [one.as_data() for one in hosts],
     }
     told = dataclasses.replace(results, environment={**results.environment, "fleet": again})
@@ -89,5 +90,7 @@ def _judge_fleet(args: argparse.Namespace, results: model.Results, budgets: Sequ
         found = [{**one.as_data(), "judgements": list(map(dataclasses.asdict, one.judgements))} for one in hosts]
         command.print_json({"verdict": again["verdict"], "culprit": "", "judgements": [], "hosts": found})
     else:
-        figures.print_hosts(hosts, whole)
-    return int(whole.exit_code if whole else errors.ExitCode.PASS)
+        figures.print_hosts(hosts, judged)
+        if judged is None:
+            print(f"no budget applies to what was measured, and too few hosts to compare\n\n{whole.value}")
+    return int(whole.exit_code)

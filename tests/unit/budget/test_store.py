@@ -82,6 +82,10 @@ class StoreTest(testtools.TestCase):
             ('{"schema": 1, "environment": {"seed": ' + "9" * 5000 + '}, "trials": []}', "no acceptable JSON"),
             ('{"schema": 1, "environment": {"load_at_start": ' + "9" * 4000 + '}, "trials": []}', "load_at_start"),
             ('{"schema": 1, "environment": {"seed": -1}, "trials": []}', "environment.seed"),
+            ("\0" * 1000, "no JSON at line 1"),
+            ("trial\n" * 1_000_000, "no JSON at line 1"),
+            ('{"schema": 1, "environment": {}, "trials": []}\n' * 2, "no JSON at line 2"),
+            ('{"environment": {}, "trials": []}', "'schema' is a required property"),
         ):
             error = self.assertRaises(schema.InputError, self.load, text)
             self.assertIn(told, str(error), text[:80])
@@ -115,6 +119,45 @@ class StoreTest(testtools.TestCase):
         document["trials"][1]["better"] = "lower"
         error = self.assertRaises(schema.InputError, self.load, json.dumps(document))
         self.assertIn("contradicts", str(error))
+
+    def test_figures_of_one_metric_have_one_unit(self):
+        """A thousand times as much in another unit would be a gain, and PASS."""
+        for key, value in (("unit", "kbit/s"), ("work_unit", "Mbit")):
+            document = self.document()
+            document["trials"][1][key] = value
+            error = self.assertRaises(schema.InputError, self.load, json.dumps(document))
+            self.assertIn(f"trials[1].{key}: '{value}', where an earlier trial", str(error))
+        document["trials"][1].update(value=None, error="lost", work=None, work_unit="")
+        self.assertEqual(len(document["trials"]), len(self.load(json.dumps(document)).trials))
+
+    def test_a_run_is_counted_once(self):
+        """Copies, of a trial or of a boot, would pass for replicates."""
+        document = self.document()
+        rows = document["trials"]
+        for copies in ([rows[3]], [{**one, "group": one["group"] + 7} for one in rows]):
+            error = self.assertRaises(
+                schema.InputError, self.load, json.dumps({**document, "trials": rows + copies})
+            )
+            self.assertIn(f"trials[{len(rows)}]: is run {copies[0]['order']} of '{copies[0]['arm']}'", str(error))
+        beside = {**rows[3], "value": 7.0}  # a figure that a benchmark prints twice in one run
+        self.assertEqual(7.0, self.load(json.dumps({**document, "trials": [*rows, beside]})).trials[-1].value)
+
+    def test_runs_need_no_number(self):
+        document = self.document()
+        for one in document["trials"]:
+            del one["order"]
+        document["trials"] += document["trials"]
+        self.assertEqual({0}, {one.order for one in self.load(json.dumps(document)).trials})
+
+    def test_looks_share_one_error_probability(self):
+        document = self.document()
+        for share, accepted in ((0.25, True), (0.750000001, True), (1, False)):
+            document["environment"]["looks"] = [{"groups": 3, "share": 0.25}, {"groups": 4, "share": share}]
+            if accepted:
+                self.load(json.dumps(document))
+                continue
+            error = self.assertRaises(schema.InputError, self.load, json.dumps(document))
+            self.assertIn("looks: shares add up to 1.25", str(error))
 
     def test_not_text_and_too_large(self):
         with open(self.path, "wb") as file:

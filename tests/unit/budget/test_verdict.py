@@ -76,6 +76,23 @@ class JudgeTest(testtools.TestCase):
             (V.INVALID, ("4 of 18 trials of 'tuned' failed (limit 20%)",)), (found.verdict, found.reasons)
         )
 
+    def test_trials_that_gave_nothing_have_no_ratio(self):
+        """Left out in silence they would leave a selection of the good ones."""
+        mine = [one for one in self.data.trials if one.arm == "tuned"]
+        for one in mine[:4]:
+            one.value = 0.0
+        [told] = judged(self.data).reasons
+        self.assertEqual("4 of 18 trials of 'tuned' failed or gave 0, which has no ratio (limit 20%)", told)
+        mine[0].value = 900.0
+        self.assertEqual(V.PASS, judged(self.data, max_loss=0.3).verdict)
+
+    def test_no_tuning_gains_ten_thousand_times(self):
+        for factor, expected in ((1e3, V.PASS), (1e6, V.INVALID), (1e-6, V.FAIL)):
+            data = samples.results({"host": 1000.0, "tuned": 1000.0 * factor}, groups=3, blocks=6)
+            found = judged(data)
+            self.assertEqual(expected, found.verdict, found.reasons)
+            self.assertEqual(expected is V.INVALID, "times as good as 'host'" in found.reasons[0])
+
     def test_contradicting_counters(self):
         self.data.trials[2].host_cpu_s = {"vcpu": 9.0, "total": 1.0}
         self.assertEqual(V.INVALID, judged(self.data, max_host_cpu_per_unit=1.0).verdict)

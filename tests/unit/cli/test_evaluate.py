@@ -45,6 +45,14 @@ class EvaluateTest(testtools.TestCase):
         self.assertAlmostEqual(0.2, one["cpu"]["value"])
         self.assertTrue(one["loss"]["low"] < 0.1 < one["loss"]["high"])
 
+    def test_a_fleet_without_hosts_has_passed_nothing(self):
+        fleet = {"run": "r", "verdict": None, "hosts": [], "pairs": []}
+        store.save(samples.results({"host": 1000.0, "tuned": 900.0}, fleet=fleet), self.results)
+        for form in ("table", "json"):
+            done = self.evaluate("arm: tuned, max_loss: 0.15", form=form)
+            self.assertEqual((3, ""), (done.returncode, done.stderr), done.stdout)
+        self.assertEqual("INVALID", json.loads(done.stdout)["verdict"])
+
     def test_mistakes_are_one_line_and_exit_3(self):
         done = self.evaluate("arm: tuned")
         self.assertEqual((3, ""), (done.returncode, done.stdout))
@@ -53,6 +61,16 @@ class EvaluateTest(testtools.TestCase):
         done = self.evaluate("arm: tuned, max_loss: 0.1")
         self.assertEqual((3, ""), (done.returncode, done.stdout))
         self.assertIn("no JSON at line", done.stderr)
+        for data, told in (
+            (b"", "no JSON"),
+            (os.urandom(5000) + b"\xff", "no UTF-8"),
+            (b"\n" * 1_000_000, "no JSON"),
+        ):
+            with open(self.results, "wb") as file:
+                file.write(data)
+            done = self.evaluate("arm: tuned, max_loss: 0.1")
+            self.assertEqual((3, "", 1), (done.returncode, done.stdout, done.stderr.count("\n")))
+            self.assertIn(told, done.stderr)
         os.unlink(self.results)
         done = self.evaluate("arm: tuned, max_loss: 0.1")
         self.assertEqual((3, 1), (done.returncode, done.stderr.count("\n")))
