@@ -23,8 +23,8 @@ _Show = Callable[[float], str]
 #: More failed trials than this share in a judged arm, and what is left is a selection, not a sample.
 MAX_FAILED = 0.2
 
-#: Median gain beyond which the figures of two arms cannot be of one benchmark in one unit. A loss may be as large: a
-#: guest whose network stands still has one.
+#: Beyond this median gain the figures of two arms cannot be of one benchmark in one unit. A loss may be as large:
+#: a guest whose network stands still has one.
 MAX_GAIN = 10_000.0
 
 #: One boot shows nothing of how boots differ, so its interval supports no verdict. That stands where the spread of
