@@ -6,6 +6,7 @@ import dataclasses
 import functools
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
+from xml.sax import saxutils
 
 from nova_perf_tuning.guest import features as features_module
 from nova_perf_tuning.guest import parsing, tree
@@ -59,10 +60,12 @@ def transform(
     guest: Guest,
     notes: list[str],
     *,
+    reader: tree.Reader | None = None,
     tell_changes: bool = True,
 ) -> None:
     """Change ``<interface>`` elements; ``notes`` gets what was changed and what was left out, with the reason.
 
+    :param reader: makes elements of these trees' kind of XML text, where that is faster than one by one.
     :param tell_changes: False: notes on what was left out are enough.
     """
     wish = _wish(request, guest)
@@ -81,16 +84,33 @@ def transform(
             mac = parts.get("mac")
             label = f"interface {'without MAC' if mac is None else vocabulary.shown(mac.get('address') or '')}"
             notes += [f"{before}{label}{after}" for before, after in decision.notes if before or tell_changes]
-        if driver is None and decision.makes_driver:
-            driver = tree.add(element, "driver", {}, model)
-        if driver is not None:
-            tree.assign(driver, decision.driver)
-            for side, values in decision.sides.items():
-                there = tree.child(driver, side) if decision.looks_inside else None
-                if there is None:
-                    tree.add(driver, side, values)
-                else:
-                    tree.assign(there, values)
+        if reader is not None and decision.whole:
+            new = reader(decision.whole)
+            place = model if driver is None else driver
+            if place is None:
+                element.append(new)
+            else:
+                place.addnext(new)
+            if driver is not None:
+                element.remove(driver)
+        else:
+            _write(decision, element, driver, model)
+
+
+def _write(
+    decision: _Decision, element: tree.Element, driver: tree.Element | None, model: tree.Element | None
+) -> None:
+    """Change the ``<driver>`` of an interface, or make one behind its ``<model>``."""
+    if driver is None and decision.makes_driver:
+        driver = tree.add(element, "driver", {}, model)
+    if driver is not None:
+        tree.assign(driver, decision.driver)
+        for side, values in decision.sides.items():
+            there = tree.child(driver, side) if decision.looks_inside else None
+            if there is None:
+                tree.add(driver, side, values)
+            else:
+                tree.assign(there, values)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -115,6 +135,7 @@ class _Decision:
     :ivar makes_driver: there is no ``<driver>`` yet, and one is needed.
     :ivar sides: child of ``<driver>`` -> attributes that it gets.
     :ivar looks_inside: some of ``sides`` may be there already.
+    :ivar whole: all of ``<driver>`` as it shall be, where it gets ``sides`` and has no children yet; else empty.
     :ivar notes: what is said before and after the interface's name; nothing before it where it is a change.
     :ivar leaves_out: some of ``notes`` are about what is left out.
     """
@@ -123,6 +144,7 @@ class _Decision:
     makes_driver: bool = False
     sides: dict[str, Mapping[str, str]] = dataclasses.field(default_factory=dict)
     looks_inside: bool = False
+    whole: str = ""
     notes: list[tuple[str, str]] = dataclasses.field(default_factory=list)
     leaves_out: bool = False
 
@@ -197,10 +219,20 @@ def _decide(
             decision.sides[side] = missing
     if decision.driver or decision.sides:
         final = {key: text for key, text in (written | wanted).items() if text is not None}
+        if decision.sides and not inside:
+            decision.whole = f"<driver{_as_xml(final)}>{''.join(_sides(wish))}</driver>"
         shown = [f"{key}={text}" for key, text in final.items()]
         shown += [f"{side} {key}={text}" for side, chosen in wish.sides.items() for key, text in chosen.items()]
         decision.notes.append(("", f": driver {' '.join(shown) or 'with one queue'}"))
     return decision
+
+
+def _sides(wish: _Wish) -> list[str]:
+    return [f"<{side}{_as_xml(chosen)}/>" for side, chosen in wish.sides.items()]
+
+
+def _as_xml(attributes: Mapping[str, str]) -> str:
+    return "".join([f" {key}={saxutils.quoteattr(text)}" for key, text in attributes.items()])
 
 
 def _rings(kind: str, wish: _Wish, wanted: dict[str, str | None], decision: _Decision) -> None:

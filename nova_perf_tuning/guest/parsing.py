@@ -193,6 +193,7 @@ def _cputune(
 
 
 @functools.lru_cache(maxsize=65536)
+@functools.lru_cache(maxsize=256)
 def cpuset(text: str, what: str) -> str:
     """Return libvirt's cpuset (``0-3,^2``: all but 2) as a list of the kernel's form."""
     try:

@@ -92,6 +92,7 @@ class _Decision:
 def transform(
     domain: tree.Element,
     parts: Mapping[str, tree.Element],
+    devices: Iterable[tuple[str, tree.Element]],
     request: request_module.Request,
     vcpus: int,
     features: features_module.Features,
@@ -99,12 +100,12 @@ def transform(
 ) -> None:
     """Give ``domain`` its I/O threads and disk queues; ``notes`` gets changes and what was left out.
 
-    :param parts: the domain's children by tag.
+    :param parts: the domain's children by tag, the last of each.
+    :param devices: all children of its ``<devices>`` with their tags.
     """
     if request.disk_queues is None and request.iothreads is None:
         return
-    devices = parts.get("devices")
-    found = [] if devices is None else _units(devices)
+    found = _units(devices)
     decision = _decide(request, vcpus, features, tuple([unit for unit, *_ in found]), _threads(parts))
     notes += decision.notes
     for place, change in decision.changes.items():
@@ -119,11 +120,12 @@ def transform(
         _pin(parts.get("cputune"), decision.threads, notes)
 
 
-def _units(devices: tree.Element) -> list[tuple[_Unit, tree.Element, tree.Element | None]]:
+def _units(
+    devices: Iterable[tuple[str, tree.Element]],
+) -> list[tuple[_Unit, tree.Element, tree.Element | None]]:
     """Return disks and SCSI controllers, each with its element and its ``<driver>``."""
     units = []
-    for element in devices.iterchildren():
-        tag = element.tag
+    for tag, element in devices:
         is_disk = tag == "disk"
         kind = element.get("type") if is_disk or tag == "controller" else None
         if not is_disk and kind != "scsi":
@@ -339,11 +341,17 @@ def _detach(units: Iterable[tuple[int, _Unit]], decision: _Decision) -> None:
 
 def _pin(cputune: tree.Element | None, threads: Sequence[int], notes: list[str]) -> None:
     """Pin threads that have no pin where the emulator is pinned: Nova moves both along in a live migration."""
-    emulator = None if cputune is None else tree.child(cputune, "emulatorpin")
-    if cputune is None or emulator is None:
+    if cputune is None:
+        return
+    emulator, pins = None, []
+    for child in cputune.iterchildren():
+        if child.tag == "emulatorpin":
+            emulator = child
+        elif child.tag == "iothreadpin":
+            pins.append(child)
+    if emulator is None:
         return
     cpus = parsing.cpuset(emulator.get("cpuset") or "", "emulatorpin")
-    pins = list(cputune.iterchildren("iothreadpin"))
     pinned = {pin.get("iothread") for pin in pins}
     last = pins[-1] if pins else emulator
     for thread in threads:

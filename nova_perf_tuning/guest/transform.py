@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final
 from xml.sax import saxutils
 
@@ -16,7 +16,6 @@ from nova_perf_tuning.specs import vocabulary
 _REQUEST: Final = f"{{{parsing.PERF_NAMESPACE}}}request"
 _SPEC: Final = f"{{{parsing.PERF_NAMESPACE}}}spec"
 _NAMESPACES: Final = {"perf": parsing.PERF_NAMESPACE}
-Reader = Callable[[str], tree.Element]
 _ANYTHING: Final = features_module.Features()
 _NOTE: Final = 500
 #: How a note on something begins that was asked and not done.
@@ -69,7 +68,7 @@ def transform_tree(
     *,
     housekeeping_cpus: int | None = None,
     features: features_module.Features | None = None,
-    reader: Reader | None = None,
+    reader: tree.Reader | None = None,
     tell_changes: bool = True,
 ) -> tuple[str, ...]:
     """Write a request into the tree of a domain as :func:`transform` does into its text; return the notes.
@@ -92,12 +91,12 @@ def transform_tree(
     known = features or _ANYTHING
     notes: list[str] = []
     vcpus = parsing.number(_text(parts, "vcpu") or "1", 1, parsing.MAX_VCPUS, "<vcpu>")
-    if "devices" in parts and _concerns_network(request):
+    devices = tree.tagged(parts.get("devices"))
+    if _concerns_network(request):
         guest = network.Guest(vcpus, kind == "kvm", housekeeping_cpus, known)
-        network.transform(
-            parts["devices"].iterchildren("interface"), request, guest, notes, tell_changes=tell_changes
-        )
-    storage.transform(domain, parts, request, vcpus, known, notes)
+        interfaces = [element for tag, element in devices if tag == "interface"]
+        network.transform(interfaces, request, guest, notes, reader=reader, tell_changes=tell_changes)
+    storage.transform(domain, parts, devices, request, vcpus, known, notes)
     _write_metadata(domain, parts, request, reader)
     return tuple(
         [note if note.isprintable() and len(note) <= _NOTE else vocabulary.shown(note, _NOTE) for note in notes]
@@ -123,7 +122,7 @@ def _write_metadata(
     domain: tree.Element,
     parts: Mapping[str, tree.Element],
     request: request_module.Request,
-    reader: Reader | None,
+    reader: tree.Reader | None,
 ) -> None:
     """Put the request into ``<metadata>``, beside Nova's element; an older one of ours is replaced.
 
@@ -135,7 +134,7 @@ def _write_metadata(
         if not specs:
             return
         metadata = tree.add(domain, "metadata", {}, parts.get("uuid", parts.get("name")))
-    ours = list(metadata.iterchildren(_REQUEST))
+    ours = [one for one in metadata.iterchildren() if one.tag == _REQUEST]
     if len(ours) == 1 and _specs(ours[0]) == specs:
         return
     for element in ours:

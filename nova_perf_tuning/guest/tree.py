@@ -53,6 +53,8 @@ class Element(Protocol):
         """Take a child away."""
 
 
+#: From XML text to a new element.
+Reader = Callable[[str], Element]
 _Node = TypeVar("_Node", bound=Element)
 
 #: Class of elements -> function of (parent, tag) that adds one last, where that is faster than
@@ -69,6 +71,11 @@ def child(element: _Node, tag: str) -> _Node | None:
 def by_tag(element: _Node) -> dict[str, _Node]:
     """Return the children by their tags, the last of each: for those that have one of a kind."""
     return {one.tag: one for one in element.iterchildren()}
+
+
+def tagged(element: _Node | None) -> list[tuple[str, _Node]]:
+    """Return the children with their tags, in order: each search by a tag would cost what looking at all does."""
+    return [] if element is None else [(one.tag, one) for one in element.iterchildren()]
 
 
 def add(

@@ -34,13 +34,36 @@ def load(folder: str | None) -> Mapping[str, profile.Profile]:
     """
     if folder is None:
         return shipped()
+    names = _names(folder)
+    return profile.combine(shipped().values(), [_read(os.path.join(folder, name)) for name in names])
+
+
+def state(folder: str | None) -> tuple[tuple[str, int, int, int, int], ...]:
+    """Return what changes when :func:`load` would find something else; nothing is read for it but attributes.
+
+    :returns: name, inode, size, modification and change time (ns) of each file; empty for the shipped profiles.
+    :raises ProfileError: as :func:`load`.
+    """
+    if folder is None:
+        return ()
+    found = []
+    for name in _names(folder):
+        try:
+            one = os.stat(os.path.join(folder, name))
+        except OSError as error:
+            raise profile.ProfileError(f"{os.path.join(folder, name)}: {error.strerror}") from None
+        found.append((name, one.st_ino, one.st_size, one.st_mtime_ns, one.st_ctime_ns))
+    return tuple(found)
+
+
+def _names(folder: str) -> list[str]:
     try:
         names = sorted(name for name in os.listdir(folder) if name.endswith((".yaml", ".yml")))
     except OSError as error:
         raise profile.ProfileError(f"profile folder {folder}: {error.strerror}") from None
     if len(names) > MAX_FILES:
         raise profile.ProfileError(f"profile folder {folder}: {len(names)} files, more than {MAX_FILES}")
-    return profile.combine(shipped().values(), [_read(os.path.join(folder, name)) for name in names])
+    return names
 
 
 def _read(path: str) -> profile.Profile:

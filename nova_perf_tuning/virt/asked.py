@@ -42,24 +42,25 @@ def request(
     known = _parse_known(extra_specs, image, instance.flavor.vcpus)
     if known is not None:
         return known
-    folder, profiles = profile_dir(), None
-    if folder is not None:
-        from nova_perf_tuning.specs import profiles as profile_files  # YAML; most flavors name no profile
+    from nova_perf_tuning.specs import profiles  # YAML; most flavors name no profile
 
-        profiles = profile_files.load(folder)
-    return _parse(dict(extra_specs), _image_properties(instance, "hw_"), instance.flavor.vcpus, profiles)
+    folder = profile_dir()
+    return _parse_with_profiles(extra_specs, image, instance.flavor.vcpus, folder, profiles.state(folder))
+
+
+_Entries = tuple[tuple[str, str], ...]
 
 
 @functools.lru_cache(maxsize=256)
 def _parse_known(
-    extra_specs: tuple[tuple[str, str], ...], image: tuple[tuple[str, str], ...], vcpus: int
+    extra_specs: _Entries, image: _Entries, vcpus: int
 ) -> tuple[request_module.Request, tuple[str, ...]] | None:
     """Parse what depends on nothing but itself: a flavor's guests ask for the same, again and again.
 
     :param image: those of the system metadata that are ``hw_*`` properties.
     :returns: None where a profile is named, which may be an operator's and change.
     """
-    specs, properties = dict(extra_specs), {key.removeprefix(_IMAGE): text for key, text in image}
+    specs, properties = dict(extra_specs), _properties(image)
     if "perf:profile" in specs or "hw_perf_profile" in properties:
         return None
     if not any(key.startswith(vocabulary.PREFIX) for key in specs) and not any(
@@ -67,6 +68,23 @@ def _parse_known(
     ):
         return request_module.NOTHING, ()
     return _parse(specs, properties, vcpus, None)
+
+
+@functools.lru_cache(maxsize=256)
+def _parse_with_profiles(
+    extra_specs: _Entries, image: _Entries, vcpus: int, folder: str | None, state: object
+) -> tuple[request_module.Request, tuple[str, ...]]:
+    """Parse what names a profile; reading the files takes milliseconds, so they are read when they have changed.
+
+    :param state: what the files look like; it is not used, a new one makes a new entry.
+    """
+    from nova_perf_tuning.specs import profiles
+
+    return _parse(dict(extra_specs), _properties(image), vcpus, profiles.load(folder))
+
+
+def _properties(image: _Entries) -> dict[str, str]:
+    return {key.removeprefix(_IMAGE): text for key, text in image}
 
 
 def _parse(

@@ -279,7 +279,10 @@ class PerfTuningLibvirtDriver(driver.LibvirtDriver):
         if request.vif_queues != request_module.AUTO:
             return None
         topology = instance.numa_topology
-        return placement.housekeeping_cpus(self._host, {cell.id for cell in topology.cells} if topology else None)
+        if not topology:
+            return placement.housekeeping_cpus(self._host, None)
+        nodes = [cell.id for cell in topology.cells]
+        return placement.housekeeping_cpus(self._host, nodes, known_online=not CONF.vcpu_pin_set)
 
     def _log(self, instance: Any, notes: Iterable[str], warnings: Iterable[str] = ()) -> None:
         """Log what the guest asks for and does not get; what it gets stands in the XML, which Nova logs itself."""

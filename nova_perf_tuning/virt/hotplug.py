@@ -34,8 +34,8 @@ def disk(
     document = markup.parse(f"{head}{xml}{found}{tail}")
     notes: list[str] = []
     vcpus = parsing.parse_domain(domain_xml).vcpus
-    storage.transform(document.root, tree.by_tag(document.root), wanted, vcpus, features, notes)
-    devices = tree.child(document.root, "devices")
-    assert devices is not None
-    *_, plugged = devices.iterchildren("disk")
+    parts = tree.by_tag(document.root)
+    devices = tree.tagged(parts.get("devices"))
+    storage.transform(document.root, parts, devices, wanted, vcpus, features, notes)
+    *_, plugged = (element for tag, element in devices if tag == "disk")
     return str(plugged), notes

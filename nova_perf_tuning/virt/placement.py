@@ -39,9 +39,12 @@ def _shared_on(text: str, topology: Any, nodes: frozenset[int]) -> frozenset[int
     return _of_nodes(_shared(text), topology, nodes)
 
 
-def housekeeping_cpus(host: Any, nodes: Iterable[int] | None) -> int | None:
-    """Return how many CPUs may serve a guest's queues: shared ones, else those not dedicated; None: unknown."""
-    shared = shared_cpus(host, nodes)
+def housekeeping_cpus(host: Any, nodes: Iterable[int] | None, *, known_online: bool = False) -> int | None:
+    """Return how many CPUs may serve a guest's queues: shared ones, else those not dedicated; None: unknown.
+
+    :param nodes, known_online: as of :func:`shared_cpus`.
+    """
+    shared = shared_cpus(host, nodes, known_online=known_online)
     if shared is not None:
         return len(shared)
     dedicated = hardware.get_cpu_dedicated_set()

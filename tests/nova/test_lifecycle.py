@@ -211,12 +211,16 @@ class RequestTest(base.PerfTestCase):
 
     def test_profile_of_the_operator(self):
         folder = self.useFixture(base.fixtures.TempDir()).path
-        with open(f"{folder}/own.yaml", "w", encoding="utf-8") as file:
-            file.write("name: own\ndescription: x\nspecs:\n  'perf:iothreads': {value: 3, reason: y}\n")
         self.flags(profile_dir=folder, group="nova_perf_tuning")
-        domain = self.domain(self.boot(base.PLAIN | {"perf:profile": "own"}))
-        self.assertEqual("3", domain.findtext("iothreads"))
-        self.assertEqual({"perf:profile": "own", "perf:iothreads": "3"}, self.request(domain))
+        for threads in ("3", "4"):  # the files are read anew when they have changed
+            with open(f"{folder}/own.yaml", "w", encoding="utf-8") as file:
+                file.write(
+                    f"name: own\ndescription: x\nspecs:\n  'perf:iothreads': {{value: {threads}, reason: y}}\n"
+                )
+            server = self.boot(base.PLAIN | {"perf:profile": "own"}, networks=[{"port": self.new_port()}])
+            domain = self.domain(server)
+            self.assertEqual(threads, domain.findtext("iothreads"))
+            self.assertEqual({"perf:profile": "own", "perf:iothreads": threads}, self.request(domain))
 
     def test_emulator_stays_without_shared_cpus(self):
         self.flags(cpu_shared_set=None, group="compute")

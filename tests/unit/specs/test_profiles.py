@@ -114,6 +114,27 @@ class FolderTest(testtools.TestCase):
         path.write_text(GOOD.replace("mine", "storage") + "override: true\n", encoding="utf-8")
         self.assertEqual(str(path), profiles.load(str(self.folder))["storage"].source)
 
+    def test_state_changes_with_the_files(self):
+        folder, path = str(self.folder), self.folder / "mine.yaml"
+        self.assertEqual((), profiles.state(None))
+        seen = [profiles.state(folder)]
+        path.write_text(GOOD, encoding="utf-8")
+        seen.append(profiles.state(folder))
+        self.assertEqual(seen[-1], profiles.state(folder))
+        new = self.folder / "new"
+        new.write_text(GOOD, encoding="utf-8")
+        os.utime(new, ns=(path.stat().st_atime_ns, path.stat().st_mtime_ns))
+        new.rename(path)  # same size, same time of its content, another file
+        seen.append(profiles.state(folder))
+        (self.folder / "also.yml").write_text("", encoding="utf-8")
+        seen.append(profiles.state(folder))
+        self.assertEqual(len(seen), len(set(seen)), seen)
+        path.unlink()
+        path.symlink_to("nowhere")
+        self.assertIn(
+            "mine.yaml: No such file", str(self.assertRaises(profile.ProfileError, profiles.state, folder))
+        )
+
     def test_a_name_twice(self):
         for name in ("a.yaml", "b.yml"):
             (self.folder / name).write_text(GOOD, encoding="utf-8")
