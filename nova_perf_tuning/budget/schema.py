@@ -13,6 +13,8 @@ from typing import Any, NoReturn
 
 from nova_perf_tuning import errors, schema_fault
 
+#: Bytes that most files do not reach: to make room for the largest one takes longer than to read them.
+_MOST = 1 << 20
 #: A float that may be infinite, and an escape that may be half of a pair.
 _LARGE = re.compile(r"[eE]\+?[0-9]{3}|[0-9]{300}").search
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]").search
@@ -75,7 +77,9 @@ def read_text(path: str, limit: int) -> str:
     """
     try:
         with open(path, "rb") as file:
-            data = file.read(limit + 1)
+            data = file.read(_MOST)
+            if len(data) == _MOST:
+                data += file.read(max(0, limit + 1 - _MOST))
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}") from None
     if len(data) > limit:

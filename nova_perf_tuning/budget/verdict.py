@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from nova_perf_tuning import errors
 from nova_perf_tuning.budget import guards, model, noise, overhead, pooling, sequential, statistics
@@ -114,11 +114,14 @@ def judge(results: model.Results, budget: Budget) -> Judgement:
 
 def overall(judgements: Sequence[Judgement]) -> Verdict:
     """Return the one verdict: a budget that is broken for certain counts first, then what could not be judged."""
-    verdicts = {one.verdict for one in judgements}
-    for one in (Verdict.FAIL, Verdict.INVALID, Verdict.INCONCLUSIVE):
-        if one in verdicts:
-            return one
-    return Verdict.PASS if verdicts else Verdict.INVALID
+    return worst(one.verdict for one in judgements)
+
+
+def worst(verdicts: Iterable[Verdict]) -> Verdict:
+    """Return the verdict on several things at once, INVALID on none; see :func:`overall`."""
+    found = set(verdicts)
+    order = (Verdict.FAIL, Verdict.INVALID, Verdict.INCONCLUSIVE, Verdict.PASS)
+    return next((one for one in order if one in found), Verdict.INVALID)
 
 
 class _Known:

@@ -11,21 +11,28 @@ from nova_perf_tuning.cli import budget_options, command, export_options
 
 if TYPE_CHECKING:
     from nova_perf_tuning.budget import budget_file, model
+    from nova_perf_tuning.budget import verdict as judging
+    from nova_perf_tuning.cloud import fleet
 
 _SHIPPED = "default"
+_NO_BUDGET = "no budget applies to what was measured on this host group and flavor"
 
 
 class Evaluate(command.PerfCommand):
     """Judge recorded results by overhead budgets; nothing is run.
 
-    Results of a run over many hosts are judged host by host, as the run itself did.
+    Results of a run over many hosts are judged host by host, as the run itself did. Of several files each is
+    judged by itself, with a row of its own; the verdict on all is the worst, and a file that is no results file
+    is INVALID.
 
     Exit code: 0 PASS (all intervals inside their budgets), 1 FAIL (one wholly outside), 2 INCONCLUSIVE (more
     trials are needed), 3 INVALID or error.
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("results", metavar="RESULTS.json", help="what 'nova-perf validate' wrote")
+        parser.add_argument(
+            "results", metavar="RESULTS.json", nargs="+", help="what 'nova-perf validate' wrote; one file or more"
+        )
         parser.add_argument(
             "--budget",
             metavar="FILE",
@@ -36,38 +43,110 @@ class Evaluate(command.PerfCommand):
         export_options.add(parser)
 
     def run_command(self, args: argparse.Namespace) -> int:
-        from nova_perf_tuning.budget import ablation, budget_file, diagnosis, noise, store, verdict
-        from nova_perf_tuning.cli import figures
+        from nova_perf_tuning.budget import budget_file
 
-        export_options.check(args)
+        export_options.check(args, len(args.results))
         budgets = budget_file.load(args.budget)
-        loaded = store.load(args.results)
-        given: dict[str, Any] = {
-            name: getattr(args, name) for name in ("host_group", "flavor") if getattr(args, name) is not None
-        }
-        if args.noise_file is not None:
-            given |= noise.for_results(loaded, args.noise_file)
-        results = dataclasses.replace(loaded, environment={**loaded.environment, **given})
+        if len(args.results) > 1:
+            return _judge_files(args, budgets)
+        results = _read(args.results[0], args)
         if "fleet" in results.environment:
             return _judge_fleet(args, results, budgets)
-        judged = verdict.judge_all(results, budgets)
-        whole = verdict.overall(judged)
-        told = diagnosis.diagnose(results, judged)
-        export_options.write(args, results, judged)
-        if args.format == "json":
-            found = [dataclasses.asdict(one) for one in judged]
-            knobs = [dataclasses.asdict(one) for one in ablation.judge(results, budgets)]
-            summed = {"verdict": whole.value, "culprit": told.culprit if told else "", "judgements": found}
-            command.print_json(summed | ({"knobs": knobs} if knobs else {}))
-        else:
-            figures.print_verdicts(judged)
-            figures.print_ablation(ablation.judge(results, budgets))
-            if not judged:
-                print("no budget applies to what was measured on this host group and flavor")
-            if told is not None:
-                figures.print_diagnosis(told)
-            print(f"\n{whole.value}")
-        return int(whole.exit_code)
+        return _judge_host(args, results, budgets)
+
+
+def _read(path: str, args: argparse.Namespace) -> model.Results:
+    """Return the results in a file with what the command line says of the host.
+
+    :raises schema.InputError: unreadable, or no results.
+    """
+    from nova_perf_tuning.budget import noise, store
+
+    loaded = store.load(path)
+    given: dict[str, Any] = {
+        name: getattr(args, name) for name in ("host_group", "flavor") if getattr(args, name) is not None
+    }
+    if args.noise_file is not None:
+        given |= noise.for_results(loaded, args.noise_file)
+    return dataclasses.replace(loaded, environment={**loaded.environment, **given})
+
+
+def _judge_host(args: argparse.Namespace, results: model.Results, budgets: Sequence[budget_file.Budget]) -> int:
+    """Print the verdict on one host with what to do and return the exit code."""
+    from nova_perf_tuning.budget import ablation, diagnosis, verdict
+    from nova_perf_tuning.cli import figures
+
+    judged = verdict.judge_all(results, budgets)
+    whole = verdict.overall(judged)
+    told = diagnosis.diagnose(results, judged)
+    export_options.write(args, results, judged)
+    if args.format == "json":
+        found = [dataclasses.asdict(one) for one in judged]
+        knobs = [dataclasses.asdict(one) for one in ablation.judge(results, budgets)]
+        summed = {"verdict": whole.value, "culprit": told.culprit if told else "", "judgements": found}
+        command.print_json(summed | ({"knobs": knobs} if knobs else {}))
+    else:
+        figures.print_verdicts(judged)
+        figures.print_ablation(ablation.judge(results, budgets))
+        if not judged:
+            print(_NO_BUDGET)
+        if told is not None:
+            figures.print_diagnosis(told)
+        print(f"\n{whole.value}")
+    return int(whole.exit_code)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _File:
+    """What became of one of several files.
+
+    :ivar why: the reason that decided, or what is wrong with the file.
+    """
+
+    path: str
+    verdict: judging.Verdict
+    why: str
+    judgements: Sequence[judging.Judgement] = ()
+    hosts: Sequence[fleet.HostVerdict] = ()
+
+    def as_data(self) -> dict[str, Any]:
+        data: dict[str, Any] = {"file": self.path, "verdict": self.verdict.value, "why": self.why}
+        data["judgements"] = list(map(dataclasses.asdict, self.judgements))
+        return data | ({"hosts": list(map(_host_data, self.hosts))} if self.hosts else {})
+
+
+def _judge_files(args: argparse.Namespace, budgets: Sequence[budget_file.Budget]) -> int:
+    """Print a row for each file and return the exit code of the worst."""
+    from nova_perf_tuning.budget import verdict
+    from nova_perf_tuning.cli import figures
+
+    files = [_judge_file(path, args, budgets) for path in args.results]
+    whole = verdict.worst(one.verdict for one in files)
+    if args.format == "json":
+        command.print_json({"verdict": whole.value, "files": [one.as_data() for one in files]})
+    else:
+        figures.print_files([(one.path, one.verdict, one.why) for one in files], whole)
+    return int(whole.exit_code)
+
+
+def _judge_file(path: str, args: argparse.Namespace, budgets: Sequence[budget_file.Budget]) -> _File:
+    from nova_perf_tuning.budget import schema, verdict
+
+    try:
+        results = _read(path, args)
+    except schema.InputError as error:
+        return _File(path, verdict.Verdict.INVALID, str(error).removeprefix(f"{path}: "))
+    if "fleet" in results.environment:
+        from nova_perf_tuning.cloud import fleet, fleet_file  # SQLAlchemy comes with it
+
+        hosts = fleet_file.judge(results, budgets)
+        whole = fleet.overall(hosts) or verdict.Verdict.INVALID
+        told = next((f"{one.host}: {''.join(one.reasons[:1])}" for one in hosts if one.verdict is whole), "")
+        return _File(path, whole, told, hosts=hosts)
+    judged = verdict.judge_all(results, budgets)
+    whole = verdict.overall(judged)
+    deciding = (reason for one in judged if one.verdict is whole for reason in one.reasons)
+    return _File(path, whole, next(deciding, "" if judged else _NO_BUDGET), judged)
 
 
 def _judge_fleet(args: argparse.Namespace, results: model.Results, budgets: Sequence[budget_file.Budget]) -> int:
@@ -87,10 +166,14 @@ def _judge_fleet(args: argparse.Namespace, results: model.Results, budgets: Sequ
     told = dataclasses.replace(results, environment={**results.environment, "fleet": again})
     export_options.write(args, told, [])
     if args.format == "json":
-        found = [{**one.as_data(), "judgements": list(map(dataclasses.asdict, one.judgements))} for one in hosts]
+        found = list(map(_host_data, hosts))
         command.print_json({"verdict": again["verdict"], "culprit": "", "judgements": [], "hosts": found})
     else:
         figures.print_hosts(hosts, judged)
         if judged is None:
             print(f"no budget applies to what was measured, and too few hosts to compare\n\n{whole.value}")
     return int(whole.exit_code)
+
+
+def _host_data(host: fleet.HostVerdict) -> dict[str, Any]:
+    return {**host.as_data(), "judgements": list(map(dataclasses.asdict, host.judgements))}

@@ -26,12 +26,16 @@ def add(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(f"--{name}", metavar="FILE", help=f"write {text}")
 
 
-def check(args: argparse.Namespace) -> None:
+def check(args: argparse.Namespace, inputs: int = 1) -> None:
     """Find out before anything is measured that a file could not be written.
 
-    :raises whole_file.OutputError: a folder is missing, or something else than a file is there.
+    :param inputs: how many results files there are.
+    :raises whole_file.OutputError: a folder is missing, something else than a file is there, or several results
+        would go into one file.
     """
-    for path in _wanted(args).values():
+    for name, path in _wanted(args).items():
+        if inputs > 1:
+            raise whole_file.OutputError(f"--{name} is made of one results file, and {inputs} were given")
         whole_file.check(path)
 
 

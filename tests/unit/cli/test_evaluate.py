@@ -45,6 +45,47 @@ class EvaluateTest(testtools.TestCase):
         self.assertAlmostEqual(0.2, one["cpu"]["value"])
         self.assertTrue(one["loss"]["low"] < 0.1 < one["loss"]["high"])
 
+    def several(self, *paths, form="table"):
+        budget = os.path.join(self.folder, "budget.yaml")
+        with open(budget, "w", encoding="utf-8") as file:
+            file.write("budgets:\n- {benchmark: iperf3, arm: tuned, max_loss: 0.15}\n")
+        return test_bench.nova_perf("evaluate", *paths, "--budget", budget, "-f", form)
+
+    def test_several_files_have_a_row_each_and_the_worst_verdict(self):
+        bad = os.path.join(self.folder, "bad.json")
+        store.save(samples.results({"host": 1000.0, "tuned": 700.0}, groups=3, blocks=6), bad)
+        broken, missing = os.path.join(self.folder, "broken.json"), os.path.join(self.folder, "missing.json")
+        with open(broken, "w", encoding="ascii") as file:
+            file.write("{")
+        for paths, words, code in (
+            ((self.results, self.results), ["PASS", "PASS"], 0),
+            ((self.results, broken, missing), ["PASS", "INVALID", "INVALID"], 3),
+            ((self.results, bad, broken), ["PASS", "FAIL", "INVALID"], 1),
+        ):
+            done = self.several(*paths)
+            self.assertEqual((code, ""), (done.returncode, done.stderr), done.stdout)
+            rows = done.stdout.splitlines()[1 : 1 + len(paths)]
+            self.assertEqual(words, [row.split()[0] for row in rows])
+            self.assertEqual([path[-20:] for path in paths], [row.split()[1][-20:] for row in rows])
+        self.assertIn("3 files: 1 FAIL, 1 INVALID, 1 PASS\n\nFAIL\n", done.stdout)
+        self.assertIn("no JSON at line 1", rows[2])
+
+    def test_a_file_says_the_same_beside_others_as_alone(self):
+        alone = json.loads(self.evaluate("arm: tuned, max_loss: 0.15", form="json").stdout)
+        found = json.loads(self.several(self.results, self.results, form="json").stdout)
+        self.assertEqual("PASS", found["verdict"])
+        for one in found["files"]:
+            self.assertEqual(
+                (self.results, alone["verdict"], alone["judgements"]),
+                (one["file"], one["verdict"], one["judgements"]),
+            )
+
+    def test_exports_are_of_one_file(self):
+        wanted = os.path.join(self.folder, "junit.xml")
+        done = test_bench.nova_perf("evaluate", self.results, self.results, "--junit", wanted)
+        self.assertEqual((3, ""), (done.returncode, done.stdout))
+        self.assertIn("--junit is made of one results file, and 2 were given", done.stderr)
+
     def test_a_fleet_without_hosts_has_passed_nothing(self):
         fleet = {"run": "r", "verdict": None, "hosts": [], "pairs": []}
         store.save(samples.results({"host": 1000.0, "tuned": 900.0}, fleet=fleet), self.results)
