@@ -20,16 +20,24 @@ ROOT = "/"
 
 def idle_interrupt() -> str:
     """Return the number of an interrupt with a handler that has not fired for it: moving it disturbs nobody."""
+    return idle_interrupts(1)[0]
+
+
+def idle_interrupts(count: int) -> list[str]:
+    """Return the numbers of so many interrupts like :func:`idle_interrupt`'s."""
     lines = pathlib.Path("/proc/interrupts").read_text().splitlines()
     cpus = len(lines[0].split())
+    found = []
     for line in lines[1:]:
         number, _, rest = line.partition(":")
         number, fields = number.strip(), rest.split()
         if number.isdigit() and len(fields) > cpus and not any(map(int, fields[:cpus])):
             folder = pathlib.Path(f"/proc/irq/{number}")
             if any(entry.is_dir() for entry in folder.iterdir()) and "," not in line:
-                return number
-    raise AssertionError("no idle interrupt with a handler on this machine")
+                found.append(number)
+    if len(found) < count:
+        raise AssertionError(f"{len(found)} idle interrupts with a handler on this machine, {count} are needed")
+    return found[:count]
 
 
 class LiveObjects:

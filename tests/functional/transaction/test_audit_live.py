@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import pathlib
 import subprocess
@@ -11,9 +10,7 @@ import tempfile
 
 import testtools
 
-from nova_perf_tuning.host.audit import runner
 from tests.functional import patience
-from tests.hosts import audit_hosts
 
 TOP = pathlib.Path(__file__).parents[3]
 #: Runs inside the namespaces: kernel parameters below net are those of this network namespace alone.
@@ -45,29 +42,6 @@ steps["apply"] = run("apply", *rule, "--persist", *state)
 steps["after"] = run("audit", *rule)
 steps["verify"] = run("verify", *state)
 steps["restore"] = run("restore", *state)
-print(json.dumps(steps))
-"""
-
-
-OFFLOADS = """
-import contextlib, io, json, subprocess, sys
-from nova_perf_tuning.cli import main
-
-subprocess.run(["mount", "-t", "sysfs", "sysfs", "/sys"], check=True)
-subprocess.run("ip link add eth0 type veth peer name eth1".split(), check=True)
-subprocess.run("ethtool -K eth0 gro off tso off tx off".split(), check=True, capture_output=True)
-
-def features():
-    return subprocess.run("ethtool -k eth0".split(), check=True, capture_output=True, text=True).stdout
-
-def run(*words):
-    out = io.StringIO()
-    with contextlib.redirect_stdout(out):
-        code = main.main([*words, "--state-dir", sys.argv[1] + "/state", "-f", "json"])
-    return [code, json.loads(out.getvalue() or "null"), features()]
-
-steps = {"features": features(), "apply": run("apply", "--from", sys.argv[1] + "/plan.json")}
-steps |= {"verify": run("verify"), "restore": run("restore"), "again": run("restore")}
 print(json.dumps(steps))
 """
 
@@ -106,38 +80,6 @@ class AuditLiveTest(testtools.TestCase):
         self.assertNotEqual([], steps["whole"][1]["clean"])
         subjects = {one["rule"]: one["subject"] for one in steps["whole"][1]["findings"]}
         self.assertEqual("npd1", subjects.get("mtu-mismatch"), "the tap of 1500 on the bridge of 1400")
-
-    def test_offloads_that_rules_propose(self) -> None:
-        """What rules propose for the NIC eth0 of a record, on a device of that name in a namespace of its own."""
-        off = {"rx-gro": False, "tx-tcp-segmentation": False, "tx-checksum-ip-generic": False}
-        tree = audit_hosts.changed(audit_hosts.good(), {"nova-perf/ethtool/eth0.json": audit_hosts.ethtool(off)})
-        rules = runner.chosen(["gro-off", "offloads-off"])
-        found = runner.run(audit_hosts.view(tree), rules, strict=True).findings
-        settings = [dataclasses.asdict(one) for finding in found for one in finding.settings]
-        self.assertEqual(3, len(settings))
-        folder = tempfile.TemporaryDirectory(prefix="nova-perf-audit-live-")
-        self.addCleanup(folder.cleanup)
-        pathlib.Path(folder.name, "plan.json").write_text(json.dumps({"settings": settings}))
-        done = patience.run(
-            [
-                "unshare",
-                "--net",
-                "--mount",
-                "--propagation",
-                "private",
-                sys.executable,
-                "-c",
-                OFFLOADS,
-                folder.name,
-            ],
-            cwd=TOP,
-        )
-        self.assertEqual(0, done.returncode, done.stderr)
-        steps = json.loads(done.stdout)
-        self.assertEqual([0, 0, 0, 0], [steps[name][0] for name in ("apply", "verify", "restore", "again")])
-        self.assertEqual({"written": 3}, steps["apply"][1]["counts"])
-        self.assertEqual(steps["features"], steps["restore"][2])
-        self.assertNotEqual(steps["features"], steps["apply"][2])
 
     def test_the_whole_command(self) -> None:
         """On this machine as it is; what it finds is the machine's affair, that it works is ours."""

@@ -1,0 +1,170 @@
+"""Every rule that can be applied, on the running kernel: audit, apply, verify, the next boot's programs, restore.
+
+Three of them cannot be shown on a machine like this one, and are on recorded and generated hosts only
+(``tests/unit/host/audit``); :data:`ON_RECORDED_HOSTS_ALONE` says why. What of them the kernel can answer without
+such hardware is asked of it: what it tells of rings, and that it refuses more descriptors than there are.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable
+from typing import Any
+
+import testtools
+
+from nova_perf_tuning.host.audit import runner
+from nova_perf_tuning.host.settings import base, registry
+from tests.functional import patience
+from tests.functional.transaction import every_rule
+
+TOP = pathlib.Path(__file__).parents[3]
+NAMESPACE = ("unshare", "--mount", "--propagation", "private")
+#: Rule -> what it would take, and what there is instead.
+ON_RECORDED_HOSTS_ALONE = {
+    "ring-drops": "a device with rings below their maximum; veth, tap, ifb, macvlan and bridges have none",
+    "lro-on-forwarding": "a device whose LRO can be on; those that the kernel makes without hardware refuse it",
+    "cpu-governor": "frequency domains; a virtual machine has none",
+}
+#: Whatever the kernel makes without hardware, as far as it is built with it.
+DEVICES = """
+ip link add d0 type veth peer name d1
+ip tuntap add dev d2 mode tap multi_queue
+ip link add d3 type ifb
+ip link add d4 link d0 type macvlan
+ip link add d5 type bridge
+ip link add d6 type dummy
+ip link add d7 type bond
+ip link add d8 type vxlan id 1 dstport 4789
+"""
+ASK = """
+import json, subprocess, sys
+from nova_perf_tuning.host.settings import registry
+kinds = registry.Kinds("/")
+for line in sys.argv[1].strip().splitlines():
+    subprocess.run(line.split(), check=False, capture_output=True)
+links = json.loads(subprocess.run("ip -j link".split(), check=True, capture_output=True).stdout)
+
+def ours(kind, target):
+    try:
+        return kinds[kind].read(target)
+    except OSError as error:
+        return "none"
+
+found = {}
+for name in (link["ifname"] for link in links):
+    subprocess.run(["ethtool", "-K", name, "lro", "on"], capture_output=True)
+    rings, features = (
+        subprocess.run(["ethtool", switch, name], capture_output=True, text=True) for switch in ("-g", "-k")
+    )
+    shown = rings.stdout if rings.returncode == 0 else "none"
+    found[name] = [shown, features.stdout, ours("ring", f"{name}/rx"), ours("offload", f"{name}/rx-lro")]
+print(json.dumps(found))
+"""
+
+
+class EveryRuleTest(testtools.TestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        folder = tempfile.TemporaryDirectory(prefix="nova-perf-every-rule-")
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+
+    def keep(self, paths: Iterable[str]) -> dict[pathlib.Path, bytes]:
+        """Put back what the kernel holds even if the process that changes it is killed."""
+        before = {path: path.read_bytes() for path in map(pathlib.Path, sorted(set(paths)))}
+        for path, data in before.items():
+            self.addCleanup(self.put_back, path, data)
+        return before
+
+    @staticmethod
+    def put_back(path: pathlib.Path, data: bytes) -> None:
+        if path.read_bytes() != data:
+            path.write_text(re.sub(r".*\[(\w+)\].*", r"\1", data.decode()))
+
+    def steps(self, rules: Iterable[str], *options: str) -> dict[str, dict[str, Any]]:
+        done = patience.run(
+            [*NAMESPACE, *options, sys.executable, "-m", every_rule.__name__, self.folder, *rules], cwd=TOP
+        )
+        self.assertEqual(0, done.returncode, done.stderr)
+        found: dict[str, dict[str, Any]] = json.loads(done.stdout)
+        self.assertEqual(list(rules), list(found))
+        return found
+
+    def check(self, rule: str, steps: dict[str, Any]) -> None:
+        self.assertGreater(steps["found"], 0, f"{rule} does not fire")
+        self.assertEqual(([], []), (steps["differ"], steps["warnings"]), rule)
+        self.assertEqual((True, 0, 0), (steps["changed"], steps["verify"], steps["restore"]), rule)
+        lasts = every_rule.EVERY[rule].lasts
+        self.assertEqual(lasts, bool(steps["files"]), rule)
+        if steps["read-only"]:
+            self.assertEqual([1, ["failed", "written"]], steps["apply"], rule)
+            print(f"NOTE: {rule}: this kernel lets nobody write {steps['read-only'][0]}, and apply says so")
+            return
+        self.assertEqual([0, ["written"]], steps["apply"], rule)
+        self.assertEqual(0, steps["applied"], f"{rule} still fires when it is applied")
+        if lasts:
+            self.assertEqual((True, 0), (steps["forgotten"] > 0, steps["booted"]), f"{rule} after a boot")
+        self.assertIn(steps["pasted"], (0, None), f"{rule} still fires when its remedy is pasted")
+
+    def test_each_is_tried_or_named(self) -> None:
+        appliable = {rule.id for rule in runner.load() if rule.appliable}
+        self.assertEqual(appliable, set(every_rule.EVERY) | set(ON_RECORDED_HOSTS_ALONE))
+        self.assertEqual(set(), set(every_rule.EVERY) & set(ON_RECORDED_HOSTS_ALONE))
+
+    def test_those_of_a_network_namespace(self) -> None:
+        for rule, steps in self.steps(every_rule.OF_A_NAMESPACE, "--net").items():
+            self.check(rule, steps)
+
+    def test_those_of_the_machine(self) -> None:
+        files = [path for one in every_rule.OF_THE_MACHINE.values() for path in one.bad]
+        files += map(str, pathlib.Path("/proc/irq").glob("*/smp_affinity"))
+        before = self.keep(files)
+        for rule, steps in self.steps(every_rule.OF_THE_MACHINE).items():
+            self.check(rule, steps)
+        self.assertEqual(before, {path: path.read_bytes() for path in before})
+
+
+class HardwareTest(testtools.TestCase):
+    """What the kernel says of hardware that its own devices lack."""
+
+    def test_what_devices_without_hardware_have(self) -> None:
+        done = patience.run([*NAMESPACE, "--net", sys.executable, "-c", ASK, DEVICES], cwd=TOP)
+        self.assertEqual(0, done.returncode, done.stderr)
+        found = json.loads(done.stdout)
+        self.assertLessEqual({"d0", "d2", "d5"}, set(found))
+        for name, (rings, features, ring, lro) in found.items():
+            self.assertEqual(rings == "none", ring == "none", f"{name}: {rings} {ring}")
+            self.assertIn(f"large-receive-offload: {lro}", features, name)
+        could = [name for name, one in found.items() if "large-receive-offload: on" in one[1] or one[0] != "none"]
+        for rule, lacking in ON_RECORDED_HOSTS_ALONE.items():
+            print(f"NOTE: {rule}: on recorded hosts alone, it would take {lacking}")
+        print(f"USED: {len(found)} kinds of network devices; with rings, or LRO when asked for: {could or 'none'}")
+
+    def test_rings_of_this_machine_s_own_nics(self) -> None:
+        """Read, and more asked for than there can be, which the kernel refuses before its driver hears of it."""
+        kind = registry.Kinds("/")["ring"]
+        used = 0
+        for device in sorted(os.listdir("/sys/class/net")):
+            text = self.rings(device)
+            if text is None:
+                self.assertRaises(OSError, kind.read, f"{device}/rx")
+                continue
+            most, now = map(int, re.findall(r"^RX:\s+(\d+)$", text, re.MULTILINE))
+            self.assertEqual(str(now), kind.read(f"{device}/rx"))
+            error = self.assertRaises(OSError, kind.write, f"{device}/rx", str(most + 1))
+            self.assertNotEqual("", base.classify(error).value)
+            self.assertEqual(text, self.rings(device))
+            used += 1
+        print(f"USED: rings of {used} NICs, read and refused")
+
+    @staticmethod
+    def rings(device: str) -> str | None:
+        done = subprocess.run(["ethtool", "-g", device], capture_output=True, text=True, check=False)
+        return done.stdout if done.returncode == 0 else None
