@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _HOSTS = re.compile(r"[^,\s]{1,255}(,[^,\s]{1,255})*").fullmatch
 _PEERS, _PARALLEL, _RETRIES, _MAX_LOSS = 2, 4, 1, "0.15"
-_PAIR_LIMIT = "20m"
+_PAIR_LIMIT, _BOOT = "20m", "60s"
 _LEAST_SLOT_S = 5
 
 
@@ -89,6 +89,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="length of a turn, in which a pair of guests runs every benchmark once; raise it where a trial ends "
         "with 'no time was left in the slot' (default: what the benchmarks take, those that need no peer twice, "
         "and 5 s for each run)",
+    )
+    group.add_argument(
+        "--boot-time",
+        metavar="TIME",
+        help="how long the first pair's guests get until they are ready, later ones get what was seen; lower it "
+        f"where guests boot fast, since turns begin no earlier (default: {_BOOT})",
     )
     group.add_argument("--resume", metavar="RUN", help="go on with a run that was interrupted or has died")
     group.add_argument(
@@ -367,6 +373,7 @@ def _plan(args: argparse.Namespace, run_id: str) -> fleet_plan.FleetPlan:
         mtu=_number("--mtu", args.mtu or "0", 0, 65535),
         guest_tx_offload=not args.no_guest_tx_offload,
         slot_s=int(validate.duration("--slot-time", args.slot_time, _LEAST_SLOT_S)) if args.slot_time else 0,
+        boot_s=validate.duration("--boot-time", args.boot_time or _BOOT),
     )
     seconds = _number("--seconds", args.seconds, 1, 3600)
     jobs = plugins.jobs(args.benchmark or validate.DEFAULT_BENCHMARKS, seconds)

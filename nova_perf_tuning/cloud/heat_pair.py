@@ -171,7 +171,8 @@ class HeatPairLauncher:
         begun = time.monotonic()
         deadline = begun + plan.time_limit_s - min(_CLOSING_S, plan.time_limit_s / 4)
         grid = slots.Grid(len(arms), self.settings.slot_s or slots.length_s(job for job in plan.jobs))
-        start = math.ceil(time.time() + self._boot_s())
+        # Guests that are ready have a slot's time before it to warm up.
+        start = math.ceil(time.time() + self._boot_s() + grid.length_s)
         outcome.environment = self._environment(plan, grid)
         for number, arm in enumerate(arms):
             self._api.sleep(0)

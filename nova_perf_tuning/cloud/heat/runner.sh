@@ -244,6 +244,27 @@ keep_run() {
         "$trial" "$number" "$1" "$slot" "$status" "$begin" "$finish" "$2" "$3" >>"$work/runs"
 }
 
+# take_turn TRIAL SLOT END: every benchmark once.
+take_turn() {
+    turn_end=$3 number=0
+    while [ "$number" -lt "$count" ]; do
+        run_once "$number" "$2" "$1" "$turn_end"
+        [ "$(sed -n "$((number + 1))p" "$work/alone")" != true ] || run_there "$number" "$2" "$1" "$turn_end"
+        number=$((number + 1))
+    done
+}
+forget_runs() {
+    rm -rf "$work/runs" "$work/outputs"
+    mkdir -p "$work/outputs"
+}
+# warm_up_early: the warm-up in the time that is left before the first slot can begin, when no arm measures. It
+# costs no slot then; where that time is too short, or something did not end well, it has one as every trial has.
+warm_up_early() {
+    [ $((start - $(now_cs) / 100)) -ge "$slot_s" ] || return 1
+    take_turn 0 0 $((start * 100 - 100))
+    ! grep -qv '"status":0,' "$work/runs"
+}
+
 # await_server, await_peer: wait for the other side, and note its facts where it has any.
 await_server() {
     tries=0
@@ -270,19 +291,14 @@ measure() {
     synchronise
     # Trial 0 is the warm-up: files are laid out, caches filled; it is not reported.
     trial=0
+    ! warm_up_early || trial=1
+    forget_runs
     while [ "$trial" -le "$trials" ]; do
         slot=$(next_slot)
         # Clocks of two guests may differ by a little.
         sleep_until_cs $((slot * slot_s * 100 + 50))
-        number=0
-        while [ "$number" -lt "$count" ]; do
-            run_once "$number" "$slot" "$trial" $(((slot + 1) * slot_s * 100 - 100))
-            [ "$(sed -n "$((number + 1))p" "$work/alone")" != true ] ||
-                run_there "$number" "$slot" "$trial" $(((slot + 1) * slot_s * 100 - 100))
-            number=$((number + 1))
-        done
-        [ "$trial" != 0 ] || rm -r "$work/runs" "$work/outputs"
-        mkdir -p "$work/outputs"
+        take_turn "$trial" "$slot" $(((slot + 1) * slot_s * 100 - 100))
+        [ "$trial" != 0 ] || forget_runs
         trial=$((trial + 1))
     done
     # What follows is work, too: not in the slots that other arms have left in this block.

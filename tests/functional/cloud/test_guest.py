@@ -81,6 +81,8 @@ class RunnerCase(testtools.TestCase):
     """Guests run their script with their shell and tools, as processes of this machine."""
 
     SLOT_S = 10
+    #: Seconds since the epoch before which no trial begins.
+    start_epoch = 0
 
     def setUp(self):
         super().setUp()
@@ -125,7 +127,7 @@ class RunnerCase(testtools.TestCase):
             "ARMS": "2",
             "TRIALS": str(trials),
             "SLOT_SECONDS": str(self.SLOT_S),
-            "START_EPOCH": "0",
+            "START_EPOCH": str(self.start_epoch),
             "TX_OFFLOAD": "True",
         }
 
@@ -233,6 +235,29 @@ class RunnerTest(RunnerCase):
         self.assertIn("Mbit/s, median of 2", figures["iperf3"])
         self.assertIn("events/s, median of 2", figures["cpu"])
         self.assertIn("events/s, median of 2", figures["cpu on the server"])
+
+    def test_the_time_before_the_first_slot_is_used_to_warm_up(self):
+        benchmarks = [{"label": "cpu", "benchmark": "cpu", "parameters": {"seconds": "1"}}]
+        self.start_epoch = int(time.time()) + self.SLOT_S + 8
+        signals, begun, log = self.measure(benchmarks, 1)
+        self.assertIn("slot 0: sysbench ended with status 0", log)
+        self.assertIn("slot 0: benchmark 0 on the server ended with status 0", log)
+        grid = slots.Grid(2, self.SLOT_S)
+        jobs = tuple(plugins.jobs(["cpu:seconds=1"]))
+        expected = collector.Expected("run1", "tuned", 1, grid, jobs, 1, begun, time.time())
+        documents = json.dumps({"results": signals["results"][1]["data"]})
+        runs = collector.read(documents, expected).runs
+        self.assertEqual([grid.following(1, self.start_epoch)] * 2, [run.slot for run in runs])
+
+    def test_a_warm_up_that_failed_is_repeated_in_a_slot(self):
+        # As a server that does not answer yet: the first run fails, later ones do not.
+        command = "test -e /run/nova-perf/again || { touch /run/nova-perf/again; exit 3; }"
+        benchmarks = [{"label": "x", "benchmark": "x", "client": ["sh", "-c", command], "server": None}]
+        self.start_epoch = int(time.time()) + self.SLOT_S + 8
+        signals, _begun, log = self.measure(benchmarks, 1)
+        self.assertIn("slot 0: sh ended with status 3", log)
+        self.assertEqual("SUCCESS", signals["figures"][1]["status"], log)
+        self.assertEqual(3, len([line for line in log.splitlines() if ": sh ended with status" in line]), log)
 
     def test_a_benchmark_that_cannot_run_fails_the_stack_with_its_reason(self):
         signals, _begun, log = self.measure(
