@@ -1,0 +1,94 @@
+"""What nova-perf generates for nova.conf: read by oslo.config with Nova's options, used by Nova's code."""
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+import testtools
+from nova import conf as nova_conf
+from nova import test as nova_test
+from nova.cmd.manage import ImagePropertyCommands
+from nova.conf import neutron as neutron_conf
+from nova.virt import hardware
+
+from nova_perf_tuning import cpulist
+from nova_perf_tuning.host.audit import base, configuration, devices, generate
+from tests.hosts import audit_hosts as hosts
+
+CONF = nova_conf.CONF
+VALIDATOR = pathlib.Path(sys.executable).parent / "oslo-config-validator"
+#: Of the generated host with guests whose ring ran over, so that every section is there.
+CHANGES = {"sys/devices/virtual/net/tap0/statistics/tx_dropped": "500\n"}
+
+
+def generated(changes: hosts.Tree) -> str:
+    """Return the nova.conf that is proposed for the good host with ``changes``."""
+    return generate.nova_conf(hosts.view(hosts.changed(hosts.good(), changes)))
+
+
+class GeneratedTest(nova_test.NoDBTestCase):
+    def read(self, text: str) -> None:
+        """Let Nova read ``text`` as its only configuration file."""
+        with tempfile.NamedTemporaryFile("w", suffix=".conf", delete=False) as file:
+            file.write(text)
+        self.addCleanup(os.unlink, file.name)
+        for section, _key in configuration.parse(text):
+            if section.startswith(configuration.PHYSNET):
+                name = section.removeprefix(configuration.PHYSNET)
+                self.flags(physnets=[name], group="neutron")
+                neutron_conf.register_dynamic_opts(CONF)
+        CONF([], project="nova", default_config_files=[file.name])
+        self.addCleanup(CONF, [], project="nova", default_config_files=[])
+
+    def test_nova_understands_it(self) -> None:
+        for changes in (CHANGES, {**CHANGES, "etc/nova/nova.conf": None}):
+            self.read(generated(changes))
+            dedicated, shared = hardware.get_cpu_dedicated_set(), hardware.get_cpu_shared_set()
+            self.assertEqual(set(range(16)), dedicated | shared)
+            self.assertEqual(set(), dedicated & shared)
+            self.assertEqual(1024, CONF.libvirt.rx_queue_size)
+            self.assertEqual([0], CONF.neutron_physnet_physnet1.numa_nodes)
+        self.read(generated(CHANGES))
+        self.assertEqual(cpulist.parse(hosts.DEDICATED), hardware.get_cpu_dedicated_set())
+
+
+class ValidatorTest(testtools.TestCase):
+    """oslo-config-validator knows every option of Nova but those of sections named by physical networks."""
+
+    def validate(self, text: str) -> subprocess.CompletedProcess[str]:
+        with tempfile.NamedTemporaryFile("w", suffix=".conf") as file:
+            file.write(text)
+            file.flush()
+            return subprocess.run(
+                [VALIDATOR, "--input-file", file.name, "--namespace", "nova.conf",
+                 "--exclude-group", f"{configuration.PHYSNET}physnet1"],
+                capture_output=True, text=True, check=False,
+            )  # fmt: skip
+
+    def test_no_option_is_unknown(self) -> None:
+        done = self.validate(generated(CHANGES))
+        self.assertEqual(0, done.returncode, done.stdout + done.stderr)
+
+    def test_an_unknown_one_would_be_seen(self) -> None:
+        done = self.validate(generated(CHANGES) + "[libvirt]\nrx_queue_sise = 1024\n")
+        self.assertEqual(1, done.returncode, done.stdout)
+        self.assertIn("libvirt/rx_queue_sise is not part of the sample config", done.stdout + done.stderr)
+
+
+class RemedyTest(testtools.TestCase):
+    def test_nova_manage_takes_what_is_proposed(self) -> None:
+        """Properties of guests that are there: nova-manage refuses names and values that Nova does not know."""
+        windows = hosts.domain("windows", pins=(), os_type="windows", bus="ide", model="e1000", features="")
+        view = hosts.view(hosts.changed(hosts.good(), {"etc/libvirt/qemu/windows.xml": windows}))
+        rules: tuple[base.Rule, ...] = (
+            devices.EmulatedNic(), devices.EmulatedDisk(), devices.WindowsEnlightenments(), devices.WindowsVirtio()
+        )  # fmt: skip
+        asked = set()
+        for rule in rules:
+            (found,) = rule.check(view)
+            asked |= set(re.findall(r"--property (\S+)", found.remedy))
+        self.assertEqual({"hw_vif_model=virtio", "hw_disk_bus=virtio", "os_type=windows"}, asked)
+        self.assertEqual(3, len(ImagePropertyCommands()._validate_image_properties(sorted(asked))))
