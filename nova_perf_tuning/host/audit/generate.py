@@ -27,9 +27,11 @@ def split(host: Host) -> Split:
     """Return the sets of nova.conf, else a proposal: of each node the first cores for the host, the rest not.
 
     The host gets one core of each node (as TripleO derives it), and one more for each :data:`MBPS_PER_CORE` of its
-    NICs beyond the first; never more than half of a node. Whole cores: their threads are not torn apart.
+    NICs beyond the first; never more than half of a node. Whole cores: their threads are not torn apart. Sets of
+    nova.conf that the audit finds fault with are proposed anew.
     """
-    if host.dedicated is not None:
+    faults = _faults(host)
+    if host.dedicated is not None and not faults:
         shared = host.shared or host.sets.housekeeping
         return Split(shared, host.dedicated, ("the sets of nova.conf as they are",))
     nodes: dict[int | None, list[model.Cpu]] = {}
@@ -37,7 +39,7 @@ def split(host: Host) -> Split:
         if cpu.online:
             nodes.setdefault(cpu.node, []).append(cpu)
     keep: set[int] = set()
-    reasons = []
+    reasons = [f"not as in nova.conf: {fault}" for fault in faults]
     for node, cpus in sorted(nodes.items(), key=lambda item: -1 if item[0] is None else item[0]):
         cores = sorted({cpulist.parse(cpu.siblings) & host.online for cpu in cpus}, key=min)
         speed = sum(nic.speed_mbps or 0 for nic in host.links if nic.node == node or node is None)
@@ -45,12 +47,22 @@ def split(host: Host) -> Split:
         taken = min(wanted, max(1, len(cores) // 2))
         for core in cores[:taken]:
             keep |= core
-        where = "the host" if node is None else f"node {node}"
-        reasons.append(
-            f"{where}: {base.plural(taken, 'core')} of {len(cores)} for the host ({speed} Mbit/s of NICs there, "
-            f"a core for each {MBPS_PER_CORE})"
+        where = f"node {node}" if node is not None else "all CPUs" if len(nodes) == 1 else "CPUs of no node"
+        known = (
+            f"{speed} Mbit/s of NICs there, a core for each {MBPS_PER_CORE}" if speed else "no NIC of known speed"
         )
+        reasons.append(f"{where}: {base.plural(taken, 'core')} of {len(cores)} for the host ({known})")
     return Split(frozenset(keep), host.online - keep, tuple(reasons))
+
+
+def _faults(host: Host) -> list[str]:
+    """Return what is wrong with the CPU sets of nova.conf."""
+    from nova_perf_tuning.host.audit import openstack
+
+    try:
+        return [one.why for one in openstack.CpuSets().check(host)]
+    except base.NotApplicableError:
+        return []
 
 
 def nova_conf(host: Host) -> str:

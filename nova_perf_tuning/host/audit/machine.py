@@ -130,8 +130,17 @@ class Tcg(base.Rule):
             yield self.finding(
                 evidence,
                 f"{base.plural(len(slow), 'guest')} without KVM: {base.named(guest.name for guest in slow)}",
+                self._way(host, configured is not None and configured.text == "kvm"),
                 subject=slow[0].name,
             )
+
+    @staticmethod
+    def _way(host: Host, configured: bool) -> str:
+        """Return how the guests come to KVM from where this host stands."""
+        first = [] if configured else ["[libvirt] virt_type = kvm in nova.conf", "restart nova-compute"]
+        if host.names("sys/class/misc") and not host.has_device("kvm"):
+            first.insert(0, "KVM, which this host lacks (rule kvm-missing)")
+        return ", then ".join([*first, "a hard reboot of the guests"])
 
 
 class Nested(base.Rule):

@@ -78,6 +78,8 @@ class PhysnetNodes(base.Rule):
                 yield self.finding(
                     [(value.source, value.text), ("/sys/devices/system/node", cpulist.format(present))],
                     f"node {cpulist.format(missing)} does not exist on this host",
+                    f"[{configuration.PHYSNET}{name}] numa_nodes = the node of its NIC, one of "
+                    f"{cpulist.format(present)} (nova-perf generate nova-conf --physnet {name}=NIC)",
                     subject=name,
                     level=Level.ERROR,
                 )

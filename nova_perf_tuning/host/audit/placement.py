@@ -46,10 +46,12 @@ class FloatsOverNodes(base.Rule):
         guests = guests_of(host)
         _several_nodes(host)
         largest = max(len(host.sets.online & cpulist.parse(node.cpus)) for node in host.facts.nodes)
+        memory = max((node.memory_kib or 0 for node in host.facts.nodes), default=0)
         floating = []
         for guest in guests:
             nodes = host.nodes_of(host.cpus_of(guest))
-            if len(nodes) > 1 and guest.domain.vcpus <= largest and guest.inventory.cells < 2:
+            fits = guest.domain.vcpus <= largest and (not memory or guest.inventory.memory_kib <= memory)
+            if len(nodes) > 1 and fits and guest.inventory.cells < 2:
                 floating.append(guest)
         for guest in floating[:3]:
             cpus = host.cpus_of(guest)

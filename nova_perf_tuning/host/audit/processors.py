@@ -117,8 +117,14 @@ class HousekeepingUnset(base.Rule):
             evidence,
             f"guests own CPUs {owned}, and everything else on this host may run there as well as on the other "
             f"{base.plural(len(host.online - host.sets.dedicated), 'CPU')} ({base.plural(max(nodes, 1), 'node')})",
+            "" if host.dedicated is None else self._confine(host),
             level=None if host.dedicated is None else Level.INFO,
         )
+
+    @staticmethod
+    def _confine(host: Host) -> str:
+        own = cpulist.format(host.online - host.sets.dedicated)
+        return f"CPUAffinity={own} in /etc/systemd/system.conf and a reboot, or isolcpus= (generate grub-args)"
 
 
 def _systemd_affinity(host: Host) -> frozenset[int] | None:

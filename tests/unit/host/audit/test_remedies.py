@@ -8,7 +8,7 @@ import subprocess
 
 import testtools
 
-from nova_perf_tuning.host.audit import base, persist, runner
+from nova_perf_tuning.host.audit import base, generate, persist, runner
 from tests.hosts import audit_hosts as hosts
 from tests.unit.host.audit import cases, test_apply
 
@@ -143,6 +143,37 @@ class ExpertTest(testtools.TestCase):
             self.assertEqual(([], [], rule), (report.clean, report.findings, report.unknown[0][0]))
         report = judge("housekeeping-node-missing", {f"{hosts.ETH0}/numa_node": "-1\n"})
         self.assertEqual(("housekeeping-node-missing", "no NIC whose node is known"), report.unknown[0])
+
+    def test_guests_that_do_not_fit_are_not_said_to_float(self) -> None:
+        changes = {
+            **hosts.process(vcpus=("0-15", "0-15")),
+            "run/libvirt/qemu/instance-1.xml": hosts.domain(pins=(), policy="shared", memory_gib=100),
+        }
+        self.assertEqual([], judge("guest-floats-over-nodes", changes).findings)
+        self.assertEqual(1, len(judge("guest-larger-than-node", changes).findings))
+
+    def test_what_is_done_already_is_not_asked_for(self) -> None:
+        slow = {"run/libvirt/qemu/instance-1.xml": hosts.domain(type="qemu")}
+        (found,) = judge("guest-without-kvm", slow).findings
+        self.assertEqual("a hard reboot of the guests", found.remedy, "nova.conf says kvm")
+        lacking = {**slow, **cases.CASES["kvm-missing"].changes, "etc/nova/nova.conf": None}
+        (found,) = judge("guest-without-kvm", lacking).findings
+        self.assertRegex(found.remedy, r"^KVM, which this host lacks.*, then \[libvirt\] virt_type = kvm")
+        shared = {f"sys/devices/system/cpu/{name}": "\n" for name in ("isolated", "nohz_full")}
+        (found,) = judge("housekeeping-unset", {**shared, "proc/cmdline": "quiet\n"}).findings
+        self.assertTrue(found.remedy.startswith(f"CPUAffinity={hosts.SHARED} in "), found.remedy)
+
+    def test_sets_that_do_not_fit_are_proposed_anew(self) -> None:
+        """The remedy of nova-cpu-sets is to generate some, which must not be the faulty ones."""
+        for sets in ("cpu_dedicated_set = 2-40", "cpu_dedicated_set = 0-3,8-11", "cpu_dedicated_set = 0-15"):
+            text = f"[compute]\n{sets}\ncpu_shared_set = 4-5\n"
+            view = hosts.view(hosts.changed(hosts.good(), {"etc/nova/nova.conf": text}))
+            proposed = generate.nova_conf(view)
+            self.assertIn("# not as in nova.conf: ", proposed)
+            again = hosts.changed(hosts.good(), {"etc/nova/nova.conf": proposed})
+            report = runner.run(hosts.view(again), runner.chosen(["nova-cpu-sets"]), strict=True)
+            self.assertEqual((["nova-cpu-sets"], []), (report.clean, report.findings), sets)
+        self.assertIn(f"cpu_dedicated_set = {hosts.DEDICATED}\n", generate.nova_conf(hosts.view(hosts.good())))
 
     def test_queues_of_each_direction(self) -> None:
         queues = {"rx": 32, "rx_max": 64, "tx": 4, "tx_max": 64}
