@@ -119,8 +119,9 @@ class RemoteNode(_InterruptRule):
                     [(f"/sys/class/net/{nic.name}/device/numa_node", nic.node), *_evidence(far)],
                     f"{len(far)} of {base.plural(len(irqs), 'queue interrupt')} of {nic.name} ({_speed(nic)}) are "
                     f"served on node {others}, the NIC is on node {nic.node}",
+                    _way(settings := self.planned(host, far)),
                     subject=nic.name,
-                    settings=self.planned(host, far),
+                    settings=settings,
                 )
 
 
@@ -146,8 +147,9 @@ class OnDedicated(_InterruptRule):
                     f"{base.plural(len(there), 'interrupt')} of {nic.name} ({_speed(nic)}) fire on CPUs "
                     f"{cpus}, which "
                     "belong to guests or are isolated for them",
+                    _way(settings := self.planned(host, there)),
                     subject=nic.name,
-                    settings=self.planned(host, there),
+                    settings=settings,
                 )
 
 
@@ -173,9 +175,19 @@ class OneCpu(_InterruptRule):
                     _evidence(irqs),
                     f"all {queues} queues of {nic.name} ({_speed(nic)}) are served by CPU {cpu}; "
                     f"{room.where} has {base.plural(len(room.cpus), 'housekeeping CPU')}",
+                    _way(settings := self.planned(host, irqs)),
                     subject=nic.name,
-                    settings=self.planned(host, irqs),
+                    settings=settings,
                 )
+
+
+def _way(settings: Sequence[setting_module.Setting]) -> str:
+    """Return the remedy where the planner places nothing; empty where the rule's own holds."""
+    return (
+        ""
+        if settings
+        else "first leave it a housekeeping CPU (rule nova-cpu-sets); 'nova-perf plan' says what stops it"
+    )
 
 
 def _speed(nic: model.Nic) -> str:

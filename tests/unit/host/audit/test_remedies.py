@@ -163,6 +163,16 @@ class ExpertTest(testtools.TestCase):
         (found,) = judge("housekeeping-unset", {**shared, "proc/cmdline": "quiet\n"}).findings
         self.assertTrue(found.remedy.startswith(f"CPUAffinity={hosts.SHARED} in "), found.remedy)
 
+    def test_interrupts_that_no_plan_moves(self) -> None:
+        """With every CPU dedicated apply has nowhere to put them, so it is not what is said."""
+        every = {"etc/nova/nova.conf": "[compute]\ncpu_dedicated_set = 0-15\n"}
+        (found,) = judge("nic-irq-on-dedicated", every).findings
+        self.assertEqual(((), False), (found.settings, found.appliable))
+        self.assertTrue(found.remedy.startswith("first leave it a housekeeping CPU"), found.remedy)
+        moved = cases.CASES["nic-irq-on-dedicated"].changes
+        (found,) = judge("nic-irq-on-dedicated", moved).findings
+        self.assertEqual("nova-perf apply --rule nic-irq-on-dedicated", found.remedy.partition("  #")[0])
+
     def test_sets_that_do_not_fit_are_proposed_anew(self) -> None:
         """The remedy of nova-cpu-sets is to generate some, which must not be the faulty ones."""
         for sets in ("cpu_dedicated_set = 2-40", "cpu_dedicated_set = 0-3,8-11", "cpu_dedicated_set = 0-15"):
