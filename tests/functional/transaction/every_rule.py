@@ -257,6 +257,11 @@ def read_only(one: Live) -> list[str]:
     return [path for path in one.bad if not os.stat(path).st_mode & 0o200]
 
 
+def absent(one: Live) -> list[str]:
+    """Return the files that this kernel does not have, such as kvm's where it is not loaded."""
+    return [path for path in one.bad if not os.path.exists(path)]
+
+
 def _steps(stage: Stage, rule: str, one: Live) -> Iterator[tuple[str, Any]]:
     state = ["--state-dir", os.path.join(stage.folder, "state")]
     nova = os.path.join(stage.folder, "nova.conf")
@@ -266,6 +271,10 @@ def _steps(stage: Stage, rule: str, one: Live) -> Iterator[tuple[str, Any]]:
     def found() -> list[Any]:
         return [each for each in _command("audit", *judged)[1]["findings"] if each["settings"]]
 
+    yield "absent", absent(one)
+    if absent(one):
+        yield "unknown", [each["rule"] for each in _command("audit", *judged)[1]["unknown"]]
+        return
     stage.make(one)
     stage.guest(one)
     before = stage.content(one)
@@ -298,14 +307,13 @@ def _steps(stage: Stage, rule: str, one: Live) -> Iterator[tuple[str, Any]]:
 def run(folder: str, rules: list[str]) -> dict[str, dict[str, Any]]:
     """Return the steps of ``rules``; whatever happens, the kernel holds afterwards what it held before."""
     table = {rule: EVERY[rule] for rule in rules}
-    originals = {path: pathlib.Path(path).read_bytes() for one in table.values() for path in one.bad}
+    there = [path for one in table.values() for path in one.bad if path not in absent(one)]
+    originals = {path: pathlib.Path(path).read_bytes() for path in there if os.stat(path).st_mode & 0o200}
     try:
         with Stage(folder, rules[0] in OF_A_NAMESPACE) as stage:
             return {rule: dict(_steps(stage, rule, one)) for rule, one in table.items()}
     finally:
         for path, data in originals.items():
-            if path in [each for one in table.values() for each in read_only(one)]:
-                continue
             chosen = data.decode().partition("[")[2].partition("]")[0]  # a file that shows all its choices
             pathlib.Path(path).write_text(f"{chosen}\n" if chosen else data.decode())
 

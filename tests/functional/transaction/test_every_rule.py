@@ -78,7 +78,7 @@ class EveryRuleTest(testtools.TestCase):
 
     def keep(self, paths: Iterable[str]) -> dict[pathlib.Path, bytes]:
         """Put back what the kernel holds even if the process that changes it is killed."""
-        before = {path: path.read_bytes() for path in map(pathlib.Path, sorted(set(paths)))}
+        before = {path: path.read_bytes() for path in map(pathlib.Path, sorted(set(paths))) if path.exists()}
         for path, data in before.items():
             self.addCleanup(self.put_back, path, data)
         return before
@@ -98,6 +98,12 @@ class EveryRuleTest(testtools.TestCase):
         return found
 
     def check(self, rule: str, steps: dict[str, Any]) -> None:
+        if steps["absent"]:
+            self.assertEqual([rule], steps["unknown"])
+            print(
+                f"NOTE: {rule}: this kernel has no {steps['absent'][0]}, and the audit says that it cannot judge"
+            )
+            return
         self.assertGreater(steps["found"], 0, f"{rule} does not fire")
         self.assertEqual(([], []), (steps["differ"], steps["warnings"]), rule)
         self.assertEqual((True, 0, 0), (steps["changed"], steps["verify"], steps["restore"]), rule)
