@@ -1,0 +1,238 @@
+"""Make the pictures of the documentation from figures that are recorded in the tree.
+
+    python doc/make_pictures.py                          plots and the report's screenshot
+    python doc/make_pictures.py --plots-only             without a browser
+    python doc/make_pictures.py --record results.json    of another run, which is kept in the tree from now on
+
+Plots are SVG, drawn on the same axes as the report's charts; a test draws them again and compares. The screenshot
+is of the report that ``nova-perf report`` makes of recorded results, taken by Chromium without a window.
+"""
+
+from __future__ import annotations
+
+import argparse
+import html
+import json
+import lzma
+import math
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+
+import yaml
+
+from nova_perf_tuning.budget import charts, model, statistics, store, summary, wording
+
+TOP = pathlib.Path(__file__).resolve().parents[1]
+DATA = TOP / "doc/source/data"
+PICTURES = TOP / "doc/source/_static"
+NOISE = TOP / "tests/benchmarks/aa_guests.json.xz"
+
+#: The run that was recorded for the report's picture, if one was; else that of the noise is shown.
+RUN = DATA / "run.json.xz"
+REPORT = "report.png"
+HEIGHT = 1340
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+WIDTH, LEFT, RIGHT, ROW, TOP_MARGIN = 800, 310, 70, 24, 56
+INK, SOFT, GRID, BAND, DOT = "#17202b", "#5b6776", "#dde2e8", "#c3ccd7", "#0b7f8a"
+
+
+class Plot:
+    """Rows of dots with median and interval on one axis, as SVG.
+
+    :ivar title, note: what is shown, and what has to be known of it.
+    """
+
+    def __init__(self, title: str, note: str, axis: charts.Axis) -> None:
+        self._title, self._note, self._axis = title, note, axis
+        self._rows: list[tuple[str, charts.Row, str]] = []
+
+    def add(self, label: str, row: charts.Row, figure: str) -> None:
+        self._rows.append((label, row, figure))
+
+    def svg(self) -> str:
+        bottom = TOP_MARGIN + ROW * len(self._rows)
+        lines = [
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{bottom + 34}"'
+            f' viewBox="0 0 {WIDTH} {bottom + 34}" font-family="sans-serif" font-size="13">',
+            f'<rect width="{WIDTH}" height="{bottom + 34}" fill="#fff"/>',
+            text(12, 22, self._title, INK, "start", ' font-weight="bold" font-size="15"'),
+            text(12, 41, self._note, SOFT, "start", ' font-size="12"'),
+        ]
+        for tick in self._axis.ticks:
+            at = across(tick.at)
+            lines.append(f'<path d="M{at:.1f} {TOP_MARGIN}V{bottom}" stroke="{GRID}"/>')
+            lines.append(text(at, bottom + 18, f"{tick.value:g}", SOFT, "middle"))
+        if self._axis.low < 1 < self._axis.high:
+            one = across(self._axis.place(1))
+            lines.append(f'<path d="M{one:.1f} {TOP_MARGIN}V{bottom}" stroke="{SOFT}" stroke-dasharray="3 3"/>')
+        for number, (label, row, figure) in enumerate(self._rows):
+            lines += drawn(TOP_MARGIN + ROW * number, label, row, figure)
+        return "\n".join([*lines, "</svg>"]) + "\n"
+
+
+def drawn(top: float, label: str, row: charts.Row, figure: str) -> Iterator[str]:
+    """Yield the elements of one row."""
+    middle = top + ROW / 2
+    yield text(LEFT - 12, middle + 4, label, INK, "end")
+    yield text(WIDTH - 12, middle + 4, figure, INK, "end")
+    if row.low is not None and row.high is not None:
+        low, high = across(row.low), across(row.high)
+        yield f'<rect x="{low:.1f}" y="{middle - 4:.1f}" width="{high - low:.1f}" height="8" fill="{BAND}"/>'
+    for dot in row.dots:
+        y = top + ROW * dot.y / 100
+        yield f'<circle cx="{across(dot.x):.1f}" cy="{y:.1f}" r="3.5" fill="{DOT}" fill-opacity="0.55"/>'
+    if row.median is not None:
+        yield f'<path d="M{across(row.median):.1f} {top + 4:.1f}v{ROW - 8}" stroke="{INK}" stroke-width="3"/>'
+
+
+def text(x: float, y: float, words: str, colour: str, anchor: str, more: str = "") -> str:
+    """Return a piece of text; nothing in it is markup."""
+    place = f'x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"'
+    return f'<text {place} fill="{colour}"{more}>{html.escape(words)}</text>'
+
+
+def across(percent: float) -> float:
+    """Return where a position of the chart's is, in pixels."""
+    return LEFT + (WIDTH - LEFT - RIGHT) * percent / 100
+
+
+def noise() -> str:
+    """Return the plot of guests that are alike: every difference in it is noise."""
+    results = recorded(NOISE)
+    found = []
+    for one in summary.summarise(results):
+        ratio = next(pair.ratio for pair in one.comparisons if (pair.arm, pair.baseline) == ("again", "untuned"))
+        trials = [trial for trial in results.trials if (trial.benchmark, trial.metric) == (one.label, one.metric)]
+        logs = statistics.log_ratios(trials, "again", "untuned").values()
+        found.append((one.label, ratio, [math.exp(log) for logged in logs for log in logged]))
+    axis = charts.axis([value for _, _, values in found for value in values], [1.0])
+    plot = Plot(
+        "Guests that are alike, over each other",
+        "Ratio within a block of an A/A run; line: median, band: its 95 % interval over three boots. TCG, 2 CPUs.",
+        axis,
+    )
+    for label, ratio, values in found:
+        plot.add(label, charts.row(axis, [(value, "") for value in values], ratio), wording.number(ratio.value))
+    return plot.svg()
+
+
+def measured() -> str:
+    """Return the plot of every benchmark in a guest, over the same on its host."""
+    data = yaml.safe_load((DATA / "measured.yaml").read_text(encoding="utf-8"))
+    rows = []
+    for benchmark, figure, host, guest, _ratio, _trials in data["rows"]:
+        if host != "–":
+            ratio = float(guest.replace(",", "")) / float(host.replace(",", ""))
+            rows.append((f"{benchmark}: {figure}", 1 / ratio if figure.endswith("µs") else ratio))
+    return ratios(
+        "Each benchmark in a guest under TCG, over the same on its host",
+        "One trial of one second each on a busy machine, latencies turned (less than 1: a loss).",
+        rows,
+    )
+
+
+def unixbench() -> str:
+    """Return the plot of the published indexes of an HVM guest over a PV guest of the same distribution."""
+    reports = yaml.safe_load((DATA / "published.yaml").read_text(encoding="utf-8"))["unixbench"]
+    labelled = {one["label"]: one for one in reports}
+    first, second = labelled["Ubuntu 14.04 on HVM"], labelled["Ubuntu 14.04, PV"]
+    rows = [(name, first["tests"][name][0] / second["tests"][name][0]) for name in first["tests"]]
+    rows.append(("Score", first["score"] / second["score"]))
+    return ratios(
+        "UnixBench 5.1.3, Ubuntu: HVM guest over PV guest",
+        "Published figures, one run of each: the score hides what the tests show.",
+        rows,
+    )
+
+
+def ratios(title: str, note: str, rows: Sequence[tuple[str, float]]) -> str:
+    """Return a plot of single ratios."""
+    axis = charts.axis([ratio for _, ratio in rows], [1.0])
+    plot = Plot(title, note, axis)
+    for label, ratio in rows:
+        dot = charts.Dot(axis.place(ratio), 50, "")
+        plot.add(label, charts.Row((dot,), None, None, None), wording.number(ratio))
+    return plot.svg()
+
+
+PLOTS = {"plot-noise.svg": noise, "plot-measured.svg": measured, "plot-unixbench.svg": unixbench}
+
+
+def recorded(path: pathlib.Path) -> model.Results:
+    """Return recorded results."""
+    with tempfile.TemporaryDirectory() as folder:
+        return store.load(str(unpacked(path, folder)))
+
+
+def unpacked(path: pathlib.Path, folder: str) -> pathlib.Path:
+    """Return where in ``folder`` the results of an .xz file are."""
+    file = pathlib.Path(folder, "results.json")
+    file.write_bytes(lzma.decompress(path.read_bytes()))
+    return file
+
+
+def record(path: pathlib.Path) -> None:
+    """Keep results in the tree, without the guests' XML, which the picture does not show."""
+    results = store.to_dict(store.load(str(path)))
+    for arm in results["environment"].get("arms", {}).values():
+        arm.pop("xml", None)
+    with lzma.open(RUN, "wt", encoding="utf-8") as file:
+        json.dump(results, file, separators=(",", ":"))
+
+
+def take_screenshot(browser: str, folder: str) -> pathlib.Path:
+    """Return the picture of the report, in ``folder``."""
+    page, picture = pathlib.Path(folder, "report.html"), pathlib.Path(folder, REPORT)
+    results = unpacked(RUN if RUN.exists() else NOISE, folder)
+    program = "import sys; from nova_perf_tuning.cli import main; sys.exit(main.main(sys.argv[1:]))"
+    path = os.pathsep.join(filter(None, (str(TOP), os.environ.get("PYTHONPATH"))))
+    run(sys.executable, "-c", program, "report", str(results), "--output", str(page), PYTHONPATH=path)
+    # Root has no sandbox; the profile is a folder of its own, so that nothing of the user's is read or left.
+    options = ("--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--force-color-profile=srgb")
+    where = (f"--user-data-dir={folder}/profile", f"--screenshot={picture}", f"--window-size=1100,{HEIGHT}")
+    run(browser, *options, *where, page.as_uri())
+    return picture
+
+
+def run(*command: str, **environment: str) -> None:
+    """Run a program; what it says is shown when it fails."""
+    done = subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(
+            f"make_pictures.py: {command[0]} ended with {done.returncode}\n{done.stdout}{done.stderr}"
+        )
+
+
+def main() -> int:
+    """Write all pictures."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
+    )
+    parser.add_argument("--plots-only", action="store_true", help="no screenshots, which need Chromium")
+    parser.add_argument("--output", type=pathlib.Path, default=PICTURES, metavar="FOLDER")
+    parser.add_argument("--record", type=pathlib.Path, metavar="RESULTS.json", help="the run that is to be shown")
+    args = parser.parse_args()
+    if args.record is not None:
+        record(args.record)
+    browser = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if browser is None and not args.plots_only:
+        print("make_pictures.py: no Chromium: apt-get install chromium, or --plots-only", file=sys.stderr)
+        return 3
+    for name, draw in PLOTS.items():
+        (args.output / name).write_text(draw(), encoding="utf-8")
+        print(args.output / name)
+    if not args.plots_only:
+        with tempfile.TemporaryDirectory() as folder:
+            shutil.copyfile(take_screenshot(str(browser), folder), args.output / REPORT)
+        print(args.output / REPORT)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,50 @@
+"""The plots of the documentation are those of the figures that are recorded in the tree."""
+
+import pathlib
+import re
+import subprocess
+import sys
+
+import fixtures
+import testtools
+
+TOP = pathlib.Path(__file__).parents[3]
+PROGRAM = TOP / "doc/make_pictures.py"
+NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
+
+
+class PicturesTest(testtools.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.folder = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+
+    def make(self, *arguments, **environment):
+        return subprocess.run(
+            [sys.executable, PROGRAM, *arguments, "--output", self.folder],
+            env={"PYTHONPATH": str(TOP), "PYTHONDONTWRITEBYTECODE": "1", **environment},
+            capture_output=True,
+            text=True,
+        )
+
+    def test_plots_are_those_of_the_recorded_figures(self):
+        done = self.make("--plots-only")
+        self.assertEqual(0, done.returncode, done.stderr)
+        made = {path.name: path.read_text() for path in self.folder.iterdir()}
+        kept = {path.name: path.read_text() for path in (TOP / "doc/source/_static").glob("plot-*.svg")}
+        self.assertEqual(kept.keys(), made.keys())
+        for name, text in made.items():
+            self.assertEqual(NUMBER.sub("#", kept[name]), NUMBER.sub("#", text), name)
+            # Ends of intervals are drawn at random with a seed: another numpy may move them by a pixel.
+            pairs = zip(NUMBER.findall(kept[name]), NUMBER.findall(text), strict=True)
+            self.assertEqual([], [pair for pair in pairs if abs(float(pair[0]) - float(pair[1])) > 1], name)
+
+    def test_every_picture_is_shown_somewhere(self):
+        pages = [TOP / "README.rst", *(TOP / "doc/source").rglob("*.rst")]
+        shown = {name for page in pages for name in re.findall(r"_static/(\S+)", page.read_text())}
+        self.assertEqual({path.name for path in (TOP / "doc/source/_static").iterdir()}, shown)
+
+    def test_without_a_browser_it_says_what_to_install(self):
+        done = self.make(PATH=str(self.folder))
+        self.assertEqual(3, done.returncode)
+        self.assertIn("apt-get install chromium", done.stderr)
+        self.assertEqual(1, len(done.stderr.splitlines()))
