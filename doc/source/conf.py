@@ -13,6 +13,7 @@ extensions = [
     "cliff.sphinxext",
     "oslo_config.sphinxext",
     "code_reference",
+    "metric_reference",
     "published_figures",
 ]
 html_theme = "openstackdocs"
