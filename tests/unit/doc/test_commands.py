@@ -11,17 +11,26 @@ a file or folder of the tree
     Somebody ran it on that day, on what follows.
 ``no commands``
     A diagram, a listing, a configuration file.
+
+Beyond that, every command of ours on any page, in a block or within a sentence, is one that the program knows,
+with options that it has.
 """
 
 import dataclasses
+import functools
+import itertools
 import os
 import pathlib
 import re
 import subprocess
 import sys
+from unittest import mock
 
 import fixtures
 import testtools
+from cliff import commandmanager
+
+from nova_perf_tuning.agent import main as agent
 
 TOP = pathlib.Path(__file__).parents[3]
 PAGES = (
@@ -32,6 +41,7 @@ PAGES = (
     "doc/source/tutorial.rst",
     "doc/source/admin/devstack.rst",
     "doc/source/admin/upgrade.rst",
+    "doc/source/contributor/documentation.rst",
     "doc/source/contributor/extending.rst",
 )
 MARK = re.compile(r"\.\. tried: (.+)")
@@ -75,6 +85,90 @@ def mark_above(lines, number):
         number -= 1
     found = MARK.fullmatch(lines[number].strip()) if number >= 0 else None
     return found[1] if found else None
+
+
+#: What ends a command: a pipe, another one, the end of a literal or of a column.
+END = re.compile(r"[|;&()`\n]| {3,}")
+OURS = re.compile(r"(?:^|(?<=[\s\"$]))(nova-perf|openstack perf|nova-perf-agent)(?= )(.*)")
+TOOL = re.compile(r"(?:^|(?<=\s))((?:tools|doc)/[\w./-]*\w)(.*)")
+#: From here on it is a command that the tool runs elsewhere.
+PASSED_ON = re.compile(r" -- | nova-perf")
+OPTION = re.compile(r"(?<!\S)--[a-z][a-z-]*")
+INLINE = re.compile(r"``([^`]+)``")
+GROUPS = {"nova-perf": "nova_perf_tuning.cli", "openstack perf": "openstack.perf.v1"}
+#: Of cliff and of openstackclient itself, before or after any command.
+COMMON = frozenset(("--debug", "--help", "--os-cloud", "--version"))
+
+
+def literals(page):
+    """Yield what stands in a page as program text, command by command."""
+    texts = [(block.place, block.text) for block in blocks(page)]
+    found = INLINE.finditer((TOP / page).read_text(encoding="utf-8"))
+    texts += [(page, " ".join(one[1].split())) for one in found]
+    for place, text in texts:
+        for part in END.split(re.sub(r" *\\\n *", " ", text)):
+            yield place, part
+
+
+@functools.cache
+def commands_of(group):
+    return commandmanager.CommandManager(group)
+
+
+def options_of(program, words):
+    """Return the options of a command of ours.
+
+    :raises ValueError: there is no such command.
+    """
+    if program == "nova-perf-agent":
+        return set(agent._parser()._option_string_actions)
+    manager = commands_of(GROUPS[program])
+    factory, name, _rest = manager.find_command(["perf", *words] if program == "openstack perf" else words)
+    return set(factory(mock.Mock(), None).get_parser(name)._option_string_actions)
+
+
+class KnownCommandsTest(testtools.TestCase):
+    """Every command and option of ours that a page names is one that the program knows."""
+
+    def setUp(self):
+        super().setUp()
+        folders = (TOP.glob("*.rst"), (TOP / "devstack").glob("*.rst"), (TOP / "doc/source").rglob("*.rst"))
+        self.pages = [str(path.relative_to(TOP)) for path in itertools.chain(*folders)]
+
+    def test_commands_and_options(self):
+        wrong, seen = [], 0
+        for place, text in itertools.chain.from_iterable(map(literals, self.pages)):
+            for program, rest in OURS.findall(text):
+                plain = list(itertools.takewhile(lambda one: one[0] not in "-[…", rest.split()))
+                if not plain and program != "nova-perf-agent":
+                    continue
+                seen += 1
+                try:
+                    known = options_of(program, plain)
+                except ValueError:
+                    wrong.append(f"{place}: no command '{program}{rest}'")
+                    continue
+                unknown = [one for one in OPTION.findall(rest) if one not in known | COMMON]
+                wrong += [f"{place}: '{program}{rest}' has no {one}" for one in unknown]
+        self.assertEqual([], wrong)
+        self.assertGreater(seen, 120)
+
+    def test_tools_and_their_options(self):
+        wrong, seen = [], 0
+        for place, text in itertools.chain.from_iterable(map(literals, self.pages)):
+            for tool, rest in TOOL.findall(text):
+                path = TOP / tool
+                rest = PASSED_ON.split(rest)[0]
+                seen += 1
+                if not path.exists():
+                    wrong.append(f"{place}: no {tool}")
+                elif path.is_file():
+                    # tools/cloud is thin shell over a Python package.
+                    files = [path, *(path.parent / "perf_cloud").glob("*.py")]
+                    source = "".join(file.read_text(encoding="utf-8") for file in files)
+                    wrong += [f"{place}: {tool} has no {one}" for one in OPTION.findall(rest) if one not in source]
+        self.assertEqual([], wrong)
+        self.assertGreater(seen, 50)
 
 
 class CommandsTest(testtools.TestCase):
