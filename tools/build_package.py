@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Builds wheel and sdist of the last commit, byte for byte the same each time: ``build_package.py OUTPUT``.
 
-It works on a copy, adds the manual pages that Sphinx makes of the documentation, and prints each file's name and
-SHA-256. SOURCE_DATE_EPOCH is the commit's time unless it is set. The Python that runs it needs setuptools, wheel
-and pbr, and for the manual pages the extras docs, report and cloud; with --no-man both are left out.
+It works on a copy, adds the manual pages that Sphinx makes of the documentation and the sample configuration, and
+prints each file's name and SHA-256. SOURCE_DATE_EPOCH is the commit's time unless it is set. The Python that runs
+it needs setuptools, wheel and pbr, and for what is generated the extras docs, report, cloud and metrics; with
+--no-man that is left out.
 """
 
 import argparse
@@ -38,8 +39,8 @@ def copy(folder):
     return run("git", "log", "-1", "--format=%ct", folder=folder)
 
 
-def add_manuals(folder, epoch):
-    """Make the manual pages, and let pbr see them: it packs what git knows."""
+def add_generated(folder, epoch):
+    """Make manual pages and sample configuration, and let pbr see them: it packs what git knows."""
     run(
         *(sys.executable, "-m", "sphinx", "-q", "-b", "man", "-d", folder.parent / "doctrees"),
         *("doc/source", "man"),
@@ -47,7 +48,14 @@ def add_manuals(folder, epoch):
         SOURCE_DATE_EPOCH=epoch,
         PYTHONDONTWRITEBYTECODE="1",
     )
-    run("git", "add", "-f", "man", folder=folder)
+    (folder / "sample").mkdir()
+    run(
+        *(sys.executable, "-m", "oslo_config.generator", "--namespace", "nova_perf_tuning", "--wrap-width", "120"),
+        *("--output-file", "sample/nova-perf-tuning.conf.sample"),
+        folder=folder,
+        PYTHONDONTWRITEBYTECODE="1",
+    )
+    run("git", "add", "-f", "man", "sample", folder=folder)
 
 
 def settle(folder, epoch):
@@ -85,7 +93,7 @@ def build(output, man, work):
     code = "from pbr import packaging; print(packaging.get_version('nova-perf-tuning'))"
     version = os.environ.get("PBR_VERSION") or run(sys.executable, "-c", code, folder=tree).split()[-1]
     if man:
-        add_manuals(tree, epoch)
+        add_generated(tree, epoch)
     settle(tree, epoch)
     fixed = {"SOURCE_DATE_EPOCH": epoch, "PBR_VERSION": version, "PYTHONHASHSEED": "0"}
     for kind in ("sdist", "wheel"):
@@ -101,7 +109,7 @@ def build(output, man, work):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("output", type=pathlib.Path, help="folder for both files; made if need be")
-    parser.add_argument("--no-man", action="store_true", help="leave out the manual pages")
+    parser.add_argument("--no-man", action="store_true", help="leave out manual pages and sample configuration")
     arguments = parser.parse_args()
     output = arguments.output.resolve()
     output.mkdir(parents=True, exist_ok=True)

@@ -2,7 +2,8 @@
 # Builds wheel and sdist twice and compares them, installs the wheel into a clean environment beside Nova, uses it from
 # there, and removes it again.
 #
-#   tools/test_package.sh VENV     an environment with pip, setuptools, pbr, wheel and the extras docs, report, cloud
+#   tools/test_package.sh VENV     an environment with pip, setuptools, pbr, wheel, and the extras docs, report, cloud and
+#                                 metrics
 set -euo pipefail
 
 venv=$(cd "$1" && pwd)
@@ -16,19 +17,19 @@ fail() {
 }
 
 # The same bytes under another umask, time zone and hash seed.
-"$venv/bin/python" "$top/tools/build_package.py" --no-man "$work/first" >"$work/sums.first"
-(umask 077 && TZ=Asia/Tokyo PYTHONHASHSEED=7 "$venv/bin/python" "$top/tools/build_package.py" --no-man "$work/second") |
-    sed "s|$work/second|$work/first|" >"$work/sums.second"
+"$venv/bin/python" "$top/tools/build_package.py" "$work/whole" >"$work/sums.first"
+(umask 077 && TZ=Asia/Tokyo PYTHONHASHSEED=7 "$venv/bin/python" "$top/tools/build_package.py" "$work/second") |
+    sed "s|$work/second|$work/whole|" >"$work/sums.second"
 [[ $(wc -l <"$work/sums.first") == 2 ]] || fail "not one wheel and one sdist: $(cat "$work/sums.first")"
 diff "$work/sums.first" "$work/sums.second" || fail "two builds of one commit differ"
 
-"$venv/bin/python" "$top/tools/build_package.py" "$work/whole" >"$work/sums.whole"
 wheel=$(find "$work/whole" -name '*.whl')
 "$venv/bin/python" -m zipfile -l "$wheel" | awk '{print $1}' >"$work/files"
 for data in nova_perf_tuning/py.typed nova_perf_tuning/specs/profiles/balanced.yaml \
     nova_perf_tuning/metadefs/compute-perf-tuning.json nova_perf_tuning/budget/results.schema.json \
     nova_perf_tuning/budget/templates/report.html.j2 nova_perf_tuning/cloud/heat/host_validation.yaml \
     share/nova-perf-tuning/devstack/plugin.sh lib/systemd/system/nova-perf-agent.service \
+    share/nova-perf-tuning/sample/nova-perf-tuning.conf.sample \
     share/man/man1/nova-perf.1 share/man/man1/nova-perf-agent.1 share/man/man1/nova-perf-status.1; do
     grep -q "$data\$" "$work/files" || fail "the wheel lacks $data"
 done
@@ -58,10 +59,13 @@ grep -q topology "$work/help"
 problems=$("$work/clean/bin/python" -c "from nova_perf_tuning.virt import selfcheck; print(*selfcheck.problems())")
 [[ -z $problems ]] || fail "$problems"
 "$work/clean/bin/nova-perf" paths >"$work/paths"
-for name in heat metadefs profiles budgets smoke devstack image systemd irqbalance grafana tmpfiles.d; do
+for name in heat metadefs profiles budgets smoke devstack image systemd irqbalance dashboard sample tmpfiles.d; do
     path=$("$work/clean/bin/nova-perf" paths "$name")
     [[ $path == "$(readlink -f "$work/clean")"/* && -e $path ]] || fail "nova-perf paths $name: $path"
 done
+grep -q '^#metrics_port' "$("$work/clean/bin/nova-perf" paths sample)/nova-perf-tuning.conf.sample"
+systemd-analyze verify --man=no "$("$work/clean/bin/nova-perf" paths systemd)" 2>"$work/unit" || cat "$work/unit" >&2
+[[ ! -s $work/unit ]] || fail "systemd has something to say of the unit: $(cat "$work/unit")"
 bash -n "$("$work/clean/bin/nova-perf" paths devstack)/plugin.sh"
 [[ -x $("$work/clean/bin/nova-perf" paths image)/build ]] || fail "image/build is not executable"
 

@@ -57,7 +57,6 @@ KINDS: Final = (
     Kind("metadefs", "metadata definitions for Glance", inside="metadefs"),
     Kind("profiles", "tuning profiles; examples for your own", inside="specs/profiles"),
     Kind("budgets", "the overhead budgets of '--budget default'", inside="budget/default_budgets.yaml"),
-    Kind("dashboard", "Horizon's panel", inside="dashboard"),
     Kind("smoke", "smoke tests of a cloud, a test path for stestr", inside="../nova_perf_tuning_smoke"),
     Kind("devstack", "the DevStack plugin", beside=f"{_SHARE}/devstack", tree="devstack"),
     Kind("image", "how the benchmark image is built and uploaded", beside=f"{_SHARE}/image", tree="tools/image"),
@@ -68,7 +67,8 @@ KINDS: Final = (
         beside=f"{_SHARE}/{_POLICY}",
         tree=f"etc/irqbalance/{_POLICY}",
     ),
-    Kind("grafana", "dashboard of the agent's metrics", beside=f"{_SHARE}/grafana", tree="etc/grafana"),
+    Kind("dashboard", "Grafana's dashboard of agents' metrics", beside=f"{_SHARE}/grafana", tree="etc/grafana"),
+    Kind("sample", "configuration with every option and its help", beside=f"{_SHARE}/sample", tree="sample"),
     Kind("tmpfiles.d", "folders of agent and driver", beside=f"{_SHARE}/tmpfiles.d", tree="etc/tmpfiles.d"),  # noqa: S108
 )
 

@@ -279,6 +279,19 @@ class PolicyScriptTest(FolderTest):
             self.assertEqual((expected, ""), (done.stdout, done.stderr), number)
 
 
+class UnitTest(FolderTest):
+    def test_systemd_has_nothing_to_say_of_it(self):
+        """It passes over what it does not know, with exit code 0: only what it prints tells."""
+        unit = TOP / "etc/systemd/nova-perf-agent.service"
+        command = ["systemd-analyze", "verify", "--man=no"]
+        done = subprocess.run([*command, unit], capture_output=True, text=True)
+        self.assertEqual((0, ""), (done.returncode, done.stdout + done.stderr))
+        spoilt = self.folder / unit.name
+        spoilt.write_text(unit.read_text().replace("ProtectClock=", "ProtectClok="))
+        done = subprocess.run([*command, spoilt], capture_output=True, text=True)
+        self.assertIn("ProtectClok", done.stderr)
+
+
 class DashboardTest(testtools.TestCase):
     def test_it_asks_for_metrics_that_there_are(self):
         board = (TOP / "etc/grafana/nova-perf-agent.json").read_text()
