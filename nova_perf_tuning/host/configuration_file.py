@@ -18,9 +18,9 @@ from nova_perf_tuning.host.settings import base
 NAME = "nova-perf-tuning"
 _LIMIT = 1 << 20
 
-#: Every file that may be written, below the root.
+#: Every file that may be written, below the root; tmpfiles.d without a number is in journals of earlier versions.
 _ALLOWED = re.compile(
-    rf"etc/sysctl\.d/90-{NAME}\.conf|etc/tmpfiles\.d/{NAME}\.conf|etc/modprobe\.d/{NAME}\.conf"
+    rf"etc/sysctl\.d/90-{NAME}\.conf|etc/tmpfiles\.d/(?:90-)?{NAME}\.conf|etc/modprobe\.d/{NAME}\.conf"
     rf"|etc/systemd/network/10-{NAME}-[A-Za-z0-9_.@-]{{1,15}}\.link"
     rf"|etc/tuned/(?:profiles/)?{NAME}/tuned\.conf|etc/tuned/active_profile|etc/tuned/profile_mode",
     re.ASCII,

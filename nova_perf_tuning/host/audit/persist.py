@@ -18,7 +18,8 @@ from nova_perf_tuning.host.audit.host import Host
 
 NAME: Final = configuration_file.NAME
 SYSCTL: Final = f"etc/sysctl.d/90-{NAME}.conf"
-TMPFILES: Final = f"etc/tmpfiles.d/{NAME}.conf"
+#: Not the name of the file that this project is installed with, which is for its own folders.
+TMPFILES: Final = f"etc/tmpfiles.d/90-{NAME}.conf"
 MODPROBE: Final = f"etc/modprobe.d/{NAME}.conf"
 ACTIVE_PROFILE: Final = "etc/tuned/active_profile"
 PROFILE_MODE: Final = "etc/tuned/profile_mode"

@@ -25,6 +25,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from nova_perf_tuning.cli import main
+from nova_perf_tuning.host.audit import persist
 from tests.functional.transaction import live
 from tests.hosts import audit_hosts as hosts
 
@@ -219,7 +220,7 @@ class Stage:
 def boot(nic: str | None) -> None:
     """Let the programs that read configuration at boot read what is there, as they do at boot."""
     _shell("/lib/systemd/systemd-sysctl")
-    tmpfiles = "/etc/tmpfiles.d/nova-perf-tuning.conf"
+    tmpfiles = f"/{persist.TMPFILES}"
     if os.path.exists(tmpfiles):
         _shell(f"systemd-tmpfiles --create {tmpfiles}")
     if nic is not None and os.listdir("/etc/systemd/network"):

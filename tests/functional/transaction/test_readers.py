@@ -1,4 +1,4 @@
-"""Files that are written for other programs, read by those programs: TuneD, udev, modprobe, sysctl.
+"""Files that are written for other programs, read by those programs: TuneD, udev, modprobe, sysctl, systemd.
 
 Where a program would change this machine, it does so in namespaces of its own. What systemd-sysctl,
 systemd-tmpfiles and udev make of what ``--persist`` writes for a rule is in ``test_every_rule``.
@@ -275,3 +275,30 @@ class ParameterTest(ReadersCase):
             done = patience.run(["unshare", "--net", "sh", "-c", script])
             self.assertEqual((0, "1\n"), (done.returncode, done.stdout), done.stderr)
             self.assertNotIn("rror", done.stderr)
+
+
+class ShippedTest(ReadersCase):
+    """Files that are installed with this project."""
+
+    def verify(self, unit: pathlib.Path) -> tuple[int, str]:
+        done = patience.run(["systemd-analyze", "verify", "--man=no", unit])
+        return done.returncode, done.stdout + done.stderr
+
+    def test_the_agent_s_unit(self) -> None:
+        unit = TOP / "etc/systemd/nova-perf-agent.service"
+        self.assertEqual((0, ""), self.verify(unit))
+        spoilt = pathlib.Path(self.folder, "spoilt.service")
+        spoilt.write_text(unit.read_text().replace("ProtectClock=", "ProtectClok="))
+        self.assertIn("Unknown key", self.verify(spoilt)[1])
+
+    def test_its_folders(self) -> None:
+        root = pathlib.Path(self.folder)
+        (root / "etc").mkdir()
+        (root / "etc/passwd").write_text("root:x:0:0::/:/bin/sh\n")
+        (root / "etc/group").write_text("root:x:0:\n")
+        file = TOP / "etc/tmpfiles.d/nova-perf-tuning.conf"
+        done = patience.run(["systemd-tmpfiles", "--create", f"--root={root}", file])
+        self.assertEqual((0, ""), (done.returncode, done.stdout + done.stderr))
+        for place in ("etc/nova-perf-tuning", "var/lib/nova-perf-tuning"):
+            self.assertEqual(0o755, (root / place).stat().st_mode & 0o777, place)
+        self.assertNotEqual(file.name, pathlib.Path(persist.TMPFILES).name, "--persist would write over it")
