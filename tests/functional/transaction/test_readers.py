@@ -278,18 +278,7 @@ class ParameterTest(ReadersCase):
 
 
 class ShippedTest(ReadersCase):
-    """Files that are installed with this project."""
-
-    def verify(self, unit: pathlib.Path) -> tuple[int, str]:
-        done = patience.run(["systemd-analyze", "verify", "--man=no", unit])
-        return done.returncode, done.stdout + done.stderr
-
-    def test_the_agent_s_unit(self) -> None:
-        unit = TOP / "etc/systemd/nova-perf-agent.service"
-        self.assertEqual((0, ""), self.verify(unit))
-        spoilt = pathlib.Path(self.folder, "spoilt.service")
-        spoilt.write_text(unit.read_text().replace("ProtectClock=", "ProtectClok="))
-        self.assertIn("Unknown key", self.verify(spoilt)[1])
+    """Files that are installed with this project, but for the unit (``tests/unit/agent``)."""
 
     def test_its_folders(self) -> None:
         root = pathlib.Path(self.folder)
