@@ -19,6 +19,11 @@ from typing import Any
 #: 1 spends evenly (like Pocock's boundaries), 3 spends late (like O'Brien and Fleming's).
 POWER = 2.0
 
+#: What the planned boots count of the time allowed, however quickly they are made: where only the clock counts,
+#: a run of short trials has hardly any error to spend on them, and needs more boots for what is plain to see.
+#: The rest is left for boots beyond the plan.
+PLANNED = 0.9
+
 #: Boots before the first look: an interval over two is hardly ever narrow enough for a verdict.
 FIRST_LOOK = 3
 
@@ -35,11 +40,20 @@ class Look:
     share: float
 
 
+def time_share(clock: float, boots: float) -> float:
+    """Return how much of the time allowed is over, for :func:`look`.
+
+    :param clock: time elapsed over time allowed.
+    :param boots: boots made over boots planned; more may follow. Neither knows the figures.
+    """
+    return max(clock, PLANNED * min(1.0, boots))
+
+
 def look(before: Sequence[Look], groups: int, time_share: float, last: bool) -> list[Look]:
     """Return the looks including one at ``groups`` boots.
 
     :param before: earlier looks.
-    :param time_share: time elapsed over time allowed.
+    :param time_share: as :func:`time_share` has it.
     :param last: no other look can follow: what is left is spent.
     """
     kept = [one for one in before if one.groups < groups]

@@ -177,7 +177,8 @@ class Session:
     def _look(self, *, last: bool) -> None:
         """Write down that results are looked at now, so that whoever judges them later knows it."""
         groups = len({one.group for one in self.results.trials})
-        share = self._times.elapsed_s() / self._plan.time_limit_s
+        elapsed = self._times.elapsed_s() / self._plan.time_limit_s
+        share = sequential.time_share(elapsed, groups / self._plan.groups)
         self._looks = sequential.look(self._looks, groups, share, last)
         self._environment["looks"] = sequential.as_data(self._looks)
 

@@ -97,9 +97,17 @@ def outliers(random: np.random.Generator, _boot: int, blocks: np.ndarray) -> np.
     return blocks + np.stack([lost[:, 0], lost[:, 1] - lost[:, 0]], axis=1)
 
 
-def drift(_random: np.random.Generator, boot: int, blocks: np.ndarray) -> np.ndarray:
-    """Both arms lose 6 % from boot to boot: a host that heats up, or a neighbour that grows."""
-    return blocks + np.array([-0.06 * boot, 0.0])
+def drift(random: np.random.Generator, boot: int, blocks: np.ndarray) -> np.ndarray:
+    """Both arms lose 6 % within each boot, trial by trial: a host that heats up, or a neighbour that grows.
+
+    Arms take turns as in a session: the order is random in one block and mirrored in the next, so that a drift
+    cancels over two blocks; of an odd number one is left.
+    """
+    count = len(blocks)
+    second_first = np.repeat(random.random((count + 1) // 2) < 0.5, 2)[:count] ^ (np.arange(count) % 2 == 1)
+    places = 2 * np.arange(count) + second_first  # of the first arm's trial in the boot
+    step = -0.06 / (2 * count)
+    return blocks + step * np.stack([2 * count * boot + places, np.where(second_first, -1, 1)], axis=1)
 
 
 def biased_boot(_random: np.random.Generator, boot: int, blocks: np.ndarray) -> np.ndarray:
@@ -115,7 +123,7 @@ class Plan:
     :ivar figures: benchmarks under one gate; the loss is that of the first, the others lose nothing.
     """
 
-    blocks: int = validate.BLOCKS
+    blocks: int = validate.BLOCKS_JUDGED
     most: int = validate.GROUPS_JUDGED
     figures: int = 1
 

@@ -3,7 +3,7 @@
 They look after every boot and end once they are certain, as ``validate --budget`` does.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from nova_perf_tuning.bench import plugins
 from nova_perf_tuning.budget import budget_file, model, session, verdict
@@ -20,24 +20,26 @@ class SpoiltCase(rig.GuestCase):
     def measure(
         self,
         kind: type[libvirt.LibvirtLauncher],
-        benchmark: str,
-        arms: tuple[str, ...],
-        wanted: Mapping[str, verdict.Verdict],
+        benchmarks: Sequence[str],
+        arms: Sequence[str],
+        budgets: Sequence[budget_file.Budget] = (),
+        wanted: Mapping[str, verdict.Verdict] | None = None,
         groups: int = 3,
         blocks: int = 2,
     ) -> model.Results:
-        """Run a session until ``wanted`` (arm -> verdict) is reached or its time is up."""
+        """Run a session until the budgets, judged together, say what is ``wanted``; fail if they do not in time.
 
-        def more(results: model.Results) -> bool:
-            return any(
-                verdict.judge(results, budget(kind_of, arm)).verdict is not word for arm, word in wanted.items()
-            )
+        :param wanted: benchmark -> verdict on its budget.
+        """
+        needed = dict(wanted or {})
 
-        [job] = plugins.jobs([benchmark], 1)
-        kind_of = job.label
+        def found_so_far(results: model.Results) -> dict[str, verdict.Verdict]:
+            judged = verdict.judge_all(results, budgets)
+            return {one.budget.benchmark: one.verdict for one in judged if one.budget.benchmark in needed}
+
         plan = session.Plan(
             arms=tuple(base.Arm(name, request.Request()) for name in arms),
-            jobs=(job,),
+            jobs=tuple(plugins.jobs(list(benchmarks), 1)),
             groups=groups,
             blocks=blocks,
             seed=1,
@@ -46,6 +48,8 @@ class SpoiltCase(rig.GuestCase):
         )
         launcher = kind(accelerator="tcg", image_folder=self.image, boot_timeout_s=patience.LIMIT_S)
         with launcher:
-            found = session.Session(launcher, plan, lambda _: None).run(more if wanted else None)
+            running = session.Session(launcher, plan, lambda _: None)
+            found = running.run((lambda results: found_so_far(results) != needed) if needed else None)
         self.assertEqual([], found.environment["errors"])
+        self.assertEqual(needed, found_so_far(found), verdict.judge_all(found, budgets))
         return found

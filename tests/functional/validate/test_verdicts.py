@@ -19,7 +19,7 @@ class DeclaredLauncher(libvirt.LibvirtLauncher):
 
 class DeclaredTest(spoilt.SpoiltCase):
     def test_another_accelerator_than_declared_is_invalid(self) -> None:
-        found = self.measure(DeclaredLauncher, "cpu", ("untuned", "tuned"), {}, groups=1, blocks=1)
+        found = self.measure(DeclaredLauncher, ["cpu"], ("untuned", "tuned"), groups=1, blocks=1)
         judged = verdict.judge(found, dataclasses.replace(spoilt.budget("cpu", "tuned"), accelerator="kvm"))
         self.assertEqual(verdict.Verdict.INVALID, judged.verdict)
         self.assertIn("declared to run on kvm, but found on emulation (TCG)", judged.reasons[-1])

@@ -27,7 +27,7 @@ class MonteCarloTest(testtools.TestCase):
             self.assertEqual(0.0, self.shares(0.0, twist)["FAIL"], twist.__name__)
 
     def test_a_loss_of_twice_the_budget_is_found(self):
-        for twist in (simulation.plain, simulation.outliers, simulation.drift):
+        for twist in (simulation.plain, simulation.outliers, simulation.drift, simulation.biased_boot):
             self.assertTrue(self.shares(0.1, twist)["FAIL"] >= 0.95, twist.__name__)
         self.assertTrue(self.shares(0.1, figures=3)["FAIL"] >= 0.95)
 
@@ -45,8 +45,8 @@ class MonteCarloTest(testtools.TestCase):
     def test_the_check_can_fail(self):
         """With every look at the full confidence the promise at the edge breaks, and the command says so."""
         noise = simulation.made_up(0.02, 0.04)
-        edge = next(one for one in monte_carlo.PROMISES if one.name == "loss at the budget's edge: PASS")
+        edge = next(one for one in monte_carlo.CASES if one.name == "at the budget's edge")
         told = io.StringIO()
         with mock.patch.object(sequential, "confidence", lambda *_: 0.8), contextlib.redirect_stdout(told):
-            self.assertFalse(monte_carlo.check(edge, noise, quiet=True, repeats=150))
+            self.assertFalse(monte_carlo.judge(edge, *monte_carlo.run(edge, noise, 150), quiet=True, repeats=150))
         self.assertIn("BROKEN", told.getvalue())

@@ -10,6 +10,10 @@ from nova_perf_tuning.budget import sequential, statistics
 
 
 class LookTest(testtools.TestCase):
+    def test_the_planned_boots_count_however_quick_they_are(self):
+        for clock, boots, share in ((0.01, 0.5, 0.45), (0.7, 0.5, 0.7), (0.02, 1.0, 0.9), (0.03, 5.0, 0.9)):
+            self.assertAlmostEqual(share, sequential.time_share(clock, boots))
+
     def test_shares_by_hand(self):
         looks = sequential.look([], 3, 0.5, last=False)
         looks = sequential.look(looks, 4, 0.8, last=False)

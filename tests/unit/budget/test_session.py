@@ -6,7 +6,7 @@ import time
 import fixtures
 import testtools
 
-from nova_perf_tuning.budget import local, session, store
+from nova_perf_tuning.budget import local, sequential, session, store
 from nova_perf_tuning.launch import base as launch
 from nova_perf_tuning.specs import request
 from tests.unit.budget import samples
@@ -181,6 +181,15 @@ class SessionTest(testtools.TestCase):
         with self.launcher:
             one.run(lambda results: len({trial.group for trial in results.trials}) < 3)
         self.assertEqual(3, one.results.environment["groups_run"])
+
+    def test_boots_that_are_quick_have_their_part_of_the_error_to_spend(self):
+        """By the clock alone, of which 120 s are allowed, three boots of a moment would have next to none."""
+        one = self.make(groups=3, blocks=1)
+        with self.launcher:
+            one.run(lambda _: False)
+        [look] = one.results.environment["looks"]
+        self.assertEqual(3, look["groups"])
+        self.assertAlmostEqual(sequential.PLANNED**2, look["share"])
 
     def test_progress_counts_up_to_its_total(self):
         told = []
