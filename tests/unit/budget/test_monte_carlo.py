@@ -8,6 +8,7 @@ import contextlib
 import io
 from unittest import mock
 
+import numpy as np
 import testtools
 
 from nova_perf_tuning.budget import sequential
@@ -41,6 +42,13 @@ class MonteCarloTest(testtools.TestCase):
         recorded, _ = simulation.load()
         for label, noise in recorded.items():
             self.assertTrue(self.shares(0.0, noise=noise)["FAIL"] <= simulation.below(0.01, REPEATS), label)
+
+    def test_drift_goes_on_within_a_block(self):
+        """A mirrored block takes back what the one before gave; a drift that cancels at once shows nothing."""
+        levels, ratios = simulation.drift(np.random.default_rng(1), 2, np.zeros((4, 2))).T
+        self.assertEqual([0.0075] * 4, np.abs(ratios).round(9).tolist())
+        self.assertEqual([0.0, 0.0], (ratios[::2] + ratios[1::2]).round(9).tolist())
+        self.assertTrue(-0.12 >= levels[0] > levels[1] > levels[2] > levels[3] > -0.18, levels)
 
     def test_the_check_can_fail(self):
         """With every look at the full confidence the promise at the edge breaks, and the command says so."""
