@@ -52,6 +52,29 @@ if [[ -n ${DEVSTACK_TREE:-} ]]; then
     function install_package { record install_package "$@"; }
     function echo_summary { echo "$@"; }
     OFFLINE=False
+    # Called as they are, and told like the others.
+    for name in define_plugin iniset async_wait setup_develop install_bindep pip_uninstall run_process; do
+        eval "devstack_$(declare -f "$name")"
+    done
+    function define_plugin { record define_plugin "$@"; devstack_define_plugin "$@"; }
+    function iniset {
+        local arguments=("$@")
+        [[ $1 != -sudo ]] || arguments=("${@:2}")
+        record iniset "${arguments[0]#"$scratch"}" "${arguments[@]:1}"
+        devstack_iniset "$@"
+    }
+    function async_wait { record async_wait "$@"; devstack_async_wait "$@"; }
+    function setup_develop { record setup_develop "$@"; devstack_setup_develop "$@"; }
+    function install_bindep { record install_bindep "$@"; devstack_install_bindep "$@"; }
+    function pip_uninstall {
+        record "PIP_VIRTUAL_ENV=${PIP_VIRTUAL_ENV:-}" pip_uninstall "$@"
+        devstack_pip_uninstall "$@"
+    }
+    function run_process { record run_process "$1" "user=$4"; devstack_run_process "$@"; }
+    # The environment of DevStack's requirements, of which setup_develop uses one program.
+    mkdir -p "$REQUIREMENTS_DIR/.venv/bin"
+    printf '#!/bin/sh\n' >"$REQUIREMENTS_DIR/.venv/bin/edit-constraints"
+    chmod +x "$REQUIREMENTS_DIR/.venv/bin/edit-constraints"
 else
     function define_plugin { record define_plugin "$@"; }
     function trueorfalse {
@@ -108,6 +131,9 @@ for phase in "$@"; do
     record "done $phase"
 done
 {
+    # What must not leak into stack.sh.
+    echo "PWD=$PWD"
+    echo "OPTIONS=$-"
     echo "NOVA_FILTERS=$NOVA_FILTERS"
     echo "ENABLED_SERVICES=$ENABLED_SERVICES"
 } >"$scratch/variables"

@@ -1,13 +1,14 @@
 """The DevStack plugin, phase by phase: what it does to files, and what it asks of DevStack and of the cloud.
 
 Bash runs the plugin itself; run_phases.sh stands in for DevStack. The programs of this project that it calls are
-the real ones where they need no cloud.
+the real ones where they need no cloud. With DEVSTACK_TREE=FOLDER DevStack's functions are those of that tree.
 """
 
 import configparser
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -17,6 +18,7 @@ import testtools
 from nova_perf_tuning.host.transaction import journal
 from nova_perf_tuning.specs import profiles
 from tests.unit.cloud import api_server
+from tests.unit.devstack import names
 
 HERE = pathlib.Path(__file__).parent
 TOP = HERE.parents[2]
@@ -115,10 +117,9 @@ class StackTest(PluginTestCase):
             str(self.state), self.option("nova_perf_tuning", "state_dir", self.agent_conf), self.output
         )
         self.assertTrue(self.state.is_dir())
-        self.assertEqual(
-            f"[Service]\nUser=root\nExecStart={self.bin}/nova-perf-agent --config-file {self.agent_conf}\n",
-            self.unit.read_text(),
-        )
+        command = f"{self.bin}/nova-perf-agent --config-file {self.agent_conf}"
+        unit = [self.option("Service", key, self.unit) for key in ("User", "ExecStart")]
+        self.assertEqual(["root", command], unit)
         self.assertEqual(["nova-perf metadefs load --os-cloud devstack-admin"], self.called("nova-perf metadefs"))
         made = self.called("openstack --os-cloud devstack-admin perf flavor create")
         self.assertEqual(sorted(profiles.shipped()), [line.split(" --profile ")[1].split()[0] for line in made])
@@ -151,9 +152,20 @@ class StackTest(PluginTestCase):
     def test_again(self):
         self.phases(*STACK)
         before = self.nova_conf.read_text(), self.agent_conf.read_text(), self.unit.read_text()
+        for between in ((), ("unstack/",), ("unstack/", "clean/")):
+            if between:
+                self.phases(*between)
+            self.phases(*STACK)
+            self.assertEqual(
+                before, (self.nova_conf.read_text(), self.agent_conf.read_text(), self.unit.read_text()), between
+            )
+            self.assertEqual(["run_process nova-perf-agent user=root"], self.called("run_process"))
+            self.assertEqual(1, self.variable("NOVA_FILTERS").count("NUMATopologyFilter"))
+
+    def test_nothing_leaks_into_stack(self):
         self.phases(*STACK)
-        self.assertEqual(before, (self.nova_conf.read_text(), self.agent_conf.read_text(), self.unit.read_text()))
-        self.assertEqual(1, self.variable("NOVA_FILTERS").count("NUMATopologyFilter"))
+        self.assertEqual(str(self.scratch), self.variable("PWD"))
+        self.assertEqual("ehBE", self.variable("OPTIONS"))
 
     def test_everything_that_may_be_set(self):
         own = self.scratch / "profiles"
@@ -199,17 +211,35 @@ class StackTest(PluginTestCase):
             self.called(f"python {TOP}/tools"),
         )
 
+    def effects(self):
+        """Return which parts of the plugin show, after the phases of stack.sh."""
+        found = {
+            "NOVA_PERF_DRIVER": self.option("DEFAULT", "compute_driver") == DRIVER,
+            "NOVA_PERF_AGENT": self.unit.exists() and self.called("run_process nova-perf-agent") != [],
+            "NOVA_PERF_METADEFS": self.called("nova-perf metadefs load") != [],
+            "NOVA_PERF_FLAVORS": self.called("openstack --os-cloud devstack-admin perf flavor create") != [],
+            "NOVA_PERF_WEIGHER": self.option("filter_scheduler", "weight_classes") is not None,
+            "NOVA_PERF_IMAGE": self.called(f"python {TOP}/tools/image/upload") != [],
+            "NOVA_PERF_SMOKE": self.called("python -m nova_perf_tuning_smoke") != [],
+        }
+        return {name for name, seen in found.items() if seen}
+
     def test_every_part_can_be_switched_off(self):
-        self.phases(
-            *STACK,
-            NOVA_PERF_DRIVER="False",
-            NOVA_PERF_AGENT="False",
-            NOVA_PERF_METADEFS="False",
-            NOVA_PERF_FLAVORS="False",
-        )
-        self.assertEqual("libvirt.LibvirtDriver", self.option("DEFAULT", "compute_driver"))
-        self.assertFalse(self.unit.exists())
-        self.assertEqual([], self.called("nova-perf metadefs") + self.called("openstack"))
+        everything = {f"NOVA_PERF_{part}": "True" for part in ("IMAGE", "WEIGHER", "SMOKE")}
+        before = self.nova_conf.read_text()
+        self.phases(*STACK, **everything)
+        every = self.effects()
+        self.assertEqual(7, len(every))
+        for off in sorted(every):
+            self.nova_conf.write_text(before)
+            self.unit.unlink(missing_ok=True)
+            self.phases(*STACK, **{**everything, off: "False"})
+            self.assertEqual({off}, every - self.effects())
+        self.nova_conf.write_text(before)
+        self.unit.unlink(missing_ok=True)
+        self.phases(*STACK, **dict.fromkeys(every, "False"))
+        self.assertEqual(set(), self.effects())
+        self.assertEqual([], self.called("openstack") + self.called("python -m"))
         self.assertNotIn("nova-perf-agent", self.variable("ENABLED_SERVICES"))
 
     def test_disable_service_keeps_the_agent_off(self):
@@ -323,6 +353,25 @@ class UnstackTest(PluginTestCase):
         self.assertTrue((self.state / "journal.sqlite").exists())
         self.assertIn("stays", self.output)
 
+    def test_after_a_stack_that_died(self):
+        """Between any two phases, and in each phase that calls what may fail."""
+        deaths = [(STACK[:count], 0, {}) for count in range(len(STACK) + 1)]
+        deaths += [
+            (STACK, 1, {"NOVA_PERF_ON_ERROR": "perhaps"}),
+            (STACK, 1, {"STATUS_CODE": "2"}),
+            (STACK, 3, {"CLOUD_CODE": "3"}),
+            (STACK, 1, {"NOVA_PERF_SMOKE": "True", "SMOKE_CODE": "1"}),
+        ]
+        for names_of_phases, code, local_conf in deaths:
+            self.phases(*names_of_phases, code=code, **local_conf)
+            for number in range(2):  # people run both again
+                self.phases("unstack/", "clean/")
+                self.assertEqual(["done unstack/", "done clean/"], self.called("done"))
+                left = [self.unit, self.agent_conf.parent, self.state]
+                self.assertEqual(
+                    [], [path for path in left if path.exists()], (number, names_of_phases, local_conf)
+                )
+
     def test_on_a_node_where_nothing_is(self):
         for program in self.bin.iterdir():
             if program.name != "python":
@@ -357,3 +406,37 @@ class RealCloudCommandsTest(PluginTestCase):
         self.phases("stack/extra", **wanted)
         (flavor,) = cloud.flavors.values()
         self.assertEqual(complete, flavor["extra_specs"])
+
+
+class ContractTest(testtools.TestCase):
+    """What the plugin takes from DevStack is there on each branch that it is for; what it adds is documented."""
+
+    def setUp(self):
+        super().setUp()
+        plugin = [TOP / "devstack/plugin.sh", TOP / "devstack/settings", TOP / "devstack/lib/nova-perf-tuning"]
+        self.settings = plugin[1].read_text()
+        self.source = "".join(path.read_text() for path in plugin)
+
+    def test_functions_that_are_stood_in_for_are_devstacks(self):
+        phases = (HERE / "run_phases.sh").read_text()
+        stand_ins = re.findall(r"^    function (\w+)", phases, re.MULTILINE)
+        self.assertGreater(len(stand_ins), 10)
+        for branch, having in names.recorded().items():
+            self.assertEqual([], [name for name in stand_ins if ("function", name) not in having], branch)
+
+    def test_variables_are_devstacks(self):
+        used = set(re.findall(r"\$\{?!?([A-Z][A-Z0-9_]+)", self.source)) - {"BASH_SOURCE", "LINENO"}
+        foreign = sorted(name for name in used if not name.startswith("NOVA_PERF_"))
+        self.assertIn("NOVA_CPU_CONF", foreign)
+        for branch, having in names.recorded().items():
+            self.assertEqual([], [name for name in foreign if ("variable", name) not in having], branch)
+
+    def test_every_variable_of_ours_is_in_settings_with_what_it_is_for(self):
+        used = set(re.findall(r"NOVA_PERF_[A-Z_]+[A-Z]", self.source)) - {"NOVA_PERF_TREE", "NOVA_PERF_FLAVOR"}
+        used -= set(re.findall(r"NOVA_PERF_SMOKE_[A-Z_]+", self.source))  # of the smoke tests
+        lines = self.settings.splitlines()
+        for name in sorted(used):
+            (number,) = [at for at, line in enumerate(lines) if line.startswith(f"{name}=")]
+            while lines[number].startswith("NOVA_PERF_"):  # several may share what is said above them
+                number -= 1
+            self.assertTrue(lines[number].startswith("# "), name)
