@@ -48,7 +48,9 @@ class ServicesTest(cloud.SmokeTest):
         self.assertEqual([], down, "see the log of nova-compute there, and 'nova-perf-status upgrade check'")
 
 
-@unittest.skipIf(cloud.setting("METADEFS") == "no", "NOVA_PERF_SMOKE_METADEFS is no")
+@unittest.skipIf(
+    cloud.setting("METADEFS") == "no", "NOVA_PERF_SMOKE_METADEFS is no: definitions are not wanted in Glance"
+)
 class MetadefsTest(cloud.SmokeTest):
     def test_definitions_are_those_of_this_release(self) -> None:
         for wanted in definitions.namespaces().values():

@@ -15,7 +15,7 @@ TUNED = {
 }
 
 
-@unittest.skipUnless(cloud.setting("IMAGE"), "NOVA_PERF_SMOKE_IMAGE is not set")
+@unittest.skipUnless(cloud.setting("IMAGE"), "NOVA_PERF_SMOKE_IMAGE is not set: no guest is started")
 class GuestTest(cloud.SmokeTest):
     def test_tuned_guest_starts_and_comes_back_from_a_hard_reboot(self) -> None:
         server = self.boot(self.flavor(TUNED))
@@ -27,7 +27,10 @@ class GuestTest(cloud.SmokeTest):
     def test_guest_without_specs_starts(self) -> None:
         self.assert_active(self.boot(self.flavor({"hw:vif_multiqueue_enabled": "false"})))
 
-    @unittest.skipIf(cloud.setting("ON_ERROR", "fail") == "ignore", "NOVA_PERF_SMOKE_ON_ERROR is ignore")
+    @unittest.skipIf(
+        cloud.setting("ON_ERROR", "fail") == "ignore",
+        "NOVA_PERF_SMOKE_ON_ERROR is ignore: this cloud starts guests untuned instead of refusing them",
+    )
     def test_contradiction_is_named(self) -> None:
         """More queues than vCPUs: no single value is wrong, so only the driver can know."""
         server = self.boot(self.flavor({"perf:vif_queues": "4", "hw:vif_multiqueue_enabled": "true"}, vcpus=1))

@@ -3,14 +3,20 @@
 import io
 import json
 import os
+import pathlib
+import re
+import subprocess
+import sys
 import unittest
 
 import fixtures
 import testtools
 
 from nova_perf_tuning.specs import vocabulary
-from nova_perf_tuning_smoke import test_api, test_guest
+from nova_perf_tuning_smoke import cloud, test_api, test_guest
 from tests.unit.cloud import api_server
+
+TOP = str(pathlib.Path(__file__).parents[3])
 
 
 class Cloud(api_server.ApiServer):
@@ -81,3 +87,45 @@ class SmokeTest(testtools.TestCase):
         result, said = self.run_tests(test_guest.GuestTest)
         self.assertEqual([3, True], [len(result.skipped), result.wasSuccessful()], said)
         self.assertIn("NOVA_PERF_SMOKE_IMAGE", result.skipped[0][1])
+
+    def run_program(self, *arguments, code):
+        """Run the program as an operator does, without the metadata definitions; return what it says."""
+        done = subprocess.run(
+            [sys.executable, "-W", "ignore", "-m", "nova_perf_tuning_smoke", *arguments],
+            env={"NOVA_PERF_SMOKE_METADEFS": "no", "PYTHONPATH": TOP, **os.environ},
+            capture_output=True,
+            text=True,
+        )
+        said = done.stdout + done.stderr
+        self.assertEqual(code, done.returncode, said)
+        return said
+
+    def test_program_says_which_cloud_and_what_it_skips(self):
+        said = self.run_program(code=0)
+        self.assertIn(f"cloud {self.cloud.url}/identity/v3, project admin", said)
+        self.assertIn("OK (skipped=4)", said)
+        for reason in ("IMAGE is not set: no guest is started", "METADEFS is no: definitions are not wanted"):
+            self.assertIn(reason, said)
+        self.cloud.checks = False
+        self.assertIn("FAILED (failures=2, skipped=4)", self.run_program(code=1))
+
+    def test_a_cloud_that_cannot_be_used_is_one_line(self):
+        self.cloud.admin = False
+        (line,) = self.run_program(code=3).splitlines()
+        self.assertIn("not as an administrator's", line)
+        self.useFixture(fixtures.EnvironmentVariable("NOVA_PERF_SMOKE_TIMEOUT", "soon"))
+        (line,) = self.run_program(code=3).splitlines()
+        self.assertIn("NOVA_PERF_SMOKE_TIMEOUT is 'soon'", line)
+        self.useFixture(fixtures.EnvironmentVariable("NOVA_PERF_SMOKE_TIMEOUT"))
+        self.useFixture(fixtures.EnvironmentVariable("OS_CLOUD", "elsewhere"))
+        (line,) = self.run_program(code=3).splitlines()
+        self.assertIn("elsewhere", line)
+
+    def test_help_names_every_variable(self):
+        said = self.run_program("--help", code=0)
+        used = set()
+        for path in pathlib.Path(cloud.__file__).parent.glob("*.py"):
+            used |= set(re.findall(r'setting\("([A-Z_]+)"', path.read_text()))
+        self.assertEqual(6, len(used))
+        for name in used:
+            self.assertIn(f"\nNOVA_PERF_SMOKE_{name}\n", said)
