@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Sets up whatever is missing on a fresh Debian 12 machine and runs every test.
 #
-#   tools/test.sh                    everything
+#   tools/test.sh                    everything but the long ones: lab, live, and most of cloud
 #   tools/test.sh unit [REGEX]       one part: lint, docs, unit, functional, nova, package, benchmarks, cloud, lab, live, demo
 #   tools/test.sh --nova 33 [REGEX]  the Nova suites on one release: 34 (the default run takes it), 33, 32, 31 or all
 #
@@ -26,6 +26,7 @@ if [[ -z ${NOVA_PERF_TOPOLOGIES:-} && -d $top/../shared/data/topologies ]]; then
 fi
 passed=0 failed=0 begun=$SECONDS
 declare -a broken=()
+declare -A side=()
 
 say() { printf '\n== %s  [%d s]\n' "$*" $((SECONDS - begun)); }
 
@@ -89,6 +90,38 @@ run_functional() {
     stestr_run functional tests/functional 1 "$regex"
 }
 
+# Those that wait for slots of the clock most of the time, and the others.
+run_functional_clock() {
+    say "functional tests: guests' scripts in network namespaces"
+    stestr_run functional-clock tests/functional 1 '^tests\.functional\.cloud\.'
+}
+run_functional_others() {
+    say "functional tests: real libvirt, QEMU and kernel objects"
+    stestr_run functional tests/functional 1 '^tests\.functional\.(?!cloud\.)'
+}
+
+# beside NAME PART...: runs parts while others go on; joined NAME waits for them, prints and counts.
+beside() {
+    local name=$1
+    shift
+    # shellcheck disable=SC2030 # counts of its own
+    (
+        passed=0 failed=0 broken=()
+        for part in "$@"; do "$part"; done
+        echo "$passed $failed ${broken[*]:-}" >"$logs/$name"
+    ) >"$logs/$name.txt" 2>&1 &
+    side[$name]=$!
+}
+# shellcheck disable=SC2031 # see there
+joined() {
+    local ok bad names
+    wait "${side[$1]}" || true
+    cat "$logs/$1.txt"
+    read -r ok bad names <"$logs/$1" || { ok=0 bad=1 names=$1; }
+    passed=$((passed + ok)) failed=$((failed + bad))
+    [[ -z $names ]] || broken+=("$names")
+}
+
 # Real Nova code with its own fixtures, in an environment of its own for each release.
 run_nova() {
     local releases=("$nova") release ok bad result
@@ -120,6 +153,13 @@ run_benchmarks() {
     say "benchmarks: printed, not judged"
     check benchmarks "$venv/bin/python" -m tests.benchmarks
     cat "$logs/benchmarks"
+}
+
+# What every run shows of the cloud; all of tests/cloud takes an hour.
+cloud_core='ServicesTest|test_guests_on_both|test_live_migration|test_api_refuses|TraitTest|engine_accepts|test_two_arms'
+run_cloud_core() {
+    local regex=$cloud_core
+    run_cloud
 }
 
 # A cloud for the run alone: real Nova, OVN, Heat and libvirt on two hosts.
@@ -181,19 +221,16 @@ esac
 
 case $part in
     all)
-        # The first column of work needs no rig and runs beside the slow documentation build.
-        (run_lint; run_docs; echo "$passed $failed ${broken[*]:-}" >"$logs/side") >"$logs/side.txt" 2>&1 &
-        side=$!
+        beside checks run_lint run_docs
         run_unit
-        wait "$side" || true
-        cat "$logs/side.txt"
-        read -r ok bad names <"$logs/side" || { ok=0 bad=1 names=side; }
-        passed=$((passed + ok)) failed=$((failed + bad))
-        [[ -z $names ]] || broken+=("$names")
-        run_functional
+        joined checks
+        run_functional_others
+        beside clock run_functional_clock
         run_nova
+        joined clock
         run_package
         run_benchmarks
+        run_cloud_core
         run_demo
         run_leftovers
         ;;

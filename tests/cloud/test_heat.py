@@ -111,7 +111,7 @@ class PairTest(HeatCase):
             model.Arm("untuned"),
             model.Arm("tuned", "", {"hw:vif_multiqueue_enabled": "true", "perf:vif_queues": "2"}),
         ]
-        plan = self.plan(trials=2)
+        plan = self.plan("iperf3:seconds=1,omit=0", "fio:seconds=1,size=8M", trials=2)
         before = self.inventory()
         launcher = self.launcher()
         launcher.check(arms, plan)

@@ -32,6 +32,9 @@ def guarded(command: Callable[[list[str]], int]) -> int:
     except KeyboardInterrupt:
         print("interrupted; tools/cloud/down removes what has been started", file=sys.stderr)
         return 130
+    except BrokenPipeError:  # "status | head"; nobody reads what Python would still write at its end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     return _FAILED
 
 
