@@ -29,7 +29,8 @@ def inventory() -> dict[str, list[str]]:
     temporary = [
         str(path)
         for base in ("/tmp", "/dev/shm", "/var/tmp")
-        for path in pathlib.Path(base).glob("*nova-perf*")
+        for pattern in ("*nova-perf*", "neutron_*", "uv-setuptools-*")
+        for path in pathlib.Path(base).glob(pattern)
         if not path.name.startswith(("nova-perf-test.", "nova-perf-prepare."))
     ]
     return {

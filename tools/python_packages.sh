@@ -42,7 +42,8 @@ install_packages() (
     fi
     NO_INDEX=''
     export UV_CACHE_DIR=${UV_CACHE_DIR:-$packages_cache/uv-packages} UV_PYTHON_DOWNLOADS=never "${uv_settings[@]}"
+    mkdir -p "$packages_cache/tmp" # uv leaves its locks among temporary files
     # A tree is installed again even when nothing of it seems to have changed, as pip does.
-    exec "$uv" pip install --no-progress --python "$1/bin/python" --compile-bytecode \
+    exec env TMPDIR="$packages_cache/tmp" "$uv" pip install --no-progress --python "$1/bin/python" --compile-bytecode \
         --reinstall-package nova-perf-tuning ${NO_INDEX:+--no-index} "${@:2}"
 )

@@ -72,6 +72,7 @@ class Catalogue:
             "PATH": f"{self._venv}/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
             "HOME": "/root",
             "LANG": "C.UTF-8",
+            "TMPDIR": "/run",  # private and gone with the cloud, which files of Neutron and Heat would outlive
             "PYTHONWARNINGS": "ignore",
             "OS_KEYSTONE_CONFIG_DIR": f"{_ETC}/keystone",
             "OS_PLACEMENT_CONFIG_DIR": f"{_ETC}/placement",
