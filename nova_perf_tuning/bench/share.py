@@ -65,14 +65,16 @@ class Smb(own.OwnBenchmark):
             raise base.ParameterError(f"{self.kind}: credentials='{credentials[:60]}' must be an absolute path")
         if not share and peer is None:
             raise base.ParameterError(f"{self.kind}: the address of the server is missing")
-        command = f"put {_FILE}" if direction == "put" else f"put {_FILE}; get {_FILE} {_FILE}.back"
         # The address is a word of its own: Heat's guests put theirs in its place.
         client = ["smbclient", share] if share else ["smbclient", "//bench/bench", "-I", str(peer)]
         client += ["--configfile=/dev/null", "-p", "445" if share else str(port)]
         client += ["-A", credentials] if credentials else ["-N"]
-        argv = (own.PROGRAM, "copy", _FILE, str(size), str(runs), *client, "-c", command)
+        put, get = f"put {_FILE}", f"get {_FILE} {_FILE}.back"
+        # What is to be fetched is put there first, which is not timed.
+        what = [put] if direction == "put" else [get, "--before", put]
+        argv = (own.PROGRAM, "copy", _FILE, str(size), str(runs), *client, "-c", *what)
         # Emulated guests on a busy host managed 0.7 MB/s.
-        limit_s = 2 * base.MARGIN_S + runs * size * 4
+        limit_s = 2 * base.MARGIN_S + (runs + 1) * size * 4
         steps = [base.Step(argv, "client", limit_s)]
         if not share:
             steps.insert(0, base.Step((_SERVER, str(peer), str(port)), "server", limit_s))

@@ -174,7 +174,7 @@ int main(int argc, char **argv)
         {"request", "tcp|udp ADDRESS PORT SECONDS CONNECTIONS BYTES", run_request},
         {"connect", "ADDRESS PORT SECONDS PROCESSES", run_connect},
         {"fan", "COUNT FIRST PROGRAM ARGUMENT...   (@PORT@ becomes FIRST, FIRST + 1, ...)", run_fan},
-        {"copy", "FILE MEGABYTES RUNS PROGRAM ARGUMENT...", run_copy},
+        {"copy", "FILE MEGABYTES RUNS PROGRAM ARGUMENT... [--before LAST]", run_copy},
     };
     signal(SIGPIPE, SIG_IGN);
     for (size_t at = 0; argc > 1 && at < sizeof parts / sizeof *parts; at++)

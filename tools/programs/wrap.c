@@ -1,6 +1,7 @@
 /* fan COUNT FIRST PROGRAM ARGUMENT...: runs a program so many times side by side, each with a port of its own, and
  *     prints their outputs (JSON objects) as one list.
- * copy FILE MEGABYTES RUNS PROGRAM ARGUMENT...: makes a file that does not compress and times a program that copies it.
+ * copy FILE MEGABYTES RUNS PROGRAM ARGUMENT... [--before LAST]: makes a file that does not compress and times a program
+ *     that copies it, after one run with LAST in place of its last argument, which is not timed.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -116,7 +117,7 @@ static void fill(const char *name, size_t bytes)
 int run_copy(int argc, char **argv)
 {
     if (argc < 5) {
-        fputs("usage: nova-perf-bench copy FILE MEGABYTES RUNS PROGRAM ARGUMENT...\n", stderr);
+        fputs("usage: nova-perf-bench copy FILE MEGABYTES RUNS PROGRAM ARGUMENT... [--before LAST]\n", stderr);
         return 2;
     }
     size_t bytes = (size_t)whole("MEGABYTES", argv[2], 1, 1000000) * 1000000;
@@ -126,14 +127,23 @@ int run_copy(int argc, char **argv)
     double *seconds = calloc((size_t)runs, sizeof *seconds);
     if (!seconds || nowhere < 0)
         fail("no memory");
-    for (int at = 0; at < runs; at++) {
+    char *last = NULL;
+    if (argc > 7 && !strcmp(argv[argc - 2], "--before")) {
+        last = argv[argc - 3];
+        argv[argc - 3] = argv[argc - 1];
+        argv[argc - 2] = NULL;
+    }
+    for (int at = last ? -1 : 0; at < runs; at++) {
         double begun = now();
         int status = status_of(start(argv + 4, nowhere));
-        seconds[at] = now() - begun;
         if (status) {
             fprintf(stderr, "nova-perf-bench: copy: %s ended with status %d\n", argv[4], status);
             return status;
         }
+        if (at < 0)
+            argv[argc - 3] = last;
+        else
+            seconds[at] = now() - begun;
     }
     printf("{\"benchmark\": \"copy\", \"bytes\": %zu, \"seconds\": [", bytes);
     for (int at = 0; at < runs; at++)

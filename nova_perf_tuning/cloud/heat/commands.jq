@@ -52,6 +52,7 @@ def smb:
   | value("share"; "") as $share
   | value("credentials"; "") as $credentials
   | "nova-perf-copy.data" as $file
+  | "put \($file)" as $put
   | {paired: true,
      server: (if $share == "" then ["nova-perf-share", $peer, $port] else null end),
      client: (["nova-perf-bench", "copy", $file, whole("megabytes"; 100; 1; 100000), whole("runs"; 5; 3; 100),
@@ -59,8 +60,8 @@ def smb:
               + (if $share == "" then ["//bench/bench", "-I", $peer] else [$share] end)
               + ["--configfile=/dev/null", "-p", (if $share == "" then $port else "445" end)]
               + (if $credentials == "" then ["-N"] else ["-A", $credentials] end)
-              + ["-c", "put \($file)"
-                       + (if value("direction"; "put") == "put" then "" else "; get \($file) \($file).back" end)])};
+              + ["-c"] + (if value("direction"; "put") == "put" then [$put]
+                          else ["get \($file) \($file).back", "--before", $put] end))};
 
 def commands:
   if .client then

@@ -1,5 +1,6 @@
 """This project's own benchmark programs, and those of the full image, run for a second each on this host."""
 
+import json
 import os
 import pathlib
 import subprocess
@@ -80,6 +81,16 @@ class ProgramsTest(unittest.TestCase):
             done = self.run_program(*arguments)
             self.assertEqual(2, done.returncode, arguments)
             self.assertNotEqual("", done.stderr)
+
+    def test_what_comes_before_a_copy_is_not_timed(self) -> None:
+        script = f"{self.folder}/script"
+        pathlib.Path(script).write_text('#!/bin/sh\necho "$1" >>runs\n', encoding="utf-8")
+        os.chmod(script, 0o755)
+        done = self.run_program("copy", "file", "1", "3", script, "get", "--before", "put")
+        self.assertEqual("", done.stderr)
+        runs = pathlib.Path(self.folder, "runs").read_text(encoding="utf-8").split()
+        self.assertEqual(["put", "get", "get", "get"], runs)
+        self.assertEqual(3, len(json.loads(done.stdout)["seconds"]))
 
     def test_nobody_listens(self) -> None:
         done = self.run_program("request", "tcp", "127.0.0.1", "9", "1", "1", "1")
