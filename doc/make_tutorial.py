@@ -33,7 +33,7 @@ Tutorial: the whole mission on one machine
 One command starts an OpenStack with two compute hosts on this machine and shows everything that this project does
 with one, from the flavor to the verdict that the scheduler obeys:
 
-.. tried: tools/cloud/demo
+.. tried: 2026-11-22, Debian 12, two shared CPUs without KVM
 
 ::
 

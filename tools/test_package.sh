@@ -48,7 +48,7 @@ diff <(sort "$work/files") "$work/files.again" || fail "the sdist makes another 
 nova_files() { (cd "$work/clean" && find . -path '*/site-packages/nova/*' -type f ! -name '*.pyc' -exec sha256sum {} + | sort); }
 nova_files >"$work/nova.before"
 [[ $(wc -l <"$work/nova.before") -gt 1000 ]] || fail "Nova's wheel was not installed"
-"$work/clean/bin/pip" -q install --disable-pip-version-check "$wheel"
+"$work/clean/bin/pip" -q install --disable-pip-version-check "${wheel}[report]"
 cd /
 "$work/clean/bin/nova-perf" --help >"$work/help"
 grep -q topology "$work/help"
@@ -56,6 +56,9 @@ grep -q topology "$work/help"
 "$work/clean/bin/python" -c "import json, sys; assert json.load(open(sys.argv[1]))['cpus']" "$work/topology.json"
 "$work/clean/bin/nova-perf" explain --vcpus 4 --spec perf:profile=balanced >/dev/null
 "$work/clean/bin/nova-perf-agent" --help >/dev/null
+xz -dc "$top/tests/benchmarks/aa_guests.json.xz" >"$work/results.json"
+"$work/clean/bin/nova-perf" report "$work/results.json" --output "$work/report.html" >/dev/null
+grep -q '</html>' "$work/report.html" || fail "no report from the extra report"
 problems=$("$work/clean/bin/python" -c "from nova_perf_tuning.virt import selfcheck; print(*selfcheck.problems())")
 [[ -z $problems ]] || fail "$problems"
 "$work/clean/bin/nova-perf" paths >"$work/paths"
@@ -64,7 +67,13 @@ for name in heat metadefs profiles budgets smoke devstack image systemd irqbalan
     [[ $path == "$(readlink -f "$work/clean")"/* && -e $path ]] || fail "nova-perf paths $name: $path"
 done
 grep -q '^#metrics_port' "$("$work/clean/bin/nova-perf" paths sample)/nova-perf-tuning.conf.sample"
-systemd-analyze verify --man=no "$("$work/clean/bin/nova-perf" paths systemd)" 2>"$work/unit" || cat "$work/unit" >&2
+# The agent's unit, put where systemd looks for it as install.rst says.
+mkdir -p "$work/system/nova-perf-agent.service.d" "$work/tmpfiles.d"
+cp "$("$work/clean/bin/nova-perf" paths systemd)" "$work/system/"
+cp "$("$work/clean/bin/nova-perf" paths tmpfiles.d)/nova-perf-tuning.conf" "$work/tmpfiles.d/"
+printf '[Service]\nExecStart=\nExecStart=%s\n' "$work/clean/bin/nova-perf-agent" \
+    >"$work/system/nova-perf-agent.service.d/program.conf"
+systemd-analyze verify --man=no "$work/system/nova-perf-agent.service" 2>"$work/unit" || fail "$(cat "$work/unit")"
 [[ ! -s $work/unit ]] || fail "systemd has something to say of the unit: $(cat "$work/unit")"
 bash -n "$("$work/clean/bin/nova-perf" paths devstack)/plugin.sh"
 [[ -x $("$work/clean/bin/nova-perf" paths image)/build ]] || fail "image/build is not executable"

@@ -6,7 +6,7 @@ reStructuredText, ``.. tried: WHERE``. WHERE is
 ``here``
     This test runs the block with bash, in an empty folder; ``here, exit code N`` when it is to end with N.
 a file or folder of the tree
-    The test or tool that runs these commands.
+    The test or tool that runs these commands; it must hold their names and options.
 ``YYYY-MM-DD, ...``
     Somebody ran it on that day, on what follows.
 ``no commands``
@@ -105,9 +105,12 @@ def literals(page):
     texts = [(block.place, block.text) for block in blocks(page)]
     found = INLINE.finditer((TOP / page).read_text(encoding="utf-8"))
     texts += [(page, " ".join(one[1].split())) for one in found]
-    for place, text in texts:
-        for part in END.split(re.sub(r" *\\\n *", " ", text)):
-            yield place, part
+    yield from ((place, part) for place, text in texts for part in parts(text))
+
+
+def parts(text):
+    """Return the commands of a text, continued lines as one."""
+    return END.split(re.sub(r" *\\\n *", " ", text))
 
 
 @functools.cache
@@ -181,6 +184,25 @@ class CommandsTest(testtools.TestCase):
     @staticmethod
     def is_known(mark):
         return bool(HERE.fullmatch(mark) or DAY.fullmatch(mark) or mark == "no commands" or (TOP / mark).exists())
+
+    def test_what_is_named_has_these_commands(self):
+        """A file or folder that is said to run a block knows its commands and options."""
+        wrong, seen = [], 0
+        for block in (block for page in PAGES for block in blocks(page)):
+            path = TOP / (block.mark or "no commands")
+            if not path.exists():
+                continue
+            files = [path] if path.is_file() else [*path.rglob("*.py"), *path.rglob("*.sh")]
+            source = "".join(file.read_text(encoding="utf-8") for file in files)
+            for part in parts(block.text):
+                words = [OPTION.findall(rest) for _program, rest in (*OURS.findall(part), *TOOL.findall(part))]
+                words += [rest.split()[:1] for _program, rest in OURS.findall(part)]
+                words += [[pathlib.Path(tool).name] for tool, _rest in TOOL.findall(part)]
+                missing = [word for word in itertools.chain.from_iterable(words) if word not in source]
+                wrong += [f"{block.place}: {block.mark} has no {word}" for word in missing]
+                seen += len(words)
+        self.assertEqual([], wrong)
+        self.assertGreater(seen, 50)
 
     def test_blocks_that_are_run_here(self):
         folder = self.useFixture(fixtures.TempDir()).path

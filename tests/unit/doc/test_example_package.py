@@ -57,6 +57,9 @@ class ExamplePackageTest(testtools.TestCase):
         found = self.nova_perf("audit", "--sysroot", root, "--rule", "example-many-receivers", code=0)
         self.assertEqual([name], [one["subject"] for one in found["findings"]])
         rule = ("--rule", "example-many-receivers")
+        planned = self.nova_perf("apply", "--dry-run", "--sysroot", root, *rule)
+        self.assertIn("gro_flush_timeout", " ".join(planned["writes"]))
+        self.assertEqual("0", value.read_text().strip())
         self.nova_perf("apply", "--sysroot", root, *rule)
         self.assertEqual("20000", value.read_text().strip())
         held = {one["kind"]: one["state"] for one in self.nova_perf("verify", "--sysroot", root)["settings"]}
