@@ -5,15 +5,21 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import MutableMapping
+from typing import Final
+
+#: A message that nobody takes for so long, in seconds, is given up: whoever should read it hangs, and we go on.
+WAIT_S: Final = 5.0
 
 
 class Notifier:
     """Sends to the socket that systemd named; does nothing where there is none.
 
     :param environment: taken out of it, so that a program started from here does not speak for us.
+    :param wait_s: how long the socket may be full before a message is given up.
     """
 
-    def __init__(self, environment: MutableMapping[str, str] | None = None) -> None:
+    def __init__(self, environment: MutableMapping[str, str] | None = None, wait_s: float = WAIT_S) -> None:
+        self._wait_s = wait_s
         environment = os.environ if environment is None else environment
         address = environment.pop("NOTIFY_SOCKET", "")
         microseconds = environment.pop("WATCHDOG_USEC", "")
@@ -36,6 +42,7 @@ class Notifier:
         text = "\n".join(f"{name}={' '.join(str(value).split())}" for name, value in fields.items())
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sock:
+                sock.settimeout(self._wait_s)
                 sock.sendto(text.encode(), self._address)
         except OSError:
             pass

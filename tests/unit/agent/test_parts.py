@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pathlib
@@ -55,6 +56,17 @@ class NotifierTest(FolderTest):
     def test_a_watchdog_of_another_process_is_not_ours(self):
         self.assertIsNone(notify.Notifier({"WATCHDOG_USEC": "6000000", "WATCHDOG_PID": "1"}).watchdog)
         self.assertIsNone(notify.Notifier({"WATCHDOG_USEC": "soon"}).watchdog)
+
+    def test_a_socket_that_nobody_reads_does_not_stop_the_agent(self) -> None:
+        sock = self.enterContext(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
+        sock.bind(str(self.folder / "full"))
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as other:
+            other.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                while other.sendto(b"x", str(self.folder / "full")):
+                    pass
+        notify.Notifier({"NOTIFY_SOCKET": str(self.folder / "full")}, 0.05).send(READY=1)
+        self.assertEqual(b"x", sock.recv(10))
 
     def test_nobody_listens(self):
         notify.Notifier({"NOTIFY_SOCKET": str(self.folder / "nothing")}).send(READY=1)
