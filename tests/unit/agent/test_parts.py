@@ -12,6 +12,7 @@ import socket
 import subprocess
 import tempfile
 import threading
+import time
 from unittest import mock
 
 import testtools
@@ -229,6 +230,11 @@ class CoexistenceTest(FolderTest):
         process = subprocess.Popen([program, "600"])
         self.addCleanup(process.wait)
         self.addCleanup(process.kill)
+        # The kernel closes the pipe that Popen waits for a little before it gives the process its new name.
+        comm = pathlib.Path(f"/proc/{process.pid}/comm")
+        self.assertTrue(
+            any(comm.read_text(encoding="ascii") == "irqbalance\n" or time.sleep(0.01) for _ in range(1000))
+        )
         self.theirs = Irqbalance(self.folder, process.pid, {9})
         self.addCleanup(self.theirs.close)
         patch = mock.patch.object(irqbalance, "_FOLDER", str(self.folder))
