@@ -280,6 +280,9 @@ class StopsStackTest(PluginTestCase):
             ("NOVA_PERF_SHARED_CPUS", "0 1"),
             ("NOVA_PERF_PROFILE_DIR", "/nonexistent"),
             ("NOVA_PERF_IMAGE", "/nonexistent"),
+            ("NOVA_PERF_PROFILES", "balanced storag"),
+            ("NOVA_PERF_STATE_DIR", "/var/lib"),
+            ("NOVA_PERF_CONF_DIR", "nova-perf"),
         ):
             self.refused(f"{name} ", "stack/pre-install", **{name: value})
 
@@ -371,6 +374,13 @@ class UnstackTest(PluginTestCase):
                 self.assertEqual(
                     [], [path for path in left if path.exists()], (number, names_of_phases, local_conf)
                 )
+
+    def test_clean_removes_no_folder_of_others(self):
+        others = self.scratch / "others"
+        (others / "nova-perf" / "more").mkdir(parents=True)
+        for folder in (others, f"{others}/nova-perf/more", f"{others}/nova-perf/", f"{others}/nova-perf/../more"):
+            self.phases("clean/", NOVA_PERF_STATE_DIR=str(folder), NOVA_PERF_CONF_DIR=str(folder))
+            self.assertTrue((others / "nova-perf" / "more").exists(), folder)
 
     def test_on_a_node_where_nothing_is(self):
         for program in self.bin.iterdir():
