@@ -25,6 +25,7 @@ from collections.abc import Iterator, Sequence
 
 import yaml
 
+from nova_perf_tuning import errors
 from nova_perf_tuning.budget import charts, model, statistics, store, summary, wording
 
 TOP = pathlib.Path(__file__).resolve().parents[1]
@@ -219,7 +220,11 @@ def main() -> int:
     parser.add_argument("--record", type=pathlib.Path, metavar="RESULTS.json", help="the run that is to be shown")
     args = parser.parse_args()
     if args.record is not None:
-        record(args.record)
+        try:
+            record(args.record)
+        except errors.PerfTuningError as error:
+            print(f"make_pictures.py: {error}", file=sys.stderr)
+            return 3
     browser = next(filter(None, map(shutil.which, BROWSERS)), None)
     if browser is None and not args.plots_only:
         print("make_pictures.py: no Chromium: apt-get install chromium, or --plots-only", file=sys.stderr)
