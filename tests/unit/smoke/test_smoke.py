@@ -121,6 +121,16 @@ class SmokeTest(testtools.TestCase):
         (line,) = self.run_program(code=3).splitlines()
         self.assertIn("elsewhere", line)
 
+    def test_without_openstacksdk_it_says_what_to_install(self):
+        folder = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        (folder / "openstack.py").write_text("raise ModuleNotFoundError(name='openstack')\n")
+        self.useFixture(fixtures.EnvironmentVariable("PYTHONPATH", f"{folder}:{TOP}"))
+        (line,) = self.run_program(code=3).splitlines()
+        self.assertIn("no openstack; install nova-perf-tuning[smoke]", line)
+
+    def test_only_some(self):
+        self.assertIn("Ran 3 tests", self.run_program("-k", "ValidatorsTest", code=0))
+
     def test_help_names_every_variable(self):
         said = self.run_program("--help", code=0)
         used = set()
