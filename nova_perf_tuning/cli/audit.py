@@ -147,10 +147,12 @@ class Audit(command.PerfCommand):
 
             with whole_file.writing(args.junit) as file:
                 file.write(junit(report, args.fail_on))
+        # The rules' own reads are among these: what they could not read they judge as if it were not there.
+        warnings = host.root.notes.lines()
         if args.format == "json":
-            command.print_json(as_json(report, host.facts.warnings))
+            command.print_json(as_json(report, warnings))
         else:
-            _show(report, args.all)
+            _show(report, args.all, warnings)
         for name, error in report.failed:
             print(f"nova-perf audit: rule {name} is broken, please report: {error}", file=sys.stderr)
         if report.failed:
@@ -267,7 +269,7 @@ def junit(report: runner.Report, fail_on: str) -> bytes:
 
 def _plain(text: str) -> str:
     """Return ``text`` as a terminal and XML can take it: what came from files may hold control characters."""
-    return "".join(char if char.isprintable() or char == "\n" else "?" for char in text)
+    return "".join(char if char.isprintable() or char == "\n" else "?" for char in text.replace("\t", " "))
 
 
 def _lines(one: base.Finding) -> str:
@@ -281,7 +283,7 @@ def _lines(one: base.Finding) -> str:
     return _plain("\n".join([*lines, f"  source: {one.source}"]))
 
 
-def _show(report: runner.Report, everything: bool) -> None:
+def _show(report: runner.Report, everything: bool, warnings: Sequence[str] = ()) -> None:
     for one in report.findings:
         print(_lines(one))
         print()
@@ -291,6 +293,8 @@ def _show(report: runner.Report, everything: bool) -> None:
         for name, reason in report.unknown:
             print(f"unknown  {name}: {_plain(reason)}")
         print()
+    for warning in warnings:
+        print(f"warning: {_plain(warning)}")
     counts = _counts(report)
     text = (
         ", ".join(f"{count} {name}" for name, count in counts.items() if count and name in _LEVELS)

@@ -112,7 +112,7 @@ def view(args: argparse.Namespace) -> host_module.Host:
         rtt_origin=origin,
         path_mtu=path_mtu,
         physnets=_physnets(args.physnet),
-        kernel_log=None if args.kernel_log is None else (args.kernel_log, _text("--kernel-log", args.kernel_log)),
+        kernel_log=_kernel_log(args.kernel_log),
         nova=_nova(args),
         domains=[(domain.name, data) for data, domain in given],
     )
@@ -158,14 +158,22 @@ def _nova(args: argparse.Namespace) -> list[tuple[str, str]]:
     return files
 
 
+def _kernel_log(path: str | None) -> tuple[str, str] | None:
+    if path is None:
+        return None
+    return "standard input" if path == "-" else path, _text("--kernel-log", path)
+
+
 def _text(option: str, path: str) -> str:
     try:
         if path == "-":
             data = sys.stdin.buffer.read(_MAX_TEXT + 1)
         else:
-            # O_NONBLOCK: opening a named pipe that nobody writes would wait for ever.
+            # O_NONBLOCK: opening a named pipe that nobody writes would wait for ever. Reading one that somebody
+            # writes (a shell's <(...)) must wait: what is not there yet is no empty text.
             with open(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY), "rb") as file:
-                data = file.read(_MAX_TEXT + 1) or b""
+                os.set_blocking(file.fileno(), True)
+                data = file.read(_MAX_TEXT + 1)
     except (OSError, ValueError) as error:
         raise AuditInputError(f"{option} {path}: {getattr(error, 'strerror', None) or error}") from None
     if len(data) > _MAX_TEXT:

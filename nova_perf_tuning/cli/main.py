@@ -134,8 +134,10 @@ def _ready_streams() -> bool:
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.open(os.devnull, os.O_RDWR), mode, encoding="utf-8", closefd=False))
-    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
-        sys.stdout.reconfigure(errors="backslashreplace")
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # surrogateescape, the C locale's, writes back what is no text, and stops at other characters than ASCII.
+        if sys.stdout.errors == "strict" or sys.stdout.encoding.lower() not in ("utf-8", "utf8"):
+            sys.stdout.reconfigure(errors="backslashreplace")
     return closed
 
 

@@ -58,6 +58,7 @@ class Inventory:
     :ivar hyperv_clock: ``<timer name='hypervclock' present='yes'>``.
     :ivar windows: image properties or libosinfo say so.
     :ivar emulator: path of the QEMU binary.
+    :ivar rx_queue_sizes, mtus: of each interface; what the XML does not say is empty or None.
     """
 
     machine: str = ""
@@ -73,6 +74,7 @@ class Inventory:
     disks: tuple[Disk, ...] = ()
     controllers: tuple[Controller, ...] = ()
     rx_queue_sizes: tuple[str, ...] = ()
+    mtus: tuple[int | None, ...] = ()
 
 
 def read(xml: str | bytes) -> Inventory:
@@ -102,7 +104,14 @@ def read(xml: str | bytes) -> Inventory:
         rx_queue_sizes=tuple(
             _attribute(one, "driver", "rx_queue_size") for one in children if one.tag == "interface"
         )[:_MAX_DEVICES],
+        mtus=tuple(_mtu(one) for one in children if one.tag == "interface")[:_MAX_DEVICES],
     )
+
+
+def _mtu(interface: ElementTree.Element) -> int | None:
+    """Return what the guest's NIC is told (``<mtu size=…>``), None when nothing or no number is."""
+    text = _attribute(interface, "mtu", "size")
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 8 else None
 
 
 def _attribute(element: ElementTree.Element, path: str, name: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 
 from nova_perf_tuning.host.audit import base
@@ -27,8 +28,8 @@ def set_property(guest: Guest, *properties: str) -> str:
     """
     words = " ".join(f"--property {one}" for one in properties)
     return (
-        f"nova-manage image_property set {guest.domain.uuid} {words}  # while it is stopped; and the same for its "
-        "image"
+        f"nova-manage image_property set {shlex.quote(guest.domain.uuid)} {words}  # while it is stopped; "
+        "and the same for its image"
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator
 from typing import Final
 
@@ -24,6 +25,8 @@ _HVM_LOG = re.compile(
     r"Hypervisor detected: Xen HVM|DMI: Xen HVM domU|Booting paravirtualized kernel on Xen (?:HVM|PVH)"
     r"|Xen Platform PCI: I/O protocol|\(v0[0-9] +Xen +HVM"
 )
+#: First words of a kernel, or a line that every one has that may run as PV: without them a log tells nothing.
+_BOOT_LOG = re.compile(r"Linux version [0-9]|Booting paravirtualized kernel on ")
 
 
 def telling_lines(text: str) -> list[str]:
@@ -52,6 +55,8 @@ class XenPv(base.Rule):
         log = host.kernel_log
         if log is None and kind != "xen-pv":
             raise NotApplicableError("no kernel log, and not a guest of Xen")
+        if log is not None and kind != "xen-pv" and not (telling_lines(log[1]) or _BOOT_LOG.search(log[1])):
+            raise NotApplicableError(f"{log[0]} does not reach back to the boot: give dmesg from then")
         evidence: list[tuple[str, object]] = []
         if host.options.kernel_log is None and kind == "xen-pv":
             evidence.append(("/sys/hypervisor/guest_type", host.text("sys/hypervisor/guest_type") or "PV"))
@@ -207,8 +212,8 @@ class VhostNetMissing(base.Rule):
                 yield self.finding(
                     [(guest.path, "<driver name='qemu'> of a virtio interface")],
                     f"{base.plural(len(slow), 'interface')} of {guest.name} served by QEMU, not by vhost-net",
-                    f"virsh edit {guest.name}  # take <driver name='qemu'> out of the interface; it counts from "
-                    "the next cold start",
+                    f"virsh edit {shlex.quote(guest.name)}  # take <driver name='qemu'> out of the interface; "
+                    "it counts from the next cold start",
                     subject=guest.name,
                     level=Level.WARNING,
                 )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from nova_perf_tuning.host import model
 from nova_perf_tuning.host.audit import base
 from nova_perf_tuning.host.audit.base import Finding, Level, NotApplicableError
-from nova_perf_tuning.host.audit.host import Host
+from nova_perf_tuning.host.audit.host import Guest, Host
 from nova_perf_tuning.host.facts import ethtool
 
 _ORACLE = "Oracle, 10GbE network performance tuning (2013)"
@@ -22,19 +23,29 @@ _ENOUGH_QUEUES = 8
 
 
 class MtuMismatch(base.Rule):
-    """A bond, bridge or tap whose MTU differs from its neighbour's."""
+    """A bond, bridge, tap or guest whose MTU differs from its neighbour's."""
 
     id = "mtu-mismatch"
     level = Level.WARNING
-    title = "the MTU is the same along bond, bridge and tap"
-    reads = "/sys/class/net/*/mtu, /sys/class/net/*/master"
+    title = "the MTU is the same along bond, bridge, tap and guest"
+    reads = "/sys/class/net/*/mtu, /sys/class/net/*/master, domain XML"
     why = "Larger packets are cut or dropped where the small MTU is, and a bridge takes the smallest of its ports."
     remedy = "set the same MTU on NICs, bonds, bridges and in Neutron (global_physnet_mtu, the network's mtu)"
     source = f"{_ORACLE}: every device of the path"
 
     def check(self, host: Host) -> Iterator[Finding]:
-        if not any(nic.bond or nic.bridge for nic in host.facts.nics):
+        told = list(self._told(host))
+        if not told and not any(nic.bond or nic.bridge for nic in host.facts.nics):
             raise NotApplicableError("no bonds or bridges with members")
+        for guest, tap, mtu in told:
+            if mtu != tap.mtu:
+                yield self.finding(
+                    [(guest.path, f"<mtu size='{mtu}'>"), (f"/sys/class/net/{tap.name}/mtu", tap.mtu)],
+                    f"{guest.name} was told at its start to send packets of {mtu} bytes, "
+                    f"its {tap.name} has MTU {tap.mtu}",
+                    "set the network's mtu in Neutron, then a hard reboot of the guest",
+                    subject=guest.name,
+                )
         for nic in host.facts.nics:
             master = host.nic(nic.bond or nic.bridge or "")
             # The MTU of ovs-system itself means nothing: each port of Open vSwitch has its own.
@@ -52,6 +63,15 @@ class MtuMismatch(base.Rule):
                 yield self.finding(
                     [(f"/sys/class/net/{one.name}/mtu", one.mtu) for one in (nic, master)], what, subject=nic.name
                 )
+
+    @staticmethod
+    def _told(host: Host) -> Iterator[tuple[Guest, model.Nic, int]]:
+        """Yield running guests' taps with the MTU that the guest was told; one without ``<mtu>`` was told none."""
+        for guest in host.guests:
+            for interface, mtu in zip(guest.domain.interfaces, guest.inventory.mtus, strict=False):
+                tap = host.nic(interface.device or "")
+                if guest.process is not None and mtu is not None and tap is not None and tap.mtu is not None:
+                    yield guest, tap, mtu
 
 
 class PathMtu(base.Rule):
@@ -102,8 +122,8 @@ class MtuSmall(base.Rule):
                         (f"/sys/class/net/{nic.name}/speed", nic.speed_mbps),
                     ],
                     f"{nic.name} with {nic.speed_mbps} Mbit/s sends packets of {nic.mtu} bytes",
-                    f"ip link set {nic.name} mtu 9000  # only where switches and peers carry it; bonds, bridges "
-                    "and Neutron too",
+                    f"ip link set {shlex.quote(nic.name)} mtu 9000  # only where switches and peers carry it; "
+                    "bonds, bridges and Neutron too",
                     subject=nic.name,
                 )
 
@@ -149,7 +169,7 @@ class LroOnForwarding(base.Rule):
                     (f"/sys/class/net/{nic.name}/master", master),
                 ],
                 f"{nic.name} merges packets by LRO and {master} passes them on to guests",
-                f"ethtool -K {nic.name} lro off",
+                f"ethtool -K {shlex.quote(nic.name)} lro off",
                 subject=nic.name,
                 settings=settings,
             )
@@ -171,7 +191,7 @@ class _Features(base.Rule):
             yield self.finding(
                 [(f"ethtool -k {nic.name}", f"{name}: off") for name in off],
                 f"{nic.name} could do it and is told not to: {', '.join(off)}",
-                "\n".join(f"ethtool -K {nic.name} {name} on" for name in off),
+                "\n".join(f"ethtool -K {shlex.quote(nic.name)} {name} on" for name in off),
                 subject=nic.name,
                 settings=[self.setting("offload", f"{nic.name}/{name}", "on", "off") for name in off],
             )
@@ -239,14 +259,15 @@ class RingDrops(base.Rule):
                 (f"/sys/class/net/{nic.name}/statistics/{name}", count) for name, count in lost.items()
             ]
             settings = []
+            device = shlex.quote(nic.name)
             remedy = f"spread its interrupts first (nova-perf plan); rx {now} of {most} descriptors are in use"
             if 0 < now < min(most, _RING):
                 value = str(min(most, _RING))
                 evidence.append((f"ethtool -g {nic.name}", f"rx {now} of {most}"))
-                remedy = f"ethtool -G {nic.name} rx {value}  # with most drivers the link is down for a moment"
+                remedy = f"ethtool -G {device} rx {value}  # with most drivers the link is down for a moment"
                 settings = [self.setting("ring", f"{nic.name}/rx", value, str(now))]
             elif not most:
-                remedy = f"ethtool -g {nic.name}  # how many there may be; more of them with ethtool -G"
+                remedy = f"ethtool -g {device}  # how many there may be; more of them with ethtool -G"
             yield self.finding(
                 evidence,
                 f"{nic.name} lost {drops} of {packets} packets since it was set up",
@@ -339,11 +360,12 @@ class Channels(base.Rule):
             if not wrong or room is None:
                 continue
             shown = " and ".join(one.shown for one in wrong)
+            counts = " ".join(f"{one.name} {one.wanted}" for one in wrong)
             yield self.finding(
                 [(f"ethtool -l {nic.name}", f"{one.name} {one.now} of {one.most}") for one in wrong],
                 f"{nic.name} has {shown}, {room.where} {base.plural(len(room.cpus), 'CPU')} to serve them",
-                f"ethtool -L {nic.name} {' '.join(f'{one.name} {one.wanted}' for one in wrong)}  # its interrupts "
-                "are made anew: run nova-perf apply after it",
+                f"ethtool -L {shlex.quote(nic.name)} {counts}  # its interrupts are made anew: run nova-perf "
+                "apply after it",
                 subject=nic.name,
                 settings=[
                     self.setting("channels", f"{nic.name}/{one.name}", str(one.wanted), str(one.now))

@@ -46,6 +46,8 @@ class _FileRoot(Root):
             descriptor = os.open(f"{self._prefix}{folder}/{name}", self._flags)
         except OSError as error:
             return self._refused(error, folder, name, limit)
+        except UnicodeError:  # a guest's name in a locale whose files cannot have it
+            return None
         try:
             # A value of sysfs and a record of /proc come in one piece; only a full chunk can have more behind it.
             data = os.read(descriptor, _CHUNK)

@@ -13,6 +13,7 @@ devices, PCI addresses, libvirt's names of the guests, process ids.
 from __future__ import annotations
 
 import io
+import itertools
 import os
 import tarfile
 from collections.abc import Iterable, Mapping
@@ -308,8 +309,10 @@ def domain_xml(one: domain.Domain, devices_of: inventory.Inventory | None = None
         ElementTree.SubElement(numa, "memory", mode="strict", nodeset=one.memory_nodes)
     devices = ElementTree.SubElement(root, "devices")
     sizes = devices_of.rx_queue_sizes if devices_of is not None else ()
-    for place, interface in enumerate(one.interfaces):
-        _interface_xml(devices, interface, sizes[place] if place < len(sizes) else "")
+    mtus = devices_of.mtus if devices_of is not None else ()
+    for interface, size, mtu in itertools.zip_longest(one.interfaces, sizes, mtus):
+        if interface is not None:
+            _interface_xml(devices, interface, size or "", mtu)
     for address in one.hostdevs:
         _hostdev_xml(devices, address)
     if devices_of is not None:
@@ -317,12 +320,16 @@ def domain_xml(one: domain.Domain, devices_of: inventory.Inventory | None = None
     return ElementTree.tostring(root)
 
 
-def _interface_xml(devices: ElementTree.Element, interface: domain.Interface, rx_queue_size: str) -> None:
+def _interface_xml(
+    devices: ElementTree.Element, interface: domain.Interface, rx_queue_size: str, mtu: int | None
+) -> None:
     element = ElementTree.SubElement(devices, "interface", type=interface.kind)
     if interface.device is not None:
         ElementTree.SubElement(element, "target", dev=interface.device)
     if interface.model is not None:
         ElementTree.SubElement(element, "model", type=interface.model)
+    if mtu is not None:
+        ElementTree.SubElement(element, "mtu", size=str(mtu))
     driver = ElementTree.SubElement(element, "driver", queues=str(interface.queues))
     if interface.driver is not None:
         driver.set("name", interface.driver)

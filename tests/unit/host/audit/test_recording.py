@@ -51,6 +51,12 @@ class RecordingTest(testtools.TestCase):
             self.assertIn(name, {one[0] for one in live})
             self.assertEqual(live, told(as_root(copied(tree)), **case.options), name)
 
+    def test_what_a_guest_was_told_of_its_mtu_is_kept(self) -> None:
+        xml = hosts.domain().replace("<model", "<mtu size='1450'/><model", 1)
+        tree = hosts.changed(hosts.good(), {"run/libvirt/qemu/instance-1.xml": xml})
+        self.assertEqual(["mtu-mismatch"], [one[0] for one in told(hosts.TreeRoot(tree))])
+        self.assertEqual(told(hosts.TreeRoot(tree)), told(as_root(copied(tree))))
+
     def test_no_secret_is_in_it(self) -> None:
         tree = copied(hosts.changed(hosts.good(), SECRETS))
         wrong = [path for path, data in tree.files.items() if b"geheim" in data or b"192.0.2.77" in data]

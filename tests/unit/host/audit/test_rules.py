@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pathlib
 import re
+import shlex
 
 import testtools
 
@@ -118,6 +119,15 @@ class KernelLogTest(testtools.TestCase):
         self.assertEqual([], self.pv(self.HVM))
         self.assertEqual([], self.pv("[0.0] Booting paravirtualized kernel on Xen HVM\n"))
         self.assertEqual([], self.pv("[0.0] Booting paravirtualized kernel on KVM\n"))
+        # Kernels print this one on HVM with paravirtual drivers too.
+        self.assertEqual([], self.pv(self.HVM + "[0.1] Xen: using vcpuop timer interface\n"))
+
+    def test_a_log_that_does_not_tell_is_no_pass(self) -> None:
+        for text in ("", "[9000.1] usb 1-1: new device\n"):
+            view = hosts.view({"sys/x": ""}, kernel_log=("dmesg", text))
+            report = runner.run(view, runner.chosen(["xen-pv-guest"]), strict=True)
+            self.assertEqual(([], []), (report.findings, report.clean), text)
+            self.assertIn("does not reach back to the boot", report.unknown[0][1])
 
     def test_published_texts(self) -> None:
         used = 0
@@ -207,6 +217,45 @@ class CautionTest(testtools.TestCase):
     def test_open_vswitch_has_no_mtu_of_its_own(self) -> None:
         ovs = hosts.virtual("ovs-system", "bridge", 1500) | hosts.virtual("tap5", "tap", 9000, master="ovs-system")
         self.assertEqual([], judge("mtu-mismatch", hosts.changed(hosts.good(), ovs)).findings)
+
+    def test_a_guest_keeps_the_mtu_of_its_start(self) -> None:
+        for size, expected in (("9000", 0), ("1450", 1), ("9216", 1), ("x", 0)):
+            xml = hosts.domain().replace("<model", f"<mtu size='{size}'/><model", 1)
+            tree = hosts.changed(hosts.good(), {"run/libvirt/qemu/instance-1.xml": xml})
+            found = judge("mtu-mismatch", tree).findings
+            self.assertEqual(expected, len(found), size)
+            for one in found:
+                self.assertIn(f"packets of {size} bytes, its tap0 has MTU 9000", one.why)
+
+    def test_names_in_commands_are_one_word_for_a_shell(self) -> None:
+        # The kernel lets a NIC have any name without blanks, '/' and ':'; libvirt a guest nearly any.
+        name = "$(id)"
+        tree = {
+            path.replace("eth0", name): text.replace("eth0", name) if text else text
+            for path, text in hosts.changed(
+                hosts.good(),
+                {
+                    **cases.CASES["lro-on-forwarding"].changes,
+                    **cases.CASES["gro-off"].changes,
+                    "nova-perf/ethtool/eth0.json": hosts.ethtool({"rx-lro": True, "rx-gro": False}),
+                    "run/libvirt/qemu/instance-1.xml": hosts.domain(model="e1000", driver="").replace(
+                        "7cf42b4b-0000-4000-8000-000000000001", "`id`"
+                    ),
+                },
+            ).items()
+        }
+        report = runner.run(hosts.view(tree), strict=True)
+        commands = [
+            line
+            for one in report.findings
+            for line in one.remedy.splitlines()
+            if line.startswith(("ethtool", "nova-manage"))
+        ]
+        self.assertEqual(3, len(commands), commands)
+        for line in commands:
+            words = shlex.split(line, comments=True)
+            self.assertTrue({name, "`id`"} & set(words), words)
+            self.assertTrue("'$(id)'" in line or "'`id`'" in line, line)
 
     def test_udev_that_places_interrupts_is_a_rival(self) -> None:
         link = {"etc/systemd/network/20-lan.link": "[Match]\nDriver=ice\n[Link]\nIRQAffinityPolicy=spread\n"}
