@@ -214,6 +214,12 @@ class CautionTest(testtools.TestCase):
         tree = hosts.changed(hosts.good(), {**cases.CASES["vhost-net-missing"].changes, "dev/vhost-net": ""})
         self.assertEqual([], judge("vhost-net-missing", tree).findings)
 
+    def test_what_sets_a_nic_up_anew_is_not_safe(self) -> None:
+        # ixgbe_set_features, mlx5e_set_features and bnxt_set_features reset or reopen the NIC for LRO.
+        for name in ("lro-on-forwarding", "ring-drops", "channels-vs-housekeeping"):
+            (found,) = judge(name, cases.CASES[name].tree()).findings
+            self.assertEqual((True, False), (found.appliable, found.safe), name)
+
     def test_open_vswitch_has_no_mtu_of_its_own(self) -> None:
         ovs = hosts.virtual("ovs-system", "bridge", 1500) | hosts.virtual("tap5", "tap", 9000, master="ovs-system")
         self.assertEqual([], judge("mtu-mismatch", hosts.changed(hosts.good(), ovs)).findings)
