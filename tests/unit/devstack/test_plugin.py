@@ -203,6 +203,20 @@ class StackTest(PluginTestCase):
             self.calls,
         )
 
+    def test_own_profiles_have_the_names_that_are_in_them(self):
+        """A file may be called anything; one that takes the place of a shipped profile cannot be called as it."""
+        own = self.scratch / "profiles"
+        own.mkdir()
+        rest = "description: d\nspecs: {'perf:iothreads': {value: 1, basis: practice, reason: r}}\n"
+        (own / "10-site.yml").write_text(f"# ours\nname: 'mine'  # all of it\n{rest}")
+        (own / "balanced-here.yaml").write_text(f"name: balanced\noverride: true\n{rest}")
+        self.phases(*STACK, NOVA_PERF_PROFILE_DIR=str(own))
+        made = self.called("openstack --os-cloud devstack-admin perf flavor create")
+        names_made = [line.split(" --profile ")[1].split()[0] for line in made]
+        self.assertEqual(sorted(profiles.load(str(own))), names_made)
+        self.assertIn("mine", names_made)
+        self.phases("stack/pre-install", NOVA_PERF_PROFILE_DIR=str(own), NOVA_PERF_PROFILES="mine")
+
     def test_image_is_built_where_it_is_asked_for(self):
         self.phases("stack/install", "stack/extra", NOVA_PERF_IMAGE="True", NOVA_PERF_FLAVORS="False")
         self.assertEqual([f"install_bindep {TOP}/bindep.txt demo"], self.called("install_bindep"))
@@ -277,14 +291,36 @@ class StopsStackTest(PluginTestCase):
             ("VIRT_DRIVER", "ironic"),
             ("NOVA_PERF_ON_ERROR", "perhaps"),
             ("NOVA_PERF_FLAVOR_RAM", "1G"),
+            ("NOVA_PERF_FLAVOR_RAM", "0"),
+            ("NOVA_PERF_FLAVOR_VCPUS", "00"),
             ("NOVA_PERF_SHARED_CPUS", "0 1"),
+            ("NOVA_PERF_SHARED_CPUS", "4-2"),
+            ("NOVA_PERF_DEDICATED_CPUS", "2,,^-"),
             ("NOVA_PERF_PROFILE_DIR", "/nonexistent"),
+            ("NOVA_PERF_PROFILE_DIR", "etc"),
             ("NOVA_PERF_IMAGE", "/nonexistent"),
             ("NOVA_PERF_PROFILES", "balanced storag"),
+            ("NOVA_PERF_PROFILES", "b.lanced"),
+            ("NOVA_PERF_STATE_DIR", "/var/lib/nova-perf x"),
+            ("NOVA_PERF_CONF_DIR", "/etc/nova-perf%n"),
             ("NOVA_PERF_STATE_DIR", "/var/lib"),
             ("NOVA_PERF_CONF_DIR", "nova-perf"),
         ):
             self.refused(f"{name} ", "stack/pre-install", **{name: value})
+
+    def test_folders_that_clean_would_take_with_it(self):
+        for name in ("NOVA_PERF_PROFILE_DIR", "NOVA_PERF_IMAGE"):
+            inside = self.state / "mine"
+            inside.mkdir(parents=True, exist_ok=True)
+            (inside / "guest.qcow2").touch()
+            self.refused(f"{name} ", "stack/pre-install", **{name: str(inside)})
+        inside = self.agent_conf.parent / "profiles"
+        inside.mkdir(parents=True)
+        self.phases("stack/pre-install", NOVA_PERF_PROFILE_DIR=str(inside))
+
+    def test_cpus_as_nova_reads_them(self):
+        for value in ("0", "2-5,^4", "08-10,^9-9", "3-3"):
+            self.phases("stack/pre-install", NOVA_PERF_DEDICATED_CPUS=value)
 
     def test_other_hypervisor_without_the_driver(self):
         self.phases("stack/pre-install", VIRT_DRIVER="ironic", NOVA_PERF_DRIVER="False")
@@ -381,6 +417,29 @@ class UnstackTest(PluginTestCase):
         for folder in (others, f"{others}/nova-perf/more", f"{others}/nova-perf/", f"{others}/nova-perf/../more"):
             self.phases("clean/", NOVA_PERF_STATE_DIR=str(folder), NOVA_PERF_CONF_DIR=str(folder))
             self.assertTrue((others / "nova-perf" / "more").exists(), folder)
+
+    def test_clean_leaves_what_the_user_made(self):
+        """Profiles lie where the help of profile_dir puts them; they are needed at the next stack.sh."""
+        profile, image = self.agent_conf.parent / "profiles/mine.yaml", self.state / "image/guest.qcow2"
+        self.phases(*STACK)
+        for path in (profile, image):
+            path.parent.mkdir()
+            path.touch()
+        mine = {"NOVA_PERF_PROFILE_DIR": str(profile.parent), "NOVA_PERF_IMAGE": str(image.parent)}
+        self.phases("unstack/", "clean/", **mine)
+        self.assertEqual([False, True, True], [path.exists() for path in (self.agent_conf, profile, image)])
+        self.assertIn(f"{self.state} stays", self.output)
+
+    def test_clean_keeps_the_tree_that_it_runs_from(self):
+        tree = self.scratch / "nova-perf-tuning"
+        tree.mkdir()
+        done = subprocess.run(
+            ["bash", "-c", 'NOVA_PERF_TREE=$2; source "$1"; nova_perf_is_own "$2" || echo kept', "bash"]
+            + [str(TOP / "devstack/lib/nova-perf-tuning"), str(tree)],
+            capture_output=True,
+            text=True,
+        )
+        self.assertEqual("kept\n", done.stdout)
 
     def test_on_a_node_where_nothing_is(self):
         for program in self.bin.iterdir():
