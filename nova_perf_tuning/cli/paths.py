@@ -101,7 +101,8 @@ def _beside(below: str, tree: str) -> Iterator[pathlib.Path]:
 class Paths(command.PerfCommand):
     """Show where the files that come with this package are: templates, profiles, units, the DevStack plugin.
 
-    With NAME only its path is printed, for scripts. Example: stestr --test-path "$(nova-perf paths smoke)" run
+    With NAME only its path is printed, for scripts. Example:
+    s=$(nova-perf paths smoke); stestr --test-path "$s" --top-dir "$s/.." run
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
