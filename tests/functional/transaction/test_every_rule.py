@@ -1,8 +1,9 @@
 """Every rule that can be applied, on the running kernel: audit, apply, verify, the next boot's programs, restore.
 
-Three of them cannot be shown on a machine like this one, and are on recorded and generated hosts only
-(``tests/unit/host/audit``); :data:`ON_RECORDED_HOSTS_ALONE` says why. What of them the kernel can answer without
-such hardware is asked of it: what it tells of rings, and that it refuses more descriptors than there are.
+Three of them cannot be shown on a machine like this one; :data:`IN_THE_LAB` and :data:`ON_RECORDED_HOSTS_ALONE`
+say why, and where they are shown: ``tests/lab/test_rules.py``, or recorded and generated hosts
+(``tests/unit/host/audit``). What of them the kernel can answer without such hardware is asked of it: what it tells
+of rings, and that it refuses more descriptors than there are.
 """
 
 from __future__ import annotations
@@ -27,9 +28,11 @@ from tests.functional.transaction import every_rule
 TOP = pathlib.Path(__file__).parents[3]
 NAMESPACE = ("unshare", "--mount", "--propagation", "private")
 #: Rule -> what it would take, and what there is instead.
-ON_RECORDED_HOSTS_ALONE = {
+IN_THE_LAB = {
     "ring-drops": "a device with rings below their maximum; veth, tap, ifb, macvlan and bridges have none",
     "lro-on-forwarding": "a device whose LRO can be on; those that the kernel makes without hardware refuse it",
+}
+ON_RECORDED_HOSTS_ALONE = {
     "cpu-governor": "frequency domains; a virtual machine has none",
 }
 #: Whatever the kernel makes without hardware, as far as it is built with it.
@@ -121,8 +124,9 @@ class EveryRuleTest(testtools.TestCase):
 
     def test_each_is_tried_or_named(self) -> None:
         appliable = {rule.id for rule in runner.load() if rule.appliable}
-        self.assertEqual(appliable, set(every_rule.EVERY) | set(ON_RECORDED_HOSTS_ALONE))
-        self.assertEqual(set(), set(every_rule.EVERY) & set(ON_RECORDED_HOSTS_ALONE))
+        elsewhere = {**IN_THE_LAB, **ON_RECORDED_HOSTS_ALONE}
+        self.assertEqual(appliable, set(every_rule.EVERY) | set(elsewhere))
+        self.assertEqual(set(), set(every_rule.EVERY) & set(elsewhere))
 
     def test_those_of_a_network_namespace(self) -> None:
         for rule, steps in self.steps(every_rule.OF_A_NAMESPACE, "--net").items():
@@ -149,8 +153,9 @@ class HardwareTest(testtools.TestCase):
             self.assertEqual(rings == "none", ring == "none", f"{name}: {rings} {ring}")
             self.assertIn(f"large-receive-offload: {lro}", features, name)
         could = [name for name, one in found.items() if "large-receive-offload: on" in one[1] or one[0] != "none"]
-        for rule, lacking in ON_RECORDED_HOSTS_ALONE.items():
-            print(f"NOTE: {rule}: on recorded hosts alone, it would take {lacking}")
+        for where, rules in (("in the lab", IN_THE_LAB), ("on recorded hosts alone", ON_RECORDED_HOSTS_ALONE)):
+            for rule, lacking in rules.items():
+                print(f"NOTE: {rule}: {where}, it would take {lacking}")
         print(f"USED: {len(found)} kinds of network devices; with rings, or LRO when asked for: {could or 'none'}")
 
     def test_rings_of_this_machine_s_own_nics(self) -> None:

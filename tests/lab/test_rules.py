@@ -1,0 +1,158 @@
+"""Rules of the audit that want hardware: found, applied, read by another program, verified and undone.
+
+A machine without NICs and kvm of its own cannot show them; the other rules that can be applied are in
+``tests/functional/transaction/test_every_rule.py``. Staged is what a rule takes for evidence only, such as packets
+that were lost: what is written, and what it holds before and after, is the kernel's own.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from typing import Any
+
+from tests.lab import rig
+
+_STATE = "/run/lab/rules"
+
+
+class RulesTest(rig.LabCase):
+    def setUp(self):
+        super().setUp()
+        self.lab.run(f"rm -rf {_STATE}")
+
+    def nova_perf(self, *words: str) -> tuple[int, Any]:
+        """Return the exit code and the answer of ``nova-perf``, which must not complain."""
+        command = shlex.join(["python3", "-m", "nova_perf_tuning.cli.main", *words, "-f", "json"])
+        code, out = self.lab.ask("run", f"cd /opt/perf/tree && {command}")
+        try:
+            return code, json.loads(out)
+        except ValueError:
+            raise AssertionError(f"{command}: exit code {code}: {out}") from None
+
+    def found(self, rule: str) -> list[Any]:
+        """Return the findings of one rule, which must be able to judge this host."""
+        _code, answer = self.nova_perf("audit", "--rule", rule)
+        self.assertEqual(([], [], []), (answer["unknown"], answer["failed"], answer["warnings"]))
+        self.assertEqual([] if answer["findings"] else [rule], answer["clean"])
+        return answer["findings"]
+
+    def settings(self, rule: str) -> list[tuple[str, str, str, str]]:
+        """Return kind, target, present and proposed value of what one rule would write."""
+        return [
+            (each["kind"], each["target"], each["current"], each["value"])
+            for one in self.found(rule)
+            for each in one["settings"]
+        ]
+
+    def state(self, *words: str) -> tuple[int, list[tuple[str, str]]]:
+        """Return the exit code of ``apply``, ``verify`` or ``restore``, and what it says of each setting."""
+        code, answer = self.nova_perf(*words, "--state-dir", _STATE)
+        self.assertEqual([], answer.get("warnings", []))
+        return code, sorted((one["target"], one.get("state") or one["result"]) for one in answer["settings"])
+
+    def await_link(self, nic: str | None) -> None:
+        """Wait until a NIC is up again: one that is down is judged by no rule."""
+        if nic:
+            told = f"cat /sys/class/net/{nic}/carrier /sys/class/net/{nic}/operstate"
+            self.until(lambda: self.lab.ask("run", told) == [0, "1\nup\n"], f"{nic} is up", told=False)
+
+    def round_trip(
+        self, rule: str, settings: list[tuple[str, str, str, str]], show: str, put: str, *,
+        nic: str | None = None, left: int = 0,
+    ) -> None:  # fmt: skip
+        """Find, apply, verify and undo, with a hand that changes it in between.
+
+        :param settings: kind, target, original and what the rule proposes; the values are the same for all.
+        :param show: a command of others that prints all there is of it; :param put: one that sets a value.
+        :param left: findings that stay, with nothing more to write.
+        """
+        _kind, _target, original, proposed = settings[0]
+
+        def each(state: str) -> list[tuple[str, str]]:
+            return [(target, state) for _kind, target, _original, _proposed in settings]
+
+        before = self.lab.run(show)
+        self.assertEqual(settings, self.settings(rule))
+        self.assertEqual((0, each("written")), self.state("apply", "--rule", rule))
+        self.await_link(nic)
+        applied = self.lab.run(show)
+        self.assertNotEqual(before, applied)
+        self.assertEqual([[]] * left, [one["settings"] for one in self.found(rule)])
+        self.assertEqual((0, each("holds")), self.state("verify"))
+
+        self.lab.run(put.format(original))
+        self.assertEqual(before, self.lab.run(show))
+        self.assertEqual((1, each("drifted")), self.state("verify"))
+        self.lab.run(put.format(proposed))
+        self.assertEqual(applied, self.lab.run(show))
+
+        self.assertEqual((0, each("restored")), self.state("restore"))
+        self.assertEqual(before, self.lab.run(show))
+        self.assertEqual((0, []), self.state("verify"))
+        self.await_link(nic)
+        self.assertEqual(settings, self.settings(rule))
+        was, now = ([line for line in one.splitlines() if line not in other.splitlines()]
+                    for one, other in ((before, applied), (applied, before)))  # fmt: skip
+        print(f"NOTE: lab, kernel {self.kernel}: {rule}: {was} became {now}, and is back")
+
+    @property
+    def kernel(self) -> str:
+        return ".".join(self.lab.kernel.split(".")[:2])
+
+    def test_rings(self):
+        """A NIC with 256 of 4096 descriptors; that it has lost packets is staged, and stays counted."""
+        counter = "/sys/class/net/igb0/statistics/rx_missed_errors"
+        self.assertEqual([], self.found("ring-drops"))
+        self.lab.ask("put", "/run/lab/lost", "400\n")
+        self.lab.run(f"mount --bind /run/lab/lost {counter}")
+        self.addCleanup(self.lab.run, f"umount {counter}")
+        self.round_trip(
+            "ring-drops",
+            [("ring", "igb0/rx", "256", "2048")],
+            "ethtool -g igb0; ethtool -k igb0; ethtool -l igb0",
+            "ethtool -G igb0 rx {}",
+            nic="igb0",
+            left=1,
+        )
+
+    def test_lro(self):
+        """A NIC with LRO below a bond. In a bridge this kernel itself turns LRO off and keeps it off."""
+        self.lab.run("modprobe vmxnet3 && udevadm settle")
+        self.addCleanup(self.lab.run, "modprobe -r vmxnet3")
+        nic = self.lab.run("basename /sys/bus/pci/drivers/vmxnet3/*/net/*").strip()
+        show = f"ethtool -k {nic}; ethtool -g {nic}; ethtool -l {nic}"
+        lro = "large-receive-offload: "
+        self.lab.run(f"ip link set {nic} up")
+        self.await_link(nic)
+        self.assertIn(f"{lro}on\n", self.lab.run(show))
+        self.assertEqual([], self.found("lro-on-forwarding"))
+
+        self.lab.run("ip link add rules0 type bridge")
+        self.addCleanup(self.lab.run, "ip link del rules0")
+        self.lab.run(f"ip link set {nic} master rules0")
+        self.assertIn(f"{lro}off", self.lab.run(show))
+        self.lab.ask("run", f"ethtool -K {nic} lro on")
+        self.assertIn(f"{lro}off", self.lab.run(show))
+        self.assertEqual([], self.found("lro-on-forwarding"))
+        # Off first: the kernel keeps what was asked for, and asking for the same again does nothing.
+        self.lab.run(f"ip link set {nic} nomaster && ethtool -K {nic} lro off")
+        self.lab.run(f"ethtool -K {nic} lro on && ip link set {nic} down")
+
+        self.lab.run("modprobe bonding max_bonds=0 && ip link add rules1 type bond mode active-backup")
+        self.addCleanup(self.lab.run, "ip link del rules1 && modprobe -r bonding")
+        self.lab.run(f"ip link set {nic} master rules1 && ip link set rules1 up")
+        self.await_link(nic)
+        settings = [("offload", f"{nic}/rx-lro", "on", "off")]
+        self.round_trip("lro-on-forwarding", settings, show, f"ethtool -K {nic} lro {{}}", nic=nic)
+
+    def test_halt_polling(self):
+        """More vCPUs than CPUs: a guest of kvm, whose parameter has the value that the kernel gave it."""
+        path = "/sys/module/kvm/parameters/halt_poll_ns"
+        original = self.lab.run(f"cat {path}").strip()
+        self.assertNotEqual("0", original)
+        self.assertEqual([], self.found("halt-polling-crowded"))
+        self.start_guest(vcpus=9, network=False)
+        self.lab.run("virsh suspend g1")
+        settings = [("module_parameter", "kvm/halt_poll_ns", original, "0")]
+        self.round_trip("halt-polling-crowded", settings, f"cat {path}", f"echo {{}} >{path}")
