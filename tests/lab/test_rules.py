@@ -92,7 +92,7 @@ class RulesTest(rig.LabCase):
         self.assertEqual((0, []), self.state("verify"))
         self.await_link(nic)
         self.assertEqual(settings, self.settings(rule))
-        was, now = ([line for line in one.splitlines() if line not in other.splitlines()]
+        was, now = ([line for line in dict.fromkeys(one.splitlines()) if line not in other.splitlines()]
                     for one, other in ((before, applied), (applied, before)))  # fmt: skip
         print(f"NOTE: lab, kernel {self.kernel}: {rule}: {was} became {now}, and is back")
 
@@ -156,3 +156,13 @@ class RulesTest(rig.LabCase):
         self.lab.run("virsh suspend g1")
         settings = [("module_parameter", "kvm/halt_poll_ns", original, "0")]
         self.round_trip("halt-polling-crowded", settings, f"cat {path}", f"echo {{}} >{path}")
+
+    def test_governor(self):
+        """Frequency domains by the kernel's acpi-cpufreq; the firmware that has two is staged."""
+        self.lab.run("modprobe acpi_cpufreq")
+        self.addCleanup(self.lab.run, "modprobe -r acpi_cpufreq")
+        files = "/sys/devices/system/cpu/cpufreq/policy*/scaling_governor"
+        settings = [("governor", f"policy{cpu}", "schedutil", "performance") for cpu in range(8)]
+        self.round_trip(
+            "cpu-governor", settings, f"cat {files}", f"for file in {files}; do echo {{}} >$file; done"
+        )

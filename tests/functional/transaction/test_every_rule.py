@@ -1,8 +1,7 @@
 """Every rule that can be applied, on the running kernel: audit, apply, verify, the next boot's programs, restore.
 
-Three of them cannot be shown on a machine like this one; :data:`IN_THE_LAB` and :data:`ON_RECORDED_HOSTS_ALONE`
-say why, and where they are shown: ``tests/lab/test_rules.py``, or recorded and generated hosts
-(``tests/unit/host/audit``). What of them the kernel can answer without such hardware is asked of it: what it tells
+Three of them cannot be shown on a machine like this one, and are in the lab (``tests/lab/test_rules.py``);
+:data:`IN_THE_LAB` says why. What of them the kernel can answer without such hardware is asked of it: what it tells
 of rings, and that it refuses more descriptors than there are.
 """
 
@@ -31,8 +30,6 @@ NAMESPACE = ("unshare", "--mount", "--propagation", "private")
 IN_THE_LAB = {
     "ring-drops": "a device with rings below their maximum; veth, tap, ifb, macvlan and bridges have none",
     "lro-on-forwarding": "a device whose LRO can be on; those that the kernel makes without hardware refuse it",
-}
-ON_RECORDED_HOSTS_ALONE = {
     "cpu-governor": "frequency domains; a virtual machine has none",
 }
 #: Whatever the kernel makes without hardware, as far as it is built with it.
@@ -124,9 +121,8 @@ class EveryRuleTest(testtools.TestCase):
 
     def test_each_is_tried_or_named(self) -> None:
         appliable = {rule.id for rule in runner.load() if rule.appliable}
-        elsewhere = {**IN_THE_LAB, **ON_RECORDED_HOSTS_ALONE}
-        self.assertEqual(appliable, set(every_rule.EVERY) | set(elsewhere))
-        self.assertEqual(set(), set(every_rule.EVERY) & set(elsewhere))
+        self.assertEqual(appliable, set(every_rule.EVERY) | set(IN_THE_LAB))
+        self.assertEqual(set(), set(every_rule.EVERY) & set(IN_THE_LAB))
 
     def test_those_of_a_network_namespace(self) -> None:
         for rule, steps in self.steps(every_rule.OF_A_NAMESPACE, "--net").items():
@@ -153,9 +149,8 @@ class HardwareTest(testtools.TestCase):
             self.assertEqual(rings == "none", ring == "none", f"{name}: {rings} {ring}")
             self.assertIn(f"large-receive-offload: {lro}", features, name)
         could = [name for name, one in found.items() if "large-receive-offload: on" in one[1] or one[0] != "none"]
-        for where, rules in (("in the lab", IN_THE_LAB), ("on recorded hosts alone", ON_RECORDED_HOSTS_ALONE)):
-            for rule, lacking in rules.items():
-                print(f"NOTE: {rule}: {where}, it would take {lacking}")
+        for rule, lacking in IN_THE_LAB.items():
+            print(f"NOTE: {rule}: in the lab, it would take {lacking}")
         print(f"USED: {len(found)} kinds of network devices; with rings, or LRO when asked for: {could or 'none'}")
 
     def test_rings_of_this_machine_s_own_nics(self) -> None:
