@@ -96,7 +96,8 @@ class PerfTuningLibvirtDriver(driver.LibvirtDriver):
         notes = transform.transform_tree(
             domain,
             request,
-            housekeeping_cpus=self._housekeeping(job.instance, request),
+            # As in _place_emulator: Nova has made this guest's NUMA configuration before.
+            housekeeping_cpus=self._housekeeping(job.instance, request, known_online=not CONF.vcpu_pin_set),
             features=self._features(),
             reader=_read,
             tell_changes=False,
@@ -275,14 +276,14 @@ class PerfTuningLibvirtDriver(driver.LibvirtDriver):
         connection = self._host.get_connection()
         return features_module.Features(connection.getLibVersion(), connection.getVersion())
 
-    def _housekeeping(self, instance: Any, request: request_module.Request) -> int | None:
+    def _housekeeping(
+        self, instance: Any, request: request_module.Request, *, known_online: bool = False
+    ) -> int | None:
         if request.vif_queues != request_module.AUTO:
             return None
         topology = instance.numa_topology
-        if not topology:
-            return placement.housekeeping_cpus(self._host, None)
-        nodes = [cell.id for cell in topology.cells]
-        return placement.housekeeping_cpus(self._host, nodes, known_online=not CONF.vcpu_pin_set)
+        nodes = {cell.id for cell in topology.cells} if topology else None
+        return placement.housekeeping_cpus(self._host, nodes, known_online=known_online)
 
     def _log(self, instance: Any, notes: Iterable[str], warnings: Iterable[str] = ()) -> None:
         """Log what the guest asks for and does not get; what it gets stands in the XML, which Nova logs itself."""
