@@ -1,7 +1,7 @@
 """What all smoke tests share: the cloud, names of their own, removal of whatever they made.
 
 What a cloud does not offer is left out and named as skipped, since only its operator knows: there is no image that
-may be booted, metadata definitions are not wanted, or ``on_error`` lets wrong guests start.
+may be booted, or metadata definitions are not wanted.
 
 Variables of the environment:
 
