@@ -11,6 +11,7 @@ from nova_perf_tuning.host.audit import base, kernel
 from nova_perf_tuning.host.audit.base import Finding, Level, NotApplicableError
 from nova_perf_tuning.host.audit.host import Host
 from nova_perf_tuning.host.audit.placement import guests_of
+from nova_perf_tuning.host.facts import virtualization
 
 _UNIXBENCH = (
     "published UnixBench runs: the same system 2.5 times as fast with HVM, system calls 6.2 times, "
@@ -160,26 +161,12 @@ class Nested(base.Rule):
     source = "KVM documentation of nested virtualization"
 
     def check(self, host: Host) -> Iterator[Finding]:
-        kind = host.facts.virtualization
-        if not host.guests or kind is None:
+        told = virtualization.find_virtualization(host.root, virtualization.cpuinfo_head(host.root))
+        if not host.guests or told is None:
             raise NotApplicableError("no guests, or nothing tells what this machine is")
-        if kind not in ("none", "xen-dom0"):
-            yield self.finding(
-                [_hypervisor(host)], f"this host of {base.plural(len(host.guests), 'guest')} runs on {kind}"
-            )
-
-
-def _hypervisor(host: Host) -> tuple[str, str]:
-    """Return the file that tells that this machine is a guest, and what it says."""
-    clocks = "sys/devices/system/clocksource/clocksource0/available_clocksource"
-    text = host.text(clocks) or ""
-    if "kvm-clock" in text or "hyperv" in text:
-        return f"/{clocks}", text
-    for path in ("sys/hypervisor/type", "proc/device-tree/hypervisor/compatible", "sys/class/dmi/id/sys_vendor"):
-        found = host.text(path)
-        if found:
-            return f"/{path}", found
-    return "/proc/cpuinfo", "flag hypervisor"
+        if told.kind not in ("none", "xen-dom0"):
+            guests = base.plural(len(host.guests), "guest")
+            yield self.finding([(told.path, told.text)], f"this host of {guests} runs on {told.kind}")
 
 
 class VhostNetMissing(base.Rule):

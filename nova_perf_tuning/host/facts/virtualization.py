@@ -7,7 +7,7 @@ tells KVM from TCG: QEMU writes the same tables for both.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from nova_perf_tuning.host.facts.root import Root
 
@@ -38,47 +38,64 @@ def cpuinfo_head(root: Root) -> bytes:
     return root.head(root.folder("proc"), "cpuinfo", _CPUINFO_HEAD)
 
 
-def read_virtualization(root: Root, cpuinfo: bytes) -> str | None:
-    """Return ``none``, ``kvm``, ``tcg``, ``xen-pv``, ``xen-hvm``, ``xen-pvh``, ``xen-dom0``, ``hyperv`` ...
+class Told(NamedTuple):
+    """What this host runs on, and the file that tells.
 
-    ``vm`` is a hypervisor that shows itself by its CPUID bit alone; None where nothing tells.
+    :ivar kind: ``none``, ``kvm``, ``tcg``, ``xen-pv``, ``xen-hvm``, ``xen-pvh``, ``xen-dom0``, ``hyperv`` ...;
+        ``vm`` is a hypervisor that shows itself by its CPUID bit alone.
     """
+
+    kind: str
+    path: str
+    text: str
+
+
+def read_virtualization(root: Root, cpuinfo: bytes) -> str | None:
+    """Return what this host runs on, as :class:`Told` has it; None where nothing tells."""
+    told = find_virtualization(root, cpuinfo)
+    return None if told is None else told.kind
+
+
+def find_virtualization(root: Root, cpuinfo: bytes) -> Told | None:
+    """Return what this host runs on and what tells it; None where nothing does."""
     xen = _xen(root)
     if xen is not None:
         return xen
-    clocks = (
-        root.text(root.folder("sys/devices/system/clocksource/clocksource0"), "available_clocksource") or ""
-    ).split()
-    if "kvm-clock" in clocks:
-        return "kvm"
-    if any(clock.startswith("hyperv") for clock in clocks):
-        return "hyperv"
+    folder = "sys/devices/system/clocksource/clocksource0"
+    clocks = root.text(root.folder(folder), "available_clocksource") or ""
+    for mark, kind in (("kvm-clock", "kvm"), ("hyperv", "hyperv")):
+        if any(clock.startswith(mark) for clock in clocks.split()):
+            return Told(kind, f"/{folder}/available_clocksource", clocks)
     tree = root.text(root.folder("proc/device-tree/hypervisor"), "compatible") or ""
     if tree.startswith("linux,kvm"):
-        return "kvm"
+        return Told("kvm", "/proc/device-tree/hypervisor/compatible", tree)
     if b"\nflags" in cpuinfo:  # x86
         if b" hypervisor" not in cpuinfo:
-            return "none"
-        return _dmi(root) or "vm"
+            return Told("none", "/proc/cpuinfo", "no flag hypervisor")
+        return _dmi(root) or Told("vm", "/proc/cpuinfo", "flag hypervisor")
     return _dmi(root)
 
 
-def _xen(root: Root) -> str | None:
+def _xen(root: Root) -> Told | None:
     hypervisor = root.folder("sys/hypervisor")
     if root.text(hypervisor, "type") != "xen":
         return None
-    if "control_d" in (root.text(root.folder("proc/xen"), "capabilities") or ""):
-        return "xen-dom0"
+    capabilities = root.text(root.folder("proc/xen"), "capabilities") or ""
+    if "control_d" in capabilities:
+        return Told("xen-dom0", "/proc/xen/capabilities", capabilities)
     guest = (root.text(hypervisor, "guest_type") or "").lower()
-    return f"xen-{guest}" if guest in ("pv", "hvm", "pvh") else "xen"
+    if guest in ("pv", "hvm", "pvh"):
+        return Told(f"xen-{guest}", "/sys/hypervisor/guest_type", guest)
+    return Told("xen", "/sys/hypervisor/type", "xen")
 
 
-def _dmi(root: Root) -> str | None:
+def _dmi(root: Root) -> Told | None:
     folder = root.folder("sys/class/dmi/id")
     vendor = root.text(folder, "sys_vendor") or ""
+    kind = next((name for start, name in _DMI if vendor.startswith(start)), None)
     if vendor.startswith("Microsoft") and (root.text(folder, "product_name") or "") == "Virtual Machine":
-        return "hyperv"
-    return next((name for start, name in _DMI if vendor.startswith(start)), None)
+        kind = "hyperv"
+    return None if kind is None else Told(kind, "/sys/class/dmi/id/sys_vendor", vendor)
 
 
 def read_arch(root: Root, cpuinfo: bytes) -> str | None:
