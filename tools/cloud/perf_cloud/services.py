@@ -55,7 +55,7 @@ class Catalogue:
         """Return every service, those that others need first."""
         found = [self._mariadb(), self._rabbitmq()]
         for host in self._hosts:
-            found += [self._ovsdb(host), self._vswitchd(host), self._libvirtd(host)]
+            found += [self._ovsdb(host), self._vswitchd(host), self._tap_guard(host), self._libvirtd(host)]
         found += [self._ovn_database("nb"), self._ovn_database("sb"), self._northd()]
         found += [self._ovn_controller(host) for host in self._hosts]
         found += self._openstack()
@@ -174,6 +174,10 @@ class Catalogue:
             host=host,
             configure=lambda: _check(self.command(host, str(_HERE / "host-network"), str(host.number))),
         )
+
+    def _tap_guard(self, host: layout.Host) -> Service:
+        needs = (f"{host.name}-vswitchd",)
+        return Service(f"{host.name}-tap-guard", (str(_HERE / "tap-guard"),), needs=needs, host=host)
 
     def _ovn_database(self, kind: str) -> Service:
         file = layout.DATA / f"ovn-{kind}.db"
