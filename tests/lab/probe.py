@@ -117,6 +117,20 @@ def threads(guest):
     return found
 
 
+def counters(guest):
+    """Return CPU seconds of a guest since it began: our classes, QEMU's in /proc, and what libvirt says."""
+    from nova_perf_tuning.host.facts import filesystem, guests
+    from nova_perf_tuning.launch import cpu
+
+    [process] = [one for one in guests.read_guests(filesystem.LiveRoot())[0] if one.name == guest]
+    ours, _wait = cpu.read(process.pid, process.threads)
+    user, system = get(f"/proc/{process.pid}/stat").rpartition(")")[2].split()[11:13]
+    _code, told = run(f"virsh domstats --cpu-total --vcpu {guest}")
+    times = dict(re.findall(r"(cpu|vcpu\.\d+)\.time=(\d+)", told))
+    libvirts = {name: int(text) / 1e9 for name, text in times.items()}
+    return {"ours": ours, "proc": (int(user) + int(system)) / os.sysconf("SC_CLK_TCK"), "libvirt": libvirts}
+
+
 def console(guest, command, seconds=120):
     """Run a line in the guest's shell on its serial console and return what it prints."""
     import socket
