@@ -2,10 +2,10 @@
 
     python -m tests.benchmarks.devices [--groups N] [--blocks N] [--megabytes N] [--output DIR]
 
-Prints a table with the published figures beside, which is not in the documentation yet: a document on KVM and
+Prints the table of doc/source/reference/devices.rst, with the published figures beside: a document on KVM and
 Windows copied 100 MB to a share of a guest without virtio, with a virtio NIC, and with NIC and disk. Here a guest
 sends to its peer, which writes to its disk and answers once the data is there (fsync): what a file share does,
-without its protocol. Needs root, libvirt and some ten minutes.
+without its protocol. Needs root, libvirt and a quarter of an hour.
 """
 
 from __future__ import annotations
