@@ -118,17 +118,19 @@ def threads(guest):
 
 
 def counters(guest):
-    """Return CPU seconds of a guest since it began: our classes, QEMU's in /proc, and what libvirt says."""
+    """Return CPU seconds of a guest since it began: our classes, what /proc and libvirt say, our classes again."""
     from nova_perf_tuning.host.facts import filesystem, guests
     from nova_perf_tuning.launch import cpu
 
     [process] = [one for one in guests.read_guests(filesystem.LiveRoot())[0] if one.name == guest]
-    ours, _wait = cpu.read(process.pid, process.threads)
+    before, _wait = cpu.read(process.pid, process.threads)
     user, system = get(f"/proc/{process.pid}/stat").rpartition(")")[2].split()[11:13]
     _code, told = run(f"virsh domstats --cpu-total --vcpu {guest}")
     times = dict(re.findall(r"(cpu|vcpu\.\d+)\.time=(\d+)", told))
     libvirts = {name: int(text) / 1e9 for name, text in times.items()}
-    return {"ours": ours, "proc": (int(user) + int(system)) / os.sysconf("SC_CLK_TCK"), "libvirt": libvirts}
+    after, _wait = cpu.read(process.pid, process.threads)
+    proc = (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+    return {"before": before, "proc": proc, "libvirt": libvirts, "after": after}
 
 
 def console(guest, command, seconds=120):
