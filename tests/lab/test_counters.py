@@ -9,43 +9,72 @@ _TICK_S = 0.01
 
 
 class CountersTest(rig.LabCase):
-    """Guests are paused, but QEMU works to answer libvirt: what others say lies between two looks of ours."""
+    """Guests are paused, but QEMU works to answer libvirt: what others say lies between two looks of ours.
 
-    def assert_between(self, told, low, high, ticks, what):
-        slack = ticks * _TICK_S
-        self.assertTrue(low - slack <= told <= high + slack, f"{what}: {told} is not between {low} and {high}")
+    What libvirt says is compared by its growth: its cgroup lacks what QEMU did before libvirt had put it in there.
+    """
 
-    def check(self, workers_s, workers_own, guest="g1"):
-        """Compare ours with the kernel's and libvirt's; QEMU's time has the workers' only if they are its own."""
-        found = self.lab.ask("counters", guest)
+    def paused(self, guest="g1"):
+        """Pause the guest and return its counters."""
+        self.lab.run(f"virsh suspend {guest}")
+        return self.lab.ask("counters", guest)
+
+    def check_one(self, found, workers_s, outside_s):
+        """Compare ours with the kernel's.
+
+        :param outside_s: the workers' time where they are threads of the kernel, else 0.
+        """
         before, after = found["before"], found["after"]
         for ours in (before, after):
             parts = sum(seconds for name, seconds in ours.items() if name != "total")
             self.assertAlmostEqual(ours["total"], parts, delta=_TICK_S)
             self.assertAlmostEqual(workers_s, ours["vhost"], delta=_TICK_S)
-        outside = 0 if workers_own else workers_s
         # User and system time are cut to a tick each.
-        self.assert_between(found["proc"], before["total"] - outside, after["total"] - outside, 2, "/proc")
-        vcpus = [seconds for name, seconds in found["libvirt"].items() if name.startswith("vcpu")]
+        self.assert_between(found["proc"], before["total"] - outside_s, after["total"] - outside_s, 2, "/proc")
+
+    def check_growth(self, first, second, outside_s):
+        """Compare with libvirt's; where that reads the cgroup, the kernel's workers are in it, as in our total."""
+        least, most = ({name: new[name] - old[name] for name in new} for old, new in (
+            (first["after"], second["before"]), (first["before"], second["after"])
+        ))  # fmt: skip
+        grown = {name: seconds - first["libvirt"][name] for name, seconds in second["libvirt"].items()}
+        vcpus = [seconds for name, seconds in grown.items() if name.startswith("vcpu")]
         self.assertEqual(4, len(vcpus))
-        self.assert_between(sum(vcpus), before["vcpu"], after["vcpu"], 2 * len(vcpus), "libvirt's vCPUs")
-        # Where libvirt reads the cgroup, the kernel's workers are in it, as they are in our total.
-        self.assert_between(found["libvirt"]["cpu"], before["total"] - outside, after["total"], 2, "libvirt")
+        self.assert_between(sum(vcpus), least["vcpu"], most["vcpu"], 2 * len(vcpus), "libvirt's vCPUs")
+        self.assert_between(grown["cpu"], least["total"] - outside_s, most["total"], 2, "libvirt's total")
+
+    def assert_between(self, told, low, high, ticks, what):
+        slack = ticks * _TICK_S
+        self.assertTrue(low - slack <= told <= high + slack, f"{what}: {told} is not between {low} and {high}")
+
+    def workers(self):
+        """Return seconds of the guest's vhost workers, how many there are, and whether they are QEMU's threads."""
+        found = [one for one in self.lab.ask("threads", "g1") if one["name"] == "vhost"]
+        return sum(one["ran"] for one in found) / 1e9, len(found), all(one["own"] for one in found)
 
     def test_four_vhost_workers_count_once(self):
         self.start_guest()
         self.await_guest()
+        first = self.paused()
+        early_s, count, own = self.workers()
+        self.assertEqual(4, count)
+        self.check_one(first, early_s, 0 if own else early_s)
+        self.lab.run("virsh resume g1")
         self.lab.ask("console", "g1", "ping -q -c 100 -i 0.02 -s 1400 10.9.0.1 >/dev/null")
-        self.lab.run("virsh suspend g1")
-        workers = [one for one in self.lab.ask("threads", "g1") if one["name"] == "vhost"]
-        self.assertEqual(4, len(workers))
-        spent_s = sum(one["ran"] for one in workers) / 1e9
-        self.assertGreater(spent_s, 2 * _TICK_S)
-        self.check(spent_s, workers[0]["own"])
+        second = self.paused()
+        spent_s, _, _ = self.workers()
+        self.assertGreater(spent_s - early_s, 2 * _TICK_S)
+        self.check_one(second, spent_s, 0 if own else spent_s)
+        self.check_growth(first, second, 0 if own else spent_s - early_s)
 
     def test_without_vhost_workers(self):
         self.start_guest(network=False)
         self.await_guest()
-        self.lab.run("virsh suspend g1")
-        self.assertEqual([], [one for one in self.lab.ask("threads", "g1") if one["name"] == "vhost"])
-        self.check(0.0, True)
+        first = self.paused()
+        self.assertEqual((0, 0), self.workers()[:2])
+        self.check_one(first, 0.0, 0.0)
+        self.lab.run("virsh resume g1")
+        self.lab.ask("console", "g1", "i=0; while [ $i -lt 2000 ]; do i=$((i + 1)); done")
+        second = self.paused()
+        self.check_one(second, 0.0, 0.0)
+        self.check_growth(first, second, 0.0)
