@@ -69,6 +69,9 @@ def load(path: str) -> list[Budget]:
     except profile.ProfileError as error:
         raise schema.InputError(str(error)) from None
     schema.check("budget", data, path)
+    for key, value in data.get("guards", {}).items():
+        if value != value:  # no share is beyond a limit that is no number: the guard would be off
+            raise schema.InputError(f"{path}: guards.{key}: is no number")
     limits = guards.Limits(**data.get("guards", {}))
     for index, one in enumerate(data["budgets"]):
         for key, value in one.items():
