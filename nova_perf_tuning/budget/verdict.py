@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.budget import guards, model, noise, overhead, pooling, sequential, statistics
+from nova_perf_tuning.budget import guards, model, noise, overhead, pooling, presence, sequential, statistics
 from nova_perf_tuning.budget.budget_file import Budget as Budget
 from nova_perf_tuning.budget.budget_file import applicable, for_measured
 from nova_perf_tuning.budget.budget_file import load as load
@@ -20,7 +20,8 @@ from nova_perf_tuning.guest import truth
 
 _Show = Callable[[float], str]
 
-#: More failed trials than this share in a judged arm, and what is left is a selection, not a sample.
+#: More trials than this share of a judged arm that failed, are missing or do not count, and what is left is a
+#: selection, not a sample.
 MAX_FAILED = 0.2
 
 #: Beyond this median gain the figures of two arms cannot be of one benchmark in one unit. A loss may be as large:
@@ -294,10 +295,12 @@ def _select(results: model.Results, budget: Budget) -> tuple[list[model.Trial], 
         if not mine:
             arms = ", ".join(sorted({one.arm for one in trials}))
             return [], f"arm '{arm}' was not measured; the results have {arms}"
-        failed = sum(not one.value for one in mine)
-        if failed > MAX_FAILED * len(mine):
-            nought = " or gave 0, which has no ratio" if any(one.value == 0 for one in mine) else ""
-            return [], f"{failed} of {len(mine)} trials of '{arm}' failed{nought} (limit {MAX_FAILED:.0%})"
+        absent = presence.missing(chosen, results.environment, arm)
+        failed = sum(not one.value for one in mine) + absent
+        if failed > MAX_FAILED * (len(mine) + absent):
+            what = "failed or are missing" if absent else "failed"
+            what += " or gave 0, which has no ratio" if any(one.value == 0 for one in mine) else ""
+            return [], f"{failed} of {len(mine) + absent} trials of '{arm}' {what} (limit {MAX_FAILED:.0%})"
     if budget.max_host_cpu_per_unit is not None:
         told = (overhead.cost(one).invalid for one in chosen)
         if contradiction := next((text for text in told if text.startswith("counters")), ""):
@@ -341,13 +344,13 @@ def _guarded(
     known = guards.context(judged, results.environment, budget.guards, budget.min_link_mbps, sender)
     faults = guards.faults(judged, known)
     for arm in arms:
-        mine = [one for one in judged if one.arm == arm and one.value is not None]
-        told = [faults[one.order] for one in mine if one.order in faults]
-        if len(told) > MAX_FAILED * len(mine):
-            return (
-                [],
-                f"{len(told)} of {len(mine)} trials of '{arm}' do not count (limit {MAX_FAILED:.0%}): {told[0]}",
-            )
+        mine = [one for one in judged if one.arm == arm]
+        absent = presence.missing(chosen, results.environment, arm)
+        failed = sum(not one.value for one in mine) + absent
+        told = [faults[one.order] for one in mine if one.value and one.order in faults]
+        if told and failed + len(told) > MAX_FAILED * (len(mine) + absent):
+            what = f"{'failed or ' if failed else ''}do not count (limit {MAX_FAILED:.0%}): {told[0]}"
+            return [], f"{failed + len(told)} of {len(mine) + absent} trials of '{arm}' {what}"
     return [one for one in chosen if one.order not in faults], ""
 
 

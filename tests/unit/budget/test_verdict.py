@@ -86,6 +86,68 @@ class JudgeTest(testtools.TestCase):
         mine[0].value = 900.0
         self.assertEqual(V.PASS, judged(self.data, max_loss=0.3).verdict)
 
+    def test_boots_that_failed_count(self):
+        """They leave no trial, and the boots that are left are those that went well."""
+        for groups, lost, expected in ((4, 1, V.INVALID), (6, 1, V.PASS)):
+            data = samples.results({"untuned": 800.0, "tuned": 900.0}, groups=groups, blocks=6)
+            data.trials = [one for one in data.trials if (one.arm, one.group) != ("tuned", 0)]
+            data.environment["errors"] = [{"group": 0, "arm": "tuned", "error": "no boot"}] * lost
+            found = judged(data, baseline="untuned")
+            self.assertEqual(expected, found.verdict, found.reasons)
+        [told] = judged(self._without_group("tuned"), baseline="untuned").reasons
+        self.assertEqual("6 of 18 trials of 'tuned' failed or are missing (limit 20%)", told)
+        [told] = judged(self._without_group("untuned"), baseline="untuned").reasons
+        self.assertEqual("6 of 18 trials of 'untuned' failed or are missing (limit 20%)", told)
+
+    def test_boots_without_any_trial_count(self):
+        data = samples.results({"untuned": 800.0, "tuned": 900.0}, groups=3, blocks=6)
+        data.environment["errors"] = [{"group": 3, "arm": "tuned", "error": "no boot"}]
+        [told] = judged(data, baseline="untuned").reasons
+        self.assertEqual("6 of 24 trials of 'tuned' failed or are missing (limit 20%)", told)
+        for harmless in (
+            {"group": 3, "error": "the time limit left room for 0 of 6 blocks"},
+            {"group": 3, "arm": "tuned", "benchmark": "iperf3", "error": "warm-up: no"},
+            {"group": 1, "arm": "tuned", "error": "booted after all"},
+        ):
+            data.environment["errors"] = [harmless]
+            self.assertEqual(V.PASS, judged(data, baseline="untuned").verdict)
+
+    def test_missing_trials_count(self):
+        self.data.trials = [one for one in self.data.trials if one.arm != "tuned" or one.block not in (1, 3)]
+        [told] = judged(self.data).reasons
+        self.assertEqual("6 of 18 trials of 'tuned' failed or are missing (limit 20%)", told)
+
+    def test_groups_that_the_time_limit_cut_are_sound(self):
+        data = samples.results({"host": 1000.0, "tuned": 950.0}, groups=4, blocks=3)
+        data.trials = [one for one in data.trials if one.arm != "tuned" or one.block < 2]
+        self.assertEqual(V.PASS, judged(data, max_loss=0.3).verdict)
+
+    def test_arms_that_chose_other_slots_are_sound(self):
+        data = samples.results({"untuned": 900.0, "tuned": 950.0}, groups=4, blocks=4)
+        for arm, block in (("untuned", 0), ("tuned", 3)):
+            data.trials = [one for one in data.trials if (one.arm, one.block) != (arm, block)]
+        self.assertEqual(V.PASS, judged(data, baseline="untuned", max_loss=0.3).verdict)
+
+    def test_fewer_samples_of_bare_hosts_are_sound(self):
+        self.data.trials = [one for one in self.data.trials if one.arm != "host" or one.block < 3]
+        self.assertEqual(V.PASS, judged(self.data, max_loss=0.3).verdict)
+
+    def test_failed_and_rejected_trials_add_up(self):
+        for one in self.data.trials:
+            if one.arm == "tuned" and one.block == 0:
+                one.value, one.error = None, "guest lost"
+        self.assertEqual(V.PASS, judged(self.data).verdict)
+        for one in self.data.trials:
+            if one.arm == "tuned" and one.block == 1:
+                one.conditions = {"steal_share": 0.5}
+        [told] = judged(self.data).reasons
+        self.assertIn("6 of 18 trials of 'tuned' failed or do not count (limit 20%): steal: ", told)
+
+    def _without_group(self, arm):
+        data = samples.results({"untuned": 800.0, "tuned": 900.0}, groups=3, blocks=6)
+        data.trials = [one for one in data.trials if (one.arm, one.group) != (arm, 0)]
+        return data
+
     def test_no_tuning_gains_ten_thousand_times(self):
         for factor, expected in ((1e3, V.PASS), (1e6, V.INVALID), (1e-6, V.FAIL)):
             data = samples.results({"host": 1000.0, "tuned": 1000.0 * factor}, groups=3, blocks=6)
@@ -143,8 +205,14 @@ class LoadTest(testtools.TestCase):
             ("budgets: [{benchmark: fio, arm: a, max_loss: x}]", "budgets[0].max_loss"),
             ("budgets: [{benchmark: fio, arm: a, max_loss: .nan}]", "budgets[0].max_loss"),
             ("budgets: [{benchmark: fio, arm: a, max_loss: 0.1, max_los: 1}]", "max_los"),
-            ("guards: {max_steal: .nan}\nbudgets: [{benchmark: fio, arm: a, max_loss: 0.1}]", "guards.max_steal: is"),
-            ("guards: {max_clock_step_s: .inf}\nbudgets: [{benchmark: fio, arm: a, max_loss: 0.1}]", "guards.max_cl"),
+            (
+                "guards: {max_steal: .nan}\nbudgets: [{benchmark: fio, arm: a, max_loss: 0.1}]",
+                "guards.max_steal: is",
+            ),
+            (
+                "guards: {max_clock_step_s: .inf}\nbudgets: [{benchmark: fio, arm: a, max_loss: 0.1}]",
+                "guards.max_cl",
+            ),
             ("guards: {max_wait: -.inf}\nbudgets: [{benchmark: fio, arm: a, max_loss: 0.1}]", "guards.max_wait"),
             ("budgets: [{benchmark: fio, arm: a, max_loss: 1.5}]", "budgets[0].max_loss"),
             ("budgets: [", "line 1"),
