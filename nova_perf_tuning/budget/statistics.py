@@ -41,6 +41,10 @@ _MAX_LOG = 200.0
 _TRIM = 0.2
 #: From so many groups on an interval comes from their medians' order statistics.
 _MANY = 200
+#: Numbers that are drawn at once: 8 bytes each, several times over.
+_AT_ONCE = 2_000_000
+#: Beyond so many numbers only those are drawn that are used.
+_MOST_PLACES = 100_000_000
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -259,18 +263,44 @@ def _counts(sizes: tuple[int, ...], seed: int, draws: int) -> Any:
     random = np.random.default_rng(seed)
     widest, n = max(sizes), sum(sizes)
     boots = random.integers(0, len(sizes), (draws, len(sizes)))
+    per_draw = len(sizes) * widest
+    at_once = max(1, _AT_ONCE // per_draw)
+    places = _places if draws * per_draw <= _MOST_PLACES else _places_of_uneven
+    totals = np.array(sizes)[boots].sum(axis=1)
+    kind = np.min_scalar_type(max(n, int(totals.max())))
+    counts = np.empty((n, draws), dtype=kind)
+    for begin in range(0, draws, at_once):
+        part = slice(begin, begin + at_once)
+        some = boots[part]
+        drawn = np.bincount(places(random, sizes, some), minlength=len(some) * n)
+        counts[:, part] = drawn.reshape(len(some), n).T
+    return counts, totals.astype(kind)
+
+
+def _places(random: Any, sizes: tuple[int, ...], boots: Any) -> Any:
+    """Return draw * n + value for each value drawn from ``boots`` (draws by boots), as many as the boots have.
+
+    All boots get as many numbers as the largest has blocks, so that parts of the draws give what all at once do.
+    """
+    np = _numpy()
+    widest, n = max(sizes), sum(sizes)
     of_boot = np.array(sizes)[boots][:, :, None]
     if min(sizes) == widest:
-        blocks = random.integers(0, widest, (draws, len(sizes), widest))
+        blocks = random.integers(0, widest, (*boots.shape, widest))
     else:
-        blocks = (random.random((draws, len(sizes), widest)) * of_boot).astype(np.intp)
+        blocks = (random.random((*boots.shape, widest)) * of_boot).astype(np.intp)
     first = np.cumsum([0, *sizes[:-1]])[boots][:, :, None]
-    places = first + blocks + n * np.arange(draws)[:, None, None]
-    drawn = np.broadcast_to(np.arange(widest) < of_boot, places.shape)
-    counts = np.bincount(places[drawn], minlength=draws * n).reshape(draws, n)
-    totals = counts.sum(axis=1)
-    kind = np.min_scalar_type(max(n, int(totals.max())))
-    return np.ascontiguousarray(counts.T, dtype=kind), totals.astype(kind)
+    places = first + blocks + n * np.arange(len(boots))[:, None, None]
+    return places[np.broadcast_to(np.arange(widest) < of_boot, places.shape)]
+
+
+def _places_of_uneven(random: Any, sizes: tuple[int, ...], boots: Any) -> Any:
+    """Return the same where few of those numbers would be used: one boot has thousands of blocks, others a few."""
+    np = _numpy()
+    of_boot = np.array(sizes)[boots]
+    blocks = (random.random(int(of_boot.sum())) * np.repeat(of_boot, of_boot.ravel())).astype(np.intp)
+    first = np.cumsum([0, *sizes[:-1]])[boots] + sum(sizes) * np.arange(len(boots))[:, None]
+    return np.repeat(first, of_boot.ravel()) + blocks
 
 
 def _numpy() -> Any:

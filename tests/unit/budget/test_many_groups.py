@@ -3,6 +3,7 @@
 import random
 import tracemalloc
 
+import fixtures
 import testtools
 
 from nova_perf_tuning.budget import statistics
@@ -24,3 +25,30 @@ class ManyGroupsTest(testtools.TestCase):
         found = statistics.estimate(samples)
         self.assertTrue(found.low <= found.value <= found.high)
         self.assertTrue(tracemalloc.get_traced_memory()[1] < 20e6)
+
+    def test_memory_where_one_boot_has_nearly_all_blocks(self):
+        rng = random.Random(4)
+        samples = {group: [rng.gauss(0, 1) for _ in range(1 if group else 3000)] for group in range(199)}
+        tracemalloc.start()
+        self.addCleanup(tracemalloc.stop)
+        found = statistics.estimate(samples)
+        self.assertTrue(found.low <= found.value <= found.high)
+        self.assertTrue(tracemalloc.get_traced_memory()[1] < 300e6)
+
+    def test_draws_in_parts_are_those_of_all_at_once(self):
+        for sizes in ((7, 7, 7), (6, 5, 7, 1)):
+            whole = statistics._counts.__wrapped__(sizes, 3, 500)
+            self.useFixture(fixtures.MonkeyPatch("nova_perf_tuning.budget.statistics._AT_ONCE", 90))
+            parts = statistics._counts.__wrapped__(sizes, 3, 500)
+            self.useFixture(fixtures.MonkeyPatch("nova_perf_tuning.budget.statistics._AT_ONCE", 10**6))
+            for one, other in zip(whole, parts, strict=True):
+                self.assertEqual(one.tolist(), other.tolist())
+
+    def test_draws_of_uneven_boots_are_from_their_own_blocks(self):
+        self.useFixture(fixtures.MonkeyPatch("nova_perf_tuning.budget.statistics._MOST_PLACES", 0))
+        counts, totals = statistics._counts.__wrapped__((4, 1, 2), 3, 2000)
+        self.assertEqual(totals.tolist(), counts.sum(axis=0).tolist())
+        for begin, end in ((0, 4), (4, 5), (5, 7)):  # a boot is drawn once a draw, with all its blocks
+            self.assertTrue(0.95 < counts[begin:end].sum() / 2000 / (end - begin) < 1.05)
+        for row in counts:
+            self.assertTrue(0.9 < row.mean() < 1.1, row.mean())
