@@ -47,6 +47,7 @@ class Context:
     :ivar limits, min_link_mbps: as the budget declares them.
     :ivar sender_cpu: number of the run -> CPU of the sending process in percent.
     :ivar first: name of a condition -> what it was at the first trial that has it.
+    :ivar links: name of a link's condition -> number of the run that had it first, where some trial lacks it.
     :ivar mhz: arm -> median CPU frequency.
     :ivar ranges: name of a condition -> its least and greatest value.
     :ivar waited: the greatest share of the time wanted that vCPUs waited for a host CPU.
@@ -60,6 +61,7 @@ class Context:
     mhz: Mapping[str, float]
     ranges: Mapping[str, tuple[float, float]]
     waited: float
+    links: Mapping[str, int]
 
     def greatest(self, name: str) -> float:
         """Return the greatest value of a condition, 0 where no trial has it."""
@@ -93,6 +95,11 @@ def context(
         mhz={arm: statistics.median(values) for arm, values in mhz.items()},
         ranges={name: (min(values), max(values)) for name, values in seen.items()},
         waited=max((overhead.wait_share(one) or 0.0 for one in trials), default=0.0),
+        links={
+            name: next(one.order for one in trials if name in one.conditions)
+            for name, values in seen.items()
+            if name.startswith("link:") and len(values) < sum(map(bool, told))
+        },
     )
 
 
@@ -192,12 +199,12 @@ class FrequencyGap(Guard):
 
 
 class Links(Guard):
-    """A link was down, changed its speed, or is slower than declared."""
+    """A link was down or gone, changed its speed, or is slower than declared."""
 
     name = "link"
 
     def possible(self, context: Context) -> bool:
-        if context.min_link_mbps is not None:
+        if context.min_link_mbps is not None or context.links:
             return True
         return any(low != high for name, (low, high) in context.ranges.items() if name.startswith("link:"))
 
@@ -211,6 +218,9 @@ class Links(Guard):
                 return f"link {name} was down"
             if first is not None and mbps != first:
                 return f"link {name} changed from {first:.0f} to {mbps:.0f} Mbit/s"
+        for name, since in context.links.items():
+            if trial.conditions and name not in trial.conditions and trial.order > since:
+                return f"{name.replace(':', ' ', 1)} was there at first and then no more"
         least = context.min_link_mbps
         if least is None:
             return ""

@@ -113,6 +113,16 @@ class GuardTest(testtools.TestCase):
         self.set(every=3, **{"link:eth1": 100.0})
         self.check("link eth1 changed from 1000 to 100 Mbit/s")
 
+    def test_a_link_that_went_away(self):
+        self.set(arm=None, **{"link:eth0": 25000.0, "steal_share": 0.0})
+        for one in self.data.trials[:4]:  # what comes later is no fault
+            del one.conditions["link:eth0"]
+        self.assertEqual(V.PASS, judged(self.data).verdict)
+        for one in self.data.trials:
+            if one.group:
+                one.conditions.pop("link:eth0")
+        self.check("link: link eth0 was there at first and then no more")
+
     def test_a_declared_link_that_nobody_saw(self):
         self.check("no link's speed is known on this host", min_link_mbps=1000)
 
