@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from nova_perf_tuning import errors
 from nova_perf_tuning.budget import guards, model, noise, overhead, pooling, presence, sequential, statistics
@@ -83,7 +83,8 @@ def judge_hosts(hosts: Mapping[str, model.Results], budgets: Sequence[Budget]) -
     :param hosts: host -> its results, all of one run and of hosts of one kind; a boot has the same group wherever
         it occurs. One host alone gets just what :func:`judge_all` says. Holm's test is over the figures of a host.
     """
-    cases = {host: _cases(results, budgets) for host, results in hosts.items()}
+    measured = {one.benchmark for results in hosts.values() for one in results.trials}
+    cases = {host: _cases(results, budgets, measured) for host, results in hosts.items()}
     alike: dict[Budget, dict[str, _Case]] = {}
     for host, some in cases.items():
         for one in some:
@@ -98,11 +99,16 @@ def judge_hosts(hosts: Mapping[str, model.Results], budgets: Sequence[Budget]) -
     return {host: [case.judgement() for case in some] for host, some in cases.items()}
 
 
-def _cases(results: model.Results, budgets: Sequence[Budget]) -> list[_Case]:
-    """Return a case for every budget that applies to these results, each once."""
+def _cases(results: model.Results, budgets: Sequence[Budget], measured: Collection[str]) -> list[_Case]:
+    """Return a case for every budget that applies to these results, each once.
+
+    :param measured: benchmarks that some host has. One that was asked for and that none has was not left out, it
+        failed; of a host whose peers have it nothing was asked.
+    """
     environment = results.environment
-    kinds = {label: str(one.get("kind", "")) for label, one in environment.get("benchmarks", {}).items()}
-    kinds = {one.benchmark: kinds.get(one.benchmark, "") for one in results.trials}
+    planned = {label: str(one.get("kind", "")) for label, one in environment.get("benchmarks", {}).items()}
+    kinds = {one.benchmark: planned.get(one.benchmark, "") for one in results.trials}
+    kinds |= {label: kind for label, kind in planned.items() if label not in measured}
     arms = list({one.arm for one in results.trials})
     chosen = for_measured(budgets, kinds, arms, str(environment.get("accelerator", "unknown")))
     return [_Case(results, one) for one in applicable(chosen, environment)]
@@ -199,8 +205,9 @@ class _Case:
             return
         if budget.max_host_cpu_per_unit is not None:
             self._cpu_samples, self._unit = _service_cpu(chosen, budget)
-            if not self._cpu_samples:
-                self._fault = f"service CPU of '{budget.arm}' was not measured"
+            self._fault = _uncounted(chosen, budget, sum(map(len, self._cpu_samples.values())))
+            if self._fault:
+                self._cpu_samples = {}
 
     @property
     def cpu_logs(self) -> dict[int, list[float]]:
@@ -382,6 +389,22 @@ def _service_cpu(trials: Sequence[model.Trial], budget: Budget) -> tuple[dict[in
             unit = one.work_unit
             samples.setdefault(one.group, []).append(value)
     return samples, unit
+
+
+def _uncounted(trials: Sequence[model.Trial], budget: Budget, known: int) -> str:
+    """Return why service CPU cannot be judged by the trials that have it; empty if it can.
+
+    :param known: how many of the arm have it.
+    """
+    measured = sum(one.arm == budget.arm and bool(one.value) for one in trials)
+    if not known:
+        return f"service CPU of '{budget.arm}' was not measured"
+    if measured - known <= MAX_FAILED * measured:
+        return ""
+    return (
+        f"{measured - known} of {measured} trials of '{budget.arm}' have no CPU counters or no count of work, so "
+        f"its service CPU is not known (limit {MAX_FAILED:.0%})"
+    )
 
 
 def _place(

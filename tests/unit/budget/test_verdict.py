@@ -53,6 +53,32 @@ class JudgeTest(testtools.TestCase):
         self.assertEqual(V.INVALID, judged(self.data, max_host_cpu_per_unit=1.0).verdict)
         self.assertEqual(V.PASS, judged(self.data).verdict)
 
+    def test_service_cpu_of_a_few_trials_is_invalid(self):
+        mine = [one for one in self.data.trials if one.arm == "tuned"]
+        for one in mine[:3]:
+            one.host_cpu_s = {}
+        self.assertEqual(V.PASS, judged(self.data, max_host_cpu_per_unit=0.3).verdict)
+        mine[3].work = None
+        found = judged(self.data, max_host_cpu_per_unit=0.3)
+        self.assertEqual(V.INVALID, found.verdict)
+        self.assertIn("4 of 18 trials of 'tuned' have no CPU counters or no count of work", found.reasons[-1])
+        self.assertIsNone(found.cpu)
+        self.assertEqual(V.PASS, judged(self.data).verdict)
+
+    def test_optional_budgets_of_what_was_planned(self):
+        """Left out is what nobody asked for; a benchmark that never worked was asked for."""
+        budgets = [budget_file.Budget(kind, "tuned", 0.3, optional=True) for kind in ("iperf3", "fio", "cpu")]
+        self.data.environment["benchmarks"] = {"iperf3": {"kind": "iperf3"}, "fio:bs=4k": {"kind": "fio"}}
+        found = verdict.judge_all(self.data, budgets)
+        self.assertEqual(["iperf3", "fio:bs=4k"], [one.budget.benchmark for one in found])
+        self.assertEqual([V.PASS, V.INVALID], [one.verdict for one in found])
+        self.assertEqual("benchmark 'fio:bs=4k' was not measured; the results have iperf3", found[1].reasons[0])
+        other = samples.results({"host": 1000.0, "tuned": 900.0}, groups=3, blocks=6)
+        for one in other.trials:
+            one.benchmark = "fio:bs=4k"
+        found = verdict.judge_hosts({"a": self.data, "b": other}, budgets)
+        self.assertEqual(["iperf3"], [one.budget.benchmark for one in found["a"]])
+
     def test_invalid(self):
         for changes, told in (
             ({"benchmark": "fio"}, "benchmark 'fio' was not measured; the results have iperf3"),
