@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import operator
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from importlib import metadata
 from typing import Any
 
 from nova_perf_tuning import whole_file
-from nova_perf_tuning.budget import model, schema
+from nova_perf_tuning.budget import model, overhead, schema
 
 #: Largest results file that is read, in bytes: more than 50,000 trials need.
 MAX_BYTES = 64 * 1024 * 1024
@@ -37,9 +39,11 @@ def from_dict(data: Any, where: str) -> model.Results:
     """
     schema.check("results", data, where)
     trials = _trials(data["trials"])
-    if fault := _spent_twice(data["environment"]) or next(filter(None, _faults(trials)), ""):
+    environment = data["environment"]
+    fault = _spent_twice(environment) or _more_groups(environment, trials)
+    if fault := fault or next(filter(None, _faults(trials)), "") or _turned(environment, trials):
         raise schema.InputError(f"{where}: {fault}")
-    return model.Results(data["environment"], trials)
+    return model.Results(environment, trials)
 
 
 def _trials(rows: Sequence[Mapping[str, Any]]) -> list[model.Trial]:
@@ -53,6 +57,38 @@ def _spent_twice(environment: Mapping[str, Any]) -> str:
     """Return what is wrong with the looks that were taken: they share one error probability."""
     spent = sum(one["share"] for one in environment.get("looks", ()))
     return f"environment.looks: shares add up to {spent:.6g}, and there is only 1" if spent > 1 + 1e-6 else ""
+
+
+def _more_groups(environment: Mapping[str, Any], trials: Sequence[model.Trial]) -> str:
+    """Return what is wrong with the number of boots: one that is split up would pass for several."""
+    run = environment.get("groups_run")
+    if "fleet" in environment or type(run) is not int:  # there a pair's server is a group of its own
+        return ""
+    found = len({one.group for one in trials})
+    return f"environment.groups_run: is {run}, but there are trials of {found} groups" if found > run else ""
+
+
+def _turned(environment: Mapping[str, Any], trials: Sequence[model.Trial]) -> str:
+    """Return which metric has another better way than its benchmark says: a loss would be a gain."""
+    kinds = {label: str(one.get("kind", "")) for label, one in environment.get("benchmarks", {}).items()}
+    primary = _primary(set(kinds.values()))
+    for index, one in enumerate(trials):
+        metric, _, better = primary.get(kinds.get(one.benchmark, ""), (one.metric, "", one.better))
+        if one.metric == metric and one.better != better:
+            return f"trials[{index}].better: is '{one.better}', but {metric} of {one.benchmark} is better {better}"
+    return ""
+
+
+def _primary(kinds: Collection[str]) -> dict[str, tuple[str, str, str]]:
+    """Return kind -> metric, unit and better way of its figure, of those that are installed."""
+    from nova_perf_tuning.bench import plugins
+
+    found = {}
+    for entry in metadata.entry_points(group=plugins.NAMESPACE) if kinds else ():
+        if entry.name in kinds:  # to load all of them takes longer than to read most files
+            with contextlib.suppress(Exception):  # one that is broken says nothing of the file
+                found[entry.name] = entry.load().primary
+    return found
 
 
 def _faults(trials: Sequence[model.Trial]) -> Iterator[str]:
@@ -74,6 +110,8 @@ def _fault(one: model.Trial) -> str:
     for name, figure in (("value", one.value), ("work", one.work), ("window_s", one.window_s)):
         if figure and figure < MIN_FIGURE:
             return f".{name}: {figure} is too small, the least is 0 or {MIN_FIGURE}"
+    if one.wait_s is not None and one.wait_s < -overhead.SLACK_S:
+        return f".wait_s: is {one.wait_s}, and nothing waits for less than no time"
     return ""
 
 

@@ -120,6 +120,40 @@ class StoreTest(testtools.TestCase):
         error = self.assertRaises(schema.InputError, self.load, json.dumps(document))
         self.assertIn("contradicts", str(error))
 
+    def test_a_benchmark_knows_which_way_is_better(self):
+        document = self.document()
+        for one in document["trials"]:
+            one["better"] = "lower"
+        for kinds in ({}, {"iperf3": {"kind": "of somebody else"}}, {"iperf3": {}}):
+            document["environment"]["benchmarks"] = kinds
+            self.load(json.dumps(document))
+        document["environment"]["benchmarks"] = {"iperf3": {"kind": "iperf3"}}
+        error = self.assertRaises(schema.InputError, self.load, json.dumps(document))
+        self.assertIn("trials[0].better: is 'lower', but throughput of iperf3 is better higher", str(error))
+        for one in document["trials"]:
+            one["metric"] = "retransmits"
+        self.load(json.dumps(document))
+
+    def test_no_more_boots_than_were_run(self):
+        document = self.document()
+        environment = document["environment"]
+        for told in (3, 4, None, "3"):
+            environment["groups_run"] = told
+            self.load(json.dumps(document))
+        environment["groups_run"] = 2
+        error = self.assertRaises(schema.InputError, self.load, json.dumps(document))
+        self.assertIn("environment.groups_run: is 2, but there are trials of 3 groups", str(error))
+        environment["fleet"] = {"run": "r", "verdict": None, "hosts": [], "pairs": []}
+        self.load(json.dumps(document))
+
+    def test_nothing_waits_for_less_than_no_time(self):
+        document = self.document()
+        document["trials"][1]["wait_s"] = -0.01  # counters lag
+        self.load(json.dumps(document))
+        document["trials"][1]["wait_s"] = -3000
+        error = self.assertRaises(schema.InputError, self.load, json.dumps(document))
+        self.assertIn("trials[1].wait_s: is -3000", str(error))
+
     def test_figures_of_one_metric_have_one_unit(self):
         """A thousand times as much in another unit would be a gain, and PASS."""
         for key, value in (("unit", "kbit/s"), ("work_unit", "Mbit")):
