@@ -28,7 +28,7 @@ class Budget:
     :ivar virtualization: what the guests must have found themselves (``kvm``, ``qemu`` …); None: anything.
     :ivar min_link_mbps: slowest link allowed; None: links must only stay as they were at the start.
     :ivar host_group, flavor: shell patterns of the host groups and flavors it is for; None: all.
-    :ivar optional: left out where the benchmark or an arm was not measured, instead of INVALID.
+    :ivar optional: left out where the benchmark was not asked for or an arm was not measured, instead of INVALID.
     :ivar reason: why this figure.
     """
 

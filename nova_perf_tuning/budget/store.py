@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import json
 import operator
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import metadata
 from typing import Any
 
@@ -71,24 +72,31 @@ def _more_groups(environment: Mapping[str, Any], trials: Sequence[model.Trial]) 
 def _turned(environment: Mapping[str, Any], trials: Sequence[model.Trial]) -> str:
     """Return which metric has another better way than its benchmark says: a loss would be a gain."""
     kinds = {label: str(one.get("kind", "")) for label, one in environment.get("benchmarks", {}).items()}
-    primary = _primary(set(kinds.values()))
-    for index, one in enumerate(trials):
-        metric, _, better = primary.get(kinds.get(one.benchmark, ""), (one.metric, "", one.better))
+    primary = {label: known for label, kind in kinds.items() if (known := _primary(kind)) is not None}
+    for index, one in enumerate(trials if primary else ()):
+        metric, _, better = primary.get(one.benchmark, ("", "", ""))
         if one.metric == metric and one.better != better:
             return f"trials[{index}].better: is '{one.better}', but {metric} of {one.benchmark} is better {better}"
     return ""
 
 
-def _primary(kinds: Collection[str]) -> dict[str, tuple[str, str, str]]:
-    """Return kind -> metric, unit and better way of its figure, of those that are installed."""
+@functools.lru_cache(maxsize=1000)
+def _primary(kind: str) -> tuple[str, str, str] | None:
+    """Return metric, unit and better way of the figure of a kind of benchmark; None: it is not installed."""
+    entry = _installed().get(kind)  # to load all of them takes longer than to read most files
+    with contextlib.suppress(Exception):  # one that is broken says nothing of the file
+        if entry is not None:
+            found: tuple[str, str, str] = entry.load().primary
+            return found
+    return None
+
+
+@functools.cache
+def _installed() -> dict[str, metadata.EntryPoint]:
+    """Return kind -> where its benchmark is."""
     from nova_perf_tuning.bench import plugins
 
-    found = {}
-    for entry in metadata.entry_points(group=plugins.NAMESPACE) if kinds else ():
-        if entry.name in kinds:  # to load all of them takes longer than to read most files
-            with contextlib.suppress(Exception):  # one that is broken says nothing of the file
-                found[entry.name] = entry.load().primary
-    return found
+    return {entry.name: entry for entry in metadata.entry_points(group=plugins.NAMESPACE)}
 
 
 def _faults(trials: Sequence[model.Trial]) -> Iterator[str]:

@@ -297,12 +297,13 @@ def _select(results: model.Results, budget: Budget) -> tuple[list[model.Trial], 
     chosen = [one for one in trials if one.metric == metric or one.value is None]
     if metric not in metrics:
         return [], f"metric '{metric}' was not measured; {budget.benchmark} has {', '.join(metrics)}"
-    for arm in (budget.arm, budget.baseline):
+    arms = (budget.arm, budget.baseline)
+    missing = {arm: presence.missing(chosen, results.environment, arm) for arm in arms}
+    for arm, absent in missing.items():
         mine = [one for one in chosen if one.arm == arm]
         if not mine:
-            arms = ", ".join(sorted({one.arm for one in trials}))
-            return [], f"arm '{arm}' was not measured; the results have {arms}"
-        absent = presence.missing(chosen, results.environment, arm)
+            known = sorted({one.arm for one in trials})
+            return [], f"arm '{arm}' was not measured; the results have {', '.join(known)}"
         failed = sum(not one.value for one in mine) + absent
         if failed > MAX_FAILED * (len(mine) + absent):
             what = "failed or are missing" if absent else "failed"
@@ -314,7 +315,7 @@ def _select(results: model.Results, budget: Budget) -> tuple[list[model.Trial], 
             return [], contradiction
     if fault := noise.refusal(results.environment, budget.benchmark, str(metric), budget.max_loss):
         return [], fault
-    return _guarded(results, budget, trials, chosen)
+    return _guarded(results, budget, trials, chosen, missing)
 
 
 def _other_machine(results: model.Results, budget: Budget) -> str:
@@ -338,11 +339,17 @@ def _other_machine(results: model.Results, budget: Budget) -> str:
 
 
 def _guarded(
-    results: model.Results, budget: Budget, trials: Sequence[model.Trial], chosen: Sequence[model.Trial]
+    results: model.Results,
+    budget: Budget,
+    trials: Sequence[model.Trial],
+    chosen: Sequence[model.Trial],
+    missing: Mapping[str, int],
 ) -> tuple[list[model.Trial], str]:
-    """Return the trials that no guard rejects, or why too few are left."""
-    arms = (budget.arm, budget.baseline)
-    judged = sorted((one for one in chosen if one.arm in arms), key=lambda one: one.order)
+    """Return the trials that no guard rejects, or why too few are left.
+
+    :param missing: judged arm -> how many trials it lacks.
+    """
+    judged = sorted((one for one in chosen if one.arm in missing), key=lambda one: one.order)
     sender = {
         one.order: one.value
         for one in trials
@@ -350,9 +357,8 @@ def _guarded(
     }
     known = guards.context(judged, results.environment, budget.guards, budget.min_link_mbps, sender)
     faults = guards.faults(judged, known)
-    for arm in arms:
+    for arm, absent in missing.items():
         mine = [one for one in judged if one.arm == arm]
-        absent = presence.missing(chosen, results.environment, arm)
         failed = sum(not one.value for one in mine) + absent
         told = [faults[one.order] for one in mine if one.value and one.order in faults]
         if told and failed + len(told) > MAX_FAILED * (len(mine) + absent):
