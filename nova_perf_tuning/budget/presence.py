@@ -17,7 +17,7 @@ def missing(trials: Sequence[model.Trial], environment: Mapping[str, Any], arm: 
     """Return how many trials ``arm`` lacks where another arm has some, or where its guest did not boot.
 
     Blocks are counted, not compared: on a cloud arms choose their slots one by one. A group whose last block
-    alone is missing was cut by the time limit.
+    alone is missing was cut by the time limit; the last group may have been in its first.
 
     :param trials: of one benchmark and one figure, those that failed included.
     """
@@ -32,7 +32,7 @@ def missing(trials: Sequence[model.Trial], environment: Mapping[str, Any], arm: 
         mine = arms.get(arm, set())
         last = max(max(some) for some in arms.values())
         few = planned[group] - len(mine)
-        cut = few == 1 and mine and last not in mine
+        cut = few == 1 and last not in mine and (mine or group == max(blocks))
         lacking += 0 if cut else few
     unknown = _not_booted(environment, arm) - planned.keys()
     return lacking + len(unknown) * round(statistics.median(planned.values()) if planned else 0)

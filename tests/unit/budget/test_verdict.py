@@ -148,6 +148,13 @@ class JudgeTest(testtools.TestCase):
         data.trials = [one for one in data.trials if one.arm != "tuned" or one.block < 2]
         self.assertEqual(V.PASS, judged(data, max_loss=0.3).verdict)
 
+    def test_a_last_group_that_was_cut_in_its_first_block_is_sound(self):
+        data = samples.results({"host": 1000.0, "tuned": 950.0}, groups=4, blocks=1)
+        data.trials = [one for one in data.trials if (one.arm, one.group) != ("tuned", 3)]
+        self.assertEqual(V.INCONCLUSIVE, judged(data).verdict)
+        data.trials = [one for one in data.trials if (one.arm, one.group) != ("tuned", 1)]
+        self.assertEqual(V.INVALID, judged(data).verdict)
+
     def test_arms_that_chose_other_slots_are_sound(self):
         data = samples.results({"untuned": 900.0, "tuned": 950.0}, groups=4, blocks=4)
         for arm, block in (("untuned", 0), ("tuned", 3)):
