@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 from xml.etree import ElementTree
 
-from nova_perf_tuning.budget import model, statistics, summary, verdict
+from nova_perf_tuning.budget import model, statistics, summary, verdict, wording
 
 #: What XML 1.0 has no character for.
 _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -70,13 +70,17 @@ def _cases(results: model.Results, judged: Sequence[verdict.Judgement]) -> list[
     return found
 
 
-def junit(results: model.Results, judged: Sequence[verdict.Judgement]) -> str:
+def junit(results: model.Results, judged: Sequence[verdict.Judgement], unjudged: str = wording.NO_BUDGET) -> str:
     """Return verdicts as a JUnit XML document: a test case for each budget, and for each host of a fleet.
 
     FAIL is a failure, INVALID an error; INCONCLUSIVE is skipped, since nothing was shown (the exit code tells it).
+    Where nothing was judged one test case is an error: CI programs show a suite without any as passed.
+
+    :param unjudged: why nothing was judged, if so.
     """
     seconds = sum({one.order: one.window_s for one in results.trials}.values())
     cases = _cases(results, judged)
+    cases = cases or [_Case("nova_perf", "verdict", verdict.Verdict.INVALID, f"nothing was judged: {unjudged}")]
     counts = [_OUTCOME.get(one.verdict) for one in cases]
     suite = ElementTree.Element(
         "testsuite",

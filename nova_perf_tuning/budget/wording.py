@@ -8,6 +8,8 @@ from typing import Any, Final
 from nova_perf_tuning.budget import model, overhead, statistics, summary
 
 _IN_MEMORY: Final = ("tmpfs", "ramfs")
+#: Why there is no verdict although budgets were given.
+NO_BUDGET: Final = "no budget applies to what was measured on this host group and flavor"
 _TCG = (
     "Guests ran under TCG (emulation): figures under TCG compare arms with each other, not hardware. Distance to "
     "the host is the emulator's, not KVM's."

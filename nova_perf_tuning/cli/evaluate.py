@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from nova_perf_tuning.cloud import fleet
 
 _SHIPPED = "default"
-_NO_BUDGET = "no budget applies to what was measured on this host group and flavor"
 
 
 class Evaluate(command.PerfCommand):
@@ -73,7 +72,7 @@ def _read(path: str, args: argparse.Namespace) -> model.Results:
 
 def _judge_host(args: argparse.Namespace, results: model.Results, budgets: Sequence[budget_file.Budget]) -> int:
     """Print the verdict on one host with what to do and return the exit code."""
-    from nova_perf_tuning.budget import ablation, diagnosis, verdict
+    from nova_perf_tuning.budget import ablation, diagnosis, verdict, wording
     from nova_perf_tuning.cli import figures
 
     judged = verdict.judge_all(results, budgets)
@@ -89,7 +88,7 @@ def _judge_host(args: argparse.Namespace, results: model.Results, budgets: Seque
         figures.print_verdicts(judged)
         figures.print_ablation(ablation.judge(results, budgets))
         if not judged:
-            print(_NO_BUDGET)
+            print(wording.NO_BUDGET)
         if told is not None:
             figures.print_diagnosis(told)
         print(f"\n{whole.value}")
@@ -130,7 +129,7 @@ def _judge_files(args: argparse.Namespace, budgets: Sequence[budget_file.Budget]
 
 
 def _judge_file(path: str, args: argparse.Namespace, budgets: Sequence[budget_file.Budget]) -> _File:
-    from nova_perf_tuning.budget import schema, verdict
+    from nova_perf_tuning.budget import schema, verdict, wording
 
     try:
         results = _read(path, args)
@@ -146,7 +145,7 @@ def _judge_file(path: str, args: argparse.Namespace, budgets: Sequence[budget_fi
     judged = verdict.judge_all(results, budgets)
     whole = verdict.overall(judged)
     deciding = (reason for one in judged if one.verdict is whole for reason in one.reasons)
-    return _File(path, whole, next(deciding, "" if judged else _NO_BUDGET), judged)
+    return _File(path, whole, next(deciding, "" if judged else wording.NO_BUDGET), judged)
 
 
 def _judge_fleet(args: argparse.Namespace, results: model.Results, budgets: Sequence[budget_file.Budget]) -> int:

@@ -44,10 +44,11 @@ def write(args: argparse.Namespace, results: model.Results, judged: Sequence[ver
 
     :raises OSError: one cannot be written.
     """
-    from nova_perf_tuning.budget import exports, store, summary
+    from nova_perf_tuning.budget import exports, store, summary, wording
 
+    unjudged = wording.NO_BUDGET if args.budget else "no budget was given; give one with --budget"
     made: dict[str, Callable[[], str]] = {
-        "junit": lambda: exports.junit(results, judged),
+        "junit": lambda: exports.junit(results, judged, unjudged),
         "csv": lambda: exports.table(results),
         "prometheus": lambda: exports.prometheus(results, summary.summarise(results), judged),
     }

@@ -44,6 +44,12 @@ class ExportsTest(testtools.TestCase):
         self.assertIn("FAIL: loss 4", suite[1].find("failure").get("message"))
         self.assertEqual("nova_perf.iperf3", suite[0].get("classname"))
 
+    def test_junit_of_nothing_judged_is_an_error(self):
+        """CI programs show a suite without test cases as passed."""
+        suite = ElementTree.fromstring(exports.junit(self.data, [], "no budget was given"))
+        self.assertEqual(("1", "1"), (suite.get("tests"), suite.get("errors")))
+        self.assertIn("no budget was given", suite[0].find("error").get("message"))
+
     def test_csv(self):
         rows = list(csv.DictReader(io.StringIO(exports.table(self.data))))
         self.assertEqual(len(self.data.trials), len(rows))

@@ -2,6 +2,7 @@
 
 import json
 import os
+from xml.etree import ElementTree
 
 import fixtures
 import testtools
@@ -85,6 +86,16 @@ class EvaluateTest(testtools.TestCase):
         done = test_bench.nova_perf("evaluate", self.results, self.results, "--junit", wanted)
         self.assertEqual((3, ""), (done.returncode, done.stdout))
         self.assertIn("--junit is made of one results file, and 2 were given", done.stderr)
+
+    def test_nothing_judged_is_an_error_for_ci(self):
+        wanted = os.path.join(self.folder, "junit.xml")
+        budget = os.path.join(self.folder, "budget.yaml")
+        with open(budget, "w", encoding="utf-8") as file:
+            file.write("budgets: [{benchmark: iperf3, arm: tuned, max_loss: 0.1, host_group: elsewhere}]")
+        done = test_bench.nova_perf("evaluate", self.results, "--budget", budget, "--junit", wanted)
+        self.assertEqual((3, ""), (done.returncode, done.stderr))
+        [case] = ElementTree.parse(wanted).getroot()
+        self.assertIn("no budget applies", case.find("error").get("message"))
 
     def test_a_fleet_without_hosts_has_passed_nothing(self):
         fleet = {"run": "r", "verdict": None, "hosts": [], "pairs": []}
