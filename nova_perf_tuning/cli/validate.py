@@ -246,6 +246,8 @@ class _Run:
                 print(f"warning: {warning}")
             for finding in diagnosis.spoilt(results):
                 print(f"warning: guests of {finding}")
+            if self._args.budget and not judged:
+                print(f"\n{wording.NO_BUDGET}\n\n{verdict.overall(judged).value}")
             if told is not None:
                 print()
                 figures.print_verdicts(judged)
@@ -262,7 +264,7 @@ class _Run:
         if not any(one.value is not None for one in results.trials):
             print("nova-perf validate: no trial gave a figure; see the report for the errors", file=sys.stderr)
             return int(errors.ExitCode.ERROR)
-        return int(verdict.overall(judged).exit_code if judged else errors.ExitCode.PASS)
+        return int(verdict.overall(judged).exit_code if self._args.budget else errors.ExitCode.PASS)
 
 
 def _planned(args: argparse.Namespace) -> _Run:
@@ -280,7 +282,7 @@ def _planned(args: argparse.Namespace) -> _Run:
         kinds = {job.label: job.benchmark.kind for job in plan.jobs}
         arms = ["host", *(arm.name for arm in plan.arms)]
         budgets = budget_file.for_measured(budgets, kinds, arms, None)
-        budgets = budget_file.applicable(budgets, plan.about)
+        budgets = applicable(budgets, plan.about, args.budget)
         _check_budgets(budgets, plan)
         _check_noise(budgets, plan, args.noise_file)
     return _Run(args, plan, launcher, budgets, folder)
@@ -420,6 +422,27 @@ def check_names(budgets: list[budget_file.Budget], labels: list[str], arms: list
                 raise spec_options.OptionError(
                     f"--budget: {what} '{name[:80]}' is not in this run, which has {', '.join(known)}"
                 )
+
+
+def applicable(
+    budgets: list[budget_file.Budget], about: Mapping[str, object], path: str
+) -> list[budget_file.Budget]:
+    """Return the budgets for the host group and flavor of a run.
+
+    :param budgets: without the optional ones that it has no benchmark or arm for; :param path: their file.
+    :raises spec_options.OptionError: none is left, so that the run could not be judged.
+    """
+    from nova_perf_tuning.budget import budget_file
+
+    found = budget_file.applicable(budgets, about)
+    if found:
+        return found
+    if not budgets:
+        why = "all are optional, and this run lacks their benchmarks or arms; run one of these"
+    else:
+        named = ", ".join(f"{name} '{about.get(name, '')}'" for name in ("host_group", "flavor"))
+        why = f"none is for {named}; give --host-group or --flavor"
+    raise spec_options.OptionError(f"--budget {path}: no budget applies: {why}, or another file")
 
 
 def _check_noise(budgets: list[budget_file.Budget], plan: session.Plan, path: str) -> None:

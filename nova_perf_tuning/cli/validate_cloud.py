@@ -10,7 +10,7 @@ import os
 import re
 import secrets
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
@@ -261,7 +261,10 @@ class _Run:
                 "--hosts: give compute hosts or aggregates by name (a,b,c), 'all', or 'any' for one pair anywhere"
             )
         plan = _plan(self._args, campaign_store.new_id())
-        self._check_budgets(plan)
+        environment = _environment(self._cloud.name, plan)
+        if self._args.host_group:
+            environment["host_group"] = self._args.host_group
+        self._check_budgets(plan, environment)
         launcher = self._cloud.launcher(plan.guests)
         chosen = self._cloud.choose(self._args.hosts.split(","))
         for host, why in chosen.left_out.items():
@@ -273,7 +276,7 @@ class _Run:
             chosen.hosts,
             pairs,
             fleet_plan.to_dict(plan),
-            _environment(self._cloud.name, plan),
+            environment,
         )
         self._warn(f"run {stored.run_id}: {len(chosen.hosts)} hosts, {len(pairs)} pairs")
         return stored, plan, launcher
@@ -281,18 +284,19 @@ class _Run:
     def _resumed(self) -> tuple[campaign_store.StoredRun, fleet_plan.FleetPlan, Any]:
         from nova_perf_tuning.cloud import fleet_plan
 
-        plan = fleet_plan.from_dict(self._store.load(self._args.resume).plan, self._args.resume)
+        before = self._store.load(self._args.resume)
+        plan = fleet_plan.from_dict(before.plan, self._args.resume)
         settings = dataclasses.replace(plan.settings, time_limit_s=_time_limit(self._args))
         if self._args.max_parallel:
             parallel = _number("--max-parallel", self._args.max_parallel, 1, 1000)
             settings = dataclasses.replace(settings, max_parallel=parallel)
         plan = dataclasses.replace(plan, settings=settings)
-        self._check_budgets(plan)
+        self._check_budgets(plan, before.environment)
         launcher = self._cloud.launcher(plan.guests)
         launcher.check(plan.arms, plan.measure)
         return self._store.claim(self._args.resume), plan, launcher
 
-    def _check_budgets(self, plan: fleet_plan.FleetPlan) -> None:
+    def _check_budgets(self, plan: fleet_plan.FleetPlan, environment: Mapping[str, Any]) -> None:
         """Refuse budgets for what the run does not have; read what is known of the bare hosts."""
         from nova_perf_tuning.budget import budget_file
         from nova_perf_tuning.cloud import bare_hosts
@@ -301,6 +305,8 @@ class _Run:
         self._bare = bare_hosts.load(self._args.bare_host, kinds)
         arms = [*([bare_hosts.ARM] if self._bare else []), *(arm.name for arm in plan.arms)]
         self._budgets = budget_file.for_measured(self._budgets, kinds, arms, None)
+        if self._args.budget:
+            self._budgets = validate.applicable(self._budgets, environment, self._args.budget)
         validate.check_names(self._budgets, list(kinds), arms)
 
     # -- after
@@ -339,7 +345,9 @@ class _Run:
             print(f"\nresults: {self._results_file}\nreport: {self._report_file}")
         if not any(one.value is not None for one in found.results.trials):
             return int(errors.ExitCode.ERROR)
-        return int(found.whole.exit_code if found.whole else errors.ExitCode.PASS)
+        if found.whole is None:
+            return int(errors.ExitCode.ERROR if self._args.budget else errors.ExitCode.PASS)
+        return int(found.whole.exit_code)
 
     def _warn(self, text: str) -> None:
         print(f"{self._program}: {text}", file=sys.stderr)

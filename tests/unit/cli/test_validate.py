@@ -130,6 +130,27 @@ class ValidateTest(testtools.TestCase):
         self.assertIn("cpu on", seen.decode())
         self.assertIn("\x1b[", seen.decode())
 
+    def test_budgets_that_judge_nothing_are_refused(self):
+        """Before the run; what applies no more when the accelerator is known is no PASS either."""
+        budget = os.path.join(self.folder, "budget.yaml")
+        for text, told in (
+            ("{benchmark: cpu, arm: tuned, max_loss: 0.5, host_group: elsewhere}", "none is for host_group ''"),
+            ("{benchmark: fio, arm: tuned, max_loss: 0.5, optional: true}", "all are optional"),
+        ):
+            with open(budget, "w", encoding="utf-8") as stream:
+                stream.write(f"budgets: [{text}]")
+            done = self.validate(*QUICK, "--budget", budget)
+            self.assertEqual((3, "", 1), (done.returncode, done.stdout, done.stderr.count("\n")), done.stderr)
+            self.assertIn("no budget applies: " + told, done.stderr)
+        self.assertEqual([], os.listdir(self.output))
+        with open(budget, "w", encoding="utf-8") as stream:
+            stream.write(
+                "budgets: [{benchmark: cpu, arm: tuned, max_loss: 0.5, accelerator: kvm, optional: true}]"
+            )
+        done = self.validate(*QUICK, "--budget", budget)
+        self.assertEqual((3, ""), (done.returncode, done.stderr), done.stdout)
+        self.assertIn("no budget applies to what was measured", done.stdout)
+
     def test_mistakes_are_one_line_and_exit_3(self):
         file = os.path.join(self.folder, "file")
         budget = os.path.join(self.folder, "budget.yaml")
