@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 import math
 import os
+import tempfile
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nova_perf_tuning import errors
+from nova_perf_tuning import errors, whole_file
 from nova_perf_tuning.budget import model, schema, statistics, store
 
 #: Arms of an A/A run: the first, and the same again.
@@ -110,6 +111,38 @@ def save(results: model.Results, path: str) -> dict[str, dict[str, float]]:
     return found
 
 
+def check(path: str, *, named: bool) -> None:
+    """Find out before anything is measured or judged that a floor file is of no use.
+
+    :param named: the user gave it, so that it must be there.
+    :raises schema.InputError: it is missing then, or it is no such file.
+    """
+    if named and not os.path.exists(path):
+        raise schema.InputError(
+            f"--noise-file {path}: there is no such file; make it with validate --noise-floor, or leave it out"
+        )
+    load(path)
+
+
+def check_writable(path: str) -> None:
+    """Find out before an A/A run that its floors cannot be kept.
+
+    :raises schema.InputError: what is there is no such file, or none can be made there.
+    :raises whole_file.OutputError: something else than a file is there.
+    """
+    folder = os.path.dirname(path) or "."
+    try:
+        os.makedirs(folder, mode=0o755, exist_ok=True)
+        whole_file.check(path)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise schema.InputError(
+            f"--noise-file {path}: noise floors cannot be kept there: {error.strerror}; give another file"
+        ) from None
+    load(path)
+
+
 def load(path: str) -> list[dict[str, Any]]:
     """Return the entries of a floor file, none when there is no such file.
 
@@ -131,6 +164,23 @@ def for_results(results: model.Results, path: str) -> dict[str, Any]:
     entries = load(path)
     labels = dict.fromkeys(one.benchmark for one in results.trials)
     return _environment({label: _matching(entries, fingerprint(results, label)) for label in labels})
+
+
+def merged(recorded: Mapping[str, Any] | None, found: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return ``noise_floor`` of an environment with what results carry and what a file says of them.
+
+    Where both have a floor for a metric the larger counts: a quiet A/A run later or earlier does not make those
+    trials quiet which this one was made for.
+    """
+    known = [one for one in (recorded, found) if one]
+    losses: dict[str, dict[str, float]] = {}
+    for one in known:
+        for label, mine in one["losses"].items():
+            both = losses.setdefault(label, {})
+            for metric, loss in mine.items():
+                both[metric] = max(loss, both.get(metric, loss))
+    created = ", ".join(dict.fromkeys(str(one["created"]) for one in known))
+    return {"created": created, "losses": losses} if known else {}
 
 
 def refusal(environment: Mapping[str, Any], benchmark: str, metric: str, max_loss: float) -> str:

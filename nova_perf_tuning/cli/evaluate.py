@@ -42,10 +42,12 @@ class Evaluate(command.PerfCommand):
         export_options.add(parser)
 
     def run_command(self, args: argparse.Namespace) -> int:
-        from nova_perf_tuning.budget import budget_file
+        from nova_perf_tuning.budget import budget_file, noise
 
         export_options.check(args, len(args.results))
         budgets = budget_file.load(args.budget)
+        if args.noise_file is not None:
+            noise.check(args.noise_file, named=True)
         if len(args.results) > 1:
             return _judge_files(args, budgets)
         results = _read(args.results[0], args)
@@ -66,7 +68,9 @@ def _read(path: str, args: argparse.Namespace) -> model.Results:
         name: getattr(args, name) for name in ("host_group", "flavor") if getattr(args, name) is not None
     }
     if args.noise_file is not None:
-        given |= noise.for_results(loaded, args.noise_file)
+        found = noise.for_results(loaded, args.noise_file).get("noise_floor")
+        if floor := noise.merged(loaded.environment.get("noise_floor"), found):
+            given["noise_floor"] = floor
     return dataclasses.replace(loaded, environment={**loaded.environment, **given})
 
 

@@ -63,6 +63,18 @@ class NoiseTest(testtools.TestCase):
         job["iperf3"]["parameters"] = {"seconds": "9"}
         self.assertEqual({}, noise.before_run(self.path, {"host": "compute1"}, job))
 
+    def test_merged_the_larger_counts(self):
+        carried = {"created": "a", "losses": {"iperf3": {"throughput": 0.3}, "cpu": {"events": 0.01}}}
+        found = {
+            "created": "b",
+            "losses": {"cpu": {"events": 0.02, "latency": 0.5}, "iperf3": {"throughput": 0.1}},
+        }
+        both = {"iperf3": {"throughput": 0.3}, "cpu": {"events": 0.02, "latency": 0.5}}
+        self.assertEqual({"created": "a, b", "losses": both}, noise.merged(carried, found))
+        self.assertEqual(carried, noise.merged(carried, None))
+        self.assertEqual(found, noise.merged(None, found))
+        self.assertEqual({}, noise.merged(None, None))
+
     def test_a_foreign_file(self):
         os.makedirs(os.path.dirname(self.path))
         for text in ("[]", "{}", json.dumps({"schema": 2, "floors": []}), "x"):

@@ -87,6 +87,27 @@ class EvaluateTest(testtools.TestCase):
         self.assertEqual((3, ""), (done.returncode, done.stdout))
         self.assertIn("--junit is made of one results file, and 2 were given", done.stderr)
 
+    def test_a_noise_file_takes_no_floor_away(self):
+        """What the results carry stays where the file has nothing, or less."""
+        data = samples.results({"host": 1000.0, "tuned": 990.0}, groups=4, blocks=6)
+        data.environment["noise_floor"] = {"created": "x", "losses": {"iperf3": {"throughput": 0.3}}}
+        store.save(data, self.results)
+        budget, noise_file = os.path.join(self.folder, "budget.yaml"), os.path.join(self.folder, "noise.json")
+        with open(budget, "w", encoding="utf-8") as file:
+            file.write("budgets: [{benchmark: iperf3, arm: tuned, max_loss: 0.15}]")
+        fingerprint = {"benchmark": {"kind": None, "parameters": None}}
+        arguments = ("evaluate", self.results, "--budget", budget, "--noise-file", noise_file)
+        missing = test_bench.nova_perf(*arguments)
+        self.assertEqual((3, "", 1), (missing.returncode, missing.stdout, missing.stderr.count("\n")))
+        self.assertIn("noise.json: there is no such file", missing.stderr)
+        for metric in ("latency", "throughput"):
+            one = {"fingerprint": fingerprint, "benchmark": "iperf3", "created": "y", "losses": {metric: 0.01}}
+            with open(noise_file, "w", encoding="utf-8") as file:
+                json.dump({"schema": 1, "floors": [one]}, file)
+            done = test_bench.nova_perf(*arguments)
+            self.assertEqual((3, ""), (done.returncode, done.stderr), done.stdout)
+            self.assertIn("noise floor of 30.0% (A/A run of x, y)", done.stdout)
+
     def test_nothing_judged_is_an_error_for_ci(self):
         wanted = os.path.join(self.folder, "junit.xml")
         budget = os.path.join(self.folder, "budget.yaml")
