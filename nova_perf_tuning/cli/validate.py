@@ -18,7 +18,7 @@ from nova_perf_tuning.cli import budget_options, command, export_options, progre
 
 if TYPE_CHECKING:
     from nova_perf_tuning.bench import plugins
-    from nova_perf_tuning.budget import budget_file, history, model, session, verdict
+    from nova_perf_tuning.budget import budget_file, history, model, session, summary, verdict
     from nova_perf_tuning.launch import base as launch
     from nova_perf_tuning.specs import request
 
@@ -192,7 +192,10 @@ class _Run:
         return any(one.verdict is verdict.Verdict.INCONCLUSIVE for one in judged)
 
     def _store_floors(self, results: model.Results) -> list[str]:
-        """Keep the noise floors of an A/A run and return lines that tell them, or why there are none."""
+        """Keep the noise floors of an A/A run and return lines that tell them, or why there are none.
+
+        :raises nova_perf_tuning.errors.PerfTuningError: the file for them has gone bad meanwhile.
+        """
         from nova_perf_tuning.budget import noise
 
         path = self._args.noise_file
@@ -201,7 +204,7 @@ class _Run:
         except noise.NoFloorError as error:
             return [f"note: no noise floor was stored: {error}"]
         except OSError as error:
-            return [f"note: no noise floor was stored: {path}: {error.strerror}"]
+            raise errors.PerfTuningError(f"no noise floor was stored: {path}: {error.strerror}") from None
         told = [
             f"noise floor: {label} {metric}: losses below {floor:.1%} cannot be told from noise here"
             for label, losses in found.items()
@@ -223,35 +226,31 @@ class _Run:
 
     def _finish(self, results: model.Results) -> int:
         """Write the report, print the table and return the exit code."""
-        from nova_perf_tuning.budget import ablation, diagnosis, report, store, summary, verdict, wording
+        from nova_perf_tuning.budget import ablation, report, store, summary, verdict
         from nova_perf_tuning.cli import figures
 
         summaries = summary.summarise(results)
         judged = verdict.judge_all(results, self._budgets)
         knobs = ablation.judge(results, self._budgets)
-        series = self._kept(results, judged) if self._args.history else []
-        store.write_atomically(self._report_file, report.render(results, summaries, judged, knobs, series))
-        exported = export_options.write(self._args, results, judged)
-        told = diagnosis.diagnose(results, judged)
-        floors = self._store_floors(results) if self._args.noise_floor else []
+        late: list[str] = []
+        exported: list[str] = []
+        floors: list[str] = []
+        store.write_atomically(self._report_file, report.render(results, summaries, judged, knobs))
+        with _put_off(late):
+            exported = export_options.write(self._args, results, judged)
+        if self._args.history:
+            with _put_off(late):
+                series = self._kept(results, judged)
+                store.write_atomically(self._report_file, report.render(results, summaries, judged, knobs, series))
+        if self._args.noise_floor:
+            with _put_off(late):
+                floors = self._store_floors(results)
         if self._args.format == "json":
             command.print_json(report.as_json(results, summaries, judged, knobs))
         else:
             print()
             figures.print_summary(summaries)
-            print(f"\n{wording.headline(summaries)}")
-            for note in wording.headline_notes(results) + wording.cautions(summaries):
-                print(f"note: {note}")
-            for warning in wording.environment_warnings(results.environment):
-                print(f"warning: {warning}")
-            for finding in diagnosis.spoilt(results):
-                print(f"warning: guests of {finding}")
-            if self._args.budget and not judged:
-                print(f"\n{wording.NO_BUDGET}\n\n{verdict.overall(judged).value}")
-            if told is not None:
-                print()
-                figures.print_verdicts(judged)
-                figures.print_diagnosis(told)
+            self._print_told(results, summaries, judged)
             figures.print_ablation(knobs)
             if "measured_share" in results.environment:
                 share = results.environment["measured_share"]
@@ -262,15 +261,51 @@ class _Run:
                 print(f"written: {path}")
             print(f"\nresults: {self._results_file}\nreport: {self._report_file}")
         if not any(one.value is not None for one in results.trials):
-            print("nova-perf validate: no trial gave a figure; see the report for the errors", file=sys.stderr)
-            return int(errors.ExitCode.ERROR)
-        return int(verdict.overall(judged).exit_code if self._args.budget else errors.ExitCode.PASS)
+            late.append("no trial gave a figure; see the report for the errors")
+        for line in late:
+            print(f"nova-perf validate: {line}", file=sys.stderr)
+        code = verdict.overall(judged).exit_code if self._args.budget else errors.ExitCode.PASS
+        return int(errors.ExitCode.ERROR if late and code is errors.ExitCode.PASS else code)
+
+    def _print_told(
+        self,
+        results: model.Results,
+        summaries: Sequence[summary.BenchmarkSummary],
+        judged: Sequence[verdict.Judgement],
+    ) -> None:
+        """Print what the figures say: the headline, what to beware of, and the verdict."""
+        from nova_perf_tuning.budget import diagnosis, verdict, wording
+        from nova_perf_tuning.cli import figures
+
+        print(f"\n{wording.headline(summaries)}")
+        for note in wording.headline_notes(results) + wording.cautions(summaries):
+            print(f"note: {note}")
+        for warning in wording.environment_warnings(results.environment):
+            print(f"warning: {warning}")
+        for finding in diagnosis.spoilt(results):
+            print(f"warning: guests of {finding}")
+        told = diagnosis.diagnose(results, judged)
+        if told is not None:
+            print()
+            figures.print_verdicts(judged)
+            figures.print_diagnosis(told)
+        elif self._args.budget:
+            print(f"\n{wording.NO_BUDGET}\n\n{verdict.overall(judged).value}")
+
+
+@contextlib.contextmanager
+def _put_off(late: list[str]) -> Iterator[None]:
+    """Add an error to ``late``, to be told when all that was measured is shown."""
+    try:
+        yield
+    except (errors.PerfTuningError, OSError) as error:
+        late.append(" ".join(str(error).split()))
 
 
 def _planned(args: argparse.Namespace) -> _Run:
     """Check everything that can be checked before guests are booted."""
     from nova_perf_tuning.bench import plugins
-    from nova_perf_tuning.budget import budget_file, launchers
+    from nova_perf_tuning.budget import budget_file, launchers, noise
 
     export_options.check(args)
     budgets = budget_file.load(args.budget) if args.budget else []
@@ -278,6 +313,12 @@ def _planned(args: argparse.Namespace) -> _Run:
     plan = _plan(args, launcher.vcpus)
     launcher.require(*plugins.needs(plan.jobs))
     folder = output_folder(args.output)
+    if args.history:
+        _check_database(args.database)
+    if args.noise_floor:
+        noise.check_writable(args.noise_file)
+    else:
+        noise.check(args.noise_file, named=args.noise_file != _NOISE_FILE)
     if budgets:
         kinds = {job.label: job.benchmark.kind for job in plan.jobs}
         arms = ["host", *(arm.name for arm in plan.arms)]
@@ -397,6 +438,16 @@ def tuned_request(args: argparse.Namespace, vcpus: int | None) -> tuple[request.
     crosscheck.check(wanted, specs, vcpus=vcpus)
     chosen = known[wanted.profile].specs if wanted.profile else {}
     return wanted, {key: entry.reason for key, entry in chosen.items() if key not in specs}
+
+
+def _check_database(url: str | None) -> None:
+    """See now, not after the run, that the database of runs can be opened.
+
+    :raises nova_perf_tuning.errors.PerfTuningError: it cannot.
+    """
+    from nova_perf_tuning.budget import history
+
+    history.History(url).close()
 
 
 def _check_budgets(budgets: list[budget_file.Budget], plan: session.Plan) -> None:

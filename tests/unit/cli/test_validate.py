@@ -1,5 +1,6 @@
 """nova-perf validate on this host alone (an A/A run): files, exit codes, Ctrl-C, mistakes."""
 
+import io
 import json
 import os
 import pty
@@ -14,6 +15,7 @@ import testtools
 
 from nova_perf_tuning.budget import local, session, store, timetable
 from nova_perf_tuning.cli import validate
+from tests.unit.budget import samples
 from tests.unit.cli import test_bench
 
 QUICK = ("--launcher", "host", "--benchmark", "cpu", "--groups", "1", "--blocks", "1", "--seconds", "1")
@@ -150,6 +152,59 @@ class ValidateTest(testtools.TestCase):
         done = self.validate(*QUICK, "--budget", budget)
         self.assertEqual((3, ""), (done.returncode, done.stderr), done.stdout)
         self.assertIn("no budget applies to what was measured", done.stdout)
+
+    def test_a_noise_file_is_checked_before_the_run(self):
+        junk, plain = os.path.join(self.folder, "junk.json"), os.path.join(self.folder, "plain")
+        for path in (junk, plain):
+            with open(path, "w", encoding="ascii") as stream:
+                stream.write("x")
+        for path, more, told in (
+            (junk, (), "junk.json: no JSON"),
+            (junk, ("--noise-floor",), "junk.json: no JSON"),
+            (os.path.join(self.folder, "missing.json"), (), "there is no such file"),
+            (os.path.join(plain, "x.json"), ("--noise-floor",), "noise floors cannot be kept there"),
+            (self.folder, ("--noise-floor",), "it is a folder"),
+        ):
+            done = self.validate(*QUICK, "--noise-file", path, *more)
+            self.assertEqual((3, "", 1), (done.returncode, done.stdout, done.stderr.count("\n")), done.stderr)
+            self.assertIn(told, done.stderr)
+
+    def finish(self, *arguments, spoil):
+        """Return the exit code, stdout and stderr of a measured run whose files went bad meanwhile."""
+        options = ("--groups", "2", "--blocks", "4", "--seconds", "1", "--launcher", "host", "--benchmark", "cpu")
+        args = (
+            validate.Validate(None, None)
+            .get_parser("validate")
+            .parse_args([*options, *arguments, "--output", self.output])
+        )
+        os.makedirs(self.output, exist_ok=True)
+        plan = validate._plan(args, 2)
+        run = validate._Run(args, plan, local.LocalLauncher(self.folder), [], self.output)
+        os.mkdir(spoil)
+        results = samples.results({"untuned": 100.0, "again": 100.0}, groups=4, blocks=4)
+        out, err = io.StringIO(), io.StringIO()
+        with fixtures.MonkeyPatch("sys.stdout", out), fixtures.MonkeyPatch("sys.stderr", err):
+            code = run._finish(results)
+        return code, out.getvalue(), err.getvalue()
+
+    def test_what_fails_after_the_run_is_told_last(self):
+        """The report and the table are there all the same."""
+        noise_file, database = os.path.join(self.folder, "noise.json"), os.path.join(self.folder, "runs.db")
+        for arguments, bad in (
+            (("--noise-floor", "--noise-file", noise_file), noise_file),
+            (("--history", "--database", f"sqlite:///{database}"), database),
+            (("--csv", f"{noise_file}.csv"), f"{noise_file}.csv"),
+        ):
+            code, out, err = self.finish(*arguments, spoil=bad)
+            self.assertEqual((3, 1), (code, err.count("\n")), err)
+            self.assertIn(os.path.basename(bad), err)
+            self.assertIn("report: ", out)
+            self.assertEqual(["report.html"], os.listdir(self.output))
+
+    def test_the_database_is_opened_before_the_run(self):
+        done = self.validate(*QUICK, "--history", "--database", f"sqlite:///{self.folder}")
+        self.assertEqual((3, "", 1), (done.returncode, done.stdout, done.stderr.count("\n")), done.stderr)
+        self.assertIn("database sqlite", done.stderr)
 
     def test_mistakes_are_one_line_and_exit_3(self):
         file = os.path.join(self.folder, "file")
