@@ -56,7 +56,7 @@ class _Case:
     why: str
 
 
-def _cases(results: model.Results, judged: Sequence[verdict.Judgement]) -> list[_Case]:
+def _cases(results: model.Results, judged: Sequence[verdict.Judgement], recorded: bool = False) -> list[_Case]:
     """Return a case for each budget that was judged, and for each host of a fleet."""
     found = []
     for one in judged:
@@ -66,20 +66,28 @@ def _cases(results: model.Results, judged: Sequence[verdict.Judgement]) -> list[
     for host in results.environment.get("fleet", {}).get("hosts", []):
         if host["verdict"] is not None:
             word = verdict.Verdict(host["verdict"])
-            found.append(_Case("nova_perf.host", host["host"], word, "; ".join(host["reasons"])))
+            reasons = ["as recorded in the results, not judged again"] * recorded + host["reasons"]
+            found.append(_Case("nova_perf.host", host["host"], word, "; ".join(reasons)))
     return found
 
 
-def junit(results: model.Results, judged: Sequence[verdict.Judgement], unjudged: str = wording.NO_BUDGET) -> str:
+def junit(
+    results: model.Results,
+    judged: Sequence[verdict.Judgement],
+    unjudged: str = wording.NO_BUDGET,
+    *,
+    recorded: bool = False,
+) -> str:
     """Return verdicts as a JUnit XML document: a test case for each budget, and for each host of a fleet.
 
     FAIL is a failure, INVALID an error; INCONCLUSIVE is skipped, since nothing was shown (the exit code tells it).
     Where nothing was judged one test case is an error: CI programs show a suite without any as passed.
 
     :param unjudged: why nothing was judged, if so.
+    :param recorded: verdicts on hosts of a fleet are those of the file, and said to be.
     """
     seconds = sum({one.order: one.window_s for one in results.trials}.values())
-    cases = _cases(results, judged)
+    cases = _cases(results, judged, recorded)
     cases = cases or [_Case("nova_perf", "verdict", verdict.Verdict.INVALID, f"nothing was judged: {unjudged}")]
     counts = [_OUTCOME.get(one.verdict) for one in cases]
     suite = ElementTree.Element(
@@ -118,8 +126,13 @@ def prometheus(
     results: model.Results,
     summaries: Sequence[summary.BenchmarkSummary],
     judged: Sequence[verdict.Judgement],
+    *,
+    recorded: bool = False,
 ) -> str:
-    """Return medians, ratios and verdicts for the textfile collector of Prometheus' node exporter."""
+    """Return medians, ratios and verdicts for the textfile collector of Prometheus' node exporter.
+
+    :param recorded: verdicts on hosts of a fleet are those of the file: they are a metric of their own.
+    """
     gauges = _Gauges({"host": str(results.environment.get("host", ""))})
     for one in summaries:
         for arm in one.arms:
@@ -144,8 +157,11 @@ def prometheus(
     for host in _cases(results, []):
         for word in verdict.Verdict:
             text = "1 for the verdict on a host of a fleet, 0 for the others."
+            name = "host_verdict"
+            if recorded:
+                name, text = "host_recorded_verdict", "The same as results have it, not judged again."
             labels = {"host": host.name, "verdict": word.value}
-            gauges.add("host_verdict", text, labels, host.verdict is word)
+            gauges.add(name, text, labels, host.verdict is word)
     gauges.add("run_timestamp_seconds", "When the validation began.", {}, _timestamp(results.environment))
     return gauges.text()
 

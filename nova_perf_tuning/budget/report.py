@@ -75,10 +75,13 @@ def render(
     judged: Sequence[verdict.Judgement],
     knobs: Sequence[ablation.Knob] = (),
     series: Sequence[history.Series] = (),
+    *,
+    recorded: bool = False,
 ) -> str:
     """Return the HTML report. All text from results is escaped; it has no script and loads nothing.
 
     :param knobs: of an ablation; :param series: histories of the host.
+    :param recorded: verdicts on hosts of a fleet are those of the file, and said to be.
     :raises nova_perf_tuning.errors.PerfTuningError: Jinja2 is not installed.
     """
     try:
@@ -97,6 +100,7 @@ def render(
     trials = sorted(results.trials, key=lambda one: one.order)
     return environment.get_template("report.html.j2").render(
         environment=results.environment,
+        recorded=recorded,
         headline=wording.headline(summaries),
         diagnosis=diagnosis.diagnose(results, judged),
         findings=diagnosis.spoilt(results),

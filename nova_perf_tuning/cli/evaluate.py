@@ -115,7 +115,7 @@ class _File:
     def as_data(self) -> dict[str, Any]:
         data: dict[str, Any] = {"file": self.path, "verdict": self.verdict.value, "why": self.why}
         data["judgements"] = list(map(dataclasses.asdict, self.judgements))
-        return data | ({"hosts": list(map(_host_data, self.hosts))} if self.hosts else {})
+        return data | ({"hosts": list(map(host_data, self.hosts))} if self.hosts else {})
 
 
 def _judge_files(args: argparse.Namespace, budgets: Sequence[budget_file.Budget]) -> int:
@@ -158,19 +158,13 @@ def _judge_fleet(args: argparse.Namespace, results: model.Results, budgets: Sequ
     from nova_perf_tuning.cli import figures
     from nova_perf_tuning.cloud import fleet, fleet_file
 
-    hosts = fleet_file.judge(results, budgets)
+    told, hosts = fleet_file.judged_again(results, budgets)
     judged = fleet.overall(hosts)
     whole = judged or verdict.Verdict.INVALID
-    again = {
-        **results.environment["fleet"],
-        "verdict": whole.value,
-        "hosts": [one.as_data() for one in hosts],
-    }
-    told = dataclasses.replace(results, environment={**results.environment, "fleet": again})
     export_options.write(args, told, [])
     if args.format == "json":
-        found = list(map(_host_data, hosts))
-        command.print_json({"verdict": again["verdict"], "culprit": "", "judgements": [], "hosts": found})
+        found = list(map(host_data, hosts))
+        command.print_json({"verdict": whole.value, "culprit": "", "judgements": [], "hosts": found})
     else:
         figures.print_hosts(hosts, judged)
         if judged is None:
@@ -178,5 +172,6 @@ def _judge_fleet(args: argparse.Namespace, results: model.Results, budgets: Sequ
     return int(whole.exit_code)
 
 
-def _host_data(host: fleet.HostVerdict) -> dict[str, Any]:
+def host_data(host: fleet.HostVerdict) -> dict[str, Any]:
+    """Return the verdict on a host of a fleet as JSON output has it."""
     return {**host.as_data(), "judgements": list(map(dataclasses.asdict, host.judgements))}

@@ -39,18 +39,25 @@ def check(args: argparse.Namespace, inputs: int = 1) -> None:
         whole_file.check(path)
 
 
-def write(args: argparse.Namespace, results: model.Results, judged: Sequence[verdict.Judgement]) -> list[str]:
+def write(
+    args: argparse.Namespace,
+    results: model.Results,
+    judged: Sequence[verdict.Judgement],
+    *,
+    recorded: bool = False,
+) -> list[str]:
     """Write the files that were asked for and return their paths.
 
+    :param recorded: verdicts on hosts of a fleet are those of the file, not judged again.
     :raises OSError: one cannot be written.
     """
     from nova_perf_tuning.budget import exports, store, summary, wording
 
     unjudged = wording.NO_BUDGET if args.budget else "no budget was given; give one with --budget"
     made: dict[str, Callable[[], str]] = {
-        "junit": lambda: exports.junit(results, judged, unjudged),
+        "junit": lambda: exports.junit(results, judged, unjudged, recorded=recorded),
         "csv": lambda: exports.table(results),
-        "prometheus": lambda: exports.prometheus(results, summary.summarise(results), judged),
+        "prometheus": lambda: exports.prometheus(results, summary.summarise(results), judged, recorded=recorded),
     }
     wanted = _wanted(args)
     for name, path in wanted.items():

@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from nova_perf_tuning import errors, whole_file
 from nova_perf_tuning.cli import command, export_options
 
 if TYPE_CHECKING:
-    from nova_perf_tuning.budget import history, model
+    from nova_perf_tuning.budget import budget_file, history, model
 
 
 class Report(command.PerfCommand):
@@ -46,22 +47,57 @@ class Report(command.PerfCommand):
         budgets = budget_file.load(args.budget) if args.budget else []
         results = store.load(args.results)
         summaries = summary.summarise(results)
+        if "fleet" in results.environment:
+            return _report_fleet(args, path, results, budgets)
         judged = verdict.judge_all(results, budgets)
         knobs = ablation.judge(results, budgets)
         series = () if args.history is None else histories(results, args.history or None)
         told = export_options.write(args, results, judged)
         if args.format == "json":
             command.print_json(report.as_json(results, summaries, judged, knobs))
-        if path == "-":
-            sys.stdout.flush()
-            sys.stdout.buffer.write(report.render(results, summaries, judged, knobs, series).encode())
-        elif path is not None:
-            store.write_atomically(path, report.render(results, summaries, judged, knobs, series))
-            told = [path, *told]
-        if args.format != "json" and path != "-":
-            for one in told:
-                print(one)
+        if path is not None:
+            _write(args, path, report.render(results, summaries, judged, knobs, series), told)
         return int(errors.ExitCode.PASS)
+
+
+def _report_fleet(
+    args: argparse.Namespace, path: str | None, results: model.Results, budgets: Sequence[budget_file.Budget]
+) -> int:
+    """Report many hosts: judged again by budgets, host by host; without any, as the file has it."""
+    from nova_perf_tuning.budget import report, summary
+    from nova_perf_tuning.cli import evaluate
+    from nova_perf_tuning.cloud import fleet_file
+
+    recorded = not args.budget
+    hosts = None
+    if not recorded:
+        results, hosts = fleet_file.judged_again(results, budgets)
+    summaries = summary.summarise(results)
+    series = () if args.history is None else histories(results, args.history or None)
+    told = export_options.write(args, results, [], recorded=recorded)
+    if args.format == "json":
+        data = report.as_json(results, summaries, [])
+        if hosts is not None:
+            data["verdict"] = results.environment["fleet"]["verdict"]
+            data["hosts"] = [evaluate.host_data(one) for one in hosts]
+        command.print_json(data)
+    if path is not None:
+        _write(args, path, report.render(results, summaries, [], series=series, recorded=recorded), told)
+    return int(errors.ExitCode.PASS)
+
+
+def _write(args: argparse.Namespace, path: str, text: str, exported: Sequence[str]) -> None:
+    """Write the HTML and print which files there are, unless stdout has something else."""
+    from nova_perf_tuning.budget import store
+
+    if path == "-":
+        sys.stdout.flush()
+        sys.stdout.buffer.write(text.encode())
+        return
+    store.write_atomically(path, text)
+    if args.format != "json":
+        for one in (path, *exported):
+            print(one)
 
 
 def histories(results: model.Results, url: str | None) -> list[history.Series]:

@@ -7,12 +7,13 @@ run has only medians of pairs: by budgets its hosts are INCONCLUSIVE then.
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nova_perf_tuning.bench import plugins
-from nova_perf_tuning.budget import budget_file
+from nova_perf_tuning.budget import budget_file, verdict
 from nova_perf_tuning.budget import model as results
 from nova_perf_tuning.cloud import attribution, bare_hosts, campaign_store, fleet, model
 
@@ -42,6 +43,16 @@ def judge(found: results.Results, budgets: Sequence[budget_file.Budget]) -> list
     paired = _paired(environment)
     findings = attribution.find(measured, paired, float(told.get("max_loss", _MAX_LOSS)))
     return fleet.judge(run, of_pair, paired, budgets, findings, environment)
+
+
+def judged_again(
+    found: results.Results, budgets: Sequence[budget_file.Budget]
+) -> tuple[results.Results, list[fleet.HostVerdict]]:
+    """Return a recorded run with the verdicts of :func:`judge` in place of those in the file, and these."""
+    hosts = judge(found, budgets)
+    whole = fleet.overall(hosts) or verdict.Verdict.INVALID
+    told = {**found.environment["fleet"], "verdict": whole.value, "hosts": [one.as_data() for one in hosts]}
+    return dataclasses.replace(found, environment={**found.environment, "fleet": told}), hosts
 
 
 def _run(told: Mapping[str, Any], environment: Mapping[str, Any]) -> campaign_store.StoredRun:

@@ -9,7 +9,7 @@ import testtools
 
 from nova_perf_tuning import errors
 from nova_perf_tuning.budget import store
-from nova_perf_tuning.cli import evaluate, validate, validate_cloud
+from nova_perf_tuning.cli import evaluate, report, validate, validate_cloud
 from nova_perf_tuning.cloud import campaign_store, host_choice
 from tests import simulated_cloud as simulation
 from tests.unit.budget import samples
@@ -108,6 +108,37 @@ class ValidateCloudTest(testtools.TestCase):
             file.write("budgets: [{benchmark: iperf3, arm: tuned, baseline: untuned, max_loss: -0.5}]")
         self.assertEqual(1, self.validate("--hosts", "a,b", "--blocks", "8", "--budget", budget))
         self.assertIn("is beyond -50", self.results().environment["fleet"]["hosts"][0]["reasons"][0])
+
+    def test_a_report_judges_again_by_budgets_and_says_what_is_recorded(self):
+        """A file may say anything of its verdicts."""
+        cloud = SimulatedCloud(simulation.Cloud(bad={"h002": 0.6}))
+        self.assertEqual(1, self.validate("--hosts", "all", cloud=cloud))
+        found = self.results()
+        fleet = found.environment["fleet"]
+        fleet["verdict"] = "PASS"
+        for host in fleet["hosts"]:
+            host |= {"verdict": "PASS", "reasons": []}
+        path = os.path.join(self.output, "results.json")
+        store.save(found, path)
+        files = {name: os.path.join(self.folder, name) for name in ("junit", "prometheus")}
+        for budget, words in (
+            ((), ('PASS">PASS (as recorded)<', "not judged again", 'host_recorded_verdict{host="h002"')),
+            (
+                ("--budget", "default"),
+                ('FAIL">FAIL<', "worse than the other hosts", 'host="h002",verdict="FAIL"} 1'),
+            ),
+        ):
+            command = report.Report(None, None)
+            options = [text for name, file in files.items() for text in (f"--{name}", file)]
+            with fixtures.MonkeyPatch("sys.stdout", io.StringIO()):
+                code = command.run(command.get_parser("report").parse_args([path, *budget, *options]))
+            self.assertEqual(0, code)
+            texts = [self.report()]
+            for file in files.values():
+                with open(file, encoding="utf-8") as stream:
+                    texts.append(stream.read())
+            for text, word in zip(texts, words, strict=True):
+                self.assertIn(word, text)
 
     def evaluate(self, budget):
         """Return what 'nova-perf evaluate' says of the results as JSON, and its exit code."""
