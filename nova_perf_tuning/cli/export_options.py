@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ from nova_perf_tuning import whole_file
 if TYPE_CHECKING:
     from nova_perf_tuning.budget import model, verdict
 
+_SQLITE = "sqlite:///"
 _FILES = {
     "junit": "JUnit XML for CI: a test case for each budget; FAIL is a failure, INVALID an error, INCONCLUSIVE"
     " skipped",
@@ -26,17 +28,26 @@ def add(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(f"--{name}", metavar="FILE", help=f"write {text}")
 
 
-def check(args: argparse.Namespace, inputs: int = 1) -> None:
-    """Find out before anything is measured that a file could not be written.
+def check(args: argparse.Namespace, inputs: int = 1, made: Sequence[str] = ()) -> None:
+    """Find out before anything is measured that a file could not be written, or would take another one's place.
 
-    :param inputs: how many results files there are.
-    :raises whole_file.OutputError: a folder is missing, something else than a file is there, or several results
-        would go into one file.
+    :param inputs: how many results files there are; :param made: what else the command writes.
+    :raises whole_file.OutputError: a folder is missing, something else than a file is there, several results
+        would go into one file, or one file would take the place of another or of what is read.
     """
+    read = _read(args)
+    for path in made:
+        if any(_same(path, other) for other in read):
+            raise whole_file.OutputError(f"{path}: it is what is read, and would be written; give another place")
+    taken = dict.fromkeys(read, "it is what is read") | dict.fromkeys(made, "results or the report go there")
     for name, path in _wanted(args).items():
         if inputs > 1:
             raise whole_file.OutputError(f"--{name} is made of one results file, and {inputs} were given")
         whole_file.check(path)
+        why = next((why for other, why in taken.items() if _same(path, other)), None)
+        if why is not None:
+            raise whole_file.OutputError(f"--{name} {path}: {why}; give another file")
+        taken[path] = f"--{name} writes it"
 
 
 def write(
@@ -63,6 +74,27 @@ def write(
     for name, path in wanted.items():
         store.write_atomically(path, made[name]())
     return list(wanted.values())
+
+
+def _read(args: argparse.Namespace) -> list[str]:
+    """Return the files that a command reads or keeps, as far as its options name them."""
+    found: list[str] = []
+    for name in ("results", "budget", "noise_file", "bare_host"):
+        given = getattr(args, name, None) or []
+        found += [given] if isinstance(given, str) else given
+    for name in ("history", "database"):
+        url = getattr(args, name, None)
+        if isinstance(url, str) and url.startswith(_SQLITE):
+            found.append(url.removeprefix(_SQLITE))
+    return found
+
+
+def _same(path: str, other: str) -> bool:
+    """Return whether two names are of one file, or will be."""
+    try:
+        return os.path.samefile(path, other)
+    except OSError:
+        return os.path.realpath(path) == os.path.realpath(other)
 
 
 def _wanted(args: argparse.Namespace) -> dict[str, str]:

@@ -43,7 +43,7 @@ class Report(command.PerfCommand):
         from nova_perf_tuning.budget import ablation, budget_file, report, store, summary, verdict
 
         path = _output(args)
-        export_options.check(args)
+        export_options.check(args, made=[path] if path is not None and path != "-" else [])
         budgets = budget_file.load(args.budget) if args.budget else []
         results = store.load(args.results)
         summaries = summary.summarise(results)
@@ -131,12 +131,4 @@ def _output(args: argparse.Namespace) -> str | None:
             raise whole_file.OutputError(f"-o {path}: with -f json stdout has the JSON; give a file for the HTML")
         return "-"
     whole_file.check(path)
-    for source in (args.results, args.budget):
-        if (
-            source is not None
-            and os.path.exists(source)
-            and os.path.exists(path)
-            and os.path.samefile(source, path)
-        ):
-            raise whole_file.OutputError(f"{path}: it is what is read; give another file for the report (-o)")
     return path

@@ -307,7 +307,7 @@ def _planned(args: argparse.Namespace) -> _Run:
     from nova_perf_tuning.bench import plugins
     from nova_perf_tuning.budget import budget_file, launchers, noise
 
-    export_options.check(args)
+    export_options.check(args, made=output_files(args.output))
     budgets = budget_file.load(args.budget) if args.budget else []
     launcher = launchers.load(args.launcher)
     plan = _plan(args, launcher.vcpus)
@@ -547,9 +547,14 @@ def output_folder(path: str) -> str:
             os.unlink(probe)
     except OSError as error:
         raise spec_options.OptionError(f"--output {path}: {error.strerror}") from None
-    for name in ("results.json", "report.html"):
-        whole_file.check(os.path.join(path, name))
+    for file in output_files(path):
+        whole_file.check(file)
     return path
+
+
+def output_files(folder: str) -> list[str]:
+    """Return the files that a validation writes."""
+    return [os.path.join(folder, name) for name in ("results.json", "report.html")]
 
 
 @contextlib.contextmanager

@@ -190,7 +190,7 @@ def run(args: argparse.Namespace, program: str, cloud: HeatCloud | None = None) 
     from nova_perf_tuning.cloud import campaign_store
 
     cloud = cloud or HeatCloud(args.os_cloud)
-    export_options.check(args)
+    export_options.check(args, made=validate.output_files(args.output))
     budgets = _budgets(args)
     folder = validate.output_folder(args.output)
     store = campaign_store.CampaignStore(args.database)

@@ -49,6 +49,36 @@ class HistoryTest(testtools.TestCase):
             self.assertEqual((3, 1), (done.returncode, done.stderr.count("\n")), done.stderr)
             self.assertIn(told, done.stderr)
 
+    def check_kept(self, budget):
+        """Nothing takes the place of what is read or of another output, under whatever name."""
+        link, hard, url = self.path("link.json"), self.path("hard.json"), f"sqlite:///{self.path('runs.db')}"
+        os.symlink(self.folder, self.path("folder"))
+        os.symlink(self.results, link)
+        os.link(self.results, hard)
+        self.run_command("history", "--add", self.results)
+        with open(self.results, "rb") as file:
+            before = file.read()
+        new, folder = self.path("new"), self.path("folder")
+        for arguments in (
+            ("report", self.results, "--csv", self.results),
+            ("report", link, "--csv", self.results),
+            ("report", self.results, "--csv", hard),
+            ("report", self.results, "--csv", self.path("report.html")),
+            ("report", self.results, "-o", new, "--csv", os.path.join(folder, "new")),
+            ("report", self.results, "--history", url, "--csv", self.path("runs.db")),
+            ("evaluate", self.results, "--junit", os.path.join(folder, "results.json")),
+            ("evaluate", self.results, "--budget", budget, "--prometheus", budget),
+            ("evaluate", self.results, "--csv", new, "--junit", os.path.join(folder, "new")),
+            ("validate", "--launcher", "host", "--output", folder, "--csv", self.results),
+            ("validate", "--launcher", "host", "--output", folder, "--noise-file", self.results),
+        ):
+            done = self.run_command(*arguments)
+            self.assertEqual((3, "", 1), (done.returncode, done.stdout, done.stderr.count("\n")), arguments)
+            self.assertIn("give another", done.stderr)
+        with open(self.results, "rb") as file:
+            self.assertEqual(before, file.read())
+        self.assertFalse(os.path.exists(new))
+
     def test_forms_for_other_programs(self):
         budget = self.path("budget.yaml")
         with open(budget, "w", encoding="ascii") as file:
@@ -63,5 +93,6 @@ class HistoryTest(testtools.TestCase):
             self.assertEqual(30, len(list(csv.DictReader(file))))
         with open(files["prometheus"], encoding="utf-8") as file:
             self.assertIn('verdict="FAIL"} 1.0', file.read())
+        self.check_kept(budget)
         refused = self.run_command("evaluate", self.results, "--csv", self.path("missing/out.csv"))
         self.assertEqual((3, 1), (refused.returncode, refused.stderr.count("\n")), refused.stderr)
