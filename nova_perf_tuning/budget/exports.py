@@ -146,14 +146,17 @@ def prometheus(
             for bound in ("value", "low", "high") if pair.ratio else ():
                 figure = getattr(pair.ratio, bound)
                 gauges.add("ratio", "Ratio of two arms, more than 1 is better.", {**names, "bound": bound}, figure)
+    # Budgets that differ only in what is no label share their samples, with the worst of their verdicts.
+    alike: dict[tuple[tuple[str, str], ...], list[verdict.Judgement]] = {}
     for judgement in judged:
-        budget = judgement.budget
-        names = {"benchmark": budget.benchmark, "metric": budget.metric or ""}
-        names |= {"arm": budget.arm, "baseline": budget.baseline}
-        gauges.add("budget_max_loss", "Loss that is allowed.", names, budget.max_loss)
+        alike.setdefault(_budget_labels(judgement.budget), []).append(judgement)
+    for pairs, some in alike.items():
+        names = dict(pairs)
+        gauges.add("budget_max_loss", "Loss that is allowed.", names, some[0].budget.max_loss)
+        whole = verdict.overall(some)
         for word in verdict.Verdict:
             text = "1 for the verdict on a budget, 0 for the others."
-            gauges.add("budget_verdict", text, {**names, "verdict": word.value}, judgement.verdict is word)
+            gauges.add("budget_verdict", text, {**names, "verdict": word.value}, whole is word)
     for host in _cases(results, []):
         for word in verdict.Verdict:
             text = "1 for the verdict on a host of a fleet, 0 for the others."
@@ -166,23 +169,38 @@ def prometheus(
     return gauges.text()
 
 
+def _budget_labels(budget: verdict.Budget) -> tuple[tuple[str, str], ...]:
+    return (
+        ("benchmark", budget.benchmark),
+        ("metric", budget.metric or ""),
+        ("arm", budget.arm),
+        ("baseline", budget.baseline),
+        ("max_loss", f"{budget.max_loss:g}"),
+    )
+
+
 class _Gauges:
-    """Samples by metric; all samples of a metric must stand together."""
+    """Samples by metric: they must stand together, and the collector refuses a file with two of the same labels.
+
+    Two have the same labels here where foreign names differ only in what cannot be printed: the first stays.
+    """
 
     def __init__(self, labels: Mapping[str, str]) -> None:
         self._labels = labels
-        self._metrics: dict[str, tuple[str, list[str]]] = {}
+        self._metrics: dict[str, tuple[str, dict[str, float]]] = {}
 
     def add(self, name: str, text: str, labels: Mapping[str, str], value: float | None) -> None:
         if value is None:
             return
         pairs = ",".join(f'{key}="{_label(one)}"' for key, one in {**self._labels, **labels}.items())
-        self._metrics.setdefault(name, (text, []))[1].append(f"nova_perf_{name}{{{pairs}}} {float(value)!r}")
+        samples = self._metrics.setdefault(name, (text, {}))[1]
+        samples.setdefault(f"nova_perf_{name}{{{pairs}}}", float(value))
 
     def text(self) -> str:
         lines: list[str] = []
         for name, (text, samples) in self._metrics.items():
-            lines += [f"# HELP nova_perf_{name} {text}", f"# TYPE nova_perf_{name} gauge", *dict.fromkeys(samples)]
+            lines += [f"# HELP nova_perf_{name} {text}", f"# TYPE nova_perf_{name} gauge"]
+            lines += [f"{sample} {value!r}" for sample, value in samples.items()]
         return "".join(f"{line}\n" for line in lines)
 
 

@@ -73,6 +73,22 @@ class ExportsTest(testtools.TestCase):
         self.assertIn("nova_perf_run_timestamp_seconds", text)
         self.assertTrue(text.endswith("\n"))
 
+    def test_no_two_samples_have_the_same_labels(self):
+        """The textfile collector refuses the whole file otherwise."""
+        self.data.trials.append(samples.trial(arm="\x1b", order=101))
+        self.data.trials.append(samples.trial(arm="\x07", value=5.0, order=102))
+        budgets = [
+            budget_file.Budget("iperf3", "tuned", 0.9),
+            budget_file.Budget("iperf3", "tuned", 0.01),
+            budget_file.Budget("iperf3", "tuned", 0.9, max_host_cpu_per_unit=1e-9),
+        ]
+        found = verdict.judge_all(self.data, budgets)
+        text = exports.prometheus(self.data, summary.summarise(self.data), found)
+        names = [line.rpartition(" ")[0] for line in text.splitlines() if not line.startswith("#")]
+        self.assertEqual(len(names), len(set(names)))
+        for limit in ("0.9", "0.01"):
+            self.assertIn(f'max_loss="{limit}",verdict="FAIL"}} 1.0', text)
+
     def test_hosts_of_a_fleet(self):
         hosts = [
             {"host": "one", "verdict": "PASS", "reasons": [], "peers": 2, "measured": 2},
