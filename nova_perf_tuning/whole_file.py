@@ -57,13 +57,14 @@ def writing(path: str, overwrite: bool = True) -> Iterator[BinaryIO]:
             file.flush()
             os.fsync(file.fileno())
         os.chmod(new, 0o644)
-        try:
-            if overwrite:
-                os.replace(new, path)
-            else:
-                os.link(new, path)
-        except OSError as error:
-            raise OSError(error.errno, error.strerror, path) from None
+        if overwrite:
+            os.replace(new, path)
+        else:
+            os.link(new, path)
+    except OSError as error:
+        if error.filename not in (None, new):  # of something else that the block does
+            raise
+        raise OSError(error.errno, error.strerror, path) from None  # a full disk names no file at all
     finally:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(new)
