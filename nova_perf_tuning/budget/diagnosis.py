@@ -106,9 +106,11 @@ def _loss(one: verdict.Judgement) -> str:
         change = f"gains {-loss.value:.1%}"
     span = ""
     if loss.low is not None and loss.high is not None:
-        span = (
-            f", at least {loss.low:.1%}" if one.verdict is verdict.Verdict.FAIL else f", at most {loss.high:.1%}"
-        )
+        end, bound = (loss.low, "least") if one.verdict is verdict.Verdict.FAIL else (loss.high, "most")
+        other = "" if (end < 0) == (loss.value < 0) else "gaining " if end < 0 else "losing "
+        if end < 0:  # a gain, of which the least is the most of a loss
+            bound = "most" if bound == "least" else "least"
+        span = f", {other}at {bound} {abs(end):.1%}"
     what = f"{budget.arm} {change} against {budget.baseline} in {budget.benchmark}"
     return f"{what}{span} (allowed: {budget.max_loss:.1%})"
 

@@ -52,6 +52,17 @@ class DiagnosisTest(testtools.TestCase):
         self.assertEqual("host CPU", found.culprit)
         self.assertIn("s of host CPU per Gbit (allowed: 0.01)", found.sentence)
 
+    def test_a_gain_has_no_minus_sign(self):
+        for loss, limit, pattern in (
+            (-0.2, 0.05, r"gains \d\d\.\d%[^,]*, at least 1\d\.\d%"),
+            (-0.2, -0.5, r"gains \d\d\.\d%[^,]*, at most 2\d\.\d%"),
+            (-0.0005, 0.05, r"gains 0\.\d%[^,]*, losing at most 0\.\d%"),
+            (0.002, -0.5, r"loses 0\.\d%[^,]*, gaining at most 0\.\d%"),
+        ):
+            data = results({"cpu": loss})
+            budgets = [budget_file.Budget("cpu", "tuned", limit, baseline="untuned")]
+            self.assertRegex(diagnosis.diagnose(data, verdict.judge_all(data, budgets)).sentence, pattern)
+
     def test_other_verdicts(self):
         self.assertIn("PASS: the budget is met", told(results({"cpu": 0.0})).sentence)
         self.assertIn(
