@@ -234,4 +234,7 @@ def _created(results: model.Results) -> datetime.datetime:
         at = datetime.datetime.fromisoformat(str(results.environment.get("created", "")))
     except ValueError:
         return datetime.datetime(1970, 1, 1)
-    return at.astimezone(datetime.UTC).replace(tzinfo=None) if at.tzinfo else at
+    try:
+        return at.astimezone(datetime.UTC).replace(tzinfo=None) if at.tzinfo else at
+    except OverflowError:  # the zone takes it out of the years that there are
+        return at.replace(tzinfo=None)

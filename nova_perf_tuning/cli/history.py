@@ -8,7 +8,7 @@ import datetime
 from typing import TYPE_CHECKING, Any
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.cli import command
+from nova_perf_tuning.cli import command, spec_options
 
 if TYPE_CHECKING:
     from nova_perf_tuning.budget import history
@@ -44,6 +44,12 @@ class History(command.PerfCommand):
 
         last = validate.number("--last", args.last, 1, 100_000)
         loaded = [(path, store.load(path)) for path in args.add]
+        for path, results in loaded:
+            if "fleet" in results.environment:
+                raise spec_options.OptionError(
+                    f"--add {path}: these are results of many hosts, which the run itself keeps in its database;"
+                    " give results of one host"
+                )
         kept = history.History(args.database)
         try:
             for path, results in loaded:

@@ -118,6 +118,13 @@ class EvaluateTest(testtools.TestCase):
         [case] = ElementTree.parse(wanted).getroot()
         self.assertIn("no budget applies", case.find("error").get("message"))
 
+    def test_a_fleet_without_a_limit_that_can_be(self):
+        fleet = {"run": "r", "verdict": None, "hosts": [], "pairs": [], "max_loss": 1}
+        store.save(samples.results({"host": 1000.0, "tuned": 900.0}, fleet=fleet), self.results)
+        done = self.evaluate("arm: tuned, max_loss: 0.15")
+        self.assertEqual((3, "", 1), (done.returncode, done.stdout, done.stderr.count("\n")))
+        self.assertIn("environment.fleet.max_loss: ", done.stderr)
+
     def test_a_fleet_without_hosts_has_passed_nothing(self):
         fleet = {"run": "r", "verdict": None, "hosts": [], "pairs": []}
         store.save(samples.results({"host": 1000.0, "tuned": 900.0}, fleet=fleet), self.results)

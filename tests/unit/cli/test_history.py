@@ -39,6 +39,22 @@ class HistoryTest(testtools.TestCase):
         self.assertEqual(0, nobody.returncode)
         self.assertIn("no run of this kind is in the database", nobody.stdout)
 
+    def test_dates_at_the_ends_of_time(self):
+        for created in ("9999-12-31T23:59:59-12:00", "0001-01-01T00:00:00+12:00"):
+            data = samples.results({"untuned": 100.0, "tuned": 80.0}, groups=2, host="one", created=created)
+            store.save(data, self.results)
+            done = self.run_command("history", "--add", self.results)
+            self.assertEqual((0, ""), (done.returncode, done.stderr))
+            done = self.run_command("report", self.results, "--history", "--prometheus", self.path("p.prom"))
+            self.assertEqual((0, ""), (done.returncode, done.stderr))
+
+    def test_results_of_many_hosts_are_not_kept_as_one(self):
+        fleet = {"run": "r", "verdict": None, "hosts": [], "pairs": []}
+        store.save(samples.results({"untuned": 100.0, "tuned": 80.0}, fleet=fleet), self.results)
+        done = self.run_command("history", "--add", self.results)
+        self.assertEqual((3, "", 1), (done.returncode, done.stdout, done.stderr.count("\n")))
+        self.assertIn("results.json: these are results of many hosts", done.stderr)
+
     def test_mistakes_are_one_line(self):
         for arguments, told in (
             (("--last", "0"), "--last '0'"),
