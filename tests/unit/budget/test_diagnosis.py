@@ -53,15 +53,19 @@ class DiagnosisTest(testtools.TestCase):
         self.assertIn("s of host CPU per Gbit (allowed: 0.01)", found.sentence)
 
     def test_a_gain_has_no_minus_sign(self):
-        for loss, limit, pattern in (
-            (-0.2, 0.05, r"gains \d\d\.\d%[^,]*, at least 1\d\.\d%"),
-            (-0.2, -0.5, r"gains \d\d\.\d%[^,]*, at most 2\d\.\d%"),
-            (-0.0005, 0.05, r"gains 0\.\d%[^,]*, losing at most 0\.\d%"),
-            (0.002, -0.5, r"loses 0\.\d%[^,]*, gaining at most 0\.\d%"),
+        data = results({"cpu": 0.0})
+        [judged] = verdict.judge_all(data, [budget_file.Budget("cpu", "tuned", 0.05, baseline="untuned")])
+        for word, ends, expected in (
+            ("PASS", (-0.201, -0.192, -0.184), "gains 19.2% against untuned in cpu, at least 18.4%"),
+            ("FAIL", (-0.201, -0.192, -0.184), "gains 19.2% against untuned in cpu, at most 20.1%"),
+            ("PASS", (-0.03, -0.01, 0.02), "gains 1.0% against untuned in cpu, losing at most 2.0%"),
+            ("FAIL", (-0.03, 0.01, 0.02), "loses 1.0% against untuned in cpu, gaining at most 3.0%"),
+            ("PASS", (-0.03, 0.01, 0.02), "loses 1.0% against untuned in cpu, at most 2.0%"),
+            ("FAIL", (0.06, 0.1, 0.12), "loses 10.0% against untuned in cpu, at least 6.0%"),
         ):
-            data = results({"cpu": loss})
-            budgets = [budget_file.Budget("cpu", "tuned", limit, baseline="untuned")]
-            self.assertRegex(diagnosis.diagnose(data, verdict.judge_all(data, budgets)).sentence, pattern)
+            loss = dataclasses.replace(judged.loss, **dict(zip(("low", "value", "high"), ends, strict=True)))
+            one = dataclasses.replace(judged, verdict=verdict.Verdict(word), loss=loss)
+            self.assertIn(f"{expected} (allowed", diagnosis.diagnose(data, [one]).sentence)
 
     def test_other_verdicts(self):
         self.assertIn("PASS: the budget is met", told(results({"cpu": 0.0})).sentence)
