@@ -65,7 +65,7 @@ class PerfCommand(command.Command):
             line = f"internal error, please report: {type(error).__name__}: {' '.join(str(error).split())[:200]}"
             line += " (nova-perf --debug shows where)"
             code = errors.ExitCode.ERROR
-        print(f"nova-perf {self.cmd_name or ''}: {line}".replace(" :", ":"), file=sys.stderr)
+        print(plain(f"nova-perf {self.cmd_name or ''}: {line}".replace(" :", ":")), file=sys.stderr)
         return int(code)
 
     def _debug(self) -> bool:
@@ -79,9 +79,21 @@ class PerfCommand(command.Command):
         """Do the work and return the exit code (:class:`nova_perf_tuning.errors.ExitCode`)."""
 
 
+def plain(text: str) -> str:
+    """Return a line with names from files in it fit for a terminal, which would obey control characters."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else "?" for char in text)
+
+
+def say(text: str) -> None:
+    """Print a line that may have names from files in it."""
+    print(plain(text))
+
+
 def refuse(prog_name: str, message: str) -> NoReturn:
     """Stop for wrong usage: one line like every other error, where argparse would print the whole usage."""
-    print(f"{prog_name}: {' '.join(message.split())}; see {prog_name} --help", file=sys.stderr)
+    print(plain(f"{prog_name}: {' '.join(message.split())}; see {prog_name} --help"), file=sys.stderr)
     raise SystemExit(int(errors.ExitCode.ERROR))
 
 

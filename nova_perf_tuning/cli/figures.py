@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from nova_perf_tuning.budget import ablation, diagnosis, statistics, summary, verdict, wording
-from nova_perf_tuning.cli import state
+from nova_perf_tuning.cli import command, state
 
 if TYPE_CHECKING:
     from nova_perf_tuning.cloud import fleet
@@ -97,9 +97,10 @@ def print_hosts(hosts: Sequence[fleet.HostVerdict], whole: verdict.Verdict | Non
 
 def print_diagnosis(told: diagnosis.Diagnosis) -> None:
     """Print the verdict in one sentence and what to do."""
-    print(f"\n{told.sentence}")
+    print()
+    command.say(told.sentence)
     for action in told.actions:
-        print(f"- {action}")
+        command.say(f"- {action}")
 
 
 def print_ablation(knobs: Sequence[ablation.Knob]) -> None:
@@ -109,4 +110,4 @@ def print_ablation(knobs: Sequence[ablation.Knob]) -> None:
     print()
     head = ("knob", "extra spec", "benchmark", "tuned / without it", "budgets")
     state.print_table(head, ablation.lines(knobs))
-    print(f"removable (no effect shown): {', '.join(ablation.removable(knobs)) or 'none'}")
+    command.say(f"removable (no effect shown): {', '.join(ablation.removable(knobs)) or 'none'}")

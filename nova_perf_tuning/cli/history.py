@@ -55,7 +55,7 @@ class History(command.PerfCommand):
             for path, results in loaded:
                 run_id, new = kept.add(results)
                 if args.format != "json":
-                    print(f"{path}: {'kept as' if new else 'was kept before as'} run {run_id}")
+                    command.say(f"{path}: {'kept as' if new else 'was kept before as'} run {run_id}")
             found = kept.series(args.host, args.benchmark, args.arm, last)
         finally:
             kept.close()

@@ -97,7 +97,7 @@ def _write(args: argparse.Namespace, path: str, text: str, exported: Sequence[st
     store.write_atomically(path, text)
     if args.format != "json":
         for one in (path, *exported):
-            print(one)
+            command.say(one)
 
 
 def histories(results: model.Results, url: str | None) -> list[history.Series]:

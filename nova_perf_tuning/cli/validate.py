@@ -74,7 +74,7 @@ class Validate(command.PerfCommand):
         )
         parser.add_argument(
             "--benchmark",
-            metavar="KIND[:K=V,...]",
+            metavar="K        [:K=V,...]",
             action="append",
             default=[],
             help="what to run, see 'nova-perf bench list'; may be repeated (default: iperf3, fio, cpu)",
@@ -256,14 +256,16 @@ class _Run:
                 share = results.environment["measured_share"]
                 print(f"\n{share:.1%} of the time beside making guests lay inside measuring windows")
             for line in floors:
-                print(line)
+                command.say(line)
             for path in exported:
-                print(f"written: {path}")
-            print(f"\nresults: {self._results_file}\nreport: {self._report_file}")
+                command.say(f"written: {path}")
+            print()
+            command.say(f"results: {self._results_file}")
+            command.say(f"report: {self._report_file}")
         if not any(one.value is not None for one in results.trials):
             late.append("no trial gave a figure; see the report for the errors")
         for line in late:
-            print(f"nova-perf validate: {line}", file=sys.stderr)
+            print(command.plain(f"nova-perf validate: {line}"), file=sys.stderr)
         code = verdict.overall(judged).exit_code if self._args.budget else errors.ExitCode.PASS
         return int(errors.ExitCode.ERROR if late and code is errors.ExitCode.PASS else code)
 
@@ -277,13 +279,14 @@ class _Run:
         from nova_perf_tuning.budget import diagnosis, verdict, wording
         from nova_perf_tuning.cli import figures
 
-        print(f"\n{wording.headline(summaries)}")
+        print()
+        command.say(wording.headline(summaries))
         for note in wording.headline_notes(results) + wording.cautions(summaries):
-            print(f"note: {note}")
+            command.say(f"note: {note}")
         for warning in wording.environment_warnings(results.environment):
-            print(f"warning: {warning}")
+            command.say(f"warning: {warning}")
         for finding in diagnosis.spoilt(results):
-            print(f"warning: guests of {finding}")
+            command.say(f"warning: guests of {finding}")
         told = diagnosis.diagnose(results, judged)
         if told is not None:
             print()

@@ -335,14 +335,17 @@ class _Run:
         else:
             print()
             figures.print_summary(summaries)
-            print(f"\n{wording.headline(summaries)}")
+            print()
+            command.say(wording.headline(summaries))
             for note in wording.headline_notes(found.results) + wording.cautions(summaries):
-                print(f"note: {note}")
+                command.say(f"note: {note}")
             print()
             figures.print_hosts(found.hosts, found.whole)
             for path in exported:
-                print(f"written: {path}")
-            print(f"\nresults: {self._results_file}\nreport: {self._report_file}")
+                command.say(f"written: {path}")
+            print()
+            command.say(f"results: {self._results_file}")
+            command.say(f"report: {self._report_file}")
         if not any(one.value is not None for one in found.results.trials):
             return int(errors.ExitCode.ERROR)
         if found.whole is None:
@@ -350,7 +353,7 @@ class _Run:
         return int(found.whole.exit_code)
 
     def _warn(self, text: str) -> None:
-        print(f"{self._program}: {text}", file=sys.stderr)
+        print(command.plain(f"{self._program}: {text}"), file=sys.stderr)
 
 
 def _why_nothing(store: campaign_store.CampaignStore, run_id: str, ended: str) -> str:

@@ -125,6 +125,28 @@ class EvaluateTest(testtools.TestCase):
         self.assertEqual((3, "", 1), (done.returncode, done.stdout, done.stderr.count("\n")))
         self.assertIn("environment.fleet.max_loss: ", done.stderr)
 
+    def test_names_in_files_move_no_cursor(self):
+        escape = "\x1b]0;x\x07\x1b[31m\x9b5m\nPASS"
+        data = samples.results({"host": 1000.0, "tuned": 900.0}, groups=3, blocks=6)
+        for one in data.trials:
+            one.benchmark = f"b{escape}"
+        store.save(data, self.results)
+        budget = os.path.join(self.folder, "budget.yaml")
+        with open(budget, "w", encoding="utf-8") as file:
+            json.dump({"budgets": [{"benchmark": f"b{escape}", "arm": "tuned", "max_loss": 0.05}]}, file)
+        seen = [test_bench.nova_perf("evaluate", self.results, "--budget", budget)]
+        self.assertEqual(1, seen[0].returncode, seen[0].stderr)
+        data.trials[-1].unit = escape
+        store.save(data, self.results)
+        seen.append(test_bench.nova_perf("evaluate", self.results, "--budget", budget))
+        seen.append(test_bench.nova_perf("evaluate", f"/missing{escape}"))
+        seen.append(test_bench.nova_perf("evaluate", self.results, f"--x{escape}"))
+        for done in seen:
+            for text in (done.stdout, done.stderr):
+                self.assertTrue(text.replace("\n", "").isprintable(), repr(text))
+                self.assertNotIn("\nPASS", text)
+        self.assertEqual([1, 3, 3, 3], [done.returncode for done in seen])
+
     def test_a_fleet_without_hosts_has_passed_nothing(self):
         fleet = {"run": "r", "verdict": None, "hosts": [], "pairs": []}
         store.save(samples.results({"host": 1000.0, "tuned": 900.0}, fleet=fleet), self.results)
