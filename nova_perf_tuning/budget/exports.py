@@ -67,7 +67,8 @@ def _cases(results: model.Results, judged: Sequence[verdict.Judgement], recorded
         if host["verdict"] is not None:
             word = verdict.Verdict(host["verdict"])
             reasons = ["as recorded in the results, not judged again"] * recorded + host["reasons"]
-            found.append(_Case("nova_perf.host", host["host"], word, "; ".join(reasons)))
+            kind = "nova_perf.recorded_host" if recorded else "nova_perf.host"
+            found.append(_Case(kind, host["host"], word, "; ".join(reasons)))
     return found
 
 

@@ -102,3 +102,8 @@ class ExportsTest(testtools.TestCase):
         text = exports.prometheus(self.data, [], [])
         self.assertIn('nova_perf_host_verdict{host="two",verdict="FAIL"} 1.0', text)
         self.assertIn('nova_perf_host_verdict{host="one",verdict="FAIL"} 0.0', text)
+        suite = ElementTree.fromstring(exports.junit(self.data, [], recorded=True))
+        self.assertEqual("nova_perf.recorded_host", suite[0].get("classname"))
+        text = exports.prometheus(self.data, [], [], recorded=True)
+        self.assertIn('nova_perf_host_recorded_verdict{host="one",verdict="PASS"} 1.0', text)
+        self.assertNotIn("nova_perf_host_verdict", text)
