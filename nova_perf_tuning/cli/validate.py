@@ -14,10 +14,9 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from nova_perf_tuning import errors, interrupt, whole_file
-from nova_perf_tuning.cli import budget_options, command, export_options, progress, spec_options
+from nova_perf_tuning.cli import budget_options, command, export_options, progress, spec_options, validate_checks
 
 if TYPE_CHECKING:
-    from nova_perf_tuning.bench import plugins
     from nova_perf_tuning.budget import budget_file, history, model, session, summary, verdict
     from nova_perf_tuning.launch import base as launch
     from nova_perf_tuning.specs import request
@@ -317,7 +316,7 @@ def _planned(args: argparse.Namespace) -> _Run:
     launcher.require(*plugins.needs(plan.jobs))
     folder = output_folder(args.output)
     if args.history:
-        _check_database(args.database)
+        validate_checks.database(args.database)
     if args.noise_floor:
         noise.check_writable(args.noise_file)
     else:
@@ -326,9 +325,9 @@ def _planned(args: argparse.Namespace) -> _Run:
         kinds = {job.label: job.benchmark.kind for job in plan.jobs}
         arms = ["host", *(arm.name for arm in plan.arms)]
         budgets = budget_file.for_measured(budgets, kinds, arms, None)
-        budgets = applicable(budgets, plan.about, args.budget)
-        _check_budgets(budgets, plan)
-        _check_noise(budgets, plan, args.noise_file)
+        budgets = validate_checks.applicable(budgets, plan.about, args.budget)
+        validate_checks.names(budgets, list(kinds), arms)
+        validate_checks.noise_floors(budgets, plan, args.noise_file)
     return _Run(args, plan, launcher, budgets, folder)
 
 
@@ -366,7 +365,7 @@ def _plan(args: argparse.Namespace, vcpus: int | None) -> session.Plan:
     jobs = plugins.jobs(args.benchmark or DEFAULT_BENCHMARKS, seconds)
     second = noise.ARMS[1] if args.noise_floor else "tuned"
     left_out = _left_out(args, tuned)
-    _check_programs(jobs)
+    validate_checks.programs(jobs)
     return session.Plan(
         arms=(launch.Arm("untuned", request.Request()), launch.Arm(second, tuned), *left_out.values()),
         jobs=tuple(jobs),
@@ -380,22 +379,6 @@ def _plan(args: argparse.Namespace, vcpus: int | None) -> session.Plan:
             **_ablation_facts(tuned, left_out),
         },
     )
-
-
-def _check_programs(jobs: Sequence[plugins.Job]) -> None:
-    """Say which benchmarks this host cannot run; the others go on, and in guests they all do.
-
-    :raises plugins.MissingProgramError: it can run none of them.
-    """
-    from nova_perf_tuning.bench import plugins
-
-    without = [job for job in jobs if plugins.missing(job.benchmark)]
-    if len(without) == len(jobs):
-        plugins.check_installed(without[0].benchmark)
-    for job in without:
-        absent = plugins.missing(job.benchmark)[0]
-        how = plugins.how_to_get(job.benchmark)
-        print(f"nova-perf validate: {job.label}: {absent} is not on this host; {how}", file=sys.stderr)
 
 
 def _left_out(args: argparse.Namespace, tuned: request.Request) -> dict[str, launch.Arm]:
@@ -441,78 +424,6 @@ def tuned_request(args: argparse.Namespace, vcpus: int | None) -> tuple[request.
     crosscheck.check(wanted, specs, vcpus=vcpus)
     chosen = known[wanted.profile].specs if wanted.profile else {}
     return wanted, {key: entry.reason for key, entry in chosen.items() if key not in specs}
-
-
-def _check_database(url: str | None) -> None:
-    """See now, not after the run, that the database of runs can be opened.
-
-    :raises nova_perf_tuning.errors.PerfTuningError: it cannot.
-    """
-    from nova_perf_tuning.budget import history
-
-    history.History(url).close()
-
-
-def _check_budgets(budgets: list[budget_file.Budget], plan: session.Plan) -> None:
-    """Refuse budgets that this run cannot answer, before it takes minutes.
-
-    :raises spec_options.OptionError: a benchmark or arm that is not in the plan.
-    """
-    check_names(budgets, [job.label for job in plan.jobs], ["host", *(arm.name for arm in plan.arms)])
-
-
-def check_names(budgets: list[budget_file.Budget], labels: list[str], arms: list[str]) -> None:
-    """Refuse budgets for a benchmark or arm that a run does not have.
-
-    :raises spec_options.OptionError: naming it and what there is.
-    """
-    for one in budgets:
-        for what, name, known in (
-            ("benchmark", one.benchmark, labels),
-            ("arm", one.arm, arms),
-            ("baseline", one.baseline, arms),
-        ):
-            if name not in known:
-                raise spec_options.OptionError(
-                    f"--budget: {what} '{name[:80]}' is not in this run, which has {', '.join(known)}"
-                )
-
-
-def applicable(
-    budgets: list[budget_file.Budget], about: Mapping[str, object], path: str
-) -> list[budget_file.Budget]:
-    """Return the budgets for the host group and flavor of a run.
-
-    :param budgets: without the optional ones that it has no benchmark or arm for; :param path: their file.
-    :raises spec_options.OptionError: none is left, so that the run could not be judged.
-    """
-    from nova_perf_tuning.budget import budget_file
-
-    found = budget_file.applicable(budgets, about)
-    if found:
-        return found
-    if not budgets:
-        why = "all are optional, and this run lacks their benchmarks or arms; run one of these"
-    else:
-        named = ", ".join(f"{name} '{about.get(name, '')}'" for name in ("host_group", "flavor"))
-        why = f"none is for {named}; give --host-group or --flavor"
-    raise spec_options.OptionError(f"--budget {path}: no budget applies: {why}, or another file")
-
-
-def _check_noise(budgets: list[budget_file.Budget], plan: session.Plan, path: str) -> None:
-    """Refuse budgets tighter than the noise of this host, as far as it is known before anything is measured.
-
-    :raises spec_options.OptionError: with the floor.
-    """
-    from nova_perf_tuning.budget import host_environment, noise
-
-    jobs = {job.label: job for job in plan.jobs}
-    told = {label: {"kind": job.benchmark.kind, "parameters": dict(job.parameters)} for label, job in jobs.items()}
-    known = noise.before_run(path, host_environment.read(), told)
-    for one in budgets:
-        metric = one.metric or jobs[one.benchmark].benchmark.primary[0]
-        if fault := noise.refusal(known, one.benchmark, metric, one.max_loss):
-            raise spec_options.OptionError(f"--budget: {one.benchmark}: {fault}")
 
 
 def number(option: str, text: str, low: int, high: int) -> int:

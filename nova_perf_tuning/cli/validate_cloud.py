@@ -15,7 +15,7 @@ from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.cli import command, export_options, progress, spec_options, validate
+from nova_perf_tuning.cli import command, export_options, progress, spec_options, validate, validate_checks
 
 if TYPE_CHECKING:
     from nova_perf_tuning.budget import verdict
@@ -306,8 +306,8 @@ class _Run:
         arms = [*([bare_hosts.ARM] if self._bare else []), *(arm.name for arm in plan.arms)]
         self._budgets = budget_file.for_measured(self._budgets, kinds, arms, None)
         if self._args.budget:
-            self._budgets = validate.applicable(self._budgets, environment, self._args.budget)
-        validate.check_names(self._budgets, list(kinds), arms)
+            self._budgets = validate_checks.applicable(self._budgets, environment, self._args.budget)
+        validate_checks.names(self._budgets, list(kinds), arms)
 
     # -- after
 
