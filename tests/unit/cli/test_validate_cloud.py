@@ -109,6 +109,19 @@ class ValidateCloudTest(testtools.TestCase):
         self.assertEqual(1, self.validate("--hosts", "a,b", "--blocks", "8", "--budget", budget))
         self.assertIn("is beyond -50", self.results().environment["fleet"]["hosts"][0]["reasons"][0])
 
+    def test_budgets_for_a_host_group(self):
+        """Without the group none applies, which is refused before anything is measured."""
+        budget = os.path.join(self.folder, "budget.yaml")
+        with open(budget, "w", encoding="utf-8") as file:
+            file.write(
+                "budgets: [{benchmark: iperf3, arm: tuned, baseline: untuned, max_loss: -0.5, host_group: big}]"
+            )
+        asked = ("--hosts", "a,b", "--blocks", "8", "--budget", budget)
+        error = self.assertRaises(errors.PerfTuningError, self.validate, *asked)
+        self.assertIn("no budget applies: none is for host_group ''", str(error))
+        self.assertEqual(1, self.validate(*asked, "--host-group", "big"))
+        self.assertEqual("big", self.results().environment["host_group"])
+
     def test_a_report_judges_again_by_budgets_and_says_what_is_recorded(self):
         """A file may say anything of its verdicts."""
         cloud = SimulatedCloud(simulation.Cloud(bad={"h002": 0.6}))
