@@ -29,6 +29,7 @@ TimeoutStartSec=900
 TimeoutStopSec=900
 WatchdogSec=900
 """
+_RESTORE = "cd /opt/perf/tree && python3 -m nova_perf_tuning.cli.main restore -f json"
 
 
 class Lab:
@@ -114,13 +115,18 @@ class LabCase(testtools.TestCase):
         self.lab.run(
             "systemctl daemon-reload; systemctl reset-failed nova-perf-agent; systemctl start nova-perf-agent"
         )
-        self.addCleanup(self.stop_agent)
+        self.addCleanup(self.end_agent)
 
     def stop_agent(self) -> None:
         self.lab.ask("run", "systemctl stop nova-perf-agent")
 
+    def end_agent(self) -> None:
+        """Stop it and forget what it knows of the host: the next test's agent takes what it finds for original."""
+        self.stop_agent()
+        self.lab.ask("run", _RESTORE)
+
     def restore(self) -> str:
-        return self.lab.run("cd /opt/perf/tree && python3 -m nova_perf_tuning.cli.main restore -f json")
+        return self.lab.run(_RESTORE)
 
     def start_guest(self, name: str = "g1", **asks: Any) -> None:
         """Start a guest on node 1 and wait until its shell answers; it ends with the test."""
@@ -136,6 +142,15 @@ class LabCase(testtools.TestCase):
             told=False,
         )
         self.lab.ask("console", name, "true")
+
+    def reboot_guest(self, name: str = "g1") -> None:
+        """Reboot the guest from inside, and wait until its shell is there again."""
+        begins = self._begins(name)
+        self.lab.ask("console", name, "(sleep 1; reboot -f) & true")
+        self.until(lambda: self._begins(name) > begins, f"{name} has booted again", told=False)
+
+    def _begins(self, name: str) -> int:
+        return str(self.lab.ask("run", f"cat /run/lab/{name}.log")[1]).count("GUEST-UP")
 
     def until(self, condition, what: str, *, told: bool = True) -> float:
         """Wait until ``condition`` holds, and tell how long it took; how long it may take is not judged."""

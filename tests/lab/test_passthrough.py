@@ -38,7 +38,7 @@ class PassthroughTest(rig.LabCase):
     def test_it_stays_placed(self):
         self.start_agent()
         self.start()
-        self.lab.ask("console", "g1", "reboot -f &")
+        self.lab.ask("console", "g1", "(sleep 1; reboot -f) & true")
         self.until(lambda: not self.placed(rig.NODE1), "the guest reboots", told=False)
         self.until(lambda: self.placed(rig.NODE1), "a VF's vectors are placed again after the guest's reboot")
         self.lab.run("virsh reset g1")
