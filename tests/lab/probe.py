@@ -54,7 +54,11 @@ def _irq(number):
 def device_irqs(address):
     """Return the message-signalled interrupts of a PCI device in the order of their numbers."""
     found = []
-    for number in sorted(map(int, os.listdir(f"/sys/bus/pci/devices/{address}/msi_irqs"))):
+    try:
+        numbers = sorted(map(int, os.listdir(f"/sys/bus/pci/devices/{address}/msi_irqs")))
+    except FileNotFoundError:  # there from when a driver asks for the first one
+        return found
+    for number in numbers:
         try:
             found.append(_irq(number))
         except OSError:
