@@ -1,19 +1,28 @@
 """Which knob of a request paid: the tuned guests beside guests with one knob left out at a time.
 
 A knob is one ``perf:`` extra spec. Its effect is the ratio of the tuned arm to the arm without it: more than 1
-where it pays. All intervals of one ablation are Bonferroni-corrected for their number (knobs times benchmarks),
-since a dozen knobs looked at 95 % each would show one that pays by chance in every other run.
+where it pays. That no effect was found does not show that there is none, so that both have a test of their own:
+
+* *pays* and *harms*: the interval excludes 1. These intervals are Bonferroni-corrected for their number (knobs
+  times benchmarks), since a dozen knobs looked at 95 % each would show one that pays by chance in every other run.
+* *removable*: two one-sided tests (Schuirmann 1987) place the effect within a margin around 1 in every benchmark.
+  They are corrected for the knobs only: "in every benchmark" errs no more often than in any one
+  (intersection-union test, Berger 1982).
+
+Both share the error with the looks of the session (:mod:`nova_perf_tuning.budget.sequential`), which goes on
+while a knob is undecided.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import enum
+import math
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nova_perf_tuning.budget import model, statistics, verdict
+from nova_perf_tuning.budget import model, sequential, statistics, verdict
 from nova_perf_tuning.launch import base as launch
 from nova_perf_tuning.specs import request as request_module
 
@@ -25,14 +34,42 @@ _NO_KNOBS = ("perf:profile", "perf:budget")
 
 _ARM_LENGTH = 40
 
+#: An effect smaller than this, either way, is no reason to keep a spec: boots of a quiet host differ by as much.
+MARGIN = 0.02
+#: Where the noise floor of the host is larger it is the margin, since nothing smaller shows there, but no more
+#: than this: noise is no reason to give up a gain that matters.
+WIDEST_MARGIN = 0.05
+
+#: No advice is given for more boots than this.
+_MOST_BOOTS = 100
+
 
 class Call(enum.StrEnum):
     """What an ablation says of a knob."""
 
     PAYS = "pays"
-    REMOVABLE = "removable"
     HARMS = "harms"
+    MIXED = "mixed"
+    NEEDED = "needed"
+    REMOVABLE = "removable"
     UNDECIDED = "undecided"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Finding:
+    """What a knob does in one benchmark.
+
+    :ivar call: pays, harms, removable or undecided.
+    :ivar margin: effects up to this share do not matter.
+    :ivar low, high: interval of the two one-sided tests; None without one.
+    :ivar decide: what would decide it, in words; empty where it is decided.
+    """
+
+    call: Call
+    margin: float
+    low: float | None
+    high: float | None
+    decide: str
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -41,8 +78,10 @@ class Knob:
 
     :ivar spec, value: the extra spec; :ivar arm: the arm without it.
     :ivar effects: benchmark -> tuned / without; more than 1 is a gain by the knob.
-    :ivar call: ``pays`` where one interval lies above 1 and none below, ``harms`` the other way round,
-        ``removable`` where all include 1 (or they contradict each other), ``undecided`` without intervals.
+    :ivar findings: benchmark -> what that says, also of benchmarks without an effect.
+    :ivar call: ``pays`` where it pays in one benchmark and harms in none, ``harms`` the other way round, ``mixed``
+        where it does both, ``removable`` where no effect matters in any and budgets are met as well without it,
+        ``needed`` where no effect matters, but the budgets pass with it and fail without it; else ``undecided``.
     :ivar met_without: verdict of the budgets on the guests without it; None without a budget.
     """
 
@@ -50,6 +89,7 @@ class Knob:
     value: str
     arm: str
     effects: Mapping[str, statistics.Estimate]
+    findings: Mapping[str, Finding]
     call: Call
     met_without: verdict.Verdict | None
 
@@ -85,49 +125,143 @@ def judge(results: model.Results, budgets: Sequence[verdict.Budget] = (), confid
     """
     left_out = results.environment.get("ablation", {})
     labels = list(dict.fromkeys(one.benchmark for one in results.trials))
-    tests = max(1, len(left_out) * len(labels))
-    level = 1 - (1 - confidence) / tests
+    levels = _levels(results, confidence, len(left_out), len(labels))
+    of_tuned = [budget for budget in budgets if budget.arm == FULL]
+    met_with = _met(results, of_tuned, FULL) if left_out else None
     found = []
     for arm, one in left_out.items():
-        effects = {}
+        effects, findings = {}, {}
         for label in labels:
             trials = [trial for trial in results.trials if trial.benchmark == label and trial.primary]
-            ratio = statistics.ratio(trials, FULL, arm, level)
+            ratio, near = (statistics.ratio(trials, FULL, arm, level) for level in levels)
             if ratio is not None:
                 effects[label] = ratio
-        judged = verdict.judge_all(
-            results, [dataclasses.replace(budget, arm=arm) for budget in budgets if budget.arm == FULL]
-        )
-        met = verdict.overall(judged) if judged else None
-        found.append(Knob(one["spec"], one["value"], arm, effects, _call(list(effects.values())), met))
+            findings[label] = _finding(ratio, near, margin(results.environment, label, trials))
+        met = _met(results, of_tuned, arm)
+        call = _call([finding.call for finding in findings.values()], met_with, met)
+        found.append(Knob(one["spec"], one["value"], arm, effects, findings, call, met))
     return found
 
 
-def _call(effects: Sequence[statistics.Estimate]) -> Call:
-    known = [one for one in effects if one.low is not None and one.high is not None and one.groups > 1]
-    if not known or len(known) < len(effects):
+def _levels(results: model.Results, confidence: float, knobs: int, benchmarks: int) -> tuple[float, float]:
+    """Return the confidence of intervals that show an effect, and of those that show that none matters.
+
+    The second is that of two one-sided tests, each with all of the error, but never below what was asked for:
+    Student's t over boots is safe up to an error of 5 % on both sides.
+    """
+    error = 1 - sequential.confidence(confidence, results.environment, len({one.group for one in results.trials}))
+    return 1 - error / max(1, knobs * benchmarks), max(confidence, 1 - 2 * error / max(1, knobs))
+
+
+def margin(environment: Mapping[str, Any], benchmark: str, trials: Sequence[model.Trial]) -> float:
+    """Return how large an effect in ``benchmark``, whose ``trials`` these are, does not matter on this host."""
+    floors = (environment.get("noise_floor") or {}).get("losses", {}).get(benchmark, {})
+    floor = max((floors.get(metric, 0.0) for metric in {one.metric for one in trials}), default=0.0)
+    return min(max(MARGIN, floor), WIDEST_MARGIN)
+
+
+def _met(results: model.Results, budgets: Sequence[verdict.Budget], arm: str) -> verdict.Verdict | None:
+    """Return the verdict of budgets on an arm, None where none applies."""
+    judged = verdict.judge_all(results, [dataclasses.replace(budget, arm=arm) for budget in budgets])
+    return verdict.overall(judged) if judged else None
+
+
+def _finding(effect: statistics.Estimate | None, near: statistics.Estimate | None, margin: float) -> Finding:
+    """Return what an effect says.
+
+    :param near: the same with the interval of the two one-sided tests.
+    """
+    if effect is None or near is None:
+        return Finding(Call.UNDECIDED, margin, None, None, "no pair of trials: see the errors")
+    if effect.low is None or effect.high is None or near.low is None or near.high is None or effect.groups < 2:
+        return Finding(Call.UNDECIDED, margin, None, None, f"more boots: {effect.groups} so far")
+    call = Call.UNDECIDED
+    if effect.low > 1:
+        call = Call.PAYS
+    elif effect.high < 1:
+        call = Call.HARMS
+    elif near.low >= 1 - margin and near.high <= 1 / (1 - margin):
+        call = Call.REMOVABLE
+    return Finding(
+        call, margin, near.low, near.high, _more(effect, near, margin) if call is Call.UNDECIDED else ""
+    )
+
+
+def _more(effect: statistics.Estimate, near: statistics.Estimate, margin: float) -> str:
+    """Return how many boots would decide an effect, if they spread as those that there are."""
+    middle, edge = abs(math.log(effect.value)), -math.log(1 - margin)
+    for boots in range(effect.groups + 1, _MOST_BOOTS + 1):
+        if _reach(effect, boots) < middle or middle + _reach(near, boots) < edge:
+            return f"more boots: {boots} or more in all"
+    return f"more than {_MOST_BOOTS} boots, or a quieter host or longer trials"
+
+
+def _reach(found: statistics.Estimate, boots: int) -> float:
+    """Return half the width that an interval would have with so many boots, as a logarithm."""
+    if found.low is None or found.high is None:
+        return math.inf
+    chance = (1 + found.confidence) / 2
+    wider = statistics.student_t(chance, boots - 1) / statistics.student_t(chance, found.groups - 1)
+    return math.log(found.high / found.low) / 2 * wider * math.sqrt(found.groups / boots)
+
+
+def _call(calls: Sequence[Call], met_with: verdict.Verdict | None, met: verdict.Verdict | None) -> Call:
+    if Call.PAYS in calls and Call.HARMS in calls:
+        return Call.MIXED
+    if Call.PAYS in calls or Call.HARMS in calls:
+        return Call.PAYS if Call.PAYS in calls else Call.HARMS
+    if not calls or Call.UNDECIDED in calls:
         return Call.UNDECIDED
-    gains = any(one.low is not None and one.low > 1 for one in known)
-    losses = any(one.high is not None and one.high < 1 for one in known)
-    if gains == losses:
+    if met is None or met_with is None or verdict.worst([met, met_with]) is met_with:
         return Call.REMOVABLE
-    return Call.PAYS if gains else Call.HARMS
+    certain = met is verdict.Verdict.FAIL and met_with is verdict.Verdict.PASS
+    return Call.NEEDED if certain else Call.UNDECIDED
+
+
+#: Columns of :func:`lines`.
+HEAD = ("knob", "extra spec", "benchmark", "here", "tuned / without it", "budgets", "what would decide it")
 
 
 def lines(judged: Sequence[Knob]) -> list[list[str]]:
-    """Return a row per knob and benchmark: call, spec, benchmark, effect, whether the budget is met without it."""
+    """Return a row per knob and benchmark, as :data:`HEAD` has it."""
     rows = []
     for one in judged:
         met = "" if one.met_without is None else f"without it: {one.met_without.value}"
-        for label, effect in one.effects.items():
-            if effect.low is None or effect.high is None:
-                shown = f"{effect.value:.3f} (n={effect.n}: too few for an interval)"
-            else:
-                shown = f"{effect.value:.3f} ({effect.low:.3f} to {effect.high:.3f})"
-            rows.append([one.call.value, f"{one.spec}={one.value}", label, shown, met])
+        for label, finding in one.findings.items():
+            here = "no effect" if finding.call is Call.REMOVABLE else finding.call.value
+            told = finding.decide if one.call is Call.UNDECIDED else ""
+            if one.call is Call.UNDECIDED and not told:
+                told = "a verdict without it that is no worse: more boots"
+            rows.append([one.call.value, f"{one.spec}={one.value}", label, here, _shown(one, label), met, told])
     return rows
 
 
+def _shown(one: Knob, label: str) -> str:
+    effect, finding = one.effects.get(label), one.findings[label]
+    if effect is None:
+        return "-"
+    if effect.low is None or effect.high is None:
+        return f"{effect.value:.3f} (n={effect.n}: too few for an interval)"
+    # An interval beside "no effect" must be the one that says so.
+    low, high = (finding.low, finding.high) if finding.call is Call.REMOVABLE else (effect.low, effect.high)
+    return f"{effect.value:.3f} ({low:.3f} to {high:.3f})"
+
+
 def removable(judged: Sequence[Knob]) -> list[str]:
-    """Return the extra specs whose intervals all include no effect."""
+    """Return the extra specs that can be left out, each by itself."""
     return [one.spec for one in judged if one.call is Call.REMOVABLE]
+
+
+def summary(judged: Sequence[Knob]) -> list[str]:
+    """Return in sentences which extra specs can be left out and which are not decided; nothing without knobs."""
+    if not judged:
+        return []
+    margins = sorted({finding.margin for one in judged for finding in one.findings.values()})
+    within = " or ".join(f"{margin:.1%}" for margin in margins)
+    found = [
+        f"removable, each by itself (effect shown to be below {within} either way):"
+        f" {', '.join(removable(judged)) or 'none'}"
+    ]
+    if undecided := [one.spec for one in judged if one.call is Call.UNDECIDED]:
+        found.append(f"undecided (keep them, or measure more boots): {', '.join(undecided)}")
+    return found

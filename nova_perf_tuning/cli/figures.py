@@ -108,6 +108,6 @@ def print_ablation(knobs: Sequence[ablation.Knob]) -> None:
     if not knobs:
         return
     print()
-    head = ("knob", "extra spec", "benchmark", "tuned / without it", "budgets")
-    state.print_table(head, ablation.lines(knobs))
-    command.say(f"removable (no effect shown): {', '.join(ablation.removable(knobs)) or 'none'}")
+    state.print_table(ablation.HEAD, ablation.lines(knobs))
+    for line in ablation.summary(knobs):
+        command.say(line)

@@ -69,7 +69,8 @@ class Validate(command.PerfCommand):
             "--ablation",
             action="store_true",
             help="run guests with one extra spec left out at a time beside the tuned ones, and say which spec paid"
-            " and which is removable; takes a pair of guests and their time for each spec",
+            " and which is removable; takes a pair of guests and their time for each spec. With --budget the run"
+            " goes on until each spec is decided too",
         )
         parser.add_argument(
             "--benchmark",
@@ -185,10 +186,12 @@ class _Run:
         return code if stopped is None else _tell_stop(stopped, measured=True)
 
     def _undecided(self, results: model.Results) -> bool:
-        from nova_perf_tuning.budget import verdict
+        from nova_perf_tuning.budget import ablation, verdict
 
         judged = verdict.judge_all(results, self._budgets)
-        return any(one.verdict is verdict.Verdict.INCONCLUSIVE for one in judged)
+        if any(one.verdict is verdict.Verdict.INCONCLUSIVE for one in judged):
+            return True
+        return any(one.call is ablation.Call.UNDECIDED for one in ablation.judge(results, self._budgets))
 
     def _store_floors(self, results: model.Results) -> list[str]:
         """Keep the noise floors of an A/A run and return lines that tell them, or why there are none.
