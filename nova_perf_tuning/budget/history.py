@@ -1,8 +1,8 @@
 """The history of hosts in the database of runs: results are kept there, and compared with what is comparable.
 
-Comparable are figures of the same benchmark with the same parameters, in the same arm, on hosts with the same
-fingerprint: CPU model and number, memory, accelerator and guest. Kernel, QEMU and libvirt are no part of it, since
-what they change is what a history is to show; they are told beside a change point.
+Comparable are figures of the same benchmark with the same parameters, in the same arm with the same request, on
+hosts with the same fingerprint: CPU model and number, memory, accelerator and guest. Kernel, QEMU and libvirt are
+no part of it, since what they change is what a history is to show; they are told beside a change point.
 """
 
 from __future__ import annotations
@@ -22,11 +22,14 @@ from nova_perf_tuning.budget import model, store, trend, trial_rows
 from nova_perf_tuning.database import engine as database
 from nova_perf_tuning.database import tables
 
-#: Newest runs that a history looks at unless told otherwise.
+#: Newest runs of each host that a history looks at unless told otherwise.
 LAST = 100
 
 #: What may change between runs and explain a change of figures.
 _VERSIONS = ("kernel", "qemu", "libvirt", "nova_perf_tuning")
+
+#: Of a request: it judges guests and changes none.
+_JUDGES = "perf:budget"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -45,7 +48,9 @@ class Series:
     """The history of one figure of one arm on one host.
 
     :ivar parameters: of the benchmark, as JSON; :ivar changes: where it changed, see :mod:`.trend`.
-    :ivar outlier: robust z-score of the newest figure among :attr:`peers` equals, None when it is like them.
+    :ivar request: what :func:`request` says of the arm.
+    :ivar peers: equals with a newest figure, this host among them; :ivar compared: they were enough to compare.
+    :ivar outlier: robust z-score of the newest figure among them, None when it is like them or was not compared.
     """
 
     host: str
@@ -58,7 +63,9 @@ class Series:
     arm: str
     points: tuple[Point, ...]
     changes: tuple[trend.Change, ...]
+    request: str = ""
     peers: int = 1
+    compared: bool = False
     outlier: float | None = None
 
     def told(self, change: trend.Change) -> str:
@@ -86,6 +93,45 @@ def fingerprint(environment: Mapping[str, Any]) -> str:
     if isinstance(guest, Mapping):
         parts.append(f"guest {guest.get('vcpus', '?')} vCPU {guest.get('memory_mib', '?')} MiB")
     return ", ".join(parts)[:200]
+
+
+def request(environment: Mapping[str, Any], arm: str) -> str:
+    """Return what an arm asked for, profile and extra specs, as JSON in one form; empty for nothing or unknown."""
+    arms = environment.get("arms")
+    told = arms.get(arm) if isinstance(arms, Mapping) else None
+    asked = told.get("request") if isinstance(told, Mapping) else None
+    specs = {key: value for key, value in asked.items() if key != _JUDGES} if isinstance(asked, Mapping) else {}
+    return json.dumps(specs, sort_keys=True) if specs else ""
+
+
+def tunings(series: Sequence[Series]) -> list[str]:
+    """Return the request of each series in words, so that different ones look different.
+
+    It is the profile and, where a profile was asked for in several ways, the extra specs in which they differ;
+    without a profile all extra specs.
+    """
+    requests: list[dict[str, str]] = [json.loads(one.request) if one.request else {} for one in series]
+    alike: dict[tuple[str, ...], list[dict[str, str]]] = {}
+    keys = [
+        (one.host, one.benchmark, one.arm, asked.get("perf:profile", ""))
+        for one, asked in zip(series, requests, strict=True)
+    ]
+    for key, asked in zip(keys, requests, strict=True):
+        alike.setdefault(key, []).append(asked)
+    return [_in_words(asked, alike[key]) for key, asked in zip(keys, requests, strict=True)]
+
+
+def _in_words(asked: Mapping[str, str], alike: Sequence[Mapping[str, str]]) -> str:
+    profile = asked.get("perf:profile")
+    names = sorted({name for other in alike for name in other}) if profile else sorted(asked)
+    told = [
+        f"{name.removeprefix('perf:')}={asked[name]}" if name in asked else f"no {name.removeprefix('perf:')}"
+        for name in names
+        if not profile or len({other.get(name) for other in alike}) > 1
+    ]
+    if profile is None:
+        return ", ".join(told) or "-"
+    return f"{profile} ({', '.join(told)})" if told else profile
 
 
 class History:
@@ -147,10 +193,10 @@ class History:
     def series(
         self, host: str | None = None, benchmark: str | None = None, arm: str | None = None, last: int = LAST
     ) -> list[Series]:
-        """Return histories by host, benchmark and arm, compared with their equals.
+        """Return histories by host, benchmark, arm and request, compared with their equals.
 
         :param host, benchmark, arm: only these; equals of the host are looked at all the same.
-        :param last: newest runs that are looked at.
+        :param last: newest runs of each host that are looked at, of those that have such figures.
         """
         found = [_series(key, points) for key, points in sorted(self._points(last, benchmark, arm).items())]
         groups: dict[tuple[str, ...], dict[str, float]] = {}
@@ -163,12 +209,22 @@ class History:
                 continue
             peers = groups.get(_equals(one), {})
             judged.append(
-                dataclasses.replace(one, peers=max(1, len(peers)), outlier=trend.outliers(peers).get(one.host))
+                dataclasses.replace(
+                    one,
+                    peers=max(1, len(peers)),
+                    compared=len(peers) >= trend.LEAST_PEERS,
+                    outlier=trend.outliers(peers).get(one.host),
+                )
             )
         return judged
 
     def _points(self, last: int, benchmark: str | None, arm: str | None) -> dict[tuple[str, ...], list[Point]]:
-        newest = sa.select(tables.Run.id).order_by(tables.Run.created_at.desc()).limit(last).subquery()
+        wanted: list[sa.ColumnExpressionArgument[bool]] = [tables.Metric.is_primary, tables.Trial.value > 0]
+        if benchmark is not None:
+            wanted.append(tables.Metric.benchmark == benchmark)
+        if arm is not None:
+            wanted.append(tables.Trial.arm == arm)
+        newest = _newest(wanted)
         query = (
             sa.select(
                 tables.Run.id,
@@ -178,27 +234,23 @@ class History:
                 tables.Trial.arm,
                 tables.Trial.value,
             )
-            .join(newest, newest.c.id == tables.Run.id)
             .join(tables.Pair, tables.Pair.run_id == tables.Run.id)
+            .join(newest, sa.and_(newest.c.id == tables.Run.id, newest.c.client == tables.Pair.client))
             .join(
                 tables.RunHost,
                 sa.and_(tables.RunHost.run_id == tables.Run.id, tables.RunHost.host == tables.Pair.client),
             )
             .join(tables.Trial, tables.Trial.pair_id == tables.Pair.id)
             .join(tables.Metric, tables.Metric.id == tables.Trial.metric_id)
-            .where(tables.Metric.is_primary, tables.Trial.value > 0)
+            .where(newest.c.place <= last, *wanted)
             .execution_options(yield_per=5000)
         )
-        if benchmark is not None:
-            query = query.where(tables.Metric.benchmark == benchmark)
-        if arm is not None:
-            query = query.where(tables.Trial.arm == arm)
         values: dict[tuple[str, str, str, int, str], list[float]] = {}
         with database.told(), orm.Session(self._engine) as session:
             for run_id, client, kind, metric_id, name, value in session.execute(query):
                 values.setdefault((run_id, client, kind, metric_id, name), []).append(float(value or 0.0))
-            wanted = {key[0] for key in values}
-            runs = {run.id: run for run in session.scalars(sa.select(tables.Run)) if run.id in wanted}
+            found_in = {key[0] for key in values}
+            runs = {run.id: run for run in session.scalars(sa.select(tables.Run)) if run.id in found_in}
             metrics = {metric.id: metric for metric in session.scalars(sa.select(tables.Metric))}
             found: dict[tuple[str, ...], list[Point]] = {}
             for (run_id, client, kind, metric_id, name), measured in values.items():
@@ -208,19 +260,40 @@ class History:
                 versions = {word: str(environment[word]) for word in _VERSIONS if word in environment}
                 point = Point(run_id, run.created_at, standard.median(measured), len(measured), versions)
                 key = (client, metric.benchmark, metric.metric, name, kind, json.dumps(parameters, sort_keys=True))
-                found.setdefault((*key, metric.unit, metric.better), []).append(point)
+                asked = request(environment, name)
+                found.setdefault((*key, asked, metric.unit, metric.better), []).append(point)
         return found
 
 
+def _newest(wanted: Sequence[sa.ColumnExpressionArgument[bool]]) -> sa.Subquery:
+    """Return runs (id, client) with their place in the history of each host, 1 for the newest.
+
+    :param wanted: conditions of the trials that a run must have.
+    """
+    has = sa.exists().where(
+        tables.Trial.pair_id == tables.Pair.id, tables.Metric.id == tables.Trial.metric_id, *wanted
+    )
+    runs = (
+        sa.select(tables.Run.id, tables.Pair.client, tables.Run.created_at)
+        .join(tables.Pair, tables.Pair.run_id == tables.Run.id)
+        .where(has)
+        .distinct()
+        .subquery()
+    )
+    order = (runs.c.created_at.desc(), runs.c.id.desc())
+    place = sa.func.row_number().over(partition_by=runs.c.client, order_by=order).label("place")
+    return sa.select(runs.c.id, runs.c.client, place).subquery()
+
+
 def _series(key: tuple[str, ...], points: Sequence[Point]) -> Series:
-    host, benchmark, metric, arm, kind, parameters, unit, better = key
+    host, benchmark, metric, arm, kind, parameters, asked, unit, better = key
     ordered = tuple(sorted(points, key=lambda point: (point.at, point.run_id)))
     changes = tuple(trend.changes([point.value for point in ordered]))
-    return Series(host, kind, benchmark, metric, unit, better, parameters, arm, ordered, changes)
+    return Series(host, kind, benchmark, metric, unit, better, parameters, arm, ordered, changes, asked)
 
 
 def _equals(one: Series) -> tuple[str, ...]:
-    return (one.fingerprint, one.benchmark, one.metric, one.parameters, one.arm)
+    return (one.fingerprint, one.benchmark, one.metric, one.parameters, one.arm, one.request)
 
 
 def _run_id(results: model.Results) -> str:

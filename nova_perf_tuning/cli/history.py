@@ -8,7 +8,7 @@ import datetime
 from typing import TYPE_CHECKING, Any
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.cli import command, spec_options
+from nova_perf_tuning.cli import command, rich_text, spec_options
 
 if TYPE_CHECKING:
     from nova_perf_tuning.budget import history
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 class History(command.PerfCommand):
     """Show what hosts gave from run to run: where they changed, and which differ from their equals.
 
-    Only figures of the same benchmark with the same parameters, in the same arm, on hosts with the same CPU,
-    memory, accelerator and guest size are compared. Runs get into the database with 'nova-perf validate
-    --history', with --add from results at hand, and by validations of a cloud.
+    Only figures of the same benchmark with the same parameters, in the same arm with the same profile and extra
+    specs, on hosts with the same CPU, memory, accelerator and guest size are compared. Runs get into the database
+    with 'nova-perf validate --history', with --add from results at hand, and by validations of a cloud.
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
@@ -31,7 +31,9 @@ class History(command.PerfCommand):
         )
         parser.add_argument("--benchmark", metavar="NAME", help="only this benchmark")
         parser.add_argument("--arm", metavar="NAME", help="only this arm")
-        parser.add_argument("--last", metavar="N", default="100", help="newest runs to look at (default: 100)")
+        parser.add_argument(
+            "--last", metavar="N", default="100", help="newest runs of each host to look at (default: 100)"
+        )
         parser.add_argument(
             "--database",
             metavar="URL",
@@ -67,23 +69,33 @@ class History(command.PerfCommand):
 
 
 def _print(found: list[history.Series]) -> None:
-    from nova_perf_tuning.budget import wording
-    from nova_perf_tuning.cli import state
+    from rich import box, table, text
+
+    from nova_perf_tuning.budget import history, wording
 
     if not found:
         print("no run of this kind is in the database; 'nova-perf history --add RESULTS.json' keeps one")
         return
-    rows = []
-    for one in found:
-        newest = one.points[-1]
-        equals = "-" if one.peers < 2 else f"like its {one.peers - 1} equals"
-        if one.outlier is not None:
-            word = "above" if one.outlier > 0 else "below"
-            equals = f"{abs(one.outlier):.1f} MAD-sigmas {word} {one.peers - 1} equals"
+    grid = table.Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in ("host", "benchmark", "arm", "tuning", "runs", "newest", "changes", "among equals"):
+        grid.add_column(name, overflow="fold")
+    for one, tuning in zip(found, history.tunings(found), strict=True):
+        newest = f"{wording.number(one.points[-1].value)} {one.unit}"
         told = "; ".join(one.told(change) for change in one.changes) or "-"
-        value = f"{wording.number(newest.value)} {one.unit}"
-        rows.append([one.host, one.benchmark, one.arm, str(len(one.points)), value, told, equals])
-    state.print_table(("host", "benchmark", "arm", "runs", "newest", "changes", "among equals"), rows)
+        row = (one.host, one.benchmark, one.arm, tuning, str(len(one.points)), newest, told, _among_equals(one))
+        grid.add_row(*(text.Text(command.plain(field)) for field in row))
+    rich_text.show(grid)
+
+
+def _among_equals(one: history.Series) -> str:
+    from nova_perf_tuning.budget import trend
+
+    equals = one.peers - 1
+    if not one.compared:
+        return f"too few equals to compare with: {equals} of at least {trend.LEAST_PEERS - 1}"
+    if one.outlier is None:
+        return f"like its {equals} equals"
+    return f"{abs(one.outlier):.1f} MAD-sigmas {'above' if one.outlier > 0 else 'below'} {equals} equals"
 
 
 def _plain(one: history.Series) -> dict[str, Any]:

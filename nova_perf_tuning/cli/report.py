@@ -37,12 +37,17 @@ class Report(command.PerfCommand):
             const="",
             help="show how this host did before, from the database of runs (see 'nova-perf history')",
         )
+        parser.add_argument(
+            "--last", metavar="N", default="100", help="newest runs of the host in its history (default: 100)"
+        )
         export_options.add(parser)
 
     def run_command(self, args: argparse.Namespace) -> int:
         from nova_perf_tuning.budget import ablation, budget_file, report, store, summary, verdict
+        from nova_perf_tuning.cli import validate
 
         path = _output(args)
+        validate.number("--last", args.last, 1, 100_000)
         export_options.check(args, made=[path] if path is not None and path != "-" else [])
         budgets = budget_file.load(args.budget) if args.budget else []
         results = store.load(args.results)
@@ -51,7 +56,7 @@ class Report(command.PerfCommand):
             return _report_fleet(args, path, results, budgets)
         judged = verdict.judge_all(results, budgets)
         knobs = ablation.judge(results, budgets)
-        series = () if args.history is None else histories(results, args.history or None)
+        series = _histories(args, results)
         told = export_options.write(args, results, judged)
         if args.format == "json":
             command.print_json(report.as_json(results, summaries, judged, knobs))
@@ -73,7 +78,7 @@ def _report_fleet(
     if not recorded:
         results, hosts = fleet_file.judged_again(results, budgets)
     summaries = summary.summarise(results)
-    series = () if args.history is None else histories(results, args.history or None)
+    series = _histories(args, results)
     told = export_options.write(args, results, [], recorded=recorded)
     if args.format == "json":
         data = report.as_json(results, summaries, [])
@@ -100,20 +105,28 @@ def _write(args: argparse.Namespace, path: str, text: str, exported: Sequence[st
             command.say(one)
 
 
-def histories(results: model.Results, url: str | None) -> list[history.Series]:
-    """Return the histories of the host of ``results`` with its fingerprint.
+def _histories(args: argparse.Namespace, results: model.Results) -> Sequence[history.Series]:
+    return () if args.history is None else histories(results, args.history or None, int(args.last))
 
+
+def histories(results: model.Results, url: str | None, last: int | None = None) -> list[history.Series]:
+    """Return the histories of the host of ``results`` with its fingerprint, of what its arms asked for.
+
+    :param last: newest runs that are looked at; None: as many as a history has by default.
     :raises nova_perf_tuning.errors.PerfTuningError: the database cannot be read.
     """
     from nova_perf_tuning.budget import history
 
     kept = history.History(url)
     try:
-        found = kept.series(str(results.environment.get("host") or "unknown"))
+        found = kept.series(str(results.environment.get("host") or "unknown"), last=last or history.LAST)
     finally:
         kept.close()
-    same = history.fingerprint(results.environment)
-    return [one for one in found if one.fingerprint == same]
+    environment = results.environment
+    same = history.fingerprint(environment)
+    return [
+        one for one in found if one.fingerprint == same and one.request == history.request(environment, one.arm)
+    ]
 
 
 def _output(args: argparse.Namespace) -> str | None:

@@ -18,9 +18,12 @@ class HistoryTest(testtools.TestCase):
         self.kept = history.History(f"sqlite:///{os.path.join(folder, 'runs.db')}")
         self.addCleanup(self.kept.close)
 
-    def add(self, host="one", day=1, value=100.0, **environment):
+    def add(self, host="one", day=1, value=100.0, request=None, **environment):
         told = {**MACHINE, "host": host, "created": f"2026-10-{day:02}T10:00:00+00:00", **environment}
-        return self.kept.add(samples.results({"untuned": value}, seed=day, noise=0.002, **told))
+        data = samples.results({"untuned": value}, seed=day, noise=0.002, **told)
+        if request is not None:
+            data.environment["arms"]["untuned"]["request"] = request
+        return self.kept.add(data)
 
     def test_the_same_results_are_kept_once(self):
         run_id, new = self.add()
@@ -46,6 +49,57 @@ class HistoryTest(testtools.TestCase):
         found = {one.host: one for one in self.kept.series()}
         self.assertEqual(["slow"], [host for host, one in found.items() if one.outlier is not None])
         self.assertEqual((7, 1, 1), tuple(found[host].peers for host in ("slow", "other", "unknown")))
+
+    def test_the_newest_runs_are_those_of_each_host(self):
+        for day in range(1, 5):
+            for number in range(6):
+                self.add(f"host{number}", day=day, value=100.0 + number)
+        for last, runs in ((100, 4), (3, 3), (1, 1)):
+            found = self.kept.series(last=last)
+            self.assertEqual([runs] * 6, [len(one.points) for one in found])
+            self.assertEqual({4}, {one.points[-1].at.day for one in found})
+        [one] = self.kept.series("host0", last=2)
+        self.assertEqual((2, 6), (len(one.points), one.peers))
+        told = {**MACHINE, "host": "host0", "created": "2026-10-09T10:00:00+00:00"}
+        self.kept.add(samples.results({"again": 100.0}, **told))
+        [one] = self.kept.series("host0", arm="untuned", last=1)
+        self.assertEqual(4, one.points[-1].at.day, "the newest run that has what is asked for")
+
+    def test_fewer_than_five_are_not_compared(self):
+        for number in range(5):
+            self.add(f"host{number}", value=100.0 + number)
+            compared = {one.compared for one in self.kept.series()}
+            self.assertEqual({number == 4}, compared)
+
+    def test_other_requests_are_another_series(self):
+        balanced = {"perf:profile": "balanced", "perf:vif_queues": "auto"}
+        other = {"perf:profile": "network-throughput", "perf:vif_queues": "auto"}
+        own = {**balanced, "perf:vif_queues": "2"}
+        judged = {"perf:vif_queues": "auto", "perf:profile": "balanced", "perf:budget": "default"}
+        requests = [{}, *[balanced] * 3, judged, *[other] * 5, own]
+        for day, request in enumerate(requests, 1):
+            value = 127.0 if request is other else 100.0
+            self.add(day=day, value=value, request=request)
+        found = self.kept.series()
+        tunings = dict(zip(history.tunings(found), found, strict=True))
+        self.assertEqual(
+            {"-": 1, "balanced (vif_queues=auto)": 4, "balanced (vif_queues=2)": 1, "network-throughput": 5},
+            {name: len(one.points) for name, one in tunings.items()},
+        )
+        self.assertEqual([], [one.changes for one in found if one.changes])
+
+    def test_other_requests_are_no_equals(self):
+        for number in range(8):
+            request = {"perf:vif_queues": "4"} if number < 6 else {}
+            self.add(f"host{number}", value=100.0, request=request)
+        found = {one.host: (one.peers, one.compared) for one in self.kept.series()}
+        self.assertEqual(((6, True), (2, False)), (found["host0"], found["host7"]))
+
+    def test_requests_in_words(self):
+        self.add(request={"perf:vif_queues": "4", "perf:iothreads": "2"})
+        self.assertEqual(["iothreads=2, vif_queues=4"], history.tunings(self.kept.series()))
+        for arms in ({}, {"untuned": {}}, {"untuned": {"request": {}}}):
+            self.assertEqual("", history.request({"arms": arms}, "untuned"))
 
     def test_other_parameters_are_another_series(self):
         for day, seconds in ((1, "4"), (2, "8")):

@@ -39,6 +39,29 @@ class HistoryTest(testtools.TestCase):
         self.assertEqual(0, nobody.returncode)
         self.assertIn("no run of this kind is in the database", nobody.stdout)
 
+    def test_equals_and_whole_causes(self):
+        """What was not compared is not called alike, and the cause of a change is not cut off."""
+        versions = [{"kernel": f"6.{minor}.0-{'x' * 30}-amd64", "qemu": f"7.{minor}"} for minor in (1, 12)]
+        for day in range(1, 13):
+            told = {"host": "one", "cpu_model": "CPU", "created": f"2026-10-{day:02}T10:00:00+00:00"}
+            value = 100.0 if day < 7 else 80.0
+            data = samples.results({"tuned": value}, seed=day, noise=0.002, **told, **versions[day > 6])
+            store.save(data, self.path(f"{day}.json"))
+        files = [text for day in range(1, 13) for text in ("--add", self.path(f"{day}.json"))]
+        shown = self.run_command("history", *files).stdout
+        kernels = f"kernel {versions[0]['kernel']} -> {versions[1]['kernel']}"
+        self.assertIn(f"(worse) from 2026-10-07 10:00 on; {kernels}, qemu 7.1 -> 7.12", shown)
+        self.assertIn("too few equals to compare with: 0 of at least 4", shown)
+        self.assertNotIn("like its", shown)
+        page = self.path("page.html")
+        for last, runs in ((("--last", "5"), 5), ((), 12)):
+            done = self.run_command("report", self.path("1.json"), "--history", *last, "-o", page)
+            self.assertEqual((0, ""), (done.returncode, done.stderr))
+            with open(page, encoding="utf-8") as file:
+                self.assertIn(f"{runs} runs", file.read())
+        refused = self.run_command("report", self.results, "--history", "--last", "0")
+        self.assertEqual((3, 1), (refused.returncode, refused.stderr.count("\n")))
+
     def test_dates_at_the_ends_of_time(self):
         for created in ("9999-12-31T23:59:59-12:00", "0001-01-01T00:00:00+12:00"):
             data = samples.results({"untuned": 100.0, "tuned": 80.0}, groups=2, host="one", created=created)
