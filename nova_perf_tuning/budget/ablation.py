@@ -61,14 +61,13 @@ class Finding:
 
     :ivar call: pays, harms, removable or undecided.
     :ivar margin: effects up to this share do not matter.
-    :ivar low, high: interval of the two one-sided tests; None without one.
+    :ivar near: the effect with the interval of the two one-sided tests; None without one.
     :ivar decide: what would decide it, in words; empty where it is decided.
     """
 
     call: Call
     margin: float
-    low: float | None
-    high: float | None
+    near: statistics.Estimate | None
     decide: str
 
 
@@ -172,9 +171,9 @@ def _finding(effect: statistics.Estimate | None, near: statistics.Estimate | Non
     :param near: the same with the interval of the two one-sided tests.
     """
     if effect is None or near is None:
-        return Finding(Call.UNDECIDED, margin, None, None, "no pair of trials: see the errors")
+        return Finding(Call.UNDECIDED, margin, None, "no pair of trials: see the errors")
     if effect.low is None or effect.high is None or near.low is None or near.high is None or effect.groups < 2:
-        return Finding(Call.UNDECIDED, margin, None, None, f"more boots: {effect.groups} so far")
+        return Finding(Call.UNDECIDED, margin, None, f"more boots: {effect.groups} so far")
     call = Call.UNDECIDED
     if effect.low > 1:
         call = Call.PAYS
@@ -182,9 +181,7 @@ def _finding(effect: statistics.Estimate | None, near: statistics.Estimate | Non
         call = Call.HARMS
     elif near.low >= 1 - margin and near.high <= 1 / (1 - margin):
         call = Call.REMOVABLE
-    return Finding(
-        call, margin, near.low, near.high, _more(effect, near, margin) if call is Call.UNDECIDED else ""
-    )
+    return Finding(call, margin, near, _more(effect, near, margin) if call is Call.UNDECIDED else "")
 
 
 def _more(effect: statistics.Estimate, near: statistics.Estimate, margin: float) -> str:
@@ -228,23 +225,31 @@ def lines(judged: Sequence[Knob]) -> list[list[str]]:
     for one in judged:
         met = "" if one.met_without is None else f"without it: {one.met_without.value}"
         for label, finding in one.findings.items():
-            here = "no effect" if finding.call is Call.REMOVABLE else finding.call.value
             told = finding.decide if one.call is Call.UNDECIDED else ""
             if one.call is Call.UNDECIDED and not told:
                 told = "a verdict without it that is no worse: more boots"
-            rows.append([one.call.value, f"{one.spec}={one.value}", label, here, _shown(one, label), met, told])
+            effect = _in_figures(shown(one, label))
+            rows.append([one.call.value, f"{one.spec}={one.value}", label, here(finding), effect, met, told])
     return rows
 
 
-def _shown(one: Knob, label: str) -> str:
-    effect, finding = one.effects.get(label), one.findings[label]
+def here(finding: Finding) -> str:
+    """Return in words what a knob does in one benchmark."""
+    return "no effect" if finding.call is Call.REMOVABLE else finding.call.value
+
+
+def shown(one: Knob, label: str) -> statistics.Estimate | None:
+    """Return the effect in a benchmark with the interval that its call rests on."""
+    finding = one.findings[label]
+    return finding.near if finding.call is Call.REMOVABLE else one.effects.get(label)
+
+
+def _in_figures(effect: statistics.Estimate | None) -> str:
     if effect is None:
         return "-"
     if effect.low is None or effect.high is None:
         return f"{effect.value:.3f} (n={effect.n}: too few for an interval)"
-    # An interval beside "no effect" must be the one that says so.
-    low, high = (finding.low, finding.high) if finding.call is Call.REMOVABLE else (effect.low, effect.high)
-    return f"{effect.value:.3f} ({low:.3f} to {high:.3f})"
+    return f"{effect.value:.3f} ({effect.low:.3f} to {effect.high:.3f})"
 
 
 def removable(judged: Sequence[Knob]) -> list[str]:

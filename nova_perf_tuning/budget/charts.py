@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import math
 from collections.abc import Sequence
 
@@ -11,6 +12,8 @@ from nova_perf_tuning.budget import statistics
 #: Beyond this ratio of largest to smallest value equal ratios get equal lengths.
 _LOG_FROM = 4.0
 _MARGIN = 3.0
+#: So many dates have room beside each other.
+_DATES = 4
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -92,22 +95,27 @@ class Track:
     """A history: a dot for each run, a level line for each stretch between changes; all in percent, 0 at the top.
 
     :ivar dots: (x, y, text); :ivar levels: (from x, to x, y); :ivar marks: x of the changes.
+    :ivar ticks: values down the side; :ivar dates: (x, text) along the foot.
     """
 
     dots: tuple[tuple[float, float, str], ...]
     levels: tuple[tuple[float, float, float], ...]
     marks: tuple[float, ...]
+    ticks: tuple[Tick, ...]
+    dates: tuple[tuple[float, str], ...]
 
 
-def track(values: Sequence[tuple[float, str]], changes: Sequence[int]) -> Track:
+def track(
+    values: Sequence[tuple[float, str]], changes: Sequence[int], times: Sequence[datetime.datetime]
+) -> Track:
     """Return the history of positive values, in the order of time.
 
-    :param changes: indexes of the first value after each change.
+    :param changes: indexes of the first value after each change; :param times: of each value.
     """
     numbers = [value for value, _ in values]
     low, high = min(numbers), max(numbers)
     pad = (high - low) * 0.15 or high * 0.05
-    low, high = low - pad, high + pad
+    low, high = max(0.0, low - pad), high + pad
 
     def across(index: float) -> float:
         return _MARGIN + (100 - 2 * _MARGIN) * (index + 0.5) / len(numbers)
@@ -121,7 +129,19 @@ def track(values: Sequence[tuple[float, str]], changes: Sequence[int]) -> Track:
         for begin, end in zip(ends, ends[1:], strict=False)
     ]
     dots = tuple((across(index), down(value), text) for index, (value, text) in enumerate(values))
-    return Track(dots, tuple(levels), tuple(across(index - 0.5) for index in changes))
+    steps = _linear_ticks(low, high)
+    ticks = tuple(Tick(down(step), step) for step in steps)
+    dates = tuple((across(index), text) for index, text in _dates(times))
+    return Track(dots, tuple(levels), tuple(across(index - 0.5) for index in changes), ticks, dates)
+
+
+def _dates(times: Sequence[datetime.datetime]) -> list[tuple[int, str]]:
+    """Return (index, text) of some times, the first and the last among them; with the hour where days repeat."""
+    parts = min(len(times), _DATES) - 1
+    places = [round(part * (len(times) - 1) / parts) for part in range(parts + 1)] if parts else [0]
+    days = {times[place].date() for place in places}
+    form = "%Y-%m-%d" if len(days) == len(places) else "%Y-%m-%d %H:%M"
+    return [(place, times[place].strftime(form)) for place in places]
 
 
 def row(axis: Axis, values: Sequence[tuple[float, str]], estimate: statistics.Estimate | None) -> Row:

@@ -107,6 +107,8 @@ def render(
         knobs=ablation.lines(knobs),
         knob_head=ablation.HEAD,
         knob_summary=ablation.summary(knobs),
+        knob_chart=_knobs(knobs),
+        aa=wording.is_aa(results.environment),
         tracks=_tracks(series),
         glossary=wording.GLOSSARY,
         notes=wording.headline_notes(results),
@@ -114,7 +116,7 @@ def render(
         verdict=verdict.overall(judged) if judged else None,
         judged=judged,
         gains=_gains(results, summaries),
-        compared=_compared(summaries),
+        compared=[f"{arm} over {baseline}" for arm, baseline in _compared(results, summaries)],
         benchmarks=[(one, _dots(one, arms), _bars(one, arms)) for one in summaries],
         classes=_CLASSES,
         arms=[(arm, results.environment.get("arms", {}).get(arm, {})) for arm in arms if arm != summary.HOST],
@@ -132,18 +134,23 @@ def render(
     )
 
 
-def _tracks(series: Sequence[history.Series]) -> list[tuple[history.Series, charts.Track, list[str]]]:
-    """Return histories of more than one run with their charts and their changes in words."""
+def _tracks(series: Sequence[history.Series]) -> list[tuple[history.Series, str, charts.Track, list[str]]]:
+    """Return histories of more than one run with their tunings, their charts and their changes in words."""
+    if not series:
+        return []
+    from nova_perf_tuning.budget import history  # brings SQLAlchemy along
+
     found = []
-    for one in series:
+    for one, tuning in zip(series, history.tunings(series), strict=True):
         if len(one.points) < 2:
             continue
         values = [
             (point.value, f"{point.at:%Y-%m-%d %H:%M}: {wording.number(point.value)} {one.unit}")
             for point in one.points
         ]
-        drawn = charts.track(values, [change.index for change in one.changes])
-        found.append((one, drawn, [one.told(change) for change in one.changes]))
+        times = [point.at for point in one.points]
+        drawn = charts.track(values, [change.index for change in one.changes], times)
+        found.append((one, tuning, drawn, [one.told(change) for change in one.changes]))
     return found
 
 
@@ -165,9 +172,10 @@ def _colour(arm: str, arms: Sequence[str]) -> str:
 def _gains(results: model.Results, summaries: Sequence[summary.BenchmarkSummary]) -> _Chart | None:
     """Return the chart of ratios between guest arms, a row per benchmark."""
     found = []
+    pairs = _compared(results, summaries)
     for one in summaries:
         for pair in one.comparisons:
-            if pair.baseline == summary.HOST or pair.ratio is None:
+            if (pair.arm, pair.baseline) not in pairs or pair.ratio is None:
                 continue
             trials = [
                 trial for trial in results.trials if trial.benchmark == one.label and trial.metric == one.metric
@@ -178,7 +186,7 @@ def _gains(results: model.Results, summaries: Sequence[summary.BenchmarkSummary]
                 for group, logged in logs.items()
                 for log in logged
             ]
-            label = one.label if len(one.comparisons) <= 3 else f"{one.label}: {pair.arm}"
+            label = one.label if len(pairs) == 1 else f"{one.label}: {pair.arm}"
             found.append((label, pair.ratio, values))
     if not found:
         return None
@@ -191,11 +199,40 @@ def _gains(results: model.Results, summaries: Sequence[summary.BenchmarkSummary]
     return _Chart(axis, rows)
 
 
-def _compared(summaries: Sequence[summary.BenchmarkSummary]) -> str:
-    """Return ``tuned over untuned``: which guests the chart of ratios compares."""
-    names = {(pair.arm, pair.baseline) for one in summaries for pair in one.comparisons}
-    guests = sorted((arm, baseline) for arm, baseline in names if baseline != summary.HOST)
-    return ", ".join(f"{arm} over {baseline} guests" for arm, baseline in guests)
+def _compared(results: model.Results, summaries: Sequence[summary.BenchmarkSummary]) -> list[tuple[str, str]]:
+    """Return which guests the chart of ratios compares, as (arm, baseline) in the order of its rows.
+
+    Those of an ablation have a chart of their own, against the tuned ones.
+    """
+    left_out = results.environment.get("ablation", {})
+    pairs = [(pair.arm, pair.baseline) for one in summaries for pair in one.comparisons]
+    known = [pair for pair in pairs if pair[1] != summary.HOST and pair[0] not in left_out]
+    return list(dict.fromkeys(known))
+
+
+def _knobs(knobs: Sequence[ablation.Knob]) -> _Chart | None:
+    """Return the chart of an ablation: tuned guests over those without each spec, in the order of its table."""
+    found = [
+        (one, label, finding, effect)
+        for one in knobs
+        for label, finding in one.findings.items()
+        if (effect := ablation.shown(one, label)) is not None
+    ]
+    if not found:
+        return None
+    effects = [effect for _, _, _, effect in found]
+    axis = charts.axis([effect.value for effect in effects], [1.0, *_ends(effects)])
+    colours = {ablation.Call.PAYS: "better", ablation.Call.HARMS: "worse"}
+    rows = tuple(
+        (
+            colours.get(finding.call, "same"),
+            charts.row(axis, [], effect),
+            f"{one.spec.removeprefix('perf:')}: {label}",
+            f"{ablation.here(finding)} ({wording.percent(effect.value)})",
+        )
+        for one, label, finding, effect in found
+    )
+    return _Chart(axis, rows)
 
 
 def _ends(estimates: Sequence[statistics.Estimate]) -> list[float]:

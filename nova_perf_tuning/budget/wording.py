@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from nova_perf_tuning.budget import model, overhead, statistics, summary
+from nova_perf_tuning.budget import model, noise, overhead, statistics, summary
 
 _IN_MEMORY: Final = ("tmpfs", "ramfs")
 #: Why there is no verdict although budgets were given.
@@ -14,6 +14,10 @@ _TCG = (
     "Guests ran under TCG (emulation): figures under TCG compare arms with each other, not hardware. Distance to "
     "the host is the emulator's, not KVM's."
 )
+
+#: What an A/A run compares, and what it finds.
+_SAME: Final = (noise.ARMS[1], noise.ARMS[0])
+_CHANCE: Final = "noise alone makes a difference in {}"
 
 #: Terms of the report -> what they mean.
 GLOSSARY: Final = (
@@ -73,10 +77,10 @@ def interval(found: statistics.Estimate | None, factor: float = 1.0, digits: int
 
 def gain(found: statistics.Estimate) -> str:
     """Return a ratio in words: gain or loss in percent with its interval, or what cannot be said."""
-    middle = f"{_percent(found.value)}"
+    middle = f"{percent(found.value)}"
     if found.low is None or found.high is None:
         return f"{middle} measured, but n is too small for an interval ({found.n} of {statistics.MIN_VALUES})"
-    span = f"{found.confidence:.0%} interval {_percent(found.low)} to {_percent(found.high)}"
+    span = f"{found.confidence:.0%} interval {percent(found.low)} to {percent(found.high)}"
     if found.low > 1:
         return f"{middle} gain ({span})"
     if found.high < 1:
@@ -95,31 +99,37 @@ def headline(summaries: Sequence[summary.BenchmarkSummary]) -> str:
         if pair is None or pair.ratio is None:
             kinds.setdefault("no pair of trials in {}", []).append(one.label)
             continue
-        change = f"{one.label} ({_percent(pair.ratio.value)})"
+        change = f"{one.label} ({percent(pair.ratio.value)})"
         if pair.ratio.low is None or pair.ratio.high is None:
             kinds.setdefault("too few trials to tell in {}", []).append(one.label)
-        elif pair.ratio.low > 1:
-            kinds.setdefault("a gain in {}", []).append(change)
-        elif pair.ratio.high < 1:
-            kinds.setdefault("a loss in {}", []).append(change)
+        elif pair.ratio.low > 1 or pair.ratio.high < 1:
+            kind = "a gain in {}" if pair.ratio.low > 1 else "a loss in {}"
+            kinds.setdefault(_CHANCE if names == _SAME else kind, []).append(change)
         else:
             kinds.setdefault("no difference shown in {}", []).append(one.label)
     if not kinds:
         return "Nothing was measured."
-    order = ("a gain in {}", "a loss in {}", "no difference shown in {}", "too few trials to tell in {}")
+    order = ("a gain in {}", "a loss in {}", _CHANCE, "no difference shown in {}", "too few trials to tell in {}")
     known = [kind for kind in (*order, "no pair of trials in {}") if kind in kinds]
     said = "; ".join(kind.format(_listed(kinds[kind])) for kind in known)
     text = f"{names[0]} against {names[1]}: {said}." if names else f"{said}."
+    if names == _SAME:
+        return f"A/A run, {text}"
     return text[0].upper() + text[1:]
 
 
-def _percent(ratio: float) -> str:
+def percent(ratio: float) -> str:
     """Return ``+6.8%`` for 1.068; what rounds to nothing has no minus sign."""
     return f"{round(ratio - 1, 3) + 0.0:+.1%}"
 
 
 def _listed(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def is_aa(environment: Mapping[str, Any]) -> bool:
+    """Whether the arms of guests are all the same, so that every difference between them is noise."""
+    return environment.get("launcher") == "host" or set(environment.get("arms", {})) == set(noise.ARMS)
 
 
 def headline_notes(results: model.Results) -> list[str]:
@@ -130,6 +140,8 @@ def headline_notes(results: model.Results) -> list[str]:
         found.append(_TCG)
     if environment.get("launcher") == "host":
         found.append("All arms are this host itself (an A/A run): differences between them are noise.")
+    elif is_aa(environment):
+        found.append("Both pairs of guests are untuned (an A/A run): differences between them are noise.")
     ended = str(environment.get("ended", "complete"))
     if ended != "complete":
         found.append(f"The run ended early ({ended}{_cut(results)}); the figures are of the trials up to then.")

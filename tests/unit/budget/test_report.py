@@ -139,6 +139,37 @@ class ReportTest(testtools.TestCase):
         self.assertIn("-20.0% (worse) from 2026-10-06", seen.text)
         self.assertNotIn("script", seen.tags)
         self.assertIn("without one spec", seen.text)
+        for told in ("2026-10-01", "2026-10-10", "80.0", "100"):
+            self.assertIn(told, seen.text[seen.text.index("History of this host") :], "the chart has an axis")
+
+    def test_an_ablation_compares_with_the_tuned_guests_in_one_order(self):
+        left_out = {f"no-{name}": {"spec": f"perf:{name}", "value": "1"} for name in ("vif_queues", "iothreads")}
+        arms = {"untuned": 500.0, "tuned": 600.0, "no-vif_queues": 500.0, "no-iothreads": 600.0}
+        data = samples.results(arms, groups=8, blocks=5, noise=0.003, ablation=left_out)
+        seen = Page(report.render(data, summary.summarise(data), [], ablation.judge(data)))
+        self.assertIn("Gain of tuned over untuned guests", seen.text)
+        self.assertNotIn("no-iothreads over", seen.text)
+        knobs = seen.text[seen.text.index("Which extra spec paid") :]
+        places = [knobs.index(text) for text in ("vif_queues: iperf3", "iothreads: iperf3", "perf:vif_queues=1")]
+        self.assertEqual(sorted(places), places)
+        self.assertIn("pays (+2", knobs)
+        self.assertIn("no effect (", knobs)
+
+    def test_an_a_a_run_is_called_so(self):
+        for arms, environment in (
+            ({"untuned": 500.0, "again": 500.0}, {}),
+            ({"untuned": 5.0, "tuned": 5.0}, {"launcher": "host"}),
+        ):
+            data = samples.results(arms, host="vm", **environment)
+            text, seen = page(data)
+            self.assertIn("A/A run: what is noise on vm", " ".join(seen.text.split()))
+            self.assertIn("<title>A/A run on vm</title>", text)
+            self.assertRegex(seen.text, "Noise of (again|tuned) over untuned: both are the same")
+            self.assertIn("(an A/A run): differences between them are noise", seen.text)
+            self.assertNotIn("Gain of", seen.text)
+        data = samples.results({"untuned": 500.0, "again": 600.0}, groups=6)
+        told = wording.headline(summary.summarise(data))
+        self.assertRegex(told, r"^A/A run, again against untuned: noise alone makes a difference in iperf3 \(\+")
 
     def test_loads_nothing_and_runs_nothing(self):
         text, seen = page(self.data)
@@ -269,6 +300,19 @@ class ChartTest(testtools.TestCase):
             self.assertEqual(sorted(places), places)
             self.assertTrue(all(0 <= place <= 100 for place in places), values)
             self.assertTrue(len(axis.ticks) <= 12, axis)
+
+    def test_a_history_has_values_and_dates(self):
+        begin = datetime.datetime(2026, 10, 1, 10)
+        for count, step, first in ((1, 24, "2026-10-01"), (30, 24, "2026-10-01"), (5, 1, "2026-10-01 10:00")):
+            times = [begin + datetime.timedelta(hours=step * index) for index in range(count)]
+            drawn = charts.track([(100.0 + index, "") for index in range(count)], [], times)
+            self.assertEqual(first, drawn.dates[0][1])
+            self.assertEqual(min(count, 4), len(drawn.dates))
+            self.assertEqual(drawn.dots[-1][0], drawn.dates[-1][0], "under the newest run")
+            places = [tick.at for tick in drawn.ticks]
+            self.assertTrue(len(places) >= 2, drawn.ticks)
+            self.assertEqual(sorted(places, reverse=True), places)
+            self.assertTrue(all(0 <= place <= 100 for place in places), places)
 
     def test_bar_fills_its_scale(self):
         for low, high in ((290.0, 1310.0), (2.1, 9.4), (1.0, 4.01)):
