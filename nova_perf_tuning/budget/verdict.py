@@ -12,7 +12,17 @@ import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.budget import guards, model, noise, overhead, pooling, presence, sequential, statistics
+from nova_perf_tuning.budget import (
+    definitions,
+    guards,
+    model,
+    noise,
+    overhead,
+    pooling,
+    presence,
+    sequential,
+    statistics,
+)
 from nova_perf_tuning.budget.budget_file import Budget as Budget
 from nova_perf_tuning.budget.budget_file import applicable, for_measured
 from nova_perf_tuning.budget.budget_file import load as load
@@ -293,10 +303,11 @@ def _select(results: model.Results, budget: Budget) -> tuple[list[model.Trial], 
             f"benchmark '{budget.benchmark}' was not measured; the results have {', '.join(known) or 'none'}",
         )
     metrics = sorted({one.metric for one in trials})
-    metric = budget.metric or next((one.metric for one in trials if one.primary), None)
+    metric = budget.metric or _judged_by(trials, results, budget)
     chosen = [one for one in trials if one.metric == metric or one.value is None]
     if metric not in metrics:
-        return [], f"metric '{metric}' was not measured; {budget.benchmark} has {', '.join(metrics)}"
+        hint = "" if budget.metric else "; name one of them as the budget's metric if that is what it is for"
+        return [], f"metric '{metric}' was not measured; {budget.benchmark} has {', '.join(metrics)}{hint}"
     arms = (budget.arm, budget.baseline)
     missing = {arm: presence.missing(chosen, results.environment, arm) for arm in arms}
     for arm, absent in missing.items():
@@ -316,6 +327,12 @@ def _select(results: model.Results, budget: Budget) -> tuple[list[model.Trial], 
     if fault := noise.refusal(results.environment, budget.benchmark, str(metric), budget.max_loss):
         return [], fault
     return _guarded(results, budget, trials, chosen, missing)
+
+
+def _judged_by(trials: Sequence[model.Trial], results: model.Results, budget: Budget) -> str | None:
+    """Return the metric of a budget that names none: that of the benchmark's definition, whatever a file says."""
+    known = definitions.of_label(budget.benchmark, results.environment)
+    return known[0] if known else next((one.metric for one in trials if one.primary), None)
 
 
 def _other_machine(results: model.Results, budget: Budget) -> str:

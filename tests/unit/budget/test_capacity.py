@@ -7,13 +7,13 @@ from hypothesis import strategies
 from nova_perf_tuning.budget import capacity, model
 
 
-def trial(block=0, group=0, work=10.0, unit="Gbit", arm="tuned", **cpu):
+def trial(block=0, group=0, work=10.0, unit="Gbit", arm="tuned", order=0, **cpu):
     """Return a trial of ten seconds; CPU seconds by class."""
     host = {"vcpu": 8.0, **cpu}
     host["total"] = sum(value for name, value in host.items() if name != "softirq")
     return model.Trial(
         "iperf3", "throughput", "Mbit/s", "higher", arm, group, block, 1000.0, host, 8.0, 10.0, 0.0,
-        work=work, work_unit=unit,
+        work=work, work_unit=unit, order=order,
     )  # fmt: skip
 
 

@@ -16,7 +16,7 @@ def host(number, boots, blocks=3):
     return {10 * number + index: [median] * blocks for index, median in enumerate(boots)}
 
 
-def measured(number, boots, benchmark="iperf3", cpu=None):
+def measured(number, boots, benchmark="iperf3", cpu=None, metric="throughput"):
     """Return trials of a host: its tuned guests reach exp(median) of the untuned ones in each boot."""
     trials = []
     for index, median in enumerate(boots):
@@ -26,7 +26,15 @@ def measured(number, boots, benchmark="iperf3", cpu=None):
                 spent = {"vcpu": 4.0, "emulator": service, "total": 4.0 + service}
                 place = {"group": 10 * number + index, "block": block, "order": len(trials)}
                 trials.append(
-                    samples.trial(benchmark=benchmark, arm=arm, value=value, host_cpu_s=spent, wait_s=0.0, **place)
+                    samples.trial(
+                        benchmark=benchmark,
+                        metric=metric,
+                        arm=arm,
+                        value=value,
+                        host_cpu_s=spent,
+                        wait_s=0.0,
+                        **place,
+                    )
                 )
     return trials
 
@@ -129,7 +137,7 @@ class VerdictTest(testtools.TestCase):
     def test_a_benchmark_that_only_some_hosts_have(self):
         """Each benchmark is pooled over the hosts that have it; the one alone with fio is judged as ever."""
         hosts = {str(number): measured(number, [-0.01, 0.01]) for number in range(4)}
-        hosts["0"] += measured(0, [-0.01, 0.01], benchmark="fio")
+        hosts["0"] += measured(0, [-0.01, 0.01], benchmark="fio", metric="iops")
         budgets = [BUDGET, budget_file.Budget("fio", "tuned", 0.05, baseline="untuned", optional=True)]
         judged = verdict.judge_hosts(fleet(hosts), budgets)
         self.assertEqual([2, 1, 1, 1], [len(judged[str(number)]) for number in range(4)])

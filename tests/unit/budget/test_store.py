@@ -1,5 +1,6 @@
 """Results on disk: round trip, atomic writes, hostile files."""
 
+import itertools
 import json
 import os
 import stat
@@ -30,7 +31,8 @@ class StoreTest(testtools.TestCase):
 
     def test_round_trip(self):
         data = samples.results({"host": 3.0, "tuned": 2.0}, accelerator="tcg")
-        data.trials.append(samples.trial(value=None, error="guest lost", guest_cpu_s=None, wait_s=None, work=None))
+        lost = {"value": None, "error": "guest lost", "guest_cpu_s": None, "wait_s": None, "work": None}
+        data.trials.append(samples.trial(order=len(data.trials), window_s=0.0, **lost))
         store.save(data, self.path)
         self.assertEqual(data, store.load(self.path))
 
@@ -124,14 +126,104 @@ class StoreTest(testtools.TestCase):
         document = self.document()
         for one in document["trials"]:
             one["better"] = "lower"
-        for kinds in ({}, {"iperf3": {"kind": "of somebody else"}}, {"iperf3": {}}):
+        for kinds in (
+            {},
+            {"iperf3": {"kind": "of somebody else"}},
+            {"iperf3": {}},
+            {"iperf3": {"kind": "iperf3"}},
+        ):
             document["environment"]["benchmarks"] = kinds
-            self.load(json.dumps(document))
-        document["environment"]["benchmarks"] = {"iperf3": {"kind": "iperf3"}}
-        error = self.assertRaises(schema.InputError, self.load, json.dumps(document))
-        self.assertIn("trials[0].better: is 'lower', but throughput of iperf3 is better higher", str(error))
+            error = self.assertRaises(schema.InputError, self.load, json.dumps(document))
+            self.assertIn("trials[0].better: is 'lower', but throughput of iperf3 is better higher", str(error))
         for one in document["trials"]:
             one["metric"] = "retransmits"
+        self.load(json.dumps(document))
+        for one in document["trials"]:
+            one.update(metric="throughput", benchmark="own", primary=True)
+        self.load(json.dumps(document))
+        document["environment"]["benchmarks"] = {"own": {"kind": "iperf3"}}
+        self.assertRaises(schema.InputError, self.load, json.dumps(document))
+
+    def beside(self, document, **changes):
+        """Return the trials of a document, before each the same run's figure with some changes."""
+        return [new for one in document["trials"] for new in ({**one, **changes}, one)]
+
+    def test_a_benchmark_knows_what_it_is_judged_by(self):
+        """A figure that nobody measured, first and said to be the primary one, is shown and not judged."""
+        for kinds in ({}, {"iperf3": {"kind": "iperf3"}}, {"iperf3": {"kind": "of somebody else"}}):
+            document = self.document()
+            document["trials"] = self.beside(document, metric="goodness", value=7.5)
+            document["environment"]["benchmarks"] = kinds
+            found = self.load(json.dumps(document))
+            self.assertEqual({"throughput"}, {one.metric for one in found.trials if one.primary})
+
+    def test_of_an_unknown_benchmark_one_figure_is_judged(self):
+        document = self.document()
+        document["trials"] = self.beside(document, metric="goodness", value=7.5)
+        for one in document["trials"]:
+            one["benchmark"] = "own"
+        error = self.assertRaises(schema.InputError, self.load, json.dumps(document))
+        self.assertIn("trials[1].primary: true for 'throughput', but for 'goodness' in trials[0]", str(error))
+        for one in document["trials"]:
+            one["primary"] = one["metric"] == "goodness"
+        self.load(json.dumps(document))
+
+    def test_another_version_may_judge_by_another_figure(self):
+        document = self.document()
+        for one in document["trials"]:
+            one["metric"] = "goodput"
+        found = self.load(json.dumps(document))
+        self.assertTrue(all(one.primary for one in found.trials))
+
+    def test_every_run_has_a_number_of_its_own(self):
+        for numbers in (itertools.repeat(0), itertools.repeat(4), itertools.cycle((0, 1, 2))):
+            document = self.document()
+            for one, number in zip(document["trials"], numbers, strict=False):
+                one["order"] = number
+            error = self.assertRaises(schema.InputError, self.load, json.dumps(document))
+            self.assertRegex(
+                str(error), r"trials\[[13]\](: is run 0 of|.order: is [04], which trials\[0\] of another run)"
+            )
+        document = self.document()
+        document["trials"] = self.beside(
+            document, metric="latency", unit="s", better="lower", primary=False, value=2.5
+        )
+        self.load(json.dumps(document))  # the figures of one run share its number
+
+    def test_what_was_measured_took_time(self):
+        document = self.document()
+        document["trials"][1]["window_s"] = 0
+        error = self.assertRaises(schema.InputError, self.load, json.dumps(document))
+        self.assertIn("trials[1].window_s: 0 is less than or equal to the minimum of 0", str(error))
+        document["trials"][1].update(value=None, error="the guest was lost")
+        self.load(json.dumps(document))
+
+    def test_a_renumbered_copy_is_no_run(self):
+        """A boot once more with another number, as rounded windows of a cloud or as a host's own have it."""
+        for window in (5.0, None):
+            document = self.document()
+            rows = document["trials"]
+            for index, one in enumerate(rows):
+                one["window_s"] = window or 5.01234567 + index / 7e4
+            again = [{**one, "group": one["group"] + 7, "order": one["order"] + 100} for one in rows]
+            document["trials"] = rows + again
+            error = self.assertRaises(schema.InputError, self.load, json.dumps(document))
+            self.assertIn(
+                f"trials[{len(rows) + (window is not None)}]: has figure, window and CPU times of", str(error)
+            )
+
+    def test_like_runs_are_no_copies(self):
+        """Whole numbers over whole windows repeat themselves, and so may one figure of many."""
+        document = self.document()
+        for one in document["trials"]:
+            one.update(value=40.0, window_s=4.012)
+        self.load(json.dumps(document))
+        document = self.document()
+        document["trials"][5]["value"] = document["trials"][1]["value"]
+        self.load(json.dumps(document))
+        document = self.document()
+        for index, one in enumerate(document["trials"]):
+            one.update(value=40.0, window_s=4.0123456789, guest_cpu_s=1 + index / 100)
         self.load(json.dumps(document))
 
     def test_no_more_boots_than_were_run(self):

@@ -1,5 +1,6 @@
 """Verdicts: where the interval lies, and what cannot be judged at all."""
 
+import dataclasses
 import os
 
 import fixtures
@@ -28,6 +29,19 @@ class JudgeTest(testtools.TestCase):
             found = judged(self.data, max_loss=limit)
             self.assertEqual(expected, found.verdict, found.reasons)
             self.assertTrue(found.loss.low < 0.10 < found.loss.high)
+
+    def test_the_benchmark_says_by_what_it_is_judged(self):
+        """Whatever stands first in the trials; other versions' figures have to be named."""
+        bad = samples.results({"host": 1000.0, "tuned": 500.0}, groups=3, blocks=6)
+        invented = [dataclasses.replace(one, metric="goodness", value=1.0) for one in bad.trials]
+        bad.trials = [*invented, *bad.trials]
+        found = judged(bad)
+        self.assertEqual(V.FAIL, found.verdict, found.reasons)
+        bad.trials = invented
+        found = judged(bad)
+        self.assertEqual(V.INVALID, found.verdict)
+        self.assertIn("metric 'throughput' was not measured; iperf3 has goodness; name one of", found.reasons[0])
+        self.assertEqual(V.PASS, judged(bad, metric="goodness").verdict)
 
     def test_a_demanded_gain(self):
         self.assertEqual(V.PASS, judged(self.data, baseline="untuned", max_loss=-0.05).verdict)
