@@ -9,6 +9,8 @@ TCG), so full overhead is valid only where vCPUs hardly waited; it is then marke
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
+from typing import Any
 
 from nova_perf_tuning.budget import model
 
@@ -18,6 +20,14 @@ MAX_WAIT = 0.02
 #: The counters are read one after another and lag by up to a scheduler tick per thread; a service CPU
 #: below minus this many seconds is a contradiction.
 SLACK_S = 0.05
+
+#: Machines of a trial at most: client and server.
+_MACHINES = 2
+
+#: CPUs may seem to give more than a window holds: a guest is asked some way outside it, and its clock ticks are
+#: booked late where its vCPUs wait. So much more of the window, and so many seconds, are no contradiction.
+_LATE_SHARE = 0.1
+_LATE_S = 0.5
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -54,6 +64,47 @@ def cost(trial: model.Trial) -> Cost:
         text = f"vCPUs waited {share:.0%} of the time they wanted to run (limit {MAX_WAIT:.0%})"
         return Cost(total, service, None, share, text)
     return Cost(total, service, total - trial.guest_cpu_s, share, "")
+
+
+class Capacity:
+    """What all CPUs of the host and of an arm's guests can give; what is not known limits nothing."""
+
+    def __init__(self, environment: Mapping[str, Any]) -> None:
+        fleet = "fleet" in environment  # its environment is of no single host
+        self._cpus = None if fleet else _count(environment.get("cpus"))
+        guest = environment.get("guest")
+        self._vcpus = _count(guest.get("vcpus")) if isinstance(guest, Mapping) else None
+        arms = environment.get("arms", {})
+        # A flavor of the operator's own has as many vCPUs as it likes.
+        self._unknown = {name for name, arm in arms.items() if "flavor" in arm.get("request", {})} | {"host"}
+
+    def exceeded(self, trial: model.Trial) -> str:
+        """Return which CPU time of a trial is more than there was, with the figures; empty: none."""
+        if self._cpus is not None and trial.host_cpu_s:
+            most = _most(self._cpus, trial.window_s)
+            for name, seconds in trial.host_cpu_s.items():
+                if seconds > most:
+                    return _too_much(f"host_cpu_s.{name}", seconds, trial, f"the host's {self._cpus} CPUs")
+        if self._vcpus is None or trial.arm in self._unknown:
+            return ""
+        vcpus = _MACHINES * self._vcpus
+        most = _most(vcpus, trial.window_s)
+        for name, told in (("guest_cpu_s", trial.guest_cpu_s), ("host_cpu_s.vcpu", trial.host_cpu_s.get("vcpu"))):
+            if told is not None and told > most:
+                return _too_much(name, told, trial, f"{vcpus} vCPUs of two guests")
+        return ""
+
+
+def _count(told: object) -> int | None:
+    return told if type(told) is int and told > 0 else None
+
+
+def _most(cpus: int, window_s: float) -> float:
+    return cpus * (window_s * (1 + _LATE_SHARE) + _LATE_S)
+
+
+def _too_much(name: str, seconds: float, trial: model.Trial, what: str) -> str:
+    return f"counters contradict: {name} is {seconds:.2f} s in a window of {trial.window_s:.2f} s of {what}"
 
 
 def wait_share(trial: model.Trial) -> float | None:

@@ -320,9 +320,12 @@ def _select(results: model.Results, budget: Budget) -> tuple[list[model.Trial], 
             what = "failed or are missing" if absent else "failed"
             what += " or gave 0, which has no ratio" if any(one.value == 0 for one in mine) else ""
             return [], f"{failed} of {len(mine) + absent} trials of '{arm}' {what} (limit {MAX_FAILED:.0%})"
+    capacity = overhead.Capacity(results.environment)
+    if exceeded := next((told for one in chosen if one.arm in arms and (told := capacity.exceeded(one))), ""):
+        return [], exceeded
     if budget.max_host_cpu_per_unit is not None:
-        told = (overhead.cost(one).invalid for one in chosen)
-        if contradiction := next((text for text in told if text.startswith("counters")), ""):
+        costs = (overhead.cost(one).invalid for one in chosen)
+        if contradiction := next((text for text in costs if text.startswith("counters")), ""):
             return [], contradiction
     if fault := noise.refusal(results.environment, budget.benchmark, str(metric), budget.max_loss):
         return [], fault

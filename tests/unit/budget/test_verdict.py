@@ -43,6 +43,31 @@ class JudgeTest(testtools.TestCase):
         self.assertIn("metric 'throughput' was not measured; iperf3 has goodness; name one of", found.reasons[0])
         self.assertEqual(V.PASS, judged(bad, metric="goodness").verdict)
 
+    def test_no_cpu_gives_more_than_all_its_time(self):
+        """A window of the samples is 5 s; counters may lag by ticks, and guests are asked around it."""
+        known = {"cpus": 2, "guest": {"vcpus": 2}}
+        for name, seconds, expected in (
+            ("total", 10.3, V.PASS),
+            ("total", 12.5, V.INVALID),
+            ("softirq", 3e8, V.INVALID),
+            ("guest_cpu_s", 20.5, V.PASS),
+            ("guest_cpu_s", 1e6, V.INVALID),
+        ):
+            data = samples.results({"host": 1000.0, "tuned": 900.0}, groups=3, blocks=6, **known)
+            one = data.trials[7]
+            self.assertEqual("tuned", one.arm)
+            if name == "guest_cpu_s":
+                one.guest_cpu_s = seconds
+            else:
+                one.host_cpu_s = {**one.host_cpu_s, name: seconds}
+            found = judged(data)
+            self.assertEqual(expected, found.verdict, (name, seconds, found.reasons))
+            if expected is V.INVALID:
+                self.assertIn(f"{name} is {seconds:.2f} s in a window of 5.00 s of", found.reasons[0])
+            for unknown in ({}, {"cpus": "2", "guest": 7}):
+                data.environment = {**unknown, "arms": {}}
+                self.assertEqual(V.PASS, judged(data).verdict)
+
     def test_a_demanded_gain(self):
         self.assertEqual(V.PASS, judged(self.data, baseline="untuned", max_loss=-0.05).verdict)
         self.assertEqual(V.FAIL, judged(self.data, baseline="untuned", max_loss=-0.20).verdict)
