@@ -24,6 +24,9 @@ DEFAULT_PATH = "/var/lib/nova-perf-tuning/noise.json"
 
 _MAX_BYTES = 4 * 1024 * 1024
 
+#: Most figures of a benchmark in a floor file; the primary one is the first.
+_MAX_METRICS = 100
+
 #: Floors hold only where all of these are the same.
 _FINGERPRINT = ("host", "cpu_model", "cpus", "kernel", "launcher", "accelerator", "qemu", "guest")
 
@@ -33,21 +36,27 @@ class NoFloorError(errors.PerfTuningError):
 
 
 def floors(results: model.Results, confidence: float = 0.95) -> dict[str, dict[str, float]]:
-    """Return benchmark -> metric -> floor of an A/A run.
+    """Return benchmark -> metric -> floor of an A/A run, of secondary figures where they have one.
 
-    :raises NoFloorError: too few pairs or boots for an interval.
+    :raises NoFloorError: too few pairs or boots for an interval of a primary figure.
     """
     found: dict[str, dict[str, float]] = {}
-    for label, metric in dict.fromkeys((one.benchmark, one.metric) for one in results.trials if one.primary):
-        trials = [one for one in results.trials if one.benchmark == label and one.metric == metric]
+    of_figure: dict[tuple[str, str], list[model.Trial]] = {}
+    for one in sorted(results.trials, key=lambda one: not one.primary):
+        of_figure.setdefault((one.benchmark, one.metric), []).append(one)
+    for (label, metric), trials in of_figure.items():
         ratio = statistics.ratio(trials, ARMS[1], ARMS[0], confidence)
         if ratio is None or ratio.low is None or ratio.high is None or ratio.groups < 2:
+            if not trials[0].primary:
+                continue
             pairs, boots = (ratio.n, ratio.groups) if ratio is not None else (0, 0)
             raise NoFloorError(
                 f"{label}: {pairs} pairs of {boots} boots give no noise floor; at least {statistics.MIN_VALUES}"
                 " pairs of 2 boots are needed, 4 boots are better"
             )
-        found.setdefault(label, {})[metric] = 1 - min(ratio.low, 1 / ratio.high)
+        mine = found.setdefault(label, {})
+        if len(mine) < _MAX_METRICS:
+            mine[metric] = 1 - min(ratio.low, 1 / ratio.high)
     return found
 
 
@@ -59,14 +68,15 @@ def fingerprint(results: model.Results, label: str) -> dict[str, Any]:
     return {**known, "benchmark": {name: benchmark.get(name) for name in ("kind", "parameters")}}
 
 
-def before_run(path: str, host: Mapping[str, Any], benchmarks: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+def before_run(
+    entries: Sequence[Mapping[str, Any]], host: Mapping[str, Any], benchmarks: Mapping[str, Mapping[str, Any]]
+) -> dict[str, Any]:
     """Return an environment with the floors that may hold for a run that has not begun, as far as is known then.
 
-    :param host: facts of the host; :param benchmarks: label -> ``kind`` and ``parameters``.
-    :raises schema.InputError: the file at ``path`` cannot be read.
+    :param entries: of the floor file; :param host: facts of the host.
+    :param benchmarks: label -> ``kind`` and ``parameters``.
     """
     known = {name: host[name] for name in _FINGERPRINT if name in host}
-    entries = load(path)
     return _environment(
         {label: _matching(entries, {**known, "benchmark": dict(one)}) for label, one in benchmarks.items()}
     )
@@ -111,8 +121,8 @@ def save(results: model.Results, path: str) -> dict[str, dict[str, float]]:
     return found
 
 
-def check(path: str, *, named: bool) -> None:
-    """Find out before anything is measured or judged that a floor file is of no use.
+def check(path: str, *, named: bool) -> list[dict[str, Any]]:
+    """Return the entries of a floor file, read once before anything is measured or judged.
 
     :param named: the user gave it, so that it must be there.
     :raises schema.InputError: it is missing then, or it is no such file.
@@ -121,7 +131,7 @@ def check(path: str, *, named: bool) -> None:
         raise schema.InputError(
             f"--noise-file {path}: there is no such file; make it with validate --noise-floor, or leave it out"
         )
-    load(path)
+    return load(path)
 
 
 def check_writable(path: str) -> None:
@@ -156,12 +166,11 @@ def load(path: str) -> list[dict[str, Any]]:
     return entries
 
 
-def for_results(results: model.Results, path: str) -> dict[str, Any]:
+def for_results(results: model.Results, entries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return what belongs into the environment of ``results``: the floors that hold for them, if there are any.
 
-    :raises schema.InputError: the file at ``path`` cannot be read.
+    :param entries: of the floor file.
     """
-    entries = load(path)
     labels = dict.fromkeys(one.benchmark for one in results.trials)
     return _environment({label: _matching(entries, fingerprint(results, label)) for label in labels})
 
@@ -192,4 +201,15 @@ def refusal(environment: Mapping[str, Any], benchmark: str, metric: str, max_los
     return (
         f"a budget of {max_loss:.1%} is tighter than this host's noise floor of {floor:.1%} (A/A run of"
         f" {known['created']}); allow more, or measure longer and renew the floor with validate --noise-floor"
+    )
+
+
+def unknown(environment: Mapping[str, Any], benchmark: str, metric: str) -> str:
+    """Return that a figure has no floor where the host has some, in words; empty if it has one, or none has."""
+    known = environment.get("noise_floor") or {}
+    if not known or metric in known["losses"].get(benchmark, {}):
+        return ""
+    return (
+        f"no noise floor of {benchmark} {metric} is known on this host, so whether the limit is above its noise is"
+        " not; validate --noise-floor measures it"
     )

@@ -203,8 +203,11 @@ class _Case:
         self._cpu: _Gate | None = None
         chosen, self._fault = _select(results, budget)
         self._judged = not self._fault
+        self._note = ""
         if self._fault:
             return
+        metric = next((one.metric for one in chosen if one.value is not None), "")
+        self._note = noise.unknown(results.environment, budget.benchmark, metric)
         groups = len({one.group for one in results.trials})
         self._level = sequential.confidence(budget.confidence, results.environment, groups)
         self.logs = statistics.log_ratios(chosen, budget.arm, budget.baseline)
@@ -262,6 +265,7 @@ class _Case:
         gates = self.gates
         verdicts = [one.verdict for one in gates] + [Verdict.INVALID] * bool(self._fault)
         reasons = [one.reason for one in gates] + [self._fault] * bool(self._fault)
+        reasons += [self._note] * bool(self._note)
         order = (Verdict.INVALID, Verdict.FAIL, Verdict.INCONCLUSIVE)
         worst = next((one for one in order if one in verdicts), Verdict.PASS)
         loss, cpu = (None if one is None else one.found for one in (self._loss, self._cpu))

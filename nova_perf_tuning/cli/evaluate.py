@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from nova_perf_tuning.cli import budget_options, command, export_options
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from nova_perf_tuning.cloud import fleet
 
 _SHIPPED = "default"
+
+_Floors = Sequence[Mapping[str, Any]]
 
 
 class Evaluate(command.PerfCommand):
@@ -46,19 +48,19 @@ class Evaluate(command.PerfCommand):
 
         export_options.check(args, len(args.results))
         budgets = budget_file.load(args.budget)
-        if args.noise_file is not None:
-            noise.check(args.noise_file, named=True)
+        floors = noise.check(args.noise_file, named=True) if args.noise_file is not None else []
         if len(args.results) > 1:
-            return _judge_files(args, budgets)
-        results = _read(args.results[0], args)
+            return _judge_files(args, budgets, floors)
+        results = _read(args.results[0], args, floors)
         if "fleet" in results.environment:
             return _judge_fleet(args, results, budgets)
         return _judge_host(args, results, budgets)
 
 
-def _read(path: str, args: argparse.Namespace) -> model.Results:
+def _read(path: str, args: argparse.Namespace, floors: _Floors) -> model.Results:
     """Return the results in a file with what the command line says of the host.
 
+    :param floors: of the noise file.
     :raises schema.InputError: unreadable, or no results.
     """
     from nova_perf_tuning.budget import noise, store
@@ -67,10 +69,9 @@ def _read(path: str, args: argparse.Namespace) -> model.Results:
     given: dict[str, Any] = {
         name: getattr(args, name) for name in ("host_group", "flavor") if getattr(args, name) is not None
     }
-    if args.noise_file is not None:
-        found = noise.for_results(loaded, args.noise_file).get("noise_floor")
-        if floor := noise.merged(loaded.environment.get("noise_floor"), found):
-            given["noise_floor"] = floor
+    found = noise.for_results(loaded, floors).get("noise_floor")
+    if floor := noise.merged(loaded.environment.get("noise_floor"), found):
+        given["noise_floor"] = floor
     return dataclasses.replace(loaded, environment={**loaded.environment, **given})
 
 
@@ -118,12 +119,12 @@ class _File:
         return data | ({"hosts": list(map(host_data, self.hosts))} if self.hosts else {})
 
 
-def _judge_files(args: argparse.Namespace, budgets: Sequence[budget_file.Budget]) -> int:
+def _judge_files(args: argparse.Namespace, budgets: Sequence[budget_file.Budget], floors: _Floors) -> int:
     """Print a row for each file and return the exit code of the worst."""
     from nova_perf_tuning.budget import verdict
     from nova_perf_tuning.cli import figures
 
-    files = [_judge_file(path, args, budgets) for path in args.results]
+    files = [_judge_file(path, args, budgets, floors) for path in args.results]
     whole = verdict.worst(one.verdict for one in files)
     if args.format == "json":
         command.print_json({"verdict": whole.value, "files": [one.as_data() for one in files]})
@@ -132,11 +133,13 @@ def _judge_files(args: argparse.Namespace, budgets: Sequence[budget_file.Budget]
     return int(whole.exit_code)
 
 
-def _judge_file(path: str, args: argparse.Namespace, budgets: Sequence[budget_file.Budget]) -> _File:
+def _judge_file(
+    path: str, args: argparse.Namespace, budgets: Sequence[budget_file.Budget], floors: _Floors
+) -> _File:
     from nova_perf_tuning.budget import schema, verdict, wording
 
     try:
-        results = _read(path, args)
+        results = _read(path, args, floors)
     except schema.InputError as error:
         return _File(path, verdict.Verdict.INVALID, str(error).removeprefix(f"{path}: "))
     if "fleet" in results.environment:

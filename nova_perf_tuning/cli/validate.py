@@ -11,7 +11,7 @@ import signal
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from nova_perf_tuning import errors, interrupt, whole_file
 from nova_perf_tuning.cli import budget_options, command, export_options, progress, spec_options, validate_checks
@@ -148,11 +148,14 @@ class _Run:
         launcher: launch.Launcher,
         budgets: list[budget_file.Budget],
         folder: str,
+        floors: Sequence[Mapping[str, Any]],
     ) -> None:
+        """:param floors: noise floors of this host as they were before the run; it asks after every block."""
         self._args = args
         self._plan = plan
         self._launcher = launcher
         self._budgets = budgets
+        self._floors = floors
         self._results_file = os.path.join(folder, "results.json")
         self._report_file = os.path.join(folder, "report.html")
 
@@ -163,7 +166,7 @@ class _Run:
             store.save(results, self._results_file)
 
         def floors(results: model.Results) -> Mapping[str, object]:
-            return {} if self._args.noise_floor else noise.for_results(results, self._args.noise_file)
+            return noise.for_results(results, self._floors)
 
         stopped: KeyboardInterrupt | SystemExit | None = None
         results: model.Results | None = None
@@ -320,18 +323,19 @@ def _planned(args: argparse.Namespace) -> _Run:
     folder = output_folder(args.output)
     if args.history:
         validate_checks.database(args.database)
+    floors: list[dict[str, Any]] = []
     if args.noise_floor:
         noise.check_writable(args.noise_file)
     else:
-        noise.check(args.noise_file, named=args.noise_file != _NOISE_FILE)
+        floors = noise.check(args.noise_file, named=args.noise_file != _NOISE_FILE)
     if budgets:
         kinds = {job.label: job.benchmark.kind for job in plan.jobs}
         arms = ["host", *(arm.name for arm in plan.arms)]
         budgets = budget_file.for_measured(budgets, kinds, arms, None)
         budgets = validate_checks.applicable(budgets, plan.about, args.budget)
         validate_checks.names(budgets, list(kinds), arms)
-        validate_checks.noise_floors(budgets, plan, args.noise_file)
-    return _Run(args, plan, launcher, budgets, folder)
+        validate_checks.noise_floors(budgets, plan, floors)
+    return _Run(args, plan, launcher, budgets, folder, floors)
 
 
 def _tell_stop(stop: KeyboardInterrupt | SystemExit, *, measured: bool) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from nova_perf_tuning.cli import spec_options
 
@@ -77,16 +77,19 @@ def names(budgets: list[budget_file.Budget], labels: list[str], arms: list[str])
                 )
 
 
-def noise_floors(budgets: list[budget_file.Budget], plan: session.Plan, path: str) -> None:
+def noise_floors(
+    budgets: list[budget_file.Budget], plan: session.Plan, entries: Sequence[Mapping[str, Any]]
+) -> None:
     """Refuse budgets tighter than the noise of this host, as far as it is known before anything is measured.
 
+    :param entries: of the floor file.
     :raises spec_options.OptionError: with the floor.
     """
     from nova_perf_tuning.budget import host_environment, noise
 
     jobs = {job.label: job for job in plan.jobs}
     told = {label: {"kind": job.benchmark.kind, "parameters": dict(job.parameters)} for label, job in jobs.items()}
-    known = noise.before_run(path, host_environment.read(), told)
+    known = noise.before_run(entries, host_environment.read(), told)
     for one in budgets:
         metric = one.metric or jobs[one.benchmark].benchmark.primary[0]
         if fault := noise.refusal(known, one.benchmark, metric, one.max_loss):

@@ -1,5 +1,6 @@
 """Noise floors: from an A/A run to a refused budget."""
 
+import dataclasses
 import json
 import os
 
@@ -28,6 +29,28 @@ class NoiseTest(testtools.TestCase):
         self.assertTrue(0.002 < quiet < 0.03, quiet)
         self.assertTrue(3 < loud / quiet < 30, (quiet, loud))
 
+    def test_a_secondary_figure_has_a_floor_too(self):
+        """Where it has none that is said, and the primary one keeps its own."""
+        data = aa_run(noise=0.05)
+        jitter = {"metric": "jitter", "unit": "ms", "better": "lower", "primary": False}
+        beside = [dataclasses.replace(one, value=2 / one.value, **jitter) for one in data.trials]
+        rare = [dataclasses.replace(one, **{**jitter, "metric": "rare"}) for one in data.trials[:6]]
+        data.trials = [*beside, *rare, *data.trials]
+        floors = noise.save(data, self.path)["iperf3"]
+        self.assertEqual(["jitter", "throughput"], sorted(floors))
+        judged = samples.results({"untuned": 1000.0, "tuned": 1000.0}, groups=4, blocks=3, noise=0.001)
+        judged.trials += [dataclasses.replace(one, **jitter) for one in judged.trials]
+        judged.trials += [dataclasses.replace(one, metric="rare") for one in judged.trials if not one.primary]
+        judged.environment |= {**data.environment, **noise.for_results(data, noise.load(self.path))}
+        for metric, told, expected in (
+            ("jitter", f"noise floor of {floors['jitter']:.1%}", verdict.Verdict.INVALID),
+            ("rare", "no noise floor of iperf3 rare is known on this host", verdict.Verdict.PASS),
+        ):
+            budget = budget_file.Budget("iperf3", "tuned", 0.01, baseline="untuned", metric=metric)
+            found = verdict.judge(judged, budget)
+            self.assertEqual(expected, found.verdict, found.reasons)
+            self.assertIn(told, found.reasons[-1])
+
     def test_too_few(self):
         error = self.assertRaises(noise.NoFloorError, noise.floors, aa_run(groups=1, blocks=8))
         self.assertIn("8 pairs of 1 boots", str(error))
@@ -38,15 +61,15 @@ class NoiseTest(testtools.TestCase):
         noise.save(aa_run(host="compute2"), self.path)
         noise.save(aa_run(seed=9), self.path)
         self.assertEqual(2, len(noise.load(self.path)))
-        told = noise.for_results(aa_run(seed=3), self.path)["noise_floor"]
+        told = noise.for_results(aa_run(seed=3), noise.load(self.path))["noise_floor"]
         self.assertNotEqual(first, told["losses"])
-        self.assertEqual({}, noise.for_results(aa_run(kernel="6.12"), self.path))
-        self.assertEqual({}, noise.for_results(aa_run(), self.path + ".missing"))
+        self.assertEqual({}, noise.for_results(aa_run(kernel="6.12"), noise.load(self.path)))
+        self.assertEqual({}, noise.for_results(aa_run(), noise.load(self.path + ".missing")))
 
     def test_a_tighter_budget_is_refused_with_the_figure(self):
         noise.save(aa_run(noise=0.05), self.path)
         data = samples.results({"untuned": 1000.0, "tuned": 1000.0}, groups=4, blocks=3, noise=0.001)
-        data.environment |= {**aa_run().environment, **noise.for_results(aa_run(), self.path)}
+        data.environment |= {**aa_run().environment, **noise.for_results(aa_run(), noise.load(self.path))}
         floor = data.environment["noise_floor"]["losses"]["iperf3"]["throughput"]
         for limit, refused in ((floor / 2, True), (floor * 1.01, False), (-floor / 2, True), (-2 * floor, False)):
             budget = budget_file.Budget("iperf3", "tuned", limit, baseline="untuned")
@@ -58,10 +81,10 @@ class NoiseTest(testtools.TestCase):
     def test_before_a_run_what_is_known_then_decides(self):
         noise.save(aa_run(), self.path)
         job = {"iperf3": {"kind": "iperf3", "parameters": {"seconds": "4"}}}
-        self.assertIn("noise_floor", noise.before_run(self.path, {"host": "compute1"}, job))
-        self.assertEqual({}, noise.before_run(self.path, {"host": "compute3"}, job))
+        self.assertIn("noise_floor", noise.before_run(noise.load(self.path), {"host": "compute1"}, job))
+        self.assertEqual({}, noise.before_run(noise.load(self.path), {"host": "compute3"}, job))
         job["iperf3"]["parameters"] = {"seconds": "9"}
-        self.assertEqual({}, noise.before_run(self.path, {"host": "compute1"}, job))
+        self.assertEqual({}, noise.before_run(noise.load(self.path), {"host": "compute1"}, job))
 
     def test_merged_the_larger_counts(self):
         carried = {"created": "a", "losses": {"iperf3": {"throughput": 0.3}, "cpu": {"events": 0.01}}}

@@ -169,6 +169,30 @@ class ValidateTest(testtools.TestCase):
             self.assertEqual((3, "", 1), (done.returncode, done.stdout, done.stderr.count("\n")), done.stderr)
             self.assertIn(told, done.stderr)
 
+    def test_a_noise_file_that_goes_bad_meanwhile(self):
+        """It is read once, before the run."""
+        path, results = os.path.join(self.folder, "noise.json"), os.path.join(self.output, "results.json")
+        with open(path, "w", encoding="ascii") as stream:
+            stream.write('{"schema": 1, "floors": []}')
+        program = [sys.executable, "-m", "nova_perf_tuning.cli.main", "validate", "--output", self.output]
+        running = subprocess.Popen(
+            [*program, *QUICK, "--blocks", "2", "--noise-file", path],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=self.environment,
+        )
+        self.addCleanup(running.kill)
+        until = time.monotonic() + 60
+        while not os.path.exists(results) and time.monotonic() < until:
+            time.sleep(0.1)
+        with open(path, "w", encoding="ascii") as stream:
+            stream.write("x")
+        out, err = running.communicate(timeout=60)
+        self.assertEqual((0, ""), (running.returncode, err), out)
+        self.assertEqual(2, len({one.block for one in store.load(results).trials}))
+        self.check_clean()
+
     def finish(self, *arguments, spoil):
         """Return the exit code, stdout and stderr of a measured run whose files went bad meanwhile."""
         options = ("--groups", "2", "--blocks", "4", "--seconds", "1", "--launcher", "host", "--benchmark", "cpu")
@@ -179,7 +203,7 @@ class ValidateTest(testtools.TestCase):
         )
         os.makedirs(self.output, exist_ok=True)
         plan = validate._plan(args, 2)
-        run = validate._Run(args, plan, local.LocalLauncher(self.folder), [], self.output)
+        run = validate._Run(args, plan, local.LocalLauncher(self.folder), [], self.output, [])
         os.mkdir(spoil)
         results = samples.results({"untuned": 100.0, "again": 100.0}, groups=4, blocks=4)
         out, err = io.StringIO(), io.StringIO()
