@@ -123,19 +123,26 @@ def judge(results: model.Results, budgets: Sequence[verdict.Budget] = (), confid
     :param budgets: of the tuned arm; they are applied to each arm without a knob too.
     """
     left_out = results.environment.get("ablation", {})
-    labels = list(dict.fromkeys(one.benchmark for one in results.trials))
-    levels = _levels(results, confidence, len(left_out), len(labels))
+    if not left_out:
+        return []
+    trials: dict[str, list[model.Trial]] = {}
+    for one_trial in results.trials:
+        mine = trials.setdefault(one_trial.benchmark, [])
+        if one_trial.primary:
+            mine.append(one_trial)
+    blocks = {label: statistics.Blocks(mine) for label, mine in trials.items()}
+    levels = _levels(results, confidence, len(left_out), len(trials))
     of_tuned = [budget for budget in budgets if budget.arm == FULL]
-    met_with = _met(results, of_tuned, FULL) if left_out else None
+    met_with = _met(results, of_tuned, FULL)
     found = []
     for arm, one in left_out.items():
         effects, findings = {}, {}
-        for label in labels:
-            trials = [trial for trial in results.trials if trial.benchmark == label and trial.primary]
-            ratio, near = (statistics.ratio(trials, FULL, arm, level) for level in levels)
+        for label, mine in trials.items():
+            logs = blocks[label].log_ratios(FULL, arm)
+            ratio, near = (statistics.ratio_of(logs, level) for level in levels)
             if ratio is not None:
                 effects[label] = ratio
-            findings[label] = _finding(ratio, near, margin(results.environment, label, trials))
+            findings[label] = _finding(ratio, near, margin(results.environment, label, mine))
         met = _met(results, of_tuned, arm)
         call = _call([finding.call for finding in findings.values()], met_with, met)
         found.append(Knob(one["spec"], one["value"], arm, effects, findings, call, met))

@@ -116,13 +116,17 @@ def for_measured(
     :param accelerator: what guests run on; None: not known yet.
     """
     found = []
+    named: dict[str, list[str]] = {}
+    for label, kind in kinds.items():
+        for name in dict.fromkeys((label, kind)):
+            named.setdefault(name, []).append(label)
     for one in budgets:
         if not one.optional:
             found.append(one)
             continue
         known = one.arm in arms and one.baseline in arms
         fits = accelerator is None or one.accelerator in (None, accelerator)
-        labels = [label for label, kind in kinds.items() if one.benchmark in (label, kind)]
+        labels = named.get(one.benchmark, ())
         found += [dataclasses.replace(one, benchmark=label) for label in labels if known and fits]
     return found
 

@@ -75,6 +75,8 @@ def pool(hosts: Mapping[str, Samples]) -> Pool:
     :param hosts: host -> its figures, logarithms of ratios or of costs. Hosts with one boot tell nothing about how
         boots differ and get nothing.
     """
+    if len(hosts) < 2:
+        return Pool({}, frozenset())
     members = {name: _host(samples) for name, samples in hosts.items()}
     members = {name: one for name, one in members.items() if one.freedom > 0}
     apart = set()

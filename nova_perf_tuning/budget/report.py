@@ -97,6 +97,7 @@ def render(
     )
     environment.globals.update(number=wording.number, interval=wording.interval)
     arms = summary.arm_order(results)
+    colours = _colours(arms)
     trials = sorted(results.trials, key=lambda one: one.order)
     return environment.get_template("report.html.j2").render(
         environment=results.environment,
@@ -117,10 +118,10 @@ def render(
         judged=judged,
         gains=_gains(results, summaries),
         compared=[f"{arm} over {baseline}" for arm, baseline in _compared(results, summaries)],
-        benchmarks=[(one, _dots(one, arms), _bars(one, arms)) for one in summaries],
+        benchmarks=[(one, _dots(one, colours), _bars(one, colours), _pairs(one)) for one in summaries],
         classes=_CLASSES,
         arms=[(arm, results.environment.get("arms", {}).get(arm, {})) for arm in arms if arm != summary.HOST],
-        colours={arm: _colour(arm, arms) for arm in arms},
+        colours=colours,
         diff=_diff(results.environment.get("arms", {})),
         facts=_facts(results.environment),
         commands=_commands(results.environment),
@@ -163,24 +164,25 @@ def _clean(value: object) -> object:
     return value
 
 
-def _colour(arm: str, arms: Sequence[str]) -> str:
-    """Return the CSS class of an arm: the host's own, then one of four by position."""
+def _colours(arms: Sequence[str]) -> dict[str, str]:
+    """Return arm -> its CSS class: the host's own, then one of four by position."""
     guests = [one for one in arms if one != summary.HOST]
-    return "host" if arm == summary.HOST else f"arm{guests.index(arm) % 4}"
+    return {summary.HOST: "host"} | {arm: f"arm{place % 4}" for place, arm in enumerate(guests)}
 
 
 def _gains(results: model.Results, summaries: Sequence[summary.BenchmarkSummary]) -> _Chart | None:
     """Return the chart of ratios between guest arms, a row per benchmark."""
     found = []
     pairs = _compared(results, summaries)
+    trials: dict[tuple[str, str], list[model.Trial]] = {}
+    for trial in results.trials:
+        trials.setdefault((trial.benchmark, trial.metric), []).append(trial)
     for one in summaries:
+        blocks = statistics.Blocks(trials[one.label, one.metric])
         for pair in one.comparisons:
             if (pair.arm, pair.baseline) not in pairs or pair.ratio is None:
                 continue
-            trials = [
-                trial for trial in results.trials if trial.benchmark == one.label and trial.metric == one.metric
-            ]
-            logs = statistics.log_ratios(trials, pair.arm, pair.baseline)
+            logs = blocks.log_ratios(pair.arm, pair.baseline)
             values = [
                 (math.exp(log), f"boot {group + 1}: {math.exp(log):.3f}")
                 for group, logged in logs.items()
@@ -235,6 +237,14 @@ def _knobs(knobs: Sequence[ablation.Knob]) -> _Chart | None:
     return _Chart(axis, rows)
 
 
+def _pairs(one: summary.BenchmarkSummary) -> dict[str, list[summary.Comparison]]:
+    """Return arm -> what it is compared with."""
+    found: dict[str, list[summary.Comparison]] = {}
+    for pair in one.comparisons:
+        found.setdefault(pair.arm, []).append(pair)
+    return found
+
+
 def _ends(estimates: Sequence[statistics.Estimate]) -> list[float]:
     return [end for one in estimates for end in (one.low, one.high) if end is not None]
 
@@ -245,7 +255,7 @@ def _verdict_class(ratio: statistics.Estimate) -> str:
     return "better" if ratio.low > 1 else "worse"
 
 
-def _dots(one: summary.BenchmarkSummary, arms: Sequence[str]) -> _Chart | None:
+def _dots(one: summary.BenchmarkSummary, colours: Mapping[str, str]) -> _Chart | None:
     values = [value for arm in one.arms for _, _, value in arm.values]
     if not values:
         return None
@@ -257,11 +267,11 @@ def _dots(one: summary.BenchmarkSummary, arms: Sequence[str]) -> _Chart | None:
             for group, block, value in arm.values
         ]
         figure = f"{wording.number(arm.median.value)} {one.unit}" if arm.median else "no figure"
-        rows.append((_colour(arm.arm, arms), charts.row(axis, dots, arm.median), arm.arm, figure))
+        rows.append((colours[arm.arm], charts.row(axis, dots, arm.median), arm.arm, figure))
     return _Chart(axis, tuple(rows))
 
 
-def _bars(one: summary.BenchmarkSummary, arms: Sequence[str]) -> _Bars | None:
+def _bars(one: summary.BenchmarkSummary, colours: Mapping[str, str]) -> _Bars | None:
     guests = [arm for arm in one.arms if arm.cpus]
     if not guests:
         return None
@@ -275,7 +285,7 @@ def _bars(one: summary.BenchmarkSummary, arms: Sequence[str]) -> _Bars | None:
             service = f"service {wording.number(arm.service_per_second.value)} CPU"
         if arm.service_per_unit is not None and one.work_unit:
             service += f" = {wording.number(arm.service_per_unit.value * 1e3)} ms per {one.work_unit}"
-        rows.append((_colour(arm.arm, arms), charts.bar(parts, full), arm.arm, service))
+        rows.append((colours[arm.arm], charts.bar(parts, full), arm.arm, service))
     return _Bars(full, tuple(rows))
 
 

@@ -25,7 +25,7 @@ import functools
 import itertools
 import math
 import statistics as standard
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from nova_perf_tuning import errors
@@ -174,26 +174,32 @@ def ratio_of(
     )
 
 
-def log_ratios(trials: Sequence[model.Trial], arm: str, baseline: str) -> dict[int, list[float]]:
+def log_ratios(trials: Iterable[model.Trial], arm: str, baseline: str) -> dict[int, list[float]]:
     """Return group -> log(arm / baseline) of every block that has both, positive for a gain."""
-    # A trial that failed has no figure, and may name another metric with another better way.
-    measured = [one for one in trials if one.value is not None and one.value > 0]
-    mine, others = (_by_block(measured, name) for name in (arm, baseline))
-    sign = -1.0 if measured and measured[0].better == "lower" else 1.0
-    found: dict[int, list[float]] = {}
-    for block in sorted(mine.keys() & others.keys()):
-        log = math.log(_middle(mine[block])) - math.log(_middle(others[block]))
-        found.setdefault(block[0], []).append(sign * log)
-    return found
+    return Blocks(one for one in trials if one.arm in (arm, baseline)).log_ratios(arm, baseline)
 
 
-def _by_block(trials: Sequence[model.Trial], arm: str) -> dict[tuple[int, int], list[float]]:
-    """Return (group, block) -> the figures of ``arm`` in it."""
-    found: dict[tuple[int, int], list[float]] = {}
-    for one in trials:
-        if one.arm == arm and one.value is not None:
-            found.setdefault((one.group, one.block), []).append(one.value)
-    return found
+class Blocks:
+    """Trials of one figure, looked up by arm and block: any number of arms are compared in one pass over them."""
+
+    def __init__(self, trials: Iterable[model.Trial]) -> None:
+        self._sign = 1.0
+        self._arms: dict[str, dict[tuple[int, int], list[float]]] = {}
+        for one in trials:
+            # A trial that failed has no figure, and may name another metric with another better way.
+            if one.value is not None and one.value > 0:
+                self._sign = -1.0 if one.better == "lower" else 1.0
+                blocks = self._arms.setdefault(one.arm, {})
+                blocks.setdefault((one.group, one.block), []).append(one.value)
+
+    def log_ratios(self, arm: str, baseline: str) -> dict[int, list[float]]:
+        """Return what the function of this name does."""
+        mine, others = (self._arms.get(name, {}) for name in (arm, baseline))
+        found: dict[int, list[float]] = {}
+        for block in sorted(mine.keys() & others.keys()):
+            log = math.log(_middle(mine[block])) - math.log(_middle(others[block]))
+            found.setdefault(block[0], []).append(self._sign * log)
+        return found
 
 
 def _middle(values: Sequence[float]) -> float:

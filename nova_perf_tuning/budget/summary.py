@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from nova_perf_tuning.budget import model, overhead, statistics
@@ -76,19 +76,24 @@ class BenchmarkSummary:
 
 def summarise(results: model.Results, confidence: float = 0.95) -> list[BenchmarkSummary]:
     """Return one summary per benchmark, in the order in which they were first run."""
-    labels = list(dict.fromkeys(one.benchmark for one in results.trials))
-    arms = arm_order(results)
-    return [
-        _benchmark(label, [one for one in results.trials if one.benchmark == label], arms, confidence)
-        for label in labels
-    ]
+    places = {arm: place for place, arm in enumerate(arm_order(results))}
+    trials = _by(results.trials, lambda one: one.benchmark)
+    return [_benchmark(label, mine, places, confidence) for label, mine in trials.items()]
+
+
+def _by(trials: Iterable[model.Trial], key: Callable[[model.Trial], str]) -> dict[str, list[model.Trial]]:
+    """Return trials by a text of theirs, in the order in which each came first."""
+    found: dict[str, list[model.Trial]] = {}
+    for one in trials:
+        found.setdefault(key(one), []).append(one)
+    return found
 
 
 def arm_order(results: model.Results) -> list[str]:
     """Return the arms: the host, then guests as the plan names them, then any other."""
     seen = {one.arm for one in results.trials}
-    planned = [HOST, *results.environment.get("arms", {})]
-    return [arm for arm in planned if arm in seen] + sorted(seen - set(planned))
+    planned = dict.fromkeys([HOST, *results.environment.get("arms", {})])
+    return [arm for arm in planned if arm in seen] + sorted(seen - planned.keys())
 
 
 def to_dict(summaries: Sequence[BenchmarkSummary]) -> list[dict[str, Any]]:
@@ -96,20 +101,25 @@ def to_dict(summaries: Sequence[BenchmarkSummary]) -> list[dict[str, Any]]:
     return [dataclasses.asdict(one) for one in summaries]
 
 
-def _benchmark(label: str, trials: list[model.Trial], arms: Sequence[str], confidence: float) -> BenchmarkSummary:
+def _benchmark(
+    label: str, trials: Sequence[model.Trial], places: Mapping[str, int], confidence: float
+) -> BenchmarkSummary:
+    """:param places: arm -> its place among all arms."""
     primary = [one for one in trials if one.primary]
     first = primary[0] if primary else trials[0]
     chosen = [one for one in primary if one.metric == first.metric]
-    here = [arm for arm in arms if any(one.arm == arm for one in chosen)]
+    of_arm = _by(chosen, lambda one: one.arm)
+    here = sorted(of_arm, key=lambda arm: places[arm])
+    blocks = statistics.Blocks(chosen)
     return BenchmarkSummary(
         label=label,
         metric=first.metric,
         unit=first.unit,
         better=first.better,
         work_unit=next((one.work_unit for one in chosen if one.work_unit), ""),
-        arms=tuple(_arm(arm, [one for one in chosen if one.arm == arm], confidence) for arm in here),
+        arms=tuple(_arm(arm, of_arm[arm], confidence) for arm in here),
         comparisons=tuple(
-            Comparison(arm, baseline, statistics.ratio(chosen, arm, baseline, confidence))
+            Comparison(arm, baseline, statistics.ratio_of(blocks.log_ratios(arm, baseline), confidence))
             for arm, baseline in _pairs(here)
         ),
         secondary=_secondary([one for one in trials if not one.primary], here),
@@ -180,11 +190,12 @@ def _cpus(trials: Sequence[model.Trial]) -> dict[str, float]:
 
 def _secondary(trials: Sequence[model.Trial], arms: Sequence[str]) -> tuple[Secondary, ...]:
     found = []
-    for metric in dict.fromkeys(one.metric for one in trials):
-        mine = [one for one in trials if one.metric == metric]
+    places = {arm: place for place, arm in enumerate(arms)}
+    for metric, mine in _by(trials, lambda one: one.metric).items():
         medians = {}
-        for arm in arms:
-            middle = statistics.median([one.value for one in mine if one.arm == arm and one.value is not None])
+        of_arm = _by((one for one in mine if one.arm in places), lambda one: one.arm)
+        for arm in sorted(of_arm, key=lambda arm: places[arm]):
+            middle = statistics.median([one.value for one in of_arm[arm] if one.value is not None])
             if middle is not None:
                 medians[arm] = middle
         found.append(Secondary(metric, mine[0].unit, mine[0].better, medians))

@@ -12,27 +12,12 @@ import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.budget import (
-    definitions,
-    guards,
-    model,
-    noise,
-    overhead,
-    pooling,
-    presence,
-    sequential,
-    statistics,
-)
+from nova_perf_tuning.budget import model, noise, pooling, selection, sequential, statistics
 from nova_perf_tuning.budget.budget_file import Budget as Budget
 from nova_perf_tuning.budget.budget_file import applicable, for_measured
 from nova_perf_tuning.budget.budget_file import load as load
-from nova_perf_tuning.guest import truth
 
 _Show = Callable[[float], str]
-
-#: More trials than this share of a judged arm that failed, are missing or do not count, and what is left is a
-#: selection, not a sample.
-MAX_FAILED = 0.2
 
 #: Beyond this median gain the figures of two arms cannot be of one benchmark in one unit. A loss may be as large:
 #: a guest whose network stands still has one.
@@ -121,7 +106,8 @@ def _cases(results: model.Results, budgets: Sequence[Budget], measured: Collecti
     kinds |= {label: kind for label, kind in planned.items() if label not in measured}
     arms = list({one.arm for one in results.trials})
     chosen = for_measured(budgets, kinds, arms, str(environment.get("accelerator", "unknown")))
-    return [_Case(results, one) for one in applicable(chosen, environment)]
+    measured_here = selection.Measured(results)
+    return [_Case(measured_here, one) for one in applicable(chosen, environment)]
 
 
 def judge(results: model.Results, budget: Budget) -> Judgement:
@@ -193,34 +179,31 @@ class _Case:
     :ivar logs: group -> log-ratios of its blocks; empty where a fault forbids a verdict.
     """
 
-    def __init__(self, results: model.Results, budget: Budget) -> None:
+    def __init__(self, measured: selection.Measured, budget: Budget) -> None:
         self.budget = budget
-        self.logs: dict[int, list[float]] = {}
-        self._cpu_samples: dict[int, list[float]] = {}
+        self.logs: Mapping[int, Sequence[float]] = {}
+        self._cpu_samples: Mapping[int, Sequence[float]] = {}
         self._unit = ""
         self._level = budget.confidence
         self._loss: _Gate | None = None
         self._cpu: _Gate | None = None
-        chosen, self._fault = _select(results, budget)
+        self._chosen = chosen = measured.choose(budget)
+        self._fault = chosen.fault
         self._judged = not self._fault
         self._note = ""
         if self._fault:
             return
-        metric = next((one.metric for one in chosen if one.value is not None), "")
-        self._note = noise.unknown(results.environment, budget.benchmark, metric)
-        groups = len({one.group for one in results.trials})
-        self._level = sequential.confidence(budget.confidence, results.environment, groups)
-        self.logs = statistics.log_ratios(chosen, budget.arm, budget.baseline)
-        gain = statistics.median([one for some in self.logs.values() for one in some]) or 0.0
-        if gain > math.log(MAX_GAIN):
-            self._fault, self._judged = _no_gain(budget, gain), False
+        self._note = noise.unknown(measured.environment, budget.benchmark, chosen.metric)
+        self._level = sequential.confidence(budget.confidence, measured.environment, measured.groups)
+        self.logs = chosen.logs
+        if chosen.gain > math.log(MAX_GAIN):
+            self._fault, self._judged = _no_gain(budget, chosen.gain), False
             self.logs = {}
             return
         if budget.max_host_cpu_per_unit is not None:
-            self._cpu_samples, self._unit = _service_cpu(chosen, budget)
-            self._fault = _uncounted(chosen, budget, sum(map(len, self._cpu_samples.values())))
-            if self._fault:
-                self._cpu_samples = {}
+            self._unit = chosen.cpu.unit
+            self._fault = chosen.cpu.fault
+            self._cpu_samples = {} if self._fault else chosen.cpu.samples
 
     @property
     def cpu_logs(self) -> dict[int, list[float]]:
@@ -239,7 +222,7 @@ class _Case:
             return
         level, budget = self._level, self.budget
         self._loss = _Gate(
-            lambda level: _loss(self.logs, level, loss.spread),
+            lambda level: self._chosen.loss(level, loss.spread),
             level,
             budget.max_loss,
             "loss",
@@ -249,7 +232,7 @@ class _Case:
         if budget.max_host_cpu_per_unit is None or not self._cpu_samples:
             return
         self._cpu = _Gate(
-            lambda level: statistics.estimate(self._cpu_samples, level, positive=True, spread=cpu.spread),
+            lambda level: self._chosen.cpu_per_unit(level, cpu.spread),
             level,
             budget.max_host_cpu_per_unit,
             f"service CPU per {self._unit or 'unit'}",
@@ -264,8 +247,7 @@ class _Case:
     def judgement(self) -> Judgement:
         gates = self.gates
         verdicts = [one.verdict for one in gates] + [Verdict.INVALID] * bool(self._fault)
-        reasons = [one.reason for one in gates] + [self._fault] * bool(self._fault)
-        reasons += [self._note] * bool(self._note)
+        reasons = [one.reason for one in gates] + [told for told in (self._note, self._fault) if told]
         order = (Verdict.INVALID, Verdict.FAIL, Verdict.INCONCLUSIVE)
         worst = next((one for one in order if one in verdicts), Verdict.PASS)
         loss, cpu = (None if one is None else one.found for one in (self._loss, self._cpu))
@@ -293,148 +275,6 @@ def _correct(gates: Sequence[_Gate]) -> None:
         left -= len(held)
     for one in failing:
         one.withdraw(len(gates))
-
-
-def _select(results: model.Results, budget: Budget) -> tuple[list[model.Trial], str]:
-    """Return the trials a budget is about, and why they cannot be judged (or an empty text)."""
-    if fault := _other_machine(results, budget):
-        return [], fault
-    known = sorted({one.benchmark for one in results.trials})
-    trials = [one for one in results.trials if one.benchmark == budget.benchmark]
-    if not trials:
-        return (
-            [],
-            f"benchmark '{budget.benchmark}' was not measured; the results have {', '.join(known) or 'none'}",
-        )
-    metrics = sorted({one.metric for one in trials})
-    metric = budget.metric or _judged_by(trials, results, budget)
-    chosen = [one for one in trials if one.metric == metric or one.value is None]
-    if metric not in metrics:
-        hint = "" if budget.metric else "; name one of them as the budget's metric if that is what it is for"
-        return [], f"metric '{metric}' was not measured; {budget.benchmark} has {', '.join(metrics)}{hint}"
-    arms = (budget.arm, budget.baseline)
-    missing = {arm: presence.missing(chosen, results.environment, arm) for arm in arms}
-    for arm, absent in missing.items():
-        mine = [one for one in chosen if one.arm == arm]
-        if not mine:
-            known = sorted({one.arm for one in trials})
-            return [], f"arm '{arm}' was not measured; the results have {', '.join(known)}"
-        failed = sum(not one.value for one in mine) + absent
-        if failed > MAX_FAILED * (len(mine) + absent):
-            what = "failed or are missing" if absent else "failed"
-            what += " or gave 0, which has no ratio" if any(one.value == 0 for one in mine) else ""
-            return [], f"{failed} of {len(mine) + absent} trials of '{arm}' {what} (limit {MAX_FAILED:.0%})"
-    capacity = overhead.Capacity(results.environment)
-    if exceeded := next((told for one in chosen if one.arm in arms and (told := capacity.exceeded(one))), ""):
-        return [], exceeded
-    if budget.max_host_cpu_per_unit is not None:
-        costs = (overhead.cost(one).invalid for one in chosen)
-        if contradiction := next((text for text in costs if text.startswith("counters")), ""):
-            return [], contradiction
-    if fault := noise.refusal(results.environment, budget.benchmark, str(metric), budget.max_loss):
-        return [], fault
-    return _guarded(results, budget, trials, chosen, missing)
-
-
-def _judged_by(trials: Sequence[model.Trial], results: model.Results, budget: Budget) -> str | None:
-    """Return the metric of a budget that names none: that of the benchmark's definition, whatever a file says."""
-    known = definitions.of_label(budget.benchmark, results.environment)
-    return known[0] if known else next((one.metric for one in trials if one.primary), None)
-
-
-def _other_machine(results: model.Results, budget: Budget) -> str:
-    """Return what the guests ran on if it is not what the budget is for."""
-    accelerator = str(results.environment.get("accelerator", "unknown"))
-    if budget.accelerator is not None and accelerator != budget.accelerator:
-        return f"guests ran on {accelerator}, the budget is for {budget.accelerator}"
-    arms = results.environment.get("arms", {})
-    for arm in (budget.arm, budget.baseline):
-        told = arms.get(arm, {}).get("virtualization")
-        if fault := truth.contradiction(str(told or ""), accelerator):
-            return f"guests of '{arm}': {fault}"
-        if budget.virtualization is None:
-            continue
-        if arm != "host" and told != budget.virtualization:
-            return (
-                f"guests of '{arm}' found themselves on {told or 'nothing that was recorded'}, "
-                f"the budget is for {budget.virtualization}"
-            )
-    return ""
-
-
-def _guarded(
-    results: model.Results,
-    budget: Budget,
-    trials: Sequence[model.Trial],
-    chosen: Sequence[model.Trial],
-    missing: Mapping[str, int],
-) -> tuple[list[model.Trial], str]:
-    """Return the trials that no guard rejects, or why too few are left.
-
-    :param missing: judged arm -> how many trials it lacks.
-    """
-    judged = sorted((one for one in chosen if one.arm in missing), key=lambda one: one.order)
-    sender = {
-        one.order: one.value
-        for one in trials
-        if one.metric == "client_cpu" and one.unit == "%" and one.value is not None
-    }
-    known = guards.context(judged, results.environment, budget.guards, budget.min_link_mbps, sender)
-    faults = guards.faults(judged, known)
-    for arm, absent in missing.items():
-        mine = [one for one in judged if one.arm == arm]
-        failed = sum(not one.value for one in mine) + absent
-        told = [faults[one.order] for one in mine if one.value and one.order in faults]
-        if told and failed + len(told) > MAX_FAILED * (len(mine) + absent):
-            what = f"{'failed or ' if failed else ''}do not count (limit {MAX_FAILED:.0%}): {told[0]}"
-            return [], f"{failed + len(told)} of {len(mine) + absent} trials of '{arm}' {what}"
-    return [one for one in chosen if one.order not in faults], ""
-
-
-def _loss(
-    logs: Mapping[int, Sequence[float]], confidence: float, spread: statistics.Spread | None
-) -> statistics.Estimate | None:
-    ratio = statistics.ratio_of(logs, confidence, spread=spread)
-    return None if ratio is None else _as_loss(ratio)
-
-
-def _as_loss(ratio: statistics.Estimate) -> statistics.Estimate:
-    return dataclasses.replace(
-        ratio,
-        value=1 - ratio.value,
-        low=None if ratio.high is None else 1 - ratio.high,
-        high=None if ratio.low is None else 1 - ratio.low,
-        trimmed_mean=1 - ratio.trimmed_mean,
-        hodges_lehmann=1 - ratio.hodges_lehmann,
-    )
-
-
-def _service_cpu(trials: Sequence[model.Trial], budget: Budget) -> tuple[dict[int, list[float]], str]:
-    """Return group -> service CPU per unit of work in the budget's arm, and the unit."""
-    samples: dict[int, list[float]] = {}
-    unit = ""
-    for one in trials:
-        value = overhead.per_unit(overhead.cost(one).service_s, one) if one.arm == budget.arm else None
-        if value is not None:
-            unit = one.work_unit
-            samples.setdefault(one.group, []).append(value)
-    return samples, unit
-
-
-def _uncounted(trials: Sequence[model.Trial], budget: Budget, known: int) -> str:
-    """Return why service CPU cannot be judged by the trials that have it; empty if it can.
-
-    :param known: how many of the arm have it.
-    """
-    measured = sum(one.arm == budget.arm and bool(one.value) for one in trials)
-    if not known:
-        return f"service CPU of '{budget.arm}' was not measured"
-    if measured - known <= MAX_FAILED * measured:
-        return ""
-    return (
-        f"{measured - known} of {measured} trials of '{budget.arm}' have no CPU counters or no count of work, so "
-        f"its service CPU is not known (limit {MAX_FAILED:.0%})"
-    )
 
 
 def _place(

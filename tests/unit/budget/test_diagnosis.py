@@ -4,7 +4,7 @@ import dataclasses
 
 import testtools
 
-from nova_perf_tuning.budget import budget_file, diagnosis, model, verdict
+from nova_perf_tuning.budget import budget_file, definitions, diagnosis, model, verdict
 from tests.unit.budget import samples
 
 
@@ -13,7 +13,9 @@ def results(losses, **environment):
     trials = []
     for label, loss in losses.items():
         one = samples.results({"untuned": 1000.0, "tuned": 1000.0 * (1 - loss)}, groups=5, noise=0.005)
-        trials += [dataclasses.replace(trial, benchmark=label) for trial in one.trials]
+        metric, unit, better = definitions.of_label(label, environment) or ("throughput", "Mbit/s", "higher")
+        named = {"benchmark": label, "metric": metric, "unit": unit, "better": better}
+        trials += [dataclasses.replace(trial, **named) for trial in one.trials]
     return model.Results({"arms": {}, "seed": 1, **environment}, trials)
 
 

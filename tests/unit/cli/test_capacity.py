@@ -16,7 +16,7 @@ class CapacityCommandTest(testtools.TestCase):
     def setUp(self):
         super().setUp()
         self.path = os.path.join(self.useFixture(fixtures.TempDir()).path, "results.json")
-        blocks = [test_capacity.trial(block=at, vhost=4.0, emulator=0.5, softirq=0.5) for at in range(8)]
+        blocks = [test_capacity.trial(block=at, order=at, vhost=4.0, emulator=0.5, softirq=0.5) for at in range(8)]
         store.save(test_capacity.results(*blocks), self.path)
 
     def capacity(self, *arguments):

@@ -12,7 +12,7 @@ from oslo_config import cfg
 from nova_perf_tuning.budget import store
 from nova_perf_tuning.conf import nova
 from nova_perf_tuning.virt import host_result, traits
-from tests.unit.budget import samples
+from tests.unit.budget import samples, test_store
 from tests.unit.cli import test_bench
 
 
@@ -86,7 +86,7 @@ class PublishTest(testtools.TestCase):
     def test_results_of_a_fleet(self):
         rows = (("cmp1.example.org", "PASS"), ("cmp2", "FAIL"))
         hosts = [{"host": one, "verdict": two, "reasons": [], "peers": 1, "measured": 1} for one, two in rows]
-        fleet = {"run": "r", "verdict": "FAIL", "pairs": []}
+        fleet = {"run": "r", "verdict": "FAIL", "pairs": test_store.pairs(3)}
         self.measure(fleet={**fleet, "hosts": hosts})
         self.assertEqual(["CUSTOM_PERF_VALIDATED"], self.published_by(self.results)["traits"])
         self.assertEqual("PASS", self.read_by_compute().verdict)

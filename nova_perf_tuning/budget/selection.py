@@ -1,0 +1,271 @@
+"""What of some results a budget is about, and why it cannot be judged by them.
+
+Many budgets ask for the same trials: what depends on the trials alone is worked out once for all of them.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import functools
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from nova_perf_tuning.budget import (
+    budget_file,
+    definitions,
+    guards,
+    model,
+    noise,
+    overhead,
+    presence,
+    statistics,
+)
+from nova_perf_tuning.guest import truth
+
+#: More trials than this share of a judged arm that failed, are missing or do not count, and what is left is a
+#: selection, not a sample.
+MAX_FAILED = 0.2
+
+#: Names that a message lists, and figures that are kept for further budgets.
+_NAMES = 20
+_KEPT = 256
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ServiceCpu:
+    """:ivar samples: group -> service CPU per unit of work; :ivar fault: why it cannot be judged, or empty."""
+
+    samples: Mapping[int, Sequence[float]]
+    unit: str
+    fault: str
+
+
+class Chosen:
+    """The trials that count for a figure of two arms.
+
+    :ivar fault: why they cannot be judged; then there is nothing else.
+    """
+
+    def __init__(self, metric: str, arm: str, baseline: str, trials: Sequence[model.Trial], fault: str) -> None:
+        self.metric = metric
+        self.fault = fault
+        self._trials = trials
+        self._arm = arm
+        self._baseline = baseline
+        self.loss = functools.lru_cache(maxsize=_KEPT)(self._loss)
+        self.cpu_per_unit = functools.lru_cache(maxsize=_KEPT)(self._cpu_per_unit)
+
+    @functools.cached_property
+    def logs(self) -> Mapping[int, Sequence[float]]:
+        """Group -> log-ratios of its blocks."""
+        return statistics.log_ratios(self._trials, self._arm, self._baseline)
+
+    @functools.cached_property
+    def gain(self) -> float:
+        """The median log-ratio, 0 of none."""
+        return statistics.median([one for some in self.logs.values() for one in some]) or 0.0
+
+    @functools.cached_property
+    def cpu(self) -> ServiceCpu:
+        """Service CPU of the arm."""
+        samples, unit = _service_cpu(self._trials, self._arm)
+        return ServiceCpu(samples, unit, _uncounted(self._trials, self._arm, sum(map(len, samples.values()))))
+
+    def _loss(self, confidence: float, spread: statistics.Spread | None) -> statistics.Estimate | None:
+        ratio = statistics.ratio_of(self.logs, confidence, spread=spread)
+        return None if ratio is None else _as_loss(ratio)
+
+    def _cpu_per_unit(self, confidence: float, spread: statistics.Spread | None) -> statistics.Estimate | None:
+        return statistics.estimate(self.cpu.samples, confidence, positive=True, spread=spread)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Figure:
+    """:ivar trials: of a metric, and those that failed; :ivar contradiction: of CPU counters, or empty."""
+
+    trials: Sequence[model.Trial]
+    contradiction: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Arm:
+    """:ivar trials: of a figure in an arm; :ivar absent: how many it lacks; :ivar fault: why it has too few."""
+
+    trials: Sequence[model.Trial]
+    absent: int
+    fault: str
+    exceeded: str
+
+
+class Measured:
+    """Results, looked up by many budgets.
+
+    :ivar groups: how many boots they are of.
+    """
+
+    def __init__(self, results: model.Results) -> None:
+        self.environment = results.environment
+        self.groups = len({one.group for one in results.trials})
+        self._capacity = overhead.Capacity(results.environment)
+        self._trials: dict[str, list[model.Trial]] = collections.defaultdict(list)
+        for one in results.trials:
+            self._trials[one.benchmark].append(one)
+        self._metrics = functools.cache(self._find_metrics)
+        self._figure = functools.lru_cache(maxsize=_KEPT)(self._find_figure)
+        self._arm = functools.lru_cache(maxsize=_KEPT)(self._find_arm)
+        self._pair = functools.lru_cache(maxsize=_KEPT)(self._find_pair)
+
+    def choose(self, budget: budget_file.Budget) -> Chosen:
+        """Return the trials that a budget is about, or why they cannot be judged."""
+        metric = budget.metric or self._judged_by(budget.benchmark)
+        fault = _other_machine(self.environment, budget) or self._absent(budget, metric)
+        if fault or metric is None:
+            return Chosen("", budget.arm, budget.baseline, (), fault)
+        arms = [self._arm(budget.benchmark, metric, arm) for arm in (budget.arm, budget.baseline)]
+        fault = next(filter(None, (one.fault for one in arms)), "")
+        fault = fault or next(filter(None, (one.exceeded for one in arms)), "")
+        if budget.max_host_cpu_per_unit is not None:
+            fault = fault or self._figure(budget.benchmark, metric).contradiction
+        fault = fault or noise.refusal(self.environment, budget.benchmark, metric, budget.max_loss)
+        if fault:
+            return Chosen(metric, budget.arm, budget.baseline, (), fault)
+        place = (budget.benchmark, metric, budget.arm, budget.baseline)
+        return self._pair(*place, budget.guards, budget.min_link_mbps)
+
+    def _absent(self, budget: budget_file.Budget, metric: str | None) -> str:
+        """Return what of a budget was not measured."""
+        if budget.benchmark not in self._trials:
+            return f"benchmark '{budget.benchmark}' was not measured; the results have {_listed(self._trials)}"
+        metrics = self._metrics(budget.benchmark)
+        if metric in metrics:
+            return ""
+        hint = "" if budget.metric else "; name one of them as the budget's metric if that is what it is for"
+        return f"metric '{metric}' was not measured; {budget.benchmark} has {_listed(metrics)}{hint}"
+
+    def _judged_by(self, benchmark: str) -> str | None:
+        """Return the metric of a budget that names none, as the benchmark defines it."""
+        known = definitions.of_label(benchmark, self.environment)
+        return (
+            known[0]
+            if known
+            else next((one.metric for one in self._trials.get(benchmark, ()) if one.primary), None)
+        )
+
+    def _find_metrics(self, benchmark: str) -> frozenset[str]:
+        return frozenset(one.metric for one in self._trials[benchmark])
+
+    def _find_figure(self, benchmark: str, metric: str) -> _Figure:
+        chosen = [one for one in self._trials[benchmark] if one.metric == metric or one.value is None]
+        told = (overhead.cost(one).invalid for one in chosen)
+        return _Figure(chosen, next((text for text in told if text.startswith("counters")), ""))
+
+    def _find_arm(self, benchmark: str, metric: str, arm: str) -> _Arm:
+        chosen = self._figure(benchmark, metric).trials
+        mine = [one for one in chosen if one.arm == arm]
+        if not mine:
+            names = {one.arm for one in self._trials[benchmark]}
+            return _Arm((), 0, f"arm '{arm}' was not measured; the results have {_listed(names)}", "")
+        absent = presence.missing(chosen, self.environment, arm)
+        failed = sum(not one.value for one in mine) + absent
+        fault = ""
+        if failed > MAX_FAILED * (len(mine) + absent):
+            what = "failed or are missing" if absent else "failed"
+            what += " or gave 0, which has no ratio" if any(one.value == 0 for one in mine) else ""
+            fault = f"{failed} of {len(mine) + absent} trials of '{arm}' {what} (limit {MAX_FAILED:.0%})"
+        return _Arm(mine, absent, fault, next(filter(None, map(self._capacity.exceeded, mine)), ""))
+
+    def _find_pair(
+        self,
+        benchmark: str,
+        metric: str,
+        arm: str,
+        baseline: str,
+        limits: guards.Limits,
+        min_link_mbps: float | None,
+    ) -> Chosen:
+        """Return the trials of two arms that no guard rejects, or why too few are left."""
+        arms = {name: self._arm(benchmark, metric, name) for name in (arm, baseline)}
+        judged = sorted((one for some in arms.values() for one in some.trials), key=lambda one: one.order)
+        sender = {
+            one.order: one.value
+            for one in self._trials[benchmark]
+            if one.metric == "client_cpu" and one.unit == "%" and one.value is not None
+        }
+        known = guards.context(judged, self.environment, limits, min_link_mbps, sender)
+        faults = guards.faults(judged, known)
+        for name, some in arms.items():
+            mine, absent = some.trials, some.absent
+            failed = sum(not one.value for one in mine) + absent
+            told = [faults[one.order] for one in mine if one.value and one.order in faults]
+            if told and failed + len(told) > MAX_FAILED * (len(mine) + absent):
+                what = f"{'failed or ' if failed else ''}do not count (limit {MAX_FAILED:.0%}): {told[0]}"
+                what = f"{failed + len(told)} of {len(mine) + absent} trials of '{name}' {what}"
+                return Chosen(metric, arm, baseline, (), what)
+        return Chosen(metric, arm, baseline, [one for one in judged if one.order not in faults], "")
+
+
+def _listed(names: Iterable[str]) -> str:
+    """Return names in words, the first of very many."""
+    found = sorted(names)
+    more = f" and {len(found) - _NAMES} more" if len(found) > _NAMES else ""
+    return f"{', '.join(found[:_NAMES]) or 'none'}{more}"
+
+
+def _other_machine(environment: Mapping[str, Any], budget: budget_file.Budget) -> str:
+    """Return what the guests ran on if it is not what the budget is for."""
+    accelerator = str(environment.get("accelerator", "unknown"))
+    if budget.accelerator is not None and accelerator != budget.accelerator:
+        return f"guests ran on {accelerator}, the budget is for {budget.accelerator}"
+    arms = environment.get("arms", {})
+    for arm in (budget.arm, budget.baseline):
+        told = arms.get(arm, {}).get("virtualization")
+        if fault := truth.contradiction(str(told or ""), accelerator):
+            return f"guests of '{arm}': {fault}"
+        if budget.virtualization is None:
+            continue
+        if arm != "host" and told != budget.virtualization:
+            return (
+                f"guests of '{arm}' found themselves on {told or 'nothing that was recorded'}, "
+                f"the budget is for {budget.virtualization}"
+            )
+    return ""
+
+
+def _as_loss(ratio: statistics.Estimate) -> statistics.Estimate:
+    return dataclasses.replace(
+        ratio,
+        value=1 - ratio.value,
+        low=None if ratio.high is None else 1 - ratio.high,
+        high=None if ratio.low is None else 1 - ratio.low,
+        trimmed_mean=1 - ratio.trimmed_mean,
+        hodges_lehmann=1 - ratio.hodges_lehmann,
+    )
+
+
+def _service_cpu(trials: Sequence[model.Trial], arm: str) -> tuple[dict[int, list[float]], str]:
+    """Return group -> service CPU per unit of work in an arm, and the unit."""
+    samples: dict[int, list[float]] = {}
+    unit = ""
+    for one in trials:
+        value = overhead.per_unit(overhead.cost(one).service_s, one) if one.arm == arm else None
+        if value is not None:
+            unit = one.work_unit
+            samples.setdefault(one.group, []).append(value)
+    return samples, unit
+
+
+def _uncounted(trials: Sequence[model.Trial], arm: str, known: int) -> str:
+    """Return why service CPU cannot be judged by the trials that have it; empty if it can.
+
+    :param known: how many of the arm have it.
+    """
+    measured = sum(one.arm == arm and bool(one.value) for one in trials)
+    if not known:
+        return f"service CPU of '{arm}' was not measured"
+    if measured - known <= MAX_FAILED * measured:
+        return ""
+    return (
+        f"{measured - known} of {measured} trials of '{arm}' have no CPU counters or no count of work, so "
+        f"its service CPU is not known (limit {MAX_FAILED:.0%})"
+    )
