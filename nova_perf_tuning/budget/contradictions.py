@@ -23,7 +23,7 @@ def find(environment: Mapping[str, Any], trials: Sequence[model.Trial], *, numbe
 
     :param numbered: whether the file numbers its runs; it need not.
     """
-    fault = _spent_twice(environment) or _more_groups(environment, trials)
+    fault = _spent_twice(environment) or _more_groups(environment, trials) or _lost_pairs(environment, trials)
     fault = fault or next(filter(None, _faults(trials)), "")
     fault = fault or (_numbers(trials) if numbered else "")
     return fault or _copies(trials) or _turned(environment, trials) or _primaries(trials)
@@ -42,6 +42,24 @@ def _more_groups(environment: Mapping[str, Any], trials: Sequence[model.Trial]) 
         return ""
     found = len({one.group for one in trials})
     return f"environment.groups_run: is {run}, but there are trials of {found} groups" if found > run else ""
+
+
+def _lost_pairs(environment: Mapping[str, Any], trials: Sequence[model.Trial]) -> str:
+    """Return what a run over many hosts lacks of its pairs: hosts whose pairs are gone would not be judged."""
+    if "fleet" not in environment:
+        return ""
+    pairs = environment["fleet"]["pairs"]
+    planned = environment.get("groups")
+    found = sum(one["state"] != "dropped" for one in pairs)
+    if type(planned) is int and found != planned:
+        return f"environment.groups: is {planned}, but fleet.pairs has {found} that were not dropped"
+    numbers = {one["number"] for one in pairs}
+    if len(numbers) < len(pairs):
+        return "environment.fleet.pairs: has a number twice; every pair has one of its own"
+    for index, one in enumerate(trials):
+        if one.group not in numbers and one.group - len(pairs) not in numbers:
+            return f"trials[{index}].group: is {one.group}, which no pair in environment.fleet.pairs has"
+    return ""
 
 
 def _turned(environment: Mapping[str, Any], trials: Sequence[model.Trial]) -> str:

@@ -42,7 +42,9 @@ def judge(found: results.Results, budgets: Sequence[budget_file.Budget]) -> list
             measured.append((fleet.pair_of(task, one), one))
     paired = _paired(environment)
     findings = attribution.find(measured, paired, float(told.get("max_loss", _MAX_LOSS)))
-    return fleet.judge(run, of_pair, paired, budgets, findings, environment)
+    hosts = fleet.judge(run, of_pair, paired, budgets, findings, environment)
+    lacking = _lacking(told, run, of_pair)
+    return [_with_fault(one, lacking[one.host]) if one.host in lacking else one for one in hosts]
 
 
 def judged_again(
@@ -63,15 +65,38 @@ def _run(told: Mapping[str, Any], environment: Mapping[str, Any]) -> campaign_st
         for one in told["pairs"]
     ]
     scheduled = any(task.pair.client == "" for task in tasks)  # hosts without a name are written as 'any'
-    hosts = ["" if scheduled and one["host"] == "any" else one["host"] for one in told["hosts"]]
+    listed = ["" if scheduled and one["host"] == "any" else one["host"] for one in told["hosts"]]
     out = {
         host: reason.removeprefix(fleet.GIVEN_UP)
-        for host, one in zip(hosts, told["hosts"], strict=True)
+        for host, one in zip(listed, told["hosts"], strict=True)
         for reason in one["reasons"]
         if reason.startswith(fleet.GIVEN_UP)
     }
+    planned = (name for task in tasks if task.state != "dropped" for name in (task.pair.client, task.pair.server))
+    hosts = list(dict.fromkeys([*listed, *planned]))
     created = datetime.datetime.fromtimestamp(0, datetime.UTC)  # no verdict asks for it
     return campaign_store.StoredRun(told["run"], "done", {}, dict(environment), hosts, out, tasks, created)
+
+
+def _lacking(
+    told: Mapping[str, Any], run: campaign_store.StoredRun, of_pair: Mapping[int, Sequence[results.Trial]]
+) -> dict[str, str]:
+    """Return host -> what the file ought to have of it and does not."""
+    found: dict[str, str] = {}
+    for task in run.tasks:
+        if task.state == "done" and not of_pair.get(task.number):
+            what = f"pair {task.number} ({task.pair.client or 'any'} with {task.pair.server or 'any'}) is done"
+            for name in (task.pair.client, task.pair.server):
+                found.setdefault(name, f"{what}, but the results have no trial of it")
+    for name in run.hosts[len(told["hosts"]) :]:
+        found[name] = "it has pairs, but is not among the hosts of the run"
+    return found
+
+
+def _with_fault(host: fleet.HostVerdict, fault: str) -> fleet.HostVerdict:
+    """Return a host's verdict, INVALID unless it FAILs anyway."""
+    whole = verdict.Verdict.FAIL if host.verdict is verdict.Verdict.FAIL else verdict.Verdict.INVALID
+    return dataclasses.replace(host, verdict=whole, reasons=(fault, *host.reasons))
 
 
 def _paired(environment: Mapping[str, Any]) -> dict[str, bool]:

@@ -15,6 +15,12 @@ from nova_perf_tuning.budget import schema, store
 from tests.unit.budget import samples
 
 
+def pairs(count):
+    """Return pairs of hosts as a run over many has them."""
+    rest = {"state": "done", "attempts": 1, "seconds": 60.0, "errors": [], "figures": []}
+    return [{"number": one, "client": f"c{one}", "server": f"c{one + 1}", **rest} for one in range(count)]
+
+
 class StoreTest(testtools.TestCase):
     def setUp(self):
         super().setUp()
@@ -235,8 +241,28 @@ class StoreTest(testtools.TestCase):
         environment["groups_run"] = 2
         error = self.assertRaises(schema.InputError, self.load, json.dumps(document))
         self.assertIn("environment.groups_run: is 2, but there are trials of 3 groups", str(error))
-        environment["fleet"] = {"run": "r", "verdict": None, "hosts": [], "pairs": []}
-        self.load(json.dumps(document))
+        environment["fleet"] = {"run": "r", "verdict": None, "hosts": [], "pairs": pairs(3)}
+        self.load(json.dumps(document))  # there the server's own guest is a boot too
+
+    def test_a_fleet_has_all_its_pairs(self):
+        document = self.document()
+        for groups, found, told in (
+            (3, pairs(3), ""),
+            (3, [*pairs(3), {**pairs(4)[3], "state": "dropped"}], ""),
+            (3, pairs(2), "environment.groups: is 3, but fleet.pairs has 2"),
+            (2, pairs(3), "environment.groups: is 2, but fleet.pairs has 3"),
+            (None, pairs(1), "trials[12].group: is 2, which no pair"),
+            (None, [*pairs(3), *pairs(1)], "has a number twice"),
+        ):
+            document["environment"] |= {
+                "groups": groups,
+                "fleet": {"run": "r", "verdict": None, "hosts": [], "pairs": found},
+            }
+            if not told:
+                self.load(json.dumps(document))
+                continue
+            error = self.assertRaises(schema.InputError, self.load, json.dumps(document))
+            self.assertIn(told, str(error))
 
     def test_nothing_waits_for_less_than_no_time(self):
         document = self.document()

@@ -297,6 +297,7 @@ class LoadTest(testtools.TestCase):
             ),
             ("guards: {max_wait: -.inf}\nbudgets: [{benchmark: fio, arm: a, max_loss: 0.1}]", "guards.max_wait"),
             ("budgets: [{benchmark: fio, arm: a, max_loss: 1.5}]", "budgets[0].max_loss"),
+            ("budgets: [{benchmark: fio, arm: a, max_loss: 1}]", "budgets[0].max_loss"),
             ("budgets: [", "line 1"),
             ("a: &a [1]\nb: [*a]", "aliases"),
             ("x: !!python/object/apply:os.system [id]", "python"),
