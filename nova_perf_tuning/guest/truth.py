@@ -14,6 +14,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+from nova_perf_tuning.guest import markup, tree
 from nova_perf_tuning.specs import request as request_module
 
 #: Sections are separated by ``== name``. Nothing in it fails where a file or program is missing.
@@ -128,9 +129,27 @@ def parse(text: str) -> Truth:
     )
 
 
+def resolved(asked: request_module.Request, xml: str, vcpus: int) -> request_module.Request:
+    """Return a request with the numbers that its guest's domain XML has for ``auto``.
+
+    An interface that names no queues has one pair. A disk that names none was left out, and lacks what ``auto``
+    means for every disk: a queue for each vCPU.
+    """
+    numbers: dict[str, int] = {}
+    if request_module.AUTO in (asked.vif_queues, asked.disk_queues):
+        devices = tree.tagged(tree.by_tag(markup.parse(xml).root).get("devices"))
+        for field, wanted, fallback in (("vif_queues", "interface", 1), ("disk_queues", "disk", vcpus)):
+            if getattr(asked, field) == request_module.AUTO:
+                drivers = [tree.by_tag(element).get("driver") for tag, element in devices if tag == wanted]
+                written = [text for one in drivers if one is not None and (text := one.get("queues"))]
+                numbers[field] = max(map(int, written), default=fallback)
+    return dataclasses.replace(asked, **numbers)
+
+
 def findings(truth: Truth, asked: request_module.Request, accelerator: str, vcpus: int) -> list[str]:
     """Return where a guest is not what was asked for, a line each.
 
+    :param asked: with numbers for ``auto`` (:func:`resolved`): what is still ``auto`` is not compared.
     :param accelerator: what it was declared to run on: ``kvm`` or ``tcg``; others are not compared.
     """
     found = []

@@ -312,8 +312,9 @@ class LibvirtLauncher(base.Launcher):
     def _findings(self, arm: _Arm) -> list[str]:
         """Return where the guests of an arm are not what was asked for; what both say is said once."""
         found: dict[str, list[str]] = {}
-        for role, truth in zip(network.ROLES, arm.truths, strict=True):
-            for line in truth_module.findings(truth, arm.arm.request, self._accelerator.name, self._size.vcpus):
+        for role, guest, truth in zip(network.ROLES, arm.guests, arm.truths, strict=True):
+            asked = truth_module.resolved(arm.arm.request, guest.xml, self._size.vcpus)
+            for line in truth_module.findings(truth, asked, self._accelerator.name, self._size.vcpus):
                 found.setdefault(line, []).append(role)
         return [f"{' and '.join(roles)}: {line}" for line, roles in found.items()]
 

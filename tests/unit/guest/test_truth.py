@@ -4,8 +4,9 @@ import hypothesis
 import testtools
 from hypothesis import strategies
 
-from nova_perf_tuning.guest import truth
+from nova_perf_tuning.guest import transform, truth
 from nova_perf_tuning.specs import request
+from tests.unit.guest import corpus
 
 BARE = "== log\n[ 0.01] Booting paravirtualized kernel on bare hardware\n== clock\ntsc\n"
 
@@ -81,6 +82,22 @@ class TruthTest(testtools.TestCase):
         self.assertEqual(1, len(shared))
         self.assertIn("queues share vectors", shared[0])
         self.assertIn("the disk has 1", self.findings("== disk vda\n0\n", disk_queues=8)[0])
+
+    def test_auto_is_what_the_domain_was_given(self):
+        asked = request.Request(vif_queues="auto", disk_queues="auto")
+        text = f"{ETHTOOL}== vectors\n2\n== disk vda\n0\n"
+        for vcpus, housekeeping, queues in ((2, None, 2), (4, None, 4), (4, 1, 1)):
+            xml = corpus.text("virtio-blk.xml").replace(">4</vcpu>", f">{vcpus}</vcpu>")
+            xml = transform.transform(xml, asked, housekeeping_cpus=housekeeping).xml
+            known = truth.resolved(asked, xml, vcpus)
+            self.assertEqual((queues, vcpus), (known.vif_queues, known.disk_queues))
+            spelled = request.Request(vif_queues=queues, disk_queues=vcpus)
+            found = truth.findings(truth.parse(text), known, "tcg", vcpus)
+            self.assertEqual(truth.findings(truth.parse(text), spelled, "tcg", vcpus), found)
+            self.assertIn(f"vda: {vcpus} queues were asked for, the disk has 1", found)
+        left_out = truth.resolved(asked, corpus.text("virtio-blk.xml"), 4)
+        self.assertEqual((1, 4), (left_out.vif_queues, left_out.disk_queues), "a disk has one for each vCPU")
+        self.assertEqual(request.Request(vif_queues=3), truth.resolved(request.Request(vif_queues=3), "", 4))
 
     def test_accelerator(self):
         emulated, kvm = ("== flags\nhypervisor\n== signature\nTCGTCGTCGTCG\n", "== signature\nKVMKVMKVM\n")
