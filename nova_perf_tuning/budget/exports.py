@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 from xml.etree import ElementTree
 
-from nova_perf_tuning.budget import model, statistics, summary, verdict, wording
+from nova_perf_tuning.budget import diagnosis, model, statistics, summary, verdict, wording
 
 #: What XML 1.0 has no character for.
 _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -84,6 +84,8 @@ def junit(
     FAIL is a failure, INVALID an error; INCONCLUSIVE is skipped, since nothing was shown (the exit code tells it).
     Where nothing was judged one test case is an error: CI programs show a suite without any as passed.
 
+    What guests are that was not asked for stands in the output of each case.
+
     :param unjudged: why nothing was judged, if so.
     :param recorded: verdicts on hosts of a fleet are those of the file, and said to be.
     """
@@ -102,11 +104,12 @@ def junit(
         skipped=str(counts.count("skipped")),
         time=f"{seconds:.3f}",
     )
+    findings = [f"warning: guests of {line}" for line in diagnosis.spoilt(results)]
     for one in cases:
         case = ElementTree.SubElement(suite, "testcase", classname=_xml(one.kind), name=_xml(one.name))
         if kind := _OUTCOME.get(one.verdict):
             ElementTree.SubElement(case, kind, message=f"{one.verdict.value}: {_xml(one.why)}")
-        ElementTree.SubElement(case, "system-out").text = _xml(one.why)
+        ElementTree.SubElement(case, "system-out").text = _xml("\n".join([one.why, *findings]))
     ElementTree.indent(suite)
     return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
 
@@ -166,6 +169,10 @@ def prometheus(
                 name, text = "host_recorded_verdict", "The same as results have it, not judged again."
             labels = {"host": host.name, "verdict": word.value}
             gauges.add(name, text, labels, host.verdict is word)
+    for name, told in results.environment.get("arms", {}).items():
+        text = "Where guests are not what was asked for, as far as they were asked."
+        known = "findings" in told or "virtualization" in told
+        gauges.add("guest_findings", text, {"arm": name}, len(told.get("findings", ())) if known else None)
     gauges.add("run_timestamp_seconds", "When the validation began.", {}, _timestamp(results.environment))
     return gauges.text()
 

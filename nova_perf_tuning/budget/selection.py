@@ -119,7 +119,11 @@ class Measured:
     def choose(self, budget: budget_file.Budget) -> Chosen:
         """Return the trials that a budget is about, or why they cannot be judged."""
         metric = budget.metric or self._judged_by(budget.benchmark)
-        fault = _other_machine(self.environment, budget) or self._absent(budget, metric)
+        fault = (
+            _other_machine(self.environment, budget)
+            or _other_guests(self.environment, budget)
+            or self._absent(budget, metric)
+        )
         if fault or metric is None:
             return Chosen("", budget.arm, budget.baseline, (), fault)
         arms = [self._arm(budget.benchmark, metric, arm) for arm in (budget.arm, budget.baseline)]
@@ -222,6 +226,8 @@ def _other_machine(environment: Mapping[str, Any], budget: budget_file.Budget) -
         told = arms.get(arm, {}).get("virtualization")
         if fault := truth.contradiction(str(told or ""), accelerator):
             return f"guests of '{arm}': {fault}"
+        if told == "unknown" and budget.accelerator is not None:
+            return f"what guests of '{arm}' run on could not be read, the budget is for {budget.accelerator}"
         if budget.virtualization is None:
             continue
         if arm != "host" and told != budget.virtualization:
@@ -229,6 +235,16 @@ def _other_machine(environment: Mapping[str, Any], budget: budget_file.Budget) -
                 f"guests of '{arm}' found themselves on {told or 'nothing that was recorded'}, "
                 f"the budget is for {budget.virtualization}"
             )
+    return ""
+
+
+def _other_guests(environment: Mapping[str, Any], budget: budget_file.Budget) -> str:
+    """Return where guests of a judged arm are not what was asked for; empty: nowhere."""
+    arms = environment.get("arms", {})
+    for arm in (budget.arm, budget.baseline):
+        if found := [line for line in arms.get(arm, {}).get("findings", ()) if truth.spoils(line)]:
+            more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+            return f"guests of '{arm}' are not what was asked for: {found[0]}{more}"
     return ""
 
 

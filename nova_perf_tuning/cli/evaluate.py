@@ -88,8 +88,10 @@ def _judge_host(args: argparse.Namespace, results: model.Results, budgets: Seque
         found = [dataclasses.asdict(one) for one in judged]
         knobs = [dataclasses.asdict(one) for one in ablation.judge(results, budgets)]
         summed = {"verdict": whole.value, "culprit": told.culprit if told else "", "judgements": found}
+        summed["findings"] = diagnosis.spoilt(results)
         command.print_json(summed | ({"knobs": knobs} if knobs else {}))
     else:
+        figures.print_findings(results)
         figures.print_verdicts(judged)
         figures.print_ablation(ablation.judge(results, budgets))
         if not judged:
@@ -105,6 +107,7 @@ class _File:
     """What became of one of several files.
 
     :ivar why: the reason that decided, or what is wrong with the file.
+    :ivar findings: where guests are not what was asked for.
     """
 
     path: str
@@ -112,10 +115,12 @@ class _File:
     why: str
     judgements: Sequence[judging.Judgement] = ()
     hosts: Sequence[fleet.HostVerdict] = ()
+    findings: Sequence[str] = ()
 
     def as_data(self) -> dict[str, Any]:
         data: dict[str, Any] = {"file": self.path, "verdict": self.verdict.value, "why": self.why}
         data["judgements"] = list(map(dataclasses.asdict, self.judgements))
+        data["findings"] = list(self.findings)
         return data | ({"hosts": list(map(host_data, self.hosts))} if self.hosts else {})
 
 
@@ -129,6 +134,9 @@ def _judge_files(args: argparse.Namespace, budgets: Sequence[budget_file.Budget]
     if args.format == "json":
         command.print_json({"verdict": whole.value, "files": [one.as_data() for one in files]})
     else:
+        for one in files:
+            for finding in one.findings:
+                command.say(f"warning: {one.path}: guests of {finding}")
         figures.print_files([(one.path, one.verdict, one.why) for one in files], whole)
     return int(whole.exit_code)
 
@@ -136,7 +144,7 @@ def _judge_files(args: argparse.Namespace, budgets: Sequence[budget_file.Budget]
 def _judge_file(
     path: str, args: argparse.Namespace, budgets: Sequence[budget_file.Budget], floors: _Floors
 ) -> _File:
-    from nova_perf_tuning.budget import schema, verdict, wording
+    from nova_perf_tuning.budget import diagnosis, schema, verdict, wording
 
     try:
         results = _read(path, args, floors)
@@ -148,16 +156,17 @@ def _judge_file(
         hosts = fleet_file.judge(results, budgets)
         whole = fleet.overall(hosts) or verdict.Verdict.INVALID
         told = next((f"{one.host}: {''.join(one.reasons[:1])}" for one in hosts if one.verdict is whole), "")
-        return _File(path, whole, told, hosts=hosts)
+        return _File(path, whole, told, hosts=hosts, findings=diagnosis.spoilt(results))
     judged = verdict.judge_all(results, budgets)
     whole = verdict.overall(judged)
     deciding = (reason for one in judged if one.verdict is whole for reason in one.reasons)
-    return _File(path, whole, next(deciding, "" if judged else wording.NO_BUDGET), judged)
+    why = next(deciding, "" if judged else wording.NO_BUDGET)
+    return _File(path, whole, why, judged, findings=diagnosis.spoilt(results))
 
 
 def _judge_fleet(args: argparse.Namespace, results: model.Results, budgets: Sequence[budget_file.Budget]) -> int:
     """Print the verdict on every host of a fleet and return the exit code."""
-    from nova_perf_tuning.budget import verdict
+    from nova_perf_tuning.budget import diagnosis, verdict
     from nova_perf_tuning.cli import figures
     from nova_perf_tuning.cloud import fleet, fleet_file
 
@@ -167,8 +176,10 @@ def _judge_fleet(args: argparse.Namespace, results: model.Results, budgets: Sequ
     export_options.write(args, told, [])
     if args.format == "json":
         found = list(map(host_data, hosts))
-        command.print_json({"verdict": whole.value, "culprit": "", "judgements": [], "hosts": found})
+        summed = {"verdict": whole.value, "culprit": "", "judgements": [], "findings": diagnosis.spoilt(results)}
+        command.print_json(summed | {"hosts": found})
     else:
+        figures.print_findings(results)
         figures.print_hosts(hosts, judged)
         if judged is None:
             print(f"no budget applies to what was measured, and too few hosts to compare\n\n{whole.value}")

@@ -6,7 +6,7 @@ import collections
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from nova_perf_tuning.budget import ablation, diagnosis, statistics, summary, verdict, wording
+from nova_perf_tuning.budget import ablation, diagnosis, model, statistics, summary, verdict, wording
 from nova_perf_tuning.cli import command, state
 
 if TYPE_CHECKING:
@@ -56,6 +56,12 @@ def print_summary(summaries: Sequence[summary.BenchmarkSummary]) -> None:
     state.print_table(head, rows)
     if any(pair.ratio is not None for one in summaries for pair in one.comparisons):
         print(_RATIO)
+
+
+def print_findings(results: model.Results) -> None:
+    """Print where guests are not what was asked for, a line each."""
+    for finding in diagnosis.spoilt(results):
+        command.say(f"warning: guests of {finding}")
 
 
 def print_verdicts(judgements: Sequence[verdict.Judgement]) -> None:

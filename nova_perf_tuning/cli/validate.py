@@ -290,8 +290,7 @@ class _Run:
             command.say(f"note: {note}")
         for warning in wording.environment_warnings(results.environment):
             command.say(f"warning: {warning}")
-        for finding in diagnosis.spoilt(results):
-            command.say(f"warning: guests of {finding}")
+        figures.print_findings(results)
         told = diagnosis.diagnose(results, judged)
         if told is not None:
             print()

@@ -65,6 +65,11 @@ _SENT: Final = {
 }
 _RECEIVED: Final = {"csum": "rx-checksumming"}
 
+#: What findings say that are to be known, and leave the guest what was asked for.
+_UNREAD: Final = "what it runs on could not be read"
+_CLOCK: Final = "clock source"
+_SHARED: Final = "queues share vectors"
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Nic:
@@ -155,8 +160,10 @@ def findings(truth: Truth, asked: request_module.Request, accelerator: str, vcpu
     found = []
     if fault := contradiction(truth.virtualization, accelerator):
         found.append(f"{fault} ({truth.evidence})")
+    elif truth.virtualization == "unknown" and accelerator in _MODES:
+        found.append(f"{_UNREAD}: {truth.evidence}")
     if truth.virtualization == "kvm" and truth.clocksource in _SLOW_CLOCKS:
-        found.append(f"its clock source is {truth.clocksource}; every reading of the clock leaves the guest")
+        found.append(f"its {_CLOCK} is {truth.clocksource}; every reading of the clock leaves the guest")
     for name, nic in truth.nics.items():
         found += [f"{name}: {line}" for line in _nic_findings(nic, asked)]
     if isinstance(asked.disk_queues, int):
@@ -169,14 +176,26 @@ def findings(truth: Truth, asked: request_module.Request, accelerator: str, vcpu
     if isinstance(asked.vif_queues, int) and truth.vectors is not None and truth.vectors < 2 * asked.vif_queues:
         found.append(
             f"queues of virtio NICs have {truth.vectors} interrupts, {asked.vif_queues} queue pairs need"
-            f" {2 * asked.vif_queues}; queues share vectors"
+            f" {2 * asked.vif_queues}; {_SHARED}"
         )
     return found
 
 
+def spoils(finding: str) -> bool:
+    """Return whether a guest with this finding is not the one that was asked for, so that its figures are another's.
+
+    Results keep findings as text. What is not known to be harmless spoils.
+    """
+    return not any(mark in finding for mark in (_UNREAD, _CLOCK, _SHARED))
+
+
+#: Accelerator that a run declares -> mode of its guests.
+_MODES: Final = {"kvm": "kvm", "tcg": "qemu"}
+
+
 def contradiction(mode: str, accelerator: str) -> str:
     """Return why a guest that finds itself in ``mode`` does not run on ``accelerator``; empty: it may well."""
-    expected = {"kvm": "kvm", "tcg": "qemu"}.get(accelerator)
+    expected = _MODES.get(accelerator)
     if expected is None or mode in (expected, "unknown", ""):
         return ""
     return f"declared to run on {accelerator}, but found on {told(mode)}"

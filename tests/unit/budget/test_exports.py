@@ -50,6 +50,16 @@ class ExportsTest(testtools.TestCase):
         self.assertEqual(("1", "1"), (suite.get("tests"), suite.get("errors")))
         self.assertIn("no budget was given", suite[0].find("error").get("message"))
 
+    def test_findings_of_guests(self):
+        told = ["client: its clock source is hpet", "server: vda: 4 queues were asked for, the disk has 1"]
+        self.data.environment["arms"] = {"tuned": {"findings": told}, "untuned": {"virtualization": "kvm"}, "x": {}}
+        for case in ElementTree.fromstring(exports.junit(self.data, judged(self.data))):
+            self.assertIn(f"warning: guests of tuned: {told[0]}\n", case.find("system-out").text)
+            self.assertIn(f"warning: guests of tuned: {told[1]}", case.find("system-out").text)
+        text = exports.prometheus(self.data, [], [])
+        lines = [line.split('arm="')[1] for line in text.splitlines() if "guest_findings{" in line]
+        self.assertEqual(['tuned"} 2.0', 'untuned"} 0.0'], lines)
+
     def test_csv(self):
         rows = list(csv.DictReader(io.StringIO(exports.table(self.data))))
         self.assertEqual(len(self.data.trials), len(rows))

@@ -143,6 +143,31 @@ class JudgeTest(testtools.TestCase):
         self.data.environment["accelerator"] = "kvm"
         self.assertEqual(V.PASS, judged(self.data, accelerator="kvm").verdict)
 
+    def test_guests_that_could_not_say_what_they_run_on(self):
+        self.data.environment["accelerator"] = "kvm"
+        self.data.environment["arms"]["untuned"]["virtualization"] = "unknown"
+        self.assertEqual(V.PASS, judged(self.data, accelerator="kvm").verdict, "another arm")
+        self.data.environment["arms"]["tuned"]["virtualization"] = "unknown"
+        found = judged(self.data, accelerator="kvm")
+        self.assertEqual(V.INVALID, found.verdict)
+        self.assertIn("what guests of 'tuned' run on could not be read", found.reasons[0])
+        self.assertEqual(V.PASS, judged(self.data).verdict)
+
+    def test_guests_that_are_not_what_was_asked_for(self):
+        """The figures are those of other guests; a slow clock is a pity, but theirs."""
+        arms = self.data.environment["arms"]
+        arms["untuned"]["findings"] = ["client: eth0: 1 of 4 queues are enabled"]
+        arms["tuned"]["findings"] = [
+            "client: its clock source is hpet; every reading of the clock leaves the guest",
+            "queues of virtio NICs have 2 interrupts, 4 queue pairs need 8; queues share vectors",
+            "what it runs on could not be read: it said nothing",
+        ]
+        self.assertEqual(V.PASS, judged(self.data).verdict)
+        self.assertEqual(V.INVALID, judged(self.data, baseline="untuned").verdict)
+        arms["tuned"]["findings"] += ["client: eth0: 1 of 4 queues are enabled", "vda: the disk has 1"]
+        told = "guests of 'tuned' are not what was asked for: client: eth0: 1 of 4 queues are enabled (and 1 more)"
+        self.assertEqual((told,), judged(self.data).reasons)
+
     def test_failed_trials_make_a_selection(self):
         for one in [one for one in self.data.trials if one.arm == "tuned"][:4]:
             one.value, one.error = None, "guest lost"

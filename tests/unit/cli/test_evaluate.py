@@ -47,6 +47,22 @@ class EvaluateTest(testtools.TestCase):
         self.assertAlmostEqual(0.2, one["cpu"]["value"])
         self.assertTrue(one["loss"]["low"] < 0.1 < one["loss"]["high"])
 
+    def test_findings_of_guests_are_told(self):
+        clock, queues = "client: its clock source is hpet", "client: eth0: 1 of 4 queues are enabled"
+        for found, word in (([clock], "PASS"), ([clock, queues], "INVALID")):
+            data = samples.results({"host": 1000.0, "tuned": 900.0}, groups=3, blocks=6)
+            data.environment["arms"]["tuned"]["findings"] = found
+            store.save(data, self.results)
+            done = self.evaluate("arm: tuned, max_loss: 0.15")
+            self.assertEqual(word, done.stdout.split()[-1])
+            for line in found:
+                self.assertIn(f"warning: guests of tuned: {line}\n", done.stdout)
+            alone = json.loads(self.evaluate("arm: tuned, max_loss: 0.15", form="json").stdout)
+            [one, _] = json.loads(self.several(self.results, self.results, form="json").stdout)["files"]
+            expected = [f"tuned: {line}" for line in found]
+            self.assertEqual((expected, expected), (alone["findings"], one["findings"]))
+            self.assertIn(f"warning: {self.results}: guests of tuned: {clock}", self.several(*[self.results] * 2).stdout)
+
     def several(self, *paths, form="table"):
         budget = os.path.join(self.folder, "budget.yaml")
         with open(budget, "w", encoding="utf-8") as file:
