@@ -22,7 +22,7 @@ from nova_perf_tuning.budget import model, overhead
 class Limits:
     """What guards allow; a budget file's ``guards`` changes them.
 
-    :ivar max_steal: share of the time that the host's own CPUs were taken away (host is a guest itself).
+    :ivar max_steal: share of the time wanted that the host's own CPUs were taken away (host is a guest itself).
     :ivar max_wait: share of the time wanted that vCPUs waited for a host CPU. None: 0.1 under KVM and no limit
         under emulation, where all arms wait alike and only compare with each other.
     :ivar max_frequency_gap: how far the CPU frequencies of the judged arms may lie apart.
@@ -83,9 +83,10 @@ def context(
     names = dict.fromkeys(itertools.chain.from_iterable(told))
     seen = {name: [some[name] for some in told if name in some] for name in names}
     mhz: dict[str, list[float]] = {}
-    for one in trials if "mhz" in seen else ():
-        if "mhz" in one.conditions:
-            mhz.setdefault(one.arm, []).append(one.conditions["mhz"])
+    speed = "busy_mhz" if "busy_mhz" in seen else "mhz"  # older results have the mean of all CPUs alone
+    for one in trials if speed in seen else ():
+        if speed in one.conditions:
+            mhz.setdefault(one.arm, []).append(one.conditions[speed])
     return Context(
         environment,
         limits,
@@ -121,16 +122,20 @@ class Guard(abc.ABC):
 
 
 class Steal(Guard):
+    """Of the two shares that are recorded the one of the time wanted is never less; older results lack it."""
+
     name = "steal"
+    _SHARES = ("steal_share", "steal_of_busy")
 
     def possible(self, context: Context) -> bool:
-        return context.greatest("steal_share") > context.limits.max_steal
+        return max(map(context.greatest, self._SHARES)) > context.limits.max_steal
 
     def fault(self, trial: model.Trial, context: Context) -> str:
-        share = trial.conditions.get("steal_share", 0.0)
+        share = max(trial.conditions.get(name, 0.0) for name in self._SHARES)
         if share <= context.limits.max_steal:
             return ""
-        return f"the host's CPUs were taken away {share:.0%} of the time (limit {context.limits.max_steal:.0%})"
+        what = "time they were wanted" if "steal_of_busy" in trial.conditions else "time"
+        return f"the host's CPUs were taken away {share:.0%} of the {what} (limit {context.limits.max_steal:.0%})"
 
 
 class WaitingVcpus(Guard):
@@ -199,7 +204,10 @@ class FrequencyGap(Guard):
 
 
 class Links(Guard):
-    """A link was down or gone, changed its speed, or is slower than declared."""
+    """A link went down or away, changed its speed, or is slower than declared.
+
+    Which links the packets took is not known: one that was down from the first trial to the last is an unused port.
+    """
 
     name = "link"
 

@@ -4,11 +4,16 @@ circumstances of each trial.
 Conditions of a trial (:func:`conditions`), all numbers; what a host does not have is left out:
 
 ``steal_share``
-    share of the CPUs' time that was taken from this host by its own hypervisor
+    share of the CPUs' time that was taken from this host by its own hypervisor, idle time included
+``steal_of_busy``
+    the same as a share of the time that was wanted (busy or stolen): of all CPUs or of the guests' own, whichever is
+    more. Less than one CPU's time counts as that much, so that a tick of an idle host is nothing
 ``throttle_events``
     how often CPUs were slowed down for their temperature
 ``mhz``, ``max_mhz``
     mean frequency when the window ended, and mean of the highest frequency that is allowed then
+``busy_mhz``
+    mean frequency within the window of the CPUs that did the work (:mod:`nova_perf_tuning.budget.frequency`)
 ``clock_step_s``
     how far the wall clock moved against the monotonic one; more than NTP's 500 ppm slew is a jump
 ``clocksource_changed``
@@ -28,7 +33,7 @@ import re
 import time
 from collections.abc import Collection, Mapping
 from importlib import metadata
-from typing import Any
+from typing import Any, NamedTuple
 
 import psutil
 
@@ -57,11 +62,20 @@ def _cpu_model() -> str:
     return found[1].strip() if found else platform.machine()
 
 
+class Ticks(NamedTuple):
+    """Clock ticks of a CPU."""
+
+    busy: int
+    idle: int
+    stolen: int
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Circumstances:
     """What :func:`look` saw at one moment; None or an empty mapping: this host cannot tell.
 
     :ivar softirq_s: CPU -> seconds it has spent in interrupts and softirqs since boot.
+    :ivar ticks: CPU -> what it has spent on anything, on nothing, and what was stolen from it, since boot.
     """
 
     steal: int
@@ -75,6 +89,7 @@ class Circumstances:
     packets: int | None
     dropped: int | None
     softirq_s: Mapping[int, float] = dataclasses.field(default_factory=dict)
+    ticks: Mapping[int, Ticks] = dataclasses.field(default_factory=dict)
 
 
 def look(interface: str | None = None, root: str = "/") -> Circumstances:
@@ -100,7 +115,38 @@ def look(interface: str | None = None, root: str = "/") -> Circumstances:
         packets=_number(os.path.join(taken, "rx_packets")) if taken else None,
         dropped=_number(os.path.join(taken, "rx_dropped")) if taken else None,
         softirq_s=_softirq_s(stat),
+        ticks=_ticks(stat),
     )
+
+
+def _ticks(stat: str) -> dict[int, Ticks]:
+    found = {}
+    for line in re.finditer(r"^cpu([0-9]+)((?: [0-9]+){8})", stat, re.MULTILINE):
+        user, nice, system, idle, iowait, irq, softirq, steal = map(int, line[2].split())
+        found[int(line[1])] = Ticks(user + nice + system + irq + softirq, idle + iowait, steal)
+    return found
+
+
+def busy_ticks(before: Circumstances, after: Circumstances) -> dict[int, int]:
+    """Return CPU -> ticks that it was busy between two looks."""
+    return {cpu: now.busy - before.ticks[cpu].busy for cpu, now in after.ticks.items() if cpu in before.ticks}
+
+
+def _steal_of_busy(before: Circumstances, after: Circumstances, own_cpus: Collection[int]) -> float | None:
+    """Return which share of the time wanted was stolen; None: the host cannot tell."""
+    spent = {
+        cpu: Ticks(*(max(0, new - old) for new, old in zip(now, before.ticks[cpu], strict=True)))
+        for cpu, now in after.ticks.items()
+        if cpu in before.ticks
+    }
+    window = max(map(sum, spent.values()), default=0)
+    if not window:
+        return None
+    shares = []
+    for some in (spent.values(), [one for cpu, one in spent.items() if cpu in own_cpus]):
+        stolen = sum(one.stolen for one in some)
+        shares.append(stolen / max(window, stolen + sum(one.busy for one in some)))
+    return max(shares)
 
 
 def _softirq_s(stat: str) -> dict[int, float]:
@@ -134,11 +180,18 @@ def idle_softirq(seconds: float = 0.5) -> float:
     return softirq_s(before, look()) / (time.monotonic() - begun)
 
 
-def conditions(before: Circumstances, after: Circumstances) -> dict[str, float]:
-    """Return the conditions of the window between two looks."""
+def conditions(
+    before: Circumstances, after: Circumstances, own_cpus: Collection[int] = ()
+) -> dict[str, float]:
+    """Return the conditions of the window between two looks.
+
+    :param own_cpus: CPUs that are the guests' own, as far as pins say so.
+    """
     found: dict[str, float] = {}
     if after.cpu_time > before.cpu_time:
         found["steal_share"] = max(0, after.steal - before.steal) / (after.cpu_time - before.cpu_time)
+    if (wanted := _steal_of_busy(before, after, own_cpus)) is not None:
+        found["steal_of_busy"] = wanted
     if before.throttled is not None and after.throttled is not None:
         found["throttle_events"] = max(0, after.throttled - before.throttled)
     found |= {name: value for name, value in (("mhz", after.mhz), ("max_mhz", after.max_mhz)) if value is not None}

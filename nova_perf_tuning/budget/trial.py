@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from nova_perf_tuning.bench import base as bench
 from nova_perf_tuning.bench import output, plugins
-from nova_perf_tuning.budget import host_environment
+from nova_perf_tuning.budget import frequency, host_environment
 from nova_perf_tuning.launch import base as launch
 
 #: How long a server may take until it listens; an emulated guest on a busy host needs seconds.
@@ -66,10 +66,12 @@ def _run(job: plugins.Job, pair: launch.Pair, deadline: float, idle_softirq: flo
             circumstances = host_environment.look(pair.client.interface)
             before = [machine.cpu() for machine in machines]
             limit_s = max(0.1, min(client.timeout_s, deadline - time.monotonic()))
-            finished = pair.client.run(client.argv, limit_s)
+            with frequency.Sampler() as speeds:
+                finished = pair.client.run(client.argv, limit_s)
             after = [machine.cpu() for machine in machines]
             later = host_environment.look(pair.client.interface)
-            conditions = host_environment.conditions(circumstances, later)
+            conditions = host_environment.conditions(circumstances, later, own_cpus)
+            conditions |= speeds.conditions(host_environment.busy_ticks(circumstances, later))
             try:
                 readings = _readings(job.benchmark, finished, limit_s)
             except bench.NotReadyError:

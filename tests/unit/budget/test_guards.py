@@ -1,13 +1,15 @@
 """Every guard by itself: what trips it, what does not, and what the verdict says then."""
 
 import os
+import threading
+import time
 
 import fixtures
 import hypothesis
 import testtools
 from hypothesis import strategies
 
-from nova_perf_tuning.budget import budget_file, guards, host_environment, verdict
+from nova_perf_tuning.budget import budget_file, frequency, guards, host_environment, verdict
 from tests.unit.budget import samples
 
 V = verdict.Verdict
@@ -22,6 +24,8 @@ CONDITIONS = strategies.fixed_dictionaries(
     {},
     optional={
         "steal_share": strategies.sampled_from([0.0, 0.05, 0.06]),
+        "steal_of_busy": strategies.sampled_from([0.0, 0.05, 0.06]),
+        "busy_mhz": strategies.sampled_from([1000.0, 1040.0, 2000.0]),
         "throttle_events": strategies.integers(0, 1),
         "mhz": strategies.sampled_from([1000.0, 1040.0, 2000.0]),
         "max_mhz": strategies.sampled_from([1000.0, 1000.5, 2000.0]),
@@ -74,6 +78,13 @@ class GuardTest(testtools.TestCase):
         )
         self.assertEqual(V.PASS, judged(self.data, guards.Limits(max_steal=0.3)).verdict)
 
+    def test_steal_of_the_time_wanted(self):
+        """On a large host a share of all time is small whatever happens to a guest."""
+        self.set(steal_share=0.03, steal_of_busy=0.04)
+        self.assertEqual(V.PASS, judged(self.data).verdict)
+        self.set(steal_share=0.03, steal_of_busy=0.5)
+        self.check("steal: the host's CPUs were taken away 50% of the time they were wanted (limit 5%)")
+
     def test_few_such_trials_are_left_out(self):
         self.set(every=8, steal_share=0.9)
         for one in self.data.trials:
@@ -104,6 +115,14 @@ class GuardTest(testtools.TestCase):
         self.set(mhz=2990.0, every=2, max_mhz=2000.0)
         self.check("highest frequency allowed went from 3000 to 2000 MHz")
 
+    def test_frequency_of_the_cpus_that_worked(self):
+        self.set(arm=None, mhz=1500.0, busy_mhz=3000.0)
+        self.set(mhz=2500.0)
+        self.assertEqual(V.PASS, judged(self.data).verdict, "idle CPUs are no matter")
+        self.set(arm=None, mhz=1500.0)
+        self.set(busy_mhz=2500.0)
+        self.check("frequency change: arms ran at different CPU frequencies: host 3000 MHz, tuned 2500 MHz")
+
     def test_links(self):
         self.set(arm=None, **{"link:eth0": 25000.0, "link:eth1": 1000.0})
         self.assertEqual(V.PASS, judged(self.data, min_link_mbps=25000).verdict)
@@ -112,6 +131,15 @@ class GuardTest(testtools.TestCase):
         self.check("link eth1 was down")
         self.set(every=3, **{"link:eth1": 100.0})
         self.check("link eth1 changed from 1000 to 100 Mbit/s")
+
+    def test_a_port_that_is_down_throughout_is_unused(self):
+        self.set(arm=None, **{"link:eth0": 25000.0, "link:eth1": 0.0})
+        self.assertEqual(V.PASS, judged(self.data, min_link_mbps=25000).verdict)
+        self.set(arm=None, **{"link:eth0": 0.0})
+        self.assertEqual(V.PASS, judged(self.data).verdict)
+        self.check("has 0 Mbit/s, the budget needs 1000", min_link_mbps=1000)
+        self.set(every=2, **{"link:eth1": 1000.0})
+        self.check("link eth1 changed from 0 to 1000 Mbit/s")
 
     def test_a_link_that_went_away(self):
         self.set(arm=None, **{"link:eth0": 25000.0, "steal_share": 0.0})
@@ -223,6 +251,45 @@ class CircumstancesTest(testtools.TestCase):
         self.assertEqual(
             (0.0, 2000.0, 10.0), tuple(found[n] for n in ("link:eth0", "sender_packets", "sender_dropped"))
         )
+
+    def stat(self, *spent):
+        """Write (busy, idle, stolen) of each CPU."""
+        lines = [f"cpu{cpu} {busy} 0 0 {idle} 0 0 0 {stolen} 0 0\n" for cpu, (busy, idle, stolen) in enumerate(spent)]
+        total = [sum(some) for some in zip(*spent, strict=True)]
+        self.write("proc/stat", f"cpu  {total[0]} 0 0 {total[1]} 0 0 0 {total[2]} 0 0\n{''.join(lines)}")
+        return self.look()
+
+    def test_steal_from_few_of_many_cpus(self):
+        before = self.stat(*[(0, 0, 0)] * 64)
+        after = self.stat(*[(200, 0, 200)] * 4, *[(0, 400, 0)] * 60)
+        found = host_environment.conditions(before, after)
+        self.assertEqual((0.03125, 0.5), (found["steal_share"], found["steal_of_busy"]))
+        busy = self.stat(*[(200, 0, 200)] * 4, *[(400, 0, 0)] * 60)
+        self.assertEqual(0.03125, host_environment.conditions(before, busy)["steal_of_busy"])
+        self.assertEqual(0.5, host_environment.conditions(before, busy, {0, 1})["steal_of_busy"])
+        self.assertEqual(0.03125, host_environment.conditions(before, busy, {63})["steal_of_busy"])
+
+    def test_a_tick_stolen_from_an_idle_host_is_nothing(self):
+        found = host_environment.conditions(self.stat(*[(0, 0, 0)] * 4), self.stat((3, 396, 1), *[(0, 400, 0)] * 3))
+        self.assertEqual(0.0025, found["steal_of_busy"])
+
+    def test_frequency_in_the_window_of_the_cpus_that_worked(self):
+        for cpu in range(4):
+            self.write(f"sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_cur_freq", str(1_000_000 * (1 + cpu)))
+        with frequency.Sampler(self.root, 0.001) as sampler:
+            time.sleep(0.1)
+        for cpu in range(4):  # and now they rest
+            self.write(f"sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_cur_freq", "800000")
+        busy = host_environment.busy_ticks(self.stat(*[(0, 0, 0)] * 4), self.stat(*[(n, 9, 0) for n in (1, 4, 5, 9)]))
+        self.assertEqual({"busy_mhz": 3500.0}, sampler.conditions(busy))
+        self.assertEqual({}, sampler.conditions({}))
+
+    def test_no_frequency_is_no_thread(self):
+        empty = self.useFixture(fixtures.TempDir()).path
+        before = threading.active_count()
+        with frequency.Sampler(empty, 0.001) as sampler:
+            self.assertEqual(before, threading.active_count())
+        self.assertEqual({}, sampler.conditions({0: 1}))
 
     def test_a_host_that_tells_nothing(self):
         empty = self.useFixture(fixtures.TempDir()).path
