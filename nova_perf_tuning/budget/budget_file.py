@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import Any
 
-from nova_perf_tuning.budget import guards, schema
+from nova_perf_tuning.budget import guards, model, schema
 from nova_perf_tuning.specs import profile
 
 _MAX_BYTES = 256 * 1024
@@ -87,22 +87,55 @@ def load(path: str) -> list[Budget]:
     return budgets
 
 
-def applicable(budgets: Sequence[Budget], environment: Mapping[str, Any]) -> list[Budget]:
+def applicable(
+    budgets: Sequence[Budget], environment: Mapping[str, Any], primary: Mapping[str, str]
+) -> list[Budget]:
     """Return the budgets for the host group and flavor of ``environment``.
 
-    Of several for the same figure the most specific ones count: those that name both, else one, else none.
+    Of several for the same figure the most specific ones count: those that name both, else all that name one, else
+    those that name none.
+
+    :param primary: benchmark -> its primary metric, which a budget may name or not.
     """
-    group, flavor = (str(environment.get(name) or "") for name in ("host_group", "flavor"))
-    matching = [
-        one
-        for one in budgets
-        if (one.host_group is None or fnmatch.fnmatchcase(group, one.host_group))
-        and (one.flavor is None or fnmatch.fnmatchcase(flavor, one.flavor))
-    ]
+    matching = [one for one in budgets if _is_for(one, environment)]
     best: dict[tuple[str, str | None, str, str], int] = {}
     for one in matching:
-        best[_figure(one)] = max(best.get(_figure(one), 0), one.specificity)
-    return [one for one in matching if one.specificity == best[_figure(one)]]
+        figure = _figure(one, primary)
+        best[figure] = max(best.get(figure, 0), one.specificity)
+    return [one for one in matching if one.specificity == best[_figure(one, primary)]]
+
+
+def _is_for(budget: Budget, environment: Mapping[str, Any]) -> bool:
+    """Return whether a budget is for the host group and flavor of ``environment``."""
+    wanted = {"host_group": budget.host_group, "flavor": budget.flavor}
+    return all(
+        pattern is None or fnmatch.fnmatchcase(str(environment.get(name) or ""), pattern)
+        for name, pattern in wanted.items()
+    )
+
+
+def why_none(budgets: Sequence[Budget], results: model.Results) -> str:
+    """Return why no budget applies to results that none applies to."""
+    environment = results.environment
+    here = [one for one in budgets if _is_for(one, environment)]
+    if not here:
+        named = " and ".join(f"{name} '{environment.get(name) or ''}'" for name in ("host_group", "flavor"))
+        return f"no budget applies: none is for {named}; give --host-group or --flavor, or another file"
+    arms = list(dict.fromkeys(one.arm for one in results.trials))
+    of_arms = [one for one in here if one.arm in arms and one.baseline in arms]
+    if not of_arms:
+        pairs = dict.fromkeys(f"{one.arm} against {one.baseline}" for one in here)
+        return (
+            f"no budget applies: the results have the arms {', '.join(arms)}, budgets are for {', '.join(pairs)}"
+        )
+    accelerator = str(environment.get("accelerator", "unknown"))
+    fitting = [one for one in of_arms if one.accelerator in (None, accelerator)]
+    if not fitting:
+        others = dict.fromkeys(str(one.accelerator) for one in of_arms)
+        return f"no budget applies: guests ran on {accelerator}, budgets are for {', '.join(others)}"
+    labels = dict.fromkeys(one.benchmark for one in results.trials)
+    kinds = dict.fromkeys(one.benchmark for one in fitting)
+    return f"no budget applies: the results have {', '.join(labels)}, budgets are for {', '.join(kinds)}"
 
 
 def for_measured(
@@ -131,5 +164,6 @@ def for_measured(
     return found
 
 
-def _figure(budget: Budget) -> tuple[str, str | None, str, str]:
-    return budget.benchmark, budget.metric, budget.arm, budget.baseline
+def _figure(budget: Budget, primary: Mapping[str, str]) -> tuple[str, str | None, str, str]:
+    metric = budget.metric or primary.get(budget.benchmark)
+    return budget.benchmark, metric, budget.arm, budget.baseline

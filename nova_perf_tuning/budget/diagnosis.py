@@ -24,17 +24,61 @@ _ACTIONS = {
     "network": (
         "Look for a rate limit: tc qdisc show dev TAP, virsh domiftune DOMAIN TAP, quota:vif_* of the flavor, QoS"
         " policies of the port.",
-        "Compare queues and offloads inside the guest with what was asked for (settings in force, below).",
+        "Compare queues and offloads inside the guest with what was asked for ('Settings in force' in the"
+        " report).",
     ),
     "disk": (
         "Look for a limit: virsh blkdeviotune DOMAIN DISK, quota:disk_* of the flavor.",
-        "Compare cache mode, I/O threads and disk queues of the arms (settings in force, below).",
+        "Compare cache mode, I/O threads and disk queues of the arms ('Settings in force' in the report).",
     ),
     "host CPU": (
-        "See which class of CPU the host spends (CPU of the host by class, below); nova-perf plan shows where its"
-        " threads run.",
+        "See which class of CPU the host spends ('Host CPU by class' in the report); nova-perf plan shows where"
+        " its threads run.",
     ),
 }
+
+
+#: What the reason of an INVALID verdict says -> what to do; the first that fits.
+_ADVICE = (
+    (
+        ("' was not measured; ",),
+        "Name in the budget what was measured, or measure what it names.",
+    ),
+    (
+        ("noise floor of ",),
+        "Nothing is wrong with these trials: allow more in the budget, or make the host quieter and renew its"
+        " floor with nova-perf validate --noise-floor.",
+    ),
+    (
+        (" run on could not be read",),
+        "See why the guests cannot tell (dmesg and /proc/cpuinfo of their image), or judge by a budget without"
+        " accelerator.",
+    ),
+    (
+        ("the budget is for ", "declared to run on "),
+        "Measure on what the budget is for, or judge by a budget for what these guests ran on.",
+    ),
+    (
+        ("are not what was asked for",),
+        "Mend the guest's image or flavor until it has what was asked for, and measure again.",
+    ),
+    (
+        ("the budget needs a link", "Mbit/s, the budget needs"),
+        "Measure on a host with the link that the budget needs, or correct its min_link_mbps.",
+    ),
+    (
+        ("CPU counters", "service CPU of '", "counters"),
+        "Measure where the host's CPU can be counted, or judge by a budget without max_host_cpu_per_unit.",
+    ),
+    (
+        ("cannot be figures of one benchmark",),
+        "See that both arms have figures of the same benchmark in the same unit, and measure again.",
+    ),
+    (
+        (" trials of '",),
+        "See what became of these trials in the report, remove the cause and measure again.",
+    ),
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -72,7 +116,7 @@ def diagnose(results: model.Results, judged: Sequence[verdict.Judgement]) -> Dia
         return Diagnosis(
             f"INVALID: {what} cannot be judged: {first.reasons[-1]}{more}.",
             "",
-            ("Remove what is named and measure again; the figures below are shown, not judged.",),
+            (_advice(first.reasons[-1]),),
         )
     return Diagnosis(
         f"INCONCLUSIVE: {_loss(first)}{more}; the trials are too few or too unlike to tell.",
@@ -83,6 +127,12 @@ def diagnose(results: model.Results, judged: Sequence[verdict.Judgement]) -> Dia
             " tells what this host can tell apart.",
         ),
     )
+
+
+def _advice(reason: str) -> str:
+    """Return what to do about what could not be judged."""
+    fitting = (told for marks, told in _ADVICE if any(mark in reason for mark in marks))
+    return next(fitting, "Remove what is named and measure again.")
 
 
 def _nearness(one: verdict.Judgement) -> float:
@@ -112,7 +162,9 @@ def _loss(one: verdict.Judgement) -> str:
             bound = "most" if bound == "least" else "least"
         span = f", {other}at {bound} {abs(end):.1%}"
     what = f"{budget.arm} {change} against {budget.baseline} in {budget.benchmark}"
-    return f"{what}{span} (allowed: {budget.max_loss:.1%})"
+    limit = budget.max_loss
+    allowed = f"demanded: a gain of {-limit:.1%}" if limit < 0 else f"allowed: a loss of {limit:.1%}"
+    return f"{what}{span} ({allowed})"
 
 
 def _culprit(results: model.Results, judged: Sequence[verdict.Judgement]) -> str:

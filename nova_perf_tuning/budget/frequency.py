@@ -12,12 +12,12 @@ import threading
 from collections.abc import Mapping
 from types import TracebackType
 
-#: When the first sample is taken. The wait doubles from sample to sample: few in a long window, some in a short one.
+#: When the first sample is taken. The wait doubles each time: few samples in a long window, some in a short one.
 _FIRST_S = 0.25
 
 
 class Sampler:
-    """Samples the frequencies of this host's CPUs while it is entered; nothing where the host does not tell them."""
+    """Samples the frequencies of this host's CPUs while it is entered; none where the host does not tell them."""
 
     def __init__(self, root: str = "/", first_s: float = _FIRST_S) -> None:
         """:param root: folder that /sys is read below; :param first_s: when the first sample is taken."""

@@ -206,7 +206,7 @@ class FrequencyGap(Guard):
 class Links(Guard):
     """A link went down or away, changed its speed, or is slower than declared.
 
-    Which links the packets took is not known: one that was down from the first trial to the last is an unused port.
+    Which links the packets took is not known: one that was down from first to last is taken for an unused port.
     """
 
     name = "link"

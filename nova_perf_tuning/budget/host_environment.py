@@ -6,8 +6,8 @@ Conditions of a trial (:func:`conditions`), all numbers; what a host does not ha
 ``steal_share``
     share of the CPUs' time that was taken from this host by its own hypervisor, idle time included
 ``steal_of_busy``
-    the same as a share of the time that was wanted (busy or stolen): of all CPUs or of the guests' own, whichever is
-    more. Less than one CPU's time counts as that much, so that a tick of an idle host is nothing
+    the same as a share of the time that was wanted (busy or stolen): of all CPUs or of the guests' own, whichever
+    is more. Less than one CPU's time counts as that much, so that a tick of an idle host is nothing
 ``throttle_events``
     how often CPUs were slowed down for their temperature
 ``mhz``, ``max_mhz``
@@ -180,9 +180,7 @@ def idle_softirq(seconds: float = 0.5) -> float:
     return softirq_s(before, look()) / (time.monotonic() - begun)
 
 
-def conditions(
-    before: Circumstances, after: Circumstances, own_cpus: Collection[int] = ()
-) -> dict[str, float]:
+def conditions(before: Circumstances, after: Circumstances, own_cpus: Collection[int] = ()) -> dict[str, float]:
     """Return the conditions of the window between two looks.
 
     :param own_cpus: CPUs that are the guests' own, as far as pins say so.

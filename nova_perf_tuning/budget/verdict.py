@@ -12,12 +12,10 @@ import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.budget import model, noise, pooling, selection, sequential, statistics
+from nova_perf_tuning.budget import model, noise, pooling, selection, sequential, statistics, wording
 from nova_perf_tuning.budget.budget_file import Budget as Budget
 from nova_perf_tuning.budget.budget_file import applicable, for_measured
 from nova_perf_tuning.budget.budget_file import load as load
-
-_Show = Callable[[float], str]
 
 #: Beyond this median gain the figures of two arms cannot be of one benchmark in one unit. A loss may be as large:
 #: a guest whose network stands still has one.
@@ -51,7 +49,7 @@ class Judgement:
 
     :ivar loss: ``1 - ratio`` with its interval; None without a pair.
     :ivar cpu: service CPU seconds per :attr:`unit`; None when no limit was set or nothing was measured.
-    :ivar reasons: one line each, in words, with the figures.
+    :ivar reasons: one line each, in words, with the figures. :ivar verdicts: on each of them alone.
     """
 
     budget: Budget
@@ -60,6 +58,17 @@ class Judgement:
     cpu: statistics.Estimate | None
     unit: str
     reasons: tuple[str, ...]
+    verdicts: tuple[Verdict, ...] = ()
+
+    @property
+    def told(self) -> list[tuple[Verdict, str]]:
+        """Return every reason with the verdict on it alone."""
+        return list(zip(self.verdicts or (self.verdict,) * len(self.reasons), self.reasons, strict=True))
+
+    @property
+    def deciding(self) -> str:
+        """Return the first reason that the verdict comes from."""
+        return next((reason for word, reason in self.told if word is self.verdict), "".join(self.reasons[:1]))
 
 
 def judge_all(results: model.Results, budgets: Sequence[Budget]) -> list[Judgement]:
@@ -106,8 +115,9 @@ def _cases(results: model.Results, budgets: Sequence[Budget], measured: Collecti
     kinds |= {label: kind for label, kind in planned.items() if label not in measured}
     arms = list({one.arm for one in results.trials})
     chosen = for_measured(budgets, kinds, arms, str(environment.get("accelerator", "unknown")))
+    primary = {one.benchmark: one.metric for one in reversed(results.trials) if one.primary}
     measured_here = selection.Measured(results)
-    return [_Case(measured_here, one) for one in applicable(chosen, environment)]
+    return [_Case(measured_here, one) for one in applicable(chosen, environment, primary)]
 
 
 def judge(results: model.Results, budget: Budget) -> Judgement:
@@ -149,16 +159,15 @@ class _Gate:
         estimate: Callable[[float], statistics.Estimate | None],
         level: float,
         limit: float,
-        what: str,
-        show: _Show,
-        known: _Known,
+        words: wording.Limited,
+        remarks: Callable[[statistics.Estimate | None], Sequence[str]],
     ) -> None:
-        """:param estimate: confidence -> the figure with its interval at it."""
+        """:param estimate: confidence -> the figure with its interval at it; :param remarks: on that interval."""
         self._estimate = estimate
         self.level = level
         self._limit = limit
         self.found = estimate(level)
-        self.verdict, self.reason = _place(self.found, limit, what, show, known.remark(self.found))
+        self.verdict, self.reason = _place(self.found, limit, words, remarks(self.found))
 
     def fails_at(self, level: float) -> bool:
         """Return whether the whole interval is beyond the limit at another confidence too."""
@@ -225,9 +234,8 @@ class _Case:
             lambda level: self._chosen.loss(level, loss.spread),
             level,
             budget.max_loss,
-            "loss",
-            "{:.1%}".format,
-            loss,
+            wording.limited_loss(budget.max_loss),
+            lambda found: [self._looks(), loss.remark(found)],
         )
         if budget.max_host_cpu_per_unit is None or not self._cpu_samples:
             return
@@ -235,10 +243,16 @@ class _Case:
             lambda level: self._chosen.cpu_per_unit(level, cpu.spread),
             level,
             budget.max_host_cpu_per_unit,
-            f"service CPU per {self._unit or 'unit'}",
-            "{:.4g} s".format,
-            cpu,
+            wording.limited_cpu(budget.max_host_cpu_per_unit, self._unit),
+            lambda found: [self._looks(), cpu.remark(found)],
         )
+
+    def _looks(self) -> str:
+        """Return why intervals have another confidence than the budget; empty where they have the same."""
+        shown, promised = wording.confidence(self._level), wording.confidence(self.budget.confidence)
+        if shown == promised:
+            return ""
+        return f"{shown} at this look, so that {promised} holds over all looks at the run"
 
     @property
     def gates(self) -> list[_Gate]:
@@ -251,7 +265,7 @@ class _Case:
         order = (Verdict.INVALID, Verdict.FAIL, Verdict.INCONCLUSIVE)
         worst = next((one for one in order if one in verdicts), Verdict.PASS)
         loss, cpu = (None if one is None else one.found for one in (self._loss, self._cpu))
-        return Judgement(self.budget, worst, loss, cpu, self._unit, tuple(reasons))
+        return Judgement(self.budget, worst, loss, cpu, self._unit, tuple(reasons), tuple(verdicts))
 
 
 def _no_gain(budget: Budget, log: float) -> str:
@@ -278,25 +292,26 @@ def _correct(gates: Sequence[_Gate]) -> None:
 
 
 def _place(
-    found: statistics.Estimate | None, limit: float, what: str, show: _Show, remark: str
+    found: statistics.Estimate | None, limit: float, words: wording.Limited, remarks: Sequence[str]
 ) -> tuple[Verdict, str]:
     """Compare an interval with an upper limit.
 
-    :param remark: what is to be said of the interval.
+    :param remarks: what is to be said of the interval; empty ones are left out.
     """
     if found is None:
-        return Verdict.INCONCLUSIVE, f"{what}: no pair of trials"
+        return Verdict.INCONCLUSIVE, f"{words.what}: no pair of trials"
+    figure = words.figure(found.value)
     if found.low is None or found.high is None:
-        return Verdict.INCONCLUSIVE, f"{what} {show(found.value)}, limit {show(limit)}: {found.note}"
-    interval = f"{found.confidence * 100:.3g}% interval {show(found.low)} to {show(found.high)}"
-    place = f"{what} {show(found.value)} ({interval}{f'; {remark}' if remark else ''})"
+        return Verdict.INCONCLUSIVE, f"{figure}, limit {words.limit}: {found.note}"
+    interval = f"{wording.confidence(found.confidence)} interval {words.span(found.low, found.high)}"
+    place = f"{figure} ({'; '.join(filter(None, [interval, *remarks]))})"
     if found.groups < MIN_BOOTS:
         return (
             Verdict.INCONCLUSIVE,
-            f"{place}, limit {show(limit)}: {found.note}; at least {MIN_BOOTS} boots are needed",
+            f"{place}, limit {words.limit}: {found.note}; at least {MIN_BOOTS} boots are needed",
         )
     if found.high <= limit:
-        return Verdict.PASS, f"{place} is within {show(limit)}"
+        return Verdict.PASS, f"{place} {words.within}"
     if found.low > limit:
-        return Verdict.FAIL, f"{place} is beyond {show(limit)}"
-    return Verdict.INCONCLUSIVE, f"{place} includes the limit {show(limit)}; more blocks or groups may decide"
+        return Verdict.FAIL, f"{place} {words.beyond}"
+    return Verdict.INCONCLUSIVE, f"{place} includes the limit, {words.limit}; more blocks or groups may decide"

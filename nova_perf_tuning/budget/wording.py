@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from nova_perf_tuning.budget import model, noise, overhead, statistics, summary
@@ -49,6 +50,72 @@ GLOSSARY: Final = (
         " INVALID: the figures cannot answer.",
     ),
 )
+
+
+def confidence(share: float) -> str:
+    """Return a confidence as ``95%``, with as many digits as tell it from 100 %."""
+    digits = 3
+    while (text := f"{share * 100:.{digits}g}") == "100" and share < 1 and digits < 16:
+        digits += 1
+    return f"{text}%"
+
+
+def loss(value: float, kind: bool = True) -> str:
+    """Return a loss as ``loss 2.3%``, one below nothing as ``gain 50.9%``.
+
+    :param kind: False: without the word.
+    """
+    word = ("gain " if round(value, 3) < 0 else "loss ") if kind else ""
+    return f"{word}{abs(value):.1%}"
+
+
+def losses(low: float, high: float) -> str:
+    """Return the interval of a loss: ``1.0% to 3.0%``, of a gain likewise, or ``gain 1.0% to loss 3.0%``."""
+    if (low < 0) != (high < 0):
+        return f"{loss(low)} to {loss(high)}"
+    first, last = sorted((abs(low), abs(high)))
+    return f"{loss(first, False)} to {loss(last, False)}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Limited:
+    """How a figure with an upper limit is told.
+
+    :ivar what: its name; :ivar limit: in words.
+    :ivar figure: value -> the figure with its name; :ivar span: interval -> its ends.
+    :ivar within, beyond: what is said of an interval that is wholly so.
+    """
+
+    what: str
+    limit: str
+    figure: Callable[[float], str]
+    span: Callable[[float, float], str]
+    within: str
+    beyond: str
+
+
+def limited_loss(limit: float) -> Limited:
+    """Return how a loss is told whose limit may be a gain that is demanded."""
+    if limit < 0:
+        text = f"gain of {-limit:.1%}"
+        return Limited(
+            "loss", f"a {text}", loss, losses, f"meets the demanded {text}", f"misses the demanded {text}"
+        )
+    text = f"a loss of {limit:.1%}"
+    return Limited("loss", text, loss, losses, f"is within {text}", f"is beyond {text}")
+
+
+def limited_cpu(limit: float, unit: str) -> Limited:
+    """Return how service CPU is told."""
+    what, text = f"service CPU per {unit or 'unit'}", f"{limit:.4g} s"
+    return Limited(
+        what,
+        text,
+        lambda value: f"{what} {value:.4g} s",
+        lambda low, high: f"{low:.4g} s to {high:.4g} s",
+        f"is within {text}",
+        f"is beyond {text}",
+    )
 
 
 def number(value: float | None) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -69,33 +70,40 @@ def _read(path: str, args: argparse.Namespace, floors: _Floors) -> model.Results
     given: dict[str, Any] = {
         name: getattr(args, name) for name in ("host_group", "flavor") if getattr(args, name) is not None
     }
-    found = noise.for_results(loaded, floors).get("noise_floor")
-    if floor := noise.merged(loaded.environment.get("noise_floor"), found):
-        given["noise_floor"] = floor
+    if args.noise_file is not None:
+        found = noise.for_results(loaded, floors).get("noise_floor")
+        if not found:
+            told = (
+                f"--noise-file {args.noise_file}: it has no noise floor for this host and run, and changes nothing"
+            )
+            print(command.plain(f"nova-perf evaluate: {path}: {told}"), file=sys.stderr)
+        if floor := noise.merged(loaded.environment.get("noise_floor"), found):
+            given["noise_floor"] = floor
     return dataclasses.replace(loaded, environment={**loaded.environment, **given})
 
 
 def _judge_host(args: argparse.Namespace, results: model.Results, budgets: Sequence[budget_file.Budget]) -> int:
     """Print the verdict on one host with what to do and return the exit code."""
-    from nova_perf_tuning.budget import ablation, diagnosis, verdict, wording
+    from nova_perf_tuning.budget import ablation, budget_file, diagnosis, verdict
     from nova_perf_tuning.cli import figures
 
     judged = verdict.judge_all(results, budgets)
     whole = verdict.overall(judged)
     told = diagnosis.diagnose(results, judged)
-    export_options.write(args, results, judged)
+    unjudged = "" if judged else budget_file.why_none(budgets, results)
+    export_options.write(args, results, judged, unjudged=unjudged)
     if args.format == "json":
         found = [dataclasses.asdict(one) for one in judged]
         knobs = [dataclasses.asdict(one) for one in ablation.judge(results, budgets)]
-        summed = {"verdict": whole.value, "culprit": told.culprit if told else "", "judgements": found}
-        summed["findings"] = diagnosis.spoilt(results)
+        summed: dict[str, Any] = {"verdict": whole.value, "culprit": told.culprit if told else ""}
+        summed |= {"judgements": found, "findings": diagnosis.spoilt(results)}
         command.print_json(summed | ({"knobs": knobs} if knobs else {}))
     else:
         figures.print_findings(results)
         figures.print_verdicts(judged)
         figures.print_ablation(ablation.judge(results, budgets))
-        if not judged:
-            print(wording.NO_BUDGET)
+        if unjudged:
+            command.say(unjudged)
         if told is not None:
             figures.print_diagnosis(told)
         print(f"\n{whole.value}")
@@ -144,7 +152,7 @@ def _judge_files(args: argparse.Namespace, budgets: Sequence[budget_file.Budget]
 def _judge_file(
     path: str, args: argparse.Namespace, budgets: Sequence[budget_file.Budget], floors: _Floors
 ) -> _File:
-    from nova_perf_tuning.budget import diagnosis, schema, verdict, wording
+    from nova_perf_tuning.budget import diagnosis, schema, verdict
 
     try:
         results = _read(path, args, floors)
@@ -159,8 +167,8 @@ def _judge_file(
         return _File(path, whole, told, hosts=hosts, findings=diagnosis.spoilt(results))
     judged = verdict.judge_all(results, budgets)
     whole = verdict.overall(judged)
-    deciding = (reason for one in judged if one.verdict is whole for reason in one.reasons)
-    why = next(deciding, "" if judged else wording.NO_BUDGET)
+    deciding = (one.deciding for one in judged if one.verdict is whole)
+    why = next(deciding, "") if judged else budget_file.why_none(budgets, results)
     return _File(path, whole, why, judged, findings=diagnosis.spoilt(results))
 
 

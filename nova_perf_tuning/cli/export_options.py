@@ -55,16 +55,18 @@ def write(
     results: model.Results,
     judged: Sequence[verdict.Judgement],
     *,
+    unjudged: str = "",
     recorded: bool = False,
 ) -> list[str]:
     """Write the files that were asked for and return their paths.
 
+    :param unjudged: why no budget applies, if so.
     :param recorded: verdicts on hosts of a fleet are those of the file, not judged again.
     :raises OSError: one cannot be written.
     """
     from nova_perf_tuning.budget import exports, store, summary, wording
 
-    unjudged = wording.NO_BUDGET if args.budget else "no budget was given; give one with --budget"
+    unjudged = (unjudged or wording.NO_BUDGET) if args.budget else "no budget was given; give one with --budget"
     made: dict[str, Callable[[], str]] = {
         "junit": lambda: exports.junit(results, judged, unjudged, recorded=recorded),
         "csv": lambda: exports.table(results),

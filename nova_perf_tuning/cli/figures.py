@@ -65,11 +65,11 @@ def print_findings(results: model.Results) -> None:
 
 
 def print_verdicts(judgements: Sequence[verdict.Judgement]) -> None:
-    """Print a row per budget."""
+    """Print a row per figure that was judged, with the verdict on it alone."""
     rows = [
-        [one.verdict.value, one.budget.benchmark, f"{one.budget.arm} against {one.budget.baseline}", reason]
+        [word.value, one.budget.benchmark, f"{one.budget.arm} against {one.budget.baseline}", reason]
         for one in judgements
-        for reason in one.reasons
+        for word, reason in one.told
     ]
     state.print_table(("verdict", "benchmark", "arms", "why"), rows)
 

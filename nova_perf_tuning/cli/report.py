@@ -57,7 +57,8 @@ class Report(command.PerfCommand):
         judged = verdict.judge_all(results, budgets)
         knobs = ablation.judge(results, budgets)
         series = _histories(args, results)
-        told = export_options.write(args, results, judged)
+        unjudged = budget_file.why_none(budgets, results) if args.budget and not judged else ""
+        told = export_options.write(args, results, judged, unjudged=unjudged)
         if args.format == "json":
             command.print_json(report.as_json(results, summaries, judged, knobs))
         if path is not None:

@@ -231,7 +231,7 @@ class _Run:
 
     def _finish(self, results: model.Results) -> int:
         """Write the report, print the table and return the exit code."""
-        from nova_perf_tuning.budget import ablation, report, store, summary, verdict
+        from nova_perf_tuning.budget import ablation, budget_file, report, store, summary, verdict
         from nova_perf_tuning.cli import figures
 
         summaries = summary.summarise(results)
@@ -242,7 +242,8 @@ class _Run:
         floors: list[str] = []
         store.write_atomically(self._report_file, report.render(results, summaries, judged, knobs))
         with _put_off(late):
-            exported = export_options.write(self._args, results, judged)
+            unjudged = "" if judged else budget_file.why_none(self._budgets, results)
+            exported = export_options.write(self._args, results, judged, unjudged=unjudged)
         if self._args.history:
             with _put_off(late):
                 series = self._kept(results, judged)
@@ -281,7 +282,7 @@ class _Run:
         judged: Sequence[verdict.Judgement],
     ) -> None:
         """Print what the figures say: the headline, what to beware of, and the verdict."""
-        from nova_perf_tuning.budget import diagnosis, verdict, wording
+        from nova_perf_tuning.budget import budget_file, diagnosis, verdict, wording
         from nova_perf_tuning.cli import figures
 
         print()
@@ -297,7 +298,9 @@ class _Run:
             figures.print_verdicts(judged)
             figures.print_diagnosis(told)
         elif self._args.budget:
-            print(f"\n{wording.NO_BUDGET}\n\n{verdict.overall(judged).value}")
+            print()
+            command.say(budget_file.why_none(self._budgets, results))
+            print(f"\n{verdict.overall(judged).value}")
 
 
 @contextlib.contextmanager
@@ -331,9 +334,10 @@ def _planned(args: argparse.Namespace) -> _Run:
         kinds = {job.label: job.benchmark.kind for job in plan.jobs}
         arms = ["host", *(arm.name for arm in plan.arms)]
         budgets = budget_file.for_measured(budgets, kinds, arms, None)
-        budgets = validate_checks.applicable(budgets, plan.about, args.budget)
+        budgets = validate_checks.applicable(budgets, plan.about, args.budget, plan.jobs)
         validate_checks.names(budgets, list(kinds), arms)
-        validate_checks.noise_floors(budgets, plan, floors)
+        named = args.noise_file if args.noise_file != _NOISE_FILE else ""
+        validate_checks.noise_floors(budgets, plan, floors, named)
     return _Run(args, plan, launcher, budgets, folder, floors)
 
 
@@ -381,7 +385,7 @@ def _plan(args: argparse.Namespace, vcpus: int | None) -> session.Plan:
         time_limit_s=limit_s,
         reasons={second: reasons},
         about={
-            **{name: text for name in ("host_group", "flavor") if (text := getattr(args, name))},
+            **validate_checks.told_of_host(args),
             **_ablation_facts(tuned, left_out),
         },
     )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from nova_perf_tuning.cli import spec_options
+from nova_perf_tuning.cli import command, spec_options
 
 if TYPE_CHECKING:
     from nova_perf_tuning.bench import plugins
@@ -30,7 +31,7 @@ def programs(jobs: Sequence[plugins.Job]) -> None:
 
 
 def applicable(
-    budgets: list[budget_file.Budget], about: Mapping[str, object], path: str
+    budgets: list[budget_file.Budget], about: Mapping[str, object], path: str, jobs: Sequence[plugins.Job]
 ) -> list[budget_file.Budget]:
     """Return the budgets for the host group and flavor of a run.
 
@@ -39,7 +40,7 @@ def applicable(
     """
     from nova_perf_tuning.budget import budget_file
 
-    found = budget_file.applicable(budgets, about)
+    found = budget_file.applicable(budgets, about, {job.label: job.benchmark.primary[0] for job in jobs})
     if found:
         return found
     if not budgets:
@@ -77,12 +78,28 @@ def names(budgets: list[budget_file.Budget], labels: list[str], arms: list[str])
                 )
 
 
+def told_of_host(args: argparse.Namespace) -> dict[str, str]:
+    """Return the host group and flavor that budgets are chosen by.
+
+    :raises spec_options.OptionError: a flavor where there are no guests, or more than one.
+    """
+    if args.flavor and args.launcher == "host":
+        raise spec_options.OptionError("--flavor: launcher 'host' has no guests of a flavor; leave it out")
+    if len(args.flavor) > 1:
+        raise spec_options.OptionError(
+            "--flavor: on this host one run is judged for one flavor; give it once (several: --launcher heat)"
+        )
+    told = {"host_group": args.host_group, "flavor": "".join(args.flavor)}
+    return {name: text for name, text in told.items() if text}
+
+
 def noise_floors(
-    budgets: list[budget_file.Budget], plan: session.Plan, entries: Sequence[Mapping[str, Any]]
+    budgets: list[budget_file.Budget], plan: session.Plan, entries: Sequence[Mapping[str, Any]], named: str
 ) -> None:
     """Refuse budgets tighter than the noise of this host, as far as it is known before anything is measured.
 
     :param entries: of the floor file.
+    :param named: its path if the user gave it, who is told if it has nothing for this run; else empty.
     :raises spec_options.OptionError: with the floor.
     """
     from nova_perf_tuning.budget import host_environment, noise
@@ -90,6 +107,10 @@ def noise_floors(
     jobs = {job.label: job for job in plan.jobs}
     told = {label: {"kind": job.benchmark.kind, "parameters": dict(job.parameters)} for label, job in jobs.items()}
     known = noise.before_run(entries, host_environment.read(), told)
+    if named and not known:
+        why = "it has no noise floor for this host and these benchmarks, and changes nothing"
+        why = f"--noise-file {named}: {why}"
+        print(command.plain(f"nova-perf validate: {why}"), file=sys.stderr)
     for one in budgets:
         metric = one.metric or jobs[one.benchmark].benchmark.primary[0]
         if fault := noise.refusal(known, one.benchmark, metric, one.max_loss):

@@ -306,7 +306,9 @@ class _Run:
         arms = [*([bare_hosts.ARM] if self._bare else []), *(arm.name for arm in plan.arms)]
         self._budgets = budget_file.for_measured(self._budgets, kinds, arms, None)
         if self._args.budget:
-            self._budgets = validate_checks.applicable(self._budgets, environment, self._args.budget)
+            self._budgets = validate_checks.applicable(
+                self._budgets, environment, self._args.budget, plan.measure.jobs
+            )
         validate_checks.names(self._budgets, list(kinds), arms)
 
     # -- after

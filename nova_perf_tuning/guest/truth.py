@@ -140,7 +140,7 @@ def resolved(asked: request_module.Request, xml: str, vcpus: int) -> request_mod
     An interface that names no queues has one pair. A disk that names none was left out, and lacks what ``auto``
     means for every disk: a queue for each vCPU.
     """
-    numbers: dict[str, int] = {}
+    numbers: dict[str, Any] = {}
     if request_module.AUTO in (asked.vif_queues, asked.disk_queues):
         devices = tree.tagged(tree.by_tag(markup.parse(xml).root).get("devices"))
         for field, wanted, fallback in (("vif_queues", "interface", 1), ("disk_queues", "disk", vcpus)):
@@ -182,7 +182,7 @@ def findings(truth: Truth, asked: request_module.Request, accelerator: str, vcpu
 
 
 def spoils(finding: str) -> bool:
-    """Return whether a guest with this finding is not the one that was asked for, so that its figures are another's.
+    """Return whether a guest with this finding is another one than was asked for.
 
     Results keep findings as text. What is not known to be harmless spoils.
     """

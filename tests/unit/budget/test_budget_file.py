@@ -24,11 +24,47 @@ class ApplicableTest(testtools.TestCase):
             ({"host_group": "gen3-a", "flavor": "perf.net"}, [flavor, other]),
             ({"flavor": "perf.net"}, [general, other]),
         ):
-            self.assertEqual(expected, budget_file.applicable(known, environment))
+            self.assertEqual(expected, budget_file.applicable(known, environment, {}))
 
     def test_a_case_of_its_own_is_not_shadowed_by_another_baseline(self):
         both = [B("fio", "tuned", 0.3), B("fio", "tuned", 0.0, baseline="untuned", host_group="*")]
-        self.assertEqual(both, budget_file.applicable(both, {}))
+        self.assertEqual(both, budget_file.applicable(both, {}, {}))
+
+    def test_the_primary_figure_is_one_by_name_and_by_default(self):
+        general = B("iperf3", "tuned", 0.01)
+        own = B("iperf3", "tuned", 0.2, metric="throughput", host_group="gpu*")
+        other = B("iperf3", "tuned", 0.1, metric="client_cpu", host_group="gpu*")
+        for one, expected in ((own, [own]), (other, [general, other])):
+            self.assertEqual(
+                expected,
+                budget_file.applicable([general, one], {"host_group": "gpu7"}, {"iperf3": "throughput"}),
+            )
+        data = samples.results({"host": 1000.0, "tuned": 900.0}, host_group="gpu7")
+        self.assertEqual([own], [one.budget for one in verdict.judge_all(data, [general, own])])
+
+    def test_one_for_the_group_and_one_for_the_flavor_both_count(self):
+        both = [B("fio", "tuned", 0.3, host_group="a"), B("fio", "tuned", 0.1, flavor="b")]
+        self.assertEqual(both, budget_file.applicable(both, {"host_group": "a", "flavor": "b"}, {}))
+
+    def test_why_none_applies(self):
+        data = samples.results({"untuned": 1000.0, "again": 1000.0}, accelerator="tcg", host_group="gen1")
+        for one, told in (
+            (B("iperf3", "again", 0.1, host_group="gen2"), "none is for host_group 'gen1' and flavor ''; give"),
+            (
+                B("iperf3", "tuned", 0.1, optional=True),
+                "the results have the arms untuned, again, budgets are for tuned against host",
+            ),
+            (
+                B("iperf3", "again", 0.1, baseline="untuned", accelerator="kvm", optional=True),
+                "guests ran on tcg, budgets are for kvm",
+            ),
+            (
+                B("fio", "again", 0.1, baseline="untuned", optional=True),
+                "the results have iperf3, budgets are for fio",
+            ),
+        ):
+            self.assertEqual([], verdict.judge_all(data, [one]))
+            self.assertIn(told, budget_file.why_none([one], data))
 
     def test_optional_ones_stand_for_every_label_of_their_kind(self):
         kinds = {"iperf3:streams=1": "iperf3", "iperf3:streams=4": "iperf3"}

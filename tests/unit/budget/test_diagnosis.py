@@ -67,7 +67,46 @@ class DiagnosisTest(testtools.TestCase):
         ):
             loss = dataclasses.replace(judged.loss, **dict(zip(("low", "value", "high"), ends, strict=True)))
             one = dataclasses.replace(judged, verdict=verdict.Verdict(word), loss=loss)
-            self.assertIn(f"{expected} (allowed", diagnosis.diagnose(data, [one]).sentence)
+            told = diagnosis.diagnose(data, [one]).sentence
+            self.assertIn(f"{expected} (allowed: a loss of 5.0%)", told)
+            one = dataclasses.replace(one, budget=dataclasses.replace(one.budget, max_loss=-0.2))
+            self.assertIn("(demanded: a gain of 20.0%)", diagnosis.diagnose(data, [one]).sentence)
+
+    def test_nothing_points_to_a_place_that_only_the_report_has(self):
+        for losses in ({"cpu": 0.2}, {"cpu": 0.0, "iperf3": 0.5}, {"cpu": 0.0, "fio": 0.5}):
+            self.assertNotIn("below", " ".join(told(results(losses)).actions))
+        cost = told(results({"iperf3": 0.0}), max_host_cpu_per_unit=0.01).actions
+        self.assertIn("('Host CPU by class' in the report)", cost[0])
+
+    def test_advice_fits_what_makes_it_invalid(self):
+        floor = {"noise_floor": {"created": "x", "losses": {"cpu": {"throughput": 0.3}}}}
+        unread = {"accelerator": "kvm", "arms": {"tuned": {"virtualization": "unknown"}}}
+        odd = {"arms": {"tuned": {"findings": ["vda: 4 queues were asked for, the disk has 1"]}}}
+        for environment, budget, expected in (
+            ({}, {"arm": "guest"}, "Name in the budget what was measured"),
+            ({}, {"benchmark": "cpux"}, "Name in the budget what was measured"),
+            ({}, {"metric": "speed"}, "Name in the budget what was measured"),
+            (floor, {}, "allow more in the budget"),
+            ({}, {"accelerator": "kvm"}, "Measure on what the budget is for"),
+            (unread, {"accelerator": "kvm"}, "See why the guests cannot tell"),
+            (odd, {}, "Mend the guest's image or flavor"),
+            ({}, {"min_link_mbps": 1000}, "Measure on a host with the link"),
+            (
+                {"spoil": "host_cpu_s"},
+                {"max_host_cpu_per_unit": 1.0},
+                "Measure where the host's CPU can be counted",
+            ),
+            ({"spoil": "value"}, {}, "See what became of these trials"),
+        ):
+            data = results({"cpu": 0.0}, **environment)
+            for one in data.trials if "spoil" in environment else ():
+                setattr(one, environment["spoil"], {} if environment["spoil"] == "host_cpu_s" else None)
+            fields = {"benchmark": "cpu", "arm": "tuned", "max_loss": 0.05, "baseline": "untuned", **budget}
+            judged = verdict.judge_all(data, [budget_file.Budget(**fields)])
+            found = diagnosis.diagnose(data, judged)
+            self.assertTrue(found.sentence.startswith("INVALID"), found)
+            self.assertEqual(1, len(found.actions))
+            self.assertIn(expected, found.actions[0], found.sentence)
 
     def test_other_verdicts(self):
         self.assertIn("PASS: the budget is met", told(results({"cpu": 0.0})).sentence)

@@ -52,7 +52,11 @@ class ExportsTest(testtools.TestCase):
 
     def test_findings_of_guests(self):
         told = ["client: its clock source is hpet", "server: vda: 4 queues were asked for, the disk has 1"]
-        self.data.environment["arms"] = {"tuned": {"findings": told}, "untuned": {"virtualization": "kvm"}, "x": {}}
+        self.data.environment["arms"] = {
+            "tuned": {"findings": told},
+            "untuned": {"virtualization": "kvm"},
+            "x": {},
+        }
         for case in ElementTree.fromstring(exports.junit(self.data, judged(self.data))):
             self.assertIn(f"warning: guests of tuned: {told[0]}\n", case.find("system-out").text)
             self.assertIn(f"warning: guests of tuned: {told[1]}", case.find("system-out").text)

@@ -254,7 +254,9 @@ class CircumstancesTest(testtools.TestCase):
 
     def stat(self, *spent):
         """Write (busy, idle, stolen) of each CPU."""
-        lines = [f"cpu{cpu} {busy} 0 0 {idle} 0 0 0 {stolen} 0 0\n" for cpu, (busy, idle, stolen) in enumerate(spent)]
+        lines = [
+            f"cpu{cpu} {busy} 0 0 {idle} 0 0 0 {stolen} 0 0\n" for cpu, (busy, idle, stolen) in enumerate(spent)
+        ]
         total = [sum(some) for some in zip(*spent, strict=True)]
         self.write("proc/stat", f"cpu  {total[0]} 0 0 {total[1]} 0 0 0 {total[2]} 0 0\n{''.join(lines)}")
         return self.look()
@@ -270,7 +272,9 @@ class CircumstancesTest(testtools.TestCase):
         self.assertEqual(0.03125, host_environment.conditions(before, busy, {63})["steal_of_busy"])
 
     def test_a_tick_stolen_from_an_idle_host_is_nothing(self):
-        found = host_environment.conditions(self.stat(*[(0, 0, 0)] * 4), self.stat((3, 396, 1), *[(0, 400, 0)] * 3))
+        found = host_environment.conditions(
+            self.stat(*[(0, 0, 0)] * 4), self.stat((3, 396, 1), *[(0, 400, 0)] * 3)
+        )
         self.assertEqual(0.0025, found["steal_of_busy"])
 
     def test_frequency_in_the_window_of_the_cpus_that_worked(self):
@@ -280,7 +284,9 @@ class CircumstancesTest(testtools.TestCase):
             time.sleep(0.1)
         for cpu in range(4):  # and now they rest
             self.write(f"sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_cur_freq", "800000")
-        busy = host_environment.busy_ticks(self.stat(*[(0, 0, 0)] * 4), self.stat(*[(n, 9, 0) for n in (1, 4, 5, 9)]))
+        busy = host_environment.busy_ticks(
+            self.stat(*[(0, 0, 0)] * 4), self.stat(*[(n, 9, 0) for n in (1, 4, 5, 9)])
+        )
         self.assertEqual({"busy_mhz": 3500.0}, sampler.conditions(busy))
         self.assertEqual({}, sampler.conditions({}))
 

@@ -112,7 +112,9 @@ class VerdictTest(testtools.TestCase):
         judged = verdict.judge_hosts(fleet(hosts), [BUDGET])
         verdicts = {name: one.verdict.value for name, [one] in judged.items()}
         self.assertEqual({**dict.fromkeys(hosts, "PASS"), "slow": "FAIL"}, verdicts)
-        self.assertIn("; spread of boots pooled over 12 hosts) is beyond 5.0%", judged["slow"][0].reasons[0])
+        self.assertIn(
+            "; spread of boots pooled over 12 hosts) is beyond a loss of 5.0%", judged["slow"][0].reasons[0]
+        )
         for name, results in fleet(hosts).items():
             [one] = verdict.judge_all(results, [BUDGET])
             self.assertEqual(verdict.Verdict.INCONCLUSIVE, one.verdict, name)

@@ -96,6 +96,36 @@ class JudgeTest(testtools.TestCase):
             self.assertAlmostEqual(0.2, found.cpu.value)
         self.assertEqual(2, len(found.reasons))
 
+    def test_each_figure_has_its_own_verdict(self):
+        found = judged(self.data, max_host_cpu_per_unit=0.1)
+        self.assertEqual(([V.PASS, V.FAIL], V.FAIL), ([word for word, _ in found.told], found.verdict))
+        self.assertIn("service CPU", found.deciding)
+        self.assertEqual(judged(self.data).reasons[0], judged(self.data).deciding)
+
+    def test_gains_are_told_as_gains(self):
+        gain = samples.results({"untuned": 800.0, "tuned": 1200.0}, groups=3, blocks=6)
+        for limit, expected, told in (
+            (0.1, V.PASS, r"^gain \d\d.\d% \(95% interval [34]\d.\d% to [56]\d.\d%\) is within a loss of 10.0%$"),
+            (-0.2, V.PASS, r"^gain \d\d.\d% \(.*\) meets the demanded gain of 20.0%$"),
+            (-0.9, V.FAIL, r"^gain \d\d.\d% \(.*\) misses the demanded gain of 90.0%$"),
+        ):
+            found = judged(gain, baseline="untuned", max_loss=limit)
+            self.assertEqual(expected, found.verdict)
+            self.assertRegex(found.reasons[0], told)
+        wild = samples.results({"untuned": 1000.0, "tuned": 1000.0}, groups=3, blocks=6, noise=0.3)
+        self.assertRegex(
+            judged(wild, baseline="untuned", max_loss=0.01).reasons[0],
+            r"^(gain|loss) \d+.\d% \(95% interval gain \d+.\d% to loss \d+.\d%\) includes the limit, a loss of 1",
+        )
+
+    def test_another_confidence_than_the_budgets_is_explained(self):
+        self.assertNotIn("look", judged(self.data).reasons[0])
+        for share, shown in ((0.5, "97.5%"), (0.01, "99.95%")):
+            self.data.environment["looks"] = [{"groups": 3, "share": share}]
+            told = judged(self.data).reasons[0]
+            self.assertIn(f"({shown} interval", told)
+            self.assertIn(f"; {shown} at this look, so that 95% holds over all looks at the run)", told)
+
     def test_service_cpu_that_nobody_measured_is_invalid(self):
         for one in self.data.trials:
             one.host_cpu_s = {}
@@ -312,6 +342,8 @@ class LoadTest(testtools.TestCase):
             ("budgets: [{benchmark: fio, arm: a, max_loss: x}]", "budgets[0].max_loss"),
             ("budgets: [{benchmark: fio, arm: a, max_loss: .nan}]", "budgets[0].max_loss"),
             ("budgets: [{benchmark: fio, arm: a, max_loss: 0.1, max_los: 1}]", "max_los"),
+            ("budgets: [{benchmark: fio, arm: a, maxloss: 1}]", "'maxloss'; did you mean 'max_loss'?"),
+            ("budgets: [{benchmark: fio, arm: a}]", "'max_loss' is a required property"),
             (
                 "guards: {max_steal: .nan}\nbudgets: [{benchmark: fio, arm: a, max_loss: 0.1}]",
                 "guards.max_steal: is",

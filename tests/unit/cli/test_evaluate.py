@@ -38,6 +38,19 @@ class EvaluateTest(testtools.TestCase):
             self.assertEqual((code, ""), (done.returncode, done.stderr), done.stdout)
             self.assertEqual(word, done.stdout.split()[-1])
 
+    def test_every_figure_has_a_row_with_its_own_verdict(self):
+        done = self.evaluate("arm: tuned, max_loss: 0.15, max_host_cpu_per_unit: 0.1")
+        self.assertEqual(["PASS", "FAIL"], [row.split()[0] for row in done.stdout.splitlines()[1:3]])
+        self.assertEqual("FAIL", done.stdout.split()[-1])
+        several = self.several(self.results, self.results, extra=", max_host_cpu_per_unit: 0.1")
+        self.assertIn("service CPU", several.stdout.splitlines()[1])
+
+    def test_no_budget_for_these_arms(self):
+        store.save(samples.results({"untuned": 1000.0, "again": 900.0}, groups=3, blocks=6), self.results)
+        done = test_bench.nova_perf("evaluate", self.results)
+        self.assertEqual((3, ""), (done.returncode, done.stderr))
+        self.assertIn("no budget applies: the results have the arms untuned, again, budgets are for", done.stdout)
+
     def test_json(self):
         done = self.evaluate("arm: tuned, max_loss: 0.15, max_host_cpu_per_unit: 0.3", form="json")
         found = json.loads(done.stdout)
@@ -61,12 +74,14 @@ class EvaluateTest(testtools.TestCase):
             [one, _] = json.loads(self.several(self.results, self.results, form="json").stdout)["files"]
             expected = [f"tuned: {line}" for line in found]
             self.assertEqual((expected, expected), (alone["findings"], one["findings"]))
-            self.assertIn(f"warning: {self.results}: guests of tuned: {clock}", self.several(*[self.results] * 2).stdout)
+            self.assertIn(
+                f"warning: {self.results}: guests of tuned: {clock}", self.several(*[self.results] * 2).stdout
+            )
 
-    def several(self, *paths, form="table"):
+    def several(self, *paths, form="table", extra=""):
         budget = os.path.join(self.folder, "budget.yaml")
         with open(budget, "w", encoding="utf-8") as file:
-            file.write("budgets:\n- {benchmark: iperf3, arm: tuned, max_loss: 0.15}\n")
+            file.write(f"budgets:\n- {{benchmark: iperf3, arm: tuned, max_loss: 0.15{extra}}}\n")
         return test_bench.nova_perf("evaluate", *paths, "--budget", budget, "-f", form)
 
     def test_several_files_have_a_row_each_and_the_worst_verdict(self):
@@ -124,6 +139,14 @@ class EvaluateTest(testtools.TestCase):
             done = test_bench.nova_perf(*arguments)
             self.assertEqual((3, ""), (done.returncode, done.stderr), done.stdout)
             self.assertIn("noise floor of 30.0% (A/A run of x, y)", done.stdout)
+
+    def test_a_noise_file_without_a_floor_for_the_run_is_told(self):
+        noise_file = os.path.join(self.folder, "noise.json")
+        with open(noise_file, "w", encoding="utf-8") as file:
+            json.dump({"schema": 1, "floors": []}, file)
+        done = test_bench.nova_perf("evaluate", self.results, "--noise-file", noise_file)
+        self.assertIn(f"--noise-file {noise_file}: it has no noise floor for this host and run", done.stderr)
+        self.assertEqual(1, done.stderr.count("\n"))
 
     def test_nothing_judged_is_an_error_for_ci(self):
         wanted = os.path.join(self.folder, "junit.xml")

@@ -1,5 +1,6 @@
 """nova-perf validate on this host alone (an A/A run): files, exit codes, Ctrl-C, mistakes."""
 
+import argparse
 import io
 import json
 import os
@@ -14,7 +15,7 @@ import fixtures
 import testtools
 
 from nova_perf_tuning.budget import local, session, store, timetable
-from nova_perf_tuning.cli import validate
+from nova_perf_tuning.cli import validate, validate_checks
 from tests.unit.budget import samples
 from tests.unit.cli import test_bench
 
@@ -151,7 +152,7 @@ class ValidateTest(testtools.TestCase):
             )
         done = self.validate(*QUICK, "--budget", budget)
         self.assertEqual((3, ""), (done.returncode, done.stderr), done.stdout)
-        self.assertIn("no budget applies to what was measured", done.stdout)
+        self.assertIn("no budget applies: guests ran on none, budgets are for kvm", done.stdout)
 
     def test_a_noise_file_is_checked_before_the_run(self):
         junk, plain = os.path.join(self.folder, "junk.json"), os.path.join(self.folder, "plain")
@@ -230,6 +231,22 @@ class ValidateTest(testtools.TestCase):
         self.assertEqual((3, "", 1), (done.returncode, done.stdout, done.stderr.count("\n")), done.stderr)
         self.assertIn("database sqlite", done.stderr)
 
+    def test_what_budgets_are_chosen_by(self):
+        """The flavor is one text here, as results have it."""
+        given = argparse.Namespace(launcher="libvirt", host_group=None, flavor=["m1"])
+        self.assertEqual({"flavor": "m1"}, validate_checks.told_of_host(given))
+        given = argparse.Namespace(launcher="host", host_group="gen3", flavor=[])
+        self.assertEqual({"host_group": "gen3"}, validate_checks.told_of_host(given))
+
+    def test_a_noise_file_without_a_floor_for_the_run_is_told(self):
+        budget, noise_file = (os.path.join(self.folder, name) for name in ("budget.yaml", "noise.json"))
+        with open(budget, "w", encoding="utf-8") as file:
+            file.write("budgets: [{benchmark: cpu, arm: tuned, max_loss: 0.5}]")
+        with open(noise_file, "w", encoding="utf-8") as file:
+            json.dump({"schema": 1, "floors": []}, file)
+        done = self.validate(*QUICK, "--budget", budget, "--noise-file", noise_file)
+        self.assertIn("it has no noise floor for this host and these benchmarks", done.stderr)
+
     def test_mistakes_are_one_line_and_exit_3(self):
         file = os.path.join(self.folder, "file")
         budget = os.path.join(self.folder, "budget.yaml")
@@ -251,6 +268,8 @@ class ValidateTest(testtools.TestCase):
             (("--spec", "perf:vif_queues=99"), "perf:vif_queues=99 is more than the 2 vCPUs"),
             (("--profile", "balanced", "--spec", "perf:profile=compute"), "different profiles"),
             (("--launcher", "host", "--profile", "balanced"), "tunes nothing"),
+            (("--launcher", "host", "--flavor", "m1"), "--flavor: launcher 'host' has no guests of a flavor"),
+            (("--flavor", "m1", "--flavor", "m2"), "--flavor: on this host one run is judged for one flavor"),
             (("--output", os.path.join(file, "x")), "Not a directory"),
             (("--budget", file), "the document"),
             (("--benchmark", "cpu", "--budget", budget), "benchmark 'fio' is not in this run, which has cpu"),

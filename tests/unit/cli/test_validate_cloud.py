@@ -107,7 +107,8 @@ class ValidateCloudTest(testtools.TestCase):
         with open(budget, "w", encoding="utf-8") as file:
             file.write("budgets: [{benchmark: iperf3, arm: tuned, baseline: untuned, max_loss: -0.5}]")
         self.assertEqual(1, self.validate("--hosts", "a,b", "--blocks", "8", "--budget", budget))
-        self.assertIn("is beyond -50", self.results().environment["fleet"]["hosts"][0]["reasons"][0])
+        [told, *_] = self.results().environment["fleet"]["hosts"][0]["reasons"]
+        self.assertIn("misses the demanded gain of 50", told)
 
     def test_budgets_for_a_host_group(self):
         """Without the group none applies, which is refused before anything is measured."""
@@ -226,7 +227,7 @@ class ValidateCloudTest(testtools.TestCase):
         self.assertEqual({"h000", "h001.example.org"}, set(results.environment["bare_hosts"]))
         for host in results.environment["fleet"]["hosts"]:
             self.assertEqual("FAIL", host["verdict"])
-            self.assertIn("is beyond 1.0%", host["reasons"][0])
+            self.assertIn("is beyond a loss of 1.0%", host["reasons"][0])
         self.assertIn("host", self.out.getvalue())
 
     def test_bare_hosts_that_are_of_no_use(self):
