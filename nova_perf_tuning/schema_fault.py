@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from typing import Any
 
 #: Characters of a wrong value that are shown, and of the reason.
@@ -14,12 +15,23 @@ def text(error: Any) -> str:
 
     :param error: :class:`jsonschema.ValidationError`. Its messages begin with the whole value, however long.
     """
+    if error.validator == "additionalProperties" and error.validator_value is False:
+        return _unknown(error)
     message = " ".join(str(error.message).split())
     value = " ".join(repr(error.instance).split())
     if len(value) <= _SHOWN or not message.startswith(value):
         return _shortened(message)
     reason = _shortened(message[len(value) :].strip())
     return f"{reason}: {value[:_SHOWN]}… ({len(value)} characters)"
+
+
+def _unknown(error: Any) -> str:
+    """Return which keys nobody knows, and which one the first may have been meant to be."""
+    known = list(error.schema.get("properties", {}))
+    keys = [str(key) for key in error.instance if key not in known]
+    told = f"unknown key {', '.join(repr(key[:_SHOWN]) for key in keys[:5])}"
+    meant = difflib.get_close_matches(keys[0][:_SHOWN], known, 1)
+    return f"{told}; did you mean '{meant[0]}'?" if meant else f"{told}; it has {', '.join(known)}"
 
 
 def _shortened(message: str) -> str:

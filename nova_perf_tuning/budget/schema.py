@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import json
 import math
 import re
@@ -15,6 +16,8 @@ from nova_perf_tuning import errors, schema_fault
 
 #: Bytes that most files do not reach: to make room for the largest one takes longer than to read them.
 _MOST = 1 << 20
+#: Faults of a document that are looked at for the one that says most.
+_MOST_FAULTS = 100
 #: A float that may be infinite, and an escape that may be half of a pair.
 _LARGE = re.compile(r"[eE]\+?[0-9]{3}|[0-9]{300}").search
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]").search
@@ -62,9 +65,13 @@ def check(name: str, data: object, where: str) -> None:
     if (quick := _quick(name)) is not None and quick(data):
         return
     # What is wrong, and where, the other validator says.
-    error = next(_validator(name).iter_errors(data), None)
+    faults = itertools.islice(_validator(name).iter_errors(data), _MOST_FAULTS)
+    error = next(faults, None)
     if error is None:
         return
+    if error.validator == "required":  # what is missing may be there, under a name that nobody knows
+        here = (one for one in faults if one.absolute_path == error.absolute_path)
+        error = next((one for one in here if one.validator == "additionalProperties"), error)
     place = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in error.absolute_path)
     raise InputError(f"{where}: {place.lstrip('.') or 'the document'}: {schema_fault.text(error)}")
 

@@ -26,6 +26,14 @@ class SchemaFaultTest(testtools.TestCase):
         self.assertTrue(told.startswith("is not one of ['value0', "), told)
         self.assertIn("'value299']: 'bbb", told)
 
+    def test_unknown_keys_name_what_may_have_been_meant(self):
+        schema = {"properties": {"max_loss": {}, "arm": {}}, "additionalProperties": False}
+        told = {"maxloss": "unknown key 'maxloss'; did you mean 'max_loss'?"}
+        told["zzz"] = "unknown key 'zzz'; it has max_loss, arm"
+        for key, text in told.items():
+            self.assertEqual(text, fault(schema, {"arm": 1, key: 2}))
+        self.assertTrue(len(fault(schema, {f"{number}" * 500: 1 for number in range(500)})) < 500)
+
     @hypothesis.given(strategies.text() | strategies.lists(strategies.text()))
     def test_never_long_never_several_lines(self, data):
         told = fault({"type": "number"}, data)
