@@ -13,7 +13,8 @@ from nova_perf_tuning.specs import request
 from tests.functional import patience, rig
 
 TUNED = request.Request(
-    vif_queues=2,
+    vif_queues="auto",
+    disk_queues="auto",
     iothreads=1,
     emulator_placement="numa",
     vhost_placement="spread",
@@ -78,7 +79,7 @@ class PairTest(rig.GuestCase):
         client = self.active("tuned").client
         self.text(client, "ethtool", "-L", "eth0", "combined", "1")
         self.addCleanup(self.text, client, "ethtool", "-L", "eth0", "combined", "2")
-        told = truth_module.findings(client.truth(), TUNED, "tcg", 2)
+        told = truth_module.findings(client.truth(), truth_module.resolved(TUNED, client.xml, 2), "tcg", 2)
         self.assertEqual(["eth0: 1 of 2 queues are enabled (ethtool -L in the guest)"], told)
 
     def test_tuning_is_in_force_inside_and_outside(self) -> None:
