@@ -92,15 +92,15 @@ class ReportTest(testtools.TestCase):
     def test_the_verdict_comes_first_and_notices_are_one_list_below(self):
         spoilt = {"load_at_start": 5.5, "cpus": 2, "vhost_net": False, "accelerator": "tcg"}
         data = samples.results({"untuned": 500.0, "tuned": 400.0}, groups=5, **spoilt)
-        data.environment["arms"]["tuned"] = {"findings": ["client: eth0: 1 of 4 queues are enabled"]}
+        data.environment["arms"]["tuned"] = {"findings": ["client: its clock source is hpet"]}
         text, seen = page(data, [budget_file.Budget("iperf3", "tuned", 0.05, baseline="untuned")])
         headline = seen.text.index("FAIL: tuned loses 20.")
         self.assertTrue(headline < seen.text.index("Look for a rate limit") < seen.text.index("4 things to know"))
         self.assertEqual(1, text.count('class="banner"'))
         self.assertIn("It points at the network", seen.text)
-        self.assertIn("1 of 4 queues are enabled", seen.text)
+        self.assertIn("its clock source is hpet", seen.text)
         told = report.as_json(data, summary.summarise(data), [])
-        self.assertEqual(["tuned: client: eth0: 1 of 4 queues are enabled"], told["findings"])
+        self.assertEqual(["tuned: client: its clock source is hpet"], told["findings"])
 
     def test_terms_are_explained(self):
         _, seen = page(self.data)
