@@ -79,7 +79,7 @@ class DiagnosisTest(testtools.TestCase):
         self.assertIn("('Host CPU by class' in the report)", cost[0])
 
     def test_advice_fits_what_makes_it_invalid(self):
-        floor = {"noise_floor": {"created": "x", "losses": {"cpu": {"throughput": 0.3}}}}
+        floor = {"noise_floor": {"created": "x", "losses": {"cpu": {"events_per_second": 0.3}}}}
         unread = {"accelerator": "kvm", "arms": {"tuned": {"virtualization": "unknown"}}}
         odd = {"arms": {"tuned": {"findings": ["vda: 4 queues were asked for, the disk has 1"]}}}
         for environment, budget, expected in (
