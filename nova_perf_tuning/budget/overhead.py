@@ -18,7 +18,7 @@ from nova_perf_tuning.budget import model
 MAX_WAIT = 0.02
 
 #: The counters are read one after another and lag by up to a scheduler tick per thread; a service CPU
-#: below minus this many seconds is a contradiction.
+#: below minus this many seconds is a contradiction, as are classes that miss their total by more.
 SLACK_S = 0.05
 
 #: Machines of a trial at most: client and server.
@@ -29,14 +29,21 @@ _MACHINES = 2
 _LATE_SHARE = 0.1
 _LATE_S = 0.5
 
+#: A guest counts in ticks of its own, which need not fall where its CPU time does.
+GUEST_SLACK = 0.05
+
+#: Parts of the total; all of them make it up.
+CLASSES = ("vcpu", "emulator", "iothread", "vhost", "worker")
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Cost:
     """CPU of one trial in host CPU seconds; None where it was not measured or is not valid.
 
-    :ivar total_s: guest's process and vhost workers; for the host's own arm all that the host was busy.
+    :ivar total_s: guest's process and vhost workers; for the host's own arm the benchmark's programs alone.
     :ivar service_s, full_s: see the module; :ivar wait_share: wait of the vCPUs / (wait + run).
     :ivar invalid: why :attr:`full_s` (or everything) is None; empty if all is valid.
+    :ivar contradiction: what counters cannot all be true, with the figures; then it is :attr:`invalid` too.
     """
 
     total_s: float | None
@@ -44,6 +51,7 @@ class Cost:
     full_s: float | None
     wait_share: float | None
     invalid: str
+    contradiction: str = ""
 
 
 def cost(trial: model.Trial) -> Cost:
@@ -53,9 +61,9 @@ def cost(trial: model.Trial) -> Cost:
     if total is None or vcpu is None:
         return Cost(total, None, None, None, "")
     service = total - vcpu
-    if service < -SLACK_S:
-        return Cost(total, None, None, None, f"counters contradict: vCPU {vcpu:.2f} s of {total:.2f} s in all")
     share = wait_share(trial)
+    if told := _contradiction(trial, vcpu, total):
+        return Cost(total, None, None, share, told, told)
     if trial.guest_cpu_s is None:
         return Cost(total, service, None, share, "the guest's own busy time is unknown")
     if share is None:
@@ -105,6 +113,26 @@ def _most(cpus: int, window_s: float) -> float:
 
 def _too_much(name: str, seconds: float, trial: model.Trial, what: str) -> str:
     return f"counters contradict: {name} is {seconds:.2f} s in a window of {trial.window_s:.2f} s of {what}"
+
+
+def _contradiction(trial: model.Trial, vcpu: float, total: float) -> str:
+    """Return which counters cannot all be true, with the figures; empty: none."""
+    if vcpu > total + SLACK_S:
+        return f"counters contradict: vCPU {vcpu:.2f} s of {total:.2f} s in all"
+    known = [trial.host_cpu_s[name] for name in CLASSES if name in trial.host_cpu_s]
+    parts = sum(known)
+    if parts > total + SLACK_S or (len(known) == len(CLASSES) and parts < total - SLACK_S):
+        return f"counters contradict: the classes are {parts:.2f} s together, the total is {total:.2f} s"
+    guest, wait = trial.guest_cpu_s, trial.wait_s
+    if guest is None or wait is None:  # while its vCPUs wait a guest counts on
+        return ""
+    beside = max(0.0, trial.host_cpu_s.get("softirq", 0.0))  # may interrupt the guest unseen by it
+    if guest - max(SLACK_S, GUEST_SLACK * guest) <= total + wait + beside:
+        return ""
+    return (
+        f"counters contradict: the guest says it was busy {guest:.2f} s, its process used {total:.2f} s in all"
+        f" and its vCPUs waited {wait:.2f} s"
+    )
 
 
 def wait_share(trial: model.Trial) -> float | None:

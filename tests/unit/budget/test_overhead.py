@@ -1,9 +1,15 @@
 """Service CPU and full overhead from counters."""
 
+import json
+import lzma
+import pathlib
+
 import testtools
 
-from nova_perf_tuning.budget import overhead
+from nova_perf_tuning.budget import overhead, store
 from tests.unit.budget import samples
+
+RECORDED = pathlib.Path(__file__).parents[2] / "benchmarks/aa_guests.json.xz"
 
 
 class CostTest(testtools.TestCase):
@@ -39,6 +45,41 @@ class CostTest(testtools.TestCase):
         found = overhead.cost(samples.trial(host_cpu_s={"vcpu": 5.0, "total": 4.0}))
         self.assertIsNone(found.service_s)
         self.assertIn("contradict", found.invalid)
+
+    def test_classes_make_up_the_total(self):
+        cpu = samples.trial().host_cpu_s
+        for name, seconds, told in (
+            ("vhost", 60.0, "the classes are 64.60 s together, the total is 5.00 s"),
+            ("total", 5.2, "the classes are 5.00 s together, the total is 5.20 s"),
+        ):
+            found = overhead.cost(samples.trial(host_cpu_s={**cpu, name: seconds}))
+            self.assertEqual((None, None), (found.service_s, found.full_s))
+            self.assertIn(told, found.contradiction)
+            self.assertEqual(found.invalid, found.contradiction)
+        for name, seconds in (("vhost", 0.42), ("worker", 0.06), ("softirq", 9.0)):  # within ticks, or no class
+            self.assertEqual("", overhead.cost(samples.trial(host_cpu_s={**cpu, name: seconds})).invalid)
+        some = {name: cpu[name] for name in ("vcpu", "total")}
+        self.assertEqual("", overhead.cost(samples.trial(host_cpu_s=some)).invalid, "a host need not tell all")
+
+    def test_a_guest_cannot_be_busier_than_its_process(self):
+        found = overhead.cost(samples.trial(guest_cpu_s=8.0))
+        self.assertEqual((None, None), (found.service_s, found.full_s))
+        self.assertIn("the guest says it was busy 8.00 s, its process used 5.00 s in all", found.contradiction)
+        for changes in (
+            {"guest_cpu_s": 5.2},
+            {"guest_cpu_s": 8.0, "wait_s": 3.0},
+            {"guest_cpu_s": 8.0, "wait_s": None},
+        ):
+            self.assertEqual("", overhead.cost(samples.trial(**changes)).contradiction, changes)
+        busy = {**samples.trial().host_cpu_s, "softirq": 3.0}
+        self.assertEqual("", overhead.cost(samples.trial(guest_cpu_s=8.0, host_cpu_s=busy)).contradiction)
+
+    def test_recorded_guests_contradict_nothing(self):
+        with lzma.open(RECORDED, "rt", encoding="utf-8") as file:
+            recorded = store.from_dict(json.load(file), "recorded")
+        costs = [overhead.cost(one) for one in recorded.trials]
+        self.assertTrue(sum(one.service_s is not None for one in costs) > 100)
+        self.assertEqual([], [one.contradiction for one in costs if one.contradiction])
 
     def test_a_tick_below_zero_is_not_clamped(self):
         found = overhead.cost(samples.trial(host_cpu_s={"vcpu": 5.01, "total": 5.0}))
