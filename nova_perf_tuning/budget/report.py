@@ -31,7 +31,9 @@ _MAX_XML_LINES = 2000
 _SHOWN_TRIALS = 5000
 
 #: Stacking order: what the guest does first, then what the host does for it.
-_CLASSES = ("vcpu", "emulator", "iothread", "vhost", "worker", "softirq", "total")
+_CLASSES = ("vcpu", "emulator", "iothread", "vhost", "worker", "total")
+#: Of no process, and perhaps booked on the thread that was interrupted too: it is never added to the others.
+_BESIDE = "softirq"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -272,14 +274,19 @@ def _dots(one: summary.BenchmarkSummary, colours: Mapping[str, str]) -> _Chart |
 
 
 def _bars(one: summary.BenchmarkSummary, colours: Mapping[str, str]) -> _Bars | None:
-    guests = [arm for arm in one.arms if arm.cpus]
-    if not guests:
-        return None
-    full = max(sum(max(0.0, value) for value in arm.cpus.values()) for arm in guests)
-    rows = []
-    for arm in guests:
+    stacked = {}
+    for arm in one.arms:
         known = [name for name in _CLASSES if name in arm.cpus]
-        parts = [(name, arm.cpus[name]) for name in known + sorted(set(arm.cpus) - set(known))]
+        other = sorted(arm.cpus.keys() - {*known, _BESIDE})
+        stacked[arm.arm] = [(name, arm.cpus[name]) for name in known + other]
+    if not any(stacked.values()):
+        return None
+    full = max(sum(max(0.0, value) for _, value in parts) for parts in stacked.values())
+    rows = []
+    for arm in one.arms:
+        parts = stacked[arm.arm]
+        if not parts:
+            continue
         service = ""
         if arm.service_per_second is not None:
             service = f"service {wording.number(arm.service_per_second.value)} CPU"
