@@ -14,7 +14,6 @@ import argparse
 import html
 import json
 import lzma
-import math
 import os
 import pathlib
 import shutil
@@ -26,7 +25,7 @@ from collections.abc import Iterator, Sequence
 import yaml
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.budget import charts, model, statistics, store, summary, wording
+from nova_perf_tuning.budget import charts, model, store, summary, wording
 
 TOP = pathlib.Path(__file__).resolve().parents[1]
 DATA = TOP / "doc/source/data"
@@ -108,10 +107,8 @@ def noise() -> str:
     results = recorded(NOISE)
     found = []
     for one in summary.summarise(results):
-        ratio = next(pair.ratio for pair in one.comparisons if (pair.arm, pair.baseline) == ("again", "untuned"))
-        trials = [trial for trial in results.trials if (trial.benchmark, trial.metric) == (one.label, one.metric)]
-        logs = statistics.log_ratios(trials, "again", "untuned").values()
-        found.append((one.label, ratio, [math.exp(log) for logged in logs for log in logged]))
+        pair = next(pair for pair in one.comparisons if (pair.arm, pair.baseline) == ("again", "untuned"))
+        found.append((one.label, pair.ratio, [value for _, value in pair.values]))
     axis = charts.axis([value for _, _, values in found for value in values], [1.0])
     plot = Plot(
         "Guests that are alike, over each other",

@@ -22,7 +22,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nova_perf_tuning.budget import model, sequential, statistics, verdict
+from nova_perf_tuning.budget import counted, model, sequential, statistics, verdict
 from nova_perf_tuning.launch import base as launch
 from nova_perf_tuning.specs import request as request_module
 
@@ -82,6 +82,7 @@ class Knob:
         where it does both, ``removable`` where no effect matters in any and budgets are met as well without it,
         ``needed`` where no effect matters, but the budgets pass with it and fail without it; else ``undecided``.
     :ivar met_without: verdict of the budgets on the guests without it; None without a budget.
+    :ivar left_out: benchmark -> how much guards left out and why, or why there is no effect for it.
     """
 
     spec: str
@@ -91,6 +92,7 @@ class Knob:
     findings: Mapping[str, Finding]
     call: Call
     met_without: verdict.Verdict | None
+    left_out: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 def knobs(wanted: request_module.Request) -> dict[str, str]:
@@ -130,22 +132,26 @@ def judge(results: model.Results, budgets: Sequence[verdict.Budget] = (), confid
         mine = trials.setdefault(one_trial.benchmark, [])
         if one_trial.primary:
             mine.append(one_trial)
-    blocks = {label: statistics.Blocks(mine) for label, mine in trials.items()}
     levels = _levels(results, confidence, len(left_out), len(trials))
     of_tuned = [budget for budget in budgets if budget.arm == FULL]
     met_with = _met(results, of_tuned, FULL)
     found = []
     for arm, one in left_out.items():
-        effects, findings = {}, {}
+        effects: dict[str, statistics.Estimate] = {}
+        findings: dict[str, Finding] = {}
+        left_out_of: dict[str, str] = {}
         for label, mine in trials.items():
-            logs = blocks[label].log_ratios(FULL, arm)
+            picked = counted.select(results, mine, FULL, arm, counted.limits(budgets))
+            if picked.left_out:
+                left_out_of[label] = picked.invalid or picked.remark
+            logs = {} if picked.invalid else statistics.log_ratios(picked.trials, FULL, arm)
             ratio, near = (statistics.ratio_of(logs, level) for level in levels)
             if ratio is not None:
                 effects[label] = ratio
             findings[label] = _finding(ratio, near, margin(results.environment, label, mine))
         met = _met(results, of_tuned, arm)
         call = _call([finding.call for finding in findings.values()], met_with, met)
-        found.append(Knob(one["spec"], one["value"], arm, effects, findings, call, met))
+        found.append(Knob(one["spec"], one["value"], arm, effects, findings, call, met, left_out_of))
     return found
 
 
@@ -236,6 +242,8 @@ def lines(judged: Sequence[Knob]) -> list[list[str]]:
             if one.call is Call.UNDECIDED and not told:
                 told = "a verdict without it that is no worse: more boots"
             effect = _in_figures(shown(one, label))
+            if label in one.left_out:
+                effect = f"{effect}; {one.left_out[label]}" if label in one.effects else one.left_out[label]
             rows.append([one.call.value, f"{one.spec}={one.value}", label, here(finding), effect, met, told])
     return rows
 

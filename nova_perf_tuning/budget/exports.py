@@ -12,10 +12,10 @@ import datetime
 import io
 import re
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 from xml.etree import ElementTree
 
-from nova_perf_tuning.budget import diagnosis, model, statistics, summary, verdict, wording
+from nova_perf_tuning.budget import counted, diagnosis, guards, model, statistics, summary, verdict, wording
 
 #: What XML 1.0 has no character for.
 _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -45,6 +45,18 @@ _COLUMNS: Final = (
     "work",
     "work_unit",
 )
+#: What guards look at; speeds of links are in a cell of their own, since hosts name links as they like.
+_CONDITIONS: Final = (
+    "steal_share",
+    "throttle_events",
+    "mhz",
+    "max_mhz",
+    "sender_packets",
+    "sender_dropped",
+    "clock_step_s",
+    "clocksource_changed",
+)
+_LINK: Final = "link:"
 _CLASSES: Final = ("vcpu", "emulator", "iothread", "vhost", "worker", "total", "softirq")
 
 
@@ -114,16 +126,41 @@ def junit(
     return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
 
 
-def table(results: model.Results) -> str:
-    """Return the trials as CSV (RFC 4180): a row for each figure of each trial, in the order of time."""
+def table(results: model.Results, limits: guards.Limits | None = None) -> str:
+    """Return the trials as CSV (RFC 4180): a row for each figure of each trial, in the order of time.
+
+    :param limits: of the guards, for the column that says which trials do not count; None: the defaults.
+    """
     text = io.StringIO()
     writer = csv.writer(text)
-    writer.writerow([*_COLUMNS, *(f"host_cpu_s_{name}" for name in _CLASSES)])
+    cpu = (f"host_cpu_s_{name}" for name in _CLASSES)
+    conditions = (f"condition_{name}" for name in _CONDITIONS)
+    writer.writerow([*_COLUMNS, *cpu, "host", "run", *conditions, "condition_links", "left_out"])
+    left_out = counted.alone(results, limits or guards.Limits())
+    hosts = _hosts(results.environment)
+    whole = str(results.environment.get("host", ""))
+    run = results.environment.get("fleet", {}).get("run") or results.environment.get("created", "")
     for one in sorted(results.trials, key=lambda one: one.order):
         cells = [getattr(one, name) for name in _COLUMNS]
         cells += [one.host_cpu_s.get(name) for name in _CLASSES]
+        cells += [hosts.get(one.group, whole), str(run)]
+        cells += [one.conditions.get(name) for name in _CONDITIONS]
+        cells += [_links(one), left_out.get(guards.run(one), "")]
         writer.writerow([_cell(value) for value in cells])
     return text.getvalue()
+
+
+def _hosts(environment: Mapping[str, Any]) -> dict[int, str]:
+    """Return group -> host of a run over many: a boot of a pair's guests is told by the host of its client."""
+    pairs = environment.get("fleet", {}).get("pairs", [])
+    found = {one["number"] + len(pairs): str(one["server"]) for one in pairs}
+    return found | {one["number"]: str(one["client"]) for one in pairs}
+
+
+def _links(trial: model.Trial) -> str:
+    """Return ``eth0=25000 eth1=0``: links and their speeds in Mbit/s."""
+    speeds = {name: mbps for name, mbps in trial.conditions.items() if name.startswith(_LINK)}
+    return " ".join(f"{name.removeprefix(_LINK)}={mbps:.0f}" for name, mbps in sorted(speeds.items()))
 
 
 def prometheus(
@@ -142,11 +179,16 @@ def prometheus(
         for arm in one.arms:
             labels = {"benchmark": one.label, "metric": one.metric, "unit": one.unit, "arm": arm.arm}
             gauges.add("median", "Median of a benchmark's figure.", labels, _value(arm.median))
+            text = "Trials that do not count: a guard rejected them."
+            names = {"benchmark": one.label, "arm": arm.arm}
+            gauges.add("trials_left_out", text, names, len(arm.left_out))
             work = {"benchmark": one.label, "work_unit": one.work_unit, "arm": arm.arm}
             cost = _value(arm.service_per_unit)
             gauges.add("service_cpu_seconds_per_unit", "Host CPU beside vCPUs per unit of work.", work, cost)
         for pair in one.comparisons:
             names = {"benchmark": one.label, "arm": pair.arm, "baseline": pair.baseline}
+            text = "Pairs left out of a ratio: a guard rejected a trial. With too many of them there is no ratio."
+            gauges.add("ratio_pairs_left_out", text, names, pair.pairs_left_out)
             for bound in ("value", "low", "high") if pair.ratio else ():
                 figure = getattr(pair.ratio, bound)
                 gauges.add("ratio", "Ratio of two arms, more than 1 is better.", {**names, "bound": bound}, figure)

@@ -17,6 +17,9 @@ from typing import Any, ClassVar
 
 from nova_perf_tuning.budget import model, overhead
 
+#: One run: benchmark, arm and number of the run, which its figures share.
+Run = tuple[str, str, int]
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Limits:
@@ -317,13 +320,18 @@ GUARDS: tuple[Guard, ...] = (
 )
 
 
-def faults(trials: Sequence[model.Trial], known: Context) -> dict[int, str]:
-    """Return number of the run -> first fault, for every trial that does not count."""
-    found: dict[int, str] = {}
+def run(trial: model.Trial) -> Run:
+    """Return the run that a trial's figure is of."""
+    return trial.benchmark, trial.arm, trial.order
+
+
+def faults(trials: Sequence[model.Trial], known: Context) -> dict[Run, str]:
+    """Return run -> first fault, for every run that does not count."""
+    found: dict[Run, str] = {}
     awake = [guard for guard in GUARDS if guard.possible(known)]
     for one in trials if awake else ():
         for guard in awake:
             if told := guard.fault(one, known):
-                found[one.order] = f"{guard.name}: {told}"
+                found[run(one)] = f"{guard.name}: {told}"
                 break
     return found

@@ -18,7 +18,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import orm
 
-from nova_perf_tuning.budget import model, store, trend, trial_rows
+from nova_perf_tuning.budget import counted, guards, model, store, trend, trial_rows
 from nova_perf_tuning.database import engine as database
 from nova_perf_tuning.database import tables
 
@@ -151,6 +151,8 @@ class History:
     def add(self, results: model.Results, verdict: str | None = None) -> tuple[str, bool]:
         """Keep the results of a single host; return the run's id, and False if it was there already.
 
+        Trials that guards reject by their defaults are left out.
+
         :raises nova_perf_tuning.database.engine.DatabaseError: it cannot be written.
         """
         run_id = _run_id(results)
@@ -187,7 +189,9 @@ class History:
                 pair = tables.Pair(run_id=run_id, number=0, client=host, server=host, state="done", attempts=1)
                 session.add(pair)
                 session.flush()
-                trial_rows.insert(session, pair.id, results.trials)
+                left_out = counted.alone(results)
+                trials = [one for one in results.trials if guards.run(one) not in left_out]
+                trial_rows.insert(session, pair.id, trials)
         return run_id, True
 
     def series(

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nova_perf_tuning import errors, whole_file
-from nova_perf_tuning.budget import model, schema, statistics, store
+from nova_perf_tuning.budget import counted, model, schema, statistics, store
 
 #: Arms of an A/A run: the first, and the same again.
 ARMS = ("untuned", "again")
@@ -32,20 +32,23 @@ _FINGERPRINT = ("host", "cpu_model", "cpus", "kernel", "launcher", "accelerator"
 
 
 class NoFloorError(errors.PerfTuningError):
-    """An A/A run has too few trials for a floor: says how many there are."""
+    """An A/A run has too few trials that count for a floor: says how many there are."""
 
 
 def floors(results: model.Results, confidence: float = 0.95) -> dict[str, dict[str, float]]:
     """Return benchmark -> metric -> floor of an A/A run, of secondary figures where they have one.
 
-    :raises NoFloorError: too few pairs or boots for an interval of a primary figure.
+    :raises NoFloorError: a primary figure has too few pairs or boots for an interval, or guards reject too many.
     """
     found: dict[str, dict[str, float]] = {}
     of_figure: dict[tuple[str, str], list[model.Trial]] = {}
     for one in sorted(results.trials, key=lambda one: not one.primary):
         of_figure.setdefault((one.benchmark, one.metric), []).append(one)
     for (label, metric), trials in of_figure.items():
-        ratio = statistics.ratio(trials, ARMS[1], ARMS[0], confidence)
+        picked = counted.select(results, trials, ARMS[1], ARMS[0])
+        if picked.invalid and trials[0].primary:
+            raise NoFloorError(f"{label}: {picked.invalid}; measure again without that")
+        ratio = None if picked.invalid else statistics.ratio(picked.trials, ARMS[1], ARMS[0], confidence)
         if ratio is None or ratio.low is None or ratio.high is None or ratio.groups < 2:
             if not trials[0].primary:
                 continue

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import json
-import math
 import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ from nova_perf_tuning.budget import (
     ablation,
     charts,
     diagnosis,
+    guards,
     model,
     overhead,
     statistics,
@@ -62,7 +62,7 @@ def as_json(
         "actions": list(told.actions) if told else [],
         "findings": diagnosis.spoilt(results),
         "knobs": [dataclasses.asdict(one) for one in knobs],
-        "notes": wording.headline_notes(results),
+        "notes": wording.headline_notes(results, summaries),
         "warnings": wording.environment_warnings(results.environment),
         "verdict": verdict.overall(judged).value if judged else None,
         "judgements": [dataclasses.asdict(one) for one in judged],
@@ -114,7 +114,7 @@ def render(
         aa=wording.is_aa(results.environment),
         tracks=_tracks(series),
         glossary=wording.GLOSSARY,
-        notes=wording.headline_notes(results),
+        notes=wording.headline_notes(results, summaries),
         warnings=wording.environment_warnings(results.environment),
         verdict=verdict.overall(judged) if judged else None,
         judged=judged,
@@ -131,10 +131,18 @@ def render(
         rows=_SHOWN_TRIALS,
         cautions=wording.cautions(summaries),
         trials=[(one, overhead.cost(one)) for one in trials if one.primary][:_SHOWN_TRIALS],
+        left_out=_left_out(summaries),
         draws=statistics.DRAWS,
         least=statistics.MIN_VALUES,
         trial_count=sum(one.primary for one in trials),
     )
+
+
+def _left_out(summaries: Sequence[summary.BenchmarkSummary]) -> dict[guards.Run, str]:
+    """Return run -> why it does not count."""
+    return {
+        (one.label, arm.arm, order): why for one in summaries for arm in one.arms for order, why in arm.left_out
+    }
 
 
 def _tracks(series: Sequence[history.Series]) -> list[tuple[history.Series, str, charts.Track, list[str]]]:
@@ -176,20 +184,11 @@ def _gains(results: model.Results, summaries: Sequence[summary.BenchmarkSummary]
     """Return the chart of ratios between guest arms, a row per benchmark."""
     found = []
     pairs = _compared(results, summaries)
-    trials: dict[tuple[str, str], list[model.Trial]] = {}
-    for trial in results.trials:
-        trials.setdefault((trial.benchmark, trial.metric), []).append(trial)
     for one in summaries:
-        blocks = statistics.Blocks(trials[one.label, one.metric])
         for pair in one.comparisons:
             if (pair.arm, pair.baseline) not in pairs or pair.ratio is None:
                 continue
-            logs = blocks.log_ratios(pair.arm, pair.baseline)
-            values = [
-                (math.exp(log), f"boot {group + 1}: {math.exp(log):.3f}")
-                for group, logged in logs.items()
-                for log in logged
-            ]
+            values = [(ratio, f"boot {group + 1}: {ratio:.3f}") for group, ratio in pair.values]
             label = one.label if len(pairs) == 1 else f"{one.label}: {pair.arm}"
             found.append((label, pair.ratio, values))
     if not found:

@@ -13,6 +13,7 @@ from typing import Any
 
 from nova_perf_tuning.budget import (
     budget_file,
+    counted,
     definitions,
     guards,
     model,
@@ -23,9 +24,8 @@ from nova_perf_tuning.budget import (
 )
 from nova_perf_tuning.guest import truth
 
-#: More trials than this share of a judged arm that failed, are missing or do not count, and what is left is a
-#: selection, not a sample.
-MAX_FAILED = 0.2
+#: Most of a judged arm's trials that may have failed, be missing or not count.
+MAX_FAILED = counted.MAX_FAILED
 
 #: Names that a message lists, and figures that are kept for further budgets.
 _NAMES = 20
@@ -45,11 +45,22 @@ class Chosen:
     """The trials that count for a figure of two arms.
 
     :ivar fault: why they cannot be judged; then there is nothing else.
+    :ivar remark, pairs_left_out: what guards left out.
     """
 
-    def __init__(self, metric: str, arm: str, baseline: str, trials: Sequence[model.Trial], fault: str) -> None:
+    def __init__(
+        self,
+        metric: str,
+        arm: str,
+        baseline: str,
+        trials: Sequence[model.Trial],
+        fault: str,
+        picked: counted.Selection | None = None,
+    ) -> None:
         self.metric = metric
         self.fault = fault
+        self.remark = picked.remark if picked else ""
+        self.pairs_left_out = picked.pairs_left_out if picked else 0
         self._trials = trials
         self._arm = arm
         self._baseline = baseline
@@ -105,6 +116,7 @@ class Measured:
     """
 
     def __init__(self, results: model.Results) -> None:
+        self._results = results
         self.environment = results.environment
         self.groups = len({one.group for one in results.trials})
         self._capacity = overhead.Capacity(results.environment)
@@ -161,8 +173,7 @@ class Measured:
 
     def _find_figure(self, benchmark: str, metric: str) -> _Figure:
         chosen = [one for one in self._trials[benchmark] if one.metric == metric or one.value is None]
-        told = (overhead.cost(one).invalid for one in chosen)
-        return _Figure(chosen, next((text for text in told if text.startswith("counters")), ""))
+        return _Figure(chosen, next(filter(None, (overhead.cost(one).contradiction for one in chosen)), ""))
 
     def _find_arm(self, benchmark: str, metric: str, arm: str) -> _Arm:
         chosen = self._figure(benchmark, metric).trials
@@ -190,23 +201,9 @@ class Measured:
     ) -> Chosen:
         """Return the trials of two arms that no guard rejects, or why too few are left."""
         arms = {name: self._arm(benchmark, metric, name) for name in (arm, baseline)}
-        judged = sorted((one for some in arms.values() for one in some.trials), key=lambda one: one.order)
-        sender = {
-            one.order: one.value
-            for one in self._trials[benchmark]
-            if one.metric == "client_cpu" and one.unit == "%" and one.value is not None
-        }
-        known = guards.context(judged, self.environment, limits, min_link_mbps, sender)
-        faults = guards.faults(judged, known)
-        for name, some in arms.items():
-            mine, absent = some.trials, some.absent
-            failed = sum(not one.value for one in mine) + absent
-            told = [faults[one.order] for one in mine if one.value and one.order in faults]
-            if told and failed + len(told) > MAX_FAILED * (len(mine) + absent):
-                what = f"{'failed or ' if failed else ''}do not count (limit {MAX_FAILED:.0%}): {told[0]}"
-                what = f"{failed + len(told)} of {len(mine) + absent} trials of '{name}' {what}"
-                return Chosen(metric, arm, baseline, (), what)
-        return Chosen(metric, arm, baseline, [one for one in judged if one.order not in faults], "")
+        trials = [one for some in arms.values() for one in some.trials]
+        picked = counted.select(self._results, trials, arm, baseline, limits, min_link_mbps)
+        return Chosen(metric, arm, baseline, picked.trials, picked.invalid, picked)
 
 
 def _listed(names: Iterable[str]) -> str:

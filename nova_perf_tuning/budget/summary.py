@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from nova_perf_tuning.budget import model, overhead, statistics
+from nova_perf_tuning.budget import counted, guards, model, overhead, statistics
 
 HOST = "host"
+
+#: Seconds of CPU of a trial -> the same per unit of work, or per second.
+_Per = Callable[[float | None, model.Trial], float | None]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ArmSummary:
     """One arm in one benchmark.
 
+    :ivar n: trials that count; :ivar failed: trials without a figure.
     :ivar median: of the primary figure, with its interval.
-    :ivar failed: trials without a figure.
     :ivar total_per_unit, service_per_unit, full_per_unit: CPU seconds per unit of work; None: not measured
         or not valid.
     :ivar cpus: class -> CPU seconds per second, medians over trials (no ``total``); for the host's own arm
         ``total`` and ``softirq``. :ivar guest_busy: the same of what the guest says itself.
     :ivar wait_share: median share of the time wanted that vCPUs waited.
     :ivar full_invalid: why full overhead is not shown.
+    :ivar left_out: number of the run and why, for each trial that does not count.
+    :ivar uncounted: trials without CPU counters, where others have them.
+    :ivar cpu_invalid: why no CPU of it is shown.
     """
 
     arm: str
@@ -39,15 +46,28 @@ class ArmSummary:
     guest_busy: float | None
     wait_share: float | None
     full_invalid: str
+    left_out: tuple[tuple[int, str], ...] = ()
+    uncounted: int = 0
+    cpu_invalid: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Comparison:
-    """``arm`` / ``baseline``, more than 1 is a gain; None: no pair."""
+    """``arm`` / ``baseline``, more than 1 is a gain; None: no pair, or too few that count.
+
+    :ivar pairs_left_out: pairs of which a guard rejected a trial.
+    :ivar left_out: the same in words, with the reason.
+    :ivar invalid: why there is no ratio although there are pairs.
+    :ivar values: boot and ratio of each pair that counts.
+    """
 
     arm: str
     baseline: str
     ratio: statistics.Estimate | None
+    pairs_left_out: int = 0
+    left_out: str = ""
+    invalid: str = ""
+    values: tuple[tuple[int, float], ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -74,11 +94,30 @@ class BenchmarkSummary:
     secondary: tuple[Secondary, ...]
 
 
-def summarise(results: model.Results, confidence: float = 0.95) -> list[BenchmarkSummary]:
-    """Return one summary per benchmark, in the order in which they were first run."""
+def summarise(
+    results: model.Results, confidence: float = 0.95, limits: guards.Limits | None = None
+) -> list[BenchmarkSummary]:
+    """Return one summary per benchmark, in the order in which they were first run.
+
+    :param limits: of the guards; None: the defaults.
+    """
     places = {arm: place for place, arm in enumerate(arm_order(results))}
+    chosen = _Limits(results, limits or guards.Limits(), confidence)
     trials = _by(results.trials, lambda one: one.benchmark)
-    return [_benchmark(label, mine, places, confidence) for label, mine in trials.items()]
+    return [_benchmark(label, mine, places, chosen) for label, mine in trials.items()]
+
+
+class _Limits:
+    """What all figures of some results go by.
+
+    :ivar left_out: run -> why it does not count.
+    """
+
+    def __init__(self, results: model.Results, limits: guards.Limits, confidence: float) -> None:
+        self.results = results
+        self.guards = limits
+        self.confidence = confidence
+        self.left_out = counted.alone(results, limits)
 
 
 def _by(trials: Iterable[model.Trial], key: Callable[[model.Trial], str]) -> dict[str, list[model.Trial]]:
@@ -102,7 +141,7 @@ def to_dict(summaries: Sequence[BenchmarkSummary]) -> list[dict[str, Any]]:
 
 
 def _benchmark(
-    label: str, trials: Sequence[model.Trial], places: Mapping[str, int], confidence: float
+    label: str, trials: Sequence[model.Trial], places: Mapping[str, int], by: _Limits
 ) -> BenchmarkSummary:
     """:param places: arm -> its place among all arms."""
     primary = [one for one in trials if one.primary]
@@ -110,20 +149,28 @@ def _benchmark(
     chosen = [one for one in primary if one.metric == first.metric]
     of_arm = _by(chosen, lambda one: one.arm)
     here = sorted(of_arm, key=lambda arm: places[arm])
-    blocks = statistics.Blocks(chosen)
+    beside = [one for one in trials if not one.primary and guards.run(one) not in by.left_out]
     return BenchmarkSummary(
         label=label,
         metric=first.metric,
         unit=first.unit,
         better=first.better,
         work_unit=next((one.work_unit for one in chosen if one.work_unit), ""),
-        arms=tuple(_arm(arm, of_arm[arm], confidence) for arm in here),
+        arms=tuple(_arm(arm, of_arm[arm], by.left_out, by.confidence) for arm in here),
         comparisons=tuple(
-            Comparison(arm, baseline, statistics.ratio_of(blocks.log_ratios(arm, baseline), confidence))
-            for arm, baseline in _pairs(here)
+            _comparison([*of_arm[arm], *of_arm[baseline]], arm, baseline, by) for arm, baseline in _pairs(here)
         ),
-        secondary=_secondary([one for one in trials if not one.primary], here),
+        secondary=_secondary(beside, here),
     )
+
+
+def _comparison(trials: Sequence[model.Trial], arm: str, baseline: str, by: _Limits) -> Comparison:
+    fleet = "fleet" in by.results.environment
+    picked = counted.select(by.results, trials, arm, baseline, by.guards, fleet=fleet)
+    logs = {} if picked.invalid else statistics.log_ratios(picked.trials, arm, baseline)
+    values = tuple((group, math.exp(log)) for group, some in logs.items() for log in some)
+    ratio = statistics.ratio_of(logs, by.confidence)
+    return Comparison(arm, baseline, ratio, picked.pairs_left_out, picked.remark, picked.invalid, values)
 
 
 def _pairs(arms: Sequence[str]) -> list[tuple[str, str]]:
@@ -133,41 +180,66 @@ def _pairs(arms: Sequence[str]) -> list[tuple[str, str]]:
     return pairs + [(arm, HOST) for arm in guests if HOST in arms]
 
 
-def _arm(arm: str, trials: list[model.Trial], confidence: float) -> ArmSummary:
-    good = [one for one in trials if one.value is not None]
+def _arm(arm: str, trials: list[model.Trial], left_out: Mapping[guards.Run, str], confidence: float) -> ArmSummary:
+    measured = [one for one in trials if one.value is not None]
+    good = [one for one in measured if guards.run(one) not in left_out]
     costs = {id(one): overhead.cost(one) for one in good}
+    with_cpu = [one for one in good if "total" in one.host_cpu_s and (arm == HOST or "vcpu" in one.host_cpu_s)]
+    uncounted = len(good) - len(with_cpu) if with_cpu else 0
+    cpu_invalid = _cpu_fault(list(costs.values()), uncounted)
 
-    def over(figure: Callable[[model.Trial], float | None]) -> statistics.Estimate | None:
+    def over(
+        figure: Callable[[model.Trial], float | None], of: Sequence[model.Trial]
+    ) -> statistics.Estimate | None:
         samples: dict[int, list[float]] = {}
-        for one in good:
+        for one in of:
             value = figure(one)
             if value is not None:
                 samples.setdefault(one.group, []).append(value)
         return statistics.estimate(samples, confidence, positive=True)
 
-    def full(one: model.Trial) -> float | None:
-        return costs[id(one)].full_s
+    def cpu(
+        seconds: Callable[[overhead.Cost], float | None], per: _Per, fault: str = cpu_invalid
+    ) -> statistics.Estimate | None:
+        return None if fault else over(lambda one: per(seconds(costs[id(one)]), one), with_cpu)
 
     # Full overhead of the few trials in which the vCPUs happened not to wait would be a selection.
-    invalid = next((cost.invalid for cost in costs.values() if cost.invalid), "")
+    invalid = cpu_invalid or next((cost.invalid for cost in costs.values() if cost.invalid), "")
     waits = [cost.wait_share for cost in costs.values() if cost.wait_share is not None]
     busy = [value for one in good if (value := overhead.per_second(one.guest_cpu_s, one)) is not None]
+    per_unit, per_second = overhead.per_unit, overhead.per_second
     return ArmSummary(
         arm=arm,
         n=len(good),
-        failed=len(trials) - len(good),
-        median=over(lambda one: one.value),
+        failed=len(trials) - len(measured),
+        median=over(lambda one: one.value, good),
         values=tuple((one.group, one.block, one.value) for one in good if one.value is not None),
-        total_per_unit=over(lambda one: overhead.per_unit(costs[id(one)].total_s, one)),
-        service_per_unit=over(lambda one: overhead.per_unit(costs[id(one)].service_s, one)),
-        full_per_unit=None if invalid else over(lambda one: overhead.per_unit(full(one), one)),
-        service_per_second=over(lambda one: overhead.per_second(costs[id(one)].service_s, one)),
-        full_per_second=None if invalid else over(lambda one: overhead.per_second(full(one), one)),
-        cpus=_cpus(good),
+        total_per_unit=cpu(lambda cost: cost.total_s, per_unit),
+        service_per_unit=cpu(lambda cost: cost.service_s, per_unit),
+        full_per_unit=cpu(lambda cost: cost.full_s, per_unit, invalid),
+        service_per_second=cpu(lambda cost: cost.service_s, per_second),
+        full_per_second=cpu(lambda cost: cost.full_s, per_second, invalid),
+        cpus={} if cpu_invalid else _cpus(good),
         guest_busy=statistics.median(busy),
         wait_share=statistics.median(waits),
-        full_invalid=_wait_text(waits) if "waited" in invalid else invalid,
+        full_invalid=_wait_text(waits) if invalid.startswith("vCPUs waited") else invalid,
+        left_out=tuple((one.order, left_out[guards.run(one)]) for one in measured if guards.run(one) in left_out),
+        uncounted=uncounted,
+        cpu_invalid=cpu_invalid,
     )
+
+
+def _cpu_fault(costs: Sequence[overhead.Cost], uncounted: int) -> str:
+    """Return why no CPU can be told of an arm; empty if it can.
+
+    :param uncounted: trials without counters.
+    """
+    contradictions = [one.contradiction for one in costs if one.contradiction]
+    if contradictions:
+        return f"{contradictions[0]} ({len(contradictions)} of {len(costs)} trials)"
+    if uncounted > counted.MAX_FAILED * len(costs):
+        return f"{uncounted} of {len(costs)} trials have no CPU counters (limit {counted.MAX_FAILED:.0%})"
+    return ""
 
 
 def _wait_text(waits: Sequence[float]) -> str:
@@ -181,7 +253,7 @@ def _cpus(trials: Sequence[model.Trial]) -> dict[str, float]:
         names = [name for name in names if name != "total"]
     found = {}
     for name in names:
-        rates = [overhead.per_second(one.host_cpu_s.get(name, 0.0), one) for one in trials]
+        rates = [overhead.per_second(one.host_cpu_s.get(name), one) for one in trials]
         middle = statistics.median([rate for rate in rates if rate is not None])
         if middle is not None:
             found[name] = middle

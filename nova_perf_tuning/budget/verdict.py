@@ -49,7 +49,9 @@ class Judgement:
 
     :ivar loss: ``1 - ratio`` with its interval; None without a pair.
     :ivar cpu: service CPU seconds per :attr:`unit`; None when no limit was set or nothing was measured.
-    :ivar reasons: one line each, in words, with the figures. :ivar verdicts: on each of them alone.
+    :ivar reasons: one line each, in words, with the figures and what was left out of them.
+    :ivar verdicts: on each of them alone.
+    :ivar pairs_left_out: pairs of which a guard rejected a trial.
     """
 
     budget: Budget
@@ -59,6 +61,7 @@ class Judgement:
     unit: str
     reasons: tuple[str, ...]
     verdicts: tuple[Verdict, ...] = ()
+    pairs_left_out: int = 0
 
     @property
     def told(self) -> list[tuple[Verdict, str]]:
@@ -237,6 +240,8 @@ class _Case:
             wording.limited_loss(budget.max_loss),
             lambda found: [self._looks(), loss.remark(found)],
         )
+        if self._chosen.remark:
+            self._loss.reason += f"; {self._chosen.remark}"
         if budget.max_host_cpu_per_unit is None or not self._cpu_samples:
             return
         self._cpu = _Gate(
@@ -265,7 +270,8 @@ class _Case:
         order = (Verdict.INVALID, Verdict.FAIL, Verdict.INCONCLUSIVE)
         worst = next((one for one in order if one in verdicts), Verdict.PASS)
         loss, cpu = (None if one is None else one.found for one in (self._loss, self._cpu))
-        return Judgement(self.budget, worst, loss, cpu, self._unit, tuple(reasons), tuple(verdicts))
+        left_out = self._chosen.pairs_left_out
+        return Judgement(self.budget, worst, loss, cpu, self._unit, tuple(reasons), tuple(verdicts), left_out)
 
 
 def _no_gain(budget: Budget, log: float) -> str:

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from nova_perf_tuning.budget import model, noise, overhead, statistics, summary
+from nova_perf_tuning.budget import counted, model, noise, overhead, statistics, summary
 
 _IN_MEMORY: Final = ("tmpfs", "ramfs")
 #: Why there is no verdict although budgets were given.
@@ -15,6 +15,7 @@ _TCG = (
     "Guests ran under TCG (emulation): figures under TCG compare arms with each other, not hardware. Distance to "
     "the host is the emulator's, not KVM's."
 )
+_NOT_COUNTED: Final = "too many trials that do not count in {}"
 
 #: What an A/A run compares, and what it finds.
 _SAME: Final = (noise.ARMS[1], noise.ARMS[0])
@@ -163,6 +164,9 @@ def headline(summaries: Sequence[summary.BenchmarkSummary]) -> str:
         pair = next((pair for pair in one.comparisons if pair.baseline != summary.HOST), None)
         if pair is not None:
             names = (pair.arm, pair.baseline)
+        if pair is not None and pair.invalid:
+            kinds.setdefault(_NOT_COUNTED, []).append(one.label)
+            continue
         if pair is None or pair.ratio is None:
             kinds.setdefault("no pair of trials in {}", []).append(one.label)
             continue
@@ -177,7 +181,7 @@ def headline(summaries: Sequence[summary.BenchmarkSummary]) -> str:
     if not kinds:
         return "Nothing was measured."
     order = ("a gain in {}", "a loss in {}", _CHANCE, "no difference shown in {}", "too few trials to tell in {}")
-    known = [kind for kind in (*order, "no pair of trials in {}") if kind in kinds]
+    known = [kind for kind in (*order, "no pair of trials in {}", _NOT_COUNTED) if kind in kinds]
     said = "; ".join(kind.format(_listed(kinds[kind])) for kind in known)
     text = f"{names[0]} against {names[1]}: {said}." if names else f"{said}."
     if names == _SAME:
@@ -199,8 +203,8 @@ def is_aa(environment: Mapping[str, Any]) -> bool:
     return environment.get("launcher") == "host" or set(environment.get("arms", {})) == set(noise.ARMS)
 
 
-def headline_notes(results: model.Results) -> list[str]:
-    """Return what must be read before the figures: emulation, an early end, errors."""
+def headline_notes(results: model.Results, summaries: Sequence[summary.BenchmarkSummary] = ()) -> list[str]:
+    """Return what must be read before the figures: emulation, an early end, errors, trials left out."""
     environment = results.environment
     found = []
     if environment.get("accelerator") == "tcg":
@@ -218,6 +222,39 @@ def headline_notes(results: model.Results) -> list[str]:
     elsewhere = len(environment.get("errors", []))
     if elsewhere:
         found.append(f"Other incidents listed with the errors: {elsewhere}.")
+    return found + _left_out(summaries) + _cpu_faults(summaries)
+
+
+def _cpu_faults(summaries: Sequence[summary.BenchmarkSummary]) -> list[str]:
+    """Return of which arms no CPU can be told, or not that of all trials."""
+    found = []
+    for one in summaries:
+        for arm in one.arms:
+            if arm.cpu_invalid:
+                found.append(f"{one.label} on {arm.arm}: no CPU is shown: {arm.cpu_invalid}.")
+            elif arm.uncounted:
+                found.append(
+                    f"{one.label} on {arm.arm}: {arm.uncounted} of {arm.n} trials have no CPU counters; the CPU"
+                    " shown is that of the others."
+                )
+    return found
+
+
+def _left_out(summaries: Sequence[summary.BenchmarkSummary]) -> list[str]:
+    """Return which trials and pairs do not count and why, and for what there is no ratio then."""
+    found = []
+    for one in summaries:
+        for arm in one.arms:
+            if arm.left_out:
+                why = counted.reasons(text for _, text in arm.left_out)
+                whole = arm.n + len(arm.left_out)
+                found.append(f"{one.label} on {arm.arm}: {len(arm.left_out)} of {whole} trials left out: {why}.")
+        without: dict[str, list[str]] = {}
+        for pair in one.comparisons:
+            if pair.invalid:
+                without.setdefault(pair.invalid, []).append(f"{pair.arm}/{pair.baseline}")
+        for why, pairs in without.items():
+            found.append(f"{one.label}: no ratio {_listed(pairs)}: {why}.")
     return found
 
 
@@ -270,14 +307,15 @@ def cautions(summaries: Sequence[summary.BenchmarkSummary]) -> list[str]:
     found: dict[str, list[str]] = {}
     for one in summaries:
         for pair in one.comparisons:
-            if pair.ratio is not None and pair.ratio.note:
-                found.setdefault(pair.ratio.note, []).append(f"{one.label} {pair.arm}/{pair.baseline}")
+            for note in (pair.ratio.note, pair.left_out) if pair.ratio is not None else ():
+                if note:
+                    found.setdefault(note, []).append(f"{one.label} {pair.arm}/{pair.baseline}")
     lines = [f"{', '.join(where)}: {note}" for note, where in found.items()]
     faults = [
         f"{one.label} on {arm.arm}: {arm.full_invalid}"
         for one in summaries
         for arm in one.arms
-        if arm.full_invalid
+        if arm.full_invalid and not arm.cpu_invalid
     ]
     if faults:
         lines.append(

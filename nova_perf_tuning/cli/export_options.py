@@ -64,13 +64,16 @@ def write(
     :param recorded: verdicts on hosts of a fleet are those of the file, not judged again.
     :raises OSError: one cannot be written.
     """
-    from nova_perf_tuning.budget import exports, store, summary, wording
+    from nova_perf_tuning.budget import counted, exports, store, summary, wording
 
+    limits = counted.limits([one.budget for one in judged])
     unjudged = (unjudged or wording.NO_BUDGET) if args.budget else "no budget was given; give one with --budget"
     made: dict[str, Callable[[], str]] = {
         "junit": lambda: exports.junit(results, judged, unjudged, recorded=recorded),
-        "csv": lambda: exports.table(results),
-        "prometheus": lambda: exports.prometheus(results, summary.summarise(results), judged, recorded=recorded),
+        "csv": lambda: exports.table(results, limits),
+        "prometheus": lambda: exports.prometheus(
+            results, summary.summarise(results, limits=limits), judged, recorded=recorded
+        ),
     }
     wanted = _wanted(args)
     for name, path in wanted.items():

@@ -46,7 +46,9 @@ def print_summary(summaries: Sequence[summary.BenchmarkSummary]) -> None:
                     one.label,
                     arm.arm,
                     f"{wording.number(arm.median.value)} {one.unit}" if arm.median else "-",
-                    str(arm.n) + (f" ({arm.failed} failed)" if arm.failed else ""),
+                    str(arm.n)
+                    + (f" ({arm.failed} failed)" if arm.failed else "")
+                    + (f" ({len(arm.left_out)} left out)" if arm.left_out else ""),
                     f"{first}: {ratio(ratios[first])}" if first else "-",
                     ratio(ratios.get(summary.HOST)),
                     f"{cpu(arm.service_per_unit)} ms/{one.work_unit}" if arm.service_per_unit else "-",

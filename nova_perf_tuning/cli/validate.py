@@ -231,10 +231,10 @@ class _Run:
 
     def _finish(self, results: model.Results) -> int:
         """Write the report, print the table and return the exit code."""
-        from nova_perf_tuning.budget import ablation, budget_file, report, store, summary, verdict
+        from nova_perf_tuning.budget import ablation, budget_file, counted, report, store, summary, verdict
         from nova_perf_tuning.cli import figures
 
-        summaries = summary.summarise(results)
+        summaries = summary.summarise(results, limits=counted.limits(self._budgets))
         judged = verdict.judge_all(results, self._budgets)
         knobs = ablation.judge(results, self._budgets)
         late: list[str] = []
@@ -287,7 +287,7 @@ class _Run:
 
         print()
         command.say(wording.headline(summaries))
-        for note in wording.headline_notes(results) + wording.cautions(summaries):
+        for note in wording.headline_notes(results, summaries) + wording.cautions(summaries):
             command.say(f"note: {note}")
         for warning in wording.environment_warnings(results.environment):
             command.say(f"warning: {warning}")

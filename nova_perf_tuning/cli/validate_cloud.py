@@ -322,14 +322,14 @@ class _Run:
 
     def _finish(self, found: fleet_results.FleetResults) -> int:
         """Write results and report, print the tables and return the exit code."""
-        from nova_perf_tuning.budget import report, store, summary, wording
+        from nova_perf_tuning.budget import counted, report, store, summary, wording
         from nova_perf_tuning.cli import figures
 
         run_id = found.results.environment["fleet"]["run"]
         verdicts = {one.host: (one.verdict.value, "; ".join(one.reasons)) for one in found.hosts if one.verdict}
         self._store.judge(run_id, found.whole.value if found.whole else "", verdicts)
         store.save(found.results, self._results_file)
-        summaries = summary.summarise(found.results)
+        summaries = summary.summarise(found.results, limits=counted.limits(self._budgets))
         store.write_atomically(self._report_file, report.render(found.results, summaries, []))
         exported = export_options.write(self._args, found.results, [])
         if self._args.format == "json":
@@ -339,7 +339,7 @@ class _Run:
             figures.print_summary(summaries)
             print()
             command.say(wording.headline(summaries))
-            for note in wording.headline_notes(found.results) + wording.cautions(summaries):
+            for note in wording.headline_notes(found.results, summaries) + wording.cautions(summaries):
                 command.say(f"note: {note}")
             print()
             figures.print_hosts(found.hosts, found.whole)

@@ -40,6 +40,15 @@ class HistoryTest(testtools.TestCase):
         self.assertEqual([], self.kept.series("another"))
         self.assertEqual(4, len(self.kept.series(last=4)[0].points))
 
+    def test_trials_that_do_not_count_are_not_kept(self):
+        data = samples.results({"untuned": 100.0}, noise=0.002)
+        for one in data.trials[:4]:
+            one.value, one.conditions = 1.0, {"steal_share": 0.9}
+        self.kept.add(data)
+        [point] = self.kept.series()[0].points
+        self.assertEqual(5, point.n)
+        self.assertTrue(point.value > 90)
+
     def test_only_equals_are_compared(self):
         for number in range(6):
             self.add(f"host{number}", value=100.0 + number)

@@ -296,6 +296,13 @@ class JudgeTest(testtools.TestCase):
         self.data.trials[2].host_cpu_s = {"vcpu": 9.0, "total": 1.0}
         self.assertEqual(V.INVALID, judged(self.data, max_host_cpu_per_unit=1.0).verdict)
 
+    def test_counters_that_miss_their_total(self):
+        self.assertEqual(V.PASS, judged(self.data, max_host_cpu_per_unit=1.0).verdict)
+        self.data.trials[2].host_cpu_s = {**self.data.trials[2].host_cpu_s, "vhost": 60.0}
+        found = judged(self.data, max_host_cpu_per_unit=1.0)
+        self.assertEqual(V.INVALID, found.verdict)
+        self.assertIn("the classes are 64.60 s together, the total is 5.00 s", found.reasons[0])
+
     def test_waiting_guests_can_still_be_judged_by_service_cpu(self):
         for one in self.data.trials:
             one.wait_s = 10.0

@@ -1,0 +1,156 @@
+"""Which trials count: the one place that leaves out what guards reject, for verdicts and for all other figures.
+
+Figures that no budget judges (medians, ratios, ablation, noise floors, exports) go by the limits of the budgets
+that were given, else by the defaults. What was left out is counted and told with every figure.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from nova_perf_tuning.budget import guards, model, presence
+
+if TYPE_CHECKING:
+    from nova_perf_tuning.budget import budget_file
+
+#: More trials than this share of an arm that failed, are missing or do not count, and what is left is a selection,
+#: not a sample.
+MAX_FAILED: Final = 0.2
+
+_DEFAULT: Final = guards.Limits()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Selection:
+    """What is left of the trials of one figure.
+
+    :ivar trials: all but those left out; failed ones are among them.
+    :ivar left_out: run -> why it does not count.
+    :ivar pairs, pairs_left_out: blocks that have a figure of both arms, and those of them that lost one.
+    :ivar invalid: why no ratio can be made of what is left; empty if it can.
+    """
+
+    trials: Sequence[model.Trial]
+    left_out: Mapping[guards.Run, str]
+    pairs: int = 0
+    pairs_left_out: int = 0
+    invalid: str = ""
+
+    @property
+    def remark(self) -> str:
+        """Return how much was left out and why, in words; empty: nothing was."""
+        if not self.left_out:
+            return ""
+        if self.pairs_left_out:
+            count = f"{self.pairs_left_out} of {self.pairs} pairs"
+        else:
+            count = f"{len(self.left_out)} trial{'s' if len(self.left_out) > 1 else ''}"
+        return f"{count} left out: {reasons(self.left_out.values())}"
+
+
+def limits(budgets: Sequence[budget_file.Budget]) -> guards.Limits:
+    """Return the limits of guards that budgets of one file set, the defaults without any."""
+    return budgets[0].guards if budgets else _DEFAULT
+
+
+def reasons(faults: Iterable[str]) -> str:
+    """Return faults in words: the first of each guard."""
+    first: dict[str, str] = {}
+    for one in faults:
+        first.setdefault(one.partition(":")[0], one)
+    return "; ".join(first.values())
+
+
+def select(
+    results: model.Results,
+    trials: Sequence[model.Trial],
+    arm: str,
+    baseline: str,
+    limits: guards.Limits = _DEFAULT,
+    min_link_mbps: float | None = None,
+    *,
+    fleet: bool = False,
+) -> Selection:
+    """Return which of ``trials`` count where ``arm`` is compared with ``baseline``.
+
+    :param trials: of one benchmark and one figure, failed ones included.
+    :param fleet: they are of many hosts.
+    """
+    arms = (arm, baseline)
+    judged = [one for one in trials if one.arm in arms]
+    left_out = _faults(results, judged, limits, min_link_mbps, fleet)
+    if not left_out:
+        return Selection(trials, left_out)
+    counting = [one for one in trials if guards.run(one) not in left_out]
+    before, after = (_pairs(some, arms) for some in (trials, counting))
+    invalid = next(filter(None, (_too_few(results, trials, one, left_out) for one in arms)), "")
+    return Selection(counting, left_out, before, before - after, invalid)
+
+
+def alone(results: model.Results, limits: guards.Limits = _DEFAULT) -> dict[guards.Run, str]:
+    """Return run -> why, for each run that does not count among those of its own arm."""
+    series: dict[tuple[str, str], list[model.Trial]] = {}
+    for one in results.trials:
+        series.setdefault((one.benchmark, one.arm), []).append(one)
+    found: dict[guards.Run, str] = {}
+    for some in series.values():
+        found |= _faults(results, some, limits, None, "fleet" in results.environment)
+    return found
+
+
+def _faults(
+    results: model.Results,
+    trials: Sequence[model.Trial],
+    limits: guards.Limits,
+    min_link_mbps: float | None,
+    fleet: bool,
+) -> dict[guards.Run, str]:
+    """Return run -> why it does not count.
+
+    :param trials: those that are compared with each other.
+    """
+    sender: dict[int, float] = {}
+    if trials and (min_link_mbps is not None or limits.max_sender_cpu is not None):
+        sender = {
+            one.order: one.value
+            for one in results.trials
+            if one.benchmark == trials[0].benchmark
+            and one.metric == "client_cpu"
+            and one.unit == "%"
+            and one.value is not None
+        }
+    found: dict[guards.Run, str] = {}
+    for some in _of_pairs_of_hosts(trials) if fleet else [trials]:
+        ordered = sorted(some, key=lambda one: one.order)
+        known = guards.context(ordered, results.environment, limits, min_link_mbps, sender)
+        found |= guards.faults(ordered, known)
+    return found
+
+
+def _of_pairs_of_hosts(trials: Sequence[model.Trial]) -> list[list[model.Trial]]:
+    """Return trials boot by boot: links and frequencies of different hosts differ, and nothing is wrong then."""
+    found: dict[int, list[model.Trial]] = {}
+    for one in trials:
+        found.setdefault(one.group, []).append(one)
+    return list(found.values())
+
+
+def _pairs(trials: Sequence[model.Trial], arms: tuple[str, str]) -> int:
+    first, second = ({(one.group, one.block) for one in trials if one.arm == arm and one.value} for arm in arms)
+    return len(first & second)
+
+
+def _too_few(
+    results: model.Results, trials: Sequence[model.Trial], arm: str, left_out: Mapping[guards.Run, str]
+) -> str:
+    """Return why what is left of ``arm`` is a selection; empty if it is a sample."""
+    mine = [one for one in trials if one.arm == arm]
+    told = [left_out[guards.run(one)] for one in mine if one.value and guards.run(one) in left_out]
+    absent = presence.missing(trials, results.environment, arm)
+    failed = sum(not one.value for one in mine) + absent
+    if not told or failed + len(told) <= MAX_FAILED * (len(mine) + absent):
+        return ""
+    what = f"{'failed or ' if failed else ''}do not count (limit {MAX_FAILED:.0%}): {told[0]}"
+    return f"{failed + len(told)} of {len(mine) + absent} trials of '{arm}' {what}"
