@@ -113,7 +113,7 @@ class EveryFigureTest(testtools.TestCase):
         data.environment["ablation"] = {"no-iothreads": {"spec": "perf:iothreads", "value": "2"}}
         [knob] = ablation.judge(data)
         self.assertEqual((ablation.Call.UNDECIDED, {}), (knob.call, knob.effects))
-        [[call, spec, _, why, _]] = ablation.lines([knob])
+        [[call, spec, _, _, why, *_]] = ablation.lines([knob])
         self.assertEqual(("undecided", "perf:iothreads=2"), (call, spec))
         self.assertIn("18 of 18 trials of 'tuned' do not count", why)
 
@@ -122,7 +122,7 @@ class EveryFigureTest(testtools.TestCase):
         data.environment["ablation"] = {"no-x": {"spec": "perf:x", "value": "2"}}
         [knob] = ablation.judge(data)
         self.assertEqual((ablation.Call.REMOVABLE, 16), (knob.call, knob.effects["iperf3"].n))
-        self.assertIn("; 2 of 18 pairs left out: steal", ablation.lines([knob])[0][3])
+        self.assertIn("; 2 of 18 pairs left out: steal", ablation.lines([knob])[0][4])
 
     def test_noise_floor(self):
         def run(of):
