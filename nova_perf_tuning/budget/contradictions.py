@@ -25,8 +25,8 @@ def find(environment: Mapping[str, Any], trials: Sequence[model.Trial], *, numbe
     """
     fault = _spent_twice(environment) or _more_groups(environment, trials) or _lost_pairs(environment, trials)
     fault = fault or next(filter(None, _faults(trials)), "")
-    fault = fault or (_numbers(trials) if numbered else "")
-    return fault or _copies(trials) or _turned(environment, trials) or _primaries(trials)
+    fault = fault or (_numbers(trials) if numbered else "") or _copies(trials)
+    return fault or _turned(environment, trials) or _primaries(trials) or _second_runs(trials, numbered)
 
 
 def _spent_twice(environment: Mapping[str, Any]) -> str:
@@ -38,10 +38,10 @@ def _spent_twice(environment: Mapping[str, Any]) -> str:
 def _more_groups(environment: Mapping[str, Any], trials: Sequence[model.Trial]) -> str:
     """Return what is wrong with the number of boots: one that is split up would pass for several."""
     run = environment.get("groups_run")
-    if "fleet" in environment or type(run) is not int:  # there a pair's server is a group of its own
+    if "fleet" in environment or not isinstance(run, int | float):  # there a pair's server is a group of its own
         return ""
     found = len({one.group for one in trials})
-    return f"environment.groups_run: is {run}, but there are trials of {found} groups" if found > run else ""
+    return f"environment.groups_run: is {run:g}, but there are trials of {found} groups" if found > run else ""
 
 
 def _lost_pairs(environment: Mapping[str, Any], trials: Sequence[model.Trial]) -> str:
@@ -51,11 +51,16 @@ def _lost_pairs(environment: Mapping[str, Any], trials: Sequence[model.Trial]) -
     pairs = environment["fleet"]["pairs"]
     planned = environment.get("groups")
     found = sum(one["state"] != "dropped" for one in pairs)
-    if type(planned) is int and found != planned:
-        return f"environment.groups: is {planned}, but fleet.pairs has {found} that were not dropped"
+    if isinstance(planned, int | float) and found != planned:
+        return f"environment.groups: is {planned:g}, but fleet.pairs has {found} that were not dropped"
     numbers = {one["number"] for one in pairs}
     if len(numbers) < len(pairs):
         return "environment.fleet.pairs: has a number twice; every pair has one of its own"
+    if max(numbers, default=0) >= len(pairs) > 0:  # behind them are the groups of what servers ran alone
+        return f"environment.fleet.pairs: has number {max(numbers)}, but {len(pairs)} pairs are numbered from 0 on"
+    hosts = collections.Counter(one["host"] for one in environment["fleet"]["hosts"])
+    if twice := [name for name, times in hosts.items() if times > 1]:
+        return f"environment.fleet.hosts: has '{twice[0]}' twice; leave one of them out"
     for index, one in enumerate(trials):
         if one.group not in numbers and one.group - len(pairs) not in numbers:
             return f"trials[{index}].group: is {one.group}, which no pair in environment.fleet.pairs has"
@@ -135,6 +140,35 @@ def _numbers(trials: Sequence[model.Trial]) -> str:
                 f"trials[{index}].order: is {one.order}, which trials[{where}] of another run has; every run has a"
                 " number of its own"
             )
+        if one is not first and (name := _measured_apart(one, first)):
+            return (
+                f"trials[{index}].{name}: is not that of trials[{where}], and both are run {one.order}; give every"
+                " validation a results file of its own"
+            )
+    return ""
+
+
+def _measured_apart(one: model.Trial, other: model.Trial) -> str:
+    """Return what the figures of one run share, and these two do not."""
+    names = ("window_s", "host_cpu_s", "guest_cpu_s", "wait_s", "conditions")
+    return next((name for name in names if getattr(one, name) != getattr(other, name)), "")
+
+
+def _second_runs(trials: Sequence[model.Trial], numbered: bool) -> str:
+    """Return which benchmark was run twice where it runs once: two validations in one file would be averaged."""
+    runs: dict[tuple[str, str, int, int], tuple[int, model.Trial]] = {}
+    for index, one in enumerate(trials):
+        where, first = runs.setdefault(_run(one), (index, one))
+        if first is one:
+            continue
+        apart = not numbered and _measured_apart(one, first)  # of one number they have been compared already
+        if apart or one.order != first.order or (one.primary and first.primary):
+            return (
+                f"trials[{index}]: runs '{one.benchmark}' in group {one.group}, block {one.block} of '{one.arm}' once"
+                f" more, after trials[{where}]; give every validation a results file of its own"
+            )
+        if one.primary:
+            runs[_run(one)] = index, one
     return ""
 
 

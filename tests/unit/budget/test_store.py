@@ -238,9 +238,10 @@ class StoreTest(testtools.TestCase):
         for told in (3, 4, None, "3"):
             environment["groups_run"] = told
             self.load(json.dumps(document))
-        environment["groups_run"] = 2
-        error = self.assertRaises(schema.InputError, self.load, json.dumps(document))
-        self.assertIn("environment.groups_run: is 2, but there are trials of 3 groups", str(error))
+        for told in (2, 2.0):
+            environment["groups_run"] = told
+            error = self.assertRaises(schema.InputError, self.load, json.dumps(document))
+            self.assertIn("environment.groups_run: is 2, but there are trials of 3 groups", str(error))
         environment["fleet"] = {"run": "r", "verdict": None, "hosts": [], "pairs": pairs(3)}
         self.load(json.dumps(document))  # there the server's own guest is a boot too
 
@@ -253,6 +254,8 @@ class StoreTest(testtools.TestCase):
             (2, pairs(3), "environment.groups: is 2, but fleet.pairs has 3"),
             (None, pairs(1), "trials[12].group: is 2, which no pair"),
             (None, [*pairs(3), *pairs(1)], "has a number twice"),
+            (None, [*pairs(3), pairs(5)[4]], "has number 4, but 4 pairs are numbered from 0 on"),
+            (2.0, pairs(3), "environment.groups: is 2, but fleet.pairs has 3"),
         ):
             document["environment"] |= {
                 "groups": groups,
@@ -263,6 +266,14 @@ class StoreTest(testtools.TestCase):
                 continue
             error = self.assertRaises(schema.InputError, self.load, json.dumps(document))
             self.assertIn(told, str(error))
+
+    def test_a_host_of_a_fleet_stands_once(self):
+        document = self.document()
+        host = {"host": "c0", "verdict": None, "reasons": [], "peers": 1, "measured": 1}
+        fleet = {"run": "r", "verdict": None, "hosts": [host, host], "pairs": pairs(3)}
+        document["environment"]["fleet"] = fleet
+        error = self.assertRaises(schema.InputError, self.load, json.dumps(document))
+        self.assertIn("environment.fleet.hosts: has 'c0' twice; leave one of them out", str(error))
 
     def test_nothing_waits_for_less_than_no_time(self):
         document = self.document()
@@ -291,14 +302,54 @@ class StoreTest(testtools.TestCase):
                 schema.InputError, self.load, json.dumps({**document, "trials": rows + copies})
             )
             self.assertIn(f"trials[{len(rows)}]: is run {copies[0]['order']} of '{copies[0]['arm']}'", str(error))
-        beside = {**rows[3], "value": 7.0}  # a figure that a benchmark prints twice in one run
-        self.assertEqual(7.0, self.load(json.dumps({**document, "trials": [*rows, beside]})).trials[-1].value)
+        beside = {**rows[3], "metric": "latency", "primary": False}
+        twice = [beside, {**beside, "value": 7.0}]  # a figure that a benchmark prints twice in one run
+        self.assertEqual(7.0, self.load(json.dumps({**document, "trials": [*rows, *twice]})).trials[-1].value)
+
+    def refused(self, document, rows):
+        error = self.assertRaises(schema.InputError, self.load, json.dumps({**document, "trials": rows}))
+        self.assertIn("give every validation a results file of its own", str(error))
+        return str(error)
+
+    def test_two_validations_in_one_file_are_no_replicates(self):
+        """Their trials would be averaged block by block, and a loss with them."""
+        document = self.document()
+        rows = document["trials"]
+        second = [{**one, "value": one["value"] * 0.5, "window_s": 5.5} for one in rows]
+        self.assertIn("trials[18].window_s: is not that of trials[0]", self.refused(document, rows + second))
+        for key, value in (
+            ("host_cpu_s", {"total": 1.25}),
+            ("guest_cpu_s", 3.25),
+            ("wait_s", 0.25),
+            ("conditions", {"steal_share": 0.25}),
+        ):
+            changed = [rows[0], {**rows[0], "metric": "latency", "primary": False, key: value}, *rows[1:]]
+            self.assertIn(f"trials[1].{key}: is not that of trials[0]", self.refused(document, changed))
+        for one in second:
+            one.update(window_s=5.0, order=one["order"] + 100)
+        told = self.refused(document, rows + second)
+        self.assertIn("trials[18]: runs 'iperf3' in group 0, block 0 of 'host' once more, after trials[0]", told)
+        for one in rows + second:
+            del one["order"]
+        self.assertIn("trials[18]: runs 'iperf3'", self.refused(document, rows + second))
+
+    def test_an_arm_is_no_copy_of_another(self):
+        document = self.document()
+        hosts = [{**one, "host_cpu_s": {"total": 2.0}} for one in document["trials"] if one["arm"] == "host"]
+        document["trials"] = [new for one in hosts for new in (one, {**one, "arm": "tuned"})]
+        for numbers, told in (
+            (None, "trials[1].order: is 0, which trials[0] of another run has"),
+            (itertools.count(), "trials[3]: has figure, window and CPU times of trials[2], another run"),
+        ):
+            for one in document["trials"] if numbers else ():
+                one["order"] = next(numbers)
+            error = self.assertRaises(schema.InputError, self.load, json.dumps(document))
+            self.assertIn(told, str(error))
 
     def test_runs_need_no_number(self):
         document = self.document()
         for one in document["trials"]:
             del one["order"]
-        document["trials"] += document["trials"]
         self.assertEqual({0}, {one.order for one in self.load(json.dumps(document)).trials})
 
     def test_looks_share_one_error_probability(self):
