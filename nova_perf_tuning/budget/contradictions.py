@@ -164,8 +164,8 @@ def _second_runs(trials: Sequence[model.Trial], numbered: bool) -> str:
         apart = not numbered and _measured_apart(one, first)  # of one number they have been compared already
         if apart or one.order != first.order or (one.primary and first.primary):
             return (
-                f"trials[{index}]: runs '{one.benchmark}' in group {one.group}, block {one.block} of '{one.arm}' once"
-                f" more, after trials[{where}]; give every validation a results file of its own"
+                f"trials[{index}]: runs '{one.benchmark}' in group {one.group}, block {one.block} of '{one.arm}'"
+                f" once more, after trials[{where}]; give every validation a results file of its own"
             )
         if one.primary:
             runs[_run(one)] = index, one

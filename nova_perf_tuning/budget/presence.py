@@ -11,31 +11,42 @@ from nova_perf_tuning.budget import model
 
 #: The host itself is not booted; of a fleet it has fewer samples than the guests, dealt out to them.
 _HOST = "host"
+#: In what a session notes of a group for which there was no time left.
+_CUT = "time limit left room"
 
 
 def missing(trials: Sequence[model.Trial], environment: Mapping[str, Any], arm: str) -> int:
     """Return how many trials ``arm`` lacks where another arm has some, or where its guest did not boot.
 
-    Blocks are counted, not compared: on a cloud arms choose their slots one by one. A group whose last block
-    alone is missing was cut by the time limit; the last group may have been in its first.
+    The last block of a group may be missing where the time limit cut it: in the last group, and where that was
+    noted.
 
     :param trials: of one benchmark and one figure, those that failed included.
     """
-    if arm == _HOST:
+    if arm == _HOST and "fleet" in environment:
         return 0
-    blocks: dict[int, dict[str, set[int]]] = collections.defaultdict(lambda: collections.defaultdict(set))
+    blocks: dict[int, set[int]] = collections.defaultdict(set)
+    mine: dict[int, set[int]] = collections.defaultdict(set)
     for one in trials:
-        blocks[one.group][one.arm].add(one.block)
-    planned = {group: max(map(len, arms.values())) for group, arms in blocks.items()}
+        blocks[one.group].add(one.block)
+        if one.arm == arm:
+            mine[one.group].add(one.block)
+    may_be_cut = {max(blocks, default=0)} | _cut(environment)
     lacking = 0
-    for group, arms in blocks.items():
-        mine = arms.get(arm, set())
-        last = max(max(some) for some in arms.values())
-        few = planned[group] - len(mine)
-        cut = few == 1 and last not in mine and (mine or group == max(blocks))
-        lacking += 0 if cut else few
-    unknown = _not_booted(environment, arm) - planned.keys()
-    return lacking + len(unknown) * round(statistics.median(planned.values()) if planned else 0)
+    for group, planned in blocks.items():
+        absent = planned - mine[group]
+        lacking += 0 if group in may_be_cut and absent == {max(planned)} else len(absent)
+    unknown = _not_booted(environment, arm) - blocks.keys()
+    return lacking + len(unknown) * round(statistics.median(map(len, blocks.values())) if blocks else 0)
+
+
+def _cut(environment: Mapping[str, Any]) -> set[int]:
+    """Return the groups that the time limit cut, as the session noted it."""
+    return {
+        one["group"]
+        for one in environment.get("errors", ())
+        if "arm" not in one and "group" in one and _CUT in one["error"]
+    }
 
 
 def _not_booted(environment: Mapping[str, Any], arm: str) -> set[int]:
@@ -45,5 +56,5 @@ def _not_booted(environment: Mapping[str, Any], arm: str) -> set[int]:
     return {
         one["group"]
         for one in environment.get("errors", ())
-        if one.get("arm") == arm and "benchmark" not in one and isinstance(one.get("group"), int)
+        if one.get("arm") == arm and "benchmark" not in one and "group" in one
     }

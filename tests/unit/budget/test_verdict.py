@@ -8,7 +8,7 @@ import fixtures
 import testtools
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.budget import budget_file, schema, verdict
+from nova_perf_tuning.budget import budget_file, presence, schema, verdict
 from tests.unit.budget import samples
 
 V = verdict.Verdict
@@ -248,9 +248,17 @@ class JudgeTest(testtools.TestCase):
         self.assertEqual("6 of 18 trials of 'tuned' failed or are missing (limit 20%)", told)
 
     def test_groups_that_the_time_limit_cut_are_sound(self):
+        """As far as the session noted it; else only the last one can have been."""
         data = samples.results({"host": 1000.0, "tuned": 950.0}, groups=4, blocks=3)
         data.trials = [one for one in data.trials if one.arm != "tuned" or one.block < 2]
+        cut = "the time limit left room for 2 of 3 blocks"
+        for groups, lacking in (((), 3), ((0,), 2), ((0.0, 2), 1), ((0, 1, 2), 0), ((0, 1, 2, 3), 0)):
+            data.environment["errors"] = [{"group": group, "error": cut} for group in groups]
+            self.assertEqual(lacking, presence.missing(data.trials, data.environment, "tuned"))
         self.assertEqual(V.PASS, judged(data, max_loss=0.3).verdict)
+        data.environment["errors"] = []
+        [told] = judged(data, max_loss=0.3).reasons
+        self.assertEqual("3 of 11 trials of 'tuned' failed or are missing (limit 20%)", told)
 
     def test_a_last_group_that_was_cut_in_its_first_block_is_sound(self):
         data = samples.results({"host": 1000.0, "tuned": 950.0}, groups=4, blocks=1)
@@ -259,14 +267,22 @@ class JudgeTest(testtools.TestCase):
         data.trials = [one for one in data.trials if (one.arm, one.group) != ("tuned", 1)]
         self.assertEqual(V.INVALID, judged(data).verdict)
 
-    def test_arms_that_chose_other_slots_are_sound(self):
-        data = samples.results({"untuned": 900.0, "tuned": 950.0}, groups=4, blocks=4)
-        for arm, block in (("untuned", 0), ("tuned", 3)):
-            data.trials = [one for one in data.trials if (one.arm, one.block) != (arm, block)]
-        self.assertEqual(V.PASS, judged(data, baseline="untuned", max_loss=0.3).verdict)
+    def test_blocks_without_a_counterpart_are_missing(self):
+        """Only blocks that both arms have are compared, and what is left of them would be a selection."""
+        for shift, expected in ((1, V.PASS), (4, V.INVALID), (7, V.INVALID)):
+            data = samples.results({"untuned": 900.0, "tuned": 950.0}, groups=4, blocks=7)
+            for one in data.trials:
+                one.block += shift * (one.arm == "tuned")
+            found = judged(data, baseline="untuned", max_loss=0.3)
+            self.assertEqual(expected, found.verdict, found.reasons)
+        self.assertIn("of 56 trials of 'tuned' failed or are missing (limit 20%)", found.reasons[0])
 
-    def test_fewer_samples_of_bare_hosts_are_sound(self):
+    def test_trials_of_the_host_count_like_others(self):
+        """Of a fleet it has fewer, dealt out to the guests."""
         self.data.trials = [one for one in self.data.trials if one.arm != "host" or one.block < 3]
+        [told] = judged(self.data, max_loss=0.3).reasons
+        self.assertEqual("9 of 18 trials of 'host' failed or are missing (limit 20%)", told)
+        self.data.environment["fleet"] = {}
         self.assertEqual(V.PASS, judged(self.data, max_loss=0.3).verdict)
 
     def test_failed_and_rejected_trials_add_up(self):
