@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import functools
 import itertools
 import json
 import math
+import os
 import re
-from collections.abc import Callable
+import select
+import stat
+from collections.abc import Callable, Sequence
 from importlib import resources
 from typing import Any, NoReturn
 
@@ -18,7 +22,9 @@ from nova_perf_tuning import errors, schema_fault
 _MOST = 1 << 20
 #: Faults of a document that are looked at for the one that says most.
 _MOST_FAULTS = 100
-#: A float that may be infinite, and an escape that may be half of a pair.
+#: How long a pipe may be without a writer, in milliseconds.
+_PATIENCE_MS = 5000
+#: A number that may be too large for a float, and an escape that may be half of a pair.
 _LARGE = re.compile(r"[eE]\+?[0-9]{3}|[0-9]{300}").search
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]").search
 
@@ -79,12 +85,15 @@ def check(name: str, data: object, where: str) -> None:
 def read_text(path: str, limit: int) -> str:
     """Return a file's text.
 
+    It may be a pipe, as of ``<(...)`` in a shell.
+
     :param limit: most bytes it may have.
-    :raises InputError: unreadable, larger, or no UTF-8.
+    :raises InputError: unreadable, a pipe that nobody writes to, larger, or no UTF-8.
     """
     try:
-        with open(path, "rb") as file:
-            data = file.read(_MOST)
+        with open(path, "rb", opener=_open_at_once) as file:
+            data = _begun(file.fileno(), path)
+            data += file.read(_MOST - len(data))
             if len(data) == _MOST:
                 data += file.read(max(0, limit + 1 - _MOST))
     except OSError as error:
@@ -97,19 +106,52 @@ def read_text(path: str, limit: int) -> str:
         raise InputError(f"{path}: no UTF-8 text at byte {error.start}") from None
 
 
+def _open_at_once(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)  # to open a pipe that nobody writes to would take for ever
+
+
+def _begun(descriptor: int, path: str) -> bytes:
+    """Return what had to be read of a pipe to see whether it has a writer, and let the rest wait for it.
+
+    :raises InputError: nobody writes to it.
+    """
+    first = b""
+    if stat.S_ISFIFO(os.fstat(descriptor).st_mode):
+        seen = select.poll()
+        seen.register(descriptor, select.POLLIN)
+        if not seen.poll(_PATIENCE_MS):
+            with contextlib.suppress(BlockingIOError):  # a writer is there and takes its time
+                first = os.read(descriptor, 1)
+                if not first:
+                    raise InputError(f"{path}: it is a pipe that nobody writes to; give a file")
+    os.set_blocking(descriptor, True)
+    return first
+
+
 def load_json(path: str, limit: int) -> Any:
-    """Return a JSON document without NaN and infinity in it.
+    """Return a JSON document without NaN, infinity, and keys stated twice in it.
 
     :raises InputError: no JSON, or not acceptable.
     """
     text = read_text(path, limit)
-    with contextlib.suppress(ImportError, ValueError):  # what is wrong the standard library says better
+    with contextlib.suppress(ImportError, ValueError, TypeError):  # what is wrong the standard library says better
         import orjson
 
-        return orjson.loads(text)
+        data = orjson.loads(text)
+        # What stands for a key that is stated twice is lost, and its colon with it, which an escape could stand in
+        # for. To count them takes half as long as to read the file, a function called for each object thrice.
+        if "\\u003" not in text and orjson.dumps(data).count(b":") == text.count(":"):
+            return data
+    large = _LARGE(text)
     try:
         # A Python function called for each number takes longer than all the rest; most files have no such number.
-        data = json.loads(text, parse_constant=_refuse, parse_float=_finite if _LARGE(text) else None)
+        data = json.loads(
+            text,
+            object_pairs_hook=_once,
+            parse_constant=_refuse,
+            parse_float=_finite if large else None,
+            parse_int=_whole if large else None,
+        )
         # Half a surrogate pair, written as an escape, is text that can never be printed again.
         if _SURROGATE(text):
             json.dumps(data, ensure_ascii=False).encode("utf-8")
@@ -118,6 +160,14 @@ def load_json(path: str, limit: int) -> Any:
         raise InputError(f"{path}: no JSON at line {error.lineno} column {error.colno}: {error.msg}") from None
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: no acceptable JSON: {' '.join(str(error).split())[:100]}") from None
+
+
+def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        twice = collections.Counter(name for name, _ in pairs).most_common(1)[0][0]
+        raise ValueError(f"the key '{twice[:50]}' stands twice in one object; leave one of them out")
+    return found
 
 
 def _refuse(text: str) -> NoReturn:
@@ -129,3 +179,8 @@ def _finite(text: str) -> float:
     if not math.isfinite(value):
         raise ValueError(f"{text[:20]} is too large")
     return value
+
+
+def _whole(text: str) -> int:
+    _finite(text)
+    return int(text)

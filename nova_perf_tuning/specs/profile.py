@@ -152,7 +152,7 @@ def load_yaml(text: str, source: str) -> Any:
         raise ProfileError(f"{source}: {place}not usable YAML: {error.problem}") from None
     except (AttributeError, LookupError):  # PyYAML's own, where an explicit tag does not fit its text
         raise ProfileError(f"{source}: not usable YAML: a value is not of the type that its tag states") from None
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+    except (yaml.YAMLError, ValueError, ArithmeticError, RecursionError) as error:
         reason = "nested too deeply" if isinstance(error, RecursionError) else " ".join(str(error).split())[:200]
         raise ProfileError(f"{source}: not usable YAML: {reason}") from None
 

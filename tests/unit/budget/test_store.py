@@ -4,6 +4,8 @@ import itertools
 import json
 import os
 import stat
+import subprocess
+import sys
 
 import fixtures
 import hypothesis
@@ -88,7 +90,8 @@ class StoreTest(testtools.TestCase):
             ('{"schema": 1, "environment": {"seed": 1e999}, "trials": []}', "too large"),
             ('{"schema": 1, "environment": {"x": "\\ud800"}, "trials": []}', "no acceptable JSON"),
             ('{"schema": 1, "environment": {"seed": ' + "9" * 5000 + '}, "trials": []}', "no acceptable JSON"),
-            ('{"schema": 1, "environment": {"load_at_start": ' + "9" * 4000 + '}, "trials": []}', "load_at_start"),
+            ('{"schema": 1, "environment": {"memory_mib": ' + "9" * 400 + '}, "trials": []}', "too large"),
+            ('{"schema": 1, "environment": {"load_at_start": ' + "9" * 200 + '}, "trials": []}', "load_at_start"),
             ('{"schema": 1, "environment": {"seed": -1}, "trials": []}', "environment.seed"),
             ("\0" * 1000, "no JSON at line 1"),
             ("trial\n" * 1_000_000, "no JSON at line 1"),
@@ -98,6 +101,39 @@ class StoreTest(testtools.TestCase):
             error = self.assertRaises(schema.InputError, self.load, text)
             self.assertIn(told, str(error), text[:80])
             self.assertTrue(len(str(error)) < 500)
+
+    def test_a_key_stands_once(self):
+        """Of two values the last would win, and a person who reads the file sees the first."""
+        text = json.dumps(self.document())
+        for doubled in (
+            text.replace('"value": ', '"value": 1.0, "value": ', 1),
+            text.replace('"value": ', '"value" : 1.0, "value"\t:', 1),
+            text.replace('"value": ', '"value": 1.0, "value": ', 1).replace('"seed"', '"a\\u003ab": 1, "seed"'),
+            text.replace('"unit": "', '"unit": ":", "unit": "', 1),
+        ):
+            error = self.assertRaises(schema.InputError, self.load, doubled)
+            self.assertRegex(str(error), "no acceptable JSON: the key '(value|unit)' stands twice in one object")
+        for told in ("a:b", 'a": "b', "a\\u003ab", "\\u0022: ", "[" * 100):
+            self.load(text.replace('"seed"', f'{json.dumps(told)}: ":", "seed"'))
+
+    def test_without_the_fast_parser(self):
+        self.useFixture(fixtures.MonkeyPatch("sys.modules", {**sys.modules, "orjson": None}))
+        self.test_a_key_stands_once()
+        self.test_hostile()
+
+    def test_a_pipe(self):
+        """One with a writer is read, however long that takes to begin; one without ends."""
+        self.useFixture(fixtures.MonkeyPatch("nova_perf_tuning.budget.schema._PATIENCE_MS", 50))
+        pipe = os.path.join(self.folder, "pipe")
+        os.mkfifo(pipe)
+        error = self.assertRaises(schema.InputError, store.load, pipe)
+        self.assertEqual(f"{pipe}: it is a pipe that nobody writes to; give a file", str(error))
+        store.save(samples.results({"host": 3.0}), self.path)
+        for pause in ("0", "0.5"):
+            command = ["sh", "-c", f"sleep {pause}; cat {self.path}"]
+            with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+                found = store.load(f"/dev/fd/{process.stdout.fileno()}")
+            self.assertEqual(store.load(self.path), found)
 
     def test_wrong_trials_are_named(self):
         for key, value in (

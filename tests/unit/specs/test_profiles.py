@@ -68,6 +68,7 @@ class ParseTest(testtools.TestCase):
             (GOOD.replace("reason: because", "why: because", 1), "perf:iothreads"),
             (GOOD + "speed: 9\n", "speed"),
             (GOOD + "name: other\n", "line", "twice"),
+            (GOOD + "other: 1" + ":0" * 400 + ".5\n", "not usable YAML"),
             (GOOD + '  "perf:iothreads": {value: 4, reason: x}\n', "line", "twice"),
             (GOOD.replace("value: 3", "value: [3]"), "perf:iothreads", "value"),
             (GOOD.replace('"perf:iothreads"', "7"), "7"),
