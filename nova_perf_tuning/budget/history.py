@@ -15,11 +15,13 @@ import statistics as standard
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from nova_perf_tuning.database import engine as database  # first: it says which extra SQLAlchemy is of
+
+# isort: split
 import sqlalchemy as sa
 from sqlalchemy import orm
 
 from nova_perf_tuning.budget import counted, guards, model, store, trend, trial_rows
-from nova_perf_tuning.database import engine as database
 from nova_perf_tuning.database import tables
 
 #: Newest runs of each host that a history looks at unless told otherwise.

@@ -14,14 +14,16 @@ import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from nova_perf_tuning.database import engine as database  # first: it says which extra SQLAlchemy is of
+
+# isort: split
 import sqlalchemy as sa
 from sqlalchemy import orm
 
 from nova_perf_tuning import errors
 from nova_perf_tuning.budget import model as results
 from nova_perf_tuning.budget import trial_rows
-from nova_perf_tuning.cloud import model, run_owner
-from nova_perf_tuning.database import engine as database
+from nova_perf_tuning.cloud import model, run_owner, stored_run
 from nova_perf_tuning.database import tables
 
 
@@ -29,38 +31,8 @@ class RunError(errors.PerfTuningError):
     """There is no such run, or it cannot be taken up now."""
 
 
-@dataclasses.dataclass(slots=True)
-class Task:
-    """A pair to be measured.
-
-    :ivar number: within the run, in the order in which pairs are begun.
-    :ivar state: as :class:`nova_perf_tuning.database.tables.Pair` has it.
-    :ivar attempts: how often it was begun and not cut off.
-    """
-
-    number: int
-    pair: model.HostPair
-    state: str = "planned"
-    attempts: int = 0
-    seconds: float | None = None
-
-
-@dataclasses.dataclass(slots=True)
-class StoredRun:
-    """A run as it is in the database.
-
-    :ivar out: host -> why it was given up.
-    """
-
-    run_id: str
-    state: str
-    plan: dict[str, Any]
-    environment: dict[str, Any]
-    hosts: list[str]
-    out: dict[str, str]
-    tasks: list[Task]
-    created_at: datetime.datetime
-    leftovers: bool = False
+Task = stored_run.Task
+StoredRun = stored_run.StoredRun
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

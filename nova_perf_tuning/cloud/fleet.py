@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from nova_perf_tuning.budget import model as results
 from nova_perf_tuning.budget import verdict as judging
-from nova_perf_tuning.cloud import attribution, campaign_store, model
+from nova_perf_tuning.cloud import attribution, model, stored_run
 
 #: How the reason of a host begins with which no pair worked.
 GIVEN_UP: Final = "given up: "
@@ -50,7 +50,7 @@ class HostVerdict:
 
 
 def judge(
-    run: campaign_store.StoredRun,
+    run: stored_run.StoredRun,
     of_pair: Mapping[int, Sequence[results.Trial]],
     paired: Mapping[str, bool],
     budgets: Sequence[judging.Budget],
@@ -67,7 +67,7 @@ def judge(
     bad = {host for one in findings for host, state in one.states.items() if state is attribution.State.BAD}
     planned: dict[str, set[str]] = collections.defaultdict(set)
     measured: dict[str, set[str]] = collections.defaultdict(set)
-    pairs: dict[str, list[campaign_store.Task]] = collections.defaultdict(list)
+    pairs: dict[str, list[stored_run.Task]] = collections.defaultdict(list)
     for task in run.tasks:
         for host, peer in ((task.pair.client, task.pair.server), (task.pair.server, task.pair.client)):
             if task.state != "dropped":
@@ -98,7 +98,7 @@ def overall(hosts: Iterable[HostVerdict]) -> judging.Verdict | None:
 
 
 def _host(
-    run: campaign_store.StoredRun,
+    run: stored_run.StoredRun,
     host: str,
     findings: Sequence[attribution.Finding],
     judgements: Sequence[judging.Judgement],
@@ -154,7 +154,7 @@ def _compared(host: str, findings: Sequence[attribution.Finding]) -> tuple[set[j
 
 def _trials_of(
     host: str,
-    task: campaign_store.Task,
+    task: stored_run.Task,
     of_pair: Mapping[int, Sequence[results.Trial]],
     paired: Mapping[str, bool],
 ) -> list[results.Trial]:
@@ -174,18 +174,18 @@ def _numbered(trials: Iterable[results.Trial]) -> list[results.Trial]:
     ]
 
 
-def measured_on(task: campaign_store.Task, trial: results.Trial) -> str:
+def measured_on(task: stored_run.Task, trial: results.Trial) -> str:
     """Return the host that a trial of a pair ran on; with a peer it began there."""
     return pair_of(task, trial).client
 
 
-def pair_of(task: campaign_store.Task, trial: results.Trial) -> model.HostPair:
+def pair_of(task: stored_run.Task, trial: results.Trial) -> model.HostPair:
     """Return the pair that a trial belongs to, the host that it ran on as the client."""
     pair = task.pair
     return pair if trial.group == task.number else model.HostPair(pair.server, pair.client)
 
 
-def _peers(task: campaign_store.Task, host: str) -> set[str]:
+def _peers(task: stored_run.Task, host: str) -> set[str]:
     return {task.pair.client, task.pair.server} - {host}
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from nova_perf_tuning.bench import plugins
 from nova_perf_tuning.budget import budget_file, verdict
 from nova_perf_tuning.budget import model as results
-from nova_perf_tuning.cloud import attribution, bare_hosts, campaign_store, fleet, model
+from nova_perf_tuning.cloud import attribution, bare_hosts, fleet, model, stored_run
 
 #: Loss against other hosts from which a host is bad, where the file does not say it.
 _MAX_LOSS = 0.15
@@ -57,11 +57,9 @@ def judged_again(
     return dataclasses.replace(found, environment={**found.environment, "fleet": told}), hosts
 
 
-def _run(told: Mapping[str, Any], environment: Mapping[str, Any]) -> campaign_store.StoredRun:
+def _run(told: Mapping[str, Any], environment: Mapping[str, Any]) -> stored_run.StoredRun:
     tasks = [
-        campaign_store.Task(
-            one["number"], model.HostPair(one["client"], one["server"]), one["state"], one["attempts"]
-        )
+        stored_run.Task(one["number"], model.HostPair(one["client"], one["server"]), one["state"], one["attempts"])
         for one in told["pairs"]
     ]
     scheduled = any(task.pair.client == "" for task in tasks)  # hosts without a name are written as 'any'
@@ -75,11 +73,11 @@ def _run(told: Mapping[str, Any], environment: Mapping[str, Any]) -> campaign_st
     planned = (name for task in tasks if task.state != "dropped" for name in (task.pair.client, task.pair.server))
     hosts = list(dict.fromkeys([*listed, *planned]))
     created = datetime.datetime.fromtimestamp(0, datetime.UTC)  # no verdict asks for it
-    return campaign_store.StoredRun(told["run"], "done", {}, dict(environment), hosts, out, tasks, created)
+    return stored_run.StoredRun(told["run"], "done", {}, dict(environment), hosts, out, tasks, created)
 
 
 def _lacking(
-    told: Mapping[str, Any], run: campaign_store.StoredRun, of_pair: Mapping[int, Sequence[results.Trial]]
+    told: Mapping[str, Any], run: stored_run.StoredRun, of_pair: Mapping[int, Sequence[results.Trial]]
 ) -> dict[str, str]:
     """Return host -> what the file ought to have of it and does not."""
     found: dict[str, str] = {}

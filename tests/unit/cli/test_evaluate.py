@@ -3,6 +3,8 @@
 import dataclasses
 import json
 import os
+import subprocess
+import sys
 from xml.etree import ElementTree
 
 import fixtures
@@ -11,6 +13,7 @@ import testtools
 from nova_perf_tuning.budget import store
 from tests.unit.budget import samples
 from tests.unit.cli import test_bench
+from tests.unit.cloud import test_fleet_file
 
 
 class EvaluateTest(testtools.TestCase):
@@ -194,6 +197,23 @@ class EvaluateTest(testtools.TestCase):
             done = self.evaluate("arm: tuned, max_loss: 0.15", form=form)
             self.assertEqual((3, ""), (done.returncode, done.stderr), done.stdout)
         self.assertEqual("INVALID", json.loads(done.stdout)["verdict"])
+
+    def without_sqlalchemy(self, *arguments):
+        program = "import sys; sys.modules['sqlalchemy'] = None; from nova_perf_tuning.cli import main; "
+        program = [sys.executable, "-c", f"{program}sys.exit(main.main())", *arguments]
+        return subprocess.run(program, capture_output=True, text=True, timeout=120)
+
+    def test_a_fleet_is_judged_without_a_database(self):
+        store.save(test_fleet_file.ring(), self.results)
+        budget = os.path.join(self.folder, "budget.yaml")
+        with open(budget, "w", encoding="utf-8") as file:
+            file.write("budgets: [{benchmark: iperf3, baseline: untuned, arm: tuned, max_loss: 0.15}]")
+        done = self.without_sqlalchemy("evaluate", self.results, "--budget", budget)
+        self.assertEqual((0, ""), (done.returncode, done.stderr), done.stdout)
+        for arguments in (("history",), ("report", self.results, "--history")):
+            done = self.without_sqlalchemy(*arguments)
+            self.assertEqual((3, "", 1), (done.returncode, done.stdout, done.stderr.count("\n")))
+            self.assertIn("SQLAlchemy is missing; install nova-perf-tuning[report]", done.stderr)
 
     def test_mistakes_are_one_line_and_exit_3(self):
         done = self.evaluate("arm: tuned")

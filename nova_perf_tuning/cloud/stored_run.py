@@ -1,0 +1,43 @@
+"""A run over many hosts and its pairs, as they are kept; to judge a results file takes no database."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+from typing import Any
+
+from nova_perf_tuning.cloud import model
+
+
+@dataclasses.dataclass(slots=True)
+class Task:
+    """A pair to be measured.
+
+    :ivar number: within the run, in the order in which pairs are begun.
+    :ivar state: as :class:`nova_perf_tuning.database.tables.Pair` has it.
+    :ivar attempts: how often it was begun and not cut off.
+    """
+
+    number: int
+    pair: model.HostPair
+    state: str = "planned"
+    attempts: int = 0
+    seconds: float | None = None
+
+
+@dataclasses.dataclass(slots=True)
+class StoredRun:
+    """A run as it is in the database.
+
+    :ivar out: host -> why it was given up.
+    """
+
+    run_id: str
+    state: str
+    plan: dict[str, Any]
+    environment: dict[str, Any]
+    hosts: list[str]
+    out: dict[str, str]
+    tasks: list[Task]
+    created_at: datetime.datetime
+    leftovers: bool = False
