@@ -260,7 +260,11 @@ def _value(found: statistics.Estimate | None) -> float | None:
 
 def _label(text: str) -> str:
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in escaped)
+    return _printable(escaped)
+
+
+def _printable(text: str) -> str:
+    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
 
 
 def _xml(value: object) -> str:
@@ -268,10 +272,11 @@ def _xml(value: object) -> str:
 
 
 def _cell(value: object) -> object:
-    """Return a cell that no spreadsheet takes for a formula."""
-    if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")):
-        return f"'{value}"
-    return value
+    """Return a cell that no spreadsheet takes for a formula and no terminal for a command."""
+    if not isinstance(value, str):
+        return value
+    text = _printable(value)
+    return f"'{text}" if value.startswith(("=", "+", "-", "@", "\t", "\r")) else text
 
 
 def _timestamp(environment: Mapping[str, object]) -> float | None:

@@ -45,9 +45,13 @@ class Evaluate(command.PerfCommand):
         export_options.add(parser)
 
     def run_command(self, args: argparse.Namespace) -> int:
+        export_options.check(args, len(args.results))
+        with export_options.withdrawn_on_error(args):
+            return self._judge(args)
+
+    def _judge(self, args: argparse.Namespace) -> int:
         from nova_perf_tuning.budget import budget_file, noise
 
-        export_options.check(args, len(args.results))
         budgets = budget_file.load(args.budget)
         floors = noise.check(args.noise_file, named=True) if args.noise_file is not None else []
         if len(args.results) > 1:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from nova_perf_tuning import whole_file
@@ -12,7 +13,6 @@ from nova_perf_tuning import whole_file
 if TYPE_CHECKING:
     from nova_perf_tuning.budget import model, verdict
 
-_SQLITE = "sqlite:///"
 _FILES = {
     "junit": "JUnit XML for CI: a test case for each budget; FAIL is a failure, INVALID an error, INCONCLUSIVE"
     " skipped",
@@ -81,16 +81,47 @@ def write(
     return list(wanted.values())
 
 
+@contextlib.contextmanager
+def withdrawn_on_error(args: argparse.Namespace) -> Iterator[None]:
+    """Leave no verdict of an earlier run where the block ends by an error: the JUnit file gets it, the others go.
+
+    To be used behind :func:`check`, which sees that no other file is in their place.
+    """
+    try:
+        yield
+    except BrokenPipeError:  # who reads the output has gone, the files are written
+        raise
+    except BaseException as error:
+        _withdraw(args, " ".join(str(error).split()) or type(error).__name__)
+        raise
+
+
+def _withdraw(args: argparse.Namespace, why: str) -> None:
+    from nova_perf_tuning.budget import exports, model, store
+
+    for name, path in _wanted(args).items():
+        with contextlib.suppress(OSError, whole_file.OutputError):  # what went wrong before is what is told
+            os.unlink(path)
+        if name == "junit":
+            with contextlib.suppress(OSError, whole_file.OutputError):
+                store.write_atomically(path, exports.junit(model.Results({}, []), [], why))
+
+
 def _read(args: argparse.Namespace) -> list[str]:
-    """Return the files that a command reads or keeps, as far as its options name them."""
+    """Return the files that a command reads or keeps.
+
+    :raises nova_perf_tuning.errors.PerfTuningError: the database of runs is no URL, or its extra is missing.
+    """
     found: list[str] = []
     for name in ("results", "budget", "noise_file", "bare_host"):
         given = getattr(args, name, None) or []
         found += [given] if isinstance(given, str) else given
-    for name in ("history", "database"):
-        url = getattr(args, name, None)
-        if isinstance(url, str) and url.startswith(_SQLITE):
-            found.append(url.removeprefix(_SQLITE))
+    history, database = getattr(args, "history", None), getattr(args, "database", None)
+    if database or history is not None and history is not False or getattr(args, "launcher", None) == "heat":
+        from nova_perf_tuning.database import engine
+
+        kept = engine.file_of(database or (history if isinstance(history, str) else None))
+        found += [] if kept is None else [kept]
     return found
 
 

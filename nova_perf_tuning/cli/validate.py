@@ -130,10 +130,13 @@ class Validate(command.PerfCommand):
         guard.install()
         try:
             try:
-                run = _planned(args)
+                export_options.check(args, made=output_files(args.output))
+                with export_options.withdrawn_on_error(args):
+                    run = _planned(args)
             except (KeyboardInterrupt, SystemExit) as stop:
                 return _tell_stop(stop, measured=False)
-            return run.run()
+            with export_options.withdrawn_on_error(args):
+                return run.run()
         finally:
             guard.remove()
 
@@ -317,7 +320,6 @@ def _planned(args: argparse.Namespace) -> _Run:
     from nova_perf_tuning.bench import plugins
     from nova_perf_tuning.budget import budget_file, launchers, noise
 
-    export_options.check(args, made=output_files(args.output))
     budgets = budget_file.load(args.budget) if args.budget else []
     launcher = launchers.load(args.launcher)
     plan = _plan(args, launcher.vcpus)

@@ -191,13 +191,14 @@ def run(args: argparse.Namespace, program: str, cloud: HeatCloud | None = None) 
 
     cloud = cloud or HeatCloud(args.os_cloud)
     export_options.check(args, made=validate.output_files(args.output))
-    budgets = _budgets(args)
-    folder = validate.output_folder(args.output)
-    store = campaign_store.CampaignStore(args.database)
-    try:
-        return _Run(args, program, cloud, store, budgets, folder).run()
-    finally:
-        store.close()
+    with export_options.withdrawn_on_error(args):
+        budgets = _budgets(args)
+        folder = validate.output_folder(args.output)
+        store = campaign_store.CampaignStore(args.database)
+        try:
+            return _Run(args, program, cloud, store, budgets, folder).run()
+        finally:
+            store.close()
 
 
 class _Run:

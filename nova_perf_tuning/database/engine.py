@@ -52,13 +52,7 @@ def connect(url: str | None = None) -> sa.Engine:
     :param url: an SQLAlchemy URL; None: :func:`default_url`.
     :raises DatabaseError: not a URL, no such driver, no rights, or made by a newer version.
     """
-    try:
-        parsed = sa.make_url(url or default_url())
-        shown = parsed.render_as_string(hide_password=True)
-    except (exc.ArgumentError, ValueError):
-        raise DatabaseError(
-            "the database is no SQLAlchemy URL; give one like sqlite:////var/lib/nova-perf-tuning/results.db"
-        ) from None
+    parsed, shown = _parse(url)
     try:
         _make_folder(parsed)
         engine = sa.create_engine(parsed)
@@ -70,6 +64,29 @@ def connect(url: str | None = None) -> sa.Engine:
     with told(shown):
         _migrate(engine, shown)
     return engine
+
+
+def file_of(url: str | None = None) -> str | None:
+    """Return the file that a database is in, None of one without.
+
+    :param url: as for :func:`connect`.
+    :raises DatabaseError: not a URL.
+    """
+    parsed, _ = _parse(url)
+    if parsed.get_backend_name() != "sqlite" or parsed.database in (None, "", ":memory:"):
+        return None
+    return str(parsed.database).removeprefix("file:").partition("?")[0]
+
+
+def _parse(url: str | None) -> tuple[sa.URL, str]:
+    """Return a URL, or that of the default, and the same without its password."""
+    try:
+        parsed = sa.make_url(url or default_url())
+        return parsed, parsed.render_as_string(hide_password=True)
+    except (exc.ArgumentError, ValueError):
+        raise DatabaseError(
+            "the database is no SQLAlchemy URL; give one like sqlite:////var/lib/nova-perf-tuning/results.db"
+        ) from None
 
 
 @contextlib.contextmanager

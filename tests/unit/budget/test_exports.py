@@ -71,6 +71,7 @@ class ExportsTest(testtools.TestCase):
         self.assertEqual("4.0", rows[1]["host_cpu_s_vcpu"])
         self.assertEqual("", rows[-1]["value"])
         self.assertTrue(rows[-1]["error"].startswith("'=cmd"), "no spreadsheet takes it for a formula")
+        self.assertTrue(rows[-1]["error"].isprintable(), "no terminal takes it for a command")
 
     def test_prometheus(self):
         text = exports.prometheus(self.data, summary.summarise(self.data), judged(self.data))

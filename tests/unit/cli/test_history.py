@@ -105,6 +105,8 @@ class HistoryTest(testtools.TestCase):
             ("report", self.results, "--csv", self.path("report.html")),
             ("report", self.results, "-o", new, "--csv", os.path.join(folder, "new")),
             ("report", self.results, "--history", url, "--csv", self.path("runs.db")),
+            ("report", self.results, "--history", "-o", self.path("runs.db")),
+            ("report", self.results, "--history", f"{url}?timeout=5", "-o", self.path("runs.db")),
             ("evaluate", self.results, "--junit", os.path.join(folder, "results.json")),
             ("evaluate", self.results, "--budget", budget, "--prometheus", budget),
             ("evaluate", self.results, "--csv", new, "--junit", os.path.join(folder, "new")),
@@ -117,6 +119,31 @@ class HistoryTest(testtools.TestCase):
         with open(self.results, "rb") as file:
             self.assertEqual(before, file.read())
         self.assertFalse(os.path.exists(new))
+
+    def test_no_verdict_of_yesterday_is_left(self):
+        """Whoever looks for a verdict finds the error or nothing, where this run came to none."""
+        files = {name: self.path(f"out.{name}") for name in ("junit", "csv", "prometheus")}
+        options = [text for name, path in files.items() for text in (f"--{name}", path)]
+        budget = self.path("budget.yaml")
+        with open(budget, "w", encoding="ascii") as file:
+            file.write("budgets: [{benchmark: iperf3, baseline: untuned, arm: tuned, max_loss: 0.9}]")
+        broken = self.path("broken.json")
+        with open(broken, "w", encoding="ascii") as file:
+            file.write("{")
+        for command, code in (("evaluate", 0), ("report", 0)):
+            done = self.run_command(command, self.results, "--budget", budget, *options)
+            self.assertEqual((code, ""), (done.returncode, done.stderr))
+            self.assertEqual("0", ElementTree.parse(files["junit"]).getroot().get("errors"))
+            done = self.run_command(command, broken, "--budget", budget, *options)
+            self.assertEqual((3, 1), (done.returncode, done.stderr.count("\n")), done.stderr)
+            [case] = ElementTree.parse(files["junit"]).getroot()
+            self.assertIn("broken.json: no JSON at line 1", case.find("error").get("message"))
+            self.assertFalse(os.path.exists(files["csv"]) or os.path.exists(files["prometheus"]))
+        with open(files["prometheus"], "w", encoding="ascii") as file:
+            file.write("of a run that passed")
+        done = self.run_command("validate", "--launcher", "nowhere", "--prometheus", files["prometheus"])
+        self.assertEqual((3, 1), (done.returncode, done.stderr.count("\n")), done.stderr)
+        self.assertFalse(os.path.exists(files["prometheus"]))
 
     def test_forms_for_other_programs(self):
         budget = self.path("budget.yaml")
