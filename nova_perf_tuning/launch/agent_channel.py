@@ -98,6 +98,13 @@ class AgentChannel:
             _text(answer.get("err-data"), base.STDERR_LIMIT),
         )
 
+    def time_s(self) -> float:
+        """Return the seconds since the epoch by the guest's clock."""
+        shown = self.call("guest-get-time")
+        if isinstance(shown, bool) or not isinstance(shown, int) or not 0 <= shown < 1 << 63:
+            raise AgentError("guest-get-time: the agent's answer is malformed")
+        return shown / 1e9
+
     def busy_s(self) -> float:
         """Return the seconds that the guest's CPUs were busy: user, nice, system, irq and softirq.
 

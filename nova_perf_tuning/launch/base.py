@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
 from nova_perf_tuning import errors
+from nova_perf_tuning.launch import clock as clock_module
 from nova_perf_tuning.specs import request as request_module
 
 #: Bytes of a program's output that are kept; the rest is read and dropped, so that no program is held up by it.
@@ -46,6 +47,8 @@ class Finished:
 
     :ivar returncode: exit status; None when it was killed at its time limit.
     :ivar started, ended: CLOCK_MONOTONIC of the host around the process, in seconds.
+    :ivar lived: when the program itself began and ended, in seconds since the epoch by the clock of its machine;
+        None where that is not known.
     """
 
     returncode: int | None
@@ -53,6 +56,7 @@ class Finished:
     stderr: str
     started: float
     ended: float
+    lived: tuple[float, float] | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -109,6 +113,21 @@ class Machine(abc.ABC):
     @abc.abstractmethod
     def cpu(self) -> CpuReading:
         """Read all counters of this machine in one pass."""
+
+    @abc.abstractmethod
+    def counter(self) -> Callable[[], CpuReading]:
+        """Return what reads :meth:`cpu` without ``guest_s``: cheap enough for many times a second, in any thread.
+
+        It knows the threads there are now.
+        """
+
+    def busy_s(self) -> float | None:
+        """Return ``guest_s`` of :meth:`cpu` alone, in any thread."""
+        return None
+
+    def clock(self) -> clock_module.Clock | None:
+        """Return its clock against the host's; None where it cannot be asked."""
+        return clock_module.of_host()
 
 
 @dataclasses.dataclass(slots=True)

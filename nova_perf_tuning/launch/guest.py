@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import functools
 import os
+import re
 import time
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import libvirt
 
@@ -14,6 +17,7 @@ from nova_perf_tuning.guest import truth as truth_module
 from nova_perf_tuning.host import model
 from nova_perf_tuning.host.facts import filesystem, guests
 from nova_perf_tuning.launch import base, cpu
+from nova_perf_tuning.launch import clock as clock_module
 from nova_perf_tuning.launch.agent_channel import AgentChannel, AgentError, Exit, printable
 from nova_perf_tuning.launch.host_machine import first_line
 
@@ -25,6 +29,15 @@ _CONSOLE_BYTES = 6000
 _CONSOLE_LINES = 15
 #: Asking costs an emulated guest about 2 ms of CPU; a twentieth of the time passed keeps it below 1 %.
 _POLL_MIN_S, _POLL_MAX_S, _POLL_SHARE = 0.02, 0.25, 0.05
+
+#: Runs a program and stamps its begin and end by the guest's clock; busybox reads that without another process.
+_STAMPED: Final = (
+    "sh",
+    "-c",
+    'b=$EPOCHREALTIME; (exec "$@"); s=$?; printf "\\nlived %s %s\\n" "$b" "$EPOCHREALTIME" >&2; exit $s',
+    "sh",
+)
+_STAMP: Final = re.compile(r"\nlived ([0-9]{1,11}\.[0-9]{6}) ([0-9]{1,11}\.[0-9]{6})\n\Z")
 
 _Answer = TypeVar("_Answer")
 
@@ -105,7 +118,7 @@ class Guest(base.Machine):
 
     def run(self, argv: Sequence[str], timeout_s: float) -> base.Finished:
         started = time.monotonic()
-        job, pid = self._start(argv)
+        job, pid = self._start((*_STAMPED, *argv))
         status = self._wait(pid, started + timeout_s)
         ended = time.monotonic()
         if status is None:
@@ -114,7 +127,8 @@ class Guest(base.Machine):
             if status is None:
                 raise self.failure(f"{argv[0]} could not be ended after its {timeout_s:g} s")
             return base.Finished(None, status.stdout, status.stderr, started, ended)
-        return base.Finished(status.status, status.stdout, status.stderr, started, ended)
+        stderr, lived = _lived(status.stderr)
+        return base.Finished(status.status, status.stdout, stderr, started, ended, lived)
 
     def start(self, argv: Sequence[str]) -> int:
         job, pid = self._start(argv)
@@ -163,17 +177,33 @@ class Guest(base.Machine):
         return truth_module.parse(self.run(truth_module.ARGV, _SHORT_S).stdout)
 
     def cpu(self) -> base.CpuReading:
-        guest_s = None
+        guest_s = self.busy_s()
+        return dataclasses.replace(self.counter()(), guest_s=guest_s)
+
+    def busy_s(self) -> float | None:
+        return self._told(self._agent.busy_s)
+
+    def clock(self) -> clock_module.Clock | None:
+        return self._told(lambda: clock_module.asked(self._agent.time_s))
+
+    def _told(self, question: Callable[[], _Answer]) -> _Answer | None:
+        """Ask the agent for what one can do without; None: no answer."""
         if self._state() == libvirt.VIR_DOMAIN_RUNNING:  # a paused guest would be waited for
-            with contextlib.suppress(AgentError):  # hanging; the host's side is still worth having
-                guest_s = self._agent.busy_s()
+            with contextlib.suppress(AgentError):
+                return question()
+        return None
+
+    def counter(self) -> Callable[[], base.CpuReading]:
+        # To find them takes a look at all of /proc; they live as long as its devices.
+        return functools.partial(self._read, self.process())
+
+    def _read(self, process: model.GuestProcess) -> base.CpuReading:
         at = time.monotonic()
-        process = self.process()
         try:
             host_s, wait_s = cpu.read(process.pid, process.threads)
         except OSError as error:
             raise self.failure("its process is gone") from error
-        return base.CpuReading(at, host_s, guest_s, wait_s)
+        return base.CpuReading(at, host_s, None, wait_s)
 
     def process(self) -> model.GuestProcess:
         """Return QEMU's process and threads as the host's facts have them.
@@ -228,3 +258,12 @@ class Guest(base.Machine):
             return question()
         except AgentError as error:
             raise AgentError(str(self.failure(str(error)))) from error
+
+
+def _lived(stderr: str) -> tuple[str, tuple[float, float] | None]:
+    """Return a program's errors without the stamp behind them, and the stamp, which may be a forgery."""
+    found = _STAMP.search(stderr)
+    if found is None:
+        return stderr, None
+    begun, ended = float(found[1]), float(found[2])
+    return stderr[: found.start()], (begun, ended) if begun <= ended else None

@@ -66,6 +66,10 @@ class AgentChannelTest(unittest.TestCase):
         self.answer([cpu, {"user": 1000, "system": 0}])
         self.assertAlmostEqual(1.150, self.channel.busy_s())
 
+    def test_time_is_in_seconds(self) -> None:
+        self.answer(1_795_236_405_250_000_000)
+        self.assertAlmostEqual(1_795_236_405.25, self.channel.time_s(), 5)
+
     def test_malformed_answers(self) -> None:
         for text in ("", "{", "[]", "null", '{"error": {}}', "[" * 100_000, '{"return"'):
             self.command.return_value = text
@@ -85,6 +89,7 @@ class AgentChannelTest(unittest.TestCase):
         for question in (
             lambda: self.channel.exited(1),
             self.channel.busy_s,
+            self.channel.time_s,
             lambda: self.channel.start("j", ["x"]),
         ):
             try:
