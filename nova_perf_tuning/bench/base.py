@@ -49,6 +49,21 @@ class Reading:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Span:
+    """When a client measured, as its output tells; CPU is counted over that time.
+
+    :ivar seconds: how long, without starting, connecting, warming up and printing.
+    :ivar until: when it ended, in seconds since the epoch by the clock of its machine; None: it tells no
+        moment, but prints and ends at once.
+    :ivar work_share: how much of the work of the whole run was done in it.
+    """
+
+    seconds: float
+    until: float | None = None
+    work_share: float = 1.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Step:
     """One process of a benchmark.
 
@@ -75,8 +90,9 @@ class Benchmark(abc.ABC):
     :cvar paired: True when it needs a peer (network); the server runs on the peer.
     :cvar self_check: what is checked of every run before its figures count, for the reference page.
     :cvar image_variant: guest image that has its programs: ``small``, ``full`` or ``own`` (an operator's).
-    :cvar work_metric: the reading that counts the work of the whole run, start-up and warm-up included, so
-        that CPU read around the run can be divided by it; its unit is the "unit of work". None: no such count.
+    :cvar work_metric: the reading that counts the work of the whole run, start-up and warm-up included;
+        :class:`Span` tells which share of it was done in the window. Its unit is the "unit of work". None: no
+        such count.
     """
 
     kind: ClassVar[str]
@@ -112,3 +128,10 @@ class Benchmark(abc.ABC):
 
         :raises OutputError: truncated, empty or foreign output.
         """
+
+    def span(self, output: str) -> Span | None:
+        """Return when the client measured; None where its output does not tell: then all of its run counts.
+
+        Only called with an output that :meth:`parse` has read.
+        """
+        return None

@@ -58,6 +58,9 @@ class Cpu(base.Benchmark):
             base.Reading("events", "1,000 events", "higher", events / 1e3),
         ]
 
+    def span(self, text: str) -> base.Span:
+        return base.Span(self._figure(text, "total time", "s"))
+
     def _figure(self, text: str, name: str, unit: str = "") -> float:
         """Return the figure of the one line ``name: NUMBER``."""
         found = re.findall(rf"^[ \t]*{re.escape(name)}:[ \t]*{_NUMBER}{unit}[ \t]*$", text, re.MULTILINE)

@@ -108,3 +108,10 @@ class Fio(base.Benchmark):
             ),
             base.Reading("requests", "1,000 IO", "higher", requests / 1e3),
         ]
+
+    def span(self, text: str) -> base.Span:
+        data = output.load_json(self.kind, text)
+        # Of the longest job; job_runtime is the sum of all.
+        runtime_ms = max(output.number(self.kind, data, "jobs", 0, way, "runtime") for way in ("read", "write"))
+        # It stamps its output when it has seen the last job end, and takes its time to clear up after that.
+        return base.Span(runtime_ms / 1e3, output.number(self.kind, data, "timestamp_ms") / 1e3)

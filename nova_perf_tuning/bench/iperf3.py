@@ -42,6 +42,18 @@ def transferred(kind: str, data: Mapping[str, Any], what: str = "bytes") -> floa
     return sum(output.number(kind, interval, "sum", what) for interval in intervals)
 
 
+def span(kind: str, text: str) -> base.Span:
+    """Return when iperf3 measured: all but the omitted seconds; it ends some 10 ms after the last interval."""
+    seconds, counted, everything = [], 0.0, 0.0
+    for one in documents(kind, text):
+        everything += transferred(kind, one)
+        sums = [output.find(kind, interval, "sum") for interval in one["intervals"]]
+        kept = [found for found in sums if not found.get("omitted")]
+        seconds.append(sum(output.number(kind, found, "seconds") for found in kept))
+        counted += sum(output.number(kind, found, "bytes") for found in kept)
+    return base.Span(max(seconds), work_share=counted / everything if everything else 1.0)
+
+
 def cpu_shares(kind: str, found: Sequence[Mapping[str, Any]]) -> list[base.Reading]:
     """Return the CPU of iperf3's own processes on both sides in per cent of one CPU, summed up."""
     readings = []
@@ -126,6 +138,9 @@ class Iperf3(base.Benchmark):
             readings.append(base.Reading("retransmits", "segments", "lower", count))
         return readings + cpu_shares(self.kind, found)
 
+    def span(self, text: str) -> base.Span:
+        return span(self.kind, text)
+
 
 class Packets(base.Benchmark):
     """Small UDP packets as fast as the sender can, counted where they arrive.
@@ -188,3 +203,6 @@ class Packets(base.Benchmark):
             base.Reading("received", "1,000 packets", "higher", (sent - lost) / 1e3),
             *cpu_shares(self.kind, found),
         ]
+
+    def span(self, text: str) -> base.Span:
+        return span(self.kind, text)

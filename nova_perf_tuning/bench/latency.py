@@ -39,6 +39,9 @@ class _Pair(own.OwnBenchmark):
             base.Reading(work, f"1,000 {work}", "higher", count / 1e3),
         ]
 
+    def span(self, text: str) -> base.Span:
+        return base.Span(self.positive(self.data(text), "seconds"))
+
 
 class Request(_Pair):
     """A request and its answer, and only then the next: the time of a whole round trip, TCP or UDP.

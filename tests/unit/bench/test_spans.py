@@ -1,0 +1,59 @@
+"""When benchmarks measured, as recorded outputs tell."""
+
+import json
+
+import hypothesis
+import testtools
+from hypothesis import strategies
+
+from nova_perf_tuning.bench import base, cpu, fio, iperf3, latency, plugins
+from tests.unit.bench.test_parsers import recorded
+
+OUTPUTS = (
+    (iperf3.Iperf3(), "iperf3-two-streams.json"),
+    (iperf3.Packets(), "iperf3-udp.json"),
+    (fio.Fio(), "fio-two-jobs.json"),
+    (cpu.Cpu(), "sysbench-cpu.txt"),
+    (latency.Request(), "own-request.json"),
+)
+
+
+class SpanTest(testtools.TestCase):
+    def test_iperf3_leaves_the_omitted_second_out_and_its_work_too(self):
+        found = iperf3.Iperf3().span(recorded("iperf3-two-streams.json"))
+        self.assertAlmostEqual(1.0, found.seconds, 2)
+        self.assertAlmostEqual(2925527040 / (2924216320 + 2925527040), found.work_share)
+        self.assertIsNone(found.until)
+
+    def test_iperf3_side_by_side(self):
+        one = json.loads(recorded("iperf3-reverse.json"))
+        found = iperf3.Iperf3().span(json.dumps({"outputs": [one, one]}))
+        self.assertAlmostEqual(1.0, found.seconds, 2)
+        self.assertEqual(1.0, found.work_share)
+
+    def test_fio_says_when_its_last_job_ended(self):
+        self.assertEqual(base.Span(1.001, 1795236435.258), fio.Fio().span(recorded("fio-two-jobs.json")))
+
+    def test_others_end_with_their_program(self):
+        self.assertEqual(base.Span(1.0004), cpu.Cpu().span(recorded("sysbench-cpu.txt")))
+        self.assertEqual(base.Span(1.00001), latency.Request().span(recorded("own-request.json")))
+        self.assertAlmostEqual(1.0, iperf3.Packets().span(recorded("iperf3-udp.json")).seconds, 1)
+
+    def test_the_documented_kinds_tell(self):
+        kinds = {one.kind for one in plugins.load_all() if type(one).span is not base.Benchmark.span}
+        self.assertEqual({"cpu", "fio", "iperf3", "packets", "request", "connect"}, kinds)
+
+    @hypothesis.given(strategies.data())
+    def test_broken_outputs_have_a_span_or_an_error(self, data):
+        benchmark, name = data.draw(strategies.sampled_from(OUTPUTS))
+        text = recorded(name)
+        at = data.draw(strategies.integers(0, len(text) - 1))
+        broken = (
+            text[:at] + data.draw(strategies.sampled_from(["", "0", "-", "{", "null", "1e400"])) + text[at + 1 :]
+        )
+        try:
+            found = benchmark.span(broken)
+        except base.OutputError:
+            return
+        self.assertTrue(found.seconds >= 0)
+        self.assertTrue(0 <= found.work_share <= 1.0 + 1e-9)
