@@ -157,6 +157,11 @@ def _softirq_s(stat: str) -> dict[int, float]:
     }
 
 
+def softirq_by_cpu() -> dict[int, float]:
+    """Return CPU -> seconds it has spent in interrupts and softirqs since boot."""
+    return _softirq_s(_text("/proc/stat"))
+
+
 def softirq_s(before: Circumstances, after: Circumstances, but: Collection[int] = ()) -> float:
     """Return the CPU seconds of interrupts and softirqs between two looks.
 

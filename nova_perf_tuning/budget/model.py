@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 @dataclasses.dataclass(slots=True)
 class Trial:
-    """One run of one benchmark in one arm, with the CPU it cost over the same window.
+    """One run of one benchmark in one arm, with the CPU it cost while it measured.
 
     :ivar arm: ``host``, ``untuned``, ``tuned`` … the name of what is compared.
     :ivar group: number of the boot (guests are made anew between groups).
@@ -20,11 +20,13 @@ class Trial:
     :ivar guest_cpu_s: what the guest itself says it was busy (user+nice+system+irq+softirq); None if unknown.
     :ivar wait_s: time its vCPUs were runnable but waited for a host CPU; None if unknown.
     :ivar window_s: length of the window by the host's monotonic clock.
+    :ivar window: what the window is (:mod:`nova_perf_tuning.budget.window`); empty: not known.
+    :ivar exec_s: how long the whole execution took, from asking for it until its end was seen; None: not known.
     :ivar order: number of the run within the validation, in the order of time; the figures of one run
         share it, and its CPU times.
     :ivar primary: False for figures that are shown beside the one that is judged.
     :ivar error: why there is no value; then ``value`` is None.
-    :ivar work: units of work done in the window, warm-up of the run included; None if not counted.
+    :ivar work: units of work done in the window; None if not counted.
     :ivar work_unit: ``Gbit``, ``1,000 IO`` ….
     :ivar conditions: what the host could tell of the window's circumstances, see
         :mod:`nova_perf_tuning.budget.host_environment`; what it could not tell is missing.
@@ -50,6 +52,8 @@ class Trial:
     work: float | None = None
     work_unit: str = ""
     conditions: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    window: Literal["", "measuring", "program", "execution"] = ""
+    exec_s: float | None = None
 
 
 @dataclasses.dataclass(slots=True)

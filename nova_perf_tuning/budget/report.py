@@ -339,7 +339,7 @@ _FACT_NAMES = {
     "elapsed_s": "taken (s)",
     "after_boot_s": "of this beside making guests (s)",
     "softirq_idle": "interrupts and softirqs when idle (CPUs)",
-    "measured_share": "share of that inside measuring windows",
+    "measured_share": "share of that inside executions of benchmarks",
     "ended": "ended",
 }
 

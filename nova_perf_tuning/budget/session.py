@@ -104,7 +104,7 @@ class Session:
         self._lost: set[str] = set()
         self._order = 0
         self._looks: list[sequential.Look] = []
-        self._windows_s = self._making_s = self._idle_softirq = 0.0
+        self._executions_s = self._making_s = self._idle_softirq = 0.0
         self._environment: dict[str, Any] = {
             "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
             **host_environment.read(),
@@ -271,6 +271,7 @@ class Session:
 
     def _record(self, job: plugins.Job, arm: str, group: int, block: int, outcome: trial.Outcome) -> None:
         work = next((one for one in outcome.readings if one.metric == job.benchmark.work_metric), None)
+        window = outcome.window
         figures = [one for one in outcome.readings if one is not work]
         metric, unit, better = job.benchmark.primary
         rows: list[bench.Reading | None] = [*figures]
@@ -287,18 +288,20 @@ class Session:
                     value=one.value if one else None,
                     host_cpu_s={name: round(value, 6) for name, value in outcome.host_cpu_s.items()},
                     guest_cpu_s=outcome.guest_cpu_s,
-                    window_s=outcome.window_s,
+                    window_s=window.end - window.begin if window else 0.0,
                     wait_s=outcome.wait_s,
                     order=self._order,
                     primary=one.primary if one else True,
                     error=None if one else outcome.error or "no figure in the output",
-                    work=work.value if work else None,
+                    work=work.value * (window.work_share if window else 1.0) if work else None,
                     work_unit=work.unit if work else "",
                     conditions=outcome.conditions,
+                    window=window.kind if window else "",
+                    exec_s=outcome.exec_s if window else None,
                 )
             )
         self._order += 1
-        self._windows_s += outcome.window_s
+        self._executions_s += outcome.exec_s
 
     @contextlib.contextmanager
     def _making(self) -> Iterator[None]:
@@ -310,11 +313,11 @@ class Session:
             self._making_s += time.monotonic() - begun
 
     def _note_share(self) -> None:
-        """Write down how much of the time beside making guests lay inside measuring windows."""
+        """Write down how much of the time beside making guests benchmarks ran, their start and end included."""
         after_boot_s = self._times.elapsed_s() - self._making_s
         if after_boot_s > 0:
             self._environment["after_boot_s"] = round(after_boot_s, 1)
-            self._environment["measured_share"] = round(self._windows_s / after_boot_s, 4)
+            self._environment["measured_share"] = round(self._executions_s / after_boot_s, 4)
 
     def _note(self, group: int, error: str, **where: str) -> None:
         self._environment["errors"].append({"group": group, **where, "error": error})

@@ -1,4 +1,4 @@
-"""One trial: a benchmark's server and client, with CPU read around the client in the same window."""
+"""One trial: a benchmark's server and client, with CPU counted while the client measured."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from nova_perf_tuning.bench import base as bench
 from nova_perf_tuning.bench import output, plugins
-from nova_perf_tuning.budget import frequency, host_environment
+from nova_perf_tuning.budget import frequency, host_environment, sampling, window
 from nova_perf_tuning.launch import base as launch
+from nova_perf_tuning.launch import clock as clock_module
 
 #: How long a server may take until it listens; an emulated guest on a busy host needs seconds.
 _SERVER_START_S = 30.0
@@ -24,7 +25,9 @@ class Outcome:
     :ivar readings: empty when :attr:`error` is set.
     :ivar host_cpu_s, guest_cpu_s, wait_s: differences over the window, see
         :class:`nova_perf_tuning.launch.base.CpuReading`; of both machines for a paired benchmark.
-    :ivar conditions: of the host in that window, see :mod:`nova_perf_tuning.budget.host_environment`.
+    :ivar window: what that window is, see :mod:`nova_perf_tuning.budget.window`; None: there is none.
+    :ivar exec_s: length of the whole execution.
+    :ivar conditions: of the host during the execution, see :mod:`nova_perf_tuning.budget.host_environment`.
     :ivar lost: the machine itself failed; further trials on it are pointless.
     """
 
@@ -33,7 +36,8 @@ class Outcome:
     host_cpu_s: Mapping[str, float] = dataclasses.field(default_factory=dict)
     guest_cpu_s: float | None = None
     wait_s: float | None = None
-    window_s: float = 0.0
+    window: window.Window | None = None
+    exec_s: float = 0.0
     lost: bool = False
     conditions: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
@@ -64,11 +68,12 @@ def _run(job: plugins.Job, pair: launch.Pair, deadline: float, idle_softirq: flo
         give_up = time.monotonic() + _SERVER_START_S
         while True:
             circumstances = host_environment.look(pair.client.interface)
-            before = [machine.cpu() for machine in machines]
+            first_clock = pair.client.clock()
+            counters = sampling.Counters(machines, own_cpus)
             limit_s = max(0.1, min(client.timeout_s, deadline - time.monotonic()))
-            with frequency.Sampler() as speeds:
+            with frequency.Sampler() as speeds, counters.running():
                 finished = pair.client.run(client.argv, limit_s)
-            after = [machine.cpu() for machine in machines]
+            clock = clock_module.agreed(first_clock, pair.client.clock())
             later = host_environment.look(pair.client.interface)
             conditions = host_environment.conditions(circumstances, later, own_cpus)
             conditions |= speeds.conditions(host_environment.busy_ticks(circumstances, later))
@@ -79,10 +84,9 @@ def _run(job: plugins.Job, pair: launch.Pair, deadline: float, idle_softirq: flo
                     raise
                 time.sleep(_RETRY_S)
                 continue
-            outcome = _outcome(readings, before, after)
+            found = window.find(job.benchmark, finished, clock, counters.limits)
+            outcome = _outcome(readings, counters, found, idle_softirq)
             outcome.conditions = conditions
-            softirq_s = host_environment.softirq_s(circumstances, later, own_cpus)
-            outcome.host_cpu_s = {**outcome.host_cpu_s, "softirq": softirq_s - idle_softirq * outcome.window_s}
             return outcome
 
 
@@ -113,27 +117,16 @@ def _readings(benchmark: bench.Benchmark, finished: launch.Finished, limit_s: fl
 
 
 def _outcome(
-    readings: list[bench.Reading], before: Sequence[launch.CpuReading], after: Sequence[launch.CpuReading]
+    readings: list[bench.Reading], counters: sampling.Counters, found: window.Window, idle_softirq: float
 ) -> Outcome:
-    pairs = list(zip(before, after, strict=True))
-    classes = {name for reading in after for name in reading.host_s}
-    host_cpu_s = {
-        name: sum(last.host_s.get(name, 0.0) - first.host_s.get(name, 0.0) for first, last in pairs)
-        for name in sorted(classes)
-    }
+    host_cpu_s, guest_cpu_s, wait_s = counters.spent(found.begin, found.end)
+    host_cpu_s["softirq"] -= idle_softirq * (found.end - found.begin)
+    begin, end = counters.limits
     return Outcome(
         readings=readings,
         host_cpu_s=host_cpu_s,
-        guest_cpu_s=_total([(first.guest_s, last.guest_s) for first, last in pairs]),
-        wait_s=_total([(first.wait_s, last.wait_s) for first, last in pairs]),
-        window_s=after[-1].at - before[0].at,
+        guest_cpu_s=guest_cpu_s,
+        wait_s=wait_s,
+        window=found,
+        exec_s=end - begin,
     )
-
-
-def _total(pairs: Sequence[tuple[float | None, float | None]]) -> float | None:
-    total = 0.0
-    for first, last in pairs:
-        if first is None or last is None:
-            return None
-        total += last - first
-    return total

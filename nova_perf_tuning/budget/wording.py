@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from nova_perf_tuning.budget import counted, model, noise, overhead, statistics, summary
+from nova_perf_tuning.budget import counted, model, noise, overhead, statistics, summary, window
 
 _IN_MEMORY: Final = ("tmpfs", "ramfs")
 #: Why there is no verdict although budgets were given.
@@ -222,7 +222,7 @@ def headline_notes(results: model.Results, summaries: Sequence[summary.Benchmark
     elsewhere = len(environment.get("errors", []))
     if elsewhere:
         found.append(f"Other incidents listed with the errors: {elsewhere}.")
-    return found + _left_out(summaries) + _cpu_faults(summaries)
+    return found + window.notes(results.trials) + _left_out(summaries) + _cpu_faults(summaries)
 
 
 def _cpu_faults(summaries: Sequence[summary.BenchmarkSummary]) -> list[str]:

@@ -44,7 +44,7 @@ class Validate(command.PerfCommand):
     """Measure what a flavor's tuning is worth on this host: untuned and tuned guests, and the host itself.
 
     Boots two pairs of guests, runs the benchmarks in all arms in turn (order random and mirrored, seed
-    recorded), boots anew between groups, counts the host's CPU over the same windows, and writes results.json
+    recorded), boots anew between groups, counts the host's CPU while they measured, and writes results.json
     and report.html. Everything it made or changed is removed or restored at the end, also on Ctrl-C and when
     terminated; neither file is written when nothing was measured.
 
@@ -263,7 +263,7 @@ class _Run:
             figures.print_ablation(knobs)
             if "measured_share" in results.environment:
                 share = results.environment["measured_share"]
-                print(f"\n{share:.1%} of the time beside making guests lay inside measuring windows")
+                print(f"\n{share:.1%} of the time beside making guests lay inside executions of benchmarks")
             for line in floors:
                 command.say(line)
             for path in exported:

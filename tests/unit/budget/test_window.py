@@ -1,0 +1,185 @@
+"""The window of a trial: found from stamps and outputs, and CPU counted over it alone."""
+
+import dataclasses
+import time
+
+import fixtures
+import hypothesis
+import testtools
+from hypothesis import strategies as st
+
+from nova_perf_tuning.bench import base as bench
+from nova_perf_tuning.budget import local, model, sampling, store, trial, window, wording
+from nova_perf_tuning.launch import base as launch
+from nova_perf_tuning.launch import clock, host_machine
+from tests.unit.budget import samples
+
+BURN = "i=0; while [ $i -lt 150000 ]; do i=$((i+1)); done"
+EPOCH = 1.7e9
+LIMITS = (100.0, 110.0)
+
+seconds = st.floats(0, 12, allow_nan=False)
+
+
+class Spanned(samples.Quick):
+    """A program that tells when it measured."""
+
+    told: bench.Span | None = bench.Span(0.8, work_share=0.5)
+
+    def span(self, output):
+        return self.told
+
+
+def finished(begin, end):
+    return launch.Finished(0, "", "", *LIMITS, (begin + EPOCH, end + EPOCH))
+
+
+def find(span, lived=(102.0, 109.0), error_s=0.001):
+    benchmark = Spanned()
+    benchmark.told = span
+    return window.find(benchmark, finished(*lived), clock.Clock(EPOCH, error_s), LIMITS)
+
+
+class FindTest(testtools.TestCase):
+    def test_what_the_benchmark_measured_ends_with_its_program(self):
+        found = find(bench.Span(3.0, work_share=0.75))
+        self.assertEqual(("measuring", 0.75), (found.kind, found.work_share))
+        self.assertAlmostEqual(106.0, found.begin, 5)
+        self.assertAlmostEqual(109.0, found.end, 5)
+
+    def test_or_when_it_says(self):
+        found = find(bench.Span(3.0, 108.0 + EPOCH))
+        self.assertAlmostEqual(105.0, found.begin, 5)
+        self.assertAlmostEqual(108.0, found.end, 5)
+
+    def test_without_a_span_it_is_the_program(self):
+        found = find(None)
+        self.assertEqual(("program", 1.0), (found.kind, found.work_share))
+        self.assertAlmostEqual(102.0, found.begin, 5)
+        self.assertAlmostEqual(109.0, found.end, 5)
+
+    def test_a_clock_that_is_too_far_off_leaves_the_execution(self):
+        self.assertEqual(window.Window("execution", *LIMITS), find(bench.Span(3.0), error_s=0.11))
+        for known in (None, clock.Clock(EPOCH, 0.0)):
+            run = dataclasses.replace(finished(102.0, 109.0), lived=None if known else (102.0, 109.0))
+            self.assertEqual("execution", window.find(Spanned(), run, known, LIMITS).kind)
+
+    @hypothesis.given(seconds, seconds, seconds, st.none() | seconds, st.floats(0, 0.2))
+    def test_nothing_that_a_guest_says_leads_out_of_the_execution(self, begin, end, length, until, error_s):
+        span = bench.Span(length, None if until is None else 99 + until + EPOCH)
+        found = find(span, (99 + begin, 99 + end), error_s)
+        self.assertTrue(LIMITS[0] <= found.begin < found.end <= LIMITS[1], found)
+        if found.kind == "measuring":
+            self.assertAlmostEqual(length, found.end - found.begin, 5)
+
+
+class ClockTest(testtools.TestCase):
+    @hypothesis.given(st.floats(-1e6, 1e6), st.floats(0, 0.5), st.floats(0, 0.5), st.floats(-1, 1))
+    def test_error_bounds_both_times(self, epoch, first, second, step):
+        before, after = clock.Clock(epoch, first), clock.Clock(epoch + step, second)
+        found = clock.agreed(before, after)
+        for one in (before, after):
+            self.assertTrue(abs(found.epoch - one.epoch) <= found.error_s + 1e-9)
+        self.assertTrue(found.error_s >= max(first, second))
+        self.assertIsNone(clock.agreed(None, after))
+
+    def test_an_asked_clock_is_right_within_its_error(self):
+        found = clock.asked(lambda: time.sleep(0.002) or time.monotonic() + 1000.0)
+        self.assertTrue(abs(found.epoch - 1000.0) <= found.error_s, found)
+        self.assertAlmostEqual(time.monotonic(), found.monotonic(time.monotonic() + 1000.0), delta=1.0)
+
+
+class SeriesTest(testtools.TestCase):
+    def series(self, points):
+        one = sampling.Series(dict, 1.0)
+        one._times = [at for at, _ in points]
+        one._values = [values for _, values in points]
+        return one
+
+    @hypothesis.given(
+        st.lists(st.floats(0, 100), min_size=2, max_size=20, unique=True), st.floats(0, 1), st.floats(0, 1)
+    )
+    def test_even_growth_is_cut_exactly(self, times, low, high):
+        times.sort()
+        hypothesis.assume(times[-1] - times[0] > 1e-3)
+        one = self.series([(at, {"total": 3 * at}) for at in times])
+        begin, end = sorted(times[0] + share * (times[-1] - times[0]) for share in (low, high))
+        self.assertAlmostEqual(3 * (end - begin), one.spent(begin, end)["total"], 6)
+
+    def test_what_was_not_known_all_the_time_is_left_out(self):
+        one = self.series([(0.0, {"a": 1.0, "b": 1.0}), (1.0, {"a": 2.0}), (2.0, {"a": 5.0, "b": 1.0})])
+        self.assertEqual({"a": 2.0}, one.spent(0.5, 1.5))
+        self.assertEqual({"a": 4.0, "b": 0.0}, one.spent(0.0, 2.0))
+
+    def test_a_long_trial_is_read_ever_more_seldom(self):
+        readings = iter(range(10**6))
+        one = sampling.Series(lambda: {"n": float(next(readings))}, 1e-6)
+        for _ in range(5 * sampling._MOST):
+            one.take()
+        self.assertTrue(len(one._times) <= sampling._MOST + 1)
+        self.assertEqual(5 * sampling._MOST - 1, one.spent(*one.limits)["n"])
+
+
+class TrialTest(testtools.TestCase):
+    """Real programs on this host."""
+
+    def run_trial(self, script, told):
+        folder = self.useFixture(fixtures.TempDir()).path
+        job = samples.job(script, kind=Spanned)
+        job.benchmark.told = told
+        with local.LocalLauncher(folder) as launcher:
+            outcome = trial.run(job, launcher.host_pair(), 60.0)
+        self.assertIsNone(outcome.error)
+        return outcome
+
+    def test_start_is_not_counted(self):
+        outcome = self.run_trial(f"{BURN}; sleep 1; echo 40 2", bench.Span(0.8))
+        whole = self.run_trial(f"{BURN}; sleep 1; echo 40 2", None)
+        self.assertEqual(("measuring", "program"), (outcome.window.kind, whole.window.kind))
+        self.assertTrue(whole.host_cpu_s["total"] > 0.05, whole)
+        self.assertTrue(outcome.host_cpu_s["total"] < whole.host_cpu_s["total"] / 3, (outcome, whole))
+        self.assertTrue(outcome.window.end - outcome.window.begin < outcome.exec_s)
+
+    def test_children_count_while_they_run(self):
+        """Those of fio do the work, and it looks for their end now and then only."""
+        outcome = self.run_trial(f"({BURN}); sleep 1; echo 40 2", bench.Span(0.8))
+        whole = self.run_trial(f"({BURN}); sleep 1; echo 40 2", None)
+        self.assertTrue(outcome.host_cpu_s["total"] < whole.host_cpu_s["total"] / 3, (outcome, whole))
+
+    def test_a_running_child_is_seen(self):
+        machine = host_machine.HostMachine("client", "127.0.0.1", None, self.useFixture(fixtures.TempDir()).path)
+        self.addCleanup(machine.close)
+        machine.start(["sh", "-c", "(while :; do :; done) & wait"])
+        before, read = machine.cpu(), machine.counter()
+        until = time.monotonic() + 60.0
+        while read().host_s["total"] < before.host_s["total"] + 0.1:
+            self.assertTrue(time.monotonic() < until, "the child's CPU is not counted")
+            time.sleep(0.05)
+
+    def test_counters_never_go_back(self):
+        machine = host_machine.HostMachine("client", "127.0.0.1", None, self.useFixture(fixtures.TempDir()).path)
+        one = sampling.Series(lambda: machine.counter()().host_s, 0.001)
+        with one.running():
+            machine.run(["sh", "-c", f"for n in 1 2 3; do ({BURN}); done"], 60.0)
+        totals = [values["total"] for values in one._values]
+        self.assertEqual(sorted(totals), totals)
+
+
+class RecordedTest(testtools.TestCase):
+    def test_files_without_windows_are_as_valid_as_before(self):
+        data = store.to_dict(samples.results({"host": 1.0, "untuned": 0.9}))
+        for one in data["trials"]:
+            del one["window"], one["exec_s"]
+        loaded = store.from_dict(data, "old.json")
+        self.assertEqual({("", None)}, {(one.window, one.exec_s) for one in loaded.trials})
+        self.assertEqual([], window.notes(loaded.trials))
+
+    def test_report_says_what_the_windows_are(self):
+        found = samples.results({"host": 1.0, "untuned": 0.9}, groups=1, blocks=2)
+        for one, kind in zip(found.trials, ("measuring", "measuring", "execution", "program"), strict=True):
+            one.window, one.exec_s = kind, 2 * one.window_s
+        notes = wording.headline_notes(model.Results({}, found.trials))
+        self.assertEqual(3, len(notes))
+        self.assertIn("50% to 50%", notes[0])
+        self.assertIn(f"Trials: iperf3 on {found.trials[3].arm} (1).", notes[1])
+        self.assertIn(f"Trials: iperf3 on {found.trials[2].arm} (1).", notes[2])
