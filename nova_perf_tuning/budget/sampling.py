@@ -1,6 +1,6 @@
 """Counters of a trial read many times while it runs, so that the CPU of any part of it can be told.
 
-Between two readings a counter is taken to grow evenly. What the host knows is read by a thread that stays below
+Between two readings a counter is taken to grow evenly. What the host knows is read by a thread that takes about
 one per cent of a CPU; guests are asked for their own busy time a few times per second, since it costs them CPU.
 Both read ever more seldom the longer a trial takes: the error is a share of its length.
 """

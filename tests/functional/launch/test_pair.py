@@ -8,7 +8,7 @@ import libvirt as libvirt_binding
 from lxml import etree
 
 from nova_perf_tuning.guest import truth as truth_module
-from nova_perf_tuning.launch import base, cpu, libvirt
+from nova_perf_tuning.launch import base, clock, cpu, libvirt
 from nova_perf_tuning.specs import request
 from tests.functional import patience, rig
 
@@ -129,6 +129,19 @@ class PairTest(rig.GuestCase):
         self.assertEqual(
             (3, base.STDOUT_LIMIT, base.STDERR_LIMIT), (done.returncode, len(done.stdout), len(done.stderr))
         )
+
+    def test_a_program_is_found_on_the_hosts_clock(self) -> None:
+        """What a guest stamps lies between asking for the program and seeing its end."""
+        for client in (self.active("untuned").client, self.launcher.host_pair().client):
+            before = client.clock()
+            done = client.run(["sleep", "1"], patience.LIMIT_S)
+            found = clock.agreed(before, client.clock())
+            assert found is not None and done.lived is not None
+            begin, end = map(found.monotonic, done.lived)
+            slack_s = found.error_s + 0.001  # the host's two clocks are read one after the other
+            self.assertLess(done.started - slack_s, begin)
+            self.assertLess(end, done.ended + slack_s)
+            self.assertGreaterEqual(end - begin, 0.99)
 
     def test_time_limit_kills_the_program_and_its_children(self) -> None:
         client = self.active("untuned").client
