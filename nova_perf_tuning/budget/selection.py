@@ -21,6 +21,7 @@ from nova_perf_tuning.budget import (
     overhead,
     presence,
     statistics,
+    steps,
 )
 from nova_perf_tuning.guest import truth
 
@@ -73,6 +74,11 @@ class Chosen:
         return statistics.log_ratios(self._trials, self._arm, self._baseline)
 
     @functools.cached_property
+    def blur(self) -> steps.Blur:
+        """What figures in whole steps hide."""
+        return steps.blur(self._trials, self._arm, self._baseline)
+
+    @functools.cached_property
     def gain(self) -> float:
         """The median log-ratio, 0 of none."""
         return statistics.median([one for some in self.logs.values() for one in some]) or 0.0
@@ -84,7 +90,7 @@ class Chosen:
         return ServiceCpu(samples, unit, _uncounted(self._trials, self._arm, sum(map(len, samples.values()))))
 
     def _loss(self, confidence: float, spread: statistics.Spread | None) -> statistics.Estimate | None:
-        ratio = statistics.ratio_of(self.logs, confidence, spread=spread)
+        ratio = statistics.ratio_of(self.logs, confidence, spread=spread, blur=self.blur)
         return None if ratio is None else _as_loss(ratio)
 
     def _cpu_per_unit(self, confidence: float, spread: statistics.Spread | None) -> statistics.Estimate | None:

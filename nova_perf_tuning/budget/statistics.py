@@ -29,7 +29,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.budget import model
+from nova_perf_tuning.budget import model, steps
 
 #: Fewer values carry no 95 % interval of a median: with 5 the range of all covers 93.75 %.
 MIN_VALUES = 6
@@ -132,8 +132,13 @@ def _caution(groups: int, spread: Spread | None) -> str:
     if groups == 1:
         return "one boot only: how boots differ is not in the interval"
     if spread is not None:
-        return f"spread of boots pooled over {spread.hosts} hosts"
+        return pooled_note(spread)
     return "" if groups >= 3 else "two boots only: the interval is wide, since two hardly show how boots differ"
+
+
+def pooled_note(spread: Spread) -> str:
+    """Return what to say of an interval that has its spread of boots from several hosts."""
+    return f"spread of boots pooled over {spread.hosts} hosts"
 
 
 def median(values: Sequence[float]) -> float | None:
@@ -148,7 +153,7 @@ def ratio(
 
     :param trials: of one benchmark and one metric. Within a block several trials of an arm give their median.
     """
-    return ratio_of(log_ratios(trials, arm, baseline), confidence, seed)
+    return ratio_of(log_ratios(trials, arm, baseline), confidence, seed, blur=steps.blur(trials, arm, baseline))
 
 
 def ratio_of(
@@ -156,10 +161,12 @@ def ratio_of(
     confidence: float = 0.95,
     seed: int = 0,
     spread: Spread | None = None,
+    blur: steps.Blur = steps.SHARP,
 ) -> Estimate | None:
     """Return the ratio of what :func:`log_ratios` found; None without a pair.
 
     :param spread: as :func:`estimate` has it.
+    :param blur: by how much the interval is wider, since figures come in whole steps.
     """
     logs = estimate(samples, confidence, seed, spread=spread)
     if logs is None:
@@ -167,8 +174,9 @@ def ratio_of(
     return dataclasses.replace(
         logs,
         value=math.exp(logs.value),
-        low=None if logs.low is None else _exp(max(logs.low, -_LOG_LIMIT)),
-        high=None if logs.high is None else _exp(min(logs.high, _LOG_LIMIT)),
+        low=None if logs.low is None else _exp(max(logs.low - blur.log, -_LOG_LIMIT)),
+        high=None if logs.high is None else _exp(min(logs.high + blur.log, _LOG_LIMIT)),
+        note="; ".join(filter(None, (logs.note, blur.note))),
         trimmed_mean=math.exp(logs.trimmed_mean),
         hodges_lehmann=math.exp(logs.hodges_lehmann),
     )

@@ -151,7 +151,7 @@ class _Known:
         """Return what to say of the interval."""
         if self._apart:
             return "its boots differ more than those of other hosts (Cochran's test), so by them alone"
-        return found.note if found is not None and self.spread is not None else ""
+        return statistics.pooled_note(self.spread) if found is not None and self.spread is not None else ""
 
 
 class _Gate:
@@ -238,7 +238,7 @@ class _Case:
             level,
             budget.max_loss,
             wording.limited_loss(budget.max_loss),
-            lambda found: [self._looks(), loss.remark(found)],
+            lambda found: [self._looks(), loss.remark(found), self._blurred(found)],
         )
         if self._chosen.remark:
             self._loss.reason += f"; {self._chosen.remark}"
@@ -258,6 +258,10 @@ class _Case:
         if shown == promised:
             return ""
         return f"{shown} at this look, so that {promised} holds over all looks at the run"
+
+    def _blurred(self, found: statistics.Estimate | None) -> str:
+        """Return what the interval has for figures in whole steps; an interval of too few boots says enough."""
+        return "" if found is not None and found.groups < MIN_BOOTS else self._chosen.blur.note
 
     @property
     def gates(self) -> list[_Gate]:

@@ -1,0 +1,86 @@
+"""Figures that come in whole steps: a program prints whole microseconds, or two digits.
+
+Where values repeat, the medians of all boots tie, and an interval made of them has no width although each figure is
+only known to half a step. The step is found in the figures: the largest one that all of them are multiples of. Where
+a figure moves over many steps by itself its roundings cancel, so that only figures that repeat much are looked at.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import statistics
+from collections.abc import Sequence
+
+from nova_perf_tuning.budget import model
+
+#: Figures repeat much where at most this share of them are distinct.
+_DISTINCT = 0.5
+#: Fewer figures show nothing of how they repeat.
+_LEAST = 6
+#: A step that is a smaller share of the figures decides nothing.
+_SMALL = 1e-5
+#: Share of a figure that computing with it loses.
+_EXACT = 1e-10
+_MAX_DIGITS = 6
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Blur:
+    """How far the logarithm of a ratio may be off since its figures are rounded.
+
+    :ivar log: half a step of both arms; :ivar note: in words, empty where there is none.
+    """
+
+    log: float
+    note: str
+
+
+SHARP = Blur(0.0, "")
+
+
+def blur(trials: Sequence[model.Trial], arm: str, baseline: str) -> Blur:
+    """Return how far ``arm`` / ``baseline`` may be off.
+
+    :param trials: of one benchmark and one metric.
+    """
+    values = {name: [one.value for one in trials if one.arm == name and one.value] for name in (arm, baseline)}
+    if not all(values.values()):
+        return SHARP
+    found = step(values[arm], values[baseline])
+    if not found:
+        return SHARP
+    middles = [statistics.median(some) for some in values.values()]
+    # A figure of one step or less may be any number: its ratio has no end.
+    off = math.fsum(-math.log1p(-found / 2 / one) if found < one else math.inf for one in middles)
+    return Blur(off, f"figures come in steps of {found:.4g}, half a step of both arms is in the interval")
+
+
+def step(first: Sequence[float], second: Sequence[float]) -> float:
+    """Return the step of the figures of two arms, 0 where they come in none that matters."""
+    distinct = set(first) | set(second)
+    if len(first) + len(second) < _LEAST or len(distinct) > _DISTINCT * (len(first) + len(second)):
+        return 0.0
+    # Arms that never vary show no step of their own: then it is that of the last digit.
+    varies = len(set(first)) > 1 or len(set(second)) > 1
+    found = 0.0 if varies else _last_digit(distinct)
+    largest = max(distinct)
+    for value in sorted(distinct):
+        found = _common(found, value, _EXACT * largest)
+    return found if found > _SMALL * largest else 0.0
+
+
+def _common(one: float, other: float, exact: float) -> float:
+    """Return the largest step that both are multiples of (Euclid); what is below ``exact`` is nothing."""
+    while other > exact:
+        rest = math.fmod(one, other)
+        one, other = other, 0.0 if other - rest <= exact else rest
+    return one
+
+
+def _last_digit(values: set[float]) -> float:
+    """Return the place of the last digit that any of them has after the point."""
+    for digits in range(_MAX_DIGITS):
+        if all(math.isclose(value, round(value, digits), rel_tol=1e-12) for value in values):
+            return 10.0**-digits
+    return 0.0

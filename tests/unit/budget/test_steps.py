@@ -1,0 +1,117 @@
+"""Figures in whole steps: how steps are found, and what verdicts on such figures are worth."""
+
+import math
+
+import numpy as np
+import testtools
+from hypothesis import given, settings, strategies
+
+from nova_perf_tuning.bench import jitter
+from nova_perf_tuning.budget import budget_file, model, statistics, steps, verdict
+from tests.benchmarks import simulation
+from tests.unit.budget import samples
+
+V = verdict.Verdict
+LIMIT = 0.05
+BUDGET = budget_file.Budget("cyclictest", "tuned", LIMIT, baseline="untuned")
+
+
+def results(pairs):
+    """Return results of ``pairs``: boot -> block -> (latency untuned, tuned)."""
+    trials = []
+    for group, blocks in enumerate(pairs):
+        for block, both in enumerate(blocks):
+            for arm, value in zip(("untuned", "tuned"), both, strict=True):
+                place = {"arm": arm, "group": group, "block": block, "order": len(trials)}
+                trials.append(
+                    samples.trial(
+                        benchmark="cyclictest",
+                        metric="latency_p99",
+                        unit="µs",
+                        better="lower",
+                        value=value,
+                        **place,
+                    )
+                )
+    return model.Results({}, trials)
+
+
+class StepTest(testtools.TestCase):
+    @given(strategies.sampled_from([0.05, 0.25, 1.0, 5.0]), strategies.integers(2, 60), strategies.data())
+    def test_found_in_figures_that_repeat(self, width, level, data):
+        near = strategies.integers(level, level + 2)
+        values = data.draw(strategies.lists(near, min_size=12, max_size=30))
+        both = [level, level + 1, *values]
+        found = steps.step([one * width for one in both], [level * width] * 6)
+        self.assertAlmostEqual(width, found)
+
+    @given(strategies.lists(strategies.floats(1.0, 1e6), min_size=3, max_size=30))
+    @settings(max_examples=50)
+    def test_half_a_step_is_never_more_than_what_was_seen(self, values):
+        found = steps.step(values, values)
+        self.assertTrue(found == 0 or found <= max(values))
+
+    def test_figures_without_steps(self):
+        noisy = [1000 * math.exp(0.01 * math.sin(one)) for one in range(20)]
+        self.assertEqual(0.0, steps.step(noisy, noisy))
+        self.assertEqual(0.0, steps.step([1000.0] * 9, [1000 * math.exp(0.05)] * 9))
+        self.assertEqual(0.0, steps.step([8.0], [9.0]))
+        self.assertEqual(0.0, steps.step([float(one) for one in range(1, 30)], [8.0, 9.0]), "it varies by many")
+        self.assertEqual(0.0, steps.step([3e6] * 9, [3e6 + 1] * 9), "too small to matter")
+
+    def test_arms_that_never_vary_have_the_step_of_their_last_digit(self):
+        self.assertEqual(1.0, steps.step([10.0] * 6, [20.0] * 6))
+        self.assertEqual(0.1, steps.step([0.8] * 6, [1.0] * 6))
+
+    def test_by_hand(self):
+        """9 against 8 µs: 8.5 to 9.5 against 7.5 to 8.5."""
+        found = statistics.ratio(results([[(8.0, 9.0)] * 3] * 3).trials, "tuned", "untuned")
+        self.assertAlmostEqual(8 / 9 * 7.5 / 8 * 8.5 / 9, found.low)
+        self.assertIn("steps of 1, half a step", found.note)
+
+    def test_one_step_may_be_any_number(self):
+        found = verdict.judge(results([[(1.0, 1.0)] * 3] * 3), BUDGET)
+        self.assertEqual(V.INCONCLUSIVE, found.verdict, found.reasons)
+
+
+class VerdictTest(testtools.TestCase):
+    """At the edge of a budget the medians of all boots tie; their interval alone has no width."""
+
+    REPEATS = 150
+
+    def shares(self, loss, figure):
+        random = np.random.default_rng(3)
+        counts = dict.fromkeys(V, 0)
+        for _ in range(self.REPEATS):
+            level = random.uniform(5, 30)
+            boots = [random.normal(0, 0.002) - math.log1p(-loss) for _ in range(6)]
+            pairs = [
+                [[figure(random, level * math.exp(boot * arm)) for arm in (0, 1)] for _ in range(7)]
+                for boot in boots
+            ]
+            counts[verdict.judge(results(pairs), BUDGET).verdict] += 1
+        return {name: count / self.REPEATS for name, count in counts.items()}
+
+    def check(self, figure):
+        most = simulation.below(0.05, self.REPEATS)
+        edge = self.shares(LIMIT, figure)
+        self.assertTrue(edge[V.FAIL] <= most and edge[V.PASS] <= most, edge)
+        self.assertEqual(0.0, self.shares(0.0, figure)[V.FAIL])
+
+    def test_whole_microseconds(self):
+        self.check(lambda random, level: float(round(level * math.exp(random.normal(0, 0.005)))))
+
+    def test_what_cyclictest_counts(self):
+        """Wake-ups are late by a lognormal time; the program counts whole microseconds."""
+        self.check(cyclictest)
+        self.assertTrue(self.shares(0.0, cyclictest)[V.PASS] > 0.8, "interpolated, it comes in no steps")
+
+
+def cyclictest(random, level):
+    """Return the figure of a run of 5,000 wake-ups of which 1 % are later than ``level``."""
+    late = level * np.exp(0.5 * random.normal(size=5000) - 0.5 * 2.3263)
+    values, counts = np.unique(late.astype(int), return_counts=True)
+    lines = [f"{value:06} {count:06}\t" for value, count in zip(values.tolist(), counts.tolist(), strict=True)]
+    ends = ("# Total: 000005000", "# Avg Latencies: 00005", f"# Max Latencies: {max(values):05}")
+    text = "\n".join(["# Histogram", *lines, *ends, "# Histogram Overflows: 00000", ""])
+    return next(one.value for one in jitter.Cyclictest().parse(text) if one.primary)
