@@ -93,6 +93,7 @@ class Benchmark(abc.ABC):
     :cvar work_metric: the reading that counts the work of the whole run, start-up and warm-up included;
         :class:`Span` tells which share of it was done in the window. Its unit is the "unit of work". None: no
         such count.
+    :cvar work_unit: the unit of that reading, by which results that name another are refused; empty: not told.
     """
 
     kind: ClassVar[str]
@@ -104,6 +105,7 @@ class Benchmark(abc.ABC):
     parameter_help: ClassVar[Mapping[str, str]] = {}
     paired: ClassVar[bool] = False
     work_metric: ClassVar[str | None] = None
+    work_unit: ClassVar[str] = ""
     self_check: ClassVar[str] = ""
     image_variant: ClassVar[Literal["small", "full", "own"]] = "small"
 

@@ -30,6 +30,7 @@ class Cpu(base.Benchmark):
     }
     self_check = "events per second must follow from events and time"
     work_metric = "events"
+    work_unit = "1,000 events"
 
     def steps(self, given: Mapping[str, str], peer: str | None = None) -> Sequence[base.Step]:
         values = parameters.merge(self.kind, self.defaults, given)
@@ -55,7 +56,7 @@ class Cpu(base.Benchmark):
             base.Reading(*self.primary, rate, primary=True),
             base.Reading("latency_mean", "ms", "lower", self._figure(text, "avg")),
             base.Reading("latency_p95", "ms", "lower", self._figure(text, "95th percentile")),
-            base.Reading("events", "1,000 events", "higher", events / 1e3),
+            base.Reading("events", self.work_unit, "higher", events / 1e3),
         ]
 
     def span(self, text: str) -> base.Span:

@@ -48,6 +48,7 @@ class Fio(base.Benchmark):
     }
     self_check = "the job must end without an error and have done I/O"
     work_metric = "requests"
+    work_unit = "1,000 IO"
 
     def scratch_mib(self, given: Mapping[str, str]) -> int:
         values = parameters.merge(self.kind, self.defaults, given)
@@ -106,7 +107,7 @@ class Fio(base.Benchmark):
                 base.Reading(f"latency_p{share:g}".replace(".", ""), "µs", "lower", tail / 1e3)
                 for share, tail in zip(_PERCENTILES, tails, strict=True)
             ),
-            base.Reading("requests", "1,000 IO", "higher", requests / 1e3),
+            base.Reading("requests", self.work_unit, "higher", requests / 1e3),
         ]
 
     def span(self, text: str) -> base.Span:

@@ -97,6 +97,7 @@ class Iperf3(base.Benchmark):
     self_check = "the receiver must have got something; bytes of all intervals count as work"
     paired = True
     work_metric = "transferred"
+    work_unit = "Gbit"
 
     def steps(self, given: Mapping[str, str], peer: str | None = None) -> Sequence[base.Step]:
         values = parameters.merge(self.kind, self.defaults, given)
@@ -130,7 +131,7 @@ class Iperf3(base.Benchmark):
         work = sum(transferred(self.kind, one) for one in found)
         readings = [
             base.Reading(*self.primary, sum(rates) / 1e6, primary=True),
-            base.Reading("transferred", "Gbit", "higher", work * 8 / 1e9),
+            base.Reading("transferred", self.work_unit, "higher", work * 8 / 1e9),
         ]
         sent = [output.find(self.kind, one, "end", "sum_sent") for one in found]
         if all(isinstance(one, dict) and "retransmits" in one for one in sent):  # only systems with TCP_INFO
@@ -165,6 +166,7 @@ class Packets(base.Benchmark):
     self_check = "no more may arrive than was sent"
     paired = True
     work_metric = "received"
+    work_unit = "1,000 packets"
 
     def steps(self, given: Mapping[str, str], peer: str | None = None) -> Sequence[base.Step]:
         values = parameters.merge(self.kind, self.defaults, given)
@@ -200,7 +202,7 @@ class Packets(base.Benchmark):
             ),
             base.Reading("lost_share", "%", "lower", 100 * lost / sent),
             base.Reading("jitter", "ms", "lower", output.number(self.kind, total, "jitter_ms")),
-            base.Reading("received", "1,000 packets", "higher", (sent - lost) / 1e3),
+            base.Reading("received", self.work_unit, "higher", (sent - lost) / 1e3),
             *cpu_shares(self.kind, found),
         ]
 

@@ -17,8 +17,8 @@ class Cyclictest(base.Benchmark):
     """How late threads wake that sleep for a fixed time: what real-time guests and busy-polling ones feel.
 
     One thread per CPU or as many as are asked for, with a real-time priority, all memory locked. The
-    figure is a percentile over all wake-ups, interpolated within its bar of the histogram: whole microseconds would
-    make medians of boots tie. The maximum of a short run is shown but says little.
+    figure is a percentile over all wake-ups, interpolated within its bar of the histogram: whole microseconds
+    would make medians of boots tie. The maximum of a short run is shown but says little.
     """
 
     kind = "cyclictest"
@@ -36,6 +36,7 @@ class Cyclictest(base.Benchmark):
     }
     self_check = "the histogram must hold every wake-up of every thread"
     work_metric = "wake_ups"
+    work_unit = "1,000 wake-ups"
 
     def steps(self, given: Mapping[str, str], peer: str | None = None) -> Sequence[base.Step]:
         values = parameters.merge(self.kind, self.defaults, given)
@@ -84,7 +85,7 @@ class Cyclictest(base.Benchmark):
             base.Reading("latency_p999", "µs", "lower", _quantile(seen, cycles, 0.999)),
             base.Reading("latency_mean", "µs", "lower", mean),
             base.Reading("latency_max", "µs", "lower", float(max(longest))),
-            base.Reading("wake_ups", "1,000 wake-ups", "higher", cycles / 1e3),
+            base.Reading("wake_ups", self.work_unit, "higher", cycles / 1e3),
         ]
 
     def _summary(self, text: str, name: str) -> list[int]:

@@ -36,7 +36,7 @@ class _Pair(own.OwnBenchmark):
                 for name in ("mean", "p50", "p99", "p999", "max")
             ),
             base.Reading("lost", "requests", "lower", output.number(self.kind, data, "lost")),
-            base.Reading(work, f"1,000 {work}", "higher", count / 1e3),
+            base.Reading(work, self.work_unit, "higher", count / 1e3),
         ]
 
     def span(self, text: str) -> base.Span:
@@ -63,6 +63,7 @@ class Request(_Pair):
     }
     self_check = "every answer must have the length of its request; the rate must follow from count and seconds"
     work_metric = "transactions"
+    work_unit = "1,000 transactions"
 
     def steps(self, given: Mapping[str, str], peer: str | None = None) -> Sequence[base.Step]:
         values = parameters.merge(self.kind, self.defaults, given)
@@ -98,6 +99,7 @@ class Connect(_Pair):
     }
     self_check = "each connection must answer; the rate must follow from count and seconds"
     work_metric = "connections"
+    work_unit = "1,000 connections"
 
     def steps(self, given: Mapping[str, str], peer: str | None = None) -> Sequence[base.Step]:
         values = parameters.merge(self.kind, self.defaults, given)

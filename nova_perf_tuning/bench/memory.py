@@ -52,6 +52,7 @@ class Himeno(own.OwnBenchmark):
         " a build that computes something else is refused; MFLOPS must follow from sweeps and seconds"
     )
     work_metric = "work"
+    work_unit = "GFLOP"
 
     def memory_mib(self, given: Mapping[str, str]) -> int:
         i, j, k = GRIDS[parameters.merge(self.kind, self.defaults, given)["size"]]
@@ -83,7 +84,7 @@ class Himeno(own.OwnBenchmark):
             raise base.OutputError(f"{self.kind}: {rate:g} MFLOPS contradict {sweeps:g} sweeps in {seconds:g} s")
         return [
             base.Reading(*self.primary, rate, primary=True),
-            base.Reading("work", "GFLOP", "higher", self.positive(data, "gflop")),
+            base.Reading("work", self.work_unit, "higher", self.positive(data, "gflop")),
         ]
 
 
@@ -105,6 +106,7 @@ class Memory(own.OwnBenchmark):
     }
     self_check = "every element of the result is checked; the bandwidth must follow from passes and seconds"
     work_metric = "work"
+    work_unit = "GB"
 
     def memory_mib(self, given: Mapping[str, str]) -> int:
         values = parameters.merge(self.kind, self.defaults, given)
@@ -127,5 +129,5 @@ class Memory(own.OwnBenchmark):
         return [
             base.Reading(*self.primary, rate, primary=True),
             base.Reading("best_pass", "MB/s", "higher", self.positive(data, "best_mb_per_second")),
-            base.Reading("work", "GB", "higher", self.positive(data, "gigabytes")),
+            base.Reading("work", self.work_unit, "higher", self.positive(data, "gigabytes")),
         ]

@@ -24,6 +24,8 @@ class Budget:
     :ivar metric: None: the benchmark's primary figure.
     :ivar max_loss: largest loss allowed, ``1 - arm/baseline`` (0.15 = 15 %); negative demands a gain.
     :ivar max_host_cpu_per_unit: most service CPU in seconds per unit of work (Gbit, 1,000 IO, 1,000 events).
+    :ivar work_unit: what that unit must be (``Gbit``); None: whatever the trials count in.
+    :ivar max_gain: how many times as good the arm may be before its unit is doubted; None: 10.
     :ivar accelerator: what the guests must have run on (``kvm``); None: anything.
     :ivar virtualization: what the guests must have found themselves (``kvm``, ``qemu`` …); None: anything.
     :ivar min_link_mbps: slowest link allowed; None: links must only stay as they were at the start.
@@ -46,6 +48,8 @@ class Budget:
     flavor: str | None = None
     optional: bool = False
     reason: str = ""
+    work_unit: str | None = None
+    max_gain: float | None = None
     guards: guards.Limits = dataclasses.field(default_factory=guards.Limits)
 
     @property

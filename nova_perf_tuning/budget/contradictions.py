@@ -68,12 +68,16 @@ def _lost_pairs(environment: Mapping[str, Any], trials: Sequence[model.Trial]) -
 
 
 def _turned(environment: Mapping[str, Any], trials: Sequence[model.Trial]) -> str:
-    """Return which metric has another better way than its benchmark says: a loss would be a gain."""
+    """Return which figure has another better way or unit than its benchmark says: a loss would be a gain."""
     known = definitions.of_labels({one.benchmark for one in trials}, environment)
     for index, one in enumerate(trials if known else ()):
-        metric, _, better = known.get(one.benchmark, ("", "", ""))
+        metric, unit, better, work_unit = known.get(one.benchmark, ("", "", "", ""))
         if one.metric == metric and one.better != better:
             return f"trials[{index}].better: is '{one.better}', but {metric} of {one.benchmark} is better {better}"
+        if one.metric == metric and one.unit != unit:
+            return f"trials[{index}].unit: is '{one.unit}', but {metric} of {one.benchmark} is in {unit}"
+        if work_unit and one.work is not None and one.work_unit != work_unit:
+            return f"trials[{index}].work_unit: is '{one.work_unit}', but {one.benchmark} counts in {work_unit}"
     return ""
 
 

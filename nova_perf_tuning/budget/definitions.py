@@ -6,12 +6,18 @@ import contextlib
 import functools
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import metadata
-from typing import Any
+from typing import Any, NamedTuple
 
 from nova_perf_tuning.budget import model
 
-#: Metric, unit and better way.
-Figure = tuple[str, str, str]
+
+class Figure(NamedTuple):
+    """What a benchmark is judged by, and the unit in which it counts its work; empty: not told."""
+
+    metric: str
+    unit: str
+    better: str
+    work_unit: str
 
 
 def of_label(label: str, environment: Mapping[str, Any]) -> Figure | None:
@@ -37,10 +43,12 @@ def correct(environment: Mapping[str, Any], trials: Sequence[model.Trial]) -> No
     the flags stay as they are.
     """
     known = of_labels({one.benchmark for one in trials}, environment)
-    there = {one.benchmark for one in trials if one.benchmark in known and one.metric == known[one.benchmark][0]}
+    there = {
+        one.benchmark for one in trials if one.benchmark in known and one.metric == known[one.benchmark].metric
+    }
     for one in trials if there else ():
         if one.benchmark in there:
-            one.primary = one.metric == known[one.benchmark][0]
+            one.primary = one.metric == known[one.benchmark].metric
 
 
 @functools.lru_cache(maxsize=1000)
@@ -48,8 +56,9 @@ def _figure(kind: str) -> Figure | None:
     entry = _installed().get(kind)  # to load all of them takes longer than to read most files
     with contextlib.suppress(Exception):  # one that is broken says nothing of the file
         if entry is not None:
-            found: Figure = entry.load().primary
-            return found
+            benchmark = entry.load()
+            metric, unit, better = benchmark.primary
+            return Figure(metric, unit, better, benchmark.work_unit)
     return None
 
 

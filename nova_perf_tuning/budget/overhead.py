@@ -9,7 +9,9 @@ TCG), so full overhead is valid only where vCPUs hardly waited; it is then marke
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import math
+import statistics
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nova_perf_tuning.budget import model
@@ -20,6 +22,8 @@ MAX_WAIT = 0.02
 #: The counters are read one after another and lag by up to a scheduler tick per thread; a service CPU
 #: below minus this many seconds is a contradiction, as are classes that miss their total by more.
 SLACK_S = 0.05
+#: A scheduler tick: no median of so many trials lags by more.
+TICK_S, _MANY = 0.01, 6
 
 #: Machines of a trial at most: client and server.
 _MACHINES = 2
@@ -60,6 +64,8 @@ def cost(trial: model.Trial) -> Cost:
     vcpu = trial.host_cpu_s.get("vcpu")
     if total is None or vcpu is None:
         return Cost(total, None, None, None, "")
+    if total <= 0 and vcpu <= 0:
+        return Cost(None, None, None, None, "no counter moved, so its CPU was not measured")
     service = total - vcpu
     share = wait_share(trial)
     if told := _contradiction(trial, vcpu, total):
@@ -132,6 +138,20 @@ def _contradiction(trial: model.Trial, vcpu: float, total: float) -> str:
     return (
         f"counters contradict: the guest says it was busy {guest:.2f} s, its process used {total:.2f} s in all"
         f" and its vCPUs waited {wait:.2f} s"
+    )
+
+
+def contradiction(trials: Sequence[model.Trial]) -> str:
+    """Return why the service CPU of an arm cannot be true as a whole, in words; empty: it can.
+
+    A reading that lags falls on either side: what a single trial may lack, many may not.
+    """
+    found = [one for trial in trials if (one := cost(trial).service_s) is not None]
+    whole, middle = math.fsum(found), statistics.median(found or [0.0])
+    if whole >= -SLACK_S and (middle > -TICK_S or len(found) < _MANY):
+        return ""
+    return (
+        f"counters contradict: service CPU of {len(found)} trials is {whole:.2f} s, in the median {middle:.3f} s"
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
 
 from nova_perf_tuning.budget import (
@@ -35,11 +35,23 @@ _KEPT = 256
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ServiceCpu:
-    """:ivar samples: group -> service CPU per unit of work; :ivar fault: why it cannot be judged, or empty."""
+    """Service CPU of an arm.
+
+    :ivar samples: group -> service CPU per unit of work; :ivar units: of work, all that there are.
+    :ivar fault: why it cannot be judged, or empty.
+    """
 
     samples: Mapping[int, Sequence[float]]
     unit: str
+    units: Set[str]
     fault: str
+
+    def unfit(self, budget: budget_file.Budget) -> str:
+        """Return why the limit of a budget cannot be held against it, or empty."""
+        others = self.units - {budget.work_unit}
+        if budget.work_unit is not None and others:
+            return f"work was counted in {', '.join(sorted(others))}, the budget's limit is for {budget.work_unit}"
+        return self.fault
 
 
 class Chosen:
@@ -87,7 +99,10 @@ class Chosen:
     def cpu(self) -> ServiceCpu:
         """Service CPU of the arm."""
         samples, unit = _service_cpu(self._trials, self._arm)
-        return ServiceCpu(samples, unit, _uncounted(self._trials, self._arm, sum(map(len, samples.values()))))
+        units = {one.work_unit for one in self._trials if one.arm == self._arm and one.work is not None}
+        return ServiceCpu(
+            samples, unit, units, _uncounted(self._trials, self._arm, sum(map(len, samples.values())))
+        )
 
     def _loss(self, confidence: float, spread: statistics.Spread | None) -> statistics.Estimate | None:
         ratio = statistics.ratio_of(self.logs, confidence, spread=spread, blur=self.blur)
@@ -169,7 +184,7 @@ class Measured:
         """Return the metric of a budget that names none, as the benchmark defines it."""
         known = definitions.of_label(benchmark, self.environment)
         return (
-            known[0]
+            known.metric
             if known
             else next((one.metric for one in self._trials.get(benchmark, ()) if one.primary), None)
         )
@@ -279,7 +294,10 @@ def _uncounted(trials: Sequence[model.Trial], arm: str, known: int) -> str:
 
     :param known: how many of the arm have it.
     """
-    measured = sum(one.arm == arm and bool(one.value) for one in trials)
+    mine = [one for one in trials if one.arm == arm]
+    measured = sum(bool(one.value) for one in mine)
+    if fault := overhead.contradiction(mine):
+        return f"'{arm}': {fault}"
     if not known:
         return f"service CPU of '{arm}' was not measured"
     if measured - known <= MAX_FAILED * measured:

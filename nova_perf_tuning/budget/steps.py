@@ -1,8 +1,9 @@
 """Figures that come in whole steps: a program prints whole microseconds, or two digits.
 
-Where values repeat, the medians of all boots tie, and an interval made of them has no width although each figure is
-only known to half a step. The step is found in the figures: the largest one that all of them are multiples of. Where
-a figure moves over many steps by itself its roundings cancel, so that only figures that repeat much are looked at.
+Where values repeat, the medians of all boots tie, and an interval made of them has no width although each figure
+is only known to half a step. The step is found in the figures: the largest one that all of them are multiples of.
+Where a figure moves over many steps by itself its roundings cancel, so that only figures that repeat much are
+looked at.
 """
 
 from __future__ import annotations
@@ -64,6 +65,8 @@ def step(first: Sequence[float], second: Sequence[float]) -> float:
     # Arms that never vary show no step of their own: then it is that of the last digit.
     varies = len(set(first)) > 1 or len(set(second)) > 1
     found = 0.0 if varies else _last_digit(distinct)
+    if not varies and not found:
+        return 0.0
     largest = max(distinct)
     for value in sorted(distinct):
         found = _common(found, value, _EXACT * largest)

@@ -7,40 +7,19 @@ there are too few pairs for an interval; INVALID: what was measured cannot answe
 from __future__ import annotations
 
 import dataclasses
-import enum
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
-from nova_perf_tuning import errors
-from nova_perf_tuning.budget import model, noise, pooling, selection, sequential, statistics, wording
+from nova_perf_tuning.budget import gating, model, noise, pooling, selection, sequential, statistics, wording
 from nova_perf_tuning.budget.budget_file import Budget as Budget
 from nova_perf_tuning.budget.budget_file import applicable, for_measured
 from nova_perf_tuning.budget.budget_file import load as load
+from nova_perf_tuning.budget.gating import Verdict as Verdict
+from nova_perf_tuning.budget.gating import worst as worst
 
-#: Beyond this median gain the figures of two arms cannot be of one benchmark in one unit. A loss may be as large:
-#: a guest whose network stands still has one.
-MAX_GAIN = 10_000.0
-
-#: One boot shows nothing of how boots differ, so its interval supports no verdict. That stands where the spread of
-#: boots is pooled over hosts too: nothing would show then whether this host differs from them.
-MIN_BOOTS = 2
-
-
-class Verdict(enum.StrEnum):
-    PASS = "PASS"  # noqa: S105  no password
-    FAIL = "FAIL"
-    INCONCLUSIVE = "INCONCLUSIVE"
-    INVALID = "INVALID"
-
-    @property
-    def exit_code(self) -> errors.ExitCode:
-        """Return what ``evaluate`` and ``validate`` exit with."""
-        return {
-            Verdict.PASS: errors.ExitCode.PASS,
-            Verdict.FAIL: errors.ExitCode.FAIL,
-            Verdict.INCONCLUSIVE: errors.ExitCode.INCONCLUSIVE,
-            Verdict.INVALID: errors.ExitCode.ERROR,
-        }[self]
+#: Beyond this median gain the figures of two arms are rather in two units than of a tuning that good, unless a
+#: budget says otherwise. A loss may be as large: a guest whose network stands still has one.
+MAX_GAIN = 10.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -78,7 +57,8 @@ def judge_all(results: model.Results, budgets: Sequence[Budget]) -> list[Judgeme
     """Return the verdict on every budget that applies to these results.
 
     Several figures under one gate are several chances of a wrong FAIL: those that fail by themselves are put to
-    Holm's test, and what does not pass it is INCONCLUSIVE. PASS as a whole needs every figure to pass, so that it
+    Holm's test, and what does not pass it is INCONCLUSIVE. Several limits on one figure are one chance: they are
+    broken by one interval, or not. PASS as a whole needs every figure to pass, so that it
     needs no correction (intersection-union test, Berger 1982).
     """
     return judge_hosts({"": results}, budgets)[""]
@@ -100,9 +80,9 @@ def judge_hosts(hosts: Mapping[str, model.Results], budgets: Sequence[Budget]) -
         loss = pooling.pool({host: one.logs for host, one in of_host.items()})
         cpu = pooling.pool({host: one.cpu_logs for host, one in of_host.items()})
         for host, one in of_host.items():
-            one.place(_Known(loss, host), _Known(cpu, host))
+            one.place(gating.Known(loss, host), gating.Known(cpu, host))
     for some in cases.values():
-        _correct([gate for case in some for gate in case.gates])
+        gating.correct([gate for case in some for gate in case.gates])
     return {host: [case.judgement() for case in some] for host, some in cases.items()}
 
 
@@ -120,7 +100,7 @@ def _cases(results: model.Results, budgets: Sequence[Budget], measured: Collecti
     chosen = for_measured(budgets, kinds, arms, str(environment.get("accelerator", "unknown")))
     primary = {one.benchmark: one.metric for one in reversed(results.trials) if one.primary}
     measured_here = selection.Measured(results)
-    return [_Case(measured_here, one) for one in applicable(chosen, environment, primary)]
+    return [_Case(measured_here, one) for one in dict.fromkeys(applicable(chosen, environment, primary))]
 
 
 def judge(results: model.Results, budget: Budget) -> Judgement:
@@ -131,58 +111,6 @@ def judge(results: model.Results, budget: Budget) -> Judgement:
 def overall(judgements: Sequence[Judgement]) -> Verdict:
     """Return the one verdict: a budget that is broken for certain counts first, then what could not be judged."""
     return worst(one.verdict for one in judgements)
-
-
-def worst(verdicts: Iterable[Verdict]) -> Verdict:
-    """Return the verdict on several things at once, INVALID on none; see :func:`overall`."""
-    found = set(verdicts)
-    order = (Verdict.FAIL, Verdict.INVALID, Verdict.INCONCLUSIVE, Verdict.PASS)
-    return next((one for one in order if one in found), Verdict.INVALID)
-
-
-class _Known:
-    """What other hosts add to the figures of one."""
-
-    def __init__(self, pool: pooling.Pool, host: str) -> None:
-        self.spread = pool.spreads.get(host)
-        self._apart = host in pool.apart
-
-    def remark(self, found: statistics.Estimate | None) -> str:
-        """Return what to say of the interval."""
-        if self._apart:
-            return "its boots differ more than those of other hosts (Cochran's test), so by them alone"
-        return statistics.pooled_note(self.spread) if found is not None and self.spread is not None else ""
-
-
-class _Gate:
-    """One figure with one limit."""
-
-    def __init__(
-        self,
-        estimate: Callable[[float], statistics.Estimate | None],
-        level: float,
-        limit: float,
-        words: wording.Limited,
-        remarks: Callable[[statistics.Estimate | None], Sequence[str]],
-    ) -> None:
-        """:param estimate: confidence -> the figure with its interval at it; :param remarks: on that interval."""
-        self._estimate = estimate
-        self.level = level
-        self._limit = limit
-        self.found = estimate(level)
-        self.verdict, self.reason = _place(self.found, limit, words, remarks(self.found))
-
-    def fails_at(self, level: float) -> bool:
-        """Return whether the whole interval is beyond the limit at another confidence too."""
-        found = self._estimate(level)
-        return found is not None and found.low is not None and found.low > self._limit
-
-    def withdraw(self, figures: int) -> None:
-        """Take FAIL back after the correction for several figures."""
-        self.verdict = Verdict.INCONCLUSIVE
-        self.reason += (
-            f"; but {figures} figures are judged together, and after Holm's correction for them it is not certain"
-        )
 
 
 class _Case:
@@ -197,9 +125,10 @@ class _Case:
         self._cpu_samples: Mapping[int, Sequence[float]] = {}
         self._unit = ""
         self._level = budget.confidence
-        self._loss: _Gate | None = None
-        self._cpu: _Gate | None = None
+        self._loss: gating.Gate | None = None
+        self._cpu: gating.Gate | None = None
         self._chosen = chosen = measured.choose(budget)
+        self._figure = (budget.benchmark, chosen.metric, budget.arm, budget.baseline)
         self._fault = chosen.fault
         self._judged = not self._fault
         self._note = ""
@@ -208,13 +137,13 @@ class _Case:
         self._note = noise.unknown(measured.environment, budget.benchmark, chosen.metric)
         self._level = sequential.confidence(budget.confidence, measured.environment, measured.groups)
         self.logs = chosen.logs
-        if chosen.gain > math.log(MAX_GAIN):
+        if chosen.gain > math.log(_most_gain(budget)):
             self._fault, self._judged = _no_gain(budget, chosen.gain), False
             self.logs = {}
             return
         if budget.max_host_cpu_per_unit is not None:
             self._unit = chosen.cpu.unit
-            self._fault = chosen.cpu.fault
+            self._fault = chosen.cpu.unfit(budget)
             self._cpu_samples = {} if self._fault else chosen.cpu.samples
 
     @property
@@ -225,7 +154,7 @@ class _Case:
             return {}
         return {group: [math.log(value) for value in values] for group, values in samples.items()}
 
-    def place(self, loss: _Known, cpu: _Known) -> None:
+    def place(self, loss: gating.Known, cpu: gating.Known) -> None:
         """Set the figures against their limits.
 
         :param loss, cpu: what other hosts show of how boots differ in them.
@@ -233,7 +162,8 @@ class _Case:
         if not self._judged:
             return
         level, budget = self._level, self.budget
-        self._loss = _Gate(
+        self._loss = gating.Gate(
+            (*self._figure, "loss"),
             lambda level: self._chosen.loss(level, loss.spread),
             level,
             budget.max_loss,
@@ -244,7 +174,8 @@ class _Case:
             self._loss.reason += f"; {self._chosen.remark}"
         if budget.max_host_cpu_per_unit is None or not self._cpu_samples:
             return
-        self._cpu = _Gate(
+        self._cpu = gating.Gate(
+            (*self._figure, "cpu"),
             lambda level: self._chosen.cpu_per_unit(level, cpu.spread),
             level,
             budget.max_host_cpu_per_unit,
@@ -261,10 +192,10 @@ class _Case:
 
     def _blurred(self, found: statistics.Estimate | None) -> str:
         """Return what the interval has for figures in whole steps; an interval of too few boots says enough."""
-        return "" if found is not None and found.groups < MIN_BOOTS else self._chosen.blur.note
+        return "" if found is not None and found.groups < gating.MIN_BOOTS else self._chosen.blur.note
 
     @property
-    def gates(self) -> list[_Gate]:
+    def gates(self) -> list[gating.Gate]:
         return [one for one in (self._loss, self._cpu) if one is not None]
 
     def judgement(self) -> Judgement:
@@ -280,48 +211,11 @@ class _Case:
 
 def _no_gain(budget: Budget, log: float) -> str:
     return (
-        f"'{budget.arm}' is {math.exp(log):.3g} times as good as '{budget.baseline}': no tuning gains that much, "
-        "these cannot be figures of one benchmark in one unit"
+        f"'{budget.arm}' is {math.exp(log):.3g} times as good as '{budget.baseline}' (limit"
+        f" {_most_gain(budget):g}): are both in one unit? If so, allow it with the budget's max_gain"
     )
 
 
-def _correct(gates: Sequence[_Gate]) -> None:
-    """Keep FAIL only where Holm's step-down test (1979) holds it, over all figures."""
-    failing = [one for one in gates if one.verdict is Verdict.FAIL]
-    if len(gates) < 2 or not failing:
-        return
-    left = len(gates)
-    while True:
-        held = [one for one in failing if one.fails_at(1 - (1 - one.level) / left)]
-        if not held:
-            break
-        failing = [one for one in failing if one not in held]
-        left -= len(held)
-    for one in failing:
-        one.withdraw(len(gates))
-
-
-def _place(
-    found: statistics.Estimate | None, limit: float, words: wording.Limited, remarks: Sequence[str]
-) -> tuple[Verdict, str]:
-    """Compare an interval with an upper limit.
-
-    :param remarks: what is to be said of the interval; empty ones are left out.
-    """
-    if found is None:
-        return Verdict.INCONCLUSIVE, f"{words.what}: no pair of trials"
-    figure = words.figure(found.value)
-    if found.low is None or found.high is None:
-        return Verdict.INCONCLUSIVE, f"{figure}, limit {words.limit}: {found.note}"
-    interval = f"{wording.confidence(found.confidence)} interval {words.span(found.low, found.high)}"
-    place = f"{figure} ({'; '.join(filter(None, [interval, *remarks]))})"
-    if found.groups < MIN_BOOTS:
-        return (
-            Verdict.INCONCLUSIVE,
-            f"{place}, limit {words.limit}: {found.note}; at least {MIN_BOOTS} boots are needed",
-        )
-    if found.high <= limit:
-        return Verdict.PASS, f"{place} {words.within}"
-    if found.low > limit:
-        return Verdict.FAIL, f"{place} {words.beyond}"
-    return Verdict.INCONCLUSIVE, f"{place} includes the limit, {words.limit}; more blocks or groups may decide"
+def _most_gain(budget: Budget) -> float:
+    """Return how many times as good an arm may be; a budget that demands a gain expects one."""
+    return budget.max_gain if budget.max_gain is not None else MAX_GAIN * max(1.0, 1 - budget.max_loss)

@@ -85,6 +85,18 @@ class CostTest(testtools.TestCase):
         found = overhead.cost(samples.trial(host_cpu_s={"vcpu": 5.01, "total": 5.0}))
         self.assertAlmostEqual(-0.01, found.service_s)
 
+    def test_counters_that_stand_still_counted_nothing(self):
+        found = overhead.cost(samples.trial(host_cpu_s={"vcpu": 0.0, "total": 0.0}))
+        self.assertEqual((None, None, None), (found.total_s, found.service_s, found.full_s))
+        self.assertIn("no counter moved", found.invalid)
+
+    def test_many_trials_lag_no_more_than_one(self):
+        for services, fault in (([-0.04], ""), ([-0.04] * 2, "counters contradict"), ([-0.04, 0.04] * 9, "")):
+            trials = [samples.trial(host_cpu_s={"vcpu": 5.0, "total": 5.0 + one}) for one in services]
+            self.assertEqual(fault, overhead.contradiction(trials)[: len(fault) or None], services)
+        skewed = [samples.trial(host_cpu_s={"vcpu": 5.0, "total": 5.0 + one}) for one in [-0.04] * 5 + [1.0] * 4]
+        self.assertIn("counters contradict", overhead.contradiction(skewed))
+
     def test_no_work_no_cost_per_unit(self):
         self.assertIsNone(overhead.per_unit(1.0, samples.trial(work=None)))
         self.assertIsNone(overhead.per_unit(1.0, samples.trial(work=0.0)))

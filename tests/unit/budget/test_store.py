@@ -268,6 +268,21 @@ class StoreTest(testtools.TestCase):
             one.update(value=40.0, window_s=4.0123456789, guest_cpu_s=1 + index / 100)
         self.load(json.dumps(document))
 
+    def test_a_benchmark_knows_its_units(self):
+        for changes, told in (
+            ({"unit": "Gbit/s"}, "trials[0].unit: is 'Gbit/s', but throughput of iperf3 is in Mbit/s"),
+            ({"work_unit": "Mbit"}, "trials[0].work_unit: is 'Mbit', but iperf3 counts in Gbit"),
+        ):
+            document = self.document()
+            document["environment"]["benchmarks"] = {"iperf3": {"kind": "iperf3"}}
+            self.load(json.dumps(document))
+            for one in document["trials"]:
+                one.update(changes)
+            error = self.assertRaises(schema.InputError, self.load, json.dumps(document))
+            self.assertIn(told, str(error))
+            document["environment"]["benchmarks"] = {"iperf3": {"kind": "of somebody else"}}
+            self.load(json.dumps(document))
+
     def test_no_more_boots_than_were_run(self):
         document = self.document()
         environment = document["environment"]

@@ -1,6 +1,7 @@
 """Verdicts: where the interval lies, and what cannot be judged at all."""
 
 import dataclasses
+import math
 import os
 import time
 
@@ -301,12 +302,73 @@ class JudgeTest(testtools.TestCase):
         data.trials = [one for one in data.trials if (one.arm, one.group) != (arm, 0)]
         return data
 
-    def test_no_tuning_gains_ten_thousand_times(self):
-        for factor, expected in ((1e3, V.PASS), (1e6, V.INVALID), (1e-6, V.FAIL)):
+    def test_a_gain_of_more_than_ten_times_is_rather_another_unit(self):
+        for factor, changes, expected in (
+            (8, {}, V.PASS),
+            (700, {}, V.INVALID),
+            (700, {"max_gain": 1000.0}, V.PASS),
+            (8, {"max_gain": 2.0}, V.INVALID),
+            (70, {"max_loss": -60.0}, V.PASS),  # who demands so much gets it judged
+            (1e-6, {}, V.FAIL),
+        ):
             data = samples.results({"host": 1000.0, "tuned": 1000.0 * factor}, groups=3, blocks=6)
-            found = judged(data)
+            found = judged(data, **changes)
             self.assertEqual(expected, found.verdict, found.reasons)
-            self.assertEqual(expected is V.INVALID, "times as good as 'host'" in found.reasons[0])
+            self.assertEqual(expected is V.INVALID, "are both in one unit?" in found.reasons[0])
+
+    def test_the_unit_of_work_that_a_limit_is_for(self):
+        for unit, expected in (("Gbit", V.PASS), ("Mbit", V.INVALID)):
+            found = judged(self.data, max_host_cpu_per_unit=0.3, work_unit=unit)
+            self.assertEqual(expected, found.verdict, found.reasons)
+        self.assertIn("work was counted in Gbit, the budget's limit is for Mbit", found.reasons[-1])
+
+    def test_counters_that_no_machine_has(self):
+        """A lag that one trial may have is none that all have; counters that stand still counted nothing."""
+        for spent, told in (
+            ({"vcpu": 0.0, "total": 0.0}, "service CPU of 'tuned' was not measured"),
+            ({"vcpu": 5.04, "total": 5.0}, "'tuned': counters contradict: service CPU of 18 trials is -0.72 s"),
+        ):
+            for one in self.data.trials:
+                one.host_cpu_s = spent
+            found = judged(self.data, max_host_cpu_per_unit=0.3)
+            self.assertEqual(V.INVALID, found.verdict, found.reasons)
+            self.assertIn(told, found.reasons[-1])
+        lag = [one for one in self.data.trials if one.arm == "tuned"]
+        for index, one in enumerate(lag):
+            one.host_cpu_s = {"vcpu": 5.0 + 0.01 * (-1) ** index, "total": 5.0}
+        self.assertEqual(V.PASS, judged(self.data, max_host_cpu_per_unit=0.3).verdict)
+
+    def test_just_the_limit_is_not_beyond_it(self):
+        """1 - 0.8 is 0.19999999999999996, and the mean of such logarithms a little more or less."""
+        for limit, level in ((0.2, 1000.0), (0.3, 1234.5), (0.1, 17.0), (0.0, 7.3)):
+            data = samples.results(
+                {"host": level * math.pi, "tuned": level * math.pi * (1 - limit)}, 4, 7, noise=0.0
+            )
+            found = judged(data, max_loss=limit)
+            self.assertEqual(V.PASS, found.verdict, (limit, found.reasons))
+
+    def test_looser_limits_on_one_figure_take_nothing_back(self):
+        data = samples.results({"untuned": 1000.0, "tuned": 925.0}, groups=4, blocks=7, noise=0.012, seed=5)
+        tight = budget_file.Budget("iperf3", "tuned", 0.05, baseline="untuned")
+        loose = [dataclasses.replace(tight, max_loss=0.3 + one / 1000) for one in range(100)]
+        named = dataclasses.replace(tight, metric="throughput", max_loss=0.9)
+        [first, *others] = verdict.judge_all(data, [tight, tight, named, *loose])
+        self.assertEqual(V.FAIL, first.verdict, first.reasons)
+        self.assertEqual((101, {V.PASS}), (len(others), {one.verdict for one in others}), "a budget counts once")
+
+    def test_several_figures_are_corrected(self):
+        """That figure by itself is beyond the limit, but not for certain as one of twenty."""
+        data = samples.results({"untuned": 1000.0, "tuned": 925.0}, groups=4, blocks=7, noise=0.012, seed=5)
+        budgets = [budget_file.Budget("iperf3", "tuned", 0.05, baseline="untuned")]
+        for index in range(20):
+            label = f"other{index}"
+            data.trials += [
+                dataclasses.replace(one, benchmark=label, value=1000.0 + one.order) for one in data.trials[:56]
+            ]
+            budgets.append(budget_file.Budget(label, "tuned", 0.3, baseline="untuned"))
+        [first, *_] = verdict.judge_all(data, budgets)
+        self.assertEqual(V.INCONCLUSIVE, first.verdict)
+        self.assertIn("but 21 figures are judged together", first.reasons[0])
 
     def test_contradicting_counters(self):
         self.data.trials[2].host_cpu_s = {"vcpu": 9.0, "total": 1.0}
