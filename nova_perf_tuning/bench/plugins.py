@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import functools
 import shutil
 from collections.abc import Mapping, Sequence
+from importlib import metadata
 
 from nova_perf_tuning import cache_folder, errors
 from nova_perf_tuning.bench import base, parameters
@@ -48,6 +51,16 @@ def load(kind: str) -> base.Benchmark:
     if kind not in found:
         raise UnknownBenchmarkError(f"there is no benchmark '{kind[:40]}'; there are {', '.join(found)}")
     return found[kind]
+
+
+@functools.lru_cache(maxsize=1000)
+def find(kind: str) -> type[base.Benchmark] | None:
+    """Return the class of a kind of benchmark, None where it is not installed; loads no other."""
+    for entry in metadata.entry_points(group=NAMESPACE, name=kind):
+        with contextlib.suppress(Exception):  # one that is broken tells nothing
+            found: type[base.Benchmark] = entry.load()
+            return found
+    return None
 
 
 class MissingProgramError(errors.PerfTuningError):

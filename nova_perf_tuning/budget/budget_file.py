@@ -13,6 +13,9 @@ from nova_perf_tuning.specs import profile
 
 _MAX_BYTES = 256 * 1024
 
+#: What launchers write for what guests run on; ``none``: every arm is the host itself.
+ACCELERATORS = ("kvm", "tcg", "xen", "none")
+
 #: What stands for the budgets shipped with this program wherever a budget file is asked for.
 SHIPPED = "default"
 
@@ -29,6 +32,7 @@ class Budget:
     :ivar accelerator: what the guests must have run on (``kvm``); None: anything.
     :ivar virtualization: what the guests must have found themselves (``kvm``, ``qemu`` …); None: anything.
     :ivar min_link_mbps: slowest link allowed; None: links must only stay as they were at the start.
+    :ivar link: shell pattern of the links that are measured; None: any that is up may be.
     :ivar host_group, flavor: shell patterns of the host groups and flavors it is for; None: all.
     :ivar optional: left out where the benchmark was not asked for or an arm was not measured, instead of INVALID.
     :ivar reason: why this figure.
@@ -50,6 +54,7 @@ class Budget:
     reason: str = ""
     work_unit: str | None = None
     max_gain: float | None = None
+    link: str | None = None
     guards: guards.Limits = dataclasses.field(default_factory=guards.Limits)
 
     @property
@@ -150,7 +155,7 @@ def for_measured(
     An optional budget may name a kind of benchmark; it then stands for every label of that kind.
 
     :param kinds: label -> kind of what is measured; :param arms: arms that are.
-    :param accelerator: what guests run on; None: not known yet.
+    :param accelerator: what guests run on; None: not known, so that nothing is left out for it.
     """
     found = []
     named: dict[str, list[str]] = {}
@@ -160,12 +165,47 @@ def for_measured(
     for one in budgets:
         if not one.optional:
             found.append(one)
-            continue
-        known = one.arm in arms and one.baseline in arms
-        fits = accelerator is None or one.accelerator in (None, accelerator)
-        labels = named.get(one.benchmark, ())
-        found += [dataclasses.replace(one, benchmark=label) for label in labels if known and fits]
+        elif not _lacking(one, arms, accelerator):
+            labels = named.get(one.benchmark, ())
+            found += [dataclasses.replace(one, benchmark=label) for label in labels]
     return found
+
+
+def left_out(
+    budgets: Sequence[Budget], kinds: Mapping[str, str], arms: Sequence[str], accelerator: str | None
+) -> list[str]:
+    """Return which optional budgets for what was measured :func:`for_measured` leaves out, a line for each cause.
+
+    Those for benchmarks that nobody asked for are not told.
+    """
+    found: dict[str, list[str]] = {}
+    for one in budgets:
+        cause = _lacking(one, arms, accelerator) if one.optional else ""
+        if cause and any(one.benchmark in both for both in kinds.items()):
+            found.setdefault(cause, []).append(f"{one.benchmark}, {one.arm} against {one.baseline}")
+    return [f"{len(some)} of the budgets left out, {cause}: {'; '.join(some)}" for cause, some in found.items()]
+
+
+def _lacking(budget: Budget, arms: Sequence[str], accelerator: str | None) -> str:
+    """Return why nothing was measured for an optional budget; empty: something may have been."""
+    if absent := [arm for arm in (budget.arm, budget.baseline) if arm not in arms]:
+        return f"since arm '{absent[0]}' was not measured"
+    if accelerator is None or budget.accelerator in (None, accelerator):
+        return ""
+    return (
+        f"since they are for {budget.accelerator} and guests ran on {accelerator or 'what a cloud does not tell'}"
+    )
+
+
+def accelerator(environment: Mapping[str, Any]) -> str | None:
+    """Return what guests ran on, None where that is not told in a word that is known.
+
+    A cloud tells nobody: for its guests it is an empty text.
+    """
+    told = environment.get("accelerator")
+    if told is None and environment.get("launcher") == "heat":
+        return ""
+    return told if told in ACCELERATORS else None
 
 
 def _figure(budget: Budget, primary: Mapping[str, str]) -> tuple[str, str | None, str, str]:

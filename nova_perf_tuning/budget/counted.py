@@ -72,15 +72,17 @@ def select(
     min_link_mbps: float | None = None,
     *,
     fleet: bool = False,
+    link: str | None = None,
 ) -> Selection:
     """Return which of ``trials`` count where ``arm`` is compared with ``baseline``.
 
     :param trials: of one benchmark and one figure, failed ones included.
     :param fleet: they are of many hosts.
+    :param link: pattern of the links that ``min_link_mbps`` is about.
     """
     arms = (arm, baseline)
     judged = [one for one in trials if one.arm in arms]
-    left_out = _faults(results, judged, limits, min_link_mbps, fleet)
+    left_out = _faults(results, judged, limits, min_link_mbps, fleet, link)
     if not left_out:
         return Selection(trials, left_out)
     counting = [one for one in trials if guards.run(one) not in left_out]
@@ -106,6 +108,7 @@ def _faults(
     limits: guards.Limits,
     min_link_mbps: float | None,
     fleet: bool,
+    link: str | None = None,
 ) -> dict[guards.Run, str]:
     """Return run -> why it does not count.
 
@@ -124,7 +127,7 @@ def _faults(
     found: dict[guards.Run, str] = {}
     for some in _of_pairs_of_hosts(trials) if fleet else [trials]:
         ordered = sorted(some, key=lambda one: one.order)
-        known = guards.context(ordered, results.environment, limits, min_link_mbps, sender)
+        known = guards.context(ordered, results.environment, limits, min_link_mbps, sender, link)
         found |= guards.faults(ordered, known)
     return found
 

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import fnmatch
 import itertools
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
+from nova_perf_tuning.bench import plugins
 from nova_perf_tuning.budget import model, overhead
 
 #: One run: benchmark, arm and number of the run, which its figures share.
@@ -26,13 +28,14 @@ class Limits:
     """What guards allow; a budget file's ``guards`` changes them.
 
     :ivar max_steal: share of the time wanted that the host's own CPUs were taken away (host is a guest itself).
-    :ivar max_wait: share of the time wanted that vCPUs waited for a host CPU. None: 0.1 under KVM and no limit
-        under emulation, where all arms wait alike and only compare with each other.
+    :ivar max_wait: share of the time wanted that vCPUs waited for a host CPU. None: 0.1, and no limit under
+        emulation, where all arms wait alike and only compare with each other.
     :ivar max_frequency_gap: how far the CPU frequencies of the judged arms may lie apart.
     :ivar max_clock_step_s: seconds by which the wall clock may move against the monotonic one in a trial.
     :ivar max_drops: packets dropped on the sender's way out, as a share of those it sent.
     :ivar max_sender_cpu: share of one CPU that the sending process may use. None: 0.95 where a budget declares
-        a link speed, since it then speaks of the link, and no limit elsewhere.
+        a link speed, since it then speaks of the link, and no limit elsewhere. Where it is given, a network
+        benchmark has to tell that CPU.
     """
 
     max_steal: float = 0.05
@@ -47,12 +50,13 @@ class Limits:
 class Context:
     """What a guard knows beside a trial.
 
-    :ivar limits, min_link_mbps: as the budget declares them.
+    :ivar limits, min_link_mbps, link: as the budget declares them.
     :ivar sender_cpu: number of the run -> CPU of the sending process in percent.
     :ivar first: name of a condition -> what it was at the first trial that has it.
     :ivar links: name of a link's condition -> number of the run that had it first, where some trial lacks it.
     :ivar mhz: arm -> median CPU frequency.
     :ivar ranges: name of a condition -> its least and greatest value.
+    :ivar sends: whether the benchmark has a sending process, as far as is known.
     :ivar waited: the greatest share of the time wanted that vCPUs waited for a host CPU.
     """
 
@@ -65,6 +69,8 @@ class Context:
     ranges: Mapping[str, tuple[float, float]]
     waited: float
     links: Mapping[str, int]
+    link: str | None
+    sends: bool
 
     def greatest(self, name: str) -> float:
         """Return the greatest value of a condition, 0 where no trial has it."""
@@ -77,10 +83,12 @@ def context(
     limits: Limits,
     min_link_mbps: float | None,
     sender_cpu: Mapping[int, float],
+    link: str | None = None,
 ) -> Context:
     """Return what guards know beside a trial.
 
     :param trials: those of the judged arms and benchmark, in the order of time.
+    :param link: shell pattern of the links that are measured, None: not told.
     """
     told = [one.conditions for one in trials]
     names = dict.fromkeys(itertools.chain.from_iterable(told))
@@ -104,7 +112,16 @@ def context(
             for name, values in seen.items()
             if name.startswith("link:") and len(values) < sum(map(bool, told))
         },
+        link=link,
+        sends=limits.max_sender_cpu is not None and any(_sends(one.benchmark, environment) for one in trials[:1]),
     )
+
+
+def _sends(label: str, environment: Mapping[str, Any]) -> bool:
+    """Return whether a benchmark measures a network; one that is not installed here may do."""
+    kind = environment.get("benchmarks", {}).get(label, {}).get("kind") or label.partition(":")[0]
+    benchmark = plugins.find(str(kind))
+    return benchmark is None or benchmark.paired
 
 
 class Guard(abc.ABC):
@@ -148,7 +165,7 @@ class WaitingVcpus(Guard):
     def _limit(context: Context) -> float | None:
         if context.limits.max_wait is not None:
             return context.limits.max_wait
-        return 0.1 if context.environment.get("accelerator") == "kvm" else None
+        return None if context.environment.get("accelerator") in ("tcg", "none") else 0.1
 
     def possible(self, context: Context) -> bool:
         limit = self._limit(context)
@@ -232,15 +249,26 @@ class Links(Guard):
         for name, since in context.links.items():
             if trial.conditions and name not in trial.conditions and trial.order > since:
                 return f"{name.replace(':', ' ', 1)} was there at first and then no more"
-        least = context.min_link_mbps
-        if least is None:
+        return "" if context.min_link_mbps is None else self._slow(speeds, context.min_link_mbps, context.link)
+
+    @staticmethod
+    def _slow(speeds: Mapping[str, float], least: float, link: str | None) -> str:
+        """Return which link is too slow: of those named, or of all that are up, of which any may be."""
+        mine = {
+            name: mbps
+            for name, mbps in speeds.items()
+            if (mbps > 0 if link is None else fnmatch.fnmatchcase(name, link))
+        }
+        if not mine:
+            what = "no link's speed is known" if link is None else f"no link '{link}' is known"
+            return f"the budget needs a link of {least:.0f} Mbit/s, and {what} on this host"
+        slowest = min(mine, key=lambda name: mine[name])
+        if mine[slowest] >= least:
             return ""
-        if not speeds:
-            return f"the budget needs a link of {least:.0f} Mbit/s, and no link's speed is known on this host"
-        fastest = max(speeds, key=lambda name: speeds[name])
-        if speeds[fastest] < least:
-            return f"link {fastest} has {speeds[fastest]:.0f} Mbit/s, the budget needs {least:.0f}"
-        return ""
+        found = f"link {slowest} has {mine[slowest]:.0f} Mbit/s, the budget needs {least:.0f}"
+        if link is None and max(mine.values()) >= least:
+            return f"{found}; if it is not measured, name the one that is with the budget's 'link'"
+        return found
 
 
 class Drops(Guard):
@@ -273,6 +301,10 @@ class BusySender(Guard):
 
     def fault(self, trial: model.Trial, context: Context) -> str:
         limit = self._limit(context)
+        if context.sends and trial.order not in context.sender_cpu:
+            return (
+                "the budget file has max_sender_cpu, and the sending process's CPU (client_cpu in %) is not known"
+            )
         share = context.sender_cpu.get(trial.order, 0.0) / 100
         if limit is None or share <= limit:
             return ""

@@ -168,7 +168,7 @@ class Measured:
         if fault:
             return Chosen(metric, budget.arm, budget.baseline, (), fault)
         place = (budget.benchmark, metric, budget.arm, budget.baseline)
-        return self._pair(*place, budget.guards, budget.min_link_mbps)
+        return self._pair(*place, budget.guards, budget.min_link_mbps, budget.link)
 
     def _absent(self, budget: budget_file.Budget, metric: str | None) -> str:
         """Return what of a budget was not measured."""
@@ -219,11 +219,12 @@ class Measured:
         baseline: str,
         limits: guards.Limits,
         min_link_mbps: float | None,
+        link: str | None,
     ) -> Chosen:
         """Return the trials of two arms that no guard rejects, or why too few are left."""
         arms = {name: self._arm(benchmark, metric, name) for name in (arm, baseline)}
         trials = [one for some in arms.values() for one in some.trials]
-        picked = counted.select(self._results, trials, arm, baseline, limits, min_link_mbps)
+        picked = counted.select(self._results, trials, arm, baseline, limits, min_link_mbps, link=link)
         return Chosen(metric, arm, baseline, picked.trials, picked.invalid, picked)
 
 

@@ -39,7 +39,7 @@ _LOG_LIMIT = math.log(1e8)
 #: No figure that is read comes near; its exponential still is a number.
 _MAX_LOG = 200.0
 _TRIM = 0.2
-#: From so many groups on an interval comes from their medians' order statistics.
+#: From so many groups on the order statistics of their medians take the bootstrap's part.
 _MANY = 200
 #: Numbers that are drawn at once: 8 bytes each, several times over.
 _AT_ONCE = 2_000_000
@@ -217,14 +217,15 @@ def _middle(values: Sequence[float]) -> float:
 def _interval(
     groups: list[list[float]], confidence: float, seed: int, draws: int, spread: Spread | None
 ) -> tuple[float, float]:
+    medians = [standard.median(values) for values in groups]
     if len(groups) > _MANY:
-        low, high = _of_many([standard.median(values) for values in groups], confidence)
+        low, high = _of_many(medians, confidence)
         pooled = standard.median(value for values in groups for value in values)
-        return min(low, pooled), max(high, pooled)
-    low, high = _bootstrap(groups, confidence, seed, draws)
+        low, high = min(low, pooled), max(high, pooled)
+    else:
+        low, high = _bootstrap(groups, confidence, seed, draws)
     if len(groups) == 1:
         return low, high
-    medians = [standard.median(values) for values in groups]
     middle = standard.fmean(medians)
     sd, freedom = standard.stdev(medians, middle), len(groups) - 1
     if spread is not None:

@@ -10,9 +10,18 @@ import dataclasses
 import math
 from collections.abc import Collection, Mapping, Sequence
 
-from nova_perf_tuning.budget import gating, model, noise, pooling, selection, sequential, statistics, wording
+from nova_perf_tuning.budget import (
+    budget_file,
+    gating,
+    model,
+    noise,
+    pooling,
+    selection,
+    sequential,
+    statistics,
+    wording,
+)
 from nova_perf_tuning.budget.budget_file import Budget as Budget
-from nova_perf_tuning.budget.budget_file import applicable, for_measured
 from nova_perf_tuning.budget.budget_file import load as load
 from nova_perf_tuning.budget.gating import Verdict as Verdict
 from nova_perf_tuning.budget.gating import worst as worst
@@ -93,14 +102,34 @@ def _cases(results: model.Results, budgets: Sequence[Budget], measured: Collecti
         failed; of a host whose peers have it nothing was asked.
     """
     environment = results.environment
+    asked = *_asked(results, measured), budget_file.accelerator(environment)
+    chosen = budget_file.for_measured(budgets, *asked)
+    measured_here = selection.Measured(results)
+    applicable = budget_file.applicable(chosen, environment, _primary(results))
+    return [_Case(measured_here, one) for one in dict.fromkeys(applicable)]
+
+
+def left_out(results: model.Results, budgets: Sequence[Budget]) -> list[str]:
+    """Return which budgets were left out although their benchmark was measured, a line for each cause."""
+    asked = (
+        *_asked(results, {one.benchmark for one in results.trials}),
+        budget_file.accelerator(results.environment),
+    )
+    return budget_file.left_out(budget_file.applicable(budgets, results.environment, _primary(results)), *asked)
+
+
+def _primary(results: model.Results) -> dict[str, str]:
+    """Return benchmark -> the metric that it is judged by."""
+    return {one.benchmark: one.metric for one in reversed(results.trials) if one.primary}
+
+
+def _asked(results: model.Results, measured: Collection[str]) -> tuple[dict[str, str], list[str]]:
+    """Return label -> kind of the benchmarks that were measured or ought to be, and the arms that were."""
+    environment = results.environment
     planned = {label: str(one.get("kind", "")) for label, one in environment.get("benchmarks", {}).items()}
     kinds = {one.benchmark: planned.get(one.benchmark, "") for one in results.trials}
     kinds |= {label: kind for label, kind in planned.items() if label not in measured}
-    arms = list({one.arm for one in results.trials})
-    chosen = for_measured(budgets, kinds, arms, str(environment.get("accelerator", "unknown")))
-    primary = {one.benchmark: one.metric for one in reversed(results.trials) if one.primary}
-    measured_here = selection.Measured(results)
-    return [_Case(measured_here, one) for one in dict.fromkeys(applicable(chosen, environment, primary))]
+    return kinds, list({one.arm for one in results.trials})
 
 
 def judge(results: model.Results, budget: Budget) -> Judgement:

@@ -94,13 +94,14 @@ def _judge_host(args: argparse.Namespace, results: model.Results, budgets: Seque
     judged = verdict.judge_all(results, budgets)
     whole = verdict.overall(judged)
     told = diagnosis.diagnose(results, judged)
+    left_out = verdict.left_out(results, budgets)
     unjudged = "" if judged else budget_file.why_none(budgets, results)
     export_options.write(args, results, judged, unjudged=unjudged)
     if args.format == "json":
         found = [dataclasses.asdict(one) for one in judged]
         knobs = [dataclasses.asdict(one) for one in ablation.judge(results, budgets)]
         summed: dict[str, Any] = {"verdict": whole.value, "culprit": told.culprit if told else ""}
-        summed |= {"judgements": found, "findings": diagnosis.spoilt(results)}
+        summed |= {"judgements": found, "left_out": left_out, "findings": diagnosis.spoilt(results)}
         command.print_json(summed | ({"knobs": knobs} if knobs else {}))
     else:
         figures.print_findings(results)
@@ -108,6 +109,7 @@ def _judge_host(args: argparse.Namespace, results: model.Results, budgets: Seque
         figures.print_ablation(ablation.judge(results, budgets))
         if unjudged:
             command.say(unjudged)
+        figures.print_left_out(left_out)
         if told is not None:
             figures.print_diagnosis(told)
         print(f"\n{whole.value}")
@@ -173,6 +175,7 @@ def _judge_file(
     whole = verdict.overall(judged)
     deciding = (one.deciding for one in judged if one.verdict is whole)
     why = next(deciding, "") if judged else budget_file.why_none(budgets, results)
+    why = "; ".join([why, *verdict.left_out(results, budgets)])
     return _File(path, whole, why, judged, findings=diagnosis.spoilt(results))
 
 
@@ -185,14 +188,17 @@ def _judge_fleet(args: argparse.Namespace, results: model.Results, budgets: Sequ
     told, hosts = fleet_file.judged_again(results, budgets)
     judged = fleet.overall(hosts)
     whole = judged or verdict.Verdict.INVALID
+    left_out = verdict.left_out(results, budgets)
     export_options.write(args, told, [])
     if args.format == "json":
         found = list(map(host_data, hosts))
-        summed = {"verdict": whole.value, "culprit": "", "judgements": [], "findings": diagnosis.spoilt(results)}
+        summed: dict[str, Any] = {"verdict": whole.value, "culprit": "", "judgements": [], "left_out": left_out}
+        summed |= {"findings": diagnosis.spoilt(results)}
         command.print_json(summed | {"hosts": found})
     else:
         figures.print_findings(results)
         figures.print_hosts(hosts, judged)
+        figures.print_left_out(left_out)
         if judged is None:
             print(f"no budget applies to what was measured, and too few hosts to compare\n\n{whole.value}")
     return int(whole.exit_code)

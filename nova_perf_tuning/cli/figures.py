@@ -76,6 +76,12 @@ def print_verdicts(judgements: Sequence[verdict.Judgement]) -> None:
     state.print_table(("verdict", "benchmark", "arms", "why"), rows)
 
 
+def print_left_out(lines: Sequence[str]) -> None:
+    """Print which budgets were not judged."""
+    for line in lines:
+        command.say(f"note: {line}")
+
+
 def print_files(files: Sequence[tuple[str, verdict.Verdict, str]], whole: verdict.Verdict) -> None:
     """Print a row for each results file (path, verdict, why), how many have which verdict, and that on all."""
     rows = [

@@ -295,6 +295,7 @@ class _Run:
         for warning in wording.environment_warnings(results.environment):
             command.say(f"warning: {warning}")
         figures.print_findings(results)
+        figures.print_left_out(verdict.left_out(results, self._budgets))
         told = diagnosis.diagnose(results, judged)
         if told is not None:
             print()

@@ -323,7 +323,7 @@ class _Run:
 
     def _finish(self, found: fleet_results.FleetResults) -> int:
         """Write results and report, print the tables and return the exit code."""
-        from nova_perf_tuning.budget import counted, report, store, summary, wording
+        from nova_perf_tuning.budget import counted, report, store, summary, verdict, wording
         from nova_perf_tuning.cli import figures
 
         run_id = found.results.environment["fleet"]["run"]
@@ -344,6 +344,7 @@ class _Run:
                 command.say(f"note: {note}")
             print()
             figures.print_hosts(found.hosts, found.whole)
+            figures.print_left_out(verdict.left_out(found.results, self._budgets))
             for path in exported:
                 command.say(f"written: {path}")
             print()

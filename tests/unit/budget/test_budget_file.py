@@ -2,7 +2,7 @@
 
 import testtools
 
-from nova_perf_tuning.budget import budget_file, verdict
+from nova_perf_tuning.budget import budget_file, model, verdict
 from tests.unit.budget import samples
 
 B = budget_file.Budget
@@ -92,6 +92,37 @@ class ShippedTest(testtools.TestCase):
         found = verdict.judge_all(data, budget_file.load("default"))
         self.assertTrue({"host", "untuned"} == {one.budget.baseline for one in found}, found)
         self.assertEqual(verdict.Verdict.PASS, verdict.overall(found), found)
+
+    def test_host_budgets_stay_where_the_accelerator_is_not_known(self):
+        data = samples.results({"host": 1000.0, "untuned": 300.0, "tuned": 300.0}, groups=4, blocks=6)
+        budgets = budget_file.load("default")
+        for told, expected in (
+            ({"accelerator": "kvm"}, verdict.Verdict.FAIL),
+            ({}, verdict.Verdict.INVALID),
+            ({"accelerator": None}, verdict.Verdict.INVALID),
+            ({"accelerator": "KVM"}, verdict.Verdict.INVALID),
+            ({"accelerator": "unknown"}, verdict.Verdict.INVALID),
+        ):
+            found = model.Results({**data.environment, **told}, data.trials)
+            self.assertEqual(expected, verdict.overall(verdict.judge_all(found, budgets)), told)
+            self.assertEqual([], verdict.left_out(found, budgets))
+
+    def test_what_is_left_out_is_told(self):
+        data = samples.results({"host": 1000.0, "untuned": 300.0, "tuned": 300.0}, groups=4, blocks=6)
+        budgets = budget_file.load("default")
+        for told, expected in (
+            ({"accelerator": "tcg"}, "since they are for kvm and guests ran on tcg"),
+            ({"launcher": "heat"}, "since they are for kvm and guests ran on what a cloud does not tell"),
+        ):
+            data.environment = {**told}
+            expected = [f"1 of the budgets left out, {expected}: iperf3, tuned against host"]
+            self.assertEqual(expected, verdict.left_out(data, budgets))
+            self.assertEqual(["untuned"], [one.budget.baseline for one in verdict.judge_all(data, budgets)])
+        data.trials = [one for one in data.trials if one.arm != "host"]
+        [told] = verdict.left_out(data, budgets)
+        self.assertEqual(
+            "1 of the budgets left out, since arm 'host' was not measured: iperf3, tuned against host", told
+        )
 
     def test_host_budgets_are_not_for_emulation(self):
         data = samples.results(

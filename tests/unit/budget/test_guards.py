@@ -1,5 +1,6 @@
 """Every guard by itself: what trips it, what does not, and what the verdict says then."""
 
+import dataclasses
 import os
 import threading
 import time
@@ -96,10 +97,12 @@ class GuardTest(testtools.TestCase):
     def test_waiting_vcpus(self):
         for one in self.data.trials:
             one.wait_s = 4.0 if one.arm == "tuned" else None
+        self.data.environment["accelerator"] = "tcg"
         self.assertEqual(V.PASS, judged(self.data).verdict, "under emulation all arms wait alike")
         self.check("vCPUs waited 50%", guards.Limits(max_wait=0.3))
-        self.data.environment["accelerator"] = "kvm"
-        self.check("vCPUs waited 50% of the time they wanted to run (limit 10%)")
+        for told in ("kvm", "KVM", None):
+            self.data.environment["accelerator"] = told
+            self.check("vCPUs waited 50% of the time they wanted to run (limit 10%)")
 
     def test_throttling(self):
         self.set(throttle_events=0)
@@ -125,8 +128,15 @@ class GuardTest(testtools.TestCase):
 
     def test_links(self):
         self.set(arm=None, **{"link:eth0": 25000.0, "link:eth1": 1000.0})
-        self.assertEqual(V.PASS, judged(self.data, min_link_mbps=25000).verdict)
-        self.check("link: link eth0 has 25000 Mbit/s, the budget needs 100000", min_link_mbps=100_000)
+        self.check(
+            "link eth1 has 1000 Mbit/s, the budget needs 25000; if it is not measured, name", min_link_mbps=25000
+        )
+        for link, expected in (("eth0", V.PASS), ("eth*", V.INVALID), ("eth1", V.INVALID), ("bond0", V.INVALID)):
+            self.assertEqual(expected, judged(self.data, min_link_mbps=25000, link=link).verdict, link)
+        self.check("no link 'bond0' is known on this host", min_link_mbps=25000, link="bond0")
+        self.check("link: link eth0 has 25000 Mbit/s, the budget needs 100000", min_link_mbps=100_000, link="eth0")
+        self.set(arm=None, **{"link:eth2": 0.0})  # without a carrier all the time: not in use
+        self.assertEqual(V.PASS, judged(self.data, min_link_mbps=1000).verdict)
         self.set(every=3, **{"link:eth1": 0.0})
         self.check("link eth1 was down")
         self.set(every=3, **{"link:eth1": 100.0})
@@ -172,6 +182,24 @@ class GuardTest(testtools.TestCase):
         self.assertEqual(V.PASS, judged(self.data).verdict)
         self.check("sender CPU-bound: the sending process used 99% of a CPU", min_link_mbps=25000)
         self.check("sender CPU-bound", guards.Limits(max_sender_cpu=0.9))
+
+    def test_a_sender_whose_cpu_is_not_known(self):
+        """What a budget file demands and nobody recorded is no PASS, but what has no sender needs none."""
+        limits = guards.Limits(max_sender_cpu=0.9)
+        self.check("the sending process's CPU (client_cpu in %) is not known", limits)
+        for one in list(self.data.trials):
+            cpu = {"metric": "client_cpu", "unit": "percent", "better": "lower", "primary": False, "value": 9.0}
+            self.data.trials.append(dataclasses.replace(one, **cpu))
+        self.check("the sending process's CPU (client_cpu in %) is not known", limits)
+        for one in self.data.trials:
+            one.unit = "%" if one.metric == "client_cpu" else one.unit
+        self.assertEqual(V.PASS, judged(self.data, limits).verdict)
+        for one in self.data.trials:
+            one.benchmark = "disk"
+            one.metric = "server_cpu" if one.metric == "client_cpu" else one.metric
+        for kind, expected in (("fio", V.PASS), ("packets", V.INVALID), ("of somebody else", V.INVALID)):
+            self.data.environment["benchmarks"] = {"disk": {"kind": kind}}
+            self.assertEqual(expected, judged(self.data, limits, benchmark="disk").verdict, kind)
 
     def test_clock(self):
         self.set(clock_step_s=0.01)

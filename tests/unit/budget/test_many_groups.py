@@ -18,6 +18,16 @@ class ManyGroupsTest(testtools.TestCase):
             hits += found.low <= 0 <= found.high
         self.assertTrue(0.92 <= hits / 300 <= 0.99, hits / 300)
 
+    def test_the_same_is_judged_whatever_the_number_of_boots(self):
+        """Boots that lose little mostly and much at times: their mean lies at the edge, their median within it."""
+        rng = random.Random(4)
+        for boots in (190, 250):
+            within = 0
+            for _ in range(60):
+                samples = {group: [0.03 - rng.expovariate(1 / 0.03)] for group in range(boots)}
+                within += statistics.estimate(samples, draws=500).low >= 0
+            self.assertTrue(within <= 60 * 0.12, (boots, within))
+
     def test_memory(self):
         samples = {group: [float(block + group % 7) for block in range(6)] for group in range(1500)}
         tracemalloc.start()

@@ -324,6 +324,7 @@ class JudgeTest(testtools.TestCase):
 
     def test_counters_that_no_machine_has(self):
         """A lag that one trial may have is none that all have; counters that stand still counted nothing."""
+        self.data.environment["accelerator"] = "tcg"
         for spent, told in (
             ({"vcpu": 0.0, "total": 0.0}, "service CPU of 'tuned' was not measured"),
             ({"vcpu": 5.04, "total": 5.0}, "'tuned': counters contradict: service CPU of 18 trials is -0.72 s"),
@@ -382,6 +383,7 @@ class JudgeTest(testtools.TestCase):
         self.assertIn("the classes are 64.60 s together, the total is 5.00 s", found.reasons[0])
 
     def test_waiting_guests_can_still_be_judged_by_service_cpu(self):
+        self.data.environment["accelerator"] = "tcg"
         for one in self.data.trials:
             one.wait_s = 10.0
         self.assertEqual(V.PASS, judged(self.data, max_host_cpu_per_unit=1.0).verdict)
@@ -440,6 +442,7 @@ class LoadTest(testtools.TestCase):
             ("guards: {max_wait: -.inf}\nbudgets: [{benchmark: fio, arm: a, max_loss: 0.1}]", "guards.max_wait"),
             ("budgets: [{benchmark: fio, arm: a, max_loss: 1.5}]", "budgets[0].max_loss"),
             ("budgets: [{benchmark: fio, arm: a, max_loss: 1}]", "budgets[0].max_loss"),
+            ("budgets: [{benchmark: fio, arm: a, max_loss: 0.1, accelerator: KVM}]", "budgets[0].accelerator"),
             ("budgets: [", "line 1"),
             ("a: &a [1]\nb: [*a]", "aliases"),
             ("x: !!python/object/apply:os.system [id]", "python"),
