@@ -13,7 +13,8 @@ def results(losses, **environment):
     trials = []
     for label, loss in losses.items():
         one = samples.results({"untuned": 1000.0, "tuned": 1000.0 * (1 - loss)}, groups=5, noise=0.005)
-        metric, unit, better = definitions.of_label(label, environment) or ("throughput", "Mbit/s", "higher")
+        known = definitions.of_label(label, environment)
+        metric, unit, better = known[:3] if known else ("throughput", "Mbit/s", "higher")
         named = {"benchmark": label, "metric": metric, "unit": unit, "better": better}
         trials += [dataclasses.replace(trial, **named) for trial in one.trials]
     return model.Results({"arms": {}, "seed": 1, **environment}, trials)

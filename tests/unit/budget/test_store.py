@@ -280,7 +280,9 @@ class StoreTest(testtools.TestCase):
                 one.update(changes)
             error = self.assertRaises(schema.InputError, self.load, json.dumps(document))
             self.assertIn(told, str(error))
-            document["environment"]["benchmarks"] = {"iperf3": {"kind": "of somebody else"}}
+            for one in document["trials"]:
+                one["benchmark"] = "net"
+            document["environment"]["benchmarks"] = {"net": {"kind": "of somebody else"}}
             self.load(json.dumps(document))
 
     def test_no_more_boots_than_were_run(self):

@@ -35,7 +35,10 @@ class JudgeTest(testtools.TestCase):
     def test_the_benchmark_says_by_what_it_is_judged(self):
         """Whatever stands first in the trials; other versions' figures have to be named."""
         bad = samples.results({"host": 1000.0, "tuned": 500.0}, groups=3, blocks=6)
-        invented = [dataclasses.replace(one, metric="goodness", value=1.0) for one in bad.trials]
+        invented = [
+            dataclasses.replace(one, metric="goodness", value=1 + index / 1e4)
+            for index, one in enumerate(bad.trials)
+        ]
         bad.trials = [*invented, *bad.trials]
         found = judged(bad)
         self.assertEqual(V.FAIL, found.verdict, found.reasons)

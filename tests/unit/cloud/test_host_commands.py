@@ -199,7 +199,7 @@ class PublishTest(openstack_program.ProgramTestCase):
 TRIAL = {
     "benchmark": "iperf3",
     "metric": "throughput",
-    "unit": "Gbit/s",
+    "unit": "Mbit/s",
     "better": "higher",
     "host_cpu_s": {},
     "guest_cpu_s": None,
