@@ -240,9 +240,7 @@ class _Run:
         summaries = summary.summarise(results, limits=counted.limits(self._budgets))
         judged = verdict.judge_all(results, self._budgets)
         knobs = ablation.judge(results, self._budgets)
-        late: list[str] = []
-        exported: list[str] = []
-        floors: list[str] = []
+        late, exported, floors = list[str](), list[str](), list[str]()
         store.write_atomically(self._report_file, report.render(results, summaries, judged, knobs))
         with _put_off(late):
             unjudged = "" if judged else budget_file.why_none(self._budgets, results)
