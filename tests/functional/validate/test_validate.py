@@ -41,7 +41,8 @@ class ValidateTest(rig.GuestCase):
         command = self.command("--blocks", "1", "--benchmark", "iperf3:omit=0", "--benchmark", "fio")
         done = patience.run(command, limit_s=1.5 * patience.LIMIT_S)
         self.assertEqual((0, ""), (done.returncode, done.stderr), done.stdout)
-        self.assertIn("too few for an interval", done.stdout)
+        # On a machine whose neighbours take its CPUs trials are left out, and there is no pair at all.
+        self.assertRegex(done.stdout, "too few for an interval|trials of '[a-z]+' do not count .*: steal")
 
         results = store.load(self.results)
         for label in ("iperf3", "fio"):
