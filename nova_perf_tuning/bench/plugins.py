@@ -54,13 +54,23 @@ def load(kind: str) -> base.Benchmark:
 
 
 @functools.lru_cache(maxsize=1000)
+@functools.lru_cache(maxsize=1000)
 def find(kind: str) -> type[base.Benchmark] | None:
-    """Return the class of a kind of benchmark, None where it is not installed; loads no other."""
-    for entry in metadata.entry_points(group=NAMESPACE, name=kind):
-        with contextlib.suppress(Exception):  # one that is broken tells nothing
+    """Return the class of a kind of benchmark, None where it is not installed.
+
+    Loads no other: to load all of them takes longer than to read most files.
+    """
+    with contextlib.suppress(Exception):  # one that is broken tells nothing
+        if (entry := _installed().get(kind)) is not None:
             found: type[base.Benchmark] = entry.load()
             return found
     return None
+
+
+@functools.cache
+def _installed() -> dict[str, metadata.EntryPoint]:
+    """Return kind -> where its benchmark is."""
+    return {entry.name: entry for entry in metadata.entry_points(group=NAMESPACE)}
 
 
 class MissingProgramError(errors.PerfTuningError):

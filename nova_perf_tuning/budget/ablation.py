@@ -22,7 +22,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nova_perf_tuning.budget import counted, model, sequential, statistics, verdict
+from nova_perf_tuning.budget import counted, model, sequential, statistics, steps, verdict, wording
 from nova_perf_tuning.launch import base as launch
 from nova_perf_tuning.specs import request as request_module
 
@@ -145,7 +145,8 @@ def judge(results: model.Results, budgets: Sequence[verdict.Budget] = (), confid
             if picked.left_out:
                 left_out_of[label] = picked.invalid or picked.remark
             logs = {} if picked.invalid else statistics.log_ratios(picked.trials, FULL, arm)
-            ratio, near = (statistics.ratio_of(logs, level) for level in levels)
+            blur = steps.blur(picked.trials, FULL, arm)
+            ratio, near = (statistics.ratio_of(logs, level, blur=blur) for level in levels)
             if ratio is not None:
                 effects[label] = ratio
             findings[label] = _finding(ratio, near, margin(results.environment, label, mine))
@@ -241,7 +242,7 @@ def lines(judged: Sequence[Knob]) -> list[list[str]]:
             told = finding.decide if one.call is Call.UNDECIDED else ""
             if one.call is Call.UNDECIDED and not told:
                 told = "a verdict without it that is no worse: more boots"
-            effect = _in_figures(shown(one, label))
+            effect = wording.ratio(shown(one, label))
             if label in one.left_out:
                 effect = f"{effect}; {one.left_out[label]}" if label in one.effects else one.left_out[label]
             rows.append([one.call.value, f"{one.spec}={one.value}", label, here(finding), effect, met, told])
@@ -257,14 +258,6 @@ def shown(one: Knob, label: str) -> statistics.Estimate | None:
     """Return the effect in a benchmark with the interval that its call rests on."""
     finding = one.findings[label]
     return finding.near if finding.call is Call.REMOVABLE else one.effects.get(label)
-
-
-def _in_figures(effect: statistics.Estimate | None) -> str:
-    if effect is None:
-        return "-"
-    if effect.low is None or effect.high is None:
-        return f"{effect.value:.3f} (n={effect.n}: too few for an interval)"
-    return f"{effect.value:.3f} ({effect.low:.3f} to {effect.high:.3f})"
 
 
 def removable(judged: Sequence[Knob]) -> list[str]:

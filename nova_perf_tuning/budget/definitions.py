@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 from collections.abc import Iterable, Mapping, Sequence
-from importlib import metadata
 from typing import Any, NamedTuple
 
+from nova_perf_tuning.bench import base as bench
+from nova_perf_tuning.bench import plugins
 from nova_perf_tuning.budget import model
 
 
@@ -26,9 +26,17 @@ def of_label(label: str, environment: Mapping[str, Any]) -> Figure | None:
     A label begins with the kind of benchmark. What the environment says of the kind counts only where that is
     none of those installed.
     """
-    return _figure(label.partition(":")[0]) or _figure(
-        str(environment.get("benchmarks", {}).get(label, {}).get("kind", ""))
-    )
+    found = benchmark(label, environment)
+    with contextlib.suppress(Exception):  # one that is broken says nothing of the file
+        if found is not None:
+            return Figure(*found.primary, found.work_unit)
+    return None
+
+
+def benchmark(label: str, environment: Mapping[str, Any]) -> type[bench.Benchmark] | None:
+    """Return the class of a benchmark of some results, as :func:`of_label` finds it; None: not installed here."""
+    kind = str(environment.get("benchmarks", {}).get(label, {}).get("kind", ""))
+    return plugins.find(label.partition(":")[0]) or plugins.find(kind)
 
 
 def of_labels(labels: Iterable[str], environment: Mapping[str, Any]) -> dict[str, Figure]:
@@ -49,22 +57,3 @@ def correct(environment: Mapping[str, Any], trials: Sequence[model.Trial]) -> No
     for one in trials if there else ():
         if one.benchmark in there:
             one.primary = one.metric == known[one.benchmark].metric
-
-
-@functools.lru_cache(maxsize=1000)
-def _figure(kind: str) -> Figure | None:
-    entry = _installed().get(kind)  # to load all of them takes longer than to read most files
-    with contextlib.suppress(Exception):  # one that is broken says nothing of the file
-        if entry is not None:
-            benchmark = entry.load()
-            metric, unit, better = benchmark.primary
-            return Figure(metric, unit, better, benchmark.work_unit)
-    return None
-
-
-@functools.cache
-def _installed() -> dict[str, metadata.EntryPoint]:
-    """Return kind -> where its benchmark is."""
-    from nova_perf_tuning.bench import plugins
-
-    return {entry.name: entry for entry in metadata.entry_points(group=plugins.NAMESPACE)}

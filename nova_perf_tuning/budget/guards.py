@@ -16,8 +16,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from nova_perf_tuning.bench import plugins
-from nova_perf_tuning.budget import model, overhead
+from nova_perf_tuning.budget import definitions, model, overhead
 
 #: One run: benchmark, arm and number of the run, which its figures share.
 Run = tuple[str, str, int]
@@ -119,8 +118,7 @@ def context(
 
 def _sends(label: str, environment: Mapping[str, Any]) -> bool:
     """Return whether a benchmark measures a network; one that is not installed here may do."""
-    kind = environment.get("benchmarks", {}).get(label, {}).get("kind") or label.partition(":")[0]
-    benchmark = plugins.find(str(kind))
+    benchmark = definitions.benchmark(label, environment)
     return benchmark is None or benchmark.paired
 
 

@@ -25,9 +25,6 @@ from nova_perf_tuning.budget import (
 )
 from nova_perf_tuning.guest import truth
 
-#: Most of a judged arm's trials that may have failed, be missing or not count.
-MAX_FAILED = counted.MAX_FAILED
-
 #: Names that a message lists, and figures that are kept for further budgets.
 _NAMES = 20
 _KEPT = 256
@@ -205,10 +202,10 @@ class Measured:
         absent = presence.missing(chosen, self.environment, arm)
         failed = sum(not one.value for one in mine) + absent
         fault = ""
-        if failed > MAX_FAILED * (len(mine) + absent):
+        if failed > counted.MAX_FAILED * (len(mine) + absent):
             what = "failed or are missing" if absent else "failed"
             what += " or gave 0, which has no ratio" if any(one.value == 0 for one in mine) else ""
-            fault = f"{failed} of {len(mine) + absent} trials of '{arm}' {what} (limit {MAX_FAILED:.0%})"
+            fault = f"{failed} of {len(mine) + absent} trials of '{arm}' {what} (limit {counted.MAX_FAILED:.0%})"
         return _Arm(mine, absent, fault, next(filter(None, map(self._capacity.exceeded, mine)), ""))
 
     def _find_pair(
@@ -301,9 +298,9 @@ def _uncounted(trials: Sequence[model.Trial], arm: str, known: int) -> str:
         return f"'{arm}': {fault}"
     if not known:
         return f"service CPU of '{arm}' was not measured"
-    if measured - known <= MAX_FAILED * measured:
+    if measured - known <= counted.MAX_FAILED * measured:
         return ""
     return (
         f"{measured - known} of {measured} trials of '{arm}' have no CPU counters or no count of work, so "
-        f"its service CPU is not known (limit {MAX_FAILED:.0%})"
+        f"its service CPU is not known (limit {counted.MAX_FAILED:.0%})"
     )

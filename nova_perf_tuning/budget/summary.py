@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from nova_perf_tuning.budget import counted, guards, model, overhead, statistics
+from nova_perf_tuning.budget import counted, guards, model, overhead, statistics, steps
 
 HOST = "host"
 
@@ -169,7 +169,7 @@ def _comparison(trials: Sequence[model.Trial], arm: str, baseline: str, by: _Lim
     picked = counted.select(by.results, trials, arm, baseline, by.guards, fleet=fleet)
     logs = {} if picked.invalid else statistics.log_ratios(picked.trials, arm, baseline)
     values = tuple((group, math.exp(log)) for group, some in logs.items() for log in some)
-    ratio = statistics.ratio_of(logs, by.confidence)
+    ratio = statistics.ratio_of(logs, by.confidence, blur=steps.blur(picked.trials, arm, baseline))
     return Comparison(arm, baseline, ratio, picked.pairs_left_out, picked.remark, picked.invalid, values)
 
 

@@ -53,6 +53,15 @@ GLOSSARY: Final = (
 )
 
 
+def ratio(found: statistics.Estimate | None) -> str:
+    """Return a ratio with its interval: ``1.07 (1.02 to 1.11)``, or that n is too small for one."""
+    if found is None:
+        return "-"
+    if found.low is None or found.high is None:
+        return f"{found.value:.3f} (n={found.n}: too few for an interval)"
+    return f"{found.value:.3f} ({found.low:.3f} to {found.high:.3f})"
+
+
 def confidence(share: float) -> str:
     """Return a confidence as ``95%``, with as many digits as tell it from 100 %."""
     digits = 3

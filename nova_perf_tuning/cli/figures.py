@@ -20,15 +20,6 @@ _RATIO = (
 )
 
 
-def ratio(found: statistics.Estimate | None) -> str:
-    """Return a ratio with its interval: ``1.07 (1.02 to 1.11)``, or that n is too small for one."""
-    if found is None:
-        return "-"
-    if found.low is None or found.high is None:
-        return f"{found.value:.3f} (n={found.n}: too few for an interval)"
-    return f"{found.value:.3f} ({found.low:.3f} to {found.high:.3f})"
-
-
 def cpu(found: statistics.Estimate | None) -> str:
     """Return CPU seconds per unit as milliseconds."""
     return "-" if found is None else wording.number(found.value * 1e3)
@@ -49,8 +40,8 @@ def print_summary(summaries: Sequence[summary.BenchmarkSummary]) -> None:
                     str(arm.n)
                     + (f" ({arm.failed} failed)" if arm.failed else "")
                     + (f" ({len(arm.left_out)} left out)" if arm.left_out else ""),
-                    f"{first}: {ratio(ratios[first])}" if first else "-",
-                    ratio(ratios.get(summary.HOST)),
+                    f"{first}: {wording.ratio(ratios[first])}" if first else "-",
+                    wording.ratio(ratios.get(summary.HOST)),
                     f"{cpu(arm.service_per_unit)} ms/{one.work_unit}" if arm.service_per_unit else "-",
                 ]
             )

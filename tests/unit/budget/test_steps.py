@@ -1,5 +1,6 @@
 """Figures in whole steps: how steps are found, and what verdicts on such figures are worth."""
 
+import dataclasses
 import math
 
 import numpy as np
@@ -7,7 +8,7 @@ import testtools
 from hypothesis import given, settings, strategies
 
 from nova_perf_tuning.bench import jitter
-from nova_perf_tuning.budget import budget_file, model, statistics, steps, verdict
+from nova_perf_tuning.budget import ablation, budget_file, model, noise, statistics, steps, summary, verdict
 from tests.benchmarks import simulation
 from tests.unit.budget import samples
 
@@ -72,6 +73,19 @@ class StepTest(testtools.TestCase):
     def test_one_step_may_be_any_number(self):
         found = verdict.judge(results([[(1.0, 1.0)] * 3] * 3), BUDGET)
         self.assertEqual(V.INCONCLUSIVE, found.verdict, found.reasons)
+
+    def test_every_ratio_is_as_wide(self):
+        data = results([[(8.0, 8.0)] * 3] * 3)
+        [shown] = summary.summarise(data)
+        self.assertAlmostEqual((7.5 / 8) ** 2, shown.comparisons[0].ratio.low)
+        data.environment["ablation"] = {"untuned": {"spec": "perf:iothreads", "value": "2"}}
+        [knob] = ablation.judge(data)
+        self.assertAlmostEqual((7.5 / 8) ** 2, knob.effects["cyclictest"].low)
+        self.assertEqual(ablation.Call.UNDECIDED, knob.call, "less than a step is not shown to be nothing")
+        again = {"untuned": "untuned", "tuned": "again"}
+        aa = [dataclasses.replace(one, arm=again[one.arm]) for one in data.trials]
+        floor = noise.floors(model.Results({}, aa))["cyclictest"]["latency_p99"]
+        self.assertAlmostEqual(1 - (7.5 / 8) ** 2, floor)
 
 
 class VerdictTest(testtools.TestCase):
