@@ -69,9 +69,20 @@ if ! virsh -c qemu:///system version >/dev/null 2>&1; then
     "$top/tools/libvirt/up"
 fi
 mkdir -p "$output"
+cat >"$output/budget.yaml" <<'YAML'
+# For a short demonstration on any machine. Under emulation it only tells guests that work from guests that do not.
+guards:
+  # Where this machine is itself a guest beside busy neighbours, trials of which half of the CPU time was taken away
+  # still show something; a verdict that counts should be asked for with the default of 5 %.
+  max_steal: 0.5
+budgets:
+  - {benchmark: fio, baseline: untuned, arm: tuned, max_loss: 0.9, accelerator: tcg, optional: true}
+  - {benchmark: fio, baseline: untuned, arm: tuned, max_loss: 0.2, accelerator: kvm, optional: true}
+YAML
+# 1 and 2 are verdicts too, FAIL and INCONCLUSIVE.
 nova-perf validate --launcher libvirt --profile "$profile" \
-    --benchmark iperf3:streams=2,omit=0 --benchmark fio \
-    --groups 3 --blocks 2 --seconds 2 --time-limit "$limit" --output "$output"
+    --benchmark iperf3:streams=2,omit=0 --benchmark fio --budget "$output/budget.yaml" \
+    --groups 3 --blocks 2 --seconds 2 --time-limit "$limit" --output "$output" || (($? < 3))
 
 # validate restores what it applied; a journal that still holds something would be a defect worth seeing.
 nova-perf status

@@ -7,7 +7,7 @@ CPU, and then everything else loses with it; packets or blocks that lose alone w
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from nova_perf_tuning.budget import model, verdict
 
@@ -111,12 +111,12 @@ def diagnose(results: model.Results, judged: Sequence[verdict.Judgement]) -> Dia
     if whole is verdict.Verdict.FAIL:
         culprit = _culprit(results, judged)
         points = f" It points at the {culprit}." if culprit else ""
-        return Diagnosis(f"FAIL: {_loss(first)}{more}.{points}", culprit, _ACTIONS.get(culprit, ()))
+        return Diagnosis(f"FAIL: {_loss(first)}{more}.{points}", culprit, actions(culprit))
     if whole is verdict.Verdict.INVALID:
         return Diagnosis(
             f"INVALID: {what} cannot be judged: {first.reasons[-1]}{more}.",
             "",
-            (_advice(first.reasons[-1]),),
+            (advice(first.reasons[-1]),),
         )
     return Diagnosis(
         f"INCONCLUSIVE: {_loss(first)}{more}; the trials are too few or too unlike to tell.",
@@ -129,7 +129,12 @@ def diagnose(results: model.Results, judged: Sequence[verdict.Judgement]) -> Dia
     )
 
 
-def _advice(reason: str) -> str:
+def actions(culprit: str) -> tuple[str, ...]:
+    """Return what to do where a loss points at ``culprit``; nothing where it points at nothing known."""
+    return _ACTIONS.get(culprit, ())
+
+
+def advice(reason: str) -> str:
     """Return what to do about what could not be judged."""
     fitting = (told for marks, told in _ADVICE if any(mark in reason for mark in marks))
     return next(fitting, "Remove what is named and measure again.")
@@ -175,7 +180,13 @@ def _culprit(results: model.Results, judged: Sequence[verdict.Judgement]) -> str
     if not lossy:
         return "host CPU"
     kinds = {str(described.get(one.budget.benchmark, {}).get("kind", one.budget.benchmark)) for one in lossy}
-    return next((resource for kind, resource in _RESOURCES.items() if kind in kinds), "")
+    return resource(kinds)
+
+
+def resource(kinds: Iterable[str]) -> str:
+    """Return what losses of these kinds of benchmarks point at; empty where nothing is known of them."""
+    lost = set(kinds)
+    return next((name for kind, name in _RESOURCES.items() if kind in lost), "")
 
 
 def spoilt(results: model.Results) -> list[str]:

@@ -14,6 +14,7 @@ from nova_perf_tuning.budget import (
     ablation,
     charts,
     diagnosis,
+    fleet_diagnosis,
     guards,
     model,
     overhead,
@@ -55,7 +56,7 @@ def as_json(
     knobs: Sequence[ablation.Knob] = (),
 ) -> dict[str, Any]:
     """Return the report as plain data."""
-    told = diagnosis.diagnose(results, judged)
+    told = _told(results, judged)
     return {
         "headline": told.sentence if told else wording.headline(summaries),
         "culprit": told.culprit if told else "",
@@ -105,7 +106,7 @@ def render(
         environment=results.environment,
         recorded=recorded,
         headline=wording.headline(summaries),
-        diagnosis=diagnosis.diagnose(results, judged),
+        diagnosis=_told(results, judged),
         findings=diagnosis.spoilt(results),
         knobs=ablation.lines(knobs),
         knob_head=ablation.HEAD,
@@ -136,6 +137,13 @@ def render(
         least=statistics.MIN_VALUES,
         trial_count=sum(one.primary for one in trials),
     )
+
+
+def _told(results: model.Results, judged: Sequence[verdict.Judgement]) -> diagnosis.Diagnosis | None:
+    """Return what the verdicts on one host, or on those of a fleet, say together."""
+    if "fleet" in results.environment:
+        return fleet_diagnosis.diagnose(results.environment)
+    return diagnosis.diagnose(results, judged)
 
 
 def _left_out(summaries: Sequence[summary.BenchmarkSummary]) -> dict[guards.Run, str]:

@@ -181,7 +181,7 @@ def _judge_file(
 
 def _judge_fleet(args: argparse.Namespace, results: model.Results, budgets: Sequence[budget_file.Budget]) -> int:
     """Print the verdict on every host of a fleet and return the exit code."""
-    from nova_perf_tuning.budget import diagnosis, verdict
+    from nova_perf_tuning.budget import diagnosis, fleet_diagnosis, verdict
     from nova_perf_tuning.cli import figures
     from nova_perf_tuning.cloud import fleet, fleet_file
 
@@ -192,12 +192,15 @@ def _judge_fleet(args: argparse.Namespace, results: model.Results, budgets: Sequ
     export_options.write(args, told, [])
     if args.format == "json":
         found = list(map(host_data, hosts))
-        summed: dict[str, Any] = {"verdict": whole.value, "culprit": "", "judgements": [], "left_out": left_out}
+        advice = fleet_diagnosis.diagnose(told.environment)
+        summed: dict[str, Any] = {"verdict": whole.value, "culprit": advice.culprit if advice else ""}
+        summed |= {"judgements": [], "left_out": left_out}
         summed |= {"findings": diagnosis.spoilt(results)}
         command.print_json(summed | {"hosts": found})
     else:
         figures.print_findings(results)
         figures.print_hosts(hosts, judged)
+        figures.print_fleet_diagnosis(told)
         figures.print_left_out(left_out)
         if judged is None:
             print(f"no budget applies to what was measured, and too few hosts to compare\n\n{whole.value}")

@@ -100,6 +100,14 @@ def print_hosts(hosts: Sequence[fleet.HostVerdict], whole: verdict.Verdict | Non
         print(f"\n{whole.value}")
 
 
+def print_fleet_diagnosis(results: model.Results) -> None:
+    """Print what the verdicts on the hosts of ``results`` say together; nothing where no host has one."""
+    from nova_perf_tuning.budget import fleet_diagnosis
+
+    if told := fleet_diagnosis.diagnose(results.environment):
+        print_diagnosis(told)
+
+
 def print_diagnosis(told: diagnosis.Diagnosis) -> None:
     """Print the verdict in one sentence and what to do."""
     print()

@@ -344,6 +344,7 @@ class _Run:
                 command.say(f"note: {note}")
             print()
             figures.print_hosts(found.hosts, found.whole)
+            figures.print_fleet_diagnosis(found.results)
             figures.print_left_out(verdict.left_out(found.results, self._budgets))
             for path in exported:
                 command.say(f"written: {path}")
