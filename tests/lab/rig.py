@@ -76,6 +76,14 @@ class Lab:
         return str(out)
 
 
+def install_agent(lab: Lab) -> None:
+    """Give the emulated host the project's unit and the configuration of these tests; nothing is started."""
+    lab.run("mkdir -p /run/lab /etc/nova /etc/nova-perf-tuning /etc/systemd/system/nova-perf-agent.service.d")
+    lab.run("cp /opt/perf/tree/etc/systemd/nova-perf-agent.service /etc/systemd/system/")
+    lab.ask("put", "/etc/systemd/system/nova-perf-agent.service.d/lab.conf", DROP_IN)
+    lab.ask("put", "/etc/nova/nova.conf", NOVA)
+
+
 class LabCase(testtools.TestCase):
     """A test with the emulated host, whose agent and guests end with it."""
 
@@ -91,12 +99,7 @@ class LabCase(testtools.TestCase):
 
     def setUp(self):
         super().setUp()
-        self.lab.run(
-            "mkdir -p /run/lab /etc/nova /etc/nova-perf-tuning /etc/systemd/system/nova-perf-agent.service.d"
-        )
-        self.lab.run("cp /opt/perf/tree/etc/systemd/nova-perf-agent.service /etc/systemd/system/")
-        self.lab.ask("put", "/etc/systemd/system/nova-perf-agent.service.d/lab.conf", DROP_IN)
-        self.lab.ask("put", "/etc/nova/nova.conf", NOVA)
+        install_agent(self.lab)
         self.addDetail("kernel", testtools.content.text_content(self.lab.kernel))
         self.addOnException(self._tell)
 
