@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Sequence
 
-from nova_perf_tuning.budget import model, verdict
+from nova_perf_tuning.budget import counted, gating, model, statistics, verdict
 
 #: Kind of benchmark -> what it loads, in the order in which one drags the others along.
 _RESOURCES = {"cpu": "CPU", "iperf3": "network", "fio": "disk"}
@@ -38,11 +38,16 @@ _ACTIONS = {
 }
 
 
+_EMULATED = (
+    "Nothing is wrong with these guests for it: beside the host the emulator itself is measured. Judge them under"
+    " KVM, or one arm against another."
+)
+
 #: What the reason of an INVALID verdict says -> what to do; the first that fits.
 _ADVICE = (
     (
         ("' was not measured; ",),
-        "Name in the budget what was measured, or measure what it names.",
+        "Name in the budget what was measured, or measure what it names; the report's errors tell what failed.",
     ),
     (
         ("noise floor of ",),
@@ -75,6 +80,38 @@ _ADVICE = (
         "See that both arms have figures of the same benchmark in the same unit, and measure again.",
     ),
     (
+        ("%): steal: ",),
+        "Ask for a quieter machine: this host is a guest whose CPUs others take. To judge it all the same, allow"
+        " more in the budget file (guards: max_steal).",
+    ),
+    (
+        ("%): waiting vCPUs: ",),
+        "Take other work off the guests' CPUs, or give them CPUs of their own (hw:cpu_policy=dedicated), and"
+        " measure again.",
+    ),
+    (
+        ("%): throttling: ",),
+        "Look at cooling and power limits of the host (dmesg, turbostat), and measure again when it is cool.",
+    ),
+    (
+        ("%): frequency change: ",),
+        "Fix the CPUs' frequency while measuring: cpupower frequency-set -g performance, no other power profile.",
+    ),
+    (
+        ("%): drops at the generator: ", "%): sender CPU-bound: "),
+        "The sender is the limit, not what is measured: more streams, a larger queue (txqueuelen, tx_queue_size)"
+        " or a faster sender.",
+    ),
+    (
+        ("%): clock: ",),
+        "See what sets the host's clock: let it settle (chronyc tracking) before measuring, and allow no steps.",
+    ),
+    (
+        ("%): link: ",),
+        "See why the link changed (ethtool, dmesg); with others beside it name the one that is measured in the"
+        " budget (link).",
+    ),
+    (
         (" trials of '",),
         "See what became of these trials in the report, remove the cause and measure again.",
     ),
@@ -97,9 +134,7 @@ def diagnose(results: model.Results, judged: Sequence[verdict.Judgement]) -> Dia
         return None
     whole = verdict.overall(judged)
     deciding = [one for one in judged if one.verdict is whole]
-    first = deciding[0]
     more = f" (and {len(deciding) - 1} more of {len(judged)} budgets)" if len(deciding) > 1 else ""
-    what = f"{first.budget.arm} against {first.budget.baseline} in {first.budget.benchmark}"
     if whole is verdict.Verdict.PASS:
         closest = max(judged, key=_nearness)
         return Diagnosis(
@@ -109,17 +144,17 @@ def diagnose(results: model.Results, judged: Sequence[verdict.Judgement]) -> Dia
             ("Enough: the budget is met. More tuning may gain more, but nothing asks for it.",),
         )
     if whole is verdict.Verdict.FAIL:
-        culprit = _culprit(results, judged)
-        points = f" It points at the {culprit}." if culprit else ""
-        return Diagnosis(f"FAIL: {_loss(first)}{more}.{points}", culprit, actions(culprit))
+        return _failed(results, deciding, more)
+    first = deciding[0]
     if whole is verdict.Verdict.INVALID:
+        what = f"{first.budget.arm} against {first.budget.baseline} in {first.budget.benchmark}"
         return Diagnosis(
             f"INVALID: {what} cannot be judged: {first.reasons[-1]}{more}.",
             "",
             (advice(first.reasons[-1]),),
         )
     return Diagnosis(
-        f"INCONCLUSIVE: {_loss(first)}{more}; the trials are too few or too unlike to tell.",
+        f"INCONCLUSIVE: {_loss(first)}{more}; {_undecided(first)}.",
         "",
         (
             "Give it more time (--time-limit, --groups): boots are added until the verdict is certain.",
@@ -127,6 +162,56 @@ def diagnose(results: model.Results, judged: Sequence[verdict.Judgement]) -> Dia
             " tells what this host can tell apart.",
         ),
     )
+
+
+def _failed(results: model.Results, failed: Sequence[verdict.Judgement], more: str) -> Diagnosis:
+    """Return what broken budgets point at; the sentence is of the one that points there."""
+    lossy = [one for one in failed if not one.by_cpu]
+    named = {resource([_kind(results, one.budget.benchmark)]): one for one in reversed(lossy)}
+    culprit = next((name for name in _RESOURCES.values() if name in named), "")
+    first = named.get(culprit, failed[0])
+    if not lossy:
+        return Diagnosis(
+            f"FAIL: {_loss(first)}{more}. It points at the host CPU.", "host CPU", actions("host CPU")
+        )
+    if first.budget.baseline == "host" and results.environment.get("accelerator") == "tcg":
+        return Diagnosis(f"FAIL: {_loss(first)}{more}. The guests are emulated.", "", (_EMULATED,))
+    dragged = _dragged(results, first, culprit)
+    culprit = dragged or culprit
+    points = f" It points at the {culprit}." if culprit else ""
+    if dragged:
+        points = f" It points at the {culprit}: what loads that alone loses as well, though no budget is for it."
+    return Diagnosis(f"FAIL: {_loss(first)}{more}.{points}", culprit, actions(culprit))
+
+
+def _dragged(results: model.Results, failed: verdict.Judgement, culprit: str) -> str:
+    """Return what drags along the resource that a broken budget is about, by what was measured beside it.
+
+    Work in registers is measured beside packets: where it loses for certain as much as the budget allows, and no
+    budget speaks of it, packets are not what is held up.
+    """
+    if culprit not in ("network", "disk"):
+        return ""
+    budget = failed.budget
+    for label in dict.fromkeys(one.benchmark for one in results.trials):
+        if _kind(results, label) != "cpu":
+            continue
+        trials = [one for one in results.trials if one.benchmark == label and one.primary]
+        picked = counted.select(results, trials, budget.arm, budget.baseline, budget.guards)
+        ratio = None if picked.invalid else statistics.ratio(picked.trials, budget.arm, budget.baseline)
+        if ratio is not None and ratio.high is not None and 1 - ratio.high > max(budget.max_loss, 0.0):
+            return "CPU"
+    return ""
+
+
+def _undecided(one: verdict.Judgement) -> str:
+    """Return why a figure that is not certain is not."""
+    found = one.cpu if one.by_cpu else one.loss
+    if found is not None and found.groups < gating.MIN_BOOTS:
+        return f"one boot alone shows nothing, at least {gating.MIN_BOOTS} are needed"
+    if gating.WITHDRAWN in one.deciding:
+        return "alone it would be beyond the limit, but several figures are judged together (Holm's correction)"
+    return "the trials are too few or too unlike to tell"
 
 
 def actions(culprit: str) -> tuple[str, ...]:
@@ -145,11 +230,16 @@ def _nearness(one: verdict.Judgement) -> float:
     return -1.0 if one.loss is None or one.loss.high is None else one.loss.high - one.budget.max_loss
 
 
+def _meets(one: verdict.Judgement) -> bool:
+    """Return whether the loss alone is within the budget, so that the cost is what is left to tell."""
+    return one.loss is not None and one.loss.high is not None and one.loss.high <= one.budget.max_loss
+
+
 def _loss(one: verdict.Judgement) -> str:
     budget, loss = one.budget, one.loss
     if loss is None:
         return f"{budget.benchmark} of {budget.arm} has no figure to compare with {budget.baseline}"
-    if one.cpu is not None and loss.high is not None and loss.high <= budget.max_loss:
+    if one.cpu is not None and (one.by_cpu or _meets(one)):
         limit = budget.max_host_cpu_per_unit
         return (
             f"{budget.benchmark} of {budget.arm} costs {one.cpu.value:.4g} s of host CPU per {one.unit or 'unit'}"
@@ -172,15 +262,9 @@ def _loss(one: verdict.Judgement) -> str:
     return f"{what}{span} ({allowed})"
 
 
-def _culprit(results: model.Results, judged: Sequence[verdict.Judgement]) -> str:
-    """Return what failing figures point at; empty where nothing is known of their benchmarks."""
-    described = results.environment.get("benchmarks", {})
-    failed = [one for one in judged if one.verdict is verdict.Verdict.FAIL]
-    lossy = [one for one in failed if one.loss and one.loss.low is not None and one.loss.low > one.budget.max_loss]
-    if not lossy:
-        return "host CPU"
-    kinds = {str(described.get(one.budget.benchmark, {}).get("kind", one.budget.benchmark)) for one in lossy}
-    return resource(kinds)
+def _kind(results: model.Results, label: str) -> str:
+    """Return the kind of a benchmark of some results."""
+    return str(results.environment.get("benchmarks", {}).get(label, {}).get("kind", label))
 
 
 def resource(kinds: Iterable[str]) -> str:

@@ -9,14 +9,13 @@ import collections
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from nova_perf_tuning.budget import diagnosis, verdict
+from nova_perf_tuning.budget import diagnosis, gating, verdict
 
 #: So many hosts are named; a sentence of a thousand names is none.
 _NAMED: Final = 5
 
 #: What the reason of a loss says (:mod:`nova_perf_tuning.cloud.fleet`, :func:`wording.limited_loss`).
 _LOSSES: Final = ("worse than the other hosts by ", " is beyond a loss of ", " misses the demanded gain of ")
-_WITHDRAWN: Final = "it is not certain"
 
 _V = verdict.Verdict
 
@@ -93,7 +92,7 @@ def _culprit(deciding: Sequence[Mapping[str, Any]], kinds: Mapping[str, str]) ->
 
 def _lost(reasons: Sequence[str], kinds: Mapping[str, str]) -> str:
     """Return what the losses of a host point at; reasons begin with the benchmark that they are of."""
-    broken = [one for one in reasons if any(mark in one for mark in _LOSSES) and _WITHDRAWN not in one]
+    broken = [one for one in reasons if any(mark in one for mark in _LOSSES) and gating.WITHDRAWN not in one]
     labels = [label for label in kinds for one in broken if one.startswith((f"{label}: ", f"{label} ("))]
     if broken and not labels:
         return ""

@@ -38,6 +38,10 @@ def worst(verdicts: Iterable[Verdict]) -> Verdict:
     return next((one for one in order if one in found), Verdict.INVALID)
 
 
+#: How the reason of a figure ends that fails alone and not among others.
+WITHDRAWN = "it is not certain"
+
+
 class Known:
     """What other hosts add to the figures of one."""
 
@@ -87,7 +91,7 @@ class Gate:
         """Take FAIL back after the correction for several figures."""
         self.verdict = Verdict.INCONCLUSIVE
         self.reason += (
-            f"; but {figures} figures are judged together, and after Holm's correction for them it is not certain"
+            f"; but {figures} figures are judged together, and after Holm's correction for them {WITHDRAWN}"
         )
 
 

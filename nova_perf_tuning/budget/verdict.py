@@ -38,8 +38,9 @@ class Judgement:
     :ivar loss: ``1 - ratio`` with its interval; None without a pair.
     :ivar cpu: service CPU seconds per :attr:`unit`; None when no limit was set or nothing was measured.
     :ivar reasons: one line each, in words, with the figures and what was left out of them.
-    :ivar verdicts: on each of them alone.
+    :ivar verdicts: on each of them alone; PASS of a remark, which decides nothing.
     :ivar pairs_left_out: pairs of which a guard rejected a trial.
+    :ivar by_cpu: whether the verdict comes from the service CPU and not from the loss.
     """
 
     budget: Budget
@@ -50,6 +51,7 @@ class Judgement:
     reasons: tuple[str, ...]
     verdicts: tuple[Verdict, ...] = ()
     pairs_left_out: int = 0
+    by_cpu: bool = False
 
     @property
     def told(self) -> list[tuple[Verdict, str]]:
@@ -124,12 +126,19 @@ def _primary(results: model.Results) -> dict[str, str]:
 
 
 def _asked(results: model.Results, measured: Collection[str]) -> tuple[dict[str, str], list[str]]:
-    """Return label -> kind of the benchmarks that were measured or ought to be, and the arms that were."""
+    """Return label -> kind of the benchmarks, and the arms, that were measured or ought to be."""
     environment = results.environment
     planned = {label: str(one.get("kind", "")) for label, one in environment.get("benchmarks", {}).items()}
     kinds = {one.benchmark: planned.get(one.benchmark, "") for one in results.trials}
     kinds |= {label: kind for label, kind in planned.items() if label not in measured}
-    return kinds, list({one.arm for one in results.trials})
+    return kinds, list(_arms(results))
+
+
+def _arms(results: model.Results) -> set[str]:
+    """Return the arms that were measured or ought to be: one whose guests never booted was not left out."""
+    environment = results.environment
+    failed = {one["arm"] for one in environment.get("errors", ()) if "arm" in one}
+    return {one.arm for one in results.trials} | set(environment.get("arms", ())) | failed
 
 
 def judge(results: model.Results, budget: Budget) -> Judgement:
@@ -228,14 +237,20 @@ class _Case:
         return [one for one in (self._loss, self._cpu) if one is not None]
 
     def judgement(self) -> Judgement:
-        gates = self.gates
-        verdicts = [one.verdict for one in gates] + [Verdict.INVALID] * bool(self._fault)
-        reasons = [one.reason for one in gates] + [told for told in (self._note, self._fault) if told]
+        told = [(one.verdict, one.reason) for one in self.gates]
+        if self._note:
+            told.append((Verdict.PASS, self._note))
+        if self._fault:
+            told.append((Verdict.INVALID, self._fault))
+        verdicts, reasons = zip(*told, strict=True)
         order = (Verdict.INVALID, Verdict.FAIL, Verdict.INCONCLUSIVE)
-        worst = next((one for one in order if one in verdicts), Verdict.PASS)
+        whole = next((one for one in order if one in verdicts), Verdict.PASS)
         loss, cpu = (None if one is None else one.found for one in (self._loss, self._cpu))
+        by_cpu = self._cpu is not None and self._cpu.verdict is whole and whole is not Verdict.PASS
+        if self._loss is not None and self._loss.verdict is whole:
+            by_cpu = False
         left_out = self._chosen.pairs_left_out
-        return Judgement(self.budget, worst, loss, cpu, self._unit, tuple(reasons), tuple(verdicts), left_out)
+        return Judgement(self.budget, whole, loss, cpu, self._unit, reasons, verdicts, left_out, by_cpu)
 
 
 def _no_gain(budget: Budget, log: float) -> str:

@@ -4,7 +4,7 @@ import dataclasses
 
 import testtools
 
-from nova_perf_tuning.budget import budget_file, definitions, diagnosis, model, verdict
+from nova_perf_tuning.budget import budget_file, definitions, diagnosis, gating, model, verdict
 from tests.unit.budget import samples
 
 
@@ -54,6 +54,53 @@ class DiagnosisTest(testtools.TestCase):
         found = told(results({"iperf3": 0.0}), max_host_cpu_per_unit=0.01)
         self.assertEqual("host CPU", found.culprit)
         self.assertIn("s of host CPU per Gbit (allowed: 0.01)", found.sentence)
+
+    def test_the_sentence_is_of_the_figure_that_fails(self):
+        found = told(results({"iperf3": -0.04}), max_host_cpu_per_unit=0.01)
+        self.assertIn("FAIL: iperf3 of tuned costs ", found.sentence)
+        undecided = told(results({"iperf3": 0.05}), max_host_cpu_per_unit=0.01)
+        self.assertEqual("host CPU", undecided.culprit)
+        self.assertIn("FAIL: iperf3 of tuned costs ", undecided.sentence)
+
+    def test_sentence_and_culprit_are_of_one_budget(self):
+        data = results({"iperf3": 0.0, "cpu": 0.3})
+        budgets = [
+            budget_file.Budget("iperf3", "tuned", 0.05, baseline="untuned", max_host_cpu_per_unit=0.01),
+            budget_file.Budget("cpu", "tuned", 0.05, baseline="untuned"),
+        ]
+        found = diagnosis.diagnose(data, verdict.judge_all(data, budgets))
+        self.assertEqual("CPU", found.culprit)
+        self.assertIn("against untuned in cpu", found.sentence)
+
+    def test_what_was_measured_beside_it_counts_too(self):
+        for losses, culprit in (
+            ({"iperf3": 0.6, "cpu": 0.6, "fio": 0.6}, "CPU"),
+            ({"iperf3": 0.6, "cpu": 0.0, "fio": 0.6}, "network"),
+        ):
+            data = results(losses)
+            budgets = [budget_file.Budget("iperf3", "tuned", 0.05, baseline="untuned")]
+            found = diagnosis.diagnose(data, verdict.judge_all(data, budgets))
+            self.assertEqual(culprit, found.culprit)
+            self.assertIn("in iperf3", found.sentence)
+
+    def test_beside_the_host_the_emulator_is_measured(self):
+        data = results({"iperf3": 0.9}, accelerator="tcg")
+        trials = [dataclasses.replace(one, arm={"untuned": "host"}.get(one.arm, one.arm)) for one in data.trials]
+        data = model.Results(data.environment, trials)
+        found = diagnosis.diagnose(data, verdict.judge_all(data, [budget_file.Budget("iperf3", "tuned", 0.5)]))
+        self.assertEqual("", found.culprit)
+        self.assertIn("emulator", found.actions[0])
+
+    def test_why_it_is_undecided(self):
+        few = results({"cpu": 0.05})
+        few.trials = [one for one in few.trials if one.group < 1]
+        self.assertIn("one boot alone shows nothing", told(few).sentence)
+        judged = verdict.judge_all(
+            data := results({"cpu": 0.2}), [budget_file.Budget("cpu", "tuned", 0.05, baseline="untuned")]
+        )
+        text = f"{judged[0].reasons[0]}; but 2 figures are judged together, and {gating.WITHDRAWN}"
+        one = dataclasses.replace(judged[0], verdict=verdict.Verdict.INCONCLUSIVE, reasons=(text,), verdicts=())
+        self.assertIn("Holm", diagnosis.diagnose(data, [one]).sentence)
 
     def test_a_gain_has_no_minus_sign(self):
         data = results({"cpu": 0.0})
@@ -107,6 +154,19 @@ class DiagnosisTest(testtools.TestCase):
             found = diagnosis.diagnose(data, judged)
             self.assertTrue(found.sentence.startswith("INVALID"), found)
             self.assertEqual(1, len(found.actions))
+            self.assertIn(expected, found.actions[0], found.sentence)
+
+    def test_advice_fits_the_guard(self):
+        for condition, expected in (
+            ({"steal_share": 0.5}, "max_steal"),
+            ({"throttle_events": 5.0}, "cooling"),
+            ({"clock_step_s": 3.0}, "chronyc"),
+        ):
+            data = results({"cpu": 0.0})
+            for one in data.trials:
+                one.conditions = condition
+            found = told(data)
+            self.assertTrue(found.sentence.startswith("INVALID"), found)
             self.assertIn(expected, found.actions[0], found.sentence)
 
     def test_other_verdicts(self):

@@ -50,6 +50,8 @@ class NoiseTest(testtools.TestCase):
             found = verdict.judge(judged, budget)
             self.assertEqual(expected, found.verdict, found.reasons)
             self.assertIn(told, found.reasons[-1])
+            self.assertEqual(found.reasons, tuple(reason for _, reason in found.told))
+            self.assertIn(found.verdict, [word for word, _ in found.told])
 
     def test_too_few(self):
         error = self.assertRaises(noise.NoFloorError, noise.floors, aa_run(groups=1, blocks=8))

@@ -32,6 +32,24 @@ class JudgeTest(testtools.TestCase):
             self.assertEqual(expected, found.verdict, found.reasons)
             self.assertTrue(found.loss.low < 0.10 < found.loss.high)
 
+    def test_an_arm_that_never_booted_was_not_left_out(self):
+        """Neither as the judged arm nor as the baseline: with one boot of four it would be INVALID as well."""
+        shipped = budget_file.load("default")
+        environment = {"accelerator": "kvm", "arms": {"untuned": {}, "tuned": {}}, "benchmarks": {"iperf3": {}}}
+        bad = samples.results({"host": 1000.0, "untuned": 990.0, "tuned": 900.0}, groups=4, blocks=4, noise=0.005)
+        bad.environment.update(environment)
+        self.assertEqual(V.FAIL, verdict.overall(verdict.judge_all(bad, shipped)))
+        for arm in ("untuned", "tuned"):
+            left = [one for one in bad.trials if one.arm != arm]
+            for told in (
+                {},
+                {"arms": {}, "errors": [{"group": 0, "arm": arm, "error": "no guest: it did not boot"}]},
+            ):
+                found = verdict.judge_all(
+                    dataclasses.replace(bad, trials=left, environment={**bad.environment, **told}), shipped
+                )
+                self.assertEqual(V.INVALID, verdict.overall(found), (arm, told))
+
     def test_the_benchmark_says_by_what_it_is_judged(self):
         """Whatever stands first in the trials; other versions' figures have to be named."""
         bad = samples.results({"host": 1000.0, "tuned": 500.0}, groups=3, blocks=6)
