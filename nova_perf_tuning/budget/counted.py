@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from nova_perf_tuning.budget import guards, model, presence
 
@@ -30,6 +30,7 @@ class Selection:
     :ivar left_out: run -> why it does not count.
     :ivar pairs, pairs_left_out: blocks that have a figure of both arms, and those of them that lost one.
     :ivar invalid: why no ratio can be made of what is left; empty if it can.
+    :ivar failed: how many trials of which arm failed, in words; empty: none.
     """
 
     trials: Sequence[model.Trial]
@@ -37,10 +38,14 @@ class Selection:
     pairs: int = 0
     pairs_left_out: int = 0
     invalid: str = ""
+    failed: str = ""
 
     @property
     def remark(self) -> str:
-        """Return how much was left out and why, in words; empty: nothing was."""
+        """Return how many failed, how many were left out and why, in words; empty: none."""
+        return "; ".join(filter(None, (self.failed, self._left_out())))
+
+    def _left_out(self) -> str:
         if not self.left_out:
             return ""
         if self.pairs_left_out:
@@ -48,6 +53,59 @@ class Selection:
         else:
             count = f"{len(self.left_out)} trial{'s' if len(self.left_out) > 1 else ''}"
         return f"{count} left out: {reasons(self.left_out.values())}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Lost:
+    """Trials of an arm of which no ratio can be made.
+
+    :ivar count: those that failed, gave 0 or are missing; :ivar whole: all that there ought to be.
+    :ivar zeros: those that gave 0; :ivar missing: those that are missing.
+    """
+
+    arm: str
+    count: int
+    whole: int
+    zeros: int
+    missing: presence.Missing
+
+    def told(self, why: str = "") -> str:
+        """Return it in words; empty: there are none.
+
+        :param why: what is said of 0.
+        """
+        if not self.count:
+            return ""
+        what = "failed or are missing" if self.missing.count else "failed"
+        return f"{self.count} of {self.whole} trials of '{self.arm}' {what}{f' or gave 0{why}' * bool(self.zeros)}"
+
+    @property
+    def too_many(self) -> bool:
+        """Whether what is left is a selection."""
+        return self.count > MAX_FAILED * self.whole
+
+
+def failed(trial: model.Trial) -> bool:
+    """Return whether no ratio can be made of a trial: it has no figure, or 0."""
+    return not trial.value
+
+
+def zero_is_best(trials: Iterable[model.Trial]) -> bool:
+    """Return whether most figures are 0 and can be no better, as counts of errors: then 0 is no failure."""
+    told = [one for one in trials if one.value is not None]
+    return 2 * sum(one.value == 0 and one.better == "lower" for one in told) > len(told)
+
+
+def lost(trials: Sequence[model.Trial], environment: Mapping[str, Any], arm: str) -> Lost:
+    """Return of which trials of ``arm`` no ratio can be made.
+
+    :param trials: of one benchmark and one figure, failed ones included, of all arms that are compared.
+    """
+    mine = [one for one in trials if one.arm == arm]
+    missing = presence.missing(trials, environment, arm)
+    count = sum(map(failed, mine)) + missing.count
+    zeros = sum(one.value == 0 for one in mine) if count else 0
+    return Lost(arm, count, len(mine) + missing.count, zeros, missing)
 
 
 def limits(budgets: Sequence[budget_file.Budget]) -> guards.Limits:
@@ -71,24 +129,26 @@ def select(
     limits: guards.Limits = _DEFAULT,
     min_link_mbps: float | None = None,
     *,
-    fleet: bool = False,
     link: str | None = None,
+    known: Sequence[Lost] | None = None,
 ) -> Selection:
     """Return which of ``trials`` count where ``arm`` is compared with ``baseline``.
 
     :param trials: of one benchmark and one figure, failed ones included.
-    :param fleet: they are of many hosts.
     :param link: pattern of the links that ``min_link_mbps`` is about.
+    :param known: what :func:`lost` says of both arms, where that is known already.
     """
     arms = (arm, baseline)
     judged = [one for one in trials if one.arm in arms]
-    left_out = _faults(results, judged, limits, min_link_mbps, fleet, link)
+    left_out = _faults(results, judged, limits, min_link_mbps, link)
+    gone = known or [lost(trials, results.environment, one) for one in arms]
+    told = "; ".join(filter(None, (one.told() for one in gone)))
     if not left_out:
-        return Selection(trials, left_out)
+        return Selection(trials, left_out, failed=told)
     counting = [one for one in trials if guards.run(one) not in left_out]
     before, after = (_pairs(some, arms) for some in (trials, counting))
-    invalid = next(filter(None, (_too_few(results, trials, one, left_out) for one in arms)), "")
-    return Selection(counting, left_out, before, before - after, invalid)
+    invalid = next(filter(None, (_too_few(trials, one, left_out) for one in gone)), "")
+    return Selection(counting, left_out, before, before - after, invalid, told)
 
 
 def alone(results: model.Results, limits: guards.Limits = _DEFAULT) -> dict[guards.Run, str]:
@@ -98,7 +158,7 @@ def alone(results: model.Results, limits: guards.Limits = _DEFAULT) -> dict[guar
         series.setdefault((one.benchmark, one.arm), []).append(one)
     found: dict[guards.Run, str] = {}
     for some in series.values():
-        found |= _faults(results, some, limits, None, "fleet" in results.environment)
+        found |= _faults(results, some, limits, None)
     return found
 
 
@@ -107,7 +167,6 @@ def _faults(
     trials: Sequence[model.Trial],
     limits: guards.Limits,
     min_link_mbps: float | None,
-    fleet: bool,
     link: str | None = None,
 ) -> dict[guards.Run, str]:
     """Return run -> why it does not count.
@@ -125,7 +184,8 @@ def _faults(
             and one.value is not None
         }
     found: dict[guards.Run, str] = {}
-    for some in _of_pairs_of_hosts(trials) if fleet else [trials]:
+    many = presence.of_many_hosts(results.environment)
+    for some in _of_pairs_of_hosts(trials) if many else [trials]:
         ordered = sorted(some, key=lambda one: one.order)
         known = guards.context(ordered, results.environment, limits, min_link_mbps, sender, link)
         found |= guards.faults(ordered, known)
@@ -141,19 +201,18 @@ def _of_pairs_of_hosts(trials: Sequence[model.Trial]) -> list[list[model.Trial]]
 
 
 def _pairs(trials: Sequence[model.Trial], arms: tuple[str, str]) -> int:
-    first, second = ({(one.group, one.block) for one in trials if one.arm == arm and one.value} for arm in arms)
+    first, second = (
+        {(one.group, one.block) for one in trials if one.arm == arm and not failed(one)} for arm in arms
+    )
     return len(first & second)
 
 
-def _too_few(
-    results: model.Results, trials: Sequence[model.Trial], arm: str, left_out: Mapping[guards.Run, str]
-) -> str:
-    """Return why what is left of ``arm`` is a selection; empty if it is a sample."""
-    mine = [one for one in trials if one.arm == arm]
-    told = [left_out[guards.run(one)] for one in mine if one.value and guards.run(one) in left_out]
-    absent = presence.missing(trials, results.environment, arm)
-    failed = sum(not one.value for one in mine) + absent
-    if not told or failed + len(told) <= MAX_FAILED * (len(mine) + absent):
+def _too_few(trials: Sequence[model.Trial], gone: Lost, left_out: Mapping[guards.Run, str]) -> str:
+    """Return why what is left of an arm is a selection; empty if it is a sample."""
+    mine = [one for one in trials if one.arm == gone.arm and not failed(one)]
+    told = [left_out[guards.run(one)] for one in mine if guards.run(one) in left_out]
+    count = gone.count + len(told)
+    if not told or count <= MAX_FAILED * gone.whole:
         return ""
-    what = f"{'failed or ' if failed else ''}do not count (limit {MAX_FAILED:.0%}): {told[0]}"
-    return f"{failed + len(told)} of {len(mine) + absent} trials of '{arm}' {what}"
+    what = f"{'failed or ' if gone.count else ''}do not count (limit {MAX_FAILED:.0%}): {told[0]}"
+    return f"{count} of {gone.whole} trials of '{gone.arm}' {what}"

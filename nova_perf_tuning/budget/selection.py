@@ -55,7 +55,7 @@ class Chosen:
     """The trials that count for a figure of two arms.
 
     :ivar fault: why they cannot be judged; then there is nothing else.
-    :ivar remark, pairs_left_out: what guards left out.
+    :ivar pairs_left_out: pairs of which a guard rejected a trial.
     """
 
     def __init__(
@@ -66,10 +66,16 @@ class Chosen:
         trials: Sequence[model.Trial],
         fault: str,
         picked: counted.Selection | None = None,
+        missing: Set[presence.Block] = frozenset(),
     ) -> None:
+        """Keep what is given.
+
+        :param missing: blocks in which ``arm`` ought to have trials and has none.
+        """
         self.metric = metric
         self.fault = fault
-        self.remark = picked.remark if picked else ""
+        self._picked = picked
+        self._missing = missing
         self.pairs_left_out = picked.pairs_left_out if picked else 0
         self._trials = trials
         self._arm = arm
@@ -81,6 +87,30 @@ class Chosen:
     def logs(self) -> Mapping[int, Sequence[float]]:
         """Group -> log-ratios of its blocks."""
         return statistics.log_ratios(self._trials, self._arm, self._baseline)
+
+    @functools.cached_property
+    def remark(self) -> str:
+        """What failed, what guards left out, and what of it is in the interval; empty: nothing."""
+        told = self._picked.remark if self._picked else ""
+        if self._worst is self.logs:
+            return told
+        return f"{told}; in the upper end those of '{self._arm}' count as its worst pair"
+
+    @functools.cached_property
+    def _worst(self) -> Mapping[int, Sequence[float]]:
+        """:attr:`logs`, and the worst of them for each block that failed in the judged arm alone.
+
+        A slow trial is likelier to fail: what is left may be the better part. What a guard left out is not here.
+        """
+        failed = self._missing | {
+            _block(one) for one in self._trials if one.arm == self._arm and counted.failed(one)
+        }
+        if not failed:
+            return self.logs
+        good = [one for one in self._trials if not counted.failed(one) and _block(one) in failed]
+        mine, others = ({_block(one) for one in good if one.arm == arm} for arm in (self._arm, self._baseline))
+        lost = failed & others - mine
+        return statistics.with_worst(self.logs, [group for group, _ in lost]) if lost else self.logs
 
     @functools.cached_property
     def blur(self) -> steps.Blur:
@@ -103,26 +133,26 @@ class Chosen:
 
     def _loss(self, confidence: float, spread: statistics.Spread | None) -> statistics.Estimate | None:
         ratio = statistics.ratio_of(self.logs, confidence, spread=spread, blur=self.blur)
-        return None if ratio is None else _as_loss(ratio)
+        if ratio is None:
+            return None
+        loss = _as_loss(ratio)
+        if self._worst is self.logs or loss.high is None:
+            return loss
+        worst = statistics.low_end(self._worst, confidence, spread=spread, blur=self.blur)
+        if worst is None:
+            return dataclasses.replace(loss, low=None, high=None)
+        return dataclasses.replace(loss, high=max(loss.high, 1 - worst))
 
     def _cpu_per_unit(self, confidence: float, spread: statistics.Spread | None) -> statistics.Estimate | None:
         return statistics.estimate(self.cpu.samples, confidence, positive=True, spread=spread)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _Figure:
-    """:ivar trials: of a metric, and those that failed; :ivar contradiction: of CPU counters, or empty."""
-
-    trials: Sequence[model.Trial]
-    contradiction: str
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
 class _Arm:
-    """:ivar trials: of a figure in an arm; :ivar absent: how many it lacks; :ivar fault: why it has too few."""
+    """:ivar trials: of a figure in an arm; :ivar lost: those without a ratio; :ivar fault: why it has too few."""
 
     trials: Sequence[model.Trial]
-    absent: int
+    lost: counted.Lost
     fault: str
     exceeded: str
 
@@ -143,6 +173,7 @@ class Measured:
             self._trials[one.benchmark].append(one)
         self._metrics = functools.cache(self._find_metrics)
         self._figure = functools.lru_cache(maxsize=_KEPT)(self._find_figure)
+        self._contradiction = functools.lru_cache(maxsize=_KEPT)(self._find_contradiction)
         self._arm = functools.lru_cache(maxsize=_KEPT)(self._find_arm)
         self._pair = functools.lru_cache(maxsize=_KEPT)(self._find_pair)
 
@@ -160,7 +191,7 @@ class Measured:
         fault = next(filter(None, (one.fault for one in arms)), "")
         fault = fault or next(filter(None, (one.exceeded for one in arms)), "")
         if budget.max_host_cpu_per_unit is not None:
-            fault = fault or self._figure(budget.benchmark, metric).contradiction
+            fault = fault or self._contradiction(budget.benchmark, metric)
         fault = fault or noise.refusal(self.environment, budget.benchmark, metric, budget.max_loss)
         if fault:
             return Chosen(metric, budget.arm, budget.baseline, (), fault)
@@ -189,24 +220,30 @@ class Measured:
     def _find_metrics(self, benchmark: str) -> frozenset[str]:
         return frozenset(one.metric for one in self._trials[benchmark])
 
-    def _find_figure(self, benchmark: str, metric: str) -> _Figure:
-        chosen = [one for one in self._trials[benchmark] if one.metric == metric or one.value is None]
-        return _Figure(chosen, next(filter(None, (overhead.cost(one).contradiction for one in chosen)), ""))
+    def _find_figure(self, benchmark: str, metric: str) -> Sequence[model.Trial]:
+        """Return the trials of a metric, and those that failed."""
+        return [one for one in self._trials[benchmark] if one.metric == metric or one.value is None]
+
+    def _find_contradiction(self, benchmark: str, metric: str) -> str:
+        """Return which CPU counters cannot be true, or empty."""
+        return next(
+            filter(None, (overhead.cost(one).contradiction for one in self._figure(benchmark, metric))), ""
+        )
 
     def _find_arm(self, benchmark: str, metric: str, arm: str) -> _Arm:
-        chosen = self._figure(benchmark, metric).trials
+        chosen = self._figure(benchmark, metric)
         mine = [one for one in chosen if one.arm == arm]
+        lost = counted.lost(chosen, self.environment, arm)
         if not mine:
             names = {one.arm for one in self._trials[benchmark]}
-            return _Arm((), 0, f"arm '{arm}' was not measured; the results have {_listed(names)}", "")
-        absent = presence.missing(chosen, self.environment, arm)
-        failed = sum(not one.value for one in mine) + absent
+            return _Arm((), lost, f"arm '{arm}' was not measured; the results have {_listed(names)}", "")
         fault = ""
-        if failed > counted.MAX_FAILED * (len(mine) + absent):
-            what = "failed or are missing" if absent else "failed"
-            what += " or gave 0, which has no ratio" if any(one.value == 0 for one in mine) else ""
-            fault = f"{failed} of {len(mine) + absent} trials of '{arm}' {what} (limit {counted.MAX_FAILED:.0%})"
-        return _Arm(mine, absent, fault, next(filter(None, map(self._capacity.exceeded, mine)), ""))
+        if lost.too_many and counted.zero_is_best(mine):
+            fault = f"{metric} is 0 in {lost.zeros} of {lost.whole} trials of '{arm}', so no ratio can judge it: "
+            fault += "name another metric in the budget"
+        elif lost.too_many:
+            fault = f"{lost.told(', which has no ratio')} (limit {counted.MAX_FAILED:.0%})"
+        return _Arm(mine, lost, fault, next(filter(None, map(self._capacity.exceeded, mine)), ""))
 
     def _find_pair(
         self,
@@ -221,8 +258,13 @@ class Measured:
         """Return the trials of two arms that no guard rejects, or why too few are left."""
         arms = {name: self._arm(benchmark, metric, name) for name in (arm, baseline)}
         trials = [one for some in arms.values() for one in some.trials]
-        picked = counted.select(self._results, trials, arm, baseline, limits, min_link_mbps, link=link)
-        return Chosen(metric, arm, baseline, picked.trials, picked.invalid, picked)
+        lost = [one.lost for one in arms.values()]
+        picked = counted.select(self._results, trials, arm, baseline, limits, min_link_mbps, link=link, known=lost)
+        return Chosen(metric, arm, baseline, picked.trials, picked.invalid, picked, arms[arm].lost.missing.blocks)
+
+
+def _block(trial: model.Trial) -> presence.Block:
+    return trial.group, trial.block
 
 
 def _listed(names: Iterable[str]) -> str:
@@ -293,7 +335,7 @@ def _uncounted(trials: Sequence[model.Trial], arm: str, known: int) -> str:
     :param known: how many of the arm have it.
     """
     mine = [one for one in trials if one.arm == arm]
-    measured = sum(bool(one.value) for one in mine)
+    measured = sum(not counted.failed(one) for one in mine)
     if fault := overhead.contradiction(mine):
         return f"'{arm}': {fault}"
     if not known:

@@ -19,7 +19,8 @@ _Per = Callable[[float | None, model.Trial], float | None]
 class ArmSummary:
     """One arm in one benchmark.
 
-    :ivar n: trials that count; :ivar failed: trials without a figure.
+    :ivar n: trials that count; :ivar failed: those without a figure, or with 0, which has no ratio. Of a metric
+        that is best at 0 and mostly is 0 counts.
     :ivar median: of the primary figure, with its interval.
     :ivar total_per_unit, service_per_unit, full_per_unit: CPU seconds per unit of work; None: not measured
         or not valid.
@@ -56,7 +57,7 @@ class Comparison:
     """``arm`` / ``baseline``, more than 1 is a gain; None: no pair, or too few that count.
 
     :ivar pairs_left_out: pairs of which a guard rejected a trial.
-    :ivar left_out: the same in words, with the reason.
+    :ivar left_out: the same in words, with the reason, and how many trials failed.
     :ivar invalid: why there is no ratio although there are pairs.
     :ivar values: boot and ratio of each pair that counts.
     """
@@ -165,8 +166,7 @@ def _benchmark(
 
 
 def _comparison(trials: Sequence[model.Trial], arm: str, baseline: str, by: _Limits) -> Comparison:
-    fleet = "fleet" in by.results.environment
-    picked = counted.select(by.results, trials, arm, baseline, by.guards, fleet=fleet)
+    picked = counted.select(by.results, trials, arm, baseline, by.guards)
     logs = {} if picked.invalid else statistics.log_ratios(picked.trials, arm, baseline)
     values = tuple((group, math.exp(log)) for group, some in logs.items() for log in some)
     ratio = statistics.ratio_of(logs, by.confidence, blur=steps.blur(picked.trials, arm, baseline))
@@ -181,7 +181,8 @@ def _pairs(arms: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def _arm(arm: str, trials: list[model.Trial], left_out: Mapping[guards.Run, str], confidence: float) -> ArmSummary:
-    measured = [one for one in trials if one.value is not None]
+    zeros_count = counted.zero_is_best(trials)
+    measured = [one for one in trials if one.value is not None and (zeros_count or not counted.failed(one))]
     good = [one for one in measured if guards.run(one) not in left_out]
     costs = {id(one): overhead.cost(one) for one in good}
     with_cpu = [one for one in good if "total" in one.host_cpu_s and (arm == HOST or "vcpu" in one.host_cpu_s)]

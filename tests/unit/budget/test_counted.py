@@ -1,7 +1,11 @@
 """Which trials count: every figure is made of the same ones, and says how many were left out and why."""
 
 import csv
+import dataclasses
 import io
+import itertools
+import math
+import random
 from xml.etree import ElementTree
 
 import testtools
@@ -12,8 +16,11 @@ from nova_perf_tuning.budget import (
     counted,
     exports,
     guards,
+    model,
     noise,
     report,
+    selection,
+    statistics,
     summary,
     verdict,
     wording,
@@ -163,7 +170,136 @@ class EveryFigureTest(testtools.TestCase):
         self.assertEqual(["c0", "c1", "s0", "s1"], [row["host"] for row in rows])
 
 
+class FailedTest(testtools.TestCase):
+    """Trials that gave nothing are told, and do not make what is left look better."""
+
+    def data(self, of=lambda one: one.block == one.group, groups=4, blocks=5, **changes):
+        data = samples.results(ARMS, groups=groups, blocks=blocks, noise=0.01)
+        for one in data.trials:
+            if one.arm == "tuned" and of(one):
+                for name, value in (changes or {"value": None, "error": "timed out"}).items():
+                    setattr(one, name, value)
+        return data
+
+    def judged(self, data, **changes):
+        fields = {"benchmark": "iperf3", "arm": "tuned", "max_loss": 0.2, "baseline": "untuned", **changes}
+        return verdict.judge(data, budget_file.Budget(**fields))
+
+    def test_they_are_told_everywhere(self):
+        for changes, told in (({}, "failed"), ({"value": 0.0}, "failed or gave 0")):
+            data = self.data(**changes)
+            [found] = summaries = summary.summarise(data)
+            self.assertEqual([(20, 0), (20, 0), (16, 4)], [(one.n, one.failed) for one in found.arms])
+            told = f"4 of 20 trials of 'tuned' {told}"
+            remarks = {(one.arm, one.baseline): one.left_out for one in found.comparisons}
+            self.assertEqual(
+                {("tuned", "untuned"): told, ("untuned", "host"): "", ("tuned", "host"): told}, remarks
+            )
+            self.assertIn(f"iperf3 tuned/untuned, iperf3 tuned/host: {told}", wording.cautions(summaries))
+            judged = self.judged(data)
+            self.assertEqual(verdict.Verdict.PASS, judged.verdict)
+            self.assertIn(f"; {told}; in the upper end those of 'tuned' count as its worst", judged.reasons[0])
+
+    def test_they_are_told_beside_what_guards_leave_out(self):
+        data = stolen(
+            self.data(lambda one: one.group == one.block == 1), of=lambda one: one.group == one.block == 2
+        )
+        [reason] = self.judged(data).reasons
+        self.assertIn("; 1 of 20 trials of 'tuned' failed; 1 of 19 pairs left out: steal: ", reason)
+
+    def test_missing_trials_are_told(self):
+        data = self.data()
+        data.trials = [one for one in data.trials if one.value is not None]
+        self.assertIn("; 4 of 20 trials of 'tuned' failed or are missing; in the ", self.judged(data).reasons[0])
+
+    def test_they_count_as_the_worst_where_it_takes_a_pass(self):
+        """By hand: each boot has a pair that failed, and in its place the worst pair of all."""
+        data = self.data()
+        alone = selection.Measured(
+            model.Results(data.environment, [one for one in data.trials if one.block != one.group])
+        )
+        budget = budget_file.Budget("iperf3", "tuned", 0.2, baseline="untuned")
+        observed = alone.choose(budget)
+        worst = min(value for some in observed.logs.values() for value in some)
+        with_worst = {group: [*values, worst] for group, values in observed.logs.items()}
+        expected = 1 - statistics.ratio_of(with_worst).low
+        found, before = self.judged(data).loss, observed.loss(0.95, None)
+        self.assertEqual((before.value, before.low, expected), (found.value, found.low, found.high))
+        self.assertTrue(before.high < found.high)
+        missing = self.data()
+        missing.trials = [one for one in missing.trials if one.value is not None]
+        self.assertEqual(found, self.judged(missing).loss)
+
+    def test_blocks_in_which_the_baseline_failed_too_say_nothing(self):
+        data = self.data()
+        for one in data.trials:
+            if one.block == one.group:
+                one.value = None
+        found = self.judged(data)
+        alone = [one for one in data.trials if one.block != one.group]
+        self.assertEqual(self.judged(model.Results(data.environment, alone)).loss, found.loss)
+        self.assertNotIn("upper end", found.reasons[0])
+
+    def test_slow_trials_that_time_out_make_no_pass(self):
+        """At the edge of the budget: without them half of these were PASS."""
+        rng, passed = random.Random(3), 0
+        for _ in range(20):
+            trials = []
+            for group, block in itertools.product(range(8), range(5)):
+                for arm, value in (("untuned", 1000.0), ("tuned", 949.9)):
+                    value *= math.exp(rng.gauss(0, 0.03))
+                    trials.append(samples.trial(arm=arm, group=group, block=block, value=value, order=len(trials)))
+            for one in sorted((one for one in trials if one.arm == "tuned"), key=lambda one: one.value)[:8]:
+                one.value, one.error = None, "timed out"
+            results = model.Results({"arms": {"untuned": {}, "tuned": {}}}, trials)
+            passed += self.judged(results, max_loss=0.05).verdict is verdict.Verdict.PASS
+        self.assertEqual(0, passed)
+
+    def test_a_figure_that_is_best_at_zero_has_no_ratio(self):
+        data = samples.results(ARMS)
+        for one in list(data.trials):
+            value = 3.0 * (one.block == 0 and one.group < 2)
+            fields = {"metric": "retransmits", "unit": "segments", "better": "lower", "primary": False}
+            data.trials.append(dataclasses.replace(one, value=value, **fields))
+        told = self.judged(data, metric="retransmits").reasons[0]
+        self.assertEqual(
+            "retransmits is 0 in 7 of 9 trials of 'tuned', so no ratio can judge it: name another metric in the "
+            "budget",
+            told,
+        )
+        for one in data.trials:
+            one.better = "higher"
+        self.assertIn("gave 0, which has no ratio", self.judged(data, metric="retransmits").reasons[0])
+
+    def test_zeros_that_are_best_stay_in_medians(self):
+        data = samples.results(ARMS)
+        for one in data.trials:
+            one.value, one.better = float(one.block == 0), "lower"
+        [found] = summary.summarise(data)
+        self.assertEqual([(9, 0, 0.0)] * 3, [(one.n, one.failed, one.median.value) for one in found.arms])
+
+
 class HostsTest(testtools.TestCase):
+    def test_verdicts_on_hosts_of_a_fleet(self):
+        """Of a run as it is judged, which has no 'fleet' yet, and of its file."""
+        budget = budget_file.Budget("iperf3", "tuned", 0.2)
+        for environment in ({"launcher": "heat"}, {"fleet": {}}):
+            data = samples.results(ARMS, groups=4, blocks=4, noise=0.01, **environment)
+            for one in data.trials:
+                if one.arm == "host":
+                    one.conditions = {"max_mhz": 3500.0 + 2 * one.group, f"link:eth{one.group}": 1000.0}
+            judged = verdict.judge(data, budget)
+            self.assertEqual(verdict.Verdict.PASS, judged.verdict, judged.reasons)
+            self.assertEqual(0, judged.pairs_left_out)
+            next(one for one in data.trials if one.arm == "host").conditions = {"max_mhz": 3500.0}
+            changed = [one for one in data.trials if one.arm == "host" and one.group == 0][1:2]
+            changed[0].conditions = {**changed[0].conditions, "max_mhz": 2000.0}
+            self.assertIn("from 3500 to 2000 MHz", verdict.judge(data, budget).reasons[0])
+            data.trials = [one for one in data.trials if one.arm != "host" or one.block < 2]
+            self.assertNotIn("missing", verdict.judge(data, budget).reasons[0])
+        data.environment = {"launcher": "libvirt"}
+        self.assertEqual(verdict.Verdict.INVALID, verdict.judge(data, budget).verdict)
+
     def test_hosts_of_a_fleet_differ_without_fault(self):
         data = samples.results({"untuned": 500.0, "tuned": 500.0}, groups=4)
         for one in data.trials:
