@@ -230,9 +230,15 @@ class CampaignStore:
             session.execute(sa.update(tables.Run).where(tables.Run.id == run_id).values(**change))
 
     def clean(self, run_id: str) -> None:
-        """Say that nothing of the run is left on the cloud; who disowned it lets go of it."""
+        """Say that nothing of the run is left on the cloud; who disowned it lets go of it.
+
+        One that died still says that it runs: it was interrupted, and is not looked at again.
+        """
         with self._writing() as session:
-            session.execute(sa.update(tables.Run).where(tables.Run.id == run_id).values(leftovers=False, owner=""))
+            mine = sa.update(tables.Run).where(tables.Run.id == run_id)
+            died = mine.where(tables.Run.state == "running")
+            session.execute(died.values(state="interrupted", ended_at=run_owner.now()))
+            session.execute(mine.values(leftovers=False, owner=""))
 
     def set_environment(self, run_id: str, environment: Mapping[str, Any]) -> None:
         """Replace what the results of the run rest on."""

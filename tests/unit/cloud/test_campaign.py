@@ -63,6 +63,21 @@ class CampaignCase(testtools.TestCase):
         self.assertEqual([], self.launcher.overlaps)
 
 
+class CleanedRunTest(CampaignCase):
+    def test_a_run_that_died_is_not_looked_at_twice(self):
+        """Its process could not say that it ended; a complete one stays complete."""
+        for ended, state in ((None, "interrupted"), ("complete", "complete")):
+            run_id = campaign_store.new_id()
+            self.store.create(run_id, names(2), pairing.schedule(names(2), 1).pairs(), {}, {})
+            if ended:
+                self.store.end(run_id, ended, leftovers=True)
+            self.store.clean(run_id)
+            [line] = [one for one in self.store.lines() if one.run_id == run_id]
+            self.assertEqual((state, False, False), (line.state, line.leftovers, line.alive))
+            if not ended:
+                self.assertEqual(run_id, self.store.claim(run_id).run_id)
+
+
 class CampaignTest(CampaignCase):
     def test_every_pair_once(self):
         one = self.begin(12, peers=3)
