@@ -9,9 +9,9 @@ host could not tell trips nothing.
 from __future__ import annotations
 
 import abc
+import collections
 import dataclasses
 import fnmatch
-import itertools
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
@@ -52,7 +52,8 @@ class Context:
     :ivar limits, min_link_mbps, link: as the budget declares them.
     :ivar sender_cpu: number of the run -> CPU of the sending process in percent.
     :ivar first: name of a condition -> what it was at the first trial that has it.
-    :ivar links: name of a link's condition -> number of the run that had it first, where some trial lacks it.
+    :ivar links: name of a link's condition -> number of the run that had it first, where some trial lacks it,
+        the earliest first.
     :ivar mhz: arm -> median CPU frequency.
     :ivar ranges: name of a condition -> its least and greatest value.
     :ivar sends: whether the benchmark has a sending process, as far as is known.
@@ -89,31 +90,49 @@ def context(
     :param trials: those of the judged arms and benchmark, in the order of time.
     :param link: shell pattern of the links that are measured, None: not told.
     """
-    told = [one.conditions for one in trials]
-    names = dict.fromkeys(itertools.chain.from_iterable(told))
-    seen = {name: [some[name] for some in told if name in some] for name in names}
-    mhz: dict[str, list[float]] = {}
-    speed = "busy_mhz" if "busy_mhz" in seen else "mhz"  # older results have the mean of all CPUs alone
-    for one in trials if speed in seen else ():
-        if speed in one.conditions:
-            mhz.setdefault(one.arm, []).append(one.conditions[speed])
+    first: dict[str, float] = {}
+    ranges: dict[str, tuple[float, float]] = {}
+    links: dict[str, int] = {}
+    count: collections.Counter[str] = collections.Counter()
+    speeds: dict[str, dict[str, list[float]]] = {"busy_mhz": {}, "mhz": {}}
+    for one in trials:
+        count.update(one.conditions.keys())
+        for name, value in one.conditions.items():
+            low, high = ranges.get(name, (value, value))
+            ranges[name] = min(low, value), max(high, value)
+            if name not in first:
+                first[name] = value
+                if name.startswith("link:"):
+                    links[name] = one.order
+            if name in speeds:
+                speeds[name].setdefault(one.arm, []).append(value)
+    told = sum(bool(one.conditions) for one in trials)
+    mhz = speeds["busy_mhz"] or speeds["mhz"]  # older results have the mean of all CPUs alone
     return Context(
         environment,
         limits,
         min_link_mbps,
         sender_cpu,
-        first={name: values[0] for name, values in seen.items()},
+        first=first,
         mhz={arm: statistics.median(values) for arm, values in mhz.items()},
-        ranges={name: (min(values), max(values)) for name, values in seen.items()},
+        ranges=ranges,
         waited=max((overhead.wait_share(one) or 0.0 for one in trials), default=0.0),
         links={
-            name: next(one.order for one in trials if name in one.conditions)
-            for name, values in seen.items()
-            if name.startswith("link:") and len(values) < sum(map(bool, told))
+            name: order for name, order in sorted(links.items(), key=lambda item: item[1]) if count[name] < told
         },
         link=link,
         sends=limits.max_sender_cpu is not None and any(_sends(one.benchmark, environment) for one in trials[:1]),
     )
+
+
+def _apart(figure: float, limit: float, kind: str = "%", digits: int = 0) -> tuple[str, str]:
+    """Return two different figures with as many digits, from ``digits`` on, as tell them from each other.
+
+    :param kind: as a format has it, ``%`` or ``f``.
+    """
+    while digits < 15 and f"{figure:.{digits}{kind}}" == f"{limit:.{digits}{kind}}":
+        digits += 1
+    return f"{figure:.{digits}{kind}}", f"{limit:.{digits}{kind}}"
 
 
 def _sends(label: str, environment: Mapping[str, Any]) -> bool:
@@ -153,7 +172,8 @@ class Steal(Guard):
         if share <= context.limits.max_steal:
             return ""
         what = "time they were wanted" if "steal_of_busy" in trial.conditions else "time"
-        return f"the host's CPUs were taken away {share:.0%} of the {what} (limit {context.limits.max_steal:.0%})"
+        figure, limit = _apart(share, context.limits.max_steal)
+        return f"the host's CPUs were taken away {figure} of the {what} (limit {limit})"
 
 
 class WaitingVcpus(Guard):
@@ -174,7 +194,8 @@ class WaitingVcpus(Guard):
         share = overhead.wait_share(trial)
         if limit is None or share is None or share <= limit:
             return ""
-        return f"vCPUs waited {share:.0%} of the time they wanted to run (limit {limit:.0%})"
+        figure, most = _apart(share, limit)
+        return f"vCPUs waited {figure} of the time they wanted to run (limit {most})"
 
 
 class Throttling(Guard):
@@ -243,9 +264,12 @@ class Links(Guard):
             if mbps == 0 and first:
                 return f"link {name} was down"
             if first is not None and mbps != first:
-                return f"link {name} changed from {first:.0f} to {mbps:.0f} Mbit/s"
+                before, now = _apart(first, mbps, "f")
+                return f"link {name} changed from {before} to {now} Mbit/s"
         for name, since in context.links.items():
-            if trial.conditions and name not in trial.conditions and trial.order > since:
+            if trial.order <= since:  # so are all that follow
+                break
+            if trial.conditions and name not in trial.conditions:
                 return f"{name.replace(':', ' ', 1)} was there at first and then no more"
         return "" if context.min_link_mbps is None else self._slow(speeds, context.min_link_mbps, context.link)
 
@@ -263,7 +287,8 @@ class Links(Guard):
         slowest = min(mine, key=lambda name: mine[name])
         if mine[slowest] >= least:
             return ""
-        found = f"link {slowest} has {mine[slowest]:.0f} Mbit/s, the budget needs {least:.0f}"
+        has, needs = _apart(mine[slowest], least, "f")
+        found = f"link {slowest} has {has} Mbit/s, the budget needs {needs}"
         if link is None and max(mine.values()) >= least:
             return f"{found}; if it is not measured, name the one that is with the budget's 'link'"
         return found
@@ -280,9 +305,8 @@ class Drops(Guard):
         if dropped <= context.limits.max_drops * max(sent, 1.0):
             return ""
         share = dropped / max(sent + dropped, 1.0)
-        return (
-            f"{share:.2%} of the sender's packets were dropped on its side (limit {context.limits.max_drops:.2%})"
-        )
+        figure, limit = _apart(share, context.limits.max_drops, digits=2)
+        return f"{figure} of the sender's packets were dropped on its side (limit {limit})"
 
 
 class BusySender(Guard):
@@ -321,7 +345,8 @@ class ClockStep(Guard):
         step = trial.conditions.get("clock_step_s", 0.0)
         if abs(step) <= context.limits.max_clock_step_s:
             return ""
-        return f"the clock jumped by {step:+.2f} s (limit {context.limits.max_clock_step_s:g} s)"
+        figure, limit = _apart(abs(step), context.limits.max_clock_step_s, "f", digits=2)
+        return f"the clock jumped by {'-' if step < 0 else '+'}{figure} s (limit {limit} s)"
 
 
 class ClockSource(Guard):

@@ -209,6 +209,7 @@ class History:
         for one in found:
             if one.fingerprint:
                 groups.setdefault(_equals(one), {})[one.host] = one.points[-1].value
+        apart = {equals: trend.outliers(values) for equals, values in groups.items()}
         judged = []
         for one in found:
             if host is not None and one.host != host:
@@ -219,7 +220,7 @@ class History:
                     one,
                     peers=max(1, len(peers)),
                     compared=len(peers) >= trend.LEAST_PEERS,
-                    outlier=trend.outliers(peers).get(one.host),
+                    outlier=apart.get(_equals(one), {}).get(one.host),
                 )
             )
         return judged

@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import statistics
 import threading
 import time
 
@@ -54,6 +55,33 @@ class PossibleTest(testtools.TestCase):
                     self.assertTrue(guard.possible(known), guard)
 
 
+class ContextTest(testtools.TestCase):
+    def test_conditions_that_every_trial_names_otherwise(self):
+        """As many names as trials took names times trials, minutes for a file of a few MiB."""
+        trials = [
+            samples.trial(order=order, conditions={f"link:e{order}_{port}": 1000.0 for port in range(18)})
+            for order in range(4000)
+        ]
+        begun = time.process_time()
+        known = guards.context(trials, {}, guards.Limits(), None, {})
+        self.assertEqual(3999, len(guards.faults(trials, known)))
+        self.assertTrue(time.process_time() - begun < 5)
+        self.assertEqual((7, 1000.0), (known.links["link:e7_0"], known.first["link:e7_0"]))
+
+    @hypothesis.given(strategies.lists(CONDITIONS, max_size=6))
+    def test_what_it_knows(self, conditions):
+        trials = [samples.trial(arm="tuned", order=order, conditions=one) for order, one in enumerate(conditions)]
+        known = guards.context(trials, {}, guards.Limits(), None, {})
+        seen = {name: [one[name] for one in conditions if name in one] for one in conditions for name in one}
+        self.assertEqual({name: values[0] for name, values in seen.items()}, known.first)
+        self.assertEqual({name: (min(values), max(values)) for name, values in seen.items()}, known.ranges)
+        lacking = "link:eth0" in seen and any(one and "link:eth0" not in one for one in conditions)
+        order = next((order for order, one in enumerate(conditions) if "link:eth0" in one), 0)
+        self.assertEqual({"link:eth0": order} if lacking else {}, known.links)
+        speeds = seen.get("busy_mhz") or seen.get("mhz")
+        self.assertEqual({"tuned": statistics.median(speeds)} if speeds else {}, known.mhz)
+
+
 class GuardTest(testtools.TestCase):
     def setUp(self):
         super().setUp()
@@ -85,6 +113,19 @@ class GuardTest(testtools.TestCase):
         self.assertEqual(V.PASS, judged(self.data).verdict)
         self.set(steal_share=0.03, steal_of_busy=0.5)
         self.check("steal: the host's CPUs were taken away 50% of the time they were wanted (limit 5%)")
+
+    def test_figure_and_limit_differ_in_words(self):
+        self.set(steal_share=0.0501)
+        self.check("the host's CPUs were taken away 5.01% of the time (limit 5.00%)")
+        self.set(steal_share=0.0, sender_packets=1e6, sender_dropped=1003.0)
+        self.check("0.1002% of the sender's packets were dropped on its side (limit 0.1000%)")
+        self.set(sender_dropped=0.0, clock_step_s=-0.0504)
+        self.check("the clock jumped by -0.0504 s (limit 0.0500 s)")
+        self.set(clock_step_s=0.0, **{"link:eth0": 999.6})
+        self.check("link eth0 has 999.6 Mbit/s, the budget needs 1000.0", min_link_mbps=1000, link="eth0")
+        for one in self.data.trials:
+            one.wait_s = 0.4445 if one.arm == "tuned" else None
+        self.check("(limit 10.", guards.Limits())
 
     def test_few_such_trials_are_left_out(self):
         self.set(every=8, steal_share=0.9)
