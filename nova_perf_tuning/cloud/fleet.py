@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -144,6 +145,11 @@ def _compared(host: str, findings: Sequence[attribution.Finding]) -> tuple[set[j
             reasons.append(f"{what}: worse than the other hosts by {span} in all its {len(losses)} pairs")
         elif state is attribution.State.UNKNOWN:
             verdicts.add(judging.Verdict.INCONCLUSIVE)
+            if host in one.uncertain:
+                noise = f"the noise of the pairs ({one.noise:.1%})" if math.isfinite(one.noise) else "noise"
+                why = f"which {noise} may explain; measure it with more hosts (--peers)"
+                reasons.append(f"{what}: worse by {span}, {why}")
+                continue
             reasons.append(
                 f"{what}: worse by {span}, but its peers may be the reason; measure it with others (--peers)"
             )

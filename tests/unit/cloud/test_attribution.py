@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nova_perf_tuning.cloud import attribution, model, pairing
+from nova_perf_tuning.cloud import fleet as fleet_verdict
 from tests.unit.budget import samples
 
 GOOD, BAD, UNKNOWN = attribution.State.GOOD, attribution.State.BAD, attribution.State.UNKNOWN
@@ -114,6 +115,54 @@ class RuleTest(testtools.TestCase):
         [found] = attribution.find(measured, {"cpu": False}, 0.1)
         self.assertEqual({"a": BAD, "b": GOOD, "c": GOOD}, dict(found.states))
         self.assertEqual([[-0.4], [0.0, 0.0], [0.0]], [found.of(name) for name in "abc"])
+
+
+class CertaintyTest(testtools.TestCase):
+    def test_equal_hosts_are_not_bad(self):
+        """Noise of a third to a half of the limit; 1 % promised."""
+        for count in (3, 4, 5, 10, 50):
+            for paired in (True, False):
+                found = [
+                    diagnose(fleet(count, 2, seed, set(), noise), paired, limit=0.15).states
+                    for seed in range(100)
+                    for noise in (0.05, 0.06, 0.075)
+                ]
+                wrong = sum(BAD in states.values() for states in found)
+                self.assertTrue(wrong <= 3, (count, paired, wrong))
+
+    def test_a_large_loss_is_certain_among_few(self):
+        for count, peers in ((4, 2), (4, 3), (6, 2), (6, 3), (10, 3)):
+            found = [
+                diagnose(fleet(count, peers, seed, {"h001"}, 0.05, 0.6), limit=0.15).states for seed in range(100)
+            ]
+            self.assertTrue(sum(states["h001"] is BAD for states in found) >= 93, (count, peers))
+            self.assertFalse([states for states in found if list(states.values()).count(BAD) > 1])
+
+    def test_peers_of_a_bad_host_stay_good(self):
+        for count in (4, 6, 10, 30):
+            for seed in range(30):
+                states = diagnose(fleet(count, 3, seed, {"h001"}, 0.02, 0.6), limit=0.15).states
+                self.assertEqual({"h001": BAD}, {name: state for name, state in states.items() if state != GOOD})
+
+    def test_what_noise_may_explain_is_not_known(self):
+        usual = {("a", "b"): 100, ("b", "c"): 108, ("c", "a"): 93, ("a", "e"): 104, ("e", "c"): 97}
+        found = diagnose({**usual, ("d", "a"): 83, ("b", "d"): 82}, limit=0.15)
+        self.assertEqual((UNKNOWN, {"d"}), (found.states["d"], found.uncertain))
+        self.assertTrue(0.03 < found.noise < 0.08, found.noise)
+        [reason] = fleet_verdict._compared("d", [found])[1]
+        self.assertIn("which the noise of the pairs (", reason)
+        found = diagnose({**usual, ("d", "a"): 60, ("b", "d"): 62}, limit=0.15)
+        self.assertEqual((BAD, frozenset()), (found.states["d"], found.uncertain))
+
+    def test_more_figures_need_more(self):
+        """The probability of a wrong BAD is one of the whole run."""
+        figures = {("a", "b"): 100, ("b", "c"): 103, ("c", "a"): 98, ("d", "a"): 72, ("b", "d"): 73}
+        seen = [attribution.Observation(model.HostPair(*pair), value) for pair, value in figures.items()]
+        states = [
+            attribution.diagnose(seen, "b", "tuned", "m", "u", False, 0.15, count).states["d"]
+            for count in (1, 10_000)
+        ]
+        self.assertEqual([BAD, UNKNOWN], states)
 
 
 class FleetTest(testtools.TestCase):
