@@ -268,11 +268,25 @@ def _left_out(summaries: Sequence[summary.BenchmarkSummary]) -> list[str]:
 
 
 def _cut(results: model.Results) -> str:
-    """Return how many of the planned blocks there are, as a clause; empty where the plan is not known."""
-    groups, blocks = results.environment.get("groups"), results.environment.get("blocks")
+    """Return how many of the planned blocks are whole, as a clause; empty where the plan is not known."""
+    environment = results.environment
+    groups, blocks = environment.get("groups"), environment.get("blocks")
     if not (isinstance(groups, int) and isinstance(blocks, int)):
         return ""
-    return f" after {len({(one.group, one.block) for one in results.trials})} of {groups * blocks} blocks"
+    of_block: dict[tuple[int, int], set[tuple[str, str]]] = {}
+    for one in results.trials:
+        of_block.setdefault((one.group, one.block), set()).add((one.benchmark, one.arm))
+    arms = {*environment.get("arms", {}), *(one.arm for one in results.trials)}
+    if "fleet" in environment:  # the host's trials were dealt out to pairs, which may have none
+        arms.discard(summary.HOST)
+    labels = {*environment.get("benchmarks", {}), *(one.benchmark for one in results.trials)}
+    # Guests that did not boot are told among the errors; their group is no shorter for it.
+    lost = {(one.get("group"), one.get("arm")) for one in environment.get("errors", ()) if "benchmark" not in one}
+    whole = sum(
+        all((label, arm) in there for label in labels for arm in arms if (group, arm) not in lost)
+        for (group, _), there in of_block.items()
+    )
+    return f" after {whole} of {groups * blocks} blocks"
 
 
 def environment_warnings(environment: Mapping[str, Any]) -> list[str]:

@@ -6,7 +6,7 @@ import datetime
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from nova_perf_tuning.budget import schema, store, verdict
+from nova_perf_tuning.budget import schema, store, verdict, wording
 from nova_perf_tuning.cloud import model
 from nova_perf_tuning.virt import host_result
 
@@ -39,7 +39,8 @@ def read(
     :param path: the result file of one host, or results of ``nova-perf validate``: those of a run over many
         hosts hold a verdict on each, those of one host are judged by ``budgets``.
     :param name: of ``budgets`` taken together, for the host's trait; empty: they have none.
-    :raises InputError, ResultError, CloudError: unreadable, not of either schema, or nothing to be judged by.
+    :raises InputError, ResultError, CloudError: unreadable, not of either schema, nothing to be judged by, or an
+        A/A run, in which nothing was tuned.
     """
     data = schema.load_json(path, store.MAX_BYTES)
     if not isinstance(data, dict) or "trials" not in data:
@@ -48,6 +49,8 @@ def read(
             raise model.CloudError(f"{path}: it has just been removed")
         return [result]
     results = store.from_dict(data, path)
+    if wording.is_aa(results.environment):
+        raise model.CloudError(f"{path}: {_aa(results.environment)}")
     created = _created(results.environment, path)
     fleet = results.environment.get("fleet")
     if fleet is not None:
@@ -76,6 +79,16 @@ def of_host(found: Sequence[host_result.HostResult], name: str, path: str) -> ho
             return one
     names = ", ".join(one.host for one in found[:10]) + (" …" if len(found) > 10 else "")
     raise model.CloudError(f"{path}: there is no result of host '{name}' in it; there is {names or 'none at all'}")
+
+
+def _aa(environment: Mapping[str, Any]) -> str:
+    if environment.get("launcher") == "host":
+        what = "every arm is the host itself (launcher host), so it says nothing about guests"
+    else:
+        what = "both pairs of guests are untuned (an A/A run), so it says nothing about tuned ones"
+    return (
+        f"{what}; publish results of 'nova-perf validate' with --launcher libvirt or heat, without --noise-floor"
+    )
 
 
 def _score(judged: Sequence[verdict.Judgement]) -> float | None:

@@ -339,6 +339,22 @@ class WordingTest(testtools.TestCase):
         ):
             self.assertEqual(text, wording.number(value))
 
+    def test_an_early_end_counts_whole_blocks(self):
+        plan = {"groups": 3, "blocks": 6, "ended": "time limit"}
+        data = samples.results({"host": 9.0, "untuned": 8.0, "tuned": 8.0}, groups=3, blocks=6, **plan)
+        del data.trials[-1]
+        [told] = wording.headline_notes(data)
+        self.assertEqual(
+            "The run ended early (time limit after 17 of 18 blocks); the figures are of the trials up to then.",
+            told,
+        )
+        # Guests that did not boot make no block of their group less whole.
+        data.trials = [one for one in data.trials if (one.group, one.arm) != (1, "tuned")]
+        data.environment["errors"] = [{"group": 1, "arm": "tuned", "error": "no answer"}]
+        self.assertIn("after 17 of 18 blocks", wording.headline_notes(data)[0])
+        data.environment["benchmarks"] = {"iperf3": {}, "fio": {}}
+        self.assertIn("after 0 of 18 blocks", wording.headline_notes(data)[0])
+
     def test_gain_in_words(self):
         def words(low, value, high):
             return wording.gain(statistics.Estimate(value, low, high, 9, 3, 0.95, value, value, ""))

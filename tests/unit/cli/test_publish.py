@@ -119,6 +119,22 @@ class PublishTest(testtools.TestCase):
         os.makedirs(self.published)
         self.assertIn("it is a folder", self.refused(self.results, "--budget", self.budget(0.15)))
 
+    def test_a_run_in_which_nothing_was_tuned(self):
+        """Its arms are alike, so every budget passes."""
+        budget = self.write(
+            "b.yaml", "budgets:\n- {benchmark: iperf3, arm: tuned, baseline: untuned, max_loss: 0.2}\n"
+        )
+        self.measure({"host": 1000.0, "untuned": 1000.0, "tuned": 1000.0}, launcher="host", accelerator="none")
+        line = self.refused(self.results, "--budget", budget)
+        self.assertIn(
+            "every arm is the host itself (launcher host), so it says nothing about guests; publish", line
+        )
+        budget = self.write("b.yaml", "budgets:\n- {benchmark: iperf3, arm: again, max_loss: 0.2}\n")
+        self.measure({"host": 1000.0, "untuned": 990.0, "again": 990.0}, launcher="libvirt")
+        self.assertIn(
+            "both pairs of guests are untuned (an A/A run)", self.refused(self.results, "--budget", budget)
+        )
+
     def test_a_nova_conf_that_cannot_be_used(self):
         self.measure()
         self.write("nova.conf", "[nova_perf_tuning]\nresult_max_age = soon\n")

@@ -280,6 +280,10 @@ class ResultsOfValidationTest(openstack_program.ProgramTestCase):
             [row] = self.perf("publish", self.path, "--budget", budget)
             self.assertEqual([verdict, verdict == "PASS"], [row["Verdict"], bool(self.validated())], row)
 
+    def test_a_run_without_guests(self):
+        self.write([], host="cmp1", launcher="host")
+        self.assertIn("every arm is the host itself", self.refused("publish", self.path))
+
     def test_rubbish(self):
         old = "2001-01-01T00:00:00+00:00"
         for words, contents in {
