@@ -20,8 +20,18 @@ from nova_perf_tuning import errors, schema_fault
 
 #: Bytes that most files do not reach: to make room for the largest one takes longer than to read them.
 _MOST = 1 << 20
+#: What a value breaks where the schema's description of it says better what is wanted.
+_WANTED = ("type", "minimum", "maximum", "exclusiveMaximum", "minItems")
 #: Faults of a document that are looked at for the one that says most.
 _MOST_FAULTS = 100
+#: How files begin that a program has compressed.
+_COMPRESSED = {
+    b"\xfd7zXZ\0": "xz",
+    b"\x1f\x8b": "gzip",
+    b"BZh": "bzip2",
+    b"\x28\xb5\x2f\xfd": "zstd",
+    b"PK\x03\x04": "zip",
+}
 #: How long a pipe may be without a writer, in milliseconds.
 _PATIENCE_MS = 5000
 #: A number that may be too large for a float, and an escape that may be half of a pair.
@@ -79,7 +89,10 @@ def check(name: str, data: object, where: str) -> None:
         here = (one for one in faults if one.absolute_path == error.absolute_path)
         error = next((one for one in here if one.validator == "additionalProperties"), error)
     place = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in error.absolute_path)
-    raise InputError(f"{where}: {place.lstrip('.') or 'the document'}: {schema_fault.text(error)}")
+    told = schema_fault.text(error)
+    if error.validator in _WANTED and isinstance(wanted := error.schema.get("description"), str):
+        told = f"{' '.join(repr(error.instance).split())[:60]} where {wanted} is wanted"
+    raise InputError(f"{where}: {place.lstrip('.') or 'the document'}: {told}")
 
 
 def read_text(path: str, limit: int) -> str:
@@ -103,7 +116,11 @@ def read_text(path: str, limit: int) -> str:
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise InputError(f"{path}: no UTF-8 text at byte {error.start}") from None
+        packed = next((name for magic, name in _COMPRESSED.items() if data.startswith(magic)), None)
+        fault = (
+            f"it is compressed ({packed}); unpack it first" if packed else f"no UTF-8 text at byte {error.start}"
+        )
+        raise InputError(f"{path}: {fault}") from None
 
 
 def _open_at_once(path: str, flags: int) -> int:

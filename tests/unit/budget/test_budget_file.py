@@ -1,8 +1,11 @@
 """Which budgets apply where, and those that are shipped."""
 
+import os
+
+import fixtures
 import testtools
 
-from nova_perf_tuning.budget import budget_file, model, verdict
+from nova_perf_tuning.budget import budget_file, model, schema, verdict
 from tests.unit.budget import samples
 
 B = budget_file.Budget
@@ -78,6 +81,30 @@ class ApplicableTest(testtools.TestCase):
         self.assertEqual(
             ["cpu"], [one.benchmark for one in budget_file.for_measured(known, kinds, ["host"], None)]
         )
+
+
+class FaultTest(testtools.TestCase):
+    def test_what_is_wanted_is_told(self):
+        path = os.path.join(self.useFixture(fixtures.TempDir()).path, "budget.yaml")
+        one = "benchmark: fio, arm: tuned"
+        share = "a share below 1 (0.4 for 40 %; below 0 it demands a gain) is wanted"
+        for text, told in (
+            ("budgets: []", "budgets: [] where a list of one budget or more (benchmark, arm, max_loss) is wanted"),
+            (f"budgets: [{{{one}, max_loss: 40}}]", f"budgets[0].max_loss: 40 where {share}"),
+            (f"budgets: [{{{one}, max_loss: 40%}}]", f"budgets[0].max_loss: '40%' where {share}"),
+            (
+                f"budgets: [{{{one}, max_loss: 0.1, confidence: 95}}]",
+                "budgets[0].confidence: 95 where a share from 0.5 to 0.999 (0.95 for 95 %) is wanted",
+            ),
+            (
+                f"guards: {{max_steal: 5}}\nbudgets: [{{{one}, max_loss: 0.1}}]",
+                "guards.max_steal: 5 where a share from 0 to 1 (0.4 for 40 %) is wanted",
+            ),
+        ):
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(text)
+            error = self.assertRaises(schema.InputError, budget_file.load, path)
+            self.assertEqual(f"{path}: {told}", str(error))
 
 
 class ShippedTest(testtools.TestCase):

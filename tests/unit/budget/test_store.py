@@ -1,7 +1,10 @@
 """Results on disk: round trip, atomic writes, hostile files."""
 
+import bz2
+import gzip
 import itertools
 import json
+import lzma
 import os
 import stat
 import subprocess
@@ -101,6 +104,14 @@ class StoreTest(testtools.TestCase):
             error = self.assertRaises(schema.InputError, self.load, text)
             self.assertIn(told, str(error), text[:80])
             self.assertTrue(len(str(error)) < 500)
+
+    def test_a_compressed_file_is_to_be_unpacked(self):
+        text = b'{"schema": 1}' * 50
+        for module, name in ((lzma, "xz"), (gzip, "gzip"), (bz2, "bzip2")):
+            with open(self.path, "wb") as file:
+                file.write(module.compress(text))
+            error = self.assertRaises(schema.InputError, store.load, self.path)
+            self.assertEqual(f"{self.path}: it is compressed ({name}); unpack it first", str(error))
 
     def test_a_key_stands_once(self):
         """Of two values the last would win, and a person who reads the file sees the first."""
