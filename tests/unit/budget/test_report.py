@@ -340,8 +340,8 @@ class WordingTest(testtools.TestCase):
             self.assertEqual(text, wording.number(value))
 
     def test_an_early_end_counts_whole_blocks(self):
-        plan = {"groups": 3, "blocks": 6, "ended": "time limit"}
-        data = samples.results({"host": 9.0, "untuned": 8.0, "tuned": 8.0}, groups=3, blocks=6, **plan)
+        data = samples.results({"host": 9.0, "untuned": 8.0, "tuned": 8.0}, groups=3, blocks=6)
+        data.environment.update(groups=3, blocks=6, ended="time limit")
         del data.trials[-1]
         [told] = wording.headline_notes(data)
         self.assertEqual(
