@@ -6,6 +6,7 @@ begins like a formula.
 
 from __future__ import annotations
 
+import collections
 import csv
 import dataclasses
 import datetime
@@ -15,7 +16,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from xml.etree import ElementTree
 
-from nova_perf_tuning.budget import counted, diagnosis, guards, model, statistics, summary, verdict, wording
+from nova_perf_tuning.budget import (
+    budget_labels,
+    counted,
+    diagnosis,
+    guards,
+    model,
+    statistics,
+    summary,
+    verdict,
+    wording,
+)
 
 #: What XML 1.0 has no character for.
 _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -48,8 +59,10 @@ _COLUMNS: Final = (
 #: What guards look at; speeds of links are in a cell of their own, since hosts name links as they like.
 _CONDITIONS: Final = (
     "steal_share",
+    "steal_of_busy",
     "throttle_events",
     "mhz",
+    "busy_mhz",
     "max_mhz",
     "sender_packets",
     "sender_dropped",
@@ -71,9 +84,10 @@ class _Case:
 def _cases(results: model.Results, judged: Sequence[verdict.Judgement], recorded: bool = False) -> list[_Case]:
     """Return a case for each budget that was judged, and for each host of a fleet."""
     found = []
-    for one in judged:
+    for one, labels in zip(judged, budget_labels.distinct([one.budget for one in judged]), strict=True):
         figure = f" {one.budget.metric}" if one.budget.metric else ""
-        name = f"{one.budget.arm} against {one.budget.baseline}{figure}, max_loss {one.budget.max_loss:g}"
+        limits = (f", {key} {value or 'none'}" for key, value in labels.items() if key not in budget_labels.FIGURE)
+        name = f"{one.budget.arm} against {one.budget.baseline}{figure}{''.join(limits)}"
         found.append(_Case(f"nova_perf.{one.budget.benchmark}", name, one.verdict, "; ".join(one.reasons)))
     for host in results.environment.get("fleet", {}).get("hosts", []):
         if host["verdict"] is not None:
@@ -126,17 +140,59 @@ def junit(
     return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
 
 
-def table(results: model.Results, limits: guards.Limits | None = None) -> str:
+def left_out(
+    results: model.Results,
+    summaries: Sequence[summary.BenchmarkSummary],
+    judged: Sequence[verdict.Judgement] = (),
+    limits: guards.Limits | None = None,
+) -> dict[guards.Run, str]:
+    """Return run -> why, for each that does not count by itself, or in a comparison that is shown or judged.
+
+    :param limits: of the guards where no budget is judged; None: the defaults.
+    """
+    known = limits or guards.Limits()
+    found = counted.alone(results, known)
+    of_benchmark: dict[str, list[model.Trial]] = {}
+    for trial in results.trials:
+        of_benchmark.setdefault(trial.benchmark, []).append(trial)
+    shown = [
+        verdict.Budget(one.label, pair.arm, 0.0, None, pair.baseline, guards=known)
+        for one in summaries
+        for pair in one.comparisons
+    ]
+    asked = {_compared(one): one for one in [*shown, *(judgement.budget for judgement in judged)]}
+    for one in asked.values():
+        trials = [
+            trial
+            for trial in of_benchmark.get(one.benchmark, ())
+            if trial.value is None or (trial.metric == one.metric if one.metric else trial.primary)
+        ]
+        pair, fleet = (one.arm, one.baseline), "fleet" in results.environment
+        picked = counted.select(results, trials, *pair, one.guards, one.min_link_mbps, fleet=fleet, link=one.link)
+        for run, why in picked.left_out.items():
+            found.setdefault(run, f"{why} ({one.arm} against {one.baseline})")
+    return found
+
+
+def _compared(budget: verdict.Budget) -> tuple[object, ...]:
+    """Return what decides which trials count for a budget."""
+    figure = budget.benchmark, budget.metric, budget.arm, budget.baseline
+    return *figure, budget.guards, budget.min_link_mbps, budget.link
+
+
+def table(results: model.Results, uncounted: Mapping[guards.Run, str] | None = None) -> str:
     """Return the trials as CSV (RFC 4180): a row for each figure of each trial, in the order of time.
 
-    :param limits: of the guards, for the column that says which trials do not count; None: the defaults.
+    :param uncounted: what :func:`left_out` says of them, for the column that tells it; None: by themselves, or in
+        a comparison that a report shows, with the default limits of guards.
     """
     text = io.StringIO()
     writer = csv.writer(text)
     cpu = (f"host_cpu_s_{name}" for name in _CLASSES)
     conditions = (f"condition_{name}" for name in _CONDITIONS)
     writer.writerow([*_COLUMNS, *cpu, "host", "run", *conditions, "condition_links", "left_out"])
-    left_out = counted.alone(results, limits or guards.Limits())
+    if uncounted is None:
+        uncounted = left_out(results, summary.summarise(results))
     hosts = _hosts(results.environment)
     whole = str(results.environment.get("host", ""))
     run = results.environment.get("fleet", {}).get("run") or results.environment.get("created", "")
@@ -145,7 +201,7 @@ def table(results: model.Results, limits: guards.Limits | None = None) -> str:
         cells += [one.host_cpu_s.get(name) for name in _CLASSES]
         cells += [hosts.get(one.group, whole), str(run)]
         cells += [one.conditions.get(name) for name in _CONDITIONS]
-        cells += [_links(one), left_out.get(guards.run(one), "")]
+        cells += [_links(one), uncounted.get(guards.run(one), "")]
         writer.writerow([_cell(value) for value in cells])
     return text.getvalue()
 
@@ -167,21 +223,26 @@ def prometheus(
     results: model.Results,
     summaries: Sequence[summary.BenchmarkSummary],
     judged: Sequence[verdict.Judgement],
+    uncounted: Mapping[guards.Run, str] | None = None,
     *,
     recorded: bool = False,
 ) -> str:
     """Return medians, ratios and verdicts for the textfile collector of Prometheus' node exporter.
 
+    :param uncounted: what :func:`left_out` says; None: with the default limits of guards.
     :param recorded: verdicts on hosts of a fleet are those of the file: they are a metric of their own.
     """
     gauges = _Gauges({"host": str(results.environment.get("host", ""))})
+    uncounted = left_out(results, summaries, judged) if uncounted is None else uncounted
+    measured = {guards.run(one) for one in results.trials if one.primary and one.value is not None}
+    lost = collections.Counter((label, arm) for label, arm, _ in measured & uncounted.keys())
     for one in summaries:
         for arm in one.arms:
             labels = {"benchmark": one.label, "metric": one.metric, "unit": one.unit, "arm": arm.arm}
             gauges.add("median", "Median of a benchmark's figure.", labels, _value(arm.median))
-            text = "Trials that do not count: a guard rejected them."
+            text = "Trials that do not count in some figure: a guard rejected them, alone or in a comparison."
             names = {"benchmark": one.label, "arm": arm.arm}
-            gauges.add("trials_left_out", text, names, len(arm.left_out))
+            gauges.add("trials_left_out", text, names, lost[one.label, arm.arm])
             work = {"benchmark": one.label, "work_unit": one.work_unit, "arm": arm.arm}
             cost = _value(arm.service_per_unit)
             gauges.add("service_cpu_seconds_per_unit", "Host CPU beside vCPUs per unit of work.", work, cost)
@@ -192,23 +253,16 @@ def prometheus(
             for bound in ("value", "low", "high") if pair.ratio else ():
                 figure = getattr(pair.ratio, bound)
                 gauges.add("ratio", "Ratio of two arms, more than 1 is better.", {**names, "bound": bound}, figure)
-    # Budgets that differ only in what is no label share their samples, with the worst of their verdicts.
-    alike: dict[tuple[tuple[str, str], ...], list[verdict.Judgement]] = {}
-    for judgement in judged:
-        alike.setdefault(_budget_labels(judgement.budget), []).append(judgement)
-    for pairs, some in alike.items():
-        names = dict(pairs)
-        gauges.add("budget_max_loss", "Loss that is allowed.", names, some[0].budget.max_loss)
-        whole = verdict.overall(some)
-        for word in verdict.Verdict:
-            text = "1 for the verdict on a budget, 0 for the others."
-            gauges.add("budget_verdict", text, {**names, "verdict": word.value}, whole is word)
+    _add_budgets(gauges, judged)
     for host in _cases(results, []):
         for word in verdict.Verdict:
             text = "1 for the verdict on a host of a fleet, 0 for the others."
             name = "host_verdict"
             if recorded:
-                name, text = "host_recorded_verdict", "The same as results have it, not judged again."
+                name, text = (
+                    "host_recorded_verdict",
+                    f"{text.removesuffix('.')}, as results have it, not judged again.",
+                )
             labels = {"host": host.name, "verdict": word.value}
             gauges.add(name, text, labels, host.verdict is word)
     for name, told in results.environment.get("arms", {}).items():
@@ -219,14 +273,18 @@ def prometheus(
     return gauges.text()
 
 
-def _budget_labels(budget: verdict.Budget) -> tuple[tuple[str, str], ...]:
-    return (
-        ("benchmark", budget.benchmark),
-        ("metric", budget.metric or ""),
-        ("arm", budget.arm),
-        ("baseline", budget.baseline),
-        ("max_loss", f"{budget.max_loss:g}"),
-    )
+def _add_budgets(gauges: _Gauges, judged: Sequence[verdict.Judgement]) -> None:
+    for one, names in zip(judged, budget_labels.distinct([one.budget for one in judged]), strict=True):
+        gauges.add("budget_max_loss", "Loss that is allowed.", names, one.budget.max_loss)
+        text = "Host CPU beside vCPUs per unit of work that is allowed, in seconds."
+        gauges.add("budget_max_host_cpu_per_unit", text, names, one.budget.max_host_cpu_per_unit)
+        text = "Host CPU beside vCPUs per unit of work as it was judged, in seconds."
+        for bound in ("value", "low", "high") if one.cpu else ():
+            labels = {**names, "work_unit": one.unit, "bound": bound}
+            gauges.add("budget_host_cpu_per_unit", text, labels, getattr(one.cpu, bound))
+        for word in verdict.Verdict:
+            text = "1 for the verdict on a budget, 0 for the others."
+            gauges.add("budget_verdict", text, {**names, "verdict": word.value}, one.verdict is word)
 
 
 class _Gauges:
@@ -260,11 +318,7 @@ def _value(found: statistics.Estimate | None) -> float | None:
 
 def _label(text: str) -> str:
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    return _printable(escaped)
-
-
-def _printable(text: str) -> str:
-    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
+    return budget_labels.printable(escaped)
 
 
 def _xml(value: object) -> str:
@@ -275,7 +329,7 @@ def _cell(value: object) -> object:
     """Return a cell that no spreadsheet takes for a formula and no terminal for a command."""
     if not isinstance(value, str):
         return value
-    text = _printable(value)
+    text = budget_labels.printable(value)
     return f"'{text}" if value.startswith(("=", "+", "-", "@", "\t", "\r")) else text
 
 

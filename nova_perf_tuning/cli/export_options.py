@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -68,12 +69,12 @@ def write(
 
     limits = counted.limits([one.budget for one in judged])
     unjudged = (unjudged or wording.NO_BUDGET) if args.budget else "no budget was given; give one with --budget"
+    summaries = functools.cache(lambda: summary.summarise(results, limits=limits))
+    uncounted = functools.cache(lambda: exports.left_out(results, summaries(), judged, limits))
     made: dict[str, Callable[[], str]] = {
         "junit": lambda: exports.junit(results, judged, unjudged, recorded=recorded),
-        "csv": lambda: exports.table(results, limits),
-        "prometheus": lambda: exports.prometheus(
-            results, summary.summarise(results, limits=limits), judged, recorded=recorded
-        ),
+        "csv": lambda: exports.table(results, uncounted()),
+        "prometheus": lambda: exports.prometheus(results, summaries(), judged, uncounted(), recorded=recorded),
     }
     wanted = _wanted(args)
     for name, path in wanted.items():

@@ -53,13 +53,15 @@ def agent_rows() -> list[list[str]]:
 
 
 def validation_rows() -> list[list[str]]:
-    """Return a row for each metric of a validation that has a budget and a host of a fleet."""
+    """Return a row for each metric of a validation with a budget and a host of a fleet, judged and as recorded."""
     data = json.loads(lzma.decompress(RECORDING.read_bytes()))
     measured = store.from_dict(data, str(RECORDING))
     fleet = {"hosts": [{"host": "host1", "verdict": "PASS", "reasons": []}]}
-    results = model.Results({**measured.environment, "fleet": fleet}, measured.trials)
-    judged = verdict.judge_all(results, [budget_file.Budget("cpu", "untuned", 0.15)])
+    arms = {"untuned": {"findings": []}}
+    results = model.Results({**measured.environment, "fleet": fleet, "arms": arms}, measured.trials)
+    judged = verdict.judge_all(results, [budget_file.Budget("cpu", "untuned", 0.15, max_host_cpu_per_unit=1.0)])
     text = exports.prometheus(results, summary.summarise(results), judged)
+    text += exports.prometheus(results, [], [], recorded=True)
     found: dict[str, str] = {}
     for sample in SAMPLE.finditer(text):
         found.setdefault(sample[1], labels(LABEL.findall(sample[2])))

@@ -1,13 +1,14 @@
 """Forms that other programs read: valid whatever the results say, and with the right figures in them."""
 
 import csv
+import dataclasses
 import io
 import re
 from xml.etree import ElementTree
 
 import testtools
 
-from nova_perf_tuning.budget import budget_file, exports, summary, verdict
+from nova_perf_tuning.budget import budget_file, budget_labels, exports, summary, verdict
 from tests.unit.budget import samples
 
 HOSTILE = "=cmd|'/c calc'!A1\x00\x1b\ufffe\"\\\n<&]]>"
@@ -96,13 +97,48 @@ class ExportsTest(testtools.TestCase):
             budget_file.Budget("iperf3", "tuned", 0.9),
             budget_file.Budget("iperf3", "tuned", 0.01),
             budget_file.Budget("iperf3", "tuned", 0.9, max_host_cpu_per_unit=1e-9),
+            budget_file.Budget("iperf3", "\x1b", 0.9),
+            budget_file.Budget("iperf3", "\x07", 0.9),
         ]
         found = verdict.judge_all(self.data, budgets)
         text = exports.prometheus(self.data, summary.summarise(self.data), found)
         names = [line.rpartition(" ")[0] for line in text.splitlines() if not line.startswith("#")]
         self.assertEqual(len(names), len(set(names)))
-        for limit in ("0.9", "0.01"):
-            self.assertIn(f'max_loss="{limit}",verdict="FAIL"}} 1.0', text)
+        for limit, word in (('0.9"', "PASS"), ('0.01"', "FAIL"), ('0.9",max_host_cpu_per_unit="1e-09"', "FAIL")):
+            self.assertIn(f'arm="tuned",baseline="host",max_loss="{limit},verdict="{word}"}} 1.0', text)
+
+    def test_budgets_of_one_figure_are_told_apart(self):
+        same = budget_file.Budget("iperf3", "tuned", 0.9)
+        budgets = [
+            same,
+            dataclasses.replace(same, max_loss=0.9000001),
+            dataclasses.replace(same, max_host_cpu_per_unit=0.5),
+            dataclasses.replace(same, max_host_cpu_per_unit=0.25),
+            dataclasses.replace(same, confidence=0.8),
+            dataclasses.replace(same, host_group="*"),
+            dataclasses.replace(same, reason="once more"),
+        ]
+        labels = budget_labels.distinct(budgets)
+        self.assertEqual(len(budgets), len({tuple(one.items()) for one in labels}))
+        self.assertEqual({"benchmark", "metric", "arm", "baseline", "max_loss"}, set(labels[1]))
+        self.assertEqual(
+            ("0.8", "*", "2"), (labels[4]["confidence"], labels[5]["host_group"], labels[6]["number"])
+        )
+        found = verdict.judge_all(self.data, [one for one in budgets if one.host_group is None])
+        self.assertEqual(6, len(found))
+        suite = ElementTree.fromstring(exports.junit(self.data, found))
+        self.assertEqual(6, len({case.get("name") for case in suite}))
+        self.assertEqual("tuned against host, max_loss 0.9, max_host_cpu_per_unit 0.5", suite[2].get("name"))
+
+    def test_the_cpu_limit_and_what_was_judged_by_it(self):
+        budget = budget_file.Budget("iperf3", "tuned", 0.9, max_host_cpu_per_unit=0.5)
+        [one] = verdict.judge_all(self.data, [budget])
+        text = exports.prometheus(self.data, [], [one])
+        self.assertRegex(text, r'nova_perf_budget_max_host_cpu_per_unit\{.*max_host_cpu_per_unit="0.5"\} 0.5\n')
+        for bound in ("value", "low", "high"):
+            value = re.escape(repr(getattr(one.cpu, bound)))
+            pattern = rf'nova_perf_budget_host_cpu_per_unit\{{.*work_unit="Gbit",bound="{bound}"\}} {value}\n'
+            self.assertRegex(text, pattern)
 
     def test_hosts_of_a_fleet(self):
         hosts = [
