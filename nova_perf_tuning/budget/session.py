@@ -98,7 +98,14 @@ class Session:
         self._annotate = annotate
         self._random = random.Random(plan.seed)  # noqa: S311  an order that can be repeated, no secret
         self._times = timetable.Timetable(
-            plan.jobs, len(plan.arms), plan.with_host, plan.groups, plan.blocks, plan.time_limit_s
+            plan.jobs,
+            len(plan.arms),
+            plan.with_host,
+            plan.groups,
+            plan.blocks,
+            plan.time_limit_s,
+            boot_s=launcher.boot_s,
+            trial_overhead_s=launcher.trial_overhead_s,
         )
         self._pairs: dict[str, launch.Pair] = {}
         self._lost: set[str] = set()

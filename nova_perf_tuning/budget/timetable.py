@@ -6,11 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from nova_perf_tuning.bench import plugins
-
-#: First guesses, in seconds, until the session has measured them: one boot, and what a trial takes
-#: beyond the run of the benchmark itself.
-_BOOT_S = 20.0
-_TRIAL_OVERHEAD_S = 3.0
+from nova_perf_tuning.launch import base as launch
 
 #: Left of the time limit for removing guests and writing the report.
 CLOSING_S = 10.0
@@ -38,12 +34,18 @@ class Timetable:
         blocks: int,
         limit_s: float,
         clock: Callable[[], float] = time.monotonic,
+        *,
+        boot_s: float = launch.Launcher.boot_s,
+        trial_overhead_s: float = launch.Launcher.trial_overhead_s,
     ) -> None:
         """Start the clock.
 
         :param boots: of each group: its arms but for the host; :param blocks: of each group.
+        :param boot_s, trial_overhead_s: first guesses of the launcher, until the session has measured them.
         """
         self._now = clock
+        self._guessed_boot_s = boot_s
+        self._guessed_overhead_s = trial_overhead_s
         self.begun = clock()
         self.deadline = self.begun + limit_s - min(CLOSING_S, limit_s / 4)
         self.group_deadline = self.deadline
@@ -159,10 +161,10 @@ class Timetable:
         return self._per_round / max(1, len(self._jobs)) * sum(self._trial_s(job) for job in self._jobs)
 
     def _trial_s(self, job: plugins.Job) -> float:
-        return _seconds(job) + _middle(self._overheads_s[job.label], _TRIAL_OVERHEAD_S)
+        return _seconds(job) + _middle(self._overheads_s[job.label], self._guessed_overhead_s)
 
     def _boot_s(self) -> float:
-        return _middle(self._boots_s, _BOOT_S)
+        return _middle(self._boots_s, self._guessed_boot_s)
 
 
 def _seconds(job: plugins.Job) -> float:

@@ -1,5 +1,6 @@
 """Sessions with real programs on this host: order, errors, time limit, what is kept when they end early."""
 
+import dataclasses
 import os
 import time
 
@@ -175,6 +176,16 @@ class SessionTest(testtools.TestCase):
         self.assertEqual(1, told.index(important), "after the launcher is ready, before the first boot")
         self.assertEqual(2, len(cuts), "each group says so, too")
         self.assertRegex(cuts[0].text, r"^group 1/2: the time limit left room for \d+ of 1000 blocks$")
+
+    def test_the_host_itself_is_not_booted(self):
+        """A plan that fits where no guest is made is not said to be too long."""
+        told = []
+        job = dataclasses.replace(samples.job(), parameters={"script": "echo 40 2", "seconds": "1"})
+        one = self.make(job, blocks=4, time_limit_s=55.0, tell=told.append)
+        self.assertTrue(24 < one.expected_s() < 45, one.expected_s())
+        with self.launcher:
+            one.run()
+        self.assertEqual([], [now.text for now in told if now.important])
 
     def test_more_groups_while_undecided(self):
         one = self.make(groups=1, blocks=1)

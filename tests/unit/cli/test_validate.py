@@ -64,7 +64,7 @@ class ValidateTest(testtools.TestCase):
     def test_ctrl_c_keeps_what_there_is(self):
         program = [sys.executable, "-m", "nova_perf_tuning.cli.main", "validate", "--output", self.output]
         running = subprocess.Popen(
-            [*program, *QUICK, "--blocks", "50", "--time-limit", "5m"],
+            [*program, *QUICK, "--blocks", "100", "--time-limit", "5m"],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
