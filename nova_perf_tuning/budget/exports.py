@@ -167,8 +167,9 @@ def left_out(
             for trial in of_benchmark.get(one.benchmark, ())
             if trial.value is None or (trial.metric == one.metric if one.metric else trial.primary)
         ]
-        pair, fleet = (one.arm, one.baseline), "fleet" in results.environment
-        picked = counted.select(results, trials, *pair, one.guards, one.min_link_mbps, fleet=fleet, link=one.link)
+        picked = counted.select(
+            results, trials, one.arm, one.baseline, one.guards, one.min_link_mbps, link=one.link
+        )
         for run, why in picked.left_out.items():
             found.setdefault(run, f"{why} ({one.arm} against {one.baseline})")
     return found
