@@ -78,7 +78,7 @@ class Iperf3(base.Benchmark):
     primary = ("throughput", "Mbit/s", "higher")
     defaults = {
         "seconds": "10",
-        "omit": "1",
+        "omit": "0",
         "streams": "1",
         "processes": "1",
         "bitrate": "0",
@@ -87,7 +87,7 @@ class Iperf3(base.Benchmark):
     }
     parameter_help = {
         "seconds": "length of the measured part, 1 to 3600",
-        "omit": "seconds before it that do not count (TCP start), 0 to 60",
+        "omit": "seconds before it that do not count (TCP start on paths with long round trips), 0 to 60",
         "streams": "parallel connections of each process, 1 to 128",
         "processes": "pairs of iperf3 side by side, 1 to 64; more than one needs nova-perf-bench",
         "bitrate": "Mbit/s that each stream is held to, 1 to 400000; 0: as fast as it goes",

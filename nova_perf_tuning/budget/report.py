@@ -347,7 +347,8 @@ _FACT_NAMES = {
     "elapsed_s": "taken (s)",
     "after_boot_s": "of this beside making guests (s)",
     "softirq_idle": "interrupts and softirqs when idle (CPUs)",
-    "measured_share": "share of that inside executions of benchmarks",
+    "measured_share": "share of that inside measuring windows",
+    "execution_share": "share of that inside executions of benchmarks, their start and end included",
     "ended": "ended",
 }
 

@@ -111,7 +111,7 @@ class Session:
         self._lost: set[str] = set()
         self._order = 0
         self._looks: list[sequential.Look] = []
-        self._executions_s = self._making_s = self._idle_softirq = 0.0
+        self._executions_s = self._windows_s = self._making_s = self._idle_softirq = 0.0
         self._environment: dict[str, Any] = {
             "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
             **host_environment.read(),
@@ -309,6 +309,7 @@ class Session:
             )
         self._order += 1
         self._executions_s += outcome.exec_s
+        self._windows_s += window.end - window.begin if window else 0.0
 
     @contextlib.contextmanager
     def _making(self) -> Iterator[None]:
@@ -320,11 +321,12 @@ class Session:
             self._making_s += time.monotonic() - begun
 
     def _note_share(self) -> None:
-        """Write down how much of the time beside making guests benchmarks ran, their start and end included."""
+        """Write down how much of the time beside making guests benchmarks measured, and how much they ran."""
         after_boot_s = self._times.elapsed_s() - self._making_s
         if after_boot_s > 0:
             self._environment["after_boot_s"] = round(after_boot_s, 1)
-            self._environment["measured_share"] = round(self._executions_s / after_boot_s, 4)
+            self._environment["measured_share"] = round(self._windows_s / after_boot_s, 4)
+            self._environment["execution_share"] = round(self._executions_s / after_boot_s, 4)
 
     def _note(self, group: int, error: str, **where: str) -> None:
         self._environment["errors"].append({"group": group, **where, "error": error})

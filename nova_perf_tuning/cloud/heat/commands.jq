@@ -21,7 +21,7 @@ def fan($argv):
 
 def iperf3:
   {server: fan(["iperf3", "-s", "-1", "-B", $peer, "-p", "@PORT@"]),
-   client: fan(["iperf3", "-c", $peer, "-p", "@PORT@", "-t", value("seconds"; 10), "-O", value("omit"; 1),
+   client: fan(["iperf3", "-c", $peer, "-p", "@PORT@", "-t", value("seconds"; 10), "-O", value("omit"; 0),
                 "-P", value("streams"; 1), "-J", "--connect-timeout", "20000"]
                + (if value("direction"; "forward") == "reverse" then ["-R"] else [] end)
                + (if value("bitrate"; 0) == "0" then [] else ["-b", value("bitrate"; 0) + "M"] end))};
