@@ -12,9 +12,9 @@
 # the hosts and their plans, launches Heat stacks with pairs of guests, judges, puts the verdict into Placement as
 # a trait, boots and live-migrates a guest that requires it, and removes the cloud. Both write report.html.
 #
-# Without a cloud under 10 minutes the first time on 2 cores, under 4 after that; with one 13 the first time. On a
-# busy machine give its measurements --time-limit 15m; the cloud gives itself more. Where KVM cannot be used they
-# take TCG and the report says so.
+# Without a cloud under 10 minutes the first time on 2 cores, under 4 after that; with one 10 the first time (13
+# where neighbours took part of the CPUs). On a busy machine give its measurements --time-limit 15m; the cloud gives
+# itself more. Where KVM cannot be used they take TCG and the report says so.
 set -euo pipefail
 
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
