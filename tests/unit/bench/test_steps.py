@@ -15,7 +15,7 @@ class StepsTest(testtools.TestCase):
         self.assertEqual(("iperf3", "-s", "-1", "-B", "10.0.0.2", "-p", "5201"), server.argv)
         self.assertEqual("server", server.role)
         line = " ".join(client.argv)
-        self.assertEqual("iperf3 -c 10.0.0.2 -p 5201 -t 3 -O 1 -P 4 -J --connect-timeout 20000 -R", line)
+        self.assertEqual("iperf3 -c 10.0.0.2 -p 5201 -t 3 -O 0 -P 4 -J --connect-timeout 20000 -R", line)
         self.assertTrue(client.timeout_s > 4)
 
     def test_iperf3_needs_a_peer(self):
