@@ -45,7 +45,7 @@ class PassthroughTest(rig.LabCase):
         self.until(lambda: not self.placed(rig.NODE1), "the guest is reset", told=False)
         self.until(lambda: self.placed(rig.NODE1), "a VF's vectors are placed again after virsh reset")
         self.await_guest()
-        self.lab.ask("console", "g1", "rmmod igbvf; sleep 1; insmod /m/*igbvf.ko; sleep 1; ip link set eth0 up")
+        self.lab.ask("console", "g1", "rmmod igbvf; sleep 1; insmod /m/*igbvf.ko*; sleep 1; ip link set eth0 up")
         self.until(
             lambda: self.placed(rig.NODE1), "a VF's vectors are placed again after the guest's driver reload"
         )
