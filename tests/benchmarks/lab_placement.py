@@ -3,7 +3,7 @@
     NOVA_PERF_LAB=DIR tools/lab/up --kernel 6.12
     NOVA_PERF_LAB=DIR python -m tests.benchmarks.lab_placement [--boots N] [--blocks N] [--seconds N]
 
-Prints the table of doc/source/reference/placement.rst. A client beside the emulated host sends four streams
+Prints a table. A client beside the emulated host sends four streams
 through its NIC on node 1 (interrupts, softirqs), its routing and four vhost workers to a guest on node 1. In each
 block all three arms have a turn, their order turned from block to block; a boot makes the guest anew. Service CPU
 is what all CPUs of the host worked beside the guest's own vCPUs, less what they work when nothing is sent.
