@@ -39,6 +39,13 @@ def benchmark(label: str, environment: Mapping[str, Any]) -> type[bench.Benchmar
     return plugins.find(label.partition(":")[0]) or plugins.find(kind)
 
 
+def kind(label: str, environment: Mapping[str, Any]) -> str:
+    """Return the kind of a benchmark of some results: as they say, else its label's, where it is not installed."""
+    found = benchmark(label, environment)
+    told = environment.get("benchmarks", {}).get(label, {}).get("kind")
+    return found.kind if found is not None else str(told or label.partition(":")[0])
+
+
 def of_labels(labels: Iterable[str], environment: Mapping[str, Any]) -> dict[str, Figure]:
     """Return :func:`of_label` of those labels that it knows."""
     return {label: found for label in labels if (found := of_label(label, environment)) is not None}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Sequence
 
-from nova_perf_tuning.budget import counted, gating, model, statistics, verdict
+from nova_perf_tuning.budget import counted, definitions, gating, model, statistics, verdict
 
 #: Kind of benchmark -> what it loads, in the order in which one drags the others along.
 _RESOURCES = {"cpu": "CPU", "iperf3": "network", "fio": "disk"}
@@ -167,7 +167,9 @@ def diagnose(results: model.Results, judged: Sequence[verdict.Judgement]) -> Dia
 def _failed(results: model.Results, failed: Sequence[verdict.Judgement], more: str) -> Diagnosis:
     """Return what broken budgets point at; the sentence is of the one that points there."""
     lossy = [one for one in failed if not one.by_cpu]
-    named = {resource([_kind(results, one.budget.benchmark)]): one for one in reversed(lossy)}
+    named = {
+        resource([definitions.kind(one.budget.benchmark, results.environment)]): one for one in reversed(lossy)
+    }
     culprit = next((name for name in _RESOURCES.values() if name in named), "")
     first = named.get(culprit, failed[0])
     if not lossy:
@@ -194,7 +196,7 @@ def _dragged(results: model.Results, failed: verdict.Judgement, culprit: str) ->
         return ""
     budget = failed.budget
     for label in dict.fromkeys(one.benchmark for one in results.trials):
-        if _kind(results, label) != "cpu":
+        if definitions.kind(label, results.environment) != "cpu":
             continue
         trials = [one for one in results.trials if one.benchmark == label and one.primary]
         picked = counted.select(results, trials, budget.arm, budget.baseline, budget.guards)
@@ -260,11 +262,6 @@ def _loss(one: verdict.Judgement) -> str:
     limit = budget.max_loss
     allowed = f"demanded: a gain of {-limit:.1%}" if limit < 0 else f"allowed: a loss of {limit:.1%}"
     return f"{what}{span} ({allowed})"
-
-
-def _kind(results: model.Results, label: str) -> str:
-    """Return the kind of a benchmark of some results."""
-    return str(results.environment.get("benchmarks", {}).get(label, {}).get("kind", label))
 
 
 def resource(kinds: Iterable[str]) -> str:

@@ -9,7 +9,7 @@ import collections
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from nova_perf_tuning.budget import diagnosis, gating, verdict
+from nova_perf_tuning.budget import definitions, diagnosis, gating, verdict
 
 #: So many hosts are named; a sentence of a thousand names is none.
 _NAMED: Final = 5
@@ -29,30 +29,28 @@ _PATHS = "Look at the paths between the pairs that lost although both hosts are 
 def diagnose(environment: Mapping[str, Any]) -> diagnosis.Diagnosis | None:
     """Return what the verdicts on the hosts of ``environment["fleet"]`` say together; None where none has one."""
     told = environment["fleet"]
-    kinds = _kinds(environment)
+    kinds = {label: definitions.kind(label, environment) for label in environment.get("benchmarks", ())}
     hosts: Sequence[Mapping[str, Any]] = told["hosts"]
     judged = [one for one in hosts if one["verdict"]]
     if not judged:
         return None
     whole = verdict.worst(_V(one["verdict"]) for one in judged)
     deciding = [one for one in judged if one["verdict"] == whole.value]
-    actions = _actions(whole, deciding, kinds)
+    culprit = _culprit(deciding, kinds) if whole is _V.FAIL else ""
+    actions = _actions(whole, deciding, culprit)
     if told.get("bad_pairs"):
         actions = (*actions, _PATHS)
-    culprit = _culprit(deciding, kinds) if whole is _V.FAIL else ""
     return diagnosis.Diagnosis(_sentence(whole, deciding, len(hosts), culprit), culprit, actions)
-
-
-def _kinds(environment: Mapping[str, Any]) -> dict[str, str]:
-    """Return label -> kind of the benchmarks that were run."""
-    described = environment.get("benchmarks", {})
-    return {label: str(one.get("kind") or label.partition(":")[0]) for label, one in described.items()}
 
 
 def _sentence(whole: verdict.Verdict, deciding: Sequence[Mapping[str, Any]], of: int, culprit: str) -> str:
     if whole is _V.PASS:
         if len(deciding) == of:
-            return f"PASS: all {of} hosts are as good as asked for." if of > 1 else "PASS: the host is."
+            return (
+                f"PASS: all {of} hosts are as good as asked for."
+                if of > 1
+                else "PASS: the host is as good as asked for."
+            )
         return f"PASS: {len(deciding)} of {of} hosts are as good as asked for; of the others nothing was judged."
     few = len(deciding) == 1
     verbs = {
@@ -68,13 +66,11 @@ def _sentence(whole: verdict.Verdict, deciding: Sequence[Mapping[str, Any]], of:
     return f"{whole.value}: {len(deciding)} of {of} hosts {verbs[whole]}: {names}{more}{first}.{points}"
 
 
-def _actions(
-    whole: verdict.Verdict, deciding: Sequence[Mapping[str, Any]], kinds: Mapping[str, str]
-) -> tuple[str, ...]:
+def _actions(whole: verdict.Verdict, deciding: Sequence[Mapping[str, Any]], culprit: str) -> tuple[str, ...]:
     if whole is _V.PASS:
         return ("Let the scheduler know: openstack perf publish RESULTS.json, or nova-perf publish on each host.",)
     if whole is _V.FAIL:
-        return (*diagnosis.actions(_culprit(deciding, kinds)), _KEEP_OFF)
+        return (*diagnosis.actions(culprit), _KEEP_OFF)
     if whole is _V.INVALID:
         reasons = [str(reason) for one in deciding for reason in one["reasons"]]
         return tuple(dict.fromkeys(map(diagnosis.advice, reasons[:_NAMED]))) or (diagnosis.advice(""),)

@@ -247,7 +247,7 @@ def _certain(
     return noise, {
         host
         for host, logs in own.items()
-        if statistics.fmean(logs) - middle + reach * math.sqrt(1 / len(logs) + 1 / len(usual)) < limit
+        if logs and statistics.fmean(logs) - middle + reach * math.sqrt(1 / len(logs) + 1 / len(usual)) < limit
     }
 
 

@@ -48,6 +48,11 @@ class RuleTest(testtools.TestCase):
         found = diagnose({("a", "b"): 100, ("b", "c"): 70, ("c", "a"): 70})
         self.assertEqual({"a": GOOD, "b": GOOD, "c": BAD}, found.states)
 
+    def test_a_bad_host_whose_only_good_peer_is_bad_alone(self):
+        """A pair on one host judges that host alone: then nothing is left that is certain of its peer."""
+        found = diagnose({("a", "b"): 100, ("b", "c"): 101, ("a", "x"): 50, ("a", "a"): 50, ("c", "d"): 99})
+        self.assertNotIn(found.states["x"], (GOOD, BAD))
+
     def test_two_cannot_be_told_apart(self):
         found = diagnose({("a", "b"): 100, ("b", "a"): 50})
         self.assertEqual({"a": UNKNOWN, "b": UNKNOWN}, found.states)
