@@ -1,6 +1,6 @@
-"""Make doc/source/tutorial.rst from the output of a whole run of ``tools/demo.sh --cloud``.
+"""Make doc/source/tutorial.rst from the output of a whole run of ``tools/demo.sh``.
 
-    tools/demo.sh --cloud 2>&1 | tee demo.log
+    tools/demo.sh 2>&1 | tee demo.log
     python doc/make_tutorial.py demo.log > doc/source/tutorial.rst
 
 What stands in the page was printed by that run; long output is cut, and the cut is shown.
@@ -37,7 +37,7 @@ with one, from the flavor to the verdict that the scheduler obeys:
 
 ::
 
-    tools/demo.sh --cloud
+    tools/demo.sh
 
 What follows is the output of such a run, made into this page by ``doc/make_tutorial.py``, on a virtual machine
 with two shared CPUs and without KVM. Its guests are emulated: the figures compare arms with each other, not
