@@ -25,7 +25,8 @@ class Budget:
     """What one arm may lose against another.
 
     :ivar metric: None: the benchmark's primary figure.
-    :ivar max_loss: largest loss allowed, ``1 - arm/baseline`` (0.15 = 15 %); negative demands a gain.
+    :ivar max_loss: largest loss allowed, ``1 - arm/baseline`` (0.15 = 15 %); negative demands a gain; None: any,
+        the service CPU alone is limited.
     :ivar max_host_cpu_per_unit: most service CPU in seconds per unit of work (Gbit, 1,000 IO, 1,000 events).
     :ivar work_unit: what that unit must be (``Gbit``); None: whatever the trials count in.
     :ivar max_gain: how many times as good the arm may be before its unit is doubted; None: 10.
@@ -40,7 +41,7 @@ class Budget:
 
     benchmark: str
     arm: str
-    max_loss: float
+    max_loss: float | None = None
     metric: str | None = None
     baseline: str = "host"
     max_host_cpu_per_unit: float | None = None
@@ -88,6 +89,11 @@ def load(path: str) -> list[Budget]:
                 raise schema.InputError(f"{path}: budgets[{index}].{key}: is no number")
     budgets = [Budget(**one, guards=limits) for one in data["budgets"]]
     for index, budget in enumerate(budgets):
+        if budget.max_loss is None and budget.max_host_cpu_per_unit is None:
+            raise schema.InputError(
+                f"{path}: budgets[{index}] ({budget.benchmark}): limits nothing; give max_loss,"
+                " max_host_cpu_per_unit or both"
+            )
         if budget.arm == budget.baseline:
             raise schema.InputError(
                 f"{path}: budgets[{index}] ({budget.benchmark}): arm and baseline are both '{budget.arm}'; "

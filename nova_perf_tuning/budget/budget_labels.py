@@ -23,13 +23,14 @@ _FURTHER: Final = tuple(
 def distinct(budgets: Sequence[budget_file.Budget]) -> list[dict[str, str]]:
     """Return label -> text for each budget: its figure and its limits, and what tells it from others of the same.
 
-    Those that have no CPU limit have no label for it. Where no field that can be shown tells two apart, all but
-    the first have a ``number``.
+    Those that lack one of the limits have no label for it. Where no field that can be shown tells two apart, all
+    but the first have a ``number``.
     """
     found = [{name: _text(budget, name) for name in (*FIGURE, *_LIMITS)} for budget in budgets]
     for labels in found:
-        if not labels["max_host_cpu_per_unit"]:
-            del labels["max_host_cpu_per_unit"]
+        for name in _LIMITS:
+            if not labels[name]:
+                del labels[name]
     alike: dict[tuple[tuple[str, str], ...], list[int]] = {}
     for place, labels in enumerate(found):
         alike.setdefault(_key(labels), []).append(place)

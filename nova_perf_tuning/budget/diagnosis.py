@@ -201,7 +201,7 @@ def _dragged(results: model.Results, failed: verdict.Judgement, culprit: str) ->
         trials = [one for one in results.trials if one.benchmark == label and one.primary]
         picked = counted.select(results, trials, budget.arm, budget.baseline, budget.guards)
         ratio = None if picked.invalid else statistics.ratio(picked.trials, budget.arm, budget.baseline)
-        if ratio is not None and ratio.high is not None and 1 - ratio.high > max(budget.max_loss, 0.0):
+        if ratio is not None and ratio.high is not None and 1 - ratio.high > max(budget.max_loss or 0.0, 0.0):
             return "CPU"
     return ""
 
@@ -229,24 +229,30 @@ def advice(reason: str) -> str:
 
 def _nearness(one: verdict.Judgement) -> float:
     """Return how near a figure is to its limit."""
-    return -1.0 if one.loss is None or one.loss.high is None else one.loss.high - one.budget.max_loss
+    budget = one.budget
+    if budget.max_loss is not None:
+        return -1.0 if one.loss is None or one.loss.high is None else one.loss.high - budget.max_loss
+    if one.cpu is None or one.cpu.high is None or not budget.max_host_cpu_per_unit:
+        return -1.0
+    return one.cpu.high / budget.max_host_cpu_per_unit - 1
 
 
 def _meets(one: verdict.Judgement) -> bool:
     """Return whether the loss alone is within the budget, so that the cost is what is left to tell."""
-    return one.loss is not None and one.loss.high is not None and one.loss.high <= one.budget.max_loss
+    limit = one.budget.max_loss
+    return limit is None or (one.loss is not None and one.loss.high is not None and one.loss.high <= limit)
 
 
 def _loss(one: verdict.Judgement) -> str:
     budget, loss = one.budget, one.loss
-    if loss is None:
-        return f"{budget.benchmark} of {budget.arm} has no figure to compare with {budget.baseline}"
     if one.cpu is not None and (one.by_cpu or _meets(one)):
         limit = budget.max_host_cpu_per_unit
         return (
             f"{budget.benchmark} of {budget.arm} costs {one.cpu.value:.4g} s of host CPU per {one.unit or 'unit'}"
             f" (allowed: {limit:.4g})"
         )
+    if loss is None or budget.max_loss is None:
+        return f"{budget.benchmark} of {budget.arm} has no figure to compare with {budget.baseline}"
     if loss.value >= 0:
         change = f"loses {loss.value:.1%}"
     else:

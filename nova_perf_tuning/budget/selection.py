@@ -92,13 +92,13 @@ class Chosen:
     def remark(self) -> str:
         """What failed, what guards left out, and what of it is in the interval; empty: nothing."""
         told = self._picked.remark if self._picked else ""
-        if self._worst is self.logs:
+        if not self._lost:
             return told
-        return f"{told}; in the upper end those of '{self._arm}' count as its worst pair"
+        return f"{told}; in the upper end those of '{self._arm}' count as its worst"
 
     @functools.cached_property
-    def _worst(self) -> Mapping[int, Sequence[float]]:
-        """:attr:`logs`, and the worst of them for each block that failed in the judged arm alone.
+    def _lost(self) -> list[int]:
+        """The group of each block that failed in the judged arm alone.
 
         A slow trial is likelier to fail: what is left may be the better part. What a guard left out is not here.
         """
@@ -106,11 +106,10 @@ class Chosen:
             _block(one) for one in self._trials if one.arm == self._arm and counted.failed(one)
         }
         if not failed:
-            return self.logs
+            return []
         good = [one for one in self._trials if not counted.failed(one) and _block(one) in failed]
         mine, others = ({_block(one) for one in good if one.arm == arm} for arm in (self._arm, self._baseline))
-        lost = failed & others - mine
-        return statistics.with_worst(self.logs, [group for group, _ in lost]) if lost else self.logs
+        return [group for group, _ in failed & others - mine]
 
     @functools.cached_property
     def blur(self) -> steps.Blur:
@@ -136,15 +135,23 @@ class Chosen:
         if ratio is None:
             return None
         loss = _as_loss(ratio)
-        if self._worst is self.logs or loss.high is None:
+        if not self._lost or loss.high is None:
             return loss
-        worst = statistics.low_end(self._worst, confidence, spread=spread, blur=self.blur)
+        samples = statistics.with_again(self.logs, min, self._lost)
+        worst = statistics.low_end(samples, confidence, spread=spread, blur=self.blur)
         if worst is None:
             return dataclasses.replace(loss, low=None, high=None)
         return dataclasses.replace(loss, high=max(loss.high, 1 - worst))
 
     def _cpu_per_unit(self, confidence: float, spread: statistics.Spread | None) -> statistics.Estimate | None:
-        return statistics.estimate(self.cpu.samples, confidence, positive=True, spread=spread)
+        known = self.cpu.samples
+        found = statistics.estimate(known, confidence, positive=True, spread=spread)
+        if found is None or found.high is None or not self._lost:
+            return found
+        samples = statistics.with_again(known, max, self._lost)
+        worst = statistics.estimate(samples, confidence, positive=True, spread=spread)
+        assert worst is not None and worst.high is not None
+        return dataclasses.replace(found, high=max(found.high, worst.high))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -192,7 +199,8 @@ class Measured:
         fault = fault or next(filter(None, (one.exceeded for one in arms)), "")
         if budget.max_host_cpu_per_unit is not None:
             fault = fault or self._contradiction(budget.benchmark, metric)
-        fault = fault or noise.refusal(self.environment, budget.benchmark, metric, budget.max_loss)
+        if budget.max_loss is not None:
+            fault = fault or noise.refusal(self.environment, budget.benchmark, metric, budget.max_loss)
         if fault:
             return Chosen(metric, budget.arm, budget.baseline, (), fault)
         place = (budget.benchmark, metric, budget.arm, budget.baseline)

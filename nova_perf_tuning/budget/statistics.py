@@ -25,7 +25,7 @@ import functools
 import itertools
 import math
 import statistics as standard
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from nova_perf_tuning import errors
@@ -202,9 +202,14 @@ def log_ratios(trials: Iterable[model.Trial], arm: str, baseline: str) -> dict[i
     return Blocks(one for one in trials if one.arm in (arm, baseline)).log_ratios(arm, baseline)
 
 
-def with_worst(samples: Mapping[int, Sequence[float]], groups: Iterable[int]) -> dict[int, list[float]]:
-    """Return samples with the least of them once more for each of ``groups``: blocks that ended worse than any."""
-    worst = min(value for values in samples.values() for value in values)
+def with_again(
+    samples: Mapping[int, Sequence[float]], worst_of: Callable[[Iterable[float]], float], groups: Iterable[int]
+) -> dict[int, list[float]]:
+    """Return samples with the worst of them once more for each of ``groups``: blocks that ended worse than any.
+
+    :param worst_of: ``min`` or ``max``.
+    """
+    worst = worst_of(value for values in samples.values() for value in values)
     found = {group: list(values) for group, values in samples.items()}
     for group in groups:
         found.setdefault(group, []).append(worst)

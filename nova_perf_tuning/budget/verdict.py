@@ -35,7 +35,7 @@ MAX_GAIN = 10.0
 class Judgement:
     """The verdict on one budget.
 
-    :ivar loss: ``1 - ratio`` with its interval; None without a pair.
+    :ivar loss: ``1 - ratio`` with its interval; None when no limit was set, or without a pair.
     :ivar cpu: service CPU seconds per :attr:`unit`; None when no limit was set or nothing was measured.
     :ivar reasons: one line each, in words, with the figures and what was left out of them.
     :ivar verdicts: on each of them alone; PASS of a remark, which decides nothing.
@@ -172,7 +172,8 @@ class _Case:
         self._note = ""
         if self._fault:
             return
-        self._note = noise.unknown(measured.environment, budget.benchmark, chosen.metric)
+        if budget.max_loss is not None:
+            self._note = noise.unknown(measured.environment, budget.benchmark, chosen.metric)
         self._level = sequential.confidence(budget.confidence, measured.environment, measured.groups)
         self.logs = chosen.logs
         if chosen.gain > math.log(_most_gain(budget)):
@@ -200,24 +201,27 @@ class _Case:
         if not self._judged:
             return
         level, budget = self._level, self.budget
-        self._loss = gating.Gate(
-            (*self._figure, "loss"),
-            lambda level: self._chosen.loss(level, loss.spread),
-            level,
-            budget.max_loss,
-            wording.limited_loss(budget.max_loss),
-            lambda found: [self._looks(), loss.remark(found), self._blurred(found)],
-        )
-        if self._chosen.remark:
-            self._loss.reason += f"; {self._chosen.remark}"
-        if budget.max_host_cpu_per_unit is None or not self._cpu_samples:
-            return
-        self._cpu = gating.Gate(
+        if budget.max_loss is not None:
+            self._loss = gating.Gate(
+                (*self._figure, "loss"),
+                lambda level: self._chosen.loss(level, loss.spread),
+                level,
+                budget.max_loss,
+                wording.limited_loss(budget.max_loss),
+                lambda found: [self._looks(), loss.remark(found), self._blurred(found)],
+            )
+        if budget.max_host_cpu_per_unit is not None and self._cpu_samples:
+            self._cpu = self._cpu_gate(budget.max_host_cpu_per_unit, cpu)
+        if self._chosen.remark and self.gates:
+            self.gates[0].reason += f"; {self._chosen.remark}"
+
+    def _cpu_gate(self, limit: float, cpu: gating.Known) -> gating.Gate:
+        return gating.Gate(
             (*self._figure, "cpu"),
             lambda level: self._chosen.cpu_per_unit(level, cpu.spread),
-            level,
-            budget.max_host_cpu_per_unit,
-            wording.limited_cpu(budget.max_host_cpu_per_unit, self._unit),
+            self._level,
+            limit,
+            wording.limited_cpu(limit, self._unit),
             lambda found: [self._looks(), cpu.remark(found)],
         )
 
@@ -262,4 +266,6 @@ def _no_gain(budget: Budget, log: float) -> str:
 
 def _most_gain(budget: Budget) -> float:
     """Return how many times as good an arm may be; a budget that demands a gain expects one."""
-    return budget.max_gain if budget.max_gain is not None else MAX_GAIN * max(1.0, 1 - budget.max_loss)
+    if budget.max_gain is not None:
+        return budget.max_gain
+    return MAX_GAIN * max(1.0, 1 - (budget.max_loss or 0.0))

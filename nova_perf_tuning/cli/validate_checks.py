@@ -112,6 +112,8 @@ def noise_floors(
         why = f"--noise-file {named}: {why}"
         print(command.plain(f"nova-perf validate: {why}"), file=sys.stderr)
     for one in budgets:
+        if one.max_loss is None:
+            continue
         metric = one.metric or jobs[one.benchmark].benchmark.primary[0]
         if fault := noise.refusal(known, one.benchmark, metric, one.max_loss):
             raise spec_options.OptionError(f"--budget: {one.benchmark}: {fault}")

@@ -258,6 +258,18 @@ class FailedTest(testtools.TestCase):
         missing.trials = [one for one in missing.trials if one.value is not None]
         self.assertEqual(found, self.judged(missing).loss)
 
+    def test_they_count_as_the_dearest_too(self):
+        data = self.data()
+        limits = {"max_loss": None, "max_host_cpu_per_unit": 1.0}
+        budget = budget_file.Budget("iperf3", "tuned", baseline="untuned", **limits)
+        chosen = selection.Measured(data).choose(budget)
+        dearest = max(value for some in chosen.cpu.samples.values() for value in some)
+        padded = {group: [*values, dearest] for group, values in chosen.cpu.samples.items()}
+        before = statistics.estimate(chosen.cpu.samples, positive=True)
+        expected = max(before.high, statistics.estimate(padded, positive=True).high)
+        found = verdict.judge(data, budget).cpu
+        self.assertEqual((before.value, before.low, expected), (found.value, found.low, found.high))
+
     def test_blocks_in_which_the_baseline_failed_too_say_nothing(self):
         data = self.data()
         for one in data.trials:

@@ -55,6 +55,20 @@ class DiagnosisTest(testtools.TestCase):
         self.assertEqual("host CPU", found.culprit)
         self.assertIn("s of host CPU per Gbit (allowed: 0.01)", found.sentence)
 
+    def test_host_cpu_without_a_limit_of_the_loss(self):
+        data = results({"iperf3": 0.5})
+        cheap, dear = (
+            verdict.judge(
+                data,
+                budget_file.Budget("iperf3", "tuned", baseline="untuned", max_host_cpu_per_unit=limit),
+            )
+            for limit in (10.0, 0.01)
+        )
+        self.assertRegex(
+            diagnosis.diagnose(data, [cheap]).sentence, r"^PASS: the budget is met; iperf3 of tuned costs .* Gbit"
+        )
+        self.assertEqual("host CPU", diagnosis.diagnose(data, [dear]).culprit)
+
     def test_the_sentence_is_of_the_figure_that_fails(self):
         found = told(results({"iperf3": -0.04}), max_host_cpu_per_unit=0.01)
         self.assertIn("FAIL: iperf3 of tuned costs ", found.sentence)

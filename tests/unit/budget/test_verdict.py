@@ -118,6 +118,18 @@ class JudgeTest(testtools.TestCase):
             self.assertAlmostEqual(0.2, found.cpu.value)
         self.assertEqual(2, len(found.reasons))
 
+    def test_service_cpu_alone(self):
+        """Whatever the loss, and with no noise floor in the way: that is one of losses."""
+        self.data.environment["noise_floor"] = {"created": "x", "losses": {"iperf3": {"throughput": 0.9}}}
+        for limit, expected in ((0.3, V.PASS), (0.1, V.FAIL)):
+            found = judged(self.data, max_loss=None, max_host_cpu_per_unit=limit)
+            self.assertEqual((expected, None, expected is V.FAIL), (found.verdict, found.loss, found.by_cpu))
+            self.assertTrue(found.deciding.startswith("service CPU "), found.deciding)
+        for one in self.data.trials:
+            one.work = None
+        found = judged(self.data, max_loss=None, max_host_cpu_per_unit=0.3)
+        self.assertEqual((V.INVALID, None), (found.verdict, found.cpu))
+
     def test_each_figure_has_its_own_verdict(self):
         found = judged(self.data, max_host_cpu_per_unit=0.1)
         self.assertEqual(([V.PASS, V.FAIL], V.FAIL), ([word for word, _ in found.told], found.verdict))
@@ -451,7 +463,10 @@ class LoadTest(testtools.TestCase):
             ("budgets: [{benchmark: fio, arm: a, max_loss: .nan}]", "budgets[0].max_loss"),
             ("budgets: [{benchmark: fio, arm: a, max_loss: 0.1, max_los: 1}]", "max_los"),
             ("budgets: [{benchmark: fio, arm: a, maxloss: 1}]", "'maxloss'; did you mean 'max_loss'?"),
-            ("budgets: [{benchmark: fio, arm: a}]", "'max_loss' is a required property"),
+            (
+                "budgets: [{benchmark: fio, arm: a}]",
+                "limits nothing; give max_loss, max_host_cpu_per_unit or both",
+            ),
             (
                 "guards: {max_steal: .nan}\nbudgets: [{benchmark: fio, arm: a, max_loss: 0.1}]",
                 "guards.max_steal: is",
