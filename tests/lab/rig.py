@@ -137,13 +137,9 @@ class LabCase(testtools.TestCase):
         self.addCleanup(self.lab.ask, "run", f"virsh destroy {name}")
         self.lab.run(f"virsh create /run/lab/{name}.xml")
 
-    def await_guest(self, name: str = "g1") -> None:
-        """Wait until the guest's shell answers."""
-        self.until(
-            lambda: "GUEST-UP" in self.lab.ask("run", f"cat /run/lab/{name}.log")[1],
-            f"{name} has booted",
-            told=False,
-        )
+    def await_guest(self, name: str = "g1", times: int = 1) -> None:
+        """Wait until the guest has booted that often and its shell answers."""
+        self.until(lambda: self._begins(name) >= times, f"{name} has booted", told=False)
         self.lab.ask("console", name, "true")
 
     def reboot_guest(self, name: str = "g1") -> None:

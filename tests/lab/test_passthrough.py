@@ -44,7 +44,7 @@ class PassthroughTest(rig.LabCase):
         self.lab.run("virsh reset g1")
         self.until(lambda: not self.placed(rig.NODE1), "the guest is reset", told=False)
         self.until(lambda: self.placed(rig.NODE1), "a VF's vectors are placed again after virsh reset")
-        self.await_guest()
+        self.await_guest(times=3)
         self.lab.ask("console", "g1", "rmmod igbvf; sleep 1; insmod /m/*igbvf.ko*; sleep 1; ip link set eth0 up")
         self.until(
             lambda: self.placed(rig.NODE1), "a VF's vectors are placed again after the guest's driver reload"
