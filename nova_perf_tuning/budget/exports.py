@@ -70,6 +70,8 @@ _CONDITIONS: Final = (
     "clocksource_changed",
 )
 _LINK: Final = "link:"
+#: Attributes of a JUnit suite that several of them add up to.
+_COUNTS: Final = ("tests", "failures", "errors", "skipped")
 _CLASSES: Final = ("vcpu", "emulator", "iothread", "vhost", "worker", "total", "softirq")
 
 
@@ -105,7 +107,30 @@ def junit(
     *,
     recorded: bool = False,
 ) -> str:
-    """Return verdicts as a JUnit XML document: a test case for each budget, and for each host of a fleet.
+    """Return verdicts as a JUnit XML document, see :func:`junit_suite`."""
+    return junit_document([junit_suite(results, judged, unjudged, recorded=recorded)])
+
+
+def junit_document(suites: Sequence[ElementTree.Element]) -> str:
+    """Return a JUnit XML document of one suite, or of several."""
+    whole = suites[0]
+    if len(suites) > 1:
+        totals = {key: str(sum(int(one.get(key, "0")) for one in suites)) for key in _COUNTS}
+        whole = ElementTree.Element("testsuites", {"name": "nova-perf", **totals})
+        whole.extend(suites)
+    ElementTree.indent(whole)
+    return ElementTree.tostring(whole, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def junit_suite(
+    results: model.Results,
+    judged: Sequence[verdict.Judgement],
+    unjudged: str = wording.NO_BUDGET,
+    *,
+    recorded: bool = False,
+    name: str = "nova-perf",
+) -> ElementTree.Element:
+    """Return verdicts as a suite of JUnit XML: a test case for each budget, and for each host of a fleet.
 
     FAIL is a failure, INVALID an error; INCONCLUSIVE is skipped, since nothing was shown (the exit code tells it).
     Where nothing was judged one test case is an error: CI programs show a suite without any as passed.
@@ -119,9 +144,9 @@ def junit(
     cases = _cases(results, judged, recorded)
     cases = cases or [_Case("nova_perf", "verdict", verdict.Verdict.INVALID, f"nothing was judged: {unjudged}")]
     counts = [_OUTCOME.get(one.verdict) for one in cases]
-    suite = ElementTree.Element(
+    found = ElementTree.Element(
         "testsuite",
-        name="nova-perf",
+        name=_xml(name),
         hostname=_xml(results.environment.get("host", "")),
         timestamp=_xml(results.environment.get("created", ""))[:19],
         tests=str(len(cases)),
@@ -132,12 +157,11 @@ def junit(
     )
     findings = [f"warning: guests of {line}" for line in diagnosis.spoilt(results)]
     for one in cases:
-        case = ElementTree.SubElement(suite, "testcase", classname=_xml(one.kind), name=_xml(one.name))
+        case = ElementTree.SubElement(found, "testcase", classname=_xml(one.kind), name=_xml(one.name))
         if kind := _OUTCOME.get(one.verdict):
             ElementTree.SubElement(case, kind, message=f"{one.verdict.value}: {_xml(one.why)}")
         ElementTree.SubElement(case, "system-out").text = _xml("\n".join([one.why, *findings]))
-    ElementTree.indent(suite)
-    return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
+    return found
 
 
 def left_out(

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 from nova_perf_tuning.cli import budget_options, command, export_options
 
 if TYPE_CHECKING:
+    from xml.etree import ElementTree
+
     from nova_perf_tuning.budget import budget_file, model
     from nova_perf_tuning.budget import verdict as judging
     from nova_perf_tuning.cloud import fleet
@@ -121,12 +123,13 @@ class _File:
     """What became of one of several files.
 
     :ivar why: the reason that decided, or what is wrong with the file.
-    :ivar findings: where guests are not what was asked for.
+    :ivar findings: where guests are not what was asked for; :ivar suite: for JUnit, if that was asked for.
     """
 
     path: str
     verdict: judging.Verdict
     why: str
+    suite: ElementTree.Element | None
     judgements: Sequence[judging.Judgement] = ()
     hosts: Sequence[fleet.HostVerdict] = ()
     findings: Sequence[str] = ()
@@ -140,11 +143,15 @@ class _File:
 
 def _judge_files(args: argparse.Namespace, budgets: Sequence[budget_file.Budget], floors: _Floors) -> int:
     """Print a row for each file and return the exit code of the worst."""
-    from nova_perf_tuning.budget import verdict
+    from nova_perf_tuning.budget import exports, store, verdict
     from nova_perf_tuning.cli import figures
 
     files = [_judge_file(path, args, budgets, floors) for path in args.results]
     whole = verdict.worst(one.verdict for one in files)
+    if args.junit is not None:
+        store.write_atomically(
+            args.junit, exports.junit_document([one.suite for one in files if one.suite is not None])
+        )
     if args.format == "json":
         command.print_json({"verdict": whole.value, "files": [one.as_data() for one in files]})
     else:
@@ -158,25 +165,41 @@ def _judge_files(args: argparse.Namespace, budgets: Sequence[budget_file.Budget]
 def _judge_file(
     path: str, args: argparse.Namespace, budgets: Sequence[budget_file.Budget], floors: _Floors
 ) -> _File:
-    from nova_perf_tuning.budget import diagnosis, schema, verdict
+    from nova_perf_tuning.budget import budget_file, diagnosis, model, schema, verdict, wording
 
     try:
         results = _read(path, args, floors)
     except schema.InputError as error:
-        return _File(path, verdict.Verdict.INVALID, str(error).removeprefix(f"{path}: "))
+        wrong = str(error).removeprefix(f"{path}: ")
+        return _File(path, verdict.Verdict.INVALID, wrong, _suite(args, path, model.Results({}, []), [], wrong))
     if "fleet" in results.environment:
-        from nova_perf_tuning.cloud import fleet, fleet_file  # SQLAlchemy comes with it
+        from nova_perf_tuning.cloud import fleet_file  # SQLAlchemy comes with it
 
-        hosts = fleet_file.judge(results, budgets)
-        whole = fleet.overall(hosts) or verdict.Verdict.INVALID
+        results, hosts = fleet_file.judged_again(results, budgets)
+        whole = verdict.Verdict(results.environment["fleet"]["verdict"])
         told = next((f"{one.host}: {''.join(one.reasons[:1])}" for one in hosts if one.verdict is whole), "")
-        return _File(path, whole, told, hosts=hosts, findings=diagnosis.spoilt(results))
+        suite = _suite(args, path, results, [], wording.NO_BUDGET)
+        return _File(path, whole, told, suite, hosts=hosts, findings=diagnosis.spoilt(results))
     judged = verdict.judge_all(results, budgets)
     whole = verdict.overall(judged)
     deciding = (one.deciding for one in judged if one.verdict is whole)
     why = next(deciding, "") if judged else budget_file.why_none(budgets, results)
+    suite = _suite(args, path, results, judged, why)
     why = "; ".join([why, *verdict.left_out(results, budgets)])
-    return _File(path, whole, why, judged, findings=diagnosis.spoilt(results))
+    return _File(path, whole, why, suite, judged, findings=diagnosis.spoilt(results))
+
+
+def _suite(
+    args: argparse.Namespace,
+    path: str,
+    results: model.Results,
+    judged: Sequence[judging.Judgement],
+    unjudged: str,
+) -> ElementTree.Element | None:
+    """Return what JUnit gets of a file, None if it was not asked for."""
+    from nova_perf_tuning.budget import exports
+
+    return exports.junit_suite(results, judged, unjudged, name=path) if args.junit is not None else None
 
 
 def _judge_fleet(args: argparse.Namespace, results: model.Results, budgets: Sequence[budget_file.Budget]) -> int:
@@ -187,7 +210,7 @@ def _judge_fleet(args: argparse.Namespace, results: model.Results, budgets: Sequ
 
     told, hosts = fleet_file.judged_again(results, budgets)
     judged = fleet.overall(hosts)
-    whole = judged or verdict.Verdict.INVALID
+    whole = verdict.Verdict(told.environment["fleet"]["verdict"])
     left_out = verdict.left_out(results, budgets)
     export_options.write(args, told, [])
     if args.format == "json":

@@ -34,7 +34,7 @@ def check(args: argparse.Namespace, inputs: int = 1, made: Sequence[str] = ()) -
 
     :param inputs: how many results files there are; :param made: what else the command writes.
     :raises whole_file.OutputError: a folder is missing, something else than a file is there, several results
-        would go into one file, or one file would take the place of another or of what is read.
+        would go into one table, or one file would take the place of another or of what is read.
     """
     read = _read(args)
     for path in made:
@@ -42,7 +42,7 @@ def check(args: argparse.Namespace, inputs: int = 1, made: Sequence[str] = ()) -
             raise whole_file.OutputError(f"{path}: it is what is read, and would be written; give another place")
     taken = dict.fromkeys(read, "it is what is read") | dict.fromkeys(made, "results or the report go there")
     for name, path in _wanted(args).items():
-        if inputs > 1:
+        if inputs > 1 and name != "junit":
             raise whole_file.OutputError(f"--{name} is made of one results file, and {inputs} were given")
         whole_file.check(path)
         why = next((why for other, why in taken.items() if _same(path, other)), None)

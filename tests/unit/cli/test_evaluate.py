@@ -116,11 +116,29 @@ class EvaluateTest(testtools.TestCase):
                 (one["file"], one["verdict"], one["judgements"]),
             )
 
-    def test_exports_are_of_one_file(self):
-        wanted = os.path.join(self.folder, "junit.xml")
-        done = test_bench.nova_perf("evaluate", self.results, self.results, "--junit", wanted)
+    def test_tables_are_of_one_file(self):
+        wanted = os.path.join(self.folder, "table.csv")
+        done = test_bench.nova_perf("evaluate", self.results, self.results, "--csv", wanted)
         self.assertEqual((3, ""), (done.returncode, done.stdout))
-        self.assertIn("--junit is made of one results file, and 2 were given", done.stderr)
+        self.assertIn("--csv is made of one results file, and 2 were given", done.stderr)
+
+    def test_several_files_are_suites_of_one_junit_file(self):
+        wanted, broken = (os.path.join(self.folder, name) for name in ("junit.xml", "broken.json"))
+        with open(broken, "w", encoding="ascii") as file:
+            file.write("{")
+        budget = os.path.join(self.folder, "budget.yaml")
+        self.assertEqual(0, self.evaluate("arm: tuned, max_loss: 0.15").returncode)
+        done = test_bench.nova_perf("evaluate", self.results, "--budget", budget, "--junit", wanted)
+        self.assertEqual(0, done.returncode)
+        alone = ElementTree.parse(wanted).getroot()
+        done = test_bench.nova_perf("evaluate", self.results, broken, "--budget", budget, "--junit", wanted)
+        self.assertEqual((3, ""), (done.returncode, done.stderr))
+        whole = ElementTree.parse(wanted).getroot()
+        self.assertEqual(("testsuites", "2", "1"), (whole.tag, whole.get("tests"), whole.get("errors")))
+        self.assertEqual([self.results, broken], [one.get("name") for one in whole])
+        same = ([(case.get("name"), case.findtext("system-out")) for case in suite] for suite in (alone, whole[0]))
+        self.assertEqual(next(same), next(same))
+        self.assertIn("no JSON at line 1", whole[1][0].find("error").get("message"))
 
     def test_a_noise_file_takes_no_floor_away(self):
         """What the results carry stays where the file has nothing, or less."""
@@ -218,7 +236,7 @@ class EvaluateTest(testtools.TestCase):
     def test_mistakes_are_one_line_and_exit_3(self):
         done = self.evaluate("arm: tuned")
         self.assertEqual((3, ""), (done.returncode, done.stdout))
-        self.assertIn("'max_loss' is a required property", done.stderr)
+        self.assertIn("limits nothing; give max_loss, ", done.stderr)
         os.truncate(self.results, 100)
         done = self.evaluate("arm: tuned, max_loss: 0.1")
         self.assertEqual((3, ""), (done.returncode, done.stdout))
