@@ -1,9 +1,10 @@
-"""Figures that come in whole steps: a program prints whole microseconds, or two digits.
+"""Figures that come in whole steps: a program prints whole microseconds, or two digits, or divides by them.
 
 Where values repeat, the medians of all boots tie, and an interval made of them has no width although each figure
 is only known to half a step. The step is found in the figures: the largest one that all of them are multiples of.
-Where a figure moves over many steps by itself its roundings cancel, so that only figures that repeat much are
-looked at.
+A rate of work in whole seconds has its steps in the time, so that the figures' reciprocals are looked at, too; and
+arms that did other amounts of work have steps of their own. Where a figure moves over many steps by itself its
+roundings cancel, so that only figures that repeat much are looked at.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ _SMALL = 1e-5
 #: Share of a figure that computing with it loses.
 _EXACT = 1e-10
 _MAX_DIGITS = 6
+#: Two neighbouring values are neighbours among the reciprocals as well: up to this factor it is the figure's step.
+_ALIKE = 1.1
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -45,16 +48,34 @@ def blur(trials: Sequence[model.Trial], arm: str, baseline: str) -> Blur:
 
     :param trials: of one benchmark and one metric.
     """
-    values = {name: [one.value for one in trials if one.arm == name and one.value] for name in (arm, baseline)}
-    if not all(values.values()):
+    arms = [[one.value for one in trials if one.arm == name and one.value] for name in (arm, baseline)]
+    if not all(arms):
         return SHARP
-    found = step(values[arm], values[baseline])
-    if not found:
+    found, widths = _off(arms)
+    # What never varies has the step of its last digit, which tells nothing of a time.
+    varies = any(len(set(some)) > 1 for some in arms)
+    times = _off([[1 / value for value in some] for some in arms])[0] if varies or not found else 0.0
+    if max(found, times) == 0:
         return SHARP
-    middles = [statistics.median(some) for some in values.values()]
+    if times > _ALIKE * found:
+        return Blur(
+            times, f"figures are of a coarse time, half a step of both arms ({times:.2g}) is in the interval"
+        )
+    told = " and ".join(f"{one:.4g}" for one in dict.fromkeys(filter(None, widths)))
+    return Blur(found, f"figures come in steps of {told}, half a step of both arms is in the interval")
+
+
+def _off(arms: Sequence[Sequence[float]]) -> tuple[float, list[float]]:
+    """Return how far the logarithm of a ratio of two arms may be off by steps in their values, and the steps."""
+    common = step(arms[0], arms[1])
+    widths = [max(common, step(some, ()) if len(set(some)) > 1 else 0.0) for some in arms]
+    middles = [statistics.median(some) for some in arms]
     # A figure of one step or less may be any number: its ratio has no end.
-    off = math.fsum(-math.log1p(-found / 2 / one) if found < one else math.inf for one in middles)
-    return Blur(off, f"figures come in steps of {found:.4g}, half a step of both arms is in the interval")
+    off = [
+        -math.log1p(-width / 2 / middle) if width < middle else math.inf
+        for width, middle in zip(widths, middles, strict=True)
+    ]
+    return math.fsum(off), widths
 
 
 def step(first: Sequence[float], second: Sequence[float]) -> float:
@@ -62,7 +83,7 @@ def step(first: Sequence[float], second: Sequence[float]) -> float:
     distinct = set(first) | set(second)
     if len(first) + len(second) < _LEAST or len(distinct) > _DISTINCT * (len(first) + len(second)):
         return 0.0
-    # Arms that never vary show no step of their own: then it is that of the last digit.
+    # Arms that never vary show no step of their own: then it is that of the last digit, where there are few.
     varies = len(set(first)) > 1 or len(set(second)) > 1
     found = 0.0 if varies else _last_digit(distinct)
     if not varies and not found:
