@@ -23,7 +23,7 @@ def find(environment: Mapping[str, Any], trials: Sequence[model.Trial], *, numbe
 
     :param numbered: whether the file numbers its runs; it need not.
     """
-    fault = _spent_twice(environment) or _more_groups(environment, trials) or _lost_pairs(environment, trials)
+    fault = _spent_twice(environment) or _other_groups(environment, trials) or _lost_pairs(environment, trials)
     fault = fault or next(filter(None, _faults(trials)), "")
     fault = fault or (_numbers(trials) if numbered else "") or _copies(trials)
     return fault or _turned(environment, trials) or _primaries(trials) or _second_runs(trials, numbered)
@@ -35,13 +35,17 @@ def _spent_twice(environment: Mapping[str, Any]) -> str:
     return f"environment.looks: shares add up to {spent:.6g}, and there is only 1" if spent > 1 + 1e-6 else ""
 
 
-def _more_groups(environment: Mapping[str, Any], trials: Sequence[model.Trial]) -> str:
-    """Return what is wrong with the number of boots: one that is split up would pass for several."""
+def _other_groups(environment: Mapping[str, Any], trials: Sequence[model.Trial]) -> str:
+    """Return what is wrong with the number of boots.
+
+    One that is split up would pass for several. Where some are gone, the rest would be judged as if nobody had
+    looked at them, or as if they had been chosen by chance.
+    """
     run = environment.get("groups_run")
     if "fleet" in environment or not isinstance(run, int | float):  # there a pair's server is a group of its own
         return ""
     found = len({one.group for one in trials})
-    return f"environment.groups_run: is {run:g}, but there are trials of {found} groups" if found > run else ""
+    return f"environment.groups_run: is {run:g}, but there are trials of {found} groups" if found != run else ""
 
 
 def _lost_pairs(environment: Mapping[str, Any], trials: Sequence[model.Trial]) -> str:
