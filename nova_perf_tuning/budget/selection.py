@@ -67,10 +67,12 @@ class Chosen:
         fault: str,
         picked: counted.Selection | None = None,
         missing: Set[presence.Block] = frozenset(),
+        everything: Sequence[model.Trial] = (),
     ) -> None:
         """Keep what is given.
 
         :param missing: blocks in which ``arm`` ought to have trials and has none.
+        :param everything: ``trials``, and those that guards reject.
         """
         self.metric = metric
         self.fault = fault
@@ -78,6 +80,7 @@ class Chosen:
         self._missing = missing
         self.pairs_left_out = picked.pairs_left_out if picked else 0
         self._trials = trials
+        self._everything = everything if picked is not None and picked.pairs_left_out else ()
         self._arm = arm
         self._baseline = baseline
         self.loss = functools.lru_cache(maxsize=_KEPT)(self._loss)
@@ -92,9 +95,11 @@ class Chosen:
     def remark(self) -> str:
         """What failed, what guards left out, and what of it is in the interval; empty: nothing."""
         told = self._picked.remark if self._picked else ""
+        if self._everything:
+            told += "; the interval holds with them, too"
         if not self._lost:
             return told
-        return f"{told}; in the upper end those of '{self._arm}' count as its worst"
+        return f"{told}; in the upper end what '{self._arm}' lacks counts as its worst"
 
     @functools.cached_property
     def _lost(self) -> list[int]:
@@ -134,24 +139,21 @@ class Chosen:
         ratio = statistics.ratio_of(self.logs, confidence, spread=spread, blur=self.blur)
         if ratio is None:
             return None
-        loss = _as_loss(ratio)
-        if not self._lost or loss.high is None:
-            return loss
-        samples = statistics.with_again(self.logs, min, self._lost)
-        worst = statistics.low_end(samples, confidence, spread=spread, blur=self.blur)
-        if worst is None:
-            return dataclasses.replace(loss, low=None, high=None)
-        return dataclasses.replace(loss, high=max(loss.high, 1 - worst))
+        whole = [statistics.log_ratios(self._everything, self._arm, self._baseline)] if self._everything else []
+        worst = [statistics.with_again(one, min, self._lost) for one in (self.logs, *whole) if self._lost]
+        further = (statistics.ratio_of(one, confidence, spread=spread, blur=self.blur) for one in (*whole, *worst))
+        return _hull(_as_loss(ratio), [_as_loss(one) for one in further if one is not None])
 
     def _cpu_per_unit(self, confidence: float, spread: statistics.Spread | None) -> statistics.Estimate | None:
+        def estimate(samples: Mapping[int, Sequence[float]]) -> statistics.Estimate | None:
+            return statistics.estimate(samples, confidence, positive=True, spread=spread)
+
         known = self.cpu.samples
-        found = statistics.estimate(known, confidence, positive=True, spread=spread)
-        if found is None or found.high is None or not self._lost:
-            return found
-        samples = statistics.with_again(known, max, self._lost)
-        worst = statistics.estimate(samples, confidence, positive=True, spread=spread)
-        assert worst is not None and worst.high is not None
-        return dataclasses.replace(found, high=max(found.high, worst.high))
+        if (found := estimate(known)) is None:
+            return None
+        whole = [_service_cpu(self._everything, self._arm)[0]] if self._everything else []
+        worst = [statistics.with_again(one, max, self._lost) for one in (known, *whole) if self._lost]
+        return _hull(found, [one for one in map(estimate, (*whole, *worst)) if one is not None])
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -268,7 +270,8 @@ class Measured:
         trials = [one for some in arms.values() for one in some.trials]
         lost = [one.lost for one in arms.values()]
         picked = counted.select(self._results, trials, arm, baseline, limits, min_link_mbps, link=link, known=lost)
-        return Chosen(metric, arm, baseline, picked.trials, picked.invalid, picked, arms[arm].lost.missing.blocks)
+        missing = arms[arm].lost.missing.blocks
+        return Chosen(metric, arm, baseline, picked.trials, picked.invalid, picked, missing, trials)
 
 
 def _block(trial: model.Trial) -> presence.Block:
@@ -312,6 +315,15 @@ def _other_guests(environment: Mapping[str, Any], budget: budget_file.Budget) ->
             more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
             return f"guests of '{arm}' are not what was asked for: {found[0]}{more}"
     return ""
+
+
+def _hull(found: statistics.Estimate, further: Sequence[statistics.Estimate]) -> statistics.Estimate:
+    """Return an estimate whose interval has those of ``further`` in it; it stays without one."""
+    if found.low is None or found.high is None:
+        return found
+    lows = [one.low for one in further if one.low is not None]
+    highs = [one.high for one in further if one.high is not None]
+    return dataclasses.replace(found, low=min([found.low, *lows]), high=max([found.high, *highs]))
 
 
 def _as_loss(ratio: statistics.Estimate) -> statistics.Estimate:

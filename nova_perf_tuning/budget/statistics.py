@@ -182,21 +182,6 @@ def ratio_of(
     )
 
 
-def low_end(
-    samples: Mapping[int, Sequence[float]],
-    confidence: float,
-    seed: int = 0,
-    spread: Spread | None = None,
-    blur: steps.Blur = steps.SHARP,
-) -> float | None:
-    """Return the low end of the interval of :func:`ratio_of`, without the rest of it; None: there is none."""
-    groups = [list(values) for _, values in sorted(samples.items()) if values]
-    if sum(map(len, groups)) < MIN_VALUES:
-        return None
-    low, _ = _interval(groups, confidence, seed, DRAWS, spread)
-    return _exp(max(low - blur.log, -_LOG_LIMIT))
-
-
 def log_ratios(trials: Iterable[model.Trial], arm: str, baseline: str) -> dict[int, list[float]]:
     """Return group -> log(arm / baseline) of every block that has both, positive for a gain."""
     return Blocks(one for one in trials if one.arm in (arm, baseline)).log_ratios(arm, baseline)

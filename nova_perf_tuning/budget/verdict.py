@@ -247,7 +247,7 @@ class _Case:
         if self._fault:
             told.append((Verdict.INVALID, self._fault))
         verdicts, reasons = zip(*told, strict=True)
-        order = (Verdict.INVALID, Verdict.FAIL, Verdict.INCONCLUSIVE)
+        order = (Verdict.FAIL, Verdict.INVALID, Verdict.INCONCLUSIVE)  # as in :func:`overall`
         whole = next((one for one in order if one in verdicts), Verdict.PASS)
         loss, cpu = (None if one is None else one.found for one in (self._loss, self._cpu))
         by_cpu = self._cpu is not None and self._cpu.verdict is whole and whole is not Verdict.PASS

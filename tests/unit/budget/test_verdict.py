@@ -130,6 +130,16 @@ class JudgeTest(testtools.TestCase):
         found = judged(self.data, max_loss=None, max_host_cpu_per_unit=0.3)
         self.assertEqual((V.INVALID, None), (found.verdict, found.cpu))
 
+    def test_a_certain_loss_is_no_less_certain_where_cpu_was_not_counted(self):
+        """As two budgets with a limit each have it."""
+        for one in self.data.trials:
+            one.work = None
+        found = judged(self.data, baseline="untuned", max_loss=-0.2, max_host_cpu_per_unit=1.0)
+        self.assertEqual((V.FAIL, [V.FAIL, V.INVALID]), (found.verdict, [word for word, _ in found.told]))
+        self.assertIn("loss", found.deciding.replace("gain", "loss"))
+        met = judged(self.data, max_host_cpu_per_unit=1.0)
+        self.assertEqual(V.INVALID, met.verdict)
+
     def test_each_figure_has_its_own_verdict(self):
         found = judged(self.data, max_host_cpu_per_unit=0.1)
         self.assertEqual(([V.PASS, V.FAIL], V.FAIL), ([word for word, _ in found.told], found.verdict))
