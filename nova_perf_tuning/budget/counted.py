@@ -7,6 +7,7 @@ that were given, else by the defaults. What was left out is counted and told wit
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -61,6 +62,7 @@ class Lost:
 
     :ivar count: those that failed, gave 0 or are missing; :ivar whole: all that there ought to be.
     :ivar zeros: those that gave 0; :ivar missing: those that are missing.
+    :ivar events, chances: as ``count`` and ``whole``, with a boot of which nothing is left as one.
     """
 
     arm: str
@@ -68,6 +70,8 @@ class Lost:
     whole: int
     zeros: int
     missing: presence.Missing
+    events: int
+    chances: int
 
     def told(self, why: str = "") -> str:
         """Return it in words; empty: there are none.
@@ -105,7 +109,40 @@ def lost(trials: Sequence[model.Trial], environment: Mapping[str, Any], arm: str
     missing = presence.missing(trials, environment, arm)
     count = sum(map(failed, mine)) + missing.count
     zeros = sum(one.value == 0 for one in mine) if count else 0
-    return Lost(arm, count, len(mine) + missing.count, zeros, missing)
+    whole = len(mine) + missing.count
+    if not count:
+        return Lost(arm, count, whole, zeros, missing, 0, whole)
+    good = {one.group for one in mine if not failed(one)}
+    gone = [one.group for one in mine if failed(one)] + [group for group, _ in missing.blocks]
+    boots = len(set(gone) - good)
+    single = sum(group in good for group in gone)
+    return Lost(
+        arm,
+        count,
+        whole,
+        zeros,
+        missing,
+        single + boots,
+        len(mine) + len(missing.blocks) - len(gone) + single + boots,
+    )
+
+
+def fails_more(arm: Lost, baseline: Lost) -> float:
+    """Return how likely ``arm`` loses so many trials by chance if both lose them alike (Fisher's exact test).
+
+    A boot of which nothing is left is one event, whatever would have been measured in it.
+    """
+    lost, drawn, whole = arm.events + baseline.events, arm.chances, arm.chances + baseline.chances
+    if arm.events * baseline.chances <= baseline.events * arm.chances:
+        return 1.0
+
+    def log_choose(of: int, some: int) -> float:
+        return math.lgamma(of + 1) - math.lgamma(some + 1) - math.lgamma(of - some + 1)
+
+    return math.fsum(
+        math.exp(log_choose(lost, one) + log_choose(whole - lost, drawn - one) - log_choose(whole, drawn))
+        for one in range(max(arm.events, drawn - (whole - lost)), min(lost, drawn) + 1)
+    )
 
 
 def limits(budgets: Sequence[budget_file.Budget]) -> guards.Limits:
@@ -144,10 +181,10 @@ def select(
     gone = known or [lost(trials, results.environment, one) for one in arms]
     told = "; ".join(filter(None, (one.told() for one in gone)))
     if not left_out:
-        return Selection(trials, left_out, failed=told)
+        return Selection(trials, left_out, invalid=_failing(gone), failed=told)
     counting = [one for one in trials if guards.run(one) not in left_out]
     before, after = (_pairs(some, arms) for some in (trials, counting))
-    invalid = next(filter(None, (_too_few(trials, one, left_out) for one in gone)), "")
+    invalid = next(filter(None, (_too_few(trials, one, left_out) for one in gone)), "") or _failing(gone)
     return Selection(counting, left_out, before, before - after, invalid, told)
 
 
@@ -205,6 +242,11 @@ def _pairs(trials: Sequence[model.Trial], arms: tuple[str, str]) -> int:
         {(one.group, one.block) for one in trials if one.arm == arm and not failed(one)} for arm in arms
     )
     return len(first & second)
+
+
+def _failing(gone: Sequence[Lost]) -> str:
+    """Return that too many trials failed; empty: they did not."""
+    return next((f"{one.told()} (limit {MAX_FAILED:.0%})" for one in gone if one.too_many), "")
 
 
 def _too_few(trials: Sequence[model.Trial], gone: Lost, left_out: Mapping[guards.Run, str]) -> str:

@@ -9,10 +9,21 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Sequence
 
-from nova_perf_tuning.budget import counted, definitions, gating, model, statistics, verdict
+from nova_perf_tuning.budget import counted, definitions, gating, model, noise, statistics, verdict
 
 #: Kind of benchmark -> what it loads, in the order in which one drags the others along.
-_RESOURCES = {"cpu": "CPU", "iperf3": "network", "fio": "disk"}
+_RESOURCES = {
+    "cpu": "CPU",
+    "cyclictest": "scheduling",
+    "himeno": "memory",
+    "memory": "memory",
+    "iperf3": "network",
+    "netperf": "network",
+    "packets": "network",
+    "request": "network",
+    "connect": "network",
+    "fio": "disk",
+}
 
 _ACTIONS = {
     "CPU": (
@@ -20,6 +31,16 @@ _ACTIONS = {
         " the flavor.",
         "Look for other work on their CPUs: nova-perf plan shows what shares a CPU with vCPUs, nova-perf audit"
         " what the host gets wrong.",
+    ),
+    "scheduling": (
+        "Give the vCPUs CPUs of their own (hw:cpu_policy=dedicated) and keep other threads off them: nova-perf"
+        " plan shows who shares a CPU with them.",
+        "Look for sleep states and interrupts that hold these CPUs up: nova-perf audit.",
+    ),
+    "memory": (
+        "See where the guest's memory lies (numastat -c qemu): on the nodes of its vCPUs (hw:numa_nodes), in huge"
+        " pages (hw:mem_page_size=large).",
+        "Look for guests that load the memory of the same node.",
     ),
     "network": (
         "Look for a rate limit: tc qdisc show dev TAP, virsh domiftune DOMAIN TAP, quota:vif_* of the flavor, QoS"
@@ -38,6 +59,11 @@ _ACTIONS = {
 }
 
 
+_MIXED = (
+    "This benchmark loads several things at once: measure --benchmark cpu, --benchmark iperf3 and --benchmark fio"
+    " beside it, and see which of them loses as well.",
+)
+
 _EMULATED = (
     "Nothing is wrong with these guests for it: beside the host the emulator itself is measured. Judge them under"
     " KVM, or one arm against another."
@@ -50,9 +76,14 @@ _ADVICE = (
         "Name in the budget what was measured, or measure what it names; the report's errors tell what failed.",
     ),
     (
+        (noise.BEYOND,),
+        "The arm loses more than this host's noise can explain: look for the cause. A budget of at least the floor"
+        " tells how certain that is.",
+    ),
+    (
         ("noise floor of ",),
-        "Nothing is wrong with these trials: allow more in the budget, or make the host quieter and renew its"
-        " floor with nova-perf validate --noise-floor.",
+        "Allow more in the budget, or make the host quieter and renew its floor with nova-perf validate"
+        " --noise-floor.",
     ),
     (
         (" run on could not be read",),
@@ -60,7 +91,12 @@ _ADVICE = (
         " accelerator.",
     ),
     (
-        ("the budget is for ", "declared to run on "),
+        ("declared to run on ",),
+        "See why the guests got another accelerator than was declared (virsh dumpxml: the domain's type; virt_type"
+        " of nova.conf; /dev/kvm), and measure again: no budget fits such a run.",
+    ),
+    (
+        ("the budget is for ",),
         "Measure on what the budget is for, or judge by a budget for what these guests ran on.",
     ),
     (
@@ -74,6 +110,11 @@ _ADVICE = (
     (
         ("CPU counters", "service CPU of '", "counters"),
         "Measure where the host's CPU can be counted, or judge by a budget without max_host_cpu_per_unit.",
+    ),
+    (
+        ("are both in one unit?",),
+        "See that both arms give the figure in the same unit. Where such a gain is real, allow it with max_gain in"
+        " the budget.",
     ),
     (
         ("cannot be figures of one benchmark",),
@@ -139,7 +180,7 @@ def diagnose(results: model.Results, judged: Sequence[verdict.Judgement]) -> Dia
         closest = max(judged, key=_nearness)
         return Diagnosis(
             f"PASS: {'the budget is' if len(judged) == 1 else f'all {len(judged)} budgets are'} met;"
-            f" {'' if len(judged) == 1 else 'the closest: '}{_loss(closest)}.",
+            f" {'' if len(judged) == 1 else 'the closest: '}{_loss(closest)}.{_lacking(judged)}",
             "",
             ("Enough: the budget is met. More tuning may gain more, but nothing asks for it.",),
         )
@@ -152,6 +193,15 @@ def diagnose(results: model.Results, judged: Sequence[verdict.Judgement]) -> Dia
             f"INVALID: {what} cannot be judged: {first.reasons[-1]}{more}.",
             "",
             (advice(first.reasons[-1]),),
+        )
+    if gating.FAILS_MORE in first.deciding:
+        return Diagnosis(
+            f"INCONCLUSIVE: {_loss(first)}{more}; {_undecided(first)}.",
+            "",
+            (
+                f"See why trials of '{first.budget.arm}' fail (the report's errors): a guest that does not answer"
+                " loses all, whatever the others gain.",
+            ),
         )
     return Diagnosis(
         f"INCONCLUSIVE: {_loss(first)}{more}; {_undecided(first)}.",
@@ -181,9 +231,20 @@ def _failed(results: model.Results, failed: Sequence[verdict.Judgement], more: s
     dragged = _dragged(results, first, culprit)
     culprit = dragged or culprit
     points = f" It points at the {culprit}." if culprit else ""
+    advised = actions(culprit) or _MIXED
+    if first.budget.baseline != "host":
+        advised = (_tuning(first.budget), *advised)
     if dragged:
         points = f" It points at the {culprit}: what loads that alone loses as well, though no budget is for it."
-    return Diagnosis(f"FAIL: {_loss(first)}{more}.{points}", culprit, actions(culprit))
+    return Diagnosis(f"FAIL: {_loss(first)}{more}.{points}", culprit, advised)
+
+
+def _tuning(budget: verdict.Budget) -> str:
+    """Return what to do where two kinds of guests of one host differ."""
+    return (
+        f"'{budget.arm}' and '{budget.baseline}' are guests of one host, which differ in what was asked for: leave"
+        " a spec out and measure again; nova-perf validate --ablation finds the one that costs."
+    )
 
 
 def _dragged(results: model.Results, failed: verdict.Judgement, culprit: str) -> str:
@@ -192,7 +253,7 @@ def _dragged(results: model.Results, failed: verdict.Judgement, culprit: str) ->
     Work in registers is measured beside packets: where it loses for certain as much as the budget allows, and no
     budget speaks of it, packets are not what is held up.
     """
-    if culprit not in ("network", "disk"):
+    if culprit == "CPU":
         return ""
     budget = failed.budget
     for label in dict.fromkeys(one.benchmark for one in results.trials):
@@ -213,6 +274,8 @@ def _undecided(one: verdict.Judgement) -> str:
         return f"one boot alone shows nothing, at least {gating.MIN_BOOTS} are needed"
     if gating.WITHDRAWN in one.deciding:
         return "alone it would be beyond the limit, but several figures are judged together (Holm's correction)"
+    if gating.FAILS_MORE in one.deciding:
+        return f"{one.failed}, which is no chance"
     return "the trials are too few or too unlike to tell"
 
 
@@ -237,6 +300,12 @@ def _nearness(one: verdict.Judgement) -> float:
     return one.cpu.high / budget.max_host_cpu_per_unit - 1
 
 
+def _lacking(judged: Sequence[verdict.Judgement]) -> str:
+    """Return which trials failed of what is within its budget, a sentence; empty: none."""
+    failed = dict.fromkeys(f"{one.budget.benchmark}: {one.failed}" for one in judged if one.failed)
+    return f" But {'; '.join(failed)}." if failed else ""
+
+
 def _meets(one: verdict.Judgement) -> bool:
     """Return whether the loss alone is within the budget, so that the cost is what is left to tell."""
     limit = one.budget.max_loss
@@ -253,7 +322,7 @@ def _loss(one: verdict.Judgement) -> str:
         )
     if loss is None or budget.max_loss is None:
         return f"{budget.benchmark} of {budget.arm} has no figure to compare with {budget.baseline}"
-    if loss.value >= 0:
+    if round(loss.value, 3) >= 0:
         change = f"loses {loss.value:.1%}"
     else:
         change = f"gains {-loss.value:.1%}"

@@ -38,6 +38,9 @@ def worst(verdicts: Iterable[Verdict]) -> Verdict:
     return next((one for one in order if one in found), Verdict.INVALID)
 
 
+#: What the reason of a figure says that would pass if trials did not fail in one arm.
+FAILS_MORE = "fails more often than"
+
 #: How the reason of a figure ends that fails alone and not among others.
 WITHDRAWN = "it is not certain"
 
@@ -86,6 +89,12 @@ class Gate:
         """Return whether the whole interval is beyond the limit at another confidence too."""
         found = self._estimate(level)
         return found is not None and found.low is not None and _beyond(found.low, self._limit)
+
+    def doubt(self, why: str) -> None:
+        """Take PASS back."""
+        if self.verdict is Verdict.PASS:
+            self.verdict = Verdict.INCONCLUSIVE
+            self.reason += f"; but {why}"
 
     def withdraw(self, figures: int) -> None:
         """Take FAIL back after the correction for several figures."""

@@ -195,15 +195,26 @@ def merged(recorded: Mapping[str, Any] | None, found: Mapping[str, Any] | None) 
     return {"created": created, "losses": losses} if known else {}
 
 
+#: How a refusal goes on where what was measured is beyond the floor.
+BEYOND = "which is beyond that floor"
+
+
+def floor(environment: Mapping[str, Any], benchmark: str, metric: str) -> float | None:
+    """Return the floor of a figure on this host, None where none is known."""
+    known = environment.get("noise_floor") or {}
+    found: float | None = known.get("losses", {}).get(benchmark, {}).get(metric)
+    return found
+
+
 def refusal(environment: Mapping[str, Any], benchmark: str, metric: str, max_loss: float) -> str:
     """Return why a budget cannot be judged on this host, in words with the figure; empty if it can."""
-    known = environment.get("noise_floor") or {}
-    floor = known.get("losses", {}).get(benchmark, {}).get(metric)
-    if floor is None or abs(max_loss) >= floor or math.isclose(abs(max_loss), floor):
+    least = floor(environment, benchmark, metric)
+    if least is None or abs(max_loss) >= least or math.isclose(abs(max_loss), least):
         return ""
     return (
-        f"a budget of {max_loss:.1%} is tighter than this host's noise floor of {floor:.1%} (A/A run of"
-        f" {known['created']}); allow more, or measure longer and renew the floor with validate --noise-floor"
+        f"a budget of {max_loss:.1%} is tighter than this host's noise floor of {least:.1%} (A/A run of"
+        f" {environment['noise_floor']['created']}); allow more, or measure longer and renew the floor with"
+        " validate --noise-floor"
     )
 
 

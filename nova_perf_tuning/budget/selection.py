@@ -15,6 +15,7 @@ from nova_perf_tuning.budget import (
     budget_file,
     counted,
     definitions,
+    gating,
     guards,
     model,
     noise,
@@ -22,12 +23,16 @@ from nova_perf_tuning.budget import (
     presence,
     statistics,
     steps,
+    wording,
 )
 from nova_perf_tuning.guest import truth
 
 #: Names that a message lists, and figures that are kept for further budgets.
 _NAMES = 20
 _KEPT = 256
+#: An arm that loses more trials than its baseline less likely than this by chance does not pass: the others tell
+#: nothing of those. A median of blocks of which one in five is lost hardly moves.
+_CHANCE = 0.1
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -68,11 +73,13 @@ class Chosen:
         picked: counted.Selection | None = None,
         missing: Set[presence.Block] = frozenset(),
         everything: Sequence[model.Trial] = (),
+        fails_more: str = "",
     ) -> None:
         """Keep what is given.
 
         :param missing: blocks in which ``arm`` ought to have trials and has none.
         :param everything: ``trials``, and those that guards reject.
+        :param fails_more: that ``arm`` fails more often than by chance, in words; else empty.
         """
         self.metric = metric
         self.fault = fault
@@ -80,6 +87,8 @@ class Chosen:
         self._missing = missing
         self.pairs_left_out = picked.pairs_left_out if picked else 0
         self._trials = trials
+        self.failed = picked.failed if picked else ""
+        self.fails_more = fails_more
         self._everything = everything if picked is not None and picked.pairs_left_out else ()
         self._arm = arm
         self._baseline = baseline
@@ -201,12 +210,28 @@ class Measured:
         fault = fault or next(filter(None, (one.exceeded for one in arms)), "")
         if budget.max_host_cpu_per_unit is not None:
             fault = fault or self._contradiction(budget.benchmark, metric)
-        if budget.max_loss is not None:
-            fault = fault or noise.refusal(self.environment, budget.benchmark, metric, budget.max_loss)
         if fault:
             return Chosen(metric, budget.arm, budget.baseline, (), fault)
         place = (budget.benchmark, metric, budget.arm, budget.baseline)
-        return self._pair(*place, budget.guards, budget.min_link_mbps, budget.link)
+        found = self._pair(*place, budget.guards, budget.min_link_mbps, budget.link)
+        if not found.fault and (fault := self._refused(budget, metric, found)):
+            return Chosen(metric, budget.arm, budget.baseline, (), fault)
+        return found
+
+    def _refused(self, budget: budget_file.Budget, metric: str, found: Chosen) -> str:
+        """Return why this host's noise forbids a budget, with what was measured; empty: it does not."""
+        if budget.max_loss is None:
+            return ""
+        told = noise.refusal(self.environment, budget.benchmark, metric, budget.max_loss)
+        loss = found.loss(budget.confidence, None) if told else None
+        if loss is None:
+            return told
+        told = f"{told}; measured: {wording.loss(loss.value)}"
+        if loss.low is None or loss.high is None:
+            return told
+        told += f" ({wording.loss(loss.low)} to {wording.loss(loss.high)})"
+        floor = noise.floor(self.environment, budget.benchmark, metric)
+        return f"{told}, {noise.BEYOND}" if floor is not None and loss.low > floor else told
 
     def _absent(self, budget: budget_file.Budget, metric: str | None) -> str:
         """Return what of a budget was not measured."""
@@ -270,8 +295,19 @@ class Measured:
         trials = [one for some in arms.values() for one in some.trials]
         lost = [one.lost for one in arms.values()]
         picked = counted.select(self._results, trials, arm, baseline, limits, min_link_mbps, link=link, known=lost)
-        missing = arms[arm].lost.missing.blocks
-        return Chosen(metric, arm, baseline, picked.trials, picked.invalid, picked, missing, trials)
+        missing, told = arms[arm].lost.missing.blocks, _fails_more(arms[arm].lost, arms[baseline].lost)
+        return Chosen(metric, arm, baseline, picked.trials, picked.invalid, picked, missing, trials, told)
+
+
+def _fails_more(arm: counted.Lost, baseline: counted.Lost) -> str:
+    """Return that an arm loses more trials than its baseline does; empty: that may be chance."""
+    chance = counted.fails_more(arm, baseline)
+    if chance > _CHANCE:
+        return ""
+    return (
+        f"'{arm.arm}' {gating.FAILS_MORE} '{baseline.arm}' ({arm.count} of {arm.whole} trials, {baseline.count} of"
+        f" {baseline.whole}; by chance: {chance:.1%})"
+    )
 
 
 def _block(trial: model.Trial) -> presence.Block:

@@ -41,6 +41,7 @@ class Judgement:
     :ivar verdicts: on each of them alone; PASS of a remark, which decides nothing.
     :ivar pairs_left_out: pairs of which a guard rejected a trial.
     :ivar by_cpu: whether the verdict comes from the service CPU and not from the loss.
+    :ivar failed: how many trials of which arm failed, in words; empty: none.
     """
 
     budget: Budget
@@ -52,6 +53,7 @@ class Judgement:
     verdicts: tuple[Verdict, ...] = ()
     pairs_left_out: int = 0
     by_cpu: bool = False
+    failed: str = ""
 
     @property
     def told(self) -> list[tuple[Verdict, str]]:
@@ -214,6 +216,9 @@ class _Case:
             self._cpu = self._cpu_gate(budget.max_host_cpu_per_unit, cpu)
         if self._chosen.remark and self.gates:
             self.gates[0].reason += f"; {self._chosen.remark}"
+        if self._chosen.fails_more:
+            for gate in self.gates:
+                gate.doubt(self._chosen.fails_more)
 
     def _cpu_gate(self, limit: float, cpu: gating.Known) -> gating.Gate:
         return gating.Gate(
@@ -254,14 +259,19 @@ class _Case:
         if self._loss is not None and self._loss.verdict is whole:
             by_cpu = False
         left_out = self._chosen.pairs_left_out
-        return Judgement(self.budget, whole, loss, cpu, self._unit, reasons, verdicts, left_out, by_cpu)
+        failed = self._chosen.failed
+        return Judgement(self.budget, whole, loss, cpu, self._unit, reasons, verdicts, left_out, by_cpu, failed)
 
 
 def _no_gain(budget: Budget, log: float) -> str:
     return (
-        f"'{budget.arm}' is {math.exp(log):.3g} times as good as '{budget.baseline}' (limit"
+        f"'{budget.arm}' is {_times(math.exp(log))} times as good as '{budget.baseline}' (limit"
         f" {_most_gain(budget):g}): are both in one unit? If so, allow it with the budget's max_gain"
     )
+
+
+def _times(factor: float) -> str:
+    return f"{factor:.3g}" if factor < 1000 else f"{factor:,.0f}"
 
 
 def _most_gain(budget: Budget) -> float:

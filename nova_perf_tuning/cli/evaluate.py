@@ -182,8 +182,8 @@ def _judge_file(
         return _File(path, whole, told, suite, hosts=hosts, findings=diagnosis.spoilt(results))
     judged = verdict.judge_all(results, budgets)
     whole = verdict.overall(judged)
-    deciding = (one.deciding for one in judged if one.verdict is whole)
-    why = next(deciding, "") if judged else budget_file.why_none(budgets, results)
+    advice = diagnosis.diagnose(results, judged)
+    why = budget_file.why_none(budgets, results) if advice is None else advice.sentence.partition(": ")[2]
     suite = _suite(args, path, results, judged, why)
     why = "; ".join([why, *verdict.left_out(results, budgets)])
     return _File(path, whole, why, suite, judged, findings=diagnosis.spoilt(results))

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 _FILES = {
     "junit": "JUnit XML for CI: a test case for each budget; FAIL is a failure, INVALID an error, INCONCLUSIVE"
-    " skipped",
-    "csv": "CSV: a row for each figure of each trial",
-    "prometheus": "medians, ratios and verdicts for the textfile collector of Prometheus' node exporter"
-    " (FILE.prom)",
+    " skipped; of several results files a suite for each",
+    "csv": "CSV: a row for each figure of each trial of one results file",
+    "prometheus": "medians, ratios and verdicts of one results file for the textfile collector of Prometheus'"
+    " node exporter (FILE.prom)",
 }
 
 

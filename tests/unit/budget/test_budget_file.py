@@ -89,7 +89,11 @@ class FaultTest(testtools.TestCase):
         one = "benchmark: fio, arm: tuned"
         share = "a share below 1 (0.4 for 40 %; below 0 it demands a gain) is wanted"
         for text, told in (
-            ("budgets: []", "budgets: [] where a list of one budget or more (benchmark, arm, max_loss) is wanted"),
+            (
+                "budgets: []",
+                "budgets: [] where a list of one budget or more (benchmark, arm and max_loss or "
+                "max_host_cpu_per_unit) is wanted",
+            ),
             (f"budgets: [{{{one}, max_loss: 40}}]", f"budgets[0].max_loss: 40 where {share}"),
             (f"budgets: [{{{one}, max_loss: 40%}}]", f"budgets[0].max_loss: '40%' where {share}"),
             (

@@ -14,10 +14,12 @@ from nova_perf_tuning.budget import (
     ablation,
     budget_file,
     counted,
+    diagnosis,
     exports,
     guards,
     model,
     noise,
+    presence,
     report,
     selection,
     statistics,
@@ -225,8 +227,46 @@ class FailedTest(testtools.TestCase):
             )
             self.assertIn(f"iperf3 tuned/untuned, iperf3 tuned/host: {told}", wording.cautions(summaries))
             judged = self.judged(data)
-            self.assertEqual(verdict.Verdict.PASS, judged.verdict)
             self.assertIn(f"; {told}; in the upper end what 'tuned' lacks counts as its worst", judged.reasons[0])
+
+    def test_an_arm_that_fails_more_often_does_not_pass(self):
+        """One in five of its trials in every boot moves no median of a boot, whatever the others show."""
+        for changes in ({}, {"value": 0.0}):
+            found = self.judged(self.data(groups=6, of=lambda one: one.block == 0, **changes))
+            self.assertEqual(verdict.Verdict.INCONCLUSIVE, found.verdict)
+            self.assertIn("'tuned' fails more often than 'untuned' (6 of 30 trials, 0 of 30; by", found.reasons[0])
+            told = diagnosis.diagnose(self.data(), [found])
+            self.assertIn("; 6 of 30 trials of 'tuned' failed", told.sentence)
+            self.assertIn("See why trials of 'tuned' fail", told.actions[0])
+
+    def test_failures_that_may_be_chance_are_in_the_sentence(self):
+        some = self.data(of=lambda one: one.block == 0 and one.group < 2)
+        boot = self.data(groups=6, of=lambda one: one.group == 2)
+        both = self.data(of=lambda one: one.block == 0)
+        for one in both.trials:
+            one.value = None if one.block == 0 else one.value
+        for data, told in (
+            (some, "2 of 20 trials of 'tuned' failed"),
+            (boot, "5 of 30 trials of 'tuned' failed"),
+            (both, "4 of 20 trials of 'tuned' failed; 4 of 20 trials of 'untuned' failed"),
+        ):
+            found = self.judged(data)
+            self.assertEqual(verdict.Verdict.PASS, found.verdict, found.reasons)
+            self.assertTrue(diagnosis.diagnose(data, [found]).sentence.endswith(f". But iperf3: {told}."))
+
+    def test_chance_by_hand(self):
+        """Three of four against none of four: one in 70 / C(8, 3) ways, 4 of 56."""
+        lost = [counted.Lost("a", one, 4, 0, presence.Missing(0, frozenset()), one, 4) for one in (3, 0)]
+        self.assertAlmostEqual(4 / 56, counted.fails_more(*lost))
+        self.assertEqual((1.0, 1.0), (counted.fails_more(*reversed(lost)), counted.fails_more(*lost[:1] * 2)))
+
+    def test_too_many_leave_no_ratio(self):
+        data = self.data(of=lambda one: one.group == 0)
+        [found] = summary.summarise(data)
+        ratios = {(one.arm, one.baseline): one.ratio is None for one in found.comparisons}
+        self.assertEqual({("tuned", "untuned"): True, ("untuned", "host"): False, ("tuned", "host"): True}, ratios)
+        [one] = [one for one in found.comparisons if one.baseline == "untuned"]
+        self.assertIn("5 of 20 trials of 'tuned' failed (limit 20%)", one.invalid)
 
     def test_they_are_told_beside_what_guards_leave_out(self):
         data = stolen(

@@ -4,6 +4,7 @@ import dataclasses
 
 import testtools
 
+from nova_perf_tuning.bench import plugins
 from nova_perf_tuning.budget import budget_file, definitions, diagnosis, gating, model, verdict
 from tests.unit.budget import samples
 
@@ -44,7 +45,8 @@ class DiagnosisTest(testtools.TestCase):
             self.assertTrue(found.sentence.startswith("FAIL: tuned loses "), found.sentence)
             self.assertEqual(culprit, found.culprit, losses)
             self.assertEqual(bool(culprit), f"points at the {culprit}" in found.sentence)
-            self.assertEqual(bool(culprit), bool(found.actions))
+            self.assertIn("--ablation", found.actions[0])
+            self.assertEqual(not culprit, "several things at once" in found.actions[1])
 
     def test_a_label_of_ones_own_is_known_by_its_kind(self):
         data = results({"eight streams": 0.5}, benchmarks={"eight streams": {"kind": "iperf3"}})
@@ -148,7 +150,7 @@ class DiagnosisTest(testtools.TestCase):
             ({}, {"arm": "guest"}, "Name in the budget what was measured"),
             ({}, {"benchmark": "cpux"}, "Name in the budget what was measured"),
             ({}, {"metric": "speed"}, "Name in the budget what was measured"),
-            (floor, {}, "allow more in the budget"),
+            (floor, {}, "Allow more in the budget"),
             ({}, {"accelerator": "kvm"}, "Measure on what the budget is for"),
             (unread, {"accelerator": "kvm"}, "See why the guests cannot tell"),
             (odd, {}, "Mend the guest's image or flavor"),
@@ -169,6 +171,27 @@ class DiagnosisTest(testtools.TestCase):
             self.assertTrue(found.sentence.startswith("INVALID"), found)
             self.assertEqual(1, len(found.actions))
             self.assertIn(expected, found.actions[0], found.sentence)
+
+    def test_a_loss_beyond_the_floor_is_told(self):
+        floor = {"noise_floor": {"created": "x", "losses": {"cpu": {"events_per_second": 0.1}}}}
+        found = told(results({"cpu": 0.4}, **floor))
+        self.assertRegex(
+            found.sentence, r"^INVALID: .*; measured: loss 4\d.\d% \(.*\), which is beyond that floor.$"
+        )
+        self.assertIn("look for the cause", found.actions[0])
+
+    def test_each_kind_points_somewhere_or_tells_how_to_find_out(self):
+        for kind in (one.kind for one in plugins.load_all()):
+            better = definitions.of_label(kind, {}).better
+            data = results({kind: 0.3 if better == "higher" else -0.5}, benchmarks={kind: {"kind": kind}})
+            found = told(data, metric=data.trials[0].metric)
+            self.assertTrue(found.sentence.startswith("FAIL"), found.sentence)
+            self.assertEqual(bool(found.culprit), "several things at once" not in " ".join(found.actions), kind)
+            self.assertTrue(len(found.actions) > 1)
+
+    def test_another_accelerator_than_declared(self):
+        data = results({"cpu": 0.0}, accelerator="kvm", arms={"tuned": {"virtualization": "qemu"}})
+        self.assertIn("/dev/kvm", told(data).actions[0])
 
     def test_advice_fits_the_guard(self):
         for condition, expected in (

@@ -46,7 +46,7 @@ class EvaluateTest(testtools.TestCase):
         self.assertEqual(["PASS", "FAIL"], [row.split()[0] for row in done.stdout.splitlines()[1:3]])
         self.assertEqual("FAIL", done.stdout.split()[-1])
         several = self.several(self.results, self.results, extra=", max_host_cpu_per_unit: 0.1")
-        self.assertIn("service CPU", several.stdout.splitlines()[1])
+        self.assertIn("s of host CPU per Gbit", several.stdout.splitlines()[1])
 
     def test_no_budget_for_these_arms(self):
         store.save(samples.results({"untuned": 1000.0, "again": 900.0}, groups=3, blocks=6), self.results)
@@ -105,6 +105,20 @@ class EvaluateTest(testtools.TestCase):
             self.assertEqual([path[-20:] for path in paths], [row.split()[1][-20:] for row in rows])
         self.assertIn("3 files: 1 FAIL, 1 INVALID, 1 PASS\n\nFAIL\n", done.stdout)
         self.assertIn("no JSON at line 1", rows[2])
+
+    def test_budgets_of_host_groups_over_several_files(self):
+        paths = []
+        for group in ("gold1", "silver1"):
+            data = samples.results({"host": 1000.0, "tuned": 990.0}, groups=3, blocks=6)
+            data.environment["host_group"] = group
+            paths.append(os.path.join(self.folder, f"{group}.json"))
+            store.save(data, paths[-1])
+        done = self.several(*paths, extra=', host_group: "gold*"')
+        self.assertEqual((3, ""), (done.returncode, done.stderr))
+        rows = done.stdout.splitlines()[1:3]
+        self.assertEqual(["PASS", "INVALID"], [row.split()[0] for row in rows])
+        self.assertIn("the budget is met", rows[0])
+        self.assertIn("none is for host_group 'silver1'", rows[1])
 
     def test_a_file_says_the_same_beside_others_as_alone(self):
         alone = json.loads(self.evaluate("arm: tuned, max_loss: 0.15", form="json").stdout)
