@@ -17,8 +17,17 @@ fi
 cd "$top"
 venv=${VENV:-$top/.venv}
 logs=$(mktemp -d "${TMPDIR:-/tmp}/nova-perf-test.XXXXXX")
-# A cloud whose part was broken off must not outlive its folder.
-trap '[[ ! -d $logs/lab ]] || NOVA_PERF_LAB=$logs/lab tools/lab/down; [[ ! -d $logs/cloud ]] || tools/cloud/down --state "$logs/cloud"; rm -rf "$logs"' EXIT
+# What a part that was broken off had started must not outlive it.
+ended='' libvirt_before=''
+[[ ! -e /run/nova-perf-libvirt/libvirtd.pid ]] || libvirt_before=1
+finish() {
+    [[ ! -d $logs/lab ]] || NOVA_PERF_LAB=$logs/lab tools/lab/down
+    [[ ! -d $logs/cloud ]] || tools/cloud/down --state "$logs/cloud"
+    [[ -n $ended$libvirt_before || ! -e /run/nova-perf-libvirt/libvirtd.pid ]] || tools/libvirt/down
+    rm -rf "$logs"
+}
+trap finish EXIT
+trap 'exit 130' INT TERM
 export PYTHONDONTWRITEBYTECODE=1
 if [[ -z ${NOVA_PERF_TOPOLOGIES:-} && -d $top/../shared/data/topologies ]]; then
     NOVA_PERF_TOPOLOGIES=$(cd "$top/../shared/data/topologies" && pwd)
@@ -190,7 +199,7 @@ run_lab() {
 
 # Guests spoilt on purpose; only on a quiet machine.
 run_live() {
-    say "live verdicts: a CPU quota, a rate limit"
+    say "live verdicts: a CPU quota, a rate limit; six minutes on a quiet machine, more than twenty on a busy one"
     stestr_run live tests/live 1 "$regex"
 }
 
@@ -237,6 +246,7 @@ case $part in
     *) "run_$part" ;;
 esac
 
+ended=1
 say "done"
 ((failed == 0)) || echo "failed: ${broken[*]}"
 echo "tests: $passed passed, $failed failed"
