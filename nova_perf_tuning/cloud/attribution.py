@@ -4,8 +4,9 @@ A pair is as fast as the slower of its hosts allows, so one figure says nothing 
 pairs with different peers do. The rule, for each benchmark and arm on its own:
 
 1. A pair's *deviation* is log(figure / F), its figure being the median over its blocks, F the upper quartile of
-   all pairs, turned so that less is worse. It *lost* when the deviation is below log(1 - limit), it is *sound*
-   when it is above log(1 - limit / 2), and *unclear* in between.
+   all pairs, turned so that less is worse. 0 where less is better is no part of F and deviates by nothing; where
+   most trials are such, the figures judge nobody. It *lost* when the deviation is below log(1 - limit), it is
+   *sound* when it is above log(1 - limit / 2), and *unclear* in between.
 2. A host with a sound pair is GOOD: both hosts of a sound pair must be.
 3. A host that lost with a GOOD peer and has no sound pair is BAD where that is certain: nothing else explains the
    loss. Where the noise of the pairs may explain it the host is UNKNOWN; see below.
@@ -40,10 +41,12 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import functools
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 
+from nova_perf_tuning.budget import counted
 from nova_perf_tuning.budget import model as results
 from nova_perf_tuning.budget import statistics as budget_statistics
 from nova_perf_tuning.cloud import model
@@ -107,7 +110,7 @@ class _Seen:
         return {self.pair.client, self.pair.server}
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True)
 class Finding:
     """What one benchmark in one arm says of the hosts.
 
@@ -116,6 +119,7 @@ class Finding:
     :ivar states: of every host that was observed. :ivar bad_pairs: see rule 4.
     :ivar noise: standard deviation of the pairs' figures, as a share; infinite where it is not known.
     :ivar uncertain: hosts that lost and are UNKNOWN only since this noise may explain it.
+    :ivar unfit: why these figures tell nothing of any host; empty: they do.
     """
 
     benchmark: str
@@ -128,10 +132,19 @@ class Finding:
     bad_pairs: tuple[model.HostPair, ...]
     noise: float = 0.0
     uncertain: frozenset[str] = frozenset()
+    unfit: str = ""
 
     def of(self, host: str) -> list[float]:
         """Return the deviations of a host's pairs, the worst first."""
-        return sorted(value for pair, value in self.deviations if host in (pair.client, pair.server))
+        return list(self._of_hosts.get(host, ()))
+
+    @functools.cached_property
+    def _of_hosts(self) -> Mapping[str, Sequence[float]]:
+        found: dict[str, list[float]] = {}
+        for pair, value in sorted(self.deviations, key=lambda one: one[1]):
+            for host in {pair.client, pair.server}:
+                found.setdefault(host, []).append(value)
+        return found
 
 
 def find(
@@ -143,15 +156,19 @@ def find(
     :param limit: loss against the other hosts from which a pair has lost, 0.1 for a tenth.
     """
     values: dict[tuple[str, str], dict[model.HostPair, list[float]]] = {}
-    samples: dict[tuple[str, str], results.Trial] = {}
+    trials: dict[tuple[str, str], list[results.Trial]] = {}
     for pair, trial in measured:
         if trial.primary and trial.value is not None:
             key = (trial.benchmark, trial.arm)
             values.setdefault(key, {}).setdefault(pair, []).append(trial.value)
-            samples.setdefault(key, trial)
+            trials.setdefault(key, []).append(trial)
     found = []
     for (benchmark, arm), pairs in values.items():
-        sample = samples[benchmark, arm]
+        sample = trials[benchmark, arm][0]
+        if counted.zero_is_best(trials[benchmark, arm]):
+            unfit = f"{sample.metric} is 0 in most trials, which is best, so no ratio can judge it"
+            found.append(Finding(benchmark, arm, sample.metric, sample.unit, 0.0, (), {}, (), unfit=unfit))
+            continue
         uses_server = paired.get(benchmark, True)
         seen = [Observation(pair, statistics.median(all_), uses_server) for pair, all_ in pairs.items()]
         lower = sample.better == "lower"
@@ -173,7 +190,8 @@ def diagnose(
 
     :param figures: benchmarks and arms of the run, which share the probability of a wrong BAD.
     """
-    reference = _upper_quartile([one.value for one in observations], lower_is_better)
+    told = [one.value for one in observations if one.value > 0 or not lower_is_better]
+    reference = _upper_quartile(told, lower_is_better)
     logs = [_log(one.value, reference, lower_is_better) for one in observations]
     states: dict[str, State] = {}
     bad_pairs: list[model.HostPair] = []
@@ -203,6 +221,8 @@ def _upper_quartile(values: Sequence[float], lower_is_better: bool) -> float:
 
 
 def _log(value: float, reference: float, lower_is_better: bool) -> float:
+    if lower_is_better and value <= 0:
+        return 0.0  # best
     if value <= 0 or reference <= 0:
         return 0.0 if value == reference else -math.inf  # no throughput at all
     log = math.log(value / reference)

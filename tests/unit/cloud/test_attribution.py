@@ -89,6 +89,24 @@ class RuleTest(testtools.TestCase):
         self.assertEqual(BAD, found.states["d"])
         self.assertEqual([-1.0, -1.0], found.of("d"))
 
+    def test_none_at_all_is_best_where_less_is_better(self):
+        """As errors: neither is 0 a loss, nor do others lose against it."""
+        figures = {("a", "b"): 1.0, ("b", "c"): 1.01, ("c", "d"): 1.02, ("d", "a"): 1.0, ("a", "e"): 0.0}
+        found = diagnose({**figures, ("e", "b"): 0.0, ("f", "c"): 2.0, ("f", "d"): 2.0}, lower=True)
+        self.assertEqual({"a": GOOD, "b": GOOD, "c": GOOD, "d": GOOD, "e": GOOD, "f": BAD}, found.states)
+        self.assertEqual([0.0, 0.0], found.of("e"))
+
+    def test_mostly_none_at_all_judges_nobody(self):
+        pairs = [("a", "b"), ("b", "c"), ("c", "d"), ("d", "a")]
+        measured = [
+            (model.HostPair(*pair), samples.trial(value=value, better="lower"))
+            for pair in pairs
+            for value in (0.0, 0.0, 3.0 if "d" in pair else 0.0)
+        ]
+        [found] = attribution.find(measured, {}, 0.1)
+        self.assertEqual({}, found.states)
+        self.assertIn("is 0 in most trials", found.unfit)
+
     def test_nothing(self):
         self.assertEqual({}, diagnose({}).states)
 
