@@ -17,6 +17,9 @@ _NAMED: Final = 5
 #: What the reason of a loss says (:mod:`nova_perf_tuning.cloud.fleet`, :func:`wording.limited_loss`).
 _LOSSES: Final = ("worse than the other hosts by ", " is beyond a loss of ", " misses the demanded gain of ")
 
+#: How the reason of a host ends whose peers have good trials with others (:mod:`nova_perf_tuning.cloud.spoilt`).
+OWN_FAULT: Final = "its peers do better with others"
+
 _V = verdict.Verdict
 
 _KEEP_OFF = (
@@ -36,6 +39,8 @@ def diagnose(environment: Mapping[str, Any]) -> diagnosis.Diagnosis | None:
         return None
     whole = verdict.worst(_V(one["verdict"]) for one in judged)
     deciding = [one for one in judged if one["verdict"] == whole.value]
+    if whole is _V.INVALID:
+        deciding.sort(key=lambda one: not any(str(reason).endswith(OWN_FAULT) for reason in one["reasons"]))
     culprit = _culprit(deciding, kinds) if whole is _V.FAIL else ""
     actions = _actions(whole, deciding, culprit)
     if told.get("bad_pairs"):

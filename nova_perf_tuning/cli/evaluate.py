@@ -226,7 +226,7 @@ def _judge_fleet(args: argparse.Namespace, results: model.Results, budgets: Sequ
         figures.print_fleet_diagnosis(told)
         figures.print_left_out(left_out)
         if judged is None:
-            print(f"no budget applies to what was measured, and too few hosts to compare\n\n{whole.value}")
+            print(f"no budget applies to what was measured, and its hosts could not be compared\n\n{whole.value}")
     return int(whole.exit_code)
 
 

@@ -1,7 +1,8 @@
 """The verdict on every host of a fleet, from budgets and from the comparison with its peers.
 
 A host FAILs when the comparison says that it is bad, or when a budget is broken on its pairs for certain; pairs
-whose peer is bad are left out of the latter, since the peer has spoilt them. A host without any result is INVALID.
+whose peer is bad are left out of the latter, since the peer has spoilt them. A host without any result is INVALID,
+and so is one too many of whose trials failed or do not count (:mod:`nova_perf_tuning.cloud.spoilt`).
 
 Budgets are judged for all hosts together: they are of one kind, and how much boots differ is known from all of
 them (:mod:`nova_perf_tuning.budget.pooling`).
@@ -12,12 +13,12 @@ from __future__ import annotations
 import collections
 import dataclasses
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from nova_perf_tuning.budget import model as results
 from nova_perf_tuning.budget import verdict as judging
-from nova_perf_tuning.cloud import attribution, model, stored_run
+from nova_perf_tuning.cloud import attribution, model, spoilt, stored_run
 
 #: How the reason of a host begins with which no pair worked.
 GIVEN_UP: Final = "given up: "
@@ -28,8 +29,9 @@ class HostVerdict:
     """What became of a host.
 
     :ivar verdict: None when nothing was to be judged: no budget, and too few hosts to compare.
-    :ivar reasons: one line each. :ivar judgements: by the budgets, from its pairs.
-    :ivar peers, measured: how many different peers were planned for it, and with how many it has results.
+    :ivar reasons: one line each, first those that the verdict comes from.
+    :ivar judgements: by the budgets, from its pairs.
+    :ivar peers, measured: how many different peers were planned for it, and with how many it has figures.
     """
 
     host: str
@@ -57,105 +59,133 @@ def judge(
     budgets: Sequence[judging.Budget],
     findings: Sequence[attribution.Finding],
     environment: Mapping[str, object],
+    examined: spoilt.Examined,
 ) -> list[HostVerdict]:
     """Return the verdict on every host of ``run``, by name.
 
     :param of_pair: number of a pair -> its trials, whose group is that number, or another where they are of the
         server alone.
     :param paired: benchmark -> whether its server takes part; otherwise only the host is judged that it ran on.
-    :param findings: of :func:`nova_perf_tuning.cloud.attribution.find` for the same trials.
+    :param examined: what :func:`nova_perf_tuning.cloud.spoilt.examine` says of the same trials.
+    :param findings: of :func:`nova_perf_tuning.cloud.attribution.find` for those of them that count.
     """
     bad = {host for one in findings for host, state in one.states.items() if state is attribution.State.BAD}
     planned: dict[str, set[str]] = collections.defaultdict(set)
     measured: dict[str, set[str]] = collections.defaultdict(set)
-    pairs: dict[str, list[stored_run.Task]] = collections.defaultdict(list)
+    trials: dict[str, list[results.Trial]] = collections.defaultdict(list)
+    has_results: set[str] = set()
     for task in run.tasks:
-        for host, peer in ((task.pair.client, task.pair.server), (task.pair.server, task.pair.client)):
+        pair = task.pair
+        for host, peer in {pair.client: pair.server, pair.server: pair.client}.items():
             if task.state != "dropped":
                 planned[host].add(peer)
-            if of_pair.get(task.number):
+            if not of_pair.get(task.number):
+                continue
+            has_results.add(host)
+            mine = _trials_of(host, task, of_pair, paired)
+            if any(one.value is not None for one in mine):
                 measured[host].add(peer)
-                if task not in pairs[host]:
-                    pairs[host].append(task)
+            if host in bad or peer == host or peer not in bad:
+                trials[host] += mine
     usable: dict[str, results.Results] = {}
     for host in run.hosts:
-        tasks = [task for task in pairs[host] if host in bad or not _peers(task, host) & bad]
-        if mine := [trial for task in tasks for trial in _trials_of(host, task, of_pair, paired)]:
-            usable[host] = results.Results(environment, _numbered(mine))
+        left_out = examined.left_out.get(host, set())
+        if mine := [one for one in trials[host] if (one.benchmark, one.group) not in left_out]:
+            usable[host] = results.Results(environment, spoilt.numbered(mine))
     judged = judging.judge_hosts(usable, budgets)
-    return [
-        _host(
-            run, host, findings, judged.get(host, []), len(planned[host]), len(measured[host]), bool(pairs[host])
-        )
-        for host in run.hosts
-    ]
+    found = []
+    for host in run.hosts:
+        told = _out(run, host, host in has_results) + _spoilt(host, examined) + _compared(host, findings)
+        told += _by_budgets(judged.get(host, ()), examined.told.get(host, ()))
+        judgements = tuple(judged.get(host, ()))
+        found.append(_verdict(host, told, judgements, len(planned[host]), len(measured[host])))
+    return found
 
 
 def overall(hosts: Iterable[HostVerdict]) -> judging.Verdict | None:
     """Return the verdict on the fleet: the worst of its hosts', None when none has one."""
     verdicts = {one.verdict for one in hosts}
-    order = (judging.Verdict.FAIL, judging.Verdict.INVALID, judging.Verdict.INCONCLUSIVE, judging.Verdict.PASS)
-    return next((one for one in order if one in verdicts), None)
+    return next((one for one in _ORDER if one in verdicts), None)
 
 
-def _host(
-    run: stored_run.StoredRun,
-    host: str,
-    findings: Sequence[attribution.Finding],
-    judgements: Sequence[judging.Judgement],
-    peers: int,
-    measured: int,
-    has_results: bool,
+_ORDER: Final = (
+    judging.Verdict.FAIL,
+    judging.Verdict.INVALID,
+    judging.Verdict.INCONCLUSIVE,
+    judging.Verdict.PASS,
+    None,
+)
+
+#: What one part of the judgement says of a host, and why; None: a remark, which decides nothing.
+_Told = tuple[judging.Verdict | None, str]
+
+
+def _verdict(
+    host: str, told: Sequence[_Told], judgements: tuple[judging.Judgement, ...], peers: int, measured: int
 ) -> HostVerdict:
-    verdicts = {one.verdict for one in judgements}
-    reasons = [
-        f"{one.budget.benchmark}: {reason}"
-        for one in judgements
-        if one.verdict is not judging.Verdict.PASS
-        for reason in one.reasons
-    ]
+    """Return the worst of what was told of a host; without a reason a part says only that it found nothing."""
+    ordered = sorted(told, key=lambda one: _ORDER.index(one[0]))
+    whole = ordered[0][0] if ordered else None
+    return HostVerdict(host, whole, tuple(why for _, why in ordered if why), judgements, peers, measured)
+
+
+def _out(run: stored_run.StoredRun, host: str, has_results: bool) -> list[_Told]:
+    """Return why a host has no results, or not all."""
     if host in run.out:
-        verdicts.add(judging.Verdict.INVALID)
-        reasons.insert(0, f"{GIVEN_UP}{run.out[host]}")
-    elif not has_results:
-        verdicts.add(judging.Verdict.INVALID)
-        reasons.insert(0, "no pair of it gave a result")
-    compared, told = _compared(host, findings)
-    verdicts |= compared
-    reasons = told + reasons
-    whole = next((one for one in _ORDER if one in verdicts), None)
-    return HostVerdict(host, whole, tuple(reasons), tuple(judgements), peers, measured)
+        return [(judging.Verdict.INVALID, f"{GIVEN_UP}{run.out[host]}")]
+    return [] if has_results else [(judging.Verdict.INVALID, "no pair of it gave a result")]
 
 
-_ORDER = (judging.Verdict.FAIL, judging.Verdict.INVALID, judging.Verdict.INCONCLUSIVE, judging.Verdict.PASS)
+def _spoilt(host: str, examined: spoilt.Examined) -> list[_Told]:
+    """Return what the trials that failed or do not count say of a host."""
+    told: list[_Told] = [(judging.Verdict.INVALID, why) for why in examined.invalid.get(host, ())]
+    told += [(judging.Verdict.INCONCLUSIVE, why) for why in examined.undecided.get(host, ())]
+    return told + [(None, why) for why in examined.remarks.get(host, ())]
 
 
-def _compared(host: str, findings: Sequence[attribution.Finding]) -> tuple[set[judging.Verdict], list[str]]:
+def _by_budgets(judgements: Iterable[judging.Judgement], spoilt_benchmarks: Collection[str]) -> list[_Told]:
+    """Return what budgets say of a host.
+
+    :param spoilt_benchmarks: those of which has been said already how many trials failed or do not count.
+    """
+    told: list[_Told] = []
+    for one in judgements:
+        benchmark = one.budget.benchmark
+        if one.verdict is judging.Verdict.PASS:
+            told.append((one.verdict, ""))
+            continue
+        for reason in one.reasons:
+            again = benchmark in spoilt_benchmarks and reason[:1].isdigit() and " trials of '" in reason
+            told.append((one.verdict, "" if again else f"{benchmark}: {reason}"))
+    return told
+
+
+def _compared(host: str, findings: Sequence[attribution.Finding]) -> list[_Told]:
     """Return what the comparison with the other hosts says of one, and why."""
-    verdicts, reasons = set(), []
+    told: list[_Told] = []
     for one in findings:
+        what = f"{one.benchmark} ({one.arm})"
+        if one.unfit:
+            told.append((None, f"{what}: not compared with other hosts: {one.unfit}"))
         if len(one.states) < attribution.MIN_HOSTS or host not in one.states:
             continue
         state = one.states[host]
+        if state is attribution.State.GOOD:
+            told.append((judging.Verdict.PASS, ""))
+            continue
         losses = one.of(host)
         span = f"{-losses[0]:.0%}" if len(losses) == 1 else f"{-losses[-1]:.0%} to {-losses[0]:.0%}"
-        what = f"{one.benchmark} ({one.arm})"
         if state is attribution.State.BAD:
-            verdicts.add(judging.Verdict.FAIL)
-            reasons.append(f"{what}: worse than the other hosts by {span} in all its {len(losses)} pairs")
-        elif state is attribution.State.UNKNOWN:
-            verdicts.add(judging.Verdict.INCONCLUSIVE)
-            if host in one.uncertain:
-                noise = f"the noise of the pairs ({one.noise:.1%})" if math.isfinite(one.noise) else "noise"
-                why = f"which {noise} may explain; measure it with more hosts (--peers)"
-                reasons.append(f"{what}: worse by {span}, {why}")
-                continue
-            reasons.append(
-                f"{what}: worse by {span}, but its peers may be the reason; measure it with others (--peers)"
-            )
+            why = f"worse than the other hosts by {span} in all its {len(losses)} pairs"
+            told.append((judging.Verdict.FAIL, f"{what}: {why}"))
+            continue
+        if host in one.uncertain:
+            noise = f"the noise of the pairs ({one.noise:.1%})" if math.isfinite(one.noise) else "noise"
+            why = f"worse by {span}, which {noise} may explain; measure it with more hosts (--peers)"
         else:
-            verdicts.add(judging.Verdict.PASS)
-    return verdicts, reasons
+            why = f"worse by {span}, but its peers may be the reason; measure it with others (--peers)"
+        told.append((judging.Verdict.INCONCLUSIVE, f"{what}: {why}"))
+    return told
 
 
 def _trials_of(
@@ -171,15 +201,6 @@ def _trials_of(
     ]
 
 
-def _numbered(trials: Iterable[results.Trial]) -> list[results.Trial]:
-    """Return trials numbered through: every pair numbers its runs from the same number on, and guards go by it."""
-    runs: dict[tuple[int, int], int] = {}
-    return [
-        dataclasses.replace(one, order=runs.setdefault((one.group, one.order), len(runs)))
-        for one in sorted(trials, key=lambda one: (one.group, one.order))
-    ]
-
-
 def measured_on(task: stored_run.Task, trial: results.Trial) -> str:
     """Return the host that a trial of a pair ran on; with a peer it began there."""
     return pair_of(task, trial).client
@@ -189,10 +210,6 @@ def pair_of(task: stored_run.Task, trial: results.Trial) -> model.HostPair:
     """Return the pair that a trial belongs to, the host that it ran on as the client."""
     pair = task.pair
     return pair if trial.group == task.number else model.HostPair(pair.server, pair.client)
-
-
-def _peers(task: stored_run.Task, host: str) -> set[str]:
-    return {task.pair.client, task.pair.server} - {host}
 
 
 def bad_pairs(findings: Sequence[attribution.Finding]) -> dict[model.HostPair, list[str]]:

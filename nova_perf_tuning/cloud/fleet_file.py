@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nova_perf_tuning.bench import plugins
-from nova_perf_tuning.budget import budget_file, verdict
+from nova_perf_tuning.budget import budget_file, counted, verdict
 from nova_perf_tuning.budget import model as results
-from nova_perf_tuning.cloud import attribution, bare_hosts, fleet, model, stored_run
+from nova_perf_tuning.cloud import attribution, bare_hosts, fleet, model, spoilt, stored_run
 
 #: Loss against other hosts from which a host is bad, where the file does not say it.
 _MAX_LOSS = 0.15
@@ -41,8 +41,9 @@ def judge(found: results.Results, budgets: Sequence[budget_file.Budget]) -> list
         if one.arm not in bare:
             measured.append((fleet.pair_of(task, one), one))
     paired = _paired(environment)
-    findings = attribution.find(measured, paired, float(told.get("max_loss", _MAX_LOSS)))
-    hosts = fleet.judge(run, of_pair, paired, budgets, findings, environment)
+    examined = spoilt.examine(measured, paired, environment, counted.limits(budgets))
+    findings = attribution.find(examined.counting, paired, float(told.get("max_loss", _MAX_LOSS)))
+    hosts = fleet.judge(run, of_pair, paired, budgets, findings, environment, examined)
     lacking = _lacking(told, run, of_pair)
     return [_with_fault(one, lacking[one.host]) if one.host in lacking else one for one in hosts]
 

@@ -13,9 +13,9 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from nova_perf_tuning.budget import counted, verdict
 from nova_perf_tuning.budget import model as results
-from nova_perf_tuning.budget import verdict
-from nova_perf_tuning.cloud import attribution, bare_hosts, campaign_store, fleet, model
+from nova_perf_tuning.cloud import attribution, bare_hosts, campaign_store, fleet, model, spoilt
 
 #: More trials than that make a file that cannot be read again: then pairs have one trial, their median.
 MAX_TRIALS = 40_000
@@ -54,10 +54,11 @@ def collect(
     for number, trial in store.trials(run_id):
         if trial.primary:
             of_pair.setdefault(number, []).append(_of_boot(number, trial, len(run.tasks)))
-    findings = attribution.find(_measured(run, of_pair), paired, max_loss)
+    examined = spoilt.examine(_measured(run, of_pair), paired, run.environment, counted.limits(budgets))
+    findings = attribution.find(examined.counting, paired, max_loss)
     beside = bare_hosts.spread(bare, run.tasks, of_pair)
     judged = {number: [*beside.get(number, ()), *trials] for number, trials in of_pair.items()}
-    hosts = fleet.judge(run, judged, paired, budgets, findings, run.environment)
+    hosts = fleet.judge(run, judged, paired, budgets, findings, run.environment, examined)
     whole = fleet.overall(hosts)
     environment = _environment(store, run, of_pair, hosts, findings, whole, max_loss, ended)
     if bare:

@@ -58,6 +58,12 @@ class FleetDiagnosisTest(testtools.TestCase):
         self.assertIn("Name in the budget what was measured", found.actions[0])
         self.assertTrue(all(told(("INVALID",)).actions))
 
+    def test_whoever_is_to_blame_comes_first(self):
+        own = f"iperf3: 12 of 12 trials of 'tuned' failed (limit 20%); {fleet_diagnosis.OWN_FAULT}"
+        found = told(("INVALID", "iperf3: 3 of 12 trials of 'tuned' failed (limit 20%)"), ("INVALID", own), GOOD)
+        self.assertIn(f"2 of 3 hosts cannot be judged: c1, c0 (c1: {own}).", found.sentence)
+        self.assertIn("See what became of these trials", found.actions[0])
+
     def test_paths_between_good_hosts(self):
         self.assertIn("paths", told(GOOD, GOOD, bad_pairs=[{"client": "c0"}]).actions[-1])
 

@@ -1,5 +1,6 @@
 """nova-perf validate --launcher heat on a simulated cloud: files, verdicts, exit codes, mistakes, resuming."""
 
+import dataclasses
 import io
 import json
 import os
@@ -10,7 +11,7 @@ import testtools
 from nova_perf_tuning import errors
 from nova_perf_tuning.budget import store
 from nova_perf_tuning.cli import evaluate, report, validate, validate_cloud
-from nova_perf_tuning.cloud import campaign_store, host_choice
+from nova_perf_tuning.cloud import campaign_store, fleet_file, host_choice
 from tests import simulated_cloud as simulation
 from tests.unit.budget import samples
 
@@ -90,6 +91,27 @@ class ValidateCloudTest(testtools.TestCase):
         self.assertIn("worse than the other hosts by", self.report())
         [line] = campaign_store.CampaignStore(self.url).lines()
         self.assertEqual("complete", line.state)
+
+    def test_a_host_on_which_nothing_runs(self):
+        """Its guests boot, every run of the benchmark fails: the run judges that as evaluate does."""
+
+        class Launcher(simulation.SimulatedLauncher):
+            def _trials(self, pair, arms, plan, rng):
+                for one in super()._trials(pair, arms, plan, rng):
+                    sick = "h002" == (pair.client, pair.server)[one.group] or (
+                        one.benchmark == "iperf3" and "h002" in (pair.client, pair.server)
+                    )
+                    yield dataclasses.replace(one, value=None, error="refused") if sick and one.primary else one
+
+        with fixtures.MonkeyPatch("tests.simulated_cloud.SimulatedLauncher", Launcher):
+            self.assertEqual(3, self.validate("--hosts", "all"))
+        results = self.results()
+        hosts = {one["host"]: one for one in results.environment["fleet"]["hosts"]}
+        self.assertEqual(["h002"], [name for name, one in hosts.items() if one["verdict"] != "PASS"])
+        self.assertEqual(("INVALID", 0), (hosts["h002"]["verdict"], hosts["h002"]["measured"]))
+        self.assertIn("iperf3: 6 of 6 trials of", hosts["h002"]["reasons"][0])
+        again, _ = fleet_file.judged_again(results, [])
+        self.assertEqual(results.environment["fleet"], again.environment["fleet"])
 
     def test_errors_are_in_the_report(self):
         cloud = SimulatedCloud(simulation.Cloud(dead={"h001"}), count=8)

@@ -106,6 +106,9 @@ class RuleTest(testtools.TestCase):
         [found] = attribution.find(measured, {}, 0.1)
         self.assertEqual({}, found.states)
         self.assertIn("is 0 in most trials", found.unfit)
+        [(word, reason)] = fleet_verdict._compared("d", [found])
+        self.assertIsNone(word)
+        self.assertIn("iperf3 (untuned): not compared with other hosts: throughput is 0 in most", reason)
 
     def test_nothing(self):
         self.assertEqual({}, diagnose({}).states)
@@ -172,7 +175,7 @@ class CertaintyTest(testtools.TestCase):
         found = diagnose({**usual, ("d", "a"): 83, ("b", "d"): 82}, limit=0.15)
         self.assertEqual((UNKNOWN, {"d"}), (found.states["d"], found.uncertain))
         self.assertTrue(0.03 < found.noise < 0.08, found.noise)
-        [reason] = fleet_verdict._compared("d", [found])[1]
+        [(_, reason)] = fleet_verdict._compared("d", [found])
         self.assertIn("which the noise of the pairs (", reason)
         found = diagnose({**usual, ("d", "a"): 60, ("b", "d"): 62}, limit=0.15)
         self.assertEqual((BAD, frozenset()), (found.states["d"], found.uncertain))
