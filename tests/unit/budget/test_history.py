@@ -1,5 +1,7 @@
 """Histories in a real database: kept once, compared with equals only."""
 
+import dataclasses
+import hashlib
 import os
 
 import fixtures
@@ -109,6 +111,25 @@ class HistoryTest(testtools.TestCase):
         self.assertEqual(["iothreads=2, vif_queues=4"], history.tunings(self.kept.series()))
         for arms in ({}, {"untuned": {}}, {"untuned": {"request": {}}}):
             self.assertEqual("", history.request({"arms": arms}, "untuned"))
+
+    def test_names_with_the_mark_that_joins_them(self):
+        data = samples.results({"untuned": 100.0}, **MACHINE, host="one", created="2026-10-01T10:00:00+00:00")
+        first, second = ("a\0b", "c"), ("a", "b\0c")
+        data.trials = [
+            dataclasses.replace(one, benchmark=benchmark, metric=metric)
+            for benchmark, metric in (first, second)
+            for one in data.trials
+        ]
+        self.kept.add(data)
+        self.assertEqual([second, first], [(one.benchmark, one.metric) for one in self.kept.series()])
+
+    def test_figures_of_older_databases_are_found(self):
+        """The digest of names without the mark is what it was."""
+        self.add()
+        with self.kept._engine.connect() as connection:
+            [digest] = connection.exec_driver_sql("SELECT digest FROM metrics").scalars()
+        names = b"\0".join([b"iperf3", b"throughput", b"Mbit/s", b"higher", b"True", b"Gbit"])
+        self.assertEqual(hashlib.sha256(names).hexdigest(), digest)
 
     def test_other_parameters_are_another_series(self):
         for day, seconds in ((1, "4"), (2, "8")):
