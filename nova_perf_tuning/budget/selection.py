@@ -240,6 +240,9 @@ class Measured:
         metrics = self._metrics(budget.benchmark)
         if metric in metrics:
             return ""
+        if metric is None:
+            which = f"{budget.benchmark} is not known here, and its results say of no metric that it is judged"
+            return f"{which}; name one of them as the budget's metric: {_listed(metrics)}"
         hint = "" if budget.metric else "; name one of them as the budget's metric if that is what it is for"
         return f"metric '{metric}' was not measured; {budget.benchmark} has {_listed(metrics)}{hint}"
 

@@ -66,6 +66,19 @@ class JudgeTest(testtools.TestCase):
         self.assertIn("metric 'throughput' was not measured; iperf3 has goodness; name one of", found.reasons[0])
         self.assertEqual(V.PASS, judged(bad, metric="goodness").verdict)
 
+    def test_a_benchmark_that_is_not_known_here_and_judges_nothing(self):
+        data = samples.results({"host": 1000.0, "tuned": 950.0}, groups=3, blocks=6)
+        data.trials = [dataclasses.replace(one, benchmark="own", primary=False) for one in data.trials]
+        for metric, word in ((None, V.INVALID), ("throughput", V.PASS)):
+            budget = budget_file.Budget("own", "tuned", 0.15, metric=metric)
+            found = verdict.judge(data, budget)
+            self.assertEqual(word, found.verdict, found.reasons)
+            self.assertEqual(
+                metric is None,
+                found.reasons[0] == "own is not known here, and its results say of no metric that it is judged; "
+                "name one of them as the budget's metric: throughput",
+            )
+
     def test_no_cpu_gives_more_than_all_its_time(self):
         """A window of the samples is 5 s; counters may lag by ticks, and guests are asked around it."""
         known = {"cpus": 2, "guest": {"vcpus": 2}}
