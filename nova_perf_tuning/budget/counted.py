@@ -177,7 +177,7 @@ def select(
     """
     arms = (arm, baseline)
     judged = [one for one in trials if one.arm in arms]
-    left_out = _faults(results, judged, limits, min_link_mbps, link)
+    left_out = faults(results, judged, limits, min_link_mbps, link)
     gone = known or [lost(trials, results.environment, one) for one in arms]
     told = "; ".join(filter(None, (one.told() for one in gone)))
     if not left_out:
@@ -195,20 +195,20 @@ def alone(results: model.Results, limits: guards.Limits = _DEFAULT) -> dict[guar
         series.setdefault((one.benchmark, one.arm), []).append(one)
     found: dict[guards.Run, str] = {}
     for some in series.values():
-        found |= _faults(results, some, limits, None)
+        found |= faults(results, some, limits, None)
     return found
 
 
-def _faults(
+def faults(
     results: model.Results,
     trials: Sequence[model.Trial],
     limits: guards.Limits,
     min_link_mbps: float | None,
     link: str | None = None,
 ) -> dict[guards.Run, str]:
-    """Return run -> why it does not count.
+    """Return run -> why it does not count, of trials that are compared with each other.
 
-    :param trials: those that are compared with each other.
+    :param trials: of one benchmark and one figure, failed ones included.
     """
     sender: dict[int, float] = {}
     if trials and (min_link_mbps is not None or limits.max_sender_cpu is not None):

@@ -176,9 +176,9 @@ def left_out(
     """
     known = limits or guards.Limits()
     found = counted.alone(results, known)
-    of_benchmark: dict[str, list[model.Trial]] = {}
+    of_arm: dict[tuple[str, str], list[model.Trial]] = {}
     for trial in results.trials:
-        of_benchmark.setdefault(trial.benchmark, []).append(trial)
+        of_arm.setdefault((trial.benchmark, trial.arm), []).append(trial)
     shown = [
         verdict.Budget(one.label, pair.arm, 0.0, None, pair.baseline, guards=known)
         for one in summaries
@@ -188,13 +188,12 @@ def left_out(
     for one in asked.values():
         trials = [
             trial
-            for trial in of_benchmark.get(one.benchmark, ())
+            for arm in (one.arm, one.baseline)
+            for trial in of_arm.get((one.benchmark, arm), ())
             if trial.value is None or (trial.metric == one.metric if one.metric else trial.primary)
         ]
-        picked = counted.select(
-            results, trials, one.arm, one.baseline, one.guards, one.min_link_mbps, link=one.link
-        )
-        for run, why in picked.left_out.items():
+        faults = counted.faults(results, trials, one.guards, one.min_link_mbps, one.link)
+        for run, why in faults.items():
             found.setdefault(run, f"{why} ({one.arm} against {one.baseline})")
     return found
 

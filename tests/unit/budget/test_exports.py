@@ -35,6 +35,22 @@ class ExportsTest(testtools.TestCase):
         self.data = samples.results({"host": 1000.0, "tuned": 600.0}, groups=4, **created)
         self.data.trials.append(samples.trial(arm="tuned", group=4, value=None, error=HOSTILE, order=99))
 
+    def test_many_arms_are_looked_through_once_each(self):
+        looked = []
+
+        class Counting(type(samples.trial())):
+            def __getattribute__(self, name):
+                if name == "primary":
+                    looked.append(1)
+                return super().__getattribute__(name)
+
+        arms = {"untuned": 1000.0, **{f"arm{one}": 990.0 for one in range(60)}}
+        data = samples.results(arms, groups=1, blocks=1)
+        summaries = summary.summarise(data)
+        data.trials = [Counting(**dataclasses.asdict(one)) for one in data.trials]
+        exports.left_out(data, summaries)
+        self.assertTrue(looked and len(looked) < 10 * len(data.trials), len(looked))
+
     def test_junit(self):
         suite = ElementTree.fromstring(exports.junit(self.data, judged(self.data)))
         counts = {name: suite.get(name) for name in ("tests", "failures", "errors", "skipped")}
