@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import fcntl
 import os
 import stat
 import tempfile
+import time
 from collections.abc import Iterator
 from typing import BinaryIO
 
 from nova_perf_tuning import errors
+
+#: What a file system answers that knows no locks: one writer there does as well as before there were any.
+_NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
 class OutputError(errors.PerfTuningError):
@@ -68,3 +74,53 @@ def writing(path: str, overwrite: bool = True) -> Iterator[BinaryIO]:
     finally:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(new)
+
+
+@contextlib.contextmanager
+def changing(path: str, patience: float = 30.0) -> Iterator[None]:
+    """Keep others who use this from changing the file at ``path`` from when it is read until it is written.
+
+    The lock is a file beside it that goes when it is given back; one that a killed process left does no harm.
+
+    :param patience: seconds to wait for others.
+    :raises OutputError: they took longer.
+    :raises OSError: the folder cannot be written.
+    """
+    folder, name = os.path.split(os.path.abspath(path))
+    lock = os.path.join(folder, f".{name[:200]}.lock")
+    deadline = time.monotonic() + patience
+    while (descriptor := _taken(lock, path)) is None:
+        if time.monotonic() >= deadline:
+            raise OutputError(
+                f"{path}: somebody else has been changing it for {patience:.0f} s; if nobody is, remove {lock}"
+            )
+        time.sleep(0.02)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            os.unlink(lock)
+        os.close(descriptor)
+
+
+def _taken(lock: str, path: str) -> int | None:
+    """Return the descriptor of a lock file that is now held, None where somebody else holds it."""
+    try:
+        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        if isinstance(error, PermissionError) and os.path.lexists(lock):
+            return None  # another user's
+        raise OSError(error.errno, error.strerror, path) from None  # not the name of the lock
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.path.samestat(os.fstat(descriptor), os.stat(lock)):
+            return descriptor
+    except (BlockingIOError, FileNotFoundError):
+        pass
+    except OSError as error:
+        if error.errno in _NO_LOCKS:
+            return descriptor
+        os.close(descriptor)
+        raise OSError(error.errno, error.strerror, path) from None
+    os.close(descriptor)  # it is held, or was removed by who held it
+    return None

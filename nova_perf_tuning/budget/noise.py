@@ -109,18 +109,20 @@ def save(results: model.Results, path: str) -> dict[str, dict[str, float]]:
 
     :raises NoFloorError: the run has none.
     :raises schema.InputError: what is there already cannot be read.
+    :raises whole_file.OutputError: somebody else does not end changing it.
     :raises OSError: it cannot be written.
     """
     found = floors(results)
     known = {label: fingerprint(results, label) for label in found}
-    kept = [one for one in load(path) if one["fingerprint"] not in known.values()]
     created = str(results.environment.get("created", ""))
     new = [
         {"fingerprint": known[label], "benchmark": label, "created": created, "losses": losses}
         for label, losses in found.items()
     ]
     os.makedirs(os.path.dirname(path) or ".", mode=0o755, exist_ok=True)
-    store.write_atomically(path, json.dumps({"schema": 1, "floors": [*kept, *new]}, indent=1) + "\n")
+    with whole_file.changing(path):
+        kept = [one for one in load(path) if one["fingerprint"] not in known.values()]
+        store.write_atomically(path, json.dumps({"schema": 1, "floors": [*kept, *new]}, indent=1) + "\n")
     return found
 
 

@@ -3,6 +3,8 @@
 import dataclasses
 import json
 import os
+import threading
+import time
 
 import fixtures
 import testtools
@@ -99,6 +101,24 @@ class NoiseTest(testtools.TestCase):
         self.assertEqual(carried, noise.merged(carried, None))
         self.assertEqual(found, noise.merged(None, found))
         self.assertEqual({}, noise.merged(None, None))
+
+    def test_two_at_once_keep_both(self):
+        load = noise.load
+
+        def slow(path):
+            found = load(path)
+            time.sleep(0.1)
+            return found
+
+        self.useFixture(fixtures.MonkeyPatch("nova_perf_tuning.budget.noise.load", slow))
+        hosts = ["compute1", "compute2", "compute3"]
+        runs = [threading.Thread(target=noise.save, args=(aa_run(host=one), self.path)) for one in hosts]
+        for one in runs:
+            one.start()
+        for one in runs:
+            one.join()
+        self.assertEqual(hosts, sorted(one["fingerprint"]["host"] for one in load(self.path)))
+        self.assertEqual(["noise.json"], os.listdir(os.path.dirname(self.path)))
 
     def test_a_foreign_file(self):
         os.makedirs(os.path.dirname(self.path))
