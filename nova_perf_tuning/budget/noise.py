@@ -6,15 +6,17 @@ interval, as a loss. A budget tighter than that would judge the noise, and is re
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from nova_perf_tuning import errors, whole_file
 from nova_perf_tuning.budget import counted, model, schema, statistics, store
+from nova_perf_tuning.virt import host_result
 
 #: Arms of an A/A run: the first, and the same again.
 ARMS = ("untuned", "again")
@@ -76,32 +78,80 @@ def before_run(
 ) -> dict[str, Any]:
     """Return an environment with the floors that may hold for a run that has not begun, as far as is known then.
 
+    Of several the lowest: what the others refuse may be allowed once all is known.
+
     :param entries: of the floor file; :param host: facts of the host.
     :param benchmarks: label -> ``kind`` and ``parameters``.
     """
     known = {name: host[name] for name in _FINGERPRINT if name in host}
-    return _environment(
-        {label: _matching(entries, {**known, "benchmark": dict(one)}) for label, one in benchmarks.items()}
-    )
+    wanted = {label: {**known, "benchmark": dict(one)} for label, one in benchmarks.items()}
+    return _alone(_of_hosts(entries, wanted, [host.get("host")], min))
 
 
-def _matching(entries: Sequence[Mapping[str, Any]], known: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the entries whose fingerprint agrees with all that is known."""
-    return [one for one in entries if all(one["fingerprint"].get(name) == value for name, value in known.items())]
+def _of_hosts(
+    entries: Iterable[Mapping[str, Any]],
+    wanted: Mapping[str, Mapping[str, Any]],
+    hosts: Iterable[str | None],
+    pick: Callable[[Sequence[float]], float],
+) -> dict[str | None, dict[str, Any]]:
+    """Return host -> its ``noise_floor``, of the hosts that have one.
+
+    A floor holds where its fingerprint agrees with all that is known. The host has always to agree: a floor of one
+    says nothing of another, nor of results that do not tell theirs.
+
+    :param wanted: label -> fingerprint, as far as it is known; of all labels the same is.
+    :param hosts: None: a host without a name. :param pick: which of several floors of a metric counts.
+    """
+    names = sorted({name for one in wanted.values() for name in one} - {"host"})
+    labels: dict[str, list[str]] = {}
+    for label, known in wanted.items():
+        labels.setdefault(_key(known, names), []).append(label)
+    places: dict[str, dict[str, list[Mapping[str, Any]]]] = {}
+    for one in entries:
+        key = _key(one["fingerprint"], names)
+        if key in labels:
+            place = places.setdefault(_short(one["fingerprint"].get("host")), {})
+            place.setdefault(key, []).append(one)
+    found: dict[str | None, dict[str, Any]] = {}
+    for host in hosts:
+        losses: dict[str, dict[str, float]] = {}
+        created = ""
+        for key, some in places.get(_short(host), {}).items():
+            mine = [one for one in some if _same(one["fingerprint"].get("host"), host)]
+            created = max([created, *(str(one["created"]) for one in mine)])
+            if floors_of := _picked(mine, pick):
+                losses |= dict.fromkeys(labels[key], floors_of)
+        if losses:
+            found[host] = {"created": created, "losses": losses}
+    return found
 
 
-def _environment(found: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, Any]:
-    """Return what a results' environment says of floors; of several for a benchmark the lowest of each metric."""
-    losses: dict[str, dict[str, float]] = {}
-    for label, entries in found.items():
-        for one in entries:
-            for metric, loss in one["losses"].items():
-                mine = losses.setdefault(label, {})
-                mine[metric] = min(loss, mine.get(metric, loss))
-    if not losses:
-        return {}
-    created = max(str(one["created"]) for entries in found.values() for one in entries)
-    return {"noise_floor": {"created": created, "losses": losses}}
+def _alone(found: Mapping[str | None, Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the environment of results of one host; :param found: its floor, if it has one."""
+    return {"noise_floor": next(iter(found.values()))} if found else {}
+
+
+def _key(known: Mapping[str, Any], names: Iterable[str]) -> str:
+    return json.dumps([known.get(name) for name in names], sort_keys=True)
+
+
+def _short(host: object) -> str:
+    return host.lower().split(".")[0] if isinstance(host, str) else ""
+
+
+def _same(one: object, other: object) -> bool:
+    if isinstance(one, str) and isinstance(other, str):
+        return host_result.same_host(one, other)
+    return one is None and other is None
+
+
+def _picked(entries: Iterable[Mapping[str, Any]], pick: Callable[[Sequence[float]], float]) -> dict[str, float]:
+    """Return metric -> the floor that counts."""
+    known: dict[str, list[float]] = {}
+    for one in entries:
+        for metric, loss in one["losses"].items():
+            known.setdefault(metric, []).append(loss)
+    return {metric: pick(some) for metric, some in known.items()}
 
 
 def save(results: model.Results, path: str) -> dict[str, dict[str, float]]:
@@ -174,10 +224,47 @@ def load(path: str) -> list[dict[str, Any]]:
 def for_results(results: model.Results, entries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return what belongs into the environment of ``results``: the floors that hold for them, if there are any.
 
+    Of a run over many hosts it is ``noise_floors``, by host. Where several floors agree with what is known, the
+    largest counts: which of them holds is not known.
+
     :param entries: of the floor file.
     """
-    labels = dict.fromkeys(one.benchmark for one in results.trials)
-    return _environment({label: _matching(entries, fingerprint(results, label)) for label in labels})
+    environment = results.environment
+    wanted = {one: fingerprint(results, one) for one in dict.fromkeys(one.benchmark for one in results.trials)}
+    if "fleet" not in environment:
+        return _alone(_of_hosts(entries, wanted, [environment.get("host")], max))
+    found = _of_hosts(entries, wanted, hosts_of(environment), max)
+    return {"noise_floors": found} if found else {}
+
+
+def hosts_of(environment: Mapping[str, Any]) -> list[str]:
+    """Return the hosts of a run over many."""
+    fleet = environment["fleet"]
+    paired = (one[end] for one in fleet["pairs"] for end in ("client", "server"))
+    return list(dict.fromkeys([*(one["host"] for one in fleet["hosts"]), *paired]))
+
+
+def added(environment: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what an environment has of floors once those found for it are merged into it.
+
+    :param found: as :func:`for_results` returns it.
+    """
+    both: dict[str, Any] = {}
+    if floor := merged(environment.get("noise_floor"), found.get("noise_floor")):
+        both["noise_floor"] = floor
+    recorded, more = environment.get("noise_floors", {}), found.get("noise_floors", {})
+    if names := dict.fromkeys([*recorded, *more]):
+        both["noise_floors"] = {host: merged(recorded.get(host), more.get(host)) for host in names}
+    return both
+
+
+def of_host(results: model.Results, host: str) -> model.Results:
+    """Return results of one host of a run over many, with the floors of that host as their own."""
+    environment = results.environment
+    if "noise_floors" not in environment:
+        return results
+    floor = merged(environment.get("noise_floor"), environment["noise_floors"].get(host))
+    return dataclasses.replace(results, environment={**environment, "noise_floor": floor})
 
 
 def merged(recorded: Mapping[str, Any] | None, found: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -84,7 +84,7 @@ def judge_hosts(hosts: Mapping[str, model.Results], budgets: Sequence[Budget]) -
         it occurs. One host alone gets just what :func:`judge_all` says. Holm's test is over the figures of a host.
     """
     measured = {one.benchmark for results in hosts.values() for one in results.trials}
-    cases = {host: _cases(results, budgets, measured) for host, results in hosts.items()}
+    cases = {host: _cases(noise.of_host(results, host), budgets, measured) for host, results in hosts.items()}
     alike: dict[Budget, dict[str, _Case]] = {}
     for host, some in cases.items():
         for one in some:

@@ -3,6 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from nova_perf_tuning.cli import command
+
+if TYPE_CHECKING:
+    from nova_perf_tuning.budget import model
+
+#: Hosts that a message names.
+_NAMES = 5
 
 
 def add(parser: argparse.ArgumentParser, noise_file: str | None = None, *, flavor: bool = True) -> None:
@@ -22,3 +34,51 @@ def add(parser: argparse.ArgumentParser, noise_file: str | None = None, *, flavo
         help="where noise floors of this host are kept by 'validate --noise-floor'; a budget tighter than the"
         f" floor is refused{told}",
     )
+
+
+def floors(args: argparse.Namespace) -> list[dict[str, Any]]:
+    """Return the entries of the noise file that was given, none without one.
+
+    :raises nova_perf_tuning.budget.schema.InputError: it is missing, or no such file.
+    """
+    from nova_perf_tuning.budget import noise
+
+    return noise.check(args.noise_file, named=True) if args.noise_file is not None else []
+
+
+def applied(
+    loaded: model.Results, path: str, args: argparse.Namespace, known: Sequence[Mapping[str, Any]], program: str
+) -> model.Results:
+    """Return recorded results with what the command line says of their host.
+
+    A noise file that has nothing for them is told on stderr.
+
+    :param known: what :func:`floors` returned; :param program: the name of the command, for what it tells.
+    """
+    from nova_perf_tuning.budget import noise
+
+    given: dict[str, Any] = {
+        name: getattr(args, name) for name in ("host_group", "flavor") if getattr(args, name) is not None
+    }
+    if args.noise_file is not None:
+        found = noise.for_results(loaded, known)
+        if lacking := _lacking(loaded, found):
+            told = f"--noise-file {args.noise_file}: it has no noise floor for {lacking}"
+            print(command.plain(f"{program}: {path}: {told}"), file=sys.stderr)
+        given |= noise.added(loaded.environment, found)
+    return dataclasses.replace(loaded, environment={**loaded.environment, **given})
+
+
+def _lacking(loaded: model.Results, found: Mapping[str, Any]) -> str:
+    """Return for what there are no floors, in words; empty: there are."""
+    from nova_perf_tuning.budget import noise
+
+    if not found:
+        which = "any host of this run" if "fleet" in loaded.environment else "this host and run"
+        return f"{which}, and changes nothing"
+    hosts = noise.hosts_of(loaded.environment) if "noise_floors" in found else []
+    without = [one for one in hosts if one not in found["noise_floors"]]
+    if not without:
+        return ""
+    more = " …" if len(without) > _NAMES else ""
+    return f"{len(without)} of {len(hosts)} hosts ({', '.join(without[:_NAMES])}{more})"

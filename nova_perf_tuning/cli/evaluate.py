@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -52,10 +51,10 @@ class Evaluate(command.PerfCommand):
             return self._judge(args)
 
     def _judge(self, args: argparse.Namespace) -> int:
-        from nova_perf_tuning.budget import budget_file, noise
+        from nova_perf_tuning.budget import budget_file
 
         budgets = budget_file.load(args.budget)
-        floors = noise.check(args.noise_file, named=True) if args.noise_file is not None else []
+        floors = budget_options.floors(args)
         if len(args.results) > 1:
             return _judge_files(args, budgets, floors)
         results = _read(args.results[0], args, floors)
@@ -70,22 +69,9 @@ def _read(path: str, args: argparse.Namespace, floors: _Floors) -> model.Results
     :param floors: of the noise file.
     :raises schema.InputError: unreadable, or no results.
     """
-    from nova_perf_tuning.budget import noise, store
+    from nova_perf_tuning.budget import store
 
-    loaded = store.load(path)
-    given: dict[str, Any] = {
-        name: getattr(args, name) for name in ("host_group", "flavor") if getattr(args, name) is not None
-    }
-    if args.noise_file is not None:
-        found = noise.for_results(loaded, floors).get("noise_floor")
-        if not found:
-            told = (
-                f"--noise-file {args.noise_file}: it has no noise floor for this host and run, and changes nothing"
-            )
-            print(command.plain(f"nova-perf evaluate: {path}: {told}"), file=sys.stderr)
-        if floor := noise.merged(loaded.environment.get("noise_floor"), found):
-            given["noise_floor"] = floor
-    return dataclasses.replace(loaded, environment={**loaded.environment, **given})
+    return budget_options.applied(store.load(path), path, args, floors, "nova-perf evaluate")
 
 
 def _judge_host(args: argparse.Namespace, results: model.Results, budgets: Sequence[budget_file.Budget]) -> int:

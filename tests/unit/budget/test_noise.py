@@ -10,7 +10,7 @@ import fixtures
 import testtools
 
 from nova_perf_tuning.budget import budget_file, noise, schema, verdict
-from tests.unit.budget import samples
+from tests.unit.budget import samples, test_store
 
 
 def aa_run(**changes):
@@ -119,6 +119,77 @@ class NoiseTest(testtools.TestCase):
             one.join()
         self.assertEqual(hosts, sorted(one["fingerprint"]["host"] for one in load(self.path)))
         self.assertEqual(["noise.json"], os.listdir(os.path.dirname(self.path)))
+
+    def entry(self, loss, **fingerprint):
+        benchmark = {"kind": "iperf3", "parameters": {"seconds": "4"}}
+        whole = {"fingerprint": {**fingerprint, "benchmark": benchmark}, "benchmark": "iperf3"}
+        return {**whole, "created": str(loss), "losses": {"throughput": loss}}
+
+    def losses(self, data, *entries):
+        return noise.for_results(data, entries).get("noise_floor", {}).get("losses", {}).get("iperf3")
+
+    def test_of_several_the_largest_counts(self):
+        known = {"host": "compute1", "kernel": "6.1"}
+        some = [self.entry(loss, **known, qemu=str(loss)) for loss in (0.2, 0.3, 0.1)]
+        self.assertEqual({"throughput": 0.3}, self.losses(aa_run(), *some))
+        # Before a run only what refuses a budget for certain may refuse it.
+        jobs = {"iperf3": {"kind": "iperf3", "parameters": {"seconds": "4"}}}
+        found = noise.before_run(some, {"host": "compute1"}, jobs)["noise_floor"]["losses"]
+        self.assertEqual({"iperf3": {"throughput": 0.1}}, found)
+
+    def test_a_floor_is_of_the_host_that_it_names(self):
+        data, mine = aa_run(), self.entry(0.2, host="compute1", kernel="6.1")
+        self.assertEqual({"throughput": 0.2}, self.losses(data, mine))
+        self.assertEqual({"throughput": 0.2}, self.losses(aa_run(host="compute1.example.org"), mine))
+        self.assertIsNone(self.losses(aa_run(host="compute2"), mine))
+        self.assertIsNone(self.losses(data, self.entry(0.2, kernel="6.1")))
+        del data.environment["host"]
+        self.assertIsNone(self.losses(data, mine))
+
+    def test_hosts_of_a_fleet_have_their_own(self):
+        data = aa_run(groups=3)
+        del data.environment["host"]
+        fleet = {"run": "r", "verdict": "PASS", "pairs": test_store.pairs(3), "hosts": [{"host": "c0"}]}
+        data.environment["fleet"] = fleet
+        entries = [
+            self.entry(loss, host=host, kernel="6.1") for host, loss in (("c1", 0.2), ("c1", 0.01), ("zzz", 0.001))
+        ]
+        found = noise.for_results(data, entries)
+        self.assertEqual(["noise_floors"], list(found))
+        self.assertEqual(
+            {"c1": {"iperf3": {"throughput": 0.2}}},
+            {host: one["losses"] for host, one in found["noise_floors"].items()},
+        )
+        judged = samples.results({"untuned": 1000.0, "tuned": 1000.0}, groups=3, blocks=6, noise=0.001)
+        judged.environment |= {**data.environment, **noise.added(data.environment, found)}
+        budgets = [budget_file.Budget("iperf3", "tuned", 0.05, baseline="untuned")]
+        words = {
+            host: one[0].verdict
+            for host, one in verdict.judge_hosts({"c0": judged, "c1": judged}, budgets).items()
+        }
+        self.assertEqual({"c0": verdict.Verdict.PASS, "c1": verdict.Verdict.INVALID}, words)
+
+    def test_many_labels_and_many_floors(self):
+        """Every floor is looked at once, not once for each label."""
+        looked = []
+
+        class Counting(dict):
+            def get(self, *arguments):
+                looked.append(1)
+                return super().get(*arguments)
+
+        labels = [f"iperf3:{one}" for one in range(100)]
+        benchmarks = {one: {"kind": "iperf3", "parameters": {"number": one}} for one in labels}
+        environment = {"host": "h", "benchmarks": benchmarks}
+        data = dataclasses.replace(
+            aa_run(), environment=environment, trials=[samples.trial(benchmark=one) for one in labels]
+        )
+        entries = [
+            {**self.entry(0.1), "fingerprint": Counting(host="h", benchmark=benchmarks[one])} for one in labels
+        ]
+        found = noise.for_results(data, entries)["noise_floor"]["losses"]
+        self.assertEqual(labels, sorted(found, key=labels.index))
+        self.assertTrue(len(looked) < 10 * len(labels), len(looked))
 
     def test_a_foreign_file(self):
         os.makedirs(os.path.dirname(self.path))
