@@ -16,6 +16,11 @@ _MAX_BYTES = 256 * 1024
 #: What launchers write for what guests run on; ``none``: every arm is the host itself.
 ACCELERATORS = ("kvm", "tcg", "xen", "none")
 
+#: What a budget may be for.
+_PLACES = ("host_group", "flavor")
+#: Budgets that a line names.
+_NAMES = 20
+
 #: What stands for the budgets shipped with this program wherever a budget file is asked for.
 SHIPPED = "default"
 
@@ -120,9 +125,9 @@ def applicable(
     return [one for one in matching if one.specificity == best[_figure(one, primary)]]
 
 
-def _is_for(budget: Budget, environment: Mapping[str, Any]) -> bool:
-    """Return whether a budget is for the host group and flavor of ``environment``."""
-    wanted = {"host_group": budget.host_group, "flavor": budget.flavor}
+def _is_for(budget: Budget, environment: Mapping[str, Any], names: Sequence[str] = _PLACES) -> bool:
+    """Return whether a budget is for the host group and flavor of ``environment``, or those named."""
+    wanted = {name: getattr(budget, name) for name in names}
     return all(
         pattern is None or fnmatch.fnmatchcase(str(environment.get(name) or ""), pattern)
         for name, pattern in wanted.items()
@@ -184,12 +189,46 @@ def left_out(
 
     Those for benchmarks that nobody asked for are not told.
     """
-    found: dict[str, list[str]] = {}
+    found: dict[str, list[Budget]] = {}
+    measured = {*kinds, *kinds.values()}
     for one in budgets:
         cause = _lacking(one, arms, accelerator) if one.optional else ""
-        if cause and any(one.benchmark in both for both in kinds.items()):
-            found.setdefault(cause, []).append(f"{one.benchmark}, {one.arm} against {one.baseline}")
-    return [f"{len(some)} of the budgets left out, {cause}: {'; '.join(some)}" for cause, some in found.items()]
+        if cause and one.benchmark in measured:
+            found.setdefault(cause, []).append(one)
+    return _told(found)
+
+
+def unplaced(budgets: Sequence[Budget], environment: Mapping[str, Any], primary: Mapping[str, str]) -> list[str]:
+    """Return which budgets were left out only since nobody told the host group or flavor, a line for each cause.
+
+    Not the optional ones, those for another group or flavor than is told, and those that a more specific one
+    takes the place of.
+
+    :param primary: as for :func:`applicable`.
+    """
+    best: dict[tuple[str, str | None, str, str], int] = {}
+    for one in applicable(budgets, environment, primary):
+        best[_figure(one, primary)] = one.specificity
+    found: dict[str, list[Budget]] = {}
+    for one in budgets:
+        if one.optional or _is_for(one, environment) or one.specificity < best.get(_figure(one, primary), 0):
+            continue
+        untold = [name for name in _PLACES if getattr(one, name) is not None and not environment.get(name)]
+        if _is_for(one, environment, [name for name in _PLACES if name not in untold]):
+            names = " and no ".join(name.replace("_", " ") for name in untold)
+            options = " and ".join(f"--{name.replace('_', '-')}" for name in untold)
+            found.setdefault(f"since the results name no {names} (give {options})", []).append(one)
+    return _told(found)
+
+
+def _told(causes: Mapping[str, Sequence[Budget]]) -> list[str]:
+    """Return a line for each cause with the budgets that it left out."""
+    lines = []
+    for cause, some in causes.items():
+        told = list(dict.fromkeys(f"{one.benchmark}, {one.arm} against {one.baseline}" for one in some))
+        more = f" and {len(told) - _NAMES} more" if len(told) > _NAMES else ""
+        lines.append(f"{len(some)} of the budgets left out, {cause}: {'; '.join(told[:_NAMES])}{more}")
+    return lines
 
 
 def _lacking(budget: Budget, arms: Sequence[str], accelerator: str | None) -> str:

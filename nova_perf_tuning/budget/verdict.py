@@ -119,7 +119,9 @@ def left_out(results: model.Results, budgets: Sequence[Budget]) -> list[str]:
         *_asked(results, {one.benchmark for one in results.trials}),
         budget_file.accelerator(results.environment),
     )
-    return budget_file.left_out(budget_file.applicable(budgets, results.environment, _primary(results)), *asked)
+    environment, primary = results.environment, _primary(results)
+    lines = budget_file.left_out(budget_file.applicable(budgets, environment, primary), *asked)
+    return lines + budget_file.unplaced(budgets, environment, primary)
 
 
 def _primary(results: model.Results) -> dict[str, str]:

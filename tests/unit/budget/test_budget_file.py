@@ -1,5 +1,6 @@
 """Which budgets apply where, and those that are shipped."""
 
+import dataclasses
 import os
 
 import fixtures
@@ -81,6 +82,25 @@ class ApplicableTest(testtools.TestCase):
         self.assertEqual(
             ["cpu"], [one.benchmark for one in budget_file.for_measured(known, kinds, ["host"], None)]
         )
+
+    def test_what_nobody_told_the_host_group_or_flavor_for(self):
+        group, flavor = B("iperf3", "tuned", 0.1, host_group="gen3"), B("iperf3", "tuned", 0.2, flavor="big")
+        both = B("iperf3", "tuned", 0.1, host_group="gen3", flavor="big")
+        optional = dataclasses.replace(group, optional=True)
+        begin, end = "1 of the budgets left out, since the results name no ", ": iperf3, tuned against host"
+        for known, told, expected in (
+            ([group], {}, [f"{begin}host group (give --host-group){end}"]),
+            ([flavor], {"host_group": "gen3"}, [f"{begin}flavor (give --flavor){end}"]),
+            ([both], {}, [f"{begin}host group and no flavor (give --host-group and --flavor){end}"]),
+            ([both], {"flavor": "big"}, [f"{begin}host group (give --host-group){end}"]),
+            ([both], {"flavor": "small"}, []),
+            ([group], {"host_group": "gen4"}, []),
+            ([group], {"host_group": "gen3"}, []),
+            ([optional], {}, []),
+            ([group, B("iperf3", "tuned", 0.3, host_group="*", flavor="*")], {}, []),
+        ):
+            data = samples.results({"host": 1000.0, "tuned": 900.0}, **told)
+            self.assertEqual(expected, verdict.left_out(data, known), (known, told))
 
 
 class FaultTest(testtools.TestCase):

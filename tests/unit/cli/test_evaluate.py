@@ -211,6 +211,21 @@ class EvaluateTest(testtools.TestCase):
         self.assertEqual({"c0": "PASS", "c1": "INVALID", "c2": "PASS", "c3": "PASS"}, words)
         self.assertIn("it has no noise floor for 3 of 4 hosts (c0, c2, c3)\n", done.stderr)
 
+    def test_budgets_for_a_host_group_that_nobody_told(self):
+        lines = ["arm: tuned, max_loss: 0.15", "arm: tuned, max_loss: 0.01, host_group: gen3"]
+        told = (
+            "1 of the budgets left out, since the results name no host group (give --host-group): "
+            "iperf3, tuned against host"
+        )
+        done = self.evaluate(*lines)
+        self.assertEqual((0, ""), (done.returncode, done.stderr))
+        self.assertIn(f"note: {told}\n", done.stdout)
+        self.assertEqual([told], json.loads(self.evaluate(*lines, form="json").stdout)["left_out"])
+        store.save(
+            samples.results({"host": 1000.0, "tuned": 900.0}, groups=3, blocks=6, host_group="gen2"), self.results
+        )
+        self.assertEqual([], json.loads(self.evaluate(*lines, form="json").stdout)["left_out"])
+
     def test_nothing_judged_is_an_error_for_ci(self):
         wanted = os.path.join(self.folder, "junit.xml")
         budget = os.path.join(self.folder, "budget.yaml")
