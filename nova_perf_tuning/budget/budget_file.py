@@ -20,6 +20,10 @@ ACCELERATORS = ("kvm", "tcg", "xen", "none")
 _PLACES = ("host_group", "flavor")
 #: Budgets that a line names.
 _NAMES = 20
+#: Most pairs of a benchmark and a budget that results of a host are judged by: an optional budget may be for many.
+MAX_JUDGED = 20_000
+#: The same of all hosts of a run together.
+MAX_OF_RUN = 200_000
 
 #: What stands for the budgets shipped with this program wherever a budget file is asked for.
 SHIPPED = "default"
@@ -167,6 +171,7 @@ def for_measured(
 
     :param kinds: label -> kind of what is measured; :param arms: arms that are.
     :param accelerator: what guests run on; None: not known, so that nothing is left out for it.
+    :raises schema.InputError: they are more than :data:`MAX_JUDGED`.
     """
     found = []
     named: dict[str, list[str]] = {}
@@ -178,8 +183,24 @@ def for_measured(
             found.append(one)
         elif not _lacking(one, arms, accelerator):
             labels = named.get(one.benchmark, ())
+            if len(found) + len(labels) > MAX_JUDGED:
+                raise schema.InputError(
+                    f"optional budgets for '{one.benchmark}' and others stand for more than {MAX_JUDGED:,} pairs"
+                    " of benchmark and budget; give fewer budgets, or results of fewer benchmarks"
+                )
             found += [dataclasses.replace(one, benchmark=label) for label in labels]
     return found
+
+
+def check_number(judged: int) -> None:
+    """Refuse far too many verdicts on the hosts of one run.
+
+    :raises schema.InputError: they are.
+    """
+    if judged > MAX_OF_RUN:
+        raise schema.InputError(
+            f"budgets ask for more than {MAX_OF_RUN:,} verdicts, by host and benchmark; give fewer budgets"
+        )
 
 
 def left_out(

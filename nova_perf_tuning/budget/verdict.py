@@ -82,9 +82,15 @@ def judge_hosts(hosts: Mapping[str, model.Results], budgets: Sequence[Budget]) -
 
     :param hosts: host -> its results, all of one run and of hosts of one kind; a boot has the same group wherever
         it occurs. One host alone gets just what :func:`judge_all` says. Holm's test is over the figures of a host.
+    :raises schema.InputError: there would be far too many verdicts.
     """
     measured = {one.benchmark for results in hosts.values() for one in results.trials}
-    cases = {host: _cases(noise.of_host(results, host), budgets, measured) for host, results in hosts.items()}
+    cases: dict[str, list[_Case]] = {}
+    count = 0
+    for host, results in hosts.items():
+        cases[host] = _cases(noise.of_host(results, host), budgets, measured)
+        count += len(cases[host])
+        budget_file.check_number(count)
     alike: dict[Budget, dict[str, _Case]] = {}
     for host, some in cases.items():
         for one in some:
@@ -110,7 +116,10 @@ def _cases(results: model.Results, budgets: Sequence[Budget], measured: Collecti
     chosen = budget_file.for_measured(budgets, *asked)
     measured_here = selection.Measured(results)
     applicable = budget_file.applicable(chosen, environment, _primary(results))
-    return [_Case(measured_here, one) for one in dict.fromkeys(applicable)]
+    cases: dict[Budget, _Case | None] = dict.fromkeys(applicable)
+    for one in sorted(cases, key=lambda one: one.benchmark):  # what was looked up for one serves the next
+        cases[one] = _Case(measured_here, one)
+    return [one for one in cases.values() if one is not None]
 
 
 def left_out(results: model.Results, budgets: Sequence[Budget]) -> list[str]:

@@ -151,13 +151,21 @@ def _judge_files(args: argparse.Namespace, budgets: Sequence[budget_file.Budget]
 def _judge_file(
     path: str, args: argparse.Namespace, budgets: Sequence[budget_file.Budget], floors: _Floors
 ) -> _File:
-    from nova_perf_tuning.budget import budget_file, diagnosis, model, schema, verdict, wording
+    from nova_perf_tuning.budget import model, schema, verdict
 
     try:
-        results = _read(path, args, floors)
+        return _judged_file(path, args, budgets, floors)
     except schema.InputError as error:
         wrong = str(error).removeprefix(f"{path}: ")
         return _File(path, verdict.Verdict.INVALID, wrong, _suite(args, path, model.Results({}, []), [], wrong))
+
+
+def _judged_file(
+    path: str, args: argparse.Namespace, budgets: Sequence[budget_file.Budget], floors: _Floors
+) -> _File:
+    from nova_perf_tuning.budget import budget_file, diagnosis, verdict, wording
+
+    results = _read(path, args, floors)
     if "fleet" in results.environment:
         from nova_perf_tuning.cloud import fleet_file  # SQLAlchemy comes with it
 

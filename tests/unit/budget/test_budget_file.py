@@ -6,7 +6,7 @@ import os
 import fixtures
 import testtools
 
-from nova_perf_tuning.budget import budget_file, model, schema, verdict
+from nova_perf_tuning.budget import budget_file, model, schema, selection, verdict
 from tests.unit.budget import samples
 
 B = budget_file.Budget
@@ -82,6 +82,39 @@ class ApplicableTest(testtools.TestCase):
         self.assertEqual(
             ["cpu"], [one.benchmark for one in budget_file.for_measured(known, kinds, ["host"], None)]
         )
+
+    def test_more_than_can_be_judged_is_refused(self):
+        kinds = {f"iperf3:{one}": "iperf3" for one in range(150)}
+        known = [B("iperf3", "tuned", one / 1000, optional=True) for one in range(134)]
+        self.assertEqual(19_950, len(budget_file.for_measured(known[:133], kinds, ["host", "tuned"], "kvm")))
+        error = self.assertRaises(  # len: a list of 20,000 would be shown where it fails
+            schema.InputError, lambda: len(budget_file.for_measured(known, kinds, ["host", "tuned"], "kvm"))
+        )
+        self.assertIn("stand for more than 20,000 pairs of benchmark and budget", str(error))
+        self.assertRaises(schema.InputError, budget_file.check_number, 200_001)
+
+    def test_many_labels_are_looked_up_once_each(self):
+        """More than are kept: budgets for the same label come one after the other."""
+        count = selection._KEPT + 10
+        one = samples.results({"untuned": 1000.0, "tuned": 990.0}, groups=1, blocks=1)
+        labels = [f"iperf3:{number}" for number in range(count)]
+        trials = [dataclasses.replace(trial, benchmark=label) for label in labels for trial in one.trials]
+        data = model.Results({"benchmarks": {label: {"kind": "iperf3"} for label in labels}}, trials)
+        known = [B("iperf3", "tuned", loss, baseline="untuned", optional=True) for loss in (0.1, 0.2, 0.3)]
+        calls = []
+        select = selection.counted.select
+
+        def counting(*arguments, **named):
+            calls.append(1)
+            return select(*arguments, **named)
+
+        self.useFixture(fixtures.MonkeyPatch("nova_perf_tuning.budget.selection.counted.select", counting))
+        judged = verdict.judge_all(data, known)
+        self.assertEqual(
+            [(label, loss) for loss in (0.1, 0.2, 0.3) for label in labels],
+            [(one.budget.benchmark, one.budget.max_loss) for one in judged],
+        )
+        self.assertEqual(count, len(calls))
 
     def test_what_nobody_told_the_host_group_or_flavor_for(self):
         group, flavor = B("iperf3", "tuned", 0.1, host_group="gen3"), B("iperf3", "tuned", 0.2, flavor="big")
