@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.cli import cloud_command, cloud_flavor, spec_options
+from nova_perf_tuning.cli import budget_options, cloud_command, cloud_flavor, command, spec_options
 
 MAX_AGE = 30 * 24 * 3600
 
@@ -16,10 +16,13 @@ MAX_AGE = 30 * 24 * 3600
 class Publish(cloud_command.CloudLister):
     """Give hosts the traits that their validation has earned, or take them away.
 
-    RESULT is the result file of one host, or what a validation of many hosts wrote: then every host in it is
-    published, or the one of --host. CUSTOM_PERF_VALIDATED and CUSTOM_PERF_BUDGET_* are set in Placement, where
-    flavors require them (trait:CUSTOM_PERF_VALIDATED=required). Traits set this way do not expire by
-    themselves. Where nova-compute makes the traits from a result file on the host, they are left to it.
+    RESULT is the result file of one host, or what a validation wrote: of one of many hosts every host in it is
+    published, or the one of --host. With --budget its trials are judged now, else the recorded verdicts are
+    published; the column Judged tells which.
+
+    CUSTOM_PERF_VALIDATED and CUSTOM_PERF_BUDGET_* are set in Placement, where flavors require them
+    (trait:CUSTOM_PERF_VALIDATED=required). Traits set this way do not expire by themselves.
+    Where nova-compute makes the traits from a result file on the host, they are left to it.
 
     A result that is INVALID, too old or of another host is refused; other hosts of RESULT are published all the
     same, and the exit code is 3. A second run changes nothing. Needs admin rights.
@@ -32,8 +35,11 @@ class Publish(cloud_command.CloudLister):
         parser.add_argument("result", metavar="RESULT", nargs="?", help="result file (JSON)")
         parser.add_argument("--host", metavar="HOST", help="the compute host (default: all that RESULT names)")
         parser.add_argument(
-            "--budget", metavar="FILE", help="overhead budgets (YAML), for results of one host without a verdict"
+            "--budget",
+            metavar="FILE",
+            help="overhead budgets (YAML; 'default': those shipped) that judge the trials in RESULT",
         )
+        budget_options.add(parser)
         parser.add_argument(
             "--disable-on-fail",
             action="store_true",
@@ -54,7 +60,7 @@ class Publish(cloud_command.CloudLister):
 
         max_age = spec_options.count("--max-age", parsed_args.max_age, 10**9 - 1)
         assert max_age is not None
-        results = _results(parsed_args)
+        results, judged = self._results(parsed_args)
         known = hosts.list_hosts(self.connection)
         done = []
         for name, result in results:
@@ -65,10 +71,11 @@ class Publish(cloud_command.CloudLister):
                     raise
                 self.warn(f"{name}: {' '.join(str(error).split())}")
                 self.exit_code = errors.ExitCode.ERROR
-        return ("Host", "Verdict", "Traits", "Added", "Removed", "Service"), [
+        return ("Host", "Verdict", "Judged", "Traits", "Added", "Removed", "Service"), [
             (
                 one.host,
                 one.verdict,
+                judged,
                 cloud_flavor.Lines(one.holds),
                 cloud_flavor.Lines(one.added),
                 cloud_flavor.Lines(one.removed),
@@ -86,17 +93,19 @@ class Publish(cloud_command.CloudLister):
         publish.usable(result, host, now, datetime.timedelta(seconds=max_age))
         return publish.publish(self.connection, host, result, disable_on_fail=args.disable_on_fail)
 
+    def _results(self, args: argparse.Namespace) -> tuple[Sequence[tuple[str, Any]], str]:
+        """Return (host, its result) of what is to be published, or (host, None), and how it was judged."""
+        from nova_perf_tuning.cli import publish
+        from nova_perf_tuning.cloud import host_results
 
-def _results(args: argparse.Namespace) -> Sequence[tuple[str, Any]]:
-    """Return (host, its result) of what is to be published, or (host, None) to be withdrawn."""
-    from nova_perf_tuning.cli import publish
-    from nova_perf_tuning.cloud import host_results
-
-    if args.result is None:
-        if args.withdraw and args.host:
-            return [(args.host, None)]
-        raise spec_options.OptionError("RESULT is missing: give a result file, or --withdraw --host HOST")
-    found = host_results.read(args.result, *publish.budgets(args.budget))
-    if args.host:
-        return [(args.host, host_results.of_host(found, args.host, args.result))]
-    return [(one.host, one) for one in found]
+        if args.result is None:
+            if args.withdraw and args.host:
+                return [(args.host, None)], ""
+            raise spec_options.OptionError("RESULT is missing: give a result file, or --withdraw --host HOST")
+        found = publish.read(args, "openstack perf publish")
+        for line in found.left_out:
+            self.warn(command.plain(line))
+        judged = "" if args.withdraw else "as recorded" if found.recorded else "now"
+        if args.host:
+            return [(args.host, host_results.of_host(found.hosts, args.host, args.result))], judged
+        return [(one.host, one) for one in found.hosts], judged

@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from nova_perf_tuning import errors, whole_file
-from nova_perf_tuning.cli import command, spec_options
+from nova_perf_tuning.cli import budget_options, command, spec_options
 from nova_perf_tuning.specs import vocabulary
 
 if TYPE_CHECKING:
-    from nova_perf_tuning.budget import verdict
+    from nova_perf_tuning.cloud import host_results
     from nova_perf_tuning.virt import host_result
 
 
@@ -34,7 +34,9 @@ class Publish(command.PerfCommand):
     CUSTOM_PERF_VALIDATED and CUSTOM_PERF_BUDGET_* in Placement. They go again when the result becomes too old, and
     with --withdraw. Needs the right to write that file, and no credentials.
 
-    A result that is INVALID, too old or of another host is refused, and what is published stays.
+    With --budget the trials in RESULT are judged now, those of a run over many hosts too; without it the verdicts
+    that such a run has recorded are published as they are. A result that is INVALID, too old or of another host is
+    refused, and what is published stays.
 
     Example: nova-perf publish results.json --budget network.yaml
     """
@@ -46,9 +48,10 @@ class Publish(command.PerfCommand):
         parser.add_argument(
             "--budget",
             metavar="FILE",
-            help="overhead budgets (YAML; 'default': those shipped) that judge trials of one host; the file's "
+            help="overhead budgets (YAML; 'default': those shipped) that judge the trials in RESULT; the file's "
             "name without .yaml is that of the budget in CUSTOM_PERF_BUDGET_NAME",
         )
+        budget_options.add(parser)
         parser.add_argument("--host-kind", metavar="NAME", help="hosts of this hardware: CUSTOM_PERF_KIND_NAME")
         parser.add_argument("--withdraw", action="store_true", help="remove what is published")
         parser.add_argument(
@@ -75,27 +78,42 @@ class Publish(command.PerfCommand):
                 f"--host-kind '{args.host_kind[:40]}': letters, digits, '.', '_' and '-', at most 63"
             )
         max_age = datetime.timedelta(seconds=conf.nova_perf_tuning.result_max_age)
-        result = _usable(args, conf.host or platform.node(), max_age)
+        found = read(args, "nova-perf publish")
+        result = _usable(args, found, conf.host or platform.node(), max_age)
         if args.host_kind:
             result = dataclasses.replace(result, host_kind=args.host_kind)
         os.makedirs(os.path.dirname(os.path.abspath(path)), mode=0o755, exist_ok=True)
         with whole_file.writing(path) as file:
             file.write(result.to_json().encode())
-        _tell(args, result, path)
+        _tell(args, found, result, path)
         return 0
 
 
-def budgets(path: str | None) -> tuple[list[verdict.Budget] | None, str]:
-    """Return the budgets of a file and their common name: the file's, where it can be one.
+def read(args: argparse.Namespace, program: str) -> host_results.Found:
+    """Return the verdicts in RESULT, by the budgets that were given.
 
-    :raises nova_perf_tuning.budget.schema.InputError: it cannot be read.
+    :raises nova_perf_tuning.errors.PerfTuningError: RESULT, the budgets or the noise file cannot be read, or
+        options are given that count only with budgets.
     """
-    if not path:
-        return None, ""
+    from nova_perf_tuning.cloud import host_results
+
+    if not args.budget:
+        for option in ("host_group", "flavor", "noise_file"):
+            if getattr(args, option) is not None:
+                raise spec_options.OptionError(
+                    f"--{option.replace('_', '-')} says how budgets judge, and there are none; give --budget too"
+                )
+        return host_results.read(args.result)
     from nova_perf_tuning.budget import budget_file
 
-    name = os.path.splitext(os.path.basename(path))[0]
-    return budget_file.load(path), name if re.fullmatch(vocabulary.NAME_PATTERN, name) else ""
+    floors = budget_options.floors(args)
+    name = os.path.splitext(os.path.basename(args.budget))[0]
+    return host_results.read(
+        args.result,
+        budget_file.load(args.budget),
+        name if re.fullmatch(vocabulary.NAME_PATTERN, name) else "",
+        lambda loaded: budget_options.applied(loaded, args.result, args, floors, program),
+    )
 
 
 def _nova_conf(files: Sequence[str]) -> Any:
@@ -116,12 +134,13 @@ def _nova_conf(files: Sequence[str]) -> Any:
     return conf
 
 
-def _usable(args: argparse.Namespace, name: str, max_age: datetime.timedelta) -> host_result.HostResult:
+def _usable(
+    args: argparse.Namespace, found: host_results.Found, name: str, max_age: datetime.timedelta
+) -> host_result.HostResult:
     """Return the result of this host, which nova-compute will accept."""
     from nova_perf_tuning.cloud import host_results
 
-    found = host_results.read(args.result, *budgets(args.budget))
-    result = host_results.of_host(found, name, args.result)
+    result = host_results.of_host(found.hosts, name, args.result)
     if result.verdict == "INVALID":
         raise PublishError(f"{args.result}: INVALID says nothing about the host; validate again")
     objection = result.objection(name, datetime.datetime.now(datetime.UTC), max_age)
@@ -145,12 +164,16 @@ def _withdraw(args: argparse.Namespace, path: str) -> int:
     return 0
 
 
-def _tell(args: argparse.Namespace, result: host_result.HostResult, path: str) -> None:
+def _tell(args: argparse.Namespace, found: host_results.Found, result: host_result.HostResult, path: str) -> None:
+    from nova_perf_tuning.cli import figures
     from nova_perf_tuning.virt import traits
 
     earned = sorted(traits.wanted(result))
     if args.format == "json":
-        command.print_json({"file": path, "result": json.loads(result.to_json()), "traits": earned})
+        published = {"file": path, "result": json.loads(result.to_json()), "traits": earned}
+        command.print_json({**published, "recorded": found.recorded, "left_out": list(found.left_out)})
         return
-    print(f"{result.verdict} of host {result.host}: {path}")
+    how = "as recorded in" if found.recorded else "judged now from"
+    print(f"{result.verdict} of host {result.host}, {how} {args.result}: {path}")
+    figures.print_left_out(found.left_out)
     print(f"traits, as soon as nova-compute has read it: {', '.join(earned) or 'none'}")

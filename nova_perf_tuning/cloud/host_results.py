@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from nova_perf_tuning.budget import schema, store, verdict, wording
-from nova_perf_tuning.cloud import model
+from nova_perf_tuning.budget import budget_file, schema, store, verdict, wording
+from nova_perf_tuning.budget import model as results_model
+from nova_perf_tuning.cloud import fleet_file, model
 from nova_perf_tuning.virt import host_result
 
 #: What this module reads of a run over many hosts.
@@ -31,42 +33,88 @@ _FLEET: Final[Mapping[str, Any]] = {
 }
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Found:
+    """The verdict on each host that a file tells of.
+
+    :ivar recorded: they are those of the file; else its trials were judged now.
+    :ivar left_out: budgets that were not judged, a line for each cause.
+    """
+
+    hosts: Sequence[host_result.HostResult]
+    recorded: bool
+    left_out: Sequence[str] = ()
+
+
 def read(
-    path: str, budgets: Sequence[verdict.Budget] | None = None, name: str = ""
-) -> list[host_result.HostResult]:
+    path: str,
+    budgets: Sequence[verdict.Budget] | None = None,
+    name: str = "",
+    told: Callable[[results_model.Results], results_model.Results] | None = None,
+) -> Found:
     """Return the verdict on each host that a file tells of.
 
-    :param path: the result file of one host, or results of ``nova-perf validate``: those of a run over many
-        hosts hold a verdict on each, those of one host are judged by ``budgets``.
+    :param path: the result file of one host, or results of ``nova-perf validate``. Budgets judge their trials, of
+        one host and of many; without budgets those of a run over many hosts have the verdicts that the file holds.
     :param name: of ``budgets`` taken together, for the host's trait; empty: they have none.
-    :raises InputError, ResultError, CloudError: unreadable, not of either schema, nothing to be judged by, or an
-        A/A run, in which nothing was tuned.
+    :param told: adds to results what is known of their hosts beside them.
+    :raises InputError, ResultError, CloudError: unreadable, not of either schema, nothing to be judged by or to
+        judge, or an A/A run, in which nothing was tuned.
     """
     data = schema.load_json(path, store.MAX_BYTES)
     if not isinstance(data, dict) or "trials" not in data:
         result = host_result.read(path)
         if result is None:
             raise model.CloudError(f"{path}: it has just been removed")
-        return [result]
+        if budgets:
+            raise model.CloudError(f"{path}: a verdict without trials, which --budget could judge; leave it out")
+        return Found([result], recorded=True)
     results = store.from_dict(data, path)
     if wording.is_aa(results.environment):
         raise model.CloudError(f"{path}: {_aa(results.environment)}")
     created = _created(results.environment, path)
     fleet = results.environment.get("fleet")
-    if fleet is not None:
-        return [
-            host_result.HostResult(one["host"], created, one["verdict"] or "INCONCLUSIVE", {})
-            for one in _hosts(fleet, path)
-        ]
+    if fleet is not None and not budgets:
+        recorded = [(one["host"], one["verdict"] or "INCONCLUSIVE") for one in _hosts(fleet, path)]
+        return Found([host_result.HostResult(host, created, word, {}) for host, word in recorded], recorded=True)
     if not budgets:
         raise model.CloudError(f"{path}: these are trials without a verdict; give --budget FILE to judge them by")
+    results = told(results) if told is not None else results
+    if fleet is not None:
+        return _judged_fleet(results, budgets, name, created)
     host = results.environment.get("host")
     if not isinstance(host, str) or not host:
         raise model.CloudError(f"{path}: environment.host is missing: which host was measured?")
     judged = verdict.judge_all(results, budgets)
-    whole = verdict.overall(judged)
-    named = {name: whole.value} if name else {}
-    return [host_result.HostResult(host, created, whole.value, named, score=_score(judged))]
+    one = _result(host, created, verdict.overall(judged), judged, name)
+    return Found([one], recorded=False, left_out=verdict.left_out(results, budgets))
+
+
+def _judged_fleet(
+    results: results_model.Results, budgets: Sequence[verdict.Budget], name: str, created: datetime.datetime
+) -> Found:
+    """Return what budgets, and the comparison of the hosts, say of each host of a run over many."""
+    _, hosts = fleet_file.judged_again(results, budgets)
+    left_out = verdict.left_out(results, budgets)
+    if not any(one.judgements for one in hosts):
+        left_out.insert(0, f"{budget_file.why_none(budgets, results)}; hosts were only compared with each other")
+    found = [
+        _result(one.host or "any", created, one.verdict or verdict.Verdict.INCONCLUSIVE, one.judgements, name)
+        for one in hosts
+    ]
+    return Found(found, recorded=False, left_out=left_out)
+
+
+def _result(
+    host: str,
+    created: datetime.datetime,
+    whole: verdict.Verdict,
+    judged: Sequence[verdict.Judgement],
+    name: str,
+) -> host_result.HostResult:
+    """Return the verdict on a host; budgets of which none was for it earn no trait of their own."""
+    named = {name: whole.value} if name and judged else {}
+    return host_result.HostResult(host, created, whole.value, named, score=_score(judged))
 
 
 def of_host(found: Sequence[host_result.HostResult], name: str, path: str) -> host_result.HostResult:

@@ -14,6 +14,7 @@ from nova_perf_tuning.conf import nova
 from nova_perf_tuning.virt import host_result, traits
 from tests.unit.budget import samples, test_store
 from tests.unit.cli import test_bench
+from tests.unit.cloud import test_fleet_file
 
 
 class PublishTest(testtools.TestCase):
@@ -92,6 +93,69 @@ class PublishTest(testtools.TestCase):
         self.assertEqual("PASS", self.read_by_compute().verdict)
         self.measure(fleet={**fleet, "hosts": hosts[1:]})
         self.assertIn("there is no result of host 'cmp1' in it; there is cmp2", self.refused(self.results))
+
+    def measure_fleet(self, loss):
+        """Write a run over many hosts, cmp1 among them, that has recorded PASS whatever its trials say."""
+        data = test_fleet_file.ring()
+        fleet = json.loads(json.dumps(data.environment["fleet"]).replace('"c1"', '"cmp1"'))
+        for one in data.trials:
+            one.value *= 1 - loss * (one.arm == "tuned")
+        now = datetime.datetime.now(datetime.UTC).isoformat()
+        data.environment |= {"created": now, "launcher": "heat", "fleet": fleet}
+        store.save(data, self.results)
+
+    def untuned_budget(self, max_loss, more=""):
+        line = f"{{benchmark: iperf3, baseline: untuned, arm: tuned, max_loss: {max_loss}{more}}}"
+        return self.write("net-10g.yaml", f"budgets: [{line}]\n")
+
+    def test_a_budget_judges_the_hosts_of_a_fleet_again(self):
+        self.measure_fleet(0.3)
+        recorded = self.published_by(self.results)
+        self.assertEqual((True, "PASS"), (recorded["recorded"], recorded["result"]["verdict"]))
+        done = self.published_by(self.results, "--budget", self.untuned_budget(0.05))
+        self.assertEqual((False, "FAIL", []), (done["recorded"], done["result"]["verdict"], done["traits"]))
+        self.assertEqual({"net-10g": "FAIL"}, self.read_by_compute().budgets)
+        done = self.published_by(self.results, "--budget", self.untuned_budget(0.4))
+        self.assertEqual(["CUSTOM_PERF_BUDGET_NET_10G", "CUSTOM_PERF_VALIDATED"], done["traits"])
+
+    def test_budgets_that_were_not_for_the_fleet_earn_no_trait_of_their_own(self):
+        self.measure_fleet(0)
+        budget = self.untuned_budget(0.05, ", host_group: gen3")
+        done = self.published_by(self.results, "--budget", budget)
+        self.assertEqual(["CUSTOM_PERF_VALIDATED"], done["traits"])
+        self.assertIn("no budget applies: none is for host_group ''", done["left_out"][0])
+        self.assertIn("since the results name no host group (give --host-group)", done["left_out"][1])
+        done = self.published_by(self.results, "--budget", budget, "--host-group", "gen3")
+        self.assertIn("CUSTOM_PERF_BUDGET_NET_10G", done["traits"])
+
+    def test_how_it_was_judged_is_told(self):
+        self.measure_fleet(0)
+        told = (self.results, "--nova-config", self.config)
+        self.assertIn("PASS of host cmp1, as recorded in ", test_bench.nova_perf("publish", *told).stdout)
+        done = test_bench.nova_perf("publish", *told, "--budget", self.untuned_budget(0.05))
+        self.assertIn("PASS of host cmp1, judged now from ", done.stdout)
+
+    def test_options_of_budgets_are_those_of_evaluate(self):
+        self.measure(host_group="gen3")
+        lines = (
+            f"- {{benchmark: iperf3, arm: tuned, max_loss: {loss}{more}}}"
+            for loss, more in ((0.15, ""), (0.05, ", host_group: gen4"), (0.05, ", flavor: big"))
+        )
+        budget = self.write("b.yaml", "budgets:\n" + "\n".join(lines))
+        for options, expected in (((), "PASS"), (("--host-group", "gen4"), "FAIL"), (("--flavor", "big"), "FAIL")):
+            done = self.published_by(self.results, "--budget", budget, *options)
+            self.assertEqual(expected, done["result"]["verdict"])
+        entry = {"fingerprint": {"host": "cmp1", "benchmark": {"kind": None, "parameters": None}}}
+        entry |= {"benchmark": "iperf3", "created": "x", "losses": {"throughput": 0.3}}
+        floors = self.write("noise.json", json.dumps({"schema": 1, "floors": [entry]}))
+        line = self.refused(self.results, "--budget", budget, "--noise-file", floors)
+        self.assertIn("INVALID says nothing", line)
+        self.assertIn("--flavor says how budgets judge", self.refused(self.results, "--flavor", "big"))
+
+    def test_a_verdict_without_trials_is_not_judged(self):
+        now = datetime.datetime.now(datetime.UTC)
+        path = self.write("verdict.json", host_result.HostResult("cmp1", now, "PASS", {}).to_json())
+        self.assertIn("a verdict without trials", self.refused(path, "--budget", self.budget(0.15)))
 
     def test_a_result_file_and_its_withdrawal(self):
         now = datetime.datetime.now(datetime.UTC)

@@ -4,8 +4,9 @@ import datetime
 import json
 import os
 
+from nova_perf_tuning.budget import store
 from nova_perf_tuning.virt import host_result
-from tests.unit.cloud import openstack_program
+from tests.unit.cloud import openstack_program, test_fleet_file
 
 VALIDATED = "CUSTOM_PERF_VALIDATED"
 MANAGED = "CUSTOM_PERF_MANAGED_BY_COMPUTE"
@@ -279,6 +280,24 @@ class ResultsOfValidationTest(openstack_program.ProgramTestCase):
                 file.write(f"budgets: [{{benchmark: iperf3, arm: tuned, max_loss: {limit}}}]")
             [row] = self.perf("publish", self.path, "--budget", budget)
             self.assertEqual([verdict, verdict == "PASS"], [row["Verdict"], bool(self.validated())], row)
+
+    def test_a_budget_judges_every_host_of_a_run_again(self):
+        data = test_fleet_file.ring()
+        for one in data.trials:
+            one.value *= 1 - 0.3 * (one.arm == "tuned")
+        for name in ("c0", "c1", "c2", "c3"):
+            self.hosts[name] = self.cloud.add_host(name)
+        data.environment |= {"created": datetime.datetime.now(datetime.UTC).isoformat(), "launcher": "heat"}
+        store.save(data, self.path)
+        rows = self.perf("publish", self.path)
+        self.assertEqual({("PASS", "as recorded")}, {(row["Verdict"], row["Judged"]) for row in rows})
+        self.assertEqual(4, len(self.validated()))
+        budget = f"{self.folder}/budget.yaml"
+        with open(budget, "w") as file:
+            file.write("budgets: [{benchmark: iperf3, arm: tuned, baseline: untuned, max_loss: 0.05}]")
+        rows = self.perf("publish", self.path, "--budget", budget)
+        self.assertEqual([("FAIL", "now")] * 4, [(row["Verdict"], row["Judged"]) for row in rows])
+        self.assertEqual([], self.validated())
 
     def test_a_run_without_guests(self):
         self.write([], host="cmp1", launcher="host")
