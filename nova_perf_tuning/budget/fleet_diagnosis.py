@@ -73,7 +73,10 @@ def _sentence(whole: verdict.Verdict, deciding: Sequence[Mapping[str, Any]], of:
 
 def _actions(whole: verdict.Verdict, deciding: Sequence[Mapping[str, Any]], culprit: str) -> tuple[str, ...]:
     if whole is _V.PASS:
-        return ("Let the scheduler know: openstack perf publish RESULTS.json, or nova-perf publish on each host.",)
+        return (
+            "Let the scheduler know: openstack perf publish RESULTS.json (with the same --budget), or nova-perf"
+            " publish on each host.",
+        )
     if whole is _V.FAIL:
         return (*diagnosis.actions(culprit), _KEEP_OFF)
     if whole is _V.INVALID:
