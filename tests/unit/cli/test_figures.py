@@ -21,7 +21,7 @@ class SummaryTest(testtools.TestCase):
         """Tuned is better in every block, but the host slowed down and the medians fall into different blocks."""
         trials = []
         for block, (untuned, tuned) in enumerate(
-            [(1000.0, 1010.0), (900.0, None), (800.0, 810.0), (700.0, 705.0)]
+            [(1000.0, 1010.0), (900.0, None), (800.0, 810.0), (700.0, 705.0), (600.0, 605.0)]
         ):
             for arm, value in (("untuned", untuned), ("tuned", tuned)):
                 error = None if value else "cut"
