@@ -254,7 +254,8 @@ def _told(causes: Mapping[str, Sequence[Budget]]) -> list[str]:
 
 def _lacking(budget: Budget, arms: Sequence[str], accelerator: str | None) -> str:
     """Return why nothing was measured for an optional budget; empty: something may have been."""
-    if absent := [arm for arm in (budget.arm, budget.baseline) if arm not in arms]:
+    compared = (budget.arm,) if budget.max_loss is None else (budget.arm, budget.baseline)
+    if absent := [arm for arm in compared if arm not in arms]:
         return f"since arm '{absent[0]}' was not measured"
     if accelerator is None or budget.accelerator in (None, accelerator):
         return ""

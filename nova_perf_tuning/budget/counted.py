@@ -6,6 +6,7 @@ that were given, else by the defaults. What was left out is counted and told wit
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -32,6 +33,7 @@ class Selection:
     :ivar pairs, pairs_left_out: blocks that have a figure of both arms, and those of them that lost one.
     :ivar invalid: why no ratio can be made of what is left; empty if it can.
     :ivar failed: how many trials of which arm failed, in words; empty: none.
+    :ivar lost: share of the trials that an arm lacks, of the one that lacks more.
     """
 
     trials: Sequence[model.Trial]
@@ -40,6 +42,7 @@ class Selection:
     pairs_left_out: int = 0
     invalid: str = ""
     failed: str = ""
+    lost: float = 0.0
 
     @property
     def remark(self) -> str:
@@ -62,7 +65,7 @@ class Lost:
 
     :ivar count: those that failed, gave 0 or are missing; :ivar whole: all that there ought to be.
     :ivar zeros: those that gave 0; :ivar missing: those that are missing.
-    :ivar events, chances: as ``count`` and ``whole``, with a boot of which nothing is left as one.
+    :ivar boots: those that lost some; one that gave 0 where that is best lost nothing. :ivar of: all boots.
     """
 
     arm: str
@@ -70,8 +73,8 @@ class Lost:
     whole: int
     zeros: int
     missing: presence.Missing
-    events: int
-    chances: int
+    boots: int
+    of: int
 
     def told(self, why: str = "") -> str:
         """Return it in words; empty: there are none.
@@ -94,10 +97,15 @@ def failed(trial: model.Trial) -> bool:
     return not trial.value
 
 
+def best(trial: model.Trial) -> bool:
+    """Return whether a figure can be no better: 0 of errors or of time, which has no ratio all the same."""
+    return trial.value == 0 and trial.better == "lower"
+
+
 def zero_is_best(trials: Iterable[model.Trial]) -> bool:
     """Return whether most figures are 0 and can be no better, as counts of errors: then 0 is no failure."""
     told = [one for one in trials if one.value is not None]
-    return 2 * sum(one.value == 0 and one.better == "lower" for one in told) > len(told)
+    return 2 * sum(map(best, told)) > len(told)
 
 
 def lost(trials: Sequence[model.Trial], environment: Mapping[str, Any], arm: str) -> Lost:
@@ -109,31 +117,19 @@ def lost(trials: Sequence[model.Trial], environment: Mapping[str, Any], arm: str
     missing = presence.missing(trials, environment, arm)
     count = sum(map(failed, mine)) + missing.count
     zeros = sum(one.value == 0 for one in mine) if count else 0
-    whole = len(mine) + missing.count
-    if not count:
-        return Lost(arm, count, whole, zeros, missing, 0, whole)
-    good = {one.group for one in mine if not failed(one)}
-    gone = [one.group for one in mine if failed(one)] + [group for group, _ in missing.blocks]
-    boots = len(set(gone) - good)
-    single = sum(group in good for group in gone)
-    return Lost(
-        arm,
-        count,
-        whole,
-        zeros,
-        missing,
-        single + boots,
-        len(mine) + len(missing.blocks) - len(gone) + single + boots,
-    )
+    boots = {one.group for one in mine if failed(one) and not best(one)} if count else set()
+    boots |= {group for group, _ in missing.blocks} | missing.boots
+    of = len(boots | {one.group for one in mine})
+    return Lost(arm, count, len(mine) + missing.count, zeros, missing, len(boots), of)
 
 
 def fails_more(arm: Lost, baseline: Lost) -> float:
-    """Return how likely ``arm`` loses so many trials by chance if both lose them alike (Fisher's exact test).
+    """Return how likely ``arm`` loses trials in so many boots by chance if both do alike (Fisher's exact test).
 
-    A boot of which nothing is left is one event, whatever would have been measured in it.
+    Boots are what is independent: trials of one fail together.
     """
-    lost, drawn, whole = arm.events + baseline.events, arm.chances, arm.chances + baseline.chances
-    if arm.events * baseline.chances <= baseline.events * arm.chances:
+    lost, drawn, whole = arm.boots + baseline.boots, arm.of, arm.of + baseline.of
+    if arm.boots * baseline.of <= baseline.boots * arm.of:
         return 1.0
 
     def log_choose(of: int, some: int) -> float:
@@ -141,7 +137,7 @@ def fails_more(arm: Lost, baseline: Lost) -> float:
 
     return math.fsum(
         math.exp(log_choose(lost, one) + log_choose(whole - lost, drawn - one) - log_choose(whole, drawn))
-        for one in range(max(arm.events, drawn - (whole - lost)), min(lost, drawn) + 1)
+        for one in range(max(arm.boots, drawn - (whole - lost)), min(lost, drawn) + 1)
     )
 
 
@@ -181,11 +177,12 @@ def select(
     gone = known or [lost(trials, results.environment, one) for one in arms]
     told = "; ".join(filter(None, (one.told() for one in gone)))
     if not left_out:
-        return Selection(trials, left_out, invalid=_failing(gone), failed=told)
+        return Selection(trials, left_out, invalid=_failing(gone), failed=told, lost=_share(trials, gone, {}))
     counting = [one for one in trials if guards.run(one) not in left_out]
     before, after = (_pairs(some, arms) for some in (trials, counting))
     invalid = next(filter(None, (_too_few(trials, one, left_out) for one in gone)), "") or _failing(gone)
-    return Selection(counting, left_out, before, before - after, invalid, told)
+    share = _share(trials, gone, left_out)
+    return Selection(counting, left_out, before, before - after, invalid, told, share)
 
 
 def alone(results: model.Results, limits: guards.Limits = _DEFAULT) -> dict[guards.Run, str]:
@@ -242,6 +239,12 @@ def _pairs(trials: Sequence[model.Trial], arms: tuple[str, str]) -> int:
         {(one.group, one.block) for one in trials if one.arm == arm and not failed(one)} for arm in arms
     )
     return len(first & second)
+
+
+def _share(trials: Sequence[model.Trial], gone: Sequence[Lost], left_out: Mapping[guards.Run, str]) -> float:
+    """Return which share of its trials the arm lacks that lacks more."""
+    rejected = collections.Counter(one.arm for one in trials if not failed(one) and guards.run(one) in left_out)
+    return max(((one.count + rejected[one.arm]) / one.whole for one in gone if one.whole), default=1.0)
 
 
 def _failing(gone: Sequence[Lost]) -> str:

@@ -117,6 +117,10 @@ _ADVICE = (
         " the budget.",
     ),
     (
+        ("the budget's limit is for ",),
+        "Correct the budget's work_unit and its limit, which is per unit.",
+    ),
+    (
         ("cannot be figures of one benchmark",),
         "See that both arms have figures of the same benchmark in the same unit, and measure again.",
     ),
@@ -275,7 +279,7 @@ def _undecided(one: verdict.Judgement) -> str:
     if gating.WITHDRAWN in one.deciding:
         return "alone it would be beyond the limit, but several figures are judged together (Holm's correction)"
     if gating.FAILS_MORE in one.deciding:
-        return f"{one.failed}, which is no chance"
+        return f"{one.failed}, more often than chance explains well"
     return "the trials are too few or too unlike to tell"
 
 

@@ -23,8 +23,9 @@ OWN_FAULT: Final = "its peers do better with others"
 _V = verdict.Verdict
 
 _KEEP_OFF = (
-    "Keep guests off what fails until it is mended: openstack perf publish RESULTS.json --disable-on-fail takes"
-    " its traits and its nova-compute out; validate it again afterwards."
+    "Keep guests off what fails until it is mended: openstack perf publish RESULTS.json --disable-on-fail (with"
+    " the --budget and other options of this verdict) takes its traits and its nova-compute out; validate it again"
+    " afterwards."
 )
 _PATHS = "Look at the paths between the pairs that lost although both hosts are good: switches, cables, tunnels."
 
@@ -74,14 +75,16 @@ def _sentence(whole: verdict.Verdict, deciding: Sequence[Mapping[str, Any]], of:
 def _actions(whole: verdict.Verdict, deciding: Sequence[Mapping[str, Any]], culprit: str) -> tuple[str, ...]:
     if whole is _V.PASS:
         return (
-            "Let the scheduler know: openstack perf publish RESULTS.json (with the same --budget), or nova-perf"
-            " publish on each host.",
+            "Let the scheduler know: openstack perf publish RESULTS.json, or nova-perf publish on each host"
+            " (with the --budget and other options of this verdict).",
         )
     if whole is _V.FAIL:
         return (*diagnosis.actions(culprit), _KEEP_OFF)
     if whole is _V.INVALID:
         reasons = [str(reason) for one in deciding for reason in one["reasons"]]
         return tuple(dict.fromkeys(map(diagnosis.advice, reasons[:_NAMED]))) or (diagnosis.advice(""),)
+    if any(gating.FAILS_MORE in str(reason) for one in deciding for reason in one["reasons"]):
+        return ("See why trials fail on these hosts (the report's errors): more time alone does not pass them.",)
     return (
         "Give these hosts more time or more peers (--blocks, --time-limit, --peers), best with --hosts for them"
         " alone and some that pass.",

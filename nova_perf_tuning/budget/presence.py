@@ -31,11 +31,13 @@ def of_many_hosts(environment: Mapping[str, Any]) -> bool:
 class Missing:
     """What an arm lacks.
 
-    :ivar count: trials; :ivar blocks: those of them of which other arms have some.
+    :ivar count: trials; :ivar blocks: those of them of which other arms have some; :ivar boots: groups of which
+        no arm has any.
     """
 
     count: int
     blocks: frozenset[Block]
+    boots: frozenset[int] = frozenset()
 
 
 _NOTHING = Missing(0, frozenset())
@@ -60,7 +62,8 @@ def missing(trials: Sequence[model.Trial], environment: Mapping[str, Any], arm: 
         return Missing(len(absent), frozenset(absent)) if absent else _NOTHING
     sizes = collections.Counter(group for group, _ in blocks)
     usual = round(statistics.median(sizes.values())) if sizes else 0
-    return Missing(len(absent) + len(unknown - sizes.keys()) * usual, frozenset(absent))
+    boots = frozenset(unknown - sizes.keys())
+    return Missing(len(absent) + len(boots) * usual, frozenset(absent), boots)
 
 
 def _cut_off(absent: Set[Block], blocks: Set[Block], environment: Mapping[str, Any]) -> set[Block]:

@@ -30,9 +30,12 @@ from nova_perf_tuning.guest import truth
 #: Names that a message lists, and figures that are kept for further budgets.
 _NAMES = 20
 _KEPT = 256
-#: An arm that loses more trials than its baseline less likely than this by chance does not pass: the others tell
-#: nothing of those. A median of blocks of which one in five is lost hardly moves.
-_CHANCE = 0.1
+#: An arm that loses trials in more boots than its baseline less likely than this by chance does not pass: the
+#: others tell nothing of those. A median of blocks of which one in five is lost hardly moves. Two boots show no
+#: less.
+_CHANCE = 1 / 6 + 1e-9
+#: Up to this share of trials lost, more of them may yet show that too many were so by chance.
+_MAY_BE_CHANCE = 0.5
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -74,12 +77,14 @@ class Chosen:
         missing: Set[presence.Block] = frozenset(),
         everything: Sequence[model.Trial] = (),
         fails_more: str = "",
+        may_be_chance: bool = False,
     ) -> None:
         """Keep what is given.
 
         :param missing: blocks in which ``arm`` ought to have trials and has none.
         :param everything: ``trials``, and those that guards reject.
         :param fails_more: that ``arm`` fails more often than by chance, in words; else empty.
+        :param may_be_chance: ``fault`` is that too many trials are lost, and more of them might show otherwise.
         """
         self.metric = metric
         self.fault = fault
@@ -89,6 +94,7 @@ class Chosen:
         self._trials = trials
         self.failed = picked.failed if picked else ""
         self.fails_more = fails_more
+        self.may_be_chance = may_be_chance
         self._everything = everything if picked is not None and picked.pairs_left_out else ()
         self._arm = arm
         self._baseline = baseline
@@ -117,10 +123,12 @@ class Chosen:
         A slow trial is likelier to fail: what is left may be the better part. What a guard left out is not here.
         """
         failed = self._missing | {
-            _block(one) for one in self._trials if one.arm == self._arm and counted.failed(one)
+            _block(one)
+            for one in self._trials
+            if one.arm == self._arm and counted.failed(one) and not counted.best(one)
         }
-        if not failed:
-            return []
+        if not failed or self._arm == self._baseline:
+            return [group for group, _ in failed]
         good = [one for one in self._trials if not counted.failed(one) and _block(one) in failed]
         mine, others = ({_block(one) for one in good if one.arm == arm} for arm in (self._arm, self._baseline))
         return [group for group, _ in failed & others - mine]
@@ -174,6 +182,11 @@ class _Arm:
     fault: str
     exceeded: str
 
+    @property
+    def may_be_chance(self) -> bool:
+        """Whether the fault is that too many trials failed, and more of them might show otherwise."""
+        return self.lost.too_many and self.lost.count < _MAY_BE_CHANCE * self.lost.whole
+
 
 class Measured:
     """Results, looked up by many budgets.
@@ -205,14 +218,17 @@ class Measured:
         )
         if fault or metric is None:
             return Chosen("", budget.arm, budget.baseline, (), fault)
-        arms = [self._arm(budget.benchmark, metric, arm) for arm in (budget.arm, budget.baseline)]
+        # What an arm costs needs no other to compare with.
+        baseline = budget.arm if budget.max_loss is None else budget.baseline
+        arms = [self._arm(budget.benchmark, metric, arm) for arm in dict.fromkeys((budget.arm, baseline))]
         fault = next(filter(None, (one.fault for one in arms)), "")
+        may_be_chance = bool(fault) and all(one.may_be_chance for one in arms if one.fault)
         fault = fault or next(filter(None, (one.exceeded for one in arms)), "")
         if budget.max_host_cpu_per_unit is not None:
             fault = fault or self._contradiction(budget.benchmark, metric)
         if fault:
-            return Chosen(metric, budget.arm, budget.baseline, (), fault)
-        place = (budget.benchmark, metric, budget.arm, budget.baseline)
+            return Chosen(metric, budget.arm, baseline, (), fault, may_be_chance=may_be_chance)
+        place = (budget.benchmark, metric, budget.arm, baseline)
         found = self._pair(*place, budget.guards, budget.min_link_mbps, budget.link)
         if not found.fault and (fault := self._refused(budget, metric, found)):
             return Chosen(metric, budget.arm, budget.baseline, (), fault)
@@ -299,7 +315,10 @@ class Measured:
         lost = [one.lost for one in arms.values()]
         picked = counted.select(self._results, trials, arm, baseline, limits, min_link_mbps, link=link, known=lost)
         missing, told = arms[arm].lost.missing.blocks, _fails_more(arms[arm].lost, arms[baseline].lost)
-        return Chosen(metric, arm, baseline, picked.trials, picked.invalid, picked, missing, trials, told)
+        may_be_chance = picked.lost < _MAY_BE_CHANCE
+        return Chosen(
+            metric, arm, baseline, picked.trials, picked.invalid, picked, missing, trials, told, may_be_chance
+        )
 
 
 def _fails_more(arm: counted.Lost, baseline: counted.Lost) -> str:
@@ -308,8 +327,8 @@ def _fails_more(arm: counted.Lost, baseline: counted.Lost) -> str:
     if chance > _CHANCE:
         return ""
     return (
-        f"'{arm.arm}' {gating.FAILS_MORE} '{baseline.arm}' ({arm.count} of {arm.whole} trials, {baseline.count} of"
-        f" {baseline.whole}; by chance: {chance:.1%})"
+        f"'{arm.arm}' {gating.FAILS_MORE} '{baseline.arm}' (in {arm.boots} of {arm.of} boots, {baseline.boots} of"
+        f" {baseline.of}; by chance: {chance:.1%})"
     )
 
 

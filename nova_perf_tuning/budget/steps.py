@@ -52,9 +52,7 @@ def blur(trials: Sequence[model.Trial], arm: str, baseline: str) -> Blur:
     if not all(arms):
         return SHARP
     found, widths = _off(arms)
-    # What never varies has the step of its last digit, which tells nothing of a time.
-    varies = any(len(set(some)) > 1 for some in arms)
-    times = _off([[1 / value for value in some] for some in arms])[0] if varies or not found else 0.0
+    times, _ = _off([[1 / value for value in some] for some in arms], decimal=False)
     if max(found, times) == 0:
         return SHARP
     if times > _ALIKE * found:
@@ -65,9 +63,12 @@ def blur(trials: Sequence[model.Trial], arm: str, baseline: str) -> Blur:
     return Blur(found, f"figures come in steps of {told}, half a step of both arms is in the interval")
 
 
-def _off(arms: Sequence[Sequence[float]]) -> tuple[float, list[float]]:
-    """Return how far the logarithm of a ratio of two arms may be off by steps in their values, and the steps."""
-    common = step(arms[0], arms[1])
+def _off(arms: Sequence[Sequence[float]], *, decimal: bool = True) -> tuple[float, list[float]]:
+    """Return how far the logarithm of a ratio of two arms may be off by steps in their values, and the steps.
+
+    :param decimal: as :func:`step` has it.
+    """
+    common = step(arms[0], arms[1], decimal=decimal)
     widths = [max(common, step(some, ()) if len(set(some)) > 1 else 0.0) for some in arms]
     middles = [statistics.median(some) for some in arms]
     # A figure of one step or less may be any number: its ratio has no end.
@@ -78,14 +79,17 @@ def _off(arms: Sequence[Sequence[float]]) -> tuple[float, list[float]]:
     return math.fsum(off), widths
 
 
-def step(first: Sequence[float], second: Sequence[float]) -> float:
-    """Return the step of the figures of two arms, 0 where they come in none that matters."""
+def step(first: Sequence[float], second: Sequence[float], *, decimal: bool = True) -> float:
+    """Return the step of the figures of two arms, 0 where they come in none that matters.
+
+    :param decimal: figures that never vary have the step of their last digit; reciprocals have no such.
+    """
     distinct = set(first) | set(second)
     if len(first) + len(second) < _LEAST or len(distinct) > _DISTINCT * (len(first) + len(second)):
         return 0.0
     # Arms that never vary show no step of their own: then it is that of the last digit, where there are few.
-    varies = len(set(first)) > 1 or len(set(second)) > 1
-    found = 0.0 if varies else _last_digit(distinct)
+    varies = len(set(first)) > 1 or len(set(second)) > 1 or (not decimal and len(distinct) > 1)
+    found = 0.0 if varies else _last_digit(distinct) if decimal else 0.0
     if not varies and not found:
         return 0.0
     largest = max(distinct)

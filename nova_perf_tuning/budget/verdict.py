@@ -42,6 +42,7 @@ class Judgement:
     :ivar pairs_left_out: pairs of which a guard rejected a trial.
     :ivar by_cpu: whether the verdict comes from the service CPU and not from the loss.
     :ivar failed: how many trials of which arm failed, in words; empty: none.
+    :ivar open: whether more boots may bring another verdict.
     """
 
     budget: Budget
@@ -54,6 +55,7 @@ class Judgement:
     pairs_left_out: int = 0
     by_cpu: bool = False
     failed: str = ""
+    open: bool = False
 
     @property
     def told(self) -> list[tuple[Verdict, str]]:
@@ -270,8 +272,13 @@ class _Case:
         if self._loss is not None and self._loss.verdict is whole:
             by_cpu = False
         left_out = self._chosen.pairs_left_out
+        may_change = whole is Verdict.INCONCLUSIVE or (
+            whole is Verdict.INVALID and self._fault == self._chosen.fault and self._chosen.may_be_chance
+        )
         failed = self._chosen.failed
-        return Judgement(self.budget, whole, loss, cpu, self._unit, reasons, verdicts, left_out, by_cpu, failed)
+        return Judgement(
+            self.budget, whole, loss, cpu, self._unit, reasons, verdicts, left_out, by_cpu, failed, may_change
+        )
 
 
 def _no_gain(budget: Budget, log: float) -> str:

@@ -163,7 +163,7 @@ def _judge_file(
 def _judged_file(
     path: str, args: argparse.Namespace, budgets: Sequence[budget_file.Budget], floors: _Floors
 ) -> _File:
-    from nova_perf_tuning.budget import budget_file, diagnosis, verdict, wording
+    from nova_perf_tuning.budget import budget_file, diagnosis, fleet_diagnosis, verdict, wording
 
     results = _read(path, args, floors)
     if "fleet" in results.environment:
@@ -171,7 +171,9 @@ def _judged_file(
 
         results, hosts = fleet_file.judged_again(results, budgets)
         whole = verdict.Verdict(results.environment["fleet"]["verdict"])
-        told = next((f"{one.host}: {''.join(one.reasons[:1])}" for one in hosts if one.verdict is whole), "")
+        fleet = fleet_diagnosis.diagnose(results.environment)
+        told = "" if fleet is None else fleet.sentence.partition(": ")[2]
+        told = "; ".join(filter(None, [told, *verdict.left_out(results, budgets)]))
         suite = _suite(args, path, results, [], wording.NO_BUDGET)
         return _File(path, whole, told, suite, hosts=hosts, findings=diagnosis.spoilt(results))
     judged = verdict.judge_all(results, budgets)

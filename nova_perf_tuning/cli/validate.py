@@ -195,7 +195,7 @@ class _Run:
         from nova_perf_tuning.budget import ablation, verdict
 
         judged = verdict.judge_all(results, self._budgets)
-        if any(one.verdict is verdict.Verdict.INCONCLUSIVE for one in judged):
+        if any(one.open for one in judged):
             return True
         return any(one.call is ablation.Call.UNDECIDED for one in ablation.judge(results, self._budgets))
 

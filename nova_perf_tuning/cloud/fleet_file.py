@@ -51,8 +51,14 @@ def judge(found: results.Results, budgets: Sequence[budget_file.Budget]) -> list
 def judged_again(
     found: results.Results, budgets: Sequence[budget_file.Budget]
 ) -> tuple[results.Results, list[fleet.HostVerdict]]:
-    """Return a recorded run with the verdicts of :func:`judge` in place of those in the file, and these."""
+    """Return a recorded run with the verdicts of :func:`judge` in place of those in the file, and these.
+
+    Where budgets have to hold and none is for the run, hosts were only compared with each other: INVALID.
+    """
     hosts = judge(found, budgets)
+    if not any(one.judgements for one in hosts) and not all(one.optional for one in budgets):
+        why = budget_file.why_none(budgets, found)
+        hosts = [_with_fault(one, why) for one in hosts]
     whole = fleet.overall(hosts) or verdict.Verdict.INVALID
     told = {**found.environment["fleet"], "verdict": whole.value, "hosts": [one.as_data() for one in hosts]}
     return dataclasses.replace(found, environment={**found.environment, "fleet": told}), hosts

@@ -174,7 +174,7 @@ def decide(whole: model.Results, budgets: Sequence[budget_file.Budget], plan: Pl
         told = {**whole.environment, "looks": sequential.as_data(looks)}
         judged = verdict.judge_all(model.Results(told, seen), budgets)
         found = verdict.overall(judged)
-        if all(one.verdict is not verdict.Verdict.INCONCLUSIVE for one in judged):
+        if not any(one.open for one in judged):
             break
     return found, groups
 

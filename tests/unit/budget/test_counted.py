@@ -234,7 +234,7 @@ class FailedTest(testtools.TestCase):
         for changes in ({}, {"value": 0.0}):
             found = self.judged(self.data(groups=6, of=lambda one: one.block == 0, **changes))
             self.assertEqual(verdict.Verdict.INCONCLUSIVE, found.verdict)
-            self.assertIn("'tuned' fails more often than 'untuned' (6 of 30 trials, 0 of 30; by", found.reasons[0])
+            self.assertIn("'tuned' fails more often than 'untuned' (in 6 of 6 boots, 0 of 6; by", found.reasons[0])
             told = diagnosis.diagnose(self.data(), [found])
             self.assertIn("; 6 of 30 trials of 'tuned' failed", told.sentence)
             self.assertIn("See why trials of 'tuned' fail", told.actions[0])
@@ -254,9 +254,52 @@ class FailedTest(testtools.TestCase):
             self.assertEqual(verdict.Verdict.PASS, found.verdict, found.reasons)
             self.assertTrue(diagnosis.diagnose(data, [found]).sentence.endswith(f". But iperf3: {told}."))
 
+    def test_more_failures_are_never_better(self):
+        """Trial after trial of a boot fails, then the boot is gone, then the next."""
+        worst = verdict.Verdict.PASS
+        order = [verdict.Verdict.PASS, verdict.Verdict.INCONCLUSIVE, verdict.Verdict.INVALID]
+        for count in range(0, 43, 3):
+            data = samples.results(ARMS, groups=12, blocks=7, noise=0.005)
+            mine = [one for one in data.trials if one.arm == "tuned"]
+            for one in sorted(mine, key=lambda one: (one.group, one.block))[:count]:
+                one.value, one.error = None, "timed out"
+            found = self.judged(data).verdict
+            self.assertTrue(order.index(found) >= order.index(worst), count)
+            worst = found
+        self.assertEqual(verdict.Verdict.INVALID, worst)
+
+    def test_boots_of_which_nobody_has_a_trial_count(self):
+        for arms in (("host", "untuned", "tuned"), ("tuned",)):
+            data = samples.results(ARMS, groups=20, blocks=3, noise=0.01)
+            gone = (3, 8, 12, 17)
+            data.trials = [one for one in data.trials if one.group not in gone or one.arm not in arms]
+            errors = [{"group": group, "arm": "tuned", "error": "guest did not boot"} for group in gone]
+            data.environment["errors"] = errors
+            found = self.judged(data)
+            self.assertIn("(in 4 of 20 boots, 0 of ", found.reasons[0])
+            self.assertEqual(verdict.Verdict.INCONCLUSIVE, found.verdict)
+
+    def test_the_best_figure_is_no_failure(self):
+        data = samples.results({"untuned": 10.0, "tuned": 5.0}, groups=6, blocks=7)
+        for one in data.trials:
+            one.better, one.metric = "lower", "retransmits"
+            one.value = 0.0 if one.arm == "tuned" and one.block == 0 else one.value
+        found = self.judged(data, metric="retransmits")
+        self.assertEqual(verdict.Verdict.PASS, found.verdict, found.reasons)
+
+    def test_too_many_lost_at_first_leave_it_open(self):
+        for lost, still in ((0, False), (2, True), (6, False)):
+            data = samples.results(ARMS, groups=2, blocks=4, noise=0.01)
+            mine = [one for one in data.trials if one.arm == "tuned"]
+            for one in mine[:lost]:
+                one.value, one.error = None, "timed out"
+            found = self.judged(data)
+            expected = {0: "PASS", 2: "INVALID", 6: "INVALID"}[lost]
+            self.assertEqual((expected, still), (found.verdict.value, found.open), found.reasons)
+
     def test_chance_by_hand(self):
-        """Three of four against none of four: one in 70 / C(8, 3) ways, 4 of 56."""
-        lost = [counted.Lost("a", one, 4, 0, presence.Missing(0, frozenset()), one, 4) for one in (3, 0)]
+        """Three of four boots against none of four: 4 of C(8, 3) = 56 ways."""
+        lost = [counted.Lost("a", one, 40, 0, presence.Missing(0, frozenset()), one, 4) for one in (3, 0)]
         self.assertAlmostEqual(4 / 56, counted.fails_more(*lost))
         self.assertEqual((1.0, 1.0), (counted.fails_more(*reversed(lost)), counted.fails_more(*lost[:1] * 2)))
 

@@ -9,7 +9,7 @@ import fixtures
 import testtools
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.budget import budget_file, presence, schema, verdict
+from nova_perf_tuning.budget import budget_file, model, presence, schema, verdict
 from tests.unit.budget import samples
 
 V = verdict.Verdict
@@ -142,6 +142,14 @@ class JudgeTest(testtools.TestCase):
             one.work = None
         found = judged(self.data, max_loss=None, max_host_cpu_per_unit=0.3)
         self.assertEqual((V.INVALID, None), (found.verdict, found.cpu))
+
+    def test_service_cpu_alone_needs_no_baseline(self):
+        """Neither one that was measured, nor one that did not fail."""
+        data = model.Results(self.data.environment, [one for one in self.data.trials if one.arm == "tuned"])
+        for limit, expected in ((0.3, V.PASS), (0.1, V.FAIL)):
+            budget = budget_file.Budget("iperf3", "tuned", max_host_cpu_per_unit=limit, optional=True)
+            [found] = verdict.judge_all(data, [budget])
+            self.assertEqual(expected, found.verdict, found.reasons)
 
     def test_a_certain_loss_is_no_less_certain_where_cpu_was_not_counted(self):
         """As two budgets with a limit each have it."""
@@ -346,7 +354,7 @@ class JudgeTest(testtools.TestCase):
         for one in self.data.trials:
             if one.arm == "tuned" and one.block == 0:
                 one.value, one.error = None, "guest lost"
-        self.assertEqual(V.PASS, judged(self.data, max_loss=0.2).verdict)
+        self.assertEqual(V.INCONCLUSIVE, judged(self.data, max_loss=0.2).verdict)
         for one in self.data.trials:
             if one.arm == "tuned" and one.block == 1:
                 one.conditions = {"steal_share": 0.5}
@@ -401,6 +409,8 @@ class JudgeTest(testtools.TestCase):
             data = samples.results(
                 {"host": level * math.pi, "tuned": level * math.pi * (1 - limit)}, 4, 7, noise=0.0
             )
+            for one in data.trials:  # one that never varies might be of a coarse time
+                one.value *= 1 + (one.group + math.sqrt(2) * one.block) / 1000
             found = judged(data, max_loss=limit)
             self.assertEqual(V.PASS, found.verdict, (limit, found.reasons))
 

@@ -47,3 +47,15 @@ class FleetFileTest(testtools.TestCase):
             self.assertEqual(V.INVALID, found[name].verdict, found[name].reasons)
             self.assertIn("pair 1 (c1 with c2) is done, but the results have no trial", found[name].reasons[0])
         self.assertEqual(V.PASS, found["c0"].verdict)
+
+    def test_budgets_of_which_none_is_for_the_run_are_not_met(self):
+        """Hosts are compared with each other all the same; but that is not what was asked."""
+        gold = [dataclasses.replace(BUDGETS[0], host_group="gold")]
+        told, hosts = fleet_file.judged_again(ring(), gold)
+        self.assertEqual(
+            ("INVALID", {V.INVALID}), (told.environment["fleet"]["verdict"], {one.verdict for one in hosts})
+        )
+        self.assertIn("none is for host_group ''", hosts[0].reasons[0])
+        for budgets in ([], [dataclasses.replace(gold[0], optional=True)], [*gold, *BUDGETS]):
+            told, hosts = fleet_file.judged_again(ring(), budgets)
+            self.assertEqual("PASS", told.environment["fleet"]["verdict"])
