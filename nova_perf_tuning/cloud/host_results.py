@@ -93,11 +93,17 @@ def read(
 def _judged_fleet(
     results: results_model.Results, budgets: Sequence[verdict.Budget], name: str, created: datetime.datetime
 ) -> Found:
-    """Return what budgets, and the comparison of the hosts, say of each host of a run over many."""
+    """Return what budgets, and the comparison of the hosts, say of each host of a run over many.
+
+    :raises CloudError: budgets have to hold, and none is for the run.
+    """
     _, hosts = fleet_file.judged_again(results, budgets)
     left_out = verdict.left_out(results, budgets)
     if not any(one.judgements for one in hosts):
-        left_out.insert(0, f"{budget_file.why_none(budgets, results)}; hosts were only compared with each other")
+        why = budget_file.why_none(budgets, results)
+        if not all(one.optional for one in budgets):
+            raise model.CloudError("; ".join([why, *left_out]))
+        left_out.insert(0, f"{why}; hosts were only compared with each other")
     found = [
         _result(one.host or "any", created, one.verdict or verdict.Verdict.INCONCLUSIVE, one.judgements, name)
         for one in hosts

@@ -120,11 +120,16 @@ class PublishTest(testtools.TestCase):
 
     def test_budgets_that_were_not_for_the_fleet_earn_no_trait_of_their_own(self):
         self.measure_fleet(0)
-        budget = self.untuned_budget(0.05, ", host_group: gen3")
-        done = self.published_by(self.results, "--budget", budget)
+        optional = self.untuned_budget(0.05, ", host_group: gen3, optional: true")
+        done = self.published_by(self.results, "--budget", optional)
         self.assertEqual(["CUSTOM_PERF_VALIDATED"], done["traits"])
         self.assertIn("no budget applies: none is for host_group ''", done["left_out"][0])
-        self.assertIn("since the results name no host group (give --host-group)", done["left_out"][1])
+        budget = self.untuned_budget(0.05, ", host_group: gen3")
+        told = (self.results, "--nova-config", self.config, "--budget", budget)
+        refused = test_bench.nova_perf("publish", *told)
+        self.assertEqual((3, ""), (refused.returncode, refused.stdout))
+        self.assertIn("no budget applies: none is for host_group ''", refused.stderr)
+        self.assertIn("since the results name no host group (give --host-group)", refused.stderr)
         done = self.published_by(self.results, "--budget", budget, "--host-group", "gen3")
         self.assertIn("CUSTOM_PERF_BUDGET_NET_10G", done["traits"])
 
