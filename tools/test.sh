@@ -199,7 +199,7 @@ run_lab() {
 
 # Guests spoilt on purpose; only on a quiet machine.
 run_live() {
-    say "live verdicts: a CPU quota, a rate limit; six minutes on a quiet machine, more than twenty on a busy one"
+    say "live verdicts: a CPU quota, a rate limit; six to twenty minutes, until they are certain"
     stestr_run live tests/live 1 "$regex"
 }
 

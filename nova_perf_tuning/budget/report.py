@@ -345,7 +345,7 @@ _FACT_NAMES = {
     "blocks": "blocks per boot",
     "time_limit_s": "time limit (s)",
     "elapsed_s": "taken (s)",
-    "after_boot_s": "of this beside making guests (s)",
+    "after_boot_s": "of this after boot (s)",
     "softirq_idle": "interrupts and softirqs when idle (CPUs)",
     "measured_share": "share of that inside measuring windows",
     "execution_share": "share of that inside executions of benchmarks, their start and end included",

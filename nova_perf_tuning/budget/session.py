@@ -111,7 +111,7 @@ class Session:
         self._lost: set[str] = set()
         self._order = 0
         self._looks: list[sequential.Look] = []
-        self._executions_s = self._windows_s = self._making_s = self._idle_softirq = 0.0
+        self._executions_s = self._windows_s = self._booting_s = self._idle_softirq = 0.0
         self._environment: dict[str, Any] = {
             "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
             **host_environment.read(),
@@ -144,7 +144,7 @@ class Session:
         ended = "error"
         try:
             self._tell(self._progress("preparing the launcher"))
-            with self._making():
+            with self._booting():
                 self._launcher.prepare()
                 self._idle_softirq = host_environment.idle_softirq()
                 self._environment["softirq_idle"] = round(self._idle_softirq, 4)
@@ -194,7 +194,7 @@ class Session:
     def _run_group(self, group: int) -> None:
         self._times.begin_group()
         try:
-            with self._making():
+            with self._booting():
                 self._boot(group)
             arms = sorted(self._pairs)
             for job in self._plan.jobs:
@@ -211,9 +211,8 @@ class Session:
                 self._read_environment()
                 self._save(self.results)
         finally:
-            with self._making():
-                for arm in [one for one in self._pairs if one != HOST]:
-                    self._launcher.destroy(arm)
+            for arm in [one for one in self._pairs if one != HOST]:
+                self._launcher.destroy(arm)
             self._pairs.clear()
             self._lost.clear()
 
@@ -312,17 +311,17 @@ class Session:
         self._windows_s += window.end - window.begin if window else 0.0
 
     @contextlib.contextmanager
-    def _making(self) -> Iterator[None]:
-        """Count the time in which guests are made and removed; the rest is to be measuring."""
+    def _booting(self) -> Iterator[None]:
+        """Count the time until guests have booted; the rest is to be measuring, removing them included."""
         begun = time.monotonic()
         try:
             yield
         finally:
-            self._making_s += time.monotonic() - begun
+            self._booting_s += time.monotonic() - begun
 
     def _note_share(self) -> None:
-        """Write down how much of the time beside making guests benchmarks measured, and how much they ran."""
-        after_boot_s = self._times.elapsed_s() - self._making_s
+        """Write down how much of the time after boot benchmarks measured, and how much they ran."""
+        after_boot_s = self._times.elapsed_s() - self._booting_s
         if after_boot_s > 0:
             self._environment["after_boot_s"] = round(after_boot_s, 1)
             self._environment["measured_share"] = round(self._windows_s / after_boot_s, 4)

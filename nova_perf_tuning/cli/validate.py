@@ -91,7 +91,7 @@ class Validate(command.PerfCommand):
             help=f"trials per arm and boot (default: {BLOCKS}; with --budget {BLOCKS_JUDGED}; heat: 3 per pair of"
             " hosts)",
         )
-        parser.add_argument("--seconds", metavar="N", default="8", help="length of each trial (default: 8)")
+        parser.add_argument("--seconds", metavar="N", default="10", help="length of each trial (default: 10)")
         parser.add_argument(
             "--budget",
             metavar="FILE",
@@ -261,7 +261,7 @@ class _Run:
             figures.print_ablation(knobs)
             if "measured_share" in results.environment:
                 share = results.environment["measured_share"]
-                print(f"\n{share:.1%} of the time beside making guests lay inside measuring windows")
+                print(f"\n{share:.1%} of the time after boot lay inside measuring windows")
             for line in floors:
                 command.say(line)
             for path in exported:

@@ -39,6 +39,11 @@ class SpoiltCase(rig.GuestCase):
 
         def found_so_far(results: model.Results) -> dict[str, verdict.Verdict]:
             judged = verdict.judge_all(results, budgets)
+            boots = len({one.group for one in results.trials})
+            for one in judged:  # what a test run prints of it
+                print(
+                    f"NOTE: {boots} boots: {one.budget.benchmark}: {one.verdict.value}: {'; '.join(one.reasons)}"
+                )
             return {one.budget.benchmark: one.verdict for one in judged if one.budget.benchmark in needed}
 
         plan = session.Plan(
