@@ -32,7 +32,7 @@ BLOCKS, BLOCKS_JUDGED = 5, 7
 #: Boots, and the time they may take, without a budget and with one. Twelve boots of seven blocks find a loss of
 #: 10 % against a budget of 5 % where blocks spread by 2 %: doc/source/contributor/statistics.rst.
 GROUPS, GROUPS_JUDGED = 4, 12
-_TIME_LIMIT, _TIME_LIMIT_JUDGED = "30m", "2h"
+_TIME_LIMIT, _TIME_LIMIT_JUDGED = "40m", "150m"
 _NOISE_FILE = "/var/lib/nova-perf-tuning/noise.json"
 
 
@@ -109,8 +109,8 @@ class Validate(command.PerfCommand):
         parser.add_argument(
             "--time-limit",
             metavar="TIME",
-            help="90s, 8m or 1h: the whole run ends by then with what it has (default: 30m, with"
-            " --budget 2h; none on a cloud)",
+            help="90s, 8m or 1h: the whole run ends by then with what it has (default: 40m, with"
+            " --budget 150m; none on a cloud)",
         )
         parser.add_argument(
             "--output", metavar="DIR", default=".", help="folder for results.json and report.html (default: here)"
