@@ -89,7 +89,7 @@ def step(first: Sequence[float], second: Sequence[float], *, decimal: bool = Tru
         return 0.0
     # Arms that never vary show no step of their own: then it is that of the last digit, where there are few.
     varies = len(set(first)) > 1 or len(set(second)) > 1 or (not decimal and len(distinct) > 1)
-    found = 0.0 if varies else _last_digit(distinct) if decimal else 0.0
+    found = _last_digit(distinct) if decimal and not varies else 0.0
     if not varies and not found:
         return 0.0
     largest = max(distinct)

@@ -56,12 +56,20 @@ def judged_again(
     Where budgets have to hold and none is for the run, hosts were only compared with each other: INVALID.
     """
     hosts = judge(found, budgets)
-    if not any(one.judgements for one in hosts) and not all(one.optional for one in budgets):
-        why = budget_file.why_none(budgets, found)
+    if why := unmet(found, hosts, budgets):
         hosts = [_with_fault(one, why) for one in hosts]
     whole = fleet.overall(hosts) or verdict.Verdict.INVALID
     told = {**found.environment["fleet"], "verdict": whole.value, "hosts": [one.as_data() for one in hosts]}
     return dataclasses.replace(found, environment={**found.environment, "fleet": told}), hosts
+
+
+def unmet(
+    found: results.Results, hosts: Sequence[fleet.HostVerdict], budgets: Sequence[budget_file.Budget]
+) -> str:
+    """Return why no budget was for a run although some have to hold; empty: one was, or none has to."""
+    if any(one.judgements for one in hosts) or all(one.optional for one in budgets):
+        return ""
+    return budget_file.why_none(budgets, found)
 
 
 def _run(told: Mapping[str, Any], environment: Mapping[str, Any]) -> stored_run.StoredRun:

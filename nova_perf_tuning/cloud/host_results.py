@@ -99,10 +99,10 @@ def _judged_fleet(
     """
     _, hosts = fleet_file.judged_again(results, budgets)
     left_out = verdict.left_out(results, budgets)
+    if why := fleet_file.unmet(results, hosts, budgets):
+        raise model.CloudError("; ".join([why, *left_out]))
     if not any(one.judgements for one in hosts):
         why = budget_file.why_none(budgets, results)
-        if not all(one.optional for one in budgets):
-            raise model.CloudError("; ".join([why, *left_out]))
         left_out.insert(0, f"{why}; hosts were only compared with each other")
     found = [
         _result(one.host or "any", created, one.verdict or verdict.Verdict.INCONCLUSIVE, one.judgements, name)

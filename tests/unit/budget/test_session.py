@@ -28,6 +28,22 @@ class RefusingLauncher(local.LocalLauncher):
         return super().boot(arm)
 
 
+class SlowLauncher(local.LocalLauncher):
+    """This host, but it takes its time to boot, or to remove."""
+
+    def __init__(self, folder, boot_s, destroy_s):
+        super().__init__(folder)
+        self.boot_s, self.destroy_s = boot_s, destroy_s
+
+    def boot(self, arm):
+        time.sleep(self.boot_s)
+        return super().boot(arm)
+
+    def destroy(self, arm):
+        time.sleep(self.destroy_s)
+        super().destroy(arm)
+
+
 class SessionTest(testtools.TestCase):
     def setUp(self):
         super().setUp()
@@ -92,6 +108,16 @@ class SessionTest(testtools.TestCase):
         self.assertEqual("complete", results.environment["ended"])
         self.assertEqual((5, 2), (results.environment["seed"], results.environment["groups_run"]))
         self.assertEqual({"untuned", "tuned"}, set(results.environment["arms"]))
+
+    def test_removing_guests_is_time_after_boot_and_booting_is_not(self):
+        shares = []
+        for boot_s, destroy_s in ((1.0, 0.0), (0.0, 1.0)):
+            slow = SlowLauncher(self.folder, boot_s, destroy_s)
+            environment = self.run_session(groups=1, blocks=1, launcher=slow).environment
+            self.assertTrue(environment["elapsed_s"] >= 2)
+            self.assertEqual(destroy_s > 0, environment["after_boot_s"] >= 2)
+            shares.append(environment["measured_share"])
+        self.assertTrue(shares[0] > shares[1])
 
     def test_saved_after_every_block(self):
         self.run_session()
