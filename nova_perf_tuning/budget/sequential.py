@@ -4,7 +4,8 @@ Every look is a chance to be wrong, so the looks share one error probability. Wh
 t (elapsed over allowed, so that it does not depend on the data) is ``t ** POWER`` of it: a spending function of
 Lan and DeMets (1983; over calendar time 1989) of the power family of Kim and DeMets (1987). A look is taken at the
 part that was not spent before. The parts are simply added up (Bonferroni's inequality): a little more than exact
-boundaries would need, and it holds for any statistic with any number of boots.
+boundaries would need, and it holds for any statistic with any number of boots. Since every look takes its part,
+looks are few: each is at about a third more boots than the one before (:func:`due`).
 
 The last look, when time is up, has all that is left. A look at the same boots again replaces the one before: the
 wider interval of the two holds the narrower one, so they can only be wrong together.
@@ -13,6 +14,7 @@ wider interval of the two holds the narrower one, so they can only be wrong toge
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -38,6 +40,22 @@ class Look:
 
     groups: int
     share: float
+
+
+def due(groups: int, planned: int) -> bool:
+    """Return whether ``groups`` boots are to be looked at.
+
+    :param planned: boots. There is a look when they are made, at three quarters as many, and so on down to
+        :data:`FIRST_LOOK`, and at a third more, and so on. Of twelve: 3, 4, 6, 9, 12, then 16, 22.
+    """
+    at = planned
+    if groups > planned:
+        while at < groups:
+            at = math.ceil(at * 4 / 3)
+    else:
+        while at > max(groups, FIRST_LOOK):
+            at = max(FIRST_LOOK, at * 3 // 4)
+    return at == groups
 
 
 def time_share(clock: float, boots: float) -> float:

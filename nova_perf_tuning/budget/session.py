@@ -133,10 +133,9 @@ class Session:
     def run(self, more: Callable[[model.Results], bool] | None = None) -> model.Results:
         """Run the plan to its end or to the time limit and return the results.
 
-        :param more: asked after every group from the third on, or from the last planned one if that is earlier.
-            When it says False the session ends, also before all planned groups; while it says True and time is
-            left, groups follow. Each question is a look (:mod:`nova_perf_tuning.budget.sequential`). None: just
-            the plan, and no look.
+        :param more: asked after the groups that :func:`sequential.due` names. When it says False the session ends,
+            also before all planned groups; while it says True and time is left, groups follow. Each question is a
+            look (:mod:`nova_perf_tuning.budget.sequential`). None: just the plan, and no look.
         :raises launch.LaunchError: no guest of the first group could be booted, or the launcher has no rig.
         :raises KeyboardInterrupt: Ctrl-C; results so far are saved.
         :raises SystemExit: SIGTERM or SIGHUP where a guard turns them into this; likewise.
@@ -152,6 +151,8 @@ class Session:
             ended = "complete" if self._run_groups(more) and not self._cut() else "time limit"
         except TimeUp:
             ended = "time limit"
+            if more is not None and self.results.trials:
+                self._look(last=True)
         except (KeyboardInterrupt, SystemExit):  # a launcher turns SIGTERM into SystemExit
             ended = "interrupted"
             raise
@@ -166,16 +167,16 @@ class Session:
 
     def _run_groups(self, more: Callable[[model.Results], bool] | None) -> bool:
         """Run groups until the plan or ``more`` says enough; False when time was up before."""
-        first = min(self._plan.groups, sequential.FIRST_LOOK)
         group = 0
         while group < self._times.groups and self._times.fits_group():
             self._run_group(group)
             group += 1
-            if more is None or group < first or self._cut():
+            if more is None or self._cut():
                 continue
-            self._look(last=False)
-            if not more(self.results):
-                return True
+            if sequential.due(group, self._plan.groups):
+                self._look(last=False)
+                if not more(self.results):
+                    return True
             self._times.groups = max(self._times.groups, group + 1)
         if more is not None and self.results.trials:
             self._look(last=True)

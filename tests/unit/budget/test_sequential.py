@@ -10,6 +10,17 @@ from nova_perf_tuning.budget import sequential, statistics
 
 
 class LookTest(testtools.TestCase):
+    def test_which_boots_are_looked_at(self):
+        for planned, expected in (
+            (12, [3, 4, 6, 9, 12, 16, 22, 30]),
+            (7, [3, 5, 7, 10, 14, 19, 26]),
+            (6, [3, 4, 6, 8, 11, 15, 20, 27]),
+            (3, [3, 4, 6, 8, 11, 15, 20, 27]),
+            (2, [2, 3, 4, 6, 8, 11, 15, 20, 27]),
+            (1, [1, 2, 3, 4, 6, 8, 11, 15, 20, 27]),
+        ):
+            self.assertEqual(expected, [boots for boots in range(1, 31) if sequential.due(boots, planned)])
+
     def test_the_planned_boots_count_however_quick_they_are(self):
         for clock, boots, share in ((0.01, 0.5, 0.45), (0.7, 0.5, 0.7), (0.02, 1.0, 0.9), (0.03, 5.0, 0.9)):
             self.assertAlmostEqual(share, sequential.time_share(clock, boots))
@@ -47,7 +58,7 @@ class LookTest(testtools.TestCase):
 
 
 class RepeatedLookingTest(testtools.TestCase):
-    """Boots without a true difference, looked at after every one from the third to the twelfth; fixed seed."""
+    """Boots without a true difference, looked at after each from the third to the twelfth; fixed seed."""
 
     REPEATS = 400
 

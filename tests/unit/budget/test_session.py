@@ -219,6 +219,29 @@ class SessionTest(testtools.TestCase):
             one.run(lambda results: len({trial.group for trial in results.trials}) < 3)
         self.assertEqual(3, one.results.environment["groups_run"])
 
+    def test_looks_are_few(self):
+        asked = []
+
+        def more(results):
+            asked.append(len({trial.group for trial in results.trials}))
+            return len(asked) < 5
+
+        one = self.make(groups=6, blocks=1)
+        with self.launcher:
+            one.run(more)
+        self.assertEqual([3, 4, 6, 8, 11], asked)
+        self.assertEqual(asked, [look["groups"] for look in one.results.environment["looks"]])
+
+    def test_time_that_is_up_during_a_look_leaves_nothing_of_the_error(self):
+        def more(_results):
+            raise session.TimeUp
+
+        one = self.make(groups=6, blocks=1)
+        with self.launcher:
+            one.run(more)
+        self.assertEqual("time limit", one.results.environment["ended"])
+        self.assertEqual([{"groups": 3, "share": 1.0}], one.results.environment["looks"])
+
     def test_boots_that_are_quick_have_their_part_of_the_error_to_spend(self):
         """By the clock alone, of which 120 s are allowed, three boots of a moment would have next to none."""
         one = self.make(groups=3, blocks=1)
