@@ -112,7 +112,7 @@ def noise() -> str:
     axis = charts.axis([value for _, _, values in found for value in values], [1.0])
     plot = Plot(
         "Guests that are alike, over each other",
-        "Ratio within a block of an A/A run; line: median, band: its 95 % interval over three boots. TCG, 2 CPUs.",
+        "Ratio within a block of an A/A run; line: median, band: its 95 % interval over four boots. TCG, 2 CPUs.",
         axis,
     )
     for label, ratio, values in found:

@@ -32,7 +32,7 @@ class MonteCarloTest(testtools.TestCase):
             self.assertTrue(self.shares(0.1, twist)["FAIL"] >= 0.95, twist.__name__)
         self.assertTrue(self.shares(0.1, figures=3)["FAIL"] >= 0.95)
 
-    def test_at_the_edge_wrong_verdicts_are_rare_although_one_looks_ten_times(self):
+    def test_at_the_edge_wrong_verdicts_are_rare_although_one_looks_again(self):
         """Boots differ twice as much as blocks: what makes intervals that forget boots too narrow."""
         found = self.shares(0.05, repeats=200, noise=simulation.made_up(0.02, 0.04), blocks=2)
         most = simulation.below(0.05, 200)
