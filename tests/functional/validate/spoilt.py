@@ -1,6 +1,6 @@
 """Sessions on real guests that were spoilt on purpose.
 
-They look after every boot and end once they are certain, as ``validate --budget`` does.
+They look at the boots that ``validate --budget`` looks at, and end once they are certain, as it does.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,11 +29,14 @@ class SpoiltCase(rig.GuestCase):
         wanted: Mapping[str, verdict.Verdict] | None = None,
         groups: int = 3,
         blocks: int = 2,
+        seconds: int = 1,
         limit_s: float = patience.LIMIT_S,
     ) -> model.Results:
         """Run a session until the budgets, judged together, say what is ``wanted``; fail if they do not in time.
 
         :param wanted: benchmark -> verdict on its budget.
+        :param groups: planned boots; looks share the error by them, and boots beyond the plan have little of it.
+        :param seconds: length of a trial.
         """
         needed = dict(wanted or {})
 
@@ -48,7 +51,7 @@ class SpoiltCase(rig.GuestCase):
 
         plan = session.Plan(
             arms=tuple(base.Arm(name, request.Request()) for name in arms),
-            jobs=tuple(plugins.jobs(list(benchmarks), 1)),
+            jobs=tuple(plugins.jobs(list(benchmarks), seconds)),
             groups=groups,
             blocks=blocks,
             seed=1,
