@@ -129,6 +129,9 @@ MODULE_PARAMETERS = frozenset(("kvm/halt_poll_ns",))
 RINGS = frozenset(("rx", "tx"))
 CHANNELS = frozenset(("rx", "tx", "combined"))
 
+#: Fields of ETHTOOL_SCOALESCE, for taps: option of ``ethtool -C`` -> field, most that the tun driver takes.
+COALESCE = {"rx-frames": ("rx_max_coalesced_frames", 64)}
+
 
 class PrivilegeError(errors.PerfTuningError):
     """This process may not change the host."""
@@ -344,6 +347,24 @@ def set_channels(device: str, name: str, count: int) -> None:
         channels = handle.get_channels()
         channels[f"{name}_count"] = count
         handle.set_channels(channels)
+
+
+def set_coalesce(device: str, name: str, frames: int) -> None:
+    """Set how many frames a guest's tap collects before it passes them on (ETHTOOL_SCOALESCE).
+
+    :raises OSError: ENODEV: no such device; EOPNOTSUPP: it is no tap, whose driver means other things by it.
+    """
+    field, most = COALESCE.get(name, ("", -1))
+    if not 0 <= frames <= most:
+        raise base.TargetError(f"coalesce {name[:20]!r} = {frames}: write rx-frames and a number of 64 at most")
+    if not os.path.exists(f"/sys/class/net/{check_device(device)}/tun_flags"):
+        if os.path.exists(f"/sys/class/net/{device}"):
+            raise OSError(errno.EOPNOTSUPP, f"{device} is not a device of the tun driver")
+        raise OSError(errno.ENODEV, os.strerror(errno.ENODEV))
+    with ethtool(device) as handle:
+        coalesce = handle.get_coalesce()
+        coalesce[field] = frames
+        handle.set_coalesce(coalesce)
 
 
 def ban_interrupts(pid: int, numbers: Collection[int]) -> None:

@@ -93,4 +93,4 @@ def _belongs(one: setting_module.Setting, pids: set[int], taps: set[str]) -> boo
     if one.kind == "thread_affinity":
         owner = one.identity.partition(":")[0]
         return owner.isdigit() and int(owner) in pids
-    return one.kind in ("xps", "rps") and one.target.partition("/")[0] in taps
+    return one.kind in ("xps", "rps", "coalesce") and one.target.partition("/")[0] in taps

@@ -1,4 +1,4 @@
-"""Offloads, rings and channels of a NIC: they have no files, so a recording keeps them in one of its own."""
+"""Offloads, rings, channels and coalescing: they have no files, so a recording keeps them in one of its own."""
 
 from __future__ import annotations
 
@@ -44,15 +44,8 @@ def read(root: Root, device: str) -> Link | None:
     """Return what is known of ``device``; None when nothing is (no such NIC, or an older recording)."""
     if root.live:
         return _ask(device)
-    data = root.read(root.folder(FOLDER), f"{device}.json", _MAX_BYTES)
-    if data is None:
-        return None
-    try:
-        found = json.loads(data)
-    except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
-        root.notes.add("no record of a NIC's features", f"{FOLDER}/{device}.json")
+    found = _recorded(root, device)
+    if found is None:
         return None
     return Link(
         {key: value for key, value in _part(found, "features").items() if isinstance(value, bool)},
@@ -66,7 +59,43 @@ def read(root: Root, device: str) -> Link | None:
 
 def as_json(link: Link) -> bytes:
     """Return the record that :func:`read` reads."""
-    return (json.dumps({**dataclasses.asdict(link), "fixed": sorted(link.fixed)}, sort_keys=True) + "\n").encode()
+    return _line({**dataclasses.asdict(link), "fixed": sorted(link.fixed)})
+
+
+def read_rx_frames(root: Root, device: str) -> int | None:
+    """Return ``rx-frames`` of ``ethtool -c``; None when it is not known (see :func:`read`)."""
+    if not root.live:
+        return _counts(_part(_recorded(root, device) or {}, "coalesce"), ("rx_frames",)).get("rx_frames")
+    from nova_perf_tuning.host import privileged
+
+    try:
+        with privileged.ethtool(device) as handle:
+            return int(handle.get_coalesce()["rx_max_coalesced_frames"])
+    except (OSError, errors.PerfTuningError):
+        return None
+
+
+def rx_frames_as_json(frames: int) -> bytes:
+    """Return the record that :func:`read_rx_frames` reads."""
+    return _line({"coalesce": {"rx_frames": frames}})
+
+
+def _line(found: Mapping[str, Any]) -> bytes:
+    return (json.dumps(found, sort_keys=True) + "\n").encode()
+
+
+def _recorded(root: Root, device: str) -> dict[str, Any] | None:
+    data = root.read(root.folder(FOLDER), f"{device}.json", _MAX_BYTES)
+    if data is None:
+        return None
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        root.notes.add("no record of a NIC's features", f"{FOLDER}/{device}.json")
+        return None
+    return found
 
 
 def _part(found: Mapping[str, Any], name: str) -> Mapping[str, Any]:

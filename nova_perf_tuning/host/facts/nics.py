@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from nova_perf_tuning.host import model
-from nova_perf_tuning.host.facts import pci
+from nova_perf_tuning.host.facts import ethtool, pci
 from nova_perf_tuning.host.facts.root import Folder, Root, decimal
 
 _CLASS: Final = "sys/class/net"
@@ -70,6 +70,18 @@ def _read_taps(
         nic = model.Nic(name, "tap", None, None, None, None, None, mtu, None, None, rx, tx, (), rps, xps)
         taps.append((nic, root.link(folder, "master")))
     return taps
+
+
+def read_taps(root: Root, names: Collection[str]) -> dict[str, model.Tap]:
+    """Return those of ``names`` that are devices of the tun driver, by name."""
+    virtual = root.folder(_VIRTUAL) if names else None
+    found = {}
+    for name in sorted(frozenset(names).intersection(root.folders(virtual))):
+        folder = Folder(f"{virtual}/{name}")
+        index = root.number(folder, "ifindex")
+        if index is not None and _is_name(name) and root.has(folder, "tun_flags"):
+            found[name] = model.Tap(index, ethtool.read_rx_frames(root, name))
+    return found
 
 
 def _is_name(name: str) -> bool:

@@ -194,7 +194,7 @@ def thread_settings(found: Sequence[Asked], warnings: list[str]) -> list[setting
 
 def _vhost(asked: Asked, room: Room, warnings: list[str]) -> list[setting.Setting]:
     if not asked.vhost:
-        if any(map(_has_workers, asked.domain.interfaces)):
+        if any(map(has_workers, asked.domain.interfaces)):
             warnings.append(
                 f"guest {asked.title} asks perf:vhost_placement but has no vhost worker (is vhost_net loaded?)"
             )
@@ -322,7 +322,7 @@ def steering_settings(
         workers = list(asked.workers.placed) if asked.workers else []
         for interface in asked.domain.interfaces:
             mine: list[int] = []
-            if _has_workers(interface):  # they come in the order of the interfaces, one for each queue pair
+            if has_workers(interface):  # they come in the order of the interfaces, one for each queue pair
                 mine, workers = workers[: interface.queues], workers[interface.queues :]
             nic = taps.get(interface.device or "")
             if nic is not None and len(nic.xps) > 1 and room is not None:
@@ -335,8 +335,8 @@ def steering_settings(
     return result
 
 
-def _has_workers(interface: domain_module.Interface) -> bool:
-    """Whether the kernel's vhost serves it: virtio, not in user space and no hardware."""
+def has_workers(interface: domain_module.Interface) -> bool:
+    """Return whether the kernel's vhost serves it: virtio, not in user space and no hardware."""
     kinds = ("hostdev", "vhostuser", "vdpa")
     return interface.model == "virtio" and interface.driver != "qemu" and interface.kind not in kinds
 

@@ -1,4 +1,4 @@
-"""What ``ethtool`` sets on a NIC: offloads, ring sizes, channels. They have no files: live host only."""
+"""What ``ethtool`` sets: offloads, rings, channels of a NIC, coalescing of a tap. No files: live host only."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Collection
 from typing import ClassVar
 
 from nova_perf_tuning.host import privileged
-from nova_perf_tuning.host.settings import base
+from nova_perf_tuning.host.settings import base, files
 
 
 class _Ethtool(base.SettingKind):
@@ -109,3 +109,32 @@ class Channels(_Ethtool):
     def describe(self, target: str, value: str) -> str:
         device, _, name = target.partition("/")
         return f"ethtool -L {device} {name} {value}"
+
+
+class Coalesce(_Ethtool):
+    """Frames that a guest's tap passes on in one go: ``tap0a1b2c3d-4e/rx-frames`` = ``16``, for all its queues.
+
+    Identity is the interface index, which the kernel gives out anew for each device: a later tap of the same name
+    is another one.
+    """
+
+    kind = "coalesce"
+    order = 20
+    needs_identity = True
+    ephemeral = True
+    names = privileged.COALESCE
+
+    def _get(self, device: str, name: str) -> str:
+        with privileged.ethtool(device) as handle:
+            return str(handle.get_coalesce()[privileged.COALESCE[name][0]])
+
+    def _set(self, device: str, name: str, value: str) -> None:
+        privileged.set_coalesce(device, name, base.whole_number(self.kind, value))
+
+    def identity(self, target: str) -> str:
+        device, _name = self._split(target)
+        return files.read_text(self.prefix, f"/sys/class/net/{device}/ifindex")
+
+    def describe(self, target: str, value: str) -> str:
+        device, _, name = target.partition("/")
+        return f"ethtool -C {device} {name} {value}"

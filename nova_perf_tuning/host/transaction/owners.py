@@ -23,6 +23,7 @@ AGENT_RULES: Final = frozenset(
         "nic-xps",
         "nic-rps",
         "tap-xps",
+        "tap-rx-frames",
         "vhost-numa",
         "vhost-spread",
         "emulator-numa",

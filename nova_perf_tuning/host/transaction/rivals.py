@@ -11,7 +11,7 @@ from nova_perf_tuning.host.settings import files
 RIVALS = {
     "irqbalance": frozenset(("irq_affinity",)),
     "tuned": frozenset(
-        ("irq_affinity", "thread_affinity", "sysctl", "offload", "ring", "channels", "rps", "memory", "governor")
+        "irq_affinity thread_affinity sysctl offload ring channels coalesce rps memory governor".split()
     ),
     "ksmtuned": frozenset(("memory",)),
     "numad": frozenset(("thread_affinity",)),

@@ -1,5 +1,6 @@
 """Transformed domains before the judges that count: libvirt's QEMU driver, and QEMU itself under TCG.
 
+What a request means for a guest's tap on the host is shown here too, with the commands that an operator runs.
 libvirt runs embedded in virsh with a folder of its own (qemu:///embed): no daemon, nothing shared.
 """
 
@@ -8,6 +9,8 @@ import os
 import pathlib
 import shutil
 import signal
+import subprocess
+import sys
 import tempfile
 
 import testtools
@@ -29,6 +32,7 @@ SPECS = {
     "perf:vhost_placement": "spread",
 }
 NAME = "perf-functional"
+NOVA_PERF = (sys.executable, "-m", "nova_perf_tuning.cli.main")
 #: What libvirt shall log: programs it runs, QEMU's start and what QEMU is asked.
 LOGGED = "1:util.command 1:qemu.qemu_process 1:qemu.qemu_monitor_json 3:*"
 GUEST = """<domain type="qemu">
@@ -96,20 +100,25 @@ class LibvirtTest(testtools.TestCase):
         Where root may open /dev/kvm and QEMU's user may not (no udev), the answer is never held to be valid and
         the question is asked anew for each device: minutes. So here nobody has KVM.
         """
-        log = self.folder / "libvirt.log"
-        no_kvm = self.folder / "no-kvm"
-        no_kvm.touch(mode=0o600)
-        hide = 'if [ -e /dev/kvm ]; then mount --bind "$0" /dev/kvm; fi; exec "$@"'
-        result = patience.run(
-            [
-                *("unshare", "--mount", "sh", "-ec", hide, str(no_kvm)),
-                *("virsh", "-q", "-c", f"qemu:///embed?root={self.folder}/root", "; ".join(commands)),
-            ],
-            log=log,
-            env={**os.environ, "LIBVIRT_LOG_FILTERS": LOGGED, "LIBVIRT_LOG_OUTPUTS": f"1:file:{log}"},
-        )
+        argv, options = self.embedded("; ".join(commands))
+        result = patience.run(argv, log=self.folder / "libvirt.log", **options)
         self.assertEqual((0, ""), (result.returncode, result.stderr))  # the code is the last command's alone
         return result.stdout
+
+    def embedded(self, *commands):
+        """Return how virsh is run, in a mount namespace where its libvirt passes for the host's."""
+        no_kvm, state = self.folder / "no-kvm", self.folder / "root/run/qemu"
+        no_kvm.touch(mode=0o600)
+        state.mkdir(parents=True, exist_ok=True)
+        prepare = (
+            'if [ -e /dev/kvm ]; then mount --bind "$0" /dev/kvm; fi; '
+            'mount -t tmpfs tmpfs /run; mkdir -p /run/libvirt/qemu; mount --bind "$1" /run/libvirt/qemu; '
+            'shift; exec "$@"'
+        )
+        uri = f"qemu:///embed?root={self.folder}/root"
+        argv = ["unshare", "--mount", "sh", "-ec", prepare, no_kvm, state, "virsh", "-q", "-c", uri, *commands]
+        outputs = f"1:file:{self.folder}/libvirt.log"
+        return argv, {"env": {**os.environ, "LIBVIRT_LOG_FILTERS": LOGGED, "LIBVIRT_LOG_OUTPUTS": outputs}}
 
     def write(self, name, xml):
         path = self.folder / name
@@ -184,3 +193,47 @@ class LibvirtTest(testtools.TestCase):
         )
         self.assertIn('<perf:spec name="perf:vif_queues">2</perf:spec>', out)
         self.assertFalse(os.path.exists(f"/sys/class/net/{tap}"))
+
+    def test_rx_frames_of_the_tap_while_the_guest_runs(self):
+        """As Nova makes it for Open vSwitch: type ethernet, for which libvirt itself takes no ``<coalesce>``."""
+        tap = f"perf{os.getpid()}"[:15]
+        for name in ("a.img", "b.img"):
+            (self.folder / name).touch()
+        asked = parsing.parse({"perf:vif_queues": "2", "perf:vif_tap_rx_frames": "16"})
+        path = self.write("guest.xml", transform.transform(GUEST.format(folder=self.folder, tap=tap), asked).xml)
+        argv, options = self.embedded()
+        with open(self.folder / "virsh.out", "w+", encoding="utf-8") as out:
+            shell = subprocess.Popen(
+                argv, stdin=subprocess.PIPE, stdout=out, stderr=subprocess.STDOUT, text=True, **options
+            )
+            self.addCleanup(shell.wait)
+            self.addCleanup(shell.stdin.close)
+            shell.stdin.write(f"create --validate {path}\necho started\n")
+            shell.stdin.flush()
+            patience.until(lambda: "started" in (self.folder / "virsh.out").read_text(), "virsh has run create")
+            self.assertNotIn("error", (self.folder / "virsh.out").read_text())
+            self.assertEqual("0", self.rx_frames(tap))
+            commands = ("nsenter", "--mount", "--target", str(shell.pid), *NOVA_PERF)
+            self.set_and_put_back(commands, tap)
+            shell.stdin.write(f"destroy {NAME}\nquit\n")
+            shell.stdin.flush()
+            patience.finish(shell)
+        self.assertFalse(os.path.exists(f"/sys/class/net/{tap}"))
+
+    def set_and_put_back(self, commands, tap):
+        """Plan, apply what is planned for the tap and nothing else of this machine, and restore."""
+        plan = json.loads(patience.run([*commands, "plan", "-f", "json"]).stdout)
+        [one] = [one for one in plan["settings"] if one["kind"] == "coalesce"]
+        self.assertEqual((f"{tap}/rx-frames", "16", "0"), (one["target"], one["value"], one["current"]))
+        file = self.write("plan.json", json.dumps({**plan, "settings": [one]}))
+        state = ("--state-dir", str(self.folder / "state"))
+        done = patience.run([*commands, "apply", "--from", str(file), *state])
+        self.assertEqual((0, "16"), (done.returncode, self.rx_frames(tap)), done.stderr)
+        done = patience.run([*commands, "restore", *state])
+        self.assertEqual((0, "0"), (done.returncode, self.rx_frames(tap)), done.stderr)
+
+    def rx_frames(self, tap):
+        """Return what ethtool shows, without the code under test."""
+        shown = patience.run(["ethtool", "-c", tap])
+        self.assertEqual(0, shown.returncode, shown.stderr)
+        return next(line for line in shown.stdout.splitlines() if line.startswith("rx-frames:")).split()[1]

@@ -89,6 +89,7 @@ class LiveObjects:
             ("channels", "npv0/rx", "1"),
             ("offload", "npv0/tx-tcp-segmentation", "off"),
             ("offload", "npv0/rx-gro", "on"),
+            ("coalesce", "nptap0/rx-frames", "16"),
             ("mtu", "npv0", "9000"),
             ("sysctl", "net.core.somaxconn", "512"),
             ("sysctl", "net.ipv4.tcp_rmem", "4096 131072 8388608"),
@@ -116,8 +117,8 @@ class LiveObjects:
             paths += map(str, sorted(pathlib.Path(f"/sys/class/net/{device}/queues").glob("*/?ps_cpus")))
         found = {path: pathlib.Path(path).read_bytes() for path in paths}
         found["thread"] = cpulist.format(os.sched_getaffinity(self.pid)).encode()
-        for switch in ("-k", "-l"):
+        for switch, device in (("-k", "npv0"), ("-l", "npv0"), ("-c", "nptap0")):
             found[f"ethtool {switch}"] = subprocess.run(
-                ["ethtool", switch, "npv0"], check=True, capture_output=True
+                ["ethtool", switch, device], check=True, capture_output=True
             ).stdout
         return found

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
 import testtools
 
 from nova_perf_tuning.guest import parsing
-from nova_perf_tuning.host.facts import guests, irqs, nics, pci, reader, topology, virtualization
+from nova_perf_tuning.host import model
+from nova_perf_tuning.host.facts import guests, irqs, nics, pci, reader, recording, topology, virtualization
 from nova_perf_tuning.host.facts.filesystem import DirectoryRoot
 from tests.unit.host.facts import trees
 from tests.unit.host.facts.trees import FOLDER, Tree, link
@@ -432,6 +434,27 @@ class TestReadHost(testtools.TestCase):
         tree["etc/libvirt/qemu/a.xml"] = xml
         (nic,) = reader.read_host(trees.grow(self, tree)).nics
         self.assertEqual(("3", None), nic.xps)
+
+    def test_taps_of_guests_that_ask_for_rx_frames(self) -> None:
+        """Of those alone, and of the tun driver's devices alone; a recording keeps what it knows of them."""
+        asked = "<nova:extraSpec name='perf:vif_tap_rx_frames'>16</nova:extraSpec>"
+        nova = f"<nova:instance xmlns:nova='{parsing.NOVA_NAMESPACE}'>{asked}</nova:instance>"
+        xml = _XML.format(name="a", driver="").replace("<vcpu>", f"<metadata>{nova}</metadata><vcpu>")
+        record = '{"coalesce": {"rx_frames": 4}}'
+        tree = {"etc/libvirt/qemu/a.xml": xml, "nova-perf/ethtool/vnet0.json": record}
+        for name, index in (("vnet0", "7"), ("vnet1", "8")):
+            tree |= _netdev(f"{_VIRTUAL}/{name}", ifindex=index, tun_flags="0x1002")
+        root = trees.grow(self, tree)
+        wanted = {"vnet0": model.Tap(7, 4)}
+        self.assertEqual(wanted, reader.read_host(root).taps)
+        again = os.path.join(root, "again.tar.xz")
+        recording.record(again, root)
+        self.assertEqual(wanted, reader.read_host(again).taps)
+        for record, frames in (("[]", None), ('{"coalesce": {"rx_frames": true}}', None), ("{}", None)):
+            tree["nova-perf/ethtool/vnet0.json"] = record
+            self.assertEqual({"vnet0": model.Tap(7, frames)}, reader.read_host(trees.grow(self, tree)).taps)
+        del tree[f"{_VIRTUAL}/vnet0/tun_flags"]
+        self.assertEqual({}, reader.read_host(trees.grow(self, tree)).taps)
 
     def test_imports_stay_light(self) -> None:
         """Start-up is part of every command: nothing heavy is imported to read a directory."""

@@ -5,6 +5,7 @@ import dataclasses
 
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.host.plan import nics
+from nova_perf_tuning.host.transaction import owners
 
 
 @dataclasses.dataclass
@@ -59,6 +60,8 @@ def _forbidden(facts, sets, plan, real):
     own = {guest.name: owned(guest.domain) for guest in facts.guests if guest.domain}
     every_own = set().union(*own.values()) if own else set()
     for one in plan.settings:
+        if one.kind == "coalesce":  # no CPUs
+            continue
         cpus = cpus_of(one)
         if not cpus or not cpus <= real.online:
             yield f"{one.target}: {one.value} is empty or offline"
@@ -72,8 +75,9 @@ def _forbidden(facts, sets, plan, real):
             yield f"{one.target}: {one.value} is dedicated ({one.rule})"
         elif not cpus <= real.housekeeping | real.shared:
             yield f"{one.target}: {one.value} is outside of housekeeping and shared"
-        if not one.reason or not one.rule:
-            yield f"{one.target}: no reason"
+    for one in plan.settings:
+        if not one.reason or one.rule not in owners.AGENT_RULES:
+            yield f"{one.target}: no reason, or the agent would take rule {one.rule!r} for a person's"
 
 
 def _nodes(facts, plan, real):
@@ -118,7 +122,15 @@ def _unasked(facts, plan):
     silent = [guest for guest in facts.guests if not (guest.domain and guest.domain.request)]
     tids = {f"tid:{thread.tid}" for guest in silent for thread in guest.threads}
     devices = {device for guest in silent if guest.domain for device in guest.domain.hostdevs}
+    frames = {
+        f"{one.device}/rx-frames": str(guest.domain.request.vif_tap_rx_frames)
+        for guest in facts.guests
+        if guest not in silent
+        for one in guest.domain.interfaces
+    }
     for one in plan.settings:
+        if one.kind == "coalesce" and frames.get(one.target) != one.value:
+            yield f"{one.target} is {one.value}, asked is {frames.get(one.target)}"
         if one.target in tids or one.identity.split("|")[0] in devices:
             yield f"{one.target} belongs to a guest that asked nothing"
 

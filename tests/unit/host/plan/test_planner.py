@@ -5,6 +5,7 @@ import dataclasses
 import testtools
 
 from nova_perf_tuning import cpulist
+from nova_perf_tuning.guest import domain
 from nova_perf_tuning.host.plan import guests, nics, planner, sets, steering
 from nova_perf_tuning.host.plan.model import CpuSets, PlanError, Policy
 from tests.unit.host.plan import hosts
@@ -329,6 +330,47 @@ class GuestTest(testtools.TestCase):
         self.assertLessEqual({4, 12}, masks["tap1/tx-0"])
         self.assertLessEqual({6, 14}, masks["tap1/tx-1"])
         self.assertIn("does not obey XPS", plan.warnings[0])
+
+    def rx_frames(self, kernel="6.12.0", interface=None, taps=True, **asks):
+        """Return the plan of a guest with tap1 (interface 5), or with ``interface`` in its place."""
+        one = hosts.guest("g", 1000, ["5"], workers=1, affinity="4", asks=asks, tap="tap1")
+        if interface is not None:
+            one = dataclasses.replace(one, domain=dataclasses.replace(one.domain, interfaces=(interface,)))
+        host = dataclasses.replace(hosts.facts(TWO_NODES, (), (), [one]), kernel=kernel)
+        return planner.plan(hosts.with_taps(host) if taps else host, CpuSets())
+
+    def test_rx_frames_of_a_tap(self):
+        [one] = self.rx_frames(vif_tap_rx_frames=16).settings
+        self.assertEqual(
+            ("coalesce", "tap1/rx-frames", "16", "0", "tap-rx-frames", "5"),
+            (one.kind, one.target, one.value, one.current, one.rule, one.identity),
+        )
+        self.assertIn("its tap tap1 passes on up to 16 frames", one.reason)
+        [one] = self.rx_frames(vif_tap_rx_frames=0).settings
+        self.assertEqual("0", one.value)
+        self.assertEqual([], self.rx_frames(vhost_placement="none").settings)
+
+    def test_rx_frames_where_vhost_net_makes_batches_itself(self):
+        for kernel in ("6.12.0", "5.3.0-rc1", "10.0"):
+            [warning] = self.rx_frames(kernel, vif_tap_rx_frames=16).warnings
+            self.assertIn(f"vhost-net of this kernel ({kernel}) makes batches of its own", warning)
+        for kernel in ("5.2.21", "4.11.0", "strange", None):
+            plan = self.rx_frames(kernel, vif_tap_rx_frames=16)
+            self.assertEqual(([], 1), (plan.warnings, len(plan.settings)))
+
+    def test_rx_frames_of_an_interface_without_a_tap(self):
+        for kind, model, driver, device, tap in (
+            ("hostdev", None, None, None, False),
+            ("vhostuser", "virtio", None, "vhu1", False),
+            ("direct", "virtio", "vhost", "macvtap0", False),
+            ("ethernet", "e1000", None, "tap1", True),
+            ("ethernet", "virtio", "qemu", "tap1", True),
+        ):
+            interface = domain.Interface(kind, device, "52:54:00:00:00:01", model, driver)
+            plan = self.rx_frames(interface=interface, taps=tap, vif_tap_rx_frames=16)
+            self.assertEqual([], plan.settings, kind)
+            [warning] = plan.warnings
+            self.assertIn(f"left alone: {device or interface.mac} ({kind}, ", warning)
 
     def test_mixed_guests_own_only_what_one_vcpu_has_alone(self):
         one = hosts.guest("g", 1000, ["4", "5", "0-3", "0-3", "6", "6"], dedicated=True)

@@ -16,7 +16,7 @@ from nova_perf_tuning.host.transaction import verify
 from tests.hosts import sysroots
 
 KINDS = ("irq_affinity", "thread_affinity", "xps", "rps", "sysctl", "mtu", "offload", "ring", "channels")
-KINDS += ("memory", "governor", "module_parameter", "config_file", "irqbalance_ban")
+KINDS += ("memory", "governor", "module_parameter", "config_file", "irqbalance_ban", "coalesce")
 HOSTILE = ("", "irq:../../x", "irq:-1", "tid:0", "eth0/../..", "../../etc/passwd", "irq:1\n", "a/b/c")
 FORMS = {
     "irq_affinity": ("irq:24", "0-7"),
@@ -82,6 +82,7 @@ class ReadTest(testtools.TestCase):
         self.assertEqual("ethtool -K eth0 rx-gro off", live["offload"].describe("eth0/rx-gro", "off"))
         self.assertEqual("ethtool -G eth0 rx 1024", live["ring"].describe("eth0/rx", "1024"))
         self.assertEqual("ethtool -L eth0 combined 4", live["channels"].describe("eth0/combined", "4"))
+        self.assertEqual("ethtool -C tap1 rx-frames 16", live["coalesce"].describe("tap1/rx-frames", "16"))
 
     def test_texts_that_mean_the_same(self):
         for name, value, current, same in (
@@ -114,7 +115,12 @@ class ReadTest(testtools.TestCase):
         self.assertEqual("10000:777", self.kinds["thread_affinity"].identity("tid:9000"))
 
     def test_kinds_without_files_say_so(self):
-        for name, target in (("offload", "eth0/rx-gro"), ("ring", "eth0/rx"), ("channels", "eth0/combined")):
+        for name, target in (
+            ("offload", "eth0/rx-gro"),
+            ("ring", "eth0/rx"),
+            ("channels", "eth0/combined"),
+            ("coalesce", "eth0/rx-frames"),
+        ):
             error = self.assertRaises(base.UnsupportedError, self.kinds[name].read, target)
             self.assertIn("sysroot", str(error))
         error = self.assertRaises(base.UnsupportedError, self.kinds["thread_affinity"].write, "tid:10001", "1")
