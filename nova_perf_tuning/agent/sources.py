@@ -196,7 +196,8 @@ class FileWatch(Source):
     """Files that other programs write: libvirt's state of guests, irqbalance's socket, affinities.
 
     The kernel tells also of writes to /proc/irq/N by processes (inotify(7) works where the write goes through the
-    VFS), never of changes that it makes itself.
+    VFS), never of changes that it makes itself. Nor does it tell when an interrupt goes: procfs sends no
+    IN_IGNORED, and the watch keeps an inode alive that no path leads to any more.
     """
 
     _EVENT = struct.Struct("iIII")
@@ -233,24 +234,41 @@ class FileWatch(Source):
         self._of[number] = (kind, path)
 
     def watch_interrupts(self, numbers: Collection[str]) -> None:
-        """Watch the affinities of these interrupts and no others."""
+        """Watch the affinities of these interrupts and no others.
+
+        To be called now and then with the same numbers too: an interrupt that was made anew under its old number,
+        or whose directory entry the kernel has dropped to get memory back, has another inode. Of an unchanged one
+        the kernel returns the watch that there is.
+        """
         for number in self._interrupts.keys() - numbers:
-            watch = self._interrupts.pop(number)
-            self._of.pop(watch, None)
-            try:
-                self._inotify.rm_watch(watch)
-            except OSError:  # the interrupt is gone and took its watch along
-                pass
-        for number in sorted(numbers - self._interrupts.keys()):
+            self._unwatch(number)
+        for number in sorted(numbers):
             try:
                 watch = self._inotify.add_watch(f"{self._prefix}/proc/irq/{number}", self._flags.MODIFY)
             except OSError as error:
                 if error.errno == errno.ENOSPC:
                     LOG.warning("fs.inotify.max_user_watches is too low to see who writes affinities: raise it")
                     return
+                self._unwatch(number)
                 continue
-            self._interrupts[number] = watch
-            self._of[watch] = (WRITTEN, number)
+            if self._interrupts.get(number) != watch:
+                self._unwatch(number)
+                self._interrupts[number] = watch
+                self._of[watch] = (WRITTEN, number)
+
+    def _unwatch(self, number: str) -> None:
+        watch = self._interrupts.pop(number, None)
+        if watch is None:
+            return
+        self._of.pop(watch, None)
+        try:
+            self._inotify.rm_watch(watch)
+        except OSError:  # the interrupt is gone and took its watch along
+            pass
+
+    def watches(self, number: str) -> bool:
+        """Whether writes to this interrupt are told."""
+        return number in self._interrupts
 
     def fileno(self) -> int:
         return int(self._inotify.fileno())

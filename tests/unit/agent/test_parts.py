@@ -111,12 +111,8 @@ class WatchTest(testtools.TestCase):
         self.assertTrue(self.watch.changed())
         self.assertFalse(self.watch.changed())
 
-    def test_a_vector_that_is_made_anew(self):
-        folder = pathlib.Path(self.root, "proc/irq/24")
-        other = folder.with_name("other")
-        shutil.copytree(folder, other)
-        shutil.rmtree(folder)
-        other.rename(folder)
+    def test_a_vector_that_goes(self):
+        shutil.rmtree(pathlib.Path(self.root, "proc/irq/24"))
         self.assertTrue(self.watch.interrupts_changed())
         self.assertFalse(self.watch.interrupts_changed())
         self.assertFalse(self.watch.changed())
@@ -164,6 +160,29 @@ class FileWatchTest(testtools.TestCase):
         self.files.watch_interrupts({"24"})
         (folder / "smp_affinity_list").write_text("1\n")
         self.assertIn(sources.WRITTEN, self.files.drain())
+
+    def test_an_interrupt_made_anew_of_which_nothing_is_told(self):
+        """The old one lives on for whoever has it open, as in procfs for its watch."""
+        self.files.watch_interrupts({"24", "25"})
+        folder = pathlib.Path(self.root, "proc/irq/24")
+        old = folder.rename(pathlib.Path(self.root, "old"))
+        folder.mkdir()
+        self.assertEqual(set(), self.files.drain())
+        self.files.watch_interrupts({"24", "25"})
+        (old / "smp_affinity_list").write_text("0\n")
+        self.assertEqual((set(), set()), (self.files.drain(), self.files.written))
+        (folder / "smp_affinity_list").write_text("1\n")
+        self.assertEqual(({sources.WRITTEN}, {"24"}), (self.files.drain(), self.files.written))
+        shutil.rmtree(folder)
+        self.files.watch_interrupts({"24", "25"})
+        self.assertEqual((False, True), (self.files.watches("24"), self.files.watches("25")))
+
+    def test_an_interrupt_that_stays_keeps_its_watch(self):
+        self.files.watch_interrupts({"24"})
+        pathlib.Path(self.root, "proc/irq/24/smp_affinity_list").write_text("0\n")
+        self.files.watch_interrupts({"24"})
+        self.files.drain()
+        self.assertEqual({"24"}, self.files.written)
 
     def test_guests(self):
         folder = pathlib.Path(self.root, "run/libvirt/qemu")
