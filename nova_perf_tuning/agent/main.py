@@ -20,6 +20,7 @@ from nova_perf_tuning.host import novaconf, privileged
 from nova_perf_tuning.host.plan import model as plan_model
 from nova_perf_tuning.host.transaction import journal as journal_module
 from nova_perf_tuning.host.transaction import restore as restore_module
+from nova_perf_tuning.host.transaction import rivals
 
 LOG = logging.getLogger("nova-perf-agent")
 
@@ -116,6 +117,7 @@ def _serve(args: argparse.Namespace, conf: Any, notes: book.Book, run_dir: str, 
             notifier=notify.Notifier(),
             guests_fault=(lambda: guests.fault) if guests else None,
             describe=others.findings if others else None,
+            lookout=rivals.Lookout(args.sysroot),
         )
         stack.callback(agent.close)
         for source in _sources(args.sysroot, live):

@@ -1,6 +1,7 @@
 """Figures for Prometheus, made when they are fetched and not before.
 
-Per guest CPU time by class is read from /proc at each scrape, by the threads that the last pass found.
+They are those of the loop's last snapshot: this runs in a thread of its own, beside the loop. Per guest CPU time
+by class is read from /proc at each scrape, by the threads that the last pass found.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 
 from nova_perf_tuning import errors
 from nova_perf_tuning.agent import service, stats
+from nova_perf_tuning.host import model
 
 _PREFIX = "nova_perf"
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -33,7 +35,11 @@ class Collector:
 
     def collect(self) -> Iterator[Any]:
         """Yield the metric families."""
-        counted, state = self._agent.stats, self._agent.as_state()
+        snapshot = self._agent.snapshot
+        if snapshot is None:  # the first pass is still at work
+            yield _up(False)
+            return
+        counted, state = snapshot.stats, snapshot.state
         yield _counter("passes", "Passes by what caused them", "cause", counted.passes)
         yield _counter("writes", "Values written to the kernel", "kind", counted.written)
         yield _counter("drift", "Objects that others had changed", "kind", counted.drifted)
@@ -48,18 +54,15 @@ class Collector:
         yield GaugeMetricFamily(f"{_PREFIX}_settings", "Values that are kept", value=state["settings"])
         yield GaugeMetricFamily(f"{_PREFIX}_guests", "Guests that run", value=state["guests"] or 0)
         findings = GaugeMetricFamily(f"{_PREFIX}_findings", "What people should look at", labels=["what"])
-        kinds = [str(one["what"]) for one in state["findings"]]
         for what in ("written by others", "applied by a person", "not in force", "irqbalance", "rival"):
-            findings.add_metric([what], kinds.count(what))
+            findings.add_metric([what], state["findings_total"].get(what, 0))
         yield findings
-        yield GaugeMetricFamily(
-            f"{_PREFIX}_up", "1 while the last pass could be made", value=0 if state["error"] else 1
-        )
+        yield _up(not state["error"])
         yield self._latency(counted)
         yield CounterMetricFamily(
             f"{_PREFIX}_agent_cpu_seconds", "CPU time of the agent itself", value=time.process_time()
         )
-        yield self._guest_cpu()
+        yield self._guest_cpu(snapshot.facts)
 
     def _latency(self, counted: stats.Stats) -> HistogramMetricFamily:
         total, buckets = 0, []
@@ -68,18 +71,18 @@ class Collector:
             buckets.append((str(bound), float(total)))
         buckets.append(("+Inf", float(counted.latency_count)))
         family = HistogramMetricFamily(
-            f"{_PREFIX}_event_to_placed_seconds", "From an event to the last write for it"
+            f"{_PREFIX}_event_to_placed_seconds",
+            "From an event to the end of the pass that wrote for it, also while the agent was busy with others",
         )
         family.add_metric([], buckets, counted.latency_sum)
         return family
 
-    def _guest_cpu(self) -> CounterMetricFamily:
+    def _guest_cpu(self, facts: model.HostFacts | None) -> CounterMetricFamily:
         family = CounterMetricFamily(
             f"{_PREFIX}_guest_host_cpu_seconds",
             "Host CPU time of a guest's threads that live now, by class",
             labels=["guest", "class"],
         )
-        facts = self._agent.facts
         for guest in facts.guests if facts is not None else ():
             spent = dict.fromkeys(_CLASSES, 0.0)
             for thread in guest.threads:
@@ -88,6 +91,10 @@ class Collector:
             for kind, seconds in spent.items():
                 family.add_metric([guest.name, kind], seconds)
         return family
+
+
+def _up(good: bool) -> GaugeMetricFamily:
+    return GaugeMetricFamily(f"{_PREFIX}_up", "1 while the last pass could be made", value=int(good))
 
 
 def _cpu_seconds(pid: int, tid: int, start: int) -> float:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import collections
+import dataclasses
 import logging
 import os
-import selectors
 import signal
 import time
 from collections.abc import Callable
@@ -12,11 +13,12 @@ from types import FrameType
 from typing import Any, Final, Protocol
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.agent import notify, reconcile, sources, stats, watch
+from nova_perf_tuning.agent import inbox, notify, reconcile, sources, stats, watch
 from nova_perf_tuning.agent import state as state_module
 from nova_perf_tuning.host import model
 from nova_perf_tuning.host.transaction import journal as journal_module
 from nova_perf_tuning.host.transaction import restore as restore_module
+from nova_perf_tuning.host.transaction import rivals
 
 LOG = logging.getLogger(__name__)
 
@@ -29,6 +31,7 @@ _REST: Final = 1.0
 _RETRY_FIRST, _RETRY_LONGEST = 1.0, 60.0
 #: Seconds after which a pass is tried again that met a command at work.
 _BUSY_PAUSE: Final = 0.5
+#: Findings of one sort that are named; all are counted.
 _NAMED: Final = 50
 
 
@@ -40,11 +43,24 @@ class Timing(Protocol):
     passthrough_interval: float
 
 
+@dataclasses.dataclass(frozen=True)
+class Snapshot:
+    """What other threads may look at: the loop changes nothing of it.
+
+    :ivar state: as ``nova-perf status`` gets it.
+    """
+
+    state: dict[str, Any]
+    stats: stats.Stats
+    facts: model.HostFacts | None
+
+
 class Service:
     """Runs until a signal or :meth:`stop` ends it.
 
     :param guests_fault: says why libvirt is not connected, empty when it is; None where it is not wanted.
     :param describe: findings of other parts, added to the state.
+    :param lookout: knows who else writes.
     """
 
     def __init__(
@@ -58,6 +74,7 @@ class Service:
         notifier: notify.Notifier | None = None,
         guests_fault: Callable[[], str] | None = None,
         describe: Callable[[], list[dict[str, Any]]] | None = None,
+        lookout: rivals.Lookout | None = None,
     ) -> None:
         self._reconciler = reconciler
         self._watch = look
@@ -66,16 +83,25 @@ class Service:
         self._notifier = notifier or notify.Notifier({})
         self._guests_fault = guests_fault
         self._describe = describe
-        self._selector = selectors.DefaultSelector()
+        self._lookout = lookout
+        #: Who may be writing what is held back (kind, target), as of the beginning of the contest.
+        self._writers: dict[tuple[str, str], str] = {}
+        self._inbox = inbox.Inbox()
         self.waker = waker or sources.Waker()
         self._files: sources.FileWatch | None = None
         self.add(self.waker)
         self.stats = stats.Stats()
         self.facts: model.HostFacts | None = None
+        #: As of the last pass, reading or fault; None before the first.
+        self.snapshot: Snapshot | None = None
         self._stopping = False
         self._began = time.time()
-        self._next_look = self._next_verify = 0.0
+        self._next_look = self._next_verify = self._next_passthrough = 0.0
+        #: When it was last tried to write what is held back.
+        self._tried = time.monotonic()
         self._due: list[float] = []
+        #: When the last event before the looks that are due came; None: no event made them due.
+        self._followed: float | None = None
         self._excused_until = 0.0
         self._rest_until = 0.0
         self._retry = self._pause = 0.0
@@ -85,11 +111,14 @@ class Service:
         self._fault = ""
         self._last: reconcile.Pass | None = None
         self._passed_through = False
+        #: Interrupts of passed-through devices that are placed, and those that the last pass left as they are.
+        self._passed: frozenset[str] = frozenset()
+        self._left: frozenset[str] = frozenset()
         self._told = ""
 
     def add(self, source: sources.Source) -> None:
         """Listen to one more source of events."""
-        self._selector.register(source, selectors.EVENT_READ)
+        self._inbox.add(source)
         if isinstance(source, sources.FileWatch):
             self._files = source
 
@@ -120,53 +149,49 @@ class Service:
 
     def close(self) -> None:
         """Give back what :meth:`add` was given."""
-        for key in list(self._selector.get_map().values()):
-            source = key.fileobj
-            assert isinstance(source, sources.Source)
-            source.close()
-        self._selector.close()
+        self._inbox.close()
 
     def turn(self) -> None:
         """Wait for the next event or timer and answer it."""
         now = time.monotonic()
-        causes = self._wait(max(0.0, self._next_deadline() - now))
+        causes = self._inbox.wait(max(0.0, self._next_deadline() - now))
         self._notifier.alive()
         now = time.monotonic()
         if causes and not self._stopping:
             self._rest(causes)
             self._answer(causes, now)
-        elif self._owed and not self._stopping:
-            if now >= self._owed_until:
-                self.make_pass(set(), now)
-        elif not self._stopping:
+            now = time.monotonic()
+        if self._stopping:
+            return
+        # After events too: those that come all the time shall not keep the timers from their turn.
+        if not self._owed:
             self._on_timer(now)
+        elif now >= self._owed_until:
+            self.make_pass(set(), now)
 
     def _next_deadline(self) -> float:
-        now = time.monotonic()
-        times = [self._owed_until] if self._owed else [self._next_look, self._next_verify, *self._due]
-        due = self._reconciler.arbiter.due(now)
-        if due is not None and not self._owed:
-            times.append(due)
+        """Return when the next timer is due; all but the watchdog's stay where they are whatever comes between."""
+        if self._owed:
+            times = [self._owed_until]
+        elif self._retry:
+            times = [self._next_look, self._retry]
+        else:
+            times = [self._next_look, self._next_verify, *self._due]
+            held_back = self._reconciler.arbiter.due(self._tried)
+            if held_back is not None:
+                times.append(held_back)
+            if self._passed_through:
+                times.append(self._next_passthrough)
         if self._notifier.watchdog:
-            times.append(now + self._notifier.watchdog / 3)
-        if self._passed_through and not self._owed:
-            times.append(now + self._timing.passthrough_interval)
+            times.append(time.monotonic() + self._notifier.watchdog / 3)
         return min(times)
-
-    def _wait(self, seconds: float) -> set[str]:
-        causes: set[str] = set()
-        for key, _mask in self._selector.select(seconds):
-            source = key.fileobj
-            assert isinstance(source, sources.Source)
-            causes |= source.drain()
-        return causes
 
     def _rest(self, causes: set[str]) -> None:
         """In a storm of events collect those that come while the host gets on with its work."""
         left = self._rest_until - time.monotonic()
         if left > 0:
             time.sleep(left)
-        causes |= self._wait(0.0)
+        causes |= self._inbox.wait(0.0)
 
     def _answer(self, causes: set[str], came: float) -> None:
         if causes & sources.EXCUSES:
@@ -174,6 +199,7 @@ class Service:
             self._reconciler.retry_refused()
         if causes & (sources.EXCUSES | {sources.RIVAL}):
             self._due = [came + pause for pause in FOLLOW_UPS]
+            self._followed = self._inbox.arrivals[-1] if self._inbox.arrivals else None
         written = set()
         if self._files is not None:
             written, self._files.written = self._files.written, set()
@@ -198,10 +224,13 @@ class Service:
             self._verify(now)
             return
         late = [one for one in self._due if one <= now]
-        held_back = self._reconciler.arbiter.due(now - 1.0)
+        held_back = self._reconciler.arbiter.due(self._tried)
         if late or (held_back is not None and held_back <= now):
             self._due = [one for one in self._due if one > now]
+            self._tried = now
             if self._changed() or self._reconciler.drifting():
+                if late and self._followed is not None:
+                    self._inbox.arrivals.append(self._followed)
                 self.make_pass({"drift"}, now)
         elif now >= self._next_look:
             self._next_look = now + self._timing.interval
@@ -209,10 +238,31 @@ class Service:
                 self._files.renew()
             if self._changed():
                 self.make_pass({"look"}, now)
-        elif self._passed_through and self._watch.interrupts_changed():
+        elif self._passed_through and now >= self._next_passthrough:
+            self._look_at_passed_through(now)
+
+    def _look_at_passed_through(self, now: float) -> None:
+        """See what a guest's driver did to the vectors of its device, of which the host hears nothing.
+
+        One that is made anew may have its old number, so those that are placed are read back too. Nobody is blamed
+        for what no write was seen of.
+        """
+        self._next_passthrough = now + self._timing.passthrough_interval
+        moved = self._watch.interrupts_changed()
+        drifting = [] if moved else self._reconciler.drifting(self._passed)
+        wrong = frozenset(one.target for one in drifting)
+        if not moved and wrong <= self._left:
+            self._left = wrong
+            return
+        if moved or (self._files is not None and all(self._files.watches(one[4:]) for one in wrong)):
             self._due = [now + pause for pause in FOLLOW_UPS]
+            self._followed = None
             self._excused_until = now + _EXCUSED_FOR
-            self.make_pass({"look"}, now)
+        before = self._last
+        self.make_pass({"look"}, now)
+        if self._last is not None and self._last is not before:
+            # A full reading tries again what cannot be mended now; a pass every two seconds would cost too much.
+            self._left = wrong - {one.setting.target for one in self._last.written}
 
     def _verify(self, now: float) -> None:
         """Read everything back, and say what state we are in."""
@@ -222,11 +272,12 @@ class Service:
         if self._retry or self._changed() or self._reconciler.drifting():
             self.make_pass({"verify"}, now)
         else:
+            self._watch_writers()
             self._tell()
 
     def make_pass(self, causes: set[str], came: float) -> None:
         """Make one pass; what cannot be done is reported and tried again later."""
-        begin = time.monotonic()
+        begin = self._tried = time.monotonic()
         if self._owed:
             causes, came = causes | self._owed, self._owed_since
         # Before the facts are read: what changes while they are is found at the next look.
@@ -244,10 +295,11 @@ class Service:
         self._count(causes)
         self._rest_until = now + _REST * (now - begin)
         self._fault, self._retry, self._pause = "", 0.0, 0.0
-        self._note(done, causes, now - came)
+        self._note(done, causes, now, now - came)
         if self._next_verify <= now:
             self._next_verify = now + self._timing.verify_interval
         self._next_look = now + self._timing.interval
+        self._next_passthrough = now + self._timing.passthrough_interval
         self._tell()
 
     def _count(self, causes: set[str]) -> None:
@@ -276,7 +328,7 @@ class Service:
         self._due = []
         self._tell()
 
-    def _note(self, done: reconcile.Pass, causes: set[str], seconds: float) -> None:
+    def _note(self, done: reconcile.Pass, causes: set[str], now: float, seconds: float) -> None:
         self._tell_foreign(done)
         self._last, self.facts = done, done.facts
         for outcome in done.written:
@@ -284,8 +336,9 @@ class Service:
         for one in done.drifted:
             self.stats.drifted[one.kind] += 1
         self.stats.withdrawn += len(done.withdrawn)
-        if causes & sources.EXCUSES and done.written:
-            self.stats.placed_after(seconds)
+        for came in self._inbox.arrivals if done.written else ():
+            self.stats.placed_after(now - came)
+        self._inbox.arrivals.clear()
         if done.written or done.withdrawn:
             LOG.info(
                 "%s: %d of %d settings written, %d put back, in %.0f ms",
@@ -300,14 +353,22 @@ class Service:
             LOG.warning(
                 "%s %s = %s: %s: %s", one.kind, one.target, one.value, outcome.result.value, outcome.detail
             )
-        self._passed_through = any(one.rule.startswith("passthrough-") for one in self._reconciler.wanted) or any(
+        self._passed = frozenset(
+            one.target for one in self._reconciler.wanted if one.rule.startswith("passthrough-")
+        )
+        self._passed_through = bool(self._passed) or any(
             guest.domain is not None
             and guest.domain.hostdevs
             and guest.domain.request is not None
             and guest.domain.request.irq_placement in ("numa", "vcpu")
             for guest in done.facts.guests
         )
+        self._watch_writers()
+
+    def _watch_writers(self) -> None:
+        """Hear of writes to the interrupts that are placed, also where they or the folders were made anew."""
         if self._files is not None:
+            self._files.renew()
             self._files.watch_interrupts(
                 {one.target[4:] for one in self._reconciler.wanted if one.kind == "irq_affinity"}
             )
@@ -339,14 +400,20 @@ class Service:
         if line != self._told:
             self._told = line
             self._notifier.send(STATUS=line)
+        state = self.as_state()
+        self.snapshot = Snapshot(state, self.stats.copy(), self.facts)
         try:
-            state_module.write(self._run_dir, self.as_state())
+            state_module.write(self._run_dir, state)
         except (errors.PerfTuningError, OSError) as error:
             LOG.warning("state for 'nova-perf status': %s", error)
 
     def as_state(self) -> dict[str, Any]:
-        """Return what ``nova-perf status`` shows; lists are cut to a bounded length."""
+        """Return what ``nova-perf status`` shows; lists are cut to a bounded length, and counted whole."""
         now = time.monotonic()
+        found = self._findings(now)
+        if self._lookout is not None:
+            self._name_writers(self._lookout, found)
+            found += self._lookout.findings()
         return {
             "pid": os.getpid(),
             "pid_start": state_module.process_start(os.getpid()),
@@ -361,9 +428,19 @@ class Service:
             "drifted": dict(self.stats.drifted),
             "error": self._fault,
             "libvirt": self._guests_fault() if self._guests_fault is not None else None,
-            "findings": self._findings(now),
+            "findings": _named(found),
+            "findings_total": dict(collections.Counter(str(one["what"]) for one in found)),
             "warnings": list(self._last.plan.warnings[:_NAMED]) if self._last is not None else [],
         }
+
+    def _name_writers(self, lookout: rivals.Lookout, findings: list[dict[str, Any]]) -> None:
+        """Say who may be the other, found out once for each contest: it reads the name of every process."""
+        known, self._writers = self._writers, {}
+        for one in findings:
+            if one["what"] == "written by others":
+                key = (one["kind"], one["target"])
+                self._writers[key] = known.get(key) or lookout.likely(one["kind"])
+                one["detail"] = f"may be written by {self._writers[key]}"
 
     def _findings(self, now: float) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = self._describe() if self._describe is not None else []
@@ -378,7 +455,19 @@ class Service:
                     "next_try_s": round(contest.until - now, 1),
                 }
             )
-        return [*found[:_NAMED], *_foreign(self._last), *_refusals(self._last)]
+        return [*found, *_foreign(self._last), *_refusals(self._last)]
+
+
+def _named(findings: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the first findings of each sort."""
+    counts: collections.Counter[str] = collections.Counter()
+    named = []
+    for one in findings:
+        what = str(one["what"])
+        counts[what] += 1
+        if counts[what] <= _NAMED:
+            named.append(one)
+    return named
 
 
 def _held_by_a_person(entry: journal_module.Entry) -> str:
@@ -396,7 +485,7 @@ def _foreign(last: reconcile.Pass | None) -> list[dict[str, Any]]:
             "wanted": one.value,
             "detail": _held_by_a_person(entry),
         }
-        for one, entry in last.foreign[:_NAMED]
+        for one, entry in last.foreign
     ]
 
 
@@ -411,5 +500,5 @@ def _refusals(last: reconcile.Pass | None) -> list[dict[str, Any]]:
             "wanted": one.setting.value,
             "detail": one.detail,
         }
-        for one in last.faults[:_NAMED]
+        for one in last.faults
     ]

@@ -1,4 +1,11 @@
-"""What the agent counts: plain numbers, shown by ``nova-perf status`` and given to Prometheus."""
+"""What the agent counts: plain numbers, shown by ``nova-perf status`` and given to Prometheus.
+
+An event-to-placed time begins when an event came that explains a change (guests, links, channels, hardware; not
+writes by others), or, where it came while the loop was at work, when the loop last looked: the time is rather too
+long than too short. It ends with the pass that answered the event. Events that were read from one source in one go
+are one. A pass that had nothing to write counts for none. Where a look 0.25, 1 or 3 seconds after the event finds
+that a driver has set its values later, what is written then counts as one more time, from the same event on.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +25,7 @@ class Stats:
     :ivar drifted: objects found changed by others, by kind; :ivar withdrawn: put back since no longer asked.
     :ivar errors: passes that could not be made; :ivar verifies: full readings.
     :ivar skipped: passes put off because a command was changing the host.
-    :ivar latency: event-to-placed times by :data:`BOUNDS`, each value once, in its first bucket.
+    :ivar latency: event-to-placed times by :data:`BOUNDS`, each value once, in its first bucket;
     :ivar latency_sum: of all of them in seconds; :ivar latency_count: their number.
     """
 
@@ -32,6 +39,16 @@ class Stats:
     latency: list[int] = dataclasses.field(default_factory=lambda: [0] * len(BOUNDS))
     latency_sum: float = 0.0
     latency_count: int = 0
+
+    def copy(self) -> Stats:
+        """Return what other threads may read while the loop counts on."""
+        return dataclasses.replace(
+            self,
+            passes=self.passes.copy(),
+            written=self.written.copy(),
+            drifted=self.drifted.copy(),
+            latency=list(self.latency),
+        )
 
     def placed_after(self, seconds: float) -> None:
         """Count one event that was answered after ``seconds``."""

@@ -1,8 +1,11 @@
 """What is looked at while nothing happens: has anything come or gone of which no event told?
 
 The look must cost next to nothing on a host with thousands of interrupts, so it opens no file of theirs: one
-listing of /proc/irq gives every interrupt with the number of its inode, which a driver that is loaded again gets
-anew. /proc/interrupts is never read.
+listing of /proc/irq gives their numbers. /proc/interrupts is never read.
+
+A vector that went and came again under its old number between two looks is not seen here. Nothing in the listing
+tells it: procfs gives the lowest inode number that is free (proc_alloc_inum), often its old one. Its affinity is
+lost with the old one, which is found by reading it back.
 """
 
 from __future__ import annotations
@@ -34,7 +37,7 @@ class Watch:
         """As :meth:`changed`, for interrupts alone; other changes are left for the next full look."""
         if self._last is None:
             return self.changed()
-        now = self._interrupts()
+        now = self._names("/proc/irq")
         if now == self._last[0]:
             return False
         self._last = (now, *self._last[1:])
@@ -43,19 +46,12 @@ class Watch:
     def look(self) -> tuple[object, ...]:
         """Return interrupts, network devices, online CPUs, guests and files as they are now."""
         return (
-            self._interrupts(),
+            self._names("/proc/irq"),
             self._names("/sys/class/net"),
             self._online(),
             _stamp(f"{self._prefix}{_RUNNING}"),
             *map(_stamp, self._files),
         )
-
-    def _interrupts(self) -> tuple[tuple[str, int], ...]:
-        try:
-            with os.scandir(f"{self._prefix}/proc/irq") as entries:
-                return tuple([(entry.name, entry.inode()) for entry in entries])
-        except OSError:
-            return ()
 
     def _names(self, path: str) -> tuple[str, ...]:
         try:

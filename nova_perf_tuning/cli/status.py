@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import collections
 import datetime
 from collections.abc import Mapping
 from typing import Any
@@ -94,13 +95,17 @@ def _agent_lines(agent: Mapping[str, Any] | None) -> list[str]:
         ]
         place = f" {one['kind']} {one['target']}" if "target" in one else ""
         lines.append(f"agent: {one.get('what')}:{place} {one.get('detail', '')} {', '.join(words)}")
+    listed = collections.Counter(one.get("what") for one in agent.get("findings") or [])
+    for what, number in (agent.get("findings_total") or {}).items():
+        if number > listed[what]:
+            lines.append(f"agent: {what}: {number - listed[what]} more")
     return ["".join(char if char.isprintable() else "?" for char in " ".join(line.split())) for line in lines]
 
 
 def _as_json(entry: journal_module.Entry, seen: base.Observation, rivals: dict[str, int]) -> dict[str, object]:
     detail = seen.detail
     if seen.state is base.State.DRIFTED:
-        who = " or ".join(rivals_module.suspects(entry.kind, rivals)) or "nobody known"
+        who = rivals_module.likely(entry.kind, rivals)
         detail = f"holds {seen.current}; may have been written by {who}"
     elif entry.state == "intended":
         detail = detail or "apply was cut short here: apply again or restore"

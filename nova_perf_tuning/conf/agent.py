@@ -85,8 +85,9 @@ reading takes about 50 ms of one CPU.
         help="""
 As ``interval``, while a guest runs whose passed-through devices are to be placed (``perf:irq_placement``).
 
-Their interrupts come and go with the guest's driver, of which the host hears nothing. Too large shows as
-packets of such a guest served on the wrong node for seconds after its reboot.
+Their interrupts come and go with the guest's driver, of which the host hears nothing; those that are placed are
+read back, since one made anew may have its old number. Too large shows as packets of such a guest served on the
+wrong node for seconds after its reboot.
 """,
     ),
     cfg.StrOpt(

@@ -29,7 +29,7 @@ GOAL_LOOK, GOAL_ALL = 0.0005, 0.0012
 
 _REST = """
 import sys, time
-from nova_perf_tuning.agent import arbiter, book, host, reconcile, watch
+from nova_perf_tuning.agent import arbiter, book, host, reconcile, sources, watch
 from nova_perf_tuning.host.transaction import journal
 root = sys.argv[1]
 notes = book.Book(journal.default_state_dir(root), root, 10.0)
@@ -48,6 +48,9 @@ with notes.agent():
     agent.reconcile()
     again = time.process_time() - begin
     look.changed()
+    files = sources.FileWatch(root)
+    numbers = {one.target[4:] for one in agent.wanted if one.kind == "irq_affinity"}
+    files.watch_interrupts(numbers)
     looks, verifies = [], []
     for _ in range(6):
         begin = time.process_time()
@@ -56,6 +59,7 @@ with notes.agent():
     for _ in range(3):
         begin = time.process_time()
         assert not agent.drifting()
+        files.watch_interrupts(numbers)
         verifies.append(time.process_time() - begin)
     looks.sort(), verifies.sort()
     print(len(agent.wanted), first * 1e3, again * 1e3, looks[3] * 1e3, verifies[1] * 1e3)

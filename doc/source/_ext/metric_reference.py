@@ -39,9 +39,9 @@ class Metrics(Generated):
 def agent_rows() -> list[list[str]]:
     """Return a row for each metric of an agent that has counted each kind of thing once."""
     counted = stats.Stats(**{name: collections.Counter(x=1) for name in ("passes", "written", "drifted")})
-    state = {"settings": 0, "guests": 0, "findings": [], "error": None}
+    state = {"settings": 0, "guests": 0, "findings_total": {}, "error": None}
     facts = types.SimpleNamespace(guests=[types.SimpleNamespace(name="guest", pid=0, threads=())])
-    agent: Any = types.SimpleNamespace(stats=counted, as_state=lambda: state, facts=facts)
+    agent: Any = types.SimpleNamespace(snapshot=types.SimpleNamespace(stats=counted, state=state, facts=facts))
     rows = []
     for family in metrics.Collector(agent).collect():
         # A counter's samples end in _total.

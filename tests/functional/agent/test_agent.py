@@ -33,6 +33,22 @@ class AgentTest(agent_case.AgentCase):
         self.assertEqual(placed, self.irq())
         self.assertIsNone(self.status())
 
+    def test_who_may_be_the_other_writer_is_told(self):
+        self.file("proc/4242").mkdir()
+        self.file("proc/4242/comm").write_text("irqbalance\n")
+        process = self.start(f"{agent_case.QUICK}rewrite_limit = 1\n")
+
+        def told():
+            self.file("proc/irq/24/smp_affinity_list").write_text("0-7\n")
+            return [one for one in self.status()["findings"] if one["what"] == "written by others"]
+
+        self.until(told, "it holds back")
+        (finding,) = told()
+        self.assertEqual(
+            ("irq:24", "may be written by irqbalance (pid 4242)"), (finding["target"], finding["detail"])
+        )
+        self.end(process)
+
     def test_stop_with_restore(self):
         process = self.start(f"{agent_case.QUICK}on_stop = restore\n")
         self.assertNotEqual(self.before["proc/irq/24/smp_affinity_list"].strip().decode(), self.irq())

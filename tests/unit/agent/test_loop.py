@@ -1,0 +1,377 @@
+"""The loop on a simulated host: what it sees without an event, that each timer has its turn, what it tells."""
+
+from __future__ import annotations
+
+import errno
+import os
+import pathlib
+import tempfile
+import threading
+import time
+import types
+
+import testtools
+
+from nova_perf_tuning.agent import arbiter, inbox, metrics, reconcile, service, sources, watch
+from nova_perf_tuning.cli import status
+from nova_perf_tuning.host.transaction import rivals
+from tests.hosts import sysroots
+from tests.unit.agent import simulated, test_convergence
+
+#: Seconds in which what is to happen at once does, also on a machine that is busy.
+SOON_S = 20.0
+
+
+class Journal(test_convergence.OneJournal):
+    def changed(self):
+        return False
+
+
+class Host(simulated.Simulated):
+    """One whose facts take as long as a test wants, and whose interrupts can be stubborn."""
+
+    def __init__(self):
+        self.meanwhile = lambda: None
+        self.takes_writes = True
+        super().__init__()
+
+    def facts(self):
+        self.meanwhile()
+        return super().facts()
+
+    def kinds(self):
+        kinds = super().kinds()
+        if not self.takes_writes:
+            kinds["irq_affinity"].write = self._refuse
+        return kinds
+
+    @staticmethod
+    def _refuse(_target, _value):
+        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+
+
+class Told(sources.Source):
+    """Events of one kind, told through a pipe; with ``forever`` each is told again and again."""
+
+    def __init__(self, kind, forever=False):
+        self.kind, self.forever = kind, forever
+        self.out, self.into = os.pipe()
+        os.set_blocking(self.out, False)
+
+    def tell(self):
+        os.write(self.into, b"x")
+
+    def fileno(self):
+        return self.out
+
+    def drain(self):
+        if not self.forever:
+            os.read(self.out, 4096)
+        return {self.kind}
+
+    def close(self):
+        os.close(self.out)
+        os.close(self.into)
+
+
+class Lookout(rivals.Lookout):
+    """One that counts how often it is asked."""
+
+    asked = 0
+
+    def likely(self, kind):
+        self.asked += 1
+        return super().likely(kind)
+
+
+class LoopTest(testtools.TestCase):
+    def setUp(self):
+        super().setUp()
+        bench = test_convergence.Bench()
+        self.addCleanup(bench.close)
+        self.host = bench.host = Host()
+        self.reconciler = reconcile.Reconciler(self.host, Journal(bench.journal), arbiter.Arbiter())
+        folder = tempfile.TemporaryDirectory(prefix="nova-perf-loop-", dir=sysroots.workplace())
+        self.addCleanup(folder.cleanup)
+        self.root = pathlib.Path(folder.name)
+        for number in range(24, 64):
+            (self.root / f"proc/irq/{number}").mkdir(parents=True)
+
+    def serve(self, *, files=True, **options):
+        """Return an agent that has made its first pass."""
+        timing = types.SimpleNamespace(
+            interval=options.pop("interval", 3600.0),
+            verify_interval=options.pop("verify_interval", 3600.0),
+            passthrough_interval=options.pop("passthrough_interval", 3600.0),
+        )
+        agent = service.Service(self.reconciler, watch.Watch(str(self.root)), timing, str(self.root), **options)
+        self.addCleanup(agent.close)
+        if files:
+            agent.add(sources.FileWatch(str(self.root)))
+        agent.make_pass({"start"}, time.monotonic())
+        return agent
+
+    def until(self, agent, condition, seconds=SOON_S):
+        """Let the loop run until something is so; a waker ends a wait that would outlast the test."""
+        stop = threading.Event()
+
+        def wake():
+            while not stop.wait(seconds + 1.0):
+                agent.waker.wake("test")
+
+        thread = threading.Thread(target=wake)
+        thread.start()
+        deadline = time.monotonic() + seconds
+        try:
+            while not condition():
+                if time.monotonic() > deadline:
+                    return False
+                agent.turn()
+            return True
+        finally:
+            stop.set()
+            thread.join()
+
+    def nic_vectors(self):
+        return [number for number, one in sorted(self.host.vectors.items()) if "eth0" in (one.name or "")]
+
+    def vector(self):
+        """The number of a passed-through device's vector."""
+        return next(number for number, one in sorted(self.host.vectors.items()) if "vfio" in (one.name or ""))
+
+
+class PassedThroughTest(LoopTest):
+    def setUp(self):
+        super().setUp()
+        self.host.start("guest1", {"irq_placement": "numa"}, 0, True)
+
+    def reload(self):
+        before = sorted(self.host.vectors)
+        self.host.guest_driver("guest1", True)
+        self.assertEqual(before, sorted(self.host.vectors))
+
+    def test_vectors_made_anew_under_their_numbers_are_placed_again(self):
+        agent = self.serve(passthrough_interval=0.05)
+        placed = self.host.vectors[self.vector()].affinity
+        for _ in range(8):
+            self.reload()
+            self.assertNotEqual(placed, self.host.vectors[self.vector()].affinity)
+            self.assertTrue(
+                self.until(agent, lambda: self.host.vectors[self.vector()].affinity == placed), "not placed again"
+            )
+        # No write was seen: nobody is blamed, and nothing is held back.
+        self.assertEqual({}, self.reconciler.arbiter.held_back(time.monotonic()))
+
+    def test_what_may_have_been_written_by_others_is_not_excused(self):
+        agent = self.serve(passthrough_interval=0.05, files=False)
+        self.until(
+            agent,
+            lambda: self.reload() or self.reconciler.arbiter.held_back(time.monotonic()),
+        )
+        number = f"irq:{self.vector()}"
+        self.assertLess(len([one for one in self.host.writes if one[1] == number]), 8)
+
+    def test_what_cannot_be_placed_is_not_tried_at_each_look(self):
+        agent = self.serve(passthrough_interval=0.05)
+        self.reload()
+        self.host.takes_writes = False
+        passes = sum(agent.stats.passes.values())
+        with self.assertLogs(service.LOG, "WARNING"):
+            self.until(agent, lambda: False, 1.0)
+        made = sum(agent.stats.passes.values()) - passes
+        # The first look and the follow-up of 0.25 seconds; that of one second may just be due.
+        self.assertTrue(1 <= made <= 3, made)
+
+    def test_writes_by_others_do_not_put_the_look_off(self):
+        agent = self.serve(passthrough_interval=0.4)
+        told = Told(sources.WRITTEN)
+        agent.add(told)
+        placed = self.host.vectors[self.vector()].affinity
+        stop = threading.Event()
+
+        def write():
+            while not stop.wait(0.1):
+                told.tell()
+
+        thread = threading.Thread(target=write)
+        thread.start()
+        self.reload()
+        try:
+            self.assertTrue(
+                self.until(agent, lambda: self.host.vectors[self.vector()].affinity == placed, 5.0),
+                "not placed again",
+            )
+        finally:
+            stop.set()
+            thread.join()
+
+
+class TimersTest(LoopTest):
+    def test_events_without_end_leave_the_timers_their_turn(self):
+        agent = self.serve(verify_interval=0.1)
+        told = Told(sources.WRITTEN, forever=True)
+        agent.add(told)
+        told.tell()
+        self.assertTrue(self.until(agent, lambda: agent.stats.verifies >= 3), "no reading")
+
+    def test_folders_that_came_without_an_event_are_watched_after_a_pass(self):
+        agent = self.serve()
+        folder = self.root / "run/libvirt/qemu"
+        folder.mkdir(parents=True)
+        agent.make_pass({"look"}, time.monotonic())
+        (folder / "new.xml").write_text("<domain/>")
+        self.assertTrue(self.until(agent, lambda: agent.stats.passes["guest"]), "not watched")
+
+    def test_what_is_held_back_is_tried_when_it_is_due(self):
+        agent = self.serve()
+        (number, *_others) = self.nic_vectors()
+        placed = self.host.vectors[number].affinity
+        for _ in range(7):
+            self.host.vectors[number].affinity = "7"
+            agent.make_pass({"look"}, time.monotonic())
+        (held,) = self.reconciler.arbiter.held_back(time.monotonic()).values()
+        held.until = time.monotonic() + 0.3
+        # The loop is away while it falls due.
+        time.sleep(1.5)
+        self.assertTrue(self.until(agent, lambda: self.host.vectors[number].affinity == placed), "forgotten")
+
+
+class TimesTest(LoopTest):
+    def test_an_event_that_comes_during_a_pass_has_waited_for_it(self):
+        agent = self.serve()
+        told = Told(sources.GUEST)
+        agent.add(told)
+
+        def work():
+            self.host.meanwhile = lambda: None
+            time.sleep(0.1)
+            told.tell()
+            time.sleep(0.4)
+
+        self.host.meanwhile = work
+        agent.make_pass({"look"}, time.monotonic())
+        self.host.start("guest1", {"emulator_placement": "numa"}, 0, False)
+        agent.turn()
+        self.assertEqual(1, agent.stats.latency_count)
+        # 0.4 seconds of the pass, and the rest that follows it.
+        self.assertGreater(agent.stats.latency_sum, 0.8)
+
+    def test_one_that_comes_to_an_idle_loop_has_not_waited(self):
+        agent = self.serve()
+        told = Told(sources.GUEST)
+        agent.add(told)
+        self.host.start("guest1", {"emulator_placement": "numa"}, 0, False)
+        timer = threading.Timer(1.0, told.tell)
+        timer.start()
+        self.addCleanup(timer.join)
+        agent.turn()
+        self.assertEqual(1, agent.stats.latency_count)
+        self.assertLess(agent.stats.latency_sum, 0.9)
+
+    def test_each_event_counts(self):
+        agent = self.serve()
+        for kind in (sources.GUEST, sources.LINK, sources.WRITTEN):
+            told = Told(kind)
+            agent.add(told)
+            told.tell()
+        self.host.reset("eth0")
+        agent.turn()
+        self.assertEqual(2, agent.stats.latency_count)
+
+    def test_what_a_follow_up_writes_is_of_its_event(self):
+        agent = self.serve()
+        told = Told(sources.LINK)
+        agent.add(told)
+        told.tell()
+        agent.turn()
+        self.assertEqual(0, agent.stats.latency_count)
+        self.host.reset("eth0")
+        self.assertTrue(self.until(agent, lambda: agent.stats.latency_count))
+        self.assertGreater(agent.stats.latency_sum, service.FOLLOW_UPS[0])
+
+    def test_an_event_is_one_for_a_source_that_told_it_twice(self):
+        box = inbox.Inbox()
+        self.addCleanup(box.close)
+        told = Told(sources.GUEST)
+        box.add(told)
+        told.tell()
+        told.tell()
+        self.assertEqual({sources.GUEST}, box.wait(1.0))
+        self.assertEqual(set(), box.wait(0.0))
+        self.assertEqual(1, len(box.arrivals))
+
+
+class ToldTest(LoopTest):
+    def serve(self, **options):
+        """Return an agent that gives in at once."""
+        self.reconciler.arbiter = arbiter.Arbiter(1)
+        return super().serve(**options)
+
+    def hold_back(self, agent, numbers):
+        """Keep changing these interrupts until the agent gives in."""
+        for _ in range(3):
+            for number in numbers:
+                self.host.vectors[number].affinity = "7"
+            agent.make_pass({"look"}, time.monotonic())
+
+    def figures(self, agent):
+        return {
+            (sample.name, *sample.labels.values()): sample.value
+            for family in metrics.Collector(agent).collect()
+            for sample in family.samples
+        }
+
+    def test_all_findings_are_counted_and_some_are_named(self):
+        self.host.set_channels("eth0", 60)
+        agent = self.serve()
+        self.hold_back(agent, self.nic_vectors())
+        self.assertEqual(60, self.figures(agent)["nova_perf_findings", "written by others"])
+        state = agent.snapshot.state
+        self.assertEqual(50, len(state["findings"]))
+        lines = status._agent_lines({**state, "running": True, "age_s": 0.0})
+        self.assertIn("agent: written by others: 10 more", lines)
+
+    def test_nothing_more_is_told_where_all_are_named(self):
+        agent = self.serve()
+        self.hold_back(agent, self.nic_vectors()[:3])
+        self.assertEqual(3, len(agent.snapshot.state["findings"]))
+        lines = status._agent_lines({**agent.snapshot.state, "running": True, "age_s": 0.0})
+        self.assertEqual([], [line for line in lines if line.endswith("more")])
+
+    def test_figures_are_fetched_without_a_look_at_what_the_loop_changes(self):
+        agent = self.serve()
+        before = self.figures(agent)
+        agent.stats.passes["later"] += 1
+        agent.stats.placed_after(1.0)
+        del agent._reconciler
+        after = self.figures(agent)
+        for figures in (before, after):
+            del figures["nova_perf_agent_cpu_seconds_total",]
+        self.assertEqual(before, after)
+
+    def test_before_the_first_pass_it_is_not_up(self):
+        agent = service.Service(
+            self.reconciler, watch.Watch(str(self.root)), types.SimpleNamespace(), str(self.root)
+        )
+        self.addCleanup(agent.close)
+        self.assertEqual({("nova_perf_up",): 0}, self.figures(agent))
+
+    def test_who_may_write_is_found_out_when_a_contest_begins(self):
+        comm = self.root / "proc/4242/comm"
+        comm.parent.mkdir()
+        comm.write_text("irqbalance\n")
+        link = self.root / "etc/systemd/network/10-lan.link"
+        link.parent.mkdir(parents=True)
+        link.write_text("[Match]\nDriver=ice\n[Link]\nIRQAffinityPolicy=spread\n")
+        lookout = Lookout(str(self.root))
+        agent = self.serve(lookout=lookout)
+        (number, *_others) = self.nic_vectors()
+        self.hold_back(agent, [number])
+        self.hold_back(agent, [number])
+        self.assertEqual(1, lookout.asked)
+        finding, file = agent.snapshot.state["findings"]
+        self.assertEqual("may be written by irqbalance (pid 4242)", finding["detail"])
+        self.assertEqual(("rival", "/etc/systemd/network/10-lan.link"), (file["what"], file["file"]))
+        lines = status._agent_lines({**agent.snapshot.state, "running": True, "age_s": 0.0})
+        self.assertIn(f"written by others: irq_affinity irq:{number} may be written by irqbalance", lines[-2])
+        self.assertIn("file /etc/systemd/network/10-lan.link", lines[-1])
