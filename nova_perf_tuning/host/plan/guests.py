@@ -6,6 +6,7 @@ A guest that asked nothing gets nothing: its threads stay where Nova and libvirt
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Collection, Mapping, Sequence
 
 from nova_perf_tuning import cpulist
@@ -169,13 +170,26 @@ def _collect_vectors(
             near = frozenset(cpu for cpu in own if sets.node_of[cpu] == node) or own
             asked.vectors[address] = spread.Group(sets.room(near, OWN, "the guest"), 1, current)
             continue
-        first = min(asked.nodes) if asked.nodes else irqs[0].node
-        room = sets.interrupts(first)
+        room = sets.interrupts(_node_for(irqs[0].node, asked.nodes, sets))
         if room:
             if room.warning:
                 warnings.append(f"guest {asked.title}, device {address}: {room.warning}")
             weight = max(1, nics.UNKNOWN_SPEED_MBPS // len(irqs))
             asked.vectors[address] = spread.Group(room, weight, current)
+
+
+def _node_for(device: int | None, nodes: frozenset[int] | None, sets: HostSets) -> int | None:
+    """Return which of its guest's nodes the interrupts of a device go to.
+
+    The device's own if it is one of them, else the nearest to it; nodes without a housekeeping CPU come last.
+
+    :param nodes: the guest's, None when it may lie anywhere: then the device's node counts.
+    """
+    if not nodes:
+        return device
+    able = nodes & {sets.node_of[cpu] for cpu in sets.housekeeping}
+    far = sets.distances.get(device, {}) if device is not None else {}
+    return min(able or nodes, key=lambda node: (node != device, far.get(node, math.inf), node))
 
 
 def thread_settings(found: Sequence[Asked], warnings: list[str]) -> list[setting.Setting]:

@@ -245,8 +245,9 @@ def _guests(draw, index, cpus, numbers, free, number):
     hostdevs, vectors = (), []
     if draw(st.booleans()):
         hostdevs = (f"0000:a{index}:10.0",)
+        place = draw(st.sampled_from([None, *numbers]))
         vectors = [
-            irq(number + at, f"vfio-msix[{at}]({hostdevs[0]})", hostdevs[0], affinities(draw, cpus), None)
+            irq(number + at, f"vfio-msix[{at}]({hostdevs[0]})", hostdevs[0], affinities(draw, cpus), place)
             for at in range(draw(st.integers(0, 5)))
         ]
     emulator_pin = draw(
@@ -260,7 +261,9 @@ def _guests(draw, index, cpus, numbers, free, number):
         affinity=affinities(draw, cpus),
         asks=asks,
         emulator_pin=emulator_pin if not isinstance(emulator_pin, set) else cpulist.format(emulator_pin),
-        memory_nodes=draw(st.sampled_from([None, *map(str, numbers)])),
+        memory_nodes=draw(
+            st.sampled_from([None, *map(str, numbers), *([cpulist.format(numbers)] if numbers else [])])
+        ),
         hostdevs=hostdevs,
         tap=f"tap{index}",
         number=index + 1,

@@ -287,6 +287,30 @@ class GuestTest(testtools.TestCase):
             {"irq:60": "6", "irq:61": "7", "irq:62": "14"}, values(self.plan(one, irqs=irqs), "irq_affinity")
         )
 
+    def numa_values(self, node, memory, distances=None, housekeeping=None):
+        """Return where the interrupts of a device on ``node`` go, given where its guest's memory lies."""
+        address = "0000:82:10.0"
+        irqs = [hosts.irq(60 + index, f"vfio-msix[{index}]({address})", address, node=node) for index in range(2)]
+        one = hosts.guest(
+            "g", 1000, ["1", "5"], asks={"irq_placement": "numa"}, memory_nodes=memory, hostdevs=[address]
+        )
+        facts = hosts.facts(hosts.cpus_of([(0, 4), (1, 4), (2, 4)]), (), irqs, [one], distances)
+        plan = planner.plan(facts, CpuSets(housekeeping=housekeeping))
+        return values(plan, "irq_affinity"), [one for one in plan.warnings if "housekeeping CPU" in one]
+
+    def test_numa_interrupts_of_a_guest_on_several_nodes_are_beside_the_device(self):
+        self.assertEqual(({"irq:60": "4", "irq:61": "6"}, []), self.numa_values(1, "0-1"))
+        self.assertEqual(({"irq:60": "2", "irq:61": "3"}, []), self.numa_values(0, "0-1"))
+
+    def test_numa_interrupts_of_a_device_beside_none_of_its_guests_nodes(self):
+        far = {0: {0: 10, 1: 15, 2: 31}, 1: {0: 15, 1: 10, 2: 21}, 2: {0: 31, 1: 21, 2: 10}}
+        self.assertEqual({"irq:60": "4", "irq:61": "6"}, self.numa_values(2, "0-1", far)[0])
+        self.assertEqual({"irq:60": "2", "irq:61": "3"}, self.numa_values(2, "0-1")[0])
+        self.assertEqual({"irq:60": "2", "irq:61": "3"}, self.numa_values(None, "0-1", far)[0])
+
+    def test_numa_interrupts_stay_on_the_guests_nodes_while_one_has_a_cpu_for_them(self):
+        self.assertEqual(({"irq:60": "2", "irq:61": "3"}, []), self.numa_values(1, "0-1", housekeeping="2-3,8-11"))
+
     def test_interrupts_that_nobody_asked_to_place_are_in_the_proof(self):
         """They stay where they are, on whoever's CPU that is; those of CPUs that nobody owns are no overlap."""
         address, other = "0000:82:10.0", "0000:82:10.1"
