@@ -23,6 +23,14 @@ def run(command, seconds=300):
     return [done.returncode, done.stdout]
 
 
+def must(command):
+    """Run a shell command that must not fail; return its output."""
+    code, out = run(command)
+    if code:
+        raise RuntimeError(f"{command}: exit code {code}: {out[-2000:]}")
+    return out
+
+
 def put(path, text):
     with open(path, "w") as file:
         file.write(text)
@@ -71,6 +79,8 @@ def nic_irqs(nic):
     path = os.path.realpath(f"/sys/class/net/{nic}/device")
     while not os.path.isdir(f"{path}/msi_irqs"):
         path = os.path.dirname(path)
+        if path == "/":  # its driver is not bound
+            return []
     return [one for one in device_irqs(os.path.basename(path)) if one["name"]]
 
 
@@ -78,6 +88,28 @@ def xps(nic):
     """Return each transmit queue's mask as a number."""
     files = sorted(glob.glob(f"/sys/class/net/{nic}/queues/tx-*/xps_cpus"))
     return [int(get(path).replace(",", ""), 16) for path in files]
+
+
+def originals():
+    """Return every affinity and steering mask of the host: interrupts by PCI address and name, not by number."""
+    owners = {}
+    for path in glob.glob("/sys/bus/pci/devices/*/msi_irqs/*"):
+        owners[int(os.path.basename(path))] = path.split("/")[5]
+    irqs = {}
+    for number in sorted(int(name) for name in os.listdir("/proc/irq") if name.isdigit()):
+        try:
+            one = _irq(number)
+        except OSError:
+            continue
+        if one["name"]:
+            irqs.setdefault(f"{owners.get(number, 'none')} {one['name']}", []).append(one["cpus"])
+    masks = {}
+    for path in glob.glob("/sys/class/net/*/queues/*/[rx]ps_cpus"):
+        try:
+            masks[path] = get(path)
+        except OSError:  # a NIC of one queue has no XPS
+            pass
+    return {"irqs": irqs, "masks": masks, "new": get("/proc/irq/default_smp_affinity")}
 
 
 def counts(numbers):
@@ -122,6 +154,106 @@ def threads(guest):
     return found
 
 
+def loosen(guest):
+    """Let the threads of a guest run on all CPUs, but for those that execute its vCPUs."""
+    for one in threads(guest):
+        if one["name"].startswith(("vhost", "emulator", "IO iothread")):
+            os.sched_setaffinity(one["tid"], range(os.cpu_count()))
+
+
+def _nic_faults(nic, cpus):
+    """Each interrupt of a NIC is to be on one of the CPUs, its queues evenly."""
+    irqs = nic_irqs(nic)
+    found = {one["name"]: one["cpus"] for one in irqs}
+    queues = {cpu: set() for cpu in cpus}
+    for name, there in found.items():
+        if len(there) != 1 or there[0] not in queues:
+            return bool(irqs), f"{nic}: {found}"
+        queue = re.search(r"\d+$", name)
+        if queue and name != nic and "config" not in name:
+            queues[there[0]].add(queue.group())
+    sizes = [len(one) for one in queues.values()]
+    return bool(irqs), f"{nic}: {found}" if not irqs or max(sizes) - min(sizes) > 1 else ""
+
+
+def _guest_faults(guest, cpus):
+    """The guest's emulator, I/O threads and vhost workers are to be allowed on exactly these CPUs."""
+    found = {name: [] for name in ("emulator", "IO iothread", "vhost")}
+    for one in threads(guest):
+        for name, lists in found.items():
+            if one["name"].startswith(name):
+                lists.append(one["cpus"])
+    wrong = any(one != cpus for lists in found.values() for one in lists)
+    return all(found.values()), f"{guest}: {found}" if wrong or not all(found.values()) else ""
+
+
+def _worker_faults(guest, cpus):
+    """Each vhost worker is to have one of the CPUs, all CPUs evenly."""
+    found = [one["cpus"] for one in threads(guest) if one["name"] == "vhost"]
+    single = [one[0] for one in found if len(one) == 1]
+    sizes = [single.count(cpu) for cpu in cpus]
+    right = found and len(single) == len(found) == sum(sizes) and max(sizes) - min(sizes) <= 1
+    return bool(found), "" if right else f"{guest}'s workers: {found}"
+
+
+def _vector_faults(address, cpus, count):
+    """So many interrupts (0: any number) of a passed-through device are to be there, each on one of the CPUs."""
+    found = [one["cpus"] for one in device_irqs(address) if (one["name"] or "").startswith("vfio")]
+    there = len(found) == count if count else bool(found)
+    right = there and all(len(one) == 1 and one[0] in cpus for one in found)
+    return there, "" if right else f"{address}: {found}"
+
+
+_FAULTS = {"nic": _nic_faults, "guest": _guest_faults, "workers": _worker_faults, "vectors": _vector_faults}
+
+
+def faults(wanted):
+    """Return whether everything is there that ``wanted`` names, and what of it is not as wanted.
+
+    :param wanted: lists such as ``["nic", "nic0", [0, 1]]``: a key of _FAULTS and its arguments.
+    """
+    found = []
+    for kind, *arguments in wanted:
+        try:
+            found.append(_FAULTS[kind](*arguments))
+        except OSError as error:
+            found.append((False, str(error)))
+    return all(there for there, _fault in found), [fault for _there, fault in found if fault]
+
+
+def settle(event, wanted, appears=False, gone=False, hold=1.0, limit=300.0):
+    """Let something happen, and tell how long after it everything was as wanted for good.
+
+    :param event: name and arguments of a function of this file.
+    :param hold: seconds for which it must stay so.
+    :param appears: counted from when everything that is wanted is there, instead of from the event's end.
+    :param gone: the event only begins what happens: wait first until something is not as wanted.
+    :return: those seconds (None: not within ``limit``), how long the event took, what it returned, what is wrong.
+    """
+    begun = time.monotonic()
+    answer = globals()[event[0]](*event[1:])
+    since = ended = time.monotonic()
+    right = None
+    while True:
+        look = time.monotonic()
+        there, wrong = faults(wanted)
+        now = time.monotonic()
+        if gone:
+            gone = not wrong
+            since = now
+        elif wrong:
+            right = None
+            if appears and not there:
+                since = look
+        elif right is None:
+            right = now
+        elif now - right >= hold:
+            return [right - since, ended - begun, answer, []]
+        if now - ended > limit:
+            return [None, ended - begun, answer, wrong or ["nothing has happened"]]
+        time.sleep(max(0.05, now - look))  # the agent needs the emulated CPUs more
+
+
 def counters(guest):
     """Return CPU seconds of a guest since it began: our classes, what /proc and libvirt say, our classes again."""
     from nova_perf_tuning.host.facts import filesystem, guests
@@ -161,6 +293,51 @@ def busy():
         )
     worked = user + nice + system + irq + softirq - guest - guest_nice  # user has guest in it, nice guest_nice
     return [worked / os.sysconf("SC_CLK_TCK"), time.monotonic()]
+
+
+_opened = _held = None
+
+
+def watch_opens(path):
+    """Count from now on how often a file is opened; inotify(7) tells of that also in /proc."""
+    global _opened, _held
+    import inotify_simple
+
+    # Held open: procfs gives a file another inode when its name was dropped from the kernel's cache meanwhile.
+    _held = open(path)
+    _opened = inotify_simple.INotify(nonblocking=True)
+    _opened.add_watch(path, inotify_simple.flags.OPEN)
+
+
+def opens():
+    """Return how often it was opened since the last call."""
+    return len(_opened.read(timeout=0))
+
+
+#: Where the kernel lists sockets of a kind, and the column with the inode there.
+_SOCKETS = {"tcp": 9, "tcp6": 9, "udp": 9, "udp6": 9, "raw": 9, "raw6": 9, "packet": 8, "unix": 6, "netlink": 9}
+
+
+def sockets(pid):
+    """Return how many sockets of each kind a process has; what no list of the kernel's names is "other"."""
+    inodes = set()
+    for entry in os.scandir(f"/proc/{pid}/fd"):
+        socket = re.fullmatch(r"socket:\[(\d+)\]", os.readlink(entry.path))
+        if socket:
+            inodes.add(socket.group(1))
+    found = {}
+    for kind, column in _SOCKETS.items():
+        try:
+            rows = get(f"/proc/{pid}/net/{kind}").splitlines()[1:]
+        except FileNotFoundError:
+            continue
+        mine = inodes & {row.split()[column] for row in rows}
+        inodes -= mine
+        if mine:
+            found[kind] = len(mine)
+    if inodes:
+        found["other"] = len(inodes)
+    return found
 
 
 def irqbalance_bans():

@@ -7,6 +7,7 @@ import os
 import pathlib
 import subprocess
 import time
+from collections.abc import Callable
 from typing import Any
 
 import testtools
@@ -17,6 +18,12 @@ TOP = pathlib.Path(__file__).parents[2]
 #: What the host of these tests is told: node 1 is for guests that share, CPUs 2-3 are owned.
 NOVA = "[compute]\ncpu_dedicated_set = 2-3\ncpu_shared_set = 0-1,4-7\n"
 NODE1 = [4, 5, 6, 7]
+#: Housekeeping and shared CPUs beside each NIC, given NOVA.
+NICS = {"nic0": [0, 1], "nic1": NODE1, "igb0": [0, 1], "igb1": NODE1}
+#: Seconds after an event in which everything is to be right again, on the emulated host's own clock.
+RIGHT_AGAIN_S = 5.0
+#: A step of a test there: name and arguments of a function of :mod:`tests.lab.probe`.
+Call = list[Any]
 #: The project's own unit, with what differs here.
 DROP_IN = """[Service]
 ExecStart=
@@ -28,6 +35,8 @@ StandardError=append:/run/lab/agent.log
 TimeoutStartSec=900
 TimeoutStopSec=900
 WatchdogSec=900
+# Time for a test to change what an agent kept that it has killed.
+RestartSec=5
 """
 _RESTORE = "cd /opt/perf/tree && python3 -m nova_perf_tuning.cli.main restore -f json"
 
@@ -100,6 +109,7 @@ class LabCase(testtools.TestCase):
     def setUp(self):
         super().setUp()
         install_agent(self.lab)
+        self._agent: dict[str, str] | None = None
         self.addDetail("kernel", testtools.content.text_content(self.lab.kernel))
         self.addOnException(self._tell)
 
@@ -115,40 +125,127 @@ class LabCase(testtools.TestCase):
     def start_agent(self, options: str = "on_stop = leave\n") -> None:
         """Start the agent and wait until it says that all is placed."""
         self.lab.ask("put", "/etc/nova-perf-tuning/lab.conf", f"[agent]\n{options}")
+        self.addCleanup(self.end_agent)
         self.lab.run(
             "systemctl daemon-reload; systemctl reset-failed nova-perf-agent; systemctl start nova-perf-agent"
         )
-        self.addCleanup(self.end_agent)
+        self.know_agent()
 
-    def stop_agent(self) -> None:
-        self.lab.ask("run", "systemctl stop nova-perf-agent")
+    def know_agent(self) -> None:
+        """Remember the agent that runs: from now on it is to stay the same process."""
+        self._agent = self._unit("MainPID", "NRestarts", "ActiveState")
+        self.assertEqual("active", self._agent["ActiveState"])
+
+    def check_agent(self) -> None:
+        """Assert that the agent is the process that was started: systemd starts one that has crashed again."""
+        if self._agent is not None:
+            self.assertEqual(self._agent, self._unit(*self._agent), "the agent has crashed, or was started again")
+
+    def _unit(self, *names: str) -> dict[str, str]:
+        rows = self.lab.run(f"systemctl show -p {','.join(names)} nova-perf-agent").splitlines()
+        return dict(row.split("=", 1) for row in rows)
+
+    def stop_agent(self, code: int = 0) -> None:
+        """Stop the agent, which must have run without a break and end with ``code``."""
+        known = self._agent
+        try:
+            self.check_agent()
+        finally:
+            self._agent = None
+            self.lab.ask("run", "systemctl stop nova-perf-agent")
+        if known is not None:
+            self.assertEqual(str(code), self._unit("ExecMainStatus")["ExecMainStatus"], "exit code of the agent")
+
+    def kill_agent(self) -> None:
+        """Kill the agent; systemd starts it again after ``RestartSec``."""
+        self.check_agent()
+        self._agent = None
+        self.lab.run("systemctl kill -s KILL nova-perf-agent")
 
     def end_agent(self) -> None:
         """Stop it and forget what it knows of the host: the next test's agent takes what it finds for original."""
-        self.stop_agent()
-        self.lab.ask("run", _RESTORE)
+        try:
+            self.stop_agent()
+        finally:
+            self.lab.ask("run", _RESTORE)
 
     def restore(self) -> str:
         return self.lab.run(_RESTORE)
 
-    def start_guest(self, name: str = "g1", **asks: Any) -> None:
-        """Start a guest on node 1 and wait until its shell answers; it ends with the test."""
+    def status(self) -> dict[str, Any]:
+        """Return what the agent says of itself."""
+        out = self.lab.run("cd /opt/perf/tree && python3 -m nova_perf_tuning.cli.main status -f json")
+        agent: dict[str, Any] = json.loads(out)["agent"]
+        return agent
+
+    def without_vfs(self) -> None:
+        """Take away the VFs of other tests, with which an igb NIC has but two queues."""
+        self.lab.run("echo 0 >/sys/bus/pci/devices/0000:82:00.0/sriov_numvfs")
+
+    def right_again(
+        self,
+        what: str,
+        event: Call | Callable[[], Call],
+        wanted: list[Call],
+        *,
+        prepare: Callable[[], None] | None = None,
+        repeat: bool = True,
+        **how: Any,
+    ) -> Any:
+        """Let something happen, assert that everything is right soon after it, and return what the event returned.
+
+        An emulated host now and then stands still for seconds: what comes late happens once more, and both times
+        are told.
+
+        :param event: makes what happens; a callable is asked for it each time.
+        :param wanted: what is to hold then, see ``faults`` of :mod:`tests.lab.probe`.
+        :param prepare: called before each event; :param repeat: False: the event cannot happen once more.
+        :param how: of ``settle`` there: ``appears``, ``gone``, ``hold``.
+        :raises AssertionError: it is not right again, or late twice.
+        """
+        late: list[str] = []
+        while True:
+            if prepare is not None:
+                prepare()
+            call = event() if callable(event) else event
+            options = {"appears": False, "gone": False, "hold": 1.0, **how}
+            seconds, took, answer, wrong = self.lab.ask("settle", call, wanted, *options.values())
+            if seconds is None:
+                self.fail(f"{what}: never right again: {wrong}; the event said {str(answer)[-500:]!r}")
+            told = f"{seconds:.2f} s after it (it took {took:.1f} s)"
+            if seconds < RIGHT_AGAIN_S:
+                break
+            late.append(told)
+            if not repeat or len(late) > 1:
+                self.fail(f"{what}: right again only {', then '.join(late)}; allowed are {RIGHT_AGAIN_S:g} s")
+        release = ".".join(self.lab.kernel.split(".")[:2])
+        more = f"; at the first try only {late[0]}" if late else ""
+        print(f"NOTE: lab, kernel {release}: {what}: right again {told}{more}")
+        return answer
+
+    def put_guest(self, name: str = "g1", **asks: Any) -> Call:
+        """Describe a guest on node 1 that ends with the test; return the event that starts it."""
         self.lab.ask("put", f"/run/lab/{name}.xml", domain_xml(name, self.lab.kernel, **asks))
         self.addCleanup(self.lab.ask, "run", f"virsh destroy {name}")
-        self.lab.run(f"virsh create /run/lab/{name}.xml")
+        return ["must", f"virsh destroy {name} >/dev/null 2>&1; virsh create /run/lab/{name}.xml"]
+
+    def start_guest(self, name: str = "g1", **asks: Any) -> None:
+        """Start a guest on node 1; it ends with the test."""
+        self.lab.ask(*self.put_guest(name, **asks))
 
     def await_guest(self, name: str = "g1", times: int = 1) -> None:
         """Wait until the guest has booted that often and its shell answers."""
-        self.until(lambda: self._begins(name) >= times, f"{name} has booted", told=False)
+        self.until(lambda: self.begins(name) >= times, f"{name} has booted", told=False)
         self.lab.ask("console", name, "true")
 
     def reboot_guest(self, name: str = "g1") -> None:
         """Reboot the guest from inside, and wait until its shell is there again."""
-        begins = self._begins(name)
+        begins = self.begins(name)
         self.lab.ask("console", name, "(sleep 1; reboot -f) & true")
-        self.until(lambda: self._begins(name) > begins, f"{name} has booted again", told=False)
+        self.until(lambda: self.begins(name) > begins, f"{name} has booted again", told=False)
 
-    def _begins(self, name: str) -> int:
+    def begins(self, name: str = "g1") -> int:
+        """Return how often the guest has booted."""
         return str(self.lab.ask("run", f"cat /run/lab/{name}.log")[1]).count("GUEST-UP")
 
     def until(self, condition, what: str, *, told: bool = True) -> float:
@@ -172,8 +269,12 @@ def domain_xml(
     emulator: str = "0-7",
     network: bool = True,
     vcpu_pins: tuple[str, ...] = (),
+    memory: str = "1",
 ) -> str:
-    """Return a guest of node 1: busybox, a vhost NIC with a queue for each vCPU on br0, VFs at ``devices``."""
+    """Return a guest: busybox, a vhost NIC with a queue for each vCPU on br0, VFs at ``devices``.
+
+    :param memory: its nodes.
+    """
     metadata = ""
     if specs is not None:
         inner = "".join(f'<perf:spec name="perf:{key}">{value}</perf:spec>' for key, value in specs.items())
@@ -196,13 +297,24 @@ def domain_xml(
     return f"""<domain type='kvm'><name>{name}</name><metadata>{metadata}</metadata><memory unit='MiB'>384</memory>
 <vcpu placement='static' cpuset='{"4-7" if not vcpu_pins else "0-7"}'>{vcpus}</vcpu><iothreads>1</iothreads>
 <cputune>{pins}<emulatorpin cpuset='{emulator}'/><iothreadpin iothread='1' cpuset='{emulator}'/></cputune>
-<numatune><memory mode='preferred' nodeset='1'/></numatune>
+<numatune><memory mode='{"preferred" if len(memory) == 1 else "strict"}' nodeset='{memory}'/></numatune>
 <os><type arch='x86_64' machine='q35'>hvm</type><kernel>/boot/vmlinuz-{kernel}</kernel>
 <initrd>/boot/guest-{kernel}.gz</initrd><cmdline>console=ttyS0 quiet address=10.9.0.{number + 1}/24</cmdline></os>
 <features><acpi/><apic/></features><cpu mode='host-passthrough'/>
 <devices><emulator>/usr/bin/qemu-system-x86_64</emulator>{nic if network else ""}{hostdevs}
 <serial type='unix'><source mode='bind' path='/run/lab/{name}.sock'/>
 <log file='/run/lab/{name}.log' append='off'/><target port='0'/></serial></devices></domain>"""
+
+
+def nics(**others: list[int]) -> list[Call]:
+    """Return for ``faults`` where the NICs' interrupts are to be; ``others`` are not beside all of NICS' CPUs."""
+    return [["nic", name, cpus] for name, cpus in (NICS | others).items()]
+
+
+def online(cpu: int, *states: int) -> Call:
+    """Return the event that takes a CPU offline (0) and online (1), one after the other."""
+    path = f"/sys/devices/system/cpu/cpu{cpu}/online"
+    return ["must", " && ".join(f"echo {state} >{path}" for state in states)]
 
 
 def hostdev_xml(address: str) -> str:
@@ -213,12 +325,6 @@ def hostdev_xml(address: str) -> str:
         "<hostdev mode='subsystem' type='pci' managed='yes'><driver name='vfio'/><source>"
         f"<address domain='0x{domain}' bus='0x{bus}' slot='0x{slot}' function='0x{function}'/></source></hostdev>"
     )
-
-
-def is_on(threads: list[dict[str, Any]], name: str, cpus: list[int]) -> bool:
-    """Whether there are threads of that name and all may use exactly ``cpus``."""
-    some = [one["cpus"] for one in threads if one["name"].startswith(name)]
-    return bool(some) and all(one == cpus for one in some)
 
 
 os.environ.setdefault("NOVA_PERF_LAB", "/run/nova-perf-lab")
