@@ -20,7 +20,7 @@ class IrqAffinity(base.SettingKind):
 
     Identity is ``DEVICE|ACTION``: the PCI address that owns the vector (empty for a legacy interrupt) and the
     handler's name as its folder below /proc/irq/N shows it. Numbers are reused when a driver is loaded again
-    or changes its channels.
+    or changes its channels. A NIC that is down keeps its vectors without their handlers: they are the same.
     """
 
     kind = "irq_affinity"
@@ -63,6 +63,10 @@ class IrqAffinity(base.SettingKind):
         number = int(os.path.basename(folder))
         action = ",".join(names) or self._recorded_names.get(number, "")
         return f"{self._owners.get(number, '')}|{action}"
+
+    def is_same(self, setting: setting_module.Setting) -> bool:
+        found = self.identity(setting.target)
+        return not setting.identity or found in ("", setting.identity) or is_asleep(setting.identity, found)
 
     @functools.cached_property
     def _owners(self) -> dict[int, str]:
@@ -117,6 +121,16 @@ class IrqAffinity(base.SettingKind):
                 held = inside[key]
             found.append(base.HELD if held else self.observe(one))
         return found
+
+
+def is_asleep(identity: str, found: str) -> bool:
+    """Whether the vector known by ``identity`` is there (``found``) without its handler, as while a NIC is down.
+
+    free_irq() keeps an affinity that was written, and request_irq() brings it into force again
+    (IRQD_AFFINITY_SET, irq_setup_affinity), so what was written is still to be undone.
+    """
+    device, _, name = identity.partition("|")
+    return bool(device and name) and found == f"{device}|"
 
 
 def _way(setting: setting_module.Setting) -> str:

@@ -258,6 +258,22 @@ class SurveyTest(testtools.TestCase):
         other = dataclasses.replace(asked, identity="0000:00:00.0|other")
         self.assertIs(base.State.GONE, self.kinds["irq_affinity"].survey([other])[0].state)
 
+    def test_an_interrupt_whose_handler_is_gone_is_the_same(self):
+        kind, target = self.kinds["irq_affinity"], "irq:24"
+        (known,) = [one for one in self.settings["irq_affinity"] if one.target == target]
+        known = dataclasses.replace(known, identity=kind.identity(target))
+        device, _, name = known.identity.partition("|")
+        folder = pathlib.Path(self.root, "proc/irq", target[4:])
+        (folder / name).rmdir()
+        self.assertEqual(f"{device}|", kind.identity(target))
+        self.assertTrue(kind.is_same(known))
+        self.assertIs(base.State.HOLDS, kind.survey([known])[0].state)
+        for other in (f"0000:00:00.0|{name}", f"|{name}"):
+            self.assertFalse(kind.is_same(dataclasses.replace(known, identity=other)), other)
+        (folder / "another").mkdir()
+        self.assertFalse(kind.is_same(known))
+        self.assertFalse(kind.is_same(dataclasses.replace(known, identity=f"{device}|")))
+
 
 class ErrorsTest(testtools.TestCase):
     def test_classes(self):
