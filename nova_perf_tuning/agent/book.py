@@ -19,6 +19,8 @@ LOG = logging.getLogger(__name__)
 
 #: A command that asks whether an agent runs holds its lock for an instant.
 _INSTANT_S: Final = 0.5
+#: Half of the time that the unit gives a stop (TimeoutStopSec): the rest is for putting things back.
+_ENDING_S: Final = 30.0
 
 
 class SecondAgentError(errors.PerfTuningError):
@@ -28,13 +30,15 @@ class SecondAgentError(errors.PerfTuningError):
 class Book:
     """The journal in ``folder`` of the host below ``root``.
 
-    :param patience: seconds that :meth:`agent` and :meth:`ending` wait for others; a round never waits.
+    :param patience: seconds that :meth:`agent` waits for others; a round never waits.
+    :param ending: seconds that :meth:`ending` waits for a command.
     """
 
-    def __init__(self, folder: str, root: str, patience: float) -> None:
+    def __init__(self, folder: str, root: str, patience: float, ending: float = _ENDING_S) -> None:
         self.folder = os.path.abspath(folder)
         self._root = root
         self._patience = patience
+        self._ending = ending
         self._path = os.path.join(self.folder, journal_module.JOURNAL)
         self._stamp: journal_module.Stamp | None = None
 
@@ -93,8 +97,19 @@ class Book:
             self._stamp = journal.stamp
 
     def ending(self) -> journal_module.Journal:
-        """Return the journal for putting things back at the end, which needs no space."""
-        return journal_module.Journal(self.folder, self._root, writer=True, undo=True, patience=self._patience)
+        """Return the journal for putting things back at the end, which needs no space.
+
+        :raises BusyError: a command has been changing this host all the time.
+        """
+        try:
+            return journal_module.Journal(self.folder, self._root, writer=True, undo=True, patience=self._ending)
+        except journal_module.BusyError:
+            holder = lock.holder(os.path.join(self.folder, journal_module.LOCK))
+            who = f"process {holder}" if holder else "a command"
+            raise journal_module.BusyError(
+                f"{self.folder}: {who} was changing this host for {self._ending:.0f} seconds: what the agent "
+                "placed stays; run 'nova-perf restore' to put it back"
+            ) from None
 
     def changed(self) -> bool:
         """Whether somebody else has written to the journal since the last round."""

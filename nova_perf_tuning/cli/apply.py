@@ -128,7 +128,7 @@ def _plan(args: argparse.Namespace) -> tuple[list[setting_module.Setting], list[
     if args.plan_file:
         from nova_perf_tuning.host.transaction import planfile
 
-        return planfile.load(args.plan_file), []
+        return owners.from_file(planfile.load(args.plan_file)), []
     if args.rule or args.all_safe:
         return _proposed(args)
     _facts, plan = plan_module.plan_from(args)

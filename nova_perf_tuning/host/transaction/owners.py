@@ -1,7 +1,11 @@
-"""Whose an entry of the journal is: the agent's, or a person's who applied it. Neither takes the other's."""
+"""Whose an entry of the journal is: the agent's, or a person's who applied it. Neither takes the other's.
+
+Its rule says so. A plan without a file is the agent's also where a command applied it: the agent makes the same.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -33,6 +37,8 @@ AGENT_RULES: Final = frozenset(
         "irqbalance-ban",
     )
 )
+#: Stands before the rule of what a person took from a plan file.
+_FROM_FILE: Final = "file:"
 #: Ends one line about an agent that is in the way.
 _REMEDY: Final = "stop it first (systemctl stop nova-perf-agent)"
 
@@ -45,6 +51,14 @@ def running_agent(state_dir: str) -> str | None:
 def is_agents(entry: journal_module.Entry, boot: str) -> bool:
     """Whether an agent that runs keeps this entry's value: it would write it again after a restore."""
     return entry.rule in AGENT_RULES and entry.is_current(boot)
+
+
+def from_file(settings: Iterable[Setting]) -> list[Setting]:
+    """Return the settings of a plan file as those of the person who applies it: its rules may be the planner's."""
+    return [
+        dataclasses.replace(one, rule=_FROM_FILE + one.rule) if one.rule in AGENT_RULES else one
+        for one in settings
+    ]
 
 
 def left_to(agent: str, number: int) -> str:

@@ -109,7 +109,7 @@ class BesideTest(BesideCase):
         process = self.start()
         plan = self.plan(
             ("irq_affinity", "irq:24", "0", "mine"),
-            ("rps", "eth0/rx-0", "03", "nic-rps"),
+            ("irq_affinity", "irq:25", "2", "nic-irq-local"),
             ("sysctl", "net.core.rmem_max", "300000", "mine"),
         )
         for more in ((), ("--dry-run",)):
@@ -136,6 +136,15 @@ class BesideTest(BesideCase):
         self.assertEqual(0, code, err)
         self.assertEqual(1, err.count("a person applied 2 (mine)"), err)
         self.assertEqual(self.before, sysroots.content(self.root))
+
+    def test_a_plan_file_with_the_planners_rules_is_the_persons_too(self):
+        self.command("apply", "--from", self.plan(("irq_affinity", "irq:24", "2", "nic-irq-local")))
+        process = self.start(f"{agent_case.QUICK}on_stop = restore\n")
+        (finding,) = self.status()["findings"]
+        self.assertEqual(("applied by a person", "irq:24"), (finding["what"], finding["target"]))
+        self.assertEqual(0, self.end(process)[0])
+        self.assertEqual("2", self.irq())
+        self.restored()
 
     def test_a_stop_with_restore_leaves_what_a_person_applied(self):
         process = self.start(f"{agent_case.QUICK}on_stop = restore\n")

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import pathlib
+import re
 import tempfile
+import threading
 
 import testtools
 
@@ -83,6 +86,34 @@ class BookTest(FolderTest):
         with self.assertLogs(book.LOG, "WARNING") as logged, ours.writing():
             pass
         self.assertIn("taken away", logged.output[0])
+
+    def test_the_end_waits_for_a_command_and_names_what_to_do(self):
+        ours = book.Book(self.folder, "/", 0.0, ending=0.3)
+        with journal.Journal(self.folder, writer=True):
+            error = self.assertRaises(journal.BusyError, ours.ending)
+        self.assertIn(f"process {os.getpid()} was changing", str(error))
+        self.assertIn("nova-perf restore", str(error))
+        command = journal.Journal(self.folder, writer=True)
+        ends = threading.Timer(0.2, command.close)
+        ends.start()
+        self.addCleanup(ends.join)
+        with book.Book(self.folder, "/", 0.0).ending():
+            pass
+
+    def test_it_waits_far_less_than_systemd(self):
+        unit = pathlib.Path(__file__).parents[4].joinpath("etc/systemd/nova-perf-agent.service").read_text()
+        (limit,) = re.findall(r"^TimeoutStopSec=(\d+)$", unit, re.MULTILINE)
+        self.assertLessEqual(2 * book._ENDING_S, float(limit))
+
+
+class FileTest(testtools.TestCase):
+    def test_what_comes_from_a_file_is_the_persons(self):
+        rules = ["nic-irq-local", "mine", ""]
+        given = [Setting("box", "a", "1", None, "", rule) for rule in rules]
+        found = owners.from_file(given)
+        self.assertEqual(["file:nic-irq-local", "mine", ""], [one.rule for one in found])
+        self.assertEqual(rules, [one.rule for one in given])
+        self.assertEqual(set(), owners.AGENT_RULES & {one.rule for one in found})
 
 
 class SplitTest(testtools.TestCase):
