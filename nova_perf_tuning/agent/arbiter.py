@@ -3,28 +3,30 @@
 Each object has a budget of writes (a token bucket). A reset that an event explains (a driver that was loaded, a
 CPU that went offline, a guest that started) costs a fifth of one that nothing explains, so a host in turmoil is
 still repaired at once, and a program that writes all the time is answered a few times, then ever more rarely.
+What the kernel refuses is tried under the same budget, and time in which it never held earns nothing.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
 
 #: Seconds for which the first pause lasts, and in which a whole write is earned back.
 PERIOD = 20.0
 #: What a write costs whose cause is known.
 EXCUSED = 0.2
 
-Key = tuple[str, str]
+Key = tuple[str, str, str]  # kind, target, identity: a number that another object gets is no part of the contest
 
 
 @dataclasses.dataclass(slots=True)
 class Contest:
-    """One object that keeps being changed by others.
+    """One object that keeps being changed by others, or does not take what is written.
 
     :ivar rewrites: how often it was found changed; :ivar first, last: when, on the monotonic clock.
     :ivar budget: writes left; :ivar pause: seconds of the present pause, 0 while there is none.
     :ivar until: when the next attempt is due.
+    :ivar spare: an event that explains a change may have one attempt before that.
+    :ivar others: others changed it, when it was looked at last; False: it held, or had not taken what was written.
     """
 
     rewrites: int
@@ -34,6 +36,8 @@ class Contest:
     pause: float = 0.0
     until: float = 0.0
     found: str = ""
+    spare: bool = False
+    others: bool = True
 
 
 class Arbiter:
@@ -47,22 +51,27 @@ class Arbiter:
         self._longest = longest
         self._contests: dict[Key, Contest] = {}
 
-    def allow(self, key: Key, now: float, *, excused: bool = False, found: str = "") -> bool:
+    def allow(self, key: Key, now: float, *, excused: bool = False, held: bool = True, found: str = "") -> bool:
         """Return whether ``key``, found changed to ``found``, is to be written now; it counts as written then.
 
         :param now: monotonic clock.
-        :param excused: an event explains the change.
+        :param excused: an event explains the change. One such attempt is made within each pause: whoever caused
+            it may have stopped, and what a guest that was rebooted needs does not wait for its end.
+        :param held: the last write took effect; without that the time since earns nothing.
         """
         known = self._contests.get(key)
         if known is None:
             known = self._contests[key] = Contest(0, now, now, self._limit)
-        elif now < known.until:
+        known.others = held
+        if now < known.until:
             known.found = found
-            return False
-        quiet = now - max(known.last, known.until)
-        known.budget = min(self._limit, known.budget + quiet / PERIOD)
-        if known.pause and quiet > 2 * known.pause:
-            known.pause = 0.0
+            allowed = excused and known.spare
+            if allowed:
+                known.spare = False
+                known.rewrites += 1
+            return allowed
+        if held:
+            self._earn(known, now)
         known.rewrites += 1
         known.last, known.found = now, found
         cost = EXCUSED if excused else 1.0
@@ -71,25 +80,40 @@ class Arbiter:
             return True
         if known.pause and now >= known.until > 0.0:
             # A pause is over: one attempt, and a longer pause when it does not hold.
-            known.pause = min(self._longest, known.pause * 2)
-            known.until = now + known.pause
+            self._hold_back(known, now, min(self._longest, known.pause * 2))
             return True
-        known.pause = known.pause or PERIOD
-        known.until = now + known.pause
+        self._hold_back(known, now, known.pause or PERIOD)
         return False
 
-    def forget(self, alive: Iterable[Key], now: float) -> None:
-        """Drop what is not in ``alive`` any more, and what has held for so long that its budget is full again."""
-        keep = frozenset(alive)
+    def _earn(self, known: Contest, now: float) -> None:
+        """Give back what the quiet time since the last attempt has earned."""
+        quiet = now - max(known.last, known.until)
+        known.budget = min(self._limit, known.budget + quiet / PERIOD)
+        if known.pause and quiet > 2 * known.pause:
+            known.pause = 0.0
+
+    @staticmethod
+    def _hold_back(known: Contest, now: float, pause: float) -> None:
+        known.pause, known.until, known.spare = pause, now + pause, True
+
+    def holds(self, key: Key) -> None:
+        """Note that ``key`` was found as wanted."""
+        if key in self._contests:
+            self._contests[key].others = False
+
+    def forget(self, now: float) -> None:
+        """Drop what has not been found changed for so long that its budget is full again.
+
+        What is gone stays till then: a link that goes down and up all the time gives no new budget.
+        """
         for key, one in list(self._contests.items()):
-            full = now - max(one.last, one.until) > max(PERIOD * self._limit, 2 * one.pause)
-            if key not in keep or full:
+            if now - max(one.last, one.until) > max(PERIOD * self._limit, 2 * one.pause):
                 del self._contests[key]
 
     def due(self, now: float) -> float | None:
         """Return when the next attempt is due; None while nothing is held back."""
-        return min((one.until for one in self._contests.values() if one.until > now), default=None)
+        return min((one.until for one in list(self._contests.values()) if one.until > now), default=None)
 
     def held_back(self, now: float) -> dict[Key, Contest]:
-        """Return what is in a pause now."""
-        return {key: one for key, one in self._contests.items() if now < one.until}
+        """Return what is in a pause now; may be asked from another thread."""
+        return {key: one for key, one in list(self._contests.items()) if now < one.until}

@@ -1,8 +1,9 @@
 """One pass: facts, plan, difference, writes. Level-triggered: what is counts, not what happened.
 
 What the plan wants and the host does not hold is written through the transaction, so every original is in the
-journal. What we wrote and the plan wants no longer is put back. What others keep changing is written ever more
-rarely (:mod:`nova_perf_tuning.agent.arbiter`). What a person applied is theirs until they restore it.
+journal. What we wrote and the plan wants no longer is put back. What others keep changing, and what the kernel
+keeps refusing, is written ever more rarely (:mod:`nova_perf_tuning.agent.arbiter`). What a person applied is
+theirs until they restore it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from nova_perf_tuning.agent import host as host_module
 from nova_perf_tuning.host import model
 from nova_perf_tuning.host import setting as setting_module
 from nova_perf_tuning.host.plan import model as plan_model
-from nova_perf_tuning.host.settings import base
+from nova_perf_tuning.host.settings import base, irq
 from nova_perf_tuning.host.transaction import apply as apply_module
 from nova_perf_tuning.host.transaction import journal as journal_module
 from nova_perf_tuning.host.transaction import owners
@@ -30,6 +31,12 @@ _Object = tuple[str, str, str]  # kind, target, identity
 
 #: Seconds for which the original of an object that is gone is kept: a driver that is loaded again brings it back.
 _GRACE: Final = 600.0
+#: The kind of settings that only ``extra`` makes.
+_EXTRA_KIND: Final = "irqbalance_ban"
+
+
+class KeepExtra(Exception):
+    """What ``extra`` wants cannot be told right now: leave everything of mine as it is."""
 
 
 @dataclasses.dataclass(slots=True)
@@ -38,9 +45,10 @@ class Pass:
 
     :ivar wanted: settings of the plan; :ivar written: those that were written, pending ones included.
     :ivar drifted: found changed by others since we wrote them, held-back ones included.
+    :ivar held_back: not tried now, since others keep changing them or the kernel does not take them.
     :ivar foreign: wanted otherwise than a person has applied it, whose entry this is; left alone.
     :ivar withdrawn: put back because nobody asks for them any more.
-    :ivar faults: what could not be brought into force.
+    :ivar faults: what this pass could not bring into force; see also :meth:`Reconciler.not_in_force`.
     """
 
     facts: model.HostFacts
@@ -58,7 +66,8 @@ class Reconciler:
     """Keeps one host as planned; used by one thread.
 
     :param book: the journal, held while a pass writes; between two passes others may write to it.
-    :param extra: settings that depend on those planned, such as what irqbalance is told.
+    :param extra: settings that depend on those planned, such as what irqbalance is told; may raise
+        :class:`KeepExtra`.
     """
 
     def __init__(
@@ -78,7 +87,11 @@ class Reconciler:
         #: What should hold, as of the last pass.
         self.wanted: list[Setting] = []
         self._by_target: dict[str, list[Setting]] = {}
-        self._refused: dict[_Object, str] = {}
+        #: What is wanted and was not brought into force, and what is not wanted and could not be put back.
+        self._unmet: dict[_Object, apply_module.Outcome] = {}
+        self._stuck: dict[_Object, apply_module.Outcome] = {}
+        #: Of the unmet: what the kernel will not take unless something around it changes.
+        self._settled: set[_Object] = set()
         self._gone: dict[_Object, float] = {}
 
     def reconcile(self, *, excused: bool = False) -> Pass:
@@ -99,23 +112,15 @@ class Reconciler:
     ) -> Pass:
         """Bring ``plan`` into force while the journal is ours."""
         kinds, boot = self._host.kinds(), self._host.boot()
-        entries = {
-            (entry.kind, entry.target, entry.identity): entry
-            for entry in journal.entries()
-            if entry.is_current(boot)
-        }
+        entries = {_key(entry): entry for entry in journal.entries() if entry.is_current(boot)}
         wanted, foreign = _ours(_that_can_fire(plan.settings), entries, kinds)
-        if self._extra is not None:
-            wanted += self._extra(wanted, entries.values())
+        keep = self._add_extra(wanted, entries)
+        self._want(wanted, keep)
         todo, drifted, held_back = self._differences(wanted, entries, kinds, excused)
         outcomes = apply_module.apply(todo, kinds, journal, boot) if todo else []
-        self._note_refusals(outcomes)
-        self.wanted = wanted
-        self._by_target = {}
-        for one in wanted:
-            self._by_target.setdefault(one.target, []).append(one)
-        withdrawn = self._withdraw(journal, entries, kinds, boot)
-        self.arbiter.forget([(one.kind, one.target) for one in wanted], self._clock())
+        self._note(outcomes)
+        withdrawn = self._withdraw(journal, entries, kinds, boot, keep, excused)
+        self.arbiter.forget(self._clock())
         done = (apply_module.Result.WRITTEN, apply_module.Result.PENDING)
         return Pass(
             facts=facts,
@@ -128,6 +133,29 @@ class Reconciler:
             withdrawn=withdrawn,
             faults=[one for one in outcomes if one.result in apply_module.FAULTS],
         )
+
+    def _add_extra(
+        self, wanted: list[Setting], entries: Mapping[_Object, journal_module.Entry]
+    ) -> frozenset[_Object]:
+        """Add to ``wanted`` what depends on it; return what is to be left as it is, since that cannot be told."""
+        if self._extra is None:
+            return frozenset()
+        try:
+            wanted += self._extra(wanted, entries.values())
+        except KeepExtra:
+            mine = (key for key, entry in entries.items() if entry.kind == _EXTRA_KIND and _is_ours(entry))
+            return frozenset(mine)
+        return frozenset()
+
+    def _want(self, wanted: list[Setting], keep: frozenset[_Object]) -> None:
+        """Remember what should hold, and forget what was amiss with anything else."""
+        self.wanted = wanted
+        self._by_target = {}
+        for one in wanted:
+            self._by_target.setdefault(one.target, []).append(one)
+        keys = keep.union(map(_key, wanted))
+        self._unmet = {key: one for key, one in self._unmet.items() if key in keys}
+        self._settled &= keys
 
     def _differences(
         self,
@@ -144,38 +172,67 @@ class Reconciler:
         now = self._clock()
         todo, drifted, held_back = [], [], []
         for one in wanted:
-            key = (one.kind, one.target, one.identity)
-            entry = entries.get(key)
+            key = _key(one)
+            entry, failed = entries.get(key), self._unmet.get(key)
             current = one.current
             if current == one.value or (
                 current is not None and kinds[one.kind].holds(one.target, one.value, current)
             ):
-                self._refused.pop(key, None)
+                self._forget(key)
+                self.arbiter.holds(key)
                 if entry is None or entry.wanted != one.value or entry.state == "intended":
                     todo.append(one)
                 continue
-            if self._refused.get(key) == one.value:
+            if self._is_settled(one):
                 continue
             # The plan may take what others did as given and want yet another value: changed it is all the same.
-            if entry is not None and _was_changed(entry, kinds[one.kind], current):
+            changed = entry is not None and _was_changed(entry, kinds[one.kind], current)
+            if changed:
                 drifted.append(one)
-                if not self.arbiter.allow((one.kind, one.target), now, excused=excused, found=current or ""):
-                    held_back.append(one)
-                    continue
+            if (changed or failed is not None) and not self.arbiter.allow(
+                key, now, excused=excused, held=failed is None, found=current or ""
+            ):
+                held_back.append(one)
+                continue
             todo.append(one)
         return todo, drifted, held_back
 
-    def _note_refusals(self, outcomes: Iterable[apply_module.Outcome]) -> None:
-        """Remember what the kernel will never take: managed interrupts, threads kept elsewhere by a cpuset."""
+    def _note(self, outcomes: Iterable[apply_module.Outcome]) -> None:
+        """Remember what is not in force, and which of it the kernel will never take, as a managed interrupt."""
         for one in outcomes:
-            setting = one.setting
-            refused = one.result is apply_module.Result.FAILED and one.failure is base.FailureClass.PERMANENT
-            if refused or one.result in (apply_module.Result.DIFFERS, apply_module.Result.UNSUPPORTED):
-                self._refused[setting.kind, setting.target, setting.identity] = setting.value
+            key, unsupported = _key(one.setting), one.result is apply_module.Result.UNSUPPORTED
+            self._forget(key)
+            if unsupported or one.result in apply_module.FAULTS:
+                self._unmet[key] = one
+                if unsupported or one.failure is base.FailureClass.PERMANENT:
+                    self._settled.add(key)
+
+    def _forget(self, key: _Object) -> None:
+        self._unmet.pop(key, None)
+        self._settled.discard(key)
+
+    def _is_settled(self, one: Setting) -> bool:
+        """Whether it is known that this value will not be taken."""
+        key = _key(one)
+        return key in self._settled and self._unmet[key].setting.value == one.value
 
     def retry_refused(self) -> None:
         """Try again at the next pass what was refused: something around it may have changed."""
-        self._refused.clear()
+        self._settled.clear()
+
+    def not_in_force(self) -> list[apply_module.Outcome]:
+        """Return what does not hold, from its first failed attempt until it holds or nobody wants it any more.
+
+        May be asked from another thread.
+        """
+        every = [*list(self._unmet.values()), *list(self._stuck.values())]
+        return [one for one in every if one.result is not apply_module.Result.UNSUPPORTED]
+
+    def contested(self) -> dict[arbiter_module.Key, arbiter_module.Contest]:
+        """Return what is held back because others keep changing it; may be asked from another thread."""
+        found = self.arbiter.held_back(self._clock())
+        ours = set(map(_key, self.wanted)) if found else set()
+        return {key: one for key, one in found.items() if key in ours and one.others}
 
     def _withdraw(
         self,
@@ -183,31 +240,49 @@ class Reconciler:
         entries: Mapping[_Object, journal_module.Entry],
         kinds: Mapping[str, base.SettingKind],
         boot: str,
+        keep: frozenset[_Object],
+        excused: bool,
     ) -> list[restore_module.Restoration]:
-        """Put back what we wrote and nobody asks for any more; forget what is gone for good."""
-        keep = {(one.kind, one.target, one.identity) for one in self.wanted}
-        now = self._clock()
-        chosen: set[_Object] = set()
-        for key, entry in entries.items():
-            if key in keep or entry.rule not in owners.AGENT_RULES or entry.kind not in kinds:
-                self._gone.pop(key, None)
-                continue
-            kind = kinds[entry.kind]
-            try:
-                present = kind.is_same(entry.setting())
-            except OSError:
-                present = False
-            if present or kind.ephemeral or now - self._gone.setdefault(key, now) > _GRACE:
-                chosen.add(key)
+        """Put back what we wrote and nobody asks for any more, but for ``keep``; forget what is gone for good."""
+        keep = keep.union(map(_key, self.wanted))
+        left = {
+            key: entry
+            for key, entry in entries.items()
+            if key not in keep and _is_ours(entry) and entry.kind in kinds
+        }
+        self._gone = {key: since for key, since in self._gone.items() if key in left}
+        self._stuck = {key: one for key, one in self._stuck.items() if key in left}
+        chosen = {key for key, entry in left.items() if self._is_due(entry, kinds[entry.kind], excused)}
         if not chosen:
             return []
-        for key in chosen:
+        done = restore_module.restore(journal, kinds, boot, only=lambda entry: _key(entry) in chosen)
+        for one in done:
+            key = _key(one.entry)
             self._gone.pop(key, None)
-            self._refused.pop(key, None)
-        done = restore_module.restore(
-            journal, kinds, boot, only=lambda entry: (entry.kind, entry.target, entry.identity) in chosen
-        )
+            self._stuck.pop(key, None)
+            if one.result is restore_module.Undone.FAILED:
+                original = dataclasses.replace(one.entry.setting(), value=one.entry.original)
+                detail = f"it cannot be put back: {one.detail}"
+                self._stuck[key] = apply_module.Outcome(original, apply_module.Result.FAILED, detail=detail)
         return [one for one in done if one.result is restore_module.Undone.RESTORED]
+
+    def _is_due(self, entry: journal_module.Entry, kind: base.SettingKind, excused: bool) -> bool:
+        """Whether what nobody asks for any more is put back, or forgotten, now."""
+        key, now = _key(entry), self._clock()
+        try:
+            present = kind.is_same(entry.setting())
+            asleep = entry.kind == irq.IrqAffinity.kind and irq.is_asleep(
+                entry.identity, kind.identity(entry.target)
+            )
+        except OSError:
+            present = asleep = False
+        if present:
+            self._gone.pop(key, None)
+        if asleep:
+            return False  # when its NIC comes up, the kernel has our value there, and the plan wants it again
+        if key in self._stuck:
+            return self.arbiter.allow(key, now, excused=excused, held=False)
+        return present or kind.ephemeral or now - self._gone.setdefault(key, now) > _GRACE
 
     def drifting(self, targets: Collection[str] | None = None) -> list[Setting]:
         """Read back what should hold, and return what does not and is not held back; writes nothing.
@@ -222,17 +297,22 @@ class Reconciler:
         return [
             one
             for one in verify_module.drifted(wanted, kinds)
-            if (one.kind, one.target) not in waiting
-            and self._refused.get((one.kind, one.target, one.identity)) != one.value
+            if _key(one) not in waiting and not self._is_settled(one)
         ]
 
     def restore(self) -> list[restore_module.Restoration]:
         """Put back what is ours; what people applied by hand is theirs to undo."""
         boot = self._host.boot()
         with self.book.ending() as journal:
-            return restore_module.restore(
-                journal, self._host.kinds(), boot, only=lambda entry: entry.rule in owners.AGENT_RULES
-            )
+            return restore_module.restore(journal, self._host.kinds(), boot, only=_is_ours)
+
+
+def _key(one: Setting | journal_module.Entry) -> _Object:
+    return one.kind, one.target, one.identity
+
+
+def _is_ours(entry: journal_module.Entry) -> bool:
+    return entry.rule in owners.AGENT_RULES
 
 
 def _ours(
@@ -243,8 +323,8 @@ def _ours(
     """Return the settings that no person has applied, and of the others those that are wanted otherwise."""
     ours, foreign = [], []
     for one in settings:
-        entry = entries.get((one.kind, one.target, one.identity))
-        if entry is None or entry.rule in owners.AGENT_RULES:
+        entry = entries.get(_key(one))
+        if entry is None or _is_ours(entry):
             ours.append(one)
         elif not kinds[one.kind].holds(one.target, one.value, entry.wanted):
             foreign.append((one, entry))
@@ -259,11 +339,9 @@ def _was_changed(entry: journal_module.Entry, kind: base.SettingKind, current: s
 
 
 def _that_can_fire(settings: Sequence[Setting]) -> list[Setting]:
-    """Return ``settings`` without interrupts that have no handler, where others have one.
+    """Return ``settings`` without interrupts that have no handler.
 
-    A NIC that is down keeps its vectors and drops their handlers: they never fire, and when it comes up they are
-    other objects (see :class:`~nova_perf_tuning.host.settings.irq.IrqAffinity`).
+    A NIC that is down keeps its vectors and drops their handlers: they never fire until it comes up. Written under
+    the name that they have meanwhile, their originals would be lost then.
     """
-    if not any(one.kind == "irq_affinity" and not one.identity.endswith("|") for one in settings):
-        return list(settings)
-    return [one for one in settings if one.kind != "irq_affinity" or not one.identity.endswith("|")]
+    return [one for one in settings if one.kind != irq.IrqAffinity.kind or not one.identity.endswith("|")]

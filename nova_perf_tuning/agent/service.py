@@ -16,6 +16,7 @@ from nova_perf_tuning import errors
 from nova_perf_tuning.agent import inbox, notify, reconcile, sources, stats, watch
 from nova_perf_tuning.agent import state as state_module
 from nova_perf_tuning.host import model
+from nova_perf_tuning.host.transaction import apply as apply_module
 from nova_perf_tuning.host.transaction import journal as journal_module
 from nova_perf_tuning.host.transaction import restore as restore_module
 from nova_perf_tuning.host.transaction import rivals
@@ -382,7 +383,10 @@ class Service:
                 LOG.warning("%s %s: %s; planned is %s", one.kind, one.target, _held_by_a_person(entry), one.value)
 
     def restore(self) -> list[restore_module.Restoration]:
-        """Put back before the end what the agent placed."""
+        """Put back before the end what the agent placed.
+
+        :raises BusyError: a command held the journal for as long as a stop may wait; nothing was put back.
+        """
         return self._reconciler.restore()
 
     def _line(self) -> str:
@@ -390,7 +394,7 @@ class Service:
             return self._fault
         if self._last is None:
             return "waiting for a command that is changing this host"
-        held = len(self._reconciler.arbiter.held_back(time.monotonic()))
+        held = len(self._reconciler.contested())
         guests = len(self.facts.guests) if self.facts is not None else 0
         more = f", {held} held back: others keep changing them" if held else ""
         return f"{len(self._reconciler.wanted)} settings kept, {guests} guests{more}"
@@ -444,7 +448,7 @@ class Service:
 
     def _findings(self, now: float) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = self._describe() if self._describe is not None else []
-        for (kind, target), contest in self._reconciler.arbiter.held_back(now).items():
+        for (kind, target, _identity), contest in self._reconciler.contested().items():
             found.append(
                 {
                     "what": "written by others",
@@ -455,7 +459,7 @@ class Service:
                     "next_try_s": round(contest.until - now, 1),
                 }
             )
-        return [*found, *_foreign(self._last), *_refusals(self._last)]
+        return [*found, *_foreign(self._last), *_refusals(self._reconciler.not_in_force())]
 
 
 def _named(findings: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -489,9 +493,7 @@ def _foreign(last: reconcile.Pass | None) -> list[dict[str, Any]]:
     ]
 
 
-def _refusals(last: reconcile.Pass | None) -> list[dict[str, Any]]:
-    if last is None:
-        return []
+def _refusals(unmet: list[apply_module.Outcome]) -> list[dict[str, Any]]:
     return [
         {
             "what": "not in force",
@@ -500,5 +502,5 @@ def _refusals(last: reconcile.Pass | None) -> list[dict[str, Any]]:
             "wanted": one.setting.value,
             "detail": one.detail,
         }
-        for one in last.faults
+        for one in unmet
     ]

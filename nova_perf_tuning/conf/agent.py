@@ -150,7 +150,8 @@ several resets by a driver.
         default=600.0,
         min=20.0,
         max=86400.0,
-        help="Longest pause in seconds between two attempts on a value that somebody else keeps changing.",
+        help="Longest pause in seconds between two attempts on a value that somebody else keeps changing or that "
+        "the kernel keeps refusing.",
     ),
     cfg.StrOpt(
         "run_dir",

@@ -1,11 +1,13 @@
 """A host in memory whose kernel does what real ones do: resets masks, gives numbers away again, refuses writes.
 
 Facts are plain data as the readers would give them, settings are read and written in the same memory, and every
-write is judged on the spot: only what the agent is there for may ever be written.
+write is judged on the spot: only what the agent is there for may ever be written. Beside NICs and guests there are
+a timer, a disk's controller and a tap of nobody, which it has no business with.
 """
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import errno
 import os
@@ -14,7 +16,7 @@ from nova_perf_tuning import cpulist
 from nova_perf_tuning.host import model
 from nova_perf_tuning.host.plan import model as plan_model
 from nova_perf_tuning.host.plan import planner
-from nova_perf_tuning.host.settings import base
+from nova_perf_tuning.host.settings import base, irq
 from tests.unit.host.plan import hosts
 
 CPUS = 8
@@ -22,17 +24,45 @@ NODE_CPUS = {0: "0-3", 1: "4-7"}
 EVERY = "0-7"
 #: CPUs 2, 3 and 7 are owned by guests or may be.
 DEDICATED = "2-3,7"
+#: Number, handler, device and node of the interrupts that are nobody's business.
+_OTHERS = (
+    (0, "timer", "", None),
+    (20, "nvme0q0", "0000:01:00.0", 0),
+    (21, "nvme0q1", "0000:01:00.0", 0),
+    (22, "nvme0q2", "0000:01:00.0", 0),
+)
+#: A network device with queues that is no NIC and no guest's.
+_TAP = "tap7"
 
 
 @dataclasses.dataclass
 class Vector:
-    """One interrupt; ``made`` counts up with every vector, as an inode does."""
+    """One interrupt.
+
+    :ivar made: counts up with every vector, as an inode does.
+    :ivar given: somebody gave it its affinity (IRQD_AFFINITY_SET): the kernel keeps that as long as it lives.
+    :ivar ours: the agent did, and nobody since.
+    """
 
     name: str | None
     device: str
-    node: int
+    node: int | None
     affinity: str
     made: int
+    given: bool = False
+    ours: bool = False
+
+    def give(self, affinity: str, *, ours: bool = False) -> None:
+        self.affinity, self.given, self.ours = affinity, True, ours
+
+
+@dataclasses.dataclass
+class Queues:
+    """Masks of a device's transmit queues; ``ours`` are those that the agent wrote last."""
+
+    masks: list[str]
+    made: int
+    ours: set[int] = dataclasses.field(default_factory=set)
 
 
 @dataclasses.dataclass
@@ -42,29 +72,50 @@ class Guest:
     workers: int
     hostdev: str | None
     threads: dict  # tid -> (kind, affinity)
+    ours: set = dataclasses.field(default_factory=set)
+
+    def give(self, tid: int, affinity: str) -> None:
+        self.threads[tid] = (self.threads[tid][0], affinity)
+        self.ours.discard(tid)
 
 
 class Simulated:
     """The host; what happens to it are its methods, what the agent asks of it is the protocol ``Host``.
 
-    :ivar writes: (kind, target, identity, value) of every write, in order; :ivar illegal: those that may never be.
+    :ivar writes: (kind, target, identity, value) of every write that took effect, in order, over all boots.
+    :ivar attempts: how often a write was begun, by kind, target and identity.
+    :ivar illegal: writes that may never be.
+    :ivar originals: what each object held before the agent wrote to it, until that is back.
     """
 
     def __init__(self):
+        self.writes: list[tuple[str, str, str, str]] = []
+        self.attempts: collections.Counter[tuple[str, str, str]] = collections.Counter()
+        self.illegal: list[str] = []
+        self.originals: dict[tuple[str, str, int], str] = {}
+        #: A driver that is loaded again makes objects that nothing tells from earlier ones: any original will do.
+        self._known: set[tuple[str, str, str]] = set()
+        self.boots = 0
+        self._made = 0
+        self._pid = 1000
+        self._power_on()
+
+    def _power_on(self) -> None:
         self.offline: set[int] = set()
         self.vectors: dict[int, Vector] = {}
         self.queues: dict[str, int] = {}
         self.down: set[str] = set()
         self.bound: set[str] = set()
-        self.xps: dict[str, list[str]] = {}
+        self.xps: dict[str, Queues] = {}
         self.guests: dict[str, Guest] = {}
-        self.refuses: dict[int, int] = {}
-        self.writes: list[tuple[str, str, str, str]] = []
-        self.illegal: list[str] = []
-        self.before: dict[tuple[str, str, str, int], str] = {}
-        self.boots = 0
-        self._made = 0
-        self._pid = 1000
+        #: Interrupt -> what a write to it is answered with, and whether each one is; what follows a write at once.
+        self.refuses: dict[int, tuple[int, bool]] = {}
+        self.intruders: dict[int, str] = {}
+        #: What irqbalance leaves alone.
+        self.banned = "none"
+        for number, handler, device, node in _OTHERS:
+            self.vectors[number] = Vector(handler, device, node, EVERY, self._count())
+        self.xps[_TAP] = Queues(["00"] * 2, self._count())
         for name in ("eth0", "eth1"):
             self.bind(name)
 
@@ -89,26 +140,34 @@ class Simulated:
         self.queues[name] = queues
         for index in range(queues):
             self._make(None if name in self.down else f"{name}-TxRx-{index}", device, node)
-        self.xps[name] = ["00"] * queues
+        self.xps[name] = Queues(["00"] * queues, self._count())
 
-    def link(self, name: str, up: bool) -> None:
-        """A NIC that is down keeps its vectors without their handlers; up again they have the default affinity."""
-        if name not in self.bound:
+    def link(self, name: str, up: bool, anew: bool = False) -> None:
+        """A NIC that is down keeps its vectors without their handlers.
+
+        Up again they have the affinity that somebody gave them, the default otherwise.
+
+        :param anew: the driver lets its vectors go and makes others.
+        """
+        if name not in self.bound or up != (name in self.down):
             return
         (self.down.discard if up else self.down.add)(name)
-        mine = [one for _number, one in sorted(self.vectors.items()) if one.device == self.device_of(name)]
-        for index, one in enumerate(mine):
+        if up and anew:
+            self.set_channels(name, self.queues[name])
+            return
+        for index, number in enumerate(self.numbers(name)):
+            one = self.vectors[number]
             one.name = f"{name}-TxRx-{index}" if up else None
-            if up:
-                one.affinity = self._default(one.node)
+            if up and not (one.given and cpulist.parse(one.affinity) & self._online()):
+                one.affinity, one.given, one.ours = self._default(one.node), False, False
 
     def reset(self, name: str) -> None:
         """The driver sets all masks anew, as virtio_net does."""
-        for one in self.vectors.values():
-            if one.device == self.device_of(name):
-                one.affinity = EVERY
+        for number in self.numbers(name):
+            self.vectors[number].give(EVERY)
         if name in self.xps:
-            self.xps[name] = ["ff"] * len(self.xps[name])
+            self.xps[name].masks = ["ff"] * len(self.xps[name].masks)
+            self.xps[name].ours.clear()
 
     def set_online(self, cpu: int, online: bool) -> None:
         """A CPU goes or comes; interrupts that had no other go to all that are left."""
@@ -116,11 +175,11 @@ class Simulated:
         left = self._online()
         for one in self.vectors.values():
             if not cpulist.parse(one.affinity) & left:
-                one.affinity = cpulist.format(left)
+                one.affinity, one.ours = cpulist.format(left), False
         for guest in self.guests.values():
-            for tid, (kind, affinity) in guest.threads.items():
+            for tid, (_kind, affinity) in list(guest.threads.items()):
                 if not cpulist.parse(affinity) & left:
-                    guest.threads[tid] = (kind, cpulist.format(left))
+                    guest.give(tid, cpulist.format(left))
 
     def start(self, name: str, asks: dict, workers: int, with_device: bool) -> None:
         if name in self.guests:
@@ -133,6 +192,11 @@ class Simulated:
         self.guests[name] = Guest(pid, asks, workers, device, threads)
         if device:
             self.guest_driver(name, True)
+
+    def ask(self, name: str, asks: dict) -> None:
+        """The guest asks for something else."""
+        if name in self.guests:
+            self.guests[name].asks = asks
 
     def end(self, name: str) -> None:
         guest = self.guests.pop(name, None)
@@ -157,29 +221,42 @@ class Simulated:
         ]  # fmt: skip
         if pick % 3 == 0 and movable:
             guest, tid = movable[pick % len(movable)]
-            guest.threads[tid] = (guest.threads[tid][0], value)
-        elif self.vectors:
-            self.vectors[sorted(self.vectors)[pick % len(self.vectors)]].affinity = value
+            guest.give(tid, value)
+        else:
+            self.vectors[self._pick(pick)].give(value)
 
-    def refuse(self, pick: int, number: int) -> None:
-        """The kernel refuses the next writes to an interrupt, or all of them (EIO)."""
-        if self.vectors:
-            self.refuses[sorted(self.vectors)[pick % len(self.vectors)]] = number
+    def intrude(self, pick: int, value: str) -> None:
+        """Another program writes an interrupt right after the next one who does."""
+        self.intruders[self._pick(pick)] = value
+
+    def refuse(self, pick: int, number: int, lasting: bool) -> None:
+        """The kernel refuses the next write to an interrupt, or all until it does not; EIO is for ever."""
+        self.refuses[self._pick(pick)] = (number, lasting or number == errno.EIO)
+
+    def refuse_all(self, name: str, number: int) -> None:
+        """The kernel takes nothing for a NIC any more, as where no vector is left, and its driver resets it."""
+        self.refuses |= dict.fromkeys(self.numbers(name), (number, True))
+        self.reset(name)
+
+    def accept(self) -> None:
+        """The kernel refuses nothing any more but what it never takes."""
+        self.refuses = {number: one for number, one in self.refuses.items() if one[0] == errno.EIO}
 
     def reboot(self) -> None:
-        self.__init__()
         self.boots += 1
+        self._power_on()
 
     # What the agent asks.
 
     def facts(self) -> model.HostFacts:
         nics, irqs = [], []
         for number, one in sorted(self.vectors.items()):
-            irqs.append(hosts.irq(number, one.name, one.device, one.affinity, one.node))
+            irqs.append(hosts.irq(number, one.name, one.device or None, one.affinity, one.node))
         for name in sorted(self.bound):
-            numbers = [number for number, one in self.vectors.items() if one.device == self.device_of(name)]
-            nic = hosts.nic(name, sorted(numbers), int(name[3:]), self.device_of(name))
-            nics.append(dataclasses.replace(nic, xps=tuple(self.xps[name])))
+            nic = hosts.nic(name, self.numbers(name), int(name[3:]), self.device_of(name))
+            nics.append(dataclasses.replace(nic, xps=tuple(self.xps[name].masks)))
+        tap = hosts.nic(_TAP, (), None, None, queues=2, kind="tap")
+        nics.append(dataclasses.replace(tap, xps=tuple(self.xps[_TAP].masks)))
         guests = [self._process(name, guest) for name, guest in sorted(self.guests.items())]
         return hosts.facts(hosts.cpus_of([(0, 4), (1, 4)], offline=self.offline), nics, irqs, guests)
 
@@ -187,11 +264,34 @@ class Simulated:
         return planner.plan(facts, plan_model.CpuSets(dedicated=DEDICATED))
 
     def kinds(self):
-        made = (_Irq(self), _Thread(self), _Xps(self))
+        made = (_Irq(self), _Thread(self), _Xps(self), _Ban(self))
         return {kind.kind: kind for kind in made}
 
     def boot(self) -> str:
         return f"boot-{self.boots}"
+
+    # What tests ask of it.
+
+    def numbers(self, name: str) -> list[int]:
+        """Return the interrupts of a NIC."""
+        return sorted(number for number, one in self.vectors.items() if one.device == self.device_of(name))
+
+    def lost(self) -> dict[tuple[str, str], tuple[str, str]]:
+        """Return what has a value of the agent that is no original: what it holds, and what it held before."""
+        found = {
+            ("irq_affinity", f"irq:{number}", one.made): one.affinity
+            for number, one in self.vectors.items()
+            if one.ours
+        }
+        for guest in self.guests.values():
+            found |= {("thread_affinity", f"tid:{tid}", 0): guest.threads[tid][1] for tid in guest.ours}
+        for name, queues in self.xps.items():
+            found |= {("xps", f"{name}/tx-{queue}", queues.made): queues.masks[queue] for queue in queues.ours}
+        return {
+            key[:2]: (value, self.originals[key])
+            for key, value in found.items()
+            if key in self.originals and (*key[:2], value) not in self._known
+        }
 
     # How it works inside.
 
@@ -221,11 +321,18 @@ class Simulated:
     def _default(self, node: int) -> str:
         return cpulist.format(cpulist.parse(NODE_CPUS[node]) & self._online() or self._online())
 
+    def _count(self) -> int:
+        self._made += 1
+        return self._made
+
+    def _pick(self, pick: int) -> int:
+        return sorted(self.vectors)[pick % len(self.vectors)]
+
     def _make(self, name: str | None, device: str, node: int) -> None:
         number = next(one for one in range(24, 999) if one not in self.vectors)
-        self._made += 1
-        self.vectors[number] = Vector(name, device, node, self._default(node), self._made)
+        self.vectors[number] = Vector(name, device, node, self._default(node), self._count())
         self.refuses.pop(number, None)
+        self.intruders.pop(number, None)
 
     def _drop(self, device: str) -> None:
         for number in [number for number, one in self.vectors.items() if one.device == device]:
@@ -237,13 +344,24 @@ class Simulated:
                 return guest, *guest.threads[tid]
         raise OSError(errno.ESRCH, "no such thread")
 
-    def note(self, kind: str, target: str, identity: str, made: int, old: str, value: str) -> None:
-        """Record a write and judge it."""
-        self.writes.append((kind, target, identity, value))
-        self.before.setdefault((kind, target, identity, made), old)
+    def asked(self, device: str) -> bool:
+        """Whether the interrupts of a device are the agent's business."""
+        return any(device == self.device_of(name) for name in self.bound) or any(
+            guest.hostdev == device and (guest.asks or {}).get("irq_placement") in ("numa", "vcpu")
+            for guest in self.guests.values()
+        )
 
-    def accuse(self, text: str) -> None:
-        self.illegal.append(text)
+    def note(self, kind: str, target: str, identity: str, made: int, old: str, value: str, *, asked: bool) -> None:
+        """Record a write that takes effect and judge it: what nobody asks for may be put back, and no more."""
+        key = (kind, target, made)
+        self.writes.append((kind, target, identity, value))
+        if not asked and value != self.originals.get(key):
+            self.illegal.append(f"{kind} {target} ({identity}) was set to {value}")
+        if key not in self.originals:
+            self.originals[key] = old
+            self._known.add((kind, target, old))
+        if self.originals[key] == value:
+            del self.originals[key]
 
 
 class _Kind(base.SettingKind):
@@ -258,6 +376,10 @@ class _Kind(base.SettingKind):
 
     def holds(self, target, value, current):
         return base.same_cpus(value, current)
+
+    def write(self, target, value):
+        self.host.attempts[self.kind, target, self.identity(target)] += 1
+        self.take(target, value)
 
 
 class _Irq(_Kind):
@@ -277,18 +399,24 @@ class _Irq(_Kind):
         one = self._vector(target)
         return f"{one.device}|{one.name or ''}"
 
-    def write(self, target, value):
+    def is_same(self, setting):
+        return super().is_same(setting) or irq.is_asleep(setting.identity, self.identity(setting.target))
+
+    def take(self, target, value):
         one, number = self._vector(target), int(target[4:])
-        refusal = self.host.refuses.get(number)
-        if refusal is not None:
-            if refusal != errno.EIO:
+        refusal, lasting = self.host.refuses.get(number, (0, False))
+        if refusal:
+            if not lasting:
                 del self.host.refuses[number]
             raise OSError(refusal, os.strerror(refusal))
         online = cpulist.parse(value) & self.host._online()
         if not online:
             raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
-        self.host.note(self.kind, target, self.identity(target), one.made, one.affinity, value)
-        one.affinity = value
+        asked = self.host.asked(one.device)
+        self.host.note(self.kind, target, self.identity(target), one.made, one.affinity, value, asked=asked)
+        one.give(value, ours=True)
+        if number in self.host.intruders:
+            one.give(self.host.intruders.pop(number))
 
 
 class _Thread(_Kind):
@@ -303,17 +431,21 @@ class _Thread(_Kind):
         guest, _kind, _affinity = self.host.thread(int(target[4:]))
         return f"{guest.pid}:{1000 + guest.pid}"
 
-    def write(self, target, value):
+    def take(self, target, value):
         tid = int(target[4:])
         guest, kind, old = self.host.thread(tid)
-        if kind == "vcpu":
-            self.host.accuse(f"a vCPU was moved to {value}")
-        if not guest.asks:
-            self.host.accuse(f"{kind} of a guest that asks for nothing was moved to {value}")
+        asks = guest.asks or {}
+        asked = {
+            "vhost": "vhost_placement" in asks,
+            "emulator": "emulator_placement" in asks,
+            "iothread": "emulator_placement" in asks,
+            "vcpu": False,
+        }[kind]
         if not cpulist.parse(value) & self.host._online():
             raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
-        self.host.note(self.kind, target, self.identity(target), 0, old, value)
-        guest.threads[tid] = (kind, value)
+        self.host.note(self.kind, target, self.identity(target), 0, old, value, asked=asked)
+        guest.give(tid, value)
+        guest.ours.add(tid)
 
 
 class _Xps(_Kind):
@@ -323,18 +455,35 @@ class _Xps(_Kind):
 
     def _place(self, target):
         name, _, queue = target.partition("/tx-")
-        if name not in self.host.xps or int(queue) >= len(self.host.xps[name]):
+        if name not in self.host.xps or int(queue) >= len(self.host.xps[name].masks):
             raise OSError(errno.ENOENT, os.strerror(errno.ENOENT))
         return self.host.xps[name], int(queue)
 
     def read(self, target):
-        masks, queue = self._place(target)
-        return masks[queue]
+        queues, queue = self._place(target)
+        return queues.masks[queue]
 
     def holds(self, target, value, current):
         return int(value, 16) == int(current, 16)
 
-    def write(self, target, value):
-        masks, queue = self._place(target)
-        self.host.note(self.kind, target, "", id(masks), masks[queue], value)
-        masks[queue] = value
+    def take(self, target, value):
+        queues, queue = self._place(target)
+        asked = target.partition("/")[0] in self.host.bound
+        self.host.note(self.kind, target, "", queues.made, queues.masks[queue], value, asked=asked)
+        queues.masks[queue] = value
+        queues.ours.add(queue)
+
+
+class _Ban(_Kind):
+    kind = "irqbalance_ban"
+    order = 58
+    ephemeral = True
+
+    def read(self, target):
+        return self.host.banned
+
+    def identity(self, target):
+        return "77:1"
+
+    def take(self, target, value):
+        self.host.banned = value

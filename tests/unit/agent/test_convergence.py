@@ -1,7 +1,11 @@
-"""A thousand random histories of a simulated host: it always comes to the plan, and nothing else is written."""
+"""A thousand random histories of a simulated host.
+
+It always comes to the plan, nothing else is written, no write is tried without end, and every original comes back.
+"""
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import errno
 import os
@@ -14,7 +18,7 @@ from hypothesis import strategies as st
 
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.agent import arbiter, reconcile
-from nova_perf_tuning.host.transaction import journal
+from nova_perf_tuning.host.transaction import apply, journal, restore
 from tests.hosts import sysroots
 from tests.unit.agent import simulated
 
@@ -30,6 +34,10 @@ _ASKS = st.sampled_from(
     )
 )
 _PICK = st.integers(0, 30)
+_VALUES = st.sampled_from(("0", "1", "0-7", "5", "2-3"))
+_REFUSALS = st.sampled_from((errno.EIO, errno.EAGAIN, errno.EBUSY, errno.EINVAL, errno.ENOSPC))
+#: Writes that the agent makes in a row, and tries of one write within a pass.
+LIMIT, TRIES = 5, 3
 
 
 def _event(name, *arguments):
@@ -40,19 +48,28 @@ EVENTS = st.one_of(
     _event("bind", _NICS, st.integers(1, 6)),
     _event("unbind", _NICS),
     _event("set_channels", _NICS, st.integers(1, 6)),
-    _event("link", _NICS, st.booleans()),
+    _event("link", _NICS, st.booleans(), st.booleans()),
     _event("reset", _NICS),
     _event("set_online", st.integers(1, 7), st.booleans()),
     _event("start", _GUESTS, _ASKS, st.integers(0, 4), st.booleans()),
+    _event("ask", _GUESTS, _ASKS),
     _event("end", _GUESTS),
     _event("guest_driver", _GUESTS, st.booleans()),
-    _event("rival", _PICK, st.sampled_from(("0", "1", "0-7", "5", "2-3"))),
-    _event("refuse", _PICK, st.sampled_from((errno.EIO, errno.EAGAIN, errno.EBUSY, errno.ENOSPC))),
+    _event("rival", _PICK, _VALUES),
+    _event("intrude", _PICK, _VALUES),
+    _event("refuse", _PICK, _REFUSALS, st.booleans()),
+    _event("refuse_all", _NICS, _REFUSALS),
+    _event("accept"),
     _event("reboot"),
-    st.just(("pass",)),
+    _event("passes", st.sampled_from((1, 40))),
+    st.just(("event",)),
     st.just(("agent killed",)),
     st.just(("time",)),
 )
+
+
+#: Left alone, hypothesis draws five events on average.
+HISTORIES = st.one_of(st.lists(EVENTS, max_size=8), st.lists(EVENTS, min_size=8, max_size=25))
 
 
 class OneJournal:
@@ -77,7 +94,9 @@ class Bench:
         self.folder = tempfile.mkdtemp(prefix="nova-perf-agent-", dir=sysroots.workplace())
         self.host = simulated.Simulated()
         self.now = 0.0
+        #: How often something happened, and how often time passed in which a pause may have ended.
         self.changes = 1
+        self.waits = 0
         self._open()
 
     def _open(self):
@@ -91,28 +110,38 @@ class Bench:
 
     def happen(self, event):
         name, *arguments = event
-        if name == "pass":
-            self.agent.reconcile()
+        if name == "passes":
+            for _ in range(arguments[0]):
+                self.agent.reconcile()
+        elif name == "event":
+            self.changes += 1
+            self.agent.retry_refused()
+            self.agent.reconcile(excused=True)
         elif name == "time":
-            self.now += 30.0
+            self.wait(30.0)
         elif name == "agent killed":
+            self.changes += 1  # it does not remember what was refused
             self.journal.close()
             self._open()
         else:
             self.changes += 1
             getattr(self.host, name)(*arguments)
 
+    def wait(self, seconds):
+        self.waits += 1
+        self.now += seconds
+
     def settle(self):
         """Give the agent the time that its longest pause takes."""
-        for _ in range(3):
-            self.now += 2000.0
-            self.agent.retry_refused()
+        self.agent.retry_refused()
+        for _ in range(4):
+            self.wait(2000.0)
             self.agent.reconcile()
 
     def wrong(self):
         """Return what the plan wants and the host does not hold, but for what the kernel refuses for good."""
         kinds = self.host.kinds()
-        refused = {f"irq:{number}" for number in self.host.refuses}
+        refused = {f"irq:{number}" for number, (_error, lasting) in self.host.refuses.items() if lasting}
         return [
             f"{one.kind} {one.target} is {one.current}, planned {one.value}"
             for one in self.host.plan(self.host.facts()).settings
@@ -126,8 +155,9 @@ class ConvergenceTest(testtools.TestCase):
     @hypothesis.settings(
         max_examples=1000, deadline=None, database=None, suppress_health_check=list(hypothesis.HealthCheck)
     )
-    @hypothesis.given(events=st.lists(EVENTS, max_size=25))
+    @hypothesis.given(events=HISTORIES)
     def test_every_history_ends_as_planned(self, events):
+        self.patch(apply, "PAUSES", (0.0,) * (TRIES - 1))
         bench = Bench()
         try:
             for event in events:
@@ -137,19 +167,42 @@ class ConvergenceTest(testtools.TestCase):
             written = len(bench.host.writes)
             bench.agent.reconcile()
             self.assertEqual(written, len(bench.host.writes), "a host that is as planned was written to")
-            self.assertEqual([], bench.host.illegal)
+            self._check_told(bench)
             self._check_bound(bench)
             self._check_places(bench)
+            self._check_originals(bench)
+            self.assertEqual([], bench.host.illegal)
         finally:
             bench.close()
 
+    def _check_told(self, bench):
+        """What does not hold in the end, and nothing else, is said to be not in force."""
+        kinds = bench.host.kinds()
+        wrong = {
+            (one.kind, one.target)
+            for one in bench.agent.wanted
+            if not kinds[one.kind].holds(one.target, one.value, kinds[one.kind].read(one.target))
+        }
+        told = {(one.setting.kind, one.setting.target) for one in bench.agent.not_in_force()}
+        wanted = {(one.kind, one.target) for one in bench.agent.wanted}
+        left = {(one.kind, one.target) for one in bench.journal.entries()} - wanted  # it may not be put back
+        self.assertEqual(wrong, told - left)
+
     def _check_bound(self, bench):
-        """No object is written more often than something happened, and then once more."""
-        counts: dict[tuple[str, str, str], int] = {}
-        for kind, target, identity, _value in bench.host.writes:
-            key = (kind, target, identity)
-            counts[key] = counts.get(key, 0) + 1
+        """No object is written more often than something happened, and then once more.
+
+        What is refused may be tried as often as a value that others change, and once after each pause.
+        """
+        counts = collections.Counter(one[:3] for one in bench.host.writes)
         self.assertEqual({}, {key: number for key, number in counts.items() if number > bench.changes + 1})
+        most = TRIES * (bench.changes + bench.waits + LIMIT + 1)
+        self.assertEqual({}, {key: number for key, number in bench.host.attempts.items() if number > most})
+
+    def _check_originals(self, bench):
+        """After a restore nothing has a value of the agent but what the kernel does not let be put back."""
+        done = bench.agent.restore()
+        left = {(one.entry.kind, one.entry.target) for one in done if one.result is restore.Undone.FAILED}
+        self.assertEqual({}, {key: held for key, held in bench.host.lost().items() if key not in left})
 
     def _check_places(self, bench):
         """Whatever was written last lies on CPUs that are nobody's own, but for what asked to be there."""
@@ -167,7 +220,7 @@ class RivalTest(testtools.TestCase):
         self.bench = Bench()
         self.addCleanup(self.bench.close)
         self.bench.agent.reconcile()
-        self.number = min(self.bench.host.vectors)
+        self.number = min(self.bench.host.numbers("eth0"))
         self.ours = self.bench.host.vectors[self.number].affinity
 
     def _contest(self, seconds, excused=False):
@@ -187,7 +240,8 @@ class RivalTest(testtools.TestCase):
     def test_what_is_held_back_is_told_and_not_taken_for_new_drift(self):
         self._contest(30)
         held = self.bench.agent.arbiter.held_back(self.bench.now)
-        self.assertEqual([("irq_affinity", f"irq:{self.number}")], list(held))
+        self.assertEqual([("irq_affinity", f"irq:{self.number}", "0000:10:00.0|eth0-TxRx-0")], list(held))
+        self.assertEqual(held, self.bench.agent.contested())
         self.assertEqual([], self.bench.agent.drifting())
 
     def test_when_the_rival_leaves_the_value_comes_back(self):
@@ -195,6 +249,43 @@ class RivalTest(testtools.TestCase):
         self.bench.now += 1300.0
         self.bench.agent.reconcile()
         self.assertEqual(self.ours, self.bench.host.vectors[self.number].affinity)
+
+    def test_another_device_with_the_number_has_no_part_in_it(self):
+        host = self.bench.host
+        self._contest(100)
+        host.unbind("eth0")
+        host.start("guest1", {"irq_placement": "numa"}, 0, True)
+        self.bench.agent.reconcile()
+        self.assertEqual("0000:a1:10.0", host.vectors[self.number].device)
+        host.vectors[self.number].give("0-3")
+        self.bench.agent.reconcile()
+        self.assertNotEqual("0-3", host.vectors[self.number].affinity)
+
+    def test_a_guest_that_reboots_within_the_pause_is_placed_once_more(self):
+        host = self.bench.host
+        host.start("guest1", {"irq_placement": "numa"}, 0, True)
+        self.bench.agent.reconcile()
+        self.number = max(host.vectors)
+        self._contest(100)
+        host.guest_driver("guest1", False)
+        self.bench.agent.reconcile(excused=True)
+        host.guest_driver("guest1", True)
+        host.vectors[self.number].give("0-7")
+        self.bench.agent.reconcile()
+        self.assertEqual("0-7", host.vectors[self.number].affinity)
+        self.bench.agent.reconcile(excused=True)
+        self.assertNotEqual("0-7", host.vectors[self.number].affinity)
+        self.assertEqual(0, self._contest(5, excused=True))
+
+    def test_links_that_go_down_and_up_give_no_new_budget(self):
+        begin = len(self.bench.host.writes)
+        for _ in range(300):
+            for up in (False, True):
+                self.bench.now += 1.0
+                self.bench.host.link("eth0", up)
+                self.bench.host.vectors[self.number].give("0-7")
+                self.bench.agent.reconcile(excused=True)
+        self.assertLess(len(self.bench.host.writes) - begin, 70)
 
     def test_others_are_repaired_meanwhile(self):
         self._contest(100)
@@ -217,7 +308,7 @@ class RestoreTest(testtools.TestCase):
         host = self.bench.host
         found = {number: one.affinity for number, one in host.vectors.items()}
         found |= {tid: cpus for guest in host.guests.values() for tid, (_kind, cpus) in guest.threads.items()}
-        return found, {name: list(masks) for name, masks in host.xps.items()}
+        return found, {name: list(queues.masks) for name, queues in host.xps.items()}
 
     def test_all_originals(self):
         host = self.bench.host
@@ -236,6 +327,54 @@ class RestoreTest(testtools.TestCase):
             self.bench.agent.reconcile()
         self.bench.agent.restore()
         self.assertEqual(before, self._content())
+
+    def test_originals_survive_a_link_that_is_down_for_long(self):
+        before = self._content()
+        for anew in (False, True):
+            self.bench.agent.reconcile()
+            placed = self._content()
+            self.bench.host.link("eth0", False)
+            for _ in range(10):
+                self.bench.now += 400.0
+                self.bench.agent.reconcile()
+            self.assertEqual(placed, self._content())
+            self.bench.host.link("eth0", True, anew)
+            self.bench.agent.reconcile()
+            self.assertEqual(placed, self._content())
+            self.bench.agent.restore()
+            self.assertEqual(before, self._content())
+
+    def test_originals_are_put_back_while_all_links_are_down(self):
+        before = self._content()
+        self.bench.agent.reconcile()
+        for name in ("eth0", "eth1"):
+            self.bench.host.link(name, False)
+        self.bench.agent.reconcile()
+        self.bench.agent.restore()
+        for name in ("eth0", "eth1"):
+            self.bench.host.link(name, True)
+        self.assertEqual(before, self._content())
+        self.assertEqual([], self.bench.journal.entries())
+
+    def test_links_that_are_down_at_the_start_are_not_touched(self):
+        before = self._content()
+        for name in ("eth0", "eth1"):
+            self.bench.host.link(name, False)
+        self.bench.agent.reconcile()
+        self.assertEqual([], [one for one in self.bench.host.writes if one[0] == "irq_affinity"])
+        for name in ("eth0", "eth1"):
+            self.bench.host.link(name, True)
+        self.bench.agent.reconcile()
+        self.bench.agent.restore()
+        self.assertEqual(before, self._content())
+
+    def test_a_vector_that_is_gone_is_forgotten(self):
+        self.bench.agent.reconcile()
+        self.bench.host.unbind("eth0")
+        for _ in range(3):
+            self.bench.now += 400.0
+            self.bench.agent.reconcile()
+        self.assertEqual([], [one for one in self.bench.journal.entries() if one.identity.startswith("0000:10")])
 
     def test_originals_survive_the_agents_death(self):
         before = self._content()

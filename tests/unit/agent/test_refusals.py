@@ -1,0 +1,156 @@
+"""What the kernel does not take, and what irqbalance does not say."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+import testtools
+
+from nova_perf_tuning.agent import arbiter, reconcile
+from nova_perf_tuning.host import setting
+from nova_perf_tuning.host.transaction import apply
+from tests.unit.agent import test_convergence
+
+
+class RefusalTest(testtools.TestCase):
+    """What the kernel does not take is told until it holds, and not tried without end."""
+
+    def setUp(self):
+        super().setUp()
+        self.patch(apply, "PAUSES", (0.0,) * (test_convergence.TRIES - 1))
+        self.bench = test_convergence.Bench()
+        self.addCleanup(self.bench.close)
+        self.host, self.agent = self.bench.host, self.bench.agent
+        self.number = min(self.host.numbers("eth0"))
+        self.target = f"irq:{self.number}"
+
+    def _pass(self, seconds=1.0, **arguments):
+        self.bench.now += seconds
+        return self.agent.reconcile(**arguments)
+
+    def _told(self):
+        return [(one.setting.target, one.result, one.detail) for one in self.agent.not_in_force()]
+
+    def _attempts(self):
+        return sum(number for (_kind, target, _id), number in self.host.attempts.items() if target == self.target)
+
+    def test_what_is_refused_for_good_is_told_until_it_holds(self):
+        self.host.refuses[self.number] = (errno.EIO, True)
+        for _ in range(3):
+            self._pass()
+            self.assertEqual([(self.target, apply.Result.FAILED, os.strerror(errno.EIO))], self._told())
+        self.assertEqual(1, self._attempts())
+        self.assertEqual([], self.agent.drifting())
+        self.host.refuses.clear()
+        self.agent.retry_refused()
+        self._pass(excused=True)
+        self.assertEqual([], self._told())
+
+    def test_what_nobody_wants_any_more_is_not_told(self):
+        self.host.refuses[self.number] = (errno.EIO, True)
+        self._pass()
+        self.host.unbind("eth0")
+        self._pass()
+        self.assertEqual([], self._told())
+
+    def test_what_may_pass_is_tried_ever_more_rarely_and_told(self):
+        for error in (errno.EINVAL, errno.EBUSY, errno.ERANGE, errno.ENOMEM, errno.ENOSPC):
+            before = self._attempts()
+            self.host.refuses[self.number] = (error, True)
+            self.host.vectors[self.number].give("0-7")
+            for _ in range(3600):
+                self._pass()
+            self.assertLess(self._attempts() - before, test_convergence.TRIES * 20)
+            self.assertEqual([(self.target, apply.Result.FAILED, os.strerror(error))], self._told())
+            self.assertEqual({}, self.agent.contested())
+            self.host.refuses.clear()
+            self._pass(700.0)
+            self.assertEqual([], self._told())
+            self._pass(5000.0)
+
+    def test_nor_does_rare_trying_earn_a_budget(self):
+        self.host.refuses[self.number] = (errno.EINVAL, True)
+        for _ in range(60):
+            self._pass(60.0)
+        self.assertLess(self._attempts(), test_convergence.TRIES * 20)
+
+    def test_a_write_that_others_overwrite_at_once_is_told_and_tried_again(self):
+        self.host.intruders[self.number] = "0-7"
+        self._pass()
+        ((target, result, _detail),) = self._told()
+        self.assertEqual((self.target, apply.Result.DIFFERS), (target, result))
+        self.assertEqual([self.target], [one.target for one in self.agent.drifting()])
+        self._pass()
+        self.assertEqual([], self._told())
+        self.assertNotEqual("0-7", self.host.vectors[self.number].affinity)
+
+    def test_one_who_overwrites_every_write_is_not_fought(self):
+        for _ in range(3600):
+            self.host.intruders[self.number] = "0-7"
+            self._pass()
+        self.assertLess(self._attempts(), 20)
+
+    def test_what_cannot_be_put_back_is_told_and_tried_ever_more_rarely(self):
+        self.host.start("guest1", {"irq_placement": "numa"}, 0, True)
+        self._pass()
+        self.number = max(self.host.vectors)
+        self.target = f"irq:{self.number}"
+        self.host.refuses[self.number] = (errno.EINVAL, True)
+        self.host.guests["guest1"].asks = None
+        before = self._attempts()
+        for _ in range(3600):
+            self._pass()
+        self.assertLess(self._attempts() - before, 20)
+        ((target, _result, detail),) = self._told()
+        self.assertEqual(self.target, target)
+        self.assertIn("cannot be put back", detail)
+        self.host.refuses.clear()
+        self.assertEqual(1, len(self._pass(700.0).withdrawn))
+        self.assertEqual([], self._told())
+
+
+class ExtraTest(testtools.TestCase):
+    """What irqbalance is told stays while it cannot be asked."""
+
+    def setUp(self):
+        super().setUp()
+        self.bench = test_convergence.Bench()
+        self.addCleanup(self.bench.close)
+        self.host = self.bench.host
+        self.host.banned = "9"
+        self.answer = self._ban
+        self.bench.agent = reconcile.Reconciler(
+            self.host,
+            test_convergence.OneJournal(self.bench.journal),
+            arbiter.Arbiter(),
+            extra=lambda *both: self.answer(*both),
+        )
+        self.bench.agent.reconcile()
+        self.assertEqual("9,24", self.host.banned)
+
+    def _ban(self, _wanted, _entries):
+        return [
+            setting.Setting("irqbalance_ban", "irqbalance", "9,24", self.host.banned, "", "irqbalance-ban", "77:1")
+        ]
+
+    def _silent(self, _wanted, _entries):
+        raise reconcile.KeepExtra
+
+    def test_silence_changes_nothing(self):
+        self.answer = self._silent
+        done = self.bench.agent.reconcile()
+        self.assertEqual(("9,24", []), (self.host.banned, done.withdrawn))
+        (entry,) = [one for one in self.bench.journal.entries() if one.kind == "irqbalance_ban"]
+        self.assertEqual("9", entry.original)
+        self.answer = lambda *_both: []
+        self.bench.agent.reconcile()
+        self.assertEqual("9", self.host.banned)
+
+    def test_what_is_planned_is_placed_meanwhile(self):
+        self.answer = self._silent
+        number = min(self.host.numbers("eth0"))
+        right = self.host.vectors[number].affinity
+        self.host.vectors[number].give("0-7")
+        self.bench.agent.reconcile()
+        self.assertEqual(right, self.host.vectors[number].affinity)

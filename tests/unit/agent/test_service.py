@@ -1,0 +1,55 @@
+"""What the service says of itself: findings for people and for metrics."""
+
+from __future__ import annotations
+
+import errno
+import time
+
+import testtools
+
+from nova_perf_tuning.agent import arbiter, reconcile, service, watch
+from nova_perf_tuning.conf import opts
+from nova_perf_tuning.host.transaction import apply
+from tests.unit.agent import test_convergence
+
+
+class FindingsTest(testtools.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.patch(apply, "PAUSES", (0.0,))
+        bench = test_convergence.Bench()
+        self.addCleanup(bench.close)
+        self.host = bench.host
+        self.agent = reconcile.Reconciler(self.host, test_convergence.OneJournal(bench.journal), arbiter.Arbiter())
+        timing = opts.load([]).agent
+        self.service = service.Service(self.agent, watch.Watch(bench.folder), timing, bench.folder)
+        self.addCleanup(self.service.close)
+        self.number = min(self.host.numbers("eth0"))
+
+    def findings(self, passes=1):
+        for _ in range(passes):
+            self.service.make_pass({"look"}, time.monotonic())
+        return [(one["what"], one["target"]) for one in self.service.as_state()["findings"]]
+
+    def test_what_is_refused_is_told_as_long_as_it_does_not_hold(self):
+        expected = [("not in force", f"irq:{self.number}")]
+        for number in (errno.EIO, errno.EINVAL):
+            self.host.refuses[self.number] = (number, True)
+            with self.assertLogs(service.LOG, "WARNING"):
+                self.assertEqual(expected, self.findings())
+            self.assertEqual(expected, self.findings(10))
+            self.agent.retry_refused()
+        self.host.refuses.clear()
+        self.host.vectors[self.number].give("4")
+        self.host.vectors[self.number].give(next(one.value for one in self.agent.wanted))
+        self.assertEqual([], self.findings())
+
+    def test_what_others_write_is_told_by_another_name(self):
+        self.findings()
+        for _ in range(7):
+            self.host.vectors[self.number].give("0-7")
+            found = self.findings()
+        self.assertEqual([("written by others", f"irq:{self.number}")], found)
+        self.assertIn("1 held back", self.service._line())
+        self.host.vectors[self.number].give(next(one.value for one in self.agent.wanted))
+        self.assertEqual([], self.findings())
