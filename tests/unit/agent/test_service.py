@@ -37,7 +37,7 @@ class FindingsTest(testtools.TestCase):
             self.host.refuses[self.number] = (number, True)
             with self.assertLogs(service.LOG, "WARNING"):
                 self.assertEqual(expected, self.findings())
-            self.assertEqual(expected, self.findings(10))
+                self.assertEqual(expected, self.findings(10))
             self.agent.retry_refused()
         self.host.refuses.clear()
         self.host.vectors[self.number].give("4")
