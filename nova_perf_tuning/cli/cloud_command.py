@@ -68,8 +68,7 @@ class CloudCommand(osc_command.Command):
             # What they warn of comes with the error as well.
             logging.getLogger("keystoneauth").setLevel(logging.ERROR)
             logging.getLogger("openstack").setLevel(logging.ERROR)
-        defaults = self.app.cloud_config.defaults
-        defaults |= {key: value for key, value in faults.DEFAULTS.items() if defaults.get(key) is None}
+        faults.fill_in(self.app.cloud_config, faults.DEFAULTS)
         self.auth_required = True
         self.app.prepare_to_run_command(self)
 

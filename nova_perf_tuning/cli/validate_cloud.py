@@ -157,16 +157,15 @@ class HeatCloud:
         """
         if self._connect_by is not None:
             return self._connect_by()
-        import openstack
         from keystoneauth1 import exceptions as keystone_errors
         from openstack.config import exceptions as config_errors
 
-        from nova_perf_tuning.cloud import model
+        from nova_perf_tuning.cloud import api, model
 
         # What it warns of before it raises is in the exception, too.
         logging.getLogger("keystoneauth.identity").setLevel(logging.ERROR)
         try:
-            return openstack.connect(cloud=self._os_cloud)
+            return api.connect(self._os_cloud)
         except (config_errors.OpenStackConfigException, keystone_errors.MissingRequiredOptions) as error:
             raise model.CloudError(
                 f"no way to the cloud: {' '.join(str(error).split())[:300]}; see --os-cloud, clouds.yaml and OS_*"

@@ -5,14 +5,16 @@ Tokens that expire are no matter: keystoneauth fetches a new one when a service 
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+import requests
 import tenacity
 from keystoneauth1 import exceptions as keystone_errors
-from openstack import connection
+from openstack import config, connection
 from openstack import exceptions as sdk_errors
 
 from nova_perf_tuning.cloud import faults
@@ -35,13 +37,47 @@ class ApiError(Exception):
     """An API refused, or failed for longer than retries bridge; one printable line."""
 
 
+class UnreadableError(Exception):
+    """An answer that the service itself does not give, such as a proxy's page with status 200."""
+
+
 def is_transient(error: BaseException) -> bool:
     """Return whether the same call may succeed a moment later."""
+    status = _status(error)
+    if status is not None:
+        return status in _TRANSIENT_STATUS
+    if isinstance(error, keystone_errors.UnknownConnectionError):
+        # An answer that was cut off; ValueError: the URL itself is wrong.
+        return not isinstance(error.original, ValueError)
+    return isinstance(
+        error, keystone_errors.ConnectFailure | keystone_errors.RetriableConnectionFailure | UnreadableError
+    ) or _is_no_json(error)
+
+
+def credentials_refused(error: BaseException) -> bool:
+    """Return whether a service, or Keystone itself, does not accept who we are: 401 with a new token, too."""
+    return _status(error) == 401
+
+
+def connect(cloud: str | None = None) -> connection.Connection:
+    """Return a connection by an entry of clouds.yaml, or by the variables OS_*; every request has a time limit.
+
+    Attempts are counted by :meth:`Api.call` alone; more below it would only make each of them longer.
+    """
+    found = config.OpenStackConfig()
+    faults.fill_in(found, {"api_timeout": faults.DEFAULTS["api_timeout"]})
+    return connection.Connection(config=found.get_one(cloud=cloud))
+
+
+def _status(error: BaseException) -> int | None:
+    """Return the HTTP status that an exception of the cloud's libraries stands for."""
     if isinstance(error, sdk_errors.HttpException):
-        return error.status_code in _TRANSIENT_STATUS
-    if isinstance(error, keystone_errors.HttpError):
-        return error.http_status in _TRANSIENT_STATUS
-    return isinstance(error, keystone_errors.ConnectFailure | keystone_errors.RetriableConnectionFailure)
+        return error.status_code
+    return error.http_status if isinstance(error, keystone_errors.HttpError) else None
+
+
+def _is_no_json(error: BaseException) -> bool:
+    return isinstance(error, json.JSONDecodeError | requests.exceptions.JSONDecodeError)
 
 
 class Api:
@@ -66,7 +102,8 @@ class Api:
         return found
 
     def call(self, function: Callable[..., _Answer], *arguments: Any, **named: Any) -> _Answer:
-        """Call ``function``; 429, 5xx and lost connections are tried again for :data:`RETRY_FOR_S`.
+        """Call ``function``; 429, 5xx, lost connections and no real answer are tried again for
+        :data:`RETRY_FOR_S`.
 
         :raises ApiError: it failed for too long.
         :raises openstack.exceptions.SDKException, keystoneauth1.exceptions.ClientException: it was refused.
@@ -81,9 +118,10 @@ class Api:
         )
         try:
             return retrying(function, *arguments, **named)
-        except ERRORS as error:
+        except Exception as error:
             if is_transient(error):
-                raise ApiError(f"the API failed for {self._retry_for_s:.0f} s: {faults.told(error)}") from error
+                said = "the answer is not JSON" if _is_no_json(error) else faults.told(error)
+                raise ApiError(f"the API failed for {self._retry_for_s:.0f} s: {said}") from error
             raise
 
     def patient(self) -> Api:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import contextlib
 import re
 import urllib.parse
-from collections.abc import Iterator
-from typing import Any, Final
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 from nova_perf_tuning.cloud import model
 from nova_perf_tuning.specs import vocabulary
+
+if TYPE_CHECKING:
+    from openstack.config import loader
 
 #: Connection settings where the user's clouds.yaml says nothing. Without a timeout a service that accepts a
 #: connection and never answers would hold a command for ever; 503 is what a load balancer says in between.
@@ -33,6 +36,18 @@ _STATUS: Final = {
     503: ("the service is unavailable", "see whether it runs, then try again"),
     504: ("the service did not answer its load balancer in time", "see whether it runs, then try again"),
 }
+
+
+def fill_in(config: loader.OpenStackConfig, settings: Mapping[str, Any]) -> None:
+    """Give ``config`` connection settings where the user has set none.
+
+    The variables OS_* make a cloud of their own, in which openstacksdk writes None for whatever they do not say;
+    ``config.defaults`` alone does not reach it.
+    """
+    clouds = config.cloud_config["clouds"]
+    for one in (config.defaults, clouds.get(config.envvar_key), clouds.get("defaults")):
+        if one is not None:
+            one |= {key: value for key, value in settings.items() if one.get(key) is None}
 
 
 def line(error: BaseException) -> str | None:

@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
-import openstack
 from openstack import connection
 
 from nova_perf_tuning.bench import output
@@ -23,6 +22,10 @@ from nova_perf_tuning.cloud import cloud_check, collector, diagnostics, faults, 
 _POLL_S: Final = 2.0
 #: Of the pair's time limit, kept for removing stacks.
 _CLOSING_S: Final = 30.0
+#: What guests take after their last slot until Heat has everything.
+_HAND_OVER_S: Final = 20.0
+#: Between the end of a wait condition and the pair's own: Heat's own steps, and ours between two looks.
+_NOTICE_S: Final = 10.0
 #: Least time that guests get to report.
 _LEAST_WAIT_S: Final = 30
 #: Lines of a guest's console in an error.
@@ -63,6 +66,7 @@ class Settings:
 class _Running:
     """One arm's stack while a pair is measured.
 
+    :ivar stack: without an id until Heat has confirmed it.
     :ivar start: seconds since the epoch before which no trial begins.
     :ivar done: its guests have told everything, or it failed.
     :ivar servers: role -> id of the guest.
@@ -95,7 +99,7 @@ class HeatPairLauncher:
         :param progress: told what goes on, from any thread.
         """
         self.settings = settings or Settings()
-        self._api = api_module.Api(connect or (lambda: openstack.connect(cloud=cloud)))
+        self._api = api_module.Api(connect or (lambda: api_module.connect(cloud)))
         self._stacks = stacks.Stacks(self._api)
         self._closing = stacks.Stacks(self._api.patient())
         self._tell = progress
@@ -114,15 +118,19 @@ class HeatPairLauncher:
         need = self._least_time_s(arms, plan)
         if plan.time_limit_s < need:
             raise model.CloudError(
-                f"a pair needs about {need:.0f} s for {len(arms)} arms of {plan.trials} trials; "
-                f"the time limit is {plan.time_limit_s:.0f} s"
+                f"a pair needs about {need:.0f} s for {len(arms)} arms of {plan.trials} trials, "
+                f"{self.settings.boot_s:.0f} s of it until its guests are ready (--boot-time); "
+                f"the time limit is {plan.time_limit_s:.0f} s (--pair-time-limit)"
             )
         cloud_check.check(self._api, self.settings.image, self.settings.external_network, arms)
 
     def measure(
         self, pair: model.HostPair, arms: Sequence[model.Arm], plan: model.MeasurePlan
     ) -> model.PairOutcome:
-        """Measure all arms on one pair; see :class:`nova_perf_tuning.cloud.model.PairLauncher`."""
+        """Measure all arms on one pair; see :class:`nova_perf_tuning.cloud.model.PairLauncher`.
+
+        :raises model.CloudError: the credentials are refused; no pair can be measured with them.
+        """
         outcome = model.PairOutcome(pair)
         running: list[_Running] = []
         try:
@@ -132,6 +140,8 @@ class HeatPairLauncher:
         except api_module.ApiError as error:
             _note(outcome, model.ErrorClass.API, str(error))
         except api_module.ERRORS as error:
+            if api_module.credentials_refused(error):
+                raise model.CloudError(f"the cloud cannot be used: {faults.told(error)}") from error
             _note(outcome, model.ErrorClass.API, faults.told(error))
         finally:
             begun = time.monotonic()
@@ -178,17 +188,18 @@ class HeatPairLauncher:
             self._api.sleep(0)
             wait_s = deadline - time.monotonic()
             parameters = self._parameters(outcome.pair, arm, number, plan, grid)
-            parameters |= {"start_epoch": start, "time_limit": max(_LEAST_WAIT_S, min(43200, int(wait_s)))}
+            parameters |= {"start_epoch": start, "time_limit": self._wait_condition_s(wait_s, grid, plan)}
             name = _stack_name(plan.run_id, outcome.pair, arm.name)
             self._tell(f"{_shown(outcome.pair)}: making stack {name}")
+            # Noted before it is made: when the answer is lost, Heat has a stack all the same.
+            one = _Running(number, arm, stacks.Stack("", name), time.time(), start)
+            running.append(one)
             try:
-                # Heat's own limit lies a little later: a wait condition that ends first says who was silent.
                 tags = [f"{model.NAME_PREFIX}{plan.run_id}"]
-                stack = self._stacks.create(name, parameters, tags, math.ceil(wait_s / 60) + 2)
+                one.stack = self._stacks.create(name, parameters, tags, math.ceil(wait_s / 60) + 2)
             except stacks.StackError as error:
+                running.remove(one)
                 _note(outcome, error.kind, str(error), arm.name)
-                continue
-            running.append(_Running(number, arm, stack, time.time(), start))
         outcome.seconds["request"] = round(time.monotonic() - begun, 1)
         with self._sampling(running, outcome) as samplers:
             finished = self._api.wait_until(
@@ -198,7 +209,7 @@ class HeatPairLauncher:
             for one in running:
                 if not one.done:
                     reason = f"no result after {time.monotonic() - begun:.0f} s; {self._consoles(one)}"
-                    _note(outcome, model.ErrorClass.TIME_LIMIT, reason, one.arm.name)
+                    _note(outcome, self._overdue(one), reason, one.arm.name)
         outcome.seconds["measure"] = round(time.monotonic() - begun, 1)
         _number_blocks(outcome)
 
@@ -227,12 +238,22 @@ class HeatPairLauncher:
                 self._collect(one, outcome, plan, grid, samplers.get(one.arm.name))
             except stacks.StackError as error:
                 text = str(error)
-                if error.kind is model.ErrorClass.NO_SIGNAL:
+                if error.kind in (model.ErrorClass.NO_SIGNAL, model.ErrorClass.TIME_LIMIT):
                     text = f"{text}; {self._consoles(one)}"
                 _note(outcome, error.kind, text, one.arm.name)
             except collector.DocumentError as error:
                 _note(outcome, model.ErrorClass.BAD_RESULTS, str(error), one.arm.name)
         return all(one.done for one in running)
+
+    def _overdue(self, one: _Running) -> model.ErrorClass:
+        """Return why an arm has not ended in time: guests that never told anything would not have."""
+        if len(one.servers) < 2:
+            return model.ErrorClass.TIME_LIMIT
+        try:
+            ready = stacks.signals(self._stacks.events(one.stack), "report_handle")
+        except (*api_module.ERRORS, api_module.ApiError):
+            return model.ErrorClass.TIME_LIMIT
+        return model.ErrorClass.TIME_LIMIT if len(ready) > 1 else model.ErrorClass.NO_SIGNAL
 
     def _collect(
         self,
@@ -288,15 +309,13 @@ class HeatPairLauncher:
 
         :raises collector.DocumentError: it told them more often.
         """
-        signals: dict[str, list[Any]] = {"documents_handle": [], "report_handle": []}
-        for event in self._stacks.events(one.stack):
-            if event.resource_status == "SIGNAL_COMPLETE" and event.logical_resource_id in signals:
-                signals[event.logical_resource_id].append(event)
-        if len(signals["documents_handle"]) > 1:
-            times = len(signals["documents_handle"])
+        events = self._stacks.events(one.stack)
+        times = len(stacks.signals(events, "documents_handle"))
+        if times > 1:
             raise collector.DocumentError(f"the client signalled {times} times instead of once; nothing is used")
-        if len(signals["report_handle"]) > 1:  # the server is ready, then the client
-            ready = datetime.datetime.fromisoformat(str(signals["report_handle"][1].event_time))
+        reports = stacks.signals(events, "report_handle")
+        if len(reports) > 1:  # the server is ready, then the client
+            ready = datetime.datetime.fromisoformat(str(reports[1].event_time))
             with self._lock:
                 self._boots_s.append(ready.replace(tzinfo=datetime.UTC).timestamp() - one.begun)
 
@@ -310,10 +329,7 @@ class HeatPairLauncher:
         """Learn the guests' ids as soon as there are some; then their CPU time can be sampled."""
         if len(one.servers) == 2:
             return
-        heat = self._api.connection.orchestration
-        for resource in self._api.call(lambda: list(heat.resources(one.stack.id))):
-            if resource.name in ("client", "server") and resource.physical_resource_id:
-                one.servers[resource.name] = resource.physical_resource_id
+        one.servers |= self._stacks.servers(one.stack)
         if len(one.servers) == 2 and self.settings.host_cpu:
             servers = list(one.servers.values())
             samplers[one.arm.name] = diagnostics.Sampler(self._api, servers, begin=one.start)
@@ -385,7 +401,22 @@ class HeatPairLauncher:
 
     def _least_time_s(self, arms: Sequence[model.Arm], plan: model.MeasurePlan) -> float:
         grid = slots.Grid(len(arms), self.settings.slot_s or slots.length_s(plan.jobs))
-        return 20 + grid.arms * grid.length_s * (plan.trials + 1) + _CLOSING_S
+        return self.settings.boot_s + _measuring_s(grid, plan) + _CLOSING_S
+
+    def _wait_condition_s(self, left_s: float, grid: slots.Grid, plan: model.MeasurePlan) -> int:
+        """Return how long Heat waits for the guests' signals, which it does from when both are active.
+
+        It ends before the pair does, since it says who was silent: what guests take until they are ready, which
+        holds what they take until they are active, is left out. It lasts as long as guests need that work.
+        """
+        boot_s = self._boot_s()
+        wait_s = max(left_s - boot_s - _NOTICE_S, min(left_s, boot_s + _measuring_s(grid, plan)))
+        return max(_LEAST_WAIT_S, min(43200, int(wait_s)))
+
+
+def _measuring_s(grid: slots.Grid, plan: model.MeasurePlan) -> float:
+    """Return the seconds from ready guests to their results: a slot to warm up in, a block's begin, the trials."""
+    return grid.length_s * (1 + grid.arms * (plan.trials + 1)) + _HAND_OVER_S
 
 
 def _benchmark(job: Any) -> dict[str, Any]:

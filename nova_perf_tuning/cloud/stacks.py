@@ -6,25 +6,50 @@ import dataclasses
 import functools
 import importlib.resources
 import json
+import re
 import time
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from openstack import exceptions as sdk_errors
+from openstack.orchestration.v1 import stack as sdk_stack
 
 from nova_perf_tuning.bench import output
 from nova_perf_tuning.cloud import api as api_module
 from nova_perf_tuning.cloud import faults, model
 
-#: On every stack; Heat's tags are for people and other tools, names are what is looked for.
+#: On every stack; what has it not is not ours, whatever its name.
 TAG: Final = "nova-perf"
 _TEMPLATE: Final = "benchmark_pair.yaml"
 _DELETE_S: Final = 180.0
-_DELETE_ATTEMPTS: Final = 3
-#: Heat's delete fails while Nova or Neutron still hold something; a little later it goes through.
+#: So often may Heat refuse to remove a stack, or not answer, until it is given up.
+_DELETE_ERRORS: Final = 3
+#: Pauses between attempts to delete double from the first to the last: Heat's delete fails while Nova or Neutron
+#: still hold something, for a second or for minutes.
+_PAUSE_S: Final = (1.0, 30.0)
 _POLL_S: Final = 1.0
+#: A stack whose creation nobody confirmed may appear so much later: Heat still works on the request.
+_APPEAR_S: Final = 10.0
+#: What names of stacks begin with, by the form of :func:`nova_perf_tuning.cloud.campaign_store.new_id`.
+_OF_A_RUN: Final = re.compile(re.escape(model.NAME_PREFIX) + r"[0-9]{8}-[0-9]{6}-[0-9a-f]{4}-").match
 _NO_HOST: Final = ("No valid host", "no valid host")
-_QUOTA: Final = ("uota exceeded", "exceeds quota", "OverQuota", "exceeded for quota", "Maximum number of")
+_QUOTA: Final = (
+    "uota exceeded",
+    "exceeds quota",
+    "OverQuota",
+    "exceeded for quota",
+    "Maximum number of",
+    "is over a limit for",  # Nova with unified limits
+    "reached the maximum stacks",  # Heat, per tenant or per project
+)
+#: The one kind of resource whose reason holds text of a guest. As the event of the resource or the stack words it.
+_WAIT_CONDITION: Final = re.compile(
+    r"(?:[A-Za-z_]+: )?(?:Resource [A-Z]+ failed: )?WaitCondition(Failure|Timeout): "
+    r"(?:resources\.[A-Za-z_.]+: )?(.*)",
+    re.DOTALL,
+).match
+#: How heat/runner.sh says that the client waits in vain. A guest that lies so gains what silence would give it.
+_SILENT_PEER: Final = re.compile(r"client: the server \S+ does not answer on port [0-9]+").match
 
 
 class StackError(Exception):
@@ -40,10 +65,36 @@ class StackError(Exception):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Stack:
-    """A stack of this package; ``id`` is what Heat calls it."""
+    """A stack of this package.
+
+    :ivar id: what Heat calls it; empty: Heat was asked to make it, and nobody knows whether it did.
+    """
 
     id: str
     name: str
+
+
+@dataclasses.dataclass(slots=True)
+class _Removal:
+    """A stack on its way out.
+
+    :ivar due: by the monotonic clock, when the next attempt may be made. :ivar problem: of the last attempt.
+    """
+
+    stack: Stack
+    begun: float = dataclasses.field(default_factory=time.monotonic)
+    due: float = 0.0
+    pause_s: float = _PAUSE_S[0]
+    attempts: int = 0
+    errors: int = 0
+    problem: str = ""
+    failed: bool = False
+
+    def later(self) -> None:
+        """Note an attempt; the next one comes after a pause."""
+        self.attempts += 1
+        self.due = time.monotonic() + self.pause_s
+        self.pause_s = min(2 * self.pause_s, _PAUSE_S[1])
 
 
 @functools.cache
@@ -62,7 +113,8 @@ class Stacks:
     def create(self, name: str, parameters: Mapping[str, Any], tags: Iterable[str], timeout_min: int) -> Stack:
         """Make a stack and return at once; Heat builds it.
 
-        :raises StackError: Heat refused. :raises api_module.ApiError: it does not answer.
+        :raises StackError: Heat refused. :raises model.CloudError: the credentials are refused.
+        :raises api_module.ApiError: it does not answer; the stack may be there all the same.
         """
         template = files()[_TEMPLATE]
         request = {
@@ -81,104 +133,169 @@ class Stacks:
             found = self._api.call(self._api.connection.orchestration.find_stack, name, ignore_missing=False)
             return Stack(str(found.id), name)
         except api_module.ERRORS as error:
+            if api_module.credentials_refused(error):
+                raise
             raise StackError(classify(str(error)), f"Heat refused the stack: {faults.told(error)}") from error
 
     def _post(self, request: Mapping[str, Any]) -> str:
         """Make a stack and return its id; create_stack() would make a list of the tags, and Heat wants text."""
         answer = self._api.connection.orchestration.post("/stacks", json=request)
         sdk_errors.raise_from_response(answer)
-        return str(answer.json()["stack"]["id"])
+        try:
+            return str(answer.json()["stack"]["id"])
+        except (KeyError, TypeError):
+            raise api_module.UnreadableError("Heat's answer names no stack") from None
 
     def status(self, stack: Stack) -> tuple[str, str]:
         """Return ``CREATE_COMPLETE`` or the like, and why."""
-        found = self._api.call(self._api.connection.orchestration.get_stack, stack.id, resolve_outputs=False)
+        found = self._get(stack.id, resolve_outputs=False)
         return str(found.status), output.printable(found.status_reason or "", 600)
 
     def outputs(self, stack: Stack) -> dict[str, Any]:
         """Return the outputs by name, whatever guests put into them."""
-        found = self._api.call(self._api.connection.orchestration.get_stack, stack.id)
+        found = self._get(stack.id)
         return {one["output_key"]: one.get("output_value") for one in found.outputs or []}
+
+    def _get(self, known_as: str, **options: bool) -> Any:
+        """Return what Heat says of a stack by its id or name."""
+
+        def get() -> Any:
+            found = self._api.connection.orchestration.get_stack(known_as, **options)
+            if not found.status:  # openstacksdk makes a stack without anything of an answer that is no JSON
+                raise api_module.UnreadableError("the answer does not describe a stack")
+            return found
+
+        return self._api.call(get)
 
     def events(self, stack: Stack) -> list[Any]:
         """Return the events of the stack's resources, oldest first."""
-        heat = self._api.connection.orchestration
-        found = self._api.call(lambda: list(heat.stack_events(stack.id)))
+        found = self._list("stack_events", _known(stack))
         return sorted(found, key=lambda event: str(event.event_time))
+
+    def servers(self, stack: Stack) -> dict[str, str]:
+        """Return the ids of the guests that are there, by role."""
+        found = self._list("resources", _known(stack))
+        return {
+            one.name: one.physical_resource_id
+            for one in found
+            if one.name in ("client", "server") and one.physical_resource_id
+        }
+
+    def _list(self, what: str, *of: Any) -> list[Any]:
+        """Return a list of Heat's, by the name of openstacksdk's method."""
+
+        def get() -> list[Any]:
+            try:
+                return list(getattr(self._api.connection.orchestration, what)(*of))
+            except KeyError as error:  # openstacksdk looks for the list in whatever came
+                raise api_module.UnreadableError(f"the answer has no {error}") from None
+
+        return self._api.call(get)
 
     def failure(self, stack: Stack, reason: str) -> StackError:
         """Return why a stack failed: the failing resources' own reasons, and the class of the error."""
+        events = self.events(stack)
         told = [
             f"{event.logical_resource_id}: {event.resource_status_reason}"
-            for event in self.events(stack)
+            for event in events
             if str(event.resource_status).endswith("_FAILED") and event.logical_resource_id != stack.name
         ]
         # Whatever else was being made is cancelled and says so; that explains nothing.
-        told = [one for one in told if "aborted" not in one and "Stack CREATE cancelled" not in one] or [reason]
-        text = output.printable("; ".join(dict.fromkeys(told)), 900)
-        return StackError(classify(text), text)
+        told = [one for one in told if not _is_cancelled(one)] or [reason]
+        kinds = [kind for kind in map(classify, told) if kind is not model.ErrorClass.STACK_FAILED]
+        kind = kinds[0] if kinds else model.ErrorClass.STACK_FAILED
+        if kind is model.ErrorClass.NO_SIGNAL and len(signals(events, "report_handle")) > 1:
+            # Both guests have told that they are ready: they are slow, not silent.
+            kind = model.ErrorClass.TIME_LIMIT
+        return StackError(kind, output.printable("; ".join(dict.fromkeys(told)), 900))
 
     def owned(self, run_id: str = "") -> list[Stack]:
-        """Return the stacks that a run (any run if empty) left."""
-        prefix = f"{model.NAME_PREFIX}{run_id}-" if run_id else model.NAME_PREFIX
-        heat = self._api.connection.orchestration
-        found = self._api.call(lambda: list(heat.stacks()))
-        return [Stack(one.id, one.name) for one in found if one.name.startswith(prefix)]
+        """Return the stacks that a run (any run if empty) left: known by tag and name, both of which we gave."""
+        prefix = f"{model.NAME_PREFIX}{run_id}-"
+        return [
+            Stack(one.id, one.name)
+            for one in self._list("stacks")
+            if TAG in (one.tags or ()) and (one.name.startswith(prefix) if run_id else _OF_A_RUN(one.name))
+        ]
 
     def delete(self, stacks: Iterable[Stack]) -> list[str]:
         """Remove stacks and wait until they are gone; return what could not be removed, a line each."""
-        waiting = {stack.id: stack for stack in stacks}
-        attempts = dict.fromkeys(waiting, 0)
-        problems: dict[str, str] = {}
+        waiting = [_Removal(stack) for stack in stacks]
+        problems: list[str] = []
         deadline = time.monotonic() + _DELETE_S
         while waiting and time.monotonic() < deadline:
-            for stack in list(waiting.values()):
+            for one in list(waiting):
                 try:
-                    gone = self._delete_step(stack, attempts)
+                    ended = self._delete_step(one)
                 except (*api_module.ERRORS, api_module.ApiError) as error:
-                    attempts[stack.id] += 1
-                    problems[stack.id] = faults.told(error)
-                    gone = attempts[stack.id] > _DELETE_ATTEMPTS
-                else:
-                    if gone:
-                        problems.pop(stack.id, None)
-                if gone:
-                    del waiting[stack.id]
+                    one.later()
+                    one.errors += 1
+                    one.problem = faults.told(error)
+                    ended = one.errors >= _DELETE_ERRORS or api_module.credentials_refused(error)
+                    if ended:
+                        problems.append(f"stack {one.stack.name}: {one.problem}")
+                if ended:
+                    waiting.remove(one)
             if waiting:
                 time.sleep(_POLL_S)
-        for stack in waiting.values():
-            problems.setdefault(stack.id, f"still there after {_DELETE_S:.0f} s or {_DELETE_ATTEMPTS} attempts")
-        return [f"stack {stack_id}: {text}" for stack_id, text in problems.items()]
+        for one in waiting:
+            why = f": {one.problem}" if one.problem else ""
+            problems.append(
+                f"stack {one.stack.name}: still there after {_DELETE_S:.0f} s and {one.attempts} attempts{why}"
+            )
+        return problems
 
-    def _delete_step(self, stack: Stack, attempts: dict[str, int]) -> bool:
+    def _delete_step(self, one: _Removal) -> bool:
         """Push one stack towards its end; True when it is gone."""
-        heat = self._api.connection.orchestration
+        if (one.failed or one.errors) and time.monotonic() < one.due:
+            return False
         try:
-            found = self._api.call(heat.get_stack, stack.id, resolve_outputs=False)
+            found = self._get(one.stack.id or one.stack.name, resolve_outputs=False)
         except sdk_errors.NotFoundException:
-            return True
+            return bool(one.stack.id) or time.monotonic() - one.begun >= _APPEAR_S
+        if not one.stack.id:
+            one.stack = Stack(str(found.id), one.stack.name)
         status = str(found.status)
         if status == "DELETE_COMPLETE":
             return True
-        if status == "DELETE_IN_PROGRESS":
+        one.failed = status == "DELETE_FAILED"
+        if one.failed:
+            one.problem = output.printable(found.status_reason or "", 300)
+        if status == "DELETE_IN_PROGRESS" or time.monotonic() < one.due:
             return False
-        if attempts[stack.id] >= _DELETE_ATTEMPTS:
-            return False
-        attempts[stack.id] += 1
-        self._api.call(heat.delete_stack, stack.id, ignore_missing=True)
+        one.later()
+        self._api.call(self._api.connection.orchestration.delete_stack, one.stack.id, ignore_missing=True)
         return False
 
 
+def _known(stack: Stack) -> sdk_stack.Stack:
+    """Return a stack as openstacksdk takes it without asking for it first."""
+    return sdk_stack.Stack.new(id=stack.id, name=stack.name)
+
+
+def signals(events: Iterable[Any], to: str) -> list[Any]:
+    """Return the events by which guests told something to a handle."""
+    return [one for one in events if one.resource_status == "SIGNAL_COMPLETE" and one.logical_resource_id == to]
+
+
 def classify(reason: str) -> model.ErrorClass:
-    """Return the class of the error that a reason of Heat, Nova or Neutron means."""
+    """Return the class of the error that a reason of Heat, Nova or Neutron means.
+
+    What a guest said is in some reasons; only what it may decide is taken from it.
+    """
+    if found := _WAIT_CONDITION(reason):
+        if found[1] == "Timeout" or _SILENT_PEER(found[2]):
+            return model.ErrorClass.NO_SIGNAL
+        return model.ErrorClass.BENCHMARK_FAILED
     if any(text in reason for text in _NO_HOST):
         return model.ErrorClass.NO_HOST
     if any(text in reason for text in _QUOTA):
         return model.ErrorClass.QUOTA
-    if "WaitConditionTimeout" in reason or "Timed out" in reason or "timed out" in reason:
-        return model.ErrorClass.NO_SIGNAL
-    if "WaitConditionFailure" in reason:
-        return model.ErrorClass.BENCHMARK_FAILED
     return model.ErrorClass.STACK_FAILED
+
+
+def _is_cancelled(told: str) -> bool:
+    return not _WAIT_CONDITION(told) and ("aborted" in told or "Stack CREATE cancelled" in told)
 
 
 def _parameter(value: Any) -> Any:

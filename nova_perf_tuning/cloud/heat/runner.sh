@@ -270,6 +270,7 @@ await_server() {
     tries=0
     until ask_server >"$work/server" && [ -s "$work/server" ]; do
         tries=$((tries + 1))
+        # By these words nova_perf_tuning.cloud.stacks tells a silent peer from a benchmark that failed.
         [ "$tries" -lt 120 ] || fail "the server $peer does not answer on port $control_port"
         sleep 1
     done

@@ -2,12 +2,13 @@
 
 import http.server
 import json
+import re
 import threading
 
 import openstack
 import testtools
 
-from nova_perf_tuning.cloud import api, heat_pair, model, stacks
+from nova_perf_tuning.cloud import api, campaign_store, heat_pair, model, stacks
 from tests.unit.cloud import api_server
 
 EXPIRES = "2099-01-01T00:00:00.000000Z"
@@ -35,16 +36,23 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def token(self):
         self.body()
         self.server.tokens += 1
-        interfaces = [
+        catalog = [
             {
-                "interface": "public",
-                "region_id": "R",
-                "region": "R",
-                "id": "e",
-                "url": f"{self.server.url}/heat/v1/p",
+                "type": kind,
+                "name": kind,
+                "id": kind,
+                "endpoints": [
+                    {
+                        "interface": "public",
+                        "region_id": "R",
+                        "region": "R",
+                        "id": kind,
+                        "url": self.server.url + path,
+                    }
+                ],
             }
+            for kind, path in (("orchestration", "/heat/v1/p"), ("compute", "/compute/v2.1"))
         ]
-        catalog = [{"type": "orchestration", "name": "heat", "id": "h", "endpoints": interfaces}]
         token = {
             "methods": ["password"],
             "expires_at": EXPIRES,
@@ -79,9 +87,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 
 class ApiCase(testtools.TestCase):
+    handler = Handler
+
     def setUp(self):
         super().setUp()
-        self.server = api_server.QuietServer(("127.0.0.1", 0), Handler)
+        self.server = api_server.QuietServer(("127.0.0.1", 0), self.handler)
         self.server.url = f"http://127.0.0.1:{self.server.server_port}"
         self.server.tokens, self.server.calls, self.server.answers = 0, [], []
         thread = threading.Thread(target=self.server.serve_forever, args=(0.05,), daemon=True)
@@ -158,12 +168,22 @@ class DeleteTest(ApiCase):
         self.assertEqual([], stacks.Stacks(self.api).delete([stacks.Stack("s1", "n")]))
 
     def test_only_stacks_of_the_run_are_owned(self):
-        names = ["nova-perf-run1-a-b-tuned-1", "nova-perf-run12-a-b-tuned-1", "mine", "nova-perf-run2-x"]
-        listed = {"stacks": [{"id": name, "stack_name": name} for name in names]}
-        self.server.answers = [(200, listed), (200, listed)]
+        run_id = campaign_store.new_id()
+        ours = [
+            f"nova-perf-{run_id}-a-b-tuned-1",
+            f"nova-perf-{run_id[:-1]}-a-b-tuned-1",
+            "nova-perf-run1-a-b-c-1",
+        ]
+        foreign = [f"{ours[0]}2", "nova-perf-dashboard", "nova-perf-tuning-demo-site", "mine"]
+        tagged = {one: ["nova-perf", "nova-perf-x"] for one in [*ours, *foreign[1:]]}
+        tags = {**tagged, foreign[0]: ["production"]}
+        listed = {"stacks": [{"id": name, "stack_name": name, "tags": tags[name]} for name in [*ours, *foreign]]}
+        listed["stacks"].append({"id": "bare", "stack_name": f"{ours[0]}3", "tags": None})
+        self.server.answers = [(200, listed)] * 3
         watched = stacks.Stacks(self.api)
-        self.assertEqual(names[:1], [one.name for one in watched.owned("run1")])
-        self.assertEqual([names[0], names[1], names[3]], [one.name for one in watched.owned()])
+        self.assertEqual(ours[:1], [one.name for one in watched.owned(run_id)])
+        self.assertEqual(ours[2:], [one.name for one in watched.owned("run1")])
+        self.assertEqual(ours[:1], [one.name for one in watched.owned()])
 
 
 class LauncherTest(ApiCase):
@@ -196,5 +216,33 @@ class ClassifyTest(testtools.TestCase):
             ("WaitConditionTimeout: resources.report: 1 of 3 received - ready", "NO_SIGNAL"),
             ("WaitConditionFailure: resources.report: fio failed", "BENCHMARK_FAILED"),
             ("NotFound: resources.client: flavor", "STACK_FAILED"),
+            ("You have reached the maximum stacks per tenant, 512. Please delete some stacks.", "QUOTA"),
+            ("You have reached the maximum stacks per project, 512. Please delete some stacks.", "QUOTA"),
+            ("Project 4f is over a limit for [Resource servers is over limit of 10 due to 10]", "QUOTA"),
+            ("client: MessagingTimeout: resources.client: Timed out waiting for a reply", "STACK_FAILED"),
+            ("Create timed out", "STACK_FAILED"),
         ):
-            self.assertIs(model.ErrorClass[kind], stacks.classify(reason))
+            self.assertIs(model.ErrorClass[kind], stacks.classify(reason), reason)
+
+    def test_what_a_guest_says_is_no_reason_of_the_cloud(self):
+        for said in (
+            "iperf3: unable to connect to server: Connection timed out",
+            "fio: write error: Disk quota exceeded",
+            "No valid host was found",
+            "WaitConditionTimeout: resources.report: 0 of 3 received",
+            "aborted; the server 1.2.3.4 does not answer on port 5198",
+        ):
+            for told in (
+                f"WaitConditionFailure: resources.report: {said}",
+                f"report: WaitConditionFailure: resources.report: {said}",
+                f"Resource CREATE failed: WaitConditionFailure: resources.report: {said}",
+            ):
+                self.assertIs(model.ErrorClass.BENCHMARK_FAILED, stacks.classify(told), told)
+            told = f"report: WaitConditionTimeout: resources.report: 1 of 3 received - {said}"
+            self.assertIs(model.ErrorClass.NO_SIGNAL, stacks.classify(told), told)
+
+    def test_a_client_that_waits_for_its_server_in_vain(self):
+        [words] = re.findall('fail "(the server [^"]*)"', stacks.files()["runner.sh"])
+        said = f"client: {words}".replace("$peer", "192.168.73.9").replace("$control_port", "5198")
+        told = f"report: WaitConditionFailure: resources.report: {said}"
+        self.assertIs(model.ErrorClass.NO_SIGNAL, stacks.classify(told), told)

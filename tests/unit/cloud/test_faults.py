@@ -4,6 +4,11 @@ import os
 import subprocess
 import sys
 
+import fixtures
+from keystoneauth1 import exceptions as keystone_errors
+
+from nova_perf_tuning.cli import validate_cloud
+from nova_perf_tuning.cloud import faults
 from tests.unit.cloud import api_server, openstack_program
 
 HTML = b"<html><head><title>503</title></head><body><h1>Service\n Unavailable</h1>no\x1b[2Jserver</body></html>"
@@ -88,6 +93,53 @@ class FaultTest(openstack_program.ProgramTestCase):
         self.addCleanup(setattr, openstack_program.shell, "OpenStackShell", kept)
         self.perf("flavor", "list")
         self.assertEqual([60.0], seen)
+
+    def test_a_keystone_that_never_answers(self):
+        """The same by clouds.yaml and by OS_*, of which openstacksdk makes a cloud of another kind."""
+        self.useFixture(
+            fixtures.MockPatch("nova_perf_tuning.cloud.faults.DEFAULTS", {**faults.DEFAULTS, "api_timeout": 0.2})
+        )
+        self.cloud.faults = [(method, "^/identity", None) for method in ("GET", "POST")] * 9
+        self.assertIn("timed out", self.refused("flavor", "list"))
+        self.by_variables()
+        done = openstack_program.run("perf", "flavor", "list")
+        self.assertEqual(3, done.code, done.err)
+        self.assertIn("timed out", done.err)
+
+    def test_a_validation_has_the_same_limit(self):
+        """The cloud of ``nova-perf validate``, which is none of the program's."""
+        seen = [validate_cloud.HeatCloud("test").connect()]
+        self.by_variables()
+        seen.append(validate_cloud.HeatCloud(None).connect())
+        self.assertEqual([60.0, 60.0], [one.session.timeout for one in seen])
+        self.useFixture(
+            fixtures.MockPatch("nova_perf_tuning.cloud.faults.DEFAULTS", {**faults.DEFAULTS, "api_timeout": 0.2})
+        )
+        self.cloud.faults = [(method, "^/identity", None) for method in ("GET", "POST")] * 9
+        connection = validate_cloud.HeatCloud(None).connect()
+        error = self.assertRaises(keystone_errors.DiscoveryFailure, lambda: list(connection.compute.flavors()))
+        self.assertIn("timed out", str(error))
+
+    def test_what_the_user_has_set_stays(self):
+        self.write_clouds(api_timeout=7)
+        self.assertEqual(7.0, validate_cloud.HeatCloud("test").connect().session.timeout)
+        self.by_variables()
+        self.useFixture(fixtures.EnvironmentVariable("OS_API_TIMEOUT", "9"))
+        self.assertEqual(9.0, validate_cloud.HeatCloud(None).connect().session.timeout)
+
+    def by_variables(self):
+        """Have the cloud in OS_* instead of clouds.yaml."""
+        os.unlink(f"{self.folder}/clouds.yaml")
+        for name, value in (
+            ("AUTH_URL", f"{self.cloud.url}/identity/v3"),
+            ("USERNAME", "somebody"),
+            ("PASSWORD", "secret"),
+            ("PROJECT_NAME", "project"),
+            ("USER_DOMAIN_ID", "default"),
+            ("PROJECT_DOMAIN_ID", "default"),
+            ("REGION_NAME", "RegionOne"),
+        ):
+            self.useFixture(fixtures.EnvironmentVariable(f"OS_{name}", value))
 
     def test_rubbish_instead_of_json(self):
         self.cloud.faults = [("GET", "/flavors/detail", api_server.Answer(200, b"<html>hello", "text/html"))]
