@@ -288,7 +288,10 @@ class SilenceTest(HeatCase):
         for said in ("fio: Disk quota exceeded", "Connection timed out", "CREATE aborted: No valid host"):
             told = f"WaitConditionFailure: resources.report: {said}"
             self.engine.status = ("CREATE_FAILED", f"Resource CREATE failed: {told}")
-            self.engine.events = [event("report", "CREATE_FAILED", told)]
+            late = event(
+                "documents", "CREATE_FAILED", "WaitConditionTimeout: resources.documents: 0 of 1 received"
+            )
+            self.engine.events = [event("report", "CREATE_FAILED", told), late]
             [error] = self.measure().errors
             self.assertIs(model.ErrorClass.BENCHMARK_FAILED, error.kind, said)
 
