@@ -203,8 +203,8 @@ class FailureTest(HeatCase):
             f"{self.run_id}-blank", data=b"\0" * 1048576, disk_format="raw", container_format="bare", wait=True
         )
         self.addCleanup(self.cloud.image.delete_image, blank.id)
-        launcher = self.launcher(image=blank.name, slot_s=5, boot_s=90 if BUSY else 20)
-        plan = self.plan("cpu:seconds=1", time_limit_s=300 if BUSY else 120)
+        launcher = self.launcher(image=blank.name, slot_s=5, boot_s=90 if BUSY else 40)
+        plan = self.plan("cpu:seconds=1", time_limit_s=300 if BUSY else 150)
         outcome = launcher.measure(self.pair(), [model.Arm("only")], plan)
         [error] = outcome.errors
         self.assertIs(model.ErrorClass.NO_SIGNAL, error.kind, error.reason)
