@@ -1,19 +1,25 @@
-"""irqbalance's control socket: what it leaves alone, and how long a command may be.
+"""irqbalance's control socket: what it leaves alone, how long a command may be, and how it is made to look again.
 
 One command a connection, then it closes (irqbalance 1.9.2, ui-socket). ``settings ban irqs`` replaces the whole
-list, and what is longer than its buffer is cut without a word, so the caller merges and keeps below
-:data:`MAX_COMMAND`.
+list, and what is longer than its buffer is cut without a word (refused since 1.9.5, which takes 16 KiB), so the
+caller merges and keeps below :data:`MAX_COMMAND`.
 """
 
 from __future__ import annotations
 
+import errno
+import itertools
 import os
 import re
+import signal
 import socket
+import struct
 from collections.abc import Iterable
 from typing import Final
 
 _FOLDER: Final = "/run/irqbalance"
+#: Where there is no such folder it binds an address of zeros: this abstract one, one in a network namespace.
+_FALLBACK: Final = b"\0" * 108
 _SOCKET: Final = re.compile(r"irqbalance([1-9][0-9]{0,9})\.sock", re.ASCII).fullmatch
 _BANNED: Final = re.compile(r"\bIRQ (\d{1,7})\b", re.ASCII).findall
 #: irqbalance reads 500 bytes; measured: of 245 numbers 114 arrived.
@@ -22,17 +28,80 @@ _MAX_REPLY: Final = 1 << 20
 _TIMEOUT_S: Final = 2.0
 
 
+#: Connections on which an answer is due. Were they closed, to answer would end irqbalance by SIGPIPE, but for
+#: one that systemd has started.
+_unanswered: dict[int, socket.socket] = {}
+
+
+#: Which irqbalance listens at :data:`_FALLBACK`.
+_spoken_to: set[int] = set()
+
+
 def running() -> int | None:
     """Return the process id of the irqbalance that can be spoken to; None when there is none."""
     try:
         names = os.listdir(_FOLDER)
     except OSError:
-        return None
+        names = []
     for name in sorted(names):
         match = _SOCKET(name)
         if match and _is_irqbalance(int(match[1])):
             return int(match[1])
+    return _at_fallback()
+
+
+def _at_fallback() -> int | None:
+    for pid in _spoken_to:
+        if _is_irqbalance(pid):
+            return pid
+    _spoken_to.clear()
+    sock = _new_socket()
+    try:
+        sock.connect(_FALLBACK)
+        pid = _listener(sock)
+    except OSError:
+        sock.close()
+        return None
+    _spoken_to.add(pid)
+    try:
+        # It takes a connection without a command for the last command once more, and ends when it cannot reply.
+        _talk(pid, sock, "setup")
+    except OSError:
+        pass
+    return pid
+
+
+def _listener(sock: socket.socket) -> int:
+    """Return the process that listens at the other end, which must be an irqbalance of root's.
+
+    Anybody may bind an abstract address.
+    """
+    size = struct.calcsize("3i")
+    pid, uid, _gid = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size))
+    if uid != os.geteuid() or not _is_irqbalance(pid):
+        raise ConnectionRefusedError(errno.ECONNREFUSED, "another process has irqbalance's address")
+    return int(pid)
+
+
+def find() -> int | None:
+    """Return the process id of an irqbalance of root's, also of one that has no socket; None when there is none.
+
+    This reads the name of every process if need be.
+    """
+    pid = running()
+    if pid is not None:
+        return pid
+    for name in os.listdir("/proc"):
+        if name.isdigit() and _is_irqbalance(int(name)) and _owner(int(name)) == os.geteuid():
+            return int(name)
     return None
+
+
+def _owner(pid: int) -> int | None:
+    try:
+        return os.stat(f"/proc/{pid}").st_uid
+    except OSError:
+        return None
 
 
 def _is_irqbalance(pid: int) -> bool:
@@ -43,26 +112,117 @@ def _is_irqbalance(pid: int) -> bool:
         return False
 
 
+def uses_our_script(pid: int) -> bool:
+    """Whether this irqbalance was started with our policy script, by whatever path."""
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            words = file.read(65536).split(b"\0")
+    except OSError:
+        return False
+    paths = [word for before, word in itertools.pairwise(words) if before in (b"-l", b"--policyscript")]
+    paths += [word.partition(b"=")[2] for word in words if word.startswith(b"--policyscript=")]
+    return any(b"nova-perf" in os.path.basename(path) for path in paths)
+
+
 def ask(pid: int, command: str) -> str:
     """Send one command and return the reply, empty for a setting.
 
-    :raises OSError: it does not answer, or has ended.
+    After a command that bans, irqbalance before 1.9.4 answers nobody for as long as its interval is.
+
+    :raises OSError: it has ended; EAGAIN: it does not answer now. A command that was sent is carried out later.
     """
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) as sock:
-        sock.settimeout(_TIMEOUT_S)
-        sock.connect(f"{_FOLDER}/irqbalance{pid}.sock")
+    _check_answered(pid)
+    path = f"{_FOLDER}/irqbalance{pid}.sock"
+    sock = _new_socket()
+    try:
+        named = os.path.exists(path)
+        sock.connect(path if named else _FALLBACK)
+        listener = pid if named else _listener(sock)
+    except OSError:
+        sock.close()
+        raise
+    reply = _talk(listener, sock, command if listener == pid else "setup")
+    if listener != pid:
+        raise ProcessLookupError(errno.ESRCH, "irqbalance has ended, and another one runs")
+    return reply
+
+
+def _talk(pid: int, sock: socket.socket, command: str) -> str:
+    """Send one command and return the reply; the connection is closed, or kept until the answer has come."""
+    try:
         sock.sendall(command.encode("ascii"))
-        parts, size = [], 0
-        while size < _MAX_REPLY:
-            try:
-                data = sock.recv(65536)
-            except ConnectionResetError:  # it closes without reading to the end
-                break
-            if not data:
-                break
-            parts.append(data)
-            size += len(data)
+        return _reply(sock)
+    except TimeoutError:
+        _unanswered[pid] = sock
+        raise BlockingIOError(errno.EAGAIN, f"no answer within {_TIMEOUT_S:.0f} s") from None
+    finally:
+        if _unanswered.get(pid) is not sock:
+            sock.close()
+
+
+def _new_socket() -> socket.socket:
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+    sock.settimeout(_TIMEOUT_S)
+    return sock
+
+
+def _reply(sock: socket.socket) -> str:
+    parts, size = [], 0
+    while size < _MAX_REPLY:
+        try:
+            data = sock.recv(65536)
+        except ConnectionResetError:  # it closes without reading to the end
+            break
+        if not data:
+            break
+        parts.append(data)
+        size += len(data)
     return b"".join(parts).decode("ascii", "replace")
+
+
+def _check_answered(pid: int) -> None:
+    """Give back connections whose answer has come or never will.
+
+    :raises OSError: EAGAIN: this irqbalance has not answered the last question yet.
+    """
+    for other, sock in list(_unanswered.items()):
+        sock.setblocking(False)
+        try:
+            while sock.recv(65536):
+                pass
+        except BlockingIOError:
+            if other == pid:
+                raise BlockingIOError(errno.EAGAIN, "the last question is not answered yet") from None
+            if _is_irqbalance(other):
+                continue
+        except OSError:
+            pass
+        sock.close()
+        del _unanswered[other]
+
+
+def rescan(pid: int) -> None:
+    """Make it ask its policy script again: it does so once for each interrupt, when it first sees it.
+
+    A ban of what is banned already is never lost. SIGHUP is, until its first look at the interrupts after a start
+    and, since 1.9.4, after a rescan; it is for an irqbalance without a socket, and for one that works at a rescan.
+
+    :raises OSError: it cannot be told.
+    """
+    try:
+        command = ban_command(banned(pid))
+        if len(command) <= MAX_COMMAND:
+            ask(pid, command)
+            return
+    except OSError:
+        pass
+    descriptor = os.pidfd_open(pid)
+    try:
+        if not _is_irqbalance(pid):
+            raise ProcessLookupError(errno.ESRCH, "irqbalance has ended")
+        signal.pidfd_send_signal(descriptor, signal.SIGHUP)
+    finally:
+        os.close(descriptor)
 
 
 def banned(pid: int) -> frozenset[int]:

@@ -18,7 +18,7 @@ import stat
 from collections.abc import Collection, Iterable
 from typing import Any
 
-from nova_perf_tuning import errors
+from nova_perf_tuning import errors, whole_file
 from nova_perf_tuning.host import irqbalance
 from nova_perf_tuning.host.settings import base, files
 
@@ -124,6 +124,10 @@ MEMORY = {
 
 #: Parameters of loaded modules that may be written while they are in use: ``MODULE/PARAMETER``.
 MODULE_PARAMETERS = frozenset(("kvm/halt_poll_ns",))
+
+#: What our policy script of irqbalance reads: an interrupt a line, and the last line once irqbalance was made to.
+IRQBALANCE_LIST = "/run/nova-perf-tuning/irqbalance.irqs"
+IRQBALANCE_READ = "# irqbalance was told to read this"
 
 #: Fields of ETHTOOL_SRINGPARAM and ETHTOOL_SCHANNELS.
 RINGS = frozenset(("rx", "tx"))
@@ -382,6 +386,38 @@ def ban_interrupts(pid: int, numbers: Collection[int]) -> None:
             f"{len(command)}: start it with --policyscript instead"
         )
     irqbalance.ask(pid, command)
+
+
+def list_interrupts(numbers: Collection[int]) -> None:
+    """Write the list for irqbalance's policy script, or remove it, and make a running irqbalance read it.
+
+    :raises OSError: it cannot be written, or irqbalance not be told: then the list lacks its last line.
+    :raises TargetError: that is no interrupt.
+    """
+    if not all(0 <= number <= 9999999 for number in numbers):
+        raise base.TargetError("irqbalance: that is not an interrupt's number")
+    folder = os.path.dirname(IRQBALANCE_LIST)
+    os.makedirs(folder, mode=0o755, exist_ok=True)
+    found = os.lstat(folder)
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
+        raise PermissionError(errno.EPERM, f"{folder}: others may write there")
+    text = "".join(f"{number}\n" for number in sorted(numbers))
+    _write_list(text)
+    pid = irqbalance.find()
+    try:
+        if pid is not None and irqbalance.uses_our_script(pid):
+            irqbalance.rescan(pid)
+    except ProcessLookupError:  # it reads the list when it starts again
+        pass
+    if numbers:
+        _write_list(f"{text}{IRQBALANCE_READ}\n")
+    else:
+        os.unlink(IRQBALANCE_LIST)
+
+
+def _write_list(text: str) -> None:
+    with whole_file.writing(IRQBALANCE_LIST) as file:
+        file.write(text.encode("ascii"))
 
 
 def ethtool(device: str) -> _Ethtool:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import re
+from typing import Final
+
 from nova_perf_tuning.host import irqbalance, privileged
 from nova_perf_tuning.host.settings import base, files
 
 TARGET = "irqbalance"
 #: The value of an empty list.
 NONE = "none"
+#: The value of a list for the policy script that irqbalance may not have been made to read.
+UNREAD = "unread"
+_LINE: Final = re.compile(r"0|[1-9][0-9]{0,6}", re.ASCII).fullmatch
+_MAX_BYTES: Final = 1 << 20
 
 
 class IrqbalanceBan(base.SettingKind):
@@ -52,6 +59,60 @@ class IrqbalanceBan(base.SettingKind):
         pid = self._pid(target)
         stat = files.read_bytes(f"/proc/{pid}/stat")
         return f"{pid}:{stat.rpartition(b')')[2].split()[19].decode('ascii', 'replace')}"
+
+
+class IrqbalanceList(base.SettingKind):
+    """The list that our policy script of irqbalance reads, for more interrupts than fit into a command.
+
+    A file below /run: it outlives irqbalance and the agent, not the boot. irqbalance runs the script once for each
+    interrupt, so a write also makes it look again; only then the file gets its last line, without which it is
+    :data:`UNREAD` and written again.
+    """
+
+    kind = "irqbalance_list"
+    order = 57
+
+    @property
+    def writable(self) -> bool:
+        return self.live
+
+    def _check(self, target: str) -> None:
+        if target != TARGET:
+            raise base.TargetError(f"irqbalance_list target {target[:40]!r}: write {TARGET}")
+        if not self.live:
+            raise base.UnsupportedError("irqbalance is spoken to on the running host only")
+
+    def read(self, target: str) -> str:
+        self._check(target)
+        try:
+            data = files.read_bytes(privileged.IRQBALANCE_LIST, limit=_MAX_BYTES)
+        except FileNotFoundError:
+            return NONE
+        lines = data.decode("ascii", "replace").splitlines()
+        if privileged.IRQBALANCE_READ not in lines:
+            return UNREAD
+        return as_text(frozenset(int(line) for line in lines if _LINE(line)))
+
+    def write(self, target: str, value: str) -> None:
+        self._check(target)
+        privileged.list_interrupts(_listed(value))
+
+    def describe(self, target: str, value: str) -> str:
+        numbers = sorted(_listed(value))
+        path = privileged.IRQBALANCE_LIST
+        write = f"printf '%s\\n' {' '.join(map(str, numbers))} > {path}" if numbers else f"rm -f {path}"
+        return f"{write}; irqbalance is made to run its policy script again"
+
+    def holds(self, target: str, value: str, current: str) -> bool:
+        return current != UNREAD and _listed(value) == as_numbers(current)
+
+    def is_cut(self, current: str) -> bool:
+        return current == UNREAD
+
+
+def _listed(value: str) -> frozenset[int]:
+    # As an original: what was there before had nobody's word, so nothing is put back.
+    return frozenset() if value == UNREAD else as_numbers(value)
 
 
 def as_text(numbers: frozenset[int]) -> str:
