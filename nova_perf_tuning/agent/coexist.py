@@ -2,126 +2,171 @@
 
 from __future__ import annotations
 
-import logging
-import os
+import math
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final
 
-from nova_perf_tuning import errors, whole_file
+from nova_perf_tuning.agent import reconcile
 from nova_perf_tuning.host import irqbalance
 from nova_perf_tuning.host import setting as setting_module
+from nova_perf_tuning.host.settings import base, files
 from nova_perf_tuning.host.settings import irqbalance as ban_module
 from nova_perf_tuning.host.transaction import journal as journal_module
 from nova_perf_tuning.host.transaction import rivals
 
-LOG = logging.getLogger(__name__)
-
-#: Below the agent's run_dir: one interrupt a line, for irqbalance's policy script.
-LIST_FILE: Final = "irqbalance.irqs"
 _RULE: Final = "irqbalance-ban"
-#: Seconds between two searches for other programs that tune hosts.
+_SCRIPT: Final = "--policyscript=/usr/share/nova-perf-tuning/irqbalance-policy-nova-perf"
+_NOT_TOLD: Final = "irqbalance runs and is not told what to leave alone ([agent] irqbalance = report)"
+#: Seconds between two searches for other programs that tune hosts: one reads the name of every process.
 _LOOK_S: Final = 300.0
+#: Seconds after which an irqbalance that did not answer is asked again.
+_RETRY_S: Final = 10.0
+
+_Settings = Sequence[setting_module.Setting]
+_Entries = Collection[journal_module.Entry]
 
 
 class Coexistence:
     """Works out the ban, and remembers what is to be told to people.
 
     :param ban: False: irqbalance is only reported.
+    :ivar wake: called when another pass would find irqbalance able to be told what it could not be.
     """
 
-    def __init__(self, run_dir: str, *, ban: bool = True) -> None:
-        self._list = os.path.join(run_dir, LIST_FILE)
+    def __init__(self, *, ban: bool = True) -> None:
         self._ban = ban
-        self._listed: str | None = None
+        self.wake: Callable[[], None] = lambda: None
         self._findings: list[dict[str, Any]] = []
-        self._rivals: dict[str, int] = {}
-        self._look_again = 0.0
+        #: The irqbalance that was spoken to, and when one that did not answer is asked again.
+        self._known: int | None = None
+        self._retry = math.inf
+        self._look()
 
-    def settings(
-        self, wanted: Sequence[setting_module.Setting], entries: Collection[journal_module.Entry]
-    ) -> list[setting_module.Setting]:
-        """Return what irqbalance is to be told, given the interrupts that are ``wanted`` somewhere."""
-        self._findings = []
+    def _look(self) -> None:
+        self._look_again = time.monotonic() + _LOOK_S
+        self._rivals = rivals.running()
+
+    def settings(self, wanted: _Settings, entries: _Entries) -> list[setting_module.Setting]:
+        """Return what irqbalance is to be told, given the interrupts that are ``wanted`` somewhere.
+
+        :raises KeepExtra: what it was told stays, because it does not answer or takes no more.
+        """
+        self._findings, self._retry = [], math.inf
         ours = frozenset(int(one.target[4:]) for one in wanted if one.kind == "irq_affinity")
-        pid = irqbalance.running()
-        if pid is None:
-            return []
+        self._known = irqbalance.running()
         if not self._ban:
-            self._report(pid, "irqbalance runs and is not told what to leave alone ([agent] irqbalance = report)")
+            if self._known is not None:
+                self._report(self._known, _NOT_TOLD)
             return []
-        self._write_list(ours)
-        if _has_our_script(pid):
-            return []  # it asks for each interrupt itself
+        pid = self._known if self._known is not None else self._without_socket()
+        if pid is None:  # the list is for the one that starts next
+            return [_listed(ours)] if any(one.kind == ban_module.IrqbalanceList.kind for one in entries) else []
+        if irqbalance.uses_our_script(pid):
+            return [_listed(ours)]
+        return self._banned(pid, ours, entries) if self._known is not None else []
+
+    def _banned(self, pid: int, ours: frozenset[int], entries: _Entries) -> list[setting_module.Setting]:
+        """Return the list that irqbalance is told by its socket."""
         try:
-            setting = self._merged(ours, entries)
+            told, merged = _merged(ours, entries)
+            if _fits(merged):
+                return [merged]
+            _told, fewer = _merged(ours & told, entries)
         except OSError as error:
-            self._report(pid, f"irqbalance does not answer: {error.strerror or error}")
+            if base.is_gone(error):
+                return []
+            self._retry = time.monotonic() + _RETRY_S
+            self._report(pid, f"irqbalance does not answer: {error.strerror or error}; what it was told stays")
+            raise reconcile.KeepExtra from None
+        self._report(
+            pid,
+            f"irqbalance moves interrupts placed here, and {len(ours)} are too many to tell it: start it with "
+            f"{_SCRIPT}",
+        )
+        if not told:
             return []
-        command = irqbalance.ban_command(ban_module.as_numbers(setting.value))
-        if len(command) > irqbalance.MAX_COMMAND:
-            self._report(
-                pid,
-                f"irqbalance moves interrupts placed here, and {len(ours)} are too many to tell it: start it with "
-                "--policyscript=/usr/share/nova-perf-tuning/irqbalance-policy-nova-perf",
-            )
-            return []
-        return [setting]
+        if not _fits(fewer):
+            raise reconcile.KeepExtra
+        return [fewer]
 
-    def _merged(self, ours: frozenset[int], entries: Collection[journal_module.Entry]) -> setting_module.Setting:
-        """Return our interrupts beside those that others banned, before us or since."""
-        from nova_perf_tuning.host.settings import registry
-
-        kind = registry.Kinds("/")["irqbalance_ban"]
-        identity, text = kind.identity(ban_module.TARGET), kind.read(ban_module.TARGET)
-        before: frozenset[int] = frozenset()
-        told: frozenset[int] = frozenset()
-        for entry in entries:
-            if entry.kind == kind.kind and entry.identity == identity:
-                told = ban_module.as_numbers(entry.wanted)
-                if entry.state != "held":
-                    before = ban_module.as_numbers(entry.original)
-        now = ban_module.as_numbers(text)
-        value = ban_module.as_text(ours | before | (now - told))
-        reason = f"irqbalance leaves alone the {len(ours)} interrupts placed here and what others have banned"
-        return setting_module.Setting(kind.kind, ban_module.TARGET, value, text, reason, _RULE, identity)
-
-    def _write_list(self, ours: frozenset[int]) -> None:
-        text = "".join(f"{number}\n" for number in sorted(ours))
-        if text == self._listed:
-            return
-        try:
-            with whole_file.writing(self._list) as file:
-                file.write(text.encode("ascii"))
-            self._listed = text
-        except (errors.PerfTuningError, OSError) as error:
-            LOG.warning("list for irqbalance's policy script: %s", error)
+    def _without_socket(self) -> int | None:
+        pid = self._rivals.get("irqbalance")
+        return pid if pid is not None and _runs(pid, "irqbalance") else None
 
     def _report(self, pid: int, detail: str) -> None:
         self._findings.append({"what": "irqbalance", "pid": pid, "detail": detail})
 
     def findings(self) -> list[dict[str, Any]]:
         """Return what people should know: irqbalance out of hand, and rivals that run."""
-        found = list(self._findings)
         now = time.monotonic()
-        if now >= self._look_again:  # it reads the name of every process
-            self._look_again = now + _LOOK_S
-            self._rivals = rivals.running()
+        if now >= self._look_again or not all(_runs(pid, name) for name, pid in self._rivals.items()):
+            self._look()
+        if now >= self._retry:
+            self._retry = math.inf
+            self.wake()
+        found = [one for one in self._findings if _runs(one["pid"], "irqbalance")]
         for name, pid in self._rivals.items():
             if name != "irqbalance":
                 kinds = ", ".join(sorted(rivals.RIVALS[name]))
                 found.append({"what": "rival", "pid": pid, "detail": f"{name} runs, which may write {kinds}"})
+            elif detail := self._about_irqbalance(pid):
+                found.append({"what": "irqbalance", "pid": pid, "detail": detail})
         return found
 
+    def _about_irqbalance(self, pid: int) -> str:
+        """Return what is wrong with an irqbalance that is not spoken to; empty where nothing is."""
+        if self._known is not None and _runs(self._known, "irqbalance"):
+            return ""
+        if not self._ban:
+            return _NOT_TOLD
+        if irqbalance.running() is not None:
+            self.wake()
+            return ""
+        more = ""
+        if irqbalance.uses_our_script(pid):
+            more = "; until then restart it where it moves interrupts that were placed after its start"
+        return (
+            "irqbalance has no socket to be told by: give it the folder /run/irqbalance (in its unit: "
+            f"RuntimeDirectory=irqbalance) and restart it{more}"
+        )
 
-def _has_our_script(pid: int) -> bool:
-    """Whether this irqbalance was started with our policy script, by whatever path."""
+
+def _runs(pid: int, name: str) -> bool:
     try:
-        with open(f"/proc/{pid}/cmdline", "rb") as file:
-            words = file.read(65536).split(b"\0")
+        return files.read_text("", f"/proc/{pid}/comm") == name
     except OSError:
         return False
-    return any(b"policyscript" in word and b"nova-perf" in word for word in words) or any(
-        before in (b"-l", b"--policyscript") and b"nova-perf" in word
-        for before, word in zip(words, words[1:], strict=False)
-    )
+
+
+def _fits(ban: setting_module.Setting) -> bool:
+    return len(irqbalance.ban_command(ban_module.as_numbers(ban.value))) <= irqbalance.MAX_COMMAND
+
+
+def _listed(ours: frozenset[int]) -> setting_module.Setting:
+    """Return the list for our policy script."""
+    kind = ban_module.IrqbalanceList("/")
+    try:
+        text = kind.read(ban_module.TARGET)
+    except OSError:
+        text = None
+    reason = f"irqbalance's policy script leaves alone the {len(ours)} interrupts placed here"
+    return setting_module.Setting(kind.kind, ban_module.TARGET, ban_module.as_text(ours), text, reason, _RULE)
+
+
+def _merged(ours: frozenset[int], entries: _Entries) -> tuple[frozenset[int], setting_module.Setting]:
+    """Return what we told irqbalance, and our interrupts beside those that others banned, before us or since.
+
+    :raises OSError: it does not answer, or has ended.
+    """
+    kind = ban_module.IrqbalanceBan("/")
+    identity, text = kind.identity(ban_module.TARGET), kind.read(ban_module.TARGET)
+    before: frozenset[int] = frozenset()
+    told: frozenset[int] = frozenset()
+    for entry in entries:
+        if entry.kind == kind.kind and entry.identity == identity and entry.state != "held":
+            told, before = ban_module.as_numbers(entry.wanted), ban_module.as_numbers(entry.original)
+    now = ban_module.as_numbers(text)
+    value = ban_module.as_text(ours | before | (now - told))
+    reason = f"irqbalance leaves alone the {len(ours)} interrupts placed here and what others have banned"
+    return told, setting_module.Setting(kind.kind, ban_module.TARGET, value, text, reason, _RULE, identity)

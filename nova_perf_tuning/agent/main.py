@@ -96,7 +96,7 @@ def _serve(args: argparse.Namespace, conf: Any, notes: book.Book, run_dir: str, 
     options = conf.agent
     target = host.TunedHost(args.sysroot, options.nova_config, _given(options), plan_model.Policy(rps=options.rps))
     list(target.kinds().values())  # finding the installed kinds takes long: not while a guest waits
-    others = coexist.Coexistence(run_dir, ban=options.irqbalance == "ban") if live else None
+    others = coexist.Coexistence(ban=options.irqbalance == "ban") if live else None
     reconciler = reconcile.Reconciler(
         target,
         notes,
@@ -107,6 +107,8 @@ def _serve(args: argparse.Namespace, conf: Any, notes: book.Book, run_dir: str, 
         return _once(reconciler)
     with contextlib.ExitStack() as stack:
         waker = sources.Waker()
+        if others:
+            others.wake = functools.partial(waker.wake, sources.RIVAL)
         guests = _guests(options.libvirt_uri, waker) if live else None
         agent = service.Service(
             reconciler,

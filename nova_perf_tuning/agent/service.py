@@ -87,6 +87,7 @@ class Service:
         self._lookout = lookout
         #: Who may be writing what is held back (kind, target), as of the beginning of the contest.
         self._writers: dict[tuple[str, str], str] = {}
+        self._described: list[dict[str, Any]] = []
         self._inbox = inbox.Inbox()
         self.waker = waker or sources.Waker()
         self._files: sources.FileWatch | None = None
@@ -239,6 +240,8 @@ class Service:
                 self._files.renew()
             if self._changed():
                 self.make_pass({"look"}, now)
+            elif self._describe is not None and self._describe() != self._described:
+                self._tell()
         elif self._passed_through and now >= self._next_passthrough:
             self._look_at_passed_through(now)
 
@@ -404,6 +407,8 @@ class Service:
         if line != self._told:
             self._told = line
             self._notifier.send(STATUS=line)
+        if self._describe is not None:
+            self._described = self._describe()
         state = self.as_state()
         self.snapshot = Snapshot(state, self.stats.copy(), self.facts)
         try:

@@ -1,7 +1,8 @@
-"""The agent's parts: systemd's protocol, its state, what it looks at, what irqbalance is told, what it counts."""
+"""The agent's parts: systemd's protocol, its state, what it looks at, what it counts."""
 
 from __future__ import annotations
 
+import configparser
 import contextlib
 import json
 import os
@@ -11,21 +12,15 @@ import shutil
 import socket
 import subprocess
 import tempfile
-import threading
-import time
-from unittest import mock
 
 import testtools
 
-from nova_perf_tuning.agent import coexist, notify, sources, state, stats, watch
-from nova_perf_tuning.host import irqbalance
-from nova_perf_tuning.host.setting import Setting
-from nova_perf_tuning.host.settings import base
-from nova_perf_tuning.host.settings import irqbalance as ban
-from nova_perf_tuning.host.transaction import journal
+from nova_perf_tuning.agent import notify, sources, state, stats, watch
+from nova_perf_tuning.host import privileged
 from tests.hosts import sysroots
 
 TOP = pathlib.Path(__file__).parents[3]
+_LISTS = os.path.dirname(privileged.IRQBALANCE_LIST)
 
 
 class FolderTest(testtools.TestCase):
@@ -208,114 +203,6 @@ class StatsTest(testtools.TestCase):
         self.assertEqual(3, sum(counted.latency))
 
 
-class Irqbalance:
-    """Speaks irqbalance's protocol: cuts a command at 500 bytes, and replaces its list."""
-
-    def __init__(self, folder, pid, banned):
-        self.banned = set(banned)
-        self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.bind(f"{folder}/irqbalance{pid}.sock")
-        self.sock.listen()
-        self.thread = threading.Thread(target=self._serve, daemon=True)
-        self.thread.start()
-
-    def _serve(self):
-        while True:
-            try:
-                connection, _address = self.sock.accept()
-            except OSError:
-                return
-            with connection:
-                command = connection.recv(500).decode()
-                if command == "setup":
-                    listed = "".join(f"IRQ {one} LOAD 0 DIFF 0 CLASS 0 " for one in sorted(self.banned))
-                    connection.sendall(f"SLEEP 10 {listed}BANNED 00000000".encode())
-                elif match := re.fullmatch(r"settings ban irqs (.*)", command):
-                    self.banned = {int(one) for one in match[1].split() if one != "NONE"}
-
-    def close(self):
-        self.sock.shutdown(socket.SHUT_RDWR)
-        self.sock.close()
-        self.thread.join()
-
-
-class CoexistenceTest(FolderTest):
-    """With a server that speaks irqbalance's protocol, and a process that has its name."""
-
-    def setUp(self):
-        super().setUp()
-        program = self.folder / "irqbalance"
-        shutil.copy(shutil.which("sleep"), program)
-        process = subprocess.Popen([program, "600"])
-        self.addCleanup(process.wait)
-        self.addCleanup(process.kill)
-        # The kernel closes the pipe that Popen waits for a little before it gives the process its new name.
-        comm = pathlib.Path(f"/proc/{process.pid}/comm")
-        self.assertTrue(
-            any(comm.read_text(encoding="ascii") == "irqbalance\n" or time.sleep(0.01) for _ in range(1000))
-        )
-        self.theirs = Irqbalance(self.folder, process.pid, {9})
-        self.addCleanup(self.theirs.close)
-        patch = mock.patch.object(irqbalance, "_FOLDER", str(self.folder))
-        patch.start()
-        self.addCleanup(patch.stop)
-        self.kind = ban.IrqbalanceBan("/")
-        self.others = coexist.Coexistence(str(self.folder))
-
-    def wanted(self, numbers):
-        return [Setting("irq_affinity", f"irq:{one}", "1", "0", "", "nic-irq-local", "x|y") for one in numbers]
-
-    def entry(self, one, original):
-        return journal.Entry(
-            one.kind, one.target, one.identity, "", original, one.value, one.value, "", "", "applied", 0.0, 0.0
-        )
-
-    def test_ours_beside_those_of_others(self):
-        (one,) = self.others.settings(self.wanted([30, 31]), [])
-        self.assertEqual(("9", "9,30,31"), (one.current, one.value))
-        self.kind.write(one.target, one.value)
-        self.assertEqual({9, 30, 31}, self.theirs.banned)
-        self.assertTrue(self.kind.is_same(one))
-
-    def test_what_the_admin_bans_later_stays_and_what_we_give_up_goes(self):
-        self.theirs.banned = {9, 30, 31, 77}
-        before = Setting(self.kind.kind, ban.TARGET, "9,30,31", "9", "", "", self.kind.identity(ban.TARGET))
-        (one,) = self.others.settings(self.wanted([30]), [self.entry(before, "9")])
-        self.assertEqual("9,30,77", one.value)
-
-    def test_nothing_banned_is_said_so(self):
-        self.theirs.banned = set()
-        self.assertEqual(ban.NONE, self.kind.read(ban.TARGET))
-        self.kind.write(ban.TARGET, "5")
-        self.kind.write(ban.TARGET, ban.NONE)
-        self.assertEqual(set(), self.theirs.banned)
-
-    def test_more_than_fit_into_a_command_are_told_and_listed_for_the_script(self):
-        self.assertEqual([], self.others.settings(self.wanted(range(100, 400)), []))
-        (finding,) = [one for one in self.others.findings() if one["what"] == "irqbalance"]
-        self.assertIn("--policyscript", finding["detail"])
-        self.assertRaises(base.TargetError, self.kind.write, ban.TARGET, ban.as_text(frozenset(range(100, 400))))
-        self.assertEqual({9}, self.theirs.banned)
-        listed = (self.folder / coexist.LIST_FILE).read_text().split()
-        self.assertEqual([str(one) for one in range(100, 400)], listed)
-
-    def test_report_only(self):
-        others = coexist.Coexistence(str(self.folder), ban=False)
-        self.assertEqual([], others.settings(self.wanted([30]), []))
-        self.assertIn("is not told", others.findings()[0]["detail"])
-
-
-class PolicyScriptTest(FolderTest):
-    def test_it_bans_exactly_what_is_listed(self):
-        script = (TOP / "etc/irqbalance/irqbalance-policy-nova-perf").read_text()
-        (self.folder / "list").write_text("30\n310\n")
-        copy = self.folder / "policy"
-        copy.write_text(script.replace("/run/nova-perf-tuning/irqbalance.irqs", str(self.folder / "list")))
-        for number, expected in (("30", "ban=true\n"), ("3", ""), ("310", "ban=true\n"), ("31", "")):
-            done = subprocess.run(["sh", copy, "/sys/x", number], capture_output=True, text=True, check=True)
-            self.assertEqual((expected, ""), (done.stdout, done.stderr), number)
-
-
 class UnitTest(FolderTest):
     def test_systemd_has_nothing_to_say_of_it(self):
         """It passes over what it does not know, with exit code 0: only what it prints tells."""
@@ -327,6 +214,13 @@ class UnitTest(FolderTest):
         spoilt.write_text(unit.read_text().replace("ProtectClock=", "ProtectClok="))
         done = subprocess.run([*command, spoilt], capture_output=True, text=True)
         self.assertIn("ProtectClok", done.stderr)
+
+    def test_the_list_for_irqbalance_outlives_a_stop(self):
+        unit = configparser.ConfigParser(interpolation=None, strict=False)
+        unit.optionxform = str
+        unit.read(TOP / "etc/systemd/nova-perf-agent.service")
+        folder = unit["Service"]["RuntimeDirectory"]
+        self.assertEqual(("yes", f"/run/{folder}"), (unit["Service"]["RuntimeDirectoryPreserve"], _LISTS))
 
 
 class DashboardTest(testtools.TestCase):
