@@ -342,18 +342,27 @@ def sockets(pid):
 
 def irqbalance_bans():
     """Return the interrupts that irqbalance says it leaves alone; None while it does not answer."""
+    return _ask_irqbalance(b"setup")
+
+
+def irqbalance_moves():
+    """Return the interrupts that irqbalance says it places; None while it does not answer."""
+    return _ask_irqbalance(b"stats")
+
+
+def _ask_irqbalance(question):
     import socket
 
     try:
         with socket.socket(socket.AF_UNIX) as sock:
             sock.connect(glob.glob("/run/irqbalance/irqbalance*.sock")[0])
-            sock.sendall(b"setup")
+            sock.sendall(question)
             data = b""
             while more := sock.recv(65536):
                 data += more
     except (OSError, IndexError):
         return None
-    return sorted(int(number) for number in re.findall(rb"IRQ (\d+)", data))
+    return sorted(int(number) for number in re.findall(rb"\bIRQ (\d+)", data))
 
 
 def main():

@@ -1,0 +1,55 @@
+"""irqbalance with our policy script under the project's own units: what it moves, and the list's life."""
+
+from __future__ import annotations
+
+from tests.lab import rig
+
+_SCRIPT = "/opt/perf/tree/etc/irqbalance/irqbalance-policy-nova-perf"
+_LIST = "/run/nova-perf-tuning/irqbalance.irqs"
+_NICS = ("nic0", "nic1", "igb0", "igb1", "mgmt0")
+
+
+class ScriptTest(rig.LabCase):
+    def setUp(self):
+        super().setUp()
+        for one in self.irqs():  # irqbalance puts nothing back, and other tests look at all NICs
+            path = f"/proc/irq/{one['irq']}/smp_affinity_list"
+            self.addCleanup(self.lab.ask, "run", f"echo {','.join(map(str, one['cpus']))} > {path}")
+        self.lab.run(
+            "systemd-run -q --unit lab-irqbalance -p RuntimeDirectory=irqbalance "
+            f"irqbalance --foreground --interval=3 --banirq=9 --policyscript={_SCRIPT}"
+        )
+        self.addCleanup(self.lab.ask, "run", "systemctl stop lab-irqbalance")
+        self.ours = {one["irq"] for one in self.irqs()}
+        self.until(lambda: self.moved() & self.ours, "irqbalance places interrupts of NICs", told=False)
+
+    def irqs(self):
+        return [one for nic in _NICS for one in self.lab.ask("nic_irqs", nic)]
+
+    def moved(self):
+        """Return the interrupts that irqbalance says it places; empty while it does not answer."""
+        return set(self.lab.ask("irqbalance_moves") or ())
+
+    def listed(self):
+        return {int(one) for one in self.lab.run(f"grep -x '[0-9]*' {_LIST} || true").split()}
+
+    def test_interrupts_that_it_knew_are_ours_until_the_restore(self):
+        self.start_agent()
+        self.assertEqual(self.ours, self.listed())
+        self.until(lambda: self.moved() and not self.moved() & self.ours, "irqbalance moves none of ours")
+        self.assertEqual([9], self.lab.ask("irqbalance_bans"))
+        placed = self.irqs()
+        self.lab.run("sleep 8")
+        self.assertEqual(placed, self.irqs())
+
+        self.stop_agent()
+        self.assertEqual(self.ours, self.listed(), "a stop leaves everything where it is")
+        self.lab.run("systemctl restart lab-irqbalance")
+        self.until(self.moved, "irqbalance works again", told=False)
+        self.assertEqual((set(), placed), (self.moved() & self.ours, self.irqs()))
+
+        self.start_agent()
+        self.lab.run("systemctl kill -s KILL nova-perf-agent; systemctl stop nova-perf-agent")
+        self.restore()
+        self.assertEqual(set(), self.listed())
+        self.until(lambda: self.moved() & self.ours, "irqbalance has them again after the restore")
