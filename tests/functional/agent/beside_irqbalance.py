@@ -129,16 +129,16 @@ def banned(beside: Beside) -> dict[str, Any]:
 
 
 def hurried(beside: Beside) -> dict[str, Any]:
-    """Ask all the time while it works at rescans: before 1.9.4 it answers none of it for an interval."""
+    """Ask all the time while it works at a rescan: before 1.9.4 it answers nothing for an interval then."""
     beside.pick()
+    irqbalance.ask(beside.process.pid, "settings ban irqs 9")
     unanswered = 0
-    for _ in range(20):
+    for _ in range(100):
         try:
-            irqbalance.ask(beside.process.pid, "settings ban irqs 9")
             irqbalance.ask(beside.process.pid, "setup")
         except BlockingIOError:
             unanswered += 1
-        time.sleep(0.3)
+        time.sleep(0.1)
     answer = beside.banned()
     name = pathlib.Path(f"/proc/{beside.process.pid}/comm").read_text().strip()
     return {"unanswered": unanswered, "banned": answer, "name": name}
