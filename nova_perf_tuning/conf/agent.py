@@ -159,9 +159,8 @@ several resets by a driver.
         help="""
 Folder for what lives as long as the host runs: the agent's state, which ``nova-perf status`` shows.
 
-Change it together with ``RuntimeDirectory`` of the systemd unit; where irqbalance has the policy script, add the folder
-there and keep ``nova-perf-tuning``, which the script reads from. The symptom of a folder that others may write is
-an agent that does not start.
+Add it to ``RuntimeDirectory`` of the systemd unit, and keep ``nova-perf-tuning`` there, from where irqbalance's
+policy script reads its list. The symptom of a folder that others may write is an agent that does not start.
 """,
     ),
     cfg.HostAddressOpt(
