@@ -13,10 +13,9 @@ from types import FrameType
 from typing import Any, Final, Protocol
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.agent import inbox, notify, reconcile, sources, stats, watch
+from nova_perf_tuning.agent import findings, inbox, notify, reconcile, sources, stats, watch
 from nova_perf_tuning.agent import state as state_module
 from nova_perf_tuning.host import model
-from nova_perf_tuning.host.transaction import apply as apply_module
 from nova_perf_tuning.host.transaction import journal as journal_module
 from nova_perf_tuning.host.transaction import restore as restore_module
 from nova_perf_tuning.host.transaction import rivals
@@ -33,7 +32,6 @@ _RETRY_FIRST, _RETRY_LONGEST = 1.0, 60.0
 #: Seconds after which a pass is tried again that met a command at work.
 _BUSY_PAUSE: Final = 0.5
 #: Findings of one sort that are named; all are counted.
-_NAMED: Final = 50
 
 
 class Timing(Protocol):
@@ -235,15 +233,19 @@ class Service:
                     self._inbox.arrivals.append(self._followed)
                 self.make_pass({"drift"}, now)
         elif now >= self._next_look:
-            self._next_look = now + self._timing.interval
-            if self._files is not None:
-                self._files.renew()
-            if self._changed():
-                self.make_pass({"look"}, now)
-            elif self._describe is not None and self._describe() != self._described:
-                self._tell()
+            self._look(now)
         elif self._passed_through and now >= self._next_passthrough:
             self._look_at_passed_through(now)
+
+    def _look(self, now: float) -> None:
+        """See what came or went without an event, and whether there is something new to tell."""
+        self._next_look = now + self._timing.interval
+        if self._files is not None:
+            self._files.renew()
+        if self._changed():
+            self.make_pass({"look"}, now)
+        elif self._describe is not None and self._describe() != self._described:
+            self._tell()
 
     def _look_at_passed_through(self, now: float) -> None:
         """See what a guest's driver did to the vectors of its device, of which the host hears nothing.
@@ -383,7 +385,8 @@ class Service:
         before = {(one.kind, one.target, entry.wanted) for one, entry in known}
         for one, entry in done.foreign:
             if (one.kind, one.target, entry.wanted) not in before:
-                LOG.warning("%s %s: %s; planned is %s", one.kind, one.target, _held_by_a_person(entry), one.value)
+                said = findings.held_by_a_person(entry)
+                LOG.warning("%s %s: %s; planned is %s", one.kind, one.target, said, one.value)
 
     def restore(self) -> list[restore_module.Restoration]:
         """Put back before the end what the agent placed.
@@ -437,15 +440,15 @@ class Service:
             "drifted": dict(self.stats.drifted),
             "error": self._fault,
             "libvirt": self._guests_fault() if self._guests_fault is not None else None,
-            "findings": _named(found),
+            "findings": findings.named(found),
             "findings_total": dict(collections.Counter(str(one["what"]) for one in found)),
-            "warnings": list(self._last.plan.warnings[:_NAMED]) if self._last is not None else [],
+            "warnings": list(self._last.plan.warnings[: findings.NAMED]) if self._last is not None else [],
         }
 
-    def _name_writers(self, lookout: rivals.Lookout, findings: list[dict[str, Any]]) -> None:
+    def _name_writers(self, lookout: rivals.Lookout, found: list[dict[str, Any]]) -> None:
         """Say who may be the other, found out once for each contest: it reads the name of every process."""
         known, self._writers = self._writers, {}
-        for one in findings:
+        for one in found:
             if one["what"] == "written by others":
                 key = (one["kind"], one["target"])
                 self._writers[key] = known.get(key) or lookout.likely(one["kind"])
@@ -453,59 +456,7 @@ class Service:
 
     def _findings(self, now: float) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = self._describe() if self._describe is not None else []
-        for (kind, target, _identity), contest in self._reconciler.contested().items():
-            found.append(
-                {
-                    "what": "written by others",
-                    "kind": kind,
-                    "target": target,
-                    "found": contest.found,
-                    "rewrites": contest.rewrites,
-                    "next_try_s": round(contest.until - now, 1),
-                }
-            )
-        return [*found, *_foreign(self._last), *_refusals(self._reconciler.not_in_force())]
-
-
-def _named(findings: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the first findings of each sort."""
-    counts: collections.Counter[str] = collections.Counter()
-    named = []
-    for one in findings:
-        what = str(one["what"])
-        counts[what] += 1
-        if counts[what] <= _NAMED:
-            named.append(one)
-    return named
-
-
-def _held_by_a_person(entry: journal_module.Entry) -> str:
-    return f"a person applied {entry.wanted} ({entry.rule or 'no rule'}), left so until 'nova-perf restore'"
-
-
-def _foreign(last: reconcile.Pass | None) -> list[dict[str, Any]]:
-    if last is None:
-        return []
-    return [
-        {
-            "what": "applied by a person",
-            "kind": one.kind,
-            "target": one.target,
-            "wanted": one.value,
-            "detail": _held_by_a_person(entry),
-        }
-        for one, entry in last.foreign
-    ]
-
-
-def _refusals(unmet: list[apply_module.Outcome]) -> list[dict[str, Any]]:
-    return [
-        {
-            "what": "not in force",
-            "kind": one.setting.kind,
-            "target": one.setting.target,
-            "wanted": one.setting.value,
-            "detail": one.detail,
-        }
-        for one in unmet
-    ]
+        found += findings.contested(self._reconciler.contested(), now)
+        if self._last is not None:
+            found += findings.applied_by_a_person(self._last.foreign)
+        return found + findings.not_in_force(self._reconciler.not_in_force())
