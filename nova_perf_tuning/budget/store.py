@@ -69,8 +69,10 @@ def save(results: model.Results, path: str) -> None:
 def write_atomically(path: str, text: str) -> None:
     """Replace the file at ``path`` by one with ``text``.
 
+    What UTF-8 has no bytes for (half a surrogate pair in a name) is replaced, so that what was measured is kept.
+
     :raises whole_file.OutputError: something else than a file is there, or the folder is missing.
     :raises OSError: as for :func:`save`.
     """
     with whole_file.writing(path) as file:
-        file.write(text.encode("utf-8"))
+        file.write(text.encode("utf-8", "replace"))

@@ -13,6 +13,7 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from nova_perf_tuning.bench import output
 from nova_perf_tuning.budget import counted, verdict
 from nova_perf_tuning.budget import model as results
 from nova_perf_tuning.cloud import attribution, bare_hosts, campaign_store, fleet, model, spoilt
@@ -141,7 +142,7 @@ def _environment(
         "groups_run": len(of_pair),
         "ended": ended,
         "host_cpu_source": ", ".join(sources) or "none",
-        "first_pair": {key: value for key, value in first.items() if key != "runs"},
+        "first_pair": _printable({key: value for key, value in first.items() if key != "runs"}),
         "errors": [
             {
                 "group": fault.number,
@@ -163,6 +164,15 @@ def _environment(
             ],
         },
     }
+
+
+def _printable(data: Any) -> Any:
+    """Return JSON data with all its text fit for files and terminals: some of it is what guests told."""
+    if isinstance(data, dict):
+        return {key: _printable(value) for key, value in data.items()}
+    if isinstance(data, list):
+        return [_printable(one) for one in data]
+    return output.printable(data, 1000) if isinstance(data, str) else data
 
 
 def _pairs(

@@ -47,6 +47,13 @@ class StoreTest(testtools.TestCase):
         store.save(data, self.path)
         self.assertEqual(data, store.load(self.path))
 
+    def test_half_a_surrogate_pair_costs_nothing_else(self):
+        """UTF-8 has no bytes for it, and a file with its escape would be refused when it is read."""
+        data = samples.results({"host": 3.0})
+        data.environment["host"] = "h\udc80\ud800"
+        store.save(data, self.path)
+        self.assertEqual("h??", store.load(self.path).environment["host"])
+
     def test_a_failed_write_leaves_the_old_file(self):
         store.save(samples.results({"host": 3.0}), self.path)
         before = open(self.path, encoding="utf-8").read()

@@ -143,6 +143,16 @@ class BadTest(testtools.TestCase):
             lambda one: one["trials"][0].update(stdout="x" * 300_000), "schema's maxLength"
         )
 
+    def test_facts_that_no_file_or_terminal_should_hold(self):
+        """Half a surrogate pair can be written to no file, an escape sequence is obeyed by terminals."""
+        for told in ("6.1 \ud800", "6.1\n", "\x1b[2J", "\x00", "6.1\u202e", "é"):
+            for fact in ("kernel", "clocksource", "tx_checksum"):
+                for role in ("client", "server"):
+                    self.assert_document_refused(
+                        lambda one, fact=fact, role=role, told=told: one["guests"][role].update({fact: told}),
+                        f"guests.{role}",
+                    )
+
     def test_other_side_without_facts(self):
         """A Windows share says nothing of its guest."""
         wanted = documents.expected()
