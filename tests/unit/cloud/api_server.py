@@ -1,4 +1,4 @@
-"""Keystone, Nova, Placement and Glance on loopback, as far as the commands use them, for the real openstacksdk.
+"""Keystone, Nova, Placement, Glance and Heat on loopback, as far as commands use them, for the real openstacksdk.
 
 Shapes, codes and messages are those of Nova 34, Placement 16, Glance 33 and Keystone 30. What a real cloud does
 with all this is in ``tests/cloud``; here are the faults that cannot be had from one on demand.
@@ -50,6 +50,7 @@ class ApiServer(fixtures.Fixture):
     def __init__(self):
         self.flavors, self.images, self.services, self.providers = {}, {}, {}, {}
         self.traits = {"COMPUTE_NODE"}
+        self.stacks, self.stuck = {}, set()  # id -> stack; names of stacks that cannot be deleted
         self.faults, self.requests = [], []
         self.admin = True
         self.without = ()  # services left out of the catalog
@@ -160,6 +161,7 @@ class ApiServer(fixtures.Fixture):
             "compute": "/compute/v2.1",
             "placement": "/placement",
             "image": "/image",
+            "orchestration": "/orchestration/v1/p",
         }
         return {
             "methods": ["password"],
@@ -321,10 +323,19 @@ class ApiServer(fixtures.Fixture):
 
     # ---- Glance ----
 
-    def image(self, _method, path, query, _body, _headers):
+    def image(self, method, path, query, body, _headers):
         if path in ("", "/"):
             link = [{"rel": "self", "href": f"{self.url}/image/v2/"}]
             return 200, {"versions": [{"id": "v2.16", "status": "CURRENT", "links": link}]}
+        if method == "POST":
+            return 201, self.add_image(**{**body, "status": "queued"})
+        if match := re.fullmatch("/v2/images/([^/]+)/file", path):
+            self.images[match[1]]["status"] = "active"
+            return 204, None
+        if method == "PATCH":
+            for change in body:
+                self.images[path.split("/")[3]][change["path"].lstrip("/")] = change["value"]
+            return 200, self.images[path.split("/")[3]]
         if match := re.fullmatch("/v2/images/([^/]+)", path):
             if match[1] not in self.images:
                 raise Answer(
@@ -334,6 +345,36 @@ class ApiServer(fixtures.Fixture):
         found = [one for one in self.images.values() if query.get("name", one["name"]) == one["name"]]
         found = found if query.get("os_hidden", "false").lower() != "true" else []
         return 200, {"images": found, "first": "/v2/images", "schema": "/v2/schemas/images"}
+
+    # ---- Heat ----
+
+    def add_stack(self, name):
+        """Add a stack of a run, as the templates of this package tag it."""
+        stack_id = str(uuid.uuid4())
+        self.stacks[stack_id] = {
+            "id": stack_id,
+            "stack_name": name,
+            "stack_status": "CREATE_COMPLETE",
+            "stack_status_reason": "",
+            "tags": ["nova-perf", name[:30]],
+            "links": [],
+        }
+
+    def orchestration(self, method, path, _query, _body, _headers):
+        stack_id = path.rpartition("/")[2]
+        if path == "/v1/p/stacks":
+            return 200, {"stacks": list(self.stacks.values())}
+        if stack_id not in self.stacks:
+            raise Answer(
+                404, {"code": 404, "title": "Not Found", "error": {"message": "The Stack was not found."}}
+            )
+        stack = self.stacks[stack_id]
+        if method == "DELETE" and stack["stack_name"] in self.stuck:
+            raise Answer(403, {"code": 403, "title": "Forbidden", "error": {"message": "it is pinned"}})
+        if method == "DELETE":
+            del self.stacks[stack_id]
+            return 204, None
+        return 200, {"stack": stack}
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
@@ -350,7 +391,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         path = "/" + "/".join(rest) if rest else ""
         query = dict(urllib.parse.parse_qsl(url.query))
         size = int(self.headers.get("Content-Length") or 0)
-        body = json.loads(self.rfile.read(size)) if size else None
+        sent = self.rfile.read(size)
+        body = json.loads(sent) if size and "json" in self.headers["Content-Type"] else sent or None
         try:
             self.fail_if_asked(url.path)
             with self.cloud.lock:
@@ -369,7 +411,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self.end_headers()
             self.wfile.write(answer.body)
 
-    do_GET = do_PUT = do_POST = do_DELETE = handle_one
+    do_GET = do_PUT = do_POST = do_PATCH = do_DELETE = handle_one
 
     def fail_if_asked(self, path):
         with self.cloud.lock:
