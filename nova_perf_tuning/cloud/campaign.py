@@ -94,6 +94,10 @@ class Campaign:
         self._taken_s = [task.seconds for task in run.tasks if task.state == "done" and task.seconds]
         self._stopped_by = 0
         self._unclean = run.leftovers
+        # What was left somewhere unknown is not shown to be gone by a cloud that has nothing of it.
+        self._lost = run.leftovers and not run.cloud
+        self._tried = {task.number: task.attempts for task in run.tasks}
+        self._stop_by: float | None = None
         self._broken: errors.PerfTuningError | None = None
         self._begun = self._seen = self._threads.now()
         self._told = float("-inf")
@@ -117,7 +121,7 @@ class Campaign:
                 self._drain(store=False)
                 self._sweep()
                 state = "complete" if ended == "complete" else "interrupted"
-                self._store.end(self._run.run_id, state, leftovers=self._unclean)
+                self._store.end(self._run.run_id, state, leftovers=self.unclean)
         if self._broken is not None:
             raise self._broken
         return ended
@@ -130,7 +134,7 @@ class Campaign:
     @property
     def unclean(self) -> bool:
         """Return whether stacks of this run may be left."""
-        return self._unclean
+        return self._unclean or self._lost
 
     # -- the loop
 
@@ -217,7 +221,8 @@ class Campaign:
 
     def _worth_another(self, task: campaign_store.Task, outcome: model.PairOutcome) -> bool:
         kinds = {one.kind for one in outcome.errors}
-        return task.attempts < self._settings.retries and not kinds <= _FINAL and not self._given_up(task.pair)
+        tried = task.attempts - self._tried.get(task.number, 0)
+        return tried < self._settings.retries and not kinds <= _FINAL and not self._given_up(task.pair)
 
     def _failed(self, task: campaign_store.Task, outcome: model.PairOutcome) -> None:
         reason = f"{outcome.errors[0].kind.value}: {outcome.errors[0].reason}" if outcome.errors else "no results"
@@ -235,8 +240,15 @@ class Campaign:
             self._break(
                 HopelessError(f"the first {failed} pairs all failed, the last one with {output.printable(reason)}")
             )
+            self._plan_failed_again()
             return
         self._give_up_hosts()
+
+    def _plan_failed_again(self) -> None:
+        """Leave the pairs that failed to whoever resumes the run: what made all of them fail is not theirs."""
+        for task in self._tasks.values():
+            if task.state == "failed":
+                self._put_back(task)
 
     def _too_many(self, task: campaign_store.Task, outcome: model.PairOutcome) -> None:
         """Go on with fewer pairs at a time, since the quota does not allow what there was."""
@@ -306,11 +318,12 @@ class Campaign:
         self._launcher.interrupt()
         if self._running:
             self._say(f"stopping: the stacks of {len(self._running)} pairs are being removed", important=True)
-        deadline = self._threads.now() + STOP_S
-        while self._running and self._threads.now() < deadline:
+        if self._stop_by is None:  # one limit for both drains
+            self._stop_by = self._threads.now() + STOP_S
+        while self._running and (left_s := self._stop_by - self._threads.now()) > 0:
             if store:
-                self._hear(min(HEARTBEAT_S, STOP_S))
-            elif (ended := self._threads.wait(HEARTBEAT_S)) is not None:
+                self._hear(min(HEARTBEAT_S, left_s))
+            elif (ended := self._threads.wait(min(HEARTBEAT_S, left_s))) is not None:
                 self._running.pop(ended.number, None)
 
     def _remove_leftovers(self) -> None:
@@ -337,7 +350,10 @@ class Campaign:
 
     @contextlib.contextmanager
     def _signals(self) -> Iterator[None]:
-        """Let SIGINT, SIGTERM and SIGHUP stop the run in an orderly way instead of raising anywhere."""
+        """Let SIGINT, SIGTERM and SIGHUP stop the run in an orderly way instead of raising anywhere.
+
+        What is ignored stays so: SIGHUP under nohup, SIGINT of a job in the background.
+        """
 
         def stop(number: int, _frame: FrameType | None) -> None:
             self._stopped_by = self._stopped_by or number
@@ -346,7 +362,11 @@ class Campaign:
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        numbers = [
+            number
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+            if signal.getsignal(number) is not signal.SIG_IGN
+        ]
         before = {number: signal.signal(number, stop) for number in numbers}
         try:
             yield

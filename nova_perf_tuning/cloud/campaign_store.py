@@ -47,7 +47,10 @@ class Fault:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Line:
-    """One row of the list of runs."""
+    """One row of the list of runs.
+
+    :ivar cloud: as :attr:`StoredRun.cloud`.
+    """
 
     run_id: str
     state: str
@@ -57,6 +60,7 @@ class Line:
     hosts: int
     pairs: int
     done: int
+    cloud: str
 
 
 def new_id() -> str:
@@ -173,6 +177,7 @@ class CampaignStore:
                     int(host_count),
                     int(count),
                     int(measured or 0),
+                    str(run.plan.get("cloud", "")),
                 )
                 for run, count, measured, host_count in session.execute(query)
             ]
@@ -239,6 +244,11 @@ class CampaignStore:
             died = mine.where(tables.Run.state == "running")
             session.execute(died.values(state="interrupted", ended_at=run_owner.now()))
             session.execute(mine.values(leftovers=False, owner=""))
+
+    def release(self, run_id: str) -> None:
+        """Let go of a run that was disowned and may still have left something."""
+        with self._writing() as session:
+            session.execute(sa.update(tables.Run).where(tables.Run.id == run_id).values(owner=""))
 
     def set_environment(self, run_id: str, environment: Mapping[str, Any]) -> None:
         """Replace what the results of the run rest on."""

@@ -30,6 +30,7 @@ class StoredRun:
     """A run as it is in the database.
 
     :ivar out: host -> why it was given up.
+    :ivar cloud: where it began, as :func:`nova_perf_tuning.cloud.place.of` says; empty: not known.
     """
 
     run_id: str
@@ -41,3 +42,7 @@ class StoredRun:
     tasks: list[Task]
     created_at: datetime.datetime
     leftovers: bool = False
+
+    @property
+    def cloud(self) -> str:
+        return str(self.plan.get("cloud", ""))

@@ -1,6 +1,7 @@
 """The real controller on a simulated cloud, in virtual time: faults, quota, hosts that go, interruptions."""
 
 import collections
+import contextlib
 import os
 import signal
 import threading
@@ -30,10 +31,11 @@ class CampaignCase(testtools.TestCase):
     def plan(self, run_id, trials=2):
         return model.MeasurePlan(run_id, tuple(plugins.jobs(["iperf3", "cpu"])), trials, time_limit_s=900.0)
 
-    def begin(self, hosts, cloud=None, peers=2, **changes):
+    def begin(self, hosts, cloud=None, peers=2, place="here", **changes):
         """Return a new campaign on a simulated cloud."""
         run_id = campaign_store.new_id()
-        run = self.store.create(run_id, names(hosts), pairing.schedule(names(hosts), peers).pairs(), {}, {})
+        pairs = pairing.schedule(names(hosts), peers).pairs()
+        run = self.store.create(run_id, names(hosts), pairs, {"cloud": place} if place else {}, {})
         return self.campaign(run, cloud, peers=peers, **changes)
 
     def campaign(self, run, cloud=None, **changes):
@@ -161,6 +163,20 @@ class CampaignTest(CampaignCase):
         self.assertIn("pairs all failed, the last one with no signal", str(error))
         self.assertEqual([], self.launcher.stacks())
         self.assertEqual({}, self.store.load(one._run.run_id).out, "nobody is to blame")
+        self.assertEqual({"planned": 40}, self.states(one._run.run_id))
+
+    def test_what_made_all_pairs_fail_is_mended(self):
+        """The pairs that failed are measured after all, with attempts of their own."""
+        for retries, others in ((0, 0.0), (1, 0.3)):
+            one = self.begin(12, simulation.Cloud(dead=set(names(12))), retries=retries)
+            self.assertRaises(campaign.HopelessError, one.run)
+            run_id = one._run.run_id
+            again = self.campaign(self.store.claim(run_id), simulation.Cloud(faults=others), retries=retries)
+            self.assertEqual("complete", again.run())
+            begun = collections.Counter(pair for what, pair, _ in self.launcher.log if what == "begin")
+            self.assertEqual(12, len(begun))
+            self.assertEqual(1 + retries, max(begun.values()))
+            self.check_consistent(run_id)
 
     def test_time_limit(self):
         one = self.begin(20, max_parallel=2, time_limit_s=1500.0)
@@ -212,6 +228,51 @@ class CampaignTest(CampaignCase):
         self.assertTrue(self.store.lines()[0].leftovers)
         self.assertIn("stacks may be left: stack nova-perf-x: DELETE_FAILED", self.told[-1].text)
         self.launcher.cleanup = cleanup
+
+    def test_what_was_left_on_an_unknown_cloud_is_never_taken_for_gone(self):
+        for place, left in (("", True), ("here", False)):
+            one = self.begin(4, place=place)
+            self.store.end(one._run.run_id, "interrupted", leftovers=True)
+            again = self.campaign(self.store.claim(one._run.run_id))
+            self.assertEqual("complete", again.run())
+            [line] = [line for line in self.store.lines() if line.run_id == one._run.run_id]
+            self.assertEqual((left, left, place), (again.unclean, line.leftovers, line.cloud))
+
+    def test_pairs_that_do_not_stop_are_waited_for_once(self):
+        one = self.begin(4)
+        self.launcher.measure = lambda *_: self.threads.sleep(1e6)
+        self.launcher.interrupt = lambda: None
+        started = self.threads.start
+
+        def stop(*what):
+            started(*what)
+            os.kill(os.getpid(), signal.SIGTERM)
+            while not one.stopped_by:
+                threading.Event().wait(0.01)
+
+        self.threads.start = stop
+        self.assertEqual("interrupted", one.run())
+        self.assertEqual(campaign.STOP_S, self.threads.now())
+        self.assertTrue(one.unclean)
+        self.threads.wake_sleepers()
+
+    def test_signals_that_are_ignored_stay_so(self):
+        """SIGHUP under nohup, SIGINT of a job in the background."""
+        with contextlib.ExitStack() as put_back:
+            for number in (signal.SIGHUP, signal.SIGINT):
+                put_back.callback(signal.signal, number, signal.signal(number, signal.SIG_IGN))
+            one = self.begin(4)
+            whole = self.launcher._measured
+
+            def measured(*what):
+                for number in (signal.SIGHUP, signal.SIGINT):
+                    os.kill(os.getpid(), number)
+                return whole(*what)
+
+            self.launcher._measured = measured
+            self.assertEqual("complete", one.run())
+            self.assertEqual(0, one.stopped_by)
+            self.assertIs(signal.SIG_IGN, signal.getsignal(signal.SIGHUP))
 
     def test_ctrl_c_and_resume(self):
         for number in (signal.SIGINT, signal.SIGTERM):
