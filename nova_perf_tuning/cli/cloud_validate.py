@@ -6,10 +6,11 @@ import argparse
 import typing
 from typing import TYPE_CHECKING, Any
 
-from nova_perf_tuning.cli import cloud_command, cloud_flavor, spec_options, validate, validate_cloud
+from nova_perf_tuning import errors
+from nova_perf_tuning.cli import cloud_command, cloud_flavor, command, spec_options, validate, validate_cloud
 
 if TYPE_CHECKING:
-    from nova_perf_tuning.cloud import campaign_store
+    from nova_perf_tuning.cloud import campaign_store, model
 
 
 class Validate(cloud_command.CloudCommand):
@@ -58,8 +59,10 @@ class Cleanup(cloud_command.CloudLister):
     """Remove what runs that have died or were interrupted left on the cloud.
 
     Without RUN: everything that the database says may be left by runs that nobody runs any more. Runs of a live
-    process are never touched. --all-stacks also removes stacks of runs that this database does not know, such as
-    those of another machine: make sure that nobody is measuring. A second call finds nothing.
+    process are never touched, nor are runs that began on another cloud, region or project than this one. What
+    cannot be removed is told, and the rest goes on; then the exit code is 3. --all-stacks also removes stacks of
+    runs that this database does not know, such as those of another machine: make sure that nobody is measuring. A
+    second call finds nothing.
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
@@ -81,33 +84,75 @@ class Cleanup(cloud_command.CloudLister):
         try:
             if parsed_args.list:
                 return _listed(store)
-            return ("Run", "Removed"), list(self._removed(store, parsed_args))
+            return ("Run", "Removed"), self._removed(store, parsed_args)
         finally:
             store.close()
 
     def _removed(
         self, store: campaign_store.CampaignStore, args: argparse.Namespace
     ) -> list[tuple[str, cloud_flavor.Lines]]:
-        from nova_perf_tuning.cloud import campaign_store, heat_pair
+        """Remove what can be; what cannot is told, and is the exit code."""
+        from nova_perf_tuning.cloud import api, campaign_store, heat_pair, model, place
 
         launcher = heat_pair.HeatPairLauncher(connect=lambda: self.connection)
-        lines = store.lines()
-        alive = [line.run_id for line in lines if line.alive]
+        lines = {line.run_id: line for line in store.lines()}
+        alive = [line.run_id for line in lines.values() if line.alive]
         if args.all_stacks and alive:
             raise campaign_store.RunError(f"--all-stacks: run {alive[0]} is going on; stop it first")
-        dead = [line.run_id for line in lines if not line.alive and (line.leftovers or line.state == "running")]
+        dead = [
+            one.run_id for one in lines.values() if not one.alive and (one.leftovers or one.state == "running")
+        ]
+        runs = list(dict.fromkeys(args.run or dead))
+        here = place.of(api.Api(lambda: self.connection)) if runs else ""
         removed = []
-        for run_id in args.run or dead:
-            store.disown(run_id)
-            removed.append((run_id, cloud_flavor.Lines(launcher.cleanup(run_id))))
-            store.clean(run_id)
+        for run_id in runs:
+            cloud = lines[run_id].cloud if run_id in lines else ""
+            if cloud and cloud != here:
+                self._tell(
+                    f"run {run_id} was on another cloud, region or project and is left alone: {cloud}", args.run
+                )
+                continue
+            try:
+                store.disown(run_id)
+                removed.append(
+                    (run_id, cloud_flavor.Lines(self._remove(store, launcher, run_id, known=bool(cloud))))
+                )
+            except (model.CloudError, campaign_store.RunError) as error:
+                self._tell(str(error), failed=True)
         if args.all_stacks:
-            removed.append(("", cloud_flavor.Lines(launcher.cleanup())))
+            try:
+                removed.append(("", cloud_flavor.Lines(launcher.cleanup())))
+            except model.CloudError as error:
+                self._tell(str(error), failed=True)
         return [row for row in removed if row[0] or row[1]]
+
+    def _remove(
+        self, store: campaign_store.CampaignStore, launcher: model.PairLauncher, run_id: str, *, known: bool
+    ) -> list[str]:
+        """Remove what a run left and return the names.
+
+        :param known: it began on this cloud; what another one does not have shows nothing.
+        """
+        try:
+            names = launcher.cleanup(run_id)
+        except BaseException:
+            store.release(run_id)
+            raise
+        if known:
+            store.clean(run_id)
+        else:
+            store.release(run_id)
+            self._tell(f"run {run_id} stays in the list: an older version did not note on which cloud it was")
+        return names
+
+    def _tell(self, text: str, failed: object = False) -> None:
+        self.warn(command.plain(text))
+        if failed:
+            self.exit_code = errors.ExitCode.ERROR
 
 
 def _listed(store: campaign_store.CampaignStore) -> cloud_flavor.Rows:
-    return ("Run", "State", "Begun", "Hosts", "Pairs", "Measured", "Leftovers"), [
+    return ("Run", "State", "Begun", "Hosts", "Pairs", "Measured", "Leftovers", "Cloud"), [
         (
             line.run_id,
             "running" if line.alive else "died" if line.state == "running" else line.state,
@@ -116,6 +161,7 @@ def _listed(store: campaign_store.CampaignStore) -> cloud_flavor.Rows:
             line.pairs,
             line.done,
             "maybe" if line.leftovers or line.state == "running" else "none",
+            line.cloud,
         )
         for line in store.lines()
     ]

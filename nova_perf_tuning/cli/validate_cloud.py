@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import datetime
 import logging
 import os
 import re
-import secrets
 import sys
 from collections.abc import Callable, Mapping
-from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
-from nova_perf_tuning import errors
-from nova_perf_tuning.cli import command, export_options, progress, spec_options, validate, validate_checks
+from nova_perf_tuning import errors, whole_file
+from nova_perf_tuning.cli import (
+    command,
+    export_options,
+    progress,
+    spec_options,
+    validate,
+    validate_checks,
+    validate_plan,
+    validate_resume,
+)
 
 if TYPE_CHECKING:
     from nova_perf_tuning.budget import verdict
@@ -30,9 +36,6 @@ if TYPE_CHECKING:
     )
 
 _HOSTS = re.compile(r"[^,\s]{1,255}(,[^,\s]{1,255})*").fullmatch
-_PEERS, _PARALLEL, _RETRIES, _MAX_LOSS = 2, 4, 1, "0.15"
-_PAIR_LIMIT, _BOOT = "20m", "60s"
-_LEAST_SLOT_S = 5
 
 
 class NoResultsError(errors.PerfTuningError):
@@ -52,19 +55,19 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--peers",
         metavar="K",
         help="how many different peers each host is measured with; 1 shows that hosts work, 2 tell a bad host "
-        f"from a bad peer, 3 do so where several hosts are bad (default: {_PEERS})",
+        f"from a bad peer, 3 do so where several hosts are bad (default: {validate_plan.PEERS})",
     )
     group.add_argument(
         "--max-parallel",
         metavar="N",
         help="pairs measured at a time, no host in two of them; lower it where hosts share a network or the quota "
-        f"is small, raise it for large fleets (default: {_PARALLEL})",
+        f"is small, raise it for large fleets (default: {validate_plan.PARALLEL})",
     )
     group.add_argument(
         "--max-loss",
         metavar="SHARE",
         help="a host whose pairs all lose more than this against the other hosts FAILs; not below twice the noise "
-        f"of an A/A run (default: {_MAX_LOSS}, 15 %%)",
+        f"of an A/A run (default: {validate_plan.MAX_LOSS}, 15 %%)",
     )
     group.add_argument(
         "--bare-host",
@@ -75,13 +78,15 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "beside its guests, and what budgets against 'host' are judged by; may be repeated, once for each host",
     )
     group.add_argument(
-        "--retries", metavar="N", help=f"further attempts for a pair that gave nothing (default: {_RETRIES})"
+        "--retries",
+        metavar="N",
+        help=f"further attempts for a pair that gave nothing (default: {validate_plan.RETRIES})",
     )
     group.add_argument(
         "--pair-time-limit",
         metavar="TIME",
         help="for one pair from its first stack to its last result; raise it where guests boot slowly "
-        f"(default: {_PAIR_LIMIT})",
+        f"(default: {validate_plan.PAIR_LIMIT})",
     )
     group.add_argument(
         "--slot-time",
@@ -94,9 +99,15 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--boot-time",
         metavar="TIME",
         help="how long the first pair's guests get until they are ready, later ones get what was seen; lower it "
-        f"where guests boot fast, since turns begin no earlier (default: {_BOOT})",
+        f"where guests boot fast, since turns begin no earlier (default: {validate_plan.BOOT})",
     )
-    group.add_argument("--resume", metavar="RUN", help="go on with a run that was interrupted or has died")
+    group.add_argument(
+        "--resume",
+        metavar="RUN",
+        help="go on with a run that was interrupted or has died; "
+        "one that is complete is judged and written again. Of the other options only limits, --retries, budgets "
+        "and output files can differ from those that it was begun with",
+    )
     group.add_argument(
         "--database",
         metavar="URL",
@@ -149,6 +160,12 @@ class HeatCloud:
         from nova_perf_tuning.cloud import heat_pair
 
         return heat_pair.HeatPairLauncher(guests, connect=self.connect)
+
+    def place(self) -> str:
+        """Return where stacks are made, see :mod:`nova_perf_tuning.cloud.place`."""
+        from nova_perf_tuning.cloud import api, place
+
+        return place.of(api.Api(self.connect))
 
     def connect(self) -> Any:
         """Return a new connection.
@@ -224,7 +241,13 @@ class _Run:
     def run(self) -> int:
         from nova_perf_tuning.cloud import campaign
 
-        stored, plan, launcher = self._resumed() if self._args.resume else self._begun()
+        if self._args.resume:
+            before = self._store.load(self._args.resume)
+            if before.state == "complete":
+                return self._again(before)
+            stored, plan, launcher = self._resumed(before)
+        else:
+            stored, plan, launcher = self._begun()
         ended = "error"
         broken: errors.PerfTuningError | None = None
         with progress.showing(self._args.format == "json") as tell:
@@ -233,10 +256,9 @@ class _Run:
                 ended = one.run()
             except errors.PerfTuningError as error:
                 broken = error
-        found = self._collect(stored.run_id, plan, ended)
-        code = self._finish(found) if found.results.trials else None
         if one.unclean:
-            self._warn(f"stacks of this run may be left; 'openstack perf cleanup {stored.run_id}' removes them")
+            self._warn_of_leftovers(stored.run_id)
+        code = self._judged(stored.run_id, plan, ended)
         if ended != "complete":
             self._warn(f"not complete; go on with: {self._program} --resume {stored.run_id}")
         if broken is not None:
@@ -251,6 +273,18 @@ class _Run:
             raise NoResultsError(_why_nothing(self._store, stored.run_id, ended))
         return code
 
+    def _again(self, run: campaign_store.StoredRun) -> int:
+        """Judge and write what a complete run gave; nothing is measured and no cloud is needed."""
+        plan = validate_resume.plan(self._args, run)
+        self._check_budgets(plan, run.environment)
+        self._warn(f"run {run.run_id} is complete; its results are judged and written again")
+        if run.leftovers:
+            self._warn_of_leftovers(run.run_id)
+        code = self._judged(run.run_id, plan, "complete")
+        if code is None:
+            raise NoResultsError(_why_nothing(self._store, run.run_id, "complete"))
+        return code
+
     # -- before
 
     def _begun(self) -> tuple[campaign_store.StoredRun, fleet_plan.FleetPlan, Any]:
@@ -260,8 +294,8 @@ class _Run:
             raise spec_options.OptionError(
                 "--hosts: give compute hosts or aggregates by name (a,b,c), 'all', or 'any' for one pair anywhere"
             )
-        plan = _plan(self._args, campaign_store.new_id())
-        environment = _environment(self._cloud.name, plan)
+        plan = validate_plan.plan(self._args, campaign_store.new_id())
+        environment = validate_plan.environment(self._cloud.name, plan)
         if self._args.host_group:
             environment["host_group"] = self._args.host_group
         self._check_budgets(plan, environment)
@@ -271,30 +305,38 @@ class _Run:
             self._warn(f"host {host} is left out: it is {why}")
         launcher.check(plan.arms, plan.measure)
         pairs = pairing.schedule(chosen.hosts, plan.settings.peers, plan.settings.seed).pairs()
+        kept = {**fleet_plan.to_dict(plan), "cloud": self._cloud.place(), "hosts": self._args.hosts}
         stored = self._store.create(
             plan.measure.run_id,
             chosen.hosts,
             pairs,
-            fleet_plan.to_dict(plan),
+            kept,
             environment,
         )
         self._warn(f"run {stored.run_id}: {len(chosen.hosts)} hosts, {len(pairs)} pairs")
         return stored, plan, launcher
 
-    def _resumed(self) -> tuple[campaign_store.StoredRun, fleet_plan.FleetPlan, Any]:
-        from nova_perf_tuning.cloud import fleet_plan
-
-        before = self._store.load(self._args.resume)
-        plan = fleet_plan.from_dict(before.plan, self._args.resume)
-        settings = dataclasses.replace(plan.settings, time_limit_s=_time_limit(self._args))
-        if self._args.max_parallel:
-            parallel = _number("--max-parallel", self._args.max_parallel, 1, 1000)
-            settings = dataclasses.replace(settings, max_parallel=parallel)
-        plan = dataclasses.replace(plan, settings=settings)
+    def _resumed(
+        self, before: campaign_store.StoredRun
+    ) -> tuple[campaign_store.StoredRun, fleet_plan.FleetPlan, Any]:
+        plan = validate_resume.plan(self._args, before)
         self._check_budgets(plan, before.environment)
+        if doubt := validate_resume.check_cloud(before, self._cloud.place()):
+            self._warn(doubt)
         launcher = self._cloud.launcher(plan.guests)
-        launcher.check(plan.arms, plan.measure)
-        return self._store.claim(self._args.resume), plan, launcher
+        stored = self._store.claim(before.run_id)
+        leftovers = stored.leftovers
+        try:
+            if leftovers:
+                # Before the check: what is left may be what fills the quota.
+                self._warn("removing what the run left when it was cut off")
+                launcher.cleanup(stored.run_id)
+                leftovers = not stored.cloud
+            launcher.check(plan.arms, plan.measure)
+        except BaseException:
+            self._store.end(stored.run_id, "interrupted", leftovers=leftovers)
+            raise
+        return dataclasses.replace(stored, leftovers=leftovers), plan, launcher
 
     def _check_budgets(self, plan: fleet_plan.FleetPlan, environment: Mapping[str, Any]) -> None:
         """Refuse budgets for what the run does not have; read what is known of the bare hosts."""
@@ -313,12 +355,25 @@ class _Run:
 
     # -- after
 
-    def _collect(self, run_id: str, plan: fleet_plan.FleetPlan, ended: str) -> fleet_results.FleetResults:
+    def _judged(self, run_id: str, plan: fleet_plan.FleetPlan, ended: str) -> int | None:
+        """Judge what the database has, write and print it; return the exit code, None where there is no trial.
+
+        :raises nova_perf_tuning.errors.PerfTuningError: a file cannot be written; says how to do it again.
+        """
         from nova_perf_tuning.cloud import fleet_results
 
-        return fleet_results.collect(
+        found = fleet_results.collect(
             self._store, run_id, plan.paired, self._budgets, plan.max_loss, ended, self._bare
         )
+        try:
+            return self._finish(found) if found.results.trials else None
+        except BrokenPipeError:
+            raise
+        except (OSError, whole_file.OutputError) as error:
+            raise errors.PerfTuningError(
+                f"{' '.join(str(error).split())}; what was measured is kept, and written by: "
+                f"{self._program} --resume {run_id}"
+            ) from error
 
     def _finish(self, found: fleet_results.FleetResults) -> int:
         """Write results and report, print the tables and return the exit code."""
@@ -356,6 +411,9 @@ class _Run:
             return int(errors.ExitCode.ERROR if self._args.budget else errors.ExitCode.PASS)
         return int(found.whole.exit_code)
 
+    def _warn_of_leftovers(self, run_id: str) -> None:
+        self._warn(f"stacks of this run may be left; 'openstack perf cleanup {run_id}' removes them")
+
     def _warn(self, text: str) -> None:
         print(command.plain(f"{self._program}: {text}"), file=sys.stderr)
 
@@ -371,99 +429,3 @@ def _budgets(args: argparse.Namespace) -> list[verdict.Budget]:
     from nova_perf_tuning.budget import verdict
 
     return verdict.load(args.budget) if args.budget else []
-
-
-def _plan(args: argparse.Namespace, run_id: str) -> fleet_plan.FleetPlan:
-    """Return the plan that the options ask for."""
-    from nova_perf_tuning.bench import plugins
-    from nova_perf_tuning.cloud import campaign, fleet_plan, heat_pair, model
-
-    default = heat_pair.Settings()
-    guests = dataclasses.replace(
-        default,
-        image=args.image or default.image,
-        external_network=args.external_network or "",
-        vcpus=_number("--guest-vcpus", args.guest_vcpus or str(default.vcpus), 1, 1024),
-        ram_mib=_number("--guest-ram", args.guest_ram or str(default.ram_mib), 128, 1 << 24),
-        mtu=_number("--mtu", args.mtu or "0", 0, 65535),
-        guest_tx_offload=not args.no_guest_tx_offload,
-        slot_s=int(validate.duration("--slot-time", args.slot_time, _LEAST_SLOT_S)) if args.slot_time else 0,
-        boot_s=validate.duration("--boot-time", args.boot_time or _BOOT),
-    )
-    seconds = _number("--seconds", args.seconds, 1, 3600)
-    jobs = plugins.jobs(args.benchmark or validate.DEFAULT_BENCHMARKS, seconds)
-    limit_s = validate.duration("--pair-time-limit", args.pair_time_limit or _PAIR_LIMIT)
-    seed = secrets.randbelow(2**32) if args.seed is None else _number("--seed", args.seed, 0, 2**32 - 1)
-    return fleet_plan.FleetPlan(
-        arms=_arms(args, guests.vcpus),
-        measure=model.MeasurePlan(run_id, tuple(jobs), _number("--blocks", args.blocks or "3", 1, 1000), limit_s),
-        settings=campaign.Settings(
-            peers=_number("--peers", args.peers or str(_PEERS), 1, 1000),
-            seed=seed,
-            max_parallel=_number("--max-parallel", args.max_parallel or str(_PARALLEL), 1, 1000),
-            retries=_number("--retries", args.retries or str(_RETRIES), 0, 10),
-            time_limit_s=_time_limit(args),
-        ),
-        guests=guests,
-        max_loss=_share("--max-loss", args.max_loss or _MAX_LOSS),
-    )
-
-
-def _arms(args: argparse.Namespace, vcpus: int) -> tuple[model.Arm, ...]:
-    from nova_perf_tuning.cloud import model
-
-    if args.flavor:
-        if args.profile or args.spec:
-            raise spec_options.OptionError(
-                "--flavor: an existing flavor has its specs; leave out --profile and --spec"
-            )
-        if len(set(args.flavor)) < len(args.flavor):
-            raise spec_options.OptionError("--flavor: the same flavor is given twice; name it once")
-        return tuple(model.Arm(name, flavor=name) for name in args.flavor)
-    wanted, _ = validate.tuned_request(args, vcpus)
-    specs = {**spec_options.extra_specs(args.spec), **wanted.extra_specs()}
-    return model.Arm("untuned"), model.Arm("tuned", extra_specs={**_native(wanted, specs, vcpus), **specs})
-
-
-def _native(wanted: Any, specs: dict[str, str], vcpus: int) -> dict[str, str]:
-    from nova_perf_tuning.specs import crosscheck
-
-    return crosscheck.needed_native(wanted, specs, {}, vcpus)
-
-
-def _environment(cloud: str, plan: fleet_plan.FleetPlan) -> dict[str, Any]:
-    from nova_perf_tuning.budget import session
-
-    return {
-        "launcher": "heat",
-        "host": f"cloud {cloud}".strip(),
-        "nova_perf_tuning": metadata.version("nova-perf-tuning"),
-        "begun": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "seed": plan.settings.seed,
-        "blocks": plan.measure.trials,
-        "guest": {"vcpus": plan.guests.vcpus, "memory_mib": plan.guests.ram_mib},
-        "arms": {
-            arm.name: {"request": dict(arm.extra_specs) or ({"flavor": arm.flavor} if arm.flavor else {})}
-            for arm in plan.arms
-        },
-        "benchmarks": {job.label: session.describe(job) for job in plan.measure.jobs},
-        "settings": dataclasses.asdict(plan.settings),
-    }
-
-
-def _time_limit(args: argparse.Namespace) -> float | None:
-    return validate.duration("--time-limit", args.time_limit) if args.time_limit else None
-
-
-def _number(option: str, text: str, low: int, high: int) -> int:
-    return validate.number(option, text, low, high)
-
-
-def _share(option: str, text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0.01 <= value <= 0.9:
-        raise spec_options.OptionError(f"{option} '{text[:40]}': give a share from 0.01 to 0.9, such as 0.15")
-    return value

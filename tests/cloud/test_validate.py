@@ -98,7 +98,7 @@ class ValidateTest(ValidateCase):
         self.assertEqual(self.before, self.stacks())
         line = self.the_run()
         self.assertEqual(("interrupted", False), (line.state, line.leftovers))
-        again = self.validate("--resume", line.run_id)
+        again = self.validate("--resume", line.run_id, "--benchmark", "cpu:seconds=1,threads=2")
         _, told = again.communicate()
         self.assertEqual(0, again.returncode, told)
         self.assertEqual(("complete", 2), (self.the_run().state, self.the_run().done))

@@ -1,6 +1,7 @@
 """nova-perf validate --launcher heat on a simulated cloud: files, verdicts, exit codes, mistakes, resuming."""
 
 import dataclasses
+import errno
 import io
 import json
 import os
@@ -11,7 +12,7 @@ import testtools
 from nova_perf_tuning import errors
 from nova_perf_tuning.budget import store
 from nova_perf_tuning.cli import evaluate, report, validate, validate_cloud
-from nova_perf_tuning.cloud import campaign_store, fleet_file, host_choice
+from nova_perf_tuning.cloud import campaign_store, fleet_file, host_choice, model
 from tests import simulated_cloud as simulation
 from tests.unit.budget import samples
 
@@ -26,12 +27,16 @@ class SimulatedCloud(validate_cloud.HeatCloud):
         self.cloud = cloud or simulation.Cloud()
         self.count = count
 
+    def place(self):
+        return f"https://{self.name} region R project p"
+
     def choose(self, words):
         if words == ["any"]:
             return host_choice.Chosen(("",), {})
         return host_choice.Chosen(tuple(f"h{number:03d}" for number in range(self.count)), {"h999": "down"})
 
     def launcher(self, guests):
+        self.guests = guests
         self.made = simulation.SimulatedLauncher(self.cloud, simulation.RealTime(1 / 2000))
         return self.made
 
@@ -305,6 +310,143 @@ class ValidateCloudTest(testtools.TestCase):
         self.assertEqual(0, self.validate("--resume", run))
         self.assertEqual(6, self.results().environment["groups_run"])
         self.assertEqual(run, self.results().environment["fleet"]["run"])
+
+    def unfinished(self, *arguments):
+        """Begin a run that has no time for a pair; return its id."""
+        self.assertRaises(
+            validate_cloud.NoResultsError, self.validate, "--hosts", "all", "--time-limit", "20s", *arguments
+        )
+        return self.err.getvalue().rsplit("--resume ", 1)[1].strip()
+
+    def test_what_is_left_is_removed_before_the_check(self):
+        """It may be what fills the quota."""
+
+        class Launcher(simulation.SimulatedLauncher):
+            def check(self, arms, plan):
+                if self.stacks() or full:
+                    raise model.CloudError("the project's quota leaves 0 of 4")
+
+        stacks = os.path.join(self.folder, "stacks")
+        os.mkdir(stacks)
+        self.useFixture(fixtures.MonkeyPatch("tests.simulated_cloud.SimulatedLauncher", Launcher))
+        full = []
+        run = self.unfinished()
+        kept = campaign_store.CampaignStore(self.url)
+        self.addCleanup(kept.close)
+        kept.end(run, "interrupted", leftovers=True)
+        with open(os.path.join(stacks, f"nova-perf-{run}-h000-h001"), "w", encoding="ascii"):
+            full.append("somebody else's")
+        cloud = SimulatedCloud(simulation.Cloud(folder=stacks))
+        error = self.assertRaises(model.CloudError, self.validate, "--resume", run, cloud=cloud)
+        self.assertIn("leaves 0 of 4", str(error))
+        self.assertEqual([], os.listdir(stacks))
+        [line] = kept.lines()
+        self.assertEqual(("interrupted", False, False), (line.state, line.alive, line.leftovers))
+        full.clear()
+        self.assertEqual(0, self.validate("--resume", run, cloud=SimulatedCloud(simulation.Cloud(folder=stacks))))
+
+    def test_not_resumed_on_another_cloud(self):
+        run = self.unfinished()
+        other = SimulatedCloud()
+        other.name = "other"
+        error = self.assertRaises(campaign_store.RunError, self.validate, "--resume", run, cloud=other)
+        self.assertIn(
+            "another cloud, region or project: https://simulated region R project p; this is", str(error)
+        )
+        kept = campaign_store.CampaignStore(self.url)
+        self.addCleanup(kept.close)
+        self.assertEqual("interrupted", kept.load(run).state)
+        before = kept.load(run)
+        plan = {key: value for key, value in before.plan.items() if key != "cloud"}
+        kept.create("of-an-older-version", before.hosts, [], plan, before.environment)
+        kept.end("of-an-older-version", "interrupted")
+        self.assertRaises(validate_cloud.NoResultsError, self.validate, "--resume", "of-an-older-version")
+        self.assertIn("it is not known on which cloud run of-an-older-version was begun", self.err.getvalue())
+
+    def test_options_of_a_resumed_run(self):
+        run = self.unfinished("--guest-ram", "512")
+        for option, value, told in (
+            ("--hosts", "nonsense", "not what run"),
+            ("--peers", "3", "not what run"),
+            ("--seed", "4", "--seed: not what run"),
+            ("--blocks", "7", "--blocks: not what run"),
+            ("--seconds", "3", "--benchmark, --seconds: not what run"),
+            ("--benchmark", "fio", "--benchmark: not what run"),
+            ("--flavor", "x", "--flavor: not what run"),
+            ("--spec", "perf:vif_queues=2", "--spec: not what run"),
+            ("--profile", "compute", "--profile: not what run"),
+            ("--image", "nosuch", "--image: not what run"),
+            ("--guest-ram", "256", "--guest-ram: not what run"),
+            ("--external-network", "x", "--external-network: not what run"),
+            ("--slot-time", "90s", "--slot-time: not what run"),
+            ("--host-group", "x", "--host-group: not what run"),
+            ("--mtu", "junk", "--mtu 'junk'"),
+            ("--pair-time-limit", "banana", "--pair-time-limit 'banana'"),
+            ("--retries", "x", "--retries 'x'"),
+            ("--max-loss", "9", "--max-loss '9'"),
+        ):
+            error = self.assertRaises(errors.PerfTuningError, self.validate, "--resume", run, option, value)
+            self.assertIn(told, str(error), option)
+        error = self.assertRaises(errors.PerfTuningError, self.validate, "--resume", run, "--no-guest-tx-offload")
+        self.assertIn("--no-guest-tx-offload: not what run", str(error))
+
+    def test_limits_of_a_resumed_run(self):
+        """Options that the run was begun with may be given again, limits may differ."""
+        seen = []
+
+        class Launcher(simulation.SimulatedLauncher):
+            def check(self, arms, plan):
+                seen.append(plan.time_limit_s)
+
+        self.useFixture(fixtures.MonkeyPatch("tests.simulated_cloud.SimulatedLauncher", Launcher))
+        run = self.unfinished("--guest-ram", "512", "--peers", "2")
+        limits = ("--pair-time-limit", "33m", "--boot-time", "3m", "--max-loss", "0.9", "--retries", "0")
+        again = ("--resume", run, "--hosts", "all", "--guest-ram", "512", "--peers", "2", *limits)
+        cloud = SimulatedCloud(simulation.Cloud(bad={"h002": 0.6}))
+        self.assertEqual(0, self.validate(*again, cloud=cloud), "a loss of 40 % is allowed")
+        self.assertEqual([20 * 60, 33 * 60], seen)
+        self.assertEqual((180.0, 512), (cloud.guests.boot_s, cloud.guests.ram_mib))
+        self.assertEqual(0.9, self.results().environment["fleet"]["max_loss"])
+
+    def test_results_that_could_not_be_written(self):
+        """Everything is in the database: it is written again without a cloud, and judged by other budgets."""
+
+        def full(_file):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        cloud = SimulatedCloud(simulation.Cloud(bad={"h002": 0.6}))
+        with fixtures.MonkeyPatch("os.fsync", full):
+            error = self.assertRaises(errors.PerfTuningError, self.validate, "--hosts", "all", cloud=cloud)
+        self.assertRegex(str(error), "No space left on device: .*results.json.*; what was measured is kept, and")
+        run = str(error).rsplit("--resume ", 1)[1]
+        self.assertEqual([], os.listdir(self.output))
+        none = validate_cloud.HeatCloud("nosuch")
+        self.assertEqual(1, self.validate("--resume", run, cloud=none))
+        self.assertIn(f"run {run} is complete; its results are judged and written again", self.err.getvalue())
+        written = self.results()
+        self.assertEqual(("complete", run), (written.environment["ended"], written.environment["fleet"]["run"]))
+        self.assertIn("worse than the other hosts", self.report())
+        self.assertEqual(0, self.validate("--resume", run, "--max-loss", "0.9", cloud=none))
+        again = self.results()
+        self.assertEqual(written.trials, again.trials)
+        self.assertEqual("PASS", again.environment["fleet"]["verdict"])
+
+    def test_what_an_older_version_stored_of_a_guest(self):
+        """Half a surrogate pair in a guest's kernel does not cost the report."""
+
+        class Launcher(simulation.SimulatedLauncher):
+            def _measured(self, *what):
+                outcome = super()._measured(*what)
+                outcome.environment["guests"]["client"]["kernel"] = "6.1 \ud800\x1b[2J<b>"
+                return outcome
+
+        self.useFixture(fixtures.MonkeyPatch("tests.simulated_cloud.SimulatedLauncher", Launcher))
+        self.assertEqual(0, self.validate("--hosts", "all", "-f", "json"))
+        guests = self.results().environment["first_pair"]["guests"]
+        self.assertEqual("6.1 ??[2J<b>", guests["client"]["kernel"])
+        self.assertEqual(guests, json.loads(self.out.getvalue())["environment"]["first_pair"]["guests"])
+        self.assertNotIn("<b>", self.report())
+        self.assertNotIn("\x1b", self.report())
 
     def test_nothing_works(self):
         cloud = SimulatedCloud(simulation.Cloud(dead={f"h{number:03d}" for number in range(6)}))

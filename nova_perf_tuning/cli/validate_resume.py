@@ -1,0 +1,120 @@
+"""What the options of ``validate --resume`` change of a run over many hosts, and what they cannot."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from nova_perf_tuning.cli import spec_options, validate_plan
+
+if TYPE_CHECKING:
+    from nova_perf_tuning.cloud import campaign_store, fleet_plan
+
+_ARMS: Final = ("profile", "spec", "flavor")
+_JOBS: Final = ("benchmark", "seconds")
+_SECONDS: Final = "10"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Kept:
+    """What the pairs of a run have in common, so that it stays what it was begun with.
+
+    :ivar options: of the command, as argparse names them; :ivar value: what they make of a plan.
+    """
+
+    options: tuple[str, ...]
+    value: Callable[[fleet_plan.FleetPlan], Any]
+
+
+_KEPT: Final = (
+    _Kept(("peers",), lambda plan: plan.settings.peers),
+    _Kept(("seed",), lambda plan: plan.settings.seed),
+    _Kept(("blocks",), lambda plan: plan.measure.trials),
+    _Kept(_JOBS, lambda plan: [(job.label, dict(job.parameters)) for job in plan.measure.jobs]),
+    _Kept(_ARMS, lambda plan: [(arm.name, arm.flavor, dict(arm.extra_specs)) for arm in plan.arms]),
+    _Kept(("image",), lambda plan: plan.guests.image),
+    _Kept(("external_network",), lambda plan: plan.guests.external_network),
+    _Kept(("guest_vcpus",), lambda plan: plan.guests.vcpus),
+    _Kept(("guest_ram",), lambda plan: plan.guests.ram_mib),
+    _Kept(("mtu",), lambda plan: plan.guests.mtu),
+    _Kept(("no_guest_tx_offload",), lambda plan: plan.guests.guest_tx_offload),
+    _Kept(("slot_time",), lambda plan: plan.guests.slot_s),
+)
+
+
+def plan(args: argparse.Namespace, run: campaign_store.StoredRun) -> fleet_plan.FleetPlan:
+    """Return the plan to go on with: the run's own, with the limits that the options give.
+
+    :raises spec_options.OptionError: an option would change what is compared, or is no sound value.
+    """
+    from nova_perf_tuning.cloud import fleet_plan
+
+    before = fleet_plan.from_dict(run.plan, run.run_id)
+    filled = argparse.Namespace(**vars(args))
+    filled.guest_vcpus = args.guest_vcpus or str(before.guests.vcpus)  # what fits a guest depends on it
+    if not any(_is_given(args, name) for name in _ARMS):
+        filled.flavor = ["any"]  # no profile, which these guests may be too small for
+    wanted = validate_plan.plan(filled, run.run_id)
+    for one in _KEPT:
+        given = [name for name in one.options if _is_given(args, name)]
+        if given and one.value(wanted) != one.value(before):
+            raise _changed(given, run.run_id)
+    if args.hosts and args.hosts != run.plan.get("hosts"):
+        raise _changed(["hosts"], run.run_id)
+    if args.host_group and args.host_group != run.environment.get("host_group"):
+        raise _changed(["host_group"], run.run_id)
+    return _with_limits(args, before, wanted)
+
+
+def _with_limits(
+    args: argparse.Namespace, before: fleet_plan.FleetPlan, wanted: fleet_plan.FleetPlan
+) -> fleet_plan.FleetPlan:
+    """Return a plan with the options that do not change what is measured."""
+    settings = dataclasses.replace(
+        before.settings,
+        max_parallel=wanted.settings.max_parallel if args.max_parallel else before.settings.max_parallel,
+        retries=wanted.settings.retries if args.retries else before.settings.retries,
+        time_limit_s=wanted.settings.time_limit_s,
+    )
+    measure, guests, max_loss = before.measure, before.guests, before.max_loss
+    if args.pair_time_limit:
+        measure = dataclasses.replace(measure, time_limit_s=wanted.measure.time_limit_s)
+    if args.boot_time:
+        guests = dataclasses.replace(guests, boot_s=wanted.guests.boot_s)
+    if args.max_loss:
+        max_loss = wanted.max_loss
+    return dataclasses.replace(before, settings=settings, measure=measure, guests=guests, max_loss=max_loss)
+
+
+def _is_given(args: argparse.Namespace, name: str) -> bool:
+    value = getattr(args, name)
+    return bool(value) and not (name == "seconds" and value == _SECONDS)
+
+
+def _changed(names: list[str], run_id: str) -> spec_options.OptionError:
+    options = ", ".join(f"--{name.replace('_', '-')}" for name in names)
+    return spec_options.OptionError(
+        f"{options}: not what run {run_id} was begun with, and its pairs are compared with each other; "
+        "leave it out or begin a new run"
+    )
+
+
+def check_cloud(run: campaign_store.StoredRun, here: str) -> str:
+    """Return a warning where it is not known whether ``here`` is the cloud on which the run began.
+
+    :raises nova_perf_tuning.cloud.campaign_store.RunError: it is another one.
+    """
+    from nova_perf_tuning.cloud import campaign_store
+
+    if run.cloud and run.cloud != here:
+        raise campaign_store.RunError(
+            f"run {run.run_id} was begun on another cloud, region or project: {run.cloud}; "
+            f"this is {here or 'one without Keystone'}"
+        )
+    return (
+        ""
+        if run.cloud
+        else f"it is not known on which cloud run {run.run_id} was begun; make sure that it is this"
+    )
