@@ -6,9 +6,8 @@ by class is read from /proc at each scrape, by the threads that the last pass fo
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from prometheus_client import CollectorRegistry, start_http_server
@@ -19,8 +18,7 @@ from nova_perf_tuning.agent import service, stats
 from nova_perf_tuning.host import model
 
 _PREFIX = "nova_perf"
-_TICKS = os.sysconf("SC_CLK_TCK")
-_CLASSES = ("vcpu", "emulator", "iothread", "vhost", "worker")
+_CLASSES = ("vcpu", "emulator", "iothread", "vhost")
 
 
 class MetricsError(errors.PerfTuningError):
@@ -80,15 +78,11 @@ class Collector:
     def _guest_cpu(self, facts: model.HostFacts | None) -> CounterMetricFamily:
         family = CounterMetricFamily(
             f"{_PREFIX}_guest_host_cpu_seconds",
-            "Host CPU time of a guest's threads that live now, by class",
+            "Host CPU time of a guest by class; worker: all that no other class has",
             labels=["guest", "class"],
         )
         for guest in facts.guests if facts is not None else ():
-            spent = dict.fromkeys(_CLASSES, 0.0)
-            for thread in guest.threads:
-                pid = thread.tid if thread.kernel else guest.pid
-                spent[thread.kind] = spent.get(thread.kind, 0.0) + _cpu_seconds(pid, thread.tid, thread.start)
-            for kind, seconds in spent.items():
+            for kind, seconds in _spent(guest.pid, guest.threads).items():
                 family.add_metric([guest.name, kind], seconds)
         return family
 
@@ -97,14 +91,40 @@ def _up(good: bool) -> GaugeMetricFamily:
     return GaugeMetricFamily(f"{_PREFIX}_up", "1 while the last pass could be made", value=int(good))
 
 
-def _cpu_seconds(pid: int, tid: int, start: int) -> float:
-    """Return the time that a thread has run, user and system; 0 when it has ended (proc(5), stat)."""
+def _spent(pid: int, threads: Sequence[model.Thread]) -> dict[str, float]:
+    """Return class -> CPU seconds of a guest; nothing when its process has ended.
+
+    Pool threads come and go between two passes. So ``worker`` is what the process has used beside the threads that
+    are known, which counts those that nobody has seen, and those that have ended.
+    """
+    spent = dict.fromkeys(_CLASSES, 0.0)
+    outside = 0.0
+    for thread in threads:
+        if thread.kind in spent:
+            seconds = _thread_s(thread.tid if thread.kernel else pid, thread.tid)
+            spent[thread.kind] += seconds
+            outside += seconds if thread.kernel else 0.0
     try:
-        with open(f"/proc/{pid}/task/{tid}/stat", "rb") as file:
-            fields = file.read().rpartition(b")")[2].split()
-        if int(fields[19]) != start:
-            return 0.0
-        return (int(fields[11]) + int(fields[12])) / _TICKS
+        if any(thread.tid == pid and thread.start != _start(pid) for thread in threads):
+            return {}  # another process has its number
+        # clock_getcpuclockid(3) in the kernel's form. Last, so that no thread can have more than its process.
+        total = time.clock_gettime_ns((~pid << 3) | 2) / 1e9 + outside
+    except (OSError, IndexError, ValueError):
+        return {}
+    return {**spent, "worker": max(0.0, total - sum(spent.values()))}
+
+
+def _start(pid: int) -> int:
+    """Return when a process began, in clock ticks after boot (proc(5), stat)."""
+    with open(f"/proc/{pid}/stat", "rb") as file:
+        return int(file.read().rpartition(b")")[2].split()[19])
+
+
+def _thread_s(pid: int, tid: int) -> float:
+    """Return the time that a thread has run; 0 when it has ended."""
+    try:
+        with open(f"/proc/{pid}/task/{tid}/schedstat", "rb") as file:
+            return int(file.read().split()[0]) / 1e9
     except (OSError, IndexError, ValueError):
         return 0.0
 

@@ -350,6 +350,8 @@ _FACT_NAMES = {
     "measured_share": "share of that inside measuring windows",
     "execution_share": "share of that inside executions of benchmarks, their start and end included",
     "ended": "ended",
+    "host_cpu_source": "host CPU of guests is from",
+    "host_cpu_faults": "host CPU is not known from",
 }
 
 

@@ -105,8 +105,15 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--resume",
         metavar="RUN",
         help="go on with a run that was interrupted or has died; "
-        "one that is complete is judged and written again. Of the other options only limits, --retries, budgets "
-        "and output files can differ from those that it was begun with",
+        "one that is complete is judged and written again. Of the other options only limits, --retries, "
+        "--agent-metrics, budgets and output files can differ from those that it was begun with",
+    )
+    group.add_argument(
+        "--agent-metrics",
+        metavar="URL",
+        help="where a host's nova-perf-agent serves its metrics, {host} or {host_ip} being the hypervisor's name "
+        "or address, as in 'http://{host}:9751/metrics': host CPU of guests is then known by class, and budgets "
+        "on it can be judged (default: Nova's diagnostics alone, vCPU time only)",
     )
     group.add_argument(
         "--database",
@@ -379,6 +386,7 @@ class _Run:
         """Write results and report, print the tables and return the exit code."""
         from nova_perf_tuning.budget import counted, report, store, summary, verdict, wording
         from nova_perf_tuning.cli import figures
+        from nova_perf_tuning.cloud import host_cpu
 
         run_id = found.results.environment["fleet"]["run"]
         verdicts = {one.host: (one.verdict.value, "; ".join(one.reasons)) for one in found.hosts if one.verdict}
@@ -395,6 +403,8 @@ class _Run:
             print()
             command.say(wording.headline(summaries))
             for note in wording.headline_notes(found.results, summaries) + wording.cautions(summaries):
+                command.say(f"note: {note}")
+            for note in host_cpu.notes(found.results.environment):
                 command.say(f"note: {note}")
             print()
             figures.print_hosts(found.hosts, found.whole)

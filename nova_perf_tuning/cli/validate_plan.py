@@ -27,7 +27,7 @@ _LEAST_SLOT_S = 5
 def plan(args: argparse.Namespace, run_id: str) -> fleet_plan.FleetPlan:
     """Return the plan that the options ask for."""
     from nova_perf_tuning.bench import plugins
-    from nova_perf_tuning.cloud import campaign, fleet_plan, heat_pair, model
+    from nova_perf_tuning.cloud import agent_metrics, campaign, fleet_plan, heat_pair, model
 
     default = heat_pair.Settings()
     guests = dataclasses.replace(
@@ -40,6 +40,7 @@ def plan(args: argparse.Namespace, run_id: str) -> fleet_plan.FleetPlan:
         guest_tx_offload=not args.no_guest_tx_offload,
         slot_s=int(validate.duration("--slot-time", args.slot_time, _LEAST_SLOT_S)) if args.slot_time else 0,
         boot_s=validate.duration("--boot-time", args.boot_time or BOOT),
+        agent_metrics=agent_metrics.option("--agent-metrics", args.agent_metrics),
     )
     seconds = _number("--seconds", args.seconds, 1, 3600)
     jobs = plugins.jobs(args.benchmark or validate.DEFAULT_BENCHMARKS, seconds)

@@ -83,6 +83,8 @@ def _with_limits(
         measure = dataclasses.replace(measure, time_limit_s=wanted.measure.time_limit_s)
     if args.boot_time:
         guests = dataclasses.replace(guests, boot_s=wanted.guests.boot_s)
+    if args.agent_metrics:
+        guests = dataclasses.replace(guests, agent_metrics=wanted.guests.agent_metrics)
     if args.max_loss:
         max_loss = wanted.max_loss
     return dataclasses.replace(before, settings=settings, measure=measure, guests=guests, max_loss=max_loss)

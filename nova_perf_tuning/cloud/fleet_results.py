@@ -16,10 +16,13 @@ from typing import Any
 from nova_perf_tuning.bench import output
 from nova_perf_tuning.budget import counted, verdict
 from nova_perf_tuning.budget import model as results
-from nova_perf_tuning.cloud import attribution, bare_hosts, campaign_store, fleet, model, spoilt
+from nova_perf_tuning.cloud import attribution, bare_hosts, campaign_store, fleet, host_cpu, model, spoilt
 
 #: More trials than that make a file that cannot be read again: then pairs have one trial, their median.
 MAX_TRIALS = 40_000
+#: More causes why host CPU is not known help nobody.
+_MAX_CPU_FAULTS = 50
+_OF_EACH_PAIR = frozenset({"runs", "host_cpu_faults"})
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -133,16 +136,13 @@ def _environment(
     ended: str,
 ) -> dict[str, Any]:
     faults = store.faults(run.run_id)
-    sources = collections.Counter(source for _, source, _ in store.pair_environments(run.run_id) if source)
-    first = next((environment for _, _, environment in store.pair_environments(run.run_id)), {})
     return {
         "created": run.created_at.isoformat(timespec="seconds"),
         **run.environment,
         "groups": sum(task.state != "dropped" for task in run.tasks),
         "groups_run": len(of_pair),
         "ended": ended,
-        "host_cpu_source": ", ".join(sources) or "none",
-        "first_pair": _printable({key: value for key, value in first.items() if key != "runs"}),
+        **_of_pairs(store, run.run_id),
         "errors": [
             {
                 "group": fault.number,
@@ -173,6 +173,21 @@ def _printable(data: Any) -> Any:
     if isinstance(data, list):
         return [_printable(one) for one in data]
     return output.printable(data, 1000) if isinstance(data, str) else data
+
+
+def _of_pairs(store: campaign_store.CampaignStore, run_id: str) -> dict[str, Any]:
+    """Return what the environments of the pairs say: the first as an example, and whence host CPU is known."""
+    sources: collections.Counter[str] = collections.Counter()
+    first: dict[str, Any] = {}
+    cpu_faults: dict[str, str] = {}
+    for _, source, environment in store.pair_environments(run_id):
+        sources[source] += 1
+        first = first or {key: value for key, value in environment.items() if key not in _OF_EACH_PAIR}
+        for where, why in environment.get("host_cpu_faults", {}).items():
+            if len(cpu_faults) < _MAX_CPU_FAULTS:
+                cpu_faults.setdefault(where, why)
+    found = {"host_cpu_source": host_cpu.told(sources), "first_pair": _printable(first)}
+    return {**found, "host_cpu_faults": _printable(cpu_faults)} if cpu_faults else found
 
 
 def _pairs(

@@ -16,8 +16,8 @@ from typing import Any, Final
 from openstack import connection
 
 from nova_perf_tuning.bench import output
+from nova_perf_tuning.cloud import agent_metrics, cloud_check, collector, faults, host_cpu, model, slots, stacks
 from nova_perf_tuning.cloud import api as api_module
-from nova_perf_tuning.cloud import cloud_check, collector, diagnostics, faults, model, slots, stacks
 
 _POLL_S: Final = 2.0
 #: Of the pair's time limit, kept for removing stacks.
@@ -44,7 +44,8 @@ class Settings:
     :ivar guest_tx_offload: False where the hosts' Open vSwitch runs in user space on tap devices.
     :ivar slot_s: length of a turn; 0: worked out from the benchmarks.
     :ivar boot_s: first guess, in seconds, of the time from the first stack to ready guests; then what was seen.
-    :ivar host_cpu: sample Nova's diagnostics while guests measure.
+    :ivar host_cpu: sample host CPU while guests measure: the agents' metrics, and Nova's diagnostics.
+    :ivar agent_metrics: where an agent answers, see :class:`agent_metrics.Url`; empty: none is asked.
     """
 
     image: str = "perf-guest"
@@ -60,6 +61,7 @@ class Settings:
     slot_s: int = 0
     boot_s: float = 60.0
     host_cpu: bool = True
+    agent_metrics: str = ""
 
 
 @dataclasses.dataclass(slots=True)
@@ -105,6 +107,8 @@ class HeatPairLauncher:
         self._tell = progress
         self._lock = threading.Lock()
         self._boots_s: list[float] = []
+        url = self.settings.agent_metrics
+        self._agents = agent_metrics.Agents(agent_metrics.Url.parse(url)) if url else None
 
     # -- the interface
 
@@ -219,7 +223,7 @@ class HeatPairLauncher:
         outcome: model.PairOutcome,
         plan: model.MeasurePlan,
         grid: slots.Grid,
-        samplers: dict[str, diagnostics.Sampler],
+        samplers: dict[str, host_cpu.Sampler],
     ) -> bool:
         """Look after every stack once; True when all are done."""
         for one in running:
@@ -261,7 +265,7 @@ class HeatPairLauncher:
         outcome: model.PairOutcome,
         plan: model.MeasurePlan,
         grid: slots.Grid,
-        sampler: diagnostics.Sampler | None,
+        sampler: host_cpu.Sampler | None,
     ) -> None:
         """Take over what one arm's guests told.
 
@@ -280,10 +284,12 @@ class HeatPairLauncher:
             run = by_order[trial.order]
             roles = collector.roles(run)
             servers = [one.servers[role] for role in roles if role in one.servers]
-            used = sampler.used_s(servers, run.begin, run.end) if sampler and len(servers) == len(roles) else None
+            used = sampler.used(servers, run.begin, run.end) if sampler and len(servers) == len(roles) else None
             if used is not None:
-                trial.host_cpu_s = {"vcpu": round(used, 3)}
-                outcome.host_cpu_source = diagnostics.SOURCE
+                trial.host_cpu_s = used.seconds
+                outcome.host_cpu_source = host_cpu.joined(outcome.host_cpu_source, used.source)
+        if sampler is not None and sampler.faults:
+            outcome.environment.setdefault("host_cpu_faults", {}).update(sampler.faults)
         outcome.trials += trials
         for run in document.runs:
             if run.error:
@@ -325,20 +331,20 @@ class HeatPairLauncher:
             seen = self._boots_s[-8:]
         return 1.2 * max(seen) + 5 if seen else self.settings.boot_s
 
-    def _find_servers(self, one: _Running, samplers: dict[str, diagnostics.Sampler]) -> None:
+    def _find_servers(self, one: _Running, samplers: dict[str, host_cpu.Sampler]) -> None:
         """Learn the guests' ids as soon as there are some; then their CPU time can be sampled."""
         if len(one.servers) == 2:
             return
         one.servers |= self._stacks.servers(one.stack)
         if len(one.servers) == 2 and self.settings.host_cpu:
             servers = list(one.servers.values())
-            samplers[one.arm.name] = diagnostics.Sampler(self._api, servers, begin=one.start)
+            samplers[one.arm.name] = host_cpu.Sampler(self._api, servers, one.start, self._agents)
 
     @contextlib.contextmanager
     def _sampling(
         self, running: Sequence[_Running], outcome: model.PairOutcome
-    ) -> Iterator[dict[str, diagnostics.Sampler]]:
-        samplers: dict[str, diagnostics.Sampler] = {}
+    ) -> Iterator[dict[str, host_cpu.Sampler]]:
+        samplers: dict[str, host_cpu.Sampler] = {}
         try:
             yield samplers
         finally:

@@ -1,0 +1,430 @@
+"""Host CPU of guests: from a real agent's collector over real processes, from servers that are none, from Nova."""
+
+import contextlib
+import subprocess
+import sys
+import threading
+import time
+import types
+
+import prometheus_client
+import testtools
+from openstack import exceptions as sdk_errors
+from openstack.compute.v2 import hypervisor, server
+
+from nova_perf_tuning.agent import metrics, stats
+from nova_perf_tuning.budget import budget_file, model, overhead, verdict
+from nova_perf_tuning.cloud import agent_metrics, cpu_series, diagnostics, host_cpu
+from nova_perf_tuning.host import model as host_model
+from tests.unit.cloud import test_bounded_http
+
+LINES = "".join(
+    f'nova_perf_guest_host_cpu_seconds_total{{guest="instance-1",class="{kind}"}} {number}.5\n'
+    for number, kind in enumerate(overhead.CLASSES)
+)
+HEAD = test_bounded_http.HEAD
+#: Stands in for QEMU: one thread that lives, and threads that come and go, which use CPU.
+GUEST = """
+import threading, time
+def burn(seconds):
+    end = time.thread_time() + seconds
+    while time.thread_time() < end:
+        pass
+while True:
+    one = threading.Thread(target=burn, args=(0.02,))
+    one.start()
+    one.join()
+    time.sleep(0.02)
+"""
+
+
+def wait_for(question, seconds=20):
+    end = time.monotonic() + seconds
+    while not question():
+        if time.monotonic() > end:
+            raise AssertionError("it did not happen in time")
+        time.sleep(0.02)
+
+
+class Cloud:
+    """Stands for Nova's API as an administrator sees it, by openstacksdk's own resources.
+
+    :ivar refused: it tells no diagnostics; :ivar place: of every server.
+    """
+
+    def __init__(self, host="127.0.0.1", address="127.0.0.1"):
+        self.connection = types.SimpleNamespace(compute=self)
+        self.host, self.address = host, address
+        self.refused = False
+
+    def get_server(self, server_id):
+        name = "instance-1" if server_id == "client" else "instance-2"
+        shown = {"OS-EXT-SRV-ATTR:hypervisor_hostname": self.host, "OS-EXT-SRV-ATTR:instance_name": name}
+        return server.Server.existing(id=server_id, **(shown if self.host else {}))
+
+    def hypervisors(self, details, hypervisor_hostname_pattern):
+        others = hypervisor.Hypervisor.existing(hypervisor_hostname=f"other-{self.host}", host_ip="192.0.2.1")
+        yield others
+        yield hypervisor.Hypervisor.existing(hypervisor_hostname=self.host, host_ip=self.address)
+
+    def get(self, path, microversion):
+        if self.refused:
+            raise sdk_errors.ForbiddenException("Policy doesn't allow it", http_status=403)
+        return types.SimpleNamespace(status_code=200, json=lambda: {"cpu_details": [{"time": 5e8 * time.time()}]})
+
+
+class AgentCase(testtools.TestCase):
+    def agent(self, names=("instance-1", "instance-2")):
+        """Start a real collector over processes of this test and return its port."""
+        self.guests = {name: self.process(name) for name in names}
+        self.facts = types.SimpleNamespace(guests=list(self.guests.values()))
+        state = {"settings": 0, "guests": 0, "findings": [], "error": None}
+        agent = types.SimpleNamespace(stats=stats.Stats(), as_state=lambda: state, facts=self.facts)
+        registry = prometheus_client.CollectorRegistry()
+        registry.register(metrics.Collector(agent))
+        self.scrapes = []
+        collect = registry.collect
+        registry.collect = lambda: (self.scrapes.append(time.monotonic()), collect())[1]
+        listening, thread = prometheus_client.start_http_server(0, "127.0.0.1", registry)
+
+        def end():
+            with contextlib.suppress(OSError):
+                listening.shutdown()
+                listening.server_close()
+            thread.join()
+
+        self.end_agent = end
+        self.addCleanup(end)
+        return listening.server_port
+
+    def process(self, name):
+        process = subprocess.Popen([sys.executable, "-c", GUEST])
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        with open(f"/proc/{process.pid}/stat") as file:
+            start = int(file.read().rpartition(")")[2].split()[19])
+        # The agent's last pass has seen the main thread only.
+        thread = host_model.Thread(process.pid, "emulator", None, None, start)
+        return host_model.GuestProcess(name, process.pid, (thread,), None)
+
+    def by_agent(self, sampler, *window):
+        """Wait until the agent has told what was used; Nova may know it before."""
+        wait_for(lambda: (used := sampler.used(*window)) and used.source == "agent metrics")
+        return sampler.used(*window)
+
+    def sampler(self, port, api=None, path="metrics", interval_s=0.1, text=None):
+        url = agent_metrics.Url.parse(text or f"http://{{host}}:{port}/{path}")
+        agents = agent_metrics.Agents(url, interval_s, limit_s=2.0)
+        made = host_cpu.Sampler(api or Cloud(), ["client", "server"], agents=agents, interval_s=0.1)
+        self.addCleanup(made.close)
+        return made
+
+
+class RealAgentTest(AgentCase):
+    def test_all_classes_of_both_guests(self):
+        sampler = self.sampler(self.agent())
+        begun = time.time()
+        used = self.by_agent(sampler, ["client", "server"], begun + 0.7, begun + 1.7)
+        self.assertEqual({*overhead.CLASSES, "total"}, set(used.seconds))
+        parts = sum(seconds for name, seconds in used.seconds.items() if name != "total")
+        self.assertAlmostEqual(used.seconds["total"], parts, places=4)
+        # Threads that no pass of the agent has seen, and that have ended, count as workers.
+        self.assertGreater(used.seconds["worker"], 0.05)
+        self.assertEqual(0.0, used.seconds["vcpu"])
+        self.assertGreater(self.by_agent(sampler, ["client"], begun + 0.7, begun + 1.7).seconds["total"], 0.02)
+
+    def test_a_counter_never_falls_though_threads_end(self):
+        port = self.agent(["instance-1"])
+        source = agent_metrics.bounded_http.Source(f"http://127.0.0.1:{port}/metrics", 5, 1 << 20)
+        totals = []
+        for _ in range(40):
+            totals.append(sum(agent_metrics.guests(source.get())["instance-1"].values()))
+            time.sleep(0.02)
+        self.assertEqual(sorted(totals), totals)
+        self.assertGreater(totals[-1] - totals[0], 0.1)
+
+    def test_a_process_that_ended_has_no_counters(self):
+        port = self.agent()
+        guest = self.guests["instance-2"]
+        source = agent_metrics.bounded_http.Source(f"http://127.0.0.1:{port}/metrics", 5, 1 << 20)
+        self.assertEqual({"instance-1", "instance-2"}, set(agent_metrics.guests(source.get())))
+        # Its number is another process's now.
+        guest.threads = (host_model.Thread(guest.pid, "emulator", None, None, guest.threads[0].start - 1),)
+        self.assertEqual({"instance-1"}, set(agent_metrics.guests(source.get())))
+
+    def test_an_agent_is_asked_once_for_all_guests_of_all_arms(self):
+        port = self.agent()
+        agents = agent_metrics.Agents(agent_metrics.Url.parse(f"http://{{host}}:{port}/metrics"), 0.2)
+        samplers = [agent_metrics.Sampler(Cloud(), agents, ["client", "server"]) for _ in range(3)]
+        for sampler in samplers:
+            self.addCleanup(sampler.close)
+        wait_for(lambda: self.scrapes)
+        first = len(self.scrapes)
+        time.sleep(1)
+        self.assertLessEqual(len(self.scrapes) - first, 6)
+        for sampler in samplers:
+            sampler.close()
+            self.assertEqual(["", ""], [series.fault for series in sampler.series.values()])
+        time.sleep(0.3)
+        over = len(self.scrapes)
+        time.sleep(0.5)
+        self.assertEqual(over, len(self.scrapes))
+
+    def test_nothing_is_asked_before_the_first_turn(self):
+        port = self.agent()
+        agents = agent_metrics.Agents(agent_metrics.Url.parse(f"http://{{host}}:{port}/metrics"), 0.05)
+        sampler = agent_metrics.Sampler(Cloud(), agents, ["client"], begin=time.time() + 600)
+        time.sleep(0.4)
+        sampler.close()
+        self.assertEqual([], self.scrapes)
+
+    def test_by_address(self):
+        port = self.agent()
+        sampler = self.sampler(port, Cloud("cmp1.example"), text=f"http://{{host_ip}}:{port}/metrics")
+        begun = time.time()
+        self.by_agent(sampler, ["client"], begun + 0.7, begun + 0.9)
+
+
+class FallbackTest(AgentCase):
+    def told(self, sampler, servers=("client", "server")):
+        """Return the source of a window, and why not from another."""
+        begun = time.time()
+        window = begun + 0.6, begun + 0.9
+        time.sleep(1.8)
+        sampler.close()
+        used = sampler.used(list(servers), *window)
+        return used, sampler.faults
+
+    def test_a_guest_that_the_agent_does_not_know(self):
+        used, faults = self.told(self.sampler(self.agent(["instance-1"])))
+        self.assertEqual(("nova diagnostics", {"vcpu"}), (used.source, set(used.seconds)))
+        self.assertIn("does not know the guest instance-2", faults["agent metrics of 127.0.0.1"])
+
+    def test_servers_that_are_no_agent(self):
+        redirected = b"HTTP/1.1 301 Moved\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n"
+        samplers = {
+            why: self.sampler(test_bounded_http.serve(self, answer))
+            for why, answer in (
+                ("within 2 s", lambda _, over: over.wait(60)),
+                ("HTTP 301", test_bounded_http.sending(redirected)),
+                ("HTTP 500", test_bounded_http.sending(b"HTTP/1.1 500 No\r\n\r\n")),
+                ("does not speak HTTP", test_bounded_http.sending(b"\0\1\2\n")),
+                ("more than 2048 KiB", test_bounded_http.sending(HEAD + b"\r\n", *[b"x" * 9999] * 999)),
+                ("no agent writes", test_bounded_http.sending(
+                    HEAD + b"\r\nnova_perf_guest_host_cpu_seconds_total 1\n")),
+            )
+        }  # fmt: skip
+        time.sleep(3.5)
+        for why, sampler in samplers.items():
+            begun = time.monotonic()
+            sampler.close()
+            self.assertLess(time.monotonic() - begun, 6)
+            used = sampler.used(["client"], time.time() - 1.5, time.time() - 1)
+            self.assertEqual("nova diagnostics", used.source)
+            self.assertIn(why, sampler.faults["agent metrics of 127.0.0.1"])
+
+    def test_the_source_changes_midway(self):
+        """Each window is of one source, and the pair names both."""
+        sampler = self.sampler(self.agent())
+        begun = time.time()
+        first = begun + 0.6, begun + 0.8
+        self.by_agent(sampler, ["client", "server"], *first)
+        self.end_agent()
+        ended = time.time()
+        between, later = (begun + 0.7, ended + 0.8), (ended + 0.5, ended + 0.8)
+        time.sleep(1.5)
+        found = [sampler.used(["client", "server"], *window) for window in (first, between, later)]
+        self.assertEqual(["agent metrics", "nova diagnostics", "nova diagnostics"], [one.source for one in found])
+        self.assertEqual([6, 1, 1], [len(one.seconds) for one in found])
+        self.assertIn("no answer of 127.0.0.1", sampler.faults["agent metrics of 127.0.0.1"])
+        text = ""
+        for one in found:
+            text = host_cpu.joined(text, one.source)
+        self.assertEqual("agent metrics and nova diagnostics", text)
+
+    def test_no_administrator(self):
+        api = Cloud(host="")
+        api.refused = True
+        used, faults = self.told(self.sampler(1, api))
+        self.assertIsNone(used)
+        self.assertIn("it tells administrators", faults["agent metrics"])
+        self.assertIn("not allowed (403)", faults["nova diagnostics"])
+
+    def test_names_that_fit_in_no_url(self):
+        url = agent_metrics.Url.parse("http://{host}:1/{host_ip}")
+        self.assertEqual("http://h-1.x:1/[2001:db8::1]", url.at("h-1.x", "2001:db8::1"))
+        for host, address in (("h/@evil", "192.0.2.1"), ("h\r\nX: y", "192.0.2.1"), ("", "192.0.2.1"), ("h", "x")):
+            self.assertRaises(agent_metrics.AgentError, url.at, host, address)
+
+
+class UrlTest(testtools.TestCase):
+    def test_patterns(self):
+        for text in ("http://{host}:9751/metrics", "https://{host_ip}/m", "http://proxy/{host}/metrics?x=1"):
+            self.assertEqual(text, agent_metrics.option("--agent-metrics", text))
+        self.assertEqual("", agent_metrics.option("--agent-metrics", None))
+        for text in ("http://h:9751/", "http://{host}{", "http://{host.__class__}/", "http://{}/", "ftp://{host}/",
+                     "{host}", "http://u:p@{host}/", "http://{host}:x/", "http://{host}/ y"):  # fmt: skip
+            error = self.assertRaises(agent_metrics.UrlError, agent_metrics.option, "--agent-metrics", text)
+            self.assertIn("--agent-metrics '", str(error))
+
+
+class AnswerTest(testtools.TestCase):
+    def test_an_answer(self):
+        expected = dict(zip(overhead.CLASSES, (0.5, 1.5, 2.5, 3.5, 4.5), strict=True))
+        body = f'# HELP x y\nother{{a="b"}} NaN\n{LINES}'.encode()
+        self.assertEqual({"instance-1": expected}, agent_metrics.guests(body))
+        self.assertEqual({}, agent_metrics.guests(b"# nothing of it\n"))
+        odd = LINES.replace("instance-1", 'a,class=\\"b\\"}\\\\\\n').encode()
+        self.assertEqual({'a,class="b"}\\\n': expected}, agent_metrics.guests(odd))
+        swapped = LINES.replace('guest="instance-1",class="vcpu"', 'class="vcpu",guest="instance-1"')
+        self.assertEqual({"instance-1": expected}, agent_metrics.guests(swapped.encode()))
+
+    def test_a_guest_without_all_classes_is_none(self):
+        first, rest = LINES.split("\n", 1)
+        self.assertEqual({}, agent_metrics.guests(rest.encode()))
+        more = LINES + first.replace("vcpu", "gpu") + "\n"
+        self.assertEqual({}, agent_metrics.guests(more.encode()))
+
+    def test_what_no_agent_writes(self):
+        name = "nova_perf_guest_host_cpu_seconds_total"
+        for line in (
+            f"{name}\n", f"{name} 1\n", f'{name}{{guest="a"}} 1\n', f'{name}{{guest="a",class="vcpu"}} NaN\n',
+            f'{name}{{guest="a",class="vcpu"}} +Inf\n', f'{name}{{guest="a",class="vcpu"}} -1\n',
+            f'{name}{{guest="a",class="vcpu"}} 1e999\n', f'{name}{{guest="a",class="vcpu"}} x\n',
+            f'{name}{{guest="a",class="vcpu",more="x"}} 1\n', f'{name}{{guest="a",class="vcpu"junk}} 1\n',
+            f'{name}{{guest="a\udcff",class="vcpu"}} 1\n', f'{name}{{guest="a,class="vcpu"}} 1\n',
+            f'{name}{{guest="a",class="vcpu"}} 12.3', LINES + LINES, f"{name}{{{'x' * 1_000_000}\n",
+            name + '{guest="' + "\\" * 1_000_001 + "\n",
+        ):  # fmt: skip
+            body = line.encode("utf-8", "surrogateescape")
+            begun = time.monotonic()
+            error = self.assertRaises(agent_metrics.AgentError, agent_metrics.guests, body)
+            self.assertLess(time.monotonic() - begun, 5)
+            self.assertTrue(str(error).isprintable() and len(str(error)) < 300, str(error))
+
+
+class SeriesTest(testtools.TestCase):
+    def series(self, *samples):
+        made = cpu_series.Series()
+        for moment, vcpu, worker in samples:
+            made.add(moment, {"vcpu": vcpu, "worker": worker})
+        return made
+
+    def test_between_samples_it_is_a_straight_line(self):
+        series = self.series((10, 1, 0), (11, 2, 0.5), (12, 4, 0.5), (13, 4, 1))
+        self.assertEqual({"vcpu": 2.5, "worker": 0.25}, series.used(10.5, 12.0))
+        self.assertEqual({"vcpu": 1.5, "worker": 0.25}, series.used(10.5, 11.5))
+
+    def test_beyond_the_samples_nothing_is_known(self):
+        series = self.series((10, 1, 0), (11, 2, 0))
+        self.assertIsNone(series.used(9, 10.5))
+        self.assertIsNone(series.used(10.5, 11.5))
+        self.assertIsNone(self.series().used(1, 2))
+        self.assertIsNone(self.series((10, 1, 0), (16, 2, 0), (17, 3, 0)).used(15.5, 16.5))
+
+    def test_a_counter_that_falls(self):
+        """It is unknown what was used meanwhile: not less than nothing, and not what is left."""
+        ended = self.series((10, 1, 9), (11, 3, 9), (12, 5, 8), (13, 7, 8), (14, 9, 8))
+        self.assertIsNone(ended.used(10.5, 13.5))
+        self.assertIsNone(ended.used(11.5, 12.5))
+        self.assertEqual({"vcpu": 1.0, "worker": 0.0}, ended.used(13.0, 13.5))
+        self.assertEqual({"vcpu": 1.0, "worker": 0.0}, ended.used(10.25, 10.75))
+        another_process = self.series((10, 100, 9), (11, 101, 9), (12, 1, 0), (13, 110, 20))
+        self.assertIsNone(another_process.used(10.5, 12.5))
+
+    def test_readings_that_lag_are_no_fall(self):
+        series = self.series((10, 1, 0.5), (11, 5, 0.25 + 0.22), (12, 9, 0.5))
+        used = series.used(10.5, 11.5)
+        self.assertAlmostEqual(4.0, used["vcpu"])
+        self.assertAlmostEqual(0.0, used["worker"])
+
+    def test_a_clock_that_was_set_back(self):
+        series = self.series((100, 1, 0), (101, 2, 0), (51, 3, 0), (52, 4, 0), (53, 5, 0))
+        self.assertEqual({"vcpu": 1.0, "worker": 0.0}, series.used(51.5, 52.5))
+
+
+class JudgedTest(testtools.TestCase):
+    """Budgets on service CPU can be judged by what agents told, and by nothing else."""
+
+    def judge(self, seconds):
+        trials = [
+            model.Trial("iperf3", "throughput", "Mbit/s", "higher", arm, group, block, 1000.0, seconds, 9.0, 10.0,
+                        order=number, work=10.0, work_unit="Gbit", window="execution")
+            for number, (group, block, arm) in enumerate(
+                (group, block, arm) for group in range(4) for block in range(4) for arm in ("untuned", "tuned"))
+        ]  # fmt: skip
+        environment = {"arms": {"untuned": {}, "tuned": {}}}
+        limits = [
+            budget_file.Budget("iperf3", "tuned", baseline="untuned", max_host_cpu_per_unit=limit)
+            for limit in (0.1, 0.5)
+        ]
+        return verdict.judge_all(model.Results(environment, trials), limits)
+
+    def test_classes_are_judged(self):
+        parts = {"vcpu": 10.0, "emulator": 0.5, "iothread": 0.0, "vhost": 1.5, "worker": 1.0}
+        used = host_cpu._together([parts])
+        self.assertEqual(13.0, used["total"])
+        strict, mild = self.judge(used)
+        self.assertEqual((verdict.Verdict.FAIL, verdict.Verdict.PASS), (strict.verdict, mild.verdict))
+        self.assertAlmostEqual(0.3, mild.cpu.value)
+
+    def test_vcpu_time_alone_is_not(self):
+        used = host_cpu._together([{"vcpu": 10.0}, {"vcpu": 1.0}])
+        self.assertEqual({"vcpu": 11.0}, used)
+        for one in self.judge(used):
+            self.assertIs(verdict.Verdict.INVALID, one.verdict)
+
+
+class ToldTest(testtools.TestCase):
+    def test_words(self):
+        agent, nova = "agent metrics", "nova diagnostics"
+        self.assertEqual("none", host_cpu.told({}))
+        self.assertEqual("none", host_cpu.told({"": 3}))
+        self.assertEqual("agent metrics (all classes)", host_cpu.told({agent: 3}))
+        mixed = host_cpu.told({agent: 3, host_cpu.joined(agent, nova): 1, "": 2})
+        both = "agent metrics (all classes) and nova diagnostics (vCPU time only, no service CPU)"
+        self.assertEqual(f"agent metrics (all classes) in 3 pairs; {both} in 1 pairs; none in 2 pairs", mixed)
+
+
+class DiagnosticsTest(testtools.TestCase):
+    def test_answers_that_are_none(self):
+        """The thread lives on, and what comes later counts."""
+
+        def deep():
+            raise RecursionError("maximum recursion depth exceeded")
+
+        def html():
+            raise ValueError("Expecting value: line 1 column 1 (char 0)")
+
+        bad = [
+            html, deep, lambda: [], lambda: "x", lambda: None, lambda: {}, lambda: {"cpu_details": [7]},
+            lambda: {"cpu_details": [{"time": float("inf")}]}, lambda: {"cpu_details": [{"time": float("nan")}]},
+            lambda: {"cpu_details": [{"time": 10**400}]}, lambda: {"cpu_details": [{"time": -1}]},
+            lambda: {"cpu_details": [{"time": "1"}]}, lambda: {"cpu_details": [{"time": True}]},
+        ]  # fmt: skip
+        waiting = list(bad)
+        faults = []
+
+        class Answers(Cloud):
+            def get(self, path, microversion):
+                if not waiting:
+                    return super().get(path, microversion)
+                faults.append(sampler.series["x"].fault if len(waiting) < len(bad) else "")
+                return types.SimpleNamespace(status_code=200, json=waiting.pop(0))
+
+        died = []
+        hook = threading.excepthook
+        threading.excepthook = died.append
+        self.addCleanup(setattr, threading, "excepthook", hook)
+        made = threading.Event()
+        api = Answers()
+        sampler = diagnostics.Sampler(api, ["x"], interval_s=0.02, begin=time.time() + 0.1)
+        self.addCleanup(sampler.close)
+        made.set()
+        begun = time.time()
+        wait_for(lambda: bool(died) or (sampler.series["x"].used(begun + 0.6, begun + 0.7) is not None))
+        self.assertEqual([], died)
+        self.assertEqual(len(bad), len(faults))
+        self.assertEqual([""], faults[:1])
+        self.assertTrue(all(faults[1:]), faults)
+        self.assertEqual("", sampler.series["x"].fault)
