@@ -137,6 +137,55 @@ class ValidateCloudTest(testtools.TestCase):
         [told, *_] = self.results().environment["fleet"]["hosts"][0]["reasons"]
         self.assertIn("misses the demanded gain of 50", told)
 
+    def test_host_cpu_by_class_is_judged_and_its_source_told(self):
+        """h002 costs more beside its vCPUs; what agents do not tell is no reason to fail."""
+
+        class Launcher(simulation.SimulatedLauncher):
+            def _measured(self, pair, *others):
+                outcome = super()._measured(pair, *others)
+                outcome.host_cpu_source = "agent metrics"
+                if "h001" in (pair.client, pair.server):
+                    outcome.host_cpu_source = "agent metrics and nova diagnostics"
+                    outcome.environment["host_cpu_faults"] = {"agent metrics of h001": "no answer <b>"}
+                return outcome
+
+            def _trials(self, pair, arms, plan, rng):
+                for one in super()._trials(pair, arms, plan, rng):
+                    ran_on = pair.server if one.group else pair.client
+                    parts = {"vcpu": 4.0, "emulator": 0.1, "iothread": 0.0, "vhost": 0.0, "worker": 0.4}
+                    parts["worker"] += 2.0 if ran_on == "h002" else 0.0
+                    cpu = {**parts, "total": sum(parts.values())}
+                    unit = "Gbit" if one.benchmark == "iperf3" else "1,000 events"
+                    yield dataclasses.replace(one, host_cpu_s=cpu, work=10.0, work_unit=unit)
+
+        budget = os.path.join(self.folder, "budget.yaml")
+        with open(budget, "w", encoding="utf-8") as file:
+            file.write("budgets: [{benchmark: cpu, arm: tuned, baseline: untuned, max_host_cpu_per_unit: 0.1}]")
+        url = "http://{host}:9751/metrics"
+        with fixtures.MonkeyPatch("tests.simulated_cloud.SimulatedLauncher", Launcher):
+            code = self.validate("--hosts", "all", "--blocks", "8", "--budget", budget, "--agent-metrics", url)
+        self.assertEqual(1, code, self.out.getvalue())
+        self.assertEqual(url, self.cloud.guests.agent_metrics)
+        environment = self.results().environment
+        verdicts = {one["host"]: one["verdict"] for one in environment["fleet"]["hosts"]}
+        self.assertEqual({f"h00{n}": "FAIL" if n == 2 else "PASS" for n in range(6)}, verdicts)
+        both = "agent metrics (all classes) and nova diagnostics (vCPU time only, no service CPU)"
+        self.assertIn(f"{both} in 2 pairs", environment["host_cpu_source"])
+        self.assertIn("agent metrics (all classes) in 4 pairs", environment["host_cpu_source"])
+        self.assertIn(f"note: host CPU of guests: {environment['host_cpu_source']}", self.out.getvalue())
+        self.assertIn("host CPU is not known from agent metrics of h001: no answer <b>", self.out.getvalue())
+        self.assertNotIn("host_cpu_faults", environment["first_pair"])
+        self.assertIn("<th>host CPU of guests is from", self.report().replace("<td>host CPU", "<th>host CPU"))
+        self.assertIn("no answer &lt;b&gt;", self.report())
+
+    def test_vcpu_time_alone_is_no_service_cpu(self):
+        budget = os.path.join(self.folder, "budget.yaml")
+        with open(budget, "w", encoding="utf-8") as file:
+            file.write("budgets: [{benchmark: cpu, arm: tuned, baseline: untuned, max_host_cpu_per_unit: 0.1}]")
+        self.assertEqual(3, self.validate("--hosts", "a,b", "--budget", budget))
+        [told, *_] = self.results().environment["fleet"]["hosts"][0]["reasons"]
+        self.assertIn("service CPU of 'tuned' was not measured", told)
+
     def test_budgets_for_a_host_group(self):
         """Without the group none applies, which is refused before anything is measured."""
         budget = os.path.join(self.folder, "budget.yaml")
@@ -469,6 +518,7 @@ class ValidateCloudTest(testtools.TestCase):
             (("--hosts", "a", "--max-parallel", "x"), "--max-parallel 'x'"),
             (("--hosts", "a", "--max-loss", "15"), "--max-loss '15': give a share"),
             (("--hosts", "a", "--pair-time-limit", "1"), "--pair-time-limit '1'"),
+            (("--hosts", "a", "--agent-metrics", "http://h:9751/"), "--agent-metrics 'http://h:9751/': say where"),
             (("--hosts", "a", "--flavor", "m1", "--profile", "compute"), "leave out --profile"),
             (("--hosts", "a", "--flavor", "m1", "--flavor", "m1"), "given twice"),
             (("--hosts", "a", "--spec", "perf:vif_queues=9"), "perf:vif_queues=9 is more than the 2 vCPUs"),

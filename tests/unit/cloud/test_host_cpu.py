@@ -1,6 +1,7 @@
 """Host CPU of guests: from a real agent's collector over real processes, from servers that are none, from Nova."""
 
 import contextlib
+import dataclasses
 import subprocess
 import sys
 import threading
@@ -14,9 +15,10 @@ from openstack.compute.v2 import hypervisor, server
 
 from nova_perf_tuning.agent import metrics, stats
 from nova_perf_tuning.budget import budget_file, model, overhead, verdict
-from nova_perf_tuning.cloud import agent_metrics, cpu_series, diagnostics, host_cpu
+from nova_perf_tuning.cloud import agent_metrics, cpu_series, diagnostics, heat_pair, host_cpu, stacks
+from nova_perf_tuning.cloud import model as model_of_cloud
 from nova_perf_tuning.host import model as host_model
-from tests.unit.cloud import test_bounded_http
+from tests.unit.cloud import documents, test_api, test_bounded_http
 
 LINES = "".join(
     f'nova_perf_guest_host_cpu_seconds_total{{guest="instance-1",class="{kind}"}} {number}.5\n'
@@ -373,6 +375,48 @@ class JudgedTest(testtools.TestCase):
         self.assertEqual({"vcpu": 11.0}, used)
         for one in self.judge(used):
             self.assertIs(verdict.Verdict.INVALID, one.verdict)
+
+
+class PairTest(test_api.ApiCase):
+    """What the launcher makes of it, out of Heat's answers by the real openstacksdk."""
+
+    def test_each_run_of_a_pair_has_one_source(self):
+        now = time.time()
+        wanted = dataclasses.replace(documents.expected(), begun=now - 300, ended=now)
+        written = documents.document(wanted)
+        told = {"documents": documents.signalled(written)}
+        stack = {**self.stack()["stack"], "outputs": [
+            {"output_key": key, "output_value": value} for key, value in told.items()
+        ]}  # fmt: skip
+        self.server.answers = [(200, {"stack": stack}), (200, {"stack": stack}), (200, {"events": []})]
+        settings = heat_pair.Settings(external_network="x", agent_metrics="http://{host}:9751/metrics")
+        launcher = heat_pair.HeatPairLauncher(settings, connect=self.connect)
+        servers = {"client": "c", "server": "s"}
+        asked_later = time.time() + 600
+        sampler = host_cpu.Sampler(Cloud(), list(servers.values()), asked_later, launcher._agents)
+        self.addCleanup(sampler.close)
+        known = {name: source.series for name, source in sampler._sources.items()}
+        self.assertEqual(["agent metrics", "nova diagnostics"], list(known))
+        first, *_, last = (one["begin"] for one in written["trials"])
+        for second in range(int(now) - 300, int(now)):
+            for guest in servers.values():
+                known["nova diagnostics"][guest].add(second, {"vcpu": second / 2})
+                if second < last:  # the agents of both hosts end within the last run
+                    classes = dict.fromkeys(overhead.CLASSES, 0.0) | {"vcpu": second / 2, "vhost": second / 10}
+                    known["agent metrics"][guest].add(second, classes)
+        outcome = model_of_cloud.PairOutcome(model_of_cloud.HostPair("a", "b"))
+        plan = model_of_cloud.MeasurePlan(wanted.run_id, wanted.jobs, wanted.trials, 600)
+        outcome.environment = launcher._environment(plan, wanted.grid)
+        one = heat_pair._Running(0, model_of_cloud.Arm("untuned"), stacks.Stack("s1", "n"), now - 300, first)
+        one.servers = servers
+        launcher._collect(one, outcome, plan, wanted.grid, sampler)
+        primary = sorted((one for one in outcome.trials if one.primary), key=lambda one: one.order)
+        self.assertEqual([6] * 5 + [1], [len(one.host_cpu_s) for one in primary])
+        self.assertAlmostEqual(5.25 / 5, primary[0].host_cpu_s["vhost"], places=3)  # iperf3: two guests
+        self.assertAlmostEqual(5.25 * 1.2, overhead.cost(primary[0]).total_s, places=3)
+        self.assertAlmostEqual(5.25 / 10, overhead.cost(primary[1]).service_s, places=3)
+        self.assertEqual("agent metrics and nova diagnostics", outcome.host_cpu_source)
+        self.assertEqual(["agent metrics"], list(outcome.environment["host_cpu_faults"]))
 
 
 class ToldTest(testtools.TestCase):
