@@ -109,10 +109,18 @@ class AgentCase(testtools.TestCase):
         thread = host_model.Thread(process.pid, "emulator", None, None, start)
         return host_model.GuestProcess(name, process.pid, (thread,), None)
 
-    def by_agent(self, sampler, *window):
-        """Wait until the agent has told what was used; Nova may know it before."""
-        wait_for(lambda: (used := sampler.used(*window)) and used.source == "agent metrics")
-        return sampler.used(*window)
+    def by(self, source, sampler, servers, length_s=0.3):
+        """Wait until a source knows what was used lately; return that and its window."""
+        found = []
+
+        def known():
+            end = time.time() - 0.3
+            used = sampler.used(servers, end - length_s, end)
+            found.append((used, (end - length_s, end)))
+            return used is not None and used.source == source
+
+        wait_for(known)
+        return found[-1]
 
     def sampler(self, port, api=None, path="metrics", interval_s=0.1, text=None):
         url = agent_metrics.Url.parse(text or f"http://{{host}}:{port}/{path}")
@@ -125,15 +133,14 @@ class AgentCase(testtools.TestCase):
 class RealAgentTest(AgentCase):
     def test_all_classes_of_both_guests(self):
         sampler = self.sampler(self.agent())
-        begun = time.time()
-        used = self.by_agent(sampler, ["client", "server"], begun + 0.7, begun + 1.7)
+        used, _ = self.by("agent metrics", sampler, ["client", "server"], 1.0)
         self.assertEqual({*overhead.CLASSES, "total"}, set(used.seconds))
         parts = sum(seconds for name, seconds in used.seconds.items() if name != "total")
         self.assertAlmostEqual(used.seconds["total"], parts, places=4)
         # Threads that no pass of the agent has seen, and that have ended, count as workers.
         self.assertGreater(used.seconds["worker"], 0.05)
         self.assertEqual(0.0, used.seconds["vcpu"])
-        self.assertGreater(self.by_agent(sampler, ["client"], begun + 0.7, begun + 1.7).seconds["total"], 0.02)
+        self.assertGreater(self.by("agent metrics", sampler, ["client"], 1.0)[0].seconds["total"], 0.02)
 
     def test_a_counter_never_falls_though_threads_end(self):
         port = self.agent(["instance-1"])
@@ -160,7 +167,9 @@ class RealAgentTest(AgentCase):
         samplers = [agent_metrics.Sampler(Cloud(), agents, ["client", "server"]) for _ in range(3)]
         for sampler in samplers:
             self.addCleanup(sampler.close)
-        wait_for(lambda: self.scrapes)
+        for sampler in samplers:
+            for series in sampler.series.values():
+                wait_for(lambda series=series: series.used(time.time() - 0.5, time.time() - 0.4))
         first = len(self.scrapes)
         time.sleep(1)
         self.assertLessEqual(len(self.scrapes) - first, 6)
@@ -183,24 +192,16 @@ class RealAgentTest(AgentCase):
     def test_by_address(self):
         port = self.agent()
         sampler = self.sampler(port, Cloud("cmp1.example"), text=f"http://{{host_ip}}:{port}/metrics")
-        begun = time.time()
-        self.by_agent(sampler, ["client"], begun + 0.7, begun + 0.9)
+        self.by("agent metrics", sampler, ["client"])
 
 
 class FallbackTest(AgentCase):
-    def told(self, sampler, servers=("client", "server")):
-        """Return the source of a window, and why not from another."""
-        begun = time.time()
-        window = begun + 0.6, begun + 0.9
-        time.sleep(1.8)
-        sampler.close()
-        used = sampler.used(list(servers), *window)
-        return used, sampler.faults
-
     def test_a_guest_that_the_agent_does_not_know(self):
-        used, faults = self.told(self.sampler(self.agent(["instance-1"])))
-        self.assertEqual(("nova diagnostics", {"vcpu"}), (used.source, set(used.seconds)))
-        self.assertIn("does not know the guest instance-2", faults["agent metrics of 127.0.0.1"])
+        sampler = self.sampler(self.agent(["instance-1"]))
+        self.by("agent metrics", sampler, ["client"])
+        used, _ = self.by("nova diagnostics", sampler, ["client", "server"])
+        self.assertEqual({"vcpu"}, set(used.seconds))
+        self.assertIn("does not know the guest instance-2", sampler.faults["agent metrics of 127.0.0.1"])
 
     def test_servers_that_are_no_agent(self):
         redirected = b"HTTP/1.1 301 Moved\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n"
@@ -216,26 +217,28 @@ class FallbackTest(AgentCase):
                     HEAD + b"\r\nnova_perf_guest_host_cpu_seconds_total 1\n")),
             )
         }  # fmt: skip
-        time.sleep(3.5)
         for why, sampler in samplers.items():
+
+            def told(why=why, sampler=sampler):
+                self.by("nova diagnostics", sampler, ["client"])
+                return why in sampler.faults["agent metrics of 127.0.0.1"]
+
+            wait_for(told)
             begun = time.monotonic()
             sampler.close()
-            self.assertLess(time.monotonic() - begun, 6)
-            used = sampler.used(["client"], time.time() - 1.5, time.time() - 1)
-            self.assertEqual("nova diagnostics", used.source)
-            self.assertIn(why, sampler.faults["agent metrics of 127.0.0.1"])
+            self.assertLess(time.monotonic() - begun, 5)
 
     def test_the_source_changes_midway(self):
         """Each window is of one source, and the pair names both."""
+        both = ["client", "server"]
         sampler = self.sampler(self.agent())
-        begun = time.time()
-        first = begun + 0.6, begun + 0.8
-        self.by_agent(sampler, ["client", "server"], *first)
+        _, first = self.by("agent metrics", sampler, both)
         self.end_agent()
         ended = time.time()
-        between, later = (begun + 0.7, ended + 0.8), (ended + 0.5, ended + 0.8)
-        time.sleep(1.5)
-        found = [sampler.used(["client", "server"], *window) for window in (first, between, later)]
+        wait_for(lambda: time.time() > ended + 0.7)
+        _, later = self.by("nova diagnostics", sampler, both)
+        between = first[0], later[1]
+        found = [sampler.used(both, *window) for window in (first, between, later)]
         self.assertEqual(["agent metrics", "nova diagnostics", "nova diagnostics"], [one.source for one in found])
         self.assertEqual([6, 1, 1], [len(one.seconds) for one in found])
         self.assertIn("no answer of 127.0.0.1", sampler.faults["agent metrics of 127.0.0.1"])
@@ -247,10 +250,14 @@ class FallbackTest(AgentCase):
     def test_no_administrator(self):
         api = Cloud(host="")
         api.refused = True
-        used, faults = self.told(self.sampler(1, api))
-        self.assertIsNone(used)
-        self.assertIn("it tells administrators", faults["agent metrics"])
-        self.assertIn("not allowed (403)", faults["nova diagnostics"])
+        sampler = self.sampler(1, api)
+
+        def told():
+            self.assertIsNone(sampler.used(["client"], time.time() - 0.5, time.time() - 0.1))
+            return "not allowed (403)" in sampler.faults["nova diagnostics"]
+
+        wait_for(told)
+        self.assertIn("it tells administrators", sampler.faults["agent metrics"])
 
     def test_names_that_fit_in_no_url(self):
         url = agent_metrics.Url.parse("http://{host}:1/{host_ip}")
@@ -460,13 +467,10 @@ class DiagnosticsTest(testtools.TestCase):
         hook = threading.excepthook
         threading.excepthook = died.append
         self.addCleanup(setattr, threading, "excepthook", hook)
-        made = threading.Event()
         api = Answers()
         sampler = diagnostics.Sampler(api, ["x"], interval_s=0.02, begin=time.time() + 0.1)
         self.addCleanup(sampler.close)
-        made.set()
-        begun = time.time()
-        wait_for(lambda: bool(died) or (sampler.series["x"].used(begun + 0.6, begun + 0.7) is not None))
+        wait_for(lambda: died or sampler.series["x"].used(time.time() - 0.3, time.time() - 0.2) is not None)
         self.assertEqual([], died)
         self.assertEqual(len(bad), len(faults))
         self.assertEqual([""], faults[:1])
