@@ -13,7 +13,7 @@ import testtools
 from openstack import exceptions as sdk_errors
 from openstack.compute.v2 import hypervisor, server
 
-from nova_perf_tuning.agent import metrics, stats
+from nova_perf_tuning.agent import metrics, service, stats
 from nova_perf_tuning.budget import budget_file, model, overhead, verdict
 from nova_perf_tuning.cloud import agent_metrics, cpu_series, diagnostics, heat_pair, host_cpu, stacks
 from nova_perf_tuning.cloud import model as model_of_cloud
@@ -80,8 +80,8 @@ class AgentCase(testtools.TestCase):
         """Start a real collector over processes of this test and return its port."""
         self.guests = {name: self.process(name) for name in names}
         self.facts = types.SimpleNamespace(guests=list(self.guests.values()))
-        state = {"settings": 0, "guests": 0, "findings": [], "error": None}
-        agent = types.SimpleNamespace(stats=stats.Stats(), as_state=lambda: state, facts=self.facts)
+        state = {"settings": 0, "guests": 0, "findings_total": {}, "error": None}
+        agent = types.SimpleNamespace(snapshot=service.Snapshot(state, stats.Stats(), self.facts))
         registry = prometheus_client.CollectorRegistry()
         registry.register(metrics.Collector(agent))
         self.scrapes = []
