@@ -34,6 +34,7 @@ class Restoration:
     """What became of one entry.
 
     :ivar current: the value found before anything was written, None when it could not be read.
+    :ivar left: what the kernel holds where it took the original and made something else of it.
     :ivar detail: one clause for people.
     """
 
@@ -41,6 +42,7 @@ class Restoration:
     result: Undone
     current: str | None = None
     detail: str = ""
+    left: str | None = None
 
 
 class NotClearedError(errors.PerfTuningError):
@@ -67,7 +69,8 @@ def restore(
     """Undo everything in the journal, or ``only`` some of it, in the reverse order of writing.
 
     Entries leave the journal only after all writes: killed at any point, the next run finds values that are
-    their originals already and goes on. An object that failed or was left alone keeps its entry.
+    their originals already and goes on. An object that failed or was left alone keeps its entry. What the kernel
+    made of an original (XPS takes no CPU that is offline) counts as ours at the next try.
 
     :param force: also put back what somebody else has changed since.
     :raises JournalError: the journal cannot be read.
@@ -81,10 +84,12 @@ def restore(
     )
     done = [_restore(entry, kinds, boot, force) for _place, entry in newest_first]
     ended = [one.entry for one in done if one.result not in KEPT]
-    if ended:
+    cut = [dataclasses.replace(one.entry, written=one.left) for one in done if one.left is not None]
+    if ended or cut:
         try:
             with journal.transaction():
                 journal.drop(ended)
+                journal.put(cut)
         except journal_module.JournalError as error:
             raise NotClearedError(done, error) from None
     return done
@@ -121,9 +126,8 @@ def _restore(
     except errors.PerfTuningError as error:
         return Restoration(entry, Undone.FAILED, None, str(error))
     if not kind.holds(entry.target, entry.original, now):
-        return Restoration(
-            entry, Undone.FAILED, current, f"the kernel holds {now}, not the original {entry.original}"
-        )
+        detail = f"the kernel holds {now}, not the original {entry.original}"
+        return Restoration(entry, Undone.FAILED, current, detail, left=now)
     return Restoration(entry, Undone.RESTORED, current)
 
 

@@ -284,6 +284,16 @@ class RestoreTest(TransactionCase):
         self.assertEqual({"a"}, set(self.entries()))
         self.assertEqual({"a": Undone.RESTORED}, self.restore())
 
+    def test_what_the_kernel_makes_of_an_original_is_ours(self):
+        """XPS takes no CPU that is offline: the next restore, when it is back, shall not find somebody else's."""
+        self.apply(boxes.setting("a", "2"))
+        self.box.round = {"1": "0"}
+        self.assertEqual({"a": Undone.FAILED}, self.restore())
+        self.assertEqual({"a": Undone.FAILED}, self.restore())
+        self.box.round = {}
+        self.assertEqual({"a": Undone.RESTORED}, self.restore())
+        self.assertEqual("1", self.box.values["a"])
+
     def test_a_kind_that_is_no_longer_installed(self):
         self.apply(boxes.setting("a", "2"))
         kinds, self.kinds = self.kinds, {}
