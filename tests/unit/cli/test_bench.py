@@ -17,7 +17,7 @@ DATA = os.path.join(os.path.dirname(__file__), "..", "bench", "data")
 def nova_perf(*arguments, **options):
     """Run nova-perf and return it when it has ended."""
     program = [sys.executable, "-m", "nova_perf_tuning.cli.main", *arguments]
-    return subprocess.run(program, capture_output=True, text=True, timeout=120, **options)
+    return subprocess.run(program, capture_output=True, text=True, timeout=600, **options)
 
 
 class BenchTest(testtools.TestCase):

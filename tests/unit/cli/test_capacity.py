@@ -21,7 +21,7 @@ class CapacityCommandTest(testtools.TestCase):
 
     def capacity(self, *arguments):
         program = [sys.executable, "-m", "nova_perf_tuning.cli.main", "capacity", self.path, *arguments]
-        return subprocess.run(program, capture_output=True, text=True, timeout=120, check=False)
+        return subprocess.run(program, capture_output=True, text=True, timeout=600, check=False)
 
     def test_answer(self):
         done = self.capacity("--shared", "0-9", "--nic-speed", "25", "-f", "json")

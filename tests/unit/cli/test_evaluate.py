@@ -300,7 +300,7 @@ class EvaluateTest(testtools.TestCase):
     def without_sqlalchemy(self, *arguments):
         program = "import sys; sys.modules['sqlalchemy'] = None; from nova_perf_tuning.cli import main; "
         program = [sys.executable, "-c", f"{program}sys.exit(main.main())", *arguments]
-        return subprocess.run(program, capture_output=True, text=True, timeout=120)
+        return subprocess.run(program, capture_output=True, text=True, timeout=600)
 
     def test_a_fleet_is_judged_without_a_database(self):
         store.save(test_fleet_file.ring(), self.results)

@@ -15,7 +15,7 @@ EXPLAIN = ("explain", "--vcpus", "4", "--spec", "perf:profile=storage")
 def run(arguments, redirection="", **environment):
     """Run nova-perf with a shell's redirection and return it when it has ended."""
     shell = ("bash", "-c", f'"$@" {redirection}', "bash", *PROGRAM, *arguments)
-    return subprocess.run(shell, capture_output=True, text=True, timeout=120, env={**os.environ, **environment})
+    return subprocess.run(shell, capture_output=True, text=True, timeout=600, env={**os.environ, **environment})
 
 
 class StreamsTest(testtools.TestCase):

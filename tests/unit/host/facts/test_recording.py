@@ -224,6 +224,6 @@ def run_limited(arguments: list[str], size: int) -> tuple[str, int]:
         preexec_fn=limit,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
     )
     return done.stderr, done.returncode
