@@ -41,6 +41,8 @@ class Coexistence:
         #: The irqbalance that was spoken to, and when one that did not answer is asked again.
         self._known: int | None = None
         self._retry = math.inf
+        #: The irqbalance for which a pass was asked: a pass may end before it comes to :meth:`settings`.
+        self._woken: int | None = None
         self._look()
 
     def _look(self) -> None:
@@ -120,8 +122,11 @@ class Coexistence:
             return ""
         if not self._ban:
             return _NOT_TOLD
-        if irqbalance.running() is not None:
-            self.wake()
+        new = irqbalance.running()
+        if new is not None:
+            if new != self._woken:
+                self._woken = new
+                self.wake()
             return ""
         more = ""
         if irqbalance.uses_our_script(pid):

@@ -299,7 +299,7 @@ class Service:
             return
         now = time.monotonic()
         self._count(causes)
-        self._rest_until = now + _REST * (now - begin)
+        self._rest_after(begin)
         self._fault, self._retry, self._pause = "", 0.0, 0.0
         self._note(done, causes, now, now - came)
         if self._next_verify <= now:
@@ -308,6 +308,11 @@ class Service:
         self._next_passthrough = now + self._timing.passthrough_interval
         self._tell()
 
+    def _rest_after(self, begin: float) -> None:
+        """Leave the host to its work for as long as a pass took, whatever became of the pass."""
+        now = time.monotonic()
+        self._rest_until = now + _REST * (now - begin)
+
     def _count(self, causes: set[str]) -> None:
         self.stats.passes[min(causes)] += 1
         self._owed = set()
@@ -315,6 +320,7 @@ class Service:
     def _put_off(self, causes: set[str], came: float, begin: float, text: str) -> None:
         """A command is changing this host: say so once, and come back soon with the same causes."""
         self.stats.skipped += 1
+        self._rest_after(begin)
         if not self._owed:
             LOG.info("%s: the pass waits for it", text)
         self._owed, self._owed_since, self._owed_until = set(causes), came, begin + _BUSY_PAUSE
@@ -325,6 +331,7 @@ class Service:
     def _failed(self, begin: float, text: str) -> None:
         """Say once what is wrong, and try again later."""
         self.stats.errors += 1
+        self._rest_after(begin)
         if text != self._fault:
             LOG.error("%s", text)
         self._fault = text
