@@ -11,6 +11,7 @@ The root is trusted to be the operator's choice; what lies in it is not.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import re
@@ -361,10 +362,10 @@ def set_coalesce(device: str, name: str, frames: int) -> None:
     field, most = COALESCE.get(name, ("", -1))
     if not 0 <= frames <= most:
         raise base.TargetError(f"coalesce {name[:20]!r} = {frames}: write rx-frames and a number of 64 at most")
-    if not os.path.exists(f"/sys/class/net/{check_device(device)}/tun_flags"):
-        if os.path.exists(f"/sys/class/net/{device}"):
-            raise OSError(errno.EOPNOTSUPP, f"{device} is not a device of the tun driver")
+    if not os.path.exists(f"/sys/class/net/{check_device(device)}"):
         raise OSError(errno.ENODEV, os.strerror(errno.ENODEV))
+    if not os.path.exists(f"/sys/class/net/{device}/tun_flags"):
+        raise OSError(errno.EOPNOTSUPP, f"{device} is not a device of the tun driver")
     with ethtool(device) as handle:
         coalesce = handle.get_coalesce()
         coalesce[field] = frames
@@ -396,19 +397,16 @@ def list_interrupts(numbers: Collection[int]) -> None:
     """
     if not all(0 <= number <= 9999999 for number in numbers):
         raise base.TargetError("irqbalance: that is not an interrupt's number")
-    folder = os.path.dirname(IRQBALANCE_LIST)
-    os.makedirs(folder, mode=0o755, exist_ok=True)
+    os.makedirs(folder := os.path.dirname(IRQBALANCE_LIST), mode=0o755, exist_ok=True)
     found = os.lstat(folder)
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
         raise PermissionError(errno.EPERM, f"{folder}: others may write there")
     text = "".join(f"{number}\n" for number in sorted(numbers))
     _write_list(text)
     pid = irqbalance.find()
-    try:
+    with contextlib.suppress(ProcessLookupError):  # it reads the list when it starts again
         if pid is not None and irqbalance.uses_our_script(pid):
             irqbalance.rescan(pid)
-    except ProcessLookupError:  # it reads the list when it starts again
-        pass
     if numbers:
         _write_list(f"{text}{IRQBALANCE_READ}\n")
     else:
