@@ -25,7 +25,7 @@ class Stats:
     :ivar drifted: objects found changed by others, by kind; :ivar withdrawn: put back since no longer asked.
     :ivar errors: passes that could not be made; :ivar verifies: full readings.
     :ivar skipped: passes put off because a command was changing the host.
-    :ivar latency: event-to-placed times by :data:`BOUNDS`, each value once, in its first bucket;
+    :ivar latency: event-to-placed times by :data:`BOUNDS`, each value once, in its first bucket.
     :ivar latency_sum: of all of them in seconds; :ivar latency_count: their number.
     """
 
