@@ -166,12 +166,11 @@ def _merged(ours: frozenset[int], entries: _Entries) -> tuple[frozenset[int], se
     """
     kind = ban_module.IrqbalanceBan("/")
     identity, text = kind.identity(ban_module.TARGET), kind.read(ban_module.TARGET)
-    before: frozenset[int] = frozenset()
-    told: frozenset[int] = frozenset()
+    theirs, told = ban_module.as_numbers(text), frozenset[int]()
     for entry in entries:
         if entry.kind == kind.kind and entry.identity == identity and entry.state != "held":
-            told, before = ban_module.as_numbers(entry.wanted), ban_module.as_numbers(entry.original)
-    now = ban_module.as_numbers(text)
-    value = ban_module.as_text(ours | before | (now - told))
+            told = ban_module.as_numbers(entry.wanted)
+            theirs = ban_module.as_numbers(kind.original(entry.original, entry.wanted, text))
+    value = ban_module.as_text(ours | theirs)
     reason = f"irqbalance leaves alone the {len(ours)} interrupts placed here and what others have banned"
     return told, setting_module.Setting(kind.kind, ban_module.TARGET, value, text, reason, _RULE, identity)

@@ -147,6 +147,13 @@ class SettingKind(abc.ABC):
         """Whether ``current`` can only be what a write of ours leaves that was cut in the middle."""
         return False
 
+    def original(self, original: str, wanted: str, current: str) -> str:
+        """Return what is to be put back of an object that held ``original`` before ``wanted`` was asked for.
+
+        A value that others add to while we do is put back with what they have added.
+        """
+        return original
+
     def effective(self, target: str) -> str | None:
         """Return what the kernel really uses where that can differ from what was written, else None."""
         return None

@@ -55,6 +55,9 @@ class IrqbalanceBan(base.SettingKind):
     def holds(self, target: str, value: str, current: str) -> bool:
         return as_numbers(value) == as_numbers(current)
 
+    def original(self, original: str, wanted: str, current: str) -> str:
+        return as_text(as_numbers(original) | (as_numbers(current) - as_numbers(wanted)))
+
     def identity(self, target: str) -> str:
         pid = self._pid(target)
         stat = files.read_bytes(f"/proc/{pid}/stat")

@@ -227,7 +227,7 @@ class _Run:
             target=one.target,
             identity=identity,
             boot_id=self.boot,
-            original=first.original if first else current,
+            original=kind.original(first.original, first.wanted, current) if first else current,
             wanted=one.value,
             written=written,
             reason=one.reason,
@@ -301,14 +301,18 @@ class _Run:
             outcome = outcomes[place]
             if outcome.result is Result.UNCHANGED:
                 continue
-            old = self.known.get(entry.key)
-            entry.written = self._now_held(outcome)
+            old, held = self.known.get(entry.key), self._now_held(outcome)
+            if held is None and outcome.result is Result.FAILED:
+                continue  # irqbalance may yet do what it was asked: what the journal says of the intent stays
+            entry.written = held
             if outcome.result in (Result.WRITTEN, Result.PENDING, Result.DIFFERS):
                 entry.state = "applied"
                 keep.append(entry)
+            elif held == entry.wanted:  # done after all, too late for an answer
+                keep.append(entry)
             elif old is not None:  # refused: what held before is what can be expected and undone
-                keep.append(dataclasses.replace(old, written=entry.written))
-            elif entry.written in (None, entry.original):
+                keep.append(dataclasses.replace(old, written=held))
+            elif held in (None, entry.original):
                 drop.append(entry)
             else:  # refused, and yet changed: it can be undone
                 keep.append(entry)

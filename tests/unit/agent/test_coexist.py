@@ -196,11 +196,62 @@ class BanTest(BesideIrqbalanceTest):
         self.theirs.banned = {9, 30, *range(1000, 1200)}
         self.assertRaises(reconcile.KeepExtra, self.others.settings, self.wanted([30, 31]), [entry])
 
-    def test_one_unanswered_question_lifts_nothing(self):
+    def bench(self):
+        """Return a simulated host whose agent speaks to this irqbalance."""
         bench = self.enterContext(contextlib.closing(convergence.Bench()))
         kinds = bench.host.kinds
         bench.host.kinds = lambda: {**kinds(), self.ban.kind: self.ban}
         bench.agent._extra = self.others.settings
+        return bench
+
+    def until(self, condition):
+        deadline = time.monotonic() + 20.0
+        while not condition():
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.01)
+
+    def test_what_the_admin_bans_later_stays_however_many_passes_there_are(self):
+        bench = self.bench()
+        bench.agent.reconcile()
+        ours = set(self.theirs.banned) - {9}
+        self.theirs.banned.add(77)
+        for _ in range(3):
+            bench.agent.reconcile()
+            self.assertEqual({9, 77, *ours}, self.theirs.banned)
+        bench.agent.restore()
+        self.until(lambda: self.theirs.banned == {9, 77})
+
+    def test_a_ban_that_is_carried_out_late_keeps_its_original(self):
+        for earlier in (0, 1):
+            self.theirs.banned = {9}
+            bench = self.bench()
+            for _ in range(earlier):
+                bench.agent.reconcile()
+                bench.host.set_channels("eth0", 6)
+            answer = irqbalance.ask
+
+            def ask(pid, command, answer=answer):
+                if command != "setup":
+                    self.theirs.free.clear()
+                return answer(pid, command)
+
+            before = set(self.theirs.banned)
+            with mock.patch.object(irqbalance, "ask", ask):
+                done = bench.agent.reconcile()
+            self.assertEqual([self.ban.kind], [one.setting.kind for one in done.faults])
+            self.assertEqual(before, self.theirs.banned)
+            self.theirs.free.set()
+            self.until(lambda before=before: before < self.theirs.banned)
+            bench.now += 1000.0
+            bench.agent.reconcile()
+            self.assertEqual([], bench.agent.not_in_force())
+            (entry,) = [one for one in bench.journal.entries() if one.kind == self.ban.kind]
+            self.assertEqual(("9", "applied"), (entry.original, entry.state))
+            bench.agent.restore()
+            self.until(lambda: self.theirs.banned == {9})
+
+    def test_one_unanswered_question_lifts_nothing(self):
+        bench = self.bench()
         bench.agent.reconcile()
         banned = set(self.theirs.banned)
         self.assertGreater(len(banned), 1)
