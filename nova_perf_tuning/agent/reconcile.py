@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final
 
+from nova_perf_tuning import errors
 from nova_perf_tuning.agent import arbiter as arbiter_module
 from nova_perf_tuning.agent import book as book_module
 from nova_perf_tuning.agent import host as host_module
@@ -118,6 +119,7 @@ class Reconciler:
         self._want(wanted, keep)
         todo, drifted, held_back = self._differences(wanted, entries, kinds, excused)
         outcomes = apply_module.apply(todo, kinds, journal, boot) if todo else []
+        outcomes += self._without_kind(wanted, kinds)
         self._note(outcomes)
         withdrawn = self._withdraw(journal, entries, kinds, boot, keep, excused)
         self.arbiter.forget(self._clock())
@@ -172,6 +174,8 @@ class Reconciler:
         now = self._clock()
         todo, drifted, held_back = [], [], []
         for one in wanted:
+            if one.kind not in kinds:
+                continue
             key = _key(one)
             entry, failed = entries.get(key), self._unmet.get(key)
             current = one.current
@@ -196,6 +200,21 @@ class Reconciler:
                 continue
             todo.append(one)
         return todo, drifted, held_back
+
+    def _without_kind(
+        self, wanted: Sequence[Setting], kinds: Mapping[str, base.SettingKind]
+    ) -> list[apply_module.Outcome]:
+        """Return what is news of settings whose kind is not installed, as where entry points are older."""
+        return [
+            apply_module.Outcome(
+                one,
+                apply_module.Result.FAILED,
+                failure=base.FailureClass.PERMANENT,
+                detail=f"kind {one.kind} is not installed: install nova-perf-tuning again",
+            )
+            for one in wanted
+            if one.kind not in kinds and not self._is_settled(one)
+        ]
 
     def _note(self, outcomes: Iterable[apply_module.Outcome]) -> None:
         """Remember what is not in force, and which of it the kernel will never take, as a managed interrupt."""
@@ -276,6 +295,8 @@ class Reconciler:
             )
         except OSError:
             present = asleep = False
+        except errors.PerfTuningError:
+            present, asleep = True, False  # a target of another release: restore says so
         if present:
             self._gone.pop(key, None)
         if asleep:
@@ -326,7 +347,7 @@ def _ours(
         entry = entries.get(_key(one))
         if entry is None or _is_ours(entry):
             ours.append(one)
-        elif not kinds[one.kind].holds(one.target, one.value, entry.wanted):
+        elif one.kind in kinds and not kinds[one.kind].holds(one.target, one.value, entry.wanted):
             foreign.append((one, entry))
     return ours, foreign
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import os
 
@@ -9,6 +10,7 @@ import testtools
 
 from nova_perf_tuning.agent import arbiter, reconcile
 from nova_perf_tuning.host import setting
+from nova_perf_tuning.host.settings import base
 from nova_perf_tuning.host.transaction import apply
 from tests.unit.agent import test_convergence
 
@@ -107,6 +109,49 @@ class RefusalTest(testtools.TestCase):
         self.assertIn("cannot be put back", detail)
         self.host.refuses.clear()
         self.assertEqual(1, len(self._pass(700.0).withdrawn))
+        self.assertEqual([], self._told())
+
+    def test_an_entry_that_no_kind_takes_is_one_fault(self):
+        self._pass()
+        (first, *_others) = self.bench.journal.entries()
+        strange = dataclasses.replace(first, kind="xps", target="eth0/tx-0/strange", identity="x")
+        with self.bench.journal.transaction():
+            self.bench.journal.put([strange])
+        kinds = self.host.kinds
+
+        def with_strict_targets():
+            made = kinds()
+            identity = made["xps"].identity
+
+            def strict(target):
+                if target == strange.target:
+                    raise base.TargetError("no target of this kind")
+                return identity(target)
+
+            made["xps"].identity = strict
+            return made
+
+        self.host.kinds = with_strict_targets
+        self.host.vectors[self.number].give("0-7")
+        done = self._pass()
+        self.assertEqual([self.target], [one.setting.target for one in done.written])
+        ((target, _result, detail),) = self._told()
+        self.assertEqual(strange.target, target)
+        self.assertIn("no target of this kind", detail)
+
+    def test_what_is_planned_of_a_kind_that_is_not_installed_is_one_fault_each(self):
+        kinds = self.host.kinds
+        self.host.kinds = lambda: {name: kind for name, kind in kinds().items() if name != "xps"}
+        done = self._pass()
+        self.assertIn(self.target, [one.setting.target for one in done.written])
+        self.assertEqual({"xps"}, {one.setting.kind for one in done.faults})
+        self.assertEqual(len(done.faults), len(self._told()))
+        self.assertEqual([], self._pass().faults)
+        self.assertNotEqual([], self._told())
+        self.assertEqual([], self.agent.drifting())
+        self.host.kinds = kinds
+        self.agent.retry_refused()
+        self._pass()
         self.assertEqual([], self._told())
 
 
