@@ -20,8 +20,10 @@ _SCRIPT: Final = "--policyscript=/usr/share/nova-perf-tuning/irqbalance-policy-n
 _NOT_TOLD: Final = "irqbalance runs and is not told what to leave alone ([agent] irqbalance = report)"
 #: Seconds between two searches for other programs that tune hosts: one reads the name of every process.
 _LOOK_S: Final = 300.0
-#: Seconds after which an irqbalance that did not answer is asked again.
-_RETRY_S: Final = 10.0
+#: Seconds after which an irqbalance that did not answer is asked again; each silence doubles them up to the most.
+_RETRY_S, _RETRY_MOST_S = 10.0, 300.0
+#: Seconds that the loop waits for an answer: nothing else is done meanwhile.
+PATIENCE_S: Final = 0.1
 
 _Settings = Sequence[setting_module.Setting]
 _Entries = Collection[journal_module.Entry]
@@ -41,6 +43,7 @@ class Coexistence:
         #: The irqbalance that was spoken to, and when one that did not answer is asked again.
         self._known: int | None = None
         self._retry = math.inf
+        self._pause = 0.0
         #: The irqbalance for which a pass was asked: a pass may end before it comes to :meth:`settings`.
         self._woken: int | None = None
         self._look()
@@ -72,13 +75,15 @@ class Coexistence:
         """Return the list that irqbalance is told by its socket."""
         try:
             told, merged = _merged(ours, entries)
+            self._pause = 0.0
             if _fits(merged):
                 return [merged]
             _told, fewer = _merged(ours & told, entries)
         except OSError as error:
             if base.is_gone(error):
                 return []
-            self._retry = time.monotonic() + _RETRY_S
+            self._pause = min(_RETRY_MOST_S, max(_RETRY_S, 2 * self._pause))
+            self._retry = time.monotonic() + self._pause
             self._report(pid, f"irqbalance does not answer: {error.strerror or error}; what it was told stays")
             raise reconcile.KeepExtra from None
         self._report(

@@ -16,7 +16,7 @@ from nova_perf_tuning.agent import arbiter, book, coexist, host, notify, reconci
 from nova_perf_tuning.agent import guests as guests_module
 from nova_perf_tuning.agent import state as state_module
 from nova_perf_tuning.conf import opts
-from nova_perf_tuning.host import novaconf, privileged
+from nova_perf_tuning.host import irqbalance, novaconf, privileged
 from nova_perf_tuning.host.plan import model as plan_model
 from nova_perf_tuning.host.transaction import journal as journal_module
 from nova_perf_tuning.host.transaction import restore as restore_module
@@ -131,7 +131,8 @@ def _serve(args: argparse.Namespace, conf: Any, notes: book.Book, run_dir: str, 
         if options.metrics_port:
             stack.callback(_metrics(agent, options.metrics_address, options.metrics_port))
         stack.callback(state_module.remove, run_dir)
-        agent.run()
+        with irqbalance.patience(coexist.PATIENCE_S):
+            agent.run()
         return _end(agent, options.on_stop)
 
 

@@ -34,6 +34,8 @@ _Object = tuple[str, str, str]  # kind, target, identity
 _GRACE: Final = 600.0
 #: The kind of settings that only ``extra`` makes.
 _EXTRA_KIND: Final = "irqbalance_ban"
+#: Kinds whose every write keeps irqbalance from its work: also what we ourselves change has a budget there.
+_DEAR_KINDS: Final = frozenset((_EXTRA_KIND, "irqbalance_list"))
 
 
 class KeepExtra(Exception):
@@ -114,11 +116,18 @@ class Reconciler:
         """Bring ``plan`` into force while the journal is ours."""
         kinds, boot = self._host.kinds(), self._host.boot()
         entries = {_key(entry): entry for entry in journal.entries() if entry.is_current(boot)}
-        wanted, foreign = _ours(_that_can_fire(plan.settings), entries, kinds)
-        keep = self._add_extra(wanted, entries)
-        self._want(wanted, keep)
+        can_fire, silent = _that_can_fire(plan.settings)
+        wanted, foreign = _ours(can_fire, entries, kinds)
         todo, drifted, held_back = self._differences(wanted, entries, kinds, excused)
         outcomes = apply_module.apply(todo, kinds, journal, boot) if todo else []
+        # Only now: it may be irqbalance that is slow to answer, and a guest does not wait for that.
+        added, keep = self._extras([*wanted, *_asleep(silent, entries)], entries)
+        todo, *others = self._differences(added, entries, kinds, excused)
+        outcomes += apply_module.apply(todo, kinds, journal, boot) if todo else []
+        drifted += others[0]
+        held_back += others[1]
+        wanted += added
+        self._want(wanted, keep)
         outcomes += self._without_kind(wanted, kinds)
         self._note(outcomes)
         withdrawn = self._withdraw(journal, entries, kinds, boot, keep, excused)
@@ -136,18 +145,17 @@ class Reconciler:
             faults=[one for one in outcomes if one.result in apply_module.FAULTS],
         )
 
-    def _add_extra(
-        self, wanted: list[Setting], entries: Mapping[_Object, journal_module.Entry]
-    ) -> frozenset[_Object]:
-        """Add to ``wanted`` what depends on it; return what is to be left as it is, since that cannot be told."""
+    def _extras(
+        self, placed: Sequence[Setting], entries: Mapping[_Object, journal_module.Entry]
+    ) -> tuple[list[Setting], frozenset[_Object]]:
+        """Return what depends on what is ``placed``, and what is left as it is, since that cannot be told."""
         if self._extra is None:
-            return frozenset()
+            return [], frozenset()
         try:
-            wanted += self._extra(wanted, entries.values())
+            return self._extra(placed, entries.values()), frozenset()
         except KeepExtra:
             mine = (key for key, entry in entries.items() if entry.kind == _EXTRA_KIND and _is_ours(entry))
-            return frozenset(mine)
-        return frozenset()
+            return [], frozenset(mine)
 
     def _want(self, wanted: list[Setting], keep: frozenset[_Object]) -> None:
         """Remember what should hold, and forget what was amiss with anything else."""
@@ -193,12 +201,13 @@ class Reconciler:
             changed = entry is not None and _was_changed(entry, kinds[one.kind], current)
             if changed:
                 drifted.append(one)
-            if (changed or failed is not None) and not self.arbiter.allow(
+            again = entry is not None and one.kind in _DEAR_KINDS
+            allowed = not (changed or again or failed is not None) or self.arbiter.allow(
                 key, now, excused=excused, held=failed is None, found=current or ""
-            ):
-                held_back.append(one)
-                continue
-            todo.append(one)
+            )
+            if again and not changed:
+                self.arbiter.holds(key)  # nobody to blame
+            (todo if allowed else held_back).append(one)
         return todo, drifted, held_back
 
     def _without_kind(
@@ -300,10 +309,16 @@ class Reconciler:
         if present:
             self._gone.pop(key, None)
         if asleep:
+            self._stuck.pop(key, None)
             return False  # when its NIC comes up, the kernel has our value there, and the plan wants it again
         if key in self._stuck:
             return self.arbiter.allow(key, now, excused=excused, held=False)
         return present or kind.ephemeral or now - self._gone.setdefault(key, now) > _GRACE
+
+    def overdue(self) -> bool:
+        """Whether it is time to try again what could not be put back, or brought into force and not read since."""
+        waiting = self.arbiter.held_back(self._clock())
+        return any(key not in waiting for key in (*self._stuck, *(self._unmet.keys() - self._settled)))
 
     def drifting(self, targets: Collection[str] | None = None) -> list[Setting]:
         """Read back what should hold, and return what does not and is not held back; writes nothing.
@@ -359,10 +374,29 @@ def _was_changed(entry: journal_module.Entry, kind: base.SettingKind, current: s
     return current is None or not kind.holds(entry.target, entry.written, current)
 
 
-def _that_can_fire(settings: Sequence[Setting]) -> list[Setting]:
-    """Return ``settings`` without interrupts that have no handler.
+def _that_can_fire(settings: Sequence[Setting]) -> tuple[list[Setting], list[Setting]]:
+    """Return ``settings`` without interrupts that have no handler, and those.
 
     A NIC that is down keeps its vectors and drops their handlers: they never fire until it comes up. Written under
     the name that they have meanwhile, their originals would be lost then.
     """
-    return [one for one in settings if one.kind != irq.IrqAffinity.kind or not one.identity.endswith("|")]
+    can_fire: list[Setting] = []
+    silent: list[Setting] = []
+    for one in settings:
+        has_none = one.kind == irq.IrqAffinity.kind and one.identity.endswith("|")
+        (silent if has_none else can_fire).append(one)
+    return can_fire, silent
+
+
+def _asleep(silent: Sequence[Setting], entries: Mapping[_Object, journal_module.Entry]) -> list[Setting]:
+    """Return those interrupts without a handler that hold our value: they come back with their NIC.
+
+    irqbalance goes on leaving them alone: a link that goes down and up all the time tells it nothing.
+    """
+    if not silent:
+        return []
+    mine: dict[str, list[str]] = {}
+    for entry in entries.values():
+        if entry.kind == irq.IrqAffinity.kind and _is_ours(entry):
+            mine.setdefault(entry.target, []).append(entry.identity)
+    return [one for one in silent if any(irq.is_asleep(name, one.identity) for name in mine.get(one.target, ()))]

@@ -213,6 +213,10 @@ class Service:
         """Whether anything came or went, or somebody else wrote to the journal."""
         return self._watch.changed() or self._reconciler.book.changed()
 
+    def _is_amiss(self) -> bool:
+        """Whether there is a reason for a pass without an event."""
+        return self._changed() or bool(self._reconciler.drifting()) or self._reconciler.overdue()
+
     def _on_timer(self, now: float) -> None:
         if self._retry and now < self._retry:
             if now >= self._next_look:
@@ -228,7 +232,7 @@ class Service:
         if late or (held_back is not None and held_back <= now):
             self._due = [one for one in self._due if one > now]
             self._tried = now
-            if self._changed() or self._reconciler.drifting():
+            if self._is_amiss():
                 if late and self._followed is not None:
                     self._inbox.arrivals.append(self._followed)
                 self.make_pass({"drift"}, now)
@@ -275,7 +279,7 @@ class Service:
         self.stats.verifies += 1
         self._next_verify = now + self._timing.verify_interval
         self._next_look = now + self._timing.interval
-        if self._retry or self._changed() or self._reconciler.drifting():
+        if self._retry or self._is_amiss():
             self.make_pass({"verify"}, now)
         else:
             self._watch_writers()

@@ -7,6 +7,7 @@ caller merges and keeps below :data:`MAX_COMMAND`.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import itertools
 import os
@@ -14,7 +15,7 @@ import re
 import signal
 import socket
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 _FOLDER: Final = "/run/irqbalance"
@@ -25,7 +26,18 @@ _BANNED: Final = re.compile(r"\bIRQ (\d{1,7})\b", re.ASCII).findall
 #: irqbalance reads 500 bytes; measured: of 245 numbers 114 arrived.
 MAX_COMMAND: Final = 480
 _MAX_REPLY: Final = 1 << 20
-_TIMEOUT_S: Final = 2.0
+_TIMEOUT_S = 2.0
+
+
+@contextlib.contextmanager
+def patience(seconds: float) -> Iterator[None]:
+    """Wait no longer than this for an answer within; for a loop that has other things to do."""
+    global _TIMEOUT_S
+    before, _TIMEOUT_S = _TIMEOUT_S, seconds
+    try:
+        yield
+    finally:
+        _TIMEOUT_S = before
 
 
 #: Connections on which an answer is due. Were they closed, to answer would end irqbalance by SIGPIPE, but for
@@ -154,7 +166,7 @@ def _talk(pid: int, sock: socket.socket, command: str) -> str:
         return _reply(sock)
     except TimeoutError:
         _unanswered[pid] = sock
-        raise BlockingIOError(errno.EAGAIN, f"no answer within {_TIMEOUT_S:.0f} s") from None
+        raise BlockingIOError(errno.EAGAIN, f"no answer within {_TIMEOUT_S:g} s") from None
     finally:
         if _unanswered.get(pid) is not sock:
             sock.close()

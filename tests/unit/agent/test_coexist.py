@@ -250,6 +250,77 @@ class BanTest(BesideIrqbalanceTest):
             bench.agent.restore()
             self.until(lambda: self.theirs.banned == {9})
 
+    def test_a_link_that_goes_down_and_up_tells_irqbalance_nothing(self):
+        bench = self.bench()
+        bench.agent.reconcile()
+        banned = set(self.theirs.banned)
+        self.theirs.commands.clear()
+        for up in (False, True, False, True):
+            bench.host.link("eth0", up)
+            bench.agent.reconcile(excused=True)
+            self.assertEqual(banned, self.theirs.banned)
+        self.assertEqual({"setup"}, set(self.theirs.commands))
+
+    def test_vectors_that_come_and_go_all_the_time_are_not_each_time_told(self):
+        bench = self.bench()
+        for number in range(200):
+            bench.host.set_channels("eth0", 4 + number % 2)
+            bench.now += 1.0
+            bench.agent.reconcile(excused=True)
+        told = [one for one in self.theirs.commands if one != "setup"]
+        self.assertLess(len(told), 60)
+        self.assertNotIn(self.ban.kind, [kind for kind, *_others in bench.agent.contested()])
+        bench.now += 700.0
+        bench.agent.reconcile()
+        numbers = {*bench.host.numbers("eth0"), *bench.host.numbers("eth1")}
+        self.until(lambda: self.theirs.banned == {9, *numbers})
+
+    def test_nothing_waits_for_irqbalance_to_be_placed(self):
+        bench = self.bench()
+        (number, *_others) = bench.host.numbers("eth0")
+        bench.agent.reconcile()
+        placed = bench.host.vectors[number].affinity
+        bench.host.vectors[number].give("0-7")
+        answer, seen = irqbalance.ask, []
+
+        def ask(pid, command):
+            seen.append(bench.host.vectors[number].affinity)
+            return answer(pid, command)
+
+        with mock.patch.object(irqbalance, "ask", ask):
+            bench.agent.reconcile()
+        self.assertEqual({placed}, set(seen))
+
+    def test_a_loop_waits_a_short_time_for_its_answer(self):
+        self.theirs.free.clear()
+        with mock.patch.object(irqbalance, "_TIMEOUT_S", 30.0):
+            begun = time.monotonic()
+            with irqbalance.patience(0.05):
+                self.assertRaises(reconcile.KeepExtra, self.others.settings, self.wanted([30]), [])
+            self.assertLess(time.monotonic() - begun, 10.0)
+            self.assertEqual(30.0, irqbalance._TIMEOUT_S)
+        self.assertIn("no answer within 0.05 s", self.about(self.others)[0])
+
+    def test_one_that_stays_silent_is_asked_ever_more_rarely(self):
+        self.theirs.free.clear()
+        pauses = []
+        for _ in range(7):
+            self.assertRaises(reconcile.KeepExtra, self.others.settings, self.wanted([30]), [])
+            pauses.append(round(self.others._retry - time.monotonic()))
+        self.assertEqual([10, 20, 40, 80, 160, 300, 300], pauses)
+        self.theirs.free.set()
+        self.until(lambda: self.theirs.replies)
+        self.until(self.answers)
+        self.theirs.free.clear()
+        self.assertRaises(reconcile.KeepExtra, self.others.settings, self.wanted([30]), [])
+        self.assertEqual(10, round(self.others._retry - time.monotonic()))
+
+    def answers(self):
+        try:
+            return bool(self.others.settings(self.wanted([30]), []))
+        except reconcile.KeepExtra:
+            return False
+
     def test_one_unanswered_question_lifts_nothing(self):
         bench = self.bench()
         bench.agent.reconcile()
@@ -276,7 +347,7 @@ class BanTest(BesideIrqbalanceTest):
         self.assertRaises(reconcile.KeepExtra, self.others.settings, self.wanted([30]), [])
         self.others.findings()
         self.assertEqual([], woken)
-        with mock.patch.object(coexist, "_RETRY_S", 0.0):
+        with mock.patch.multiple(coexist, _RETRY_S=0.0, _RETRY_MOST_S=0.0):
             self.assertRaises(reconcile.KeepExtra, self.others.settings, self.wanted([30]), [])
         self.others.findings()
         self.others.findings()

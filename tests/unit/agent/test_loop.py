@@ -235,6 +235,22 @@ class TimersTest(LoopTest):
         time.sleep(1.5)
         self.assertTrue(self.until(agent, lambda: self.host.vectors[number].affinity == placed), "forgotten")
 
+    def test_what_could_not_be_put_back_is_tried_again_on_a_quiet_host(self):
+        self.host.start("guest1", {"irq_placement": "numa"}, 0, True)
+        agent = self.serve(verify_interval=0.1)
+        original = "4-7"
+        placed = self.host.vectors[self.vector()].affinity
+        self.assertNotEqual(original, placed)
+        self.host.guests["guest1"].asks = None
+        self.host.takes_writes = False
+        agent.make_pass({"look"}, time.monotonic())
+        self.assertEqual(placed, self.host.vectors[self.vector()].affinity)
+        self.host.takes_writes = True
+        self.assertTrue(
+            self.until(agent, lambda: self.host.vectors[self.vector()].affinity == original), "not tried again"
+        )
+        self.assertEqual([], self.reconciler.not_in_force())
+
 
 class TimesTest(LoopTest):
     def test_an_event_that_comes_during_a_pass_has_waited_for_it(self):

@@ -35,7 +35,10 @@ class RefusalTest(testtools.TestCase):
         return [(one.setting.target, one.result, one.detail) for one in self.agent.not_in_force()]
 
     def _attempts(self):
-        return sum(number for (_kind, target, _id), number in self.host.attempts.items() if target == self.target)
+        return self._attempts_of(self.number)
+
+    def _attempts_of(self, irq):
+        return sum(number for (_kind, target, _id), number in self.host.attempts.items() if target == f"irq:{irq}")
 
     def test_what_is_refused_for_good_is_told_until_it_holds(self):
         self.host.refuses[self.number] = (errno.EIO, True)
@@ -110,6 +113,41 @@ class RefusalTest(testtools.TestCase):
         self.host.refuses.clear()
         self.assertEqual(1, len(self._pass(700.0).withdrawn))
         self.assertEqual([], self._told())
+
+    def test_what_cannot_be_put_back_is_a_reason_for_a_pass(self):
+        self.host.start("guest1", {"irq_placement": "numa"}, 0, True)
+        self._pass()
+        self.assertFalse(self.agent.overdue())
+        number = max(self.host.vectors)
+        self.host.refuses[number] = (errno.EINVAL, True)
+        self.host.guests["guest1"].asks = None
+        self._pass()
+        self.assertEqual(([], True), (self.agent.drifting(), self.agent.overdue()))
+        before = self._attempts_of(number)
+        for _ in range(3600):
+            self.bench.now += 1.0
+            if self.agent.overdue():
+                self.agent.reconcile()
+        self.assertLess(5, self._attempts_of(number) - before)
+        self.assertLess(self._attempts_of(number) - before, 20)
+        self.host.refuses.clear()
+        self.bench.now += 700.0
+        self.assertTrue(self.agent.overdue())
+        self._pass()
+        self.assertEqual((False, []), (self.agent.overdue(), self._told()))
+
+    def test_what_cannot_be_put_back_and_falls_asleep_is_told_no_more(self):
+        self._pass()
+        self.host.refuses[self.number] = (errno.EINVAL, True)
+        plan = self.host.plan
+        self.host.plan = lambda facts: dataclasses.replace(
+            plan(facts), settings=[one for one in plan(facts).settings if one.target != self.target]
+        )
+        self._pass()
+        self.assertTrue(self.agent.overdue())
+        self.host.link("eth0", False)
+        self._pass()
+        self.assertEqual((False, []), (self.agent.overdue(), self._told()))
 
     def test_an_entry_that_no_kind_takes_is_one_fault(self):
         self._pass()
