@@ -9,11 +9,14 @@ What the kernel refuses is tried under the same budget, and time in which it nev
 from __future__ import annotations
 
 import dataclasses
+from typing import Final
 
 #: Seconds for which the first pause lasts, and in which a whole write is earned back.
 PERIOD = 20.0
 #: What a write costs whose cause is known.
 EXCUSED = 0.2
+#: A pause ends at a multiple of this part of it, so it may be shorter by as much.
+_STEPS: Final = 4
 
 Key = tuple[str, str, str]  # kind, target, identity: a number that another object gets is no part of the contest
 
@@ -94,7 +97,9 @@ class Arbiter:
 
     @staticmethod
     def _hold_back(known: Contest, now: float, pause: float) -> None:
-        known.pause, known.until, known.spare = pause, now + pause, True
+        # Pauses that began apart end together: each end is a pass over the whole host.
+        step = pause / _STEPS
+        known.pause, known.until, known.spare = pause, (now + pause) // step * step, True
 
     def holds(self, key: Key) -> None:
         """Note that ``key`` was found as wanted."""

@@ -193,6 +193,38 @@ class RefusalTest(testtools.TestCase):
         self.assertEqual([], self._told())
 
 
+class PausesTest(testtools.TestCase):
+    def test_pauses_that_began_apart_end_together(self):
+        """Two hundred objects that never take what is written, each found seven seconds after the one before."""
+        judge = arbiter.Arbiter(5, 600.0)
+        keys = [("thread_affinity", str(number), "") for number in range(200)]
+        now = tried = 0.0
+        ends: list[float] = []
+        while now < 7200.0:
+            found = keys[: int(now // 7.0) + 1]
+            waiting = judge.held_back(now)
+            if any(key not in waiting for key in found):
+                ends.append(now)
+                for key in found:
+                    judge.allow(key, now, held=False)
+            tried, due = now, judge.due(now)
+            now = min(one for one in (due, now - now % 7.0 + 7.0) if one is not None and one > tried)
+        self.assertLess(len([one for one in ends if one > 5400.0]), 20)
+
+    def test_a_pause_is_never_longer_than_told_nor_much_shorter(self):
+        for begin in (0.0, 3.3, 17.0, 12345.678):
+            judge = arbiter.Arbiter(1, 600.0)
+            key = ("irq_affinity", "irq:30", "")
+            judge.allow(key, begin)
+            judge.allow(key, begin)
+            now = begin
+            for told in (20.0, 40.0, 80.0, 160.0, 320.0, 600.0, 600.0):
+                (contest,) = judge.held_back(now).values()
+                self.assertTrue(0.75 * told <= contest.until - now <= told, (begin, told, contest))
+                now = contest.until
+                self.assertTrue(judge.allow(key, now))
+
+
 class ExtraTest(testtools.TestCase):
     """What irqbalance is told stays while it cannot be asked."""
 
