@@ -213,19 +213,33 @@ def _check_answered(pid: int) -> None:
         del _unanswered[other]
 
 
-def rescan(pid: int) -> None:
+def identity(pid: int) -> str:
+    """Return what tells this process from a later one with its number.
+
+    :raises OSError: it has ended.
+    """
+    with open(f"/proc/{pid}/stat", "rb") as file:
+        stat = file.read(4096)
+    return f"{pid}:{stat.rpartition(b')')[2].split()[19].decode('ascii', 'replace')}"
+
+
+def rescan(pid: int) -> bool:
     """Make it ask its policy script again: it does so once for each interrupt, when it first sees it.
 
     A ban of what is banned already is never lost. SIGHUP is, until its first look at the interrupts after a start
     and, since 1.9.4, after a rescan; it is for an irqbalance without a socket, and for one that works at a rescan.
 
+    :return: it surely hears this: it has answered, so it has looked at the interrupts before.
     :raises OSError: it cannot be told.
     """
+    answered = False
     try:
         command = ban_command(banned(pid))
+        answered = True
         if len(command) <= MAX_COMMAND:
-            ask(pid, command)
-            return
+            with contextlib.suppress(BlockingIOError):  # sent, and carried out later
+                ask(pid, command)
+            return True
     except OSError:
         pass
     descriptor = os.pidfd_open(pid)
@@ -235,6 +249,7 @@ def rescan(pid: int) -> None:
         signal.pidfd_send_signal(descriptor, signal.SIGHUP)
     finally:
         os.close(descriptor)
+    return answered
 
 
 def banned(pid: int) -> frozenset[int]:

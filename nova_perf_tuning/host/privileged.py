@@ -128,6 +128,7 @@ MODULE_PARAMETERS = frozenset(("kvm/halt_poll_ns",))
 
 #: What our policy script of irqbalance reads: an interrupt a line, and the last line once irqbalance was made to.
 IRQBALANCE_LIST = "/run/nova-perf-tuning/irqbalance.irqs"
+#: The list's last line: which irqbalance has surely heard of it follows, if there is one.
 IRQBALANCE_READ = "# irqbalance was told to read this"
 
 #: Fields of ETHTOOL_SRINGPARAM and ETHTOOL_SCHANNELS.
@@ -403,12 +404,14 @@ def list_interrupts(numbers: Collection[int]) -> None:
         raise PermissionError(errno.EPERM, f"{folder}: others may write there")
     text = "".join(f"{number}\n" for number in sorted(numbers))
     _write_list(text)
-    pid = irqbalance.find()
-    with contextlib.suppress(ProcessLookupError):  # it reads the list when it starts again
+    pid, heard = irqbalance.find(), ""
+    with contextlib.suppress(ProcessLookupError, FileNotFoundError):  # it reads the list when it starts again
         if pid is not None and irqbalance.uses_our_script(pid):
-            irqbalance.rescan(pid)
+            name = irqbalance.identity(pid)
+            # One that has no socket yet is starting: it may have asked the script before there was a list.
+            heard = f" {name}" if irqbalance.rescan(pid) else ""
     if numbers:
-        _write_list(f"{text}{IRQBALANCE_READ}\n")
+        _write_list(f"{text}{IRQBALANCE_READ}{heard}\n")
     else:
         os.unlink(IRQBALANCE_LIST)
 

@@ -59,9 +59,7 @@ class IrqbalanceBan(base.SettingKind):
         return as_text(as_numbers(original) | (as_numbers(current) - as_numbers(wanted)))
 
     def identity(self, target: str) -> str:
-        pid = self._pid(target)
-        stat = files.read_bytes(f"/proc/{pid}/stat")
-        return f"{pid}:{stat.rpartition(b')')[2].split()[19].decode('ascii', 'replace')}"
+        return irqbalance.identity(self._pid(target))
 
 
 class IrqbalanceList(base.SettingKind):
@@ -69,7 +67,8 @@ class IrqbalanceList(base.SettingKind):
 
     A file below /run: it outlives irqbalance and the agent, not the boot. irqbalance runs the script once for each
     interrupt, so a write also makes it look again; only then the file gets its last line, without which it is
-    :data:`UNREAD` and written again.
+    :data:`UNREAD` and written again. So it is where an irqbalance can be spoken to that is not the one named there:
+    it may have asked the script for the last time before the list was written, when it had no socket yet.
     """
 
     kind = "irqbalance_list"
@@ -92,7 +91,8 @@ class IrqbalanceList(base.SettingKind):
         except FileNotFoundError:
             return NONE
         lines = data.decode("ascii", "replace").splitlines()
-        if privileged.IRQBALANCE_READ not in lines:
+        heard = [line for line in lines if line.startswith(privileged.IRQBALANCE_READ)]
+        if not heard or not _has_heard(heard[-1].removeprefix(privileged.IRQBALANCE_READ).strip()):
             return UNREAD
         return as_text(frozenset(int(line) for line in lines if _LINE(line)))
 
@@ -116,6 +116,15 @@ class IrqbalanceList(base.SettingKind):
 def _listed(value: str) -> frozenset[int]:
     # As an original: what was there before had nobody's word, so nothing is put back.
     return frozenset() if value == UNREAD else as_numbers(value)
+
+
+def _has_heard(name: str) -> bool:
+    """Whether the irqbalance that can be spoken to is the one of that name, or has no business with the list."""
+    pid = irqbalance.running()
+    try:
+        return pid is None or not irqbalance.uses_our_script(pid) or irqbalance.identity(pid) == name
+    except OSError:
+        return True  # it has ended
 
 
 def as_text(numbers: frozenset[int]) -> str:

@@ -73,6 +73,8 @@ class Irqbalance:
                     self.banned = {int(one) for one in match[1].split() if one != "NONE"}
 
     def close(self):
+        if self.sock.fileno() < 0:
+            return
         self.free.set()
         self.sock.shutdown(socket.SHUT_RDWR)
         self.sock.close()
@@ -125,6 +127,12 @@ class BesideIrqbalanceTest(FolderTest):
         theirs = Irqbalance(self.socket_folder, pid, banned)
         self.addCleanup(theirs.close)
         return theirs
+
+    def until(self, condition):
+        deadline = time.monotonic() + 20.0
+        while not condition():
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.01)
 
     def wanted(self, numbers):
         return [Setting("irq_affinity", f"irq:{one}", "1", "0", "", "nic-irq-local", "x|y") for one in numbers]
@@ -203,12 +211,6 @@ class BanTest(BesideIrqbalanceTest):
         bench.host.kinds = lambda: {**kinds(), self.ban.kind: self.ban}
         bench.agent._extra = self.others.settings
         return bench
-
-    def until(self, condition):
-        deadline = time.monotonic() + 20.0
-        while not condition():
-            self.assertLess(time.monotonic(), deadline)
-            time.sleep(0.01)
 
     def test_what_the_admin_bans_later_stays_however_many_passes_there_are(self):
         bench = self.bench()
@@ -428,6 +430,60 @@ class ListTest(BesideIrqbalanceTest):
         self.assertEqual(ban.UNREAD, self.listing.read(ban.TARGET))
         self.assertFalse(self.listing.holds(ban.TARGET, "30", ban.UNREAD))
         self.assertTrue(self.listing.is_cut(ban.UNREAD))
+        self.listing.write(ban.TARGET, "30")
+        self.assertEqual("30", self.listing.read(ban.TARGET))
+
+    def test_one_that_had_no_socket_when_the_list_was_written_is_told_when_it_has(self):
+        process = self.program("irqbalance", self.SCRIPT)
+        with mock.patch.object(irqbalance, "find", lambda: process.pid):
+            self.listing.write(ban.TARGET, "30")
+        self.assertEqual("30", self.listing.read(ban.TARGET))
+        theirs = self.serve(process.pid)
+        (one,) = coexist.Coexistence().settings(self.wanted([30]), [])
+        self.assertFalse(self.listing.holds(one.target, one.value, one.current))
+        self.listing.write(one.target, one.value)
+        self.assertEqual(["setup", "settings ban irqs 9"], theirs.commands)
+        self.assertEqual("30", self.listing.read(ban.TARGET))
+
+    def test_one_that_was_started_again_is_told_once(self):
+        process = self.program("irqbalance", self.SCRIPT)
+        theirs = self.serve(process.pid)
+        self.listing.write(ban.TARGET, "30")
+        self.assertEqual("30", self.listing.read(ban.TARGET))
+        process.kill()
+        process.wait()
+        theirs.close()
+        self.assertEqual("30", self.listing.read(ban.TARGET))
+        self.serve(self.program("irqbalance", self.SCRIPT).pid)
+        self.assertEqual(ban.UNREAD, self.listing.read(ban.TARGET))
+        self.listing.write(ban.TARGET, "30")
+        self.assertEqual("30", self.listing.read(ban.TARGET))
+
+    def test_one_that_is_busy_is_told_again(self):
+        theirs = self.serve(self.program("irqbalance", self.SCRIPT).pid)
+        theirs.free.clear()
+        self.listing.write(ban.TARGET, "30")
+        self.assertEqual(ban.UNREAD, self.listing.read(ban.TARGET))
+        theirs.free.set()
+        self.until(lambda: theirs.replies)
+        self.until(lambda: self.listing.write(ban.TARGET, "30") or self.listing.read(ban.TARGET) == "30")
+
+    def test_a_ban_that_was_sent_is_heard(self):
+        theirs = self.serve(self.program("irqbalance", self.SCRIPT).pid)
+        answer = irqbalance.ask
+
+        def ask(pid, command):
+            if command != "setup":
+                theirs.free.clear()
+            return answer(pid, command)
+
+        with mock.patch.object(irqbalance, "ask", ask):
+            self.listing.write(ban.TARGET, "30")
+        self.assertEqual("30", self.listing.read(ban.TARGET))
+        self.assertFalse((self.folder / "hup").exists())
+
+    def test_one_whose_own_list_is_too_long_for_a_command_gets_a_signal_and_is_left_in_peace(self):
+        self.serve(self.program("irqbalance", self.SCRIPT).pid, range(1000, 1200))
         self.listing.write(ban.TARGET, "30")
         self.assertEqual("30", self.listing.read(ban.TARGET))
 
