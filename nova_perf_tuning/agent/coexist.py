@@ -20,6 +20,8 @@ _SCRIPT: Final = "--policyscript=/usr/share/nova-perf-tuning/irqbalance-policy-n
 _NOT_TOLD: Final = "irqbalance runs and is not told what to leave alone ([agent] irqbalance = report)"
 #: Seconds between two searches for other programs that tune hosts: one reads the name of every process.
 _LOOK_S: Final = 300.0
+#: Seconds after which a search is made again because interrupts were moved.
+_LOOK_SOON_S = 10.0
 #: Seconds after which an irqbalance that did not answer is asked again; each silence doubles them up to the most.
 _RETRY_S, _RETRY_MOST_S = 10.0, 300.0
 #: Seconds that the loop waits for an answer: nothing else is done meanwhile.
@@ -44,12 +46,15 @@ class Coexistence:
         self._known: int | None = None
         self._retry = math.inf
         self._pause = 0.0
-        #: The irqbalance for which a pass was asked: a pass may end before it comes to :meth:`settings`.
-        self._woken: int | None = None
+        #: The irqbalance that the last pass met, spoken to or not.
+        self._met: int | None = None
+        #: The irqbalance for which a pass was asked, and whether it had a socket: a pass may end before it comes
+        #: to :meth:`settings`.
+        self._woken: tuple[int, bool] | None = None
         self._look()
 
     def _look(self) -> None:
-        self._look_again = time.monotonic() + _LOOK_S
+        self._looked = time.monotonic()
         self._rivals = rivals.running()
 
     def settings(self, wanted: _Settings, entries: _Entries) -> list[setting_module.Setting]:
@@ -64,7 +69,9 @@ class Coexistence:
             if self._known is not None:
                 self._report(self._known, _NOT_TOLD)
             return []
-        pid = self._known if self._known is not None else self._without_socket()
+        if self._known is None and time.monotonic() >= self._looked + _LOOK_SOON_S and _moved(wanted, entries):
+            self._look()
+        pid = self._met = self._known if self._known is not None else self._without_socket()
         if pid is None:  # the list is for the one that starts next
             return [_listed(ours)] if any(one.kind == ban_module.IrqbalanceList.kind for one in entries) else []
         if irqbalance.uses_our_script(pid):
@@ -107,7 +114,7 @@ class Coexistence:
     def findings(self) -> list[dict[str, Any]]:
         """Return what people should know: irqbalance out of hand, and rivals that run."""
         now = time.monotonic()
-        if now >= self._look_again or not all(_runs(pid, name) for name, pid in self._rivals.items()):
+        if now >= self._looked + _LOOK_S or not all(_runs(pid, name) for name, pid in self._rivals.items()):
             self._look()
         if now >= self._retry:
             self._retry = math.inf
@@ -129,10 +136,10 @@ class Coexistence:
             return _NOT_TOLD
         new = irqbalance.running()
         if new is not None:
-            if new != self._woken:
-                self._woken = new
-                self.wake()
+            self._wake_for(new, True)
             return ""
+        if pid != self._met:
+            self._wake_for(pid, False)
         more = ""
         if irqbalance.uses_our_script(pid):
             more = "; until then restart it where it moves interrupts that were placed after its start"
@@ -140,6 +147,22 @@ class Coexistence:
             "irqbalance has no socket to be told by: give it the folder /run/irqbalance (in its unit: "
             f"RuntimeDirectory=irqbalance) and restart it{more}"
         )
+
+    def _wake_for(self, pid: int, has_socket: bool) -> None:
+        """Ask for one pass."""
+        if self._woken != (pid, has_socket):
+            self._woken = (pid, has_socket)
+            self.wake()
+
+
+def _moved(wanted: _Settings, entries: _Entries) -> bool:
+    """Whether an interrupt is not where we have put it."""
+    put = {(one.target, one.identity): one.written for one in entries if one.kind == "irq_affinity"}
+    for one in wanted:
+        written = put.get((one.target, one.identity)) if one.kind == "irq_affinity" else None
+        if written is not None and one.current is not None and not base.same_cpus(written, one.current):
+            return True
+    return False
 
 
 def _runs(pid: int, name: str) -> bool:

@@ -67,8 +67,8 @@ class IrqbalanceList(base.SettingKind):
 
     A file below /run: it outlives irqbalance and the agent, not the boot. irqbalance runs the script once for each
     interrupt, so a write also makes it look again; only then the file gets its last line, without which it is
-    :data:`UNREAD` and written again. So it is where an irqbalance can be spoken to that is not the one named there:
-    it may have asked the script for the last time before the list was written, when it had no socket yet.
+    :data:`UNREAD` and written again. So it is where an irqbalance can be spoken to that is not the one named in
+    that line: it may have asked the script for the last time before there was a list, when it had no socket yet.
     """
 
     kind = "irqbalance_list"

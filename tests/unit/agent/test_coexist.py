@@ -529,6 +529,36 @@ class RivalsTest(BesideIrqbalanceTest):
         (one,) = others.settings(self.wanted([30]), [])
         self.assertEqual("9,30", one.value)
 
+    def test_one_without_a_socket_that_starts_later_is_met_by_a_pass(self):
+        others, woken = coexist.Coexistence(), []
+        others.wake = lambda: woken.append(1)
+        self.assertEqual([], others.settings(self.wanted([30]), []))
+        process = self.program("irqbalance", ListTest.SCRIPT)
+        with mock.patch.object(coexist, "_LOOK_S", 0.0):
+            others.findings()
+            others.findings()
+        self.assertEqual([1], woken)
+        (one,) = others.settings(self.wanted([30]), [])
+        self.assertEqual(self.listing.kind, one.kind)
+        others.findings()
+        self.assertEqual([1], woken)
+        self.serve(process.pid)
+        others.findings()
+        others.findings()
+        self.assertEqual([1, 1], woken)
+
+    def test_interrupts_that_were_moved_are_a_reason_to_look_for_it(self):
+        wanted = self.wanted([30])
+        (here, moved) = (self.entry(wanted[0], "0-7"), self.entry(wanted[0], "0-7"))
+        here.written, moved.written = "0", "1"
+        others = coexist.Coexistence()
+        self.program("irqbalance", ListTest.SCRIPT)
+        self.assertEqual([], others.settings(wanted, [moved]))  # it has just looked
+        with mock.patch.object(coexist, "_LOOK_SOON_S", 0.0):
+            self.assertEqual([], others.settings(wanted, [here]))
+            (one,) = others.settings(wanted, [moved])
+        self.assertEqual(self.listing.kind, one.kind)
+
     def test_a_stranger_at_its_abstract_address_is_no_irqbalance(self):
         with socket.socket(socket.AF_UNIX) as stranger:
             stranger.bind(irqbalance._FALLBACK)
