@@ -315,6 +315,10 @@ class Reconciler:
             return self.arbiter.allow(key, now, excused=excused, held=False)
         return present or kind.ephemeral or now - self._gone.setdefault(key, now) > _GRACE
 
+    def wants(self, targets: Collection[str]) -> bool:
+        """Whether each of these is kept by us."""
+        return all(target in self._by_target for target in targets)
+
     def overdue(self) -> bool:
         """Whether it is time to try again what could not be put back, or brought into force and not read since."""
         waiting = self.arbiter.held_back(self._clock())

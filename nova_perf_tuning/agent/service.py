@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol
 from nova_perf_tuning import errors
 from nova_perf_tuning.agent import findings, inbox, notify, reconcile, sources, stats, watch
 from nova_perf_tuning.agent import state as state_module
-from nova_perf_tuning.host import model
+from nova_perf_tuning.host import model, privileged
 from nova_perf_tuning.host.transaction import journal as journal_module
 from nova_perf_tuning.host.transaction import restore as restore_module
 from nova_perf_tuning.host.transaction import rivals
@@ -89,6 +89,7 @@ class Service:
         self._inbox = inbox.Inbox()
         self.waker = waker or sources.Waker()
         self._files: sources.FileWatch | None = None
+        self._monitor: sources.EthtoolMonitor | None = None
         self.add(self.waker)
         self.stats = stats.Stats()
         self.facts: model.HostFacts | None = None
@@ -121,6 +122,8 @@ class Service:
         self._inbox.add(source)
         if isinstance(source, sources.FileWatch):
             self._files = source
+        if isinstance(source, sources.EthtoolMonitor):
+            self._monitor = source
 
     def stop(self) -> None:
         """End the loop soon; may be called from a signal handler or another thread."""
@@ -194,6 +197,9 @@ class Service:
         causes |= self._inbox.wait(0.0)
 
     def _answer(self, causes: set[str], came: float) -> None:
+        set_ones = self._take_set_ones()
+        if sources.COALESCING in causes and not self._reconciler.wants(set_ones):
+            causes = causes - {sources.COALESCING} | {sources.CHANNELS}  # a NIC's: its driver may have reset it
         if causes & sources.EXCUSES:
             self._excused_until = came + _EXCUSED_FOR
             self._reconciler.retry_refused()
@@ -203,11 +209,18 @@ class Service:
         written = set()
         if self._files is not None:
             written, self._files.written = self._files.written, set()
-        if causes == {sources.WRITTEN}:
+        if causes <= {sources.WRITTEN, sources.COALESCING}:
             # Our own writes come here too; a read of the few that were written is all they cost.
-            if not self._reconciler.drifting({f"irq:{number}" for number in written}):
+            if not self._reconciler.drifting({f"irq:{number}" for number in written} | set_ones):
                 return
         self.make_pass(causes, came)
+
+    def _take_set_ones(self) -> set[str]:
+        """Return the targets whose coalescing somebody has set since this was last asked."""
+        if self._monitor is None:
+            return set()
+        devices, self._monitor.coalesced = self._monitor.coalesced, set()
+        return {f"{device}/{name}" for device in devices for name in privileged.COALESCE}
 
     def _changed(self) -> bool:
         """Whether anything came or went, or somebody else wrote to the journal."""

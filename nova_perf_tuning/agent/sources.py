@@ -20,6 +20,7 @@ LOG = logging.getLogger(__name__)
 #: Kinds of events.
 LINK = "link"
 CHANNELS = "channels"
+COALESCING = "coalescing"
 HARDWARE = "hardware"
 GUEST = "guest"
 WRITTEN = "written"
@@ -35,6 +36,14 @@ _RTMGRP_LINK = 1
 _UEVENTS_OF_KERNEL = 1
 _SOL_NETLINK = 270
 _NETLINK_ADD_MEMBERSHIP = 1
+# linux/ethtool_netlink.h: a message, and where in it the name of the device is.
+_ETHTOOL_MSG_COALESCE_NTF = 21
+_ETHTOOL_A_COALESCE_HEADER = 1
+_ETHTOOL_A_HEADER_DEV_NAME = 2
+#: struct nlmsghdr, struct genlmsghdr; struct nlattr.
+_GENERIC = struct.Struct("=LHHLLBBH")
+_ATTRIBUTE = struct.Struct("=HH")
+_ATTRIBUTE_TYPE = 0x3FFF
 
 
 class Source(abc.ABC):
@@ -130,10 +139,14 @@ class Uevents(_Netlink):
 class EthtoolMonitor(_Netlink):
     """Channels and rings that somebody sets (``ethtool -L``): ethtool netlink's group "monitor", Linux 5.6.
 
+    It tells of what we set ourselves, too, by whatever interface: which is coalescing (``ethtool -C``) alone.
+
+    :ivar coalesced: devices whose coalescing was set since they were last taken.
     :raises OSError: this kernel has no such group.
     """
 
     def __init__(self) -> None:
+        self.coalesced: set[str] = set()
         group = _ethtool_group()
         super().__init__(_NETLINK_GENERIC)
         try:
@@ -146,7 +159,32 @@ class EthtoolMonitor(_Netlink):
         return {CHANNELS}
 
     def kinds(self, data: bytes) -> set[str]:
-        return {CHANNELS}
+        device = _coalesced(data)
+        if device is None:
+            return {CHANNELS}
+        self.coalesced.add(device)
+        return {COALESCING}
+
+
+def _coalesced(data: bytes) -> str | None:
+    """Return the device of which a message of ethtool's says that its coalescing was set; None if it says more."""
+    if len(data) < _GENERIC.size or _GENERIC.unpack_from(data)[5] != _ETHTOOL_MSG_COALESCE_NTF:
+        return None
+    header = _attribute(data[_GENERIC.size :], _ETHTOOL_A_COALESCE_HEADER)
+    name = _attribute(header, _ETHTOOL_A_HEADER_DEV_NAME).rstrip(b"\0")
+    return name.decode("utf-8", "replace") or None
+
+
+def _attribute(data: bytes, wanted: int) -> bytes:
+    """Return an attribute of a netlink message; empty where there is none."""
+    while len(data) >= _ATTRIBUTE.size:
+        length, kind = _ATTRIBUTE.unpack_from(data)
+        if length < _ATTRIBUTE.size:
+            break
+        if kind & _ATTRIBUTE_TYPE == wanted:
+            return data[_ATTRIBUTE.size : length]
+        data = data[(length + 3) & ~3 :]
+    return b""
 
 
 def _ethtool_group() -> int:

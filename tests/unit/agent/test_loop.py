@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import os
 import pathlib
@@ -14,6 +15,8 @@ import testtools
 
 from nova_perf_tuning.agent import arbiter, inbox, metrics, reconcile, service, sources, watch
 from nova_perf_tuning.cli import status
+from nova_perf_tuning.host import setting
+from nova_perf_tuning.host.settings import base
 from nova_perf_tuning.host.transaction import rivals
 from tests.hosts import sysroots
 from tests.unit.agent import simulated, test_convergence
@@ -204,6 +207,81 @@ class PassedThroughTest(LoopTest):
         finally:
             stop.set()
             thread.join()
+
+
+class Coalesce(base.SettingKind):
+    """Taps of a host in memory, whose kernel tells of each write."""
+
+    kind = "coalesce"
+    order = 20
+
+    def __init__(self, values, told):
+        super().__init__("/")
+        self.values, self.told = values, told
+
+    def read(self, target):
+        return self.values[target]
+
+    def write(self, target, value):
+        self.values[target] = value
+        self.told(target)
+
+    def describe(self, target, value):
+        return f"{target} = {value}"
+
+
+class Monitor(Told, sources.EthtoolMonitor):
+    def __init__(self):
+        Told.__init__(self, sources.COALESCING)
+        self.coalesced = set()
+
+    def set(self, target):
+        self.coalesced.add(target.partition("/")[0])
+        self.tell()
+
+
+class CoalescingTest(LoopTest):
+    TARGET = "tap7/rx-frames"
+
+    def setUp(self):
+        super().setUp()
+        self.monitor, self.values = Monitor(), {self.TARGET: "0", "eth0/rx-frames": "0"}
+        kinds, plan = self.host.kinds, self.host.plan
+        self.host.kinds = lambda: {**kinds(), "coalesce": Coalesce(self.values, self.monitor.set)}
+
+        def with_tap(facts):
+            made = plan(facts)
+            one = setting.Setting("coalesce", self.TARGET, "16", self.values[self.TARGET], "", "tap-rx-frames")
+            return dataclasses.replace(made, settings=[*made.settings, one])
+
+        self.host.plan = with_tap
+        self.agent = self.serve()
+        self.agent.add(self.monitor)
+
+    def passes(self):
+        return sum(self.agent.stats.passes.values())
+
+    def test_what_we_set_ourselves_is_read_back_and_no_more(self):
+        self.assertEqual("16", self.values[self.TARGET])
+        self.agent.turn()
+        self.assertEqual((1, []), (self.passes(), self.agent._due))
+
+    def test_what_another_sets_is_not_excused(self):
+        self.agent.turn()
+        for _ in range(30):
+            self.values[self.TARGET] = "1"
+            self.monitor.set(self.TARGET)
+            self.agent.turn()
+        written = self.agent.stats.written["coalesce"]
+        self.assertTrue(2 <= written <= 7, written)
+
+    def test_that_of_a_nic_may_have_reset_its_interrupts(self):
+        self.agent.turn()
+        placed = [self.host.vectors[number].affinity for number in self.nic_vectors()]
+        self.host.reset("eth0")
+        self.monitor.set("eth0/rx-frames")
+        self.agent.turn()
+        self.assertEqual(placed, [self.host.vectors[number].affinity for number in self.nic_vectors()])
 
 
 class TimersTest(LoopTest):

@@ -10,6 +10,7 @@ import pathlib
 import re
 import shutil
 import socket
+import struct
 import subprocess
 import tempfile
 
@@ -192,6 +193,31 @@ class FileWatchTest(testtools.TestCase):
         self.assertEqual({sources.RIVAL}, self.files.drain())
         (folder / "irqbalance1.sock").write_text("")
         self.assertEqual({sources.RIVAL}, self.files.drain())
+
+
+class EthtoolMonitorTest(testtools.TestCase):
+    """Messages as Linux 6.1 sends them."""
+
+    @staticmethod
+    def message(command, device):
+        name = device.encode() + b"\0"
+        name = struct.pack("=HH", 4 + len(name), 2) + name + bytes(-len(name) % 4)
+        header = struct.pack("=HHI", 8, 1, 7) + name
+        attributes = struct.pack("=HH", 4 + len(header), 0x8000 | 1) + header + struct.pack("=HHI", 8, 6, 16)
+        return struct.pack("=LHHLLBBH", 20 + len(attributes), 30, 0, 0, 0, command, 1, 0) + attributes
+
+    def told(self, *messages):
+        monitor = sources.EthtoolMonitor.__new__(sources.EthtoolMonitor)
+        monitor.coalesced = set()
+        return set().union(*map(monitor.kinds, messages)), monitor.coalesced
+
+    def test_coalescing_is_told_by_device(self):
+        messages = [self.message(21, name) for name in ("tap0a1b2c3d-4e", "eth0")]
+        self.assertEqual(({sources.COALESCING}, {"tap0a1b2c3d-4e", "eth0"}), self.told(*messages))
+
+    def test_all_else_and_what_is_cut_may_have_reset_a_device(self):
+        for message in (self.message(19, "eth0"), self.message(17, "eth0"), b"", self.message(21, "eth0")[:30]):
+            self.assertEqual(({sources.CHANNELS}, set()), self.told(message), message)
 
 
 class StatsTest(testtools.TestCase):
