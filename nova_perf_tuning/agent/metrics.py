@@ -6,6 +6,7 @@ by class is read from /proc at each scrape, by the threads that the last pass fo
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -18,6 +19,8 @@ from nova_perf_tuning.agent import service, stats
 from nova_perf_tuning.host import model
 
 _PREFIX = "nova_perf"
+_PROC = "/proc"
+_TICKS = os.sysconf("SC_CLK_TCK")
 _CLASSES = ("vcpu", "emulator", "iothread", "vhost")
 
 
@@ -101,7 +104,7 @@ def _spent(pid: int, threads: Sequence[model.Thread]) -> dict[str, float]:
     outside = 0.0
     for thread in threads:
         if thread.kind in spent:
-            seconds = _thread_s(thread.tid if thread.kernel else pid, thread.tid)
+            seconds = _thread_s(pid, thread)
             spent[thread.kind] += seconds
             outside += seconds if thread.kernel else 0.0
     try:
@@ -116,15 +119,33 @@ def _spent(pid: int, threads: Sequence[model.Thread]) -> dict[str, float]:
 
 def _start(pid: int) -> int:
     """Return when a process began, in clock ticks after boot (proc(5), stat)."""
-    with open(f"/proc/{pid}/stat", "rb") as file:
-        return int(file.read().rpartition(b")")[2].split()[19])
+    return int(_stat(f"{_PROC}/{pid}")[19])
 
 
-def _thread_s(pid: int, tid: int) -> float:
-    """Return the time that a thread has run; 0 when it has ended."""
+def _stat(folder: str) -> list[bytes]:
+    """Return the fields of a process or thread after its name: the first is the third of proc(5)."""
+    with open(f"{folder}/stat", "rb") as file:
+        return file.read().rpartition(b")")[2].split()
+
+
+def _thread_s(pid: int, thread: model.Thread) -> float:
+    """Return the time that a thread has run; 0 when it has ended.
+
+    A kernel worker's number may belong to any process since; a thread of the guest's process is one of the guest.
+    """
+    folder = f"{_PROC}/{thread.tid if thread.kernel else pid}/task/{thread.tid}"
     try:
-        with open(f"/proc/{pid}/task/{tid}/schedstat", "rb") as file:
+        if thread.kernel and int(_stat(folder)[19]) != thread.start:
+            return 0.0
+        with open(f"{folder}/schedstat", "rb") as file:
             return int(file.read().split()[0]) / 1e9
+    except FileNotFoundError:
+        pass  # it has ended, or the kernel was built without CONFIG_SCHED_INFO
+    except (OSError, IndexError, ValueError):
+        return 0.0
+    try:
+        fields = _stat(folder)
+        return (int(fields[11]) + int(fields[12])) / _TICKS
     except (OSError, IndexError, ValueError):
         return 0.0
 
