@@ -104,7 +104,7 @@ def _serve(args: argparse.Namespace, conf: Any, notes: book.Book, run_dir: str, 
         extra=others.settings if others else None,
     )
     if args.once:
-        return _once(reconciler)
+        return _once(reconciler, others)
     with contextlib.ExitStack() as stack:
         waker = sources.Waker()
         if others:
@@ -145,11 +145,14 @@ def _given(options: Any) -> plan_model.CpuSets:
     return plan_model.CpuSets(cpus("dedicated"), cpus("shared"), cpus("housekeeping"))
 
 
-def _once(reconciler: reconcile.Reconciler) -> int:
+def _once(reconciler: reconcile.Reconciler, others: coexist.Coexistence | None) -> int:
     done = reconciler.reconcile(excused=True)
     print(f"{done.wanted} settings: {len(done.written)} written, {len(done.withdrawn)} put back", end="")
     print(f", {len(done.faults)} not in force" if done.faults else "")
-    return int(errors.ExitCode.FAIL if done.faults else errors.ExitCode.PASS)
+    for one in others.findings() if others is not None else ():
+        if one["what"] == "irqbalance":
+            print(f"irqbalance (pid {one['pid']}): {one['detail']}")
+    return int(errors.ExitCode.FAIL if done.faults or done.kept_extra else errors.ExitCode.PASS)
 
 
 def _guests(uri: str, waker: sources.Waker) -> guests_module.LibvirtEvents | None:

@@ -52,6 +52,7 @@ class Pass:
     :ivar foreign: wanted otherwise than a person has applied it, whose entry this is; left alone.
     :ivar withdrawn: put back because nobody asks for them any more.
     :ivar faults: what this pass could not bring into force; see also :meth:`Reconciler.not_in_force`.
+    :ivar kept_extra: what ``extra`` wants could not be told.
     """
 
     facts: model.HostFacts
@@ -63,6 +64,7 @@ class Pass:
     foreign: list[tuple[Setting, journal_module.Entry]]
     withdrawn: list[restore_module.Restoration]
     faults: list[apply_module.Outcome]
+    kept_extra: bool = False
 
 
 class Reconciler:
@@ -121,7 +123,7 @@ class Reconciler:
         todo, drifted, held_back = self._differences(wanted, entries, kinds, excused)
         outcomes = apply_module.apply(todo, kinds, journal, boot) if todo else []
         # Only now: it may be irqbalance that is slow to answer, and a guest does not wait for that.
-        added, keep = self._extras([*wanted, *_asleep(silent, entries)], entries)
+        added, keep, kept_extra = self._extras([*wanted, *_asleep(silent, entries)], entries)
         todo, *others = self._differences(added, entries, kinds, excused)
         outcomes += apply_module.apply(todo, kinds, journal, boot) if todo else []
         drifted += others[0]
@@ -143,19 +145,20 @@ class Reconciler:
             foreign=foreign,
             withdrawn=withdrawn,
             faults=[one for one in outcomes if one.result in apply_module.FAULTS],
+            kept_extra=kept_extra,
         )
 
     def _extras(
         self, placed: Sequence[Setting], entries: Mapping[_Object, journal_module.Entry]
-    ) -> tuple[list[Setting], frozenset[_Object]]:
-        """Return what depends on what is ``placed``, and what is left as it is, since that cannot be told."""
+    ) -> tuple[list[Setting], frozenset[_Object], bool]:
+        """Return what depends on what is ``placed``; what stays as it is where that cannot be told; whether so."""
         if self._extra is None:
-            return [], frozenset()
+            return [], frozenset(), False
         try:
-            return self._extra(placed, entries.values()), frozenset()
+            return self._extra(placed, entries.values()), frozenset(), False
         except KeepExtra:
             mine = (key for key, entry in entries.items() if entry.kind == _EXTRA_KIND and _is_ours(entry))
-            return [], frozenset(mine)
+            return [], frozenset(mine), True
 
     def _want(self, wanted: list[Setting], keep: frozenset[_Object]) -> None:
         """Remember what should hold, and forget what was amiss with anything else."""
@@ -288,9 +291,10 @@ class Reconciler:
             key = _key(one.entry)
             self._gone.pop(key, None)
             self._stuck.pop(key, None)
-            if one.result is restore_module.Undone.FAILED:
+            if one.result in restore_module.KEPT:
                 original = dataclasses.replace(one.entry.setting(), value=one.entry.original)
-                detail = f"it cannot be put back: {one.detail}"
+                failed = one.result is restore_module.Undone.FAILED
+                detail = f"it {'cannot be' if failed else 'is not'} put back: {one.detail}"
                 self._stuck[key] = apply_module.Outcome(original, apply_module.Result.FAILED, detail=detail)
         return [one for one in done if one.result is restore_module.Undone.RESTORED]
 

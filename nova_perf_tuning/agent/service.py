@@ -85,7 +85,8 @@ class Service:
         self._lookout = lookout
         #: Who may be writing what is held back (kind, target), as of the beginning of the contest.
         self._writers: dict[tuple[str, str], str] = {}
-        self._described: list[dict[str, Any]] = []
+        #: What was told last of what may change without a pass.
+        self._told_of: tuple[object, ...] = ()
         self._inbox = inbox.Inbox()
         self.waker = waker or sources.Waker()
         self._files: sources.FileWatch | None = None
@@ -261,7 +262,7 @@ class Service:
             self._files.renew()
         if self._changed():
             self.make_pass({"look"}, now)
-        elif self._describe is not None and self._describe() != self._described:
+        elif self._news() != self._told_of:
             self._tell()
 
     def _look_at_passed_through(self, now: float) -> None:
@@ -429,13 +430,21 @@ class Service:
         more = f", {held} held back: others keep changing them" if held else ""
         return f"{len(self._reconciler.wanted)} settings kept, {guests} guests{more}"
 
+    def _news(self) -> tuple[object, ...]:
+        """Return what people are told of and what may change without a pass."""
+        return (
+            self._describe() if self._describe is not None else None,
+            self._guests_fault() if self._guests_fault is not None else None,
+            sorted(self._reconciler.contested()),
+            [(one.setting.kind, one.setting.target, one.detail) for one in self._reconciler.not_in_force()],
+        )
+
     def _tell(self) -> None:
         line = self._line()
         if line != self._told:
             self._told = line
             self._notifier.send(STATUS=line)
-        if self._describe is not None:
-            self._described = self._describe()
+        self._told_of = self._news()
         state = self.as_state()
         self.snapshot = Snapshot(state, self.stats.copy(), self.facts)
         try:

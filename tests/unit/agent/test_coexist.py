@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import pathlib
 import re
@@ -17,7 +18,7 @@ from unittest import mock
 
 import testtools
 
-from nova_perf_tuning.agent import arbiter, book, coexist, reconcile, service, state, watch
+from nova_perf_tuning.agent import arbiter, book, coexist, main, reconcile, service, state, watch
 from nova_perf_tuning.host import irqbalance, privileged
 from nova_perf_tuning.host.setting import Setting
 from nova_perf_tuning.host.settings import base
@@ -606,6 +607,49 @@ class LookTest(FolderTest):
         agent.turn()
         self.assertEqual([], state.read(str(self.folder))["findings"])
         self.assertEqual(passes, agent.stats.passes.total())
+
+    def test_what_changes_without_a_pass_is_told_at_the_next_look(self):
+        bench = self.enterContext(contextlib.closing(convergence.Bench()))
+        timing = types.SimpleNamespace(interval=0.05, verify_interval=1e6, passthrough_interval=1e6)
+        look = watch.Watch(sysroots.make_host(self))
+        notes = book.Book(str(self.folder / "notes"), bench.folder, 1.0)
+        reconciler = reconcile.Reconciler(bench.host, notes, arbiter.Arbiter(1))
+        faults = ["libvirt is away"]
+        agent = service.Service(reconciler, look, timing, str(self.folder), guests_fault=lambda: faults[-1])
+        self.addCleanup(agent.close)
+        number = min(bench.host.numbers("eth0"))
+        for _ in range(4):
+            agent.make_pass({"look"}, time.monotonic())
+            bench.host.vectors[number].give("0-7")
+        passes = agent.stats.passes.total()
+
+        def told():
+            found = state.read(str(self.folder))
+            return found["libvirt"], [one["what"] for one in found["findings"]]
+
+        self.assertEqual(("libvirt is away", ["written by others"]), told())
+        faults.append("")
+        agent.turn()
+        self.assertEqual(("", ["written by others"]), told())
+        (contest,) = reconciler.arbiter.held_back(time.monotonic()).values()
+        contest.others = False
+        agent.turn()
+        self.assertEqual(("", []), told())
+        self.assertEqual(passes, agent.stats.passes.total())
+
+
+class OnceTest(BesideIrqbalanceTest):
+    def test_silence_is_said_and_is_no_success(self):
+        bench = self.enterContext(contextlib.closing(convergence.Bench()))
+        others = coexist.Coexistence()
+        bench.agent._extra = others.settings
+        for silent, code in ((False, 0), (True, 1)):
+            if silent:
+                process = self.program()
+                self.serve(process.pid).free.clear()
+            with contextlib.redirect_stdout(io.StringIO()) as out:
+                self.assertEqual(code, main._once(bench.agent, others))
+            self.assertEqual(silent, "irqbalance does not answer" in out.getvalue())
 
 
 class PolicyScriptTest(FolderTest):

@@ -136,6 +136,23 @@ class RefusalTest(testtools.TestCase):
         self._pass()
         self.assertEqual((False, []), (self.agent.overdue(), self._told()))
 
+    def test_what_others_changed_before_it_was_put_back_is_told(self):
+        self.host.start("guest1", {"irq_placement": "numa"}, 0, True)
+        self._pass()
+        number = max(self.host.vectors)
+        self.host.guests["guest1"].asks = None
+        self.host.vectors[number].give("7")
+        for _ in range(3):
+            self._pass()
+            ((target, _result, detail),) = self._told()
+            self.assertEqual(f"irq:{number}", target)
+            self.assertRegex(detail, "is not put back: we wrote .*, somebody has set 7 since; the original is ")
+        self.assertEqual("7", self.host.vectors[number].affinity)
+        self.host.guest_driver("guest1", False)
+        self._pass(700.0)
+        self._pass(700.0)
+        self.assertEqual([], self._told())
+
     def test_what_cannot_be_put_back_and_falls_asleep_is_told_no_more(self):
         self._pass()
         self.host.refuses[self.number] = (errno.EINVAL, True)
@@ -255,7 +272,7 @@ class ExtraTest(testtools.TestCase):
     def test_silence_changes_nothing(self):
         self.answer = self._silent
         done = self.bench.agent.reconcile()
-        self.assertEqual(("9,24", []), (self.host.banned, done.withdrawn))
+        self.assertEqual(("9,24", [], True), (self.host.banned, done.withdrawn, done.kept_extra))
         (entry,) = [one for one in self.bench.journal.entries() if one.kind == "irqbalance_ban"]
         self.assertEqual("9", entry.original)
         self.answer = lambda *_both: []
