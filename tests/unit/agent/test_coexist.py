@@ -1,153 +1,25 @@
-"""What irqbalance is told and how, what is kept while it does not answer, and who is reported."""
+"""What irqbalance is told, what is kept while it does not answer, and who is reported."""
 
 from __future__ import annotations
 
 import contextlib
 import io
-import os
-import pathlib
-import re
-import shutil
 import socket
-import subprocess
-import tempfile
-import threading
 import time
 import types
 from unittest import mock
 
-import testtools
-
 from nova_perf_tuning.agent import arbiter, book, coexist, main, reconcile, service, state, watch
-from nova_perf_tuning.host import irqbalance, privileged
+from nova_perf_tuning.host import irqbalance
 from nova_perf_tuning.host.setting import Setting
 from nova_perf_tuning.host.settings import base
 from nova_perf_tuning.host.settings import irqbalance as ban
-from nova_perf_tuning.host.transaction import journal, rivals
 from tests.hosts import sysroots
+from tests.unit.agent import beside
 from tests.unit.agent import test_convergence as convergence
 
-TOP = pathlib.Path(__file__).parents[3]
 
-
-class FolderTest(testtools.TestCase):
-    def setUp(self):
-        super().setUp()
-        folder = tempfile.TemporaryDirectory(prefix="nova-perf-coexist-", dir=sysroots.workplace())
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
-
-
-class Irqbalance:
-    """Speaks irqbalance's protocol: cuts a command at 500 bytes, replaces its list, answers where it is free."""
-
-    def __init__(self, folder, pid, banned):
-        self.banned = set(banned)
-        self.commands = []
-        self.replies = []
-        self.free = threading.Event()
-        self.free.set()
-        self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.bind(f"{folder}/irqbalance{pid}.sock")
-        self.sock.listen()
-        self.thread = threading.Thread(target=self._serve, daemon=True)
-        self.thread.start()
-
-    def _serve(self):
-        while True:
-            try:
-                connection, _address = self.sock.accept()
-            except OSError:
-                return
-            self.free.wait()
-            with connection:
-                command = connection.recv(500).decode()
-                self.commands.append(command)
-                if command == "setup":
-                    listed = "".join(f"IRQ {one} LOAD 0 DIFF 0 CLASS 0 " for one in sorted(self.banned))
-                    try:
-                        connection.sendall(f"SLEEP 10 {listed}BANNED 00000000".encode())
-                        self.replies.append("sent")
-                    except BrokenPipeError:  # a real one has ended now
-                        self.replies.append("broken")
-                elif match := re.fullmatch(r"settings ban irqs (.*)", command):
-                    self.banned = {int(one) for one in match[1].split() if one != "NONE"}
-
-    def close(self):
-        if self.sock.fileno() < 0:
-            return
-        self.free.set()
-        self.sock.shutdown(socket.SHUT_RDWR)
-        self.sock.close()
-        self.thread.join()
-
-
-class BesideIrqbalanceTest(FolderTest):
-    """With a server that speaks irqbalance's protocol, and a process that has its name."""
-
-    def setUp(self):
-        super().setUp()
-        self.socket_folder = self.folder / "run"
-        self.socket_folder.mkdir()
-        self.list = self.folder / "lists" / "irqbalance.irqs"
-        for where, name, value in (
-            (irqbalance, "_FOLDER", str(self.socket_folder)),
-            (irqbalance, "_FALLBACK", f"\0{self.folder}".encode()),
-            (irqbalance, "_TIMEOUT_S", 0.2),
-            (privileged, "IRQBALANCE_LIST", str(self.list)),
-            (rivals, "running", self.running),
-        ):
-            patch = mock.patch.object(where, name, value)
-            patch.start()
-            self.addCleanup(patch.stop)
-        self.found = {}
-        self.ban = ban.IrqbalanceBan("/")
-        self.listing = ban.IrqbalanceList("/")
-
-    def running(self):
-        return dict(self.found)
-
-    def program(self, name="irqbalance", *words):
-        """Start a process of that name, which writes to ``hup`` when it gets the signal."""
-        path = self.folder / name
-        if not path.exists():
-            shutil.copy(shutil.which("dash"), path)
-        code = f"trap 'echo hup >>{self.folder}/hup' HUP; echo ready; while :; do read -r line; done"
-        process = subprocess.Popen(
-            [path, "-c", code, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        self.addCleanup(process.stdout.close)
-        self.addCleanup(process.stdin.close)
-        self.addCleanup(process.wait)
-        self.addCleanup(process.kill)
-        self.assertEqual("ready\n", process.stdout.readline())
-        self.found[name] = process.pid
-        return process
-
-    def serve(self, pid, banned=(9,)):
-        theirs = Irqbalance(self.socket_folder, pid, banned)
-        self.addCleanup(theirs.close)
-        return theirs
-
-    def until(self, condition):
-        deadline = time.monotonic() + 20.0
-        while not condition():
-            self.assertLess(time.monotonic(), deadline)
-            time.sleep(0.01)
-
-    def wanted(self, numbers):
-        return [Setting("irq_affinity", f"irq:{one}", "1", "0", "", "nic-irq-local", "x|y") for one in numbers]
-
-    def entry(self, one, original, state="applied"):
-        return journal.Entry(
-            one.kind, one.target, one.identity, "", original, one.value, one.value, "", one.rule, state, 0.0, 0.0
-        )
-
-    def about(self, others):
-        return [one["detail"] for one in others.findings() if one["what"] == "irqbalance"]
-
-
-class BanTest(BesideIrqbalanceTest):
+class BanTest(beside.BesideIrqbalanceTest):
     def setUp(self):
         super().setUp()
         self.process = self.program()
@@ -380,136 +252,7 @@ class BanTest(BesideIrqbalanceTest):
         self.assertIn("is not told", detail)
 
 
-class ListTest(BesideIrqbalanceTest):
-    """irqbalance with our policy script."""
-
-    SCRIPT = "--policyscript=/x/irqbalance-policy-nova-perf"
-
-    def test_it_is_made_to_read_what_was_written(self):
-        theirs = self.serve(self.program("irqbalance", self.SCRIPT).pid)
-        (one,) = coexist.Coexistence().settings(self.wanted(range(100, 400)), [])
-        self.assertEqual((self.listing.kind, ban.NONE), (one.kind, one.current))
-        self.listing.write(one.target, one.value)
-        self.assertEqual([str(number) for number in range(100, 400)], self.list.read_text().split("\n")[:300])
-        self.assertEqual(["setup", "settings ban irqs 9"], theirs.commands)
-        self.assertTrue(self.listing.holds(one.target, one.value, self.listing.read(one.target)))
-
-    def test_it_goes_with_the_restore_and_irqbalance_hears_of_it(self):
-        theirs = self.serve(self.program("irqbalance", self.SCRIPT).pid)
-        self.listing.write(ban.TARGET, "30")
-        theirs.commands.clear()
-        self.listing.write(ban.TARGET, ban.NONE)
-        self.assertFalse(self.list.exists())
-        self.assertEqual(["setup", "settings ban irqs 9"], theirs.commands)
-
-    def test_one_without_a_socket_gets_a_signal(self):
-        self.program("irqbalance", self.SCRIPT)
-        with mock.patch.object(irqbalance, "find", lambda: self.found["irqbalance"]):
-            self.listing.write(ban.TARGET, "30")
-        hup = self.folder / "hup"
-        self.assertTrue(any(hup.exists() or time.sleep(0.01) for _ in range(1000)))
-
-    def test_one_without_our_script_is_left_in_peace(self):
-        theirs = self.serve(self.program().pid)
-        self.listing.write(ban.TARGET, "30")
-        self.assertEqual([], theirs.commands)
-
-    def test_our_script_is_known_by_its_name_however_it_is_given(self):
-        for words, ours in (
-            (("-l", "/x/irqbalance-policy-nova-perf"), True),
-            (("--policyscript", "/x/irqbalance-policy-nova-perf"), True),
-            (("--policyscript=/nova-perf/theirs",), False),
-            (("--policyscript=/x/theirs", "--pid=/run/nova-perf"), False),
-        ):
-            self.assertEqual(ours, irqbalance.uses_our_script(self.program("irqbalance", *words).pid), words)
-
-    def test_a_list_that_irqbalance_was_not_told_of_is_written_again(self):
-        process = self.program("irqbalance", self.SCRIPT)
-        self.serve(process.pid)
-        with mock.patch.object(irqbalance, "rescan", side_effect=PermissionError(1, "no")):
-            self.assertRaises(PermissionError, self.listing.write, ban.TARGET, "30")
-        self.assertEqual(ban.UNREAD, self.listing.read(ban.TARGET))
-        self.assertFalse(self.listing.holds(ban.TARGET, "30", ban.UNREAD))
-        self.assertTrue(self.listing.is_cut(ban.UNREAD))
-        self.listing.write(ban.TARGET, "30")
-        self.assertEqual("30", self.listing.read(ban.TARGET))
-
-    def test_one_that_had_no_socket_when_the_list_was_written_is_told_when_it_has(self):
-        process = self.program("irqbalance", self.SCRIPT)
-        with mock.patch.object(irqbalance, "find", lambda: process.pid):
-            self.listing.write(ban.TARGET, "30")
-        self.assertEqual("30", self.listing.read(ban.TARGET))
-        theirs = self.serve(process.pid)
-        (one,) = coexist.Coexistence().settings(self.wanted([30]), [])
-        self.assertFalse(self.listing.holds(one.target, one.value, one.current))
-        self.listing.write(one.target, one.value)
-        self.assertEqual(["setup", "settings ban irqs 9"], theirs.commands)
-        self.assertEqual("30", self.listing.read(ban.TARGET))
-
-    def test_one_that_was_started_again_is_told_once(self):
-        process = self.program("irqbalance", self.SCRIPT)
-        theirs = self.serve(process.pid)
-        self.listing.write(ban.TARGET, "30")
-        self.assertEqual("30", self.listing.read(ban.TARGET))
-        process.kill()
-        process.wait()
-        theirs.close()
-        self.assertEqual("30", self.listing.read(ban.TARGET))
-        self.serve(self.program("irqbalance", self.SCRIPT).pid)
-        self.assertEqual(ban.UNREAD, self.listing.read(ban.TARGET))
-        self.listing.write(ban.TARGET, "30")
-        self.assertEqual("30", self.listing.read(ban.TARGET))
-
-    def test_one_that_is_busy_is_told_again(self):
-        theirs = self.serve(self.program("irqbalance", self.SCRIPT).pid)
-        theirs.free.clear()
-        self.listing.write(ban.TARGET, "30")
-        self.assertEqual(ban.UNREAD, self.listing.read(ban.TARGET))
-        theirs.free.set()
-        self.until(lambda: theirs.replies)
-        self.until(lambda: self.listing.write(ban.TARGET, "30") or self.listing.read(ban.TARGET) == "30")
-
-    def test_a_ban_that_was_sent_is_heard(self):
-        theirs = self.serve(self.program("irqbalance", self.SCRIPT).pid)
-        answer = irqbalance.ask
-
-        def ask(pid, command):
-            if command != "setup":
-                theirs.free.clear()
-            return answer(pid, command)
-
-        with mock.patch.object(irqbalance, "ask", ask):
-            self.listing.write(ban.TARGET, "30")
-        self.assertEqual("30", self.listing.read(ban.TARGET))
-        self.assertFalse((self.folder / "hup").exists())
-
-    def test_one_whose_own_list_is_too_long_for_a_command_gets_a_signal_and_is_left_in_peace(self):
-        self.serve(self.program("irqbalance", self.SCRIPT).pid, range(1000, 1200))
-        self.listing.write(ban.TARGET, "30")
-        self.assertEqual("30", self.listing.read(ban.TARGET))
-
-    def test_as_an_original_it_is_no_list(self):
-        self.list.parent.mkdir()
-        self.list.write_text("30\n31\n")
-        original = self.listing.read(ban.TARGET)
-        self.listing.write(ban.TARGET, "40")
-        self.listing.write(ban.TARGET, original)
-        self.assertEqual(ban.NONE, self.listing.read(ban.TARGET))
-
-    def test_it_stays_for_an_irqbalance_that_starts_next(self):
-        others = coexist.Coexistence()
-        self.assertEqual([], others.settings(self.wanted([30]), []))
-        entry = self.entry(Setting(self.listing.kind, ban.TARGET, "30", "none", "", ""), "none")
-        (one,) = others.settings(self.wanted([30, 31]), [entry])
-        self.assertEqual((self.listing.kind, "30,31"), (one.kind, one.value))
-
-    def test_a_folder_that_others_may_write_is_refused(self):
-        self.list.parent.mkdir()
-        os.chmod(self.list.parent, 0o777)
-        self.assertRaises(PermissionError, self.listing.write, ban.TARGET, "30")
-
-
-class RivalsTest(BesideIrqbalanceTest):
+class RivalsTest(beside.BesideIrqbalanceTest):
     def test_an_irqbalance_without_a_socket_is_reported_once(self):
         process = self.program()
         others = coexist.Coexistence()
@@ -534,7 +277,7 @@ class RivalsTest(BesideIrqbalanceTest):
         others, woken = coexist.Coexistence(), []
         others.wake = lambda: woken.append(1)
         self.assertEqual([], others.settings(self.wanted([30]), []))
-        process = self.program("irqbalance", ListTest.SCRIPT)
+        process = self.program("irqbalance", beside.SCRIPT)
         with mock.patch.object(coexist, "_LOOK_S", 0.0):
             others.findings()
             others.findings()
@@ -553,7 +296,7 @@ class RivalsTest(BesideIrqbalanceTest):
         (here, moved) = (self.entry(wanted[0], "0-7"), self.entry(wanted[0], "0-7"))
         here.written, moved.written = "0", "1"
         others = coexist.Coexistence()
-        self.program("irqbalance", ListTest.SCRIPT)
+        self.program("irqbalance", beside.SCRIPT)
         self.assertEqual([], others.settings(wanted, [moved]))  # it has just looked
         with mock.patch.object(coexist, "_LOOK_SOON_S", 0.0):
             self.assertEqual([], others.settings(wanted, [here]))
@@ -590,7 +333,7 @@ class RivalsTest(BesideIrqbalanceTest):
         self.assertEqual([], others.findings())
 
 
-class LookTest(FolderTest):
+class LookTest(beside.FolderTest):
     def test_a_finding_that_ends_is_gone_at_the_next_look(self):
         bench = self.enterContext(contextlib.closing(convergence.Bench()))
         told = [{"what": "rival", "pid": 1, "detail": "tuned runs"}]
@@ -638,7 +381,7 @@ class LookTest(FolderTest):
         self.assertEqual(passes, agent.stats.passes.total())
 
 
-class OnceTest(BesideIrqbalanceTest):
+class OnceTest(beside.BesideIrqbalanceTest):
     def test_silence_is_said_and_is_no_success(self):
         bench = self.enterContext(contextlib.closing(convergence.Bench()))
         others = coexist.Coexistence()
@@ -650,14 +393,3 @@ class OnceTest(BesideIrqbalanceTest):
             with contextlib.redirect_stdout(io.StringIO()) as out:
                 self.assertEqual(code, main._once(bench.agent, others))
             self.assertEqual(silent, "irqbalance does not answer" in out.getvalue())
-
-
-class PolicyScriptTest(FolderTest):
-    def test_it_bans_exactly_what_is_listed(self):
-        script = (TOP / "etc/irqbalance/irqbalance-policy-nova-perf").read_text()
-        (self.folder / "list").write_text("30\n310\n")
-        copy = self.folder / "policy"
-        copy.write_text(script.replace(privileged.IRQBALANCE_LIST, str(self.folder / "list")))
-        for number, expected in (("30", "ban=true\n"), ("3", ""), ("310", "ban=true\n"), ("31", "")):
-            done = subprocess.run(["sh", copy, "/sys/x", number], capture_output=True, text=True, check=True)
-            self.assertEqual((expected, ""), (done.stdout, done.stderr), number)

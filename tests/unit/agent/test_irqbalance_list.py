@@ -1,0 +1,155 @@
+"""The list for the policy script: who has heard of it, and what the script makes of it."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import subprocess
+import time
+from unittest import mock
+
+from nova_perf_tuning.agent import coexist
+from nova_perf_tuning.host import irqbalance, privileged
+from nova_perf_tuning.host.setting import Setting
+from nova_perf_tuning.host.settings import irqbalance as ban
+from tests.unit.agent import beside
+
+TOP = pathlib.Path(__file__).parents[3]
+
+
+class ListTest(beside.BesideIrqbalanceTest):
+    """irqbalance with our policy script."""
+
+    def test_it_is_made_to_read_what_was_written(self):
+        theirs = self.serve(self.program("irqbalance", beside.SCRIPT).pid)
+        (one,) = coexist.Coexistence().settings(self.wanted(range(100, 400)), [])
+        self.assertEqual((self.listing.kind, ban.NONE), (one.kind, one.current))
+        self.listing.write(one.target, one.value)
+        self.assertEqual([str(number) for number in range(100, 400)], self.list.read_text().split("\n")[:300])
+        self.assertEqual(["setup", "settings ban irqs 9"], theirs.commands)
+        self.assertTrue(self.listing.holds(one.target, one.value, self.listing.read(one.target)))
+
+    def test_it_goes_with_the_restore_and_irqbalance_hears_of_it(self):
+        theirs = self.serve(self.program("irqbalance", beside.SCRIPT).pid)
+        self.listing.write(ban.TARGET, "30")
+        theirs.commands.clear()
+        self.listing.write(ban.TARGET, ban.NONE)
+        self.assertFalse(self.list.exists())
+        self.assertEqual(["setup", "settings ban irqs 9"], theirs.commands)
+
+    def test_one_without_a_socket_gets_a_signal(self):
+        self.program("irqbalance", beside.SCRIPT)
+        with mock.patch.object(irqbalance, "find", lambda: self.found["irqbalance"]):
+            self.listing.write(ban.TARGET, "30")
+        hup = self.folder / "hup"
+        self.assertTrue(any(hup.exists() or time.sleep(0.01) for _ in range(1000)))
+
+    def test_one_without_our_script_is_left_in_peace(self):
+        theirs = self.serve(self.program().pid)
+        self.listing.write(ban.TARGET, "30")
+        self.assertEqual([], theirs.commands)
+
+    def test_our_script_is_known_by_its_name_however_it_is_given(self):
+        for words, ours in (
+            (("-l", "/x/irqbalance-policy-nova-perf"), True),
+            (("--policyscript", "/x/irqbalance-policy-nova-perf"), True),
+            (("--policyscript=/nova-perf/theirs",), False),
+            (("--policyscript=/x/theirs", "--pid=/run/nova-perf"), False),
+        ):
+            self.assertEqual(ours, irqbalance.uses_our_script(self.program("irqbalance", *words).pid), words)
+
+    def test_a_list_that_irqbalance_was_not_told_of_is_written_again(self):
+        process = self.program("irqbalance", beside.SCRIPT)
+        self.serve(process.pid)
+        with mock.patch.object(irqbalance, "rescan", side_effect=PermissionError(1, "no")):
+            self.assertRaises(PermissionError, self.listing.write, ban.TARGET, "30")
+        self.assertEqual(ban.UNREAD, self.listing.read(ban.TARGET))
+        self.assertFalse(self.listing.holds(ban.TARGET, "30", ban.UNREAD))
+        self.assertTrue(self.listing.is_cut(ban.UNREAD))
+        self.listing.write(ban.TARGET, "30")
+        self.assertEqual("30", self.listing.read(ban.TARGET))
+
+    def test_one_that_had_no_socket_when_the_list_was_written_is_told_when_it_has(self):
+        process = self.program("irqbalance", beside.SCRIPT)
+        with mock.patch.object(irqbalance, "find", lambda: process.pid):
+            self.listing.write(ban.TARGET, "30")
+        self.assertEqual("30", self.listing.read(ban.TARGET))
+        theirs = self.serve(process.pid)
+        (one,) = coexist.Coexistence().settings(self.wanted([30]), [])
+        self.assertFalse(self.listing.holds(one.target, one.value, one.current))
+        self.listing.write(one.target, one.value)
+        self.assertEqual(["setup", "settings ban irqs 9"], theirs.commands)
+        self.assertEqual("30", self.listing.read(ban.TARGET))
+
+    def test_one_that_was_started_again_is_told_once(self):
+        process = self.program("irqbalance", beside.SCRIPT)
+        theirs = self.serve(process.pid)
+        self.listing.write(ban.TARGET, "30")
+        self.assertEqual("30", self.listing.read(ban.TARGET))
+        process.kill()
+        process.wait()
+        theirs.close()
+        self.assertEqual("30", self.listing.read(ban.TARGET))
+        self.serve(self.program("irqbalance", beside.SCRIPT).pid)
+        self.assertEqual(ban.UNREAD, self.listing.read(ban.TARGET))
+        self.listing.write(ban.TARGET, "30")
+        self.assertEqual("30", self.listing.read(ban.TARGET))
+
+    def test_one_that_is_busy_is_told_again(self):
+        theirs = self.serve(self.program("irqbalance", beside.SCRIPT).pid)
+        theirs.free.clear()
+        self.listing.write(ban.TARGET, "30")
+        self.assertEqual(ban.UNREAD, self.listing.read(ban.TARGET))
+        theirs.free.set()
+        self.until(lambda: theirs.replies)
+        self.until(lambda: self.listing.write(ban.TARGET, "30") or self.listing.read(ban.TARGET) == "30")
+
+    def test_a_ban_that_was_sent_is_heard(self):
+        theirs = self.serve(self.program("irqbalance", beside.SCRIPT).pid)
+        answer = irqbalance.ask
+
+        def ask(pid, command):
+            if command != "setup":
+                theirs.free.clear()
+            return answer(pid, command)
+
+        with mock.patch.object(irqbalance, "ask", ask):
+            self.listing.write(ban.TARGET, "30")
+        self.assertEqual("30", self.listing.read(ban.TARGET))
+        self.assertFalse((self.folder / "hup").exists())
+
+    def test_one_whose_own_list_is_too_long_for_a_command_gets_a_signal_and_is_left_in_peace(self):
+        self.serve(self.program("irqbalance", beside.SCRIPT).pid, range(1000, 1200))
+        self.listing.write(ban.TARGET, "30")
+        self.assertEqual("30", self.listing.read(ban.TARGET))
+
+    def test_as_an_original_it_is_no_list(self):
+        self.list.parent.mkdir()
+        self.list.write_text("30\n31\n")
+        original = self.listing.read(ban.TARGET)
+        self.listing.write(ban.TARGET, "40")
+        self.listing.write(ban.TARGET, original)
+        self.assertEqual(ban.NONE, self.listing.read(ban.TARGET))
+
+    def test_it_stays_for_an_irqbalance_that_starts_next(self):
+        others = coexist.Coexistence()
+        self.assertEqual([], others.settings(self.wanted([30]), []))
+        entry = self.entry(Setting(self.listing.kind, ban.TARGET, "30", "none", "", ""), "none")
+        (one,) = others.settings(self.wanted([30, 31]), [entry])
+        self.assertEqual((self.listing.kind, "30,31"), (one.kind, one.value))
+
+    def test_a_folder_that_others_may_write_is_refused(self):
+        self.list.parent.mkdir()
+        os.chmod(self.list.parent, 0o777)
+        self.assertRaises(PermissionError, self.listing.write, ban.TARGET, "30")
+
+
+class PolicyScriptTest(beside.FolderTest):
+    def test_it_bans_exactly_what_is_listed(self):
+        script = (TOP / "etc/irqbalance/irqbalance-policy-nova-perf").read_text()
+        (self.folder / "list").write_text("30\n310\n")
+        copy = self.folder / "policy"
+        copy.write_text(script.replace(privileged.IRQBALANCE_LIST, str(self.folder / "list")))
+        for number, expected in (("30", "ban=true\n"), ("3", ""), ("310", "ban=true\n"), ("31", "")):
+            done = subprocess.run(["sh", copy, "/sys/x", number], capture_output=True, text=True, check=True)
+            self.assertEqual((expected, ""), (done.stdout, done.stderr), number)
