@@ -198,7 +198,7 @@ def _merged(ours: frozenset[int], entries: _Entries) -> tuple[frozenset[int], se
     for entry in entries:
         if entry.kind == kind.kind and entry.identity == identity and entry.state != "held":
             told = ban_module.as_numbers(entry.wanted)
-            theirs = ban_module.as_numbers(kind.original(entry.original, entry.wanted, text))
+            theirs = ban_module.as_numbers(kind.original(entry.original, entry.asked, text))
     value = ban_module.as_text(ours | theirs)
     reason = f"irqbalance leaves alone the {len(ours)} interrupts placed here and what others have banned"
     return told, setting_module.Setting(kind.kind, ban_module.TARGET, value, text, reason, _RULE, identity)

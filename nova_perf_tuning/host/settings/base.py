@@ -147,8 +147,8 @@ class SettingKind(abc.ABC):
         """Whether ``current`` can only be what a write of ours leaves that was cut in the middle."""
         return False
 
-    def original(self, original: str, wanted: str, current: str) -> str:
-        """Return what is to be put back of an object that held ``original`` before ``wanted`` was asked for.
+    def original(self, original: str, asked: Sequence[str], current: str) -> str:
+        """Return what is to be put back of an object that held ``original`` before one of ``asked`` was written.
 
         A value that others add to while we do is put back with what they have added.
         """

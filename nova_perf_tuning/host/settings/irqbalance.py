@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Final
 
 from nova_perf_tuning.host import irqbalance, privileged
@@ -55,8 +56,8 @@ class IrqbalanceBan(base.SettingKind):
     def holds(self, target: str, value: str, current: str) -> bool:
         return as_numbers(value) == as_numbers(current)
 
-    def original(self, original: str, wanted: str, current: str) -> str:
-        return as_text(as_numbers(original) | (as_numbers(current) - as_numbers(wanted)))
+    def original(self, original: str, asked: Sequence[str], current: str) -> str:
+        return as_text(as_numbers(original) | as_numbers(current).difference(*map(as_numbers, asked)))
 
     def identity(self, target: str) -> str:
         return irqbalance.identity(self._pid(target))

@@ -227,7 +227,7 @@ class _Run:
             target=one.target,
             identity=identity,
             boot_id=self.boot,
-            original=kind.original(first.original, first.wanted, current) if first else current,
+            original=kind.original(first.original, first.asked, current) if first else current,
             wanted=one.value,
             written=written,
             reason=one.reason,

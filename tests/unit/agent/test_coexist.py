@@ -125,6 +125,27 @@ class BanTest(beside.BesideIrqbalanceTest):
             bench.agent.restore()
             self.until(lambda: self.theirs.banned == {9})
 
+    def test_what_we_gave_up_and_could_not_say_is_not_taken_for_that_of_others(self):
+        bench = self.bench()
+        bench.agent.reconcile()
+        answer, refused = irqbalance.ask, []
+
+        def ask(pid, command):
+            if refused or command != "setup":
+                refused.append(command)
+                raise BlockingIOError(11, "no place in its queue")
+            return answer(pid, command)
+
+        bench.host.unbind("eth1")
+        with mock.patch.object(irqbalance, "ask", ask):
+            bench.agent.reconcile()
+        self.assertTrue(refused)
+        bench.now += 1000.0
+        bench.agent.reconcile()
+        self.until(lambda: self.theirs.banned == {9, *bench.host.numbers("eth0")})
+        bench.agent.restore()
+        self.until(lambda: self.theirs.banned == {9})
+
     def test_a_link_that_goes_down_and_up_tells_irqbalance_nothing(self):
         bench = self.bench()
         bench.agent.reconcile()
