@@ -198,8 +198,8 @@ class Service:
         causes |= self._inbox.wait(0.0)
 
     def _answer(self, causes: set[str], came: float) -> None:
-        set_ones = self._take_set_ones()
-        if sources.COALESCING in causes and not self._reconciler.wants(set_ones):
+        coalesced = self._take_coalesced()
+        if sources.COALESCING in causes and not self._reconciler.wants(coalesced):
             causes = causes - {sources.COALESCING} | {sources.CHANNELS}  # a NIC's: its driver may have reset it
         if causes & sources.EXCUSES:
             self._excused_until = came + _EXCUSED_FOR
@@ -207,16 +207,21 @@ class Service:
         if causes & (sources.EXCUSES | {sources.RIVAL}):
             self._due = [came + pause for pause in FOLLOW_UPS]
             self._followed = self._inbox.arrivals[-1] if self._inbox.arrivals else None
+        if self._retry > came and "signal" not in causes:
+            # The pass that is due answers it, too: no pass works until something else is mended.
+            if causes & sources.EXCUSES:
+                self._excused_until = self._retry + _EXCUSED_FOR
+            return
         written = set()
         if self._files is not None:
             written, self._files.written = self._files.written, set()
         if causes <= {sources.WRITTEN, sources.COALESCING}:
             # Our own writes come here too; a read of the few that were written is all they cost.
-            if not self._reconciler.drifting({f"irq:{number}" for number in written} | set_ones):
+            if not self._reconciler.drifting({f"irq:{number}" for number in written} | coalesced):
                 return
         self.make_pass(causes, came)
 
-    def _take_set_ones(self) -> set[str]:
+    def _take_coalesced(self) -> set[str]:
         """Return the targets whose coalescing somebody has set since this was last asked."""
         if self._monitor is None:
             return set()
