@@ -183,7 +183,9 @@ class Reconciler:
         the journal is given too: apply notes it as watched.
         """
         now = self._clock()
-        todo, drifted, held_back = [], [], []
+        todo: list[Setting] = []
+        drifted: list[Setting] = []
+        held_back: list[Setting] = []
         for one in wanted:
             if one.kind not in kinds:
                 continue
