@@ -88,8 +88,8 @@ def main(argv: Sequence[str] | None = None) -> Any:
     try:
         sys.stdout.flush()
     except BrokenPipeError:
-        _discard_stdout()  # the reader (head, less) has gone
-        return 141
+        _discard_stdout()  # the reader (head, less) has gone, maybe by the signal that ended the command
+        return code if isinstance(code, int) and code > 128 else 141
     except OSError as error:
         _discard_stdout()
         return _lost(code, f"cannot be written: {error.strerror}")

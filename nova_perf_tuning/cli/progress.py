@@ -33,18 +33,21 @@ def showing(to_stderr: bool) -> Iterator[Callable[[session.Progress], None]]:
         transient=True,
         refresh_per_second=2,  # drawing takes CPU from what is measured
     )
-    with bar:
-        task = bar.add_task("", total=1, left="")
+    task = bar.add_task("", total=1, left="")
 
-        def tell(now: session.Progress) -> None:
-            text = rich.markup.escape(now.text)
-            if now.important:
-                bar.console.print(text)
-            bar.update(
-                task, completed=now.done, total=now.total, left=f"{_left(now.left_s)} left", description=text
-            )
+    def tell(now: session.Progress) -> None:
+        text = rich.markup.escape(now.text)
+        if now.important:
+            bar.console.print(text)
+        bar.update(task, completed=now.done, total=now.total, left=f"{_left(now.left_s)} left", description=text)
 
+    try:
+        with contextlib.suppress(OSError):
+            bar.start()
         yield tell
+    finally:
+        with contextlib.suppress(OSError):  # a terminal that has gone is no reason to lose what was measured
+            bar.stop()
 
 
 class _Lines:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import logging
 import os
@@ -265,9 +266,17 @@ class _Run:
                 broken = error
         if one.unclean:
             self._warn_of_leftovers(stored.run_id)
-        code = self._judged(stored.run_id, plan, ended)
-        if ended != "complete":
-            self._warn(f"not complete; go on with: {self._program} --resume {stored.run_id}")
+        if one.unheard is not None:
+            self._warn(f"progress could not be shown: {' '.join(str(one.unheard).split())[:200]}")
+        try:
+            code = self._judged(stored.run_id, plan, ended)
+        except (BrokenPipeError, SystemExit):  # rich ends the program where the reader has gone; files are written
+            if broken is None and not one.stopped_by:
+                raise
+            code = int(errors.ExitCode.ERROR)
+        finally:
+            if ended != "complete":
+                self._warn(f"not complete; go on with: {self._program} --resume {stored.run_id}")
         if broken is not None:
             raise broken
         if one.stopped_by:
@@ -425,7 +434,8 @@ class _Run:
         self._warn(f"stacks of this run may be left; 'openstack perf cleanup {run_id}' removes them")
 
     def _warn(self, text: str) -> None:
-        print(command.plain(f"{self._program}: {text}"), file=sys.stderr)
+        with contextlib.suppress(OSError):  # who reads it may have gone, and stacks are still to be removed
+            print(command.plain(f"{self._program}: {text}"), file=sys.stderr)
 
 
 def _why_nothing(store: campaign_store.CampaignStore, run_id: str, ended: str) -> str:

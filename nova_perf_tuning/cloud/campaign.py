@@ -101,6 +101,7 @@ class Campaign:
         self._broken: errors.PerfTuningError | None = None
         self._begun = self._seen = self._threads.now()
         self._told = float("-inf")
+        self._unheard: BaseException | None = None
 
     def run(self) -> str:
         """Run what is left and return how it ended: ``complete``, ``interrupted`` or ``time limit``.
@@ -117,11 +118,7 @@ class Campaign:
                 self._remove_leftovers()
                 ended = self._go_through()
             finally:
-                # Also after a fault of the database itself: stacks go first.
-                self._drain(store=False)
-                self._sweep()
-                state = "complete" if ended == "complete" else "interrupted"
-                self._store.end(self._run.run_id, state, leftovers=self.unclean)
+                self._close("complete" if ended == "complete" else "interrupted")
         if self._broken is not None:
             raise self._broken
         return ended
@@ -135,6 +132,11 @@ class Campaign:
     def unclean(self) -> bool:
         """Return whether stacks of this run may be left."""
         return self._unclean or self._lost
+
+    @property
+    def unheard(self) -> BaseException | None:
+        """Return what telling the progress raised first; a run is not lost because nobody can read of it."""
+        return self._unheard
 
     # -- the loop
 
@@ -308,6 +310,17 @@ class Campaign:
     def _break(self, error: errors.PerfTuningError) -> None:
         self._broken = self._broken or error
 
+    def _close(self, state: str) -> None:
+        """Remove what is left, then say how the run ended; each whatever becomes of the other."""
+        try:
+            try:
+                # Also after a fault of the database itself: stacks go first.
+                self._drain(store=False)
+            finally:
+                self._sweep()
+        finally:
+            self._store.end(self._run.run_id, state, leftovers=self.unclean)
+
     def _drain(self, *, store: bool) -> None:
         """Wait until nothing runs any more; what runs is interrupted if the run is to end early.
 
@@ -403,7 +416,10 @@ class Campaign:
         states = collections.Counter(task.state for task in self._tasks.values())
         done = states["done"] + states["failed"]
         total = len(self._tasks) - states["dropped"]
-        self._tell(session.Progress(done, total, self.left_s(), text, important))
+        try:
+            self._tell(session.Progress(done, total, self.left_s(), text, important))
+        except (Exception, SystemExit) as error:  # rich ends the program where the reader has gone
+            self._unheard = self._unheard or error
 
     def _hosts(self, number: int) -> set[str]:
         return _names(self._tasks[number].pair)

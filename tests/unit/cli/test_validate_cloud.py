@@ -5,6 +5,7 @@ import errno
 import io
 import json
 import os
+import signal
 
 import fixtures
 import testtools
@@ -346,6 +347,34 @@ class ValidateCloudTest(testtools.TestCase):
     def test_wherever_the_scheduler_puts_it(self):
         self.assertEqual(0, self.validate("--hosts", "any"))
         self.assertIn("(scheduler's choice)", self.out.getvalue())
+
+    def test_ctrl_c_ends_the_reader_of_both_streams_too(self):
+        """As in 'validate 2>&1 | tee log': what was measured is in the files, and nothing is left."""
+
+        class Gone(io.StringIO):
+            def write(self, text):
+                if os.path.exists(interrupted):
+                    raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+                return super().write(text)
+
+        class Launcher(simulation.SimulatedLauncher):
+            def _measured(self, *rest):
+                outcome = super()._measured(*rest)
+                if sum(what == "end" for what, _, _ in self.log) == 3 and not os.path.exists(interrupted):
+                    open(interrupted, "w").close()
+                    os.kill(os.getpid(), signal.SIGINT)
+                return outcome
+
+        interrupted = os.path.join(self.folder, "interrupted")
+        with (
+            fixtures.MonkeyPatch("tests.simulated_cloud.SimulatedLauncher", Launcher),
+            fixtures.MonkeyPatch("io.StringIO", Gone),
+        ):
+            self.assertEqual(130, self.validate("--hosts", "all", cloud=SimulatedCloud(count=16)))
+        self.assertEqual([], self.cloud.made.stacks())
+        self.assertGreaterEqual(len({one.group for one in self.results().trials}), 3)
+        [line] = campaign_store.CampaignStore(self.url).lines()
+        self.assertEqual(("interrupted", False, False), (line.state, line.leftovers, line.alive))
 
     def test_time_limit_and_resume(self):
         self.assertEqual(0, self.validate("--hosts", "all"))

@@ -5,6 +5,7 @@ import contextlib
 import os
 import signal
 import threading
+from unittest import mock
 
 import fixtures
 import testtools
@@ -273,6 +274,43 @@ class CampaignTest(CampaignCase):
             self.assertEqual("complete", one.run())
             self.assertEqual(0, one.stopped_by)
             self.assertIs(signal.SIG_IGN, signal.getsignal(signal.SIGHUP))
+
+    def test_nobody_hears_of_the_progress_any_more(self):
+        """As when Ctrl-C has ended the reader of the pipe, too: nothing is left, and the run is not lost."""
+        for gone, left in ((BrokenPipeError("gone"), "x-1"), (SystemExit(1), "x-2")):
+            one = self.begin(16)
+            run_id = one._run.run_id
+            whole = self.launcher._measured
+            one._tell = mock.Mock(side_effect=gone)
+            self.launcher._make(f"{model.NAME_PREFIX}{run_id}-{left}")
+
+            def measured(*rest, one=one, whole=whole):
+                outcome = whole(*rest)
+                if sum(what == "end" for what, _, _ in self.launcher.log) == 4:
+                    os.kill(os.getpid(), signal.SIGINT)
+                    while not one.stopped_by:
+                        threading.Event().wait(0.01)
+                return outcome
+
+            self.launcher._measured = measured
+            self.assertEqual("interrupted", one.run())
+            self.assertIs(gone, one.unheard)
+            self.assertGreaterEqual(self.states(run_id)["done"], 4)
+            self.check_consistent(run_id)
+            run = self.store.load(run_id)
+            self.assertEqual(("interrupted", False), (run.state, run.leftovers))
+
+    def test_a_fault_of_the_clean_up_itself(self):
+        """The row says all the same that nobody runs it, and that something may be left."""
+        for broken in ("cleanup", "interrupt"):
+            one = self.begin(4)
+            self.store.finish = mock.Mock(side_effect=ZeroDivisionError)  # pairs are running when it ends
+            setattr(self.launcher, broken, mock.Mock(side_effect=TypeError))
+            self.assertRaises(TypeError, one.run)
+            del self.store.finish
+            [line] = [line for line in self.store.lines() if line.run_id == one._run.run_id]
+            self.assertEqual(("interrupted", True, False), (line.state, line.leftovers, line.alive))
+            self.threads.wake_sleepers()
 
     def test_ctrl_c_and_resume(self):
         for number in (signal.SIGINT, signal.SIGTERM):
