@@ -95,14 +95,14 @@ class Capacity:
     def exceeded(self, trial: model.Trial) -> str:
         """Return which CPU time of a trial is more than there was, with the figures; empty: none."""
         if self._cpus is not None and trial.host_cpu_s:
-            most = _most(self._cpus, trial.window_s)
+            most = most_s(self._cpus, trial.window_s)
             for name, seconds in trial.host_cpu_s.items():
                 if seconds > most:
                     return _too_much(f"host_cpu_s.{name}", seconds, trial, f"the host's {self._cpus} CPUs")
         if self._vcpus is None or trial.arm in self._unknown:
             return ""
         vcpus = _MACHINES * self._vcpus
-        most = _most(vcpus, trial.window_s)
+        most = most_s(vcpus, trial.window_s)
         for name, told in (("guest_cpu_s", trial.guest_cpu_s), ("host_cpu_s.vcpu", trial.host_cpu_s.get("vcpu"))):
             if told is not None and told > most:
                 return _too_much(name, told, trial, f"{vcpus} vCPUs of two guests")
@@ -113,7 +113,8 @@ def _count(told: object) -> int | None:
     return told if type(told) is int and told > 0 else None
 
 
-def _most(cpus: int, window_s: float) -> float:
+def most_s(cpus: int, window_s: float) -> float:
+    """Return the CPU seconds that so many CPUs may seem to have given in a window; more is a contradiction."""
     return cpus * (window_s * (1 + _LATE_SHARE) + _LATE_S)
 
 

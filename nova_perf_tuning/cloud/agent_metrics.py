@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import ipaddress
-import math
 import re
 import threading
 import time
@@ -35,6 +34,10 @@ _PLACE: Final = re.compile(r"\{([^{}]*)\}")
 _HOST: Final = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9._-]{0,253}[A-Za-z0-9_])?").fullmatch
 #: An agent knows up to some thousand guests, each has five lines of 100 bytes.
 _MAX_BYTES: Final = 2 << 20
+#: No line of the metric is so long; to look for labels in one that is would hold up every other thread.
+_MAX_LINE: Final = 1000
+#: No guest has used so much: a thousand CPUs for thirty years. Far larger numbers overflow when they are added.
+_MAX_S: Final = 1e12
 _INTERVAL_S: Final = 1.0
 #: Of the interval, for one answer; half of it is how wrong the moment of a sample can be.
 _LIMIT_S: Final = 0.5
@@ -131,17 +134,17 @@ def guests(body: bytes) -> dict[str, dict[str, float]]:
 
 def _sample(line: bytes) -> tuple[str, str, float]:
     try:
-        match = _LINE.fullmatch(line)
+        match = _LINE.fullmatch(line) if len(line) <= _MAX_LINE else None
         if match is None:
             raise ValueError("no sample")
         labels = {name.decode(): _text(value) for name, value in _LABEL.findall(match[1])}
         rest = _LABEL.sub(b"", match[1]).replace(b",", b"").strip()
         seconds = float(match[2])
-        if rest or labels.keys() != {"guest", "class"} or not (math.isfinite(seconds) and seconds >= 0):
+        if rest or labels.keys() != {"guest", "class"} or not 0 <= seconds <= _MAX_S:  # not NaN
             raise ValueError("labels or value")
         return labels["guest"], labels["class"], seconds
     except ValueError:
-        shown = output.printable(line.decode("utf-8", "replace"), 100)
+        shown = output.printable(line[:_MAX_LINE].decode("utf-8", "replace"), 100)
         raise AgentError(f"the answer has a line that no agent writes: '{shown}'") from None
 
 

@@ -338,7 +338,8 @@ class HeatPairLauncher:
         one.servers |= self._stacks.servers(one.stack)
         if len(one.servers) == 2 and self.settings.host_cpu:
             servers = list(one.servers.values())
-            samplers[one.arm.name] = host_cpu.Sampler(self._api, servers, one.start, self._agents)
+            known = {} if one.arm.flavor else {"vcpus": self.settings.vcpus}
+            samplers[one.arm.name] = host_cpu.Sampler(self._api, servers, one.start, self._agents, **known)
 
     @contextlib.contextmanager
     def _sampling(

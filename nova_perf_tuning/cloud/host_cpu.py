@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from nova_perf_tuning.bench import output
+from nova_perf_tuning.budget import overhead
 from nova_perf_tuning.cloud import agent_metrics, cpu_series, diagnostics
 from nova_perf_tuning.cloud import api as api_module
 
@@ -21,6 +22,8 @@ KNOWS: Final[Mapping[str, str]] = {
     diagnostics.SOURCE: "vCPU time only, no service CPU",
 }
 _AND: Final = " and "
+#: No host has more CPUs: the most that Linux can be built for.
+_MAX_CPUS: Final = 8192
 _MAX_NOTES: Final = 5
 
 
@@ -55,13 +58,16 @@ class Sampler:
         begin: float = 0.0,
         agents: agent_metrics.Agents | None = None,
         interval_s: float = 1.0,
+        vcpus: int = _MAX_CPUS,
     ) -> None:
         """Start to sample ``servers`` (ids).
 
         :param begin: seconds since the epoch before which nothing is asked.
         :param agents: None: only Nova is asked. :param interval_s: between two questions to Nova.
+        :param vcpus: of each guest, where that is known.
         """
         self.faults: dict[str, str] = {}
+        self._vcpus = vcpus
         self._sources: dict[str, _Source] = {}
         self._agents = agent_metrics.Sampler(api, agents, servers, begin) if agents is not None else None
         if self._agents is not None:
@@ -78,13 +84,26 @@ class Sampler:
         for name, source in self._sources.items():
             parts = [(server, source.series[server].used(begin, end)) for server in servers]
             known = [part for _, part in parts if part is not None]
-            if len(known) == len(parts):
+            doubts = {
+                server: self._doubt(part, round(end - begin, 3)) for server, part in parts if part is not None
+            }
+            if len(known) == len(parts) and not any(doubts.values()):
                 return Used(name, _together(known))
             for server, part in parts:
+                why = doubts.get(server, "")
                 if part is None:
                     why = source.series[server].fault or "samples are missing, or a counter fell"
+                if why:
                     self.faults[self._place(name, server)] = output.printable(why, 200)
         return None
+
+    def _doubt(self, part: Mapping[str, float], window_s: float) -> str:
+        """Return why a guest cannot have used so much, empty if it can: what a source tells is only its word."""
+        limits = {"vCPUs": (part["vcpu"], self._vcpus), "CPUs": (math.fsum(part.values()), _MAX_CPUS)}
+        for what, (seconds, cpus) in limits.items():
+            if seconds > overhead.most_s(cpus, window_s):
+                return f"it tells {seconds:.4g} s of CPU in {window_s:.1f} s of {cpus} {what}; not used"
+        return ""
 
     def _place(self, source: str, server: str) -> str:
         host = self._agents.hosts.get(server, "") if self._agents is not None else ""

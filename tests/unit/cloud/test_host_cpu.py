@@ -299,7 +299,8 @@ class AnswerTest(testtools.TestCase):
         for line in (
             f"{name}\n", f"{name} 1\n", f'{name}{{guest="a"}} 1\n', f'{name}{{guest="a",class="vcpu"}} NaN\n',
             f'{name}{{guest="a",class="vcpu"}} +Inf\n', f'{name}{{guest="a",class="vcpu"}} -1\n',
-            f'{name}{{guest="a",class="vcpu"}} 1e999\n', f'{name}{{guest="a",class="vcpu"}} x\n',
+            f'{name}{{guest="a",class="vcpu"}} 1e999\n', f'{name}{{guest="a",class="vcpu"}} 1e13\n',
+            f'{name}{{guest="a",class="vcpu"}} x\n',
             f'{name}{{guest="a",class="vcpu",more="x"}} 1\n', f'{name}{{guest="a",class="vcpu"junk}} 1\n',
             f'{name}{{guest="a\udcff",class="vcpu"}} 1\n', f'{name}{{guest="a,class="vcpu"}} 1\n',
             f'{name}{{guest="a",class="vcpu"}} 12.3', LINES + LINES, f"{name}{{{'x' * 1_000_000}\n",
@@ -310,6 +311,45 @@ class AnswerTest(testtools.TestCase):
             error = self.assertRaises(agent_metrics.AgentError, agent_metrics.guests, body)
             self.assertLess(time.monotonic() - begun, 5)
             self.assertTrue(str(error).isprintable() and len(str(error)) < 300, str(error))
+
+    def test_a_long_line_holds_up_nobody(self):
+        """Looking for labels in it takes longer than an answer may, and no other thread runs meanwhile."""
+        line = f"nova_perf_guest_host_cpu_seconds_total{{{'a' * 2_000_000}}} 1\n".encode()
+        begun = time.thread_time()
+        error = self.assertRaises(agent_metrics.AgentError, agent_metrics.guests, line)
+        self.assertLess(time.thread_time() - begun, 0.1)
+        self.assertIn("no agent writes: 'nova_perf_guest", str(error))
+
+
+class ImplausibleTest(testtools.TestCase):
+    """Numbers that no host can have: that source's fault, and the other one tells."""
+
+    def used(self, per_second, vcpus=2):
+        """Return what is used of an agent that tells so much a second, where Nova tells 0.5 s of vCPU."""
+        sampler = host_cpu.Sampler(Cloud(), ["c"], time.time() + 600, self.agents, vcpus=vcpus)
+        self.addCleanup(sampler.close)
+        for second in range(1000, 1010):
+            told = {kind: per_second.get(kind, 0.0) * (second - 999) for kind in overhead.CLASSES}
+            sampler._sources["agent metrics"].series["c"].add(second, told)
+            sampler._sources["nova diagnostics"].series["c"].add(second, {"vcpu": second / 2})
+        return sampler.used(["c"], 1002.5, 1006.5), sampler.faults
+
+    agents = agent_metrics.Agents(agent_metrics.Url.parse("http://{host}:1/"))
+
+    def test_more_than_there_is(self):
+        for per_second, why in (
+            ({"vcpu": 3.0}, "12 s of CPU in 4.0 s of 2 vCPUs"),
+            ({"worker": 12000.0}, "4.8e+04 s of CPU in 4.0 s of 8192 CPUs"),
+            (dict.fromkeys(overhead.CLASSES, 5e10), "of 2 vCPUs"),
+        ):
+            used, faults = self.used(per_second)
+            self.assertEqual(("nova diagnostics", {"vcpu": 2.0}), (used.source, used.seconds))
+            self.assertIn(why, faults["agent metrics"])
+
+    def test_what_may_be(self):
+        for per_second, vcpus in (({"vcpu": 2.0, "worker": 4.0}, 2), ({"vcpu": 64.0}, host_cpu._MAX_CPUS)):
+            used, faults = self.used(per_second, vcpus)
+            self.assertEqual(("agent metrics", {}), (used.source, faults))
 
 
 class SeriesTest(testtools.TestCase):
