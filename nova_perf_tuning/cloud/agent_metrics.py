@@ -271,8 +271,8 @@ class Sampler:
         """Have a guest sampled; False if it is not known yet where it is."""
         series = self.series[server]
         try:
-            url, guest = self._place(server)
-        except (*api_module.ERRORS, errors.PerfTuningError) as error:
+            url, guest = api_module.read(lambda: self._place(server))
+        except (*api_module.ERRORS, api_module.UnreadableError, errors.PerfTuningError) as error:
             series.fault = faults.told(error)
             return False
         with self._lock:

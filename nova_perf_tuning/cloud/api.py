@@ -43,9 +43,13 @@ class UnreadableError(Exception):
 
 def is_transient(error: BaseException) -> bool:
     """Return whether the same call may succeed a moment later."""
-    status = _status(error)
+    status = http_status(error)
     if status is not None:
         return status in _TRANSIENT_STATUS
+    if isinstance(error, keystone_errors.DiscoveryFailure):
+        # Where auth_url names no version, whatever keeps Keystone from answering comes as this.
+        cause = error.__cause__ or error.__context__
+        return cause is not None and is_transient(cause)
     if isinstance(error, keystone_errors.UnknownConnectionError):
         # An answer that was cut off; ValueError: the URL itself is wrong.
         return not isinstance(error.original, ValueError)
@@ -56,7 +60,7 @@ def is_transient(error: BaseException) -> bool:
 
 def credentials_refused(error: BaseException) -> bool:
     """Return whether a service, or Keystone itself, does not accept who we are: 401 with a new token, too."""
-    return _status(error) == 401
+    return http_status(error) == 401
 
 
 def connect(cloud: str | None = None) -> connection.Connection:
@@ -69,8 +73,8 @@ def connect(cloud: str | None = None) -> connection.Connection:
     return connection.Connection(config=found.get_one(cloud=cloud))
 
 
-def _status(error: BaseException) -> int | None:
-    """Return the HTTP status that an exception of the cloud's libraries stands for."""
+def http_status(error: BaseException) -> int | None:
+    """Return the HTTP status that an exception of the cloud's libraries stands for, None if for none."""
     if isinstance(error, sdk_errors.HttpException):
         return error.status_code
     return error.http_status if isinstance(error, keystone_errors.HttpError) else None
@@ -78,6 +82,23 @@ def _status(error: BaseException) -> int | None:
 
 def _is_no_json(error: BaseException) -> bool:
     return isinstance(error, json.JSONDecodeError | requests.exceptions.JSONDecodeError)
+
+
+def read(question: Callable[[], _Answer]) -> _Answer:
+    """Return what a method of openstacksdk makes of an answer, which it takes to be what it should be.
+
+    :raises UnreadableError: it was something else.
+    """
+    try:
+        return question()
+    except KeyError as error:
+        raise UnreadableError(f"the answer has no {error}") from error
+    except (AttributeError, TypeError) as error:
+        raise UnreadableError(f"the answer is not made as it should be ({type(error).__name__})") from error
+    except ValueError as error:
+        if _is_no_json(error):
+            raise UnreadableError("the answer is not JSON") from error
+        raise
 
 
 class Api:
@@ -123,6 +144,10 @@ class Api:
                 said = "the answer is not JSON" if _is_no_json(error) else faults.told(error)
                 raise ApiError(f"the API failed for {self._retry_for_s:.0f} s: {said}") from error
             raise
+
+    def read(self, question: Callable[[], _Answer]) -> _Answer:
+        """Call :func:`read`, and see :meth:`call`: what is no real answer is asked for again."""
+        return self.call(lambda: read(question))
 
     def patient(self) -> Api:
         """Return the same APIs for cleaning up: an interruption does not end its calls."""

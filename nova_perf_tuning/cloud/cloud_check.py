@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from openstack import exceptions as sdk_errors
 
@@ -34,7 +35,7 @@ def external_network(api: api_module.Api) -> str:
 
     :raises model.CloudError: there is none, or there are several.
     """
-    found = api.call(lambda: list(api.connection.network.networks(is_router_external=True)))
+    found = api.read(lambda: list(api.connection.network.networks(is_router_external=True)))
     if len(found) == 1:
         return str(found[0].id)
     if not found:
@@ -46,14 +47,14 @@ def external_network(api: api_module.Api) -> str:
 def may_choose_hosts(api: api_module.Api) -> bool:
     """Return whether these credentials may name compute hosts: Nova's policy reserves that to administrators."""
     try:
-        api.call(lambda: list(api.connection.compute.services(binary="nova-compute")))
+        api.read(lambda: list(api.connection.compute.services(binary="nova-compute")))
     except sdk_errors.ForbiddenException:
         return False
     return True
 
 
 def _check_image(api: api_module.Api, image: str) -> None:
-    found = api.call(api.connection.image.find_image, image)
+    found = api.read(lambda: api.connection.image.find_image(image))
     if found is None:
         raise model.CloudError(f"image '{image}' is not in Glance; tools/image/upload puts it there")
     if found.status != "active":
@@ -61,7 +62,7 @@ def _check_image(api: api_module.Api, image: str) -> None:
 
 
 def _check_network(api: api_module.Api, network: str) -> None:
-    found = api.call(api.connection.network.find_network, network)
+    found = api.read(lambda: api.connection.network.find_network(network))
     if found is None:
         raise model.CloudError(f"network '{network}' does not exist; name an external network")
     if not found.is_router_external:
@@ -69,12 +70,12 @@ def _check_network(api: api_module.Api, network: str) -> None:
 
 
 def _check_heat(api: api_module.Api) -> None:
-    api.call(lambda: next(iter(api.connection.orchestration.stacks(limit=1)), None))
+    api.read(lambda: next(iter(api.connection.orchestration.stacks(limit=1)), None))
 
 
 def _check_flavors(api: api_module.Api, arms: Sequence[model.Arm]) -> None:
     for arm in arms:
-        if arm.flavor and api.call(api.connection.compute.find_flavor, arm.flavor) is None:
+        if arm.flavor and _flavor(api, arm.flavor) is None:
             raise model.CloudError(f"flavor '{arm.flavor}' of arm '{arm.name}' does not exist")
         if arm.flavor and arm.extra_specs:
             raise model.CloudError(f"arm '{arm.name}' names a flavor and extra specs; give one of them")
@@ -85,10 +86,19 @@ def _check_flavors(api: api_module.Api, arms: Sequence[model.Arm]) -> None:
         )
 
 
+def _flavor(api: api_module.Api, name: str) -> Any:
+    return api.read(lambda: api.connection.compute.find_flavor(name))
+
+
 def _check_quota(api: api_module.Api, guests: int) -> None:
-    absolute = api.call(api.connection.compute.get_limits).absolute
-    limit, used = absolute.instances, absolute.instances_used
-    if limit is not None and limit >= 0 and limit - (used or 0) < guests:
+    limit, used = api.read(lambda: _instances(api.connection.compute.get_limits().absolute))
+    if limit >= 0 and limit - used < guests:
         raise model.CloudError(
-            f"a pair needs {guests} instances at once; the project's quota leaves {limit - (used or 0)} of {limit}"
+            f"a pair needs {guests} instances at once; the project's quota leaves {limit - used} of {limit}"
         )
+
+
+def _instances(absolute: Any) -> tuple[int, int]:
+    """Return how many guests the project may have, -1: as many as one likes, and how many it has."""
+    limit = absolute.instances
+    return -1 if limit is None else int(limit), int(absolute.instances_used or 0)

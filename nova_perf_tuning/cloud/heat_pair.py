@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import datetime
+import functools
 import math
 import re
 import secrets
@@ -360,8 +361,12 @@ class HeatPairLauncher:
                 tails.append(f"the {role} was not made")
                 continue
             try:
-                compute = self._api.connection.compute
-                found = self._api.call(compute.get_server_console_output, one.servers[role], length=_CONSOLE_LINES)
+                ask = functools.partial(
+                    self._api.connection.compute.get_server_console_output,
+                    one.servers[role],
+                    length=_CONSOLE_LINES,
+                )
+                found = self._api.read(ask)
                 text = found.get("output", "") if isinstance(found, dict) else found
             except (*api_module.ERRORS, api_module.ApiError) as error:
                 text = f"(cannot be read: {faults.told(error)})"

@@ -64,8 +64,8 @@ def _ask(api: api_module.Api) -> tuple[dict[str, str], dict[str, list[str]]]:
     """Return host -> why it cannot be used (empty if it can), and aggregate -> its hosts."""
     try:
         compute = api.connection.compute
-        services = api.call(lambda: list(compute.services(binary="nova-compute")))
-        aggregates = api.call(lambda: list(compute.aggregates()))
+        services = api.read(lambda: list(compute.services(binary="nova-compute")))
+        aggregates = api.read(lambda: list(compute.aggregates()))
     except (*api_module.ERRORS, api_module.ApiError) as error:
         if getattr(error, "status_code", None) == 403:
             raise model.CloudError(
@@ -77,7 +77,10 @@ def _ask(api: api_module.Api) -> tuple[dict[str, str], dict[str, list[str]]]:
     for one in services:
         disabled = f"disabled ({one.disabled_reason})" if one.disabled_reason else "disabled"
         states[str(one.host)] = "down" if one.state != "up" else disabled if one.status != "enabled" else ""
-    return states, {str(one.name): list(one.hosts or []) for one in aggregates}
+    return states, {
+        str(one.name): [str(host) for host in one.hosts] if isinstance(one.hosts, list) else []
+        for one in aggregates
+    }
 
 
 def _host(word: str, states: dict[str, str]) -> str | None:

@@ -113,8 +113,8 @@ class Stacks:
     def create(self, name: str, parameters: Mapping[str, Any], tags: Iterable[str], timeout_min: int) -> Stack:
         """Make a stack and return at once; Heat builds it.
 
-        :raises StackError: Heat refused. :raises model.CloudError: the credentials are refused.
-        :raises api_module.ApiError: it does not answer; the stack may be there all the same.
+        :raises StackError: Heat refused. :raises api_module.ERRORS: the credentials are refused, or no service is
+            found. :raises api_module.ApiError: it does not answer; the stack may be there all the same.
         """
         template = files()[_TEMPLATE]
         request = {
@@ -130,11 +130,13 @@ class Stacks:
             return Stack(self._api.call(self._post, request), name)
         except sdk_errors.ConflictException:
             # The answer to an earlier attempt was lost; names are unique.
-            found = self._api.call(self._api.connection.orchestration.find_stack, name, ignore_missing=False)
+            found = self._api.read(
+                lambda: self._api.connection.orchestration.find_stack(name, ignore_missing=False)
+            )
             return Stack(str(found.id), name)
         except api_module.ERRORS as error:
-            if api_module.credentials_refused(error):
-                raise
+            if api_module.http_status(error) in (None, 401):
+                raise  # it is not this stack that is refused, or nobody was asked
             raise StackError(classify(str(error)), f"Heat refused the stack: {faults.told(error)}") from error
 
     def _post(self, request: Mapping[str, Any]) -> str:
@@ -153,8 +155,9 @@ class Stacks:
 
     def outputs(self, stack: Stack) -> dict[str, Any]:
         """Return the outputs by name, whatever guests put into them."""
-        found = self._get(stack.id)
-        return {one["output_key"]: one.get("output_value") for one in found.outputs or []}
+        found = self._get(stack.id).outputs
+        told = [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+        return {str(one.get("output_key")): one.get("output_value") for one in told}
 
     def _get(self, known_as: str, **options: bool) -> Any:
         """Return what Heat says of a stack by its id or name."""
@@ -165,7 +168,7 @@ class Stacks:
                 raise api_module.UnreadableError("the answer does not describe a stack")
             return found
 
-        return self._api.call(get)
+        return self._api.read(get)
 
     def events(self, stack: Stack) -> list[Any]:
         """Return the events of the stack's resources, oldest first."""
@@ -183,14 +186,7 @@ class Stacks:
 
     def _list(self, what: str, *of: Any) -> list[Any]:
         """Return a list of Heat's, by the name of openstacksdk's method."""
-
-        def get() -> list[Any]:
-            try:
-                return list(getattr(self._api.connection.orchestration, what)(*of))
-            except KeyError as error:  # openstacksdk looks for the list in whatever came
-                raise api_module.UnreadableError(f"the answer has no {error}") from None
-
-        return self._api.call(get)
+        return self._api.read(lambda: list(getattr(self._api.connection.orchestration, what)(*of)))
 
     def failure(self, stack: Stack, reason: str) -> StackError:
         """Return why a stack failed: the failing resources' own reasons, and the class of the error."""
@@ -213,9 +209,10 @@ class Stacks:
         """Return the stacks that a run (any run if empty) left: known by tag and name, both of which we gave."""
         prefix = f"{model.NAME_PREFIX}{run_id}-"
         return [
-            Stack(one.id, one.name)
+            Stack(str(one.id), name)
             for one in self._list("stacks")
-            if TAG in (one.tags or ()) and (one.name.startswith(prefix) if run_id else _OF_A_RUN(one.name))
+            if (name := str(one.name)) and isinstance(one.tags, list) and TAG in one.tags
+            if (name.startswith(prefix) if run_id else _OF_A_RUN(name))
         ]
 
     def delete(self, stacks: Iterable[Stack]) -> list[str]:

@@ -5,8 +5,10 @@ import json
 import re
 import threading
 
+import fixtures
 import openstack
 import testtools
+from keystoneauth1 import exceptions as keystone_errors
 
 from nova_perf_tuning.cloud import api, campaign_store, heat_pair, model, stacks
 from tests.unit.cloud import api_server
@@ -153,6 +155,63 @@ class RetryTest(ApiCase):
         self.assertEqual("nova-perf,nova-perf-r", request["tags"])
         self.assertEqual({"benchmarks": '[{"a": 1}]', "trials": 2}, request["parameters"])
         self.assertEqual({"runner.sh", "commands.jq", "figures.jq"}, set(request["files"]))
+
+
+class OutageHandler(Handler):
+    """A Keystone that is down for as many questions as the server's ``down`` has statuses; None: it hangs up."""
+
+    def do_GET(self):
+        if self.path not in ("", "/"):
+            return super().do_GET()
+        if self.server.down:
+            status = self.server.down.pop(0)
+            if status is None:
+                self.close_connection = True
+                return None
+            return self.answer(status, {"error": {"message": "no"}})
+        links = [{"rel": "self", "href": f"{self.server.url}/v3"}]
+        version = {"id": "v3.14", "status": "stable", "links": links}
+        return self.answer(300, {"versions": {"values": [version]}})
+
+
+class OutageTest(ApiCase):
+    """With an ``auth_url`` that names no version, of which the first question is which there are."""
+
+    handler = OutageHandler
+
+    def setUp(self):
+        super().setUp()
+        self.useFixture(fixtures.FakeLogger())
+
+    def connect(self):
+        auth = {"auth_url": self.server.url, "username": "u", "password": "p", "project_name": "p"}
+        auth |= {"user_domain_name": "Default", "project_domain_name": "Default"}
+        return openstack.connect(auth=auth, region_name="R")
+
+    def test_a_keystone_that_is_down_for_a_moment_is_waited_for(self):
+        for down in ([503, 502], [None, None], [503, None]):
+            self.server.down = down
+            self.server.answers = [(200, self.stack())]
+            found = stacks.Stacks(api.Api(self.connect, 20)).status(stacks.Stack("s1", "n"))
+            self.assertEqual(("CREATE_COMPLETE", "done"), found)
+            self.assertEqual([], self.server.down)
+
+    def test_a_url_that_is_none_of_keystone_is_not_asked_again(self):
+        self.server.down = [404] * 50
+        watched = stacks.Stacks(self.api)
+        for ask in (lambda: watched.status(stacks.Stack("s1", "n")), lambda: watched.create("n", {}, [], 1)):
+            error = self.assertRaises(keystone_errors.DiscoveryFailure, ask)
+            self.assertFalse(api.is_transient(error))
+        self.assertGreater(len(self.server.down), 40)
+
+    def test_heat_that_was_not_even_asked_has_refused_nothing(self):
+        self.server.down = [404] * 50
+        launcher = heat_pair.HeatPairLauncher(heat_pair.Settings(external_network="x"), connect=self.connect)
+        launcher._closing.delete = lambda _: []
+        plan = model.MeasurePlan("r", (), 1, 100)
+        [error] = launcher.measure(model.HostPair(), [model.Arm("untuned", "m1.tiny")], plan).errors
+        self.assertIs(model.ErrorClass.API, error.kind)
+        self.assertNotIn("refused", error.reason)
 
 
 class DeleteTest(ApiCase):

@@ -8,7 +8,7 @@ import fixtures
 from keystoneauth1 import exceptions as keystone_errors
 
 from nova_perf_tuning.cli import validate_cloud
-from nova_perf_tuning.cloud import faults
+from nova_perf_tuning.cloud import api, cloud_check, faults, host_choice, model
 from tests.unit.cloud import api_server, openstack_program
 
 HTML = b"<html><head><title>503</title></head><body><h1>Service\n Unavailable</h1>no\x1b[2Jserver</body></html>"
@@ -144,6 +144,16 @@ class FaultTest(openstack_program.ProgramTestCase):
     def test_rubbish_instead_of_json(self):
         self.cloud.faults = [("GET", "/flavors/detail", api_server.Answer(200, b"<html>hello", "text/html"))]
         self.assertNotIn("Traceback", self.refused("flavor", "list"))
+
+    def test_lists_of_hosts_that_are_something_else(self):
+        """They are asked for again, and what stays so is an error of one line."""
+        connected = api.Api(validate_cloud.HeatCloud("test").connect, retry_for_s=0.6)
+        for rubbish in ([], 7, {"services": None}, {"services": [7]}, {}):
+            self.cloud.faults = [("GET", "/os-services", api_server.Answer(200, rubbish))]
+            self.assertTrue(cloud_check.may_choose_hosts(connected))
+            self.cloud.faults = [("GET", "/os-services", api_server.Answer(200, rubbish))] * 50
+            error = self.assertRaises(model.CloudError, host_choice.choose, connected, ["all"])
+            self.assertIn("the API failed for 1 s: the answer ", str(error))
 
     def test_no_admin_rights(self):
         self.cloud.admin = False

@@ -151,6 +151,27 @@ class AnswerTest(HeatCase):
             self.engine.first = [(200, rubbish)]
             self.assertEqual([], watched.events(stacks.Stack("id-n", "n")))
 
+    def test_json_that_is_something_else_is_asked_for_again(self):
+        real = {"id": "id-n", "stack_name": "nova-perf-r-a-b", "tags": ["nova-perf"]}
+        for rubbish in ([], 7, "{}", None, {"stacks": None}, {"stacks": [1]}, {"stacks": 7}):
+            self.engine.first = [(200, rubbish), (200, {"stacks": [real]})]
+            self.assertEqual(["id-n"], [one.id for one in stacks.Stacks(self.api).owned("r")], rubbish)
+        for rubbish in ([], 7, {"stack": []}, {"stack": 7}):
+            watched = self.watched()
+            self.engine.first = [(200, rubbish)]
+            self.assertEqual("CREATE_COMPLETE", watched.status(stacks.Stack("id-n", "n"))[0], rubbish)
+
+    def test_parts_that_are_something_else_are_passed_over(self):
+        self.engine.first = [
+            (200, {"stacks": [{}, {"stack_name": 7, "tags": "nova-perf"}, {"stack_name": "x", "tags": 5}]})
+        ]
+        self.assertEqual([], stacks.Stacks(self.api).owned())
+        for outputs in (7, "x", [7, {}, {"output_key": "a", "output_value": 1}]):
+            stack = {"id": "n", "stack_name": "n", "stack_status": "CREATE_COMPLETE", "outputs": outputs}
+            self.engine.first = [(200, {"stack": stack})]
+            told = stacks.Stacks(self.api).outputs(stacks.Stack("id-n", "n"))
+            self.assertEqual(1 if isinstance(outputs, list) else None, told.get("a"))
+
     def test_a_stack_whose_answer_was_no_answer_is_found_again(self):
         for rubbish in (CUT, HTML, {"stacks": []}):
             self.engine.stacks.clear()

@@ -2,12 +2,14 @@
 
 import contextlib
 import dataclasses
+import json
 import subprocess
 import sys
 import threading
 import time
 import types
 
+import fixtures
 import prometheus_client
 import testtools
 from openstack import exceptions as sdk_errors
@@ -188,6 +190,27 @@ class RealAgentTest(AgentCase):
         time.sleep(0.4)
         sampler.close()
         self.assertEqual([], self.scrapes)
+
+    def test_a_nova_whose_answers_are_none_at_first(self):
+        """The thread that looks for the guests lives on."""
+        strange = [
+            KeyError("server"),
+            TypeError("list indices"),
+            AttributeError("x"),
+            json.JSONDecodeError("x", "y", 0),
+        ]
+        waiting = list(strange)
+
+        class Strange(Cloud):
+            def get_server(self, server_id):
+                if waiting:
+                    raise waiting.pop(0)
+                return super().get_server(server_id)
+
+        self.useFixture(fixtures.MockPatchObject(agent_metrics, "_FIRST_PAUSE_S", 0.02))
+        sampler = self.sampler(self.agent(), Strange())
+        self.by("agent metrics", sampler, ["client"])
+        self.assertEqual([], waiting)
 
     def test_by_address(self):
         port = self.agent()
