@@ -2,7 +2,8 @@
 
 One thread, the caller's, decides and writes to the database; each pair that is measured has a thread of its own.
 What goes wrong with a pair stays with the pair. The run ends early only for what concerns all pairs: Ctrl-C, the
-time limit, wrong credentials, a quota too small for a single pair, or not one of the first pairs working.
+time limit, wrong credentials, a quota too small for a single pair, not one of the first pairs working, or a streak
+of failures that are no host's.
 """
 
 from __future__ import annotations
@@ -13,20 +14,18 @@ import dataclasses
 import signal
 import statistics
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import FrameType
 
 from nova_perf_tuning import errors
 from nova_perf_tuning.bench import output
 from nova_perf_tuning.budget import session
-from nova_perf_tuning.cloud import campaign_store, model, pairing, workers
+from nova_perf_tuning.cloud import blame, campaign_store, model, pairing, workers
 
 #: How often the owner says in the database that it is alive, in seconds; others wait ten times as long.
 HEARTBEAT_S = 30.0
 #: How long stacks may take to go after Ctrl-C, in seconds.
 STOP_S = 600.0
-#: A host is given up when so many of its peers, one of them sound, got no result with it and nobody got one.
-GIVE_UP = 2
 #: The run ends when so many pairs failed and none has given a result.
 HOPELESS = 8
 
@@ -38,7 +37,7 @@ _FINAL = {model.ErrorClass.BENCHMARK_FAILED, model.ErrorClass.TIME_LIMIT}
 
 
 class HopelessError(errors.PerfTuningError):
-    """Going on makes no sense: no pair works, or not even one fits the quota."""
+    """Going on makes no sense: no pair works (any more), or not even one fits the quota."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -89,6 +88,9 @@ class Campaign:
         self._pending = collections.deque(task.number for task in run.tasks if task.state == "planned")
         self._running: dict[int, float] = {}
         self._busy: set[str] = set()
+        #: Of the busy hosts, those on which a stack stayed; and those that are measured beside one.
+        self._held: set[str] = set()
+        self._beside: set[str] = set()
         self._limit = settings.max_parallel
         self._out = dict(run.out)
         self._taken_s = [task.seconds for task in run.tasks if task.state == "done" and task.seconds]
@@ -99,6 +101,7 @@ class Campaign:
         self._tried = {task.number: task.attempts for task in run.tasks}
         self._stop_by: float | None = None
         self._broken: errors.PerfTuningError | None = None
+        self._blame = blame.Blame(store.last_errors(run.run_id))
         self._begun = self._seen = self._threads.now()
         self._told = float("-inf")
         self._unheard: BaseException | None = None
@@ -159,6 +162,8 @@ class Campaign:
         """Begin pairs while there are hosts and places for them; False when the time limit forbids it."""
         if self._pending and not self._time_for_one():
             return False
+        if self._pending and not self._running and all(self._hosts(one) & self._held for one in self._pending):
+            self._free_hosts()
         while len(self._running) < self._limit and not self._halted():
             number = next((one for one in self._pending if not self._hosts(one) & self._busy), None)
             if number is None:
@@ -176,6 +181,17 @@ class Campaign:
         self._threads.start(number, lambda: self._launcher.measure(task.pair, self._arms, self._plan))
         self._say(f"measuring {_shown(task.pair)}")
 
+    def _free_hosts(self) -> None:
+        """Remove the stacks that stayed on hosts, which would disturb what is measured there; nothing runs now."""
+        try:
+            self._launcher.cleanup(self._run.run_id)
+        except model.CloudError as error:
+            self._beside |= self._held
+            told = f"{', '.join(sorted(self._held))}: measured beside stacks that cannot be removed"
+            self._say(f"{told}: {output.printable(error, 300)}", important=True)
+        self._busy -= self._held
+        self._held.clear()
+
     def _hear(self, limit_s: float) -> None:
         """Wait for a pair to end and deal with it."""
         ended = self._threads.wait(limit_s)
@@ -187,12 +203,15 @@ class Campaign:
             return
         task = self._tasks[ended.number]
         taken_s = now - self._running.pop(ended.number)
-        self._busy -= self._hosts(ended.number)
         if isinstance(ended.error, errors.PerfTuningError):
             self._put_back(task)
             self._break(ended.error)
             return
         outcome = ended.outcome or _accident(task.pair, ended.error)
+        if any(one.kind is model.ErrorClass.NOT_REMOVED for one in outcome.errors):
+            self._held |= self._hosts(ended.number)
+        else:
+            self._busy -= self._hosts(ended.number)
         if not outcome.seconds:
             outcome.seconds = {"measure": taken_s}
         self._settle(task, outcome)
@@ -200,15 +219,18 @@ class Campaign:
     # -- what becomes of a pair
 
     def _settle(self, task: campaign_store.Task, outcome: model.PairOutcome) -> None:
-        kinds = {one.kind for one in outcome.errors}
+        kinds = blame.kinds(outcome.errors)
         if model.ErrorClass.INTERRUPTED in kinds or (self._halted() and not outcome.trials):
             self._put_back(task)
             for error in outcome.errors:
                 if error.kind is not model.ErrorClass.INTERRUPTED:
                     self._say(f"{_shown(task.pair)}: {output.printable(error.reason, 300)}", important=True)
-        elif model.ErrorClass.QUOTA in kinds:
+            return
+        if model.ErrorClass.QUOTA in kinds:
             self._too_many(task, outcome)
-        elif outcome.trials and not (self._lacking(outcome) and self._worth_another(task, outcome)):
+            return
+        self._blame.ended(task, outcome)
+        if outcome.trials and not (self._lacking(outcome) and self._worth_another(task, outcome)):
             self._taken_s.append(sum(outcome.seconds.values()))
             self._finish(task, outcome, "done")
             faults = f" with errors ({outcome.errors[0].kind.value})" if outcome.errors else ""
@@ -222,34 +244,42 @@ class Campaign:
         return any(arm.name not in measured for arm in self._arms)
 
     def _worth_another(self, task: campaign_store.Task, outcome: model.PairOutcome) -> bool:
-        kinds = {one.kind for one in outcome.errors}
+        kinds = blame.kinds(outcome.errors)
         tried = task.attempts - self._tried.get(task.number, 0)
         return tried < self._settings.retries and not kinds <= _FINAL and not self._given_up(task.pair)
 
     def _failed(self, task: campaign_store.Task, outcome: model.PairOutcome) -> None:
         reason = f"{outcome.errors[0].kind.value}: {outcome.errors[0].reason}" if outcome.errors else "no results"
+        reason = output.printable(reason, 300)
         pair = task.pair
         if self._worth_another(task, outcome):
             # Half a comparison is worth nothing once there is a whole one.
             self._finish(task, dataclasses.replace(outcome, trials=[]), "planned")
             self._pending.append(task.number)
-            self._say(f"{_shown(pair)} failed and is tried again later ({output.printable(reason, 300)})", True)
-            return
-        self._finish(task, outcome, "failed")
-        self._say(f"{_shown(pair)} failed ({output.printable(reason, 300)})", important=True)
-        failed = sum(one.state == "failed" for one in self._tasks.values())
-        if failed >= HOPELESS and not any(one.state == "done" for one in self._tasks.values()):
-            self._break(
-                HopelessError(f"the first {failed} pairs all failed, the last one with {output.printable(reason)}")
+            self._say(f"{_shown(pair)} failed and is tried again later ({reason})", True)
+        else:
+            self._finish(task, outcome, "failed")
+            self._say(f"{_shown(pair)} failed ({reason})", important=True)
+            failed = sum(one.state == "failed" for one in self._tasks.values())
+            if failed >= HOPELESS and not any(one.state == "done" for one in self._tasks.values()):
+                self._hopeless(
+                    self._tasks.values(), f"the first {failed} pairs all failed, the last one with {reason}"
+                )
+                return
+        if cut := self._blame.cloud_fails(self._limit):
+            self._blame.forget()
+            self._hopeless(
+                cut, f"{len(cut)} pairs failed on end for what is no host's fault, the last one with {reason}"
             )
-            self._plan_failed_again()
             return
-        self._give_up_hosts()
+        for host, why in self._blame.bad_hosts(self._tasks.values(), self._out).items():
+            self._take_out(host, why)
 
-    def _plan_failed_again(self) -> None:
-        """Leave the pairs that failed to whoever resumes the run: what made all of them fail is not theirs."""
-        for task in self._tasks.values():
-            if task.state == "failed":
+    def _hopeless(self, tasks: Iterable[campaign_store.Task], why: str) -> None:
+        """End the run; leave pairs that failed to whoever resumes it: what made all of them fail is not theirs."""
+        self._break(HopelessError(why))
+        for task in list(tasks):
+            if task.state == "failed" and not self._given_up(task.pair):
                 self._put_back(task)
 
     def _too_many(self, task: campaign_store.Task, outcome: model.PairOutcome) -> None:
@@ -270,24 +300,15 @@ class Campaign:
         self._pending.appendleft(task.number)
 
     def _finish(self, task: campaign_store.Task, outcome: model.PairOutcome, state: str) -> None:
+        if beside := sorted(self._hosts(task.number) & self._beside):
+            told = f"measured beside an earlier stack on {', '.join(beside)} that could not be removed"
+            outcome.errors.append(model.PairError(model.ErrorClass.NOT_REMOVED, told))
         self._store.finish(self._run.run_id, task.number, outcome, state)
         task.attempts += 1
         task.state = state
 
-    def _give_up_hosts(self) -> None:
-        """Take out hosts that get no result with peers that do get some with others."""
-        sound = {name for task in self._tasks.values() if task.state == "done" for name in _names(task.pair)}
-        failed: dict[str, set[str]] = collections.defaultdict(set)
-        for task in self._tasks.values():
-            if task.state == "failed":
-                failed[task.pair.client].add(task.pair.server)
-                failed[task.pair.server].add(task.pair.client)
-        for host, peers in sorted(failed.items()):
-            if host not in sound | set(self._out) and len(peers) >= GIVE_UP and peers & sound:
-                self._take_out(host, f"no pair worked with {', '.join(sorted(peers))}")
-
     def _given_up(self, pair: model.HostPair) -> bool:
-        return bool(_names(pair) & set(self._out))
+        return bool(blame.names(pair) & set(self._out))
 
     def _take_out(self, host: str, reason: str) -> None:
         self._out[host] = reason
@@ -296,7 +317,7 @@ class Campaign:
         new = pairing.additional(left, met, self._settings.peers, self._settings.seed) if len(left) > 1 else []
         added = self._store.take_out(self._run.run_id, host, reason, new)
         for task in self._tasks.values():
-            if task.state == "planned" and host in _names(task.pair):
+            if task.state == "planned" and host in blame.names(task.pair):
                 task.state = "dropped"
                 self._pending.remove(task.number)
         for task in added:
@@ -422,11 +443,7 @@ class Campaign:
             self._unheard = self._unheard or error
 
     def _hosts(self, number: int) -> set[str]:
-        return _names(self._tasks[number].pair)
-
-
-def _names(pair: model.HostPair) -> set[str]:
-    return {pair.client, pair.server}
+        return blame.names(self._tasks[number].pair)
 
 
 def _shown(pair: model.HostPair) -> str:

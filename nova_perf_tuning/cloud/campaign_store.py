@@ -348,6 +348,24 @@ class CampaignStore:
                 for row, pair in session.execute(query)
             ]
 
+    def last_errors(self, run_id: str) -> dict[int, list[model.PairError]]:
+        """Return the errors of the last attempt at each pair that failed, by number."""
+        query = (
+            sa.select(tables.Pair.number, tables.PairFault)
+            .join(tables.Pair, tables.Pair.id == tables.PairFault.pair_id)
+            .where(
+                tables.Pair.run_id == run_id,
+                tables.Pair.state == "failed",
+                tables.PairFault.attempt == tables.Pair.attempts,
+            )
+        )
+        found: dict[int, list[model.PairError]] = {}
+        with self._reading() as session:
+            for number, row in session.execute(query):
+                error = model.PairError(model.ErrorClass(row.kind), row.reason, row.arm)
+                found.setdefault(number, []).append(error)
+        return found
+
     def pair_environments(self, run_id: str) -> Iterator[tuple[int, str, dict[str, Any]]]:
         """Yield (number, source of host CPU, environment) of every pair that has been measured."""
         query = (

@@ -152,7 +152,7 @@ class HeatPairLauncher:
             begun = time.monotonic()
             self._tell(f"{_shown(pair)}: removing {len(running)} stacks")
             for problem in self._closing.delete([one.stack for one in running]):
-                _note(outcome, model.ErrorClass.API, f"cannot be removed: {problem}; run 'openstack perf cleanup'")
+                _note(outcome, model.ErrorClass.NOT_REMOVED, f"{problem}; run 'openstack perf cleanup'")
             outcome.seconds["delete"] = round(time.monotonic() - begun, 1)
         return outcome
 

@@ -34,8 +34,10 @@ class ErrorClass(enum.StrEnum):
     BAD_RESULTS = "bad results"
     #: The guest told that a benchmark failed in it.
     BENCHMARK_FAILED = "benchmark failed"
-    #: The API failed for longer than retries could bridge (500, 503, timeouts).
+    #: The API failed for longer than retries could bridge (500, 503, timeouts), or refused what every pair needs.
     API = "API failure"
+    #: Something that was made for the pair is still there; it says nothing of the pair's results.
+    NOT_REMOVED = "not removed"
     #: The pair's time limit passed.
     TIME_LIMIT = "time limit"
     #: Ctrl-C, or :meth:`PairLauncher.interrupt`.

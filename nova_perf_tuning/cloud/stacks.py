@@ -137,7 +137,10 @@ class Stacks:
         except api_module.ERRORS as error:
             if api_module.http_status(error) in (None, 401):
                 raise  # it is not this stack that is refused, or nobody was asked
-            raise StackError(classify(str(error)), f"Heat refused the stack: {faults.told(error)}") from error
+            kind = classify(str(error))
+            # Heat has not looked at the pair's hosts yet.
+            kind = model.ErrorClass.API if kind is model.ErrorClass.STACK_FAILED else kind
+            raise StackError(kind, f"Heat refused the stack: {faults.told(error)}") from error
 
     def _post(self, request: Mapping[str, Any]) -> str:
         """Make a stack and return its id; create_stack() would make a list of the tags, and Heat wants text."""

@@ -261,7 +261,7 @@ class LauncherTest(ApiCase):
         plan = model.MeasurePlan("r", (), 1, 100)
         outcome = launcher.measure(model.HostPair(), [model.Arm("untuned", "m1.tiny")], plan)
         [error] = outcome.errors
-        self.assertIs(model.ErrorClass.STACK_FAILED, error.kind)
+        self.assertIs(model.ErrorClass.API, error.kind)
         self.assertIn("Heat refused the stack", error.reason)
         self.assertEqual([], outcome.trials)
 

@@ -143,6 +143,119 @@ class CampaignTest(CampaignCase):
         self.assertTrue(any("is given up" in now.text and now.important for now in self.told))
         self.check_consistent(run.run_id)
 
+    def fail_when(self, broken, kind=model.ErrorClass.API, seconds=5.0):
+        """Let attempts fail for the cloud's sake where ``broken``, told how many have ended, says so."""
+        whole = self.launcher._measured
+
+        def measured(pair, *rest):
+            if not broken(sum(what == "end" for what, _, _ in self.launcher.log)):
+                return whole(pair, *rest)
+            self.threads.sleep(seconds)
+            return model.PairOutcome(pair, errors=[model.PairError(kind, "not allowed (403): by policy")])
+
+        self.launcher._measured = measured
+
+    def test_a_cloud_that_fails_midway_is_no_host_s_fault(self):
+        """No host is given up, the run ends soon, and all that failed is measured when it goes on."""
+        for retries in (0, 1):
+            one = self.begin(16, peers=3, retries=retries)
+            self.fail_when(lambda ended: ended >= 8)
+            error = self.assertRaises(campaign.HopelessError, one.run)
+            self.assertIn("8 pairs failed on end for what is no host's fault, the last one with API", str(error))
+            run_id = one._run.run_id
+            run = self.store.load(run_id)
+            self.assertEqual(("interrupted", {}), (run.state, run.out))
+            states = self.states(run_id)
+            self.assertEqual({"done", "planned"}, set(states))
+            self.assertEqual(24, states.total())
+            self.check_consistent(run_id)
+            self.assertEqual("complete", self.campaign(self.store.claim(run_id), retries=0).run())
+            self.assertEqual({"done": 24}, self.states(run_id))
+            self.check_consistent(run_id)
+
+    def test_a_short_outage_is_bridged(self):
+        one = self.begin(16, peers=3)
+        self.fail_when(lambda ended: 8 <= ended < 13)
+        self.assertEqual("complete", one.run())
+        self.assertEqual({"done": 24}, self.states(one._run.run_id))
+        self.assertEqual({}, self.store.load(one._run.run_id).out)
+
+    def test_what_was_the_clouds_fault_is_not_held_against_hosts_later(self):
+        """Nor by who resumes the run, to whom only the database tells why a pair failed."""
+        for kind, out in ((model.ErrorClass.API, False), (model.ErrorClass.NO_SIGNAL, True)):
+            run_id = campaign_store.new_id()
+            pairs = [
+                model.HostPair(*pair.split()) for pair in ("h000 h001", "h003 h000", "h003 h001", "h000 h002")
+            ]
+            self.store.create(run_id, names(4), pairs, {"cloud": "here"}, {})
+            fault = model.PairError(kind, "x")
+            for number in (1, 2):
+                self.store.finish(run_id, number, model.PairOutcome(pairs[number], errors=[fault]), "failed")
+            self.store.finish(run_id, 0, model.PairOutcome(pairs[0]), "done")
+            self.store.end(run_id, "interrupted")
+            one = self.campaign(self.store.claim(run_id), retries=0)
+            self.fail_when(lambda _: True, model.ErrorClass.NO_HOST)
+            self.assertEqual("complete", one.run())
+            self.assertIs(out, "h003" in self.store.load(run_id).out)
+
+    def leave_stacks(self, *hosts):
+        """Let the first pair of each of some hosts leave its stack behind."""
+        whole, left = self.launcher.measure, set(hosts)
+
+        def measure(pair, arms, plan):
+            outcome = whole(pair, arms, plan)
+            if {pair.client, pair.server} & left:
+                left.difference_update((pair.client, pair.server))
+                self.launcher._make(f"{model.NAME_PREFIX}{plan.run_id}-left-{pair.client}")
+                outcome.errors.append(model.PairError(model.ErrorClass.NOT_REMOVED, "still there"))
+                self.launcher.log.append(("left", pair, 0))
+            return outcome
+
+        self.launcher.measure = measure
+
+    def begun_beside(self):
+        """Return the pairs that were begun on hosts where a stack was left."""
+        left, beside = set(), []
+        for what, pair, _ in self.launcher.log:
+            hosts = {pair.client, pair.server} if pair else set()
+            left = left | hosts if what == "left" else set() if what == "cleanup" else left
+            if what == "begin" and hosts & left:
+                beside.append(pair)
+        return beside
+
+    def test_hosts_on_which_a_stack_stayed_are_not_measured_beside_it(self):
+        one = self.begin(12, peers=3)
+        self.leave_stacks("h001", "h007")
+        cleanup = self.launcher.cleanup
+        self.launcher.cleanup = lambda run_id: (self.launcher.log.append(("cleanup", None, 0)), cleanup(run_id))[1]
+        self.assertEqual("complete", one.run())
+        self.assertEqual([], self.begun_beside())
+        self.check_consistent(one._run.run_id)
+        self.assertEqual({"done": 18}, self.states(one._run.run_id))
+        begun = collections.Counter(pair for what, pair, _ in self.launcher.log if what == "begin")
+        self.assertEqual({1}, set(begun.values()), "what was measured is measured once")
+
+    def test_a_stack_that_stays_for_good_is_remarked(self):
+        one = self.begin(6)
+        self.leave_stacks("h001")
+        self.launcher.cleanup = mock.Mock(side_effect=model.CloudError("stack x: DELETE_FAILED"))
+        self.assertEqual("complete", one.run())
+        self.assertEqual({"done": 6}, self.states(one._run.run_id))
+        told = [fault for fault in self.store.faults(one._run.run_id) if "beside an earlier" in fault.error.reason]
+        self.assertEqual(len(self.begun_beside()), len(told))
+        self.assertTrue(told and all(fault.error.kind is model.ErrorClass.NOT_REMOVED for fault in told))
+        self.assertTrue(any("measured beside stacks that cannot be removed" in now.text for now in self.told))
+
+    def test_what_could_not_be_removed_is_no_reason_to_try_again(self):
+        one = self.begin(2, peers=1)
+        failed = [
+            model.PairError(model.ErrorClass.BENCHMARK_FAILED, "fio"),
+            model.PairError(model.ErrorClass.NOT_REMOVED, "x"),
+        ]
+        self.launcher._measured = lambda pair, *_: model.PairOutcome(pair, errors=list(failed))
+        self.assertEqual("complete", one.run())
+        self.assertEqual({1}, {attempt for _, _, attempt in self.launcher.log})
+
     def test_quota_lowers_how_many_run_at_a_time(self):
         one = self.begin(16, simulation.Cloud(quota=3), max_parallel=8)
         self.assertEqual("complete", one.run())
