@@ -5,10 +5,12 @@ Tokens that expire are no matter: keystoneauth fetches a new one when a service 
 
 from __future__ import annotations
 
+import contextlib
 import json
+import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 import requests
@@ -130,10 +132,12 @@ class Api:
         :raises openstack.exceptions.SDKException, keystoneauth1.exceptions.ClientException: it was refused.
         :raises Interrupted: the run is to end.
         """
+        left_s = getattr(self._local, "deadline", math.inf) - time.monotonic()
+        retry_for_s = max(0.0, min(self._retry_for_s, left_s))
         retrying = tenacity.Retrying(
             retry=tenacity.retry_if_exception(is_transient),
             wait=tenacity.wait_random_exponential(multiplier=0.5, max=10),
-            stop=tenacity.stop_after_delay(self._retry_for_s),
+            stop=tenacity.stop_after_delay(retry_for_s),
             sleep=self.sleep,
             reraise=True,
         )
@@ -142,8 +146,17 @@ class Api:
         except Exception as error:
             if is_transient(error):
                 said = "the answer is not JSON" if _is_no_json(error) else faults.told(error)
-                raise ApiError(f"the API failed for {self._retry_for_s:.0f} s: {said}") from error
+                raise ApiError(f"the API failed for {retry_for_s:.0f} s: {said}") from error
             raise
+
+    @contextlib.contextmanager
+    def until(self, deadline: float) -> Iterator[None]:
+        """Let no call of this thread be tried again after a moment of the monotonic clock."""
+        self._local.deadline = deadline
+        try:
+            yield
+        finally:
+            del self._local.deadline
 
     def read(self, question: Callable[[], _Answer]) -> _Answer:
         """Call :func:`read`, and see :meth:`call`: what is no real answer is asked for again."""

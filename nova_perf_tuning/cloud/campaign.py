@@ -11,16 +11,14 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
-import signal
+import itertools
 import statistics
-import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from types import FrameType
+from collections.abc import Callable, Iterable, Sequence
 
 from nova_perf_tuning import errors
 from nova_perf_tuning.bench import output
 from nova_perf_tuning.budget import session
-from nova_perf_tuning.cloud import blame, campaign_store, model, pairing, workers
+from nova_perf_tuning.cloud import blame, campaign_store, model, pairing, stop_signals, workers
 
 #: How often the owner says in the database that it is alive, in seconds; others wait ten times as long.
 HEARTBEAT_S = 30.0
@@ -94,7 +92,8 @@ class Campaign:
         self._limit = settings.max_parallel
         self._out = dict(run.out)
         self._taken_s = [task.seconds for task in run.tasks if task.state == "done" and task.seconds]
-        self._stopped_by = 0
+        self._signals = stop_signals.StopSignals(self._threads.wake)
+        self._cleanups = itertools.count(-1, -1)
         self._unclean = run.leftovers
         # What was left somewhere unknown is not shown to be gone by a cloud that has nothing of it.
         self._lost = run.leftovers and not run.cloud
@@ -110,13 +109,14 @@ class Campaign:
         """Run what is left and return how it ended: ``complete``, ``interrupted`` or ``time limit``.
 
         Stacks of an owner that died are removed first, and all stacks of this run are when it returns or raises.
+        SIGINT, SIGTERM and SIGHUP stop it; what removes stacks goes on until another one comes.
 
         :raises model.CloudError: nothing can be measured on this cloud (any more).
         :raises HopelessError: see there.
         :raises nova_perf_tuning.database.engine.DatabaseError: the database fails.
         """
         ended = "interrupted"
-        with self._signals():
+        with self._signals.heard():
             try:
                 self._remove_leftovers()
                 ended = self._go_through()
@@ -129,7 +129,7 @@ class Campaign:
     @property
     def stopped_by(self) -> int:
         """Return the number of the signal that stopped the run, 0 if none did."""
-        return self._stopped_by
+        return self._signals.first
 
     @property
     def unclean(self) -> bool:
@@ -156,7 +156,7 @@ class Campaign:
         return "time limit" if timed_out and self._pending else "complete"
 
     def _halted(self) -> bool:
-        return bool(self._stopped_by) or self._broken is not None
+        return bool(self._signals.first) or self._broken is not None
 
     def _begin_what_can(self) -> bool:
         """Begin pairs while there are hosts and places for them; False when the time limit forbids it."""
@@ -184,7 +184,8 @@ class Campaign:
     def _free_hosts(self) -> None:
         """Remove the stacks that stayed on hosts, which would disturb what is measured there; nothing runs now."""
         try:
-            self._launcher.cleanup(self._run.run_id)
+            if self._removed(lambda: bool(self._signals.first)) is None:
+                return
         except model.CloudError as error:
             self._beside |= self._held
             told = f"{', '.join(sorted(self._held))}: measured beside stacks that cannot be removed"
@@ -195,14 +196,11 @@ class Campaign:
     def _hear(self, limit_s: float) -> None:
         """Wait for a pair to end and deal with it."""
         ended = self._threads.wait(limit_s)
-        now = self._threads.now()
-        if now - self._seen >= HEARTBEAT_S:
-            self._store.seen(self._run.run_id)
-            self._seen = now
-        if ended is None:
+        self._beat()
+        if ended is None or ended.number not in self._running:
             return
         task = self._tasks[ended.number]
-        taken_s = now - self._running.pop(ended.number)
+        taken_s = self._threads.now() - self._running.pop(ended.number)
         if isinstance(ended.error, errors.PerfTuningError):
             self._put_back(task)
             self._break(ended.error)
@@ -215,6 +213,13 @@ class Campaign:
         if not outcome.seconds:
             outcome.seconds = {"measure": taken_s}
         self._settle(task, outcome)
+
+    def _beat(self) -> None:
+        """Say now and then that this process is alive."""
+        now = self._threads.now()
+        if now - self._seen >= HEARTBEAT_S:
+            self._store.seen(self._run.run_id)
+            self._seen = now
 
     # -- what becomes of a pair
 
@@ -354,18 +359,20 @@ class Campaign:
             self._say(f"stopping: the stacks of {len(self._running)} pairs are being removed", important=True)
         if self._stop_by is None:  # one limit for both drains
             self._stop_by = self._threads.now() + STOP_S
-        while self._running and (left_s := self._stop_by - self._threads.now()) > 0:
+        while self._running and not self._signals.again and (left_s := self._stop_by - self._threads.now()) > 0:
             if store:
                 self._hear(min(HEARTBEAT_S, left_s))
-            elif (ended := self._threads.wait(min(HEARTBEAT_S, left_s))) is not None:
+                continue
+            if (ended := self._threads.wait(min(HEARTBEAT_S, left_s))) is not None:
                 self._running.pop(ended.number, None)
+            with contextlib.suppress(errors.PerfTuningError):  # it may be the database that ends the run
+                self._beat()
 
     def _remove_leftovers(self) -> None:
         """Remove the stacks of an owner that died: a pair could not be made again under their names."""
         if self._unclean:
             self._say("removing what the run left when it was cut off", important=True)
-            self._launcher.cleanup(self._run.run_id)
-            self._unclean = False
+            self._unclean = self._removed(lambda: bool(self._signals.first)) is None
 
     def _sweep(self) -> None:
         """Remove what a pair could not remove itself; what is left then is said and remembered."""
@@ -374,39 +381,39 @@ class Campaign:
             self._say(f"{len(self._running)} pairs could not be stopped: stacks are left", important=True)
             return
         try:
-            names = self._launcher.cleanup(self._run.run_id)
+            names = self._removed(lambda: self._signals.again)
         except model.CloudError as error:
             self._say(f"stacks may be left: {output.printable(error, 300)}", important=True)
             return
-        self._unclean = False
+        self._unclean = names is None
         if names:
             self._say(f"removed at the end: {', '.join(names)}", important=True)
 
-    @contextlib.contextmanager
-    def _signals(self) -> Iterator[None]:
-        """Let SIGINT, SIGTERM and SIGHUP stop the run in an orderly way instead of raising anywhere.
+    def _removed(self, enough: Callable[[], bool]) -> list[str] | None:
+        """Remove the run's stacks and return their names, None if it was ``enough`` before that was done.
 
-        What is ignored stays so: SIGHUP under nohup, SIGINT of a job in the background.
+        In a thread, so that others still see that this process is alive, and signals are heard.
+
+        :raises model.CloudError: something could not be removed.
         """
+        names: list[str] = []
 
-        def stop(number: int, _frame: FrameType | None) -> None:
-            self._stopped_by = self._stopped_by or number
-            self._threads.wake()
+        def remove() -> model.PairOutcome:
+            names.extend(self._launcher.cleanup(self._run.run_id))
+            return model.PairOutcome(model.HostPair())
 
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        numbers = [
-            number
-            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-            if signal.getsignal(number) is not signal.SIG_IGN
-        ]
-        before = {number: signal.signal(number, stop) for number in numbers}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, signal.SIG_DFL if handler is None else handler)
+        if enough():
+            return None
+        number = next(self._cleanups)
+        self._threads.start(number, remove)
+        while (ended := self._threads.wait(HEARTBEAT_S)) is None or ended.number != number:
+            if enough():
+                return None
+            with contextlib.suppress(errors.PerfTuningError):  # it may be the database that ends the run
+                self._beat()
+        if ended.error is not None:
+            raise ended.error
+        return names
 
     # -- time
 

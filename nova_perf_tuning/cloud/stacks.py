@@ -89,6 +89,7 @@ class _Removal:
     errors: int = 0
     problem: str = ""
     failed: bool = False
+    gone: bool = False
 
     def later(self) -> None:
         """Note an attempt; the next one comes after a pause."""
@@ -223,27 +224,32 @@ class Stacks:
         waiting = [_Removal(stack) for stack in stacks]
         problems: list[str] = []
         deadline = time.monotonic() + _DELETE_S
-        while waiting and time.monotonic() < deadline:
-            for one in list(waiting):
-                try:
-                    ended = self._delete_step(one)
-                except (*api_module.ERRORS, api_module.ApiError) as error:
-                    one.later()
-                    one.errors += 1
-                    one.problem = faults.told(error)
-                    ended = one.errors >= _DELETE_ERRORS or api_module.credentials_refused(error)
-                    if ended:
-                        problems.append(f"stack {one.stack.name}: {one.problem}")
-                if ended:
-                    waiting.remove(one)
-            if waiting:
-                time.sleep(_POLL_S)
+        with self._api.until(deadline):
+            while waiting and time.monotonic() < deadline:
+                for one in list(waiting):
+                    if time.monotonic() < deadline and self._is_over(one):
+                        waiting.remove(one)
+                        if not one.gone:
+                            problems.append(f"stack {one.stack.name}: {one.problem}")
+                if waiting:
+                    time.sleep(_POLL_S)
         for one in waiting:
             why = f": {one.problem}" if one.problem else ""
             problems.append(
                 f"stack {one.stack.name}: still there after {_DELETE_S:.0f} s and {one.attempts} attempts{why}"
             )
         return problems
+
+    def _is_over(self, one: _Removal) -> bool:
+        """Push one stack towards its end; True when it is gone or given up."""
+        try:
+            one.gone = self._delete_step(one)
+        except (*api_module.ERRORS, api_module.ApiError) as error:
+            one.later()
+            one.errors += 1
+            one.problem = faults.told(error)
+            return one.errors >= _DELETE_ERRORS or api_module.credentials_refused(error)
+        return one.gone
 
     def _delete_step(self, one: _Removal) -> bool:
         """Push one stack towards its end; True when it is gone."""

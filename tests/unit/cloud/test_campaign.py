@@ -11,7 +11,7 @@ import fixtures
 import testtools
 
 from nova_perf_tuning.bench import plugins
-from nova_perf_tuning.cloud import campaign, campaign_store, model, pairing
+from nova_perf_tuning.cloud import campaign, campaign_store, model, pairing, stop_signals
 from tests import simulated_cloud as simulation
 
 ARMS = (model.Arm("untuned"), model.Arm("tuned", extra_specs={"perf:profile": "balanced"}))
@@ -368,6 +368,61 @@ class CampaignTest(CampaignCase):
         self.assertEqual("interrupted", one.run())
         self.assertEqual(campaign.STOP_S, self.threads.now())
         self.assertTrue(one.unclean)
+        self.threads.wake_sleepers()
+
+    def test_removal_says_that_the_owner_is_alive_and_ends_at_a_second_signal(self):
+        """Stacks that stay are then remembered; the first signal alone ends no clean-up at the end."""
+        self.useFixture(fixtures.MockPatchObject(stop_signals, "SECOND_S", 0.0))
+        for second in (False, True):
+            one = self.begin(4)
+            run_id = one._run.run_id
+            seen = self.store.seen = mock.Mock(side_effect=self.store.seen)
+            begun = []
+
+            def cleanup(_run_id, one=one, second=second, begun=begun):
+                begun.append(self.threads.now())
+                os.kill(os.getpid(), signal.SIGTERM)
+                while not one.stopped_by:
+                    threading.Event().wait(0.01)
+                if second:
+                    os.kill(os.getpid(), signal.SIGTERM)
+                self.threads.sleep(400.0)
+                return []
+
+            self.launcher.cleanup = cleanup
+            self.assertEqual("complete", one.run())
+            taken = self.threads.now() - begun[0]
+            run = self.store.load(run_id)
+            self.assertEqual((second, second), (one.unclean, run.leftovers))
+            self.assertEqual("complete", run.state)
+            if second:
+                self.assertLess(taken, 60)
+            else:
+                self.assertAlmostEqual(400, taken)
+                self.assertGreaterEqual(seen.call_count, 13)
+            del self.store.seen
+            self.threads.wake_sleepers()
+
+    def test_a_signal_while_leftovers_are_removed(self):
+        """Nothing is begun; the stacks are removed at the end, or remembered."""
+        one = self.begin(4)
+        self.store.end(one._run.run_id, "interrupted", leftovers=True)
+        one = self.campaign(self.store.claim(one._run.run_id))
+        cleanup, calls = self.launcher.cleanup, []
+
+        def slow(run_id):
+            calls.append(run_id)
+            if len(calls) == 1:
+                os.kill(os.getpid(), signal.SIGINT)
+                self.threads.sleep(1e5)
+            return cleanup(run_id)
+
+        self.launcher.cleanup = slow
+        self.assertEqual("interrupted", one.run())
+        self.assertLess(self.threads.now(), 60)
+        self.assertEqual(2, len(calls))
+        self.assertEqual([], self.launcher.log)
+        self.assertFalse(one.unclean)
         self.threads.wake_sleepers()
 
     def test_signals_that_are_ignored_stay_so(self):

@@ -349,6 +349,17 @@ class RemovalTest(HeatCase):
         self.assertIn("stack n: still there after ", problem)
         self.assertIn("client_port: Port in use", problem)
 
+    def test_many_that_cannot_be_asked_for_take_no_longer_than_one(self):
+        """A Heat that is down: the limit is for all, not for each."""
+        self.useFixture(fixtures.MockPatchObject(stacks, "_DELETE_S", 1.0))
+        self.engine.first = [(503, {})] * 2000
+        watched = stacks.Stacks(api.Api(self.connect, retry_for_s=0.8))
+        begun = time.monotonic()
+        problems = watched.delete(stacks.Stack(f"id-{number}", f"n{number}") for number in range(128))
+        self.assertLess(time.monotonic() - begun, 4)
+        self.assertEqual(128, len(problems))
+        self.assertIn("stack n127: still there after 1 s and 0 attempts", problems[-1])
+
     def test_what_may_not_be_deleted_is_given_up_soon(self):
         self.engine.stacks["n"] = ("CREATE_COMPLETE", "")
         self.engine.first = [(403, {"error": {"message": "forbidden"}})] * 50
