@@ -29,6 +29,8 @@ _HAND_OVER_S: Final = 20.0
 _NOTICE_S: Final = 10.0
 #: Least time that guests get to report.
 _LEAST_WAIT_S: Final = 30
+#: What guests take until they are ready is learnt from so many of the last stacks.
+_BOOTS: Final = 8
 #: Lines of a guest's console in an error.
 _CONSOLE_LINES: Final = 12
 _RUN_ID: Final = re.compile(r"[a-z0-9-]{1,32}").fullmatch
@@ -187,7 +189,7 @@ class HeatPairLauncher:
         deadline = begun + plan.time_limit_s - min(_CLOSING_S, plan.time_limit_s / 4)
         grid = slots.Grid(len(arms), self.settings.slot_s or slots.length_s(job for job in plan.jobs))
         # Guests that are ready have a slot's time before it to warm up.
-        start = math.ceil(time.time() + self._boot_s() + grid.length_s)
+        start = math.ceil(time.time() + self._boot_s(grid, plan) + grid.length_s)
         outcome.environment = self._environment(plan, grid)
         for number, arm in enumerate(arms):
             self._api.sleep(0)
@@ -245,6 +247,8 @@ class HeatPairLauncher:
                 text = str(error)
                 if error.kind in (model.ErrorClass.NO_SIGNAL, model.ErrorClass.TIME_LIMIT):
                     text = f"{text}; {self._consoles(one)}"
+                    with contextlib.suppress(*api_module.ERRORS, api_module.ApiError):
+                        self._learn(one, stacks.signals(self._stacks.events(one.stack), "report_handle"))
                 _note(outcome, error.kind, text, one.arm.name)
             except collector.DocumentError as error:
                 _note(outcome, model.ErrorClass.BAD_RESULTS, str(error), one.arm.name)
@@ -252,12 +256,13 @@ class HeatPairLauncher:
 
     def _overdue(self, one: _Running) -> model.ErrorClass:
         """Return why an arm has not ended in time: guests that never told anything would not have."""
-        if len(one.servers) < 2:
-            return model.ErrorClass.TIME_LIMIT
         try:
+            if len(self._stacks.servers(one.stack, made=True)) < 2:
+                return model.ErrorClass.TIME_LIMIT
             ready = stacks.signals(self._stacks.events(one.stack), "report_handle")
         except (*api_module.ERRORS, api_module.ApiError):
             return model.ErrorClass.TIME_LIMIT
+        self._learn(one, ready)
         return model.ErrorClass.TIME_LIMIT if len(ready) > 1 else model.ErrorClass.NO_SIGNAL
 
     def _collect(
@@ -320,17 +325,27 @@ class HeatPairLauncher:
         times = len(stacks.signals(events, "documents_handle"))
         if times > 1:
             raise collector.DocumentError(f"the client signalled {times} times instead of once; nothing is used")
-        reports = stacks.signals(events, "report_handle")
-        if len(reports) > 1:  # the server is ready, then the client
-            ready = datetime.datetime.fromisoformat(str(reports[1].event_time))
-            with self._lock:
-                self._boots_s.append(ready.replace(tzinfo=datetime.UTC).timestamp() - one.begun)
+        self._learn(one, stacks.signals(events, "report_handle"))
 
-    def _boot_s(self) -> float:
-        """Return how long guests take until they are ready, a little more than the slowest of the last pairs."""
+    def _learn(self, one: _Running, reports: Sequence[Any]) -> None:
+        """Note how long guests took until they were ready: the server tells it first, then the client."""
+        if len(reports) > 1:
+            with contextlib.suppress(ValueError):  # no time at all
+                ready = datetime.datetime.fromisoformat(str(reports[1].event_time))
+                with self._lock:
+                    self._boots_s.append(ready.replace(tzinfo=datetime.UTC).timestamp() - one.begun)
+
+    def _boot_s(self, grid: slots.Grid, plan: model.MeasurePlan) -> float:
+        """Return how long guests take until they are ready, a little more than the slowest of the last pairs.
+
+        No more than leaves time to measure: one pair that was slow would else leave none to all that come later.
+        """
         with self._lock:
-            seen = self._boots_s[-8:]
-        return 1.2 * max(seen) + 5 if seen else self.settings.boot_s
+            seen = self._boots_s[-_BOOTS:]
+        if not seen:
+            return self.settings.boot_s
+        most_s = plan.time_limit_s - _measuring_s(grid, plan) - _CLOSING_S
+        return min(1.2 * max(seen) + 5, max(most_s, self.settings.boot_s))
 
     def _find_servers(self, one: _Running, samplers: dict[str, host_cpu.Sampler]) -> None:
         """Learn the guests' ids as soon as there are some; then their CPU time can be sampled."""
@@ -421,7 +436,7 @@ class HeatPairLauncher:
         It ends before the pair does, since it says who was silent: what guests take until they are ready, which
         holds what they take until they are active, is left out. It lasts as long as guests need that work.
         """
-        boot_s = self._boot_s()
+        boot_s = self._boot_s(grid, plan)
         wait_s = max(left_s - boot_s - _NOTICE_S, min(left_s, boot_s + _measuring_s(grid, plan)))
         return max(_LEAST_WAIT_S, min(43200, int(wait_s)))
 

@@ -179,13 +179,18 @@ class Stacks:
         found = self._list("stack_events", _known(stack))
         return sorted(found, key=lambda event: str(event.event_time))
 
-    def servers(self, stack: Stack) -> dict[str, str]:
-        """Return the ids of the guests that are there, by role."""
+    def servers(self, stack: Stack, *, made: bool = False) -> dict[str, str]:
+        """Return the ids of the guests that Nova knows, by role.
+
+        :param made: only of those that are no longer being built.
+        """
         found = self._list("resources", _known(stack))
         return {
             one.name: one.physical_resource_id
             for one in found
-            if one.name in ("client", "server") and one.physical_resource_id
+            if one.name in ("client", "server")
+            and one.physical_resource_id
+            and (not made or one.status == "CREATE_COMPLETE")
         }
 
     def _list(self, what: str, *of: Any) -> list[Any]:

@@ -1,5 +1,6 @@
 """A Heat that fails in the middle: the real launcher and openstacksdk against a small engine behind HTTP."""
 
+import datetime
 import json
 import time
 from unittest import mock
@@ -9,7 +10,7 @@ import requests
 from keystoneauth1 import exceptions as keystone_errors
 
 from nova_perf_tuning.bench import plugins
-from nova_perf_tuning.cloud import api, campaign, campaign_store, heat_pair, model, pairing, stacks
+from nova_perf_tuning.cloud import api, campaign, campaign_store, heat_pair, model, pairing, slots, stacks
 from tests.unit.cloud import test_api
 
 ARM = model.Arm("only", "m1.tiny")
@@ -63,6 +64,7 @@ class Engine:
         self.stacks, self.made, self.first, self.asked_for = {}, [], [], []
         self.status, self.events = ("CREATE_IN_PROGRESS", ""), []
         self.delete = lambda name: None
+        self.server_status = "CREATE_COMPLETE"
 
     def asked(self, command, path, body):
         self.asked_for.append((command, path))
@@ -82,7 +84,12 @@ class Engine:
             return 204, {}
         if "resources" in rest:
             servers = [
-                {"resource_name": role, "physical_resource_id": f"{role}-id"} for role in ("client", "server")
+                {
+                    "resource_name": role,
+                    "physical_resource_id": f"{role}-id",
+                    "resource_status": self.server_status,
+                }
+                for role in ("client", "server")
             ]
             return 200, {"resources": servers}
         if "events" in rest:
@@ -293,9 +300,11 @@ class SilenceTest(HeatCase):
         ready = [event("report_handle", "SIGNAL_COMPLETE", "status:SUCCESS reason:ready")] * 2
         self.engine.status = ("CREATE_FAILED", f"Resource CREATE failed: {TIMEOUT}")
         self.engine.events = [*ready, event("report", "CREATE_FAILED", TIMEOUT)]
-        [error] = self.measure().errors
+        launcher = self.launcher()
+        [error] = self.measure(launcher).errors
         self.assertIs(model.ErrorClass.TIME_LIMIT, error.kind)
         self.assertIn("client's console ends: Kernel panic", error.reason)
+        self.assertEqual(1, len(launcher._boots_s), "what they took is known")
 
     def test_the_pairs_own_end(self):
         signal = event("report_handle", "SIGNAL_COMPLETE", "status:SUCCESS reason:ready")
@@ -304,6 +313,26 @@ class SilenceTest(HeatCase):
             [error] = self.measure(time_limit_s=0.4).errors
             self.assertIs(model.ErrorClass[kind], error.kind)
             self.assertIn("console ends", error.reason)
+
+    def test_guests_that_are_still_being_built_are_not_silent(self):
+        """As long a wait once more would end the same."""
+        self.engine.server_status = "CREATE_IN_PROGRESS"
+        [error] = self.measure(time_limit_s=0.4).errors
+        self.assertIs(model.ErrorClass.TIME_LIMIT, error.kind)
+
+    def test_one_slow_pair_leaves_the_others_their_time(self):
+        """What guests take is learnt, from pairs that fail too, up to what leaves time to measure."""
+        launcher = self.launcher(boot_s=60.0, slot_s=5)
+        plan, grid = self.plan(time_limit_s=1200.0), slots.Grid(1, 5)
+        self.assertEqual(60, launcher._boot_s(grid, plan))
+        for took_s, expected_s in ((10.0, 17.0), (400.0, 485.0), (1100.0, 1200 - 35 - 30)):
+            launcher._boots_s.clear()
+            ready = event("report_handle", "SIGNAL_COMPLETE", "status:SUCCESS reason:ready")
+            at = datetime.datetime.fromtimestamp(time.time() + took_s, datetime.UTC)
+            self.engine.events = [{**ready, "event_time": f"{at:%Y-%m-%dT%H:%M:%SZ}"}] * 2
+            [error] = self.measure(launcher, time_limit_s=0.4).errors
+            self.assertIs(model.ErrorClass.TIME_LIMIT, error.kind)
+            self.assertAlmostEqual(expected_s, launcher._boot_s(grid, plan), delta=3)
 
     def test_a_guest_cannot_choose_the_class(self):
         for said in ("fio: Disk quota exceeded", "Connection timed out", "CREATE aborted: No valid host"):
