@@ -91,7 +91,7 @@ class Validate(command.PerfCommand):
             help=f"trials per arm and boot (default: {BLOCKS}; with --budget {BLOCKS_JUDGED}; heat: 3 per pair of"
             " hosts)",
         )
-        parser.add_argument("--seconds", metavar="N", default="10", help="length of each trial (default: 10)")
+        parser.add_argument("--seconds", metavar="N", help="length of each trial (default: 10)")
         parser.add_argument(
             "--budget",
             metavar="FILE",
@@ -371,7 +371,7 @@ def _plan(args: argparse.Namespace, vcpus: int | None) -> session.Plan:
 
     limit_s = duration("--time-limit", args.time_limit or (_TIME_LIMIT_JUDGED if args.budget else _TIME_LIMIT))
     seed = secrets.randbelow(_LAST_SEED) if args.seed is None else number("--seed", args.seed, 0, _LAST_SEED - 1)
-    seconds = number("--seconds", args.seconds, 1, 3600)
+    seconds = number("--seconds", args.seconds or "10", 1, 3600)
     tuned, reasons = tuned_request(args, vcpus)
     jobs = plugins.jobs(args.benchmark or DEFAULT_BENCHMARKS, seconds)
     second = noise.ARMS[1] if args.noise_floor else "tuned"

@@ -322,6 +322,7 @@ class _Run:
         launcher.check(plan.arms, plan.measure)
         pairs = pairing.schedule(chosen.hosts, plan.settings.peers, plan.settings.seed).pairs()
         kept = {**fleet_plan.to_dict(plan), "cloud": self._cloud.place(), "hosts": self._args.hosts}
+        kept["asked"] = validate_resume.asked(self._args)
         stored = self._store.create(
             plan.measure.run_id,
             chosen.hosts,

@@ -42,7 +42,7 @@ def plan(args: argparse.Namespace, run_id: str) -> fleet_plan.FleetPlan:
         boot_s=validate.duration("--boot-time", args.boot_time or BOOT),
         agent_metrics=agent_metrics.option("--agent-metrics", args.agent_metrics),
     )
-    seconds = _number("--seconds", args.seconds, 1, 3600)
+    seconds = _number("--seconds", args.seconds or "10", 1, 3600)
     jobs = plugins.jobs(args.benchmark or validate.DEFAULT_BENCHMARKS, seconds)
     limit_s = validate.duration("--pair-time-limit", args.pair_time_limit or PAIR_LIMIT)
     seed = secrets.randbelow(2**32) if args.seed is None else _number("--seed", args.seed, 0, 2**32 - 1)

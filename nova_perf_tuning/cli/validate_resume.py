@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
 _ARMS: Final = ("profile", "spec", "flavor")
 _JOBS: Final = ("benchmark", "seconds")
-_SECONDS: Final = "10"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -44,6 +43,11 @@ _KEPT: Final = (
 )
 
 
+def asked(args: argparse.Namespace) -> dict[str, Any]:
+    """Return the options that say together what is compared, as they were given, for :func:`plan`."""
+    return {name: getattr(args, name) for name in (*_ARMS, *_JOBS) if _is_given(args, name)}
+
+
 def plan(args: argparse.Namespace, run: campaign_store.StoredRun) -> fleet_plan.FleetPlan:
     """Return the plan to go on with: the run's own, with the limits that the options give.
 
@@ -54,14 +58,19 @@ def plan(args: argparse.Namespace, run: campaign_store.StoredRun) -> fleet_plan.
     before = fleet_plan.from_dict(run.plan, run.run_id)
     filled = argparse.Namespace(**vars(args))
     filled.guest_vcpus = args.guest_vcpus or str(before.guests.vcpus)  # what fits a guest depends on it
+    # What makes up arms or benchmarks together is compared together, whichever of it is given again.
+    for name, value in run.plan.get("asked", {}).items():
+        if not _is_given(args, name) and not (name in _ARMS and args.flavor):
+            setattr(filled, name, value)
     if not any(_is_given(args, name) for name in _ARMS):
+        filled.profile, filled.spec = args.profile, args.spec
         filled.flavor = ["any"]  # no profile, which these guests may be too small for
     wanted = validate_plan.plan(filled, run.run_id)
     for one in _KEPT:
         given = [name for name in one.options if _is_given(args, name)]
         if given and one.value(wanted) != one.value(before):
             raise _changed(given, run.run_id)
-    if args.hosts and args.hosts != run.plan.get("hosts"):
+    if args.hosts and args.hosts != run.plan.get("hosts", args.hosts):  # an older version did not note them
         raise _changed(["hosts"], run.run_id)
     if args.host_group and args.host_group != run.environment.get("host_group"):
         raise _changed(["host_group"], run.run_id)
@@ -91,8 +100,7 @@ def _with_limits(
 
 
 def _is_given(args: argparse.Namespace, name: str) -> bool:
-    value = getattr(args, name)
-    return bool(value) and not (name == "seconds" and value == _SECONDS)
+    return bool(getattr(args, name))
 
 
 def _changed(names: list[str], run_id: str) -> spec_options.OptionError:

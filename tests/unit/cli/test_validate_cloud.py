@@ -12,7 +12,7 @@ import testtools
 
 from nova_perf_tuning import errors
 from nova_perf_tuning.budget import store
-from nova_perf_tuning.cli import evaluate, report, validate, validate_cloud
+from nova_perf_tuning.cli import evaluate, report, validate, validate_cloud, validate_resume
 from nova_perf_tuning.cloud import campaign_store, fleet_file, host_choice, model
 from tests import simulated_cloud as simulation
 from tests.unit.budget import samples
@@ -467,6 +467,38 @@ class ValidateCloudTest(testtools.TestCase):
             self.assertIn(told, str(error), option)
         error = self.assertRaises(errors.PerfTuningError, self.validate, "--resume", run, "--no-guest-tx-offload")
         self.assertIn("--no-guest-tx-offload: not what run", str(error))
+
+    def test_what_was_asked_may_be_given_again_in_part(self):
+        """Options that make up one thing together are compared with the others of the beginning."""
+        run = self.unfinished("--seconds", "20", "--profile", "compute", "--spec", "perf:vif_queues=2")
+        plain = validate.Validate(None, None).get_parser("validate")
+
+        def resumed(*options):
+            args = plain.parse_args(["--resume", run, *options])
+            return validate_resume.plan(args, campaign_store.CampaignStore(self.url).load(run))
+
+        labels = ["--benchmark", "iperf3", "--benchmark", "cpu"]
+        before = resumed()
+        for options in (
+            labels, ["--seconds", "20"], ["--profile", "compute"], ["--spec", "perf:vif_queues=2"],
+            [*labels, "--seconds", "20", "--profile", "compute", "--spec", "perf:vif_queues=2"],
+        ):  # fmt: skip
+            again = resumed(*options)
+            self.assertEqual(before.arms, again.arms, options)
+            self.assertEqual({"20"}, {job.parameters["seconds"] for job in again.measure.jobs}, options)
+        for options in (
+            ["--seconds", "10"], [*labels, "--seconds", "10"], ["--benchmark", "cpu"], ["--profile", "balanced"],
+            ["--flavor", "x"],
+        ):  # fmt: skip
+            error = self.assertRaises(errors.PerfTuningError, resumed, *options)
+            self.assertIn("not what run", str(error), options)
+
+    def test_hosts_of_a_run_that_did_not_note_them(self):
+        run = self.unfinished()
+        stored = campaign_store.CampaignStore(self.url).load(run)
+        del stored.plan["hosts"]
+        args = validate.Validate(None, None).get_parser("validate").parse_args(["--resume", run, "--hosts", "all"])
+        self.assertEqual(2, len(validate_resume.plan(args, stored).arms))
 
     def test_limits_of_a_resumed_run(self):
         """Options that the run was begun with may be given again, limits may differ."""
