@@ -59,13 +59,15 @@ class MetadefsLoad(command.PerfCommand):
         try:
             import openstack
             from keystoneauth1 import exceptions as auth_exceptions
+
+            from nova_perf_tuning.cloud import api
         except ImportError:
             missing = "openstacksdk is not installed here; pip install 'nova-perf-tuning[cloud]'"
             raise model.CloudError(missing) from None
         # What it warns of comes with the error as well.
         logging.getLogger("keystoneauth").setLevel(logging.ERROR)
         try:
-            with openstack.connect(cloud=args.os_cloud) as connection:
+            with api.connect(args.os_cloud) as connection:
                 done = [
                     {"namespace": namespace["namespace"], **dict(_load(connection.image, namespace))}
                     for namespace in definitions.namespaces().values()

@@ -343,6 +343,7 @@ class ApiServer(fixtures.Fixture):
                 )
             return 200, self.images[match[1]]
         found = [one for one in self.images.values() if query.get("name", one["name"]) == one["name"]]
+        found = [one for one in found if query.get("owner", one["owner"]) == one["owner"]]
         found = found if query.get("os_hidden", "false").lower() != "true" else []
         return 200, {"images": found, "first": "/v2/images", "schema": "/v2/schemas/images"}
 

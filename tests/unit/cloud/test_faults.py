@@ -1,5 +1,7 @@
 """What goes wrong between the commands and a cloud: one line, exit code 3, no traceback."""
 
+import contextlib
+import io
 import os
 import subprocess
 import sys
@@ -7,7 +9,7 @@ import sys
 import fixtures
 from keystoneauth1 import exceptions as keystone_errors
 
-from nova_perf_tuning.cli import validate_cloud
+from nova_perf_tuning.cli import metadefs, validate_cloud
 from nova_perf_tuning.cloud import api, cloud_check, faults, host_choice, model
 from tests.unit.cloud import api_server, openstack_program
 
@@ -119,6 +121,16 @@ class FaultTest(openstack_program.ProgramTestCase):
         connection = validate_cloud.HeatCloud(None).connect()
         error = self.assertRaises(keystone_errors.DiscoveryFailure, lambda: list(connection.compute.flavors()))
         self.assertIn("timed out", str(error))
+
+    def test_loading_definitions_has_the_same_limit(self):
+        self.useFixture(
+            fixtures.MockPatch("nova_perf_tuning.cloud.faults.DEFAULTS", {**faults.DEFAULTS, "api_timeout": 0.2})
+        )
+        self.cloud.faults = [("GET", "^/image", None)] * 9
+        load, said = metadefs.MetadefsLoad(None, None), io.StringIO()
+        with contextlib.redirect_stderr(said):
+            self.assertEqual(3, load.run(load.get_parser("load").parse_args(["--os-cloud", "test"])))
+        self.assertEqual(1, len(said.getvalue().splitlines()), said.getvalue())
 
     def test_what_the_user_has_set_stays(self):
         self.write_clouds(api_timeout=7)

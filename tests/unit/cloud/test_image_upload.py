@@ -57,6 +57,27 @@ class UploadTest(openstack_program.ProgramTestCase):
         self.assertEqual("", told)
         self.assertEqual({"perf-guest": first}, self.images())
 
+    def test_an_image_that_never_got_its_data_is_not_taken(self):
+        """As it is left where the tool was killed between the two."""
+        _, killed, _ = self.upload("111")
+        self.cloud.images[killed] |= {"status": "queued", "name": "perf-guest-111"}
+        code, second, told = self.upload("111")
+        self.assertIsNone(code, told)
+        self.assertNotEqual(killed, second)
+        self.assertEqual({"perf-guest": second, "perf-guest-111": killed}, self.images())
+        self.assertEqual("active", self.cloud.images[second]["status"])
+
+    def test_images_of_other_projects_are_left_alone(self):
+        other = self.cloud.add_image("perf-guest", nova_perf_image="111", owner="somebody-else")
+        _, own, told = self.upload("111")
+        self.assertNotEqual(other["id"], own, told)
+        self.assertEqual({"perf-guest"}, set(self.images()))
+
+    def test_a_service_that_never_answers(self):
+        self.useFixture(fixtures.MonkeyPatch(f"{__name__}.TOOL.TIMEOUT_S", 0.2))
+        self.cloud.faults = [("GET", "^/image", None)] * 9
+        self.assert_one_line(self.upload("111"))
+
     def test_no_way_to_the_cloud_is_one_line(self):
         for settings in (
             {"url": "http://127.0.0.1:1"},
