@@ -37,6 +37,24 @@ class Validate(cloud_command.CloudCommand):
         validate.Validate.add_options(typing.cast(Any, self), parser)
         parser.set_defaults(launcher="heat")
 
+    def run(self, parsed_args: argparse.Namespace) -> int:
+        self._args = parsed_args
+        return super().run(parsed_args)
+
+    def _authenticate(self, *, quiet: bool) -> None:
+        """Log in, but for a complete run, which is only judged and written again."""
+        if not (self._args.resume and self._is_complete()):
+            super()._authenticate(quiet=quiet)
+
+    def _is_complete(self) -> bool:
+        from nova_perf_tuning.cloud import campaign_store
+
+        store = campaign_store.CampaignStore(self._args.database)
+        try:
+            return bool(store.load(self._args.resume).state == "complete")
+        finally:
+            store.close()
+
     def take_action(self, parsed_args: argparse.Namespace) -> int:
         if parsed_args.launcher != "heat":
             raise spec_options.OptionError("--launcher: on a cloud it is heat; nova-perf validate has the others")

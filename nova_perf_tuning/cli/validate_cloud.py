@@ -387,8 +387,9 @@ class _Run:
         except BrokenPipeError:
             raise
         except (OSError, whole_file.OutputError) as error:
+            how = "written by" if ended == "complete" else "written when the run has gone on, by"
             raise errors.PerfTuningError(
-                f"{' '.join(str(error).split())}; what was measured is kept, and written by: "
+                f"{' '.join(str(error).split())}; what was measured is kept, and {how}: "
                 f"{self._program} --resume {run_id}"
             ) from error
 

@@ -6,7 +6,8 @@ import pathlib
 import fixtures
 import openstack
 
-from nova_perf_tuning.cloud import api, campaign_store, model, place
+from nova_perf_tuning.cli import validate, validate_plan
+from nova_perf_tuning.cloud import api, campaign_store, fleet_plan, model, place
 from tests.unit.cloud import openstack_program
 
 RUNS = tuple(f"20261123-06373{number}-d69{number}" for number in range(4))
@@ -55,6 +56,22 @@ class CleanupTest(openstack_program.ProgramTestCase):
         self.assertEqual(before, self.here())
         self.cloud.without = ("identity",)
         self.assertEqual(before.replace("127.0.0.1", "localhost"), self.here())
+
+    def test_a_complete_run_is_judged_again_without_a_cloud(self):
+        """An interrupted one needs it."""
+        parser = validate.Validate(None, None).get_parser("validate")
+        plan = validate_plan.plan(parser.parse_args([]), RUNS[0])
+        self.store.create(RUNS[0], ["a", "b"], [PAIR], fleet_plan.to_dict(plan), {})
+        self.write_clouds(password="wrong")
+        again = ("perf", "validate", "--resume", RUNS[0], "--database", self.url, "--output", f"{self.folder}/out")
+        for state, told in (
+            ("complete", "no pair was measured"),
+            ("interrupted", "credentials are refused (401)"),
+        ):
+            self.store.end(RUNS[0], state)
+            done = self.run_openstack(*again)
+            self.assertEqual(3, done.code)
+            self.assertIn(told, done.err)
 
     def test_a_cloud_that_lets_nobody_in(self):
         self.write_clouds(password="wrong")
