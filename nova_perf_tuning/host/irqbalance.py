@@ -18,6 +18,11 @@ import struct
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+#: What our policy script reads: an interrupt a line, and the last line once irqbalance was made to.
+LIST: Final = "/run/nova-perf-tuning/irqbalance.irqs"
+#: The list's last line: which irqbalance has surely heard of it follows, if there is one.
+LIST_HEARD: Final = "# irqbalance was told to read this"
+
 _FOLDER: Final = "/run/irqbalance"
 #: Where there is no such folder it binds an address of zeros: this abstract one, one in a network namespace.
 _FALLBACK: Final = b"\0" * 108

@@ -126,11 +126,6 @@ MEMORY = {
 #: Parameters of loaded modules that may be written while they are in use: ``MODULE/PARAMETER``.
 MODULE_PARAMETERS = frozenset(("kvm/halt_poll_ns",))
 
-#: What our policy script of irqbalance reads: an interrupt a line, and the last line once irqbalance was made to.
-IRQBALANCE_LIST = "/run/nova-perf-tuning/irqbalance.irqs"
-#: The list's last line: which irqbalance has surely heard of it follows, if there is one.
-IRQBALANCE_READ = "# irqbalance was told to read this"
-
 #: Fields of ETHTOOL_SRINGPARAM and ETHTOOL_SCHANNELS.
 RINGS = frozenset(("rx", "tx"))
 CHANNELS = frozenset(("rx", "tx", "combined"))
@@ -398,7 +393,7 @@ def list_interrupts(numbers: Collection[int]) -> None:
     """
     if not all(0 <= number <= 9999999 for number in numbers):
         raise base.TargetError("irqbalance: that is not an interrupt's number")
-    os.makedirs(folder := os.path.dirname(IRQBALANCE_LIST), mode=0o755, exist_ok=True)
+    os.makedirs(folder := os.path.dirname(irqbalance.LIST), mode=0o755, exist_ok=True)
     found = os.lstat(folder)
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
         raise PermissionError(errno.EPERM, f"{folder}: others may write there")
@@ -411,13 +406,13 @@ def list_interrupts(numbers: Collection[int]) -> None:
             # One that has no socket yet is starting: it may have asked the script before there was a list.
             heard = f" {name}" if irqbalance.rescan(pid) else ""
     if numbers:
-        _write_list(f"{text}{IRQBALANCE_READ}{heard}\n")
+        _write_list(f"{text}{irqbalance.LIST_HEARD}{heard}\n")
     else:
-        os.unlink(IRQBALANCE_LIST)
+        os.unlink(irqbalance.LIST)
 
 
 def _write_list(text: str) -> None:
-    with whole_file.writing(IRQBALANCE_LIST) as file:
+    with whole_file.writing(irqbalance.LIST) as file:
         file.write(text.encode("ascii"))
 
 

@@ -88,12 +88,12 @@ class IrqbalanceList(base.SettingKind):
     def read(self, target: str) -> str:
         self._check(target)
         try:
-            data = files.read_bytes(privileged.IRQBALANCE_LIST, limit=_MAX_BYTES)
+            data = files.read_bytes(irqbalance.LIST, limit=_MAX_BYTES)
         except FileNotFoundError:
             return NONE
         lines = data.decode("ascii", "replace").splitlines()
-        heard = [line for line in lines if line.startswith(privileged.IRQBALANCE_READ)]
-        if not heard or not _has_heard(heard[-1].removeprefix(privileged.IRQBALANCE_READ).strip()):
+        heard = [line for line in lines if line.startswith(irqbalance.LIST_HEARD)]
+        if not heard or not _has_heard(heard[-1].removeprefix(irqbalance.LIST_HEARD).strip()):
             return UNREAD
         return as_text(frozenset(int(line) for line in lines if _LINE(line)))
 
@@ -103,7 +103,7 @@ class IrqbalanceList(base.SettingKind):
 
     def describe(self, target: str, value: str) -> str:
         numbers = sorted(_listed(value))
-        path = privileged.IRQBALANCE_LIST
+        path = irqbalance.LIST
         write = f"printf '%s\\n' {' '.join(map(str, numbers))} > {path}" if numbers else f"rm -f {path}"
         return f"{write}; irqbalance is made to run its policy script again"
 

@@ -14,7 +14,7 @@ from unittest import mock
 
 import testtools
 
-from nova_perf_tuning.host import irqbalance, privileged
+from nova_perf_tuning.host import irqbalance
 from nova_perf_tuning.host.setting import Setting
 from nova_perf_tuning.host.settings import irqbalance as ban
 from nova_perf_tuning.host.transaction import journal, rivals
@@ -87,7 +87,7 @@ class BesideIrqbalanceTest(FolderTest):
             (irqbalance, "_FOLDER", str(self.socket_folder)),
             (irqbalance, "_FALLBACK", f"\0{self.folder}".encode()),
             (irqbalance, "_TIMEOUT_S", 0.2),
-            (privileged, "IRQBALANCE_LIST", str(self.list)),
+            (irqbalance, "LIST", str(self.list)),
             (rivals, "running", self.running),
         ):
             patch = mock.patch.object(where, name, value)

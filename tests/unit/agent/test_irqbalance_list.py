@@ -9,7 +9,7 @@ import time
 from unittest import mock
 
 from nova_perf_tuning.agent import coexist
-from nova_perf_tuning.host import irqbalance, privileged
+from nova_perf_tuning.host import irqbalance
 from nova_perf_tuning.host.setting import Setting
 from nova_perf_tuning.host.settings import irqbalance as ban
 from tests.unit.agent import beside
@@ -149,7 +149,7 @@ class PolicyScriptTest(beside.FolderTest):
         script = (TOP / "etc/irqbalance/irqbalance-policy-nova-perf").read_text()
         (self.folder / "list").write_text("30\n310\n")
         copy = self.folder / "policy"
-        copy.write_text(script.replace(privileged.IRQBALANCE_LIST, str(self.folder / "list")))
+        copy.write_text(script.replace(irqbalance.LIST, str(self.folder / "list")))
         for number, expected in (("30", "ban=true\n"), ("3", ""), ("310", "ban=true\n"), ("31", "")):
             done = subprocess.run(["sh", copy, "/sys/x", number], capture_output=True, text=True, check=True)
             self.assertEqual((expected, ""), (done.stdout, done.stderr), number)

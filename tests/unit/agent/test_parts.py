@@ -17,11 +17,11 @@ import tempfile
 import testtools
 
 from nova_perf_tuning.agent import notify, sources, state, stats, watch
-from nova_perf_tuning.host import privileged
+from nova_perf_tuning.host import irqbalance
 from tests.hosts import sysroots
 
 TOP = pathlib.Path(__file__).parents[3]
-_LISTS = os.path.dirname(privileged.IRQBALANCE_LIST)
+_LISTS = os.path.dirname(irqbalance.LIST)
 
 
 class FolderTest(testtools.TestCase):

@@ -254,7 +254,11 @@ class FallbackTest(AgentCase):
     def test_the_source_changes_midway(self):
         """Each window is of one source, and the pair names both."""
         both = ["client", "server"]
-        sampler = self.sampler(self.agent())
+        sampler = self.sampler(self.agent([]))
+        # Nova's samples begin before the first window of the agent.
+        self.by("nova diagnostics", sampler, both)
+        self.guests = {name: self.process(name) for name in ("instance-1", "instance-2")}
+        self.facts.guests = list(self.guests.values())
         _, first = self.by("agent metrics", sampler, both)
         self.end_agent()
         ended = time.time()
