@@ -24,6 +24,8 @@ import sys
 import time
 from collections.abc import Sequence
 
+import numpy as np
+
 from nova_perf_tuning.budget import model, statistics, wording
 from tests.lab import rig
 
@@ -164,7 +166,7 @@ def rows(found: Sequence[model.Trial]) -> list[list[str]]:
     for metric in dict.fromkeys(one.metric for one in found):
         some = [one for one in found if one.metric == metric]
         for arm in ARMS:
-            values = sorted(one.value for one in some if one.arm == arm and one.value is not None)
+            values = [one.value for one in some if one.arm == arm and one.value is not None]
             ratio = None if arm == ARMS[0] else statistics.ratio(some, arm, ARMS[0])
             span = "-"
             if ratio is not None:
@@ -174,7 +176,7 @@ def rows(found: Sequence[model.Trial]) -> list[list[str]]:
                     else f"{ratio.low:.2f} to {ratio.high:.2f}"
                 )
                 span = f"{ratio.value:.2f} ({inside})"
-            table.append([metric, TITLES[arm], f"{wording.number(values[len(values) // 2])} {some[0].unit}", span])
+            table.append([metric, TITLES[arm], f"{wording.number(float(np.median(values)))} {some[0].unit}", span])
     return table
 
 

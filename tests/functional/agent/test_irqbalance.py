@@ -1,7 +1,6 @@
 """A real irqbalance is told by the agent's parts what to leave alone, and says itself what it moves.
 
-It runs in a mount namespace where /proc/irq is a copy: no interrupt of this machine moves. It is the one that is
-installed or that ``NOVA_PERF_IRQBALANCE`` names, else Debian's package, unpacked and not installed.
+It runs in a mount namespace where /proc/irq is a copy: no interrupt of this machine moves.
 """
 
 from __future__ import annotations
@@ -9,13 +8,13 @@ from __future__ import annotations
 import json
 import os
 import pathlib
-import shutil
 import sys
 import tempfile
 
 import testtools
 
 from tests.functional import patience
+from tests.functional.agent import some_irqbalance
 
 TOP = pathlib.Path(__file__).parents[3]
 #: Arguments: folder, program, 1 where it gets a folder for its socket, a command to run it by; then what to do.
@@ -30,27 +29,6 @@ mount -t tmpfs none /run
 [ "$3" = 0 ] || mkdir /run/irqbalance
 exec "$0" -m tests.functional.agent.beside_irqbalance "$@"
 """
-_UNPACK = """
-cd "$1"
-apt-get -qq download irqbalance || { apt-get -qq update && apt-get -qq download irqbalance; }
-dpkg-deb -x irqbalance_*.deb .
-"""
-
-
-def find(folder: str) -> str:
-    """Return an irqbalance, unpacked below ``folder`` if need be.
-
-    :raises AssertionError: there is none.
-    """
-    named = os.environ.get("NOVA_PERF_IRQBALANCE") or shutil.which(
-        "irqbalance", path=f"{os.environ['PATH']}:/usr/sbin"
-    )
-    if named:
-        return named
-    done = patience.run(["sh", "-ec", _UNPACK, "sh", folder])
-    if done.returncode:
-        raise AssertionError(f"no irqbalance: install it or name one in NOVA_PERF_IRQBALANCE: {done.stderr}")
-    return f"{folder}/usr/sbin/irqbalance"
 
 
 class IrqbalanceTest(testtools.TestCase):
@@ -58,7 +36,7 @@ class IrqbalanceTest(testtools.TestCase):
     def setUpClass(cls):
         super().setUpClass()
         cls._packages = tempfile.TemporaryDirectory(prefix="nova-perf-irqbalance-")
-        cls.program = find(cls._packages.name)
+        cls.program = some_irqbalance.find(cls._packages.name)
 
     @classmethod
     def tearDownClass(cls):
