@@ -11,7 +11,7 @@ import re
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from openstack import connection
@@ -248,7 +248,7 @@ class HeatPairLauncher:
                 if error.kind in (model.ErrorClass.NO_SIGNAL, model.ErrorClass.TIME_LIMIT):
                     text = f"{text}; {self._consoles(one)}"
                     with contextlib.suppress(*api_module.ERRORS, api_module.ApiError):
-                        self._learn(one, stacks.signals(self._stacks.events(one.stack), "report_handle"))
+                        self._learn(one, stacks.ready(self._stacks.events(one.stack)))
                 _note(outcome, error.kind, text, one.arm.name)
             except collector.DocumentError as error:
                 _note(outcome, model.ErrorClass.BAD_RESULTS, str(error), one.arm.name)
@@ -259,7 +259,7 @@ class HeatPairLauncher:
         try:
             if len(self._stacks.servers(one.stack, made=True)) < 2:
                 return model.ErrorClass.TIME_LIMIT
-            ready = stacks.signals(self._stacks.events(one.stack), "report_handle")
+            ready = stacks.ready(self._stacks.events(one.stack))
         except (*api_module.ERRORS, api_module.ApiError):
             return model.ErrorClass.TIME_LIMIT
         self._learn(one, ready)
@@ -325,15 +325,15 @@ class HeatPairLauncher:
         times = len(stacks.signals(events, "documents_handle"))
         if times > 1:
             raise collector.DocumentError(f"the client signalled {times} times instead of once; nothing is used")
-        self._learn(one, stacks.signals(events, "report_handle"))
+        self._learn(one, stacks.ready(events))
 
-    def _learn(self, one: _Running, reports: Sequence[Any]) -> None:
-        """Note how long guests took until they were ready: the server tells it first, then the client."""
-        if len(reports) > 1:
+    def _learn(self, one: _Running, ready: Mapping[str, Any]) -> None:
+        """Note how long guests took until both were ready."""
+        if len(ready) > 1:
             with contextlib.suppress(ValueError):  # no time at all
-                ready = datetime.datetime.fromisoformat(str(reports[1].event_time))
+                times = [datetime.datetime.fromisoformat(str(told.event_time)) for told in ready.values()]
                 with self._lock:
-                    self._boots_s.append(ready.replace(tzinfo=datetime.UTC).timestamp() - one.begun)
+                    self._boots_s.append(max(times).replace(tzinfo=datetime.UTC).timestamp() - one.begun)
 
     def _boot_s(self, grid: slots.Grid, plan: model.MeasurePlan) -> float:
         """Return how long guests take until they are ready, a little more than the slowest of the last pairs.

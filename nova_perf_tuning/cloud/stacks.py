@@ -48,6 +48,8 @@ _WAIT_CONDITION: Final = re.compile(
     r"(?:resources\.[A-Za-z_.]+: )?(.*)",
     re.DOTALL,
 ).match
+#: How heat/runner.sh says that a guest is ready, as the event of the signal words it; the role is the signal's id.
+_READY: Final = re.compile(r"(?:Signal: )?status:SUCCESS reason:(client|server) ready: ").match
 #: How heat/runner.sh says that the client waits in vain. A guest that lies so gains what silence would give it.
 _SILENT_PEER: Final = re.compile(r"client: the server \S+ does not answer on port [0-9]+").match
 
@@ -209,7 +211,7 @@ class Stacks:
         told = [one for one in told if not _is_cancelled(one)] or [reason]
         kinds = [kind for kind in map(classify, told) if kind is not model.ErrorClass.STACK_FAILED]
         kind = kinds[0] if kinds else model.ErrorClass.STACK_FAILED
-        if kind is model.ErrorClass.NO_SIGNAL and len(signals(events, "report_handle")) > 1:
+        if kind is model.ErrorClass.NO_SIGNAL and len(ready(events)) > 1:
             # Both guests have told that they are ready: they are slow, not silent.
             kind = model.ErrorClass.TIME_LIMIT
         return StackError(kind, output.printable("; ".join(dict.fromkeys(told)), 900))
@@ -287,6 +289,18 @@ def _known(stack: Stack) -> sdk_stack.Stack:
 def signals(events: Iterable[Any], to: str) -> list[Any]:
     """Return the events by which guests told something to a handle."""
     return [one for one in events if one.resource_status == "SIGNAL_COMPLETE" and one.logical_resource_id == to]
+
+
+def ready(events: Iterable[Any]) -> dict[str, Any]:
+    """Return role -> the event by which that guest told first that it is ready.
+
+    A signal whose answer was lost is sent again: two may be of one guest.
+    """
+    found: dict[str, Any] = {}
+    for one in signals(events, "report_handle"):
+        if told := _READY(str(one.resource_status_reason)):
+            found.setdefault(told[1], one)
+    return found
 
 
 def classify(reason: str) -> model.ErrorClass:

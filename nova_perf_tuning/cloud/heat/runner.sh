@@ -38,6 +38,7 @@ try_signal() {
     return 1
 }
 # tell STATUS ID TEXT: a signal to the report whose data is text; no jq, since its absence is told this way.
+# Heat's events do not have the id: the text begins with it.
 tell() {
     text=$(printf '%s' "$3" | tr -c ' -~' ' ' | tr -d '\042\134' | head -c 1000) # no quote, no backslash
     printf '{"status":"%s","id":"%s","reason":"%s","data":"%s"}' "$1" "$2" "$text" "$text" >"$work/signal"
@@ -154,7 +155,7 @@ END_OF_SCRIPT
         number=$((number + 1))
     done
     say "ready, serving $count commands"
-    tell SUCCESS server "ready: $(tr -d '{}"' <"$work/facts.json")"
+    tell SUCCESS server "server ready: $(tr -d '{}"' <"$work/facts.json")"
     wait
 }
 
@@ -288,7 +289,7 @@ await_peer() {
 
 measure() {
     if [ -n "$peer" ]; then await_server; else await_peer; fi
-    tell SUCCESS client "ready: $(tr -d '{}"' <"$work/facts.json")"
+    tell SUCCESS client "client ready: $(tr -d '{}"' <"$work/facts.json")"
     synchronise
     # Trial 0 is the warm-up: files are laid out, caches filled; it is not reported.
     trial=0

@@ -2,7 +2,9 @@
 
 import datetime
 import json
+import re
 import time
+import types
 from unittest import mock
 
 import fixtures
@@ -118,6 +120,11 @@ def event(resource, status, reason=""):
         "resource_status_reason": reason,
         "event_time": "2026-11-23T06:00:00Z",
     }
+
+
+def said_ready(role):
+    """Return the event of a signal as Heat words it."""
+    return event("report_handle", "SIGNAL_COMPLETE", f"Signal: status:SUCCESS reason:{role} ready: cpus: 2")
 
 
 class HeatCase(test_api.ApiCase):
@@ -297,7 +304,7 @@ class SilenceTest(HeatCase):
             self.assertIn(f"{role}'s console ends: Kernel panic of {role}-id", error.reason)
 
     def test_guests_that_were_ready_are_slow(self):
-        ready = [event("report_handle", "SIGNAL_COMPLETE", "status:SUCCESS reason:ready")] * 2
+        ready = [said_ready("server"), said_ready("client")]
         self.engine.status = ("CREATE_FAILED", f"Resource CREATE failed: {TIMEOUT}")
         self.engine.events = [*ready, event("report", "CREATE_FAILED", TIMEOUT)]
         launcher = self.launcher()
@@ -305,14 +312,33 @@ class SilenceTest(HeatCase):
         self.assertIs(model.ErrorClass.TIME_LIMIT, error.kind)
         self.assertIn("client's console ends: Kernel panic", error.reason)
         self.assertEqual(1, len(launcher._boots_s), "what they took is known")
+        self.engine.events.remove(ready[1])
+        self.engine.events.append(ready[0])
+        self.assertIs(model.ErrorClass.NO_SIGNAL, self.measure(launcher).errors[0].kind, "told twice by one")
 
     def test_the_pairs_own_end(self):
-        signal = event("report_handle", "SIGNAL_COMPLETE", "status:SUCCESS reason:ready")
-        for signals, kind in (([], "NO_SIGNAL"), ([signal], "NO_SIGNAL"), ([signal] * 2, "TIME_LIMIT")):
+        """A guest that tells it again, the answer to the first time being lost, does not tell it for the other."""
+        server, client = said_ready("server"), said_ready("client")
+        for signals, kind in (
+            ([], "NO_SIGNAL"),
+            ([server], "NO_SIGNAL"),
+            ([server, server], "NO_SIGNAL"),
+            ([server, server, client], "TIME_LIMIT"),
+        ):
             self.engine.events = signals
             [error] = self.measure(time_limit_s=0.4).errors
             self.assertIs(model.ErrorClass[kind], error.kind)
             self.assertIn("console ends", error.reason)
+
+    def test_guests_say_who_is_ready(self):
+        runner = stacks.files()["runner.sh"]
+        said = re.findall('tell SUCCESS ([a-z]+) "([^$"]*)', runner)
+        events = [
+            types.SimpleNamespace(**event("report_handle", "SIGNAL_COMPLETE", f"Signal: status:SUCCESS reason:{text}"))
+            for _, text in said
+        ]
+        self.assertEqual(["server", "client"], [role for role, _ in said])
+        self.assertEqual(dict(zip(("server", "client"), events, strict=True)), stacks.ready(events))
 
     def test_guests_that_are_still_being_built_are_not_silent(self):
         """As long a wait once more would end the same."""
@@ -327,9 +353,9 @@ class SilenceTest(HeatCase):
         self.assertEqual(60, launcher._boot_s(grid, plan))
         for took_s, expected_s in ((10.0, 17.0), (400.0, 485.0), (1100.0, 1200 - 35 - 30)):
             launcher._boots_s.clear()
-            ready = event("report_handle", "SIGNAL_COMPLETE", "status:SUCCESS reason:ready")
             at = datetime.datetime.fromtimestamp(time.time() + took_s, datetime.UTC)
-            self.engine.events = [{**ready, "event_time": f"{at:%Y-%m-%dT%H:%M:%SZ}"}] * 2
+            client = {**said_ready("client"), "event_time": f"{at:%Y-%m-%dT%H:%M:%SZ}"}
+            self.engine.events = [said_ready("server"), said_ready("server"), client]
             [error] = self.measure(launcher, time_limit_s=0.4).errors
             self.assertIs(model.ErrorClass.TIME_LIMIT, error.kind)
             self.assertAlmostEqual(expected_s, launcher._boot_s(grid, plan), delta=3)
