@@ -78,6 +78,7 @@ class Chosen:
         everything: Sequence[model.Trial] = (),
         fails_more: str = "",
         may_be_chance: bool = False,
+        cpu_unknown: Set[int] = frozenset(),
     ) -> None:
         """Keep what is given.
 
@@ -85,6 +86,7 @@ class Chosen:
         :param everything: ``trials``, and those that guards reject.
         :param fails_more: that ``arm`` fails more often than by chance, in words; else empty.
         :param may_be_chance: ``fault`` is that too many trials are lost, and more of them might show otherwise.
+        :param cpu_unknown: groups whose service CPU is left out.
         """
         self.metric = metric
         self.fault = fault
@@ -96,6 +98,7 @@ class Chosen:
         self.fails_more = fails_more
         self.may_be_chance = may_be_chance
         self._everything = everything if picked is not None and picked.pairs_left_out else ()
+        self._cpu_unknown = cpu_unknown
         self._arm = arm
         self._baseline = baseline
         self.loss = functools.lru_cache(maxsize=_KEPT)(self._loss)
@@ -146,11 +149,13 @@ class Chosen:
     @functools.cached_property
     def cpu(self) -> ServiceCpu:
         """Service CPU of the arm."""
-        samples, unit = _service_cpu(self._trials, self._arm)
-        units = {one.work_unit for one in self._trials if one.arm == self._arm and one.work is not None}
-        return ServiceCpu(
-            samples, unit, units, _uncounted(self._trials, self._arm, sum(map(len, samples.values())))
-        )
+        trials = self._with_cpu(self._trials)
+        samples, unit = _service_cpu(trials, self._arm)
+        units = {one.work_unit for one in trials if one.arm == self._arm and one.work is not None}
+        return ServiceCpu(samples, unit, units, _uncounted(trials, self._arm, sum(map(len, samples.values()))))
+
+    def _with_cpu(self, trials: Sequence[model.Trial]) -> Sequence[model.Trial]:
+        return [one for one in trials if one.group not in self._cpu_unknown] if self._cpu_unknown else trials
 
     def _loss(self, confidence: float, spread: statistics.Spread | None) -> statistics.Estimate | None:
         ratio = statistics.ratio_of(self.logs, confidence, spread=spread, blur=self.blur)
@@ -168,7 +173,7 @@ class Chosen:
         known = self.cpu.samples
         if (found := estimate(known)) is None:
             return None
-        whole = [_service_cpu(self._everything, self._arm)[0]] if self._everything else []
+        whole = [_service_cpu(self._with_cpu(self._everything), self._arm)[0]] if self._everything else []
         worst = [statistics.with_again(one, max, self._lost) for one in (known, *whole) if self._lost]
         return _hull(found, [one for one in map(estimate, (*whole, *worst)) if one is not None])
 
@@ -194,8 +199,13 @@ class Measured:
     :ivar groups: how many boots they are of.
     """
 
-    def __init__(self, results: model.Results) -> None:
+    def __init__(self, results: model.Results, cpu_unknown: Set[tuple[str, int]] = frozenset()) -> None:
+        """Keep what is given.
+
+        :param cpu_unknown: (benchmark, group) whose service CPU is left out.
+        """
         self._results = results
+        self._cpu_unknown = cpu_unknown
         self.environment = results.environment
         self.groups = len({one.group for one in results.trials})
         self._capacity = overhead.Capacity(results.environment)
@@ -316,8 +326,19 @@ class Measured:
         picked = counted.select(self._results, trials, arm, baseline, limits, min_link_mbps, link=link, known=lost)
         missing, told = arms[arm].lost.missing.blocks, _fails_more(arms[arm].lost, arms[baseline].lost)
         may_be_chance = picked.lost < _MAY_BE_CHANCE
+        without = frozenset(group for name, group in self._cpu_unknown if name == benchmark)
         return Chosen(
-            metric, arm, baseline, picked.trials, picked.invalid, picked, missing, trials, told, may_be_chance
+            metric,
+            arm,
+            baseline,
+            picked.trials,
+            picked.invalid,
+            picked,
+            missing,
+            trials,
+            told,
+            may_be_chance,
+            without,
         )
 
 

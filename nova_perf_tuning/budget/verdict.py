@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Set
 
 from nova_perf_tuning.budget import (
     budget_file,
@@ -79,18 +79,24 @@ def judge_all(results: model.Results, budgets: Sequence[Budget]) -> list[Judgeme
     return judge_hosts({"": results}, budgets)[""]
 
 
-def judge_hosts(hosts: Mapping[str, model.Results], budgets: Sequence[Budget]) -> dict[str, list[Judgement]]:
+def judge_hosts(
+    hosts: Mapping[str, model.Results],
+    budgets: Sequence[Budget],
+    cpu_unknown: Mapping[str, Collection[tuple[str, int]]] | None = None,
+) -> dict[str, list[Judgement]]:
     """Return for every host what :func:`judge_all` says of it, but with what all of them show of how boots differ.
 
     :param hosts: host -> its results, all of one run and of hosts of one kind; a boot has the same group wherever
         it occurs. One host alone gets just what :func:`judge_all` says. Holm's test is over the figures of a host.
+    :param cpu_unknown: host -> (benchmark, group) whose service CPU is left out.
     :raises schema.InputError: there would be far too many verdicts.
     """
     measured = {one.benchmark for results in hosts.values() for one in results.trials}
     cases: dict[str, list[_Case]] = {}
     count = 0
     for host, results in hosts.items():
-        cases[host] = _cases(noise.of_host(results, host), budgets, measured)
+        without = frozenset((cpu_unknown or {}).get(host, ()))
+        cases[host] = _cases(noise.of_host(results, host), budgets, measured, without)
         count += len(cases[host])
         budget_file.check_number(count)
     alike: dict[Budget, dict[str, _Case]] = {}
@@ -107,7 +113,12 @@ def judge_hosts(hosts: Mapping[str, model.Results], budgets: Sequence[Budget]) -
     return {host: [case.judgement() for case in some] for host, some in cases.items()}
 
 
-def _cases(results: model.Results, budgets: Sequence[Budget], measured: Collection[str]) -> list[_Case]:
+def _cases(
+    results: model.Results,
+    budgets: Sequence[Budget],
+    measured: Collection[str],
+    cpu_unknown: Set[tuple[str, int]],
+) -> list[_Case]:
     """Return a case for every budget that applies to these results, each once.
 
     :param measured: benchmarks that some host has. One that was asked for and that none has was not left out, it
@@ -116,7 +127,7 @@ def _cases(results: model.Results, budgets: Sequence[Budget], measured: Collecti
     environment = results.environment
     asked = *_asked(results, measured), budget_file.accelerator(environment)
     chosen = budget_file.for_measured(budgets, *asked)
-    measured_here = selection.Measured(results)
+    measured_here = selection.Measured(results, cpu_unknown)
     applicable = budget_file.applicable(chosen, environment, _primary(results))
     cases: dict[Budget, _Case | None] = dict.fromkeys(applicable)
     for one in sorted(cases, key=lambda one: one.benchmark):  # what was looked up for one serves the next

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from nova_perf_tuning.budget import model as results
 from nova_perf_tuning.budget import verdict as judging
-from nova_perf_tuning.cloud import attribution, model, spoilt, stored_run
+from nova_perf_tuning.cloud import attribution, cpu_gaps, model, spoilt, stored_run
 
 #: How the reason of a host begins with which no pair worked.
 GIVEN_UP: Final = "given up: "
@@ -92,12 +92,16 @@ def judge(
         left_out = examined.left_out.get(host, set())
         if mine := [one for one in trials[host] if (one.benchmark, one.group) not in left_out]:
             usable[host] = results.Results(environment, spoilt.numbered(mine))
-    judged = judging.judge_hosts(usable, budgets)
+    tasks = {task.number: task for task in run.tasks}
+    with_pair = ((pair_of(tasks[number], one), one) for number, some in of_pair.items() for one in some)
+    gaps = cpu_gaps.find(with_pair, paired)
+    judged = judging.judge_hosts(usable, budgets, gaps)
     found = []
     for host in run.hosts:
         told = _out(run, host, host in has_results) + _spoilt(host, examined) + _compared(host, findings)
         told += _by_budgets(judged.get(host, ()), examined.told.get(host, ()))
         judgements = tuple(judged.get(host, ()))
+        told += _cpu_unknown(gaps.get(host, {}), judgements)
         found.append(_verdict(host, told, judgements, len(planned[host]), len(measured[host])))
     return found
 
@@ -158,6 +162,18 @@ def _by_budgets(judgements: Iterable[judging.Judgement], spoilt_benchmarks: Coll
             again = benchmark in spoilt_benchmarks and reason[:1].isdigit() and " trials of '" in reason
             told.append((one.verdict, "" if again else f"{benchmark}: {reason}"))
     return told
+
+
+def _cpu_unknown(gaps: Mapping[spoilt.Part, str], judgements: Iterable[judging.Judgement]) -> list[_Told]:
+    """Return remarks of pairs whose service CPU no budget took, since the peer's agent tells nothing."""
+    told: dict[str, _Told] = {}
+    for one in judgements:
+        benchmark = one.budget.benchmark
+        peers = sorted({peer for (name, _), peer in gaps.items() if name == benchmark})
+        if peers and one.budget.max_host_cpu_per_unit is not None:
+            why = f"its service CPU is judged without pairs with {spoilt.listed(peers)}, where it is never known"
+            told[benchmark] = (None, f"{benchmark}: {why}")
+    return list(told.values())
 
 
 def _compared(host: str, findings: Sequence[attribution.Finding]) -> list[_Told]:

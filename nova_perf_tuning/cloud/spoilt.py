@@ -212,7 +212,7 @@ class _Judge:
             told[host].add(benchmark)
         for key, peers in self._peers.items():
             host, benchmark = key
-            names = _listed(peers)
+            names = listed(peers)
             first = min(peers)
             why = f"of {first or 'any'} {_told(self._lost[first, benchmark])}"
             if key in self._bare:
@@ -254,7 +254,8 @@ def _share(cells: Sequence[_Cell]) -> float:
     return sum(one.lost for one in cells) / max(1, sum(one.whole for one in cells))
 
 
-def _listed(hosts: Iterable[str]) -> str:
+def listed(hosts: Iterable[str]) -> str:
+    """Return the names of hosts for people, the first few of many."""
     names = [name or "any" for name in sorted(hosts)]
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return f"{', '.join(names[:_NAMED])}{more}"

@@ -11,7 +11,7 @@ import fixtures
 import testtools
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.budget import store
+from nova_perf_tuning.budget import budget_file, store
 from nova_perf_tuning.cli import evaluate, report, validate, validate_cloud, validate_resume
 from nova_perf_tuning.cloud import campaign_store, fleet_file, host_choice, model
 from tests import simulated_cloud as simulation
@@ -178,6 +178,40 @@ class ValidateCloudTest(testtools.TestCase):
         self.assertNotIn("host_cpu_faults", environment["first_pair"])
         self.assertIn("<th>host CPU of guests is from", self.report().replace("<td>host CPU", "<th>host CPU"))
         self.assertIn("no answer &lt;b&gt;", self.report())
+
+    def test_a_host_without_an_agent_leaves_its_peers_their_budget(self):
+        """What they did with it has no service CPU; that is remarked, and left out of their own."""
+
+        class Launcher(simulation.SimulatedLauncher):
+            def _trials(self, pair, arms, plan, rng):
+                for one in super()._trials(pair, arms, plan, rng):
+                    ran_on = (pair.client, pair.server)
+                    ran_on = ran_on if one.benchmark == "iperf3" else ran_on[one.group : one.group + 1]
+                    cpu = {"vcpu": 4.0} if "h001" in ran_on else {"vcpu": 4.0, "vhost": 0.4, "total": 4.4}
+                    unit = "Gbit" if one.benchmark == "iperf3" else "1,000 events"
+                    yield dataclasses.replace(one, host_cpu_s=cpu, work=10.0, work_unit=unit)
+
+        budget = os.path.join(self.folder, "budget.yaml")
+        with open(budget, "w", encoding="utf-8") as file:
+            file.write("budgets: [{benchmark: iperf3, arm: tuned, baseline: untuned, max_host_cpu_per_unit: 0.1}]")
+        with fixtures.MonkeyPatch("tests.simulated_cloud.SimulatedLauncher", Launcher):
+            code = self.validate("--hosts", "all", "--peers", "3", "--blocks", "8", "--budget", budget)
+        self.assertEqual(3, code)
+        results = self.results()
+        hosts = {one["host"]: one for one in results.environment["fleet"]["hosts"]}
+        self.assertEqual(
+            {f"h00{n}": "INVALID" if n == 1 else "PASS" for n in range(6)},
+            {name: one["verdict"] for name, one in hosts.items()},
+        )
+        self.assertIn("service CPU of 'tuned' was not measured", hosts["h001"]["reasons"][0])
+        remark = "iperf3: its service CPU is judged without pairs with h001, where it is never known"
+        pairs = [{one["client"], one["server"]} for one in results.environment["fleet"]["pairs"]]
+        peers = set().union(*(pair for pair in pairs if "h001" in pair)) - {"h001"}
+        self.assertEqual(3, len(peers))
+        self.assertEqual(peers, {name for name, one in hosts.items() if remark in one["reasons"]})
+        self.assertIn("judged without pairs with h001", self.report())
+        again, _ = fleet_file.judged_again(results, budget_file.load(budget))
+        self.assertEqual(results.environment["fleet"], again.environment["fleet"])
 
     def test_vcpu_time_alone_is_no_service_cpu(self):
         budget = os.path.join(self.folder, "budget.yaml")

@@ -334,7 +334,9 @@ class SilenceTest(HeatCase):
         runner = stacks.files()["runner.sh"]
         said = re.findall('tell SUCCESS ([a-z]+) "([^$"]*)', runner)
         events = [
-            types.SimpleNamespace(**event("report_handle", "SIGNAL_COMPLETE", f"Signal: status:SUCCESS reason:{text}"))
+            types.SimpleNamespace(
+                **event("report_handle", "SIGNAL_COMPLETE", f"Signal: status:SUCCESS reason:{text}")
+            )
             for _, text in said
         ]
         self.assertEqual(["server", "client"], [role for role, _ in said])
