@@ -77,7 +77,7 @@ class Cleanup(cloud_command.CloudLister):
     """Remove what runs that have died or were interrupted left on the cloud.
 
     Without RUN: everything that the database says may be left by runs that nobody runs any more. Runs of a live
-    process are never touched, nor are runs that began on another cloud, region or project than this one. What
+    process are never touched, nor are runs that began in another project or region than this one. What
     cannot be removed is told, and the rest goes on; then the exit code is 3. --all-stacks also removes stacks of
     runs that this database does not know, such as those of another machine: make sure that nobody is measuring. A
     second call finds nothing.
@@ -125,16 +125,17 @@ class Cleanup(cloud_command.CloudLister):
         removed = []
         for run_id in runs:
             cloud = lines[run_id].cloud if run_id in lines else ""
-            if cloud and cloud != here:
+            if cloud and not place.same(cloud, here):
                 self._tell(
                     f"run {run_id} was on another cloud, region or project and is left alone: {cloud}", args.run
                 )
                 continue
+            if cloud and (told := place.moved(cloud, here)):
+                self._tell(f"run {run_id}: {told}")
             try:
                 store.disown(run_id)
-                removed.append(
-                    (run_id, cloud_flavor.Lines(self._remove(store, launcher, run_id, known=bool(cloud))))
-                )
+                unknown = lines[run_id].cloud_unknown if run_id in lines else ""
+                removed.append((run_id, cloud_flavor.Lines(self._remove(store, launcher, run_id, unknown))))
             except (model.CloudError, campaign_store.RunError) as error:
                 self._tell(str(error), failed=True)
         if args.all_stacks:
@@ -145,22 +146,22 @@ class Cleanup(cloud_command.CloudLister):
         return [row for row in removed if row[0] or row[1]]
 
     def _remove(
-        self, store: campaign_store.CampaignStore, launcher: model.PairLauncher, run_id: str, *, known: bool
+        self, store: campaign_store.CampaignStore, launcher: model.PairLauncher, run_id: str, unknown: str
     ) -> list[str]:
         """Remove what a run left and return the names.
 
-        :param known: it began on this cloud; what another one does not have shows nothing.
+        :param unknown: why it may not have begun on this cloud, which then shows nothing by what it does not have.
         """
         try:
             names = launcher.cleanup(run_id)
         except BaseException:
             store.release(run_id)
             raise
-        if known:
-            store.clean(run_id)
-        else:
+        if unknown:
             store.release(run_id)
-            self._tell(f"run {run_id} stays in the list: an older version did not note on which cloud it was")
+            self._tell(f"run {run_id} stays in the list, since nobody knows on which cloud it was: {unknown}")
+        else:
+            store.clean(run_id)
         return names
 
     def _tell(self, text: str, failed: object = False) -> None:

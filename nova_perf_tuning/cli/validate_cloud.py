@@ -114,7 +114,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="URL",
         help="where a host's nova-perf-agent serves its metrics, {host} or {host_ip} being the hypervisor's name "
         "or address, as in 'http://{host}:9751/metrics': host CPU of guests is then known by class, and budgets "
-        "on it can be judged (default: Nova's diagnostics alone, vCPU time only)",
+        "on it can be judged (default, and '' with --resume: Nova's diagnostics alone, vCPU time only)",
     )
     group.add_argument(
         "--database",
@@ -268,10 +268,12 @@ class _Run:
             self._warn_of_leftovers(stored.run_id)
         if one.unheard is not None:
             self._warn(f"progress could not be shown: {' '.join(str(one.unheard).split())[:200]}")
+        # One that came when all was measured has cut off nothing but the last removal of stacks.
+        stopped_by = one.stopped_by if ended != "complete" else 0
         try:
             code = self._judged(stored.run_id, plan, ended)
         except (BrokenPipeError, SystemExit):  # rich ends the program where the reader has gone; files are written
-            if broken is None and not one.stopped_by:
+            if broken is None and not stopped_by:
                 raise
             code = int(errors.ExitCode.ERROR)
         finally:
@@ -279,12 +281,12 @@ class _Run:
                 self._warn(f"not complete; go on with: {self._program} --resume {stored.run_id}")
         if broken is not None:
             raise broken
-        if one.stopped_by:
+        if stopped_by:
             self._warn(
                 "interrupted; "
                 + ("results so far are kept" if code is not None else "nothing was measured, no file is written")
             )
-            return 128 + one.stopped_by
+            return 128 + stopped_by
         if code is None:
             raise NoResultsError(_why_nothing(self._store, stored.run_id, ended))
         return code

@@ -92,7 +92,7 @@ def _with_limits(
         measure = dataclasses.replace(measure, time_limit_s=wanted.measure.time_limit_s)
     if args.boot_time:
         guests = dataclasses.replace(guests, boot_s=wanted.guests.boot_s)
-    if args.agent_metrics:
+    if args.agent_metrics is not None:  # empty: none any more
         guests = dataclasses.replace(guests, agent_metrics=wanted.guests.agent_metrics)
     if args.max_loss:
         max_loss = wanted.max_loss
@@ -112,19 +112,17 @@ def _changed(names: list[str], run_id: str) -> spec_options.OptionError:
 
 
 def check_cloud(run: campaign_store.StoredRun, here: str) -> str:
-    """Return a warning where it is not known whether ``here`` is the cloud on which the run began.
+    """Return a warning where it is not certain that ``here`` is the cloud on which the run began.
 
     :raises nova_perf_tuning.cloud.campaign_store.RunError: it is another one.
     """
-    from nova_perf_tuning.cloud import campaign_store
+    from nova_perf_tuning.cloud import campaign_store, place
 
-    if run.cloud and run.cloud != here:
+    if why := run.cloud_unknown:
+        return f"it is not known on which cloud run {run.run_id} was begun; make sure that it is this: {why}"
+    if not place.same(run.cloud, here):
         raise campaign_store.RunError(
             f"run {run.run_id} was begun on another cloud, region or project: {run.cloud}; "
             f"this is {here or 'one without Keystone'}"
         )
-    return (
-        ""
-        if run.cloud
-        else f"it is not known on which cloud run {run.run_id} was begun; make sure that it is this"
-    )
+    return place.moved(run.cloud, here)

@@ -104,20 +104,24 @@ class Source:
                 return body
 
     def _connected(self, deadline: float) -> socket.socket:
-        """Return a connection to the first address that takes one."""
+        """Return a connection to the first address that takes one; none has more than its share of the time."""
         failed: OSError = OSError("it has no address")
-        for family, kind, protocol, _, address in self._addresses:
+        for number, (family, kind, protocol, _, address) in enumerate(self._addresses):
+            until = time.monotonic() + _left(deadline) / (len(self._addresses) - number)
             one = socket.socket(family, kind, protocol)
             try:
-                one.settimeout(_left(deadline))
+                one.settimeout(_left(until))
                 one.connect(address)
                 if self._tls is not None:
-                    one.settimeout(_left(deadline))
-                    return self._tls.wrap_socket(one, server_hostname=self._parts.hostname)
-                return one
+                    one.settimeout(_left(until))
+                    one = self._tls.wrap_socket(one, server_hostname=self._parts.hostname)
             except OSError as error:
                 failed = error
                 one.close()
+                continue
+            # The next time those that do not answer come last.
+            self._addresses = [*self._addresses[number:], *self._addresses[:number]]
+            return one
         raise failed
 
 

@@ -49,7 +49,7 @@ class Fault:
 class Line:
     """One row of the list of runs.
 
-    :ivar cloud: as :attr:`StoredRun.cloud`.
+    :ivar cloud, cloud_unknown: as those of :class:`StoredRun`.
     """
 
     run_id: str
@@ -61,6 +61,7 @@ class Line:
     pairs: int
     done: int
     cloud: str
+    cloud_unknown: str
 
 
 def new_id() -> str:
@@ -178,6 +179,7 @@ class CampaignStore:
                     int(count),
                     int(measured or 0),
                     str(run.plan.get("cloud", "")),
+                    stored_run.why_unknown(run.plan),
                 )
                 for run, count, measured, host_count in session.execute(query)
             ]

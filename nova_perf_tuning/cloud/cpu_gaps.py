@@ -1,4 +1,4 @@
-"""Pairs whose service CPU is not known because of one host, whose agent tells nothing: that is not held against peers.
+"""Pairs whose service CPU is not known because one host has no agent that tells: not held against its peer.
 
 A run of a benchmark with a peer has service CPU only where the agents of both hosts tell. A host without it in all
 that it took part in tells nothing; one that has it in some boot has an agent that works.

@@ -11,6 +11,8 @@ from nova_perf_tuning.cloud import faults, model
 _INTERFACES: Final = ("public", "internal", "admin")
 #: Which version of its API Keystone's URL names depends on who wrote it down.
 _VERSION: Final = re.compile(r"/v[0-9.]+$")
+_REGION: Final = " region "
+_PROJECT: Final = re.compile(r"\S+ region .* project (?!None$)\S+").fullmatch
 
 
 def of(api: api_module.Api) -> str:
@@ -27,6 +29,25 @@ def of(api: api_module.Api) -> str:
         raise model.CloudError(f"the cloud cannot be used: {faults.told(error)}") from error
 
 
+def same(one: str, other: str) -> bool:
+    """Return whether two places are one: the same project and region, whatever Keystone's URL.
+
+    Ids of projects are random, URLs change with a new name or TLS. Without a project the whole line counts.
+    """
+    return one == other or (_PROJECT(one) is not None and one.partition(_REGION)[2] == other.partition(_REGION)[2])
+
+
+def moved(before: str, here: str) -> str:
+    """Return what to tell of a place that is :func:`same` but has another URL of Keystone, empty if it has not."""
+    if before == here:
+        return ""
+    was, now = (one.partition(_REGION)[0] for one in (before, here))
+    return (
+        f"Keystone's URL was {was} and is {now}; region and project are the same, so it is taken for the same "
+        "cloud, as a copy with the same databases would be"
+    )
+
+
 def _of(api: api_module.Api) -> str:
     connection = api.connection
     session = connection.session
@@ -40,7 +61,7 @@ def _of(api: api_module.Api) -> str:
     # One Keystone for all regions is in the catalog with one of them only.
     keystone = _endpoint(catalog, "identity", region) or _endpoint(catalog, "identity", None)
     url = str(getattr(keystone, "catalog_url", None) or auth.auth_url).rstrip("/").lower()
-    return f"{_VERSION.sub('', url)} region {region} project {access.project_id}"
+    return f"{_VERSION.sub('', url)}{_REGION}{region} project {access.project_id}"
 
 
 def _endpoint(catalog: Any, service: str, region: str | None) -> Any:

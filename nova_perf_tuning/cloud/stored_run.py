@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+from collections.abc import Mapping
 from typing import Any
 
 from nova_perf_tuning.cloud import model
@@ -46,3 +47,15 @@ class StoredRun:
     @property
     def cloud(self) -> str:
         return str(self.plan.get("cloud", ""))
+
+    @property
+    def cloud_unknown(self) -> str:
+        """Return why it is not known where the run began, empty if it is."""
+        return why_unknown(self.plan)
+
+
+def why_unknown(plan: Mapping[str, Any]) -> str:
+    """Return why a run's plan does not say where it began, empty if it does."""
+    if "cloud" not in plan:
+        return "an older version did not note it"
+    return "" if plan["cloud"] else "it was begun without Keystone, so there is nothing to know its cloud by"

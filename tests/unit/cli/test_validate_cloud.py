@@ -27,9 +27,10 @@ class SimulatedCloud(validate_cloud.HeatCloud):
         super().__init__("simulated")
         self.cloud = cloud or simulation.Cloud()
         self.count = count
+        self.where = "https://simulated region R project p"
 
     def place(self):
-        return f"https://{self.name} region R project p"
+        return self.where
 
     def choose(self, words):
         if words == ["any"]:
@@ -460,20 +461,70 @@ class ValidateCloudTest(testtools.TestCase):
     def test_not_resumed_on_another_cloud(self):
         run = self.unfinished()
         other = SimulatedCloud()
-        other.name = "other"
-        error = self.assertRaises(campaign_store.RunError, self.validate, "--resume", run, cloud=other)
-        self.assertIn(
-            "another cloud, region or project: https://simulated region R project p; this is", str(error)
-        )
+        for where, told in (
+            ("https://simulated region R project q", "https://simulated region R project q"),
+            ("https://simulated region S project p", "https://simulated region S project p"),
+            ("", "one without Keystone"),
+        ):
+            other.where = where
+            error = self.assertRaises(campaign_store.RunError, self.validate, "--resume", run, cloud=other)
+            self.assertIn(
+                f"another cloud, region or project: https://simulated region R project p; this is {told}",
+                str(error),
+            )
         kept = campaign_store.CampaignStore(self.url)
         self.addCleanup(kept.close)
         self.assertEqual("interrupted", kept.load(run).state)
         before = kept.load(run)
         plan = {key: value for key, value in before.plan.items() if key != "cloud"}
-        kept.create("of-an-older-version", before.hosts, [], plan, before.environment)
-        kept.end("of-an-older-version", "interrupted")
-        self.assertRaises(validate_cloud.NoResultsError, self.validate, "--resume", "of-an-older-version")
-        self.assertIn("it is not known on which cloud run of-an-older-version was begun", self.err.getvalue())
+        for name, changed, why in (
+            ("of-an-older-version", plan, "an older version did not note it"),
+            ("without-keystone", {**plan, "cloud": ""}, "it was begun without Keystone"),
+        ):
+            kept.create(name, before.hosts, [], changed, before.environment)
+            kept.end(name, "interrupted")
+            self.assertRaises(validate_cloud.NoResultsError, self.validate, "--resume", name)
+            told = f"it is not known on which cloud run {name} was begun; make sure that it is this: {why}"
+            self.assertIn(told, self.err.getvalue())
+
+    def test_resumed_where_keystone_has_another_name(self):
+        run = self.unfinished()
+        cloud = SimulatedCloud()
+        cloud.where = "https://keystone.new.example region R project p"
+        self.assertEqual(0, self.validate("--resume", run, cloud=cloud), self.err.getvalue())
+        told = "Keystone's URL was https://simulated and is https://keystone.new.example; region and project"
+        self.assertIn(told, self.err.getvalue())
+
+    def test_agents_that_are_asked_no_more(self):
+        url = "http://{host}:9751/metrics"
+        parser = validate.Validate(None, None).get_parser("validate")
+        run = self.unfinished("--agent-metrics", url)
+        stored = campaign_store.CampaignStore(self.url).load(run)
+        for options, expected in (
+            ([], url),
+            (["--agent-metrics", ""], ""),
+            (["--agent-metrics", "http://{host}/m"], "http://{host}/m"),
+        ):
+            plan = validate_resume.plan(parser.parse_args(["--resume", run, *options]), stored)
+            self.assertEqual(expected, plan.guests.agent_metrics)
+
+    def test_a_signal_when_all_is_measured(self):
+        """While the last stacks are removed: the run is complete, and the exit code says what of it."""
+
+        class Launcher(simulation.SimulatedLauncher):
+            def cleanup(self, run_id=""):
+                os.kill(os.getpid(), signal.SIGTERM)
+                return super().cleanup(run_id)
+
+        self.useFixture(fixtures.MonkeyPatch("tests.simulated_cloud.SimulatedLauncher", Launcher))
+        for bad, code in (({}, 0), ({"h002": 0.6}, 1)):
+            self.assertEqual(
+                code, self.validate("--hosts", "all", cloud=SimulatedCloud(simulation.Cloud(bad=bad)))
+            )
+            [line, *_] = campaign_store.CampaignStore(self.url).lines()
+            self.assertEqual(("complete", False), (line.state, line.leftovers))
+            self.assertEqual("complete", self.results().environment["ended"])
+            self.assertNotIn("interrupted", self.err.getvalue())
 
     def test_options_of_a_resumed_run(self):
         run = self.unfinished("--guest-ram", "512")

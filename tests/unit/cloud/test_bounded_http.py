@@ -116,6 +116,30 @@ class HostileTest(testtools.TestCase):
         self.assertIn("HTTP 302", self.refused(sending(told.encode())))
         self.assertFalse(asked.wait(0.2))
 
+    def test_an_address_that_does_not_answer_leaves_the_next_its_time(self):
+        """The next time it is asked last."""
+        port = serve(self, sending(HEAD + b"Content-Length: 1\r\n\r\nx"))
+        [live] = socket.getaddrinfo("127.0.0.1", port, type=socket.SOCK_STREAM)
+        silent = (*live[:4], ("192.0.2.1", port))
+        waits = []
+
+        class Socket(socket.socket):
+            def connect(self, address):
+                if address == silent[4]:
+                    waits.append(self.gettimeout())
+                    raise TimeoutError
+                super().connect(address)
+
+        self.useFixture(fixtures.MonkeyPatch("socket.getaddrinfo", lambda *_, **_named: [silent, silent, live]))
+        self.useFixture(fixtures.MonkeyPatch("socket.socket", Socket))
+        source = bounded_http.Source(f"http://two.example:{port}/", 90.0, MAX_BYTES)
+        self.assertEqual(b"x", source.get())
+        self.assertEqual(2, len(waits))
+        self.assertLessEqual(waits[0], 30)
+        self.assertLessEqual(waits[1], 45)
+        self.assertEqual(b"x", source.get())
+        self.assertEqual(2, len(waits))
+
     def test_nobody_listens(self):
         with socket.create_server(("127.0.0.1", 0)) as listener:
             port = listener.getsockname()[1]

@@ -112,9 +112,42 @@ class CleanupTest(openstack_program.ProgramTestCase):
         done = self.cleanup()
         self.assertEqual((0, [RUNS[0]]), (done.code, [row["Run"] for row in done.data]))
         self.assertEqual([], self.names())
-        self.assertIn(f"run {RUNS[0]} stays in the list", done.err)
+        self.assertIn(f"run {RUNS[0]} stays in the list, since nobody knows on which cloud it was", done.err)
+        self.assertIn("an older version did not note it", done.err)
         [line] = self.store.lines()
         self.assertEqual((True, False, "interrupted"), (line.leftovers, line.alive, line.state))
+
+    def test_runs_without_keystone_stay_in_the_list(self):
+        self.store.create(RUNS[0], ["a", "b"], [PAIR], {"cloud": ""}, {})
+        self.store.end(RUNS[0], "interrupted", leftovers=True)
+        done = self.cleanup()
+        self.assertEqual((0, [RUNS[0]]), (done.code, [row["Run"] for row in done.data]))
+        self.assertIn("it was begun without Keystone", done.err)
+        self.assertEqual({RUNS[0]: True}, self.leftovers())
+
+    def test_a_cloud_whose_keystone_has_another_name(self):
+        """The project's id and the region say which cloud it is; its URL changes with a name, or with TLS."""
+        before = self.here().replace("http://127.0.0.1", "https://keystone.example")
+        self.assertNotEqual(before, self.here())
+        self.left(RUNS[0], before)
+        self.left(RUNS[1], before.replace("project p", "project q"))
+        done = self.cleanup()
+        self.assertEqual((0, [RUNS[0]]), (done.code, [row["Run"] for row in done.data]))
+        self.assertIn(f"run {RUNS[0]}: Keystone's URL was https://keystone.example", done.err)
+        self.assertIn(f"run {RUNS[1]} was on another cloud, region or project and is left alone", done.err)
+        self.assertEqual({RUNS[0]: False, RUNS[1]: True}, self.leftovers())
+
+    def test_without_a_project_the_whole_line_counts(self):
+        for one, other, same in (
+            ("https://a region R project p", "http://b:5000 region R project p", True),
+            ("https://a region R project p", "https://a region R project q", False),
+            ("https://a region R project p", "https://a region S project p", False),
+            ("https://a region R project None", "https://b region R project None", False),
+            ("https://a region R project None", "https://a region R project None", True),
+            ("https://a region  project p", "https://b region  project p", True),
+            ("https://a region R project p", "", False),
+        ):
+            self.assertEqual(same, place.same(one, other), (one, other))
 
     def test_one_that_cannot_be_removed_holds_up_no_other(self):
         here = self.here()
