@@ -11,7 +11,9 @@ import testtools
 
 from nova_perf_tuning.cloud import bounded_http
 
+#: For what never comes; nothing else may take as long, on whatever machine.
 LIMIT_S = 0.4
+AMPLE_S = 600.0
 MAX_BYTES = 10_000
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n"
 
@@ -28,7 +30,7 @@ def serve(case, answer):
             except OSError:
                 return
             with connected, contextlib.suppress(OSError):
-                connected.settimeout(5)
+                connected.settimeout(AMPLE_S)
                 connected.recv(4096)
                 answer(connected, over)
 
@@ -39,7 +41,7 @@ def serve(case, answer):
         over.set()
         listener.shutdown(socket.SHUT_RDWR)
         listener.close()
-        thread.join(20)
+        thread.join(AMPLE_S)
 
     case.addCleanup(end)
     return listener.getsockname()[1]
@@ -58,15 +60,15 @@ def sending(*parts, pause_s=0.0):
 
 
 class HostileTest(testtools.TestCase):
-    def ask(self, answer):
+    def ask(self, answer, limit_s=AMPLE_S):
         port = serve(self, answer)
-        return bounded_http.Source(f"http://127.0.0.1:{port}/metrics", LIMIT_S, MAX_BYTES).get()
+        return bounded_http.Source(f"http://127.0.0.1:{port}/metrics", limit_s, MAX_BYTES).get()
 
-    def refused(self, answer):
+    def refused(self, answer, limit_s=AMPLE_S):
         begun = time.monotonic()
-        error = self.assertRaises(bounded_http.HttpError, self.ask, answer)
-        # Generous: machines that run tests are busy; a wait for the other side would be without end.
-        self.assertLess(time.monotonic() - begun, 10 * LIMIT_S)
+        error = self.assertRaises(bounded_http.HttpError, self.ask, answer, limit_s)
+        # Generous: machines that run tests are busy; a wait for the other side would be minutes.
+        self.assertLess(time.monotonic() - begun, 60)
         self.assertNotIn("\n", str(error))
         return str(error)
 
@@ -79,12 +81,12 @@ class HostileTest(testtools.TestCase):
         self.assertEqual(b"abcde", self.ask(sending(HEAD + chunks)))
 
     def test_it_never_answers(self):
-        self.assertIn(f"within {LIMIT_S:g} s", self.refused(lambda _, over: over.wait(60)))
+        self.assertIn(f"within {LIMIT_S:g} s", self.refused(lambda _, over: over.wait(AMPLE_S), LIMIT_S))
 
     def test_it_answers_byte_by_byte(self):
         slow = itertools.chain([HEAD, b"\r\n"], itertools.repeat(b"x"))
-        self.assertIn(f"within {LIMIT_S:g} s", self.refused(sending(*itertools.islice(slow, 600), pause_s=0.05)))
-        self.assertIn(f"within {LIMIT_S:g} s", self.refused(sending(*[b"H"] * 600, pause_s=0.05)))
+        for answer in (itertools.islice(slow, 6000), [b"H"] * 6000):
+            self.assertIn(f"within {LIMIT_S:g} s", self.refused(sending(*answer, pause_s=0.05), LIMIT_S))
 
     def test_it_never_ends(self):
         endless = itertools.repeat(b"x" * 1000, 100_000)
@@ -141,18 +143,18 @@ class HostileTest(testtools.TestCase):
         self.assertEqual(2, len(waits))
 
     def test_nobody_listens(self):
-        with socket.create_server(("127.0.0.1", 0)) as listener:
-            port = listener.getsockname()[1]
-        source = bounded_http.Source(f"http://127.0.0.1:{port}/", LIMIT_S, MAX_BYTES)
-        self.assertIn("refused", str(self.assertRaises(bounded_http.HttpError, source.get)))
-        source = bounded_http.Source("http://no-such-host.invalid/", LIMIT_S, MAX_BYTES)
+        with socket.socket() as taken:  # by us, so that nobody else comes to listen there
+            taken.bind(("127.0.0.1", 0))
+            source = bounded_http.Source(f"http://127.0.0.1:{taken.getsockname()[1]}/", AMPLE_S, MAX_BYTES)
+            self.assertIn("refused", str(self.assertRaises(bounded_http.HttpError, source.get)))
+        source = bounded_http.Source("http://no-such-host.invalid/", AMPLE_S, MAX_BYTES)
         self.assertIn("no-such-host.invalid", str(self.assertRaises(bounded_http.HttpError, source.get)))
 
     def test_tls_is_checked(self):
         port = serve(self, sending(HEAD + b"Content-Length: 0\r\n\r\n"))
-        source = bounded_http.Source(f"https://127.0.0.1:{port}/", LIMIT_S, MAX_BYTES)
-        self.assertRaises(bounded_http.HttpError, source.get)
-        port = serve(self, lambda _, over: over.wait(60))
+        source = bounded_http.Source(f"https://127.0.0.1:{port}/", AMPLE_S, MAX_BYTES)
+        self.assertNotIn("within", str(self.assertRaises(bounded_http.HttpError, source.get)))
+        port = serve(self, lambda _, over: over.wait(AMPLE_S))
         source = bounded_http.Source(f"https://127.0.0.1:{port}/", LIMIT_S, MAX_BYTES)
         self.assertIn("within", str(self.assertRaises(bounded_http.HttpError, source.get)))
 

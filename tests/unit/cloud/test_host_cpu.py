@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import itertools
 import json
 import subprocess
 import sys
@@ -42,7 +43,7 @@ while True:
 """
 
 
-def wait_for(question, seconds=20):
+def wait_for(question, seconds=600):
     end = time.monotonic() + seconds
     while not question():
         if time.monotonic() > end:
@@ -124,9 +125,9 @@ class AgentCase(testtools.TestCase):
         wait_for(known)
         return found[-1]
 
-    def sampler(self, port, api=None, path="metrics", interval_s=0.1, text=None):
+    def sampler(self, port, api=None, path="metrics", interval_s=0.1, text=None, limit_s=600.0):
         url = agent_metrics.Url.parse(text or f"http://{{host}}:{port}/{path}")
-        agents = agent_metrics.Agents(url, interval_s, limit_s=2.0)
+        agents = agent_metrics.Agents(url, interval_s, limit_s)
         made = host_cpu.Sampler(api or Cloud(), ["client", "server"], agents=agents, interval_s=0.1)
         self.addCleanup(made.close)
         return made
@@ -135,29 +136,38 @@ class AgentCase(testtools.TestCase):
 class RealAgentTest(AgentCase):
     def test_all_classes_of_both_guests(self):
         sampler = self.sampler(self.agent())
-        used, _ = self.by("agent metrics", sampler, ["client", "server"], 1.0)
-        self.assertEqual({*overhead.CLASSES, "total"}, set(used.seconds))
-        parts = sum(seconds for name, seconds in used.seconds.items() if name != "total")
-        self.assertAlmostEqual(used.seconds["total"], parts, places=4)
+        found = []
+
+        def much(servers, name, seconds):
+            # In a single window guests that wait for a CPU may use less.
+            found.append(self.by("agent metrics", sampler, servers, 1.0)[0])
+            return found[-1].seconds[name] > seconds
+
         # Threads that no pass of the agent has seen, and that have ended, count as workers.
-        self.assertGreater(used.seconds["worker"], 0.05)
-        self.assertEqual(0.0, used.seconds["vcpu"])
-        self.assertGreater(self.by("agent metrics", sampler, ["client"], 1.0)[0].seconds["total"], 0.02)
+        wait_for(lambda: much(["client", "server"], "worker", 0.05))
+        for used in found:
+            self.assertEqual({*overhead.CLASSES, "total"}, set(used.seconds))
+            parts = sum(seconds for name, seconds in used.seconds.items() if name != "total")
+            self.assertAlmostEqual(used.seconds["total"], parts, places=4)
+            self.assertEqual(0.0, used.seconds["vcpu"])
+        wait_for(lambda: much(["client"], "total", 0.02))
 
     def test_a_counter_never_falls_though_threads_end(self):
         port = self.agent(["instance-1"])
-        source = agent_metrics.bounded_http.Source(f"http://127.0.0.1:{port}/metrics", 5, 1 << 20)
+        source = agent_metrics.bounded_http.Source(f"http://127.0.0.1:{port}/metrics", 600, 1 << 20)
         totals = []
-        for _ in range(40):
+
+        def grown():
             totals.append(sum(agent_metrics.guests(source.get())["instance-1"].values()))
-            time.sleep(0.02)
+            return len(totals) >= 40 and totals[-1] - totals[0] > 0.1
+
+        wait_for(grown)
         self.assertEqual(sorted(totals), totals)
-        self.assertGreater(totals[-1] - totals[0], 0.1)
 
     def test_a_process_that_ended_has_no_counters(self):
         port = self.agent()
         guest = self.guests["instance-2"]
-        source = agent_metrics.bounded_http.Source(f"http://127.0.0.1:{port}/metrics", 5, 1 << 20)
+        source = agent_metrics.bounded_http.Source(f"http://127.0.0.1:{port}/metrics", 600, 1 << 20)
         self.assertEqual({"instance-1", "instance-2"}, set(agent_metrics.guests(source.get())))
         # Its number is another process's now.
         guest.threads = (host_model.Thread(guest.pid, "emulator", None, None, guest.threads[0].start - 1),)
@@ -165,7 +175,7 @@ class RealAgentTest(AgentCase):
 
     def test_an_agent_is_asked_once_for_all_guests_of_all_arms(self):
         port = self.agent()
-        agents = agent_metrics.Agents(agent_metrics.Url.parse(f"http://{{host}}:{port}/metrics"), 0.2)
+        agents = agent_metrics.Agents(agent_metrics.Url.parse(f"http://{{host}}:{port}/metrics"), 0.2, 600)
         samplers = [agent_metrics.Sampler(Cloud(), agents, ["client", "server"]) for _ in range(3)]
         for sampler in samplers:
             self.addCleanup(sampler.close)
@@ -173,12 +183,14 @@ class RealAgentTest(AgentCase):
             for series in sampler.series.values():
                 wait_for(lambda series=series: series.used(time.time() - 0.5, time.time() - 0.4))
         first = len(self.scrapes)
-        time.sleep(1)
-        self.assertLessEqual(len(self.scrapes) - first, 6)
+        wait_for(lambda: len(self.scrapes) >= first + 6)
+        pauses = [later - before for before, later in itertools.pairwise(self.scrapes)]
+        self.assertGreater(min(pauses), 0.19)
         for sampler in samplers:
             sampler.close()
             self.assertEqual(["", ""], [series.fault for series in sampler.series.values()])
-        time.sleep(0.3)
+        self.assertEqual({}, agents._scrapers)
+        wait_for(lambda: "agent-metrics" not in {thread.name for thread in threading.enumerate()})
         over = len(self.scrapes)
         time.sleep(0.5)
         self.assertEqual(over, len(self.scrapes))
@@ -222,16 +234,21 @@ class FallbackTest(AgentCase):
     def test_a_guest_that_the_agent_does_not_know(self):
         sampler = self.sampler(self.agent(["instance-1"]))
         self.by("agent metrics", sampler, ["client"])
-        used, _ = self.by("nova diagnostics", sampler, ["client", "server"])
-        self.assertEqual({"vcpu"}, set(used.seconds))
-        self.assertIn("does not know the guest instance-2", sampler.faults["agent metrics of 127.0.0.1"])
+
+        def told():
+            used, _ = self.by("nova diagnostics", sampler, ["client", "server"])
+            self.assertEqual({"vcpu"}, set(used.seconds))
+            fault = sampler.faults.get("agent metrics of 127.0.0.1", "")
+            return "does not know the guest instance-2" in fault
+
+        wait_for(told)
 
     def test_servers_that_are_no_agent(self):
         redirected = b"HTTP/1.1 301 Moved\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n"
         samplers = {
-            why: self.sampler(test_bounded_http.serve(self, answer))
+            why: self.sampler(test_bounded_http.serve(self, answer), limit_s=2.0 if "within" in why else 600.0)
             for why, answer in (
-                ("within 2 s", lambda _, over: over.wait(60)),
+                ("within 2 s", lambda _, over: over.wait(600)),
                 ("HTTP 301", test_bounded_http.sending(redirected)),
                 ("HTTP 500", test_bounded_http.sending(b"HTTP/1.1 500 No\r\n\r\n")),
                 ("does not speak HTTP", test_bounded_http.sending(b"\0\1\2\n")),
@@ -244,12 +261,12 @@ class FallbackTest(AgentCase):
 
             def told(why=why, sampler=sampler):
                 self.by("nova diagnostics", sampler, ["client"])
-                return why in sampler.faults["agent metrics of 127.0.0.1"]
+                return why in sampler.faults.get("agent metrics of 127.0.0.1", "")
 
             wait_for(told)
             begun = time.monotonic()
             sampler.close()
-            self.assertLess(time.monotonic() - begun, 5)
+            self.assertLess(time.monotonic() - begun, 60)
 
     def test_the_source_changes_midway(self):
         """Each window is of one source, and the pair names both."""
@@ -259,8 +276,19 @@ class FallbackTest(AgentCase):
         self.by("nova diagnostics", sampler, both)
         self.guests = {name: self.process(name) for name in ("instance-1", "instance-2")}
         self.facts.guests = list(self.guests.values())
-        _, first = self.by("agent metrics", sampler, both)
+        first = None
+
+        def known_to_both():
+            nonlocal first
+            _, first = self.by("agent metrics", sampler, both)
+            nova = sampler._sources["nova diagnostics"].series
+            return all(nova[one].used(*first) is not None for one in both)
+
+        wait_for(known_to_both)
         self.end_agent()
+        # From then on no answer comes that was under way.
+        agents = sampler._sources["agent metrics"].series
+        wait_for(lambda: all("no answer of 127.0.0.1" in agents[one].fault for one in both))
         ended = time.time()
         wait_for(lambda: time.time() > ended + 0.7)
         _, later = self.by("nova diagnostics", sampler, both)
@@ -281,10 +309,12 @@ class FallbackTest(AgentCase):
 
         def told():
             self.assertIsNone(sampler.used(["client"], time.time() - 0.5, time.time() - 0.1))
-            return "not allowed (403)" in sampler.faults["nova diagnostics"]
+            return (
+                "not allowed (403)" in sampler.faults["nova diagnostics"]
+                and "it tells administrators" in sampler.faults["agent metrics"]
+            )
 
         wait_for(told)
-        self.assertIn("it tells administrators", sampler.faults["agent metrics"])
 
     def test_names_that_fit_in_no_url(self):
         url = agent_metrics.Url.parse("http://{host}:1/{host_ip}")
@@ -334,17 +364,20 @@ class AnswerTest(testtools.TestCase):
             name + '{guest="' + "\\" * 1_000_001 + "\n",
         ):  # fmt: skip
             body = line.encode("utf-8", "surrogateescape")
-            begun = time.monotonic()
+            begun = time.thread_time()
             error = self.assertRaises(agent_metrics.AgentError, agent_metrics.guests, body)
-            self.assertLess(time.monotonic() - begun, 5)
+            self.assertLess(time.thread_time() - begun, 5)
             self.assertTrue(str(error).isprintable() and len(str(error)) < 300, str(error))
 
     def test_a_long_line_holds_up_nobody(self):
         """Looking for labels in it takes longer than an answer may, and no other thread runs meanwhile."""
         line = f"nova_perf_guest_host_cpu_seconds_total{{{'a' * 2_000_000}}} 1\n".encode()
-        begun = time.thread_time()
-        error = self.assertRaises(agent_metrics.AgentError, agent_metrics.guests, line)
-        self.assertLess(time.thread_time() - begun, 0.1)
+        taken = []
+        for _ in range(5):  # a neighbour of a virtual machine may be charged to one of them
+            begun = time.thread_time()
+            error = self.assertRaises(agent_metrics.AgentError, agent_metrics.guests, line)
+            taken.append(time.thread_time() - begun)
+        self.assertLess(min(taken), 0.1)
         self.assertIn("no agent writes: 'nova_perf_guest", str(error))
 
 
@@ -525,6 +558,7 @@ class DiagnosticsTest(testtools.TestCase):
 
         class Answers(Cloud):
             def get(self, path, microversion):
+                made.wait()
                 if not waiting:
                     return super().get(path, microversion)
                 faults.append(sampler.series["x"].fault if len(waiting) < len(bad) else "")
@@ -534,9 +568,10 @@ class DiagnosticsTest(testtools.TestCase):
         hook = threading.excepthook
         threading.excepthook = died.append
         self.addCleanup(setattr, threading, "excepthook", hook)
-        api = Answers()
+        api, made = Answers(), threading.Event()
         sampler = diagnostics.Sampler(api, ["x"], interval_s=0.02, begin=time.time() + 0.1)
         self.addCleanup(sampler.close)
+        made.set()
         wait_for(lambda: died or sampler.series["x"].used(time.time() - 0.3, time.time() - 0.2) is not None)
         self.assertEqual([], died)
         self.assertEqual(len(bad), len(faults))
