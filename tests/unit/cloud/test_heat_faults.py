@@ -133,7 +133,7 @@ class HeatCase(test_api.ApiCase):
     def setUp(self):
         super().setUp()
         self.engine = self.server.engine = Engine()
-        for name, value in (("_APPEAR_S", 0.3), ("_POLL_S", 0.05), ("_PAUSE_S", (0.1, 0.4)), ("_DELETE_S", 5.0)):
+        for name, value in (("_APPEAR_S", 0.3), ("_POLL_S", 0.05), ("_PAUSE_S", (0.1, 0.4)), ("_DELETE_S", 600)):
             self.useFixture(fixtures.MockPatchObject(stacks, name, value))
         self.useFixture(fixtures.MockPatchObject(heat_pair, "_POLL_S", 0.05))
         self.api.connection.authorize()
@@ -217,6 +217,7 @@ class OrphanTest(HeatCase):
         self.assertEqual([1, {}], [len(self.engine.made), self.engine.stacks])
 
     def test_one_that_appears_late(self):
+        self.useFixture(fixtures.MockPatchObject(stacks, "_APPEAR_S", 600))
         self.engine.first = [(201, CUT)] * 50
         launcher = self.launcher()
         heal = self.heal(launcher._closing.delete, [GONE] * 3)
@@ -225,6 +226,7 @@ class OrphanTest(HeatCase):
         self.assertEqual([1, {}], [len(self.engine.made), self.engine.stacks])
 
     def test_one_that_never_appears(self):
+        self.useFixture(test_api.RemovalClock())
         self.assertEqual([], stacks.Stacks(self.api).delete([stacks.Stack("", "n")]))
         self.assertGreater(len(self.engine.asked_for), 2)
 
@@ -269,6 +271,14 @@ class CredentialsTest(HeatCase):
 
 
 class SilenceTest(HeatCase):
+    def setUp(self):
+        super().setUp()
+        # What a pair is given depends on when it is asked; here that is always now.
+        now, monotonic = time.time(), time.monotonic()
+        still = types.SimpleNamespace(time=lambda: now, monotonic=lambda: monotonic)
+        self.useFixture(fixtures.MockPatchObject(heat_pair, "time", still))
+        self.now = now
+
     def given(self, launcher, time_limit_s):
         """Return what Heat was given for a pair, and how long the pair may take from then."""
         self.engine.made.clear()
@@ -355,7 +365,7 @@ class SilenceTest(HeatCase):
         self.assertEqual(60, launcher._boot_s(grid, plan))
         for took_s, expected_s in ((10.0, 17.0), (400.0, 485.0), (1100.0, 1200 - 35 - 30)):
             launcher._boots_s.clear()
-            at = datetime.datetime.fromtimestamp(time.time() + took_s, datetime.UTC)
+            at = datetime.datetime.fromtimestamp(self.now + took_s, datetime.UTC)
             client = {**said_ready("client"), "event_time": f"{at:%Y-%m-%dT%H:%M:%SZ}"}
             self.engine.events = [said_ready("server"), said_ready("server"), client]
             [error] = self.measure(launcher, time_limit_s=0.4).errors
@@ -382,10 +392,10 @@ class SilenceTest(HeatCase):
 
 class RemovalTest(HeatCase):
     def test_attempts_go_on_while_a_port_is_held(self):
-        attempts = []
+        clock, attempts = self.useFixture(test_api.RemovalClock()), []
 
         def delete(_name):
-            attempts.append(time.monotonic())
+            attempts.append(clock.monotonic())
             return (
                 None if len(attempts) == 5 else ("DELETE_FAILED", "Conflict: resources.client_port: Port in use")
             )
@@ -399,6 +409,7 @@ class RemovalTest(HeatCase):
             self.assertGreaterEqual(pause, least)
 
     def test_what_stays_is_told_with_heats_reason(self):
+        self.useFixture(test_api.RemovalClock())
         self.useFixture(fixtures.MockPatchObject(stacks, "_DELETE_S", 1.0))
         self.engine.delete = lambda name: ("DELETE_FAILED", "Conflict: resources.client_port: Port in use")
         self.engine.stacks["n"] = ("CREATE_COMPLETE", "")
@@ -413,7 +424,7 @@ class RemovalTest(HeatCase):
         watched = stacks.Stacks(api.Api(self.connect, retry_for_s=0.8))
         begun = time.monotonic()
         problems = watched.delete(stacks.Stack(f"id-{number}", f"n{number}") for number in range(128))
-        self.assertLess(time.monotonic() - begun, 4)
+        self.assertLess(time.monotonic() - begun, 60)
         self.assertEqual(128, len(problems))
         self.assertIn("stack n127: still there after 1 s and 0 attempts", problems[-1])
 

@@ -167,7 +167,8 @@ class ManyPairsTest(testtools.TestCase):
             return time.process_time() - begun
 
         took(100)
-        few, many = took(400), took(3200)
+        # The best of three: what else the machine does counts in some of them.
+        few, many = (min(took(count) for _ in range(3)) for count in (400, 3200))
         self.assertTrue(many < 24 * few, (few, many))
 
 
