@@ -93,12 +93,23 @@ class BesideIrqbalanceTest(FolderTest):
             patch = mock.patch.object(where, name, value)
             patch.start()
             self.addCleanup(patch.stop)
+        self.served = []
+        patch = mock.patch.object(irqbalance, "_new_socket", self.new_socket)
+        self._socket, _ = irqbalance._new_socket, patch.start()
+        self.addCleanup(patch.stop)
         self.found = {}
         self.ban = ban.IrqbalanceBan("/")
         self.listing = ban.IrqbalanceList("/")
 
     def running(self):
         return dict(self.found)
+
+    def new_socket(self):
+        """Return one that is given up soon only where no answer can come: one that can may take its time."""
+        sock = self._socket()
+        if all(one.free.is_set() for one in self.served):
+            sock.settimeout(600.0)
+        return sock
 
     def program(self, name="irqbalance", *words):
         """Start a process of that name, which writes to ``hup`` when it gets the signal."""
@@ -120,10 +131,19 @@ class BesideIrqbalanceTest(FolderTest):
     def serve(self, pid, banned=(9,)):
         theirs = Irqbalance(self.socket_folder, pid, banned)
         self.addCleanup(theirs.close)
+        self.served.append(theirs)
         return theirs
 
+    def is_answered(self, pid):
+        """Whether no answer is due any more."""
+        try:
+            irqbalance._check_answered(pid)
+        except BlockingIOError:
+            return False
+        return True
+
     def until(self, condition):
-        deadline = time.monotonic() + 20.0
+        deadline = time.monotonic() + 600.0
         while not condition():
             self.assertLess(time.monotonic(), deadline)
             time.sleep(0.01)

@@ -116,7 +116,7 @@ class BanTest(beside.BesideIrqbalanceTest):
             self.assertEqual([self.ban.kind], [one.setting.kind for one in done.faults])
             self.assertEqual(before, self.theirs.banned)
             self.theirs.free.set()
-            self.until(lambda before=before: before < self.theirs.banned)
+            self.until(lambda before=before: before < self.theirs.banned and self.is_answered(self.process.pid))
             bench.now += 1000.0
             bench.agent.reconcile()
             self.assertEqual([], bench.agent.not_in_force())
@@ -189,27 +189,29 @@ class BanTest(beside.BesideIrqbalanceTest):
 
     def test_a_loop_waits_a_short_time_for_its_answer(self):
         self.theirs.free.clear()
-        with mock.patch.object(irqbalance, "_TIMEOUT_S", 30.0):
+        with mock.patch.object(irqbalance, "_TIMEOUT_S", 300.0):
             begun = time.monotonic()
             with irqbalance.patience(0.05):
                 self.assertRaises(reconcile.KeepExtra, self.others.settings, self.wanted([30]), [])
-            self.assertLess(time.monotonic() - begun, 10.0)
-            self.assertEqual(30.0, irqbalance._TIMEOUT_S)
+            self.assertLess(time.monotonic() - begun, 60.0)
+            self.assertEqual(300.0, irqbalance._TIMEOUT_S)
         self.assertIn("no answer within 0.05 s", self.about(self.others)[0])
 
     def test_one_that_stays_silent_is_asked_ever_more_rarely(self):
         self.theirs.free.clear()
-        pauses = []
+        pauses, now = [], time.monotonic()
+        still = mock.patch.object(coexist, "time", types.SimpleNamespace(monotonic=lambda: now))
+        self.enterContext(still)
         for _ in range(7):
             self.assertRaises(reconcile.KeepExtra, self.others.settings, self.wanted([30]), [])
-            pauses.append(round(self.others._retry - time.monotonic()))
+            pauses.append(round(self.others._retry - now))
         self.assertEqual([10, 20, 40, 80, 160, 300, 300], pauses)
         self.theirs.free.set()
         self.until(lambda: self.theirs.replies)
         self.until(self.answers)
         self.theirs.free.clear()
         self.assertRaises(reconcile.KeepExtra, self.others.settings, self.wanted([30]), [])
-        self.assertEqual(10, round(self.others._retry - time.monotonic()))
+        self.assertEqual(10, round(self.others._retry - now))
 
     def answers(self):
         try:
@@ -253,16 +255,14 @@ class BanTest(beside.BesideIrqbalanceTest):
         self.theirs.free.clear()
         self.assertRaises(BlockingIOError, irqbalance.ask, self.process.pid, "setup")
         begun = time.monotonic()
-        self.assertRaises(BlockingIOError, irqbalance.ask, self.process.pid, "setup")
-        self.assertLess(time.monotonic() - begun, 0.1)
+        with mock.patch.object(irqbalance, "_TIMEOUT_S", 300.0):
+            self.assertRaises(BlockingIOError, irqbalance.ask, self.process.pid, "setup")
+        self.assertLess(time.monotonic() - begun, 60.0)
         self.theirs.free.set()
-        for _ in range(1000):
-            try:
-                self.assertEqual({9}, irqbalance.banned(self.process.pid))
-                break
-            except BlockingIOError:
-                time.sleep(0.01)
+        self.until(lambda: self.is_answered(self.process.pid))
+        self.assertEqual({9}, irqbalance.banned(self.process.pid))
         self.assertEqual(["setup", "setup"], self.theirs.commands)
+        self.until(lambda: len(self.theirs.replies) > 1)
         self.assertEqual(["sent", "sent"], self.theirs.replies)
         self.assertEqual({}, irqbalance._unanswered)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import pathlib
 import subprocess
-import time
 from unittest import mock
 
 from nova_perf_tuning.agent import coexist
@@ -41,8 +40,7 @@ class ListTest(beside.BesideIrqbalanceTest):
         self.program("irqbalance", beside.SCRIPT)
         with mock.patch.object(irqbalance, "find", lambda: self.found["irqbalance"]):
             self.listing.write(ban.TARGET, "30")
-        hup = self.folder / "hup"
-        self.assertTrue(any(hup.exists() or time.sleep(0.01) for _ in range(1000)))
+        self.until((self.folder / "hup").exists)
 
     def test_one_without_our_script_is_left_in_peace(self):
         theirs = self.serve(self.program().pid)
