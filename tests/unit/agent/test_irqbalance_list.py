@@ -37,10 +37,16 @@ class ListTest(beside.BesideIrqbalanceTest):
         self.assertEqual(["setup", "settings ban irqs 9"], theirs.commands)
 
     def test_one_without_a_socket_gets_a_signal(self):
-        self.program("irqbalance", beside.SCRIPT)
+        process = self.program("irqbalance", beside.SCRIPT)
         with mock.patch.object(irqbalance, "find", lambda: self.found["irqbalance"]):
             self.listing.write(ban.TARGET, "30")
-        self.until((self.folder / "hup").exists)
+
+        def heard():
+            # A signal that comes just before the shell reads waits for the end of the line.
+            print(file=process.stdin, flush=True)
+            return (self.folder / "hup").exists()
+
+        self.until(heard)
 
     def test_one_without_our_script_is_left_in_peace(self):
         theirs = self.serve(self.program().pid)
