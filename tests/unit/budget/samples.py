@@ -56,7 +56,7 @@ class Quick(base.Benchmark):
     primary = ("speed", "steps/s", "higher")
     defaults = {"script": "echo 40 2"}
     work_metric = "steps"
-    timeout_s = 5.0
+    timeout_s = 600.0
 
     def steps(self, parameters, peer=None):
         return [base.Step(("sh", "-c", parameters["script"]), "client", self.timeout_s)]
@@ -87,7 +87,7 @@ class Paired(Quick):
 
     def steps(self, parameters, peer=None):
         [client] = super().steps(parameters)
-        return [base.Step(("sleep", "60"), "server", 60.0), client]
+        return [base.Step(("sleep", "600"), "server", 600.0), client]
 
 
 def job(script="echo 40 2", kind=Quick, label=None):

@@ -351,8 +351,11 @@ class CircumstancesTest(testtools.TestCase):
     def test_frequency_in_the_window_of_the_cpus_that_worked(self):
         for cpu in range(4):
             self.write(f"sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_cur_freq", str(1_000_000 * (1 + cpu)))
+        until = time.monotonic() + 600.0
         with frequency.Sampler(self.root, 0.001) as sampler:
-            time.sleep(0.1)
+            while len(sampler._seen) < 4:
+                self.assertLess(time.monotonic(), until)
+                time.sleep(0.01)
         for cpu in range(4):  # and now they rest
             self.write(f"sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_cur_freq", "800000")
         busy = host_environment.busy_ticks(
@@ -374,5 +377,7 @@ class CircumstancesTest(testtools.TestCase):
         self.assertEqual(["clock_step_s"], list(found))
 
     def test_this_host(self):
-        found = host_environment.conditions(host_environment.look(), host_environment.look())
-        self.assertTrue(abs(found["clock_step_s"]) < 0.05, found)
+        found = [
+            host_environment.conditions(host_environment.look(), host_environment.look()) for _ in range(10)
+        ]  # a pause between the looks at both clocks is taken for a step
+        self.assertTrue(min(abs(one["clock_step_s"]) for one in found) < 0.05, found)

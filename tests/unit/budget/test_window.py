@@ -86,7 +86,8 @@ class ClockTest(testtools.TestCase):
     def test_an_asked_clock_is_right_within_its_error(self):
         found = clock.asked(lambda: time.sleep(0.002) or time.monotonic() + 1000.0)
         self.assertTrue(abs(found.epoch - 1000.0) <= found.error_s, found)
-        self.assertAlmostEqual(time.monotonic(), found.monotonic(time.monotonic() + 1000.0), delta=1.0)
+        now = time.monotonic()
+        self.assertAlmostEqual(now, found.monotonic(now + 1000.0), delta=max(1.0, found.error_s))
 
 
 class SeriesTest(testtools.TestCase):
@@ -151,7 +152,7 @@ class TrialTest(testtools.TestCase):
         self.addCleanup(machine.close)
         machine.start(["sh", "-c", "(while :; do :; done) & wait"])
         before, read = machine.cpu(), machine.counter()
-        until = time.monotonic() + 60.0
+        until = time.monotonic() + 600.0
         while read().host_s["total"] < before.host_s["total"] + 0.1:
             self.assertTrue(time.monotonic() < until, "the child's CPU is not counted")
             time.sleep(0.05)
@@ -160,7 +161,7 @@ class TrialTest(testtools.TestCase):
         machine = host_machine.HostMachine("client", "127.0.0.1", None, self.useFixture(fixtures.TempDir()).path)
         one = sampling.Series(lambda: machine.counter()().host_s, 0.001)
         with one.running():
-            machine.run(["sh", "-c", f"for n in 1 2 3; do ({BURN}); done"], 60.0)
+            machine.run(["sh", "-c", f"for n in 1 2 3; do ({BURN}); done"], 600.0)
         totals = [values["total"] for values in one._values]
         self.assertEqual(sorted(totals), totals)
 
