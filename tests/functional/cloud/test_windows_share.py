@@ -107,7 +107,7 @@ class ShareTest(test_guest.RunnerCase):
         signals = self.heat()
         begun = time.time()
         process = self.start("client", self.client(PASSWORD))
-        process.wait(timeout=120)
+        process.wait(timeout=600)
         log = self.log("client")
         told = {one["id"]: (path, one) for path, one in signals}
         self.assertEqual({"client", "results", "figures"}, set(told), log)

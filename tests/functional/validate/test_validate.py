@@ -104,7 +104,9 @@ class ValidateTest(rig.GuestCase):
                 self.assertIn("terminated; nothing was measured", complaints)
             if probe is not None:
                 self.addCleanup(os.close, probe)
-                self.assertTrue(select.select([probe], [], [], 60)[0], f"a test guest is left after {number!r}")
+                self.assertTrue(
+                    select.select([probe], [], [], patience.LIMIT_S)[0], f"a test guest is left after {number!r}"
+                )
             self.assertEqual([], os.listdir(self.output))
 
     def test_no_image_is_one_line_and_no_file(self) -> None:
