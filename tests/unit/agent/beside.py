@@ -118,7 +118,11 @@ class BesideIrqbalanceTest(FolderTest):
             shutil.copy(shutil.which("dash"), path)
         code = f"trap 'echo hup >>{self.folder}/hup' HUP; echo ready; while :; do read -r line; done"
         process = subprocess.Popen(
-            [path, "-c", code, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            # A shell cannot trap what it was started with as ignored, as below nohup.
+            ["env", "--default-signal=HUP", path, "-c", code, *words],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         )
         self.addCleanup(process.stdout.close)
         self.addCleanup(process.stdin.close)
