@@ -97,6 +97,8 @@ class SettingKind(abc.ABC):
     :cvar ephemeral: objects of this kind end in normal operation (a guest's threads); that one is gone
         is no drift.
     :cvar persistent: what is written outlives a reboot, and so must its original.
+    :cvar shared: others add to a value and take from it while we do; :meth:`original` tells theirs from ours, so
+        a value that others have changed is restored too: to theirs.
     """
 
     kind: ClassVar[str]
@@ -104,6 +106,7 @@ class SettingKind(abc.ABC):
     needs_identity: ClassVar[bool] = False
     ephemeral: ClassVar[bool] = False
     persistent: ClassVar[bool] = False
+    shared: ClassVar[bool] = False
 
     def __init__(self, root: str = "/") -> None:
         self.root = root
@@ -150,7 +153,7 @@ class SettingKind(abc.ABC):
     def original(self, original: str, asked: Sequence[str], current: str) -> str:
         """Return what is to be put back of an object that held ``original`` before one of ``asked`` was written.
 
-        A value that others add to while we do is put back with what they have added.
+        Of a value that is :attr:`shared` that is what others have made of theirs since.
         """
         return original
 

@@ -29,6 +29,7 @@ class IrqbalanceBan(base.SettingKind):
     order = 58
     needs_identity = True
     ephemeral = True
+    shared = True
 
     @property
     def writable(self) -> bool:
@@ -57,7 +58,10 @@ class IrqbalanceBan(base.SettingKind):
         return as_numbers(value) == as_numbers(current)
 
     def original(self, original: str, asked: Sequence[str], current: str) -> str:
-        return as_text(as_numbers(original) | as_numbers(current).difference(*map(as_numbers, asked)))
+        lists, now = [as_numbers(one) for one in asked], as_numbers(current)
+        # What was on the list whichever of them irqbalance took, and is not now, somebody has lifted.
+        lifted = frozenset.intersection(*lists) - now if lists else frozenset()
+        return as_text(as_numbers(original) - lifted | now.difference(*lists))
 
     def identity(self, target: str) -> str:
         return irqbalance.identity(self._pid(target))

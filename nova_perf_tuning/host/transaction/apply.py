@@ -310,6 +310,8 @@ class _Run:
                 keep.append(entry)
             elif held == entry.wanted:  # done after all, too late for an answer
                 keep.append(entry)
+            elif old is not None and self.kinds[old.kind].shared:
+                keep.append(old)  # refused: what others have added meanwhile is not what we had written
             elif old is not None:  # refused: what held before is what can be expected and undone
                 keep.append(dataclasses.replace(old, written=held))
             elif held in (None, entry.original):

@@ -33,6 +33,7 @@ KEPT = frozenset((Undone.FOREIGN, Undone.FAILED))
 class Restoration:
     """What became of one entry.
 
+    :ivar entry: its original is the value that was to be put back.
     :ivar current: the value found before anything was written, None when it could not be read.
     :ivar left: what the kernel holds where it took the original and made something else of it.
     :ivar detail: one clause for people.
@@ -71,6 +72,8 @@ def restore(
     Entries leave the journal only after all writes: killed at any point, the next run finds values that are
     their originals already and goes on. An object that failed or was left alone keeps its entry. What the kernel
     made of an original (XPS takes no CPU that is offline) counts as ours at the next try.
+
+    A value that others share gets what they have made of theirs since, whether or not it is as we left it.
 
     :param force: also put back what somebody else has changed since.
     :raises JournalError: the journal cannot be read.
@@ -111,9 +114,10 @@ def _restore(
         if not kind.is_same(entry.setting()):
             return Restoration(entry, Undone.GONE, None, "another object has this number now")
         current = kind.read(entry.target)
+        entry = dataclasses.replace(entry, original=kind.original(entry.original, entry.asked, current))
         if kind.holds(entry.target, entry.original, current):
             return Restoration(entry, Undone.ALREADY, current)
-        if not force and not _is_ours(entry, kind, current):
+        if not (force or kind.shared or _is_ours(entry, kind, current)):
             ours = entry.written or entry.wanted
             detail = f"we wrote {ours}, somebody has set {current} since; the original is {entry.original}"
             return Restoration(entry, Undone.FOREIGN, current, detail)
@@ -127,7 +131,7 @@ def _restore(
         return Restoration(entry, Undone.FAILED, None, str(error))
     if not kind.holds(entry.target, entry.original, now):
         detail = f"the kernel holds {now}, not the original {entry.original}"
-        return Restoration(entry, Undone.FAILED, current, detail, left=now)
+        return Restoration(entry, Undone.FAILED, current, detail, left=None if kind.shared else now)
     return Restoration(entry, Undone.RESTORED, current)
 
 
