@@ -4,6 +4,7 @@ Each object has a budget of writes (a token bucket). A reset that an event expla
 CPU that went offline, a guest that started) costs a fifth of one that nothing explains, so a host in turmoil is
 still repaired at once, and a program that writes all the time is answered a few times, then ever more rarely.
 What the kernel refuses is tried under the same budget, and time in which it never held earns nothing.
+What we ourselves change too often is behind for one short pause, never for a long one.
 """
 
 from __future__ import annotations
@@ -43,6 +44,12 @@ class Contest:
     others: bool = True
 
 
+def _end(now: float, pause: float) -> float:
+    # Pauses that began apart end together: each end is a pass over the whole host.
+    step = pause / _STEPS
+    return (now + pause) // step * step
+
+
 class Arbiter:
     """Decides whether an object that was found changed is written again now.
 
@@ -54,13 +61,24 @@ class Arbiter:
         self._longest = longest
         self._contests: dict[Key, Contest] = {}
 
-    def allow(self, key: Key, now: float, *, excused: bool = False, held: bool = True, found: str = "") -> bool:
+    def allow(
+        self,
+        key: Key,
+        now: float,
+        *,
+        excused: bool = False,
+        held: bool = True,
+        ours: bool = False,
+        found: str = "",
+    ) -> bool:
         """Return whether ``key``, found changed to ``found``, is to be written now; it counts as written then.
 
         :param now: monotonic clock.
         :param excused: an event explains the change. One such attempt is made within each pause: whoever caused
             it may have stopped, and what a guest that was rebooted needs does not wait for its end.
         :param held: the last write took effect; without that the time since earns nothing.
+        :param ours: nobody changed it, another value is wanted: no pause is longer than :data:`PERIOD` from now,
+            and an event has no attempt in one, since there is nobody who may have stopped.
         """
         known = self._contests.get(key)
         if known is None:
@@ -68,6 +86,8 @@ class Arbiter:
         known.others = held
         if now < known.until:
             known.found = found
+            if ours:
+                known.until = min(known.until, _end(now, PERIOD))
             allowed = excused and known.spare
             if allowed:
                 known.spare = False
@@ -83,9 +103,9 @@ class Arbiter:
             return True
         if known.pause and now >= known.until > 0.0:
             # A pause is over: one attempt, and a longer pause when it does not hold.
-            self._hold_back(known, now, min(self._longest, known.pause * 2))
+            self._hold_back(known, now, PERIOD if ours else min(self._longest, known.pause * 2), spare=not ours)
             return True
-        self._hold_back(known, now, known.pause or PERIOD)
+        self._hold_back(known, now, known.pause or PERIOD, spare=not ours)
         return False
 
     def _earn(self, known: Contest, now: float) -> None:
@@ -96,10 +116,8 @@ class Arbiter:
             known.pause = 0.0
 
     @staticmethod
-    def _hold_back(known: Contest, now: float, pause: float) -> None:
-        # Pauses that began apart end together: each end is a pass over the whole host.
-        step = pause / _STEPS
-        known.pause, known.until, known.spare = pause, (now + pause) // step * step, True
+    def _hold_back(known: Contest, now: float, pause: float, *, spare: bool) -> None:
+        known.pause, known.until, known.spare = pause, _end(now, pause), spare
 
     def holds(self, key: Key) -> None:
         """Note that ``key`` was found as wanted."""

@@ -36,6 +36,11 @@ _GRACE: Final = 600.0
 _EXTRA_KIND: Final = "irqbalance_ban"
 #: Kinds whose every write keeps irqbalance from its work: also what we ourselves change has a budget there.
 _DEAR_KINDS: Final = frozenset((_EXTRA_KIND, "irqbalance_list"))
+#: What is said of such a value that had too many changes, all of them ours, and is behind.
+_LATE: Final = (
+    "it changes often, and each change keeps irqbalance from its work: it is written within "
+    f"{arbiter_module.PERIOD:g} seconds"
+)
 
 
 class KeepExtra(Exception):
@@ -95,6 +100,8 @@ class Reconciler:
         #: What is wanted and was not brought into force, and what is not wanted and could not be put back.
         self._unmet: dict[_Object, apply_module.Outcome] = {}
         self._stuck: dict[_Object, apply_module.Outcome] = {}
+        #: What was not even tried, since we ourselves change it so often.
+        self._late: dict[_Object, apply_module.Outcome] = {}
         #: Of the unmet: what the kernel will not take unless something around it changes.
         self._settled: set[_Object] = set()
         self._gone: dict[_Object, float] = {}
@@ -168,6 +175,7 @@ class Reconciler:
             self._by_target.setdefault(one.target, []).append(one)
         keys = keep.union(map(_key, wanted))
         self._unmet = {key: one for key, one in self._unmet.items() if key in keys}
+        self._late = {key: one for key, one in self._late.items() if key in keys}
         self._settled &= keys
 
     def _differences(
@@ -187,9 +195,10 @@ class Reconciler:
         drifted: list[Setting] = []
         held_back: list[Setting] = []
         for one in wanted:
+            key = _key(one)
+            self._late.pop(key, None)
             if one.kind not in kinds:
                 continue
-            key = _key(one)
             entry, failed = entries.get(key), self._unmet.get(key)
             current = one.current
             if current == one.value or (
@@ -206,12 +215,15 @@ class Reconciler:
             changed = entry is not None and _was_changed(entry, kinds[one.kind], current)
             if changed:
                 drifted.append(one)
-            again = entry is not None and one.kind in _DEAR_KINDS
-            allowed = not (changed or again or failed is not None) or self.arbiter.allow(
-                key, now, excused=excused, held=failed is None, found=current or ""
+            ours = not changed and entry is not None and one.kind in _DEAR_KINDS
+            new = ours and (failed is None or failed.setting.value != one.value)
+            allowed = not (changed or ours or failed is not None) or self.arbiter.allow(
+                key, now, excused=excused, held=failed is None, ours=new, found=current or ""
             )
-            if again and not changed:
+            if ours:
                 self.arbiter.holds(key)  # nobody to blame
+            if ours and not allowed and failed is None:
+                self._late[key] = apply_module.Outcome(one, apply_module.Result.FAILED, detail=_LATE)
             (todo if allowed else held_back).append(one)
         return todo, drifted, held_back
 
@@ -258,7 +270,7 @@ class Reconciler:
 
         May be asked from another thread.
         """
-        every = [*list(self._unmet.values()), *list(self._stuck.values())]
+        every = [*list(self._unmet.values()), *list(self._late.values()), *list(self._stuck.values())]
         return [one for one in every if one.result is not apply_module.Result.UNSUPPORTED]
 
     def contested(self) -> dict[arbiter_module.Key, arbiter_module.Contest]:
@@ -381,7 +393,9 @@ def _was_changed(entry: journal_module.Entry, kind: base.SettingKind, current: s
     """Whether somebody else has changed an object since we wrote or watched it."""
     if entry.written is None:
         return False
-    return current is None or not kind.holds(entry.target, entry.written, current)
+    # Of a write that was only begun both may be there: irqbalance carries it out when the time for it is over.
+    ours = entry.asked if entry.state == "intended" else (entry.written,)
+    return current is None or not any(kind.holds(entry.target, one, current) for one in ours)
 
 
 def _that_can_fire(settings: Sequence[Setting]) -> tuple[list[Setting], list[Setting]]:
