@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
+from nova_perf_tuning.host import irqbalance
 from nova_perf_tuning.host.settings import files
 
 #: Command name -> kinds that it writes. tuned: its scheduler, net and sysctl plugins; numad moves guests'
@@ -32,21 +33,28 @@ _RECENT_S: Final = 10.0
 
 
 def running(root: str = "/") -> dict[str, int]:
-    """Return the rivals that run on the host below ``root``: command name -> process id."""
-    found = {}
+    """Return the rivals that run on the host below ``root``: command name -> process id.
+
+    Anybody may give a process such a name: on the running host only those of root and of our own user count. Of
+    two with one name it is the lower number, but an irqbalance with our policy script comes first.
+    """
+    found: dict[str, list[int]] = {}
     prefix = root.rstrip("/")
     try:
-        pids = [name for name in os.listdir(f"{prefix}/proc") if name.isdigit()]
+        pids = sorted(int(name) for name in os.listdir(f"{prefix}/proc") if name.isdigit())
     except OSError:
         return {}
     for pid in pids:
         try:
             name = files.read_text(prefix, f"/proc/{pid}/comm")
+            if name not in RIVALS or (not prefix and os.stat(f"/proc/{pid}").st_uid not in (0, os.geteuid())):
+                continue
         except OSError:  # it has ended
             continue
-        if name in RIVALS:
-            found[name] = int(pid)
-    return found
+        found.setdefault(name, []).append(pid)
+    if not prefix:
+        found.get("irqbalance", []).sort(key=lambda pid: not irqbalance.uses_our_script(pid))
+    return {name: numbers[0] for name, numbers in found.items()}
 
 
 def suspects(kind: str, rivals: dict[str, int]) -> list[str]:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
+import subprocess
 import tempfile
+from unittest import mock
 
 import testtools
 
+from nova_perf_tuning.host import irqbalance
 from nova_perf_tuning.host.transaction import rivals
 
 ETC, RUN, LOCAL, USR = (f"{one}/systemd/network" for one in ("etc", "run", "usr/local/lib", "usr/lib"))
@@ -27,6 +31,30 @@ class RivalsTest(testtools.TestCase):
 
     def links(self):
         return rivals.placing_links(str(self.root))
+
+    def program(self, *words, **options):
+        """Start a process that is named irqbalance."""
+        code = "echo irqbalance >/proc/$$/comm; echo ready; read -r line"
+        process = subprocess.Popen(
+            ["sh", "-c", code, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, **options
+        )
+        for clean in (process.stdout.close, process.stdin.close, process.wait, process.kill):
+            self.addCleanup(clean)
+        self.assertEqual("ready\n", process.stdout.readline())
+        return process.pid
+
+    def test_a_name_that_anybody_may_take_is_no_rival(self):
+        if os.geteuid() == 0:
+            stranger = self.program(user=65534)
+        else:
+            stranger = self.program()
+            self.enterContext(mock.patch.object(os, "geteuid", lambda: 65534))
+        self.assertNotIn(stranger, rivals.running().values())
+
+    def test_an_irqbalance_with_our_script_comes_first(self):
+        self.program("x", "--policyscript=/x/irqbalance-policy-nova-perf")
+        self.program("x", "--policyscript=/x/theirs")
+        self.assertTrue(irqbalance.uses_our_script(rivals.running()["irqbalance"]))
 
     def test_no_files(self):
         self.assertEqual({}, self.links())
