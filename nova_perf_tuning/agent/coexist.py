@@ -22,8 +22,8 @@ _NOT_TOLD: Final = "irqbalance runs and is not told what to leave alone ([agent]
 _LOOK_S: Final = 300.0
 #: Seconds after which a search is made again because interrupts were moved.
 _LOOK_SOON_S = 10.0
-#: Seconds after which an irqbalance that did not answer is asked again; each silence doubles them up to the most.
-_RETRY_S, _RETRY_MOST_S = 10.0, 300.0
+#: An irqbalance that did not answer is asked again after its interval, then after twice as long up to this.
+_RETRY_MOST_S = 300.0
 #: Seconds that the loop waits for an answer: nothing else is done meanwhile.
 PATIENCE_S: Final = 0.1
 
@@ -42,8 +42,10 @@ class Coexistence:
         self._ban = ban
         self.wake: Callable[[], None] = lambda: None
         self._findings: list[dict[str, Any]] = []
-        #: The irqbalance that was spoken to, and when one that did not answer is asked again.
+        #: The irqbalance that was spoken to.
         self._known: int | None = None
+        #: When one that did not answer is asked again, which asks for a pass once; and after how long, 0 while it
+        #: answers.
         self._retry = math.inf
         self._pause = 0.0
         #: The irqbalance that the last pass met, spoken to or not.
@@ -62,9 +64,11 @@ class Coexistence:
 
         :raises KeepExtra: what it was told stays, because it does not answer or takes no more.
         """
-        self._findings, self._retry = [], math.inf
+        self._findings = []
         ours = frozenset(int(one.target[4:]) for one in wanted if one.kind == "irq_affinity")
-        self._known = irqbalance.running()
+        before, self._known = self._known, irqbalance.running()
+        if self._known != before:
+            self._answers()
         if not self._ban:
             if self._known is not None:
                 self._report(self._known, _NOT_TOLD)
@@ -75,23 +79,21 @@ class Coexistence:
         if pid is None:  # the list is for the one that starts next
             return [_listed(ours)] if any(one.kind == ban_module.IrqbalanceList.kind for one in entries) else []
         if irqbalance.uses_our_script(pid):
-            return [_listed(ours)]
+            return [self._told_to_script(pid, ours)]
         return self._banned(pid, ours, entries) if self._known is not None else []
 
     def _banned(self, pid: int, ours: frozenset[int], entries: _Entries) -> list[setting_module.Setting]:
         """Return the list that irqbalance is told by its socket."""
         try:
             told, merged = _merged(ours, entries)
-            self._pause = 0.0
+            self._answers()
             if _fits(merged):
                 return [merged]
             _told, fewer = _merged(ours & told, entries)
         except OSError as error:
             if base.is_gone(error):
                 return []
-            self._pause = min(_RETRY_MOST_S, max(_RETRY_S, 2 * self._pause))
-            self._retry = time.monotonic() + self._pause
-            self._report(pid, f"irqbalance does not answer: {error.strerror or error}; what it was told stays")
+            self._is_silent(pid, error.strerror or str(error))
             raise reconcile.KeepExtra from None
         self._report(
             pid,
@@ -103,6 +105,31 @@ class Coexistence:
         if not _fits(fewer):
             raise reconcile.KeepExtra
         return [fewer]
+
+    def _told_to_script(self, pid: int, ours: frozenset[int]) -> setting_module.Setting:
+        """Return the list for our policy script.
+
+        :raises KeepExtra: it is written, and irqbalance cannot be made to read it yet.
+        """
+        one = _listed(ours)
+        if self._known is None or not irqbalance.is_silent(pid):
+            self._answers()
+        elif one.current == ban_module.UNREAD and ban_module.IrqbalanceList("/").lists(one.value):
+            self._is_silent(pid, "the last question is not answered yet")
+            raise reconcile.KeepExtra
+        return one
+
+    def _answers(self) -> None:
+        self._retry, self._pause = math.inf, 0.0
+
+    def _is_silent(self, pid: int, why: str) -> None:
+        """Note that it did not answer. Passes with other causes meet the same silence: only its time counts."""
+        now = time.monotonic()
+        if not now < self._retry < math.inf:
+            self._pause = min(_RETRY_MOST_S, 2 * self._pause or irqbalance.interval(pid))
+            self._retry = now + self._pause
+        if not irqbalance.is_busy(pid):
+            self._report(pid, f"irqbalance does not answer: {why}; what it was told stays")
 
     def _without_socket(self) -> int | None:
         pid = self._rivals.get("irqbalance")
@@ -119,6 +146,9 @@ class Coexistence:
         if now >= self._retry:
             self._retry = math.inf
             self.wake()
+        elif not self._pause and self._ban and self._known is not None and irqbalance.is_silent(self._known):
+            self._pause = irqbalance.interval(self._known)
+            self._retry = now + self._pause
         found = [one for one in self._findings if _runs(one["pid"], "irqbalance")]
         for name, pid in self._rivals.items():
             if name != "irqbalance":

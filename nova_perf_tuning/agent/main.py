@@ -194,7 +194,8 @@ def _end(agent: service.Service, on_stop: str) -> int:
     if on_stop != "restore":
         LOG.info("stopped; everything stays as placed, 'nova-perf restore' undoes it")
         return int(errors.ExitCode.PASS)
-    done = agent.restore()
+    with irqbalance.waiting(irqbalance.END_S):
+        done = agent.restore()
     kept = [one for one in done if one.result in restore_module.KEPT]
     for one in kept:
         LOG.warning("%s %s: %s: %s", one.entry.kind, one.entry.target, one.result.value, one.detail)

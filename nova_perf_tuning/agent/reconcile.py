@@ -32,10 +32,9 @@ _Object = tuple[str, str, str]  # kind, target, identity
 
 #: Seconds for which the original of an object that is gone is kept: a driver that is loaded again brings it back.
 _GRACE: Final = 600.0
-#: The kind of settings that only ``extra`` makes.
-_EXTRA_KIND: Final = "irqbalance_ban"
-#: Kinds whose every write keeps irqbalance from its work: also what we ourselves change has a budget there.
-_DEAR_KINDS: Final = frozenset((_EXTRA_KIND, "irqbalance_list"))
+#: Kinds that only ``extra`` makes. Every write keeps irqbalance from its work: also what we ourselves change has a
+#: budget there.
+_DEAR_KINDS: Final = frozenset(("irqbalance_ban", "irqbalance_list"))
 #: What is said of such a value that had too many changes, all of them ours, and is behind.
 _LATE: Final = (
     "it changes often, and each change keeps irqbalance from its work: it is written within "
@@ -105,6 +104,8 @@ class Reconciler:
         #: Of the unmet: what the kernel will not take unless something around it changes.
         self._settled: set[_Object] = set()
         self._gone: dict[_Object, float] = {}
+        #: What ``extra`` wants could not be told by the last pass.
+        self._kept_extra = False
 
     def reconcile(self, *, excused: bool = False) -> Pass:
         """Bring the plan into force and say what was done.
@@ -162,9 +163,11 @@ class Reconciler:
         if self._extra is None:
             return [], frozenset(), False
         try:
+            self._kept_extra = False
             return self._extra(placed, entries.values()), frozenset(), False
         except KeepExtra:
-            mine = (key for key, entry in entries.items() if entry.kind == _EXTRA_KIND and _is_ours(entry))
+            self._kept_extra = True
+            mine = (key for key, entry in entries.items() if entry.kind in _DEAR_KINDS and _is_ours(entry))
             return [], frozenset(mine), True
 
     def _want(self, wanted: list[Setting], keep: frozenset[_Object]) -> None:
@@ -338,9 +341,15 @@ class Reconciler:
         return all(target in self._by_target for target in targets)
 
     def overdue(self) -> bool:
-        """Whether it is time to try again what could not be put back, or brought into force and not read since."""
+        """Whether it is time to try again what could not be put back, or brought into force and not read since.
+
+        What cannot be told now is no reason: whoever makes ``extra`` asks for a pass when it may be.
+        """
         waiting = self.arbiter.held_back(self._clock())
-        return any(key not in waiting for key in (*self._stuck, *(self._unmet.keys() - self._settled)))
+        unmet = {
+            key for key in self._unmet.keys() - self._settled if not (self._kept_extra and key[0] in _DEAR_KINDS)
+        }
+        return any(key not in waiting for key in (*self._stuck, *unmet))
 
     def drifting(self, targets: Collection[str] | None = None) -> list[Setting]:
         """Read back what should hold, and return what does not and is not held back; writes nothing.
@@ -391,7 +400,7 @@ def _ours(
 
 def _was_changed(entry: journal_module.Entry, kind: base.SettingKind, current: str | None) -> bool:
     """Whether somebody else has changed an object since we wrote or watched it."""
-    if entry.written is None:
+    if entry.written is None or (current is not None and kind.is_cut(current)):
         return False
     # Of a write that was only begun both may be there: irqbalance carries it out when the time for it is over.
     ours = entry.asked if entry.state == "intended" else (entry.written,)

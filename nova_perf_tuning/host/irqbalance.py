@@ -8,13 +8,16 @@ caller merges and keeps below :data:`MAX_COMMAND`.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import errno
 import itertools
+import math
 import os
 import re
 import signal
 import socket
 import struct
+import time
 from collections.abc import Iterable, Iterator
 from typing import Final
 
@@ -27,11 +30,17 @@ _FOLDER: Final = "/run/irqbalance"
 #: Where there is no such folder it binds an address of zeros: this abstract one, one in a network namespace.
 _FALLBACK: Final = b"\0" * 108
 _SOCKET: Final = re.compile(r"irqbalance([1-9][0-9]{0,9})\.sock", re.ASCII).fullmatch
+_SLEEP: Final = re.compile(r"SLEEP (\d{1,7})\b", re.ASCII).match
 _BANNED: Final = re.compile(r"\bIRQ (\d{1,7})\b", re.ASCII).findall
+_BAN: Final = "settings ban irqs "
 #: irqbalance reads 500 bytes; measured: of 245 numbers 114 arrived.
 MAX_COMMAND: Final = 480
 _MAX_REPLY: Final = 1 << 20
 _TIMEOUT_S = 2.0
+#: Seconds that an end has for all answers: half of what the unit gives a stop goes to waiting for the journal.
+END_S: Final = 25.0
+#: Until when an answer is waited for, one that is due already included; None: only a new one, for _TIMEOUT_S.
+_until: float | None = None
 
 
 @contextlib.contextmanager
@@ -43,6 +52,63 @@ def patience(seconds: float) -> Iterator[None]:
         yield
     finally:
         _TIMEOUT_S = before
+
+
+@contextlib.contextmanager
+def waiting(seconds: float) -> Iterator[None]:
+    """Wait for each answer within, also one that is due already, for so long in all: whoever ends asks no more."""
+    global _until
+    before, _until = _until, time.monotonic() + seconds
+    try:
+        yield
+    finally:
+        _until = before
+
+
+def _time_left() -> float:
+    return _TIMEOUT_S if _until is None else max(0.1, _until - time.monotonic())
+
+
+@dataclasses.dataclass
+class _Rhythm:
+    """How an irqbalance works: its interval, as far as it is known, and when it was told last what to ban."""
+
+    pid: int
+    interval: float = 10.0
+    told: float = -math.inf
+
+
+_rhythm = _Rhythm(0)
+
+
+def _rhythm_of(pid: int) -> _Rhythm:
+    global _rhythm
+    if _rhythm.pid != pid:
+        _rhythm = _Rhythm(pid)
+    return _rhythm
+
+
+def interval(pid: int) -> float:
+    """Return the seconds between two of its looks at the host, as of its last answer; 10, its default, before."""
+    return _rhythm_of(pid).interval
+
+
+def is_busy(pid: int) -> bool:
+    """Whether it is silent because of what we have told it: it looks at the host again, then waits its interval.
+
+    What it was told may be seen at its next look only.
+    """
+    found = _rhythm_of(pid)
+    return is_silent(pid) and time.monotonic() - found.told < 2 * found.interval + _TIMEOUT_S
+
+
+def is_silent(pid: int) -> bool:
+    """Whether it has not yet answered the last question."""
+    try:
+        _check_answered(pid)
+    except BlockingIOError:
+        return True
+    return False
 
 
 #: Connections on which an answer is due. Were they closed, to answer would end irqbalance by SIGPIPE, but for
@@ -168,10 +234,12 @@ def _talk(pid: int, sock: socket.socket, command: str) -> str:
     """Send one command and return the reply; the connection is closed, or kept until the answer has come."""
     try:
         sock.sendall(command.encode("ascii"))
+        if command.startswith(_BAN):
+            _rhythm_of(pid).told = time.monotonic()
         return _reply(sock)
     except TimeoutError:
         _unanswered[pid] = sock
-        raise BlockingIOError(errno.EAGAIN, f"no answer within {_TIMEOUT_S:g} s") from None
+        raise BlockingIOError(errno.EAGAIN, f"no answer within {sock.gettimeout():g} s") from None
     finally:
         if _unanswered.get(pid) is not sock:
             sock.close()
@@ -179,7 +247,7 @@ def _talk(pid: int, sock: socket.socket, command: str) -> str:
 
 def _new_socket() -> socket.socket:
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
-    sock.settimeout(_TIMEOUT_S)
+    sock.settimeout(_time_left())
     return sock
 
 
@@ -203,11 +271,11 @@ def _check_answered(pid: int) -> None:
     :raises OSError: EAGAIN: this irqbalance has not answered the last question yet.
     """
     for other, sock in list(_unanswered.items()):
-        sock.setblocking(False)
+        sock.settimeout(0.0 if other != pid or _until is None else _time_left())
         try:
             while sock.recv(65536):
                 pass
-        except BlockingIOError:
+        except (BlockingIOError, TimeoutError):
             if other == pid:
                 raise BlockingIOError(errno.EAGAIN, "the last question is not answered yet") from None
             if _is_irqbalance(other):
@@ -232,7 +300,9 @@ def rescan(pid: int) -> bool:
     """Make it ask its policy script again: it does so once for each interrupt, when it first sees it.
 
     A ban of what is banned already is never lost. SIGHUP is, until its first look at the interrupts after a start
-    and, since 1.9.4, after a rescan; it is for an irqbalance without a socket, and for one that works at a rescan.
+    and, since 1.9.4, after a rescan; it is for an irqbalance without a socket. One that has a socket and does not
+    answer works at a rescan: SIGHUP makes it begin another one, in which it is silent again, so it is told when it
+    answers, but for the last word at an end (:func:`waiting`).
 
     :return: it surely hears this: it has answered, so it has looked at the interrupts before.
     :raises OSError: it cannot be told.
@@ -245,6 +315,9 @@ def rescan(pid: int) -> bool:
             with contextlib.suppress(BlockingIOError):  # sent, and carried out later
                 ask(pid, command)
             return True
+    except BlockingIOError:
+        if _until is None:
+            return False
     except OSError:
         pass
     descriptor = os.pidfd_open(pid)
@@ -262,10 +335,13 @@ def banned(pid: int) -> frozenset[int]:
 
     :raises OSError: it does not answer.
     """
-    return frozenset(int(number) for number in _BANNED(ask(pid, "setup")))
+    reply = ask(pid, "setup")
+    if match := _SLEEP(reply):
+        _rhythm_of(pid).interval = float(min(max(int(match[1]), 1), 300))
+    return frozenset(int(number) for number in _BANNED(reply))
 
 
 def ban_command(numbers: Iterable[int]) -> str:
     """Return the command that makes it leave alone ``numbers`` and no others."""
     ordered = sorted(numbers)
-    return "settings ban irqs " + (" ".join(map(str, ordered)) if ordered else "NONE")
+    return _BAN + (" ".join(map(str, ordered)) if ordered else "NONE")

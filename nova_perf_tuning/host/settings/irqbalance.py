@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from nova_perf_tuning.host import irqbalance, privileged
+from nova_perf_tuning.host import setting as setting_module
 from nova_perf_tuning.host.settings import base, files
 
 TARGET = "irqbalance"
@@ -51,6 +52,9 @@ class IrqbalanceBan(base.SettingKind):
     def write(self, target: str, value: str) -> None:
         privileged.ban_interrupts(self._pid(target), as_numbers(value))
 
+    def observe(self, setting: setting_module.Setting) -> base.Observation:
+        return _unless_busy(super().observe(setting), base.State.UNREADABLE)
+
     def describe(self, target: str, value: str) -> str:
         return f"irqbalance's socket: {irqbalance.ban_command(as_numbers(value))}"
 
@@ -92,18 +96,30 @@ class IrqbalanceList(base.SettingKind):
     def read(self, target: str) -> str:
         self._check(target)
         try:
-            data = files.read_bytes(irqbalance.LIST, limit=_MAX_BYTES)
+            lines = _lines()
         except FileNotFoundError:
             return NONE
-        lines = data.decode("ascii", "replace").splitlines()
         heard = [line for line in lines if line.startswith(irqbalance.LIST_HEARD)]
         if not heard or not _has_heard(heard[-1].removeprefix(irqbalance.LIST_HEARD).strip()):
             return UNREAD
-        return as_text(frozenset(int(line) for line in lines if _LINE(line)))
+        return as_text(_numbers(lines))
+
+    def lists(self, value: str) -> bool:
+        """Whether this is what the file lists, heard of or not."""
+        try:
+            return _numbers(_lines()) == _listed(value)
+        except OSError:
+            return False
 
     def write(self, target: str, value: str) -> None:
         self._check(target)
         privileged.list_interrupts(_listed(value))
+
+    def observe(self, setting: setting_module.Setting) -> base.Observation:
+        found = super().observe(setting)
+        if found.current != UNREAD or not self.lists(setting.value):
+            return found
+        return _unless_busy(found, base.State.DRIFTED)
 
     def describe(self, target: str, value: str) -> str:
         numbers = sorted(_listed(value))
@@ -116,6 +132,22 @@ class IrqbalanceList(base.SettingKind):
 
     def is_cut(self, current: str) -> bool:
         return current == UNREAD
+
+
+def _unless_busy(found: base.Observation, state: base.State) -> base.Observation:
+    """Return ``found``; what is of that ``state`` because irqbalance works at what we have told it is pending."""
+    pid = irqbalance.running() if found.state is state else None
+    if pid is None or not irqbalance.is_busy(pid):
+        return found
+    return base.Observation(base.State.PENDING, found.current, "irqbalance answers again after its interval")
+
+
+def _lines() -> list[str]:
+    return files.read_bytes(irqbalance.LIST, limit=_MAX_BYTES).decode("ascii", "replace").splitlines()
+
+
+def _numbers(lines: Iterable[str]) -> frozenset[int]:
+    return frozenset(int(line) for line in lines if _LINE(line))
 
 
 def _listed(value: str) -> frozenset[int]:

@@ -20,6 +20,17 @@ from nova_perf_tuning.host.settings import irqbalance as ban
 from nova_perf_tuning.host.transaction import journal, rivals
 from tests.hosts import sysroots
 
+
+class Clock:
+    """Time that passes when a test says so."""
+
+    def __init__(self):
+        self.now = 1000.0
+
+    def monotonic(self):
+        return self.now
+
+
 SCRIPT = "--policyscript=/x/irqbalance-policy-nova-perf"
 
 
@@ -31,14 +42,27 @@ class FolderTest(testtools.TestCase):
         self.folder = pathlib.Path(folder.name)
 
 
+class Free(threading.Event):
+    """While it is set an answer is waited for as long as a loaded machine takes, else no longer than needed."""
+
+    def set(self):
+        irqbalance._TIMEOUT_S = 30.0
+        super().set()
+
+    def clear(self):
+        irqbalance._TIMEOUT_S = 0.1
+        super().clear()
+
+
 class Irqbalance:
     """Speaks irqbalance's protocol: cuts a command at 500 bytes, replaces its list, answers where it is free."""
 
     def __init__(self, folder, pid, banned):
         self.banned = set(banned)
+        self.interval = 10
         self.commands = []
         self.replies = []
-        self.free = threading.Event()
+        self.free = Free()
         self.free.set()
         self.sock = socket.socket(socket.AF_UNIX)
         self.sock.bind(f"{folder}/irqbalance{pid}.sock")
@@ -59,7 +83,7 @@ class Irqbalance:
                 if command == "setup":
                     listed = "".join(f"IRQ {one} LOAD 0 DIFF 0 CLASS 0 " for one in sorted(self.banned))
                     try:
-                        connection.sendall(f"SLEEP 10 {listed}BANNED 00000000".encode())
+                        connection.sendall(f"SLEEP {self.interval} {listed}BANNED 00000000".encode())
                         self.replies.append("sent")
                     except BrokenPipeError:  # a real one has ended now
                         self.replies.append("broken")
@@ -93,23 +117,12 @@ class BesideIrqbalanceTest(FolderTest):
             patch = mock.patch.object(where, name, value)
             patch.start()
             self.addCleanup(patch.stop)
-        self.served = []
-        patch = mock.patch.object(irqbalance, "_new_socket", self.new_socket)
-        self._socket, _ = irqbalance._new_socket, patch.start()
-        self.addCleanup(patch.stop)
         self.found = {}
         self.ban = ban.IrqbalanceBan("/")
         self.listing = ban.IrqbalanceList("/")
 
     def running(self):
         return dict(self.found)
-
-    def new_socket(self):
-        """Return one that is given up soon only where no answer can come: one that can may take its time."""
-        sock = self._socket()
-        if all(one.free.is_set() for one in self.served):
-            sock.settimeout(600.0)
-        return sock
 
     def program(self, name="irqbalance", *words):
         """Start a process of that name, which writes to ``hup`` when it gets the signal."""
@@ -118,11 +131,7 @@ class BesideIrqbalanceTest(FolderTest):
             shutil.copy(shutil.which("dash"), path)
         code = f"trap 'echo hup >>{self.folder}/hup' HUP; echo ready; while :; do read -r line; done"
         process = subprocess.Popen(
-            # A shell cannot trap what it was started with as ignored, as below nohup.
-            ["env", "--default-signal=HUP", path, "-c", code, *words],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
+            [path, "-c", code, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         self.addCleanup(process.stdout.close)
         self.addCleanup(process.stdin.close)
@@ -135,19 +144,34 @@ class BesideIrqbalanceTest(FolderTest):
     def serve(self, pid, banned=(9,)):
         theirs = Irqbalance(self.socket_folder, pid, banned)
         self.addCleanup(theirs.close)
-        self.served.append(theirs)
         return theirs
 
-    def is_answered(self, pid):
-        """Whether no answer is due any more."""
-        try:
-            irqbalance._check_answered(pid)
-        except BlockingIOError:
-            return False
-        return True
+    def stop_clock(self, *modules):
+        """Return the clock of these modules, which stands still."""
+        clock = Clock()
+        for one in modules:
+            self.enterContext(mock.patch.object(one, "time", clock))
+        return clock
+
+    def silent_after_bans(self, theirs, times=1):
+        """Make it as before 1.9.4, silent after it was told, this often: until it is set free."""
+        answer, left = irqbalance.ask, [None] * times
+
+        def ask(pid, command):
+            reply = answer(pid, command)
+            if command != "setup" and left:
+                left.pop()
+                theirs.free.clear()
+            return reply
+
+        self.enterContext(mock.patch.object(irqbalance, "ask", ask))
+
+    def set_free(self, theirs, pid):
+        theirs.free.set()
+        self.until(lambda: not irqbalance.is_silent(pid))
 
     def until(self, condition):
-        deadline = time.monotonic() + 600.0
+        deadline = time.monotonic() + 20.0
         while not condition():
             self.assertLess(time.monotonic(), deadline)
             time.sleep(0.01)

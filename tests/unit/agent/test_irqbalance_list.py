@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pathlib
+import signal
 import subprocess
 from unittest import mock
 
@@ -12,6 +14,7 @@ from nova_perf_tuning.host import irqbalance
 from nova_perf_tuning.host.setting import Setting
 from nova_perf_tuning.host.settings import irqbalance as ban
 from tests.unit.agent import beside
+from tests.unit.agent import test_convergence as convergence
 
 TOP = pathlib.Path(__file__).parents[3]
 
@@ -107,6 +110,67 @@ class ListTest(beside.BesideIrqbalanceTest):
         theirs.free.set()
         self.until(lambda: theirs.replies)
         self.until(lambda: self.listing.write(ban.TARGET, "30") or self.listing.read(ban.TARGET) == "30")
+
+    def busy(self):
+        """Return a simulated host beside an irqbalance that works at a rescan, and the signals that it gets."""
+        self.process = self.program("irqbalance", beside.SCRIPT)
+        self.theirs = self.serve(self.process.pid)
+        self.others = coexist.Coexistence()
+        bench = self.enterContext(contextlib.closing(convergence.Bench()))
+        kinds = bench.host.kinds
+        bench.host.kinds = lambda: {**kinds(), self.listing.kind: self.listing}
+        bench.agent._extra = self.others.settings
+        send, signals = signal.pidfd_send_signal, []
+
+        def count(descriptor, number):
+            signals.append(number)
+            send(descriptor, number)
+
+        self.enterContext(mock.patch.object(signal, "pidfd_send_signal", count))
+        self.silent_after_bans(self.theirs)
+        bench.agent.reconcile()
+        self.assertNotIn(ban.UNREAD, self.listing.read(ban.TARGET))
+        return bench, signals
+
+    def in_file(self):
+        return {int(one) for one in self.list.read_text().split("\n") if one.isdigit()}
+
+    def test_a_change_while_it_works_at_a_rescan_waits_for_the_end_of_that(self):
+        bench, signals = self.busy()
+        bench.host.set_channels("eth0", 6)
+        done = bench.agent.reconcile(excused=True)
+        self.assertEqual({*bench.host.numbers("eth0"), *bench.host.numbers("eth1")}, self.in_file())
+        self.assertEqual(([], []), (done.faults, bench.agent.not_in_force()))
+        for _ in range(20):
+            done = bench.agent.reconcile()
+            self.assertEqual((True, [], []), (done.kept_extra, done.written, done.drifted))
+            self.assertEqual(([], []), (bench.agent.not_in_force(), self.about(self.others)))
+            self.assertEqual((False, []), (bench.agent.overdue(), bench.agent.drifting()))
+            bench.now += 1.0
+        self.assertEqual(ban.UNREAD, self.listing.read(ban.TARGET))
+        self.set_free(self.theirs, self.process.pid)
+        done = bench.agent.reconcile()
+        self.assertEqual(([self.listing.kind], []), ([one.setting.kind for one in done.written], done.drifted))
+        self.assertEqual(ban.as_text(frozenset(self.in_file())), self.listing.read(ban.TARGET))
+        self.assertEqual(([], {}), (signals, bench.agent.contested()))
+
+    def test_one_that_never_answers_again_is_told_of(self):
+        clock = self.stop_clock(coexist, irqbalance)
+        bench, signals = self.busy()
+        bench.host.set_channels("eth0", 6)
+        bench.agent.reconcile(excused=True)
+        clock.now += 60.0
+        self.assertTrue(bench.agent.reconcile().kept_extra)
+        self.assertIn("does not answer", self.about(self.others)[0])
+        self.assertEqual([], signals)
+
+    def test_the_last_word_at_an_end_is_a_signal(self):
+        bench, signals = self.busy()
+        bench.host.set_channels("eth0", 6)
+        bench.agent.reconcile(excused=True)
+        with irqbalance.waiting(0.2):
+            bench.agent.restore()
+        self.assertEqual(([signal.SIGHUP], False), (signals, self.list.exists()))
 
     def test_a_ban_that_was_sent_is_heard(self):
         theirs = self.serve(self.program("irqbalance", beside.SCRIPT).pid)
