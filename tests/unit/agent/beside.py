@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import pathlib
 import re
 import shutil
@@ -14,11 +15,13 @@ from unittest import mock
 
 import testtools
 
+from nova_perf_tuning.agent import coexist
 from nova_perf_tuning.host import irqbalance
 from nova_perf_tuning.host.setting import Setting
 from nova_perf_tuning.host.settings import irqbalance as ban
 from nova_perf_tuning.host.transaction import journal, rivals
 from tests.hosts import sysroots
+from tests.unit.agent import test_convergence as convergence
 
 
 class Clock:
@@ -186,3 +189,21 @@ class BesideIrqbalanceTest(FolderTest):
 
     def about(self, others):
         return [one["detail"] for one in others.findings() if one["what"] == "irqbalance"]
+
+
+class BanTest(BesideIrqbalanceTest):
+    """With an irqbalance that runs and has a socket."""
+
+    def setUp(self):
+        super().setUp()
+        self.process = self.program()
+        self.theirs = self.serve(self.process.pid)
+        self.others = coexist.Coexistence()
+
+    def bench(self):
+        """Return a simulated host whose agent speaks to this irqbalance."""
+        bench = self.enterContext(contextlib.closing(convergence.Bench()))
+        kinds = bench.host.kinds
+        bench.host.kinds = lambda: {**kinds(), self.ban.kind: self.ban}
+        bench.agent._extra = self.others.settings
+        return bench
