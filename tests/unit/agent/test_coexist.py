@@ -101,7 +101,7 @@ class BanTest(beside.BanTest):
                 done = bench.agent.reconcile()
             self.assertEqual([self.ban.kind], [one.setting.kind for one in done.faults])
             self.assertEqual(before, self.theirs.banned)
-            self.theirs.free.set()
+            self.set_free(self.theirs, self.process.pid)
             self.until(lambda before=before: before < self.theirs.banned)
             bench.now += 1000.0
             bench.agent.reconcile()
@@ -175,12 +175,12 @@ class BanTest(beside.BanTest):
 
     def test_a_loop_waits_a_short_time_for_its_answer(self):
         self.theirs.free.clear()
-        with mock.patch.object(irqbalance, "_TIMEOUT_S", 30.0):
+        with mock.patch.object(irqbalance, "_TIMEOUT_S", 300.0):
             begun = time.monotonic()
             with irqbalance.patience(0.05):
                 self.assertRaises(reconcile.KeepExtra, self.others.settings, self.wanted([30]), [])
-            self.assertLess(time.monotonic() - begun, 10.0)
-            self.assertEqual(30.0, irqbalance._TIMEOUT_S)
+            self.assertLess(time.monotonic() - begun, 60.0)
+            self.assertEqual(300.0, irqbalance._TIMEOUT_S)
         self.assertIn("no answer within 0.05 s", self.about(self.others)[0])
 
     def test_one_unanswered_question_lifts_nothing(self):
@@ -219,16 +219,13 @@ class BanTest(beside.BanTest):
         self.theirs.free.clear()
         self.assertRaises(BlockingIOError, irqbalance.ask, self.process.pid, "setup")
         begun = time.monotonic()
-        self.assertRaises(BlockingIOError, irqbalance.ask, self.process.pid, "setup")
-        self.assertLess(time.monotonic() - begun, 0.1)
-        self.theirs.free.set()
-        for _ in range(1000):
-            try:
-                self.assertEqual({9}, irqbalance.banned(self.process.pid))
-                break
-            except BlockingIOError:
-                time.sleep(0.01)
+        with mock.patch.object(irqbalance, "_TIMEOUT_S", 300.0):
+            self.assertRaises(BlockingIOError, irqbalance.ask, self.process.pid, "setup")
+        self.assertLess(time.monotonic() - begun, 60.0)
+        self.set_free(self.theirs, self.process.pid)
+        self.assertEqual({9}, irqbalance.banned(self.process.pid))
         self.assertEqual(["setup", "setup"], self.theirs.commands)
+        self.until(lambda: len(self.theirs.replies) > 1)
         self.assertEqual(["sent", "sent"], self.theirs.replies)
         self.assertEqual({}, irqbalance._unanswered)
 
