@@ -20,7 +20,7 @@ from nova_perf_tuning.agent import host as host_module
 from nova_perf_tuning.host import model
 from nova_perf_tuning.host import setting as setting_module
 from nova_perf_tuning.host.plan import model as plan_model
-from nova_perf_tuning.host.settings import base, irq
+from nova_perf_tuning.host.settings import base, irq, irqbalance
 from nova_perf_tuning.host.transaction import apply as apply_module
 from nova_perf_tuning.host.transaction import journal as journal_module
 from nova_perf_tuning.host.transaction import owners
@@ -32,9 +32,11 @@ _Object = tuple[str, str, str]  # kind, target, identity
 
 #: Seconds for which the original of an object that is gone is kept: a driver that is loaded again brings it back.
 _GRACE: Final = 600.0
+#: The kind that says of ``extra`` what is amiss.
+_EXTRA_KIND: Final = "irqbalance_ban"
 #: Kinds that only ``extra`` makes. Every write keeps irqbalance from its work: also what we ourselves change has a
 #: budget there.
-_DEAR_KINDS: Final = frozenset(("irqbalance_ban", "irqbalance_list"))
+_DEAR_KINDS: Final = frozenset((_EXTRA_KIND, "irqbalance_list"))
 #: What is said of such a value that had too many changes, all of them ours, and is behind.
 _LATE: Final = (
     "it changes often, and each change keeps irqbalance from its work: it is written within "
@@ -131,14 +133,14 @@ class Reconciler:
         todo, drifted, held_back = self._differences(wanted, entries, kinds, excused)
         outcomes = apply_module.apply(todo, kinds, journal, boot) if todo else []
         # Only now: it may be irqbalance that is slow to answer, and a guest does not wait for that.
-        added, keep, kept_extra = self._extras([*wanted, *_asleep(silent, entries)], entries)
+        added, keep, kept_extra, useless = self._extras([*wanted, *_asleep(silent, entries)], entries)
         todo, *others = self._differences(added, entries, kinds, excused)
         outcomes += apply_module.apply(todo, kinds, journal, boot) if todo else []
         drifted += others[0]
         held_back += others[1]
         wanted += added
         self._want(wanted, keep)
-        outcomes += self._without_kind(wanted, kinds)
+        outcomes += useless + self._without_kind(wanted, kinds)
         self._note(outcomes)
         withdrawn = self._withdraw(journal, entries, kinds, boot, keep, excused)
         self.arbiter.forget(self._clock())
@@ -158,17 +160,25 @@ class Reconciler:
 
     def _extras(
         self, placed: Sequence[Setting], entries: Mapping[_Object, journal_module.Entry]
-    ) -> tuple[list[Setting], frozenset[_Object], bool]:
-        """Return what depends on what is ``placed``; what stays as it is where that cannot be told; whether so."""
+    ) -> tuple[list[Setting], frozenset[_Object], bool, list[apply_module.Outcome]]:
+        """Return what depends on what is ``placed``; what stays as it is where that cannot be told; whether so.
+
+        The last is what is news of values that are of no use, as those of a damaged entry.
+        """
         if self._extra is None:
-            return [], frozenset(), False
+            return [], frozenset(), False, []
+        mine = frozenset(key for key, entry in entries.items() if entry.kind in _DEAR_KINDS and _is_ours(entry))
         try:
             self._kept_extra = False
-            return self._extra(placed, entries.values()), frozenset(), False
+            return self._extra(placed, entries.values()), frozenset(), False, []
         except KeepExtra:
             self._kept_extra = True
-            mine = (key for key, entry in entries.items() if entry.kind in _DEAR_KINDS and _is_ours(entry))
-            return [], frozenset(mine), True
+            return [], mine, True, []
+        except errors.PerfTuningError as error:
+            one = Setting(_EXTRA_KIND, irqbalance.TARGET, "", None, "", "irqbalance-ban")
+            failed = apply_module.Outcome(one, apply_module.Result.FAILED, None, base.FailureClass.PERMANENT)
+            failed.detail = f"what it was told stays: {error}"
+            return [], mine | {_key(one)}, True, [] if self._is_settled(one) else [failed]
 
     def _want(self, wanted: list[Setting], keep: frozenset[_Object]) -> None:
         """Remember what should hold, and forget what was amiss with anything else."""
@@ -293,14 +303,10 @@ class Reconciler:
     ) -> list[restore_module.Restoration]:
         """Put back what we wrote and nobody asks for any more, but for ``keep``; forget what is gone for good."""
         keep = keep.union(map(_key, self.wanted))
-        left = {
-            key: entry
-            for key, entry in entries.items()
-            if key not in keep and _is_ours(entry) and entry.kind in kinds
-        }
+        left = {key: entry for key, entry in entries.items() if key not in keep and _is_ours(entry)}
         self._gone = {key: since for key, since in self._gone.items() if key in left}
         self._stuck = {key: one for key, one in self._stuck.items() if key in left}
-        chosen = {key for key, entry in left.items() if self._is_due(entry, kinds[entry.kind], excused)}
+        chosen = {key for key, entry in left.items() if self._is_due(entry, kinds.get(entry.kind), excused)}
         if not chosen:
             return []
         done = restore_module.restore(journal, kinds, boot, only=lambda entry: _key(entry) in chosen)
@@ -315,13 +321,15 @@ class Reconciler:
                 self._stuck[key] = apply_module.Outcome(original, apply_module.Result.FAILED, detail=detail)
         return [one for one in done if one.result is restore_module.Undone.RESTORED]
 
-    def _is_due(self, entry: journal_module.Entry, kind: base.SettingKind, excused: bool) -> bool:
+    def _is_due(self, entry: journal_module.Entry, kind: base.SettingKind | None, excused: bool) -> bool:
         """Whether what nobody asks for any more is put back, or forgotten, now."""
         key, now = _key(entry), self._clock()
         try:
-            present = kind.is_same(entry.setting())
-            asleep = entry.kind == irq.IrqAffinity.kind and irq.is_asleep(
-                entry.identity, kind.identity(entry.target)
+            present = kind is None or kind.is_same(entry.setting())  # restore says that it is not installed
+            asleep = (
+                kind is not None
+                and entry.kind == irq.IrqAffinity.kind
+                and irq.is_asleep(entry.identity, kind.identity(entry.target))
             )
         except OSError:
             present = asleep = False
@@ -334,7 +342,7 @@ class Reconciler:
             return False  # when its NIC comes up, the kernel has our value there, and the plan wants it again
         if key in self._stuck:
             return self.arbiter.allow(key, now, excused=excused, held=False)
-        return present or kind.ephemeral or now - self._gone.setdefault(key, now) > _GRACE
+        return present or kind is None or kind.ephemeral or now - self._gone.setdefault(key, now) > _GRACE
 
     def wants(self, targets: Collection[str]) -> bool:
         """Whether each of these is kept by us."""
@@ -393,7 +401,7 @@ def _ours(
         entry = entries.get(_key(one))
         if entry is None or _is_ours(entry):
             ours.append(one)
-        elif one.kind in kinds and not kinds[one.kind].holds(one.target, one.value, entry.wanted):
+        elif one.kind in kinds and not apply_module.means(kinds[one.kind], one.target, one.value, entry.wanted):
             foreign.append((one, entry))
     return ours, foreign
 
@@ -402,9 +410,12 @@ def _was_changed(entry: journal_module.Entry, kind: base.SettingKind, current: s
     """Whether somebody else has changed an object since we wrote or watched it."""
     if entry.written is None or (current is not None and kind.is_cut(current)):
         return False
-    # Of a write that was only begun both may be there: irqbalance carries it out when the time for it is over.
-    ours = entry.asked if entry.state == "intended" else (entry.written,)
-    return current is None or not any(kind.holds(entry.target, one, current) for one in ours)
+    try:
+        # Of a write that was only begun both may be there: irqbalance carries it out when the time for it is over.
+        ours = entry.asked if entry.state == "intended" else (entry.written,)
+        return current is None or not any(kind.holds(entry.target, one, current) for one in ours)
+    except errors.PerfTuningError:
+        return False  # the entry is damaged: nobody can be blamed, and the next write mends it
 
 
 def _that_can_fire(settings: Sequence[Setting]) -> tuple[list[Setting], list[Setting]]:

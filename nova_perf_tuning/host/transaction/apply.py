@@ -154,6 +154,14 @@ def _look(one: Setting, kind: base.SettingKind) -> tuple[Outcome, str]:
     return Outcome(one, Result.UNCHANGED if holds else Result.WRITTEN, current), identity
 
 
+def means(kind: base.SettingKind, target: str, value: str, current: str) -> bool:
+    """Whether two values mean the same of which one is the journal's: a damaged entry's means nothing."""
+    try:
+        return kind.holds(target, value, current)
+    except errors.PerfTuningError:
+        return False
+
+
 def _text(error: OSError) -> str:
     return error.strerror or str(error)
 
@@ -200,7 +208,11 @@ class _Run:
             self.known.get((one.kind, one.target, identity, boot)) for boot in (journal_module.ANY_BOOT, self.boot)
         )
         stays = of_any is not None or one.persistent or kind.persistent
-        entry = self._entry(outcome, identity, of_any or of_boot)
+        try:
+            entry = self._entry(outcome, identity, of_any or of_boot)
+        except errors.PerfTuningError as error:
+            detail = f"what the journal says of it is of no use: {error}"
+            return Outcome(one, Result.FAILED, outcome.previous, base.FailureClass.PERMANENT, detail)
         entry.boot_id = journal_module.ANY_BOOT if stays else self.boot
         if stays and of_boot is not None:
             self.replaced.append(of_boot)
@@ -218,7 +230,7 @@ class _Run:
             state = "applied"  # also a write that was cut before its outcome was noted
         elif outcome.result is Result.WRITTEN:
             state, written = "intended", None
-            if first and kind.holds(one.target, first.wanted, current):
+            if first and means(kind, one.target, first.wanted, current):
                 written = current
             elif first:
                 written = first.written

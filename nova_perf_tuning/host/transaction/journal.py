@@ -14,6 +14,7 @@ import os
 import sqlite3
 import stat
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 from nova_perf_tuning import errors
 from nova_perf_tuning.host import setting as setting_module
@@ -46,6 +47,10 @@ _SCHEMA = (
 )
 
 _COLUMNS = "kind, target, identity, boot_id, original, wanted, written, reason, rule, state, since, changed"
+
+
+#: Of the columns: with a value that was read back, and without.
+_TYPES = [[*[str] * 6, written, *[str] * 3, float, float] for written in (str, type(None))]
 
 
 class JournalError(errors.PerfTuningError):
@@ -119,6 +124,28 @@ class Entry:
 def default_state_dir(root: str) -> str:
     """Return the folder of the journal of the host below ``root``."""
     return os.path.join(os.path.abspath(root), STATE_DIR)
+
+
+def _rows(connection: sqlite3.Connection) -> list[tuple[Any, ...]]:
+    query = f"SELECT {_COLUMNS} FROM entry ORDER BY id"  # noqa: S608
+    try:
+        return connection.execute(query).fetchall()
+    except sqlite3.OperationalError as error:
+        if "UTF-8" not in str(error):
+            raise
+    connection.text_factory = bytes
+    try:
+        return connection.execute(query).fetchall()
+    finally:
+        connection.text_factory = str
+
+
+def _mended(row: tuple[Any, ...]) -> Entry:
+    """Return the entry of a damaged row: the others shall be of use all the same."""
+    texts: list[Any] = [one.decode("utf-8", "replace") if isinstance(one, bytes) else str(one) for one in row[:10]]
+    if row[6] is None:
+        texts[6] = None
+    return Entry(*texts, *(one if isinstance(one, float) else 0.0 for one in row[10:]))
 
 
 #: Time of the last change, inode, size.
@@ -377,15 +404,15 @@ class Journal:
                 raise
 
     def entries(self) -> list[Entry]:
-        """Return all entries, oldest first.
+        """Return all entries, oldest first; in damaged ones what is no text is made text, which no kind may take.
 
         :raises JournalError: it cannot be read.
         """
         if self._connection is None:
             return []
         with self._errors():
-            rows = self._connection.execute(f"SELECT {_COLUMNS} FROM entry ORDER BY id").fetchall()  # noqa: S608
-        return [Entry(*row) for row in rows]
+            rows = _rows(self._connection)
+        return [Entry(*row) if [*map(type, row)] in _TYPES else _mended(row) for row in rows]
 
     def put(self, entries: Iterable[Entry]) -> None:
         """Insert entries or replace those with the same key, keeping their place. Within :meth:`transaction`."""

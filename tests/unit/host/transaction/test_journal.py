@@ -1,5 +1,6 @@
 """The journal: who may use it, and that whatever is wrong with it is one clear line."""
 
+import dataclasses
 import os
 import pathlib
 import sqlite3
@@ -55,6 +56,28 @@ class JournalTest(testtools.TestCase):
             book.drop(found[:1])
         with self.open(writer=False) as book:
             self.assertEqual(["irq:2"], [one.target for one in book.entries()])
+
+    def test_what_is_no_text_is_made_text(self):
+        self.fill()
+        with self.open() as book:
+            columns = journal._COLUMNS.split(", ")
+            sound = book.entries()[0]
+            for value in (b"\xff\0", b"5", 7, 7.5, "x"):
+                for column in columns:
+                    if column == "state":  # SQLite itself takes no others
+                        continue
+                    book._connection.execute("BEGIN")
+                    book._connection.execute(f"UPDATE entry SET {column} = ? WHERE id = 1", (value,))
+                    found, *others = book.entries()
+                    book._connection.execute("ROLLBACK")
+                    made = getattr(found, column)
+                    self.assertIs(type(getattr(sound, column)) if column != "written" else str, type(made))
+                    self.assertEqual(sound, dataclasses.replace(found, **{column: getattr(sound, column)}))
+                    self.assertEqual(49, len(others))
+            book._connection.execute("UPDATE entry SET wanted = CAST(x'35ff' AS TEXT) WHERE id = 1")
+            found, *others = book.entries()
+            self.assertEqual(("5\ufffd", sound.written), (found.wanted, found.written))
+            self.assertEqual([entry(f"irq:{number}") for number in range(1, 50)], others)
 
     def test_only_its_owner_reads_it(self):
         path = self.fill()
