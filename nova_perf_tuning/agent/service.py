@@ -13,7 +13,7 @@ from types import FrameType
 from typing import Any, Final, Protocol
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.agent import findings, inbox, notify, reconcile, sources, stats, watch
+from nova_perf_tuning.agent import findings, inbox, notify, pace, reconcile, sources, stats, watch
 from nova_perf_tuning.agent import state as state_module
 from nova_perf_tuning.host import model, privileged
 from nova_perf_tuning.host.transaction import journal as journal_module
@@ -26,9 +26,8 @@ LOG = logging.getLogger(__name__)
 FOLLOW_UPS: Final = (0.25, 1.0, 3.0)
 #: Seconds after an event for which it explains a change.
 _EXCUSED_FOR: Final = 5.0
-#: Share of the time that passes may take in a storm of events: after each one the loop rests as long as it took.
-_REST: Final = 1.0
-_RETRY_FIRST, _RETRY_LONGEST = 1.0, 60.0
+#: Seconds for which one ``ethtool -C`` of a NIC makes those that follow no events that explain a change.
+_NIC_SET: Final = 60.0
 #: Seconds after which a pass is tried again that met a command at work.
 _BUSY_PAUSE: Final = 0.5
 #: Findings of one sort that are named; all are counted.
@@ -105,8 +104,8 @@ class Service:
         #: When the last event before the looks that are due came; None: no event made them due.
         self._followed: float | None = None
         self._excused_until = 0.0
-        self._rest_until = 0.0
-        self._retry = self._pause = 0.0
+        self._nic_set_until = 0.0
+        self._rests, self._retries = pace.Rests(), pace.Retries()
         #: Causes of a pass that met a command at work, when the first of them came, and when it is tried again.
         self._owed: set[str] = set()
         self._owed_since = self._owed_until = 0.0
@@ -157,14 +156,21 @@ class Service:
 
     def turn(self) -> None:
         """Wait for the next event or timer and answer it."""
-        now = time.monotonic()
-        causes = self._inbox.wait(max(0.0, self._next_deadline() - now))
+        causes: set[str] = set()
+        came = time.monotonic()
+        if self._inbox.wait(max(0.0, self._next_deadline() - came)):
+            came = time.monotonic()
+            if not self._stopping:
+                # In a storm of events those are collected that come while the host gets on with its work.
+                time.sleep(max(0.0, self._rests.until - came))
+            causes = self._inbox.take()
         self._notifier.alive()
-        now = time.monotonic()
         if causes and not self._stopping:
-            self._rest(causes)
-            self._answer(causes, now)
-            now = time.monotonic()
+            begin = self._inbox.polled
+            self._answer(causes, came)
+            if self._tried < begin:
+                self._rests.after_reading(begin, time.monotonic())
+        now = time.monotonic()
         if self._stopping:
             return
         # After events too: those that come all the time shall not keep the timers from their turn.
@@ -177,8 +183,8 @@ class Service:
         """Return when the next timer is due; all but the watchdog's stay where they are whatever comes between."""
         if self._owed:
             times = [self._owed_until]
-        elif self._retry:
-            times = [self._next_look, self._retry]
+        elif self._retries.next:
+            times = [self._next_look, self._retries.next]
         else:
             times = [self._next_look, self._next_verify, *self._due]
             held_back = self._reconciler.arbiter.due(self._tried)
@@ -190,36 +196,47 @@ class Service:
             times.append(time.monotonic() + self._notifier.watchdog / 3)
         return min(times)
 
-    def _rest(self, causes: set[str]) -> None:
-        """In a storm of events collect those that come while the host gets on with its work."""
-        left = self._rest_until - time.monotonic()
-        if left > 0:
-            time.sleep(left)
-        causes |= self._inbox.wait(0.0)
-
     def _answer(self, causes: set[str], came: float) -> None:
+        if sources.LOST in causes:
+            self._next_look = came
         coalesced = self._take_coalesced()
-        if sources.COALESCING in causes and not self._reconciler.wants(coalesced):
-            causes = causes - {sources.COALESCING} | {sources.CHANNELS}  # a NIC's: its driver may have reset it
+        kept = {one for one in coalesced if self._reconciler.wants((one,))}
+        causes = causes - {sources.LOST} | (self._of_a_nic(came) if kept != coalesced else set())
         if causes & sources.EXCUSES:
             self._excused_until = came + _EXCUSED_FOR
             self._reconciler.retry_refused()
         if causes & (sources.EXCUSES | {sources.RIVAL}):
             self._due = [came + pause for pause in FOLLOW_UPS]
             self._followed = self._inbox.arrivals[-1] if self._inbox.arrivals else None
-        if self._retry > came and "signal" not in causes:
-            # The pass that is due answers it, too: no pass works until something else is mended.
+        if self._retries.next and "signal" not in causes:
+            # The pass that is due answers it, too: none may work until something else is mended.
+            if causes & (sources.EXCUSES | {sources.RIVAL}):
+                self._retries.hasten(came)
             if causes & sources.EXCUSES:
-                self._excused_until = self._retry + _EXCUSED_FOR
+                self._excused_until = max(came, self._retries.next) + _EXCUSED_FOR
             return
         written = set()
         if self._files is not None:
             written, self._files.written = self._files.written, set()
         if causes <= {sources.WRITTEN, sources.COALESCING}:
             # Our own writes come here too; a read of the few that were written is all they cost.
-            if not self._reconciler.drifting({f"irq:{number}" for number in written} | coalesced):
+            targets = kept.union(f"irq:{number}" for number in written)
+            if not targets or not self._reconciler.drifting(targets):
                 return
         self.make_pass(causes, came)
+
+    def _of_a_nic(self, came: float) -> set[str]:
+        """Return what somebody's ``ethtool -C`` of a NIC stands for: its driver may have reset it.
+
+        Where they keep coming the looks that follow find that, at most a few a second: a pass for each, which it
+        excuses, would be without end.
+        """
+        if came >= self._nic_set_until:
+            self._nic_set_until = came + _NIC_SET
+            return {sources.CHANNELS}
+        if not any(one <= came + FOLLOW_UPS[1] for one in self._due):
+            self._due, self._followed = [came + pause for pause in FOLLOW_UPS], None
+        return set()
 
     def _take_coalesced(self) -> set[str]:
         """Return the targets whose coalescing somebody has set since this was last asked."""
@@ -237,13 +254,13 @@ class Service:
         return self._changed() or bool(self._reconciler.drifting()) or self._reconciler.overdue()
 
     def _on_timer(self, now: float) -> None:
-        if self._retry and now < self._retry:
+        if now < self._retries.next:
             if now >= self._next_look:
                 self._next_look = now + self._timing.interval
                 if self._changed():  # whoever mends a file shall not wait for the end of a pause
                     self.make_pass({"look"}, now)
             return
-        if now >= self._next_verify or self._retry:
+        if now >= self._next_verify or self._retries.next:
             self._verify(now)
             return
         late = [one for one in self._due if one <= now]
@@ -298,7 +315,7 @@ class Service:
         self.stats.verifies += 1
         self._next_verify = now + self._timing.verify_interval
         self._next_look = now + self._timing.interval
-        if self._retry or self._is_amiss():
+        if self._retries.next or self._is_amiss():
             self.make_pass({"verify"}, now)
         else:
             self._watch_writers()
@@ -322,19 +339,15 @@ class Service:
             return
         now = time.monotonic()
         self._count(causes)
-        self._rest_after(begin)
-        self._fault, self._retry, self._pause = "", 0.0, 0.0
+        self._rests.after_pass(begin, now)
+        self._fault = ""
+        self._retries.succeeded()
         self._note(done, causes, now, now - came)
         if self._next_verify <= now:
             self._next_verify = now + self._timing.verify_interval
         self._next_look = now + self._timing.interval
         self._next_passthrough = now + self._timing.passthrough_interval
         self._tell()
-
-    def _rest_after(self, begin: float) -> None:
-        """Leave the host to its work for as long as a pass took, whatever became of the pass."""
-        now = time.monotonic()
-        self._rest_until = now + _REST * (now - begin)
 
     def _count(self, causes: set[str]) -> None:
         self.stats.passes[min(causes)] += 1
@@ -343,7 +356,7 @@ class Service:
     def _put_off(self, causes: set[str], came: float, begin: float, text: str) -> None:
         """A command is changing this host: say so once, and come back soon with the same causes."""
         self.stats.skipped += 1
-        self._rest_after(begin)
+        self._rests.after_pass(begin, time.monotonic())
         if not self._owed:
             LOG.info("%s: the pass waits for it", text)
         self._owed, self._owed_since, self._owed_until = set(causes), came, begin + _BUSY_PAUSE
@@ -354,14 +367,15 @@ class Service:
     def _failed(self, begin: float, text: str) -> None:
         """Say once what is wrong, and try again later."""
         self.stats.errors += 1
-        self._rest_after(begin)
+        self._rests.after_pass(begin, time.monotonic())
         if text != self._fault:
             LOG.error("%s", text)
         self._fault = text
-        self._pause = min(_RETRY_LONGEST, max(_RETRY_FIRST, 2 * self._pause))
-        self._retry = self._next_verify = begin + self._pause
+        self._retries.failed(begin)
+        self._next_verify = self._retries.next
         self._next_look = begin + self._timing.interval
-        self._due = []
+        if begin < self._excused_until:
+            self._excused_until = max(self._excused_until, self._next_verify + _EXCUSED_FOR)
         self._tell()
 
     def _note(self, done: reconcile.Pass, causes: set[str], now: float, seconds: float) -> None:

@@ -25,6 +25,8 @@ HARDWARE = "hardware"
 GUEST = "guest"
 WRITTEN = "written"
 RIVAL = "rival"
+#: Some of these, of which nobody knows any more.
+LOST = "lost"
 
 #: What explains that a value has changed: the kernel or libvirt has set it anew.
 EXCUSES = frozenset((LINK, CHANNELS, HARDWARE, GUEST))
@@ -315,7 +317,10 @@ class FileWatch(Source):
         found: set[str] = set()
         for event in self._inotify.read(timeout=0):
             kind, what = self._of.get(event.wd, ("", ""))
-            if event.mask & self._flags.IGNORED:
+            if event.mask & self._flags.Q_OVERFLOW:
+                self.written |= self._interrupts.keys()
+                found |= {WRITTEN, LOST}
+            elif event.mask & self._flags.IGNORED:
                 self._gone(event.wd, kind, what)
             elif kind == WRITTEN:
                 self.written.add(what)

@@ -146,6 +146,19 @@ class FileWatchTest(testtools.TestCase):
         self.files.drain()
         self.assertEqual(set(), self.files.written)
 
+    def test_events_that_did_not_fit_are_told(self):
+        self.files.watch_interrupts({"24", "25", "26"})
+        most = int(pathlib.Path("/proc/sys/fs/inotify/max_queued_events").read_text())
+        with contextlib.ExitStack() as stack:
+            paths = [pathlib.Path(self.root, f"proc/irq/{number}/smp_affinity_list") for number in (24, 25)]
+            files = [stack.enter_context(path.open("wb", buffering=0)) for path in paths]
+            for _ in range(most // 2 + 1):
+                for file in files:  # two events of one sort in a row would be one
+                    file.write(b"0")
+        pathlib.Path(self.root, "run/libvirt/qemu/new.xml").write_text("<domain/>")
+        self.assertEqual({sources.WRITTEN, sources.LOST}, self.files.drain())
+        self.assertEqual({"24", "25", "26"}, self.files.written)
+
     def test_an_interrupt_that_goes_and_comes(self):
         self.files.watch_interrupts({"24"})
         folder = pathlib.Path(self.root, "proc/irq/24")
