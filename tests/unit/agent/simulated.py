@@ -412,11 +412,14 @@ class _Irq(_Kind):
         online = cpulist.parse(value) & self.host._online()
         if not online:
             raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
-        asked = self.host.asked(one.device)
+        asked, key = self.host.asked(one.device), (self.kind, target, one.made)
+        before = self.host.originals.get(key)
         self.host.note(self.kind, target, self.identity(target), one.made, one.affinity, value, asked=asked)
         one.give(value, ours=True)
         if number in self.host.intruders:
             one.give(self.host.intruders.pop(number))
+            if before == value:  # it is not back: for who reads, this may as well be what the kernel made of it
+                self.host.originals[key] = before
 
 
 class _Thread(_Kind):

@@ -72,6 +72,17 @@ EVENTS = st.one_of(
 HISTORIES = st.one_of(st.lists(EVENTS, max_size=8), st.lists(EVENTS, min_size=8, max_size=25))
 
 
+#: Somebody writes right after an original was put back that nobody asks for any more.
+INTRUDED = [
+    ("bind", "eth0", 1),
+    ("start", "guest1", None, 0, True),
+    ("ask", "guest1", {"irq_placement": "numa", "emulator_placement": "numa"}),
+    ("passes", 1),
+    ("ask", "guest1", None),
+    ("intrude", 5, "0"),
+]
+
+
 class OneJournal:
     """A journal that stays open between the passes: a thousand histories take long enough."""
 
@@ -156,6 +167,7 @@ class ConvergenceTest(testtools.TestCase):
         max_examples=1000, deadline=None, database=None, suppress_health_check=list(hypothesis.HealthCheck)
     )
     @hypothesis.given(events=HISTORIES)
+    @hypothesis.example(events=INTRUDED)
     def test_every_history_ends_as_planned(self, events):
         self.patch(apply, "PAUSES", (0.0,) * (TRIES - 1))
         bench = Bench()
