@@ -40,7 +40,7 @@ SCRIPT = "--policyscript=/x/irqbalance-policy-nova-perf"
 class FolderTest(testtools.TestCase):
     def setUp(self):
         super().setUp()
-        folder = tempfile.TemporaryDirectory(prefix="nova-perf-coexist-", dir=sysroots.workplace())
+        folder = tempfile.TemporaryDirectory(prefix="nova-perf-agent-test-", dir=sysroots.workplace())
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
 

@@ -12,27 +12,19 @@ import shutil
 import socket
 import struct
 import subprocess
-import tempfile
 
 import testtools
 
 from nova_perf_tuning.agent import notify, sources, state, stats, watch
 from nova_perf_tuning.host import irqbalance
 from tests.hosts import sysroots
+from tests.unit.agent import beside
 
 TOP = pathlib.Path(__file__).parents[3]
 _LISTS = os.path.dirname(irqbalance.LIST)
 
 
-class FolderTest(testtools.TestCase):
-    def setUp(self):
-        super().setUp()
-        folder = tempfile.TemporaryDirectory(prefix="nova-perf-parts-", dir=sysroots.workplace())
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
-
-
-class NotifierTest(FolderTest):
+class NotifierTest(beside.FolderTest):
     def listen(self):
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
         self.addCleanup(sock.close)
@@ -70,7 +62,7 @@ class NotifierTest(FolderTest):
         notify.Notifier({}).send(READY=1)
 
 
-class StateTest(FolderTest):
+class StateTest(beside.FolderTest):
     def test_a_running_agent(self):
         state.write(
             str(self.folder), {"pid": os.getpid(), "pid_start": state.process_start(os.getpid()), "updated": 5}
@@ -242,7 +234,7 @@ class StatsTest(testtools.TestCase):
         self.assertEqual(3, sum(counted.latency))
 
 
-class UnitTest(FolderTest):
+class UnitTest(beside.FolderTest):
     def test_systemd_has_nothing_to_say_of_it(self):
         """It passes over what it does not know, with exit code 0: only what it prints tells."""
         unit = TOP / "etc/systemd/nova-perf-agent.service"

@@ -1,4 +1,4 @@
-"""nova-perf validate --launcher heat on a simulated cloud: files, verdicts, exit codes, mistakes, resuming."""
+"""nova-perf validate --launcher heat on a simulated cloud: files, verdicts, exit codes, mistakes."""
 
 import dataclasses
 import errno
@@ -8,65 +8,17 @@ import os
 import signal
 
 import fixtures
-import testtools
 
 from nova_perf_tuning import errors
 from nova_perf_tuning.budget import budget_file, store
-from nova_perf_tuning.cli import evaluate, report, validate, validate_cloud, validate_resume
-from nova_perf_tuning.cloud import campaign_store, fleet_file, host_choice, model
+from nova_perf_tuning.cli import evaluate, report, validate, validate_cloud
+from nova_perf_tuning.cloud import campaign_store, fleet_file
 from tests import simulated_cloud as simulation
 from tests.unit.budget import samples
-
-QUICK = ("--launcher", "heat", "--benchmark", "iperf3", "--benchmark", "cpu", "--seed", "3")
-
-
-class SimulatedCloud(validate_cloud.HeatCloud):
-    """Takes the place of the cloud behind the command; time runs 2,000 times as fast."""
-
-    def __init__(self, cloud=None, count=6):
-        super().__init__("simulated")
-        self.cloud = cloud or simulation.Cloud()
-        self.count = count
-        self.where = "https://simulated region R project p"
-
-    def place(self):
-        return self.where
-
-    def choose(self, words):
-        if words == ["any"]:
-            return host_choice.Chosen(("",), {})
-        return host_choice.Chosen(tuple(f"h{number:03d}" for number in range(self.count)), {"h999": "down"})
-
-    def launcher(self, guests):
-        self.guests = guests
-        self.made = simulation.SimulatedLauncher(self.cloud, simulation.RealTime(1 / 2000))
-        return self.made
+from tests.unit.cli import fleet_case
 
 
-class ValidateCloudTest(testtools.TestCase):
-    def setUp(self):
-        super().setUp()
-        self.folder = self.useFixture(fixtures.TempDir()).path
-        self.output = os.path.join(self.folder, "out")
-        self.url = f"sqlite:///{self.folder}/results.db"
-        self.out, self.err = io.StringIO(), io.StringIO()
-
-    def validate(self, *arguments, cloud=None):
-        """Return the exit code; what was printed is in ``out`` and ``err``."""
-        parser = validate.Validate(None, None).get_parser("validate")
-        args = parser.parse_args([*QUICK, "--output", self.output, "--database", self.url, *arguments])
-        self.cloud = cloud or SimulatedCloud()
-        self.out, self.err = io.StringIO(), io.StringIO()
-        with fixtures.MonkeyPatch("sys.stdout", self.out), fixtures.MonkeyPatch("sys.stderr", self.err):
-            return validate_cloud.run(args, "nova-perf validate --launcher heat", self.cloud)
-
-    def results(self):
-        return store.load(os.path.join(self.output, "results.json"))
-
-    def report(self):
-        with open(os.path.join(self.output, "report.html"), encoding="utf-8") as file:
-            return file.read()
-
+class ValidateCloudTest(fleet_case.SimulatedValidation):
     def test_a_sound_fleet(self):
         self.assertEqual(0, self.validate("--hosts", "all"), self.err.getvalue())
         results = self.results()
@@ -87,7 +39,7 @@ class ValidateCloudTest(testtools.TestCase):
         self.assertEqual([], self.cloud.made.stacks())
 
     def test_a_bad_host(self):
-        cloud = SimulatedCloud(simulation.Cloud(bad={"h002": 0.6}))
+        cloud = fleet_case.SimulatedCloud(simulation.Cloud(bad={"h002": 0.6}))
         self.assertEqual(1, self.validate("--hosts", "all", cloud=cloud))
         hosts = {one["host"]: one for one in self.results().environment["fleet"]["hosts"]}
         self.assertEqual(["h002"], [name for name, one in hosts.items() if one["verdict"] == "FAIL"])
@@ -121,7 +73,7 @@ class ValidateCloudTest(testtools.TestCase):
         self.assertEqual(results.environment["fleet"], again.environment["fleet"])
 
     def test_errors_are_in_the_report(self):
-        cloud = SimulatedCloud(simulation.Cloud(dead={"h001"}), count=8)
+        cloud = fleet_case.SimulatedCloud(simulation.Cloud(dead={"h001"}), count=8)
         self.assertEqual(3, self.validate("--hosts", "all", "--retries", "0", "--peers", "3", cloud=cloud))
         results = self.results()
         [host] = [one for one in results.environment["fleet"]["hosts"] if one["host"] == "h001"]
@@ -237,7 +189,7 @@ class ValidateCloudTest(testtools.TestCase):
 
     def test_a_report_judges_again_by_budgets_and_says_what_is_recorded(self):
         """A file may say anything of its verdicts."""
-        cloud = SimulatedCloud(simulation.Cloud(bad={"h002": 0.6}))
+        cloud = fleet_case.SimulatedCloud(simulation.Cloud(bad={"h002": 0.6}))
         self.assertEqual(1, self.validate("--hosts", "all", cloud=cloud))
         found = self.results()
         fleet = found.environment["fleet"]
@@ -284,7 +236,7 @@ class ValidateCloudTest(testtools.TestCase):
                 file.write(f"- {{benchmark: {kind}, arm: tuned, baseline: untuned, max_loss: {loss}}}\n")
         told = []
         for cloud in ({}, {"bad": {"h002": 0.6}}, {"dead": {"h001"}}):
-            simulated = SimulatedCloud(simulation.Cloud(**cloud), count=8)
+            simulated = fleet_case.SimulatedCloud(simulation.Cloud(**cloud), count=8)
             asked = ("--hosts", "all", "--retries", "0", "--budget", budget)
             code = self.validate(*asked, cloud=simulated)
             fleet = self.results().environment["fleet"]
@@ -302,7 +254,7 @@ class ValidateCloudTest(testtools.TestCase):
         budget = os.path.join(self.folder, "budget.yaml")
         with open(budget, "w", encoding="utf-8") as file:
             file.write("budgets: [{benchmark: cpu, arm: tuned, baseline: untuned, max_loss: 0.05}]")
-        cloud = SimulatedCloud(simulation.Cloud(bad={"h001": 0.5}), count=2)
+        cloud = fleet_case.SimulatedCloud(simulation.Cloud(bad={"h001": 0.5}), count=2)
         self.assertEqual(0, self.validate("--hosts", "a,b", "--budget", budget, cloud=cloud), self.out.getvalue())
         fleet = self.results().environment["fleet"]
         self.assertEqual(["PASS", "PASS"], [one["verdict"] for one in fleet["hosts"]])
@@ -327,7 +279,7 @@ class ValidateCloudTest(testtools.TestCase):
             option for name in ("h000", "h001.example.org") for option in ("--bare-host", self.bare_host(name))
         ]
         asked = ("--hosts", "a,b", "--blocks", "4", "--budget", budget)
-        self.assertEqual(1, self.validate(*asked, *known, cloud=SimulatedCloud(count=2)))
+        self.assertEqual(1, self.validate(*asked, *known, cloud=fleet_case.SimulatedCloud(count=2)))
         results = self.results()
         alone = [one for one in results.trials if one.arm == "host"]
         self.assertEqual(
@@ -355,11 +307,16 @@ class ValidateCloudTest(testtools.TestCase):
         parser = validate.Validate(None, None).get_parser("validate")
         args = parser.parse_args(["--launcher", "heat", "--hosts", "all", "--output", self.output, *only_fio])
         args.database = self.url
-        error = self.assertRaises(errors.PerfTuningError, validate_cloud.run, args, "", SimulatedCloud())
+        error = self.assertRaises(
+            errors.PerfTuningError, validate_cloud.run, args, "", fleet_case.SimulatedCloud()
+        )
         self.assertIn("nothing of fio on the host itself", str(error))
 
     def test_length_of_a_turn(self):
-        self.assertEqual(0, self.validate("--hosts", "a,b", "--slot-time", "30s", cloud=SimulatedCloud(count=2)))
+        self.assertEqual(
+            0,
+            self.validate("--hosts", "a,b", "--slot-time", "30s", cloud=fleet_case.SimulatedCloud(count=2)),
+        )
         runs = campaign_store.CampaignStore(self.url)
         [line] = runs.lines()
         self.assertEqual(30, runs.load(line.run_id).plan["guests"]["slot_s"])
@@ -372,7 +329,7 @@ class ValidateCloudTest(testtools.TestCase):
         self.assertEqual("PASS", found["environment"]["fleet"]["verdict"])
 
     def test_two_hosts_have_no_verdict_without_a_budget(self):
-        self.assertEqual(0, self.validate("--hosts", "a,b", cloud=SimulatedCloud(count=2)))
+        self.assertEqual(0, self.validate("--hosts", "a,b", cloud=fleet_case.SimulatedCloud(count=2)))
         fleet = self.results().environment["fleet"]
         self.assertEqual([None, None], [one["verdict"] for one in fleet["hosts"]])
         self.assertEqual(
@@ -405,246 +362,14 @@ class ValidateCloudTest(testtools.TestCase):
             fixtures.MonkeyPatch("tests.simulated_cloud.SimulatedLauncher", Launcher),
             fixtures.MonkeyPatch("io.StringIO", Gone),
         ):
-            self.assertEqual(130, self.validate("--hosts", "all", cloud=SimulatedCloud(count=16)))
+            self.assertEqual(130, self.validate("--hosts", "all", cloud=fleet_case.SimulatedCloud(count=16)))
         self.assertEqual([], self.cloud.made.stacks())
         self.assertGreaterEqual(len({one.group for one in self.results().trials}), 3)
         [line] = campaign_store.CampaignStore(self.url).lines()
         self.assertEqual(("interrupted", False, False), (line.state, line.leftovers, line.alive))
 
-    def test_time_limit_and_resume(self):
-        self.assertEqual(0, self.validate("--hosts", "all"))
-        parser = ("--hosts", "all", "--time-limit", "20s")  # the first guess for a pair is half its limit: minutes
-        error = self.assertRaises(validate_cloud.NoResultsError, self.validate, *parser)
-        self.assertIn("give more --time-limit", str(error))
-        self.assertRegex(
-            self.err.getvalue(), r"go on with: nova-perf validate --launcher heat --resume 2\d+-\d+-\w+"
-        )
-        run = self.err.getvalue().rsplit("--resume ", 1)[1].strip()
-        self.assertEqual(0, self.validate("--resume", run))
-        self.assertEqual(6, self.results().environment["groups_run"])
-        self.assertEqual(run, self.results().environment["fleet"]["run"])
-
-    def unfinished(self, *arguments):
-        """Begin a run that has no time for a pair; return its id."""
-        self.assertRaises(
-            validate_cloud.NoResultsError, self.validate, "--hosts", "all", "--time-limit", "20s", *arguments
-        )
-        return self.err.getvalue().rsplit("--resume ", 1)[1].strip()
-
-    def test_what_is_left_is_removed_before_the_check(self):
-        """It may be what fills the quota."""
-
-        class Launcher(simulation.SimulatedLauncher):
-            def check(self, arms, plan):
-                if self.stacks() or full:
-                    raise model.CloudError("the project's quota leaves 0 of 4")
-
-        stacks = os.path.join(self.folder, "stacks")
-        os.mkdir(stacks)
-        self.useFixture(fixtures.MonkeyPatch("tests.simulated_cloud.SimulatedLauncher", Launcher))
-        full = []
-        run = self.unfinished()
-        kept = campaign_store.CampaignStore(self.url)
-        self.addCleanup(kept.close)
-        kept.end(run, "interrupted", leftovers=True)
-        with open(os.path.join(stacks, f"nova-perf-{run}-h000-h001"), "w", encoding="ascii"):
-            full.append("somebody else's")
-        cloud = SimulatedCloud(simulation.Cloud(folder=stacks))
-        error = self.assertRaises(model.CloudError, self.validate, "--resume", run, cloud=cloud)
-        self.assertIn("leaves 0 of 4", str(error))
-        self.assertEqual([], os.listdir(stacks))
-        [line] = kept.lines()
-        self.assertEqual(("interrupted", False, False), (line.state, line.alive, line.leftovers))
-        full.clear()
-        self.assertEqual(0, self.validate("--resume", run, cloud=SimulatedCloud(simulation.Cloud(folder=stacks))))
-
-    def test_not_resumed_on_another_cloud(self):
-        run = self.unfinished()
-        other = SimulatedCloud()
-        for where, told in (
-            ("https://simulated region R project q", "https://simulated region R project q"),
-            ("https://simulated region S project p", "https://simulated region S project p"),
-            ("", "one without Keystone"),
-        ):
-            other.where = where
-            error = self.assertRaises(campaign_store.RunError, self.validate, "--resume", run, cloud=other)
-            self.assertIn(
-                f"another cloud, region or project: https://simulated region R project p; this is {told}",
-                str(error),
-            )
-        kept = campaign_store.CampaignStore(self.url)
-        self.addCleanup(kept.close)
-        self.assertEqual("interrupted", kept.load(run).state)
-        before = kept.load(run)
-        plan = {key: value for key, value in before.plan.items() if key != "cloud"}
-        for name, changed, why in (
-            ("of-an-older-version", plan, "an older version did not note it"),
-            ("without-keystone", {**plan, "cloud": ""}, "it was begun without Keystone"),
-        ):
-            kept.create(name, before.hosts, [], changed, before.environment)
-            kept.end(name, "interrupted")
-            self.assertRaises(validate_cloud.NoResultsError, self.validate, "--resume", name)
-            told = f"it is not known on which cloud run {name} was begun; make sure that it is this: {why}"
-            self.assertIn(told, self.err.getvalue())
-
-    def test_resumed_where_keystone_has_another_name(self):
-        run = self.unfinished()
-        cloud = SimulatedCloud()
-        cloud.where = "https://keystone.new.example region R project p"
-        self.assertEqual(0, self.validate("--resume", run, cloud=cloud), self.err.getvalue())
-        told = "Keystone's URL was https://simulated and is https://keystone.new.example; region and project"
-        self.assertIn(told, self.err.getvalue())
-
-    def test_agents_that_are_asked_no_more(self):
-        url = "http://{host}:9751/metrics"
-        parser = validate.Validate(None, None).get_parser("validate")
-        run = self.unfinished("--agent-metrics", url)
-        stored = campaign_store.CampaignStore(self.url).load(run)
-        for options, expected in (
-            ([], url),
-            (["--agent-metrics", ""], ""),
-            (["--agent-metrics", "http://{host}/m"], "http://{host}/m"),
-        ):
-            plan = validate_resume.plan(parser.parse_args(["--resume", run, *options]), stored)
-            self.assertEqual(expected, plan.guests.agent_metrics)
-
-    def test_a_signal_when_all_is_measured(self):
-        """While the last stacks are removed: the run is complete, and the exit code says what of it."""
-
-        class Launcher(simulation.SimulatedLauncher):
-            def cleanup(self, run_id=""):
-                os.kill(os.getpid(), signal.SIGTERM)
-                return super().cleanup(run_id)
-
-        self.useFixture(fixtures.MonkeyPatch("tests.simulated_cloud.SimulatedLauncher", Launcher))
-        for bad, code in (({}, 0), ({"h002": 0.6}, 1)):
-            self.assertEqual(
-                code, self.validate("--hosts", "all", cloud=SimulatedCloud(simulation.Cloud(bad=bad)))
-            )
-            [line, *_] = campaign_store.CampaignStore(self.url).lines()
-            self.assertEqual(("complete", False), (line.state, line.leftovers))
-            self.assertEqual("complete", self.results().environment["ended"])
-            self.assertNotIn("interrupted", self.err.getvalue())
-
-    def test_options_of_a_resumed_run(self):
-        run = self.unfinished("--guest-ram", "512")
-        for option, value, told in (
-            ("--hosts", "nonsense", "not what run"),
-            ("--peers", "3", "not what run"),
-            ("--seed", "4", "--seed: not what run"),
-            ("--blocks", "7", "--blocks: not what run"),
-            ("--seconds", "3", "--benchmark, --seconds: not what run"),
-            ("--benchmark", "fio", "--benchmark: not what run"),
-            ("--flavor", "x", "--flavor: not what run"),
-            ("--spec", "perf:vif_queues=2", "--spec: not what run"),
-            ("--profile", "compute", "--profile: not what run"),
-            ("--image", "nosuch", "--image: not what run"),
-            ("--guest-ram", "256", "--guest-ram: not what run"),
-            ("--external-network", "x", "--external-network: not what run"),
-            ("--slot-time", "90s", "--slot-time: not what run"),
-            ("--host-group", "x", "--host-group: not what run"),
-            ("--mtu", "junk", "--mtu 'junk'"),
-            ("--pair-time-limit", "banana", "--pair-time-limit 'banana'"),
-            ("--retries", "x", "--retries 'x'"),
-            ("--max-loss", "9", "--max-loss '9'"),
-        ):
-            error = self.assertRaises(errors.PerfTuningError, self.validate, "--resume", run, option, value)
-            self.assertIn(told, str(error), option)
-        error = self.assertRaises(errors.PerfTuningError, self.validate, "--resume", run, "--no-guest-tx-offload")
-        self.assertIn("--no-guest-tx-offload: not what run", str(error))
-
-    def test_what_was_asked_may_be_given_again_in_part(self):
-        """Options that make up one thing together are compared with the others of the beginning."""
-        run = self.unfinished("--seconds", "20", "--profile", "compute", "--spec", "perf:vif_queues=2")
-        plain = validate.Validate(None, None).get_parser("validate")
-
-        def resumed(*options):
-            args = plain.parse_args(["--resume", run, *options])
-            return validate_resume.plan(args, campaign_store.CampaignStore(self.url).load(run))
-
-        labels = ["--benchmark", "iperf3", "--benchmark", "cpu"]
-        before = resumed()
-        for options in (
-            labels, ["--seconds", "20"], ["--profile", "compute"], ["--spec", "perf:vif_queues=2"],
-            [*labels, "--seconds", "20", "--profile", "compute", "--spec", "perf:vif_queues=2"],
-        ):  # fmt: skip
-            again = resumed(*options)
-            self.assertEqual(before.arms, again.arms, options)
-            self.assertEqual({"20"}, {job.parameters["seconds"] for job in again.measure.jobs}, options)
-        for options in (
-            ["--seconds", "10"], [*labels, "--seconds", "10"], ["--benchmark", "cpu"], ["--profile", "balanced"],
-            ["--flavor", "x"],
-        ):  # fmt: skip
-            error = self.assertRaises(errors.PerfTuningError, resumed, *options)
-            self.assertIn("not what run", str(error), options)
-
-    def test_hosts_of_a_run_that_did_not_note_them(self):
-        run = self.unfinished()
-        stored = campaign_store.CampaignStore(self.url).load(run)
-        del stored.plan["hosts"]
-        args = validate.Validate(None, None).get_parser("validate").parse_args(["--resume", run, "--hosts", "all"])
-        self.assertEqual(2, len(validate_resume.plan(args, stored).arms))
-
-    def test_limits_of_a_resumed_run(self):
-        """Options that the run was begun with may be given again, limits may differ."""
-        seen = []
-
-        class Launcher(simulation.SimulatedLauncher):
-            def check(self, arms, plan):
-                seen.append(plan.time_limit_s)
-
-        self.useFixture(fixtures.MonkeyPatch("tests.simulated_cloud.SimulatedLauncher", Launcher))
-        run = self.unfinished("--guest-ram", "512", "--peers", "2")
-        limits = ("--pair-time-limit", "33m", "--boot-time", "3m", "--max-loss", "0.9", "--retries", "0")
-        again = ("--resume", run, "--hosts", "all", "--guest-ram", "512", "--peers", "2", *limits)
-        cloud = SimulatedCloud(simulation.Cloud(bad={"h002": 0.6}))
-        self.assertEqual(0, self.validate(*again, cloud=cloud), "a loss of 40 % is allowed")
-        self.assertEqual([20 * 60, 33 * 60], seen)
-        self.assertEqual((180.0, 512), (cloud.guests.boot_s, cloud.guests.ram_mib))
-        self.assertEqual(0.9, self.results().environment["fleet"]["max_loss"])
-
-    def test_results_that_could_not_be_written(self):
-        """Everything is in the database: it is written again without a cloud, and judged by other budgets."""
-
-        def full(_file):
-            raise OSError(errno.ENOSPC, "No space left on device")
-
-        cloud = SimulatedCloud(simulation.Cloud(bad={"h002": 0.6}))
-        with fixtures.MonkeyPatch("os.fsync", full):
-            error = self.assertRaises(errors.PerfTuningError, self.validate, "--hosts", "all", cloud=cloud)
-        self.assertRegex(str(error), "No space left on device: .*results.json.*; what was measured is kept, and")
-        run = str(error).rsplit("--resume ", 1)[1]
-        self.assertEqual([], os.listdir(self.output))
-        none = validate_cloud.HeatCloud("nosuch")
-        self.assertEqual(1, self.validate("--resume", run, cloud=none))
-        self.assertIn(f"run {run} is complete; its results are judged and written again", self.err.getvalue())
-        written = self.results()
-        self.assertEqual(("complete", run), (written.environment["ended"], written.environment["fleet"]["run"]))
-        self.assertIn("worse than the other hosts", self.report())
-        self.assertEqual(0, self.validate("--resume", run, "--max-loss", "0.9", cloud=none))
-        again = self.results()
-        self.assertEqual(written.trials, again.trials)
-        self.assertEqual("PASS", again.environment["fleet"]["verdict"])
-
-    def test_what_an_older_version_stored_of_a_guest(self):
-        """Half a surrogate pair in a guest's kernel does not cost the report."""
-
-        class Launcher(simulation.SimulatedLauncher):
-            def _measured(self, *what):
-                outcome = super()._measured(*what)
-                outcome.environment["guests"]["client"]["kernel"] = "6.1 \ud800\x1b[2J<b>"
-                return outcome
-
-        self.useFixture(fixtures.MonkeyPatch("tests.simulated_cloud.SimulatedLauncher", Launcher))
-        self.assertEqual(0, self.validate("--hosts", "all", "-f", "json"))
-        guests = self.results().environment["first_pair"]["guests"]
-        self.assertEqual("6.1 ??[2J<b>", guests["client"]["kernel"])
-        self.assertEqual(guests, json.loads(self.out.getvalue())["environment"]["first_pair"]["guests"])
-        self.assertNotIn("<b>", self.report())
-        self.assertNotIn("\x1b", self.report())
-
     def test_nothing_works(self):
-        cloud = SimulatedCloud(simulation.Cloud(dead={f"h{number:03d}" for number in range(6)}))
+        cloud = fleet_case.SimulatedCloud(simulation.Cloud(dead={f"h{number:03d}" for number in range(6)}))
         error = self.assertRaises(validate_cloud.NoResultsError, self.validate, "--hosts", "all", cloud=cloud)
         self.assertIn("no pair gave a result; first error: no signal: client: no signal; console:", str(error))
         self.assertEqual([], os.listdir(self.output))

@@ -1,0 +1,64 @@
+"""nova-perf validate --launcher heat on a simulated cloud: the cloud, and a case that runs it."""
+
+import io
+import os
+
+import fixtures
+import testtools
+
+from nova_perf_tuning.budget import store
+from nova_perf_tuning.cli import validate, validate_cloud
+from nova_perf_tuning.cloud import host_choice
+from tests import simulated_cloud as simulation
+
+QUICK = ("--launcher", "heat", "--benchmark", "iperf3", "--benchmark", "cpu", "--seed", "3")
+
+
+class SimulatedCloud(validate_cloud.HeatCloud):
+    """Takes the place of the cloud behind the command; time runs 2,000 times as fast."""
+
+    def __init__(self, cloud=None, count=6):
+        super().__init__("simulated")
+        self.cloud = cloud or simulation.Cloud()
+        self.count = count
+        self.where = "https://simulated region R project p"
+
+    def place(self):
+        return self.where
+
+    def choose(self, words):
+        if words == ["any"]:
+            return host_choice.Chosen(("",), {})
+        return host_choice.Chosen(tuple(f"h{number:03d}" for number in range(self.count)), {"h999": "down"})
+
+    def launcher(self, guests):
+        self.guests = guests
+        self.made = simulation.SimulatedLauncher(self.cloud, simulation.RealTime(1 / 2000))
+        return self.made
+
+
+class SimulatedValidation(testtools.TestCase):
+    """Runs the command; what it wrote is in a folder of the test."""
+
+    def setUp(self):
+        super().setUp()
+        self.folder = self.useFixture(fixtures.TempDir()).path
+        self.output = os.path.join(self.folder, "out")
+        self.url = f"sqlite:///{self.folder}/results.db"
+        self.out, self.err = io.StringIO(), io.StringIO()
+
+    def validate(self, *arguments, cloud=None):
+        """Return the exit code; what was printed is in ``out`` and ``err``."""
+        parser = validate.Validate(None, None).get_parser("validate")
+        args = parser.parse_args([*QUICK, "--output", self.output, "--database", self.url, *arguments])
+        self.cloud = cloud or SimulatedCloud()
+        self.out, self.err = io.StringIO(), io.StringIO()
+        with fixtures.MonkeyPatch("sys.stdout", self.out), fixtures.MonkeyPatch("sys.stderr", self.err):
+            return validate_cloud.run(args, "nova-perf validate --launcher heat", self.cloud)
+
+    def results(self):
+        return store.load(os.path.join(self.output, "results.json"))
+
+    def report(self):
+        with open(os.path.join(self.output, "report.html"), encoding="utf-8") as file:
+            return file.read()

@@ -1,0 +1,252 @@
+"""nova-perf validate --launcher heat --resume on a simulated cloud: what goes on, is refused, is kept."""
+
+import errno
+import json
+import os
+import signal
+
+import fixtures
+
+from nova_perf_tuning import errors
+from nova_perf_tuning.cli import validate, validate_cloud, validate_resume
+from nova_perf_tuning.cloud import campaign_store, model
+from tests import simulated_cloud as simulation
+from tests.unit.cli import fleet_case
+
+
+class ResumeTest(fleet_case.SimulatedValidation):
+    def test_time_limit_and_resume(self):
+        self.assertEqual(0, self.validate("--hosts", "all"))
+        parser = ("--hosts", "all", "--time-limit", "20s")  # the first guess for a pair is half its limit: minutes
+        error = self.assertRaises(validate_cloud.NoResultsError, self.validate, *parser)
+        self.assertIn("give more --time-limit", str(error))
+        self.assertRegex(
+            self.err.getvalue(), r"go on with: nova-perf validate --launcher heat --resume 2\d+-\d+-\w+"
+        )
+        run = self.err.getvalue().rsplit("--resume ", 1)[1].strip()
+        self.assertEqual(0, self.validate("--resume", run))
+        self.assertEqual(6, self.results().environment["groups_run"])
+        self.assertEqual(run, self.results().environment["fleet"]["run"])
+
+    def unfinished(self, *arguments):
+        """Begin a run that has no time for a pair; return its id."""
+        self.assertRaises(
+            validate_cloud.NoResultsError, self.validate, "--hosts", "all", "--time-limit", "20s", *arguments
+        )
+        return self.err.getvalue().rsplit("--resume ", 1)[1].strip()
+
+    def test_what_is_left_is_removed_before_the_check(self):
+        """It may be what fills the quota."""
+
+        class Launcher(simulation.SimulatedLauncher):
+            def check(self, arms, plan):
+                if self.stacks() or full:
+                    raise model.CloudError("the project's quota leaves 0 of 4")
+
+        stacks = os.path.join(self.folder, "stacks")
+        os.mkdir(stacks)
+        self.useFixture(fixtures.MonkeyPatch("tests.simulated_cloud.SimulatedLauncher", Launcher))
+        full = []
+        run = self.unfinished()
+        kept = campaign_store.CampaignStore(self.url)
+        self.addCleanup(kept.close)
+        kept.end(run, "interrupted", leftovers=True)
+        with open(os.path.join(stacks, f"nova-perf-{run}-h000-h001"), "w", encoding="ascii"):
+            full.append("somebody else's")
+        cloud = fleet_case.SimulatedCloud(simulation.Cloud(folder=stacks))
+        error = self.assertRaises(model.CloudError, self.validate, "--resume", run, cloud=cloud)
+        self.assertIn("leaves 0 of 4", str(error))
+        self.assertEqual([], os.listdir(stacks))
+        [line] = kept.lines()
+        self.assertEqual(("interrupted", False, False), (line.state, line.alive, line.leftovers))
+        full.clear()
+        self.assertEqual(
+            0,
+            self.validate("--resume", run, cloud=fleet_case.SimulatedCloud(simulation.Cloud(folder=stacks))),
+        )
+
+    def test_not_resumed_on_another_cloud(self):
+        run = self.unfinished()
+        other = fleet_case.SimulatedCloud()
+        for where, told in (
+            ("https://simulated region R project q", "https://simulated region R project q"),
+            ("https://simulated region S project p", "https://simulated region S project p"),
+            ("", "one without Keystone"),
+        ):
+            other.where = where
+            error = self.assertRaises(campaign_store.RunError, self.validate, "--resume", run, cloud=other)
+            self.assertIn(
+                f"another cloud, region or project: https://simulated region R project p; this is {told}",
+                str(error),
+            )
+        kept = campaign_store.CampaignStore(self.url)
+        self.addCleanup(kept.close)
+        self.assertEqual("interrupted", kept.load(run).state)
+        before = kept.load(run)
+        plan = {key: value for key, value in before.plan.items() if key != "cloud"}
+        for name, changed, why in (
+            ("of-an-older-version", plan, "an older version did not note it"),
+            ("without-keystone", {**plan, "cloud": ""}, "it was begun without Keystone"),
+        ):
+            kept.create(name, before.hosts, [], changed, before.environment)
+            kept.end(name, "interrupted")
+            self.assertRaises(validate_cloud.NoResultsError, self.validate, "--resume", name)
+            told = f"it is not known on which cloud run {name} was begun; make sure that it is this: {why}"
+            self.assertIn(told, self.err.getvalue())
+
+    def test_resumed_where_keystone_has_another_name(self):
+        run = self.unfinished()
+        cloud = fleet_case.SimulatedCloud()
+        cloud.where = "https://keystone.new.example region R project p"
+        self.assertEqual(0, self.validate("--resume", run, cloud=cloud), self.err.getvalue())
+        told = "Keystone's URL was https://simulated and is https://keystone.new.example; region and project"
+        self.assertIn(told, self.err.getvalue())
+
+    def test_agents_that_are_asked_no_more(self):
+        url = "http://{host}:9751/metrics"
+        parser = validate.Validate(None, None).get_parser("validate")
+        run = self.unfinished("--agent-metrics", url)
+        stored = campaign_store.CampaignStore(self.url).load(run)
+        for options, expected in (
+            ([], url),
+            (["--agent-metrics", ""], ""),
+            (["--agent-metrics", "http://{host}/m"], "http://{host}/m"),
+        ):
+            plan = validate_resume.plan(parser.parse_args(["--resume", run, *options]), stored)
+            self.assertEqual(expected, plan.guests.agent_metrics)
+
+    def test_a_signal_when_all_is_measured(self):
+        """While the last stacks are removed: the run is complete, and the exit code says what of it."""
+
+        class Launcher(simulation.SimulatedLauncher):
+            def cleanup(self, run_id=""):
+                os.kill(os.getpid(), signal.SIGTERM)
+                return super().cleanup(run_id)
+
+        self.useFixture(fixtures.MonkeyPatch("tests.simulated_cloud.SimulatedLauncher", Launcher))
+        for bad, code in (({}, 0), ({"h002": 0.6}, 1)):
+            self.assertEqual(
+                code,
+                self.validate("--hosts", "all", cloud=fleet_case.SimulatedCloud(simulation.Cloud(bad=bad))),
+            )
+            [line, *_] = campaign_store.CampaignStore(self.url).lines()
+            self.assertEqual(("complete", False), (line.state, line.leftovers))
+            self.assertEqual("complete", self.results().environment["ended"])
+            self.assertNotIn("interrupted", self.err.getvalue())
+
+    def test_options_of_a_resumed_run(self):
+        run = self.unfinished("--guest-ram", "512")
+        for option, value, told in (
+            ("--hosts", "nonsense", "not what run"),
+            ("--peers", "3", "not what run"),
+            ("--seed", "4", "--seed: not what run"),
+            ("--blocks", "7", "--blocks: not what run"),
+            ("--seconds", "3", "--benchmark, --seconds: not what run"),
+            ("--benchmark", "fio", "--benchmark: not what run"),
+            ("--flavor", "x", "--flavor: not what run"),
+            ("--spec", "perf:vif_queues=2", "--spec: not what run"),
+            ("--profile", "compute", "--profile: not what run"),
+            ("--image", "nosuch", "--image: not what run"),
+            ("--guest-ram", "256", "--guest-ram: not what run"),
+            ("--external-network", "x", "--external-network: not what run"),
+            ("--slot-time", "90s", "--slot-time: not what run"),
+            ("--host-group", "x", "--host-group: not what run"),
+            ("--mtu", "junk", "--mtu 'junk'"),
+            ("--pair-time-limit", "banana", "--pair-time-limit 'banana'"),
+            ("--retries", "x", "--retries 'x'"),
+            ("--max-loss", "9", "--max-loss '9'"),
+        ):
+            error = self.assertRaises(errors.PerfTuningError, self.validate, "--resume", run, option, value)
+            self.assertIn(told, str(error), option)
+        error = self.assertRaises(errors.PerfTuningError, self.validate, "--resume", run, "--no-guest-tx-offload")
+        self.assertIn("--no-guest-tx-offload: not what run", str(error))
+
+    def test_what_was_asked_may_be_given_again_in_part(self):
+        """Options that make up one thing together are compared with the others of the beginning."""
+        run = self.unfinished("--seconds", "20", "--profile", "compute", "--spec", "perf:vif_queues=2")
+        plain = validate.Validate(None, None).get_parser("validate")
+
+        def resumed(*options):
+            args = plain.parse_args(["--resume", run, *options])
+            return validate_resume.plan(args, campaign_store.CampaignStore(self.url).load(run))
+
+        labels = ["--benchmark", "iperf3", "--benchmark", "cpu"]
+        before = resumed()
+        for options in (
+            labels, ["--seconds", "20"], ["--profile", "compute"], ["--spec", "perf:vif_queues=2"],
+            [*labels, "--seconds", "20", "--profile", "compute", "--spec", "perf:vif_queues=2"],
+        ):  # fmt: skip
+            again = resumed(*options)
+            self.assertEqual(before.arms, again.arms, options)
+            self.assertEqual({"20"}, {job.parameters["seconds"] for job in again.measure.jobs}, options)
+        for options in (
+            ["--seconds", "10"], [*labels, "--seconds", "10"], ["--benchmark", "cpu"], ["--profile", "balanced"],
+            ["--flavor", "x"],
+        ):  # fmt: skip
+            error = self.assertRaises(errors.PerfTuningError, resumed, *options)
+            self.assertIn("not what run", str(error), options)
+
+    def test_hosts_of_a_run_that_did_not_note_them(self):
+        run = self.unfinished()
+        stored = campaign_store.CampaignStore(self.url).load(run)
+        del stored.plan["hosts"]
+        args = validate.Validate(None, None).get_parser("validate").parse_args(["--resume", run, "--hosts", "all"])
+        self.assertEqual(2, len(validate_resume.plan(args, stored).arms))
+
+    def test_limits_of_a_resumed_run(self):
+        """Options that the run was begun with may be given again, limits may differ."""
+        seen = []
+
+        class Launcher(simulation.SimulatedLauncher):
+            def check(self, arms, plan):
+                seen.append(plan.time_limit_s)
+
+        self.useFixture(fixtures.MonkeyPatch("tests.simulated_cloud.SimulatedLauncher", Launcher))
+        run = self.unfinished("--guest-ram", "512", "--peers", "2")
+        limits = ("--pair-time-limit", "33m", "--boot-time", "3m", "--max-loss", "0.9", "--retries", "0")
+        again = ("--resume", run, "--hosts", "all", "--guest-ram", "512", "--peers", "2", *limits)
+        cloud = fleet_case.SimulatedCloud(simulation.Cloud(bad={"h002": 0.6}))
+        self.assertEqual(0, self.validate(*again, cloud=cloud), "a loss of 40 % is allowed")
+        self.assertEqual([20 * 60, 33 * 60], seen)
+        self.assertEqual((180.0, 512), (cloud.guests.boot_s, cloud.guests.ram_mib))
+        self.assertEqual(0.9, self.results().environment["fleet"]["max_loss"])
+
+    def test_results_that_could_not_be_written(self):
+        """Everything is in the database: it is written again without a cloud, and judged by other budgets."""
+
+        def full(_file):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        cloud = fleet_case.SimulatedCloud(simulation.Cloud(bad={"h002": 0.6}))
+        with fixtures.MonkeyPatch("os.fsync", full):
+            error = self.assertRaises(errors.PerfTuningError, self.validate, "--hosts", "all", cloud=cloud)
+        self.assertRegex(str(error), "No space left on device: .*results.json.*; what was measured is kept, and")
+        run = str(error).rsplit("--resume ", 1)[1]
+        self.assertEqual([], os.listdir(self.output))
+        none = validate_cloud.HeatCloud("nosuch")
+        self.assertEqual(1, self.validate("--resume", run, cloud=none))
+        self.assertIn(f"run {run} is complete; its results are judged and written again", self.err.getvalue())
+        written = self.results()
+        self.assertEqual(("complete", run), (written.environment["ended"], written.environment["fleet"]["run"]))
+        self.assertIn("worse than the other hosts", self.report())
+        self.assertEqual(0, self.validate("--resume", run, "--max-loss", "0.9", cloud=none))
+        again = self.results()
+        self.assertEqual(written.trials, again.trials)
+        self.assertEqual("PASS", again.environment["fleet"]["verdict"])
+
+    def test_what_an_older_version_stored_of_a_guest(self):
+        """Half a surrogate pair in a guest's kernel does not cost the report."""
+
+        class Launcher(simulation.SimulatedLauncher):
+            def _measured(self, *what):
+                outcome = super()._measured(*what)
+                outcome.environment["guests"]["client"]["kernel"] = "6.1 \ud800\x1b[2J<b>"
+                return outcome
+
+        self.useFixture(fixtures.MonkeyPatch("tests.simulated_cloud.SimulatedLauncher", Launcher))
+        self.assertEqual(0, self.validate("--hosts", "all", "-f", "json"))
+        guests = self.results().environment["first_pair"]["guests"]
+        self.assertEqual("6.1 ??[2J<b>", guests["client"]["kernel"])
+        self.assertEqual(guests, json.loads(self.out.getvalue())["environment"]["first_pair"]["guests"])
+        self.assertNotIn("<b>", self.report())
+        self.assertNotIn("\x1b", self.report())
