@@ -238,6 +238,10 @@ class FileWatch(Source):
     The kernel tells also of writes to /proc/irq/N by processes (inotify(7) works where the write goes through the
     VFS), never of changes that it makes itself. Nor does it tell when an interrupt goes: procfs sends no
     IN_IGNORED, and the watch keeps an inode alive that no path leads to any more.
+
+    Each mount of procfs of its own (a container's, or one by systemd's MountAPIVFS=, which ProtectControlGroups=,
+    ProtectProc= and others imply) has its own inodes, and nobody is told there of what is written to another one:
+    so interrupts are watched where init sees them, and others with it.
     """
 
     _EVENT = struct.Struct("iIII")
@@ -248,6 +252,7 @@ class FileWatch(Source):
         self._flags = inotify_simple.flags
         self._inotify = inotify_simple.INotify(nonblocking=True)
         self._prefix = root.rstrip("/")
+        self._affinities = _seen_by_init(f"{self._prefix}/proc", "irq")
         self._guests = f"{self._prefix}/run/libvirt/qemu"
         self._rivals = f"{self._prefix}/run/irqbalance"
         self._folders: dict[str, tuple[int, str]] = {}
@@ -284,7 +289,7 @@ class FileWatch(Source):
             self._unwatch(number)
         for number in sorted(numbers):
             try:
-                watch = self._inotify.add_watch(f"{self._prefix}/proc/irq/{number}", self._flags.MODIFY)
+                watch = self._inotify.add_watch(f"{self._affinities}/{number}", self._flags.MODIFY)
             except OSError as error:
                 if error.errno == errno.ENOSPC:
                     LOG.warning("fs.inotify.max_user_watches is too low to see who writes affinities: raise it")
@@ -345,6 +350,21 @@ class FileWatch(Source):
 
     def close(self) -> None:
         self._inotify.close()
+
+
+def _seen_by_init(proc: str, name: str) -> str:
+    """Return the path of a folder of procfs in the instance that init has mounted, if that is another than ours."""
+    ours, inits = f"{proc}/{name}", f"{proc}/1/root/proc/{name}"
+    try:
+        return ours if os.stat(inits).st_dev == os.stat(ours).st_dev else inits
+    except OSError as error:
+        if isinstance(error, PermissionError):
+            LOG.warning(
+                "%s: %s: who else writes affinities may not be seen at once: give CAP_SYS_PTRACE",
+                inits,
+                error.strerror,
+            )
+        return ours
 
 
 #: libvirt writes a guest's state to NAME.xml.new and renames it.

@@ -78,6 +78,27 @@ class PlacementTest(rig.LabCase):
     def banned(self):
         return set(self.lab.ask("irqbalance_bans") or ())
 
+    def test_what_others_write_once_is_put_right(self):
+        self.placed()
+        self.others_write()
+
+    def test_the_same_for_an_agent_with_a_procfs_of_its_own(self):
+        """As in a container that sees the host's processes."""
+        drop_in = "/etc/systemd/system/nova-perf-agent.service.d/procfs.conf"
+        self.lab.ask("put", drop_in, "[Service]\nMountAPIVFS=yes\n")
+        self.addCleanup(self.lab.ask, "run", f"rm {drop_in}; systemctl daemon-reload")
+        self.placed()
+        pid = self.lab.run("systemctl show -P MainPID nova-perf-agent").strip()
+        instances = self.lab.run(f"stat -L -c %d /proc/irq /proc/{pid}/root/proc/irq").split()
+        self.assertNotEqual(*instances)
+        self.others_write()
+
+    def others_write(self):
+        for name in ("nic1", "igb1"):
+            irq = self.lab.ask("nic_irqs", name)[1]["irq"]
+            write = f"echo 2 > /proc/irq/{irq}/smp_affinity_list"
+            self.right_again(f"another program's write ({name})", ["must", write], rig.nics())
+
     def test_rival_is_reported_and_not_fought(self):
         self.placed("rewrite_limit = 3\n")
         irq = self.lab.ask("nic_irqs", "igb1")[1]["irq"]

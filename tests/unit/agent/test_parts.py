@@ -12,6 +12,7 @@ import shutil
 import socket
 import struct
 import subprocess
+import tempfile
 
 import testtools
 
@@ -137,6 +138,23 @@ class FileWatchTest(testtools.TestCase):
         pathlib.Path(self.root, "proc/irq/24/smp_affinity_list").write_text("1\n")
         self.files.drain()
         self.assertEqual(set(), self.files.written)
+
+    def test_interrupts_are_watched_where_init_sees_them(self):
+        elsewhere = tempfile.TemporaryDirectory(dir="/var/tmp")  # another file system, as another procfs is
+        self.addCleanup(elsewhere.cleanup)
+        self.assertNotEqual(os.stat(elsewhere.name).st_dev, os.stat(self.root).st_dev)
+        hosts = pathlib.Path(elsewhere.name, "proc/irq/24/smp_affinity_list")
+        hosts.parent.mkdir(parents=True)
+        hosts.touch()
+        init = pathlib.Path(self.root, "proc/1")
+        init.mkdir()
+        (init / "root").symlink_to(elsewhere.name)
+        files = sources.FileWatch(self.root)
+        self.addCleanup(files.close)
+        files.watch_interrupts({"24"})
+        hosts.write_text("0\n")
+        self.assertEqual({sources.WRITTEN}, files.drain())
+        self.assertEqual({"24"}, files.written)
 
     def test_events_that_did_not_fit_are_told(self):
         self.files.watch_interrupts({"24", "25", "26"})
