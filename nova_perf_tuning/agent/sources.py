@@ -353,7 +353,7 @@ class FileWatch(Source):
 
 
 def _seen_by_init(proc: str, name: str) -> str:
-    """Return the path of a folder of procfs in the instance that init has mounted, if that is another than ours."""
+    """Return the path of a folder of procfs, in the instance that init has mounted if that is not ours."""
     ours, inits = f"{proc}/{name}", f"{proc}/1/root/proc/{name}"
     try:
         return ours if os.stat(inits).st_dev == os.stat(ours).st_dev else inits
