@@ -43,25 +43,33 @@ class ProgramsTest(unittest.TestCase):
         return {one.metric: one.value for one in outcome.readings}
 
     def test_residuals_are_the_published_ones_with_any_number_of_processes(self) -> None:
-        for size, processes in (("XS", "1"), ("XS", "3"), ("S", "2")):
+        for size, processes in (("XS", "1"), ("XS", "3"), ("S", "2"), ("L", "1"), ("L", "2")):
             done = self.run_program("himeno", size, "1", processes)
             self.assertEqual("", done.stderr)
             self.assertIn(f'"residual": {memory.RESIDUALS[size]:.6e}', done.stdout)
+            self.assertIn(f'"residual_double": {memory.RESIDUALS_IN_DOUBLE[size]:.6e}', done.stdout)
 
     def test_wrong_builds_are_refused(self) -> None:
-        """One that reorders sums, and one with another relaxation factor."""
-        kernel = (SOURCE / "himeno_kernel.h").read_text(encoding="utf-8")
-        self.assertEqual(1, kernel.count("0.8f * correction"))
-        for flags, changed in (("-ffast-math", kernel), ("-O2", kernel.replace("0.8f *", "0.79f *"))):
+        """One that reorders sums, one with another relaxation factor, and one whose slabs leave a plane out."""
+        end = "(int)((long)inner * (number + 1) / run->processes)"
+        for flags, size, processes, file, old, new in (
+            ("-ffast-math", "XS", "1", "himeno_kernel.h", "0.8f * correction", "0.8f * correction"),
+            ("-ffast-math", "L", "1", "himeno_kernel.h", "0.8f * correction", "0.8f * correction"),
+            ("-O2", "XS", "1", "himeno_kernel.h", "0.8f * correction", "0.79f * correction"),
+            ("-O2", "XS", "2", "himeno.c", end, f"{end} - !number"),
+        ):
             copy = tempfile.mkdtemp(dir=self.folder)
             for path in SOURCE.glob("*.[ch]"):
-                text = changed if path.name == "himeno_kernel.h" else path.read_text(encoding="utf-8")
+                text = path.read_text(encoding="utf-8")
+                if path.name == file:
+                    self.assertEqual(1, text.count(old))
+                    text = text.replace(old, new)
                 (pathlib.Path(copy) / path.name).write_text(text, encoding="utf-8")
             sources = sorted(str(path) for path in pathlib.Path(copy).glob("*.c"))
             program = os.path.join(copy, "program")
             argv = ["gcc", "-std=gnu11", "-O3", flags, "-pthread", "-o", program, *sources, "-lm"]
             self.assertEqual(0, patience.run(argv).returncode)
-            done = patience.run([program, "himeno", "XS", "1", "1"])
+            done = patience.run([program, "himeno", size, "1", processes])
             self.assertEqual((3, ""), (done.returncode, done.stdout))
             self.assertIn("wrong build", done.stderr)
 

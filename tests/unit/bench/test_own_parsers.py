@@ -171,6 +171,13 @@ class HimenoTest(testtools.TestCase):
             error = self.assertRaises(base.OutputError, memory.Himeno().parse, text)
             self.assertIn("wrong build", str(error))
 
+    def test_wrong_build_seen_at_size_l(self):
+        right = {**json.loads(recorded("own-himeno.json")), "size": "L", "residual": 4.882812e-04}
+        right |= {"residual_double": 8.606862e-04, "sweeps": 1, "seconds": 1.0, "mflops": 1118.707, "gflop": 1.1}
+        self.assertTrue(memory.Himeno().parse(json.dumps(right)))
+        for key, value in (("residual", 8.606201e-04), ("residual_double", 9.26901e-04), ("residual_double", None)):
+            self.assertRaises(base.OutputError, memory.Himeno().parse, json.dumps({**right, key: value}))
+
     def test_contradictory_rate(self):
         data = json.loads(recorded("own-himeno.json"))
         data["mflops"] *= 2
