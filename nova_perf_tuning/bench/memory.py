@@ -14,8 +14,8 @@ GRIDS: Final[Mapping[str, tuple[int, int, int]]] = {
     "M": (128, 128, 256),
     "L": (256, 256, 512),
 }
-#: Residual of the third sweep, summed up in single precision in the order of the published program; that of M is what
-#: the published C programs print. The sum of L stalls at 2^-11: what a point adds is then below its last bit.
+#: Residual of the third sweep, summed up in single precision in the order of the published program; that of M is
+#: what the published C programs print. The sum of L stalls at 2^-11: what a point adds is below its last bit.
 RESIDUALS: Final[Mapping[str, float]] = {
     "XS": 6.227474e-03,
     "S": 3.288628e-03,

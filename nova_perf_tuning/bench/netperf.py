@@ -13,7 +13,7 @@ _SELECTED: Final = (
 )
 _NUMBER = r"[0-9]{1,15}(?:\.[0-9]{1,9})?"
 _KEY = re.compile(r"^([A-Z][A-Z0-9_]{1,60})=(.{0,100})$", re.M)
-#: Socket sizes, message size, seconds, rate: the table of TCP_STREAM and TCP_MAERTS. That of TCP_RR has six columns.
+#: Socket sizes, message size, seconds, rate: the table of bulk data. That of requests has six columns.
 _TABLE = re.compile(rf"^[ \t]*([0-9]+)[ \t]+([0-9]+)[ \t]+([0-9]+)[ \t]+({_NUMBER})[ \t]+({_NUMBER})[ \t]*$", re.M)
 
 
@@ -70,7 +70,7 @@ class Netperf(base.Benchmark):
         rate = self._number(keys, "THROUGHPUT")
         if units != self.units:
             told = output.printable(units, 30)
-            raise base.OutputError(f"{self.kind}: the figure is in '{told}', that of {self.tests[0]} in {self.units}")
+            raise base.OutputError(f"{self.kind}: the figure is in '{told}', not in {self.units}")
         found = [base.Reading(*self.primary, rate, primary=True)]
         for name, key in (
             ("latency_mean", "MEAN_LATENCY"),

@@ -40,8 +40,8 @@ _RESULT = re.compile(
 )
 _INDEX = re.compile(rf"^({_NAMES})[ \t]+{_NUMBER}[ \t]+{_NUMBER}[ \t]+{_NUMBER}[ \t]*$", re.M)
 _SCORE = re.compile(rf"^System Benchmarks Index Score[ \t]+{_NUMBER}", re.M)
-#: Starts Run in its own folder, which 5.1.3 takes for the place of its programs and both run make in. Results, logs and
-#: the files that are copied go to the folder that a launcher has made for the run, and takes away.
+#: Starts Run in its own folder, which 5.1.3 takes for the place of its programs and both run make in. Results,
+#: logs and the files that are copied go to the folder that a launcher has made for the run, and takes away.
 _START: Final = (
     "my $folder = shift; $ENV{UB_RESULTDIR} = $ENV{UB_TMPDIR} = getcwd;"
     " chdir $folder or die qq($folder: $!\\n); exec @ARGV or die qq($ARGV[0]: $!\\n)"
@@ -159,9 +159,9 @@ class UnixBench(base.Benchmark):
     """UnixBench 5.1.3, which the published comparisons of PV and HVM guests used.
 
     It is not shipped and not in Debian: an operator unpacks and builds it (``make``) in the same folder of host
-    and guest image; its shell tests write in that folder, everything else into the scratch folder. Every index is worked out here from the result, and a report whose own index contradicts its
-    result is refused. The score is shown, but a gate on it alone passes a guest with slow system calls: put
-    budgets on the single tests.
+    and guest image. Its shell tests write in that folder, the others into the scratch folder. Every index is
+    worked out here from the result, and a report whose own index contradicts its result is refused. The score is shown,
+    but a gate on it alone passes a guest with slow system calls: put budgets on the single tests.
     """
 
     kind = "unixbench"
@@ -177,7 +177,10 @@ class UnixBench(base.Benchmark):
     }
     image_variant = "own"
     brought = "unpack UnixBench 5.1.3 and run make in the folder that the parameter directory names"
-    self_check = "the report must be of this very version; each printed index must follow from its result, the score from the indexes"
+    self_check = (
+        "the report must be of this very version; each printed index must follow from its result, the score from"
+        " the indexes"
+    )
     #: Its figures may be compared only with those of the same version.
     version: ClassVar[str] = "5.1.3"
 

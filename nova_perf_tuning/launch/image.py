@@ -56,8 +56,8 @@ def default_folder(programs: Collection[str] = ()) -> str:
             lacking[name] = missing
     if lacking and (foreign := sorted(set(programs) - BUILT)):
         raise base.LaunchError(
-            f"no guest image that tools/image/build makes has {', '.join(foreign)}; measure with --launcher host, or"
-            " on a cloud with --launcher heat and an --image of your own that has it"
+            f"no guest image that tools/image/build makes has {', '.join(foreign)}; measure with --launcher host,"
+            " or on a cloud with --launcher heat and an --image of your own that has it"
         )
     if "full-image" in lacking:
         absent = ", ".join(lacking["full-image"])

@@ -153,7 +153,8 @@ class HimenoTest(testtools.TestCase):
         right = {**json.loads(recorded("own-himeno.json")), "size": "L", "residual": 4.882812e-04}
         right |= {"residual_double": 8.606862e-04, "sweeps": 1, "seconds": 1.0, "mflops": 1118.707, "gflop": 1.1}
         self.assertTrue(memory.Himeno().parse(json.dumps(right)))
-        for key, value in (("residual", 8.606201e-04), ("residual_double", 9.26901e-04), ("residual_double", None)):
+        wrong = (("residual", 8.606201e-04), ("residual_double", 9.26901e-04), ("residual_double", None))
+        for key, value in wrong:
             self.assertRaises(base.OutputError, memory.Himeno().parse, json.dumps({**right, key: value}))
 
     def test_contradictory_rate(self):
@@ -210,7 +211,7 @@ class TpccToolsTest(testtools.TestCase):
             self.assertRaises(base.OutputError, tpcc_tools.TpccMysql().parse, TPCC_MYSQL.replace(old, new, 1))
 
     def test_go_tpc(self):
-        """It has printed an array every ten seconds, too; three transactions were cut off by the end of the run."""
+        """It prints an array every ten seconds, too; three transactions were cut off by the end of the run."""
         self.assertEqual((1, 3), (GO_TPC.count('"NEW_ORDER","Prefix":"[Current] "'), GO_TPC.count("timeout:")))
         self.assertEqual(
             {"tpmc": 13796.5, "tpm_total": 30477.6, "latency_p95": 21.0, "new_orders": 5705},

@@ -10,7 +10,7 @@ import testtools
 from nova_perf_tuning.bench import base, plugins, unixbench
 
 REPORT = pathlib.Path(__file__).parent / "data" / "unixbench-5.1.3.txt"
-#: Demands of the real one: its programs below the working folder, as 5.1.3 has it; a folder for results to write in.
+#: Demands of the real one: its programs below the working folder, as 5.1.3 has it, and folders to write in.
 RUN = f"""
 -d "pgms" or die "no pgms here";
 open(my $file, ">", "$ENV{{UB_RESULTDIR}}/log") or die; print $file join(" ", @ARGV); close($file);
