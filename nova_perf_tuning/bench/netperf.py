@@ -112,8 +112,8 @@ class NetperfRequests(Netperf):
     primary = ("transactions_per_second", "1/s", "higher")
     tests = ("TCP_RR", "TCP_CRR", "UDP_RR")
     units = "Trans/s"
-    defaults: ClassVar[Mapping[str, str]] = {**Netperf.defaults, "test": "TCP_RR"}
-    parameter_help: ClassVar[Mapping[str, str]] = {**Netperf.parameter_help, "test": ", ".join(tests)}
+    defaults = {**Netperf.defaults, "test": "TCP_RR"}
+    parameter_help = {**Netperf.parameter_help, "test": ", ".join(tests)}
 
     def _from_table(self, text: str) -> list[base.Reading]:
         raise base.OutputError(f"{self.kind}: no key=value in the output")

@@ -160,8 +160,8 @@ class UnixBench(base.Benchmark):
 
     It is not shipped and not in Debian: an operator unpacks and builds it (``make``) in the same folder of host
     and guest image. Its shell tests write in that folder, the others into the scratch folder. Every index is
-    worked out here from the result, and a report whose own index contradicts its result is refused. The score is shown,
-    but a gate on it alone passes a guest with slow system calls: put budgets on the single tests.
+    worked out here from the result, and a report whose own index contradicts its result is refused. The score is
+    shown, but a gate on it alone passes a guest with slow system calls: put budgets on the single tests.
     """
 
     kind = "unixbench"
@@ -233,6 +233,6 @@ class UnixBench6(UnixBench):
 
     kind = "unixbench6"
     summary = "UnixBench 6.0.0: indexes of twelve tests and their score; not comparable with 5.1.3"
-    defaults: ClassVar[Mapping[str, str]] = {**UnixBench.defaults, "directory": "/opt/UnixBench6"}
+    defaults = {**UnixBench.defaults, "directory": "/opt/UnixBench6"}
     brought = UnixBench.brought.replace("5.1.3", "6.0.0")
     version = "6.0.0"

@@ -40,7 +40,7 @@ class ImageTest(unittest.TestCase):
             image.load(str(self.folder))
 
     def test_programs_that_images_lack(self) -> None:
-        """What is said can be done: the full image is built or, where it lacks them as well, another launcher used."""
+        """What is said can be done: the full image is built, or another launcher used."""
         with mock.patch.dict(os.environ, {"NOVA_PERF_CACHE": str(self.folder)}):
             for link, programs in (("image", "iperf3"), ("full-image", "iperf3 smbd")):
                 os.mkdir(self.folder / link)
