@@ -176,7 +176,7 @@ class UnixBench(base.Benchmark):
         "copies": "copies of each test side by side, 1 to 1024",
     }
     image_variant = "own"
-    brought = "unpack UnixBench 5.1.3 and run make in the folder that the parameter directory names"
+    brought = "unpack and make UnixBench 5.1.3 in its 'directory'"
     self_check = (
         "the report must be of this very version; each printed index must follow from its result, the score from"
         " the indexes"

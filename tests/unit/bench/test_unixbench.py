@@ -53,7 +53,7 @@ class StartTest(testtools.TestCase):
             error = self.assertRaises(
                 plugins.MissingProgramError, plugins.check_installed, benchmark, {"directory": "/nonexistent"}
             )
-            self.assertIn(f"unpack UnixBench {benchmark.version} and run make", str(error))
+            self.assertIn(f"unpack and make UnixBench {benchmark.version} in its", str(error))
         self.assertNotEqual(unixbench.UnixBench.defaults["directory"], unixbench.UnixBench6.defaults["directory"])
 
 
