@@ -395,7 +395,7 @@ class ValidateCloudTest(fleet_case.SimulatedValidation):
             (("--hosts", "a", "--spec", "perf:vif_queues=9"), "perf:vif_queues=9 is more than the 2 vCPUs"),
             (("--hosts", "a", "--database", "nonsense"), "no SQLAlchemy URL"),
             (("--hosts", "a", "--os-cloud", "nosuch"), "no way to the cloud"),
-            (("--resume", "nosuch"), "there is no run 'nosuch'"),
+            (("--resume", "nosuch"), f"there is no database of runs at {self.folder}/results.db"),
         ):
             out, err = io.StringIO(), io.StringIO()
             with fixtures.MonkeyPatch("sys.stdout", out), fixtures.MonkeyPatch("sys.stderr", err):
@@ -404,3 +404,4 @@ class ValidateCloudTest(fleet_case.SimulatedValidation):
             self.assertEqual((3, ""), (code, out.getvalue()), (arguments, err.getvalue()))
             self.assertIn(told, err.getvalue())
             self.assertEqual(1, err.getvalue().count("\n"), err.getvalue())
+            self.assertEqual([], os.listdir(self.folder), "what is refused leaves nothing behind")
