@@ -85,6 +85,8 @@ class Cleanup(cloud_command.CloudLister):
     second call finds nothing.
     """
 
+    nothing = "no stacks of such runs are left"
+
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             "run", metavar="RUN", nargs="*", help="ids of runs (default: all that may have left something)"
@@ -101,6 +103,7 @@ class Cleanup(cloud_command.CloudLister):
         store = self._store(parsed_args.database)
         try:
             if parsed_args.list:
+                self.nothing = "there are no runs"
                 return _listed(store)
             return ("Run", "Removed"), self._removed(store, parsed_args)
         finally:

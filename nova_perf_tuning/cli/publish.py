@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from nova_perf_tuning.cloud import host_results
     from nova_perf_tuning.virt import host_result
 
-#: The state folder's own name, /var/lib/nova-perf-tuning: the result file is there unless nova.conf says otherwise.
+#: Name of the state folder below /var/lib, where the result file is unless nova.conf says otherwise.
 _FOLDER = "nova-perf-tuning"
 
 

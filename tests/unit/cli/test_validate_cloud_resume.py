@@ -22,7 +22,7 @@ class ResumeTest(fleet_case.SimulatedValidation):
         self.assertIn("give more --time-limit", str(error))
         self.assertRegex(
             self.err.getvalue(),
-            r"go on with: nova-perf validate --launcher heat --database .* --resume 2\d+-\d+-\w+",
+            r"go on with: nova-perf validate --launcher heat .* --resume 2\d+-\d+-\w+",
         )
         run = self.err.getvalue().rsplit("--resume ", 1)[1].strip()
         self.assertEqual(0, self.validate("--resume", run))

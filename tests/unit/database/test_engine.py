@@ -42,7 +42,7 @@ class EngineTest(testtools.TestCase):
         self.assertEqual(sorted([*tables.Base.metadata.tables, "alembic_version"]), sorted(names))
 
     def test_who_may_read_it(self):
-        """The folder may be the one where nova-compute reads a verdict, whoever makes it first; the file is not its."""
+        """The folder may be the one where nova-compute reads a verdict; the file is not for it."""
         before = os.umask(0o077 if os.geteuid() == 0 else 0o022)
         self.addCleanup(os.umask, before)
         made = self.connect()
