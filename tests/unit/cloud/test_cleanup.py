@@ -88,6 +88,9 @@ class CleanupTest(openstack_program.ProgramTestCase):
         self.assertEqual([], self.names())
         self.assertEqual({RUNS[0]: False, RUNS[1]: False}, self.leftovers())
         self.assertEqual([], self.cleanup().data)
+        for options in ((), ("--all-stacks",)):
+            done = self.run_openstack("perf", "cleanup", "--database", self.url, *options)
+            self.assertEqual((0, "", "no stacks of such runs are left\n"), (done.code, done.err, done.out))
 
     def test_without_a_database_there_are_no_runs_and_none_is_made(self):
         nowhere = f"{self.folder}/state/results.db"
