@@ -344,6 +344,7 @@ class ValidateCloudTest(fleet_case.SimulatedValidation):
     def test_wherever_the_scheduler_puts_it(self):
         self.assertEqual(0, self.validate("--hosts", "any"))
         self.assertIn("(scheduler's choice)", self.out.getvalue())
+        self.assertIn(": 1 host, 1 pair\n", self.err.getvalue())
 
     def test_ctrl_c_ends_the_reader_of_both_streams_too(self):
         """As in 'validate 2>&1 | tee log': what was measured is in the files, and nothing is left."""

@@ -530,6 +530,20 @@ class CampaignTest(CampaignCase):
             self.assertEqual(set(), done & {pair for _, pair, _ in self.launcher.log}, "measured twice")
             self.check_consistent(run_id)
 
+    def test_one_pair_is_no_pairs(self):
+        one = self.begin(2, peers=1, max_parallel=1)
+        whole = self.launcher._measured
+
+        def measured(*rest):
+            os.kill(os.getpid(), signal.SIGINT)
+            while not one.stopped_by:
+                threading.Event().wait(0.01)
+            return whole(*rest)
+
+        self.launcher._measured = measured
+        self.assertEqual("interrupted", one.run())
+        self.assertIn("stopping: the stacks of 1 pair are being removed", [now.text for now in self.told])
+
 
 class StoreTest(CampaignCase):
     def test_runs_that_cannot_be_taken_up(self):
