@@ -174,6 +174,9 @@ class SimulatedLauncher:
     def check(self, arms, plan):
         pass
 
+    def expected_s(self, arms, plan):
+        return 45.0 + 100.0 + 15.0
+
     def measure(self, pair, arms, plan):
         with self._lock:
             self._attempts[pair] += 1

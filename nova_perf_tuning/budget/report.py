@@ -385,10 +385,18 @@ def _commands(environment: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     return found
 
 
+def _boot(group: int, pairs: int) -> str:
+    """Return what a group is called; in a fleet of pairs each is the boot of one, or of its server alone."""
+    if not pairs:
+        return f"boot {group + 1}"
+    return f"pair {group % pairs + 1}{' (its server alone)' if group >= pairs else ''}"
+
+
 def _failures(results: model.Results) -> list[tuple[str, str]]:
     """Return (where, what) of every error, trials first."""
+    pairs = len(results.environment.get("fleet", {}).get("pairs", []))
     found = [
-        (f"boot {one.group + 1} block {one.block + 1}, {one.benchmark} on {one.arm}", str(one.error))
+        (f"{_boot(one.group, pairs)} block {one.block + 1}, {one.benchmark} on {one.arm}", str(one.error))
         for one in results.trials
         if one.value is None
     ]

@@ -74,7 +74,19 @@ class CloudCommand(osc_command.Command):
 
 
 class CloudLister(CloudCommand, osc_command.Lister):
-    """A command that shows rows; all output formats of cliff."""
+    """A command that shows rows; all output formats of cliff.
+
+    :ivar nothing: what people are told where there are no rows.
+    """
+
+    nothing: str = "nothing found"
+
+    def produce_output(self, parsed_args: argparse.Namespace, column_names: Any, data: Any) -> int:
+        rows = list(data)
+        if not rows and parsed_args.formatter == "table":
+            print(self.nothing, file=self.app.stdout)
+            return 0
+        return int(super().produce_output(parsed_args, column_names, rows) or 0)
 
 
 class CloudShowOne(CloudCommand, osc_command.ShowOne):

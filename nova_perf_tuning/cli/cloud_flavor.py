@@ -132,6 +132,8 @@ class FlavorCheck(cloud_command.CloudLister):
     Exit code 0 without findings, 1 with them.
     """
 
+    nothing = "no findings"
+
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         which = parser.add_mutually_exclusive_group(required=True)
         which.add_argument("flavor", metavar="FLAVOR", nargs="?", help="name or id")

@@ -13,6 +13,8 @@ class ImageCheck(cloud_command.CloudLister):
     With a flavor, also whether the two contradict each other. Exit code 0 without findings, 1 with them.
     """
 
+    nothing = "no findings"
+
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("image", metavar="IMAGE", help="name or id")
         parser.add_argument("--flavor", metavar="FLAVOR", help="check it together with this flavor: name or id")

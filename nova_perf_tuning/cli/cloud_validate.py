@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import typing
 from typing import TYPE_CHECKING, Any
 
@@ -49,7 +50,7 @@ class Validate(cloud_command.CloudCommand):
     def _is_complete(self) -> bool:
         from nova_perf_tuning.cloud import campaign_store
 
-        store = campaign_store.CampaignStore(self._args.database)
+        store = campaign_store.CampaignStore(self._args.database, make=False)
         try:
             return bool(store.load(self._args.resume).state == "complete")
         finally:
@@ -64,7 +65,8 @@ class Validate(cloud_command.CloudCommand):
             )
         name = getattr(self.app.options, "cloud", None)
         cloud = validate_cloud.HeatCloud(name, self._new_connection)
-        return validate_cloud.run(parsed_args, "openstack perf validate", cloud)
+        named = name if name and name != os.environ.get("OS_CLOUD") else ""
+        return validate_cloud.run(parsed_args, "openstack perf validate", cloud, named)
 
     def _new_connection(self) -> object:
         """Return a connection of its own for each thread that asks, all with the program's credentials."""
@@ -83,6 +85,8 @@ class Cleanup(cloud_command.CloudLister):
     second call finds nothing.
     """
 
+    nothing = "no stacks of such runs are left"
+
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             "run", metavar="RUN", nargs="*", help="ids of runs (default: all that may have left something)"
@@ -96,15 +100,30 @@ class Cleanup(cloud_command.CloudLister):
         )
 
     def take_action(self, parsed_args: argparse.Namespace) -> cloud_flavor.Rows:
-        from nova_perf_tuning.cloud import campaign_store
-
-        store = campaign_store.CampaignStore(parsed_args.database)
+        store = self._store(parsed_args.database)
         try:
             if parsed_args.list:
+                self.nothing = "there are no runs"
                 return _listed(store)
             return ("Run", "Removed"), self._removed(store, parsed_args)
         finally:
             store.close()
+
+    def _store(self, url: str | None) -> campaign_store.CampaignStore:
+        """Open the database of runs; where none has been made yet there are no runs.
+
+        :raises nova_perf_tuning.database.engine.MissingError: the user names one that is not there.
+        """
+        from nova_perf_tuning.cloud import campaign_store
+        from nova_perf_tuning.database import engine
+
+        try:
+            return campaign_store.CampaignStore(url, make=False)
+        except engine.MissingError as error:
+            if url:
+                raise
+            self._tell(str(error))
+            return campaign_store.CampaignStore("sqlite://")
 
     def _removed(
         self, store: campaign_store.CampaignStore, args: argparse.Namespace
@@ -140,10 +159,11 @@ class Cleanup(cloud_command.CloudLister):
                 self._tell(str(error), failed=True)
         if args.all_stacks:
             try:
-                removed.append(("", cloud_flavor.Lines(launcher.cleanup())))
+                if names := launcher.cleanup():
+                    removed.append(("", cloud_flavor.Lines(names)))
             except model.CloudError as error:
                 self._tell(str(error), failed=True)
-        return [row for row in removed if row[0] or row[1]]
+        return removed
 
     def _remove(
         self, store: campaign_store.CampaignStore, launcher: model.PairLauncher, run_id: str, unknown: str

@@ -86,6 +86,11 @@ def plain(text: str) -> str:
     return "".join(char if char.isprintable() else "?" for char in text)
 
 
+def counted(number: int, what: str) -> str:
+    """Return ``1 host``, ``2 hosts``."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
 def say(text: str) -> None:
     """Print a line that may have names from files in it."""
     print(plain(text))

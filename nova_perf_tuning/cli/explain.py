@@ -121,7 +121,9 @@ def _origin(
     key: str, specs: Mapping[str, str], properties: Mapping[str, str], chosen: profile.Profile | None
 ) -> tuple[str, str | None]:
     if key in specs:
-        return "flavor", None
+        # As flavors have it that were made with the profile written out.
+        entry = chosen.specs.get(key) if chosen is not None else None
+        return "flavor", entry.reason if entry is not None and entry.value == specs[key] else None
     known = vocabulary.by_key().get(key)
     if known and any(image in properties for own, image, _ in known[0].keys() if own == key):
         return "image", None

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import rich.progress
+
     from nova_perf_tuning.budget import session
 
 
@@ -27,19 +29,20 @@ def showing(to_stderr: bool) -> Iterator[Callable[[session.Progress], None]]:
         rich.progress.BarColumn(bar_width=30),
         rich.progress.TextColumn("{task.completed:.0f}/{task.total:.0f}"),
         rich.progress.TimeElapsedColumn(),
-        rich.progress.TextColumn("{task.fields[left]}"),
+        _left_column(),
         rich.progress.TextColumn("{task.description}"),
         console=rich.console.Console(file=stream),
         transient=True,
         refresh_per_second=2,  # drawing takes CPU from what is measured
     )
-    task = bar.add_task("", total=1, left="")
+    task = bar.add_task("", total=1, left_s=None, told=0.0)
 
     def tell(now: session.Progress) -> None:
         text = rich.markup.escape(now.text)
         if now.important:
             bar.console.print(text)
-        bar.update(task, completed=now.done, total=now.total, left=f"{_left(now.left_s)} left", description=text)
+        told = time.monotonic()
+        bar.update(task, completed=now.done, total=now.total, description=text, left_s=now.left_s, told=told)
 
     try:
         with contextlib.suppress(OSError):
@@ -48,6 +51,19 @@ def showing(to_stderr: bool) -> Iterator[Callable[[session.Progress], None]]:
     finally:
         with contextlib.suppress(OSError):  # a terminal that has gone is no reason to lose what was measured
             bar.stop()
+
+
+def _left_column() -> rich.progress.ProgressColumn:
+    """Return a column with the time left, which passes also while nothing is told."""
+    import rich.progress
+    import rich.text
+
+    class Left(rich.progress.ProgressColumn):
+        def render(self, task: rich.progress.Task) -> rich.text.Text:
+            left_s, told = task.fields["left_s"], task.fields["told"]
+            return rich.text.Text("" if left_s is None else f"{_left(left_s - (time.monotonic() - told))} left")
+
+    return Left()
 
 
 class _Lines:
@@ -66,6 +82,6 @@ class _Lines:
 
 
 def _left(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
+    minutes, rest = divmod(max(0, round(seconds)), 60)
     hours, minutes = divmod(minutes, 60)
     return f"about {hours}:{minutes:02d}:{rest:02d}" if hours else f"about {minutes}:{rest:02d}"

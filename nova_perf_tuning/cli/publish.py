@@ -7,8 +7,10 @@ import dataclasses
 import datetime
 import json
 import os
+import pathlib
 import platform
 import re
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +21,9 @@ from nova_perf_tuning.specs import vocabulary
 if TYPE_CHECKING:
     from nova_perf_tuning.cloud import host_results
     from nova_perf_tuning.virt import host_result
+
+#: Name of the state folder below /var/lib, where the result file is unless nova.conf says otherwise.
+_FOLDER = "nova-perf-tuning"
 
 
 class PublishError(errors.PerfTuningError):
@@ -82,9 +87,13 @@ class Publish(command.PerfCommand):
         result = _usable(args, found, conf.host or platform.node(), max_age)
         if args.host_kind:
             result = dataclasses.replace(result, host_kind=args.host_kind)
-        os.makedirs(os.path.dirname(os.path.abspath(path)), mode=0o755, exist_ok=True)
+        folder = os.path.dirname(os.path.abspath(path))
+        os.makedirs(folder, mode=0o755, exist_ok=True)
         with whole_file.writing(path) as file:
             file.write(result.to_json().encode())
+        if closed := _closed(folder):
+            line = f"others than root may not enter {closed}, so nova-compute cannot read the verdict: chmod o+x"
+            print(command.plain(f"nova-perf publish: warning: {line} {closed}"), file=sys.stderr)
         _tell(args, found, result, path)
         return 0
 
@@ -147,6 +156,22 @@ def _usable(
     if objection is not None:
         raise PublishError(f"{args.result}: {objection}")
     return result
+
+
+def _closed(folder: str) -> str:
+    """Return the first folder on the way to ``folder`` that shuts nova-compute out, which is not root; else "".
+
+    The project's own folder is opened: an earlier version made it for root alone. A group other than root's may be
+    the one that nova-compute is in.
+    """
+    for one in [*reversed(pathlib.Path(folder).parents), pathlib.Path(folder)]:
+        found = one.stat()
+        if found.st_mode & 0o001 or found.st_uid != 0 or (found.st_gid != 0 and found.st_mode & 0o010):
+            continue
+        if str(one) != folder or one.name != _FOLDER or os.geteuid() != 0:
+            return str(one)
+        one.chmod(0o755)
+    return ""
 
 
 def _withdraw(args: argparse.Namespace, path: str) -> int:

@@ -323,9 +323,6 @@ def _planned(args: argparse.Namespace) -> _Run:
     launcher = launchers.load(args.launcher)
     plan = _plan(args, launcher.vcpus)
     launcher.require(*plugins.needs(plan.jobs))
-    folder = output_folder(args.output)
-    if args.history:
-        validate_checks.database(args.database)
     floors: list[dict[str, Any]] = []
     if args.noise_floor:
         noise.check_writable(args.noise_file)
@@ -339,6 +336,10 @@ def _planned(args: argparse.Namespace) -> _Run:
         validate_checks.names(budgets, list(kinds), arms)
         named = args.noise_file if args.noise_file != _NOISE_FILE else ""
         validate_checks.noise_floors(budgets, plan, floors, named)
+    # What is refused leaves neither folder nor database behind.
+    folder = output_folder(args.output)
+    if args.history:
+        validate_checks.database(args.database)
     return _Run(args, plan, launcher, budgets, folder, floors)
 
 

@@ -20,6 +20,7 @@ from nova_perf_tuning.cli import (
     spec_options,
     validate,
     validate_checks,
+    validate_hints,
     validate_plan,
     validate_resume,
 )
@@ -197,11 +198,12 @@ class HeatCloud:
             ) from None
 
 
-def run(args: argparse.Namespace, program: str, cloud: HeatCloud | None = None) -> int:
+def run(args: argparse.Namespace, program: str, cloud: HeatCloud | None = None, os_cloud: str = "") -> int:
     """Validate the hosts of a cloud and return the exit code.
 
     :param program: as the user calls it, for the hint how to go on.
     :param cloud: None: the one that the options name.
+    :param os_cloud: as for :class:`nova_perf_tuning.cli.validate_hints.Hints`.
     :raises nova_perf_tuning.errors.PerfTuningError: a mistake, or the cloud or the database fails.
     """
     try:
@@ -211,45 +213,41 @@ def run(args: argparse.Namespace, program: str, cloud: HeatCloud | None = None) 
         raise errors.PerfTuningError(
             f"{error.name} is missing; install nova-perf-tuning[cloud,report] for clouds"
         ) from None
-    from nova_perf_tuning.cloud import campaign_store
-
     cloud = cloud or HeatCloud(args.os_cloud)
     export_options.check(args, made=validate.output_files(args.output))
-    with export_options.withdrawn_on_error(args):
-        budgets = _budgets(args)
-        folder = validate.output_folder(args.output)
-        store = campaign_store.CampaignStore(args.database)
-        try:
-            return _Run(args, program, cloud, store, budgets, folder).run()
-        finally:
-            store.close()
+    with export_options.withdrawn_on_error(args), contextlib.ExitStack() as opened:
+        return _Run(args, validate_hints.Hints(args, program, os_cloud), cloud, _budgets(args), opened).run()
 
 
 class _Run:
-    """One call of the command, from the check of the cloud to the exit code."""
+    """One call of the command, from the check of the cloud to the exit code.
+
+    What is refused leaves nothing behind: database and folder are made when the checks are done.
+    """
+
+    _store: campaign_store.CampaignStore
 
     def __init__(
         self,
         args: argparse.Namespace,
-        program: str,
+        hints: validate_hints.Hints,
         cloud: HeatCloud,
-        store: campaign_store.CampaignStore,
         budgets: list[verdict.Budget],
-        folder: str,
+        opened: contextlib.ExitStack,
     ) -> None:
         self._args = args
-        self._program = program
+        self._hints = hints
         self._cloud = cloud
-        self._store = store
         self._budgets = budgets
-        self._results_file = os.path.join(folder, "results.json")
-        self._report_file = os.path.join(folder, "report.html")
+        self._opened = opened
+        self._results_file, self._report_file = validate.output_files(args.output)
         self._bare: list[bare_hosts.BareHost] = []
 
     def run(self) -> int:
         from nova_perf_tuning.cloud import campaign
 
         if self._args.resume:
+            self._open(make=False)
             before = self._store.load(self._args.resume)
             if before.state == "complete":
                 return self._again(before)
@@ -278,7 +276,7 @@ class _Run:
             code = int(errors.ExitCode.ERROR)
         finally:
             if ended != "complete":
-                self._warn(f"not complete; go on with: {self._program} --resume {stored.run_id}")
+                self._warn(f"not complete; go on with: {self._hints.resume(stored.run_id)}")
         if broken is not None:
             raise broken
         if stopped_by:
@@ -295,6 +293,7 @@ class _Run:
         """Judge and write what a complete run gave; nothing is measured and no cloud is needed."""
         plan = validate_resume.plan(self._args, run)
         self._check_budgets(plan, run.environment)
+        validate.output_folder(self._args.output)
         self._warn(f"run {run.run_id} is complete; its results are judged and written again")
         if run.leftovers:
             self._warn_of_leftovers(run.run_id)
@@ -304,6 +303,12 @@ class _Run:
         return code
 
     # -- before
+
+    def _open(self, *, make: bool) -> None:
+        from nova_perf_tuning.cloud import campaign_store
+
+        self._store = campaign_store.CampaignStore(self._args.database, make=make)
+        self._opened.callback(self._store.close)
 
     def _begun(self) -> tuple[campaign_store.StoredRun, fleet_plan.FleetPlan, Any]:
         from nova_perf_tuning.cloud import campaign_store, fleet_plan, pairing
@@ -322,6 +327,8 @@ class _Run:
         for host, why in chosen.left_out.items():
             self._warn(f"host {host} is left out: it is {why}")
         launcher.check(plan.arms, plan.measure)
+        validate.output_folder(self._args.output)
+        self._open(make=True)
         pairs = pairing.schedule(chosen.hosts, plan.settings.peers, plan.settings.seed).pairs()
         kept = {**fleet_plan.to_dict(plan), "cloud": self._cloud.place(), "hosts": self._args.hosts}
         kept["asked"] = validate_resume.asked(self._args)
@@ -332,7 +339,8 @@ class _Run:
             kept,
             environment,
         )
-        self._warn(f"run {stored.run_id}: {len(chosen.hosts)} hosts, {len(pairs)} pairs")
+        count = command.counted
+        self._warn(f"run {stored.run_id}: {count(len(chosen.hosts), 'host')}, {count(len(pairs), 'pair')}")
         return stored, plan, launcher
 
     def _resumed(
@@ -342,6 +350,7 @@ class _Run:
         self._check_budgets(plan, before.environment)
         if doubt := validate_resume.check_cloud(before, self._cloud.place()):
             self._warn(doubt)
+        validate.output_folder(self._args.output)
         launcher = self._cloud.launcher(plan.guests)
         stored = self._store.claim(before.run_id)
         leftovers = stored.leftovers
@@ -392,7 +401,7 @@ class _Run:
             how = "written by" if ended == "complete" else "written when the run has gone on, by"
             raise errors.PerfTuningError(
                 f"{' '.join(str(error).split())}; what was measured is kept, and {how}: "
-                f"{self._program} --resume {run_id}"
+                f"{self._hints.resume(run_id)}"
             ) from error
 
     def _finish(self, found: fleet_results.FleetResults) -> int:
@@ -435,11 +444,11 @@ class _Run:
         return int(found.whole.exit_code)
 
     def _warn_of_leftovers(self, run_id: str) -> None:
-        self._warn(f"stacks of this run may be left; 'openstack perf cleanup {run_id}' removes them")
+        self._warn(f"stacks of this run may be left; this removes them: {self._hints.cleanup(run_id)}")
 
     def _warn(self, text: str) -> None:
         with contextlib.suppress(OSError):  # who reads it may have gone, and stacks are still to be removed
-            print(command.plain(f"{self._program}: {text}"), file=sys.stderr)
+            print(command.plain(f"{self._hints.program}: {text}"), file=sys.stderr)
 
 
 def _why_nothing(store: campaign_store.CampaignStore, run_id: str, ended: str) -> str:

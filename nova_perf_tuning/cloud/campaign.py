@@ -103,6 +103,8 @@ class Campaign:
         self._blame = blame.Blame(store.last_errors(run.run_id))
         self._begun = self._seen = self._threads.now()
         self._told = float("-inf")
+        self._said = ""
+        self._chain: tuple[object, int] = (None, 0)
         self._unheard: BaseException | None = None
 
     def run(self) -> str:
@@ -149,7 +151,8 @@ class Campaign:
             timed_out = not self._begin_what_can()
             if not self._running:
                 break
-            self._hear(HEARTBEAT_S)
+            if not self._hear(HEARTBEAT_S):
+                self._say(self._said)  # so that the time left is seen to pass
         self._drain(store=True)
         if self._halted():
             return "interrupted"
@@ -193,18 +196,18 @@ class Campaign:
         self._busy -= self._held
         self._held.clear()
 
-    def _hear(self, limit_s: float) -> None:
-        """Wait for a pair to end and deal with it."""
+    def _hear(self, limit_s: float) -> bool:
+        """Wait for a pair to end and deal with it; False when none did."""
         ended = self._threads.wait(limit_s)
         self._beat()
         if ended is None or ended.number not in self._running:
-            return
+            return False
         task = self._tasks[ended.number]
         taken_s = self._threads.now() - self._running.pop(ended.number)
         if isinstance(ended.error, errors.PerfTuningError):
             self._put_back(task)
             self._break(ended.error)
-            return
+            return True
         outcome = ended.outcome or _accident(task.pair, ended.error)
         if any(one.kind is model.ErrorClass.NOT_REMOVED for one in outcome.errors):
             self._held |= self._hosts(ended.number)
@@ -213,6 +216,7 @@ class Campaign:
         if not outcome.seconds:
             outcome.seconds = {"measure": taken_s}
         self._settle(task, outcome)
+        return True
 
     def _beat(self) -> None:
         """Say now and then that this process is alive."""
@@ -297,7 +301,9 @@ class Campaign:
             )
         elif self._limit > len(self._running):
             self._limit = len(self._running)
-            self._say(f"quota: at most {self._limit} pairs at a time from now ({output.printable(reason)})", True)
+            self._say(
+                f"quota: at most {_pairs(self._limit)} at a time from now ({output.printable(reason)})", True
+            )
 
     def _put_back(self, task: campaign_store.Task) -> None:
         self._store.put_back(self._run.run_id, task.number)
@@ -328,7 +334,7 @@ class Campaign:
         for task in added:
             self._tasks[task.number] = task
             self._pending.append(task.number)
-        again = f"; {len(added)} pairs more for its peers" if added else ""
+        again = f"; {_pairs(len(added))} more for its peers" if added else ""
         self._say(f"{host} is given up: {reason}{again}", important=True)
 
     # -- the end
@@ -356,7 +362,7 @@ class Campaign:
             return
         self._launcher.interrupt()
         if self._running:
-            self._say(f"stopping: the stacks of {len(self._running)} pairs are being removed", important=True)
+            self._say(f"stopping: the stacks of {_pairs(len(self._running))} are being removed", important=True)
         if self._stop_by is None:  # one limit for both drains
             self._stop_by = self._threads.now() + STOP_S
         while self._running and not self._signals.again and (left_s := self._stop_by - self._threads.now()) > 0:
@@ -378,7 +384,7 @@ class Campaign:
         """Remove what a pair could not remove itself; what is left then is said and remembered."""
         self._unclean = True
         if self._running:
-            self._say(f"{len(self._running)} pairs could not be stopped: stacks are left", important=True)
+            self._say(f"{_pairs(len(self._running))} could not be stopped: stacks are left", important=True)
             return
         try:
             names = self._removed(lambda: self._signals.again)
@@ -418,7 +424,7 @@ class Campaign:
     # -- time
 
     def left_s(self) -> float:
-        """Return the estimated seconds to the end, from what pairs have taken so far."""
+        """Return the estimated seconds to the end, by what pairs have taken so far, before that by their plan."""
         each_s = self._each_s()
         now = self._threads.now()
         passed_s = [min(now - begun, each_s) for begun in self._running.values()]
@@ -426,11 +432,20 @@ class Campaign:
         work_s = len(ahead) * each_s - sum(passed_s)
         hosts = len(self._run.hosts) - len(self._out)
         at_a_time = max(1, min(self._limit, hosts // 2))
-        longest_s = pairing.longest_chain(ahead) * each_s - max(passed_s, default=0.0)
+        longest_s = self._longest(ahead) * each_s - max(passed_s, default=0.0)
         return max(0.0, work_s / at_a_time, longest_s)
 
+    def _longest(self, ahead: Sequence[model.HostPair]) -> int:
+        """Return how many of the pairs follow one another; worked out anew where pairs have begun or ended."""
+        now = tuple(ahead)
+        if self._chain[0] != now:
+            self._chain = now, pairing.longest_chain(ahead)
+        return self._chain[1]
+
     def _each_s(self) -> float:
-        return statistics.fmean(self._taken_s) if self._taken_s else self._plan.time_limit_s / 2
+        if self._taken_s:
+            return statistics.fmean(self._taken_s)
+        return min(self._launcher.expected_s(self._arms, self._plan), self._plan.time_limit_s)
 
     def _time_for_one(self) -> bool:
         limit_s = self._settings.time_limit_s
@@ -438,6 +453,7 @@ class Campaign:
 
     def _say(self, text: str, important: bool = False) -> None:
         now = self._threads.now()
+        self._said = text
         if now - self._told < _TELL_S and not important:
             return  # working out what is left costs more than nobody seeing it
         self._told = now
@@ -451,6 +467,10 @@ class Campaign:
 
     def _hosts(self, number: int) -> set[str]:
         return blame.names(self._tasks[number].pair)
+
+
+def _pairs(number: int) -> str:
+    return "1 pair" if number == 1 else f"{number} pairs"
 
 
 def _shown(pair: model.HostPair) -> str:

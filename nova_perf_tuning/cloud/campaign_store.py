@@ -72,13 +72,13 @@ def new_id() -> str:
 class CampaignStore:
     """Reads and writes runs; for one thread at a time."""
 
-    def __init__(self, url: str | None = None) -> None:
+    def __init__(self, url: str | None = None, *, make: bool = True) -> None:
         """Open the database.
 
-        :param url: as for :func:`nova_perf_tuning.database.engine.connect`.
+        :param url, make: as for :func:`nova_perf_tuning.database.engine.connect`.
         :raises nova_perf_tuning.database.engine.DatabaseError: it cannot be opened.
         """
-        self._engine = database.connect(url)
+        self._engine = database.connect(url, make=make)
         self._metrics: dict[str, int] = {}
         self._pair_ids: dict[tuple[str, int], int] = {}
 

@@ -131,6 +131,11 @@ class HeatPairLauncher:
             )
         cloud_check.check(self._api, self.settings.image, self.settings.external_network, arms)
 
+    def expected_s(self, arms: Sequence[model.Arm], plan: model.MeasurePlan) -> float:
+        """Return about how long a pair takes: boots as the last ones took, then the slots of all blocks."""
+        grid = self._grid(arms, plan)
+        return self._boot_s(grid, plan) + _measuring_s(grid, plan) + _CLOSING_S
+
     def measure(
         self, pair: model.HostPair, arms: Sequence[model.Arm], plan: model.MeasurePlan
     ) -> model.PairOutcome:
@@ -187,7 +192,7 @@ class HeatPairLauncher:
     ) -> None:
         begun = time.monotonic()
         deadline = begun + plan.time_limit_s - min(_CLOSING_S, plan.time_limit_s / 4)
-        grid = slots.Grid(len(arms), self.settings.slot_s or slots.length_s(job for job in plan.jobs))
+        grid = self._grid(arms, plan)
         # Guests that are ready have a slot's time before it to warm up.
         start = math.ceil(time.time() + self._boot_s(grid, plan) + grid.length_s)
         outcome.environment = self._environment(plan, grid)
@@ -426,8 +431,11 @@ class HeatPairLauncher:
             "runs": {},
         }
 
+    def _grid(self, arms: Sequence[model.Arm], plan: model.MeasurePlan) -> slots.Grid:
+        return slots.Grid(len(arms), self.settings.slot_s or slots.length_s(plan.jobs))
+
     def _least_time_s(self, arms: Sequence[model.Arm], plan: model.MeasurePlan) -> float:
-        grid = slots.Grid(len(arms), self.settings.slot_s or slots.length_s(plan.jobs))
+        grid = self._grid(arms, plan)
         return self.settings.boot_s + _measuring_s(grid, plan) + _CLOSING_S
 
     def _wait_condition_s(self, left_s: float, grid: slots.Grid, plan: model.MeasurePlan) -> int:

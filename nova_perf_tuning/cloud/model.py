@@ -136,6 +136,9 @@ class PairLauncher(Protocol):
         :raises CloudError: no credentials, no image, no network, no Heat, or no rights to choose hosts.
         """
 
+    def expected_s(self, arms: Sequence[Arm], plan: MeasurePlan) -> float:
+        """Return about how many seconds a pair takes by its plan, from its first stack to their removal."""
+
     def measure(self, pair: HostPair, arms: Sequence[Arm], plan: MeasurePlan) -> PairOutcome:
         """Measure all arms on one pair and remove everything that was made for it, whatever happens.
 

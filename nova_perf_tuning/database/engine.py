@@ -31,6 +31,10 @@ class DatabaseError(errors.PerfTuningError):
     """The database cannot be opened, read or written; the message has no password in it."""
 
 
+class MissingError(DatabaseError):
+    """There is no such file."""
+
+
 def default_url() -> str:
     """Return the URL that the environment names, else that of the file in the state directory.
 
@@ -46,15 +50,23 @@ def default_url() -> str:
     return f"sqlite:///{folder / _FILE}"
 
 
-def connect(url: str | None = None) -> sa.Engine:
+def connect(url: str | None = None, *, make: bool = True) -> sa.Engine:
     """Return an engine on the database, which is made or migrated to this version if need be.
 
     :param url: an SQLAlchemy URL; None: :func:`default_url`.
+    :param make: False for who only reads what others have written: a file that is not there is not made.
+    :raises MissingError: it is not to be made, and there is none.
     :raises DatabaseError: not a URL, no such driver, no rights, or made by a newer version.
     """
     parsed, shown = _parse(url)
+    path = file_of(url)
+    if not make and path is not None and not os.path.exists(path):
+        raise MissingError(
+            f"there is no database of runs at {path}; name the one that is meant by --database or ${URL_VARIABLE}"
+        )
     try:
-        _make_folder(parsed)
+        if path is not None:
+            _make_file(path)
         engine = sa.create_engine(parsed)
     except (exc.ArgumentError, ImportError, OSError) as error:
         raise DatabaseError(f"database {shown}: {_line(error)}") from None
@@ -106,11 +118,28 @@ def _line(error: BaseException) -> str:
     return " ".join(str(error).split())[:300]
 
 
-def _make_folder(url: sa.URL) -> None:
-    if url.get_backend_name() == "sqlite" and url.database and url.database != ":memory:":
-        folder = os.path.dirname(os.path.abspath(url.database))
-        # Environments name hosts and images: not for everybody on the machine.
-        os.makedirs(folder, mode=0o750, exist_ok=True)
+def _make_file(path: str) -> None:
+    """Make an empty file, and the folder for it, unless they are there.
+
+    The folder may be the one where nova-compute, which is not root, reads this host's verdict, so everybody may
+    enter it; the file is not for everybody on the machine: environments name hosts and images. SQLite gives its
+    journals the same permissions.
+    """
+    folder = os.path.dirname(os.path.abspath(path))
+    if not os.path.exists(folder):
+        os.makedirs(folder, mode=0o755, exist_ok=True)
+        if os.geteuid() == 0:
+            os.chmod(folder, 0o755)  # noqa: S103  # whatever the umask
+    with contextlib.suppress(FileExistsError):
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o640))
+
+
+def without_password(url: str) -> str:
+    """Return a URL as it may be shown.
+
+    :raises DatabaseError: not a URL.
+    """
+    return _parse(url)[1]
 
 
 def _prepare_sqlite(connection: Any, _record: object) -> None:

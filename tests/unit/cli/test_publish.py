@@ -21,6 +21,7 @@ class PublishTest(testtools.TestCase):
     def setUp(self):
         super().setUp()
         self.folder = self.useFixture(fixtures.TempDir()).path
+        os.chmod(self.folder, 0o755)  # as /var/lib is
         self.results = self.path("results.json")
         self.published = self.path("made", "verdict.json")
         self.config = self.write(
@@ -83,6 +84,20 @@ class PublishTest(testtools.TestCase):
         done = self.published_by(self.results, "--budget", self.budget(0.05))
         self.assertEqual([], done["traits"])
         self.assertEqual("FAIL", self.read_by_compute().verdict)
+
+    def test_nova_compute_may_enter_the_folder(self):
+        """Earlier versions made the project's own for root alone; a folder of the operator's is only told."""
+        if os.geteuid() != 0:
+            self.skipTest("only root's folders shut nova-compute out")
+        now = datetime.datetime.now(datetime.UTC)
+        result = self.write("verdict.json", host_result.HostResult("cmp1", now, "PASS", {}).to_json())
+        for name, mode, told in (("nova-perf-tuning", 0o755, False), ("operators", 0o750, True)):
+            os.mkdir(self.path(name), 0o750)
+            done = self.publish(result, "--result-file", self.path(name, "verdict.json"))
+            self.assertEqual(0, done.returncode, done.stderr)
+            self.assertEqual(mode, stat.S_IMODE(os.stat(self.path(name)).st_mode))
+            self.assertEqual(told, f"chmod o+x {self.path(name)}" in done.stderr, done.stderr)
+            self.assertEqual(int(told), done.stderr.count("\n"))
 
     def test_results_of_a_fleet(self):
         rows = (("cmp1.example.org", "PASS"), ("cmp2", "FAIL"))

@@ -5,6 +5,7 @@ import errno
 import io
 import json
 import os
+import re
 import signal
 
 import fixtures
@@ -71,6 +72,10 @@ class ValidateCloudTest(fleet_case.SimulatedValidation):
         self.assertIn("iperf3: 6 of 6 trials of", hosts["h002"]["reasons"][0])
         again, _ = fleet_file.judged_again(results, [])
         self.assertEqual(results.environment["fleet"], again.environment["fleet"])
+        boots = set(re.findall(r"(boot|pair) (\d+)( \(its server alone\))? block", self.report()))
+        self.assertEqual({"pair"}, {what for what, _, _ in boots})
+        self.assertEqual({True, False}, {bool(alone) for _, _, alone in boots})
+        self.assertTrue({int(number) for _, number, _ in boots} <= set(range(1, 7)), boots)
 
     def test_errors_are_in_the_report(self):
         cloud = fleet_case.SimulatedCloud(simulation.Cloud(dead={"h001"}), count=8)
@@ -339,6 +344,7 @@ class ValidateCloudTest(fleet_case.SimulatedValidation):
     def test_wherever_the_scheduler_puts_it(self):
         self.assertEqual(0, self.validate("--hosts", "any"))
         self.assertIn("(scheduler's choice)", self.out.getvalue())
+        self.assertIn(": 1 host, 1 pair\n", self.err.getvalue())
 
     def test_ctrl_c_ends_the_reader_of_both_streams_too(self):
         """As in 'validate 2>&1 | tee log': what was measured is in the files, and nothing is left."""
@@ -395,7 +401,7 @@ class ValidateCloudTest(fleet_case.SimulatedValidation):
             (("--hosts", "a", "--spec", "perf:vif_queues=9"), "perf:vif_queues=9 is more than the 2 vCPUs"),
             (("--hosts", "a", "--database", "nonsense"), "no SQLAlchemy URL"),
             (("--hosts", "a", "--os-cloud", "nosuch"), "no way to the cloud"),
-            (("--resume", "nosuch"), "there is no run 'nosuch'"),
+            (("--resume", "nosuch"), f"there is no database of runs at {self.folder}/results.db"),
         ):
             out, err = io.StringIO(), io.StringIO()
             with fixtures.MonkeyPatch("sys.stdout", out), fixtures.MonkeyPatch("sys.stderr", err):
@@ -404,3 +410,4 @@ class ValidateCloudTest(fleet_case.SimulatedValidation):
             self.assertEqual((3, ""), (code, out.getvalue()), (arguments, err.getvalue()))
             self.assertIn(told, err.getvalue())
             self.assertEqual(1, err.getvalue().count("\n"), err.getvalue())
+            self.assertEqual([], os.listdir(self.folder), "what is refused leaves nothing behind")

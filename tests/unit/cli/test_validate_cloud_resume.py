@@ -21,7 +21,8 @@ class ResumeTest(fleet_case.SimulatedValidation):
         error = self.assertRaises(validate_cloud.NoResultsError, self.validate, *parser)
         self.assertIn("give more --time-limit", str(error))
         self.assertRegex(
-            self.err.getvalue(), r"go on with: nova-perf validate --launcher heat --resume 2\d+-\d+-\w+"
+            self.err.getvalue(),
+            r"go on with: nova-perf validate --launcher heat .* --resume 2\d+-\d+-\w+",
         )
         run = self.err.getvalue().rsplit("--resume ", 1)[1].strip()
         self.assertEqual(0, self.validate("--resume", run))

@@ -2,6 +2,7 @@
 
 import collections
 import contextlib
+import itertools
 import os
 import signal
 import threading
@@ -112,6 +113,27 @@ class CampaignTest(CampaignCase):
         half = [now for now in self.told if now.done == 16]
         self.assertTrue(half)
         self.assertTrue(0.35 * end < half[0].left_s < 0.65 * end, (half[0], end))
+
+    def test_time_left_passes_while_pairs_run(self):
+        """It begins with the plan of a pair, not with its limit, and is told though nothing else happens."""
+        one = self.begin(2, peers=2, max_parallel=1)
+        told = []
+        one._tell = lambda now: told.append((self.threads.now(), now))
+        one.run()
+        end = self.threads.now()
+        for at, now in told:
+            self.assertGreaterEqual(now.left_s, 0)
+            self.assertAlmostEqual(end - at, now.left_s, delta=0.3 * end, msg=(at, end))
+        for done in (0, 1):
+            left = [(at, now.left_s) for at, now in told if now.done == done and now.text.startswith("measuring")]
+            self.assertGreaterEqual(len(left), 3, told)
+            for (before, more_s), (at, less_s) in itertools.pairwise(left):
+                self.assertAlmostEqual(at - before, more_s - less_s, delta=0.01)
+
+    def test_a_pair_that_takes_longer_than_its_plan_leaves_no_negative_time(self):
+        one = self.begin(2, cloud=simulation.Cloud(dead={"h000"}), peers=1, max_parallel=1, retries=0)
+        one.run()
+        self.assertEqual(0.0, min(now.left_s for now in self.told))
 
     def test_faults_stay_with_their_pair(self):
         one = self.begin(40, simulation.Cloud(faults=0.3), peers=3, retries=1)
@@ -507,6 +529,20 @@ class CampaignTest(CampaignCase):
             self.assertEqual({"done": 24}, self.states(run_id))
             self.assertEqual(set(), done & {pair for _, pair, _ in self.launcher.log}, "measured twice")
             self.check_consistent(run_id)
+
+    def test_one_pair_is_no_pairs(self):
+        one = self.begin(2, peers=1, max_parallel=1)
+        whole = self.launcher._measured
+
+        def measured(*rest):
+            os.kill(os.getpid(), signal.SIGINT)
+            while not one.stopped_by:
+                threading.Event().wait(0.01)
+            return whole(*rest)
+
+        self.launcher._measured = measured
+        self.assertEqual("interrupted", one.run())
+        self.assertIn("stopping: the stacks of 1 pair are being removed", [now.text for now in self.told])
 
 
 class StoreTest(CampaignCase):

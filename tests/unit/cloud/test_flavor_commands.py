@@ -218,6 +218,25 @@ class FlavorCheckTest(openstack_program.ProgramTestCase):
 
 
 class FlavorExplainTest(openstack_program.ProgramTestCase):
+    def test_nothing_found_is_said_to_people(self):
+        """Programs get what they had: an empty list, no line at all."""
+        self.perf("flavor", "create", "sound", "--vcpus", "4", "--ram", "2048", "--profile", "compute")
+        for kind, out in (("table", "no findings\n"), ("json", "[]"), ("value", "")):
+            done = self.run_openstack("perf", "flavor", "check", "sound", "-f", kind)
+            self.assertEqual(
+                (0, "", out), (done.code, done.err, done.out.removesuffix("\n") + "\n" * (kind == "table"))
+            )
+
+    def test_a_flavor_with_its_profile_written_out_still_says_why(self):
+        self.perf("flavor", "create", "made", "--vcpus", "4", "--ram", "2048", "--profile", "network-throughput")
+        brought = {"perf:vif_queues", "perf:vhost_placement"}
+        rows = {row["Spec"]: row for row in self.perf("flavor", "explain", "made")}
+        why = {row["Why"] for name, row in rows.items() if name in brought}
+        self.assertTrue(why and all(why), rows)
+        self.cloud.add_flavor("own", vcpus=4, perf_profile="network-throughput", perf_vif_queues="2")
+        [own] = [row for row in self.perf("flavor", "explain", "own") if row["Spec"] == "perf:vif_queues"]
+        self.assertEqual(("flavor", ""), (own["From"], own["Why"]))
+
     def test_as_nova_perf_explain(self):
         self.cloud.add_flavor("f", perf_profile="balanced", perf_iothreads="2")
         self.cloud.add_image("i", hw_perf_vif_queues="2")

@@ -2,6 +2,7 @@
 
 import os
 import sqlite3
+import stat
 import subprocess
 import sys
 
@@ -39,7 +40,24 @@ class EngineTest(testtools.TestCase):
         with self.connect().connect() as connection:
             names = sa.inspect(connection).get_table_names()
         self.assertEqual(sorted([*tables.Base.metadata.tables, "alembic_version"]), sorted(names))
-        self.assertEqual(0o750, os.stat(os.path.dirname(self.path)).st_mode & 0o777)
+
+    def test_who_may_read_it(self):
+        """The folder may be the one where nova-compute reads a verdict; the file is not for it."""
+        before = os.umask(0o077 if os.geteuid() == 0 else 0o022)
+        self.addCleanup(os.umask, before)
+        made = self.connect()
+        self.assertEqual(0o755, stat.S_IMODE(os.stat(os.path.dirname(self.path)).st_mode))
+        with made.connect():  # which has its journals made
+            for name in os.listdir(os.path.dirname(self.path)):
+                mode = stat.S_IMODE(os.stat(os.path.join(os.path.dirname(self.path), name)).st_mode)
+                self.assertEqual(0, mode & 0o007, name)
+
+    def test_not_made_by_who_only_reads(self):
+        error = self.assertRaises(engine.MissingError, engine.connect, self.url, make=False)
+        self.assertIn(f"there is no database of runs at {self.path}", str(error))
+        self.assertEqual([], os.listdir(self.folder))
+        self.connect().dispose()
+        engine.connect(self.url, make=False).dispose()
 
     def test_the_file_of_a_database(self):
         self.useFixture(fixtures.EnvironmentVariable(engine.URL_VARIABLE, f"sqlite:///{self.path}"))

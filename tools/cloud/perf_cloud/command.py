@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from typing import NoReturn
 
 from perf_cloud import configuration, layout, namespaces, processes, services, snapshot
 
@@ -55,6 +56,8 @@ def up(argv: list[str]) -> int:
         raise layout.CloudError(
             f"--state {cloud.folder}: hosts of a cloud have a /run of their own; choose another folder"
         )
+    if os.geteuid() != 0:  # before anything is made
+        raise layout.CloudError("only root can start a cloud")
     cloud.folder.mkdir(parents=True, exist_ok=True)
     if not cloud.claimed() and set(cloud.folder.iterdir()) - {cloud.logs}:
         raise layout.CloudError(f"--state {cloud.folder}: holds something else; choose an empty folder")
@@ -181,6 +184,8 @@ def _remove(cloud: layout.Cloud) -> int:
 def openrc(argv: list[str]) -> int:
     """Print the exports with which OpenStack's clients find the cloud."""
     cloud = _cloud(_parser("Prints what the clients of a cloud need in the environment.").parse_args(argv).state)
+    if not namespaces.exist(cloud):
+        raise layout.CloudError(f"{cloud.folder}: no cloud runs here; start one with tools/cloud/up")
     for name, value in _client_environment(cloud).items():
         print(f"export {name}={value}")
     return 0
@@ -214,8 +219,14 @@ def _client_environment(cloud: layout.Cloud) -> dict[str, str]:
 # ---- what they share ----
 
 
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        """Stop for wrong usage as for every other error, where argparse would end with 2."""
+        raise layout.CloudError(f"{message}; see --help")
+
+
 def _parser(description: str) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=description, allow_abbrev=False)
+    parser = _Parser(description=description, allow_abbrev=False)
     where = "folder of the cloud, which is its identity (default: $NOVA_PERF_CLOUD or ~/.local/state/...)"
     parser.add_argument("--state", type=pathlib.Path, default=layout.default_folder(), help=where)
     return parser
