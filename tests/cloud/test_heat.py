@@ -168,11 +168,11 @@ class PairTest(HeatCase):
 class SchedulerTest(HeatCase):
     """Where no host is named the scheduler obeys the policy, also for guests of several stacks at once."""
 
-    def hosts_of_two_pairs(self, policy):
+    def hosts_of_pairs(self, policy, pairs):
         name = f"{self.run_id}-{policy}"
         argv = ["openstack", "stack", "create", "--wait", "-t", str(HEAT / "host_validation.yaml"), name]
         for parameter in (
-            "pairs=[{}, {}]",
+            f"pairs={json.dumps([{}] * pairs)}",
             'benchmarks=[{"benchmark": "cpu", "parameters": {"seconds": "1"}}]',
             f"server_group_policy={policy}",
             f"image={base.IMAGE}",
@@ -194,12 +194,12 @@ class SchedulerTest(HeatCase):
         return [(one["client"], one["server"]) for one in json.loads(shown)["output_value"]]
 
     def test_on_two_hosts(self):
-        pairs = self.hosts_of_two_pairs("anti-affinity")
+        pairs = self.hosts_of_pairs("anti-affinity", 2)
         self.assertEqual([self.hosts] * 2, [sorted(one) for one in pairs])
 
     def test_on_one_host(self):
-        pairs = self.hosts_of_two_pairs("affinity")
-        self.assertEqual([1, 1], [len(set(one)) for one in pairs])
+        [(client, server)] = self.hosts_of_pairs("affinity", 1)
+        self.assertEqual(client, server)
 
 
 class FailureTest(HeatCase):
