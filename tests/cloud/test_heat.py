@@ -1,6 +1,7 @@
 """Heat stacks of benchmark pairs on the real cloud: real engine, real guests, real failures."""
 
 import dataclasses
+import json
 import os
 import pathlib
 import secrets
@@ -162,6 +163,43 @@ class PairTest(HeatCase):
         finally:
             base.on_host("host1", "openstack", "stack", "delete", "--yes", "--wait", name)
         self.assertEqual(before, self.inventory())
+
+
+class SchedulerTest(HeatCase):
+    """Where no host is named the scheduler obeys the policy, also for guests of several stacks at once."""
+
+    def hosts_of_pairs(self, policy, pairs):
+        name = f"{self.run_id}-{policy}"
+        argv = ["openstack", "stack", "create", "--wait", "-t", str(HEAT / "host_validation.yaml"), name]
+        for parameter in (
+            f"pairs={json.dumps([{}] * pairs)}",
+            'benchmarks=[{"benchmark": "cpu", "parameters": {"seconds": "1"}}]',
+            f"server_group_policy={policy}",
+            f"image={base.IMAGE}",
+            f"external_network={base.NETWORK}",
+            f"time_limit={LIMIT_S:.0f}",
+            f"slot_seconds={SLOT_S or 12}",
+            "ram=192",
+            "trials=1",
+            "guest_tx_offload=false",
+        ):
+            argv += ["--parameter", parameter]
+        before = self.inventory()
+        try:
+            base.on_host("host1", *argv)
+            shown = base.on_host("host1", "openstack", "stack", "output", "show", "-f", "json", name, "hosts")
+        finally:
+            base.on_host("host1", "openstack", "stack", "delete", "--yes", "--wait", name)
+        self.assertEqual(before, self.inventory())
+        return [(one["client"], one["server"]) for one in json.loads(shown)["output_value"]]
+
+    def test_on_two_hosts(self):
+        pairs = self.hosts_of_pairs("anti-affinity", 2)
+        self.assertEqual([self.hosts] * 2, [sorted(one) for one in pairs])
+
+    def test_on_one_host(self):
+        [(client, server)] = self.hosts_of_pairs("affinity", 1)
+        self.assertEqual(client, server)
 
 
 class FailureTest(HeatCase):

@@ -49,6 +49,26 @@ class ValidateCase(base.CloudTest):
         self.addCleanup(running.kill)
         return running
 
+    def credentials(self, **changes):
+        """Use another entry of a clouds.yaml of this test: the administrator's with changes."""
+        [entry] = yaml.safe_load((self.state / "etc" / "clouds.yaml").read_text())["clouds"].values()
+        entry["auth"].update(changes)
+        path = os.path.join(self.folder, "clouds.yaml")
+        with open(path, "w") as file:
+            yaml.safe_dump({"clouds": {"perf": entry}}, file)
+        self.environment["OS_CLIENT_CONFIG_FILE"] = path
+
+    def member(self):
+        """Use a new project without an administrator's rights, and return it."""
+        identity = self.cloud.identity
+        project = identity.create_project(name=self.prefix)
+        self.addCleanup(identity.delete_project, project)
+        user = identity.create_user(name=self.prefix, password="secret", default_project_id=project.id)
+        self.addCleanup(identity.delete_user, user)
+        identity.assign_project_role_to_user(project, user, identity.find_role("member"))
+        self.credentials(username=self.prefix, password="secret", project_name=self.prefix)
+        return project
+
     def cleanup(self, *arguments):
         program = [os.path.join(os.path.dirname(sys.executable), "openstack"), "perf", "cleanup", "-f", "json"]
         done = subprocess.run([*program, *arguments], capture_output=True, text=True, env=self.environment)
@@ -88,6 +108,16 @@ class ValidateTest(ValidateCase):
         self.assertEqual([], self.cleanup())
         print(f"NOTE: two hosts validated, pairs took {[one['seconds'] for one in fleet['pairs']]} s")
 
+    def test_where_the_scheduler_puts_them_and_without_rights(self):
+        self.member()
+        running = self.validate("--hosts", "any", "--flavor", self.flavor({}, vcpus=1).name)
+        _, told = running.communicate()
+        self.assertEqual(0, running.returncode, told)
+        results = store.load(os.path.join(self.folder, "results.json"))
+        self.assertEqual([], results.environment["errors"])
+        self.assertEqual({"cpu", "iperf3"}, {one.benchmark for one in results.trials if one.value})
+        self.assertEqual(self.before, self.stacks())
+
     def test_ctrl_c_leaves_nothing_and_the_run_goes_on(self):
         running = self.validate("--hosts", "all", "--benchmark", "cpu:seconds=1,threads=2")
         self.until_guests_exist(running)
@@ -120,26 +150,6 @@ class ValidateTest(ValidateCase):
 
 
 class MistakesTest(ValidateCase):
-    def credentials(self, **changes):
-        """Use another entry of a clouds.yaml of this test: the administrator's with changes."""
-        [entry] = yaml.safe_load((self.state / "etc" / "clouds.yaml").read_text())["clouds"].values()
-        entry["auth"].update(changes)
-        path = os.path.join(self.folder, "clouds.yaml")
-        with open(path, "w") as file:
-            yaml.safe_dump({"clouds": {"perf": entry}}, file)
-        self.environment["OS_CLIENT_CONFIG_FILE"] = path
-
-    def member(self):
-        """Use a new project without an administrator's rights, and return it."""
-        identity = self.cloud.identity
-        project = identity.create_project(name=self.prefix)
-        self.addCleanup(identity.delete_project, project)
-        user = identity.create_user(name=self.prefix, password="secret", default_project_id=project.id)
-        self.addCleanup(identity.delete_user, user)
-        identity.assign_project_role_to_user(project, user, identity.find_role("member"))
-        self.credentials(username=self.prefix, password="secret", project_name=self.prefix)
-        return project
-
     def refused(self, told, *arguments):
         running = self.validate(*arguments)
         shown, complaints = running.communicate()
