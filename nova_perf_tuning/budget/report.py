@@ -339,7 +339,11 @@ def _ratio(like: summary.Comparison, comparisons: Sequence[summary.Comparison]) 
         if (pair.arm, pair.baseline) == (like.arm, like.baseline):
             colour = _verdict_class(pair.ratio) if pair.ratio else ""
             note = pair.ratio.note if pair.ratio else ""
-            return colour, wording.ratio(pair.ratio), "; ".join(filter(None, (pair.invalid, pair.left_out, note)))
+            return (
+                colour,
+                wording.short_ratio(pair.ratio),
+                "; ".join(filter(None, (pair.invalid, pair.left_out, note))),
+            )
     return "", "-", ""
 
 

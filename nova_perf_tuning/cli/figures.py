@@ -77,14 +77,7 @@ def _print_tests(summaries: Sequence[summary.BenchmarkSummary]) -> None:
 
 def _ratios(comparisons: Sequence[summary.Comparison], pairs: Sequence[tuple[str, str]]) -> list[str]:
     found = {(one.arm, one.baseline): one.ratio for one in comparisons}
-    return [_short(found.get(pair)) for pair in pairs]
-
-
-def _short(found: statistics.Estimate | None) -> str:
-    """Return a ratio for a table of many: where there is no interval, of how many pairs it is."""
-    if found is not None and found.low is None:
-        return f"{found.value:.3f} (n={found.n})"
-    return wording.ratio(found)
+    return [wording.short_ratio(found.get(pair)) for pair in pairs]
 
 
 def print_findings(results: model.Results) -> None:

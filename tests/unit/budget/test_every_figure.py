@@ -138,6 +138,12 @@ class EveryFigureTest(testtools.TestCase):
                 any(re.match(rf"iperf3 +{re.escape(metric)} +({ratio})", line) for line in lines), metric
             )
 
+    def test_without_an_interval_the_number_of_pairs_is_told(self):
+        data = measured(groups=1, blocks=2)
+        self.assertRegex(printed(data), r"syscall +[34]\.\d{3} \(n=2\) +0\.1\d\d \(n=2\)")
+        html = report.render(data, summary.summarise(data), [])
+        self.assertRegex(html, r'class="n same" title="n too small: 2 of at least 6[^"]*">[34]\.\d{3} \(n=2\)<')
+
     def test_a_benchmark_of_one_figure_has_no_table(self):
         data = samples.results({"untuned": 500.0, "tuned": 600.0})
         self.assertNotIn("Test by test", report.render(data, summary.summarise(data), []))
