@@ -123,16 +123,23 @@ def noise() -> str:
 def measured() -> str:
     """Return the plot of every benchmark in a guest, over the same on its host."""
     data = yaml.safe_load((DATA / "measured.yaml").read_text(encoding="utf-8"))
-    rows = []
-    for benchmark, figure, host, guest, _ratio, _trials in data["rows"]:
-        if host != "–":
-            ratio = float(guest.replace(",", "")) / float(host.replace(",", ""))
-            rows.append((f"{benchmark}: {figure}", 1 / ratio if figure.endswith("µs") else ratio))
-    return ratios(
-        "Each benchmark in a guest under TCG, over the same on its host",
-        "One trial of one second each on a busy machine, latencies turned (less than 1: a loss).",
-        rows,
+    rows = [
+        (f"{one['label']}: {figure['metric']}", figure["ratio"])
+        for one in data["benchmarks"]
+        for place, figure in enumerate(one["figures"])
+        if figure["ratio"] and (place == 0 or one["label"] == "system")
+    ]
+    axis = charts.axis([end for _, (value, low, high, _) in rows for end in (value, low, high) if end], [1.0])
+    run = data["run"]
+    plot = Plot(
+        f"Each benchmark in a guest under {run['accelerator'].upper()}, over the same on its host",
+        f"Less than 1: a loss. Line: median of {run['blocks']} blocks; band: its 95 % interval.",
+        axis,
     )
+    for label, (value, low, high, _pairs) in rows:
+        ends = (None, None) if low is None or high is None else (axis.place(low), axis.place(high))
+        plot.add(label, charts.Row((), axis.place(value), *ends), wording.number(value))
+    return plot.svg()
 
 
 def unixbench() -> str:

@@ -7,7 +7,7 @@ import difflib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nova_perf_tuning import errors
 from nova_perf_tuning.budget import (
@@ -47,6 +47,16 @@ class _Chart:
 class _Bars:
     full: float
     rows: tuple[tuple[str, tuple[charts.Segment, ...], str, str], ...]
+
+
+class _Test(NamedTuple):
+    """One figure of a benchmark: medians per arm, and per comparison a class, the ratio, what to beware of."""
+
+    metric: str
+    unit: str
+    better: str
+    medians: Sequence[float | None]
+    ratios: Sequence[tuple[str, str, str]]
 
 
 def as_json(
@@ -121,7 +131,9 @@ def render(
         judged=judged,
         gains=_gains(results, summaries),
         compared=[f"{arm} over {baseline}" for arm, baseline in _compared(results, summaries)],
-        benchmarks=[(one, _dots(one, colours), _bars(one, colours), _pairs(one)) for one in summaries],
+        benchmarks=[
+            (one, _dots(one, colours), _bars(one, colours), _pairs(one), _tests(one)) for one in summaries
+        ],
         classes=_CLASSES,
         arms=[(arm, results.environment.get("arms", {}).get(arm, {})) for arm in arms if arm != summary.HOST],
         colours=colours,
@@ -301,6 +313,38 @@ def _bars(one: summary.BenchmarkSummary, colours: Mapping[str, str]) -> _Bars | 
             service += f" = {wording.number(arm.service_per_unit.value * 1e3)} ms per {one.work_unit}"
         rows.append((colours[arm.arm], charts.bar(parts, full), arm.arm, service))
     return _Bars(full, tuple(rows))
+
+
+def _tests(one: summary.BenchmarkSummary) -> list[_Test]:
+    """Return the figures of a benchmark that has several, the judged one first, as rows of their table."""
+    if not one.secondary:
+        return []
+    judged = {arm.arm: arm.median.value for arm in one.arms if arm.median}
+    first = summary.Secondary(one.metric, one.unit, one.better, judged, one.comparisons)
+    return [
+        _Test(
+            figure.metric,
+            figure.unit,
+            figure.better,
+            [figure.medians.get(arm.arm) for arm in one.arms],
+            [_ratio(pair, figure.comparisons) for pair in one.comparisons],
+        )
+        for figure in (first, *one.secondary[: summary.MAX_RATIOS])
+    ]
+
+
+def _ratio(like: summary.Comparison, comparisons: Sequence[summary.Comparison]) -> tuple[str, str, str]:
+    """Return the ratio of the same arms as ``like`` has: its class, its text, and what to beware of."""
+    for pair in comparisons:
+        if (pair.arm, pair.baseline) == (like.arm, like.baseline):
+            colour = _verdict_class(pair.ratio) if pair.ratio else ""
+            note = pair.ratio.note if pair.ratio else ""
+            return (
+                colour,
+                wording.short_ratio(pair.ratio),
+                "; ".join(filter(None, (pair.invalid, pair.left_out, note))),
+            )
+    return "", "-", ""
 
 
 def _diff(arms: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, str]]:

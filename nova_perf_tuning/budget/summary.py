@@ -5,11 +5,15 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from nova_perf_tuning.budget import counted, guards, model, overhead, statistics, steps
 
 HOST = "host"
+
+#: Figures of one benchmark that get ratios, so that a file with any number of them is read in time. UnixBench has
+#: most: 24 beside the judged one.
+MAX_RATIOS: Final = 40
 
 #: Seconds of CPU of a trial -> the same per unit of work, or per second.
 _Per = Callable[[float | None, model.Trial], float | None]
@@ -73,12 +77,16 @@ class Comparison:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Secondary:
-    """Medians per arm of a figure that is shown, not judged."""
+    """A figure that is shown, not judged: medians per arm, and ratios made as those of the judged one.
+
+    :ivar comparisons: as those of the judged figure, without their single values; none beyond :data:`MAX_RATIOS`.
+    """
 
     metric: str
     unit: str
     better: str
     medians: dict[str, float]
+    comparisons: tuple[Comparison, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -150,7 +158,6 @@ def _benchmark(
     chosen = [one for one in primary if one.metric == first.metric]
     of_arm = _by(chosen, lambda one: one.arm)
     here = sorted(of_arm, key=lambda arm: places[arm])
-    beside = [one for one in trials if not one.primary and guards.run(one) not in by.left_out]
     return BenchmarkSummary(
         label=label,
         metric=first.metric,
@@ -161,7 +168,7 @@ def _benchmark(
         comparisons=tuple(
             _comparison([*of_arm[arm], *of_arm[baseline]], arm, baseline, by) for arm, baseline in _pairs(here)
         ),
-        secondary=_secondary(beside, here),
+        secondary=_secondary(trials, here, by),
     )
 
 
@@ -261,15 +268,24 @@ def _cpus(trials: Sequence[model.Trial]) -> dict[str, float]:
     return found
 
 
-def _secondary(trials: Sequence[model.Trial], arms: Sequence[str]) -> tuple[Secondary, ...]:
+def _secondary(trials: Sequence[model.Trial], arms: Sequence[str], by: _Limits) -> tuple[Secondary, ...]:
+    """Return the figures that are not judged, of all trials of a benchmark."""
     found = []
-    places = {arm: place for place, arm in enumerate(arms)}
-    for metric, mine in _by(trials, lambda one: one.metric).items():
-        medians = {}
-        of_arm = _by((one for one in mine if one.arm in places), lambda one: one.arm)
-        for arm in sorted(of_arm, key=lambda arm: places[arm]):
-            middle = statistics.median([one.value for one in of_arm[arm] if one.value is not None])
-            if middle is not None:
-                medians[arm] = middle
-        found.append(Secondary(metric, mine[0].unit, mine[0].better, medians))
+    # A run that failed has none of its figures, and stands there under the judged one alone.
+    failed = [one for one in trials if one.value is None]
+    metrics = _by((one for one in trials if not one.primary and one.value is not None), lambda one: one.metric)
+    for place, (metric, mine) in enumerate(metrics.items()):
+        of_arm = _by((one for one in mine if guards.run(one) not in by.left_out), lambda one: one.arm)
+        values = {arm: [one.value for one in of_arm.get(arm, ()) if one.value is not None] for arm in arms}
+        compared = _compared_figures([*mine, *failed], arms, by) if place < MAX_RATIOS else ()
+        known = {arm: middle for arm in arms if (middle := statistics.median(values[arm])) is not None}
+        found.append(Secondary(metric, mine[0].unit, mine[0].better, known, compared))
     return tuple(found)
+
+
+def _compared_figures(trials: Sequence[model.Trial], arms: Sequence[str], by: _Limits) -> tuple[Comparison, ...]:
+    of_arm = _by(trials, lambda one: one.arm)
+    return tuple(
+        dataclasses.replace(_comparison([*of_arm[arm], *of_arm[baseline]], arm, baseline, by), values=())
+        for arm, baseline in _pairs([arm for arm in arms if arm in of_arm])
+    )

@@ -62,6 +62,13 @@ def ratio(found: statistics.Estimate | None) -> str:
     return f"{found.value:.3f} ({found.low:.3f} to {found.high:.3f})"
 
 
+def short_ratio(found: statistics.Estimate | None) -> str:
+    """Return a ratio for a table of many: where there is no interval, of how many pairs it is."""
+    if found is not None and found.low is None:
+        return f"{found.value:.3f} (n={found.n})"
+    return ratio(found)
+
+
 def confidence(share: float) -> str:
     """Return a confidence as ``95%``, with as many digits as tell it from 100 %."""
     digits = 3

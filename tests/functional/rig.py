@@ -22,7 +22,12 @@ def start() -> str:
     global _started
     answer = _tool("tools/libvirt/up")
     _started = _started or answer == "started"
-    return _tool("tools/image/build", "--quiet")
+    return build_image()
+
+
+def build_image(*options: str) -> str:
+    """Build an image unless it is there, and return its folder."""
+    return _tool("tools/image/build", "--quiet", *options)
 
 
 def stop() -> None:

@@ -1,12 +1,13 @@
 """Tables of the published figures, worked out again by this project's own code, beside what was measured here.
 
-``perf-published:: TABLE`` with TABLE one of unixbench, copies, himeno, fio, measured. Figures come from
-data/published.yaml and data/measured.yaml beside the pages.
+``perf-published:: TABLE`` with TABLE one of unixbench, copies, himeno, fio, iperf, netperf, measured. Figures come
+from data/published.yaml and, written by ``python -m tests.benchmarks.published``, data/measured.yaml.
 """
 
 from __future__ import annotations
 
 import pathlib
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import yaml
@@ -14,8 +15,62 @@ from code_reference import Generated, table
 from sphinx.application import Sphinx
 
 from nova_perf_tuning.bench import copy_table, unixbench
+from nova_perf_tuning.budget import wording
 
 DATA = pathlib.Path(__file__).parents[1] / "data"
+
+
+#: UnixBench's test -> the small test of our own that measures the like of it.
+LIKE = {
+    "Execl Throughput": "exec",
+    "File Copy 1024 bufsize 2000 maxblocks": "copy_1024",
+    "File Copy 256 bufsize 500 maxblocks": "copy_256",
+    "File Copy 4096 bufsize 8000 maxblocks": "copy_4096",
+    "Pipe Throughput": "pipe",
+    "Pipe-based Context Switching": "context",
+    "Process Creation": "process",
+    "Shell Scripts (8 concurrent)": "shell",
+    "System Call Overhead": "syscall",
+    "Score": "geometric_mean",
+}
+
+
+class Here:
+    """What was measured on this project's own rig."""
+
+    def __init__(self) -> None:
+        self.data: Any = yaml.safe_load((DATA / "measured.yaml").read_text(encoding="utf-8"))
+
+    def benchmark(self, kind: str, **parameters: object) -> Mapping[str, Any]:
+        """Return the entry of a benchmark that was run with these parameters; empty: it was not."""
+        for one in self.data["benchmarks"]:
+            given = one["parameters"]
+            if one["label"].partition(":")[0] == kind and all(
+                given.get(key) == str(value) for key, value in parameters.items()
+            ):
+                found: Mapping[str, Any] = one
+                return found
+        return {}
+
+    def cells(self, kind: str, metric: str = "", **parameters: object) -> list[str]:
+        """Return guest, host and ratio of a figure, the judged one without ``metric``; three empty cells: none."""
+        for one in self.benchmark(kind, **parameters).get("figures", ()):
+            if metric in ("", one["metric"]):
+                return [number(one["guest"]), number(one["host"]), ratio(one["ratio"])]
+        return ["", "", ""]
+
+
+def number(value: float | None) -> str:
+    """Return a figure as the report has it; empty: there is none."""
+    return "" if value is None else wording.number(value)
+
+
+def ratio(found: list[float | None] | None) -> str:
+    """Return a ratio with its interval."""
+    if found is None:
+        return ""
+    value, low, high, count = found
+    return f"{value:.3g}" + (f" (n={count})" if low is None else f" ({low:.3g} to {high:.3g})")
 
 
 class Published(Generated):
@@ -27,11 +82,14 @@ class Published(Generated):
         for name in ("published", "measured"):
             self.env.note_dependency(str(DATA / f"{name}.yaml"))
         figures = yaml.safe_load((DATA / "published.yaml").read_text(encoding="utf-8"))
+        self.here = Here()
         make = {
             "unixbench": self.unixbench,
             "copies": self.copies,
             "himeno": self.himeno,
             "fio": self.fio,
+            "iperf": self.iperf,
+            "netperf": self.netperf,
             "measured": self.measured,
         }[self.arguments[0]]
         return make(figures)
@@ -47,15 +105,30 @@ class Published(Generated):
             for one in figures["unixbench"]
         ]
         rows = [
-            [name, *(f"{next(row.index for row in one.rows if row.test == name):,.2f}" for one in reports)]
+            [
+                name,
+                *(f"{next(row.index for row in one.rows if row.test == name):,.2f}" for one in reports),
+                *self.like(name),
+            ]
             for name in unixbench.TESTS
         ]
-        rows.append(["Score", *(f"{one.score:,.3f}" for one in reports)])
-        rows.append(["Score as printed", *(f"{one.printed_score:,.1f}" for one in reports)])
-        rows.append(
-            ["Printed indexes that agree", *(f"{sum(row.agrees() for row in one.rows)} of 12" for one in reports)]
-        )
-        return table(["Index", *(one["label"] for one in figures["unixbench"])], rows, "28 12 12 12 12 12 12")
+        rows.append(["Score", *(f"{one.score:,.3f}" for one in reports), *self.like("Score")])
+        rows.append(["Score as printed", *(f"{one.printed_score:,.1f}" for one in reports), "", ""])
+        agree = (f"{sum(row.agrees() for row in one.rows)} of 12" for one in reports)
+        rows.append(["Printed indexes that agree", *agree, "", ""])
+        head = [
+            "Index",
+            *(one["label"] for one in figures["unixbench"]),
+            "Here: test of ``system``",
+            "guest / host",
+        ]
+        return table(head, rows, "22 10 10 10 10 10 10 14 18")
+
+    def like(self, name: str) -> list[str]:
+        """Return our own test that is like one of UnixBench's, and the guest's ratio to its host in it."""
+        if name not in LIKE:
+            return ["", ""]
+        return [LIKE[name], self.here.cells("system", LIKE[name])[2]]
 
     def copies(self, figures: Any) -> list[str]:
         rows = []
@@ -73,10 +146,13 @@ class Published(Generated):
                         f"{share:.2f} %",
                         printed,
                         f"{host:.1f} %",
+                        self.here.cells("smb")[2] if told["label"] == "NIC and disk virtio" else "",
                     ]
                 )
+        size = self.here.benchmark("smb").get("parameters", {}).get("megabytes", "?")
         head = ["File", "Guest", "Mean of three, bytes/s", "Of the first", "Printed", "Of the host"]
-        return table(head, rows, "10 20 20 15 22 13")
+        head.append(f"Here: guest / host, {size} MB")
+        return table(head, rows, "9 18 18 12 20 11 18")
 
     def himeno(self, figures: Any) -> list[str]:
         rows = [
@@ -86,14 +162,14 @@ class Published(Generated):
                 f"{one['host_mflops']:,.1f}",
                 f"{100 * (1 - one['guest_mflops'] / one['host_mflops']):.2f} %",
                 f"{one['host_cpu'] - one['guest_cpu']} points",
+                *self.here.cells("himeno", processes=one["cpus"]),
             ]
             for one in figures["himeno"]
         ]
-        return table(
-            ["vCPUs", "Guest, MFLOPS", "Host, MFLOPS", "Lost", "Host CPU beyond the guest's"],
-            rows,
-            "10 20 20 20 30",
-        )
+        size = self.here.benchmark("himeno").get("parameters", {}).get("size", "?")
+        head = ["vCPUs", "Guest, MFLOPS", "Host, MFLOPS", "Lost", "Host CPU beyond the guest's"]
+        head += [f"Here, size {size}: guest", "host", "guest / host"]
+        return table(head, rows, "8 13 13 10 14 14 10 18")
 
     def fio(self, figures: Any) -> list[str]:
         host = {one["jobs"]: one for one in figures["fio_host"]}
@@ -109,8 +185,10 @@ class Published(Generated):
                     f"{one['guest'] / same['host']:.2f}" if same else "",
                     f"{one['host_cpu'] / 100 / one['guest'] * 1e6:.0f}",
                     f"{same['host_cpu'] / 100 / same['host'] * 1e6:.0f}" if same else "",
+                    *(self.here.cells("fio", jobs=one["jobs"]) if one["cpus"] <= 2 else ["", "", ""]),
                 ]
             )
+        size = self.here.benchmark("fio").get("parameters", {}).get("size", "?")
         head = [
             "vCPUs",
             "Jobs",
@@ -119,16 +197,69 @@ class Published(Generated):
             "Ratio",
             "Host CPU, µs/IO, guest",
             "Host CPU, µs/IO, host",
+            f"Here, 2 vCPUs, {size}: guest, IO/s",
+            "host",
+            "guest / host",
         ]
-        return table(head, rows, "10 10 16 16 12 18 18")
+        return table(head, rows, "7 7 10 10 8 11 11 14 8 18")
+
+    def iperf(self, figures: Any) -> list[str]:
+        found = [(one, {"streams": one["streams"], "bitrate": 0}) for one in figures["iperf"]["streams"]]
+        found += [(one, {"bitrate": one["mbps"]}) for one in figures["iperf"]["limited"]]
+        rows = []
+        for one, parameters in found:
+            cpu = self.here.benchmark("iperf3", **parameters).get("host_cpu")
+            rows.append(
+                [
+                    str(one.get("streams", "limited")),
+                    str(one["mbps"]),
+                    f"{one['guest_client']} and {one['guest_server']}",
+                    f"{one['host_client']} and {one['host_server']}",
+                    *self.here.cells("iperf3", **parameters),
+                    "" if cpu is None else f"{100 * cpu:.0f}",
+                ]
+            )
+        head = ["Streams", "Mbit/s", "CPU in client and server guest, %", "CPU of both on the host, %"]
+        head += ["Here, Mbit/s: guest", "host", "guest / host", "CPU of both guests on the host, %"]
+        return table(head, rows, "9 9 16 16 12 9 18 13")
+
+    def netperf(self, figures: Any) -> list[str]:
+        rows = []
+        for one in figures["netperf"]:
+            [whole] = [
+                other["gbps"]
+                for other in figures["netperf"]
+                if other["path"] == "dom0 to dom0" and all(other[key] == one[key] for key in ("system", "tuned"))
+            ]
+            like = one["path"] == "guest to guest"
+            rows.append(
+                [
+                    f"{one['system']}{', tuned' if one['tuned'] else ''}",
+                    one["path"],
+                    f"{one['gbps']}",
+                    "" if one["gbps"] is whole else f"{one['gbps'] / whole:.2f}",
+                    self.here.cells("iperf3", streams=1, bitrate=0)[2] if like else "",
+                ]
+            )
+        head = ["Machine", "Path", "Gbit/s, about", "Of dom0 to dom0", "Here, one stream: guest / host"]
+        return table(head, rows, "28 18 14 16 24")
 
     def measured(self, _figures: Any) -> list[str]:
-        data = yaml.safe_load((DATA / "measured.yaml").read_text(encoding="utf-8"))
-        rows = [[str(cell) for cell in row] for row in data["rows"]]
+        rows = []
+        for one in self.here.data["benchmarks"]:
+            for figure in one["figures"]:
+                told = f"{figure['metric']}, {figure['unit']}"
+                cells = [number(figure["host"]), number(figure["guest"]), ratio(figure["ratio"])]
+                rows.append([one["label"], told, *cells, str(figure["ratio"][3]) if figure["ratio"] else ""])
+        run = self.here.data["run"]
         return [
-            data["about"],
+            f"Boots: {run['boots']}, blocks: {run['blocks']}, on {run['created'][:10]}: untuned guests of two"
+            f" vCPUs, accelerator {run['accelerator']}, QEMU {run.get('qemu', 'unknown')}"
+            f"{'' if run.get('vhost_net') else ', without vhost-net'}; the host has {run['cpus']} CPUs"
+            f" ({run.get('cpu_model', 'unknown')}) and had a load average of {run['load_at_start']} when it"
+            f" began.{' How boots differ is not in the intervals of one boot.' if run['boots'] == 1 else ''}",
             "",
-            *table(["Benchmark", "Figure", "Host", "Guest (TCG)", "Ratio", "Trials"], rows, "22 24 16 16 12 10"),
+            *table(["Benchmark", "Figure", "Host", "Guest", "Ratio", "Pairs"], rows, "24 26 12 12 20 6"),
         ]
 
 

@@ -7,6 +7,7 @@ read; the figures in doc/source/data/published.yaml are checked always, in the f
 import math
 import os
 import pathlib
+import re
 
 import hypothesis
 import testtools
@@ -164,6 +165,35 @@ class CopyTableTest(testtools.TestCase):
     def test_five_runs(self):
         self.assertEqual(3.0, copy_table.trimmed_mean([1.0, 2.0, 3.0, 4.0, 900.0]))
         self.assertEqual((3.0, 1.0), copy_table.spread([1.0, 2.0, 3.0, 4.0, 900.0]))
+
+
+class NetworkTablesTest(testtools.TestCase):
+    """iperf's eight rows and netperf's seven rates, as the texts print them."""
+
+    def test_iperf(self):
+        printed = [
+            tuple(float(cell) for cell in line.strip().rstrip("|").split("|"))
+            for text in TEXTS
+            for line in text.partition("Iperf")[2].partition("MySQL tpcc")[0].splitlines()
+            if re.fullmatch(r"(\d+(\.\d+)? *\| *){5,6}", line.strip())
+        ]
+        order = ("guest_client", "guest_server", "host_client", "host_server")
+        rows = [(one["mbps"], one["streams"], *(one[key] for key in order)) for one in FIGURES["iperf"]["streams"]]
+        rows += [(one["mbps"], *(one[key] for key in order)) for one in FIGURES["iperf"]["limited"]]
+        self.assertEqual(8, len(rows))
+        self.assertEqual([tuple(map(float, row)) for row in rows] if TEXTS else [], printed)
+
+    def test_netperf(self):
+        printed = [
+            float(rate)
+            for text in TEXTS
+            for line in text.splitlines()
+            if "->" in line
+            for rate in re.findall(r"~ ?(\d+\.\d) ?Gb/秒", line)
+        ]
+        rates = [one["gbps"] for one in FIGURES["netperf"]]
+        self.assertEqual(7, len(rates))
+        self.assertEqual(rates if TEXTS else [], printed)
 
 
 class ClaimsTest(testtools.TestCase):

@@ -1,0 +1,142 @@
+"""Every benchmark that the guest images carry, in guests and on the host, through validate and in its report.
+
+Each runs for as short as it can: what is shown is that it runs, is read and is reported, not how fast anything is.
+"""
+
+import json
+import os
+import pathlib
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Mapping
+from typing import Final
+
+from nova_perf_tuning.bench import plugins
+from nova_perf_tuning.budget import model, store
+from tests.functional import patience, rig
+
+#: Benchmark -> the parameters with which it is over soonest.
+SHORT: Final[Mapping[str, str]] = {
+    "connect": "",
+    "cpu": "",
+    "cyclictest": "",
+    "fio": "size=1m,seconds=0",
+    "himeno": "size=XS",
+    "iperf3": "",
+    "memory": "array=1m",
+    "oltp": "tables=1,rows=100,threads=1",
+    "packets": "",
+    "request": "",
+    "smb": "megabytes=1,runs=3",
+    "system": "",
+    "tpcc": "scale=100,threads=1",
+}
+#: Label -> what the error says of a tool that breaks inside the guest.
+BROKEN: Final = {"killed": "status 137", "garbage": "the output is cut off or foreign"}
+ARMS: Final = {"host", "untuned", "tuned"}
+
+#: sysbench, which in guests alone (they have run-job) is killed after a moment, or whose output is noise.
+PLUGIN: Final = """
+from nova_perf_tuning.bench import base, cpu
+
+class Broken(cpu.Cpu):
+    def steps(self, given, peer=None):
+        [step] = super().steps(given)
+        script = '[ ! -e /usr/lib/perf/run-job ] || { ' + self.fault + '; }; exec "$@"'
+        return (base.Step(("sh", "-c", script, "sh", *step.argv), "client", step.timeout_s),)
+
+class Killed(Broken):
+    kind = "killed"
+    fault = '"$@" & usleep 300000; kill -9 $!; wait $!; exit $?'
+
+class Garbage(Broken):
+    kind = "garbage"
+    fault = "head -c 3000 /dev/urandom; exit 0"
+"""
+
+
+def _install_broken(folder: pathlib.Path) -> None:
+    """Make a folder that Python takes for an installed package with two benchmarks more."""
+    about = folder / "nova_perf_broken-1.dist-info"
+    about.mkdir()
+    (folder / "nova_perf_broken.py").write_text(PLUGIN, encoding="ascii")
+    (about / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: nova-perf-broken\nVersion: 1\n", encoding="ascii"
+    )
+    entries = "".join(f"{label} = nova_perf_broken:{label.capitalize()}\n" for label in BROKEN)
+    (about / "entry_points.txt").write_text(f"[{plugins.NAMESPACE}]\n{entries}", encoding="ascii")
+
+
+class EveryBenchmarkTest(rig.GuestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        rig.build_image("--full")
+        self.output = tempfile.mkdtemp(prefix="nova-perf-every-")
+        self.addCleanup(shutil.rmtree, self.output)
+        folder = pathlib.Path(self.output, "plugin")
+        folder.mkdir()
+        _install_broken(folder)
+        self.environment = {**os.environ, "PYTHONPATH": str(folder)}
+
+    def nova_perf(self, *arguments: str) -> str:
+        argv = [sys.executable, "-m", "nova_perf_tuning.cli.main", *arguments]
+        done = patience.run(argv, limit_s=3 * patience.LIMIT_S, env=self.environment)
+        self.assertEqual((0, ""), (done.returncode, done.stderr), done.stdout)
+        return done.stdout
+
+    def test_each_runs_in_guests_and_on_the_host_and_is_reported(self) -> None:
+        carried = {one.kind for one in plugins.load_all() if one.image_variant != "own"}
+        self.assertEqual(
+            carried, set(SHORT), "a benchmark of the images that this test does not run, or none of them"
+        )
+        # The broken ones come first: all others run after them.
+        chosen = [*BROKEN, *(f"{kind}:{given}" if given else kind for kind, given in SHORT.items())]
+        arguments = ["validate", "--groups", "1", "--blocks", "1", "--seconds", "1", "--output", self.output]
+        arguments += ["--time-limit", f"{2 * patience.LIMIT_S:.0f}s"]
+        printed = self.nova_perf(*arguments, *(f"--benchmark={one}" for one in chosen))
+
+        results = store.load(os.path.join(self.output, "results.json"))
+        environment = results.environment
+        self.assertEqual("complete", environment["ended"], printed)
+        self.assertEqual([], [one for one in environment["errors"] if one.get("benchmark") not in BROKEN])
+        for label in SHORT:
+            self.assert_measured(results, label, ARMS)
+        for label, told in BROKEN.items():
+            self.assert_measured(results, label, {"host"})
+            errors = {one.arm: one.error or "" for one in results.trials if one.benchmark == label and one.error}
+            self.assertEqual(ARMS - {"host"}, set(errors))
+            for error in errors.values():
+                self.assertIn(told, error)
+        self.assert_reported(printed)
+
+    def assert_measured(self, results: model.Results, label: str, arms: set[str]) -> None:
+        mine = [one for one in results.trials if one.benchmark == label and one.arm in arms]
+        self.assertEqual(arms, {one.arm for one in mine}, label)
+        for one in mine:
+            self.assertIsNone(one.error, f"{label} on {one.arm}")
+            if one.primary:
+                self.assertGreater(one.value or 0, 0, f"{label} on {one.arm}")
+
+    def assert_reported(self, printed: str) -> None:
+        """Each benchmark and arm is on the terminal, in the JSON and with its figures in the report."""
+        told = json.loads(self.nova_perf("report", "-f", "json", os.path.join(self.output, "results.json")))
+        self.assertEqual({*SHORT, *BROKEN}, {one["label"] for one in told["benchmarks"]})
+        html = pathlib.Path(self.output, "report.html").read_text(encoding="utf-8")
+        sections = {
+            found[1]: found[2] for found in re.finditer(r"<h2>([^<]*)</h2>(.*?)</section>", html, re.DOTALL)
+        }
+        for label in (*SHORT, *BROKEN):
+            [one] = [one for one in told["benchmarks"] if one["label"] == label]
+            self.assertEqual(ARMS, {arm["arm"] for arm in one["arms"]}, label)
+            for arm in ARMS:
+                self.assertRegex(printed, rf"(?m)^{label} +{arm} +")
+                self.assertIn(f"</span>{arm}</td>", sections[label])
+            for figure in one["secondary"]:
+                self.assertIn(f"<td>{figure['metric']}</td>", sections[label])
+        system = next(one for one in told["benchmarks"] if one["label"] == "system")
+        self.assertEqual(9, len(system["secondary"]))
+        failures = sections["What is not valid, and what went wrong"]
+        for label, told_of in BROKEN.items():
+            self.assertRegex(failures, rf"{label} on tuned</td><td[^>]*>[^<]*{told_of}")

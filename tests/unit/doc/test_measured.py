@@ -1,0 +1,49 @@
+"""The figures that stand beside the published ones are those of a run, with its intervals."""
+
+import pathlib
+
+import fixtures
+import testtools
+import yaml
+
+from nova_perf_tuning.bench import plugins
+from nova_perf_tuning.budget import store, summary
+from tests.benchmarks import published
+from tests.unit.budget import test_every_figure
+
+TOP = pathlib.Path(__file__).parents[3]
+
+
+class MeasuredTest(testtools.TestCase):
+    def test_every_figure_of_a_run_is_written_with_its_interval(self):
+        results = test_every_figure.measured()
+        results.environment["created"] = "2026-11-01T00:00:00+00:00"
+        results.environment["benchmarks"] = {"iperf3": {"parameters": {"streams": "1"}}}
+        folder = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        store.save(results, str(folder / "results.json"))
+        published.main([str(folder / "results.json"), "--output", str(folder / "measured.yaml")])
+        data = yaml.safe_load((folder / "measured.yaml").read_text(encoding="utf-8"))
+        self.assertEqual("2026-11-01T00:00:00+00:00", data["run"]["created"])
+        [one] = data["benchmarks"]
+        self.assertEqual(("iperf3", {"streams": "1"}), (one["label"], one["parameters"]))
+        self.assertEqual(["throughput", *test_every_figure.TESTS], [figure["metric"] for figure in one["figures"]])
+        [found] = summary.summarise(results)
+        for figure, known in zip(one["figures"][1:], found.secondary, strict=True):
+            pair = next(pair for pair in known.comparisons if (pair.arm, pair.baseline) == ("untuned", "host"))
+            value, low, high, count = figure["ratio"]
+            self.assertEqual(pair.ratio.n, count)
+            for told, right in ((value, pair.ratio.value), (low, pair.ratio.low), (high, pair.ratio.high)):
+                self.assertAlmostEqual(1, told / right, 3)
+            self.assertAlmostEqual(1, figure["guest"] / known.medians["untuned"], 3)
+
+    def test_every_job_is_one_that_the_images_can_run(self):
+        for job in plugins.jobs(published.JOBS):
+            self.assertNotEqual("own", job.benchmark.image_variant)
+
+    def test_the_page_has_a_run_of_these_jobs(self):
+        data = yaml.safe_load(published.TARGET.read_text(encoding="utf-8"))
+        labels = [job.label for job in plugins.jobs(published.JOBS)]
+        self.assertEqual(labels, [one["label"] for one in data["benchmarks"]])
+        for one in data["benchmarks"]:
+            self.assertIsNotNone(one["figures"][0]["guest"], one["label"])
+            self.assertIsNotNone(one["figures"][0]["host"], one["label"])
