@@ -13,7 +13,8 @@ import os
 import re
 import socket
 import struct
-from collections.abc import Collection
+import sys
+from collections.abc import Collection, Iterator
 
 LOG = logging.getLogger(__name__)
 
@@ -42,6 +43,14 @@ _NETLINK_ADD_MEMBERSHIP = 1
 _ETHTOOL_MSG_COALESCE_NTF = 21
 _ETHTOOL_A_COALESCE_HEADER = 1
 _ETHTOOL_A_HEADER_DEV_NAME = 2
+# linux/netlink.h and linux/genetlink.h: how a family is asked for by its name.
+_NLM_F_REQUEST = 1
+_GENL_ID_CTRL = 16
+_CTRL_CMD_GETFAMILY = 3
+_CTRL_ATTR_FAMILY_NAME = 2
+_CTRL_ATTR_MCAST_GROUPS = 7
+_CTRL_ATTR_MCAST_GRP_NAME = 1
+_CTRL_ATTR_MCAST_GRP_ID = 2
 #: struct nlmsghdr, struct genlmsghdr; struct nlattr.
 _GENERIC = struct.Struct("=LHHLLBBH")
 _ATTRIBUTE = struct.Struct("=HH")
@@ -179,28 +188,39 @@ def _coalesced(data: bytes) -> str | None:
 
 def _attribute(data: bytes, wanted: int) -> bytes:
     """Return an attribute of a netlink message; empty where there is none."""
+    return next((value for kind, value in _attributes(data) if kind == wanted), b"")
+
+
+def _attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield type and value of each attribute."""
     while len(data) >= _ATTRIBUTE.size:
         length, kind = _ATTRIBUTE.unpack_from(data)
         if length < _ATTRIBUTE.size:
             break
-        if kind & _ATTRIBUTE_TYPE == wanted:
-            return data[_ATTRIBUTE.size : length]
+        yield kind & _ATTRIBUTE_TYPE, data[_ATTRIBUTE.size : length]
         data = data[(length + 3) & ~3 :]
-    return b""
 
 
 def _ethtool_group() -> int:
-    """Return the number of the multicast group, which the kernel gives out at its start."""
-    from pyroute2.netlink import genlmsg
-    from pyroute2.netlink.exceptions import NetlinkError
-    from pyroute2.netlink.generic import GenericNetlinkSocket
+    """Return the number of the multicast group, which the kernel gives out at its start.
 
-    try:
-        with GenericNetlinkSocket() as generic:
-            generic.bind("ethtool", genlmsg)
-            return int(generic.mcast_groups["monitor"])
-    except (NetlinkError, KeyError) as error:
-        raise OSError(errno.EOPNOTSUPP, f"no netlink group of ethtool: {error}") from None
+    Asked for here: importing pyroute2's netlink would take most of the agent's start.
+
+    :raises OSError: there is none.
+    """
+    name = b"ethtool\0"
+    asked = _ATTRIBUTE.pack(_ATTRIBUTE.size + len(name), _CTRL_ATTR_FAMILY_NAME) + name
+    size = _GENERIC.size + len(asked)
+    head = _GENERIC.pack(size, _GENL_ID_CTRL, _NLM_F_REQUEST, 1, 0, _CTRL_CMD_GETFAMILY, 1, 0)
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, _NETLINK_GENERIC) as asker:
+        asker.sendto(head + asked, (0, 0))
+        answer = asker.recv(65536)
+    length, kind = _GENERIC.unpack_from(answer)[:2]
+    if kind == _GENL_ID_CTRL:
+        for _index, group in _attributes(_attribute(answer[_GENERIC.size : length], _CTRL_ATTR_MCAST_GROUPS)):
+            if _attribute(group, _CTRL_ATTR_MCAST_GRP_NAME).rstrip(b"\0") == b"monitor":
+                return int.from_bytes(_attribute(group, _CTRL_ATTR_MCAST_GRP_ID), sys.byteorder)
+    raise OSError(errno.EOPNOTSUPP, "no netlink group of ethtool")
 
 
 class Waker(Source):

@@ -84,6 +84,7 @@ class Benchmark(abc.ABC):
     :cvar summary: one line for ``bench list``.
     :cvar packages: Debian packages that a guest image needs for it.
     :cvar programs: programs that must be on PATH on the host.
+    :cvar brought: what an operator has to put on host and guest, since no package has it; empty: nothing.
     :cvar defaults: parameters and their default values (all as text).
     :cvar parameter_help: what each parameter means, one line each.
     :cvar primary: metric, unit and better way of the figure that is judged; also that of a run that failed.
@@ -108,6 +109,11 @@ class Benchmark(abc.ABC):
     work_unit: ClassVar[str] = ""
     self_check: ClassVar[str] = ""
     image_variant: ClassVar[Literal["small", "full", "own"]] = "small"
+    brought: ClassVar[str] = ""
+
+    def files(self, given: Mapping[str, str]) -> Sequence[str]:
+        """Return paths of files that must be there beside the programs."""
+        return ()
 
     def memory_mib(self, given: Mapping[str, str]) -> int:
         """Return the memory in MiB that it takes beyond what a small guest has; 0: next to nothing."""

@@ -4,36 +4,38 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import ClassVar, Final
 
 from nova_perf_tuning.bench import base, output, parameters
 
-_TESTS: Final = ("TCP_STREAM", "TCP_MAERTS", "TCP_RR", "TCP_CRR", "UDP_RR")
 _SELECTED: Final = (
     "THROUGHPUT,THROUGHPUT_UNITS,ELAPSED_TIME,MEAN_LATENCY,P50_LATENCY,P99_LATENCY,TRANSACTION_RATE,PROTOCOL"
 )
 _NUMBER = r"[0-9]{1,15}(?:\.[0-9]{1,9})?"
 _KEY = re.compile(r"^([A-Z][A-Z0-9_]{1,60})=(.{0,100})$", re.M)
-#: Socket sizes, message size, seconds, rate: the table of TCP_STREAM; or with a request size: of TCP_RR.
+#: Socket sizes, message size, seconds, rate: the table of bulk data. That of requests has six columns.
 _TABLE = re.compile(rf"^[ \t]*([0-9]+)[ \t]+([0-9]+)[ \t]+([0-9]+)[ \t]+({_NUMBER})[ \t]+({_NUMBER})[ \t]*$", re.M)
 
 
 class Netperf(base.Benchmark):
-    """One netperf test: bulk data (TCP_STREAM, TCP_MAERTS) or requests (TCP_RR, TCP_CRR, UDP_RR).
+    """Bulk data with netperf: TCP_STREAM to the server, TCP_MAERTS from it.
 
-    Reads both the classic table of TCP_STREAM (as published for 10 Gbit/s tuning) and key=value output. The
-    test is chosen by ``test``; for requests the figure is named ``transactions_per_second`` beside the throughput.
+    Reads both the classic table (as published for 10 Gbit/s tuning) and key=value output, which is what it asks
+    for. Requests are the benchmark ``netperf-requests``, whose figure is another.
     """
 
     kind = "netperf"
-    summary = "TCP throughput or request rate with netperf, where it is installed"
+    summary = "TCP throughput with netperf, where it is installed"
+    #: What the parameter ``test`` may name, and the units that netperf gives their figure.
+    tests: ClassVar[tuple[str, ...]] = ("TCP_STREAM", "TCP_MAERTS")
+    units: ClassVar[str] = "10^6bits/s"
     packages = ("netperf",)
     programs = ("netperf", "netserver")
     primary = ("throughput", "Mbit/s", "higher")
     defaults = {"seconds": "10", "test": "TCP_STREAM", "port": "12865"}
     parameter_help = {
         "seconds": "length of the run, 1 to 3600",
-        "test": ", ".join(_TESTS),
+        "test": ", ".join(tests),
         "port": "control port of netserver",
     }
     self_check = "the units must be those that were asked for"
@@ -44,11 +46,11 @@ class Netperf(base.Benchmark):
         values = parameters.merge(self.kind, self.defaults, given)
         seconds = parameters.integer(self.kind, values, "seconds", 1, 3600)
         port = parameters.integer(self.kind, values, "port", 1, 65535)
-        test = parameters.choice(self.kind, values, "test", _TESTS)
+        test = parameters.choice(self.kind, values, "test", self.tests)
         if peer is None:
             raise base.ParameterError(f"{self.kind}: the address of the server is missing")
         client = ["netperf", "-H", peer, "-p", str(port), "-t", test, "-l", str(seconds), "-P", "0", "-j"]
-        if test in ("TCP_STREAM", "TCP_MAERTS"):
+        if self.units == "10^6bits/s":
             client += ["-f", "m"]
         limit_s = seconds + base.MARGIN_S
         return (
@@ -66,15 +68,10 @@ class Netperf(base.Benchmark):
     def _from_keys(self, keys: Mapping[str, str]) -> list[base.Reading]:
         units = keys.get("THROUGHPUT_UNITS", "")
         rate = self._number(keys, "THROUGHPUT")
-        found = []
-        if units == "10^6bits/s":
-            found.append(base.Reading(*self.primary, rate, primary=True))
-        elif units == "Trans/s":
-            # Requests and answers of one byte each: the rate as bits, so that there is always the same primary.
-            found.append(base.Reading(*self.primary, rate * 16 / 1e6, primary=True))
-            found.append(base.Reading("transactions_per_second", "1/s", "higher", rate))
-        else:
-            raise base.OutputError(f"{self.kind}: unknown units '{output.printable(units, 30)}'")
+        if units != self.units:
+            told = output.printable(units, 30)
+            raise base.OutputError(f"{self.kind}: the figure is in '{told}', not in {self.units}")
+        found = [base.Reading(*self.primary, rate, primary=True)]
         for name, key in (
             ("latency_mean", "MEAN_LATENCY"),
             ("latency_p50", "P50_LATENCY"),
@@ -102,3 +99,21 @@ class Netperf(base.Benchmark):
         if not re.fullmatch(_NUMBER, text):
             raise base.OutputError(f"{self.kind}: {key}='{output.printable(text, 40)}' is no number")
         return output.check_number(self.kind, key, float(text))
+
+
+class NetperfRequests(Netperf):
+    """Requests of one byte and answers of one byte with netperf, over TCP, a connection each (TCP_CRR) or UDP.
+
+    Reads key=value output, which is what it asks for.
+    """
+
+    kind = "netperf-requests"
+    summary = "requests or connections per second with netperf, where it is installed"
+    primary = ("transactions_per_second", "1/s", "higher")
+    tests = ("TCP_RR", "TCP_CRR", "UDP_RR")
+    units = "Trans/s"
+    defaults = {**Netperf.defaults, "test": "TCP_RR"}
+    parameter_help = {**Netperf.parameter_help, "test": ", ".join(tests)}
+
+    def _from_table(self, text: str) -> list[base.Reading]:
+        raise base.OutputError(f"{self.kind}: no key=value in the output")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import os
 import shutil
 from collections.abc import Mapping, Sequence
 from importlib import metadata
@@ -54,7 +55,6 @@ def load(kind: str) -> base.Benchmark:
 
 
 @functools.lru_cache(maxsize=1000)
-@functools.lru_cache(maxsize=1000)
 def find(kind: str) -> type[base.Benchmark] | None:
     """Return the class of a kind of benchmark, None where it is not installed.
 
@@ -77,28 +77,31 @@ class MissingProgramError(errors.PerfTuningError):
     """A benchmark's program is not on this host; names the package to install."""
 
 
-def check_installed(benchmark: base.Benchmark) -> None:
-    """See that the host can run ``benchmark``.
+def check_installed(benchmark: base.Benchmark, given: Mapping[str, str] | None = None) -> None:
+    """See that the host can run ``benchmark`` with the parameters that are given.
 
-    :raises MissingProgramError: a program is not on PATH.
+    :raises MissingProgramError: a program is not on PATH, or a file not where it should be.
     """
-    if absent := missing(benchmark):
-        raise MissingProgramError(f"{benchmark.kind}: {absent[0]} is not on this host; {how_to_get(benchmark)}")
+    if absent := missing(benchmark, given):
+        how = how_to_get(benchmark, given)
+        raise MissingProgramError(f"{benchmark.kind}: {absent[0][:160]} is not on this host; {how}")
 
 
-def missing(benchmark: base.Benchmark) -> list[str]:
-    """Return the programs of ``benchmark`` that are not on this host."""
+def missing(benchmark: base.Benchmark, given: Mapping[str, str] | None = None) -> list[str]:
+    """Return the programs of ``benchmark`` that are not on this host, and the files that are not there."""
     path = cache_folder.program_path()
-    return [program for program in benchmark.programs if shutil.which(program, path=path) is None]
+    absent = [program for program in benchmark.programs if shutil.which(program, path=path) is None]
+    return absent + [file for file in benchmark.files(given or {}) if not os.path.exists(file)]
 
 
-def how_to_get(benchmark: base.Benchmark) -> str:
+def how_to_get(benchmark: base.Benchmark, given: Mapping[str, str] | None = None) -> str:
     """Return what to do to have a benchmark's programs on this host."""
-    own = any(program.startswith("nova-perf-") for program in missing(benchmark))
+    absent = missing(benchmark, given)
+    own = any(program.startswith("nova-perf-") for program in absent)
     ways = ["build it with tools/programs/build"] if own else []
-    if benchmark.packages:
+    if benchmark.packages and any(program in absent for program in benchmark.programs):
         ways.append(f"install {' '.join(benchmark.packages)}")
-    return " and ".join(ways) or "put it there, it is not in Debian"
+    return " and ".join([*ways, *filter(None, [benchmark.brought])])
 
 
 def needs(found: Sequence[Job]) -> tuple[set[str], int, int]:

@@ -9,6 +9,8 @@ from typing import Final
 from nova_perf_tuning.bench import base, copy_table, output, own, parameters
 
 _SERVER: Final = "nova-perf-share"
+#: Bytes per second, more than memory copies at: a time that says so was not measured.
+_MAX_RATE: Final = 1e11
 _FILE: Final = "nova-perf-copy.data"
 _SHARE = re.compile(r"//[A-Za-z0-9][A-Za-z0-9.-]{0,250}/[A-Za-z0-9$_. -]{1,80}").fullmatch
 
@@ -86,7 +88,10 @@ class Smb(own.OwnBenchmark):
         seconds = output.find(self.kind, data, "seconds")
         if not isinstance(seconds, list) or not 3 <= len(seconds) <= 1000:
             raise base.OutputError(f"{self.kind}: the output has no list of at least three runs")
-        rates = [size / self.positive(data, "seconds", at) / 1e6 for at in range(len(seconds))]
+        times = [self.positive(data, "seconds", at) for at in range(len(seconds))]
+        if size / min(times) > _MAX_RATE:
+            raise base.OutputError(f"{self.kind}: {size:g} bytes in {min(times):g} s cannot be")
+        rates = [size / one / 1e6 for one in times]
         mean = output.check_number(self.kind, "mean", copy_table.trimmed_mean(rates))
         median, deviation = copy_table.spread(rates)
         return [

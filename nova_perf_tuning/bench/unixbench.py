@@ -40,6 +40,12 @@ _RESULT = re.compile(
 )
 _INDEX = re.compile(rf"^({_NAMES})[ \t]+{_NUMBER}[ \t]+{_NUMBER}[ \t]+{_NUMBER}[ \t]*$", re.M)
 _SCORE = re.compile(rf"^System Benchmarks Index Score[ \t]+{_NUMBER}", re.M)
+#: Starts Run in its own folder, which 5.1.3 takes for the place of its programs and both run make in. Results,
+#: logs and the files that are copied go to the folder that a launcher has made for the run, and takes away.
+_START: Final = (
+    "my $folder = shift; $ENV{UB_RESULTDIR} = $ENV{UB_TMPDIR} = getcwd;"
+    " chdir $folder or die qq($folder: $!\\n); exec @ARGV or die qq($ARGV[0]: $!\\n)"
+)
 #: Printed with one decimal each.
 _HALF: Final = 0.05
 
@@ -153,9 +159,9 @@ class UnixBench(base.Benchmark):
     """UnixBench 5.1.3, which the published comparisons of PV and HVM guests used.
 
     It is not shipped and not in Debian: an operator unpacks and builds it (``make``) in the same folder of host
-    and guest image. Every index is worked out here from the result, and a report whose own index contradicts its
-    result is refused. The score is shown, but a gate on it alone passes a guest with slow system calls: put
-    budgets on the single tests.
+    and guest image. Its shell tests write in that folder, the others into the scratch folder. Every index is
+    worked out here from the result, and a report whose own index contradicts its result is refused. The score is
+    shown, but a gate on it alone passes a guest with slow system calls: put budgets on the single tests.
     """
 
     kind = "unixbench"
@@ -170,7 +176,11 @@ class UnixBench(base.Benchmark):
         "copies": "copies of each test side by side, 1 to 1024",
     }
     image_variant = "own"
-    self_check = "each printed index must follow from its result, the score from the indexes"
+    brought = "unpack and make UnixBench 5.1.3 in its 'directory'"
+    self_check = (
+        "the report must be of this very version; each printed index must follow from its result, the score from"
+        " the indexes"
+    )
     #: Its figures may be compared only with those of the same version.
     version: ClassVar[str] = "5.1.3"
 
@@ -178,24 +188,32 @@ class UnixBench(base.Benchmark):
         values = parameters.merge(self.kind, self.defaults, given)
         passes = parameters.integer(self.kind, values, "passes", 1, 100)
         copies = parameters.integer(self.kind, values, "copies", 1, 1024)
+        run = ("perl", "./Run", "-i", str(passes), "-c", str(copies))
+        argv = ("perl", "-MCwd", "-e", _START, self._directory(values), *run)
+        return (base.Step(argv, "client", passes * 200 + 600.0),)
+
+    def files(self, given: Mapping[str, str]) -> Sequence[str]:
+        return (f"{self._directory(parameters.merge(self.kind, self.defaults, given))}/Run",)
+
+    def _directory(self, values: Mapping[str, str]) -> str:
         directory = values["directory"]
         if not directory.startswith("/") or "\0" in directory:
             raise base.ParameterError(f"{self.kind}: directory='{directory[:80]}' must be an absolute path")
-        argv = ("perl", f"{directory}/Run", "-i", str(passes), "-c", str(copies))
-        return (base.Step(argv, "client", passes * 200 + 600.0),)
+        return directory
 
     def parse(self, text: str) -> list[base.Reading]:
         if text.lstrip().startswith(("Concurrency,", '"Concurrency"')):
-            reports = read_csv(self.kind, text, "6")  # only version 6 writes one
+            # It does not tell its version, but 5 writes none.
+            reports = read_csv(self.kind, text, self.version if self.version.startswith("6.") else "6")
         else:
             reports = read(self.kind, text)
         if len(reports) != 1:
             raise base.OutputError(f"{self.kind}: one report was expected, not {len(reports)}; give one -c")
         [report] = reports
-        if report.version.split(".")[0] != self.version.split(".")[0]:
+        if report.version != self.version:
             raise base.OutputError(
                 f"{self.kind}: this is version {report.version}; its figures must not be set against"
-                f" {self.version}'s (other compiler flags), use the benchmark unixbench6 or install {self.version}"
+                f" {self.version}'s (other compiler flags); install {self.version}"
             )
         wrong = [row.test for row in report.rows if not row.agrees()]
         if wrong or not report.agrees():
@@ -211,8 +229,10 @@ class UnixBench(base.Benchmark):
 
 
 class UnixBench6(UnixBench):
-    """UnixBench 6: text, or the CSV that ``UB_OUTPUT_CSV=true`` makes. Never compare it with version 5."""
+    """UnixBench 6.0.0: text, or the CSV that ``UB_OUTPUT_CSV=true`` makes. Never compare it with version 5."""
 
     kind = "unixbench6"
-    summary = "UnixBench 6: indexes of twelve tests and their score; not comparable with 5.1.3"
+    summary = "UnixBench 6.0.0: indexes of twelve tests and their score; not comparable with 5.1.3"
+    defaults = {**UnixBench.defaults, "directory": "/opt/UnixBench6"}
+    brought = UnixBench.brought.replace("5.1.3", "6.0.0")
     version = "6.0.0"

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.budget import model, overhead, statistics
+from nova_perf_tuning.budget import counted, model, overhead, statistics
 
 #: Classes of a guest's CPU that run on shared CPUs; ``worker`` are QEMU's own threads for I/O.
 CLASSES: Final = ("emulator", "iothread", "worker", "vhost", "softirq")
@@ -57,6 +57,7 @@ class Capacity:
     """What a host carries of one flavor's load.
 
     :ivar rate: units of work per second of each guest; :ivar limits: the tightest resource first.
+    :ivar trials: how many counted; :ivar note: what was left out, and what else the figures do not hold for.
     """
 
     benchmark: str
@@ -74,19 +75,26 @@ class Housekeeping:
     """CPUs to keep for a NIC's speed.
 
     :ivar cpus: by the middle of the measured cost; :ivar cautious: by its dear end, None with too few trials.
+    :ivar note: what is not in the cost.
     """
 
     speed_gbit: float
     cpus: int
     cautious: int | None
+    note: str = ""
 
 
-def _good(results: model.Results, benchmark: str, arm: str) -> list[model.Trial]:
-    found = [
-        one
-        for one in results.trials
-        if one.benchmark == benchmark and one.arm == arm and one.primary and one.value is not None and one.work
-    ]
+def _good(results: model.Results, benchmark: str, arm: str) -> tuple[list[model.Trial], str]:
+    """Return the trials that count, and in words what was left out.
+
+    :raises CapacityError: none is there, or too many do not count for the rest to be a sample.
+    """
+    figure = [one for one in results.trials if one.benchmark == benchmark and (one.primary or one.value is None)]
+    mine = [one for one in figure if one.arm == arm]
+    picked = counted.select(results, mine, arm, arm, known=[counted.lost(figure, results.environment, arm)])
+    if mine and picked.invalid:
+        raise CapacityError(f"'{benchmark[:80]}' on '{arm[:40]}': {picked.invalid}")
+    found = [one for one in picked.trials if one.value is not None and one.work]
     if not found:
         known = sorted({one.benchmark for one in results.trials if one.work and one.arm == arm})
         names = ", ".join(known) or "none"
@@ -95,7 +103,10 @@ def _good(results: model.Results, benchmark: str, arm: str) -> list[model.Trial]
         )
     if not any("vcpu" in one.host_cpu_s for one in found):
         raise CapacityError(f"'{arm}' is no guest: its CPU was not measured per class")
-    return found
+    told = [picked.failed]
+    if picked.left_out:
+        told.append(f"trials left out: {len(picked.left_out)}, since {counted.reasons(picked.left_out.values())}")
+    return found, "; ".join(filter(None, told))
 
 
 def _guests(results: model.Results, benchmark: str) -> int:
@@ -109,7 +120,7 @@ def _cost(trials: Sequence[model.Trial], classes: Sequence[str], guests: int) ->
     samples: dict[int, list[float]] = {}
     for one in trials:
         seconds = sum(one.host_cpu_s.get(name, 0.0) for name in classes)
-        value = overhead.per_unit(max(0.0, seconds) / guests, one)
+        value = overhead.per_unit(seconds / guests, one)
         if value is not None:
             samples.setdefault(one.group, []).append(value)
     return statistics.estimate(samples, positive=True)
@@ -144,11 +155,11 @@ def capacity(
     :param vcpus: of each guest, with ``dedicated_cpus`` of the host for pinned ones.
     :raises CapacityError: the results have no such trial, or no work was counted.
     """
-    trials = _good(results, benchmark, arm)
+    trials, note = _good(results, benchmark, arm)
     rate = own_rate(trials) if rate is None else rate
     limits = []
     guests = _guests(results, benchmark)
-    present = [name for name in CLASSES if any(one.host_cpu_s.get(name, 0.0) > 0 for one in trials)]
+    present = [name for name in CLASSES if any(one.host_cpu_s.get(name) for one in trials)]
     for name, classes in [(ALL, present), *((one, [one]) for one in present)]:
         found = _cost(trials, classes, guests)
         if found is not None:
@@ -159,7 +170,9 @@ def capacity(
     limits.sort(key=lambda one: math.inf if one.guests is None else one.guests)
     waits = [share for one in trials if (share := overhead.wait_share(one)) is not None]
     over = sum(share > overhead.MAX_WAIT for share in waits)
-    note = f"vCPUs waited for a host CPU in {over} of {len(waits)} trials: the host was not idle" if over else ""
+    if over:
+        waited = f"vCPUs waited for a host CPU in {over} of {len(waits)} trials: the host was not idle"
+        note = f"{note}; {waited}" if note else waited
     return Capacity(benchmark, arm, trials[0].work_unit, rate, shared_cpus, tuple(limits), len(trials), note)
 
 
@@ -179,7 +192,7 @@ def housekeeping(results: model.Results, benchmark: str, arm: str, speed_gbit: f
     :param speed_gbit: both directions together, as the guests are to use it.
     :raises CapacityError: the benchmark's unit of work is not Gbit.
     """
-    trials = _good(results, benchmark, arm)
+    trials, _ = _good(results, benchmark, arm)
     if trials[0].work_unit != "Gbit":
         raise CapacityError(f"'{benchmark}' counts its work in {trials[0].work_unit}; a NIC's speed needs iperf3")
     found = _cost(trials, CLASSES, _guests(results, benchmark))
@@ -188,4 +201,11 @@ def housekeeping(results: model.Results, benchmark: str, arm: str, speed_gbit: f
     def cpus(per_unit: float) -> int:
         return max(1, math.ceil(speed_gbit * per_unit / busy - 1e-9))
 
-    return Housekeeping(speed_gbit, cpus(found.value), None if found.high is None else cpus(found.high))
+    cautious = None if found.high is None else cpus(found.high)
+    return Housekeeping(speed_gbit, cpus(found.value), cautious, _no_nic(results))
+
+
+def _no_nic(results: model.Results) -> str:
+    if results.environment.get("launcher") != "libvirt":
+        return ""
+    return "both guests were on one bridge of the host: the NIC's own interrupts and driver are not in the cost"

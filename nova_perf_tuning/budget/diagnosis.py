@@ -19,6 +19,7 @@ _RESOURCES = {
     "memory": "memory",
     "iperf3": "network",
     "netperf": "network",
+    "netperf-requests": "network",
     "packets": "network",
     "request": "network",
     "connect": "network",

@@ -68,7 +68,7 @@ class BenchRun(command.PerfCommand):
         kind, _, given = args.kind.partition(":")
         chosen = parameters.split([*(given.split(",") if given else ()), *args.param])
         benchmark = plugins.load(kind)
-        plugins.check_installed(benchmark)
+        plugins.check_installed(benchmark, chosen)
         if args.launcher == "host" and "port" in benchmark.defaults:
             chosen.setdefault("port", str(_free_port()))
         merged = parameters.merge(benchmark.kind, benchmark.defaults, chosen)
@@ -87,7 +87,7 @@ class BenchRun(command.PerfCommand):
             environment |= launcher.environment()
         if outcome.error:
             raise base.OutputError(outcome.error)
-        if args.launcher == "host" and os.path.isabs(merged.get("directory", "")):
+        if args.launcher == "host" and os.path.isabs(merged.get("directory", "")) and not benchmark.files(merged):
             environment["scratch_filesystem"] = disks.filesystem(merged["directory"])
         _show(args, benchmark, merged, outcome.readings, environment)
         return int(errors.ExitCode.PASS)

@@ -48,14 +48,12 @@ class Capacity(command.PerfCommand):
         busy = _share(args.busy)
         shared = len(_cpus("--shared", args.shared))
         dedicated = len(_cpus("--dedicated", args.dedicated)) if args.dedicated else None
-        vcpus = _number("--vcpus", args.vcpus) if args.vcpus else None
+        vcpus = _vcpus(args.vcpus) if args.vcpus else None
         if (dedicated is None) != (vcpus is None):
             raise spec_options.OptionError("--dedicated and --vcpus belong together; give both or none")
         rate = _number("--rate", args.rate) if args.rate else None
         results = store.load(args.results)
-        found = capacity.capacity(
-            results, args.benchmark, args.arm, shared, busy, rate, int(vcpus) if vcpus else None, dedicated
-        )
+        found = capacity.capacity(results, args.benchmark, args.arm, shared, busy, rate, vcpus, dedicated)
         nic = None
         if args.nic_speed:
             speed = _number("--nic-speed", args.nic_speed)
@@ -95,6 +93,8 @@ def _show(found: object, nic: object, busy: float) -> None:
     if isinstance(nic, capacity.Housekeeping):
         more = "" if nic.cautious is None else f", {nic.cautious} at the dear end of the interval"
         print(f"a NIC of {nic.speed_gbit:g} Gbit/s, used to the full by guests: {nic.cpus} shared CPUs{more}")
+        if nic.note:
+            print(f"warning: {nic.note}")
     if found.note:
         print(f"warning: {found.note}")
 
@@ -121,6 +121,12 @@ def _number(option: str, text: str) -> float:
     if not 0 < value < 1e9:
         raise spec_options.OptionError(f"{option} '{text[:40]}': give a number above 0")
     return value
+
+
+def _vcpus(text: str) -> int:
+    if text.isascii() and text.isdigit() and 1 <= int(text[:12]) <= 4096:
+        return int(text)
+    raise spec_options.OptionError(f"--vcpus '{text[:40]}': give a whole number from 1 to 4096")
 
 
 def _share(text: str) -> float:

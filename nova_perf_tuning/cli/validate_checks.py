@@ -21,12 +21,12 @@ def programs(jobs: Sequence[plugins.Job]) -> None:
     """
     from nova_perf_tuning.bench import plugins
 
-    without = [job for job in jobs if plugins.missing(job.benchmark)]
+    without = [job for job in jobs if plugins.missing(job.benchmark, job.parameters)]
     if len(without) == len(jobs):
-        plugins.check_installed(without[0].benchmark)
+        plugins.check_installed(without[0].benchmark, without[0].parameters)
     for job in without:
-        absent = plugins.missing(job.benchmark)[0]
-        how = plugins.how_to_get(job.benchmark)
+        absent = plugins.missing(job.benchmark, job.parameters)[0]
+        how = plugins.how_to_get(job.benchmark, job.parameters)
         print(f"nova-perf validate: {job.label}: {absent} is not on this host; {how}", file=sys.stderr)
 
 

@@ -32,6 +32,11 @@ class Image:
 
 #: What images of this project had before they listed it.
 _OLD_PROGRAMS: Final = frozenset({"iperf3", "fio", "sysbench", "ethtool"})
+#: Programs for benchmarks that tools/image/build --full puts into an image.
+BUILT: Final = frozenset(
+    "busybox iperf3 fio sysbench ethtool mariadbd smbd smbclient cyclictest nova-perf-bench nova-perf-database"
+    " nova-perf-share nova-perf-tpcc.lua".split()
+)
 #: Link in the cache folder -> how the image is built; the smaller one first.
 _VARIANTS: Final = {"image": "tools/image/build", "full-image": "tools/image/build --full"}
 
@@ -49,11 +54,14 @@ def default_folder(programs: Collection[str] = ()) -> str:
             if not missing:
                 return folder
             lacking[name] = missing
-    if "full-image" in lacking:
+    if lacking and (foreign := sorted(set(programs) - BUILT)):
         raise base.LaunchError(
-            f"no guest image has {', '.join(lacking['full-image'])}; build it anew with tools/image/build --full,"
-            " or put programs of your own into an image and name it"
+            f"no guest image that tools/image/build makes has {', '.join(foreign)}; measure with --launcher host,"
+            " or on a cloud with --launcher heat and an --image of your own that has it"
         )
+    if "full-image" in lacking:
+        absent = ", ".join(lacking["full-image"])
+        raise base.LaunchError(f"the full guest image has no {absent}; build it anew: {_VARIANTS['full-image']}")
     if lacking:
         absent = ", ".join(lacking["image"])
         raise base.LaunchError(

@@ -3,6 +3,8 @@
 At rest: CPU time of a look for changes (every 10 s) and of a full reading (every 60 s) on the generated host huge,
 and of irqbalance's loop on the same files in the same run: the one that ``NOVA_PERF_IRQBALANCE`` names or that is
 installed, else Debian's, unpacked in a temporary folder. irqbalance verifies nothing.
+The same once more of the agent as a whole process at rest there, with its watchdog, as its unit starts it: first
+without full readings, then with them.
 
 Burst: 50 processes that look like guests (QEMU's names, four vhost workers each) are announced at once by
 libvirt's files; their workers are to leave a CPU. Reported are p50 and p99 from the announcement of a guest to the
@@ -13,6 +15,8 @@ machine is touched.
 from __future__ import annotations
 
 import os
+import select
+import socket
 import statistics
 import subprocess
 import sys
@@ -24,6 +28,8 @@ from tests.functional.agent import some_irqbalance
 
 RUNS = 7
 GUESTS = 50
+#: Seconds after its start in which an agent looks more often.
+SETTLES = 30.0
 #: Shares of one CPU.
 GOAL_LOOK, GOAL_ALL = 0.0005, 0.0012
 
@@ -77,6 +83,47 @@ def _rest(root: str) -> list[float]:
     return list(map(float, out.split()))
 
 
+def _process_at_rest(root: str, folder: str, seconds: float, options: str) -> float:
+    """Return the share of a CPU that a running agent takes, all its threads, from a while after its start."""
+    config, told = os.path.join(folder, "agent.conf"), os.path.join(folder, "notify")
+    with open(config, "w") as file:
+        file.write(f"[agent]\n{options}")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify:
+        notify.bind(told)
+        process = subprocess.Popen(
+            [sys.executable, "-m", "nova_perf_tuning.agent.main", "--sysroot", root, "--config-file", config],
+            env={**os.environ, "NOTIFY_SOCKET": told, "WATCHDOG_USEC": "60000000"},
+        )
+        try:
+            while b"READY=1" not in notify.recv(65536):
+                pass
+            _read(notify, SETTLES)
+            before, begin = _busy(process.pid), time.monotonic()
+            _read(notify, seconds)
+            return (_busy(process.pid) - before) / (time.monotonic() - begin)
+        finally:
+            process.terminate()
+            process.wait()
+            os.unlink(told)
+
+
+def _read(notify: socket.socket, seconds: float) -> None:
+    """Take what is told, as systemd does: an agent waits where nobody takes it."""
+    end = time.monotonic() + seconds
+    while (left := end - time.monotonic()) > 0:
+        if select.select([notify], [], [], left)[0]:
+            notify.recv(65536)
+
+
+def _busy(pid: int) -> float:
+    """Return a process's CPU seconds to the nanosecond (proc(5), schedstat)."""
+    total = 0
+    for thread in os.listdir(f"/proc/{pid}/task"):
+        with open(f"/proc/{pid}/task/{thread}/schedstat") as file:
+            total += int(file.read().split()[0])
+    return total / 1e9
+
+
 def _irqbalance(root: str, program: str) -> float:
     """Return the CPU milliseconds of one cycle of its loop."""
     process = subprocess.Popen(
@@ -105,6 +152,9 @@ def _show_rest() -> int:
     with tempfile.TemporaryDirectory(prefix="nova-perf-agent-", dir=limits.workplace()) as folder:
         root = limits.generated_host(folder, "huge")
         rows += [_rest(root) for _ in range(RUNS)]
+        looking = _process_at_rest(root, folder, 60.0, "verify_interval = 3600\n")
+        reading = _process_at_rest(root, folder, 180.0, "")
+        # Last: it moves interrupts, and generated files do not follow as a kernel does.
         theirs = _irqbalance(root, some_irqbalance.find(folder))
     settings, _first, again, look, verify = (statistics.median(column) for column in zip(*rows, strict=True))
     first = rows[0][1]  # later processes find everything placed
@@ -118,7 +168,8 @@ def _show_rest() -> int:
         f"irqbalance, a cycle: {theirs:.1f} ms, each 10 s {theirs / 1e4:.4%}; ours {look / theirs:.2f} of it, "
         f"with reading {both * 1e4 / theirs:.2f}"
     )
-    reached = cycle <= GOAL_LOOK and both <= GOAL_ALL
+    print(f"the whole process at rest: {looking:.4%} of a CPU; with its full readings {reading:.4%}")
+    reached = max(cycle, looking) <= GOAL_LOOK and max(both, reading) <= GOAL_ALL
     print(f"goals {GOAL_LOOK:.2%} and {GOAL_ALL:.2%}: {'reached' if reached else 'MISSED'}")
     return 0 if reached else 1
 

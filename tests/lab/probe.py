@@ -36,6 +36,13 @@ def put(path, text):
         file.write(text)
 
 
+def timed(command):
+    """Run a shell command, which must succeed, and return how many seconds it took."""
+    begun = time.monotonic()
+    must(command)
+    return time.monotonic() - begun
+
+
 def get(path):
     with open(path) as file:
         return file.read().strip()
@@ -87,6 +94,12 @@ def nic_irqs(nic):
 def xps(nic):
     """Return each transmit queue's mask as a number."""
     files = sorted(glob.glob(f"/sys/class/net/{nic}/queues/tx-*/xps_cpus"))
+    return [int(get(path).replace(",", ""), 16) for path in files]
+
+
+def rps(nic):
+    """Return each receive queue's mask as a number."""
+    files = sorted(glob.glob(f"/sys/class/net/{nic}/queues/rx-*/rps_cpus"))
     return [int(get(path).replace(",", ""), 16) for path in files]
 
 
@@ -176,6 +189,41 @@ def _nic_faults(nic, cpus):
     return bool(irqs), f"{nic}: {found}" if not irqs or max(sizes) - min(sizes) > 1 else ""
 
 
+def _serving(nic, queues):
+    """Return which queues each CPU serves, by the NIC's interrupts; nothing while one of them has more CPUs.
+
+    :param queues: a pattern of the names of their interrupts; with few queues igb has one for each direction.
+    """
+    found = {}
+    for one in nic_irqs(nic):
+        queue = re.search(rf"(?:{queues})(\d+)$", one["name"])
+        if queue:
+            if len(one["cpus"]) != 1:
+                return {}
+            found.setdefault(one["cpus"][0], set()).add(int(queue.group(1)))
+    return found
+
+
+def _xps_faults(nic):
+    """A CPU that serves queues is to send by all of those, each other CPU by one."""
+    masks, serving = xps(nic), _serving(nic, r"output\.|TxRx-|tx-")
+    sends = [{queue for queue, mask in enumerate(masks) if mask >> cpu & 1} for cpu in range(os.cpu_count())]
+    right = serving and all(one == serving.get(cpu, one) and one for cpu, one in enumerate(sends))
+    single = all(len(one) == 1 for cpu, one in enumerate(sends) if cpu not in serving)
+    return bool(masks), "" if right and single else f"{nic} sends by {sends}, served by {serving}"
+
+
+def _rps_faults(nic, cpus):
+    """CPUs of ``cpus`` that have none of the NIC's queues are to share the receiving of its queues."""
+    masks = rps(nic)
+    helpers = sorted(set(cpus) - set(_serving(nic, r"put\.|TxRx-|[rt]x-")))
+    shared = [[cpu for cpu in range(os.cpu_count()) if mask >> cpu & 1] for mask in masks]
+    right = helpers and sorted(sum(shared, [])) == helpers
+    sizes = [len(one) for one in shared]
+    even = max(sizes, default=0) - min(sizes, default=0) <= 1
+    return bool(masks), "" if right and even else f"{nic}: {helpers} are to share the receiving of {shared}"
+
+
 def _guest_faults(guest, cpus):
     """The guest's emulator, I/O threads and vhost workers are to be allowed on exactly these CPUs."""
     found = {name: [] for name in ("emulator", "IO iothread", "vhost")}
@@ -204,7 +252,14 @@ def _vector_faults(address, cpus, count):
     return there, "" if right else f"{address}: {found}"
 
 
-_FAULTS = {"nic": _nic_faults, "guest": _guest_faults, "workers": _worker_faults, "vectors": _vector_faults}
+_FAULTS = {
+    "nic": _nic_faults,
+    "xps": _xps_faults,
+    "rps": _rps_faults,
+    "guest": _guest_faults,
+    "workers": _worker_faults,
+    "vectors": _vector_faults,
+}
 
 
 def faults(wanted):
@@ -268,6 +323,52 @@ def counters(guest):
     after, _wait = cpu.read(process.pid, process.threads)
     proc = (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
     return {"before": before, "proc": proc, "libvirt": libvirts, "after": after}
+
+
+#: How the threads of our classes are named by QEMU and by the kernel; QEMU's others (RCU, its monitor's) are the
+#: emulator's, but for those of its pool, which come and go.
+_CLASSES = {
+    "vcpu": r"CPU \d+/KVM",
+    "emulator": r"(?!CPU \d|IO iothread|vhost|worker).*",
+    "iothread": r"IO iothread\d+",
+    "vhost": "vhost",
+}
+
+
+def spent(guest):
+    """Return CPU seconds of a guest by class and in all, from /proc/PID/task/TID/stat, and its threads."""
+    found = dict.fromkeys((*_CLASSES, "total"), 0.0)
+    count = dict.fromkeys(found, 0)
+    pid = int(get(f"/run/libvirt/qemu/{guest}.pid"))
+    found["total"] += _ticks_s(f"/proc/{pid}/stat")
+    for one in threads(guest):
+        for kind, name in _CLASSES.items():
+            if re.fullmatch(name, one["name"]):
+                seconds = _ticks_s(f"/proc/{pid if one['own'] else one['tid']}/task/{one['tid']}/stat")
+                found[kind] += seconds
+                count[kind] += 1
+                found["total"] += 0.0 if one["own"] else seconds
+    return {"seconds": found, "threads": count}
+
+
+def _ticks_s(path):
+    user, system = get(path).rpartition(")")[2].split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+
+def metrics(guest, port):
+    """Return CPU seconds of a guest by class as the agent tells Prometheus, with ``spent`` before and after."""
+    import urllib.request
+
+    before = spent(guest)
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=300) as answer:
+        text = answer.read().decode()
+    after = spent(guest)
+    told = {}
+    for labels, value in re.findall(r"^nova_perf_guest_host_cpu_seconds_total\{(.+)\} (\S+)$", text, re.MULTILINE):
+        if f'guest="{guest}"' in labels:
+            told[re.search(r'class="(\w+)"', labels).group(1)] = float(value)
+    return {"before": before, "told": told, "after": after}
 
 
 def console(guest, command, seconds=120):

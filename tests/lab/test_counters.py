@@ -6,6 +6,7 @@ from tests.lab import rig
 
 #: A tick at 100 Hz: what user and system time in /proc are cut to.
 _TICK_S = 0.01
+_PORT = 9177
 
 
 class CountersTest(rig.LabCase):
@@ -78,3 +79,34 @@ class CountersTest(rig.LabCase):
         second = self.paused()
         self.check_one(second, 0.0, 0.0)
         self.check_growth(first, second, 0.0)
+
+    def test_what_the_agent_tells_prometheus(self):
+        """Of a guest at work: each class is between what the test reads in /proc just before and just after."""
+        self.start_agent(f"metrics_port = {_PORT}\nmetrics_address = 127.0.0.1\n")
+        self.start_guest()
+        self.await_guest()
+        self.until(lambda: self.lab.ask("metrics", "g1", _PORT)["told"], "the agent knows the guest", told=False)
+        first = self.check_told()
+        self.lab.ask("console", "g1", "(while :; do :; done) & ping -q -c 100 -i 0.02 -s 1400 10.9.0.1 >/dev/null")
+        second = self.check_told()
+        for kind, least_s in (("vcpu", 1.0), ("vhost", 2 * _TICK_S)):
+            self.assertGreater(second[kind] - first[kind], least_s, kind)
+        self.assertGreater(second["vcpu"] / sum(second.values()), 0.5)
+
+    def check_told(self):
+        found = self.lab.ask("metrics", "g1", _PORT)
+        told = found["told"]
+        self.assertEqual({"vcpu", "emulator", "iothread", "vhost", "worker"}, set(told))
+        before, after = found["before"], found["after"]
+        self.assertEqual([4, 1, 4], [after["threads"][kind] for kind in ("vcpu", "iothread", "vhost")])
+        sums = {**told, "total": sum(told.values())}
+        for kind, low in before["seconds"].items():
+            # User and system time are cut to a tick each, and a thread that runs is up to a tick ahead of its own.
+            ticks = 3 * (after["threads"][kind] or sum(after["threads"].values()))
+            self.assert_between(sums[kind], low, after["seconds"][kind], ticks, kind)
+        told_of = ", ".join(
+            f"{kind} {before['seconds'][kind]:.2f} <= {sums[kind]:.3f} <= {high:.2f}"
+            for kind, high in after["seconds"].items()
+        )
+        print(f"NOTE: lab, kernel {'.'.join(self.lab.kernel.split('.')[:2])}: CPU seconds told: {told_of}")
+        return told

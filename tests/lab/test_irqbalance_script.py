@@ -48,9 +48,9 @@ class ScriptTest(rig.LabCase):
         self.until(self.moved, "irqbalance works again", told=False)
         self.assertEqual((set(), placed), (self.moved() & self.ours, self.irqs()))
 
+        self.drop_in("[Service]\nRestart=no\n")
         self.start_agent()
-        self.kill_agent()
-        self.lab.run("systemctl stop nova-perf-agent")
+        self.lose_agent()
         self.restore()
         self.assertEqual(set(), self.listed())
         self.until(lambda: self.moved() & self.ours, "irqbalance has them again after the restore")

@@ -105,8 +105,7 @@ class PassthroughTest(rig.LabCase):
         for cpu in own:
             self.addCleanup(self.lab.ask, *rig.online(cpu, 1))
             self.lab.ask(*rig.online(cpu, 0))
-        self.start_agent()
-        self.right_again("the agent's start with dedicated CPUs offline", ["must", "true"], beside)
+        self.start_agent(wanted=beside, what="the agent's start with dedicated CPUs offline")
         for cpu in own:
             self.right_again(f"Nova takes CPU {cpu} online", rig.online(cpu, 0, 1), beside)
         asks = {"irq_placement": "vcpu", "emulator_placement": "numa", "vhost_placement": "numa"}
@@ -167,8 +166,7 @@ class PassthroughTest(rig.LabCase):
         self.start(cpus=None)
         self.move(1)
         before = self.vectors()
-        self.start_agent()
-        self.right_again("the agent's start with a guest", ["must", "true"], vectors(rig.NODE1))
+        self.start_agent(wanted=vectors(rig.NODE1), what="the agent's start with a guest")
         self.stop_agent()
         self.start_agent()
         self.stop_agent()
@@ -179,8 +177,7 @@ class PassthroughTest(rig.LabCase):
         """The other agent logs success after failure. No interrupt can go back to a CPU that is offline."""
         self.start(cpus=None)
         irq = self.move(1)
-        self.start_agent("on_stop = restore\n")
-        self.right_again("the agent's start with a guest", ["must", "true"], vectors(rig.NODE1))
+        self.start_agent("on_stop = restore\n", vectors(rig.NODE1), "the agent's start with a guest")
         self.addCleanup(self.lab.ask, *rig.online(1, 1))
         # What the kernel resets then is written again first: it would count as changed by others.
         self.right_again("CPU 1 offline", rig.online(1, 1, 0), rig.nics(nic0=[0], igb0=[0]))

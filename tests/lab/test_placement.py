@@ -14,8 +14,7 @@ class PlacementTest(rig.LabCase):
 
     def placed(self, options="on_stop = leave\n"):
         """Start the agent, which places all NICs."""
-        self.start_agent(options)
-        self.right_again("the agent's start", ["must", "true"], rig.nics())
+        self.start_agent(options, [*rig.nics(), *rig.steering()])
 
     def wrong(self):
         return self.lab.ask("faults", rig.nics())[1]
@@ -35,21 +34,35 @@ class PlacementTest(rig.LabCase):
             self.assertEqual(sum(grown), grown[one["cpus"][0]], one)
         self.assertGreater(moved, 100)
 
+    def test_receive_work_is_shared_where_a_nic_has_few_queues(self):
+        """Only where it is asked for; four CPUs beside a NIC with eight queues have one each."""
+        for nic in rig.NICS:
+            self.assertEqual({0}, set(self.lab.ask("rps", nic)))
+        self.placed("rps = true\non_stop = restore\n")
+        self.assertEqual({0}, set(self.lab.ask("rps", "igb1")))
+        self.addCleanup(self.lab.ask, "run", "ethtool -L igb1 combined 8")
+        wanted = [*rig.nics(), *rig.steering(), ["rps", "igb1", rig.NODE1]]
+        few = ["must", "ethtool -L igb1 combined 8; ethtool -L igb1 combined 2"]
+        self.right_again("ethtool -L 2 (igb, with RPS)", few, wanted)
+        self.assertEqual(2, len(self.lab.ask("rps", "igb1")))
+        self.stop_agent()
+        self.assertEqual([0, 0], self.lab.ask("rps", "igb1"))
+
     def test_killed_agent_and_restore(self):
         # The kernel's own choice, as below: after other tests it may still be that of fewer CPUs.
         self.lab.run("ethtool -L nic1 combined 3; ethtool -L nic1 combined 4")
         before = self.lab.ask("originals")
         self.placed()
-        self.kill_agent()
-        self.lab.run("ethtool -L nic1 combined 3; ethtool -L nic1 combined 4; echo 0-7 > /proc/irq/"
-                     f"{self.lab.ask('nic_irqs', 'igb1')[1]['irq']}/smp_affinity_list")  # fmt: skip
-        self.assertEqual(2, len(self.wrong()))
-        self.placed()
+        self.kill_agent([["nic", "nic1", rig.NODE1], ["nic", "igb1", rig.NODE1]], self.disturb_node1)
         self.stop_agent()
         self.assertEqual([], self.wrong())
         left = [one for one in json.loads(self.restore())["settings"] if one["result"] in ("failed", "foreign")]
         self.assertEqual([], left)
         self.assertEqual(before, self.lab.ask("originals"))
+
+    def disturb_node1(self):
+        self.lab.run("ethtool -L nic1 combined 3; ethtool -L nic1 combined 4; echo 0-7 > /proc/irq/"
+                     f"{self.lab.ask('nic_irqs', 'igb1')[1]['irq']}/smp_affinity_list")  # fmt: skip
 
     def test_irqbalance(self):
         for irqs in self.all_irqs().values():  # irqbalance puts nothing back, and other tests look at all NICs

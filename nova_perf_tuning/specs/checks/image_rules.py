@@ -23,6 +23,11 @@ EMULATED_BUSES: Final = frozenset({"ide", "sata", "fdc", "usb"})
 #: The first QEMU machine types that give virtio-scsi and virtio-blk one queue for each vCPU by themselves.
 AUTO_QUEUES: Final = (5, 2)
 
+#: Buses of a CD-ROM drive that Windows reads with virtio drivers only.
+_NEED_DRIVERS: Final = frozenset({"virtio", "scsi"})
+#: Sockets that desktop editions of Windows use at most; Pro for Workstations alone uses four.
+_DESKTOP_SOCKETS: Final = 2
+_TOPOLOGY: Final = frozenset({"hw:cpu_sockets", "hw:cpu_cores", "hw:cpu_max_sockets"})
 _MACHINE: Final = re.compile(r"(?:pc-i440fx|pc-q35|virt)-(\d+)\.(\d+)(?:\.\d+)?")
 _NONE: Final[Mapping[str, str]] = {}
 
@@ -32,12 +37,13 @@ class ImageFacts:
     """An image as the rules see it.
 
     :ivar properties: everything Glance holds, as text, the flat custom properties included.
-    :ivar flavor_specs: of the flavor it is checked with; empty without one.
+    :ivar flavor_specs, vcpus: of the flavor it is checked with; empty and 0 without one.
     """
 
     name: str
     properties: Mapping[str, str]
     flavor_specs: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    vcpus: int = 0
 
     def value(self, key: str) -> str:
         """Return a property in lower case, empty when it is not set."""
@@ -58,6 +64,13 @@ class ImageFacts:
         if self.value("os_distro"):
             return self.value("os_distro").startswith("win")
         return re.search(r"\bwin(dows|2k|\d)", self.name.lower().replace("_", " ")) is not None
+
+    @property
+    def looks_like_desktop_windows(self) -> bool:
+        """Whether distribution and name say a release of Windows that is no server."""
+        told = f"{self.value('os_distro')} {self.name.lower()}".replace("_", " ")
+        release = re.search(r"\bwin(dows)?[-. ]*(xp|vista|7|8|10|11)(?![0-9])", told)
+        return self.looks_like_windows and release is not None
 
 
 def _emulated_nic(facts: ImageFacts) -> Iterator[str]:
@@ -90,6 +103,23 @@ def _windows_not_said(facts: ImageFacts) -> Iterator[str]:
     if facts.looks_like_windows and facts.value("os_type") != "windows":
         shown = facts.shown("os_type") if facts.value("os_type") else "no os_type"
         yield f"{facts.shown('os_distro') if facts.value('os_distro') else facts.name} with {shown}"
+
+
+def _windows_iso(facts: ImageFacts) -> Iterator[str]:
+    if facts.value("disk_format") != "iso":
+        return
+    if facts.looks_like_windows:
+        yield facts.shown("disk_format")
+    if "virtio-win" in re.sub("[_. ]", "-", facts.name.lower()):
+        yield from (
+            facts.shown(key) for key in ("hw_cdrom_bus", "hw_rescue_bus") if facts.value(key) in _NEED_DRIVERS
+        )
+
+
+def _windows_sockets(facts: ImageFacts) -> Iterator[str]:
+    told = {key.replace("hw_", "hw:", 1) for key in (*facts.properties, *facts.flavor_specs)}
+    if facts.looks_like_desktop_windows and facts.vcpus > _DESKTOP_SOCKETS and not told & _TOPOLOGY:
+        yield f"{facts.vcpus} vCPUs without hw:cpu_max_sockets"
 
 
 def _hpet(facts: ImageFacts) -> Iterator[str]:
@@ -168,6 +198,25 @@ RULES: Final[tuple[Rule[ImageFacts], ...]] = (
         "nova/virt/libvirt/driver.py, _set_features and _set_kvm_timers",
     ),
     Rule(
+        "windows-iso",
+        Level.WARNING,
+        _windows_iso,
+        "Windows' installer has no virtio drivers: a guest that starts from its disc sees no virtio disk, and a "
+        "disc with the drivers must lie in a drive that needs none of them.",
+        "install Windows once with the drivers of the virtio-win ISO in a SATA or IDE drive (hw_cdrom_bus=sata), "
+        "and upload its disk as qcow2 or raw",
+        "virtio-win: drivers of NetKVM, viostor and vioscsi are not part of Windows",
+    ),
+    Rule(
+        "windows-sockets",
+        Level.WARNING,
+        _windows_sockets,
+        "Nova makes each vCPU a socket of its own, and desktop editions of Windows use two sockets at most: the "
+        "other vCPUs do nothing.",
+        "set hw:cpu_max_sockets=2 in the flavor, or hw_cpu_max_sockets=2 on the image",
+        "nova/virt/hardware.py: sockets come first where nothing is asked for; Microsoft: limits of its editions",
+    ),
+    Rule(
         "hpet",
         Level.WARNING,
         _hpet,
@@ -225,7 +274,8 @@ def findings(
     else:
         asked = parsing.parse({}, readable, profiles)
         found += rules.crosschecked(crosscheck.findings(asked, {}, readable))
-    return found + rules.apply(RULES, ImageFacts(name, properties, flavor[2] if flavor else _NONE))
+    facts = ImageFacts(name, properties, flavor[2] if flavor else _NONE, flavor[0] if flavor else 0)
+    return found + rules.apply(RULES, facts)
 
 
 def _unreadable(properties: Mapping[str, str], profiles: Mapping[str, profile.Profile]) -> list[rules.Finding]:

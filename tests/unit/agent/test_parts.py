@@ -15,6 +15,8 @@ import subprocess
 import tempfile
 
 import testtools
+from pyroute2.netlink import genlmsg
+from pyroute2.netlink.generic import GenericNetlinkSocket
 
 from nova_perf_tuning.agent import notify, sources, state, stats, watch
 from nova_perf_tuning.host import irqbalance
@@ -241,6 +243,12 @@ class EthtoolMonitorTest(testtools.TestCase):
     def test_all_else_and_what_is_cut_may_have_reset_a_device(self):
         for message in (self.message(19, "eth0"), self.message(17, "eth0"), b"", self.message(21, "eth0")[:30]):
             self.assertEqual(({sources.CHANNELS}, set()), self.told(message), message)
+
+    def test_the_kernels_number_of_the_group(self):
+        """As pyroute2 has it from the same kernel."""
+        with GenericNetlinkSocket() as generic:
+            generic.bind("ethtool", genlmsg)
+            self.assertEqual(int(generic.mcast_groups["monitor"]), sources._ethtool_group())
 
 
 class StatsTest(testtools.TestCase):

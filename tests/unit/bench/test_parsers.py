@@ -221,8 +221,8 @@ class AnyOutputTest(testtools.TestCase):
 
 
 ALL_KINDS = sorted(
-    "connect cpu cyclictest fio go-tpc himeno iperf3 memory netperf oltp packets request smb system tpcc"
-    " tpcc-mysql unixbench unixbench6".split()
+    "connect cpu cyclictest fio go-tpc himeno iperf3 memory netperf netperf-requests oltp packets request smb"
+    " system tpcc tpcc-mysql unixbench unixbench6".split()
 )
 
 

@@ -87,6 +87,10 @@ class UnixBenchTablesTest(testtools.TestCase):
         error = self.assertRaises(base.OutputError, unixbench.UnixBench().parse, text)
         self.assertIn("must not be set against", str(error))
         self.assertTrue(unixbench.UnixBench6().parse(text))
+        for kind, version in ((unixbench.UnixBench, "5.1.2"), (unixbench.UnixBench6, "6.1.9")):
+            text = text_of(FIGURES["unixbench"][0], version=version)
+            error = self.assertRaises(base.OutputError, kind().parse, text)
+            self.assertIn(f"this is version {version}", str(error))
         self.assertRaises(base.OutputError, unixbench.UnixBench6().parse, text_of(FIGURES["unixbench"][0]))
 
     def test_csv(self):

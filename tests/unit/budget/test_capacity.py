@@ -57,6 +57,45 @@ class CapacityTest(testtools.TestCase):
         [vhost] = [one for one in found.limits if one.resource == "vhost"]
         self.assertIn("several queues", vhost.note)
 
+    def test_trials_over_the_limits_of_guards_do_not_count(self):
+        blocks = [trial(block=at, order=at, vhost=1.0) for at in range(10)]
+        for one in blocks[:2]:
+            one.host_cpu_s = {**one.host_cpu_s, "vhost": 80.0, "total": 88.0}
+            one.conditions = {"steal_share": 0.5}
+        found = capacity.capacity(results(*blocks), "iperf3", "tuned", 8, 1.0)
+        self.assertEqual((8, 80), (found.trials, found.limits[0].guests))
+        self.assertIn("trials left out: 2, since steal: the host's CPUs were taken away 50%", found.note)
+        self.assertEqual(3, capacity.housekeeping(results(*blocks), "iperf3", "tuned", 25, 1.0).cautious)
+        for one in blocks[2:4]:
+            one.conditions = {"steal_share": 0.5}
+        error = self.assertRaises(
+            capacity.CapacityError, capacity.capacity, results(*blocks), "iperf3", "tuned", 8, 1.0
+        )
+        self.assertIn("4 of 10 trials of 'tuned' do not count (limit 20%)", str(error))
+
+    def test_too_many_that_failed_are_no_sample(self):
+        blocks = [trial(block=at, order=at, vhost=1.0) for at in range(10)]
+        for one in blocks[:3]:
+            one.value, one.work, one.error = None, None, "killed"
+        self.assertRaises(capacity.CapacityError, capacity.capacity, results(*blocks), "iperf3", "tuned", 8, 1.0)
+
+    def test_negative_cpu_is_not_clamped(self):
+        """What is taken off interrupts for the idle host may be more than there was: 0 in the middle, no cost."""
+        blocks = [trial(block=at, order=at, vhost=1.0, softirq=0.5 if at % 2 else -0.5) for at in range(8)]
+        limits = {
+            one.resource: one for one in capacity.capacity(results(*blocks), "iperf3", "tuned", 8, 1.0).limits
+        }
+        self.assertEqual((None, 80), (limits["softirq"].guests, limits[capacity.ALL].guests))
+
+    def test_what_a_nic_costs_is_not_in_it_on_one_host(self):
+        blocks = [trial(block=at, vhost=1.0) for at in range(8)]
+        for launcher, words in (("libvirt", "NIC's own interrupts"), ("heat", "")):
+            told = capacity.housekeeping(
+                model.Results({"launcher": launcher}, blocks), "iperf3", "tuned", 25, 0.8
+            ).note
+            self.assertIn(words, told)
+            self.assertEqual(bool(words), bool(told))
+
     def test_nothing_to_go_by(self):
         for wrong in (results(), results(trial(work=None)), results(trial(arm="untuned"))):
             self.assertRaises(capacity.CapacityError, capacity.capacity, wrong, "iperf3", "tuned", 4, 0.8)

@@ -37,6 +37,9 @@ class CapacityCommandTest(testtools.TestCase):
             (("--shared", "x"), "--shared 'x'"),
             (("--shared", "0-9", "--vcpus", "4"), "belong together"),
             (("--shared", "0-9", "--busy", "80"), "--busy '80'"),
+            (("--shared", "0-9", "--dedicated", "4-7", "--vcpus", "0.5"), "--vcpus '0.5': give a whole number"),
+            (("--shared", "0-9", "--dedicated", "4-7", "--vcpus", "1.9"), "--vcpus '1.9': give a whole number"),
+            (("--shared", "0-9", "--dedicated", "4-7", "--vcpus", "0"), "--vcpus '0': give a whole number"),
         ):
             done = self.capacity(*arguments)
             self.assertEqual((3, ""), (done.returncode, done.stdout), arguments)

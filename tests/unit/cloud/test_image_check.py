@@ -16,6 +16,10 @@ CASES = {
         {"hw_disk_bus": "scsi", "hw_scsi_model": "virtio-scsi", "hw_machine_type": "pc-q35-7.2"},
     ),
     "windows-not-said": ({"os_distro": "windows"}, {"os_distro": "windows", "os_type": "windows"}),
+    "windows-iso": (
+        {"os_distro": "windows", "os_type": "windows", "disk_format": "iso"},
+        {"os_distro": "windows", "os_type": "windows", "disk_format": "qcow2"},
+    ),
     "hpet": ({"hw_time_hpet": "True"}, {"hw_time_hpet": "false"}),
     "paravirtual-era": ({"hw_vm_mode": "xen"}, {"hw_vm_mode": "hvm"}),
     "multiqueue-off": ({"hw_vif_multiqueue_enabled": "no"}, {"hw_vif_multiqueue_enabled": "yes"}),
@@ -31,7 +35,7 @@ class RulesTest(testtools.TestCase):
         return {one.rule for one in image_rules.findings(name, properties, profiles.shipped(), flavor)}
 
     def test_each_rule_fires_and_stays_silent(self):
-        self.assertEqual({rule.name for rule in image_rules.RULES}, set(CASES))
+        self.assertEqual({rule.name for rule in image_rules.RULES}, {*CASES, "windows-sockets"})
         for rule, (broken, whole) in CASES.items():
             self.assertEqual({rule}, self.found(broken), rule)
             self.assertEqual(set(), self.found(whole), rule)
@@ -41,6 +45,30 @@ class RulesTest(testtools.TestCase):
         self.assertEqual({"windows-not-said"}, self.found({}, "win2k19-eval"))
         self.assertEqual(set(), self.found({"os_distro": "debian"}, "Windows Subsystem"))
         self.assertEqual(set(), self.found({}, "darwin-builder"))
+
+    def test_disc_with_the_drivers_of_windows(self):
+        for name in ("virtio-win-0.1.266", "virtio_win.iso"):
+            for key in ("hw_cdrom_bus", "hw_rescue_bus"):
+                self.assertEqual({"windows-iso"}, self.found({"disk_format": "iso", key: "virtio"}, name))
+                self.assertEqual(set(), self.found({"disk_format": "iso", key: "sata"}, name))
+        self.assertEqual(set(), self.found({"disk_format": "iso", "hw_cdrom_bus": "virtio"}, "debian-12"))
+
+    def test_sockets_of_desktop_windows(self):
+        windows = {"os_type": "windows", "os_distro": "windows"}
+        for name, vcpus, specs, expected in (
+            ("Windows 11 23H2", 4, {}, {"windows-sockets"}),
+            ("win10-ltsc", 4, {}, {"windows-sockets"}),
+            ("Windows 11", 2, {}, set()),
+            ("Windows 11", 4, {"hw:cpu_max_sockets": "2"}, set()),
+            ("Windows Server 2022", 4, {}, set()),
+            ("windows-1809", 4, {}, set()),
+        ):
+            self.assertEqual(expected, self.found(windows, name, (vcpus, 4096, specs)), name)
+        self.assertEqual(set(), self.found({**windows, "hw_cpu_max_sockets": "2"}, "win10", (4, 4096, {})))
+        self.assertEqual(
+            {"windows-sockets"}, self.found({"os_type": "windows", "os_distro": "win10"}, "x", (4, 1, {}))
+        )
+        self.assertEqual(set(), self.found({"os_distro": "debian"}, "win10", (4, 4096, {})))
 
     def test_paravirtual_traces(self):
         for properties in (

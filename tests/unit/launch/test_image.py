@@ -39,6 +39,21 @@ class ImageTest(unittest.TestCase):
         with self.assertRaisesRegex(base.LaunchError, "damaged"):
             image.load(str(self.folder))
 
+    def test_programs_that_images_lack(self) -> None:
+        """What is said can be done: the full image is built, or another launcher used."""
+        with mock.patch.dict(os.environ, {"NOVA_PERF_CACHE": str(self.folder)}):
+            for link, programs in (("image", "iperf3"), ("full-image", "iperf3 smbd")):
+                os.mkdir(self.folder / link)
+                (self.folder / link / "complete").touch()
+                (self.folder / link / "programs").write_text(programs)
+                with self.assertRaisesRegex(base.LaunchError, "build --full"):
+                    image.default_folder(["cyclictest"])
+                for wanted in (["perl"], ["netperf", "netserver", "cyclictest"], ["tpcc_start"]):
+                    with self.assertRaisesRegex(base.LaunchError, f"has {wanted[0]}.*--launcher host") as caught:
+                        image.default_folder(wanted)
+                    self.assertNotIn("build it anew", str(caught.exception))
+            self.assertEqual(str(self.folder / "full-image"), image.default_folder(["smbd"]))
+
     def test_default_folder(self) -> None:
         cases = (
             ({"HOME": "/h"}, "/h/.cache/nova-perf-tuning/image"),

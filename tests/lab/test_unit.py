@@ -1,0 +1,69 @@
+"""The agent under systemd by the project's own unit: what it may do, what it may write, and that it is watched."""
+
+from __future__ import annotations
+
+from tests.lab import rig
+
+#: linux/capability.h: CAP_DAC_READ_SEARCH, CAP_NET_ADMIN, CAP_SYS_PTRACE, CAP_SYS_NICE.
+_CAPABILITIES = 1 << 2 | 1 << 12 | 1 << 19 | 1 << 23
+
+
+_FOLDERS = ("/etc", "/usr", "/opt/perf", "/var/lib", "/var/log", "/run", "/run/libvirt", "/sys/fs/cgroup/lab")
+_OPENED = (
+    "true >>/proc/sys/vm/swappiness",
+    "true >>/proc/sysrq-trigger",
+    "true >>/sys/devices/system/cpu/cpu7/online",
+    "true >>/sys/module/kvm/parameters/halt_poll_ns",
+    "true >>/dev/vda",
+)
+
+
+class UnitTest(rig.LabCase):
+    def setUp(self):
+        super().setUp()
+        self.without_vfs()
+
+    def pid(self):
+        return self.lab.run("systemctl show -P MainPID nova-perf-agent").strip()
+
+    def test_it_may_do_what_it_needs_and_no_more(self):
+        self.start_agent()
+        status = self.lab.run(f"cat /proc/{self.pid()}/status")
+        rows = dict(row.split(":", 1) for row in status.splitlines() if ":" in row)
+        for name in ("CapBnd", "CapPrm", "CapEff"):
+            self.assertEqual(_CAPABILITIES, int(rows[name], 16), name)
+        self.assertEqual("1", rows["NoNewPrivs"].strip())
+        self.assertEqual("2", rows["Seccomp"].strip())
+
+    def test_its_file_system_is_read_only_but_for_what_it_tunes(self):
+        """What is refused among its mounts works outside of them."""
+        self.start_agent()
+        self.lab.run("mkdir -p /sys/fs/cgroup/lab")
+        self.addCleanup(self.lab.ask, "run", "rmdir /sys/fs/cgroup/lab")
+        for attempt in (*(f"mkdir {path}/attempt && rmdir {path}/attempt" for path in _FOLDERS), *_OPENED):
+            self.lab.run(attempt)
+            code, out = self.within(attempt)
+            self.assertNotEqual(0, code, attempt)
+            self.assertRegex(out, "Read-only file system|/dev/vda: (Permission denied|Operation not permitted)")
+        for path in ("/var/lib/nova-perf-tuning", "/run/nova-perf-tuning", "/tmp"):
+            self.assertEqual([0, ""], self.within(f"mkdir {path}/attempt && rmdir {path}/attempt"), path)
+        irq = self.lab.ask("nic_irqs", "igb1")[1]["irq"]
+        for path in (f"/proc/irq/{irq}/smp_affinity_list", "/sys/class/net/igb1/queues/tx-0/xps_cpus"):
+            self.assertEqual([0, ""], self.within(f"true >>{path}"), path)
+        self.assertEqual([0, "/home:\n\n/root:\n"], self.within("ls /home /root"))
+
+    def within(self, command):
+        """Run a command among the agent's mounts, with all that root may do elsewhere."""
+        return self.lab.ask("run", f"nsenter --target {self.pid()} --mount sh -c '{command}'")
+
+    def test_one_that_hangs_is_started_again(self):
+        self.drop_in("[Service]\nWatchdogSec=20\n")
+        self.start_agent()
+        pid = self.pid()
+        self.lab.run("sleep 30")
+        self.check_agent()  # one that works is left alone for longer than that
+        self._agent = None
+        self.lab.run(f"kill -STOP {pid}")
+        self.until(lambda: self.pid() not in ("0", pid), "an agent that hangs is another")
+        self.until(lambda: self._unit("ActiveState")["ActiveState"] == "active", "it is at work again")
+        self.right_again("the agent's start after it hung", ["must", "true"], rig.nics())

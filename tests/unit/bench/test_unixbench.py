@@ -1,0 +1,65 @@
+"""UnixBench as it is started, and a report that 5.1.3 itself has printed."""
+
+import os
+import pathlib
+import subprocess
+
+import fixtures
+import testtools
+
+from nova_perf_tuning.bench import base, plugins, unixbench
+
+REPORT = pathlib.Path(__file__).parent / "data" / "unixbench-5.1.3.txt"
+#: Demands of the real one: its programs below the working folder, as 5.1.3 has it, and folders to write in.
+RUN = f"""
+-d "pgms" or die "no pgms here";
+open(my $file, ">", "$ENV{{UB_RESULTDIR}}/log") or die; print $file join(" ", @ARGV); close($file);
+open(my $copy, ">", "$ENV{{UB_TMPDIR}}/copied") or die;
+exec "cat", "{REPORT}";
+"""
+
+
+class StartTest(testtools.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.scratch = self.useFixture(fixtures.TempDir()).path
+        self.folder = os.path.join(self.useFixture(fixtures.TempDir()).path, "a folder; with 'signs'")
+        os.makedirs(f"{self.folder}/pgms")
+        pathlib.Path(self.folder, "Run").write_text(RUN, encoding="utf-8")
+
+    def run_it(self, folder):
+        [step] = unixbench.UnixBench().steps({"directory": folder, "passes": "2"})
+        return subprocess.run(
+            step.argv, cwd=self.scratch, capture_output=True, text=True, timeout=600, check=False
+        )
+
+    def test_runs_in_its_folder_and_leaves_its_files_in_the_scratch_folder(self):
+        done = self.run_it(self.folder)
+        self.assertEqual((0, ""), (done.returncode, done.stderr))
+        self.assertTrue(unixbench.UnixBench().parse(done.stdout))
+        self.assertEqual({"pgms", "Run"}, set(os.listdir(self.folder)))
+        self.assertEqual({"log", "copied"}, set(os.listdir(self.scratch)))
+        self.assertEqual("-i 2 -c 1", pathlib.Path(self.scratch, "log").read_text(encoding="utf-8"))
+
+    def test_no_such_folder(self):
+        done = self.run_it("/nonexistent")
+        self.assertNotEqual(0, done.returncode)
+        self.assertEqual("/nonexistent: No such file or directory\n", done.stderr)
+
+    def test_is_there_where_its_folder_is(self):
+        for benchmark in (unixbench.UnixBench(), unixbench.UnixBench6()):
+            self.assertNotIn(f"{self.folder}/Run", plugins.missing(benchmark, {"directory": self.folder}))
+            self.assertEqual(["/nonexistent/Run"], plugins.missing(benchmark, {"directory": "/nonexistent"})[-1:])
+            error = self.assertRaises(
+                plugins.MissingProgramError, plugins.check_installed, benchmark, {"directory": "/nonexistent"}
+            )
+            self.assertIn(f"unpack and make UnixBench {benchmark.version} in its", str(error))
+        self.assertNotEqual(unixbench.UnixBench.defaults["directory"], unixbench.UnixBench6.defaults["directory"])
+
+
+class RecordedTest(testtools.TestCase):
+    def test_figures(self):
+        found = {one.metric: one.value for one in unixbench.UnixBench().parse(REPORT.read_text(encoding="utf-8"))}
+        self.assertEqual((8893646.9, 338.9), (found["dhrystone"], found["shell8"]))
+        self.assertAlmostEqual(648.4, found["score"], 1)
+        self.assertRaises(base.OutputError, unixbench.UnixBench6().parse, REPORT.read_text(encoding="utf-8"))
