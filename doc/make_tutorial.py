@@ -23,7 +23,7 @@ PATHS = (
     (re.compile(r"(?<=sqlite:///)/\S*?report(?=/)"), "report"),
     (re.compile(r"(?<![/:])/\S*?report(?=/|\s|$)"), "report"),
 )
-LINES, WIDTH = 34, 114
+LINES, WIDTH = 62, 114
 
 HEAD = """\
 ==========================================
@@ -33,7 +33,7 @@ Tutorial: the whole mission on one machine
 One command starts an OpenStack with two compute hosts on this machine and shows everything that this project does
 with one, from the flavor to the verdict that the scheduler obeys:
 
-.. tried: 2026-11-22, Debian 12, two shared CPUs without KVM
+.. tried: 2026-11-23, Debian 12, two shared CPUs without KVM
 
 ::
 
