@@ -84,6 +84,19 @@ class CloudTest(testtools.TestCase):
         self.cloud.compute.default_microversion = "2.95"
         self.prefix = f"test-{uuid.uuid4().hex[:8]}"
 
+    def make_member(self) -> Any:
+        """Make a project and a user of it without an administrator's rights, both named ``self.prefix``.
+
+        :returns: the project; the user's password is ``secret``.
+        """
+        identity = self.cloud.identity
+        project = identity.create_project(name=self.prefix)
+        self.addCleanup(identity.delete_project, project)
+        user = identity.create_user(name=self.prefix, password="secret", default_project_id=project.id)
+        self.addCleanup(identity.delete_user, user)
+        identity.assign_project_role_to_user(project, user, identity.find_role("member"))
+        return project
+
     def flavor(self, specs: dict[str, str], vcpus: int = 2) -> Any:
         """Create a flavor with extra specs for the time of the test."""
         flavor = self.cloud.compute.create_flavor(

@@ -154,12 +154,7 @@ class RightsTest(CommandTest):
         self.assertIn("127.0.0.1:1", self.refused(["host", "list"], ("--os-auth-url", "http://127.0.0.1:1/v3")))
 
     def test_without_admin_rights(self) -> None:
-        identity = self.cloud.identity
-        project = identity.create_project(name=self.prefix)
-        self.addCleanup(identity.delete_project, project)
-        user = identity.create_user(name=self.prefix, password="secret", default_project_id=project.id)
-        self.addCleanup(identity.delete_user, user)
-        identity.assign_project_role_to_user(project, user, identity.find_role("member"))
+        self.make_member()
         member = ("--os-username", self.prefix, "--os-password", "secret", "--os-project-name", self.prefix)
 
         self.assertEqual(0, self.openstack(*member, "perf", "flavor", "list", "--all").code)

@@ -60,12 +60,7 @@ class ValidateCase(base.CloudTest):
 
     def member(self):
         """Use a new project without an administrator's rights, and return it."""
-        identity = self.cloud.identity
-        project = identity.create_project(name=self.prefix)
-        self.addCleanup(identity.delete_project, project)
-        user = identity.create_user(name=self.prefix, password="secret", default_project_id=project.id)
-        self.addCleanup(identity.delete_user, user)
-        identity.assign_project_role_to_user(project, user, identity.find_role("member"))
+        project = self.make_member()
         self.credentials(username=self.prefix, password="secret", project_name=self.prefix)
         return project
 
