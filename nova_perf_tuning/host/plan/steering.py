@@ -36,7 +36,7 @@ class Masks:
         digits = mask_digits(facts)
         self._groups = (digits + 7) // 8
         self._surplus = self._groups * 8 - digits
-        self._dealt: dict[tuple[int | None, ...], tuple[int, ...]] = {}
+        self._dealt: dict[tuple[tuple[int | None, ...], int], tuple[int, ...]] = {}
         self._known: dict[str, int] = {}
         self._core: dict[int, int] = {}
         self._cores: dict[int | None, list[int]] = {}
@@ -50,6 +50,8 @@ class Masks:
                 bits_of[cpu.siblings] = siblings
                 self._cores.setdefault(cpu.node, []).append(siblings)
             self._core[cpu.id] = bits_of[cpu.siblings]
+        self._whole: dict[tuple[int | None, int], tuple[int, list[int]]] = {}  # shares where nothing is taken
+        self._union = {node: sum(cores) for node, cores in self._cores.items()}
 
     def transmit(self, cpus: Sequence[int | None], nodes: Sequence[int | None]) -> list[int]:
         """Return the mask of each queue as bits.
@@ -57,25 +59,37 @@ class Masks:
         :param cpus: the CPU that serves each queue, None where it is no single one.
         :param nodes: the node of that CPU.
         """
-        dealt = self._deal(tuple(nodes))
         own = [0 if cpu is None else self._core.get(cpu, 0) for cpu in cpus]
         taken = 0
         for core in own:
             taken |= core
-        return [(bits & ~taken) | core for bits, core in zip(dealt, own, strict=True)]
+        return [bits | core for bits, core in zip(self._deal(tuple(nodes), taken), own, strict=True)]
 
-    def _deal(self, nodes: tuple[int | None, ...]) -> tuple[int, ...]:
-        """Deal the cores of every node to the queues served there, else to all queues."""
-        if nodes not in self._dealt:
+    def _deal(self, nodes: tuple[int | None, ...], taken: int) -> tuple[int, ...]:
+        """Deal the cores of every node that are not taken to the queues served there, else to all queues."""
+        key = (nodes, taken)
+        if key not in self._dealt:
             bits = [0] * len(nodes)
             turn = 0  # goes on from node to node, else the first queues would get the odd cores of all nodes
             for node, cores in self._cores.items():
                 queues = [queue for queue, its in enumerate(nodes) if its == node] or range(len(nodes))
-                for core in cores:
-                    bits[queues[turn % len(queues)]] |= core
-                    turn += 1
-            self._dealt[nodes] = tuple(bits)
-        return self._dealt[nodes]
+                count, shares = self._shares(node, len(queues), taken)
+                for place, share in enumerate(shares, turn):
+                    bits[queues[place % len(queues)]] |= share
+                turn += count
+            self._dealt[key] = tuple(bits)
+        return self._dealt[key]
+
+    def _shares(self, node: int | None, queues: int, taken: int) -> tuple[int, list[int]]:
+        """Return how many cores of a node are not taken, and the share of each queue in them."""
+        taken &= self._union[node]
+        if not taken and (node, queues) in self._whole:
+            return self._whole[node, queues]
+        free = [core for core in self._cores[node] if not core & taken]
+        found = len(free), [sum(free[place::queues]) for place in range(min(queues, len(free)))]
+        if not taken:
+            self._whole[node, queues] = found
+        return found
 
     def write(self, bits: int) -> str:
         """Return bits as the kernel prints them (``%*pb``): groups of eight digits, the first cut to the width."""

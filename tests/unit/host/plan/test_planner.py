@@ -164,6 +164,13 @@ class SteeringTest(testtools.TestCase):
         sizes = [len(cpulist.parse_mask(value)) for value in values(plan, "xps").values()]
         self.assertLessEqual(max(sizes) - min(sizes), 2, sizes)
 
+    def test_the_other_cores_are_dealt_evenly_too(self):
+        """Cores that serve queues are no share, also where they are every other one."""
+        plan = self.plan(hosts.cpus_of([(0, 8), (1, 8)]), sets=CpuSets(dedicated="0,2,4,6"))
+        self.assertEqual(["1", "3", "5", "7"], list(values(plan, "irq_affinity").values()))
+        sizes = [len(cpulist.parse_mask(value)) for value in values(plan, "xps").values()]
+        self.assertEqual([4] * 4, sizes)
+
     def test_cpus_that_may_go_offline_send_nothing(self):
         plan = self.plan(sets=CpuSets(dedicated="4-7,12-15", power_managed=True))
         union = frozenset().union(*map(cpulist.parse_mask, values(plan, "xps").values()))
