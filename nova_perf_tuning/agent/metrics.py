@@ -6,22 +6,18 @@ by class is read from /proc at each scrape, by the threads that the last pass fo
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.agent import service, stats
+from nova_perf_tuning.agent import guest_cpu, service, stats
 from nova_perf_tuning.host import model
 
 _PREFIX = "nova_perf"
-_PROC = "/proc"
-_TICKS = os.sysconf("SC_CLK_TCK")
-_CLASSES = ("vcpu", "emulator", "iothread", "vhost")
 
 
 class MetricsError(errors.PerfTuningError):
@@ -85,69 +81,13 @@ class Collector:
             labels=["guest", "class"],
         )
         for guest in facts.guests if facts is not None else ():
-            for kind, seconds in _spent(guest.pid, guest.threads).items():
+            for kind, seconds in guest_cpu.spent(guest.pid, guest.threads).items():
                 family.add_metric([guest.name, kind], seconds)
         return family
 
 
 def _up(good: bool) -> GaugeMetricFamily:
     return GaugeMetricFamily(f"{_PREFIX}_up", "1 while the last pass could be made", value=int(good))
-
-
-def _spent(pid: int, threads: Sequence[model.Thread]) -> dict[str, float]:
-    """Return class -> CPU seconds of a guest; nothing when its process has ended.
-
-    Pool threads come and go between two passes. So ``worker`` is what the process has used beside the threads that
-    are known, which counts those that nobody has seen, and those that have ended.
-    """
-    spent = dict.fromkeys(_CLASSES, 0.0)
-    outside = 0.0
-    for thread in threads:
-        if thread.kind in spent:
-            seconds = _thread_s(pid, thread)
-            spent[thread.kind] += seconds
-            outside += seconds if thread.kernel else 0.0
-    try:
-        if any(thread.tid == pid and thread.start != _start(pid) for thread in threads):
-            return {}  # another process has its number
-        # clock_getcpuclockid(3) in the kernel's form. Last, so that no thread can have more than its process.
-        total = time.clock_gettime_ns((~pid << 3) | 2) / 1e9 + outside
-    except (OSError, IndexError, ValueError):
-        return {}
-    return {**spent, "worker": max(0.0, total - sum(spent.values()))}
-
-
-def _start(pid: int) -> int:
-    """Return when a process began, in clock ticks after boot (proc(5), stat)."""
-    return int(_stat(f"{_PROC}/{pid}")[19])
-
-
-def _stat(folder: str) -> list[bytes]:
-    """Return the fields of a process or thread after its name: the first is the third of proc(5)."""
-    with open(f"{folder}/stat", "rb") as file:
-        return file.read().rpartition(b")")[2].split()
-
-
-def _thread_s(pid: int, thread: model.Thread) -> float:
-    """Return the time that a thread has run; 0 when it has ended.
-
-    A kernel worker's number may belong to any process since; a thread of the guest's process is one of the guest.
-    """
-    folder = f"{_PROC}/{thread.tid if thread.kernel else pid}/task/{thread.tid}"
-    try:
-        if thread.kernel and int(_stat(folder)[19]) != thread.start:
-            return 0.0
-        with open(f"{folder}/schedstat", "rb") as file:
-            return int(file.read().split()[0]) / 1e9
-    except FileNotFoundError:
-        pass  # it has ended, or the kernel was built without CONFIG_SCHED_INFO
-    except (OSError, IndexError, ValueError):
-        return 0.0
-    try:
-        fields = _stat(folder)
-        return (int(fields[11]) + int(fields[12])) / _TICKS
-    except (OSError, IndexError, ValueError):
-        return 0.0
 
 
 def _counter(name: str, text: str, label: str, values: dict[str, int]) -> CounterMetricFamily:

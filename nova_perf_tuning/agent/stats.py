@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from typing import Final
+import itertools
+from typing import Any, Final
 
 #: Upper bounds of the latency histogram in seconds; a value above the last counts in none of them.
 BOUNDS: Final = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
@@ -49,6 +50,24 @@ class Stats:
             drifted=self.drifted.copy(),
             latency=list(self.latency),
         )
+
+    def as_state(self) -> dict[str, Any]:
+        """Return what ``nova-perf status`` shows; of the latency how many there were within each bound."""
+        within = dict(zip(map(str, BOUNDS), itertools.accumulate(self.latency), strict=True))
+        return {
+            "passes": sum(self.passes.values()),
+            "verifies": self.verifies,
+            "skipped": self.skipped,
+            "errors": self.errors,
+            "withdrawn": self.withdrawn,
+            "written": dict(self.written),
+            "drifted": dict(self.drifted),
+            "event_to_placed": {
+                "count": self.latency_count,
+                "sum_s": round(self.latency_sum, 6),
+                "within_s": within,
+            },
+        }
 
     def placed_after(self, seconds: float) -> None:
         """Count one event that was answered after ``seconds``."""

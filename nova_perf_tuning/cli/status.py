@@ -5,11 +5,14 @@ from __future__ import annotations
 import argparse
 import collections
 import datetime
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nova_perf_tuning import errors
+from nova_perf_tuning.agent import guest_cpu
 from nova_perf_tuning.cli import command, state
+from nova_perf_tuning.host.facts import filesystem
+from nova_perf_tuning.host.facts import guests as guests_module
 from nova_perf_tuning.host.settings import base, registry
 from nova_perf_tuning.host.transaction import apply as apply_module
 from nova_perf_tuning.host.transaction import journal as journal_module
@@ -21,8 +24,9 @@ class Status(command.PerfCommand):
     """Show what is applied, since when, by which rule, and what has drifted.
 
     For what has drifted it names the programs running on this host that are known to write such values
-    (irqbalance, tuned, numad, bpftune). What nova-perf-agent says of itself follows. Exit code 0, also where
-    nothing is applied; 3 error.
+    (irqbalance, tuned, numad, bpftune). What nova-perf-agent says of itself follows, the same that it tells
+    Prometheus: what it wrote, how long after events, and the host's CPU time of each guest by class. Exit code 0,
+    also where nothing is applied; 3 error.
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
@@ -39,6 +43,7 @@ class Status(command.PerfCommand):
         rivals = rivals_module.running(args.sysroot) if drifted else {}
         stale = len(entries) - len(current)
         agent = state.agent_state(args)
+        guests = _guests(args.sysroot)
         rows = [_as_json(entry, seen, rivals) for entry, seen in zip(current, found, strict=True)]
         if not args.all:
             rows = [row for row in rows if row["applied"] or row["state"] != "holds"]
@@ -52,6 +57,7 @@ class Status(command.PerfCommand):
                     "rivals": rivals,
                     "journal": path,
                     "agent": agent,
+                    "guests": guests,
                 }
             )
             return int(errors.ExitCode.PASS)
@@ -69,6 +75,7 @@ class Status(command.PerfCommand):
         print(f"journal: {path}")
         for line in _agent_lines(agent):
             print(line)
+        state.print_table(("guest", *(f"{kind}, CPU s" for kind in guest_cpu.KINDS)), _guest_rows(guests))
         return int(errors.ExitCode.PASS)
 
 
@@ -83,6 +90,7 @@ def _agent_lines(agent: Mapping[str, Any] | None) -> list[str]:
         f"agent: process {agent['pid']} keeps {agent.get('settings')} settings for {agent.get('guests')} guests, "
         f"{total} writes so far, state of {agent['age_s']:.0f} s ago"
     ]
+    lines += _counted(agent)
     if agent.get("skipped"):
         lines.append(f"agent: {agent['skipped']} passes put off while a command was changing this host")
     if agent.get("error"):
@@ -100,6 +108,53 @@ def _agent_lines(agent: Mapping[str, Any] | None) -> list[str]:
         if number > listed[what]:
             lines.append(f"agent: {what}: {number - listed[what]} more")
     return ["".join(char if char.isprintable() else "?" for char in " ".join(line.split())) for line in lines]
+
+
+def _counted(agent: Mapping[str, Any]) -> list[str]:
+    """Return what the agent has counted since its start; nothing of one that was started by an older version."""
+    placed = agent.get("event_to_placed")
+    if placed is None:
+        return []
+
+    def by_kind(counts: Mapping[str, int]) -> str:
+        kinds = ", ".join(f"{kind} {number}" for kind, number in sorted(counts.items()))
+        return f"{sum(counts.values())}{f' ({kinds})' if kinds else ''}"
+
+    lines = [
+        f"agent: written {by_kind(agent['written'])}, changed by others {by_kind(agent['drifted'])}, put back "
+        f"{agent['withdrawn']}; {agent['passes']} passes, {agent['verifies']} full readings, "
+        f"{agent['errors']} failed, {agent['cpu_s']:.1f} s of CPU"
+    ]
+    if placed["count"]:
+        half, most = (_within(placed, share) for share in (0.5, 0.99))
+        lines.append(
+            f"agent: from an event to placed: half {half}, 99 % {most}, mean "
+            f"{placed['sum_s'] / placed['count']:.3f} s, of {placed['count']}"
+        )
+    return lines
+
+
+def _within(placed: Mapping[str, Any], share: float) -> str:
+    for bound, number in placed["within_s"].items():
+        if number >= share * placed["count"]:
+            return f"within {bound} s"
+    return f"later than {bound} s"
+
+
+def _guests(sysroot: str) -> list[dict[str, Any]]:
+    """Return the CPU time of this host's guests by class since they began; of a record's there is none."""
+    if sysroot != "/":
+        return []
+    found = []
+    for one in guests_module.read_guests(filesystem.LiveRoot())[0]:
+        seconds = guest_cpu.spent(one.pid, one.threads)
+        if seconds:
+            found.append({"name": one.name, "cpu_s": {kind: round(value, 3) for kind, value in seconds.items()}})
+    return found
+
+
+def _guest_rows(guests: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+    return [[one["name"], *(f"{one['cpu_s'][kind]:.1f}" for kind in guest_cpu.KINDS)] for one in guests]
 
 
 def _as_json(entry: journal_module.Entry, seen: base.Observation, rivals: dict[str, int]) -> dict[str, object]:

@@ -54,6 +54,7 @@ class Lab:
             text=True,
         )
         self.kernel = self.run("uname -r").strip()
+        self.release = ".".join(self.kernel.split(".")[:2])
 
     def close(self) -> None:
         assert self._process.stdin is not None
@@ -272,9 +273,8 @@ class LabCase(testtools.TestCase):
             late.append(told)
             if not repeat or len(late) > 1:
                 self.fail(f"{what}: right again only {', then '.join(late)}; allowed are {allowed:.3g} s")
-        release = ".".join(self.lab.kernel.split(".")[:2])
         more = f"; at the first try only {late[0]}" if late else ""
-        print(f"NOTE: lab, kernel {release}: {what}: right again {told}{more}")
+        print(f"NOTE: lab, kernel {self.lab.release}: {what}: right again {told}{more}")
         return answer
 
     def put_guest(self, name: str = "g1", **asks: Any) -> Call:
@@ -308,7 +308,7 @@ class LabCase(testtools.TestCase):
         patience.until(condition, what)
         seconds = time.monotonic() - begun
         if told:
-            print(f"NOTE: lab, kernel {'.'.join(self.lab.kernel.split('.')[:2])}: {what} after {seconds:.1f} s")
+            print(f"NOTE: lab, kernel {self.lab.release}: {what} after {seconds:.1f} s")
         return seconds
 
 

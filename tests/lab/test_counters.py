@@ -80,21 +80,23 @@ class CountersTest(rig.LabCase):
         self.check_one(second, 0.0, 0.0)
         self.check_growth(first, second, 0.0)
 
-    def test_what_the_agent_tells_prometheus(self):
+    def test_what_the_agent_tells_prometheus_and_a_person(self):
         """Of a guest at work: each class is between what the test reads in /proc just before and just after."""
         self.start_agent(f"metrics_port = {_PORT}\nmetrics_address = 127.0.0.1\n")
         self.start_guest()
         self.await_guest()
         self.until(lambda: self.lab.ask("metrics", "g1", _PORT)["told"], "the agent knows the guest", told=False)
-        first = self.check_told()
+        first = self.check_told("metrics", "g1", _PORT)
         self.lab.ask("console", "g1", "(while :; do :; done) & ping -q -c 100 -i 0.02 -s 1400 10.9.0.1 >/dev/null")
-        second = self.check_told()
+        second = self.check_told("metrics", "g1", _PORT)
+        self.check_told("status", "g1")
         for kind, least_s in (("vcpu", 1.0), ("vhost", 2 * _TICK_S)):
             self.assertGreater(second[kind] - first[kind], least_s, kind)
         self.assertGreater(second["vcpu"] / sum(second.values()), 0.5)
 
-    def check_told(self):
-        found = self.lab.ask("metrics", "g1", _PORT)
+    def check_told(self, *source):
+        """By the agent to Prometheus or by ``nova-perf status``: between what /proc says before and after."""
+        found = self.lab.ask(*source)
         told = found["told"]
         self.assertEqual({"vcpu", "emulator", "iothread", "vhost", "worker"}, set(told))
         before, after = found["before"], found["after"]
@@ -108,5 +110,5 @@ class CountersTest(rig.LabCase):
             f"{kind} {before['seconds'][kind]:.2f} <= {sums[kind]:.3f} <= {high:.2f}"
             for kind, high in after["seconds"].items()
         )
-        print(f"NOTE: lab, kernel {'.'.join(self.lab.kernel.split('.')[:2])}: CPU seconds told: {told_of}")
+        print(f"NOTE: lab, kernel {self.lab.release}: CPU seconds told ({source[0]}): {told_of}")
         return told

@@ -94,11 +94,7 @@ class RulesTest(rig.LabCase):
         self.assertEqual(settings, self.settings(rule))
         was, now = ([line for line in dict.fromkeys(one.splitlines()) if line not in other.splitlines()]
                     for one, other in ((before, applied), (applied, before)))  # fmt: skip
-        print(f"NOTE: lab, kernel {self.kernel}: {rule}: {was} became {now}, and is back")
-
-    @property
-    def kernel(self) -> str:
-        return ".".join(self.lab.kernel.split(".")[:2])
+        print(f"NOTE: lab, kernel {self.lab.release}: {rule}: {was} became {now}, and is back")
 
     def test_rings(self):
         """A NIC with 256 of 4096 descriptors; that it has lost packets is staged, and stays counted."""

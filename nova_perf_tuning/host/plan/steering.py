@@ -71,7 +71,7 @@ class Masks:
         if key not in self._dealt:
             bits = [0] * len(nodes)
             turn = 0  # goes on from node to node, else the first queues would get the odd cores of all nodes
-            for node, cores in self._cores.items():
+            for node in self._cores:
                 queues = [queue for queue, its in enumerate(nodes) if its == node] or range(len(nodes))
                 count, shares = self._shares(node, len(queues), taken)
                 for place, share in enumerate(shares, turn):

@@ -444,6 +444,27 @@ class ToldTest(LoopTest):
         lines = status._agent_lines({**agent.snapshot.state, "running": True, "age_s": 0.0})
         self.assertEqual([], [line for line in lines if line.endswith("more")])
 
+    def test_a_person_is_told_what_prometheus_gets(self):
+        agent = self.serve()
+        self.hold_back(agent, self.nic_vectors()[:1])
+        for seconds in (0.004, 0.03, 0.04, 7.0):
+            agent.stats.placed_after(seconds)
+        agent._tell()
+        state, figures = agent.snapshot.state, self.figures(agent)
+        for name, family in (("written", "writes"), ("drifted", "drift")):
+            for kind, number in state[name].items():
+                self.assertEqual(number, figures[f"nova_perf_{family}_total", kind])
+        for bound, number in state["event_to_placed"]["within_s"].items():
+            self.assertEqual(number, figures["nova_perf_event_to_placed_seconds_bucket", bound])
+        lines = status._agent_lines({**state, "running": True, "age_s": 0.0})
+        self.assertEqual("agent: from an event to placed: half within 0.05 s, 99 % later than 5.0 s, mean "
+                         "1.768 s, of 4", lines[2])  # fmt: skip
+        self.assertRegex(
+            lines[1],
+            r"^agent: written \d+ \(irq_affinity \d+, xps \d+\), changed by others \d+ \(irq_affinity \d+\), put "
+            r"back 0; \d+ passes, 0 full readings, 0 failed, \d+\.\d s of CPU$",
+        )
+
     def test_figures_are_fetched_without_a_look_at_what_the_loop_changes(self):
         agent = self.serve()
         before = self.figures(agent)

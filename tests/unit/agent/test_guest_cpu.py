@@ -9,7 +9,7 @@ from unittest import mock
 
 import testtools
 
-from nova_perf_tuning.agent import metrics
+from nova_perf_tuning.agent import guest_cpu
 from nova_perf_tuning.host import model
 
 
@@ -19,30 +19,30 @@ class SpentTest(testtools.TestCase):
         return model.Thread(os.getppid(), "vhost", 0, "0", start, kernel=True)
 
     def test_a_kernel_worker_whose_number_another_has_now_has_spent_nothing(self):
-        start = metrics._start(os.getppid())
-        self.assertGreater(metrics._spent(os.getpid(), [self.vhost(start)])["vhost"], 0.0)
-        self.assertEqual(0.0, metrics._spent(os.getpid(), [self.vhost(start + 1)])["vhost"])
+        start = guest_cpu._start(os.getppid())
+        self.assertGreater(guest_cpu.spent(os.getpid(), [self.vhost(start)])["vhost"], 0.0)
+        self.assertEqual(0.0, guest_cpu.spent(os.getpid(), [self.vhost(start + 1)])["vhost"])
 
     def test_a_process_whose_number_another_has_now_is_left_out(self):
-        main = model.Thread(os.getpid(), "emulator", None, "0", metrics._start(os.getpid()))
-        self.assertGreater(metrics._spent(os.getpid(), [main])["emulator"], 0.0)
+        main = model.Thread(os.getpid(), "emulator", None, "0", guest_cpu._start(os.getpid()))
+        self.assertGreater(guest_cpu.spent(os.getpid(), [main])["emulator"], 0.0)
         later = model.Thread(os.getpid(), "emulator", None, "0", main.start + 1)
-        self.assertEqual({}, metrics._spent(os.getpid(), [later]))
+        self.assertEqual({}, guest_cpu.spent(os.getpid(), [later]))
 
     def test_without_schedstat_there_are_ticks(self):
-        with tempfile.TemporaryDirectory() as folder, mock.patch.object(metrics, "_PROC", folder):
+        with tempfile.TemporaryDirectory() as folder, mock.patch.object(guest_cpu, "_PROC", folder):
             for name, user, system in (("100/task/101", 150, 50), ("200/task/200", 25, 0)):
                 task = pathlib.Path(folder, name)
                 task.mkdir(parents=True)
                 times = ["0"] * 11 + [str(user), str(system)] + ["0"] * 6 + ["77"]
                 (task / "stat").write_text(f"9 (CPU 0/KVM (x)) {' '.join(times)} 0 0\n")
-            second = metrics._TICKS
+            second = guest_cpu._TICKS
             vcpu = model.Thread(101, "vcpu", 0, "0", 77)
             worker = model.Thread(200, "vhost", 0, "0", 77, kernel=True)
             gone = model.Thread(102, "vcpu", 1, "0", 77)
             self.assertEqual(
                 [200 / second, 25 / second, 0.0],
-                [metrics._thread_s(100, one) for one in (vcpu, worker, gone)],
+                [guest_cpu._thread_s(100, one) for one in (vcpu, worker, gone)],
             )
             (task / "schedstat").write_text("1500000000 7 8\n")
-            self.assertEqual(1.5, metrics._thread_s(100, worker))
+            self.assertEqual(1.5, guest_cpu._thread_s(100, worker))

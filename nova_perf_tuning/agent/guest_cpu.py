@@ -1,0 +1,72 @@
+"""CPU time of a guest by class since it began, by the threads that the last reading of the host found."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from typing import Final
+
+from nova_perf_tuning.host import model
+
+_PROC: Final = "/proc"
+_TICKS: Final = os.sysconf("SC_CLK_TCK")
+_CLASSES: Final = ("vcpu", "emulator", "iothread", "vhost")
+#: All that there are of a guest; worker: all that no other class has.
+KINDS: Final = (*_CLASSES, "worker")
+
+
+def spent(pid: int, threads: Sequence[model.Thread]) -> dict[str, float]:
+    """Return class -> CPU seconds of a guest; nothing when its process has ended.
+
+    Pool threads come and go between two passes. So ``worker`` is what the process has used beside the threads that
+    are known, which counts those that nobody has seen, and those that have ended.
+    """
+    found = dict.fromkeys(_CLASSES, 0.0)
+    outside = 0.0
+    for thread in threads:
+        if thread.kind in found:
+            seconds = _thread_s(pid, thread)
+            found[thread.kind] += seconds
+            outside += seconds if thread.kernel else 0.0
+    try:
+        if any(thread.tid == pid and thread.start != _start(pid) for thread in threads):
+            return {}  # another process has its number
+        # clock_getcpuclockid(3) in the kernel's form. Last, so that no thread can have more than its process.
+        total = time.clock_gettime_ns((~pid << 3) | 2) / 1e9 + outside
+    except (OSError, IndexError, ValueError):
+        return {}
+    return {**found, "worker": max(0.0, total - sum(found.values()))}
+
+
+def _start(pid: int) -> int:
+    """Return when a process began, in clock ticks after boot (proc(5), stat)."""
+    return int(_stat(f"{_PROC}/{pid}")[19])
+
+
+def _stat(folder: str) -> list[bytes]:
+    """Return the fields of a process or thread after its name: the first is the third of proc(5)."""
+    with open(f"{folder}/stat", "rb") as file:
+        return file.read().rpartition(b")")[2].split()
+
+
+def _thread_s(pid: int, thread: model.Thread) -> float:
+    """Return the time that a thread has run; 0 when it has ended.
+
+    A kernel worker's number may belong to any process since; a thread of the guest's process is one of the guest.
+    """
+    folder = f"{_PROC}/{thread.tid if thread.kernel else pid}/task/{thread.tid}"
+    try:
+        if thread.kernel and int(_stat(folder)[19]) != thread.start:
+            return 0.0
+        with open(f"{folder}/schedstat", "rb") as file:
+            return int(file.read().split()[0]) / 1e9
+    except FileNotFoundError:
+        pass  # it has ended, or the kernel was built without CONFIG_SCHED_INFO
+    except (OSError, IndexError, ValueError):
+        return 0.0
+    try:
+        fields = _stat(folder)
+        return (int(fields[11]) + int(fields[12])) / _TICKS
+    except (OSError, IndexError, ValueError):
+        return 0.0
