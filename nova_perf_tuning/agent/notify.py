@@ -43,7 +43,10 @@ class Notifier:
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sock:
                 sock.settimeout(self._wait_s)
-                sock.sendto(text.encode(), self._address)
+                # Unconnected it would be told that there is room where the other's queue is full, and try again
+                # and again: 5 seconds of CPU (unix_dgram_poll() looks at the peer of connected sockets only).
+                sock.connect(self._address)
+                sock.send(text.encode())
         except OSError:
             pass
 

@@ -13,6 +13,7 @@ import socket
 import struct
 import subprocess
 import tempfile
+import time
 
 import testtools
 from pyroute2.netlink import genlmsg
@@ -57,7 +58,10 @@ class NotifierTest(beside.FolderTest):
             with contextlib.suppress(BlockingIOError):
                 while other.sendto(b"x", str(self.folder / "full")):
                     pass
-        notify.Notifier({"NOTIFY_SOCKET": str(self.folder / "full")}, 0.05).send(READY=1)
+        begun, cpu = time.monotonic(), time.thread_time()
+        notify.Notifier({"NOTIFY_SOCKET": str(self.folder / "full")}, 0.5).send(READY=1)
+        self.assertGreater(time.monotonic() - begun, 0.45)
+        self.assertLess(time.thread_time() - cpu, 0.1, "it waits at work")
         self.assertEqual(b"x", sock.recv(10))
 
     def test_nobody_listens(self):
