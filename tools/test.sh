@@ -68,7 +68,8 @@ stestr_run() {
         ((bad > 0)) || failed=$((failed + 1))
         broken+=("$name")
         echo "FAILED  $name: $ok passed, $bad failed"
-        grep -v ' \.\.\. ok$' "$logs/$name" | tail -n 120
+        grep -hE ' \.\.\. FAILED$' "$logs/$name" || true
+        grep -v ' \.\.\. ok$' "$logs/$name" | tail -n 400
     else
         echo "ok      $name: $ok tests passed"
         grep -hE '^(USED|NOTE): ' "$logs/$name" || true

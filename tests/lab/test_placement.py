@@ -29,11 +29,10 @@ class PlacementTest(rig.LabCase):
 
     def traffic(self, what):
         """Assert that each CPU beside nic1 gets interrupts of its queue, and no other CPU any of that NIC."""
-        pings = "; ".join(f"taskset -c {cpu} ping -q -c {{}} -i 0.02 10.10.1.1" for cpu in rig.NODE1)
-        self.lab.run(pings.format(3))  # an interrupt moves when it fires next
+        self.ping_from_each(3)  # an interrupt moves when it fires next
         irqs = {one["irq"]: one for one in self.lab.ask("nic_irqs", "nic1")}
         before = self.lab.ask("counts", list(irqs))
-        self.lab.run(pings.format(50))
+        self.ping_from_each(50)
         after = self.lab.ask("counts", list(irqs))
         fired = dict.fromkeys(rig.NODE1, 0)
         for irq, one in irqs.items():
@@ -42,6 +41,10 @@ class PlacementTest(rig.LabCase):
             fired[one["cpus"][0]] += sum(grown)
         self.assertGreater(min(fired.values()), 40, fired)
         print(f"NOTE: lab, kernel {self.lab.release}: interrupts of nic1 after {what}, CPU by CPU: {fired}")
+
+    def ping_from_each(self, count):
+        for cpu in rig.NODE1:
+            self.lab.run(f"taskset -c {cpu} ping -q -c {count} -i 0.02 10.10.1.1")
 
     def test_receive_work_is_shared_where_a_nic_has_few_queues(self):
         """Only where it is asked for; four CPUs beside a NIC with eight queues have one each."""
