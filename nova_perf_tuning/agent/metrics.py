@@ -6,11 +6,16 @@ by class is read from /proc at each scrape, by the threads that the last pass fo
 
 from __future__ import annotations
 
+import errno
+import socket
+import socketserver
+import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Final
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
-from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client import CollectorRegistry, make_wsgi_app
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
 from nova_perf_tuning import errors
@@ -18,6 +23,9 @@ from nova_perf_tuning.agent import guest_cpu, service, stats
 from nova_perf_tuning.host import model
 
 _PREFIX = "nova_perf"
+#: Who asks at once, and seconds that one may be silent: each costs a thread and a file, and those are the agent's.
+_CLIENTS: Final = 16
+_IDLE_S: Final = 5.0
 
 
 class MetricsError(errors.PerfTuningError):
@@ -97,19 +105,63 @@ def _counter(name: str, text: str, label: str, values: dict[str, int]) -> Counte
     return family
 
 
+class _Handler(WSGIRequestHandler):
+    """Answers one client, and logs nothing."""
+
+    timeout = _IDLE_S
+
+    def log_message(self, format: str, *args: Any) -> None:  # the name is the base class's
+        pass
+
+
+class _Server(socketserver.ThreadingMixIn, WSGIServer):
+    """Answers few clients at a time: anybody on this host may connect, and say nothing for ever."""
+
+    daemon_threads = True
+    allow_reuse_address = True
+    request_queue_size = 128
+
+    def __init__(self, family: socket.AddressFamily, place: Any) -> None:
+        self.address_family = family
+        self._free = threading.BoundedSemaphore(_CLIENTS)
+        super().__init__(place, _Handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if self._free.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing: a client has gone, or was too slow."""
+
+
 def serve(agent: service.Service, address: str, port: int) -> Callable[[], None]:
-    """Answer on ``address``:``port`` in a thread and return a function that ends it.
+    """Answer on ``address``:``port`` in threads and return a function that ends them.
 
     :raises MetricsError: the port is taken or the address is not ours.
     """
     registry = CollectorRegistry()
     registry.register(Collector(agent))
     try:
-        server, _thread = start_http_server(port, addr=address, registry=registry)
+        [(family, _type, _protocol, _name, place), *_others] = socket.getaddrinfo(
+            address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        server = _Server(family, place)
     except OSError as error:
+        of_port = error.errno in (errno.EADDRINUSE, errno.EACCES)
         raise MetricsError(
-            f"[agent] metrics_address {address}, metrics_port {port}: {error.strerror}: choose another port"
+            f"[agent] metrics_address {address}, metrics_port {port}: {error.strerror}: "
+            + ("choose another port" if of_port else "metrics_address must be an address of this host")
         ) from None
+    server.set_app(make_wsgi_app(registry))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
 
     def end() -> None:
         server.shutdown()

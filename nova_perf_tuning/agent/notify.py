@@ -30,6 +30,7 @@ class Notifier:
         if (
             microseconds.isascii()
             and microseconds.isdigit()
+            and len(microseconds) < 20
             and int(microseconds)
             and pid in ("", str(os.getpid()))
         ):
@@ -46,7 +47,7 @@ class Notifier:
                 # Unconnected it would be told that there is room where the other's queue is full, and try again
                 # and again: 5 seconds of CPU (unix_dgram_poll() looks at the peer of connected sockets only).
                 sock.connect(self._address)
-                sock.send(text.encode())
+                sock.send(text.encode(errors="replace"))
         except OSError:
             pass
 

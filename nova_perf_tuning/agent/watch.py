@@ -61,7 +61,9 @@ class Watch:
 
     def _online(self) -> bytes:
         try:
-            fd = os.open(f"{self._prefix}/sys/devices/system/cpu/online", os.O_RDONLY | os.O_CLOEXEC)
+            # A record may have a FIFO there, whose other end nobody opens.
+            flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
+            fd = os.open(f"{self._prefix}/sys/devices/system/cpu/online", flags)
         except OSError:
             return b""
         try:

@@ -325,11 +325,10 @@ def counters(guest):
     return {"before": before, "proc": proc, "libvirt": libvirts, "after": after}
 
 
-#: How the threads of our classes are named by QEMU and by the kernel; QEMU's others (RCU, its monitor's) are the
-#: emulator's, but for those of its pool, which come and go.
+#: How the threads of our classes are named by QEMU and by the kernel; of all others only the total tells.
 _CLASSES = {
     "vcpu": r"CPU \d+/KVM",
-    "emulator": r"(?!CPU \d|IO iothread|vhost|worker).*",
+    "emulator": "emulator",
     "iothread": r"IO iothread\d+",
     "vhost": "vhost",
 }

@@ -291,7 +291,11 @@ class DirectoryRoot(RecordedRoot, _FileRoot):
     def _refused(self, error: OSError, folder: Folder, name: str, limit: int) -> bytes | None:
         if error.errno == errno.ELOOP and limit:
             inner, _, name = name.rpartition("/")
-            place = self._file_behind(Folder(f"{folder}/{inner}") if inner else folder, name)
+            start = Folder(f"{folder}/{inner}") if inner else folder, name
+            place = self._file_behind(*start)
+            if place == start:  # it is no link itself: those in a circle are above it
+                self.notes.add("links in a circle", f"{folder}/{name}")
+                return None
             return None if place is None else self.read(*place, limit)
         return super()._refused(error, folder, name, limit)
 

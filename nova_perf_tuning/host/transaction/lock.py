@@ -10,7 +10,8 @@ import time
 
 from nova_perf_tuning import errors
 
-_FLAGS = os.O_NOFOLLOW | os.O_CLOEXEC
+#: A record may have a FIFO there, whose other end nobody opens.
+_FLAGS = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 
 class HeldError(errors.PerfTuningError):

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import pathlib
 import tempfile
+import threading
 from unittest import mock
 
 import testtools
 
 from nova_perf_tuning.agent import guest_cpu
 from nova_perf_tuning.host import model
+from tests.functional import patience
 
 
 class SpentTest(testtools.TestCase):
@@ -28,6 +30,23 @@ class SpentTest(testtools.TestCase):
         self.assertGreater(guest_cpu.spent(os.getpid(), [main])["emulator"], 0.0)
         later = model.Thread(os.getpid(), "emulator", None, "0", main.start + 1)
         self.assertEqual({}, guest_cpu.spent(os.getpid(), [later]))
+
+    def test_a_thread_that_may_end_is_no_emulator(self):
+        """One of a migration has its time in the process's total for ever, and must not go from class to class."""
+        stop = threading.Event()
+        other = threading.Thread(target=lambda: [None for _ in iter(stop.is_set, True)])
+        other.start()
+        self.addCleanup(other.join)
+        self.addCleanup(stop.set)
+        threads = [
+            model.Thread(os.getpid(), "emulator", None, "0", guest_cpu._start(os.getpid())),
+            model.Thread(other.native_id, "emulator", None, "0", 0),
+        ]
+        patience.until(lambda: guest_cpu._thread_s(os.getpid(), threads[1]) > 0.2, "it has run")
+        main = guest_cpu._thread_s(os.getpid(), threads[0])
+        found = guest_cpu.spent(os.getpid(), threads)
+        self.assertLess(found["emulator"], main + 0.2)
+        self.assertGreater(found["worker"], 0.2)
 
     def test_without_schedstat_there_are_ticks(self):
         with tempfile.TemporaryDirectory() as folder, mock.patch.object(guest_cpu, "_PROC", folder):

@@ -42,13 +42,16 @@ class NotifierTest(beside.FolderTest):
         one.send(READY=1, STATUS="two\nlines\tof it")
         self.assertEqual(b"READY=1\nSTATUS=two lines of it", sock.recv(100))
         self.assertEqual(6.0, one.watchdog)
+        one.send(STATUS="nic \udcff")
+        self.assertEqual(b"STATUS=nic ?", sock.recv(100))
         one.alive()
         self.assertEqual(b"WATCHDOG=1", sock.recv(100))
         self.assertEqual({}, environment)
 
     def test_a_watchdog_of_another_process_is_not_ours(self):
         self.assertIsNone(notify.Notifier({"WATCHDOG_USEC": "6000000", "WATCHDOG_PID": "1"}).watchdog)
-        self.assertIsNone(notify.Notifier({"WATCHDOG_USEC": "soon"}).watchdog)
+        for text in ("soon", "9" * 5000):
+            self.assertIsNone(notify.Notifier({"WATCHDOG_USEC": text}).watchdog)
 
     def test_a_socket_that_nobody_reads_does_not_stop_the_agent(self) -> None:
         sock = self.enterContext(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
@@ -111,6 +114,12 @@ class WatchTest(testtools.TestCase):
         self.assertTrue(self.watch.interrupts_changed())
         self.assertFalse(self.watch.interrupts_changed())
         self.assertFalse(self.watch.changed())
+
+    def test_a_fifo_does_not_keep_it_waiting(self):
+        path = pathlib.Path(self.root, "sys/devices/system/cpu/online")
+        path.unlink()
+        os.mkfifo(path)
+        self.assertTrue(self.watch.changed())
 
     def test_a_guest_that_comes(self):
         pathlib.Path(self.root, "run/libvirt/qemu/new.xml").write_text("<domain/>")

@@ -42,6 +42,11 @@ class LockTest(FolderTest):
         self.assertRaises(OSError, lock.take, path, 0.0)
         self.assertIsNone(lock.holder(path))
 
+    def test_a_fifo_does_not_keep_it_waiting(self):
+        path = os.path.join(self.folder, "lock")
+        os.mkfifo(path)
+        self.assertIsNone(lock.holder(path))
+
 
 class BookTest(FolderTest):
     def book(self, patience=0.0):

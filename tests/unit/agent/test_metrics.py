@@ -1,0 +1,62 @@
+"""The port for Prometheus: it answers, and who says nothing there costs the agent little."""
+
+from __future__ import annotations
+
+import os
+import socket
+import types
+import urllib.request
+from unittest import mock
+
+import testtools
+
+from nova_perf_tuning.agent import metrics
+from tests.functional import patience
+
+
+class PortTest(testtools.TestCase):
+    def setUp(self):
+        super().setUp()
+        with socket.socket() as sock:
+            sock.bind(("127.0.0.1", 0))
+            self.port = sock.getsockname()[1]
+
+    def serve(self):
+        self.addCleanup(metrics.serve(types.SimpleNamespace(snapshot=None), "127.0.0.1", self.port))
+
+    def fetch(self):
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=60) as answer:
+            return answer.read().decode()
+
+    def test_it_answers(self):
+        self.serve()
+        self.assertIn("nova_perf_up 0.0", self.fetch())
+
+    def test_clients_that_say_nothing_are_few_and_sent_away(self):
+        with mock.patch.object(metrics._Handler, "timeout", 1.0):
+            self.serve()
+            threads = len(os.listdir("/proc/self/task"))
+            for _ in range(100):
+                self.addCleanup(socket.create_connection(("127.0.0.1", self.port)).close)
+            patience.until(self.sees_the_end_of_the_last, "those too many are sent away")
+            self.assertLessEqual(len(os.listdir("/proc/self/task")) - threads, metrics._CLIENTS)
+
+            def answered():
+                try:
+                    return "nova_perf_up" in self.fetch()
+                except OSError:
+                    return False
+
+            patience.until(answered, "it answers again when the others have been silent for a second")
+
+    def sees_the_end_of_the_last(self):
+        with socket.create_connection(("127.0.0.1", self.port)) as one:
+            one.settimeout(60)
+            return one.recv(1) == b""
+
+    def test_what_is_wrong_is_named(self):
+        self.serve()
+        error = self.assertRaises(metrics.MetricsError, metrics.serve, None, "127.0.0.1", self.port)
+        self.assertIn("choose another port", str(error))
+        error = self.assertRaises(metrics.MetricsError, metrics.serve, None, "192.0.2.1", self.port)
+        self.assertIn("metrics_address must be an address of this host", str(error))
