@@ -19,9 +19,9 @@ KINDS: Final = (*_CLASSES, "worker")
 def spent(pid: int, threads: Sequence[model.Thread]) -> dict[str, float]:
     """Return class -> CPU seconds of a guest; nothing when its process has ended.
 
-    Pool threads come and go between two passes, and so does a migration's. So ``emulator`` is the main thread alone,
-    and ``worker`` what the process has used beside the threads that are known, which counts those that nobody has
-    seen, and those that have ended: a figure that falls would be taken for a new counter.
+    Pool threads come and go between two passes, and so does a migration's. So ``emulator`` is the main thread
+    alone, and ``worker`` what the process has used beside the threads that are known, which counts those that
+    nobody has seen, and those that have ended: a figure that falls would be taken for a new counter.
     """
     found = dict.fromkeys(_CLASSES, 0.0)
     outside = 0.0
