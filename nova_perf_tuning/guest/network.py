@@ -6,7 +6,6 @@ import dataclasses
 import functools
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
-from xml.sax import saxutils
 
 from nova_perf_tuning.guest import features as features_module
 from nova_perf_tuning.guest import parsing, tree
@@ -54,25 +53,26 @@ def vif_queues(wanted: request_module.Queues, vcpus: int, housekeeping_cpus: int
     return wanted, "as asked"
 
 
-def transform(
-    elements: Iterable[tree.Element],
-    request: request_module.Request,
-    guest: Guest,
-    notes: list[str],
-    *,
-    reader: tree.Reader | None = None,
-    tell_changes: bool = True,
-) -> None:
-    """Change ``<interface>`` elements; ``notes`` gets what was changed and what was left out, with the reason.
+def concerns(request: request_module.Request) -> bool:
+    """Return whether a request says anything about interfaces."""
+    return bool(
+        request.vif_queues
+        or request.vif_rx_queue_size
+        or request.vif_tx_queue_size
+        or request.vif_host_offload
+        or request.vif_guest_offload
+    )
 
-    :param reader: makes elements of these trees' kind of XML text, where that is faster than one by one.
-    :param tell_changes: False: notes on what was left out are enough.
-    """
-    wish = _wish(request, guest)
+
+def transform(
+    elements: Iterable[tree.Element], request: request_module.Request, guest: Guest, notes: list[str]
+) -> None:
+    """Change ``<interface>`` elements; ``notes`` gets what was changed and what was left out, with the reason."""
+    wish = wish_of(request, guest)
     for element in elements:
         parts = tree.by_tag(element)
-        model, driver, target = parts.get("model"), parts.get("driver"), parts.get("target")
-        decision = _decide(
+        mac, model, driver, target = (parts.get(tag) for tag in ("mac", "model", "driver", "target"))
+        decision = decide(
             wish,
             element.get("type") or "",
             None if model is None else model.get("type"),
@@ -80,41 +80,26 @@ def transform(
             None if driver is None else tuple(driver.items()),
             () if driver is None or not wish.sides else _inside(driver),
         )
-        if decision.leaves_out or (tell_changes and decision.notes):
-            mac = parts.get("mac")
-            label = f"interface {'without MAC' if mac is None else vocabulary.shown(mac.get('address') or '')}"
-            notes += [f"{before}{label}{after}" for before, after in decision.notes if before or tell_changes]
-        if reader is not None and decision.whole:
-            new = reader(decision.whole)
-            place = model if driver is None else driver
-            if place is None:
-                element.append(new)
-            else:
-                place.addnext(new)
-            if driver is not None:
-                element.remove(driver)
+        notes += decision.told(None if mac is None else mac.get("address") or "")
+        if driver is None and decision.makes_driver:
+            driver = tree.add(element, "driver", {}, model)
+        if driver is not None:
+            write(decision, driver)
+
+
+def write(decision: Decision, driver: tree.Element) -> None:
+    """Change the ``<driver>`` of an interface."""
+    tree.assign(driver, decision.driver)
+    for side, values in decision.sides.items():
+        there = tree.child(driver, side) if decision.looks_inside else None
+        if there is None:
+            tree.add(driver, side, values)
         else:
-            _write(decision, element, driver, model)
-
-
-def _write(
-    decision: _Decision, element: tree.Element, driver: tree.Element | None, model: tree.Element | None
-) -> None:
-    """Change the ``<driver>`` of an interface, or make one behind its ``<model>``."""
-    if driver is None and decision.makes_driver:
-        driver = tree.add(element, "driver", {}, model)
-    if driver is not None:
-        tree.assign(driver, decision.driver)
-        for side, values in decision.sides.items():
-            there = tree.child(driver, side) if decision.looks_inside else None
-            if there is None:
-                tree.add(driver, side, values)
-            else:
-                tree.assign(there, values)
+            tree.assign(there, values)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class _Wish:
+class Wish:
     """What a request means for every interface of a guest; it equals itself alone, which is cheap as a key.
 
     :ivar queues: queue pairs and how they came about, None: not asked.
@@ -128,23 +113,23 @@ class _Wish:
 
 
 @dataclasses.dataclass(slots=True)
-class _Decision:
+class Decision:
     """What is done to an interface.
 
     :ivar driver: attributes that ``<driver>`` gets, or loses where None.
+    :ivar final: all that it has then, in their order.
     :ivar makes_driver: there is no ``<driver>`` yet, and one is needed.
     :ivar sides: child of ``<driver>`` -> attributes that it gets.
     :ivar looks_inside: some of ``sides`` may be there already.
-    :ivar whole: all of ``<driver>`` as it shall be, where it gets ``sides`` and has no children yet; else empty.
     :ivar notes: what is said before and after the interface's name; nothing before it where it is a change.
     :ivar leaves_out: some of ``notes`` are about what is left out.
     """
 
     driver: dict[str, str | None] = dataclasses.field(default_factory=dict)
+    final: dict[str, str] = dataclasses.field(default_factory=dict)
     makes_driver: bool = False
     sides: dict[str, Mapping[str, str]] = dataclasses.field(default_factory=dict)
     looks_inside: bool = False
-    whole: str = ""
     notes: list[tuple[str, str]] = dataclasses.field(default_factory=list)
     leaves_out: bool = False
 
@@ -152,6 +137,11 @@ class _Decision:
         """Say why something is left out; ``reason`` goes on after the interface's name."""
         self.notes.append(("left out: ", reason))
         self.leaves_out = True
+
+    def told(self, address: str | None) -> list[str]:
+        """Return the notes on the interface of that MAC address."""
+        label = "interface without MAC" if address is None else f"interface {vocabulary.shown(address)}"
+        return [f"{before}{label}{after}" for before, after in self.notes]
 
 
 _Attributes = tuple[tuple[str, str], ...]
@@ -162,7 +152,8 @@ def _inside(driver: tree.Element) -> tuple[tuple[str, _Attributes], ...]:
 
 
 @functools.lru_cache(maxsize=256)
-def _wish(request: request_module.Request, guest: Guest) -> _Wish:
+def wish_of(request: request_module.Request, guest: Guest) -> Wish:
+    """Return what a request means for every interface of a guest."""
     sides = {
         side: {name: "on" if on else "off" for name, on in sorted(chosen.items())}
         for side, chosen in (("host", request.vif_host_offload), ("guest", request.vif_guest_offload))
@@ -171,25 +162,25 @@ def _wish(request: request_module.Request, guest: Guest) -> _Wish:
     queues = None
     if request.vif_queues is not None:
         queues = vif_queues(request.vif_queues, guest.vcpus, guest.housekeeping_cpus)
-    return _Wish(request, guest, queues, sides)
+    return Wish(request, guest, queues, sides)
 
 
 @functools.lru_cache(maxsize=256)
-def _decide(
-    wish: _Wish,
+def decide(
+    wish: Wish,
     kind: str,
     model: str | None,
     made_before: bool,
     driver: _Attributes | None,
     inside: tuple[tuple[str, _Attributes], ...],
-) -> _Decision:
+) -> Decision:
     """Decide about an interface; kept, since a host's interfaces are of very few sorts.
 
     :param made_before: libvirt doesn't make its tap device.
     :param driver: attributes of its ``<driver>``, None where there is none.
     :param inside: tags and attributes of the children of ``<driver>``, if offloads are asked.
     """
-    decision = _Decision()
+    decision = Decision()
     if kind == "hostdev":
         decision.leave_out(" is a PCI device passed through, its queues are its own")
         return decision
@@ -218,24 +209,14 @@ def _decide(
         if missing:
             decision.sides[side] = missing
     if decision.driver or decision.sides:
-        final = {key: text for key, text in (written | wanted).items() if text is not None}
-        if decision.sides and not inside:
-            decision.whole = f"<driver{_as_xml(final)}>{''.join(_sides(wish))}</driver>"
-        shown = [f"{key}={text}" for key, text in final.items()]
+        decision.final = {key: text for key, text in (written | wanted).items() if text is not None}
+        shown = [f"{key}={text}" for key, text in decision.final.items()]
         shown += [f"{side} {key}={text}" for side, chosen in wish.sides.items() for key, text in chosen.items()]
         decision.notes.append(("", f": driver {' '.join(shown) or 'with one queue'}"))
     return decision
 
 
-def _sides(wish: _Wish) -> list[str]:
-    return [f"<{side}{_as_xml(chosen)}/>" for side, chosen in wish.sides.items()]
-
-
-def _as_xml(attributes: Mapping[str, str]) -> str:
-    return "".join([f" {key}={saxutils.quoteattr(text)}" for key, text in attributes.items()])
-
-
-def _rings(kind: str, wish: _Wish, wanted: dict[str, str | None], decision: _Decision) -> None:
+def _rings(kind: str, wish: Wish, wanted: dict[str, str | None], decision: Decision) -> None:
     """Add the sizes of the rings to the attributes that ``<driver>`` shall have."""
     request, features = wish.request, wish.guest.features
     if request.vif_rx_queue_size is not None:
@@ -259,7 +240,7 @@ def _queues(
     written: str | None,
     made_before: bool,
     wanted: dict[str, str | None],
-    decision: _Decision,
+    decision: Decision,
 ) -> None:
     """Add the queue pairs to the attributes that ``<driver>`` shall have; None removes one.
 

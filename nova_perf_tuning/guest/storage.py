@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Final, NamedTuple
 
 from nova_perf_tuning.guest import features as features_module
@@ -17,7 +17,7 @@ _SCSI_MODELS: Final = frozenset({"virtio-scsi", "virtio-transitional", "virtio-n
 _ADDRESSES: Final = frozenset({"pci", "ccw"})
 
 
-class _Unit(NamedTuple):
+class Unit(NamedTuple):
     """A disk or a SCSI controller as it stands in the XML: what can have queues and an I/O thread, or why not.
 
     :ivar name: its ``<target dev=>`` or its index.
@@ -46,7 +46,7 @@ class _Unit(NamedTuple):
         return f"scsi controller {vocabulary.shown(self.name or '0')}"
 
 
-class _Threads(NamedTuple):
+class Threads(NamedTuple):
     """The domain's I/O threads as they stand in the XML.
 
     :ivar written: text of ``<iothreads>``, None without it.
@@ -58,7 +58,7 @@ class _Threads(NamedTuple):
 
 
 @dataclasses.dataclass(slots=True)
-class _Change:
+class Change:
     """What is done to one disk or controller.
 
     :ivar driver: attributes that its ``<driver>`` gets, or loses where None.
@@ -70,7 +70,7 @@ class _Change:
 
 
 @dataclasses.dataclass(slots=True)
-class _Decision:
+class Decision:
     """What is done to a domain.
 
     :ivar changes: index among the units -> what is done to it.
@@ -79,14 +79,23 @@ class _Decision:
     :ivar notes: what is changed and what is left out.
     """
 
-    changes: dict[int, _Change] = dataclasses.field(default_factory=dict)
+    changes: dict[int, Change] = dataclasses.field(default_factory=dict)
     count: int | None = None
     threads: Sequence[int] = ()
     notes: list[str] = dataclasses.field(default_factory=list)
 
-    def change(self, place: int) -> _Change:
+    def change(self, place: int) -> Change:
         """Return what is done to the unit at ``place``, to add to it."""
-        return self.changes.setdefault(place, _Change())
+        return self.changes.setdefault(place, Change())
+
+    def unpinned(self, pinned: Set[str | None]) -> list[int]:
+        """Return the threads that get a pin, as the emulator's: those of ``threads`` that have none."""
+        return [thread for thread in self.threads if str(thread) not in pinned]
+
+
+def concerns(request: request_module.Request) -> bool:
+    """Return whether a request says anything about disks and I/O threads."""
+    return request.disk_queues is not None or request.iothreads is not None
 
 
 def transform(
@@ -103,27 +112,21 @@ def transform(
     :param parts: the domain's children by tag, the last of each.
     :param devices: all children of its ``<devices>`` with their tags.
     """
-    if request.disk_queues is None and request.iothreads is None:
+    if not concerns(request):
         return
     found = _units(devices)
-    decision = _decide(request, vcpus, features, tuple([unit for unit, *_ in found]), _threads(parts))
+    decision = decide(request, vcpus, features, tuple([unit for unit, _ in found]), _threads(parts))
     notes += decision.notes
     for place, change in decision.changes.items():
-        _, element, driver = found[place]
-        _apply(change, tree.add(element, "driver", {}) if driver is None else driver)
+        apply(change, found[place][1])
     if decision.count is not None:
-        count = parts.get("iothreads")
-        if count is None:
-            count = tree.add(domain, "iothreads", {}, parts.get("vcpu", parts.get("memory")))
-        count.text = str(decision.count)
+        set_count(decision.count, domain, parts)
     if decision.threads:
-        _pin(parts.get("cputune"), decision.threads, notes)
+        _pin(parts.get("cputune"), decision, notes)
 
 
-def _units(
-    devices: Iterable[tuple[str, tree.Element]],
-) -> list[tuple[_Unit, tree.Element, tree.Element | None]]:
-    """Return disks and SCSI controllers, each with its element and its ``<driver>``."""
+def _units(devices: Iterable[tuple[str, tree.Element]]) -> list[tuple[Unit, tree.Element]]:
+    """Return disks and SCSI controllers, each with its element."""
     units = []
     for tag, element in devices:
         is_disk = tag == "disk"
@@ -137,7 +140,7 @@ def _units(
             for mapping in driver.iterchildren():
                 if mapping.tag == "iothreads":
                     mapped = (*(mapped or ()), *_ids(mapping))
-        unit = _Unit(
+        unit = Unit(
             is_disk,
             element.get("index") if not is_disk else None if target is None else target.get("dev"),
             element.get("device" if is_disk else "model"),
@@ -148,7 +151,7 @@ def _units(
             None if driver is None else driver.get("iothread"),
             mapped,
         )
-        units.append((unit, element, driver))
+        units.append((unit, element))
     return units
 
 
@@ -156,12 +159,16 @@ def _ids(element: tree.Element) -> tuple[str, ...]:
     return tuple([entry.get("id") or "" for entry in element.iterchildren("iothread")])
 
 
-def _threads(parts: Mapping[str, tree.Element]) -> _Threads:
+def _threads(parts: Mapping[str, tree.Element]) -> Threads:
     count, listed = parts.get("iothreads"), parts.get("iothreadids")
-    return _Threads(None if count is None else count.text, None if listed is None else _ids(listed))
+    return Threads(None if count is None else count.text, None if listed is None else _ids(listed))
 
 
-def _apply(change: _Change, driver: tree.Element) -> None:
+def apply(change: Change, element: tree.Element) -> None:
+    """Change a disk or controller."""
+    driver = tree.child(element, "driver")
+    if driver is None:
+        driver = tree.add(element, "driver", {})
     tree.assign(driver, change.driver)
     if change.mapping is None:
         return
@@ -173,16 +180,27 @@ def _apply(change: _Change, driver: tree.Element) -> None:
             tree.add(mapping, "iothread", {"id": str(thread)})
 
 
+def set_count(threads: int, domain: tree.Element, parts: Mapping[str, tree.Element]) -> None:
+    """Set the number of a domain's I/O threads.
+
+    :param parts: the domain's children by tag.
+    """
+    count = parts.get("iothreads")
+    if count is None:
+        count = tree.add(domain, "iothreads", {}, parts.get("vcpu", parts.get("memory")))
+    count.text = str(threads)
+
+
 @functools.lru_cache(maxsize=256)
-def _decide(
+def decide(
     request: request_module.Request,
     vcpus: int,
     features: features_module.Features,
-    units: tuple[_Unit, ...],
-    there: _Threads,
-) -> _Decision:
+    units: tuple[Unit, ...],
+    there: Threads,
+) -> Decision:
     """Decide about a domain; kept, since a flavor's guests have the same disks but for what these are made of."""
-    decision = _Decision()
+    decision = Decision()
     notes = decision.notes
     able = []
     for place, unit in enumerate(units):
@@ -205,7 +223,7 @@ def _decide(
     return decision
 
 
-def _why_not(unit: _Unit) -> str | None:
+def _why_not(unit: Unit) -> str | None:
     """Return why a unit takes neither queues nor an I/O thread; empty when that goes without saying."""
     if unit.is_disk:
         reason = _why_not_disk(unit)
@@ -218,7 +236,7 @@ def _why_not(unit: _Unit) -> str | None:
     return None
 
 
-def _why_not_disk(disk: _Unit) -> str | None:
+def _why_not_disk(disk: Unit) -> str | None:
     device = disk.device or "disk"
     if disk.bus == "scsi":
         return ""  # its controller has them
@@ -232,11 +250,11 @@ def _why_not_disk(disk: _Unit) -> str | None:
 
 
 def _set_queues(
-    units: Iterable[tuple[int, _Unit]],
+    units: Iterable[tuple[int, Unit]],
     asked: request_module.Queues,
     vcpus: int,
     features: features_module.Features,
-    decision: _Decision,
+    decision: Decision,
 ) -> None:
     reason = features.missing("disk_queues")
     if asked == request_module.AUTO:
@@ -253,7 +271,7 @@ def _set_queues(
             decision.notes.append(f"{unit.label}: {note}")
 
 
-def _make_threads(there: _Threads, asked: int, decision: _Decision) -> list[int]:
+def _make_threads(there: Threads, asked: int, decision: Decision) -> list[int]:
     """Make sure that ``asked`` I/O threads exist; return the ids to use, in order."""
     text = (there.written or "").strip()
     count = parsing.number(text or "0", 0, parsing.MAX_IOTHREADS, "<iothreads>")
@@ -273,7 +291,7 @@ def _make_threads(there: _Threads, asked: int, decision: _Decision) -> list[int]
 
 
 def _spread(
-    units: Sequence[tuple[int, _Unit]], decision: _Decision, mapping_limit: int, features: features_module.Features
+    units: Sequence[tuple[int, Unit]], decision: Decision, mapping_limit: int, features: features_module.Features
 ) -> None:
     """Give each unit the thread that serves fewest; spare threads share a disk's queues where QEMU can."""
     threads, notes = decision.threads, decision.notes
@@ -314,12 +332,12 @@ def _mapping_limit(request: request_module.Request, vcpus: int) -> int:
     return min(request.disk_queues, vcpus) if isinstance(request.disk_queues, int) else vcpus
 
 
-def _served_by(unit: _Unit) -> set[int]:
+def _served_by(unit: Unit) -> set[int]:
     texts = [*(() if unit.iothread is None else (unit.iothread,)), *(unit.mapped or ())]
     return {parsing.number(text, 1, parsing.MAX_IOTHREADS, "driver iothread") for text in texts}
 
 
-def _attach(unit: _Unit, change: _Change, threads: Sequence[int]) -> None:
+def _attach(unit: Unit, change: Change, threads: Sequence[int]) -> None:
     if len(threads) == 1:
         change.driver["iothread"] = str(threads[0])
         change.mapping = None if unit.mapped is None else ()
@@ -329,7 +347,7 @@ def _attach(unit: _Unit, change: _Change, threads: Sequence[int]) -> None:
         change.mapping = threads
 
 
-def _detach(units: Iterable[tuple[int, _Unit]], decision: _Decision) -> None:
+def _detach(units: Iterable[tuple[int, Unit]], decision: Decision) -> None:
     for place, unit in units:
         if _served_by(unit):
             change = decision.change(place)
@@ -339,7 +357,7 @@ def _detach(units: Iterable[tuple[int, _Unit]], decision: _Decision) -> None:
             decision.notes.append(f"{unit.label}: with the emulator thread (perf:iothreads=0)")
 
 
-def _pin(cputune: tree.Element | None, threads: Sequence[int], notes: list[str]) -> None:
+def _pin(cputune: tree.Element | None, decision: Decision, notes: list[str]) -> None:
     """Pin threads that have no pin where the emulator is pinned: Nova moves both along in a live migration."""
     if cputune is None:
         return
@@ -352,9 +370,7 @@ def _pin(cputune: tree.Element | None, threads: Sequence[int], notes: list[str])
     if emulator is None:
         return
     cpus = parsing.cpuset(emulator.get("cpuset") or "", "emulatorpin")
-    pinned = {pin.get("iothread") for pin in pins}
     last = pins[-1] if pins else emulator
-    for thread in threads:
-        if str(thread) not in pinned:
-            last = tree.add(cputune, "iothreadpin", {"iothread": str(thread), "cpuset": cpus}, last)
-            notes.append(f"I/O thread {thread} pinned to {cpus}, as the emulator is")
+    for thread in decision.unpinned({pin.get("iothread") for pin in pins}):
+        last = tree.add(cputune, "iothreadpin", {"iothread": str(thread), "cpuset": cpus}, last)
+        notes.append(f"I/O thread {thread} pinned to {cpus}, as the emulator is")

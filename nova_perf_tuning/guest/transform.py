@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
-from xml.sax import saxutils
 
 from nova_perf_tuning.guest import features as features_module
 from nova_perf_tuning.guest import markup, network, parsing, storage, tree
@@ -51,36 +49,38 @@ def transform(
     :param features: what the host can do; None when not known.
     :raises DomainError: not the XML of a KVM or QEMU domain, or hostile.
     """
-    document = markup.parse(xml)
-    root = document.root
     parsing.parse_domain(xml)
-    if root.tag != "domain":
-        raise parsing.DomainError(
-            "libvirt's <domstatus> cannot be defined; give the output of virsh dumpxml --inactive"
-        )
-    notes = transform_tree(root, request, housekeeping_cpus=housekeeping_cpus, features=features)
-    return Transformed(str(document), notes)
+    return transform_unchecked(xml, request, housekeeping_cpus=housekeeping_cpus, features=features)
 
 
-def transform_tree(
-    domain: tree.Element,
+def transform_unchecked(
+    xml: str | bytes,
     request: request_module.Request,
     *,
     housekeeping_cpus: int | None = None,
     features: features_module.Features | None = None,
-    reader: tree.Reader | None = None,
-    tell_changes: bool = True,
-) -> tuple[str, ...]:
-    """Write a request into the tree of a domain as :func:`transform` does into its text; return the notes.
+) -> Transformed:
+    """Do as :func:`transform` does, for XML that is sound, as Nova's is: what nobody changes is not checked.
 
-    For those who have built the tree themselves, as Nova does: what nobody changes is not checked.
-
-    :param domain: the ``<domain>`` element; it alone is changed, and of no use after an exception.
-    :param reader: function of XML text to an element of the same kind of tree, if that is its fastest way to
-        get several.
-    :param tell_changes: False: notes on what was changed may be missing, those on what was left out are not.
     :raises DomainError: not a KVM or QEMU domain, or an impossible value.
     """
+    document = markup.parse(xml)
+    root = document.root
+    if root.tag != "domain":
+        raise parsing.DomainError(
+            "libvirt's <domstatus> cannot be defined; give the output of virsh dumpxml --inactive"
+        )
+    notes = _transform_tree(root, request, housekeeping_cpus, features or _ANYTHING)
+    return Transformed(str(document), notes)
+
+
+def _transform_tree(
+    domain: tree.Element,
+    request: request_module.Request,
+    housekeeping_cpus: int | None,
+    known: features_module.Features,
+) -> tuple[str, ...]:
+    """Write a request into ``<domain>``; return the notes."""
     parts = tree.by_tag(domain)
     kind = domain.get("type") or ""
     if kind not in ("kvm", "qemu"):
@@ -88,16 +88,20 @@ def transform_tree(
         raise parsing.DomainError(f"domain {name} is of type {kind[:20]!r}, not kvm or qemu")
     if not request:
         return ()
-    known = features or _ANYTHING
     notes: list[str] = []
     vcpus = parsing.number(_text(parts, "vcpu") or "1", 1, parsing.MAX_VCPUS, "<vcpu>")
     devices = tree.tagged(parts.get("devices"))
-    if _concerns_network(request):
+    if network.concerns(request):
         guest = network.Guest(vcpus, kind == "kvm", housekeeping_cpus, known)
         interfaces = [element for tag, element in devices if tag == "interface"]
-        network.transform(interfaces, request, guest, notes, reader=reader, tell_changes=tell_changes)
+        network.transform(interfaces, request, guest, notes)
     storage.transform(domain, parts, devices, request, vcpus, known, notes)
-    _write_metadata(domain, parts, request, reader)
+    write_metadata(domain, parts, request)
+    return printable(notes)
+
+
+def printable(notes: Iterable[str]) -> tuple[str, ...]:
+    """Return notes as they can be shown: names in them come from domain XML."""
     return tuple(
         [note if note.isprintable() and len(note) <= _NOTE else vocabulary.shown(note, _NOTE) for note in notes]
     )
@@ -108,27 +112,14 @@ def _text(parts: Mapping[str, tree.Element], tag: str) -> str:
     return "" if element is None else (element.text or "").strip()
 
 
-def _concerns_network(request: request_module.Request) -> bool:
-    return bool(
-        request.vif_queues
-        or request.vif_rx_queue_size
-        or request.vif_tx_queue_size
-        or request.vif_host_offload
-        or request.vif_guest_offload
-    )
-
-
-def _write_metadata(
-    domain: tree.Element,
-    parts: Mapping[str, tree.Element],
-    request: request_module.Request,
-    reader: tree.Reader | None,
+def write_metadata(
+    domain: tree.Element, parts: Mapping[str, tree.Element], request: request_module.Request
 ) -> None:
     """Put the request into ``<metadata>``, beside Nova's element; an older one of ours is replaced.
 
     :param parts: the domain's children by tag.
     """
-    specs, text = _written(request)
+    specs = list(request.extra_specs().items())
     metadata = parts.get("metadata")
     if metadata is None:
         if not specs:
@@ -139,22 +130,10 @@ def _write_metadata(
         return
     for element in ours:
         metadata.remove(element)
-    if specs and reader is not None:
-        metadata.append(reader(text))
-    elif specs:
+    if specs:
         element = tree.add(metadata, _REQUEST, {}, nsmap=_NAMESPACES)
         for key, value in specs:
             tree.add(element, _SPEC, {"name": key}, nsmap=_NAMESPACES).text = value
-
-
-@functools.lru_cache(maxsize=256)
-def _written(request: request_module.Request) -> tuple[list[tuple[str, str]], str]:
-    """Return the specs of a request, and the XML of our element in ``<metadata>``."""
-    specs = list(request.extra_specs().items())
-    entries = [
-        f"<perf:spec name={saxutils.quoteattr(key)}>{saxutils.escape(text)}</perf:spec>" for key, text in specs
-    ]
-    return specs, f'<perf:request xmlns:perf="{parsing.PERF_NAMESPACE}">{"".join(entries)}</perf:request>'
 
 
 def _specs(element: tree.Element) -> list[tuple[str, str]]:

@@ -1,13 +1,13 @@
 """What is asked of an element of domain XML: the part of lxml's interface that this package needs.
 
-Two kinds of trees have it: lxml's own, which Nova builds before it writes a domain out, and that of
-:mod:`nova_perf_tuning.guest.markup`, which prints itself back byte for byte. So one set of functions tunes both.
+Two kinds of trees have it: that of :mod:`nova_perf_tuning.guest.markup`, which prints itself back byte for byte,
+and lxml's own, of which the compute driver makes what it puts into Nova's text. One set of functions serves both.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
-from typing import Any, Final, Protocol, Self, TypeVar, cast
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
+from typing import Final, Protocol, Self, TypeVar
 
 
 class Element(Protocol):
@@ -53,13 +53,8 @@ class Element(Protocol):
         """Take a child away."""
 
 
-#: From XML text to a new element.
-Reader = Callable[[str], Element]
 _Node = TypeVar("_Node", bound=Element)
 
-#: Class of elements -> function of (parent, tag) that adds one last, where that is faster than
-#: :meth:`Element.makeelement` and :meth:`Element.append`; those who bring such a tree put it in.
-ADDERS: Final[dict[type, Callable[[Any, str], Any]]] = {}
 _NO_NAMESPACES: Final[Mapping[str, str]] = {}
 
 
@@ -89,17 +84,10 @@ def add(
 
     :param nsmap: prefix -> namespace, for a ``tag`` that has one.
     """
-    adder = None if nsmap else ADDERS.get(type(parent))
-    if adder is not None:
-        # Attributes are set one by one: handed to lxml's SubElement they cost three times as much.
-        new = cast(_Node, adder(parent, tag))
-        for key, text in attrib.items():
-            new.set(key, text)
+    new = parent.makeelement(tag, attrib, nsmap)
+    if after is None:
+        parent.append(new)
     else:
-        new = parent.makeelement(tag, attrib, nsmap)
-        if after is None:
-            parent.append(new)
-    if after is not None:
         after.addnext(new)
     return new
 

@@ -13,6 +13,9 @@ from nova_perf_tuning.specs import request as request_module
 #: Nova keeps an image's properties in the instance's system metadata; ImageMeta drops those it doesn't know.
 _IMAGE: Final = "image_"
 _IMAGE_HW: Final = "image_hw_"
+#: Where a profile is named; it may be an operator's and change.
+_PROFILE: Final = "perf:profile"
+_IMAGE_PROFILE: Final = "image_hw_perf_profile"
 
 
 def specs(instance: Any) -> dict[str, str]:
@@ -20,7 +23,7 @@ def specs(instance: Any) -> dict[str, str]:
 
     Those of the snapshots that Nova took at boot, resize or rebuild, not of today's flavor and image.
     """
-    found = {key: text for key, text in _extra_specs(instance).items() if key.startswith(vocabulary.PREFIX)}
+    found = {key: text for key, text in _extra_specs(instance.flavor).items() if key.startswith(vocabulary.PREFIX)}
     properties = _image_properties(instance, vocabulary.IMAGE_PREFIX)
     return found | properties
 
@@ -35,17 +38,17 @@ def request(
     :raises ProfileError: a file in ``profile_dir`` cannot be used.
     :raises ContradictionError: specs exclude each other or Nova's own.
     """
-    extra_specs = tuple(_extra_specs(instance).items())
-    stored = instance.system_metadata
+    flavor, stored = instance.flavor, instance.system_metadata
+    specs = _extra_specs(flavor)
+    extra_specs = tuple(specs.items())
     # By the keys: most of what is stored there is something else, whose values need not be looked at.
     image = tuple([(key, stored[key]) for key in stored if key.startswith(_IMAGE_HW)])
-    known = _parse_known(extra_specs, image, instance.flavor.vcpus)
-    if known is not None:
-        return known
-    from nova_perf_tuning.specs import profiles  # YAML; most flavors name no profile
-
+    if _PROFILE not in specs and _IMAGE_PROFILE not in stored:
+        return _parse_known(extra_specs, image, flavor.vcpus)
     folder = profile_dir()
-    return _parse_with_profiles(extra_specs, image, instance.flavor.vcpus, folder, profiles.state(folder))
+    return _parse_with_profiles(
+        extra_specs, image, flavor.vcpus, folder, None if folder is None else _state(folder)
+    )
 
 
 _Entries = tuple[tuple[str, str], ...]
@@ -54,15 +57,12 @@ _Entries = tuple[tuple[str, str], ...]
 @functools.lru_cache(maxsize=256)
 def _parse_known(
     extra_specs: _Entries, image: _Entries, vcpus: int
-) -> tuple[request_module.Request, tuple[str, ...]] | None:
-    """Parse what depends on nothing but itself: a flavor's guests ask for the same, again and again.
+) -> tuple[request_module.Request, tuple[str, ...]]:
+    """Parse what names no profile and so depends on nothing else: a flavor's guests ask for the same.
 
     :param image: those of the system metadata that are ``hw_*`` properties.
-    :returns: None where a profile is named, which may be an operator's and change.
     """
     specs, properties = dict(extra_specs), _properties(image)
-    if "perf:profile" in specs or "hw_perf_profile" in properties:
-        return None
     if not any(key.startswith(vocabulary.PREFIX) for key in specs) and not any(
         key.startswith(vocabulary.IMAGE_PREFIX) for key in properties
     ):
@@ -81,6 +81,12 @@ def _parse_with_profiles(
     from nova_perf_tuning.specs import profiles
 
     return _parse(dict(extra_specs), _properties(image), vcpus, profiles.load(folder))
+
+
+def _state(folder: str) -> object:
+    from nova_perf_tuning.specs import profiles  # YAML; most clouds have no profiles of their own
+
+    return profiles.state(folder)
 
 
 def _properties(image: _Entries) -> dict[str, str]:
@@ -103,8 +109,7 @@ def _parse(
     return asked, warnings
 
 
-def _extra_specs(instance: Any) -> Mapping[str, str]:
-    flavor = instance.flavor
+def _extra_specs(flavor: Any) -> Mapping[str, str]:
     return (flavor.extra_specs or {}) if "extra_specs" in flavor else {}
 
 

@@ -6,9 +6,9 @@ result; the parameters named are the same in Nova 31 to 34, all others are passe
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import functools
+import weakref
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -20,15 +20,14 @@ from oslo_log import log as logging
 
 from nova_perf_tuning.conf import nova as options
 from nova_perf_tuning.guest import features as features_module
-from nova_perf_tuning.guest import network, transform, tree
+from nova_perf_tuning.guest import network, transform
 from nova_perf_tuning.specs import request as request_module
-from nova_perf_tuning.virt import asked, faults, hotplug, migration, placement, selfcheck, traits
+from nova_perf_tuning.virt import asked, faults, hotplug, migration, objects, placement, selfcheck, traits
 from nova_perf_tuning.virt import vif as vif_module
 
 LOG = logging.getLogger(__name__)
 CONF = nova.conf.CONF
 options.register_opts(CONF)
-tree.ADDERS[etree._Element] = etree.SubElement
 
 
 class PerfTuningLibvirtDriver(driver.LibvirtDriver):
@@ -68,43 +67,47 @@ class PerfTuningLibvirtDriver(driver.LibvirtDriver):
         return xml
 
     def _get_guest_config(self, instance: Any, *args: Any, **kwargs: Any) -> Any:
-        """Return Nova's config object; if anything is asked, with ``format_dom`` of this one object replaced.
+        """Return Nova's config object; if anything is asked, with ``to_xml`` of this one object replaced.
 
-        Nova renders it once, to lxml elements, and writes those out: tuned in between, they are neither
-        written nor read a second time.
+        So what Nova logs is tuned as well. The object does not hold itself through what it holds of us: it would
+        be left, with all that it consists of, to the garbage collector.
         """
         conf = super()._get_guest_config(instance, *args, **kwargs)
         job = faults.current()
         if job is not None and job.whole_domain and job.fault is None:
-            with faults.guarded(job):
-                if self._asked(job)[0]:
-                    conf.format_dom = functools.partial(self._render_domain, job, conf.format_dom)
+            try:
+                if self._asked(job)[0] is not request_module.NOTHING:
+                    conf.to_xml = functools.partial(self._write_domain, job, weakref.ref(conf))
                 else:
                     job.seen = True
+            except Exception as error:
+                faults.judge(job, error)
         return conf
 
-    def _render_domain(self, job: faults.Work, render: Callable[[], Any]) -> Any:
-        domain = render()
-        if job.fault is not None:
-            return domain
-        with faults.guarded(job):
-            return self._tuned_domain(job, domain)
-        return render()  # anew: a fault may have come when half was done
+    def _write_domain(self, job: faults.Work, conf_of: Callable[[], Any], *args: Any, **kwargs: Any) -> str:
+        conf = conf_of()
+        xml: str = type(conf).to_xml(conf, *args, **kwargs)
+        if job.fault is None:
+            try:
+                return self._tuned_domain(job, conf, xml)
+            except Exception as error:
+                faults.judge(job, error)
+        return xml
 
-    def _tuned_domain(self, job: faults.Work, domain: Any) -> Any:
+    def _tuned_domain(self, job: faults.Work, conf: Any, xml: str) -> str:
         request, warnings = self._asked(job)
-        notes = transform.transform_tree(
-            domain,
-            request,
-            # As in _place_emulator: Nova has made this guest's NUMA configuration before.
-            housekeeping_cpus=self._housekeeping(job.instance, request, known_online=not CONF.vcpu_pin_set),
-            features=self._features(),
-            reader=_read,
-            tell_changes=False,
-        )
+        nodes = None if conf.numatune is None else conf.numatune.memory.nodeset
+        housekeeping_cpus, features = self._housekeeping(nodes, request, configured=True), self._features()
+        plan = objects.plan(conf, request, housekeeping_cpus, features)
+        tuned = None if plan is None else objects.finish(plan, conf, xml)
+        if tuned is None:
+            tuned = transform.transform_unchecked(
+                xml, request, housekeeping_cpus=housekeeping_cpus, features=features
+            )
         job.seen = True
-        self._log(job.instance, notes, warnings)
-        return domain
+        if tuned.notes or warnings:
+            self._log(job.instance, tuned.notes, warnings)
+        return tuned.xml
 
     def _asked(self, job: faults.Work) -> tuple[request_module.Request, tuple[str, ...]]:
         if job.request is None:
@@ -117,8 +120,10 @@ class PerfTuningLibvirtDriver(driver.LibvirtDriver):
         config = super()._get_guest_numa_config(instance_numa_topology, flavor, image_meta, *args, **kwargs)
         job = faults.current()
         if job is not None and config.cputune is not None:
-            with faults.guarded(job):
+            try:
                 self._place_emulator(job, config)
+            except Exception as error:
+                faults.judge(job, error)
         return config
 
     def _place_emulator(self, job: faults.Work, config: Any) -> None:
@@ -145,10 +150,12 @@ class PerfTuningLibvirtDriver(driver.LibvirtDriver):
         request, _ = asked.request(instance, _profile_dir)
         if not request:
             return xml
+        topology = instance.numa_topology
+        nodes = {cell.id for cell in topology.cells} if topology else None
         guest = network.Guest(
             instance.flavor.vcpus,
             CONF.libvirt.virt_type == "kvm",
-            self._housekeeping(instance, request),
+            self._housekeeping(nodes, request),
             self._features(),
         )
         tuned, notes = hotplug.interface(xml, request, guest)
@@ -277,12 +284,16 @@ class PerfTuningLibvirtDriver(driver.LibvirtDriver):
         return features_module.Features(connection.getLibVersion(), connection.getVersion())
 
     def _housekeeping(
-        self, instance: Any, request: request_module.Request, *, known_online: bool = False
+        self, nodes: Iterable[int] | None, request: request_module.Request, *, configured: bool = False
     ) -> int | None:
+        """Return how many CPUs may serve the guest's queues.
+
+        :param nodes: those that it is placed on, None for all.
+        :param configured: Nova has just made this guest's NUMA configuration, as in :meth:`_place_emulator`.
+        """
         if request.vif_queues != request_module.AUTO:
             return None
-        topology = instance.numa_topology
-        nodes = {cell.id for cell in topology.cells} if topology else None
+        known_online = configured and not CONF.vcpu_pin_set
         return placement.housekeeping_cpus(self._host, nodes, known_online=known_online)
 
     def _log(self, instance: Any, notes: Iterable[str], warnings: Iterable[str] = ()) -> None:
@@ -292,16 +303,6 @@ class PerfTuningLibvirtDriver(driver.LibvirtDriver):
             LOG.info("%s", "; ".join(left_out), instance=instance)
         for warning in warnings:
             LOG.warning("%s", warning, instance=instance)
-
-
-@functools.lru_cache(maxsize=256)
-def _read_once(text: str) -> Any:
-    return etree.fromstring(text)
-
-
-def _read(text: str) -> Any:
-    """Return a new element of that XML: guests of a flavor have the same request, and a copy costs a third."""
-    return copy.copy(_read_once(text))
 
 
 def _profile_dir() -> str | None:

@@ -30,37 +30,29 @@ class PerfVIFDriver(vif.LibvirtGenericVIFDriver):
     def get_config(
         self, instance: Any, vif: Any, image_meta: Any, flavor: Any, virt_type: str, *args: Any, **kwargs: Any
     ) -> Any:
-        """Return Nova's config object, with ``format_dom`` of this one object replaced."""
+        """Return Nova's config object; of an interface that is plugged in, with ``format_dom`` of it replaced."""
         conf = super().get_config(instance, vif, image_meta, flavor, virt_type, *args, **kwargs)
         job = faults.current()
         if job is None or (job.whole_domain and virt_type != "qemu"):
             return conf
-        if isinstance(conf, vconfig.LibvirtConfigGuestInterface) and conf.model == "virtio":
+        if not isinstance(conf, vconfig.LibvirtConfigGuestInterface) or conf.model != "virtio":
+            return conf
+        if virt_type == "qemu":
+            with faults.guarded(job):
+                if conf.vhost_queues is None and faults.asks(job.instance):
+                    # Nova makes the tap device for several queues whatever the type, but asks libvirt for them
+                    # with kvm only; such a device cannot be opened with one, and the guest would not start.
+                    conf.vhost_queues = self._get_virtio_mq_settings(image_meta, flavor)[1]
+        if not job.whole_domain:
             # Not a closure: its cells would be made for every interface, rendered by us or not.
-            conf.format_dom = functools.partial(
-                self._render, job, conf, conf.format_dom, virt_type, image_meta, flavor
-            )
+            conf.format_dom = functools.partial(self._render, job, conf.format_dom)
         return conf
 
-    def _render(
-        self,
-        job: faults.Work,
-        conf: Any,
-        render: Callable[[], Any],
-        virt_type: str,
-        image_meta: Any,
-        flavor: Any,
-    ) -> Any:
-        with faults.guarded(job):
-            if virt_type == "qemu" and conf.vhost_queues is None and faults.asks(job.instance):
-                # Nova makes the tap device for several queues whatever the type, but asks libvirt for them
-                # with kvm only; such a device cannot be opened with one, and the guest would not start.
-                conf.vhost_queues = self._get_virtio_mq_settings(image_meta, flavor)[1]
+    def _render(self, job: faults.Work, render: Callable[[], Any]) -> Any:
         element = render()
-        if not job.whole_domain:
-            with faults.guarded(job):
-                xml = etree.tostring(element, encoding="unicode")
-                tuned = self._tune(job.instance, xml)
-                if tuned != xml:
-                    return etree.fromstring(tuned)
+        with faults.guarded(job):
+            xml = etree.tostring(element, encoding="unicode")
+            tuned = self._tune(job.instance, xml)
+            if tuned != xml:
+                return etree.fromstring(tuned)
         return element

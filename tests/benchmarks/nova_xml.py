@@ -2,17 +2,22 @@
 
     "$(tools/nova_tests.sh --python 34)" -m tests.benchmarks.nova_xml
 
-Nova's method and ours run in turn on the same guest, so that whatever else the machine does hits both. Goal: the
-median of the differences is less than 1 % of Nova's median and less than 2 ms. Both are the thread's CPU time: on
-a shared machine, wall time measures the neighbours. What the test's own fixtures have allocated is kept from the
-garbage collector, whose full collections hit either one. Beside the median stands the interval that holds it
-with 95 % certainty, from the ranks alone.
+Nova's method and ours run in turn on the same guest, so that whatever else the machine does hits both. Each round
+is another guest of the flavor: its own name, MAC addresses and tap devices. Goal: the median of the differences is
+less than 1 % of Nova's median and less than 2 ms. Both are the thread's CPU time: on a shared machine, wall time
+measures the neighbours. What the test's own fixtures have allocated is kept from the garbage collector, whose full
+collections hit either one.
+
+Where a process has its code and data in memory makes more of a difference than any number of rounds shows, so
+several processes measure, one after the other: the figures are the medians of theirs, and the range is theirs.
 """
 
 import functools
 import gc
-import math
+import json
+import random
 import statistics
+import subprocess
 import sys
 import time
 import unittest
@@ -22,7 +27,7 @@ from nova.virt.libvirt import vif as nova_vif
 
 from tests.nova import base
 
-ROUNDS = 1000
+STARTS, ROUNDS = 5, 300
 GOAL_PERCENT, GOAL_MS = 1.0, 2.0
 #: What most flavors ask for, what flavors of a shipped profile do, and everything at once.
 GUESTS = (
@@ -31,7 +36,8 @@ GUESTS = (
     ("all specs", base.TUNED),
 )
 
-report: list[str] = []
+#: What this process has measured: (guest, Nova's ms, ms more with the driver).
+measured: list[tuple[str, float, float]] = []
 
 
 class Benchmark(base.PerfTestCase):
@@ -40,11 +46,10 @@ class Benchmark(base.PerfTestCase):
     def runTest(self):
         self.start()
         for name, specs in GUESTS:
-            calls = self.capture(specs)
-            self.measure(name, *calls)
+            self.measure(name, *self.capture(specs))
 
     def capture(self, specs):
-        """Return the guest's XML generation as two functions: Nova's and ours, with the arguments of its boot."""
+        """Return the generation of a guest's XML by Nova and by us, and a function that makes it another guest."""
         seen = []
         ours = self.computes["compute1"].driver._get_guest_xml
         self.computes["compute1"].driver._get_guest_xml = lambda *args, **kwargs: (
@@ -73,7 +78,19 @@ class Benchmark(base.PerfTestCase):
         del driver._get_guest_xml
         xml = driver._get_guest_xml(*args, **kwargs)
         self.assertEqual((4, 4), (xml.count("<interface"), xml.count("<disk")))
-        return novas, functools.partial(driver._get_guest_xml, *args, **kwargs), server
+        chance = random.Random(20)
+
+        def another():
+            args[1].display_name = f"guest-{chance.randbytes(8).hex()}"
+            for vif in args[2]:
+                vif["address"] = "fa:16:3e:" + chance.randbytes(3).hex(":")
+                vif["devname"] = f"tap{chance.randbytes(5).hex()}"
+
+        before = xml
+        another()
+        xml = driver._get_guest_xml(*args, **kwargs)
+        self.assertEqual([], [line for line in before.splitlines() if "<mac" in line and line in xml])
+        return novas, functools.partial(driver._get_guest_xml, *args, **kwargs), another, server
 
     def setUp(self):
         original = nova_driver.LibvirtDriver._get_guest_config
@@ -81,42 +98,55 @@ class Benchmark(base.PerfTestCase):
         # the spy of the tests costs as well
         nova_driver.LibvirtDriver._get_guest_config = original
 
-    def measure(self, name, novas, ours, server):
+    def measure(self, name, novas, ours, another, server):
         times = {novas: [], ours: []}
         gc.collect()
         gc.freeze()
         for number in range(ROUNDS):
+            another()
             for function in (novas, ours) if number % 2 else (ours, novas):
                 begun = time.thread_time()
                 function()
                 times[function].append((time.thread_time() - begun) * 1e3)
-        novas_ms, ours_ms = (statistics.median(times[function]) for function in (novas, ours))
-        differences = sorted(b - a for a, b in zip(times[novas], times[ours], strict=True))
-        extra = statistics.median(differences)
-        away = round(0.98 * math.sqrt(ROUNDS))  # 1.96 standard deviations of a binomial with p = 1/2
-        low, high = (100 * differences[ROUNDS // 2 + side * away] / novas_ms for side in (-1, 1))
-        percent = 100 * extra / novas_ms
-        met = percent < GOAL_PERCENT and extra < GOAL_MS
-        report.append(
-            f"{name}: Nova {novas_ms:.2f} ms of CPU, with the driver {ours_ms:.2f} ms, difference "
-            f"{extra:.3f} ms = {percent:.2f} % ({low:.2f} to {high:.2f}) "
-            f"(goal < {GOAL_PERCENT:g} % and < {GOAL_MS:g} ms: {'met' if met else 'missed'})"
-        )
+        differences = [b - a for a, b in zip(times[novas], times[ours], strict=True)]
+        measured.append((name, statistics.median(times[novas]), statistics.median(differences)))
         self._delete_server(server)
 
 
-def main():
-    """Print a line for each sort of guest; 1 when a goal is missed."""
+def measure_here():
+    """Measure in this process and print the figures as JSON; 2 when that fails."""
     result = unittest.TestResult()
     Benchmark().run(result)
     for _, problem in result.failures + result.errors:
         print(problem[-3000:], file=sys.stderr)
-    if not result.wasSuccessful():
-        return 2
-    print(f"guest of 4 interfaces and 4 disks, {ROUNDS} rounds, medians")
-    print("\n".join(report))
-    return int(any("missed" in line for line in report))
+    print(json.dumps(measured))
+    return 0 if result.wasSuccessful() else 2
+
+
+def main():
+    """Print a line for each sort of guest; 1 when a goal is missed."""
+    found = {}
+    for _ in range(STARTS):
+        command = [sys.executable, "-W", "ignore", "-m", __spec__.name, "--here"]
+        run = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+        if run.returncode:
+            return run.returncode
+        for name, novas_ms, extra in json.loads(run.stdout.splitlines()[-1]):
+            found.setdefault(name, []).append((novas_ms, extra, 100 * extra / novas_ms))
+    print(f"guest of 4 interfaces and 4 disks, medians of {STARTS} processes with {ROUNDS} rounds each")
+    missed = False
+    for name, rows in found.items():
+        novas_ms, extra, percent = (statistics.median(column) for column in zip(*rows, strict=True))
+        percents = [row[2] for row in rows]
+        met = percent < GOAL_PERCENT and extra < GOAL_MS
+        missed = missed or not met
+        print(
+            f"{name}: Nova {novas_ms:.2f} ms of CPU, the driver adds {extra:.3f} ms = {percent:.2f} % "
+            f"({min(percents):.2f} to {max(percents):.2f}) "
+            f"(goal < {GOAL_PERCENT:g} % and < {GOAL_MS:g} ms: {'met' if met else 'missed'})"
+        )
+    return int(missed)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(measure_here() if "--here" in sys.argv else main())

@@ -40,7 +40,7 @@ ENTRIES = frozenset(
         *(f"virt.driver.PerfTuningLibvirtDriver.{name}" for name in overrides(driver.PerfTuningLibvirtDriver)),
         *(f"virt.vif.PerfVIFDriver.{name}" for name in overrides(vif.PerfVIFDriver)),
         *(f"virt.migration.MigratingGuest.{name}" for name in ("__init__", *migration.MigratingGuest.__dict__)),
-        "virt.driver.PerfTuningLibvirtDriver._render_domain",
+        "virt.driver.PerfTuningLibvirtDriver._write_domain",
         "virt.driver.PerfTuningLibvirtDriver._render_disk",
         "virt.vif.PerfVIFDriver._render",
     }

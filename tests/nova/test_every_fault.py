@@ -12,7 +12,7 @@ from lxml import etree
 from nova import exception
 from nova.tests import fixtures as nova_fixtures
 
-from nova_perf_tuning.virt import driver, faults, vif
+from nova_perf_tuning.virt import driver, faults, objects, vif
 from tests.nova import base, fault_points, test_migration
 
 #: What Nova calls of ours -> the test that lets every function under it fail.
@@ -88,6 +88,8 @@ class EachFunctionTest(EveryFaultTestCase):
 
     #: Functions that fault tests of this class must have come across, to know that it looks in the right place.
     expected = ("virt.asked.request", "virt.driver.PerfTuningLibvirtDriver._housekeeping", "specs.profiles.load")
+    #: How the request comes into the whole domain.
+    way = ("virt.objects._devices", "virt.objects._unit_steps", "virt.objects.finish")
 
     def setUp(self):
         super().setUp()
@@ -105,7 +107,7 @@ class EachFunctionTest(EveryFaultTestCase):
             failed.add(name)
             if name != "virt.faults.mark_untuned":
                 self.assert_refused(self.assertRaises(faults.TuningFailed, self.written), name)
-        self.assertTrue(failed.issuperset((*self.expected, "guest.transform.transform_tree")), sorted(failed))
+        self.assertTrue(failed.issuperset((*self.expected, *self.way)), sorted(failed))
         self.assertTrue(len(failed) > 40, sorted(failed))
         self.ignore()
         for name in self.each(self.written):
@@ -151,6 +153,18 @@ class EachFunctionTest(EveryFaultTestCase):
                 plain = plug()
             for _ in self.each(plug):
                 self.assertEqual(plain, plug())
+
+
+class GeneralWayEachFunctionTest(EachFunctionTest):
+    """The same in a Nova whose objects are not known to us."""
+
+    way = ("virt.objects.plan", "guest.transform.transform_unchecked", "guest.network.transform")
+
+    def setUp(self):
+        self.useFixture(fixtures.MonkeyPatch("nova_perf_tuning.virt.objects._KNOWN", frozenset()))
+        objects._known.cache_clear()
+        self.addCleanup(objects._known.cache_clear)
+        super().setUp()
 
 
 class EmulatedEachFunctionTest(EachFunctionTest):

@@ -10,10 +10,11 @@ from tests.nova import base
 AT_BOOT = (
     "asked._parse_known",
     "asked.request",
-    "driver.PerfTuningLibvirtDriver._tuned_domain",
     "driver.PerfTuningLibvirtDriver._place_emulator",
     "driver.PerfTuningLibvirtDriver._features",
-    "driver.transform.transform_tree",
+    "objects.plan",
+    "objects.finish",
+    "driver.PerfTuningLibvirtDriver._tuned_domain",
     "placement.shared_cpus",
 )
 
@@ -57,7 +58,7 @@ class BootTest(FaultTestCase):
         self.assert_tuned(self.domain(self.boot(base.TUNED)))
 
     def test_fail_names_the_specs(self):
-        with self.inject("driver.transform.transform_tree"):
+        with self.inject("objects.finish"):
             server = self.boot(base.PLAIN | {"perf:iothreads": "2"}, networks="none", expected_state="ERROR")
         self.assertIn("(asked: perf:iothreads=2)", server["fault"]["message"])
 
@@ -78,10 +79,11 @@ class BootTest(FaultTestCase):
         self.assert_host_works()
 
     def test_a_nova_that_writes_its_xml_in_another_way(self):
-        def to_xml(conf, pretty_print=True):
-            return etree.tostring(type(conf).format_dom(conf), encoding="unicode", pretty_print=pretty_print)
+        def get_guest_xml(driver, context, instance, network_info, disk_info, image_meta, **kwargs):
+            conf = driver._get_guest_config(instance, network_info, image_meta, disk_info, context=context)
+            return etree.tostring(conf.format_dom(), encoding="unicode")
 
-        with fixtures.MonkeyPatch("nova.virt.libvirt.config.LibvirtConfigGuest.to_xml", to_xml):
+        with fixtures.MonkeyPatch("nova.virt.libvirt.driver.LibvirtDriver._get_guest_xml", get_guest_xml):
             server = self.boot(base.PLAIN | {"perf:iothreads": "2"}, networks="none", expected_state="ERROR")
         self.assertIn("in a way that this driver does not know", server["fault"]["message"])
 
@@ -92,7 +94,7 @@ class BootTest(FaultTestCase):
 
     def test_untuned_guest_is_tuned_by_the_next_hard_reboot(self):
         self.ignore()
-        with self.inject("driver.transform.transform_tree"):
+        with self.inject("objects.finish"):
             server = self.boot(base.TUNED)
         self._reboot_server(server, hard=True)
         domain = self.domain(server)
@@ -101,7 +103,7 @@ class BootTest(FaultTestCase):
 
     def test_failed_hard_reboot_is_mended_by_the_next(self):
         server = self.boot(base.TUNED)
-        with self.inject("driver.transform.transform_tree"):
+        with self.inject("objects.finish"):
             self.api.post_server_action(server["id"], {"reboot": {"type": "HARD"}}, check_response_status=[500])
             server = self._wait_for_state_change(server, "ERROR")
         self.assertIn("nova-perf-tuning: internal error", server["fault"]["message"])

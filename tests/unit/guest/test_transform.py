@@ -5,7 +5,6 @@ import difflib
 import hypothesis
 import testtools
 from hypothesis import strategies
-from lxml import etree
 
 from nova_perf_tuning.guest import features, markup, network, parsing, transform, tree
 from nova_perf_tuning.specs import parsing as spec_parsing
@@ -47,26 +46,6 @@ class PropertyTest(testtools.TestCase):
         self.assertEqual(once.xml, transform.transform(once.xml, asked, **options).xml)
         if asked:
             self.assertEqual(asked, parsing.parse_domain(once.xml).request)
-
-    @hypothesis.given(
-        strategies.sampled_from(corpus.names()),
-        REQUESTS,
-        strategies.sampled_from([None, DEBIAN_12, NEW]),
-        strategies.one_of(strategies.none(), strategies.integers(0, 16)),
-        strategies.sampled_from([None, etree.fromstring]),
-    )
-    def test_the_tree_that_nova_builds_gets_the_same(self, name, asked, known, housekeeping, reader):
-        options = {"features": known, "housekeeping_cpus": housekeeping}
-        text = transform.transform(corpus.text(name), asked, **options)
-        built = etree.fromstring(corpus.text(name), etree.XMLParser(remove_blank_text=True))
-        self.assertEqual(text.notes, transform.transform_tree(built, asked, reader=reader, **options))
-        expected = etree.fromstring(text.xml, etree.XMLParser(remove_blank_text=True))
-        for tree_ in (expected, built):  # a fragment that was added may declare its prefix where it stands
-            etree.cleanup_namespaces(tree_)
-        self.assertEqual(
-            etree.tostring(expected, encoding="unicode", pretty_print=True),
-            etree.tostring(built, encoding="unicode", pretty_print=True),
-        )
 
     @hypothesis.given(strategies.sampled_from(corpus.names()), REQUESTS, REQUESTS)
     def test_a_second_request_takes_over(self, name, first, second):
