@@ -17,9 +17,12 @@ from nova_perf_tuning import interrupt
 _CPU: Final = pathlib.Path("/sys/fs/cgroup/cpu")
 _ACCOUNTING: Final = pathlib.Path("/sys/fs/cgroup/cpuacct")
 _PREFIX: Final = "nova-perf-pool-"
+_VCPUS: Final = "-vcpus"
 _PERIOD_US: Final = 100_000
 #: Least that the kernel takes as a quota (kernel/sched/core.c: min_cfs_quota_period).
 _LEAST_US: Final = 1_000
+#: Weight of the guests' threads; other work on the machine has 1024 a thread, libvirt's guests as much together.
+_SHARES: Final = "16384"
 _GONE_S: Final = 10.0
 
 
@@ -28,40 +31,54 @@ class PoolError(RuntimeError):
 
 
 class Pool:
-    """A cgroup with a quota; used as a context manager, whose exit removes it."""
+    """A cgroup with a quota for shared work and one without for vCPUs; leaving the context removes both.
+
+    Shared work has the last CPU and vCPUs have the others, as on a host with CPUs of either kind: where they share
+    one, they do not run side by side, and a guest among others costs a quarter less than one alone.
+
+    Both come before other work on the machine, so that their quota is what guests lack, if they lack anything.
+    """
 
     def __init__(self) -> None:
         self._cpu = _CPU / f"{_PREFIX}{os.getpid()}"
         self._accounting = _ACCOUNTING / self._cpu.name
+        self._vcpus = _CPU / f"{self._cpu.name}{_VCPUS}"
 
     def __enter__(self) -> Pool:
         _remove_dead()
-        for folder in (self._cpu, self._accounting):
+        for folder in (self._cpu, self._accounting, self._vcpus):
             if not (folder.parent / "tasks").exists():
                 raise PoolError(f"{folder.parent} is no cgroup of version 1, which alone can hold single threads")
             folder.mkdir()
+        for folder in (self._cpu, self._vcpus):
+            (folder / "cpu.shares").write_text(_SHARES)
         return self
 
     def __exit__(self, *_exc: object) -> None:
         with interrupt.deferred():
-            _remove(self._cpu)
-            _remove(self._accounting)
+            for folder in (self._cpu, self._accounting, self._vcpus):
+                _remove(folder)
 
     def limit(self, cpus: float | None) -> None:
         """Let its threads together have so many CPUs; None: as many as there are."""
         (self._cpu / "cpu.cfs_period_us").write_text(str(_PERIOD_US))
         (self._cpu / "cpu.cfs_quota_us").write_text(str(-1 if cpus is None else round(cpus * _PERIOD_US)))
 
-    def add(self, pid: int, but: Collection[int]) -> None:
-        """Take in all threads of a process but those of ``but``, and so whatever they start.
+    def add(self, pid: int, vcpus: Collection[int]) -> None:
+        """Take in all threads of a process, and so whatever they start.
 
-        :param but: thread ids.
+        :param vcpus: ids of those without a quota.
         """
+        *own, shared = sorted(os.sched_getaffinity(0))
+        for thread in vcpus:
+            (self._vcpus / "tasks").write_text(str(thread))
+            os.sched_setaffinity(thread, own or {shared})
         tasks = pathlib.Path(f"/proc/{pid}/task")
-        while fresh := {int(one.name) for one in tasks.iterdir()} - {*but, *self._inside()}:
+        while fresh := {int(one.name) for one in tasks.iterdir()} - {*vcpus, *self._inside()}:
             for thread in fresh:
-                for folder in (self._cpu, self._accounting):
-                    with contextlib.suppress(ProcessLookupError):  # a pool thread that had nothing to do
+                with contextlib.suppress(ProcessLookupError):  # a pool thread that had nothing to do
+                    os.sched_setaffinity(thread, {shared})
+                    for folder in (self._cpu, self._accounting):
                         (folder / "tasks").write_text(str(thread))
 
     def _inside(self) -> set[int]:
@@ -108,5 +125,5 @@ def _remove(folder: pathlib.Path) -> None:
 def _remove_dead() -> None:
     """Remove what runs that were killed have left."""
     for folder in (*_CPU.glob(f"{_PREFIX}*"), *_ACCOUNTING.glob(f"{_PREFIX}*")):
-        if not os.path.exists(f"/proc/{folder.name.removeprefix(_PREFIX)}"):
+        if not os.path.exists(f"/proc/{folder.name.removeprefix(_PREFIX).removesuffix(_VCPUS)}"):
             _remove(folder)
