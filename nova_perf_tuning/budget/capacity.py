@@ -29,6 +29,9 @@ ALL: Final = "all shared work"
 #: Of a CPU that a single vhost worker or I/O thread may take before its queue is the limit.
 _ONE_THREAD: Final = 1.0
 
+#: A cost that was measured at so many times a guest's rate, or so much less, is taken for its cost.
+_SAME_RATE: Final = 2.0
+
 
 class CapacityError(errors.PerfTuningError):
     """The results cannot say what a guest costs: names what is missing."""
@@ -146,6 +149,7 @@ def capacity(
     rate: float | None = None,
     vcpus: int | None = None,
     dedicated_cpus: int | None = None,
+    classes: Sequence[str] = CLASSES,
 ) -> Capacity:
     """Return how many guests fit, resource by resource.
 
@@ -153,27 +157,40 @@ def capacity(
     :param busy: share of them that may be busy, above 0 to 1.
     :param rate: units per second that each guest does; None: what the measured one did.
     :param vcpus: of each guest, with ``dedicated_cpus`` of the host for pinned ones.
+    :param classes: of :data:`CLASSES`, those that the shared CPUs serve; the others run elsewhere.
     :raises CapacityError: the results have no such trial, or no work was counted.
     """
     trials, note = _good(results, benchmark, arm)
-    rate = own_rate(trials) if rate is None else rate
+    own = own_rate(trials)
+    rate = own if rate is None else rate
     limits = []
     guests = _guests(results, benchmark)
-    present = [name for name in CLASSES if any(one.host_cpu_s.get(name) for one in trials)]
-    for name, classes in [(ALL, present), *((one, [one]) for one in present)]:
-        found = _cost(trials, classes, guests)
+    present = [name for name in classes if any(one.host_cpu_s.get(name) for one in trials)]
+    for name, some in [(ALL, present), *((one, [one]) for one in present)]:
+        found = _cost(trials, some, guests)
         if found is not None:
             limits.append(_limit(name, found, rate, shared_cpus * busy))
     if vcpus and dedicated_cpus is not None:
         count = dedicated_cpus // vcpus
         limits.append(Limit("dedicated CPUs", 0.0, float(vcpus), count, count, count))
     limits.sort(key=lambda one: math.inf if one.guests is None else one.guests)
+    notes = [note, _other_rate(own, rate, trials[0].work_unit)]
     waits = [share for one in trials if (share := overhead.wait_share(one)) is not None]
     over = sum(share > overhead.MAX_WAIT for share in waits)
     if over:
-        waited = f"vCPUs waited for a host CPU in {over} of {len(waits)} trials: the host was not idle"
-        note = f"{note}; {waited}" if note else waited
+        notes.append(f"vCPUs waited for a host CPU in {over} of {len(waits)} trials: the host was not idle")
+    note = "; ".join(filter(None, notes))
     return Capacity(benchmark, arm, trials[0].work_unit, rate, shared_cpus, tuple(limits), len(trials), note)
+
+
+def _other_rate(own: float, rate: float, unit: str) -> str:
+    """Return a warning where the cost is that of guests that did much more or less; empty: it is not."""
+    if not own or 1 / _SAME_RATE <= rate / own <= _SAME_RATE:
+        return ""
+    return (
+        f"the cost was measured at {own:.3g} {unit} per second, not {rate:.3g}: a guest costs something at rest"
+        " too, so measure guests at the rate at which they work"
+    )
 
 
 def _limit(name: str, found: statistics.Estimate, rate: float, cpus: float) -> Limit:

@@ -28,6 +28,11 @@ class Capacity(command.PerfCommand):
         parser.add_argument(
             "--shared", metavar="LIST", required=True, help="shared CPUs of the host, such as 0-3,16"
         )
+        parser.add_argument(
+            "--classes",
+            metavar="LIST",
+            help="what they serve, such as emulator,worker where interrupts run elsewhere (default: everything)",
+        )
         parser.add_argument("--dedicated", metavar="LIST", help="CPUs of the host for pinned guests; with --vcpus")
         parser.add_argument("--vcpus", metavar="N", help="vCPUs of each pinned guest")
         parser.add_argument(
@@ -46,6 +51,7 @@ class Capacity(command.PerfCommand):
         from nova_perf_tuning.budget import capacity, store
 
         busy = _share(args.busy)
+        classes = _classes(args.classes) if args.classes else capacity.CLASSES
         shared = len(_cpus("--shared", args.shared))
         dedicated = len(_cpus("--dedicated", args.dedicated)) if args.dedicated else None
         vcpus = _vcpus(args.vcpus) if args.vcpus else None
@@ -53,7 +59,7 @@ class Capacity(command.PerfCommand):
             raise spec_options.OptionError("--dedicated and --vcpus belong together; give both or none")
         rate = _number("--rate", args.rate) if args.rate else None
         results = store.load(args.results)
-        found = capacity.capacity(results, args.benchmark, args.arm, shared, busy, rate, vcpus, dedicated)
+        found = capacity.capacity(results, args.benchmark, args.arm, shared, busy, rate, vcpus, dedicated, classes)
         nic = None
         if args.nic_speed:
             speed = _number("--nic-speed", args.nic_speed)
@@ -111,6 +117,16 @@ def _cpus(option: str, text: str) -> frozenset[int]:
     if not found:
         raise spec_options.OptionError(f"{option} is empty; give at least one CPU, such as 0-3")
     return found
+
+
+def _classes(text: str) -> tuple[str, ...]:
+    from nova_perf_tuning.budget import capacity
+
+    named = text.split(",")
+    for name in named:
+        if name not in capacity.CLASSES:
+            raise spec_options.OptionError(f"--classes '{name[:40]}': give some of {','.join(capacity.CLASSES)}")
+    return tuple(dict.fromkeys(named))
 
 
 def _number(option: str, text: str) -> float:

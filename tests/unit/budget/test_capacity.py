@@ -43,6 +43,27 @@ class CapacityTest(testtools.TestCase):
         self.assertEqual(64, limit.guests)
         self.assertTrue(53 <= limit.fewest <= limit.guests <= limit.most <= 80, limit)
 
+    def test_only_what_the_shared_cpus_serve_counts(self):
+        blocks = [trial(block=at, vhost=4.0, emulator=0.5, softirq=0.5) for at in range(8)]
+        found = capacity.capacity(
+            results(*blocks), "iperf3", "tuned", shared_cpus=10, busy=0.9, classes=("vhost", "emulator")
+        )
+        self.assertEqual({capacity.ALL: 20, "vhost": 22, "emulator": 180},
+                         {one.resource: one.guests for one in found.limits})  # fmt: skip
+
+    def test_cost_at_another_rate_is_warned_of(self):
+        blocks = [trial(block=at, vhost=4.0) for at in range(8)]  # 1 Gbit/s
+        for rate, words in (
+            (0.1, "1 Gbit per second, not 0.1:"),
+            (2.5, "not 2.5:"),
+            (0.5, ""),
+            (1.5, ""),
+            (None, ""),
+        ):
+            note = capacity.capacity(results(*blocks), "iperf3", "tuned", 8, 1.0, rate=rate).note
+            self.assertIn(words, note)
+            self.assertEqual(bool(words), bool(note))
+
     def test_dedicated_cpus_may_run_out_first(self):
         found = capacity.capacity(results(trial(vhost=0.1)), "iperf3", "tuned", 4, 0.8, vcpus=8, dedicated_cpus=28)
         self.assertEqual(("dedicated CPUs", 3), (found.limits[0].resource, found.limits[0].guests))

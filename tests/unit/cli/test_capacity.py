@@ -30,12 +30,16 @@ class CapacityCommandTest(testtools.TestCase):
         self.assertEqual(("all shared work", 16), (told["capacity"]["limits"][0]["resource"],
                                                    told["capacity"]["limits"][0]["guests"]))  # fmt: skip
         self.assertEqual(16, told["housekeeping"]["cpus"])
+        done = self.capacity("--shared", "0-9", "--classes", "emulator,softirq", "-f", "json")
+        self.assertEqual(["all shared work", "emulator", "softirq"],
+                         [one["resource"] for one in json.loads(done.stdout)["capacity"]["limits"]])  # fmt: skip
 
     def test_mistakes(self):
         for arguments, words in (
             (("--shared", "0-9", "--benchmark", "fio"), "benchmarks that did: iperf3"),
             (("--shared", "x"), "--shared 'x'"),
             (("--shared", "0-9", "--vcpus", "4"), "belong together"),
+            (("--shared", "0-9", "--classes", "vhost,nic"), "--classes 'nic': give some of emulator,"),
             (("--shared", "0-9", "--busy", "80"), "--busy '80'"),
             (("--shared", "0-9", "--dedicated", "4-7", "--vcpus", "0.5"), "--vcpus '0.5': give a whole number"),
             (("--shared", "0-9", "--dedicated", "4-7", "--vcpus", "1.9"), "--vcpus '1.9': give a whole number"),
