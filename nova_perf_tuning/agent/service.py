@@ -483,6 +483,8 @@ class Service:
             "pid_start": state_module.process_start(os.getpid()),
             "started": self._began,
             "updated": time.time(),
+            "updated_monotonic": now,
+            "told_within_s": max(self._timing.verify_interval, self._retries.next - now),
             "settings": len(self._reconciler.wanted),
             "guests": len(self.facts.guests) if self.facts is not None else None,
             "cpu_s": round(time.process_time(), 3),

@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 import collections
 import datetime
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nova_perf_tuning import errors
 from nova_perf_tuning.agent import guest_cpu
+from nova_perf_tuning.agent import state as agent_module
 from nova_perf_tuning.cli import command, state
 from nova_perf_tuning.host.facts import filesystem
 from nova_perf_tuning.host.facts import guests as guests_module
@@ -26,7 +28,7 @@ class Status(command.PerfCommand):
     For what has drifted it names the programs running on this host that are known to write such values
     (irqbalance, tuned, numad, bpftune). What nova-perf-agent says of itself follows, the same that it tells
     Prometheus: what it wrote, how long after events, and the host's CPU time of each guest by class. Exit code 0,
-    also where nothing is applied; 3 error.
+    also where nothing is applied; 2 where only root may read the journal and the rest is shown; 3 error.
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
@@ -34,62 +36,96 @@ class Status(command.PerfCommand):
         parser.add_argument("--all", action="store_true", help="also list what held already and was never written")
 
     def run_command(self, args: argparse.Namespace) -> int:
+        journal = _journal(args)
+        agent = _agent(args)
+        guests = _guests(args.sysroot)
+        if args.format == "json":
+            command.print_json(_encodable({**journal, "agent": agent, "guests": guests}))
+        else:
+            _print_journal(journal)
+            for line in _agent_lines(agent):
+                print(line)
+            state.print_table(("guest", *(f"{kind}, CPU s" for kind in guest_cpu.KINDS)), _guest_rows(guests))
+        return int(errors.ExitCode.INCONCLUSIVE if journal["journal_fault"] else errors.ExitCode.PASS)
+
+
+def _journal(args: argparse.Namespace) -> dict[str, Any]:
+    """Return what the journal says, compared with what the host holds; who may not read it gets no settings."""
+    try:
         with state.open_journal(args) as journal:
             entries, path = journal.entries(), journal.path
-        boot = apply_module.boot_id(args.sysroot)
-        current = [entry for entry in entries if entry.is_current(boot)]
-        found = verify_module.verify([entry.setting() for entry in current], registry.Kinds(args.sysroot))
-        drifted = any(seen.state is base.State.DRIFTED for seen in found)
-        rivals = rivals_module.running(args.sysroot) if drifted else {}
-        stale = len(entries) - len(current)
-        agent = state.agent_state(args)
-        guests = _guests(args.sysroot)
-        rows = [_as_json(entry, seen, rivals) for entry, seen in zip(current, found, strict=True)]
-        if not args.all:
-            rows = [row for row in rows if row["applied"] or row["state"] != "holds"]
-        if args.format == "json":
-            counts = state.count(seen.state for seen in found)
-            command.print_json(
-                {
-                    "settings": rows,
-                    "counts": counts,
-                    "stale": stale,
-                    "rivals": rivals,
-                    "journal": path,
-                    "agent": agent,
-                    "guests": guests,
-                }
-            )
-            return int(errors.ExitCode.PASS)
-        head = ("state", "kind", "target", "value", "original", "since", "rule", "detail")
-        state.print_table(head, [[str(row[name]) for name in head] for row in rows])
-        if stale:
-            print(
-                f"{stale} settings are of an earlier boot and in force no more: 'nova-perf restore' forgets them"
-            )
-        print(
-            state.summary(state.count(seen.state for seen in found), "setting")
-            if current
-            else "nothing is applied"
-        )
-        print(f"journal: {path}")
-        for line in _agent_lines(agent):
-            print(line)
-        state.print_table(("guest", *(f"{kind}, CPU s" for kind in guest_cpu.KINDS)), _guest_rows(guests))
-        return int(errors.ExitCode.PASS)
+    except journal_module.ForbiddenError as error:
+        unknown = dict.fromkeys(("settings", "counts", "stale", "rivals"))
+        path = os.path.join(os.path.abspath(state.where(args)[0]), journal_module.JOURNAL)
+        return {**unknown, "journal": path, "journal_fault": str(error)}
+    boot = apply_module.boot_id(args.sysroot)
+    current = [entry for entry in entries if entry.is_current(boot)]
+    found = verify_module.verify([entry.setting() for entry in current], registry.Kinds(args.sysroot))
+    drifted = any(seen.state is base.State.DRIFTED for seen in found)
+    rivals = rivals_module.running(args.sysroot) if drifted else {}
+    rows = [_as_json(entry, seen, rivals) for entry, seen in zip(current, found, strict=True)]
+    if not args.all:
+        rows = [row for row in rows if row["applied"] or row["state"] != "holds"]
+    return {
+        "settings": rows,
+        "counts": state.count(seen.state for seen in found),
+        "stale": len(entries) - len(current),
+        "rivals": rivals,
+        "journal": path,
+        "journal_fault": None,
+    }
+
+
+def _agent(args: argparse.Namespace) -> dict[str, Any] | None:
+    try:
+        return state.agent_state(args)
+    except agent_module.UnreadableError as error:
+        return {"running": None, "unreadable": str(error)}
+
+
+def _encodable(value: Any) -> Any:
+    """Return it with what is no UTF-8 in names spelt out: JSON has no other way to say it."""
+    if isinstance(value, str):
+        return value if value.isascii() else value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, dict):
+        return {_encodable(name): _encodable(one) for name, one in value.items()}
+    return [_encodable(one) for one in value] if isinstance(value, list) else value
+
+
+def _print_journal(journal: Mapping[str, Any]) -> None:
+    if journal["journal_fault"]:
+        command.say(f"what is applied is not known: the journal was not read: {journal['journal_fault']}")
+        return
+    head = ("state", "kind", "target", "value", "original", "since", "rule", "detail")
+    rows = [[None if row[name] is None else str(row[name]) for name in head] for row in journal["settings"]]
+    state.print_table(head, rows)
+    if journal["stale"]:
+        stale = journal["stale"]
+        print(f"{stale} settings are of an earlier boot and in force no more: 'nova-perf restore' forgets them")
+    print(state.summary(journal["counts"], "setting") if journal["counts"] else "nothing is applied")
+    command.say(f"journal: {journal['journal']}")
 
 
 def _agent_lines(agent: Mapping[str, Any] | None) -> list[str]:
     """Return what the agent says of itself, for people."""
     if agent is None:
         return ["agent: not running"]
+    if "unreadable" in agent:
+        return [command.plain(f"agent: its state cannot be read: {agent['unreadable']}")]
     if not agent["running"]:
         return [f"agent: process {agent.get('pid')} was killed; what it placed stays, start it again"]
     total = sum((agent.get("written") or {}).values())
+    age = agent["age_s"]
+    told = "state of unknown age: the clock was set back" if age is None else f"state of {age:.0f} s ago"
     lines = [
         f"agent: process {agent['pid']} keeps {agent.get('settings')} settings for {agent.get('guests')} guests, "
-        f"{total} writes so far, state of {agent['age_s']:.0f} s ago"
+        f"{total} writes so far, {told}"
     ]
+    if agent.get("late"):
+        lines[0] = (
+            f"agent: process {agent['pid']} has not reported for {age:.0f} s "
+            f"(each {agent['told_within_s']:.0f} s at the latest): it hangs, or its run_dir cannot be written"
+        )
     lines += _counted(agent)
     if agent.get("skipped"):
         lines.append(f"agent: {agent['skipped']} passes put off while a command was changing this host")
@@ -172,8 +208,17 @@ def _as_json(entry: journal_module.Entry, seen: base.Observation, rivals: dict[s
         "current": entry.wanted if seen is base.HELD else seen.current,
         "state": seen.state.value,
         "applied": entry.state != "held",
-        "since": datetime.datetime.fromtimestamp(entry.since).astimezone().isoformat(timespec="seconds"),
+        "since": _time(entry.since),
         "rule": entry.rule,
         "reason": entry.reason,
         "detail": detail,
     }
+
+
+def _time(seconds: float) -> str | None:
+    """Return a time of the journal; None for what only a damaged one holds."""
+    try:
+        when = datetime.datetime.fromtimestamp(seconds).astimezone()
+    except (ValueError, OverflowError, OSError):
+        return None
+    return when.isoformat(timespec="seconds") if seconds > 0 else None

@@ -57,6 +57,10 @@ class JournalError(errors.PerfTuningError):
     """The journal cannot be read or written; nothing is changed on the host without it."""
 
 
+class ForbiddenError(JournalError):
+    """The journal is another user's, who alone may read it; nothing is wrong with it."""
+
+
 class BusyError(JournalError):
     """Another process is changing this host; it will have ended soon."""
 
@@ -148,6 +152,20 @@ def _mended(row: tuple[Any, ...]) -> Entry:
     return Entry(*texts, *(one if isinstance(one, float) else 0.0 for one in row[10:]))
 
 
+def _forbidden(path: str, owner: int = 0) -> ForbiddenError:
+    who = f"user {owner}" if owner else "root"
+    return ForbiddenError(f"{path}: only its owner ({who}) may read it: run this as {who}")
+
+
+def _storable(path: str) -> str | bytes:
+    """Return what SQLite takes: a path that is no UTF-8 as the bytes that it is."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return os.fsencode(path)
+    return path
+
+
 #: Time of the last change, inode, size.
 Stamp = tuple[int, int, int]
 
@@ -174,7 +192,8 @@ class Journal:
         space. :attr:`obstacle` says then why nothing can be written.
     :ivar stamp: of a writer that has closed: the file as it left it (see :func:`stamp`).
     :raises BusyError: another writer is at work.
-    :raises JournalError: no permission; damaged; of a newer version; disk full.
+    :raises ForbiddenError: only another user may read it.
+    :raises JournalError: damaged; of a newer version; disk full.
     """
 
     def __init__(
@@ -232,8 +251,10 @@ class Journal:
             os.lstat(self.path)
         except FileNotFoundError:
             return False
+        except PermissionError:
+            raise _forbidden(self.path) from None
         except OSError as error:
-            raise JournalError(f"{self.path}: {error.strerror}: only its owner (root) may read it") from None
+            raise JournalError(f"{self.path}: {error.strerror}: name another folder with --state-dir") from None
         return True
 
     def _prepare_folder(self) -> None:
@@ -304,6 +325,8 @@ class Journal:
 
     def _check_file(self) -> None:
         found = os.lstat(self.path)
+        if stat.S_ISREG(found.st_mode) and found.st_uid != os.geteuid() != 0:
+            raise _forbidden(self.path, found.st_uid)
         if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
             raise JournalError(f"{self.path}: it is not a file that you alone may write: move it away")
         self._file = (found.st_dev, found.st_ino)
@@ -329,7 +352,7 @@ class Journal:
                 with self.transaction():
                     for statement in _SCHEMA:
                         connection.execute(statement)
-                    connection.execute("INSERT INTO host (root) VALUES (?)", (self.root,))
+                    connection.execute("INSERT INTO host (root) VALUES (?)", (_storable(self.root),))
         else:
             connection.execute("PRAGMA query_only = ON")
             if empty:
@@ -345,9 +368,10 @@ class Journal:
         row = connection.execute("SELECT root FROM host").fetchone()
         if row is None:
             raise sqlite3.DatabaseError("it names no host")
-        if row[0] != self.root:
+        if row[0] != _storable(self.root):
+            other = os.fsdecode(row[0]) if isinstance(row[0], bytes) else row[0]
             raise JournalError(
-                f"{self.path}: it belongs to the host below {row[0]}, not {self.root}: name another --state-dir"
+                f"{self.path}: it belongs to the host below {other}, not {self.root}: name another --state-dir"
             )
 
     @contextlib.contextmanager
@@ -369,6 +393,10 @@ class Journal:
             else:
                 advice = "it is damaged: move it away; what the host holds now stays as it is"
             raise kind(f"{self.path}: {text}: {advice}") from None
+        except UnicodeEncodeError as error:
+            raise JournalError(
+                f"{self.path}: {error.object!r} is no UTF-8 text: rename what is called so"
+            ) from None
 
     def check_present(self) -> None:
         """Make sure that what was committed can be found again under the journal's name.

@@ -73,28 +73,115 @@ class NotifierTest(beside.FolderTest):
 
 
 class StateTest(beside.FolderTest):
+    def write(self, **content):
+        own = {"pid": os.getpid(), "pid_start": state.process_start(os.getpid()), "updated": 5}
+        state.write(str(self.folder), own | content)
+
+    def read(self, **content):
+        self.write(**content)
+        return state.read(str(self.folder))
+
+    def refused(self, *words):
+        error = self.assertRaises(state.UnreadableError, state.read, str(self.folder))
+        for word in (str(self.folder / state.FILE), *words):
+            self.assertIn(word, str(error))
+        self.assertNotIn("\n", str(error))
+
     def test_a_running_agent(self):
-        state.write(
-            str(self.folder), {"pid": os.getpid(), "pid_start": state.process_start(os.getpid()), "updated": 5}
-        )
-        found = state.read(str(self.folder))
+        found = self.read()
         self.assertTrue(found["running"])
         self.assertGreater(found["age_s"], 1e9)
 
     def test_one_whose_number_another_process_has_now(self):
-        state.write(str(self.folder), {"pid": os.getpid(), "pid_start": "1", "updated": "?"})
-        found = state.read(str(self.folder))
-        self.assertFalse(found["running"])
-        self.assertIsNone(found["age_s"])
+        self.assertFalse(self.read(pid_start="1")["running"])
 
-    def test_what_cannot_be_read_is_none(self):
-        for text in ("", "[]", "{", '{"schema": 2}', "\xff"):
-            (self.folder / state.FILE).write_bytes(text.encode("latin1"))
-            self.assertIsNone(state.read(str(self.folder)), text)
-        os.unlink(self.folder / state.FILE)
+    def test_one_that_was_killed_is_dead_before_its_parent_takes_note(self):
+        child = subprocess.Popen(["sleep", "100"])
+        self.addCleanup(child.wait)
+        self.addCleanup(child.kill)
+        start = state.process_start(child.pid)
+        self.assertTrue(self.read(pid=child.pid, pid_start=start)["running"])
+        child.kill()
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        self.assertTrue(os.path.exists(f"/proc/{child.pid}"), "it is to be a zombie")
+        self.assertFalse(self.read(pid=child.pid, pid_start=start)["running"])
+        self.assertFalse(self.read(pid=child.pid, pid_start=None)["running"])
+
+    def test_one_that_does_not_tell_anew_is_late(self):
+        now = time.monotonic()
+        for within, age, late in ((1.0, 5, False), (1.0, 13, True), (100.0, 140, False), (100.0, 152, True)):
+            found = self.read(told_within_s=within, updated_monotonic=now - age)
+            self.assertEqual(late, found["late"], (within, age))
+        found = self.read(told_within_s=1.0, updated_monotonic=now - 100, pid_start="1")
+        self.assertFalse(found["late"], "who is dead is not late")
+        self.assertFalse(self.read(updated_monotonic=now - 1e6)["late"], "an older version does not say")
+
+    def test_its_age_where_the_clock_was_set_back(self):
+        ahead = time.time() + 1000
+        found = self.read(updated=ahead, updated_monotonic=time.monotonic() - 7)
+        self.assertAlmostEqual(7.0, found["age_s"], delta=1.0)
+        self.assertIsNone(self.read(updated=ahead)["age_s"])
+        found = self.read(updated=time.time(), updated_monotonic=time.monotonic() + 1e6, pid_start="1")
+        self.assertLess(found["age_s"], 60, "of an earlier boot")
+
+    def test_what_cannot_be_read(self):
+        path = self.folder / state.FILE
+        deep = '{"schema": 1, "x": ' + "[" * 100000
+        wide = '{"schema": 1, "x": ' + "[" * 20 + "]" * 20 + "}"
+        for text in ("", "[]", "{", deep, wide, '{"schema": 2}', '{"schema": 1}', "\xff"):
+            path.write_bytes(text.encode("latin1"))
+            self.refused()
+        path.write_text(" " * ((4 << 20) + 1))
+        self.refused("longer than 4 MiB")
+        os.unlink(path)
         self.assertIsNone(state.read(str(self.folder)))
-        os.mkfifo(self.folder / state.FILE)
-        self.assertIsNone(state.read(str(self.folder)))
+        self.assertIsNone(state.read(str(self.folder / "none")))
+        os.mkfifo(path)
+        self.refused("no plain file")
+        os.unlink(path)
+        path.mkdir()
+        self.refused("no plain file")
+        path.rmdir()
+        path.symlink_to("/dev/zero")
+        self.refused()
+
+    def test_what_no_agent_writes(self):
+        placed = {"count": 1, "sum_s": 0.1, "within_s": {"0.1": 1}}
+        counted = {
+            "passes": 1,
+            "verifies": 1,
+            "errors": 0,
+            "withdrawn": 0,
+            "written": {},
+            "drifted": {},
+            "cpu_s": 1.5,
+        }
+        self.assertEqual(placed, self.read(**counted, event_to_placed=placed)["event_to_placed"])
+        for name, values in {
+            "pid": (None, 0, -1, True, "1", 1.5),
+            "pid_start": (1, []),
+            "updated": (None, "?", True, [], 10**400, float("nan"), float("inf")),
+            "updated_monotonic": ("1", None),
+            "told_within_s": (None, float("-inf")),
+            "settings": ("64", None, -1),
+            "guests": ([], 1.5),
+            "written": ([], "x", {"irq": "1"}, {"irq": None}, {"irq": float("nan")}),
+            "findings": ("text", ["text"], {}, [{}], [{"what": []}], [{"what": {}}],
+                         [{"what": "x", "target": "irq:1"}], [{"what": "x", "detail": 1}]),
+            "findings_total": ([], {"x": "1"}),
+            "event_to_placed": (None, [], {}, placed | {"within_s": {}}, placed | {"within_s": [1]},
+                                placed | {"count": "1"}, placed | {"sum_s": None}),
+            "error": (None, 1),
+            "libvirt": (1, []),
+            "warnings": ("text", [1]),
+            "unknown": (10**16, [float("nan")]),
+        }.items():  # fmt: skip
+            for value in values:
+                self.write(**counted | {name: value})
+                self.refused()
+        for name in counted:
+            self.write(**{key: value for key, value in counted.items() if key != name}, event_to_placed=placed)
+            self.refused(name)
 
     def test_a_folder_that_others_may_write_is_refused(self):
         os.chmod(self.folder, 0o777)

@@ -44,6 +44,16 @@ class FindingsTest(testtools.TestCase):
         self.host.vectors[self.number].give(next(one.value for one in self.agent.wanted))
         self.assertEqual([], self.findings())
 
+    def test_when_it_tells_anew_at_the_latest(self):
+        self.findings()
+        told = self.service.as_state()
+        self.assertEqual(60.0, told["told_within_s"])
+        self.assertAlmostEqual(time.monotonic(), told["updated_monotonic"], delta=60)
+        self.service._timing.verify_interval = 1.0
+        for _ in range(12):
+            self.service._retries.failed(self.service._retries.next or time.monotonic())
+        self.assertGreater(self.service.as_state()["told_within_s"], 60.0, "pauses after failures are longer")
+
     def test_what_others_write_is_told_by_another_name(self):
         self.findings()
         for _ in range(7):

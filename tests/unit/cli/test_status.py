@@ -1,12 +1,40 @@
 """``nova-perf status``."""
 
+import contextlib
+import json
+import os
 import pathlib
 import sqlite3
+import subprocess
+import sys
+import time
 
+from nova_perf_tuning.agent import state as agent_state
 from tests.unit.cli import transaction_case
 
+TOP = pathlib.Path(__file__).parents[3]
 
-class StatusTest(transaction_case.TransactionCase):
+
+class StateCase(transaction_case.TransactionCase):
+    def setUp(self):
+        super().setUp()
+        self.run_dir = pathlib.Path(self.root, "run/nova-perf-tuning")
+
+    def agent(self, **content):
+        """Let this process be the agent of the host."""
+        self.run_dir.mkdir(parents=True, exist_ok=True)
+        pid = os.getpid()
+        own = {"pid": pid, "pid_start": agent_state.process_start(pid), "updated": time.time(), "settings": 3}
+        agent_state.write(str(self.run_dir), own | content)
+
+    def line(self):
+        """Return what is said first of the agent."""
+        code, out, err = self.run_command("status")
+        self.assertEqual((0, ""), (code, err))
+        return next(line for line in out.splitlines() if line.startswith("agent: "))
+
+
+class StatusTest(StateCase):
     def test_nothing_applied(self):
         code, out, err = self.run_command("status")
         self.assertEqual((0, ""), (code, err))
@@ -56,3 +84,89 @@ class StatusTest(transaction_case.TransactionCase):
         _code, out, _err = self.run_command("status")
         self.assertNotIn("\x1b", out)
         self.assertIn("?[2J1400", out)
+
+    def damage(self, since):
+        with contextlib.closing(sqlite3.connect(f"{self.state}/journal.sqlite")) as connection, connection:
+            connection.execute(f"UPDATE entry SET since = {since} WHERE target = 'eth0'")
+
+    def test_a_time_that_is_none_is_left_out(self):
+        self.run_json("apply", "--from", self.some_plan())
+        for since in ("1e12", "9e999", "-9e999", "-1e300", "'x'"):
+            self.damage(since)
+            times = {one["target"]: one["since"] for one in self.run_json("status")["settings"]}
+            self.assertIsNone(times.pop("eth0"), since)
+            self.assertNotIn(None, times.values())
+            code, out, err = self.run_command("status")
+            self.assertEqual((0, ""), (code, err))
+            self.assertRegex(out, r"eth0 +9000 +1500 +-(  |\n)")
+
+    def test_who_may_not_read_the_journal_sees_the_agent(self):
+        self.run_json("apply", "--from", self.some_plan())
+        self.agent()
+        path = f"{self.state}/journal.sqlite"
+        uid = os.geteuid()
+        self.patch(os, "geteuid", lambda: 65534)  # tests/functional does it as another user
+        owner = f"user {uid}" if uid else "root"
+        code, out, err = self.run_command("status")
+        self.assertEqual((2, ""), (code, err))
+        first, second = out.splitlines()
+        self.assertIn(f"journal was not read: {path}: only its owner ({owner}) may read it: run this as", first)
+        self.assertIn(f"agent: process {os.getpid()} keeps 3 settings", second)
+        found = self.run_json("status", code=2)
+        self.assertEqual((None, None, path), (found["settings"], found["counts"], found["journal"]))
+        self.assertIn("only its owner", found["journal_fault"])
+        self.assertTrue(found["agent"]["running"])
+        self.refused("verify", words=("only its owner",))
+
+
+class AgentTest(StateCase):
+    """What is shown of the agent's state."""
+
+    def test_one_that_is_late(self):
+        self.agent(told_within_s=5.0, updated_monotonic=time.monotonic() - 100)
+        self.assertRegex(
+            self.line(),
+            rf"^agent: process {os.getpid()} has not reported for 10\d s \(each 5 s at the latest\): it hangs, or "
+            "its run_dir cannot be written$",
+        )
+        self.assertTrue(self.run_json("status")["agent"]["late"])
+
+    def test_a_clock_that_was_set_back(self):
+        self.agent(updated=time.time() + 5000)
+        self.assertIn("state of unknown age: the clock was set back", self.line())
+        self.assertIsNone(self.run_json("status")["agent"]["age_s"])
+
+    def test_a_state_that_no_agent_wrote(self):
+        self.run_json("apply", "--from", self.some_plan())
+        for content in (
+            {"updated": None}, {"updated": 10**400}, {"written": {"irq": float("nan")}}, {"findings": ["x"]},
+            {"findings": [{"what": "x", "target": "irq:1"}]}, {"findings": [{"what": {}}]}, {"findings_total": []},
+            {"event_to_placed": {"count": 1, "sum_s": 1, "within_s": {}}}, {"x": float("-inf")}, {"schema": 2},
+        ):  # fmt: skip
+            self.agent(**content)
+            path = f"{self.run_dir}/agent.json"
+            code, out, err = self.run_command("status")
+            self.assertEqual((0, ""), (code, err))
+            self.assertIn("irq:24", out)
+            lines = [line for line in out.splitlines() if line.startswith("agent: ")]
+            self.assertEqual(1, len(lines))
+            self.assertIn(f"agent: its state cannot be read: {path}: ", lines[0])
+            found = self.run_json("status")
+            self.assertEqual(4, len(found["settings"]))
+            self.assertIsNone(found["agent"]["running"])
+            self.assertIn(path, found["agent"]["unreadable"])
+
+    def test_a_folder_in_its_place(self):
+        (self.run_dir / "agent.json").mkdir(parents=True)
+        self.assertIn(f"cannot be read: {self.run_dir}/agent.json: it is no plain file", self.line())
+
+    def test_what_is_no_text_is_spelt_out(self):
+        self.agent(findings=[{"what": "rival", "file": "/etc/a\udcff.link", "b\ud800": "\ud83d\ude00 \u00e9"}])
+        self.run_command("status")
+        run = subprocess.run(
+            [sys.executable, "-m", "nova_perf_tuning.cli.main", "status", "-f", "json", "--sysroot", self.root],
+            cwd=TOP, env={**os.environ, "LC_ALL": "C.UTF-8", "PYTHONIOENCODING": "utf-8:surrogateescape"},
+            stdout=subprocess.PIPE, check=True,
+        )  # fmt: skip
+        finding = json.loads(run.stdout.decode())["agent"]["findings"][0]
+        self.assertEqual({"what": "rival", "file": "/etc/a\\udcff.link", "b\\ud800": "\U0001f600 \u00e9"}, finding)

@@ -84,6 +84,37 @@ class JournalTest(testtools.TestCase):
         self.assertEqual(0o600, path.stat().st_mode & 0o777)
         self.assertEqual(0, path.parent.stat().st_mode & 0o022)
 
+    def test_whom_it_belongs_to_is_told_to_who_may_not_read_it(self):
+        path = self.fill()
+        if os.geteuid() == 0:
+            os.chmod(path.parents[2], 0o755)
+            self.addCleanup(os.seteuid, 0)
+            os.seteuid(65534)
+            owner = "root"
+        else:
+            self.patch(os, "geteuid", lambda: 65534)
+            owner = f"user {os.getuid()}"
+        error = self.assertRaises(journal.ForbiddenError, self.open, False)
+        self.assertEqual(f"{path}: only its owner ({owner}) may read it: run this as {owner}", str(error))
+
+    def test_a_folder_that_only_root_may_enter(self):
+        path = self.fill()
+        if os.geteuid() == 0:
+            self.addCleanup(os.seteuid, 0)
+            os.seteuid(65534)
+        else:
+            self.addCleanup(path.parent.chmod, 0o700)
+            path.parent.chmod(0)
+        error = self.assertRaises(journal.ForbiddenError, self.open, False)
+        self.assertIn("run this as root", str(error))
+
+    def test_one_that_a_stranger_put_before_root_is_still_refused(self):
+        if os.geteuid() != 0:
+            self.skipTest("only root can give files away")
+        path = self.fill()
+        os.chown(path, 65534, 65534)
+        self.refused("you alone may write", writer=False)
+
     def test_a_reader_makes_nothing_and_finds_nothing(self):
         with self.open(writer=False) as book:
             self.assertEqual([], book.entries())
@@ -153,6 +184,23 @@ class JournalTest(testtools.TestCase):
     def test_another_hosts_journal(self):
         self.fill()
         self.refused("belongs to the host below /", root=tempfile.gettempdir())
+
+    def test_a_host_whose_path_is_no_text(self):
+        root = os.fsdecode(os.fsencode(os.path.dirname(os.path.dirname(self.folder))) + b"/h\xff")
+        os.mkdir(root)
+        self.folder = os.path.join(root, "state")
+        for _ in range(2):
+            with self.open(root=root) as book, book.transaction():
+                book.put([entry()])
+        with self.open(writer=False, root=root) as book:
+            self.assertEqual([entry()], book.entries())
+        self.refused(f"belongs to the host below {root}, not /:", writer=False)
+
+    def test_a_name_that_is_no_text_is_refused_in_one_line(self):
+        with self.open() as book:
+            with testtools.ExpectedException(journal.JournalError, ".*eth.udcff.*no UTF-8"), book.transaction():
+                book.put([entry("eth\udcff")])
+            self.assertEqual([], book.entries())
 
     def test_a_folder_that_others_may_write(self):
         self.fill()
