@@ -95,7 +95,7 @@ class Clock:
     def monotonic(self):
         return self.now
 
-    time = monotonic
+    time = process_time = monotonic
 
     def at(self, moment, action):
         self.plans.append((moment, action))
