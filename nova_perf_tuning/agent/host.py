@@ -78,6 +78,7 @@ class TunedHost:
                     shared=self._given.shared or nova.shared,
                     housekeeping=self._given.housekeeping,
                     power_managed=nova.power_managed,
+                    names=self._names(),
                 ),
             )
         return self._sets[1]
@@ -85,6 +86,14 @@ class TunedHost:
     def kinds(self) -> Mapping[str, base.SettingKind]:
         """Return the kinds; they remember who owns which interrupt, so each pass takes new ones."""
         return registry.Kinds(self.root)
+
+    def _names(self) -> dict[str, str]:
+        """Return where each set is from: people look for it there."""
+        return {
+            "dedicated": "[agent] dedicated" if self._given.dedicated else "[compute] cpu_dedicated_set",
+            "shared": "[agent] shared" if self._given.shared else "[compute] cpu_shared_set",
+            "housekeeping": "[agent] housekeeping",
+        }
 
     def boot(self) -> str:
         """Return what names this boot of the host."""

@@ -12,8 +12,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from nova_perf_tuning import errors
+from nova_perf_tuning.conf import default
 
 if TYPE_CHECKING:
+    from oslo_config import cfg
+
     from nova_perf_tuning.host.transaction import journal as journal_module
 
 #: A day: the longest wait for another command that makes sense.
@@ -49,7 +52,8 @@ def add_state_options(parser: argparse.ArgumentParser, *, sysroot: bool = True) 
         metavar="FILE",
         action="append",
         default=[],
-        help="read state_dir and lock_timeout from [nova_perf_tuning] of FILE; a flag wins; may be repeated",
+        help="read [nova_perf_tuning] state_dir and lock_timeout and [agent] run_dir from FILE; a flag wins; may "
+        f"be repeated (default: {default.CONFIG}, as the agent does, if it is there and --sysroot is not given)",
     )
 
 
@@ -86,10 +90,11 @@ def where(args: argparse.Namespace) -> tuple[str, float]:
     if not os.path.isdir(os.path.join(args.sysroot, "proc")):
         raise StateError(f"--sysroot {args.sysroot}: it is no directory with a host's proc and sys in it")
     folder, patience = args.state_dir, args.lock_timeout
-    if args.config_file:
-        from nova_perf_tuning.conf import opts  # oslo.config is slow to import
-
-        group = opts.load(args.config_file).nova_perf_tuning
+    group = None
+    if folder is None or patience is None or args.config_file:
+        conf = _configuration(args)
+        group = conf.nova_perf_tuning if conf is not None else None
+    if group is not None:
         # The default of an option is of the live host; what a file says holds for any.
         if folder is None and (args.sysroot == "/" or group.state_dir != "/" + journal_module.STATE_DIR):
             folder = group.state_dir
@@ -98,15 +103,38 @@ def where(args: argparse.Namespace) -> tuple[str, float]:
     return folder or journal_module.default_state_dir(args.sysroot), patience
 
 
+def _configuration(args: argparse.Namespace) -> cfg.ConfigOpts | None:
+    """Return what the files that the options name say, else the agent's own file; None where there is none.
+
+    Where ``--state-dir`` names the journal, or nothing is written, a wrong default file is a warning.
+
+    :raises ConfigError: a file is wrong.
+    """
+    files = args.config_file or default.files(args.sysroot)
+    if not files:
+        return None
+    if not hasattr(args, "configuration"):
+        from nova_perf_tuning.conf import opts  # oslo.config is slow to import
+
+        args.configuration = None
+        try:
+            args.configuration = opts.load(files, ("state_dir", "lock_timeout", "run_dir"))
+        except opts.ConfigError as error:
+            if args.config_file:
+                raise
+            if args.state_dir is None and not getattr(args, "dry_run", False):
+                raise opts.ConfigError(f"{error}; or name the folder of the journal with --state-dir") from None
+            print(f"warning: {error}; going on without it", file=sys.stderr)
+    conf: cfg.ConfigOpts | None = args.configuration
+    return conf
+
+
 def agent_state(args: argparse.Namespace) -> dict[str, Any] | None:
     """Return what the agent of the host that the options name says of itself; None where none runs or ran."""
     from nova_perf_tuning.agent import state as agent_module
 
-    folder = agent_module.RUN_DIR
-    if args.config_file:
-        from nova_perf_tuning.conf import opts
-
-        folder = opts.load(args.config_file).agent.run_dir
+    conf = _configuration(args)
+    folder = agent_module.RUN_DIR if conf is None else conf.agent.run_dir
     if args.sysroot != "/" and folder == agent_module.RUN_DIR:
         folder = os.path.join(os.path.realpath(args.sysroot), folder.lstrip("/"))
     return agent_module.read(folder)

@@ -7,14 +7,22 @@ service's own configuration.
 
 from __future__ import annotations
 
+import difflib
 import importlib
+import math
+import os
 import pkgutil
-from collections.abc import Iterator, Sequence
+import stat
+from collections.abc import Collection, Iterator, Sequence
 from types import ModuleType
+from typing import Any, Final
 
-from oslo_config import cfg
+from oslo_config import cfg, types
 
 from nova_perf_tuning import conf, errors
+
+#: Options that name a folder: below the current one it would be another for each who reads the file.
+_FOLDERS: Final = ("state_dir", "run_dir")
 
 
 class ConfigError(errors.PerfTuningError):
@@ -33,19 +41,114 @@ def list_opts() -> list[tuple[cfg.OptGroup, list[cfg.Opt]]]:
     return [pair for module in _modules() for pair in module.list_opts()]
 
 
-def load(files: Sequence[str]) -> cfg.ConfigOpts:
+def load(files: Sequence[str], only: Collection[str] = ()) -> cfg.ConfigOpts:
     """Return the options as set in configuration ``files``; later files win.
 
-    :raises ConfigError: a file is missing or malformed, or a value is out of its range.
+    :param only: names of the options that must be right; empty: all.
+    :raises ConfigError: a file is missing or malformed, or a value cannot be used.
     """
     options = cfg.ConfigOpts()
     for module in _modules():
         module.register_opts(options)
+    for path in files:
+        _check_file(path)
+    named = ", ".join(files) or "the environment"
     try:
         options([], project="nova-perf-tuning", default_config_files=list(files), default_config_dirs=[])
-        for group, members in list_opts():
-            for option in members:
-                getattr(options[group.name], option.dest)
+    except cfg.ConfigFileParseError as error:
+        raise ConfigError(f"configuration {error.config_file}: {_line(error.msg)}; mend that line") from None
     except (cfg.Error, OSError, ValueError) as error:
-        raise ConfigError(f"configuration {', '.join(files)}: {' '.join(str(error).split())}") from None
+        raise ConfigError(f"configuration {named}: {_line(error)}") from None
+    for group, members in list_opts():
+        for option in members:
+            if not only or option.dest in only:
+                _check_value(options, group.name, option, named)
     return options
+
+
+def _check_file(path: str) -> None:
+    """Refuse what oslo.config would wait for or choke on, such as pipes and files that are no text."""
+    try:
+        # O_NONBLOCK: opening a named pipe without a writer would wait for ever.
+        with open(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode) and path != os.devnull:
+                raise ConfigError(f"configuration {path}: it is no file; name a configuration file")
+            file.read().decode()
+    except UnicodeDecodeError:
+        raise ConfigError(f"configuration {path}: it is no text (UTF-8); save it as UTF-8") from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise ConfigError(f"configuration {path}: {reason}; name a file that you may read") from None
+
+
+def _check_value(options: cfg.ConfigOpts, group: str, option: cfg.Opt, named: str) -> None:
+    fault = ""
+    try:
+        value = getattr(options[group], option.dest)
+    except (cfg.Error, ValueError, RecursionError) as error:
+        # oslo.config's own text goes on with the repr of where it is from, and names no group.
+        text = _line(error)
+        fault = (
+            "it refers to itself"
+            if isinstance(error, RecursionError)
+            else text.partition(" is not valid: ")[2] or text
+        )
+    else:
+        fault = _unusable(option, value)
+    if fault:
+        raise ConfigError(f"configuration {named}: [{group}] {option.dest}: {fault}; {_remedy(option)}")
+
+
+def _unusable(option: cfg.Opt, value: Any) -> str:
+    """Return why a value that oslo.config lets pass cannot be used; empty when it can."""
+    if option.default is not None and value is None or option.dest in _FOLDERS and not value:
+        return "it is empty"
+    if isinstance(value, float) and not math.isfinite(value):  # no minimum or maximum refuses nan
+        return f"{value} is no number"
+    if option.dest in _FOLDERS and not os.path.isabs(value):
+        return f"{value} does not begin with '/'"
+    return ""
+
+
+def _remedy(option: cfg.Opt) -> str:
+    kind, give = option.type, "mend the line"
+    if option.dest in _FOLDERS:
+        give = "give the whole path of a folder"
+    elif isinstance(kind, types.Number):
+        whole = "a whole number" if isinstance(kind, types.Integer) else "a number"
+        limits = f" from {kind.min:g} to {kind.max:g}" if kind.min is not None and kind.max is not None else ""
+        give = f"give {whole}{limits}"
+    elif isinstance(kind, types.Boolean):
+        give = "give true or false"
+    elif isinstance(kind, types.String) and kind.choices:
+        give = f"give {' or '.join(map(str, kind.choices))}"
+    return f"{give}, or remove the line" + (f" for the default, {option.default}" if option.default else "")
+
+
+def _line(error: object) -> str:
+    return " ".join(str(error).split())[:400]
+
+
+def unknown(files: Sequence[str]) -> list[str]:
+    """Return a line for each key in our groups of ``files``, which :func:`load` has read, that is no option."""
+    known: dict[str, set[str]] = {}
+    for group, members in list_opts():
+        known.setdefault(group.name, set()).update(option.dest for option in members)
+    found = []
+    for path in files:
+        sections: dict[str, dict[str, Any]] = {}
+        cfg.ConfigParser(path, sections).parse()
+        for section, keys in sections.items():
+            ours = known.get(section.lower(), None)
+            for key in keys if ours is not None else ():
+                if key not in (ours or ()):
+                    found.append(f"configuration {path}: [{section}] {key}: {_meant(key, section.lower(), known)}")
+    return found
+
+
+def _meant(key: str, group: str, known: dict[str, set[str]]) -> str:
+    others = [name for name, keys in known.items() if name != group and key in keys]
+    if others:
+        return f"it is an option of [{others[0]}] and has no effect here; move the line there"
+    near = difflib.get_close_matches(key, sorted(known[group]), 1)
+    return f"no such option{f' (is {near[0]} meant?)' if near else ''}; mend or remove the line"

@@ -98,17 +98,17 @@ def _check_file(path: str) -> None:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
         with open(descriptor, "rb") as file:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise NovaConfigError(f"--nova-config {path}: it is no file; give a nova.conf")
+                raise NovaConfigError(f"nova.conf {path}: it is no file; give a nova.conf")
             data = file.read(MAX_BYTES + 1)
     except (OSError, ValueError) as error:
-        raise NovaConfigError(f"--nova-config {path}: {getattr(error, 'strerror', None) or error}") from None
+        raise NovaConfigError(f"nova.conf {path}: {getattr(error, 'strerror', None) or error}") from None
     if len(data) > MAX_BYTES:
-        raise NovaConfigError(f"--nova-config {path}: larger than {MAX_BYTES >> 20} MiB; it is no nova.conf")
+        raise NovaConfigError(f"nova.conf {path}: larger than {MAX_BYTES >> 20} MiB; it is no nova.conf")
     try:
         if "\0" in data.decode():
             raise ValueError
     except ValueError:
-        raise NovaConfigError(f"--nova-config {path}: it is no text (UTF-8); give a nova.conf") from None
+        raise NovaConfigError(f"nova.conf {path}: it is no text (UTF-8); give a nova.conf") from None
 
 
 def _load(paths: Sequence[str]) -> cfg.ConfigOpts:
@@ -121,9 +121,9 @@ def _load(paths: Sequence[str]) -> cfg.ConfigOpts:
         # The environment is that of whoever runs this, not nova-compute's.
         options([], project="nova", default_config_files=list(paths), default_config_dirs=[], use_env=False)
     except cfg.ConfigFileParseError as error:
-        raise NovaConfigError(f"--nova-config {error.config_file}: {_line(str(error.msg))}") from None
+        raise NovaConfigError(f"nova.conf {error.config_file}: {_line(str(error.msg))}") from None
     except (cfg.Error, OSError, ValueError) as error:
-        raise NovaConfigError(f"--nova-config {', '.join(paths)}: {_line(str(error))}") from None
+        raise NovaConfigError(f"nova.conf {', '.join(paths)}: {_line(str(error))}") from None
     return options
 
 
@@ -140,7 +140,7 @@ def _value(options: cfg.ConfigOpts, paths: Sequence[str], group: str, name: str)
         found = options.get_location(name, group)
     except (cfg.Error, ValueError, RecursionError) as error:
         reason = _line(str(error)) if isinstance(error, cfg.Error) else "it refers to itself"
-        raise NovaConfigError(f"--nova-config {', '.join(paths)}: [{group}] {name}: {reason}") from None
+        raise NovaConfigError(f"nova.conf {', '.join(paths)}: [{group}] {name}: {reason}") from None
     if text is None or found is None:
         return "", ""
-    return text, f"--nova-config {found.detail}: [{group}] {name}"
+    return text, f"nova.conf {found.detail}: [{group}] {name}"

@@ -23,12 +23,14 @@ class CpuSets:
         nor isolated nor nohz_full.
     :ivar power_managed: ``[libvirt] cpu_power_management`` with strategy ``cpu_state``: dedicated
         CPUs may go offline.
+    :ivar names: what to call a set in messages, where it is not of the command line.
     """
 
     dedicated: str | None = None
     shared: str | None = None
     housekeeping: str | None = None
     power_managed: bool = False
+    names: Mapping[str, str] = dataclasses.field(default_factory=dict, compare=False)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -175,17 +175,18 @@ def resolve(facts: model.HostFacts, sets: CpuSets) -> HostSets:
     online = frozenset(cpu.id for cpu in facts.cpus if cpu.online)
     if facts.online:
         online &= cpulist.parse(facts.online)
-    given = {name: _given(name, getattr(sets, name), present) for name in _OPTIONS}
-    _check_disjoint(given)
-    owned = _owned(facts, given, warnings)
+    names = _OPTIONS | dict(sets.names)
+    given = {name: _given(names[name], getattr(sets, name), present) for name in _OPTIONS}
+    _check_disjoint(given, names)
+    owned = _owned(facts, given, names, warnings)
     dedicated = (given["dedicated"] or frozenset()) | owned
     isolated = cpulist.parse(facts.isolated) | cpulist.parse(facts.nohz_full)
     for name, cpus in given.items():
         offline = (cpus or frozenset()) - online
         if offline and not (name == "dedicated" and sets.power_managed):
-            warnings.append(f"{_OPTIONS[name]} names CPUs that are offline: {cpulist.format(offline)}")
-    housekeeping = _housekeeping(given["housekeeping"], online, dedicated, isolated, warnings)
-    shared = _shared(given["shared"], online, dedicated, isolated, housekeeping, warnings)
+            warnings.append(f"{names[name]} names CPUs that are offline: {cpulist.format(offline)}")
+    housekeeping = _housekeeping(given["housekeeping"], online, dedicated, isolated, names, warnings)
+    shared = _shared(given["shared"], online, dedicated, isolated, housekeeping, names, warnings)
     if not housekeeping and shared:
         housekeeping = shared
         warnings.append(f"no housekeeping CPU is left: interrupts go to the shared CPUs {cpulist.format(shared)}")
@@ -216,12 +217,10 @@ def _given(name: str, text: str | None, present: set[int]) -> frozenset[int] | N
     try:
         cpus = cpulist.parse(text)
     except cpulist.CpuListError as error:
-        raise PlanError(f"{_OPTIONS[name]}: {error}") from None
+        raise PlanError(f"{name}: {error}") from None
     beyond = cpus - present
     if beyond:
-        raise PlanError(
-            f"{_OPTIONS[name]} names CPUs that this host lacks: {_short(beyond)}; it has {_short(present)}"
-        )
+        raise PlanError(f"{name} names CPUs that this host lacks: {_short(beyond)}; it has {_short(present)}")
     return cpus or None
 
 
@@ -230,19 +229,22 @@ def _short(cpus: Iterable[int]) -> str:
     return text if len(text) <= 100 else f"{text[:100]}…"
 
 
-def _check_disjoint(given: Mapping[str, frozenset[int] | None]) -> None:
+def _check_disjoint(given: Mapping[str, frozenset[int] | None], names: Mapping[str, str]) -> None:
     dedicated = given["dedicated"] or frozenset()
     for name in ("shared", "housekeeping"):
         both = dedicated & (given[name] or frozenset())
         if both:
             raise PlanError(
-                f"{_OPTIONS['dedicated']} and {_OPTIONS[name]} overlap in CPUs {_short(both)}; "
+                f"{names['dedicated']} and {names[name]} overlap in CPUs {_short(both)}; "
                 "take them out of one of the two"
             )
 
 
 def _owned(
-    facts: model.HostFacts, given: Mapping[str, frozenset[int] | None], warnings: list[str]
+    facts: model.HostFacts,
+    given: Mapping[str, frozenset[int] | None],
+    names: Mapping[str, str],
+    warnings: list[str],
 ) -> frozenset[int]:
     """Return the CPUs that guests own, and warn of guests that contradict the sets or each other."""
     owner: dict[int, str] = {}
@@ -258,11 +260,11 @@ def _owned(
             if cpus & what:
                 text = cpulist.format(cpus & what)
                 warnings.append(
-                    f"guest {domain.name} owns CPUs {text} of {_OPTIONS[option]}: they count as dedicated"
+                    f"guest {domain.name} owns CPUs {text} of {names[option]}: they count as dedicated"
                 )
         if configured is not None and cpus - configured:
             text = cpulist.format(cpus - configured)
-            warnings.append(f"guest {domain.name} owns CPUs {text}, which are not in {_OPTIONS['dedicated']}")
+            warnings.append(f"guest {domain.name} owns CPUs {text}, which are not in {names['dedicated']}")
     return frozenset(owner)
 
 
@@ -271,13 +273,16 @@ def _housekeeping(
     online: frozenset[int],
     dedicated: frozenset[int],
     isolated: frozenset[int],
+    names: Mapping[str, str],
     warnings: list[str],
 ) -> frozenset[int]:
     if given is None:
         return online - dedicated - isolated
     if given & isolated:
         text = cpulist.format(given & isolated)
-        warnings.append(f"--housekeeping names CPUs that the kernel isolates (isolcpus, nohz_full): {text}")
+        warnings.append(
+            f"{names['housekeeping']} names CPUs that the kernel isolates (isolcpus, nohz_full): {text}"
+        )
     return (given & online) - dedicated
 
 
@@ -287,6 +292,7 @@ def _shared(
     dedicated: frozenset[int],
     isolated: frozenset[int],
     housekeeping: frozenset[int],
+    names: Mapping[str, str],
     warnings: list[str],
 ) -> frozenset[int]:
     if given is None:
@@ -296,7 +302,7 @@ def _shared(
     if usable & isolated:
         text = cpulist.format(usable & isolated)
         left = "they are left out" if usable - isolated else "its threads will pile up on one of them"
-        warnings.append(f"{_OPTIONS['shared']} names CPUs that the kernel isolates: {text}; {left}")
+        warnings.append(f"{names['shared']} names CPUs that the kernel isolates: {text}; {left}")
         usable = usable - isolated or usable
     return usable or housekeeping
 

@@ -71,7 +71,7 @@ class NovaConfTest(testtools.TestCase):
         pipe = os.path.join(self.folder, "pipe")
         os.mkfifo(pipe)
         for path in (pipe, self.folder, "/dev/zero", os.path.join(self.folder, "absent"), "a\0b"):
-            self.assertIn("--nova-config", str(self.assertRaises(novaconf.NovaConfigError, novaconf.read, [path])))
+            self.assertIn("nova.conf ", str(self.assertRaises(novaconf.NovaConfigError, novaconf.read, [path])))
 
     def test_cpu_spec(self):
         for text, cpus in (

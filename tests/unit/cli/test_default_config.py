@@ -1,0 +1,76 @@
+"""Commands read the configuration file that the agent reads by itself."""
+
+import argparse
+import contextlib
+import io
+import os
+import pathlib
+from unittest import mock
+
+import fixtures
+import testtools
+
+from nova_perf_tuning.agent import state as agent_module
+from nova_perf_tuning.cli import main, state
+from nova_perf_tuning.conf import default, opts
+from tests.hosts import sysroots
+
+
+class DefaultConfigTest(testtools.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.folder = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        self.config = self.folder / "default.conf"
+        self.enterContext(mock.patch.object(default, "CONFIG", str(self.config)))
+        self.config.write_text(
+            f"[nova_perf_tuning]\nstate_dir = {self.folder}/state\nlock_timeout = 3\n"
+            f"[agent]\nrun_dir = {self.folder}/run\n"
+        )
+        (self.folder / "run").mkdir()
+        agent_module.write(str(self.folder / "run"), {"pid": 1})
+
+    def args(self, *words):
+        parser = argparse.ArgumentParser()
+        state.add_state_options(parser)
+        return parser.parse_args(words)
+
+    def test_state_run_dir_and_timeout(self):
+        self.assertEqual((f"{self.folder}/state", 3.0), state.where(self.args()))
+        self.assertEqual(1, state.agent_state(self.args())["pid"])
+        self.assertEqual("nova-perf restore", state.restore_command(self.args()))
+
+    def test_flags_and_named_files_win(self):
+        self.assertEqual(("/x", 3.0), state.where(self.args("--state-dir", "/x")))
+        standard = ("/var/lib/nova-perf-tuning", 10.0)
+        self.assertEqual(standard, state.where(self.args("--config-file", os.devnull)))
+        self.config.unlink()
+        self.assertEqual(standard, state.where(self.args()))
+
+    def test_it_is_of_the_live_host(self):
+        root = sysroots.make_host(self)
+        self.assertEqual((f"{root}/var/lib/nova-perf-tuning", 10.0), state.where(self.args("--sysroot", root)))
+        self.assertIsNone(state.agent_state(self.args("--sysroot", root)))
+        self.assertEqual([], default.files(root))
+
+    def test_one_that_cannot_be_used_does_not_mean_the_defaults(self):
+        self.config.unlink()
+        self.config.mkdir()
+        error = self.assertRaises(opts.ConfigError, state.where, self.args())
+        self.assertIn("--state-dir", str(error))
+        err = io.StringIO()
+        with contextlib.redirect_stderr(err):
+            self.assertEqual(("/x", 10.0), state.where(args := self.args("--state-dir", "/x")))
+            state.agent_state(args)
+            dry = self.args()
+            dry.dry_run = True
+            state.where(dry)
+        self.assertEqual(2, err.getvalue().count("going on without it"), err.getvalue())
+        with contextlib.redirect_stderr(io.StringIO()):
+            self.assertEqual(3, main.main(["status"]))
+
+    def test_status_shows_them(self):
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out):
+            self.assertEqual(0, main.main(["status"]))
+        self.assertIn(f"journal: {self.folder}/state/journal.sqlite", out.getvalue())
+        self.assertIn("agent: process 1 ", out.getvalue())

@@ -1,0 +1,66 @@
+"""Configuration files of the agent and the commands: what is refused, and how."""
+
+import os
+import pathlib
+
+import fixtures
+import testtools
+
+from nova_perf_tuning.conf import opts
+
+
+class LoadTest(testtools.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.path = os.path.join(self.useFixture(fixtures.TempDir()).path, "x.conf")
+
+    def refused(self, text, *words):
+        pathlib.Path(self.path).write_bytes(text.encode("latin-1"))
+        line = str(self.assertRaises(opts.ConfigError, opts.load, [self.path]))
+        for word in (self.path, *words):
+            self.assertIn(word, line)
+        for word in ("\n", "LocationInfo", "<"):
+            self.assertNotIn(word, line)
+        return line
+
+    def test_values_that_oslo_config_lets_pass(self):
+        for key in ("interval", "verify_interval", "passthrough_interval", "rewrite_pause_max"):
+            self.refused(f"[agent]\n{key} = nan\n", f"[agent] {key}: nan is no number; give a number from ")
+        self.refused(
+            "[nova_perf_tuning]\nlock_timeout = NaN\n", "[nova_perf_tuning] lock_timeout: nan", "0 to 3600"
+        )
+        for key in ("interval", "rewrite_limit", "rewrite_pause_max", "metrics_port", "run_dir"):
+            self.refused(f"[agent]\n{key} =\n", f"[agent] {key}: it is empty; give ", "or remove the line")
+        for group, key in (("nova_perf_tuning", "state_dir"), ("agent", "run_dir")):
+            self.refused(f"[{group}]\n{key} =\n", f"[{group}] {key}: it is empty")
+            self.refused(
+                f"[{group}]\n{key} = x/y\n", f"[{group}] {key}: x/y does not begin with '/'; give the whole"
+            )
+
+    def test_what_oslo_config_refuses_names_the_key_and_the_remedy(self):
+        for line, words in (
+            ("interval = soon", "give a number from 0.5 to 3600"),
+            ("interval = 0", "0.5; give a number"),
+            ("on_stop = explode", "give leave or restore"),
+            ("rps =", "give true or false"),
+            ("interval = $interval", "it refers to itself"),
+            ("metrics_address = !", "mend the line"),
+        ):
+            self.refused(f"[agent]\n{line}\n", f"[agent] {line.split()[0]}: ", words)
+        self.refused("nothing\n", "mend that line")
+
+    def test_files_that_are_none(self):
+        self.refused("[agent]\n# gr\xfcn\n", "(UTF-8); save it")
+        for make, word in ((os.mkdir, "directory"), (os.mkfifo, "no file")):
+            self.path = f"{self.path}.{make.__name__}"
+            make(self.path)
+            self.assertIn(word, str(self.assertRaises(opts.ConfigError, opts.load, [self.path])))
+
+    def test_empty_where_that_means_something(self):
+        pathlib.Path(self.path).write_text("[agent]\nlibvirt_uri =\nshared =\n")
+        self.assertEqual("", opts.load([self.path]).agent.libvirt_uri)
+        self.assertEqual("qemu:///system", opts.load([os.devnull]).agent.libvirt_uri)
+
+    def test_what_a_command_does_not_need_does_not_stop_it(self):
+        pathlib.Path(self.path).write_text("[agent]\ninterval = nan\n[nova_perf_tuning]\nstate_dir = /x\n")
+        self.assertEqual("/x", opts.load([self.path], ("state_dir",)).nova_perf_tuning.state_dir)
