@@ -22,7 +22,7 @@ class AgentTest(agent_case.AgentCase):
         self.until(lambda: self.irq() == placed, "the interrupt is placed again")
         self.file("sys/class/net/eth0/queues/tx-1/xps_cpus").write_text("ff\n")
         self.until(
-            lambda: self.file("sys/class/net/eth0/queues/tx-1/xps_cpus").read_text().strip() == "33",
+            lambda: self.file("sys/class/net/eth0/queues/tx-1/xps_cpus").read_text().strip() == "55",
             "the mask is found by reading everything",
         )
         state = self.status()

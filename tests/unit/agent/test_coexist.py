@@ -9,7 +9,7 @@ import time
 import types
 from unittest import mock
 
-from nova_perf_tuning.agent import arbiter, book, coexist, main, reconcile, service, state, watch
+from nova_perf_tuning.agent import arbiter, book, coexist, reconcile, run, service, state, watch
 from nova_perf_tuning.host import irqbalance
 from nova_perf_tuning.host.setting import Setting
 from nova_perf_tuning.host.settings import base
@@ -375,5 +375,5 @@ class OnceTest(beside.BesideIrqbalanceTest):
                 process = self.program()
                 self.serve(process.pid).free.clear()
             with contextlib.redirect_stdout(io.StringIO()) as out:
-                self.assertEqual(code, main._once(bench.agent, others))
+                self.assertEqual(code, run._once(bench.agent, others))
             self.assertEqual(silent, "irqbalance does not answer" in out.getvalue())

@@ -9,7 +9,7 @@ import threading
 import types
 from unittest import mock
 
-from nova_perf_tuning.agent import coexist, main, reconcile, service, watch
+from nova_perf_tuning.agent import coexist, reconcile, run, service, watch
 from nova_perf_tuning.cli import main as cli
 from nova_perf_tuning.host import irqbalance, privileged
 from nova_perf_tuning.host.transaction import apply, journal
@@ -138,7 +138,7 @@ class SilenceTest(beside.BanTest):
         self.meet_silence()
         self.assertLess({9}, self.theirs.banned)
         self.free_soon()
-        self.assertEqual(0, main._end(agent, "restore"))
+        self.assertEqual(0, run._end(agent, "restore"))
         self.until(lambda: self.theirs.banned == {9})
         self.assertEqual([], bench.journal.entries())
 

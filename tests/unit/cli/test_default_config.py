@@ -27,7 +27,7 @@ class DefaultConfigTest(testtools.TestCase):
             f"[agent]\nrun_dir = {self.folder}/run\n"
         )
         (self.folder / "run").mkdir()
-        agent_module.write(str(self.folder / "run"), {"pid": 1})
+        agent_module.write(str(self.folder / "run"), {"pid": 1, "pid_start": "0", "updated": 0.0})
 
     def args(self, *words):
         parser = argparse.ArgumentParser()
@@ -73,4 +73,4 @@ class DefaultConfigTest(testtools.TestCase):
         with contextlib.redirect_stdout(out):
             self.assertEqual(0, main.main(["status"]))
         self.assertIn(f"journal: {self.folder}/state/journal.sqlite", out.getvalue())
-        self.assertIn("agent: process 1 ", out.getvalue())
+        self.assertIn("agent: process 1 was killed", out.getvalue())
