@@ -143,7 +143,7 @@ def _agent_lines(agent: Mapping[str, Any] | None) -> list[str]:
     for what, number in (agent.get("findings_total") or {}).items():
         if number > listed[what]:
             lines.append(f"agent: {what}: {number - listed[what]} more")
-    return ["".join(char if char.isprintable() else "?" for char in " ".join(line.split())) for line in lines]
+    return [command.plain(" ".join(line.split())) for line in lines]
 
 
 def _counted(agent: Mapping[str, Any]) -> list[str]:
