@@ -7,7 +7,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Final
 
-from nova_perf_tuning import errors
+from nova_perf_tuning import at_once, errors
 
 if TYPE_CHECKING:
     from nova_perf_tuning.host import model
@@ -169,9 +169,9 @@ def _text(option: str, path: str) -> str:
         if path == "-":
             data = sys.stdin.buffer.read(_MAX_TEXT + 1)
         else:
-            # O_NONBLOCK: opening a named pipe that nobody writes would wait for ever. Reading one that somebody
-            # writes (a shell's <(...)) must wait: what is not there yet is no empty text.
-            with open(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY), "rb") as file:
+            # Opening a named pipe that nobody writes would wait for ever. Reading one that somebody writes (a
+            # shell's <(...)) must wait: what is not there yet is no empty text.
+            with open(path, "rb", opener=at_once.opener) as file:
                 os.set_blocking(file.fileno(), True)
                 data = file.read(_MAX_TEXT + 1)
     except (OSError, ValueError) as error:

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from oslo_config import cfg, types
 
-from nova_perf_tuning import conf, errors
+from nova_perf_tuning import at_once, conf, errors
 
 #: Options that name a folder: below the current one it would be another for each who reads the file.
 _FOLDERS: Final = ("state_dir", "run_dir")
@@ -69,8 +69,7 @@ def load(files: Sequence[str], only: Collection[str] = ()) -> cfg.ConfigOpts:
 def _check_file(path: str) -> None:
     """Refuse what oslo.config would wait for or choke on, such as pipes and files that are no text."""
     try:
-        # O_NONBLOCK: opening a named pipe without a writer would wait for ever.
-        with open(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY), "rb") as file:
+        with open(path, "rb", opener=at_once.opener) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode) and path != os.devnull:
                 raise ConfigError(f"configuration {path}: it is no file; name a configuration file")
             file.read().decode()

@@ -24,7 +24,7 @@ SCHEMA: Final[Mapping[str, Any]] = {
     "required": ["name", "description", "specs"],
     "additionalProperties": False,
     "properties": {
-        "name": {"type": "string", "pattern": f"^{vocabulary.NAME_PATTERN}$"},
+        "name": {"type": "string", "pattern": rf"^{vocabulary.NAME_PATTERN}\Z"},
         "description": {"type": "string", "minLength": 1, "maxLength": 2000},
         "override": {"type": "boolean"},
         "specs": {

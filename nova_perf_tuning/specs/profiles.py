@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from importlib import resources
 from typing import Final
 
+from nova_perf_tuning import at_once
 from nova_perf_tuning.specs import profile
 
 #: An operator's folder holds a handful; a bound against a wrong folder.
@@ -68,8 +69,7 @@ def _names(folder: str) -> list[str]:
 
 def _read(path: str) -> profile.Profile:
     try:
-        # O_NONBLOCK: opening a FIFO must not wait for a writer
-        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        with open(path, "rb", opener=at_once.opener) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise profile.ProfileError(f"{path}: not a regular file")
             data = file.read(profile.MAX_BYTES + 1)

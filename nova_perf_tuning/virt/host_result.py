@@ -14,7 +14,7 @@ import stat
 from collections.abc import Mapping
 from typing import Any, Final, NoReturn
 
-from nova_perf_tuning import errors, schema_fault
+from nova_perf_tuning import at_once, errors, schema_fault
 from nova_perf_tuning.specs import vocabulary
 
 #: A result with the largest number of budgets takes about 6 KiB.
@@ -144,8 +144,7 @@ def read(path: str) -> HostResult | None:
     :raises ResultError: it cannot be read, everybody may write it, or it holds no result.
     """
     try:
-        # O_NONBLOCK: opening a FIFO must not wait for a writer
-        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        with open(path, "rb", opener=at_once.opener) as file:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
                 raise ResultError(f"{path}: not a regular file")

@@ -10,6 +10,7 @@ PACKAGE = pathlib.Path(__file__).parents[2] / "nova_perf_tuning"
 #: A folder may import from itself and from folders with a lower rank; equal ranks don't know each other.
 RANK = {
     "errors": -1,
+    "at_once": -1,
     "cpulist": 0,
     "interrupt": 0,
     "cache_folder": 0,

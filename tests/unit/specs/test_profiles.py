@@ -154,6 +154,18 @@ class FolderTest(testtools.TestCase):
         path.symlink_to("nowhere")
         self.assertIn("No such file", self.error())
 
+    def test_a_folder_takes_no_descriptor(self):
+        (self.folder / "x.yaml").mkdir()
+        self.assertIn("Is a directory", self.error())
+        before = len(os.listdir("/proc/self/fd"))
+        for _ in range(5):
+            self.error()
+        self.assertEqual(before, len(os.listdir("/proc/self/fd")))
+
+    def test_a_name_that_no_flavor_can_say(self):
+        (self.folder / "x.yaml").write_text(GOOD.replace("name: mine", 'name: "mine\\n"'), encoding="utf-8")
+        self.assertIn("x.yaml: name", self.error())
+
     def test_no_folder(self):
         self.folder /= "missing"
         self.assertIn(f"profile folder {self.folder}: No such file", self.error())

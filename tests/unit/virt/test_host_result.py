@@ -166,6 +166,15 @@ class ReadTest(testtools.TestCase):
         os.mkdir(self.path)
         self.refused("Is a directory")
 
+    def test_a_folder_takes_no_descriptor(self):
+        """The result is read with each report of the host's resources, for months."""
+        os.mkdir(self.path)
+        self.refused("Is a directory")
+        before = len(os.listdir("/proc/self/fd"))
+        for _ in range(5):
+            self.refused("Is a directory")
+        self.assertEqual(before, len(os.listdir("/proc/self/fd")))
+
     def test_no_permission(self):
         """As a user who may not read it; nova-compute does not run as root."""
         self.write(result().to_json().encode())
