@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
@@ -27,10 +28,17 @@ _NATIVE_CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
     "hw:emulator_threads_policy": ("isolate", "share"),
 }
 _NATIVE_FLAGS: Final = (_MULTIQUEUE,)
+#: CPUs of its own by Placement's resource class; with it Nova refuses ``hw:cpu_policy`` (nova/virt/hardware.py).
+_PCPUS: Final = re.compile(r"resources(?:[1-9][0-9]*)?:PCPU")
 
 
 class ContradictionError(errors.PerfTuningError):
     """Specs exclude each other; the message names them and says what to change."""
+
+
+def has_pcpus(extra_specs: Mapping[str, str]) -> bool:
+    """Return whether a flavor asks Placement for CPUs of its own, which makes Nova pin its guests."""
+    return any(_PCPUS.match(key) and text.strip() != "0" for key, text in extra_specs.items())
 
 
 class Level(enum.Enum):
@@ -98,7 +106,7 @@ class _Facts:
 
     @property
     def pinned(self) -> bool:
-        return self.native("hw:cpu_policy") in ("dedicated", "mixed")
+        return self.native("hw:cpu_policy") in ("dedicated", "mixed") or has_pcpus(self.extra_specs)
 
     @property
     def has_nodes(self) -> bool:

@@ -145,7 +145,7 @@ def finish(plan: Plan, conf: Any, xml: str) -> transform.Transformed | None:
     parts.append(xml[done:])
     notes = plan.notes
     for place, told in plan.told:
-        notes = (*notes, *told.told(conf.devices[place].mac_addr))
+        notes = (*notes, *transform.printable(told.told(conf.devices[place].mac_addr)))
     return transform.Transformed("".join(parts), notes)
 
 
@@ -153,7 +153,7 @@ def _facts(conf: Any, request: request_module.Request) -> _Facts | None:
     known = _known()
     if not known or conf.virt_type not in ("kvm", "qemu") or type(conf) is not vconfig.LibvirtConfigGuest:
         return None
-    if not conf.metadata or not conf.devices:
+    if len(conf.metadata or ()) != 1 or not conf.devices:
         return None
     disks = storage.concerns(request)
     found = _devices(conf.devices, known, network.concerns(request), disks)

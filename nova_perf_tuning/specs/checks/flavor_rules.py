@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from nova_perf_tuning.specs import vocabulary
+from nova_perf_tuning.specs import crosscheck, vocabulary
 from nova_perf_tuning.specs.checks.rules import Level, Rule
 
 MULTIQUEUE: Final = "hw:vif_multiqueue_enabled"
@@ -37,7 +37,7 @@ class FlavorFacts:
     @property
     def pinned(self) -> bool:
         """Whether its vCPUs, or some of them, have host CPUs of their own."""
-        return self.specs.get(POLICY) in ("dedicated", "mixed") or "resources:PCPU" in self.specs
+        return self.specs.get(POLICY) in ("dedicated", "mixed") or crosscheck.has_pcpus(self.specs)
 
     def shown(self, key: str) -> str:
         """Return ``key=value`` for a message."""

@@ -28,6 +28,8 @@ BROKEN = {
     "irq-vcpu-needs-dedicated": [
         ({"perf:irq_placement": "vcpu"}, {}, None, "hw:cpu_policy=dedicated"),
         ({"perf:irq_placement": "vcpu", "hw:cpu_policy": "shared"}, {}, None, "hw:cpu_policy=dedicated"),
+        ({"perf:irq_placement": "vcpu", "resources:PCPU": "0"}, {}, None, "hw:cpu_policy=dedicated"),
+        ({"perf:irq_placement": "vcpu", "resources:VCPU": "4"}, {}, None, "hw:cpu_policy=dedicated"),
     ],
     "emulator-numa-needs-topology": [({"perf:emulator_placement": "numa"}, {}, None, "hw:numa_nodes=1")],
     "vhost-numa-without-topology": [({"perf:vhost_placement": "numa"}, {}, None, "perf:vhost_placement=none")],
@@ -82,6 +84,8 @@ FITTING = [
     ({"perf:vif_queues": "1", **MULTI}, {}, 1),
     ({"perf:irq_placement": "vcpu"}, {"hw_cpu_policy": "dedicated"}, 4),
     ({"perf:irq_placement": "vcpu", "hw:cpu_policy": "mixed"}, {}, 4),
+    ({"perf:irq_placement": "vcpu", "resources:PCPU": "4"}, {}, 4),
+    ({"perf:emulator_placement": "numa", "resources12:PCPU": "4"}, {}, 4),
     ({"perf:emulator_placement": "numa", "hw:mem_page_size": "large"}, {}, 4),
     ({"perf:emulator_placement": "default"}, {}, 4),
     ({"perf:iothreads": "1"}, {"hw_disk_bus": "scsi", "hw_scsi_model": "virtio-scsi"}, 4),
