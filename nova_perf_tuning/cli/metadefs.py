@@ -73,8 +73,13 @@ class MetadefsLoad(command.PerfCommand):
                     for namespace in definitions.namespaces().values()
                 ]
         except (openstack.exceptions.SDKException, auth_exceptions.ClientException) as error:
-            cloud = f"cloud {args.os_cloud}" if args.os_cloud else "cloud of the OS_* variables"
-            raise model.CloudError(f"{cloud}: {faults.line(error)}") from None
+            raise model.CloudError(f"{_cloud(args)}: {faults.line(error)}") from None
+        except (ValueError, TypeError, AttributeError, LookupError, RecursionError) as error:
+            # The SDK takes any answer for one of Glance's; a portal or proxy gives others.
+            raise model.CloudError(
+                f"{_cloud(args)}: what answers there is no Glance; look at the URL of its image service "
+                f"({type(error).__name__}: {faults.line(error)})"
+            ) from error
         if args.format == "json":
             command.print_json({"namespaces": done})
         else:
@@ -84,6 +89,10 @@ class MetadefsLoad(command.PerfCommand):
                 )
                 print(f"{row['namespace']}: {changes}")
         return int(errors.ExitCode.PASS)
+
+
+def _cloud(args: argparse.Namespace) -> str:
+    return f"cloud {args.os_cloud}" if args.os_cloud else "cloud of the OS_* variables"
 
 
 def _load(image: Any, namespace: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
