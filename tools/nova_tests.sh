@@ -95,6 +95,9 @@ fi
 
 work=$(mktemp -d "${TMPDIR:-/tmp}/nova-perf-stestr.XXXXXX")
 export PYTHONDONTWRITEBYTECODE=1 PYTHONWARNINGS=ignore
+# Seconds for one test, read by Nova's fixtures: on a crowded machine a live migration of Nova's own tests once waited
+# for ever.
+export OS_TEST_TIMEOUT=${OS_TEST_TIMEOUT:-900}
 result=0 passed=0 failed=0
 
 # run NAME FOLDER [REGEX]: one stestr run; adds to the counts.

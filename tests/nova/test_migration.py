@@ -1,11 +1,24 @@
 """Live migration: what the guest sees stays as it runs, what names CPUs of the source does not arrive."""
 
+from unittest import mock
+
 import fixtures
+from lxml import etree
 from nova.tests.functional.libvirt import base as nova_base
 from nova.virt.libvirt import migration as nova_migration
 
+from nova_perf_tuning.guest import parsing
 from nova_perf_tuning.virt import migration
 from tests.nova import base
+
+
+def _named(post_server, name):
+    """Return Nova's request for a server with another name in it."""
+
+    def post(server, *args, **kwargs):
+        return post_server({"server": server["server"] | {"name": name}}, *args, **kwargs)
+
+    return post
 
 
 class LiveMigrationTestCase(nova_base.LibvirtMigrationMixin, base.PerfTestCase):
@@ -123,6 +136,19 @@ class LiveMigrationTest(LiveMigrationTestCase):
         self.flags(rx_queue_size=256, max_queues=1, group="libvirt")
         driver = self.migrate().find("devices/interface/driver")
         self.assertEqual({"name": "vhost", "queues": "2", "rx_queue_size": "512"}, dict(driver.attrib))
+
+    def test_our_namespace_in_a_name_is_no_request(self):
+        """Names are the tenant's; in every text of Nova's XML, and as what an attribute would say."""
+        for name in (parsing.PERF_NAMESPACE, f'<x xmlns="{parsing.PERF_NAMESPACE}">'):
+            with mock.patch.object(self.api, "post_server", _named(self.api.post_server, name)):
+                self.flags(rx_queue_size=1024, group="libvirt")
+                self.boot_on_a(base.PLAIN)
+            self.assertIn(parsing.PERF_NAMESPACE, etree.tostring(self.domain(self.server, "host_a")).decode())
+            self.flags(rx_queue_size=512, group="libvirt")
+            self.migrate_stub_ran = False
+            self.migrate()
+            self.assertEqual(self.rewritten[-1], self.arrived_xml)
+            self._delete_server(self.server)
 
     def test_guest_of_before_migrates_as_it_runs(self):
         """Booted without the hook, its flavor has a request: the running guest's devices are what counts."""

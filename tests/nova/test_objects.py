@@ -306,6 +306,11 @@ class UnknownTest(testtools.TestCase):
         for novas, _ in plan.steps:
             self.assertIsNone(objects.finish(plan, self.conf, xml.replace(novas, "", 1)))
 
+    def test_a_nova_with_more_metadata(self):
+        """Ours would come to stand between Nova's own."""
+        self.conf.metadata.append(self.conf.metadata[0])
+        self.assertIsNone(objects.plan(self.conf, **self.asked))
+
 
 class RealGuestTest(base.PerfTestCase):
     """Guests of real Nova code go the fast way, and a Nova that is not known to us gives them the same."""
