@@ -30,7 +30,6 @@ _EXCUSED_FOR: Final = 5.0
 _NIC_SET: Final = 60.0
 #: Seconds after which a pass is tried again that met a command at work.
 _BUSY_PAUSE: Final = 0.5
-#: Findings of one sort that are named; all are counted.
 
 
 class Timing(Protocol):

@@ -174,6 +174,12 @@ def loosen(guest):
             os.sched_setaffinity(one["tid"], range(os.cpu_count()))
 
 
+def disturb(command, guest):
+    """Run a shell command, which must succeed, and :func:`loosen` a guest."""
+    must(command)
+    loosen(guest)
+
+
 def _nic_faults(nic, cpus):
     """Each interrupt of a NIC is to be on one of the CPUs, its queues evenly."""
     irqs = nic_irqs(nic)
@@ -252,6 +258,14 @@ def _vector_faults(address, cpus, count):
     return there, "" if right else f"{address}: {found}"
 
 
+def _rx_frames_faults(tap, frames):
+    """A tap is to have this value of rx-frames."""
+    code, out = run(f"ethtool -c {tap}")
+    found = re.search(r"^rx-frames:\s*(\S+)", out, re.MULTILINE)
+    told = found.group(1) if found else out
+    return code == 0, "" if told == str(frames) else f"{tap}: rx-frames {told[-200:]}"
+
+
 _FAULTS = {
     "nic": _nic_faults,
     "xps": _xps_faults,
@@ -259,6 +273,7 @@ _FAULTS = {
     "guest": _guest_faults,
     "workers": _worker_faults,
     "vectors": _vector_faults,
+    "rx_frames": _rx_frames_faults,
 }
 
 

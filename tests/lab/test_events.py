@@ -4,8 +4,26 @@ from __future__ import annotations
 
 from tests.lab import rig
 
-_AGENT_KEEPS = {"vhost_placement": "numa", "emulator_placement": "numa"}
+#: An instance of procfs whose files are other inodes than those that the agent watches.
+_OTHER_PROC = "/run/lab/proc"
+_AGENT_KEEPS = {"vhost_placement": "numa", "emulator_placement": "numa", "vif_tap_rx_frames": "32"}
 _GUEST = ["guest", "g1", rig.NODE1]
+_TAP = ["rx_frames", "tap-g1", 32]
+
+
+def link(nic: str, folder: str = "device") -> rig.Call:
+    """Return the event of a link that goes down and up.
+
+    That alone moves nothing, so an interrupt is moved meanwhile, in a way of which no file event tells (see
+    :meth:`EventsTest.setUp`): all that an agent hears is the link.
+
+    :param folder: where the NIC's PCI device is, from the NIC's own folder.
+    """
+    return [
+        "must",
+        f"irq=$(ls /sys/class/net/{nic}/{folder}/msi_irqs | sort -n | sed -n 2p) && ip link set {nic} down && "
+        f"echo 0 >{_OTHER_PROC}/irq/$irq/smp_affinity_list && ip link set {nic} up",
+    ]
 
 
 def rebind(nic: str, bus: str, driver: str, after: str = "true") -> rig.Call:
@@ -21,8 +39,8 @@ def rebind(nic: str, bus: str, driver: str, after: str = "true") -> rig.Call:
 
 #: What happens to NICs; each may happen twice.
 NIC_EVENTS = {
-    "ip link down and up (igb)": ["must", "ip link set igb1 down && ip link set igb1 up"],
-    "ip link down and up (virtio)": ["must", "ip link set nic1 down && ip link set nic1 up"],
+    "ip link down and up (igb)": link("igb1"),
+    "ip link down and up (virtio)": link("nic1", "device/.."),
     "ethtool -L 2 and 4 (virtio)": ["must", "ethtool -L nic1 combined 2 && ethtool -L nic1 combined 4"],
     "ethtool -L 2 and 8 (igb)": ["must", "ethtool -L igb1 combined 2 && ethtool -L igb1 combined 8"],
     "driver unbound and bound (igb)": rebind("igb1", "pci", "igb"),
@@ -36,6 +54,8 @@ class EventsTest(rig.LabCase):
     def setUp(self):
         super().setUp()
         self.without_vfs()
+        self.lab.run(f"mkdir -p {_OTHER_PROC} && mount -t proc proc {_OTHER_PROC}")
+        self.addCleanup(self.lab.ask, "run", f"umount {_OTHER_PROC}")
 
     def start_keeping(self):
         """Note what every affinity and mask is, start an agent that puts it back, and let CPUs come back first."""
@@ -52,9 +72,9 @@ class EventsTest(rig.LabCase):
         self.assertEqual(self.before["new"], after["new"])
 
     def start_vhost_guest(self):
-        start = self.put_guest(specs=_AGENT_KEEPS)
-        self.right_again("a guest's start", start, [*rig.nics(), _GUEST])
-        workers = [one for one in self.lab.ask("threads", "g1") if one["name"] == "vhost"]
+        self.start = self.put_guest(specs=_AGENT_KEEPS)
+        self.right_again("a guest's start", self.start, [*rig.nics(), _GUEST, _TAP])
+        workers = self.workers()
         self.assertEqual(4, len(workers))
         self.assertEqual(self.lab.kernel.startswith("6.12"), all(one["own"] for one in workers))
 
@@ -67,10 +87,13 @@ class EventsTest(rig.LabCase):
         self.with_two_channels()
         self.take_cpus()
         self.pin_by_others()
+        self.pause()
+        self.plug()
         self.reboot()
         self.kill_and_go_on()
         self.stop_agent()
-        self.assertEqual([True, []], self.lab.ask("faults", [["guest", "g1", list(range(8))]]))
+        originals = [["guest", "g1", list(range(8))], ["rx_frames", "tap-g1", 0]]
+        self.assertEqual([True, []], self.lab.ask("faults", originals))
         self.check_originals()
 
     def with_two_channels(self):
@@ -98,9 +121,40 @@ class EventsTest(rig.LabCase):
             self.right_again(what, ["must", f"{more}{wide} && {narrow}"], [*rig.nics(), ["guest", "g1", cpus]])
             self.right_again(f"{what} back", ["must", f"{narrow} && {wide}"], [*rig.nics(), _GUEST])
 
+    def pause(self):
+        """A guest that stands still is kept as well, and what is wrong when it goes on is put right."""
+        for what, command in (("paused", "suspend"), ("resumed", "resume")):
+            told = f"the guest is {what} and its threads are let loose"
+            event = ["disturb", f"virsh {command} g1 && ethtool -C tap-g1 rx-frames 0", "g1"]
+            self.right_again(told, event, [*rig.nics(), _GUEST, _TAP])
+
+    def plug(self):
+        """Another NIC for the guest, with workers and a tap of its own."""
+        self.lab.ask("put", "/run/lab/nic.xml", rig.interface_xml("tap-g1b", "52:54:00:09:01:01", 2))
+        second = ["rx_frames", "tap-g1b", 32]
+        attach = ["must", "virsh attach-device g1 /run/lab/nic.xml --live"]
+        self.right_again("a NIC attached", attach, [*rig.nics(), _GUEST, _TAP, second], repeat=False)
+        self.assertEqual(6, len(self.workers()))
+        self.lab.run("virsh detach-device g1 /run/lab/nic.xml --live")
+        self.until(lambda: len(self.workers()) == 4, "the NIC is gone", told=False)
+        self.assertEqual([True, []], self.lab.ask("faults", [_GUEST, _TAP]))
+
     def reboot(self):
+        """From inside, which leaves all threads where they are; as Nova does it; and from a file.
+
+        The last is what the destination of a migration does: a new QEMU with the state of the old one.
+        """
         self.await_guest()
-        self.right_again("the guest's reboot", ["must", "true"], [*rig.nics(), _GUEST], prepare=self.reboot_guest)
+        before = self.workers()
+        self.reboot_guest()
+        self.assertEqual([one["tid"] for one in before], [one["tid"] for one in self.workers()])
+        self.assertEqual([True, []], self.lab.ask("faults", [*rig.nics(), _GUEST, _TAP]))
+        saved = ["must", "virsh save g1 /run/lab/g1.state && virsh restore /run/lab/g1.state"]
+        for what, event in (("the guest's reboot by Nova", self.start), ("a new QEMU with its state", saved)):
+            before = self.workers()
+            self.right_again(what, event, [*rig.nics(), _GUEST, _TAP], prepare=self.await_guest)
+            both = {one["tid"] for one in before} & {one["tid"] for one in self.workers()}
+            self.assertEqual((4, set()), (len(before), both))
 
     def kill_and_go_on(self):
         self.kill_agent([["nic", "nic1", rig.NODE1], ["nic", "igb1", rig.NODE1], _GUEST], self.disturb)
@@ -161,9 +215,6 @@ class EventsTest(rig.LabCase):
 
 
 class SpreadTest(rig.LabCase):
-    def workers(self):
-        return [one for one in self.lab.ask("threads", "g1") if one["name"] == "vhost"]
-
     def start(self):
         self.start_agent()
         start = self.put_guest(specs={"vhost_placement": "spread"})

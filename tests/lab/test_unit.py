@@ -67,3 +67,27 @@ class UnitTest(rig.LabCase):
         self.until(lambda: self.pid() not in ("0", pid), "an agent that hangs is another")
         self.until(lambda: self._unit("ActiveState")["ActiveState"] == "active", "it is at work again")
         self.right_again("the agent's start after it hung", ["must", "true"], rig.nics())
+
+    def test_a_start_that_fails_is_put_off_ever_longer(self):
+        """It says why, systemd tries it no more often, and it is at work once that is mended."""
+        self.lab.ask("put", "/etc/nova-perf-tuning/lab.conf", "[agent]\ninterval = nan\n")
+        self.addCleanup(self.end_agent)
+        self.lab.run("systemctl daemon-reload; systemctl stop nova-perf-agent")
+        self.lab.run("rm -f /run/nova-perf-tuning/failed-starts")
+        began = self.restarts()
+        self.lab.run("systemctl start --no-block nova-perf-agent")
+        for seconds in (1, 2, 4):
+            self.until(
+                lambda told=f"next try in {seconds} s": told in self.told(), f"a pause of {seconds} s", told=False
+            )
+        self.assertIn("interval", self.told())
+        self.assertEqual(2, self.restarts() - began)
+        self.lab.run("systemctl stop nova-perf-agent")
+        self.assertEqual("inactive", self._unit("ActiveState")["ActiveState"])
+        self.start_agent(wanted=rig.nics(), what="the agent's start after failed ones")
+
+    def restarts(self):
+        return int(self._unit("NRestarts")["NRestarts"])
+
+    def told(self):
+        return self._unit("StatusText")["StatusText"]
