@@ -188,11 +188,9 @@ def _show_rest() -> int:
     count, _, _, ask_look, ask_verify = (statistics.median(column) for column in zip(*asking, strict=True))
     share = (6 * ask_look + ask_verify) / 6e4
     print(
-        f"with {guests} guests that ask, {count:.0f} settings: look {ask_look:.2f} ms, reading {ask_verify:.1f} ms CPU"
+        f"with {guests} guests that ask, {count:.0f} settings: look {ask_look:.2f} ms, reading {ask_verify:.1f} ms"
     )
-    print(
-        f"then look each 10 s: {ask_look / 1e4:.4%} of a CPU; with a full reading each 60 s: {share:.4%} (no goal)"
-    )
+    print(f"that is {ask_look / 1e4:.4%} of a CPU, with readings {share:.4%} (no goal)")
     reached = max(cycle, looking) <= GOAL_LOOK and max(both, reading) <= GOAL_ALL
     print(f"goals {GOAL_LOOK:.2%} and {GOAL_ALL:.2%}: {'reached' if reached else 'MISSED'}")
     return 0 if reached else 1

@@ -86,7 +86,7 @@ def _judge(budgets: str, paths: list[str]) -> tuple[str, float, float]:
 
 
 def main() -> int:
-    """Write, judge and print."""
+    """Write, judge and print; 1 when a goal is missed."""
     rows = []
     with tempfile.TemporaryDirectory(prefix="nova-perf-evaluate-", dir=workplace()) as folder:
         budgets = os.path.join(folder, "budgets.yaml")
@@ -104,7 +104,7 @@ def main() -> int:
     word = "reached" if cpu_s < GOAL_CPU_S and mib < GOAL_MIB else "MISSED"
     print(f"growth of CPU time for twice the hosts: {growth}")
     print(f"goal: < {GOAL_CPU_S:.0f} s CPU and < {GOAL_MIB:.0f} MiB: {cpu_s:.1f} s, {mib:.0f} MiB {word}")
-    return 0
+    return 0 if word == "reached" else 1
 
 
 if __name__ == "__main__":

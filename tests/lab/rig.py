@@ -21,7 +21,7 @@ NODE1 = [4, 5, 6, 7]
 #: Housekeeping and shared CPUs beside each NIC, given NOVA.
 NICS = {"nic0": [0, 1], "nic1": NODE1, "igb0": [0, 1], "igb1": NODE1}
 #: Seconds after an event in which everything is to be right again, on the emulated host's own clock.
-RIGHT_AGAIN_S = 60.0
+RIGHT_AGAIN_S = 5.0
 #: An agent starts by loading its modules, which takes an emulated CPU 3 s or, on a machine with other work, 10 s.
 #: What it takes there just before tells how slow the host is: so many times of it are allowed beside.
 LOADS = 3
