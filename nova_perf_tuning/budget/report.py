@@ -132,7 +132,8 @@ def render(
         gains=_gains(results, summaries),
         compared=[f"{arm} over {baseline}" for arm, baseline in _compared(results, summaries)],
         benchmarks=[
-            (one, _dots(one, colours), _bars(one, colours), _pairs(one), _tests(one)) for one in summaries
+            (one, _dots(one, colours, _fleet(results)), _bars(one, colours), _pairs(one), _tests(one))
+            for one in summaries
         ],
         classes=_CLASSES,
         arms=[(arm, results.environment.get("arms", {}).get(arm, {})) for arm in arms if arm != summary.HOST],
@@ -203,12 +204,12 @@ def _colours(arms: Sequence[str]) -> dict[str, str]:
 def _gains(results: model.Results, summaries: Sequence[summary.BenchmarkSummary]) -> _Chart | None:
     """Return the chart of ratios between guest arms, a row per benchmark."""
     found = []
-    pairs = _compared(results, summaries)
+    pairs, fleet = _compared(results, summaries), _fleet(results)
     for one in summaries:
         for pair in one.comparisons:
             if (pair.arm, pair.baseline) not in pairs or pair.ratio is None:
                 continue
-            values = [(ratio, f"boot {group + 1}: {ratio:.3f}") for group, ratio in pair.values]
+            values = [(ratio, f"{_boot(group, fleet)}: {ratio:.3f}") for group, ratio in pair.values]
             label = one.label if len(pairs) == 1 else f"{one.label}: {pair.arm}"
             found.append((label, pair.ratio, values))
     if not found:
@@ -276,7 +277,7 @@ def _verdict_class(ratio: statistics.Estimate) -> str:
     return "better" if ratio.low > 1 else "worse"
 
 
-def _dots(one: summary.BenchmarkSummary, colours: Mapping[str, str]) -> _Chart | None:
+def _dots(one: summary.BenchmarkSummary, colours: Mapping[str, str], fleet: int) -> _Chart | None:
     values = [value for arm in one.arms for _, _, value in arm.values]
     if not values:
         return None
@@ -284,7 +285,7 @@ def _dots(one: summary.BenchmarkSummary, colours: Mapping[str, str]) -> _Chart |
     rows = []
     for arm in one.arms:
         dots = [
-            (value, f"boot {group + 1}, block {block + 1}: {wording.number(value)} {one.unit}")
+            (value, f"{_boot(group, fleet)}, block {block + 1}: {wording.number(value)} {one.unit}")
             for group, block, value in arm.values
         ]
         figure = f"{wording.number(arm.median.value)} {one.unit}" if arm.median else "no figure"
@@ -429,6 +430,11 @@ def _commands(environment: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     return found
 
 
+def _fleet(results: model.Results) -> int:
+    """Return how many pairs of guests took part in a fleet's run, 0 for a run on one host."""
+    return len(results.environment.get("fleet", {}).get("pairs", []))
+
+
 def _boot(group: int, pairs: int) -> str:
     """Return what a group is called; in a fleet of pairs each is the boot of one, or of its server alone."""
     if not pairs:
@@ -438,9 +444,11 @@ def _boot(group: int, pairs: int) -> str:
 
 def _failures(results: model.Results) -> list[tuple[str, str]]:
     """Return (where, what) of every error, trials first."""
-    pairs = len(results.environment.get("fleet", {}).get("pairs", []))
     found = [
-        (f"{_boot(one.group, pairs)} block {one.block + 1}, {one.benchmark} on {one.arm}", str(one.error))
+        (
+            f"{_boot(one.group, _fleet(results))} block {one.block + 1}, {one.benchmark} on {one.arm}",
+            str(one.error),
+        )
         for one in results.trials
         if one.value is None
     ]

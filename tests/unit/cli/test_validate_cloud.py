@@ -72,7 +72,7 @@ class ValidateCloudTest(fleet_case.SimulatedValidation):
         self.assertIn("iperf3: 6 of 6 trials of", hosts["h002"]["reasons"][0])
         again, _ = fleet_file.judged_again(results, [])
         self.assertEqual(results.environment["fleet"], again.environment["fleet"])
-        boots = set(re.findall(r"(boot|pair) (\d+)( \(its server alone\))? block", self.report()))
+        boots = set(re.findall(r"(boot|pair) (\d+)( \(its server alone\))?,? block", self.report()))
         self.assertEqual({"pair"}, {what for what, _, _ in boots})
         self.assertEqual({True, False}, {bool(alone) for _, _, alone in boots})
         self.assertTrue({int(number) for _, number, _ in boots} <= set(range(1, 7)), boots)
