@@ -133,11 +133,12 @@ class Checks(upgradecheck.UpgradeCommands):
             result = host_result.read(path)
         except errors.PerfTuningError as error:
             return upgradecheck.Result(
-                WARNING, f"{error}; the host has no CUSTOM_PERF_* traits until it is mended."
+                WARNING, f"{error}; nova-compute gives the host no CUSTOM_PERF_* traits until it is mended."
             )
         if result is None:
             return upgradecheck.Result(
-                SUCCESS, f"{path}: no validation result yet, so the host has no CUSTOM_PERF_* traits."
+                SUCCESS,
+                f"{path}: no validation result yet, so nova-compute gives the host no CUSTOM_PERF_* traits.",
             )
         objection = result.objection(
             self.conf.host or platform.node(),
@@ -145,7 +146,14 @@ class Checks(upgradecheck.UpgradeCommands):
             datetime.timedelta(seconds=self.conf.nova_perf_tuning.result_max_age),
         )
         if objection is not None:
-            return upgradecheck.Result(WARNING, f"{path}: {objection}; the host has no CUSTOM_PERF_* traits.")
+            return upgradecheck.Result(
+                WARNING, f"{path}: {objection}; nova-compute gives the host no CUSTOM_PERF_* traits."
+            )
+        if result.verdict == "INVALID":
+            return upgradecheck.Result(
+                WARNING,
+                f"{path}: INVALID of {result.created_at:%Y-%m-%d}, which earns no traits; validate again.",
+            )
         return upgradecheck.Result(
             SUCCESS, f"{path}: {result.verdict} of {result.created_at:%Y-%m-%d}, which counts."
         )

@@ -8,8 +8,8 @@ GROUP = cfg.OptGroup(
     "agent",
     title="The agent that keeps this host tuned",
     help="""
-What ``nova-perf-agent`` does on this compute host. It reads them at its start; after a change, restart it: with
-the default of ``on_stop`` that moves nothing.
+What ``nova-perf-agent`` does on this compute host. It reads these options at its start; after a change, restart
+it: with the default of ``on_stop`` that moves nothing.
 """,
 )
 

@@ -8,8 +8,8 @@ GROUP = cfg.OptGroup(
     "nova_perf_tuning",
     title="Tuning of this compute host",
     help="""
-What ``nova-perf apply``, ``verify``, ``restore`` and ``status`` need to know. Each option has a flag of the
-same name on those commands, which wins.
+What our commands, the agent, nova-compute and nova-scheduler need to know. ``nova-perf apply``, ``verify``,
+``restore`` and ``status`` have a flag of the same name, which wins, for those that are theirs.
 """,
 )
 

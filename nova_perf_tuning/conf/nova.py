@@ -60,7 +60,7 @@ the file; nobody but root need write it, and a file that everybody may write is 
 While the file exists, nova-compute owns the CUSTOM_PERF_* traits of the host and removes those that others set.
 Without it they are left to ``openstack perf publish``, so have one or the other on a host, not both.
 
-It is read again with every update of the host's inventory ([compute] ``update_resources_interval``), so a new
+It is read again with every update of the host's inventory ([DEFAULT] ``update_resources_interval``), so a new
 result counts after about a minute, without a restart.
 """,
     ),

@@ -121,5 +121,5 @@ class HostTraits:
         if self._said.get(nodename) != reason:
             self._said[nodename] = reason
             LOG.log(
-                level, "Host %s has no %s* traits: %s", nodename, PREFIX, "".join(filter(str.isprintable, reason))
+                level, "Host %s gets no %s* traits: %s", nodename, PREFIX, "".join(filter(str.isprintable, reason))
             )

@@ -118,7 +118,7 @@ def measure_here():
     result = unittest.TestResult()
     Benchmark().run(result)
     for _, problem in result.failures + result.errors:
-        print(problem[-3000:], file=sys.stderr)
+        print(problem, file=sys.stderr)
     print(json.dumps(measured))
     return 0 if result.wasSuccessful() else 2
 
@@ -128,8 +128,9 @@ def main():
     found = {}
     for _ in range(STARTS):
         command = [sys.executable, "-W", "ignore", "-m", __spec__.name, "--here"]
-        run = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+        run = subprocess.run(command, capture_output=True, text=True, check=False)
         if run.returncode:
+            print(run.stderr, file=sys.stderr)
             return run.returncode
         for name, novas_ms, extra in json.loads(run.stdout.splitlines()[-1]):
             found.setdefault(name, []).append((novas_ms, extra, 100 * extra / novas_ms))

@@ -95,13 +95,14 @@ class StatusUpgradeTest(testtools.TestCase):
     def test_result(self):
         path = os.path.join(self.folder, "verdict.json")
         now = datetime.datetime.now(datetime.UTC)
-        for host, age, code, words in (
-            ("cmp1", datetime.timedelta(hours=1), 0, "PASS of"),
-            ("cmp1", datetime.timedelta(days=31), 1, "result_max_age"),
-            ("cmp2", datetime.timedelta(hours=1), 1, "host 'cmp2'"),
+        for host, age, verdict, code, words in (
+            ("cmp1", datetime.timedelta(hours=1), "PASS", 0, "PASS of"),
+            ("cmp1", datetime.timedelta(hours=1), "INVALID", 1, "earns no traits"),
+            ("cmp1", datetime.timedelta(days=31), "PASS", 1, "result_max_age"),
+            ("cmp2", datetime.timedelta(hours=1), "PASS", 1, "host 'cmp2'"),
         ):
             with open(path, "w") as file:
-                file.write(host_result.HostResult(host, now - age, "PASS", {}).to_json())
+                file.write(host_result.HostResult(host, now - age, verdict, {}).to_json())
             found = self.check(result_file=path)["Validation result"]
             self.assertEqual(code, found[0], found)
             self.assertIn(words, found[1])
