@@ -1,4 +1,4 @@
-"""Runs inside the emulated host and reads what holds there, without any code of the project.
+"""Runs inside the emulated host and reads what holds there; code of the project is in ``counters`` alone.
 
 Started by :mod:`tests.lab.rig` as one process with one connection: a line of JSON is ``[function, arguments]``,
 the answer a line of JSON ``[result, error]``.
