@@ -78,7 +78,7 @@ class MetadefsLoad(command.PerfCommand):
             # The SDK takes any answer for one of Glance's; a portal or proxy gives others.
             raise model.CloudError(
                 f"{_cloud(args)}: what answers there is no Glance; look at the URL of its image service "
-                f"({type(error).__name__}: {faults.line(error)})"
+                f"({type(error).__name__})"
             ) from error
         if args.format == "json":
             command.print_json({"namespaces": done})
