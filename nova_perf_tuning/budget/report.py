@@ -444,11 +444,9 @@ def _boot(group: int, pairs: int) -> str:
 
 def _failures(results: model.Results) -> list[tuple[str, str]]:
     """Return (where, what) of every error, trials first."""
+    fleet = _fleet(results)
     found = [
-        (
-            f"{_boot(one.group, _fleet(results))} block {one.block + 1}, {one.benchmark} on {one.arm}",
-            str(one.error),
-        )
+        (f"{_boot(one.group, fleet)} block {one.block + 1}, {one.benchmark} on {one.arm}", str(one.error))
         for one in results.trials
         if one.value is None
     ]

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from importlib import resources
 from typing import Any, NoReturn
 
-from nova_perf_tuning import errors, schema_fault
+from nova_perf_tuning import at_once, errors, schema_fault
 
 #: Bytes that most files do not reach: to make room for the largest one takes longer than to read them.
 _MOST = 1 << 20
@@ -104,7 +104,7 @@ def read_text(path: str, limit: int) -> str:
     :raises InputError: unreadable, a pipe that nobody writes to, larger, or no UTF-8.
     """
     try:
-        with open(path, "rb", opener=_open_at_once) as file:
+        with open(path, "rb", opener=at_once.opener) as file:
             data = _begun(file.fileno(), path)
             data += file.read(_MOST - len(data))
             if len(data) == _MOST:
@@ -121,10 +121,6 @@ def read_text(path: str, limit: int) -> str:
             f"it is compressed ({packed}); unpack it first" if packed else f"no UTF-8 text at byte {error.start}"
         )
         raise InputError(f"{path}: {fault}") from None
-
-
-def _open_at_once(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NONBLOCK)  # to open a pipe that nobody writes to would take for ever
 
 
 def _begun(descriptor: int, path: str) -> bytes:
