@@ -95,7 +95,7 @@ fi
 
 work=$(mktemp -d "${TMPDIR:-/tmp}/nova-perf-stestr.XXXXXX")
 export PYTHONDONTWRITEBYTECODE=1 PYTHONWARNINGS=ignore
-# Seconds for one test, read by Nova's fixtures: on a crowded machine a live migration of Nova's own tests once waited
+# Seconds for one test, read by oslotest: on a crowded machine a live migration of Nova's own tests once waited
 # for ever.
 export OS_TEST_TIMEOUT=${OS_TEST_TIMEOUT:-900}
 result=0 passed=0 failed=0

@@ -306,6 +306,16 @@ class UnknownTest(testtools.TestCase):
         for novas, _ in plan.steps:
             self.assertIsNone(objects.finish(plan, self.conf, xml.replace(novas, "", 1)))
 
+    def test_what_is_told_can_be_printed(self):
+        """A name of two lines would be a line of its own in nova-compute's log."""
+        for device in self.conf.devices:
+            if device.root_name == "interface":
+                device.model = "odd\nmodel"
+        expected, made = general(self.conf, self.asked), fast(self.conf, self.asked)
+        self.assertEqual(expected, made)
+        self.assertTrue(made[1])
+        self.assertEqual([], [note for note in made[1] if not note.isprintable()])
+
     def test_a_nova_with_more_metadata(self):
         """Ours would come to stand between Nova's own."""
         self.conf.metadata.append(self.conf.metadata[0])
