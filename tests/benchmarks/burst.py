@@ -14,6 +14,8 @@ import time
 
 _PR_SET_NAME = 15
 _WORKERS = 4
+#: Judged in words only: it is a time of the clock, and machines are shared.
+GOAL_MS = 100
 _XML = """<domain type='kvm' id='{number}'><name>{name}</name><uuid>00000000-0000-0000-0000-{number:012d}</uuid>
 <metadata><perf:request xmlns:perf='http://openstack.org/xmlns/libvirt/nova-perf-tuning/1.0'>
 <perf:spec name='perf:vhost_placement'>numa</perf:spec></perf:request></metadata>
@@ -130,6 +132,7 @@ def main(folder: str, number: int) -> int:
         f"{number} guests at once: placed after p50 {p50 * 1e3:.0f} ms, p99 {p99 * 1e3:.0f} ms; "
         f"agent {spent * 1e3 / number:.1f} ms CPU a guest (load average {os.getloadavg()[0]:.1f})"
     )
+    print(f"goal p99 < {GOAL_MS} ms on a plain machine: {'reached' if p99 * 1e3 < GOAL_MS else 'MISSED'}")
     return 0
 
 

@@ -63,10 +63,25 @@ class UnitTest(rig.LabCase):
         self.lab.run("sleep 30")
         self.check_agent()  # one that works is left alone for longer than that
         self._agent = None
-        self.lab.run(f"kill -STOP {pid}")
-        self.until(lambda: self.pid() not in ("0", pid), "an agent that hangs is another")
+
+        def hang():
+            self.lab.run(f"kill -STOP {pid}")
+            self.disturb()
+
+        # Counted from its end by the watchdog, after what it has not seen.
+        ended = ["must", f"while [ -e /proc/{pid} ]; do sleep 0.05; done"]
+        self.right_again(
+            "the agent's start after it hung", ended, rig.nics(), prepare=hang, repeat=False, loads=True
+        )
         self.until(lambda: self._unit("ActiveState")["ActiveState"] == "active", "it is at work again")
-        self.right_again("the agent's start after it hung", ["must", "true"], rig.nics())
+        self.assertNotIn(self.pid(), ("0", pid))
+
+    def disturb(self):
+        """Make every NIC wrong."""
+        for nic in rig.NICS:
+            irq = self.lab.ask("nic_irqs", nic)[1]["irq"]
+            self.lab.run(f"echo 0-7 >/proc/irq/{irq}/smp_affinity_list")
+        self.assertEqual(len(rig.NICS), len(self.lab.ask("faults", rig.nics())[1]))
 
     def test_a_start_that_fails_is_put_off_ever_longer(self):
         """It says why, systemd tries it no more often, and it is at work once that is mended."""

@@ -144,8 +144,11 @@ class RunnerCase(testtools.TestCase):
         return path
 
     def start(self, role, path):
-        # The script's folder below /run is the guest's own; `ip netns exec` has a mount namespace for it.
-        command = f"mount -t tmpfs tmpfs /run && exec busybox sh {path}"
+        # The script's folders below /run and /var/tmp are the guest's own; `ip netns exec` has a mount namespace
+        # for them. Benchmarks keep their files for the next trial: nobody else removes them.
+        disk = self.folder / f"{role}-disk"
+        disk.mkdir(exist_ok=True)
+        command = f"mount -t tmpfs tmpfs /run && mount --bind {disk} /var/tmp && exec busybox sh {path}"
         argv = [shutil.which("ip"), "netns", "exec", self.namespaces[role], "busybox", "sh", "-c", command]
         environment = {"PATH": f"{self.applets}:{self.path}"}
         log = self.enterContext(open(self.folder / f"{role}.log", "wb"))

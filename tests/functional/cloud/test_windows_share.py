@@ -131,6 +131,7 @@ class ShareTest(test_guest.RunnerCase):
             )
         # It was copied, by a user with a password, which nobody saw.
         self.assertEqual([10_000_000], [path.stat().st_size for path in self.files.iterdir()])
+        self.assertEqual(10_000_000, (self.folder / "client-disk" / "nova-perf-copy.data").stat().st_size)
         seen = self.seen.read_text(encoding="utf-8")
         self.assertIn("-A /run/nova-perf/credentials", seen)
         self.assertEqual(2 * 2 * 5, seen.count("-c put"))

@@ -489,4 +489,6 @@ class _Ban(_Kind):
         return "77:1"
 
     def take(self, target, value):
+        old, asked = self.host.banned, bool(self.host.bound)
+        self.host.note(self.kind, target, self.identity(target), 0, old, value, asked=asked)
         self.host.banned = value
