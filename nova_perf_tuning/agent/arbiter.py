@@ -5,6 +5,9 @@ CPU that went offline, a guest that started) costs a fifth of one that nothing e
 still repaired at once, and a program that writes all the time is answered a few times, then ever more rarely.
 What the kernel refuses is tried under the same budget, and time in which it never held earns nothing.
 What we ourselves change too often is behind for one short pause, never for a long one.
+
+A second budget is earned so slowly that also who writes every minute or two is answered a few times and then
+reported: a program that runs by the clock is no less of a rival than one that runs all the time.
 """
 
 from __future__ import annotations
@@ -14,6 +17,9 @@ from typing import Final
 
 #: Seconds for which the first pause lasts, and in which a whole write is earned back.
 PERIOD = 20.0
+#: Writes that may be made slowly, and seconds in which one of them is earned back: twelve in an hour.
+PATIENCE = 20.0
+SLOW_PERIOD = 300.0
 #: What a write costs whose cause is known.
 EXCUSED = 0.2
 #: A pause ends at a multiple of this part of it, so it may be shorter by as much.
@@ -27,7 +33,8 @@ class Contest:
     """One object that keeps being changed by others, or does not take what is written.
 
     :ivar rewrites: how often it was found changed; :ivar first, last: when, on the monotonic clock.
-    :ivar budget: writes left; :ivar pause: seconds of the present pause, 0 while there is none.
+    :ivar budget: writes left; :ivar patience: the same of the slow budget (:data:`PATIENCE`).
+    :ivar pause: seconds of the present pause, 0 while there is none.
     :ivar until: when the next attempt is due.
     :ivar spare: an event that explains a change may have one attempt before that.
     :ivar others: others changed it, when it was looked at last; False: it held, or had not taken what was written.
@@ -37,6 +44,7 @@ class Contest:
     first: float
     last: float
     budget: float
+    patience: float = PATIENCE
     pause: float = 0.0
     until: float = 0.0
     found: str = ""
@@ -95,11 +103,13 @@ class Arbiter:
             return allowed
         if held:
             self._earn(known, now)
+        known.patience = min(PATIENCE, known.patience + (now - known.last) / SLOW_PERIOD)
         known.rewrites += 1
         known.last, known.found = now, found
         cost = EXCUSED if excused else 1.0
-        if known.budget >= cost and not known.pause:
+        if min(known.budget, known.patience) >= cost and not known.pause:
             known.budget -= cost
+            known.patience -= cost
             return True
         if known.pause and now >= known.until > 0.0:
             # A pause is over: one attempt, and a longer pause when it does not hold.
@@ -119,18 +129,24 @@ class Arbiter:
     def _hold_back(known: Contest, now: float, pause: float, *, spare: bool) -> None:
         known.pause, known.until, known.spare = pause, _end(now, pause), spare
 
+    def is_known(self, key: Key, now: float, found: str) -> bool:
+        """Whether ``key`` is in a pause and was seen with this value already: it is no news."""
+        known = self._contests.get(key)
+        return known is not None and now < known.until and known.found == found
+
     def holds(self, key: Key) -> None:
         """Note that ``key`` was found as wanted."""
         if key in self._contests:
             self._contests[key].others = False
 
     def forget(self, now: float) -> None:
-        """Drop what has not been found changed for so long that its budget is full again.
+        """Drop what has not been found changed for so long that its budgets are full again.
 
         What is gone stays till then: a link that goes down and up all the time gives no new budget.
         """
         for key, one in list(self._contests.items()):
-            if now - max(one.last, one.until) > max(PERIOD * self._limit, 2 * one.pause):
+            earned = max(PERIOD * self._limit, 2 * one.pause, SLOW_PERIOD * (PATIENCE - one.patience))
+            if now - max(one.last, one.until) > earned:
                 del self._contests[key]
 
     def due(self, now: float) -> float | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +16,8 @@ LOG = logging.getLogger(__name__)
 
 #: Seconds before another try to connect, doubled up to the second.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
+#: A connection that lasted so many seconds was none that is closed at once.
+_LASTED = 10.0
 
 _EVENTS = (
     "VIR_DOMAIN_EVENT_ID_LIFECYCLE",
@@ -77,9 +80,14 @@ class LibvirtEvents:
                 self._stop.wait(pause)
                 pause = min(_LONGEST_PAUSE, pause * 2)
                 continue
-            pause, self.fault = _FIRST_PAUSE, ""
+            self.fault, since = "", time.monotonic()
             self._wake()  # what happened while nobody listened
             self._lost.wait()
+            if time.monotonic() - since > _LASTED:
+                pause = _FIRST_PAUSE
+            else:  # one that takes connections and closes them
+                self._stop.wait(pause)
+                pause = min(_LONGEST_PAUSE, pause * 2)
             if not self._stop.is_set():
                 LOG.info("libvirt has closed the connection; connecting again")
                 self.fault = "connection lost"

@@ -53,7 +53,7 @@ class Pass:
     """What one pass did.
 
     :ivar wanted: settings of the plan; :ivar written: those that were written, pending ones included.
-    :ivar drifted: found changed by others since we wrote them, held-back ones included.
+    :ivar drifted: found changed by others since we wrote them; of those held back what has come since.
     :ivar held_back: not tried now, since others keep changing them or the kernel does not take them.
     :ivar foreign: wanted otherwise than a person has applied it, whose entry this is; left alone.
     :ivar withdrawn: put back because nobody asks for them any more.
@@ -226,7 +226,7 @@ class Reconciler:
                 continue
             # The plan may take what others did as given and want yet another value: changed it is all the same.
             changed = entry is not None and _was_changed(entry, kinds[one.kind], current)
-            if changed:
+            if changed and not self.arbiter.is_known(key, now, current or ""):
                 drifted.append(one)
             ours = not changed and entry is not None and one.kind in _DEAR_KINDS
             new = ours and (failed is None or failed.setting.value != one.value)

@@ -277,6 +277,7 @@ class FileWatch(Source):
         self._rivals = f"{self._prefix}/run/irqbalance"
         self._folders: dict[str, tuple[int, str]] = {}
         self._interrupts: dict[str, int] = {}
+        self._told_limit = False
         self._of: dict[int, tuple[str, str]] = {}
         #: Numbers of interrupts that somebody has written to since they were last taken.
         self.written: set[str] = set()
@@ -312,7 +313,11 @@ class FileWatch(Source):
                 watch = self._inotify.add_watch(f"{self._affinities}/{number}", self._flags.MODIFY)
             except OSError as error:
                 if error.errno == errno.ENOSPC:
-                    LOG.warning("fs.inotify.max_user_watches is too low to see who writes affinities: raise it")
+                    if not self._told_limit:
+                        LOG.warning(
+                            "fs.inotify.max_user_watches is too low to see who writes affinities: raise it"
+                        )
+                    self._told_limit = True
                     return
                 self._unwatch(number)
                 continue

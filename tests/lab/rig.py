@@ -23,8 +23,11 @@ NICS = {"nic0": [0, 1], "nic1": NODE1, "igb0": [0, 1], "igb1": NODE1}
 #: Seconds after an event in which everything is to be right again, on the emulated host's own clock.
 RIGHT_AGAIN_S = 5.0
 #: An agent starts by loading its modules, which takes an emulated CPU 3 s or, on a machine with other work, 10 s.
-#: What it takes there just before tells how slow the host is: so many times of it are allowed beside.
-LOADS = 3
+#: What it takes there just before tells how slow the host is, and is allowed beside; so many times.
+LOADS = 1
+#: Events of a whole run that may be late at their first try: an emulated host stands still now and then.
+LATE_FIRST_TRIES = 4
+_late_first_tries: list[str] = []
 #: A step of a test there: name and arguments of a function of :mod:`tests.lab.probe`.
 Call = list[Any]
 #: The project's own unit, with what differs here.
@@ -278,6 +281,8 @@ class LabCase(testtools.TestCase):
             if not repeat or len(late) > 1:
                 self.fail(f"{what}: right again only {', then '.join(late)}; allowed are {allowed:.3g} s")
         more = f"; at the first try only {late[0]}" if late else ""
+        _late_first_tries.extend([what] * bool(late))
+        self.assertLessEqual(len(_late_first_tries), LATE_FIRST_TRIES, _late_first_tries)
         print(f"NOTE: lab, kernel {self.lab.release}: {what}: right again {told}{more}")
         return answer
 

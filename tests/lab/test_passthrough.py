@@ -145,6 +145,7 @@ class PassthroughTest(rig.LabCase):
         self.log()
         self.start_agent()
         self.start_guest("g2", specs=NUMA, network=False)
+        self.until(lambda: self.status()["guests"] == 1, "the agent has seen it")
         self.lab.run("virsh destroy g2")
         self.start()
         self.assertEqual("", self.status()["error"])

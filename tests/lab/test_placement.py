@@ -93,6 +93,10 @@ class PlacementTest(rig.LabCase):
         self.until(
             lambda: ours | {9} == self.banned(), "irqbalance leaves alone ours and what it was started with"
         )
+        # Its own places for them are as good as ours to who looks at nodes alone: not one of them is moved.
+        held = self.all_irqs()
+        self.lab.run("sleep 8")
+        self.assertEqual(held, self.all_irqs())
         self.stop_agent()
         self.assertEqual({9}, self.banned())
 

@@ -23,6 +23,7 @@ _DEFINED: Final = ("etc/libvirt/qemu", "etc/libvirt/libxl")
 XML_FOLDERS: Final = (_RUNNING, *_DEFINED)
 _MAX_PID: Final = 1 << 22  # PID_MAX_LIMIT
 _VCPU: Final = re.compile(rb"CPU (\d{1,4})/")
+_VHOST: Final = re.compile(rb"vhost-\d{1,10}")
 _IOTHREAD: Final = re.compile(rb"IO iothread(\d{1,4})")
 _ALLOWED: Final = b"\nCpus_allowed_list:\t"
 _NAME: Final = b"Name:\t"
@@ -133,17 +134,27 @@ def _recorded(root: Root, tasks: Folder | None, start: int) -> list[_Task]:
 def _threads(tasks: Iterable[_Task], pid: int) -> tuple[model.Thread, ...]:
     """Return the threads of QEMU's process ``pid`` in the order of their ids."""
     threads: list[model.Thread] = []
-    vhost = 0
+    workers: list[model.Thread] = []
     for tid, comm, start, affinity in tasks:
-        if comm.startswith(b"vhost-"):
-            # Workers are made in the order of the queue pairs, so their ids are in it too.
-            threads.append(model.Thread(tid, "vhost", vhost, affinity, start))
-            vhost += 1
+        if _VHOST.fullmatch(comm):
+            workers.append(model.Thread(tid, "vhost", None, affinity, start))
+            threads.append(workers[-1])
             continue
         kind, index = ("emulator", None) if tid == pid else _classify(comm)
         if kind is not None:
             threads.append(model.Thread(tid, kind, index, affinity, start))
+    _number(workers)
     return tuple(threads)
+
+
+def _number(workers: list[model.Thread]) -> None:
+    """Number vhost workers as they were made, in the order of the queue pairs.
+
+    Their ids are in that order too, but where the kernel has begun again with low ones in between.
+    """
+    workers.sort(key=lambda one: (one.start, one.tid))
+    for index, worker in enumerate(workers):
+        worker.index = index
 
 
 def _name_and_start(root: Root, data: bytes | None, place: Folder | None) -> tuple[bytes, int] | None:
@@ -215,17 +226,21 @@ def _find_kernel_workers(root: Root, guests: list[model.GuestProcess]) -> None:
     pids = numbers(root.folders(base), 1, _MAX_PID)
     for pid, data in zip(pids, root.each(base, [f"{pid}/stat" for pid in pids]), strict=True):
         known = _name_and_start(root, data, base)
-        if known is not None and known[0] in wanted:
+        if known is not None and known[0] in wanted and _is_kernels(data):
             folder = root.child(base, str(pid))
             affinity = _may_use(pid) if root.live else _allowed(root, root.read(folder, "status") or b"", folder)
             found.setdefault(wanted[known[0]].pid, []).append(
                 model.Thread(pid, "vhost", None, affinity, known[1], True)
             )
     for guest in wanted.values():
-        workers = sorted(found.get(guest.pid, ()), key=lambda worker: worker.tid)
-        for index, worker in enumerate(workers):
-            worker.index = index
+        workers = found.get(guest.pid, [])
+        _number(workers)
         guest.threads += tuple(workers)
+
+
+def _is_kernels(stat: bytes | None) -> bool:
+    """Whether a task is a kernel thread, a child of kthreadd (2): anybody may call a process vhost-NUMBER."""
+    return stat is not None and stat.rpartition(b") ")[2].split(b" ", 2)[1] == b"2"
 
 
 def _lacks_workers(guest: model.GuestProcess) -> bool:

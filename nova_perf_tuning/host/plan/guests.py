@@ -121,7 +121,7 @@ def _give_room(asked: Asked, sets: HostSets, avoid: frozenset[int], warnings: li
     allowed = asked.domain.emulator_pin
     asked.vhost = sorted(
         (one for one in asked.guest.threads if one.kind == "vhost" and one.affinity is not None),
-        key=lambda one: one.tid,  # the n-th worker by thread id serves queue pair n
+        key=lambda one: (one.start, one.tid),  # the n-th worker that was made serves queue pair n
     )
     asked.room = room = sets.threads(asked.nodes, allowed, avoid)
     if room is None:
@@ -351,8 +351,9 @@ def steering_settings(
 
 def has_workers(interface: domain_module.Interface) -> bool:
     """Return whether the kernel's vhost serves it: virtio, not in user space and no hardware."""
-    kinds = ("hostdev", "vhostuser", "vdpa")
-    return interface.model == "virtio" and interface.driver != "qemu" and interface.kind not in kinds
+    kinds = ("hostdev", "vhostuser", "vdpa", "user")
+    models = ("virtio", "virtio-transitional", "virtio-non-transitional")
+    return interface.model in models and interface.driver in (None, "vhost") and interface.kind not in kinds
 
 
 def _tap(

@@ -172,6 +172,18 @@ class SettingKind(abc.ABC):
         """Whether ``effective`` (see :meth:`effective`) is what ``value`` asks for."""
         return self.holds(target, value, effective)
 
+    def is_renamed(self, old: str, new: str) -> bool:
+        """Whether the object that was known by the identity ``old`` may be the one that is ``new`` now."""
+        return False
+
+    def put_back(self, target: str, original: str) -> str:
+        """Write an original, and return what is to be found then.
+
+        :raises OSError, TargetError: as :meth:`write`.
+        """
+        self.write(target, original)
+        return original
+
     def is_same(self, setting: setting_module.Setting) -> bool:
         """Whether the object now under the target is the one that ``setting`` was made for.
 

@@ -68,6 +68,11 @@ class IrqAffinity(base.SettingKind):
         found = self.identity(setting.target)
         return not setting.identity or found in ("", setting.identity) or is_asleep(setting.identity, found)
 
+    def is_renamed(self, old: str, new: str) -> bool:
+        """Most drivers name a vector after its NIC when it comes up: one that was renamed has another then."""
+        device = old.partition("|")[0]
+        return bool(device) and device == new.partition("|")[0]
+
     @functools.cached_property
     def _owners(self) -> dict[int, str]:
         """Interrupt number -> PCI address, read once: only while one plan is applied or checked."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import itertools
 import os
@@ -58,6 +59,16 @@ class ThreadAffinity(base.SettingKind):
         if allowed is None:
             raise base.TargetError(f"{value[:40]!r} is not a CPU list; write it as in 0-3,8")
         privileged.move_thread(int(tid), allowed)
+
+    def put_back(self, target: str, original: str) -> str:
+        """Write an original; where its cpuset (emulatorpin) has none of it any more, all that this has now."""
+        try:
+            return super().put_back(target, original)
+        except OSError as error:
+            if error.errno != errno.EINVAL:
+                raise
+        privileged.move_thread(int(self._tid(target)), range(os.sysconf("SC_NPROCESSORS_CONF")))
+        return self.read(target)
 
     def describe(self, target: str, value: str) -> str:
         return f"taskset -pc {value} {self._tid(target)}"

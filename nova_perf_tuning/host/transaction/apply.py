@@ -175,6 +175,9 @@ class _Run:
         self.boot = boot
         self.now = time.time()
         self.known = {entry.key: entry for entry in journal.entries()}
+        self.by_target: dict[tuple[str, str], list[journal_module.Entry]] = {}
+        for entry in self.known.values():
+            self.by_target.setdefault((entry.kind, entry.target), []).append(entry)
         #: What this call journals, by the place of its outcome.
         self.entries: dict[int, journal_module.Entry] = {}
         #: Entries of this boot that become entries of any boot, since a file brings their values back now.
@@ -207,6 +210,8 @@ class _Run:
         of_any, of_boot = (
             self.known.get((one.kind, one.target, identity, boot)) for boot in (journal_module.ANY_BOOT, self.boot)
         )
+        if of_any is None and of_boot is None:
+            of_boot = self._renamed(outcome, identity)
         stays = of_any is not None or one.persistent or kind.persistent
         try:
             entry = self._entry(outcome, identity, of_any or of_boot)
@@ -214,10 +219,24 @@ class _Run:
             detail = f"what the journal says of it is of no use: {error}"
             return Outcome(one, Result.FAILED, outcome.previous, base.FailureClass.PERMANENT, detail)
         entry.boot_id = journal_module.ANY_BOOT if stays else self.boot
-        if stays and of_boot is not None:
+        if of_boot is not None and (stays or of_boot.identity != identity):
             self.replaced.append(of_boot)
         self.entries[place] = entry
         return outcome
+
+    def _renamed(self, outcome: Outcome, identity: str) -> journal_module.Entry | None:
+        """Return the entry of an object that holds what we wrote when it had another name, None without one."""
+        one, kind, current = outcome.setting, self.kinds[outcome.setting.kind], outcome.previous
+        for entry in self.by_target.get((one.kind, one.target), ()):
+            if (
+                current is not None
+                and entry.state != "held"
+                and entry.boot_id == self.boot
+                and kind.is_renamed(entry.identity, identity)
+                and means(kind, one.target, entry.wanted, current)
+            ):
+                return entry
+        return None
 
     def _entry(self, outcome: Outcome, identity: str, old: journal_module.Entry | None) -> journal_module.Entry:
         """Return what the journal says before the write: what was there, and what can be there if it is cut."""

@@ -121,7 +121,7 @@ def _restore(
             ours = entry.written or entry.wanted
             detail = f"we wrote {ours}, somebody has set {current} since; the original is {entry.original}"
             return Restoration(entry, Undone.FOREIGN, current, detail)
-        kind.write(entry.target, entry.original)
+        expected = kind.put_back(entry.target, entry.original)
         now = kind.read(entry.target)
     except OSError as error:
         if base.is_gone(error):
@@ -129,7 +129,7 @@ def _restore(
         return Restoration(entry, Undone.FAILED, None, error.strerror or str(error))
     except errors.PerfTuningError as error:
         return Restoration(entry, Undone.FAILED, None, str(error))
-    if not kind.holds(entry.target, entry.original, now):
+    if not kind.holds(entry.target, expected, now):
         detail = f"the kernel holds {now}, not the original {entry.original}"
         return Restoration(entry, Undone.FAILED, current, detail, left=None if kind.shared else now)
     return Restoration(entry, Undone.RESTORED, current)

@@ -246,6 +246,31 @@ class RivalTest(testtools.TestCase):
     def test_an_hour_of_war_costs_few_writes(self):
         self.assertLess(self._contest(3600), 20)
 
+    def test_who_writes_by_the_clock_is_a_rival_too(self):
+        """A cron job, irqbalance with a long interval: answered a few times, then ever more rarely."""
+        for interval, event in ((21, False), (60, False), (110, False), (4, True)):
+            self.bench = Bench()
+            self.addCleanup(self.bench.close)
+            self.bench.agent.reconcile()
+            begin, told, hours = len(self.bench.host.writes), False, 4
+            for _ in range(hours * 3600 // interval):
+                self.bench.now += interval
+                self.bench.host.vectors[self.number].affinity = "0-7"
+                self.bench.agent.reconcile(excused=event)
+                told = told or bool(self.bench.agent.contested())
+            self.assertTrue(told, interval)
+            # what patience there is, twelve an hour, and both the end of each long pause and an event within it
+            allowed = 100 + hours * 30 if event else 20 + hours * 12 + 10
+            self.assertLess(len(self.bench.host.writes) - begin, allowed, interval)
+
+    def test_once_in_ten_minutes_is_answered_for_ever(self):
+        for _ in range(200):
+            self.bench.now += 600.0
+            self.bench.host.vectors[self.number].affinity = "0-7"
+            self.bench.agent.reconcile()
+            self.assertEqual(self.ours, self.bench.host.vectors[self.number].affinity)
+        self.assertEqual({}, self.bench.agent.contested())
+
     def test_nor_does_a_storm_of_events_excuse_everything(self):
         self.assertLess(self._contest(3600, excused=True), 60)
 
@@ -255,6 +280,13 @@ class RivalTest(testtools.TestCase):
         self.assertEqual([("irq_affinity", f"irq:{self.number}", "0000:10:00.0|eth0-TxRx-0")], list(held))
         self.assertEqual(held, self.bench.agent.contested())
         self.assertEqual([], self.bench.agent.drifting())
+
+    def test_what_is_held_back_is_counted_once(self):
+        self._contest(30)
+        counted = [len(self.bench.agent.reconcile().drifted) for _ in range(5)]
+        self.assertEqual([0] * 5, counted)
+        self.bench.host.vectors[self.number].affinity = "0-3"
+        self.assertEqual([1, 0], [len(self.bench.agent.reconcile().drifted) for _ in range(2)])
 
     def test_when_the_rival_leaves_the_value_comes_back(self):
         self._contest(100)

@@ -212,14 +212,16 @@ _XML = """<domain type='kvm' id='7'><name>{name}</name><uuid>11111111-1111-1111-
 <target dev='vnet0'/><model type='virtio'/>{driver}</interface></devices></domain>"""
 
 
-def _stat(pid: int, name: str, start: int) -> str:
-    return f"{pid} ({name}) S 1 {pid}" + " 0" * 16 + f" {start}" + " 0" * 30
+def _stat(pid: int, name: str, start: int, parent: int = 1) -> str:
+    return f"{pid} ({name}) S {parent} {pid}" + " 0" * 16 + f" {start}" + " 0" * 30
 
 
 def _thread(pid: int, tid: int, name: str, cpus: str = "0-3", start: int = 100) -> dict[str, str | None]:
     folder = f"proc/{pid}/task/{tid}" if pid else f"proc/{tid}"
     status = f"Name:\t{name}\nPid:\t{tid}\nCpus_allowed:\tf\nCpus_allowed_list:\t{cpus}\nMems_allowed_list:\t0"
-    return {f"{folder}/stat": _stat(tid, name, start), f"{folder}/status": status}
+    # A process of its own is the kernel's here: a child of kthreadd.
+    stat = _stat(tid, name, start, 1 if pid else 2)
+    return {f"{folder}/stat": stat, f"{folder}/status": status}
 
 
 def _guest(name: str, pid: int, *threads: tuple[str, str], driver: str = "") -> dict[str, str | None]:
@@ -289,9 +291,12 @@ class TestGuests(testtools.TestCase):
             (303, "kworker/0:1 (odd) name"),
         ):
             tree |= _thread(0, tid, name, "0-3", tid)
+        # Anybody may call a process so, and numbers begin again at low ones.
+        tree["proc/299/stat"] = _stat(299, "vhost-100", 299)
+        tree |= _thread(0, 298, "vhost-100", "0-3", 400)
         (first, second), _ = self.read(tree)
         workers = [(one.tid, one.index, one.affinity, one.start) for one in first.threads if one.kernel]
-        self.assertEqual([(300, 0, "0-3", 300), (301, 1, "0-3", 301)], workers)
+        self.assertEqual([(300, 0, "0-3", 300), (301, 1, "0-3", 301), (298, 2, "0-3", 400)], workers)
         self.assertEqual([], [one for one in second.threads if one.kind == "vhost"])
 
     def test_stale_pid_files(self) -> None:

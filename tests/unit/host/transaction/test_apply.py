@@ -138,6 +138,30 @@ class ApplyTest(TransactionCase):
         self.assertEqual([], self.box.writes)
         self.assertEqual({}, self.entries())
 
+    def test_one_that_was_renamed_keeps_its_original(self):
+        """As the vectors of a NIC that got another name while it was down."""
+        self.box.is_renamed = lambda old, new: old[:2] == new[:2]
+        self.box.owners["a"] = "d1|eth0"
+        self.apply(boxes.setting("a", "2", identity="d1|eth0"))
+        self.box.owners["a"] = "d1|lan0"
+        self.apply(boxes.setting("a", "2", identity="d1|lan0"))
+        (entry,) = [one for key, one in self.entries().items() if key == "a"]
+        self.assertEqual(("1", "d1|lan0"), (entry.original, entry.identity))
+        self.restore()
+        self.assertEqual("1", self.box.values["a"])
+
+    def test_another_of_its_name_does_not(self):
+        self.box.is_renamed = lambda old, new: old[:2] == new[:2]
+        for owner in ("d2|eth0", "d1|eth1"):
+            self.box.values["a"], self.box.owners["a"] = "1", "d1|eth0"
+            self.apply(boxes.setting("a", "2", identity="d1|eth0"))
+            self.box.owners["a"] = owner
+            self.box.values["a"] = "2" if owner.startswith("d2") else "7"  # reset by its driver
+            before = self.box.values["a"]
+            self.apply(boxes.setting("a", "3", identity=owner))
+            self.restore()
+            self.assertEqual(before, self.box.values["a"])
+
     def test_an_identity_that_is_required(self):
         self.box.needs_identity = True
         self.box.owners = {"a": "x"}
