@@ -29,9 +29,10 @@ class PerfSpecValidator(base.ExtraSpecValidator):
         :raises nova.exception.ValidationError: the value is not allowed; says what is.
         """
         known = vocabulary.by_key().get(name)
-        if known is None:
-            super().validate(name, value)
-            return
+        if known is None:  # Nova takes the dot before a feature for any character
+            raise exception.ValidationError(
+                f"Validation failed; extra spec '{name[:80]}' does not appear to be a valid extra spec."
+            )
         try:
             known[0].parse(value)
         except vocabulary.SpecValueError as error:

@@ -84,7 +84,7 @@ class Publish(command.PerfCommand):
             )
         max_age = datetime.timedelta(seconds=conf.nova_perf_tuning.result_max_age)
         found = read(args, "nova-perf publish")
-        result = _usable(args, found, conf.host or platform.node(), max_age)
+        result = _usable(args, found, _own_name(found, conf.host), max_age)
         if args.host_kind:
             result = dataclasses.replace(result, host_kind=args.host_kind)
         folder = os.path.dirname(os.path.abspath(path))
@@ -156,6 +156,17 @@ def _usable(
     if objection is not None:
         raise PublishError(f"{args.result}: {objection}")
     return result
+
+
+def _own_name(found: host_results.Found, service: str | None) -> str:
+    """Return what the results call this host: as [DEFAULT] host calls its service, or as its node is called."""
+    from nova_perf_tuning.virt import host_result
+
+    node = platform.node()
+    known = [one.host for one in found.hosts]
+    if not service or (any(host_result.same_host(one, node) for one in known) and service not in known):
+        return node
+    return service
 
 
 def _closed(folder: str) -> str:

@@ -140,14 +140,14 @@ class Checks(upgradecheck.UpgradeCommands):
                 SUCCESS,
                 f"{path}: no validation result yet, so nova-compute gives the host no CUSTOM_PERF_* traits.",
             )
-        objection = result.objection(
-            self.conf.host or platform.node(),
-            datetime.datetime.now(datetime.UTC),
-            datetime.timedelta(seconds=self.conf.nova_perf_tuning.result_max_age),
-        )
-        if objection is not None:
+        now = datetime.datetime.now(datetime.UTC)
+        max_age = datetime.timedelta(seconds=self.conf.nova_perf_tuning.result_max_age)
+        # nova-compute goes by the name of its node, whatever [DEFAULT] host calls the service.
+        names = [self.conf.host, platform.node()] if self.conf.host else [platform.node()]
+        objections = [result.objection(name, now, max_age) for name in names]
+        if None not in objections:
             return upgradecheck.Result(
-                WARNING, f"{path}: {objection}; nova-compute gives the host no CUSTOM_PERF_* traits."
+                WARNING, f"{path}: {objections[0]}; nova-compute gives the host no CUSTOM_PERF_* traits."
             )
         if result.verdict == "INVALID":
             return upgradecheck.Result(

@@ -5,11 +5,16 @@ They stand in ``nova.conf``, in the group that :mod:`nova_perf_tuning.conf.host`
 
 from __future__ import annotations
 
+from typing import Final
+
 from oslo_config import cfg
 
 from nova_perf_tuning.conf import host
 
 GROUP = host.GROUP
+
+#: Of the weigher, where the option says nothing that can be used.
+WEIGHT: Final = 1.0
 
 OPTS = [
     cfg.StrOpt(
@@ -22,9 +27,12 @@ OPTS = [
         help="""
 What happens to an instance when its ``perf:`` extra specs cannot be put into effect on this host.
 
-With ``fail``, a wrong spec shows as an instance in ERROR, or as "No valid host" after the last host was
-tried; the fault says which spec and why. With ``ignore``, it shows as a warning in the log of nova-compute
-and a guest that is slower than its flavor promises.
+With ``fail``, a wrong spec shows as an instance in ERROR; the fault says which spec and why. A resize to a flavor
+with one, and a hard reboot of a guest whose specs have become wrong, are refused before the guest is touched. With
+``ignore``, it shows as a warning in the log of nova-compute and a guest that is slower than its flavor promises.
+
+A spec that is right and has no effect on this host, such as a ring that its QEMU does not have, is left out with
+both values, with a line in that log ("left out: ...").
 
 Start with ``fail``: a flavor that promises a speed and does not give it is the harder fault to find. Use
 ``ignore`` where instances must come up at any price, for instance while hosts are evacuated after a failure.
@@ -82,7 +90,7 @@ the result itself holds too; whichever comes first.
     ),
     cfg.FloatOpt(
         "perf_weight_multiplier",
-        default=1.0,
+        default=WEIGHT,
         help="""
 How much nova-scheduler prefers hosts with a better score in their latest validation.
 

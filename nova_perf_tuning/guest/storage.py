@@ -15,6 +15,8 @@ from nova_perf_tuning.specs import vocabulary
 _SCSI_MODELS: Final = frozenset({"virtio-scsi", "virtio-transitional", "virtio-non-transitional"})
 #: libvirt takes I/O threads for virtio devices at these addresses alone; none is given before it assigns one.
 _ADDRESSES: Final = frozenset({"pci", "ccw"})
+#: virtio-scsi has a control and an event queue beside those for requests.
+_MOST_QUEUES: Final = parsing.MAX_QUEUES - 2
 
 
 class Unit(NamedTuple):
@@ -258,7 +260,7 @@ def _set_queues(
 ) -> None:
     reason = features.missing("disk_queues")
     if asked == request_module.AUTO:
-        queues, why = vcpus, "auto: one for each vCPU"
+        queues, why = min(vcpus, _MOST_QUEUES), "auto: one for each vCPU"
     else:
         assert isinstance(asked, int)
         queues, why = min(asked, vcpus), "as asked" if asked <= vcpus else f"{asked} asked, cut to the vCPUs"

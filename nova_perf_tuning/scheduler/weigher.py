@@ -7,15 +7,19 @@ so this needs no service of its own. Hard requirements are traits, not weights: 
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any, Final
 
 import nova.conf
 from nova.scheduler import utils, weights
+from oslo_config import cfg
+from oslo_log import log as logging
 
 from nova_perf_tuning.conf import nova as options
 from nova_perf_tuning.specs import vocabulary
 
+LOG = logging.getLogger(__name__)
 CONF = nova.conf.CONF
 options.register_opts(CONF)
 
@@ -35,10 +39,8 @@ class PerfWeigher(weights.BaseHostWeigher):
     maxval = 100.0
 
     def weight_multiplier(self, host_state: Any) -> float:
-        """Return the option's value, or that of an aggregate of the host."""
-        multiplier: float = utils.get_weight_multiplier(
-            host_state, "perf_weight_multiplier", CONF.nova_perf_tuning.perf_weight_multiplier
-        )
+        """Return the option's value, or that of an aggregate of the host; its default when it is no number."""
+        multiplier: float = utils.get_weight_multiplier(host_state, "perf_weight_multiplier", _multiplier())
         return multiplier
 
     def _weigh_object(self, host_state: Any, weight_properties: Any) -> float:
@@ -52,3 +54,17 @@ class PerfWeigher(weights.BaseHostWeigher):
         except (TypeError, ValueError):
             return 0.0
         return score if math.isfinite(score) else 0.0
+
+
+def _multiplier() -> float:
+    """Return the option; a typo in it must not keep the scheduler from its work."""
+    try:
+        return float(CONF.nova_perf_tuning.perf_weight_multiplier)
+    except (cfg.Error, ValueError) as error:
+        _tell(" ".join(str(error).split()))
+        return options.WEIGHT
+
+
+@functools.cache
+def _tell(error: str) -> None:
+    LOG.error("[nova_perf_tuning] perf_weight_multiplier: %s; %s holds until it is mended", error, options.WEIGHT)

@@ -28,6 +28,8 @@ _NATIVE_CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
     "hw:emulator_threads_policy": ("isolate", "share"),
 }
 _NATIVE_FLAGS: Final = (_MULTIQUEUE,)
+#: Nova looks for these in the flavor alone, for others in the image as well (nova/virt/hardware.py).
+_OF_FLAVORS: Final = frozenset({"hw:emulator_threads_policy", "hw:pmem"})
 #: CPUs of its own by Placement's resource class; with it Nova refuses ``hw:cpu_policy`` (nova/virt/hardware.py).
 _PCPUS: Final = re.compile(r"resources(?:[1-9][0-9]*)?:PCPU")
 
@@ -85,7 +87,7 @@ class _Facts:
     def native(self, key: str) -> str | None:
         """Return a native spec: the flavor's, the image's or the profile's."""
         own = self.extra_specs.get(key)
-        if own is None:
+        if own is None and key not in _OF_FLAVORS:
             own = self.image_properties.get(key.replace(":", "_"))
         return own if own is not None else self.request.native.get(key)
 
@@ -111,9 +113,7 @@ class _Facts:
     @property
     def has_nodes(self) -> bool:
         """True when Nova gives the guest a NUMA topology, that is host nodes of its own."""
-        return self.pinned or any(
-            self.native(key) for key in ("hw:numa_nodes", "hw:mem_page_size", "hw:cpu_realtime_mask", "hw:pmem")
-        )
+        return self.pinned or any(self.native(key) for key in ("hw:numa_nodes", "hw:mem_page_size", "hw:pmem"))
 
     @property
     def several_queues(self) -> bool | None:
@@ -185,7 +185,7 @@ def _emulator_isolated(facts: _Facts) -> Iterator[str]:
 
 
 def _not_a_virtio_nic(facts: _Facts) -> Iterator[str]:
-    model = facts.image_properties.get("hw_vif_model", "virtio")
+    model = facts.image_properties.get("hw_vif_model", "virtio").lower()  # as Nova reads it
     asked = [
         name for name in vocabulary.BY_NAME if name.startswith(("vif_", "vhost_")) and _asked(facts.request, name)
     ]
@@ -198,7 +198,7 @@ def _not_a_virtio_nic(facts: _Facts) -> Iterator[str]:
 
 def _not_a_virtio_disk(facts: _Facts) -> Iterator[str]:
     bus = facts.image_properties.get("hw_disk_bus", "virtio")
-    model = facts.image_properties.get("hw_scsi_model", "virtio-scsi")
+    model = facts.image_properties.get("hw_scsi_model", "virtio-scsi").lower()  # as Nova reads it
     asked = [name for name in ("iothreads", "disk_queues") if getattr(facts.request, name)]
     if not asked:
         return

@@ -167,12 +167,12 @@ VOCABULARY: Final[tuple[Spec, ...]] = (
         kind=Kind.SIZE,
         choices=_RINGS,
         description=(
-            "Slots in each transmit ring of the virtio network interfaces. QEMU honours it for vhost-user and "
-            "vDPA interfaces only; it is left out of others."
+            "Slots in each transmit ring of the virtio network interfaces. QEMU honours it for vhost-user "
+            "interfaces only; it is left out of others."
         ),
         default="256, or [libvirt] tx_queue_size of nova.conf",
         effects=(Effect.XML,),
-        becomes="<interface><driver tx_queue_size=> of vhost-user and vDPA interfaces",
+        becomes="<interface><driver tx_queue_size=> of vhost-user interfaces",
     ),
     Spec(
         name="vif_host_offload",

@@ -18,27 +18,31 @@ _PROFILE: Final = "perf:profile"
 _IMAGE_PROFILE: Final = "image_hw_perf_profile"
 
 
-def specs(instance: Any) -> dict[str, str]:
+def specs(instance: Any, flavor: Any = None) -> dict[str, str]:
     """Return the ``perf:*`` extra specs and ``hw_perf_*`` image properties of a ``nova.objects.Instance``.
 
     Those of the snapshots that Nova took at boot, resize or rebuild, not of today's flavor and image.
+
+    :param flavor: one that it is to get; None: its own.
     """
-    found = {key: text for key, text in _extra_specs(instance.flavor).items() if key.startswith(vocabulary.PREFIX)}
+    mine = _extra_specs(instance.flavor if flavor is None else flavor)
+    found = {key: text for key, text in mine.items() if key.startswith(vocabulary.PREFIX)}
     properties = _image_properties(instance, vocabulary.IMAGE_PREFIX)
     return found | properties
 
 
 def request(
-    instance: Any, profile_dir: Callable[[], str | None]
+    instance: Any, profile_dir: Callable[[], str | None], flavor: Any = None
 ) -> tuple[request_module.Request, tuple[str, ...]]:
     """Return what the instance asks for (falsy when nothing), and warnings about specs without effect.
 
     :param profile_dir: gives the folder of the operator's own profiles; it is read when the guest names a profile.
+    :param flavor: as of :func:`specs`.
     :raises SpecError: a spec is unknown or its value not allowed, or flavor and image contradict.
     :raises ProfileError: a file in ``profile_dir`` cannot be used.
     :raises ContradictionError: specs exclude each other or Nova's own.
     """
-    flavor, stored = instance.flavor, instance.system_metadata
+    flavor, stored = instance.flavor if flavor is None else flavor, instance.system_metadata
     specs = _extra_specs(flavor)
     extra_specs = tuple(specs.items())
     # By the keys: most of what is stored there is something else, whose values need not be looked at.

@@ -18,6 +18,7 @@ from nova import exception
 from nova.virt.libvirt import driver
 from oslo_log import log as logging
 
+from nova_perf_tuning import errors
 from nova_perf_tuning.conf import nova as options
 from nova_perf_tuning.guest import features as features_module
 from nova_perf_tuning.guest import network, transform
@@ -144,6 +145,43 @@ class PerfTuningLibvirtDriver(driver.LibvirtDriver):
         pins.clear()
         pins.update(cpus)
 
+    # ---- refused while the guest still runs ----
+
+    def _hard_reboot(self, context: Any, instance: Any, *args: Any, **kwargs: Any) -> Any:
+        """Reboot as Nova does, unless what the guest asks for is wrong: Nova takes it down before it asks us.
+
+        :raises TuningFailed: it is; Nova leaves a guest that runs alone and keeps the reason as its fault.
+        """
+        if error := self._mistake(instance, None):
+            raise faults.refuse(instance, error)
+        return super()._hard_reboot(context, instance, *args, **kwargs)
+
+    def migrate_disk_and_power_off(
+        self, context: Any, instance: Any, dest: Any, flavor: Any, *args: Any, **kwargs: Any
+    ) -> Any:
+        """Power off and copy as Nova does, unless what the new flavor asks for is wrong.
+
+        Later, on the destination, there is no way back to the old flavor.
+
+        :raises InstanceFaultRollback: it is; Nova puts the instance back to what it was and tells the reason.
+        """
+        if error := self._mistake(instance, flavor):
+            raise exception.InstanceFaultRollback(faults.refuse(instance, error, flavor))
+        return super().migrate_disk_and_power_off(context, instance, dest, flavor, *args, **kwargs)
+
+    def _mistake(self, instance: Any, flavor: Any) -> errors.PerfTuningError | None:
+        """Return what is wrong with a request that ``on_error`` refuses.
+
+        A fault of ours is judged where the guest's XML is made; it may be gone until then.
+        """
+        try:
+            asked.request(instance, _profile_dir, flavor)
+        except errors.PerfTuningError as error:
+            return error if faults.on_error() == "fail" else None
+        except Exception:
+            LOG.debug("Whether the guest can be tuned is not known yet", exc_info=True, instance=instance)
+        return None
+
     # ---- single devices: hot plug ----
 
     def _tuned_interface(self, instance: Any, xml: str) -> str:
@@ -243,9 +281,9 @@ class PerfTuningLibvirtDriver(driver.LibvirtDriver):
     ) -> Any:
         with faults.Work(instance, forgiving=True) as job:
 
-            def finish(running: str, rewritten: str) -> str:
+            def finish(read: Callable[[], str], rewritten: str) -> str:
                 with faults.guarded(job):
-                    return self._destination_xml(instance, running, rewritten)
+                    return self._destination_xml(instance, read(), rewritten)
                 return rewritten
 
             migrating = migration.MigratingGuest(guest, finish)

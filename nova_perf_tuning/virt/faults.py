@@ -122,6 +122,15 @@ def judge(job: Work, error: Exception) -> None:
     LOG.warning("Goes on untuned: %s", cause(error), instance=job.instance, exc_info=not _mistake(error))
 
 
+def refuse(instance: Any, error: errors.PerfTuningError, flavor: Any = None) -> TuningFailed:
+    """Say in the log what a guest has wrong, and return what is to be raised.
+
+    :param flavor: the one that it was to get; None: its own.
+    """
+    LOG.error("%s", cause(error), instance=instance)
+    return _failure(instance, error, flavor)
+
+
 def on_error() -> str:
     """Return the option; its default when its value cannot be used, of which the log tells at the start."""
     try:
@@ -163,8 +172,8 @@ def _mistake(error: Exception) -> bool:
     return isinstance(error, errors.PerfTuningError)
 
 
-def _failure(instance: Any, error: Exception) -> TuningFailed:
-    names = _asked(instance)
+def _failure(instance: Any, error: Exception, flavor: Any = None) -> TuningFailed:
+    names = _asked(instance, flavor)
     specs = ", ".join(f"{key}={text}" for key, text in sorted(names.items()))
     # Values come from whoever owns the image.
     reason = f"nova-perf-tuning: {cause(error)[:_MAX_CAUSE]} (asked: {specs})"
@@ -175,8 +184,8 @@ def _printable(text: str, limit: int) -> str:
     return "".join(char if char.isprintable() else "?" for char in text[:limit])
 
 
-def _asked(instance: Any) -> Mapping[str, str]:
+def _asked(instance: Any, flavor: Any) -> Mapping[str, str]:
     try:
-        return asked.specs(instance)
+        return asked.specs(instance, flavor)
     except Exception:  # whatever made the tuning fail must not hide its own message
         return {}

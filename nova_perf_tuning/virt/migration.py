@@ -7,6 +7,7 @@ stream; what names CPUs of the source host must not arrive.
 
 from __future__ import annotations
 
+import functools
 import re
 from typing import Any, Final
 
@@ -118,7 +119,7 @@ class MigratingGuest:
     def __init__(self, guest: Any, finish: Any) -> None:
         """
         :param guest: ``nova.virt.libvirt.guest.Guest``.
-        :param finish: function of (running XML, destination XML) to destination XML.
+        :param finish: function of (what reads the running XML, destination XML) to destination XML.
         """
         self._guest = guest
         self._finish = finish
@@ -129,6 +130,6 @@ class MigratingGuest:
     def migrate(self, destination: str, *args: Any, **kwargs: Any) -> Any:
         """Migrate as Nova's guest does, with the finished XML."""
         if kwargs.get("destination_xml"):
-            running = self._guest.get_xml_desc(dump_migratable=True)
-            kwargs["destination_xml"] = self._finish(running, kwargs["destination_xml"])
+            read = functools.partial(self._guest.get_xml_desc, dump_migratable=True)
+            kwargs["destination_xml"] = self._finish(read, kwargs["destination_xml"])
         return self._guest.migrate(destination, *args, **kwargs)

@@ -28,6 +28,8 @@ TESTED_IN = {
     "attach_interface": "EachFunctionTest",
     "attach_volume": "EachFunctionTest",
     "_get_volume_config": "EachFunctionTest",
+    "_hard_reboot": "BeforehandTest",
+    "migrate_disk_and_power_off": "BeforehandTest",
     "check_can_live_migrate_source": "LiveMigrationTest",
     "post_claim_migrate_data": "LiveMigrationTest",
     "_live_migration_operation": "LiveMigrationTest",
@@ -171,6 +173,33 @@ class EmulatedEachFunctionTest(EachFunctionTest):
     """The same with virt_type=qemu, where more of ours runs on interfaces."""
 
     virt_type = "qemu"
+
+
+class BeforehandTest(EveryFaultTestCase):
+    """What is looked at while the guest still runs: no fault of ours there keeps Nova from going on."""
+
+    def test_reboot_and_resize(self):
+        went_on = []
+        for name in ("_hard_reboot", "migrate_disk_and_power_off"):
+            self.useFixture(
+                fixtures.MonkeyPatch(
+                    f"nova.virt.libvirt.driver.LibvirtDriver.{name}",
+                    lambda driver, *args, name=name: went_on.append(name),
+                )
+            )
+        self.start()
+        self.boot(EVERYTHING)
+        driver = self.computes["compute1"].driver
+        context, instance = self.arguments("_get_guest_xml")[0][:2]
+        for name, args in (("_hard_reboot", ()), ("migrate_disk_and_power_off", ("dest", instance.flavor))):
+
+            def call(name=name, args=args):
+                getattr(driver, name)(context, instance, *args)
+
+            for _ in self.each(call):
+                before = len(went_on)
+                call()
+                self.assertEqual([name], went_on[before:])
 
 
 class HostTest(EveryFaultTestCase):
@@ -443,12 +472,17 @@ class LiveMigrationTest(test_migration.LiveMigrationTestCase):
             self.assertIn(f"nova-perf-tuning: internal error, Injected: in {name}", str(error))
 
         (context, _, migrate_data, *claimed), claim_kwargs = self.arguments("post_claim_migrate_data")
-        for _ in self.each(
-            lambda: destination.post_claim_migrate_data(context, instance, migrate_data, *claimed, **claim_kwargs)
-        ):
-            self.assertIsNotNone(
-                destination.post_claim_migrate_data(context, instance, migrate_data, *claimed, **claim_kwargs)
-            )
+
+        def claim():
+            found = destination.post_claim_migrate_data(context, instance, migrate_data, *claimed, **claim_kwargs)
+            return set(found.dst_numa_info.emulator_pins)
+
+        tuned = claim()
+        with self.points.failing():
+            novas = claim()
+        self.assertNotEqual(tuned, novas)
+        for _ in self.each(claim):
+            self.assertEqual(novas, claim())
 
         (*ahead, guest, devices), operation_kwargs = self.arguments("_live_migration_operation")
         arrived = []
@@ -473,6 +507,13 @@ class LiveMigrationTest(test_migration.LiveMigrationTestCase):
         for _ in self.each(operate):
             operate()
             self.assertEqual(self.rewritten[-1], arrived[-1])
+
+        def lost(guest, **kwargs):
+            raise RuntimeError("libvirt is away")
+
+        Guest.get_xml_desc = lost
+        operate()
+        self.assertEqual(self.rewritten[-1], arrived[-1])
 
     def test_everything_fails(self):
         self.boot_on_a(base.TUNED)

@@ -7,6 +7,7 @@ from concurrent import futures
 
 import fixtures
 from nova import config as nova_config  # noqa: F401  (registers what the driver reads)
+from nova import context, objects
 from nova.tests import fixtures as nova_fixtures
 from oslo_config import fixture as config_fixture
 from oslo_utils.fixture import uuidsentinel as uuids
@@ -211,25 +212,56 @@ class TwoAtOnceTest(OperatorTestCase):
                 self.assertEqual(alone, list(pool.map(self.written, self.calls)))
 
 
-class ResizeTest(OperatorTestCase):
-    def test_into_a_contradiction_and_out_again(self):
-        self.useFixture(
+class BeforehandTest(OperatorTestCase):
+    """What is wrong is refused before Nova takes the running guest down."""
+
+    def fault_of(self, server):
+        """Return the instance's last fault; the API shows it of those in ERROR alone."""
+        found = objects.InstanceFault.get_latest_for_instance(context.get_admin_context(), server["id"])
+        return "" if found is None else found.message
+
+    def test_resize_into_a_contradiction(self):
+        copied = self.useFixture(
             fixtures.MockPatch(
                 "nova.virt.libvirt.driver.LibvirtDriver.migrate_disk_and_power_off", return_value="{}"
             )
-        )
+        ).mock
         self.start("host_a", "host_b")
         server = self.boot(base.TUNED, image_uuid=self.image(uuids.agrees, AGREES), host="host_a")
         wrong = self._create_flavor(vcpu=3, extra_spec=base.PLAIN | {"perf:iothreads": "3"})
         self.api.post_server_action(
             server["id"], {"resize": {"flavorRef": wrong}}, check_response_status=[202, 500]
         )
-        server = self._wait_for_server_parameter(server, {"status": "ERROR", "OS-EXT-STS:task_state": None})
-        self.assertIn("perf:iothreads=3 of the flavor contradicts", server["fault"]["message"])
-        # Nova has put the old flavor back: the guest is whole again, on the host it was to go to.
-        server = self._rebuild_server(server, nova_fixtures.GlanceFixture.image2["id"])
+        self._wait_for_migration_status(server, ["error"])
+        server = self._wait_for_server_parameter(server, {"status": "ACTIVE", "OS-EXT-STS:task_state": None})
+        self.assertIn("perf:iothreads=3 of the flavor contradicts", self.fault_of(server))
+        self.assertIn("asked: hw_perf_iothreads=2, perf:iothreads=3", self.fault_of(server))
+        copied.assert_not_called()
+        self.assertEqual("host_a", server["OS-EXT-SRV-ATTR:host"])
+        self.assert_tuned(self.domain(server, "host_a"))
         self._reboot_server(server, hard=True)
-        server = self.api.get_server(server["id"])
-        domain = self.domain(server, server["OS-EXT-SRV-ATTR:host"])
-        self.assertEqual(server["flavor"]["extra_specs"]["perf:iothreads"], domain.findtext("iothreads"))
-        self.assertIsNone(self.untuned_reason(domain))
+        self.assert_tuned(self.domain(server, "host_a"))
+        # With ignore it is resized, untuned.
+        self.flags(on_error="ignore", group="nova_perf_tuning")
+        self.api.post_server_action(server["id"], {"resize": {"flavorRef": wrong}})
+        server = self._wait_for_state_change(server, "VERIFY_RESIZE")
+        self.assertIn("contradicts", self.untuned_reason(self.domain(server, "host_b")))
+
+    def test_hard_reboot_of_a_guest_whose_request_became_wrong(self):
+        """Booted before the driver was installed, from a flavor that no API had checked."""
+        self.flags(on_error="ignore", group="nova_perf_tuning")
+        self.start()
+        server = self.boot(base.PLAIN | {"perf:vif_queues": "3"}, vcpus=2)
+        (number,) = (self.domain(server).get("id"),)
+        self.flags(on_error="fail", group="nova_perf_tuning")
+        self.api.post_server_action(server["id"], {"reboot": {"type": "HARD"}}, check_response_status=[202, 500])
+        server = self._wait_for_server_parameter(server, {"status": "ACTIVE", "OS-EXT-STS:task_state": None})
+        self.assertIn("perf:vif_queues=3 is more than the 2 vCPUs", self.fault_of(server))
+        self.assertEqual(number, self.domain(server).get("id"))
+        # Stopped, it stays so.
+        self._stop_server(server)
+        self.api.post_server_action(server["id"], {"os-start": None}, check_response_status=[202, 500])
+        self._wait_for_server_parameter(server, {"status": "SHUTOFF", "OS-EXT-STS:task_state": None})
+        self.flags(on_error="ignore", group="nova_perf_tuning")
+        self._start_server(server)
+        self.assertIn("more than the 2 vCPUs", self.untuned_reason(self.domain(server)))

@@ -85,6 +85,10 @@ class ExtraSpecsTest(base.PerfTestCase):
             "perf:vif_host_offload",
             "perf:vif_host_offload.",
             "perf:vif_host_offload.csum.x",
+            # Nova takes the dot of a name for any character; the first is how an image's property is written.
+            "perf:vif_host_offload_csum",
+            "perf:vif_host_offload-csum",
+            "perf:vif_guest_offload:csum",
         ):
             self.assertIn("does not appear to be a valid extra spec", self.refused(key, "true"), key)
 

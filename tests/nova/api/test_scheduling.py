@@ -9,6 +9,7 @@ import nova.conf
 import testtools
 from nova import context, objects
 from nova.scheduler import host_manager, weights
+from oslo_config import fixture as config_fixture
 
 from nova_perf_tuning.conf import nova as options
 from nova_perf_tuning.scheduler import weigher
@@ -220,6 +221,13 @@ class WeigherTest(testtools.TestCase):
         stats = [{"perf_score": value} for value in ("nan", "inf", "x", None, "-5", "1e9")]
         found = self.weigh(stats, {"perf:iothreads": "1"})
         self.assertEqual([0.0, 0.0, 0.0, 0.0, 0.0, 1.0], [found[f"host{number}"] for number in range(6)])
+
+    def test_typo_in_the_multiplier_stops_no_scheduler(self):
+        config_fixture.Config(nova.conf.CONF).load_raw_values("nova_perf_tuning", perf_weight_multiplier="much")
+        self.addCleanup(nova.conf.CONF.reset)
+        expected = {"host0": 0.97, "host1": 0.965}
+        stats = [{"perf_score": "97"}, {"perf_score": "96.5"}]
+        self.assertEqual(expected, self.weigh(stats, {"perf:iothreads": "1"}))
 
     def test_aggregate_overrides_the_multiplier(self):
         aggregate = objects.Aggregate(metadata={"perf_weight_multiplier": "10"})

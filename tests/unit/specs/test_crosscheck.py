@@ -31,7 +31,12 @@ BROKEN = {
         ({"perf:irq_placement": "vcpu", "resources:PCPU": "0"}, {}, None, "hw:cpu_policy=dedicated"),
         ({"perf:irq_placement": "vcpu", "resources:VCPU": "4"}, {}, None, "hw:cpu_policy=dedicated"),
     ],
-    "emulator-numa-needs-topology": [({"perf:emulator_placement": "numa"}, {}, None, "hw:numa_nodes=1")],
+    "emulator-numa-needs-topology": [
+        ({"perf:emulator_placement": "numa"}, {}, None, "hw:numa_nodes=1"),
+        # Nova reads the mask of pinned guests alone, and persistent memory in the flavor.
+        ({"perf:emulator_placement": "numa", "hw:cpu_realtime_mask": "^0"}, {}, None, "hw:numa_nodes=1"),
+        ({"perf:emulator_placement": "numa"}, {"hw_pmem": "4GB"}, None, "hw:numa_nodes=1"),
+    ],
     "vhost-numa-without-topology": [({"perf:vhost_placement": "numa"}, {}, None, "perf:vhost_placement=none")],
     "emulator-numa-or-isolate": [
         (
@@ -90,6 +95,15 @@ FITTING = [
     ({"perf:emulator_placement": "default"}, {}, 4),
     ({"perf:iothreads": "1"}, {"hw_disk_bus": "scsi", "hw_scsi_model": "virtio-scsi"}, 4),
     ({"perf:iothreads": "0"}, {"hw_disk_bus": "ide"}, 4),
+    # Nova writes these two in lower case, and reads this policy in the flavor alone.
+    ({"perf:vif_rx_queue_size": "512"}, {"hw_vif_model": "VirtIO"}, 4),
+    ({"perf:iothreads": "1"}, {"hw_disk_bus": "scsi", "hw_scsi_model": "VIRTIO-SCSI"}, 4),
+    (
+        {"perf:emulator_placement": "numa", "hw:cpu_policy": "dedicated"},
+        {"hw_emulator_threads_policy": "isolate"},
+        4,
+    ),
+    ({"perf:iothreads": "1"}, {"hw_emulator_threads_policy": "none"}, 4),
     ({"perf:vhost_placement": "none"}, {"hw_vif_model": "e1000"}, 4),
     ({"perf:vif_host_offload.csum": "off", "perf:vif_host_offload.tso4": "off"}, {}, 4),
 ]
