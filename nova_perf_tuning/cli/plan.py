@@ -9,7 +9,7 @@ import stat
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from nova_perf_tuning import cpulist, errors
+from nova_perf_tuning import at_once, cpulist, errors
 from nova_perf_tuning.cli import command, plan_options
 from nova_perf_tuning.guest import domain as domain_module
 from nova_perf_tuning.host import model, setting
@@ -105,10 +105,8 @@ def domain_files(paths: Sequence[str]) -> Iterator[tuple[bytes, domain_module.Do
     origin: dict[str, str] = {}
     for path in _files(paths):
         try:
-            # O_NONBLOCK: opening a named pipe without a writer would wait for ever.
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
-            with open(descriptor, "rb") as file:
-                if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            with open(path, "rb", opener=at_once.opener) as file:
+                if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                     raise PlanInputError(f"--domain {path!r}: it is no file; give domain XML (virsh dumpxml)")
                 data = file.read(parsing.MAX_BYTES + 1)
             one = parsing.parse_domain(data)

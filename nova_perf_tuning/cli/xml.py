@@ -9,7 +9,7 @@ import stat
 import sys
 from collections.abc import Iterable, Mapping
 
-from nova_perf_tuning import errors
+from nova_perf_tuning import at_once, errors
 from nova_perf_tuning.cli import command, spec_options
 from nova_perf_tuning.guest import domain as domain_module
 from nova_perf_tuning.guest import features, parsing, transform
@@ -110,10 +110,8 @@ def _read(path: str) -> bytes:
     try:
         if path == "-":
             return sys.stdin.buffer.read(parsing.MAX_BYTES + 1)
-        # O_NONBLOCK: opening a named pipe without a writer would wait for ever.
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
-        with open(descriptor, "rb") as file:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        with open(path, "rb", opener=at_once.opener) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise InputError(f"{path}: it is no file; give domain XML (virsh dumpxml), or - for stdin")
             return file.read(parsing.MAX_BYTES + 1)
     except OSError as error:

@@ -11,7 +11,7 @@ import stat
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from nova_perf_tuning import cpulist, errors
+from nova_perf_tuning import at_once, cpulist, errors
 from nova_perf_tuning.host.plan.model import CpuSets
 
 if TYPE_CHECKING:
@@ -94,10 +94,8 @@ def _is_managed(managed: str, source: str, strategy: str, strategy_source: str) 
 def _check_file(path: str) -> None:
     """Refuse what oslo.config would wait for or choke on: pipes, devices, huge or binary files."""
     try:
-        # O_NONBLOCK: opening a named pipe without a writer would wait for ever.
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
-        with open(descriptor, "rb") as file:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        with open(path, "rb", opener=at_once.opener) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise NovaConfigError(f"nova.conf {path}: it is no file; give a nova.conf")
             data = file.read(MAX_BYTES + 1)
     except (OSError, ValueError) as error:

@@ -8,7 +8,7 @@ import stat
 import sys
 from typing import Any, Final
 
-from nova_perf_tuning import errors
+from nova_perf_tuning import at_once, errors
 from nova_perf_tuning.host import setting as setting_module
 
 #: A plan of the largest host that is tested (11,000 settings) has 5 MB.
@@ -84,11 +84,10 @@ def _read(path: str) -> bytes:
         if path == "-":
             data = sys.stdin.buffer.read(MAX_BYTES + 1)
         else:
-            # O_NONBLOCK: opening a named pipe that nobody writes is an empty file, not a standstill.
-            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
-            if stat.S_ISFIFO(os.fstat(fd).st_mode):  # <(nova-perf plan -f json): wait for who writes it
-                os.set_blocking(fd, True)
-            with open(fd, "rb") as file:
+            with open(path, "rb", opener=at_once.opener) as file:
+                # <(nova-perf plan -f json): wait for who writes it.
+                if stat.S_ISFIFO(os.fstat(file.fileno()).st_mode):
+                    os.set_blocking(file.fileno(), True)
                 data = file.read(MAX_BYTES + 1) or b""
     except (OSError, ValueError) as error:
         raise PlanFileError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
