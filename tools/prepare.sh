@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Brings a Debian 12 machine from nothing to a virtual environment with this tree in it.
 #
-#   tools/prepare.sh [--profile demo|test|cloud] [--extras report,test] [--venv DIR] [--packages-only]
+#   tools/prepare.sh [--profile demo|test|cloud|lab|bench] [--extras report,test] [--venv DIR] [--packages-only]
 #
 # Debian packages come from bindep.txt (the profile's lines and those without one), Python packages from
 # requirements.txt and the extras of setup.cfg. Nothing is done twice: an environment whose stamp matches

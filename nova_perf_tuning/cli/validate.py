@@ -74,7 +74,7 @@ class Validate(command.PerfCommand):
         )
         parser.add_argument(
             "--benchmark",
-            metavar="K        [:K=V,...]",
+            metavar="KIND[:KEY=VALUE,...]",
             action="append",
             default=[],
             help="what to run, see 'nova-perf bench list'; may be repeated (default: iperf3, fio, cpu)",

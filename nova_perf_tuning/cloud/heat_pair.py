@@ -33,6 +33,8 @@ _LEAST_WAIT_S: Final = 30
 _BOOTS: Final = 8
 #: Lines of a guest's console in an error.
 _CONSOLE_LINES: Final = 12
+#: The database of the run is where cleaning up looks for what was left.
+_CLEAN_UP: Final = "run 'openstack perf cleanup', with the --database of this run if it had one"
 _RUN_ID: Final = re.compile(r"[a-z0-9-]{1,32}").fullmatch
 
 
@@ -159,7 +161,7 @@ class HeatPairLauncher:
             begun = time.monotonic()
             self._tell(f"{_shown(pair)}: removing {len(running)} stacks")
             for problem in self._closing.delete([one.stack for one in running]):
-                _note(outcome, model.ErrorClass.NOT_REMOVED, f"{problem}; run 'openstack perf cleanup'")
+                _note(outcome, model.ErrorClass.NOT_REMOVED, f"{problem}; {_CLEAN_UP}")
             outcome.seconds["delete"] = round(time.monotonic() - begun, 1)
         return outcome
 

@@ -61,7 +61,7 @@ class Case:
 
 
 _NO_FAIL = Promise("FAIL", most=0.01)
-_EDGE = (Promise("FAIL", most=0.05), Promise("PASS", most=0.05))
+_EDGE = (Promise("FAIL", most=0.025), Promise("PASS", most=0.025))
 _FOUND = Promise("FAIL", least=0.95)
 
 CASES = (
