@@ -27,6 +27,12 @@ _PREFIX = "nova_perf"
 _CLIENTS: Final = 16
 _IDLE_S: Final = 5.0
 
+#: What to do about a port that cannot be had.
+_OF_PORT: Final = {
+    errno.EADDRINUSE: "choose another port",
+    errno.EACCES: "the agent may not have ports below 1024, choose another",
+}
+
 
 class MetricsError(errors.PerfTuningError):
     """The port cannot be opened."""
@@ -47,7 +53,9 @@ class Collector:
         counted, state = snapshot.stats, snapshot.state
         yield _counter("passes", "Passes by what caused them", "cause", counted.passes)
         yield _counter("writes", "Values written to the kernel", "kind", counted.written)
-        yield _counter("drift", "Objects that others had changed", "kind", counted.drifted)
+        yield _counter(
+            "drift", "Objects found changed, by others or by drivers", "kind", counted.drifted
+        )
         yield CounterMetricFamily(f"{_PREFIX}_verifies", "Full readings", value=counted.verifies)
         yield CounterMetricFamily(f"{_PREFIX}_errors", "Passes that could not be made", value=counted.errors)
         yield CounterMetricFamily(
@@ -155,10 +163,9 @@ def serve(agent: service.Service, address: str, port: int) -> Callable[[], None]
         )
         server = _Server(family, place)
     except OSError as error:
-        of_port = error.errno in (errno.EADDRINUSE, errno.EACCES)
         raise MetricsError(
             f"[agent] metrics_address {address}, metrics_port {port}: {error.strerror}: "
-            + ("choose another port" if of_port else "metrics_address must be an address of this host")
+            + (_OF_PORT.get(error.errno or 0) or "metrics_address must be an address of this host")
         ) from None
     server.set_app(make_wsgi_app(registry))
     threading.Thread(target=server.serve_forever, daemon=True).start()

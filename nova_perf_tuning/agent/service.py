@@ -502,6 +502,14 @@ class Service:
             if one["what"] == "written by others":
                 key = (one["kind"], one["target"])
                 self._writers[key] = known.get(key) or lookout.likely(one["kind"])
+                if key not in known:
+                    LOG.warning(
+                        "%s %s keeps being changed, now to %s, perhaps by %s: it is tried again in %.0f s",
+                        *key,
+                        one["found"],
+                        self._writers[key],
+                        one["next_try_s"],
+                    )
                 one["detail"] = f"may be written by {self._writers[key]}"
 
     def _findings(self, now: float) -> list[dict[str, Any]]:

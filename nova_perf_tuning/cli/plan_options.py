@@ -33,7 +33,8 @@ def add_plan_options(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         action="append",
         default=[],
-        help="take the CPU sets and power management from this nova.conf; later files win; may be repeated",
+        help="take the CPU sets and power management from this nova.conf; later files win; may be repeated "
+        "(default: none, while the agent and audit read /etc/nova/nova.conf)",
     )
     parser.add_argument(
         "--domain",

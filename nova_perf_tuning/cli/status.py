@@ -157,7 +157,7 @@ def _counted(agent: Mapping[str, Any]) -> list[str]:
         return f"{sum(counts.values())}{f' ({kinds})' if kinds else ''}"
 
     lines = [
-        f"agent: written {by_kind(agent['written'])}, changed by others {by_kind(agent['drifted'])}, put back "
+        f"agent: written {by_kind(agent['written'])}, found changed {by_kind(agent['drifted'])}, put back "
         f"{agent['withdrawn']}; {agent['passes']} passes, {agent['verifies']} full readings, "
         f"{agent['errors']} failed, {agent['cpu_s']:.1f} s of CPU"
     ]

@@ -140,7 +140,9 @@ not fight.
         help="""
 How often in a row a value that somebody else keeps changing is written again before the agent holds back.
 
-After that it tries again after 20 seconds, then 40, up to ``rewrite_pause_max``, and reports who may be writing.
+After that it tries again after 20 seconds, then 40, up to ``rewrite_pause_max``, and reports who may be writing. A
+change that an event explains (a driver that was loaded, a guest or this agent that has just started) counts as a
+fifth.
 Too large shows as two programs that take turns and burn CPU; too small as values that stay wrong for a while after
 several resets by a driver.
 """,
@@ -174,7 +176,8 @@ policy script reads its list. The symptom of a folder that others may write is a
         help="""
 Port on which Prometheus may fetch figures; 0 for none. 9751 is a good value where it is free.
 
-It needs the package ``prometheus_client`` (``pip install nova-perf-tuning[metrics]``); without it the agent ends
+It answers on ``metrics_address`` alone: ``curl http://127.0.0.1:9751/metrics``. Ports below 1024 are
+not for the agent. It needs the package ``prometheus_client`` (``pip install nova-perf-tuning[metrics]``); without it the agent ends
 at once and says so.
 """,
     ),

@@ -446,7 +446,10 @@ def sockets(pid):
     """Return how many sockets of each kind a process has; what no list of the kernel's names is "other"."""
     inodes = set()
     for entry in os.scandir(f"/proc/{pid}/fd"):
-        socket = re.fullmatch(r"socket:\[(\d+)\]", os.readlink(entry.path))
+        try:
+            socket = re.fullmatch(r"socket:\[(\d+)\]", os.readlink(entry.path))
+        except FileNotFoundError:  # closed since
+            continue
         if socket:
             inodes.add(socket.group(1))
     found = {}

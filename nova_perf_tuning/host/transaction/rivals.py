@@ -64,7 +64,7 @@ def suspects(kind: str, rivals: dict[str, int]) -> list[str]:
 
 def likely(kind: str, rivals: dict[str, int]) -> str:
     """Return who may have written settings of ``kind``, for people."""
-    return " or ".join(suspects(kind, rivals)) or "nobody known"
+    return " or ".join(suspects(kind, rivals)) or "a program that is not known"
 
 
 def placing_links(root: str = "/") -> dict[str, str]:

@@ -461,7 +461,7 @@ class ToldTest(LoopTest):
                          "1.768 s, of 4", lines[2])  # fmt: skip
         self.assertRegex(
             lines[1],
-            r"^agent: written \d+ \(irq_affinity \d+, xps \d+\), changed by others \d+ \(irq_affinity \d+\), put "
+            r"^agent: written \d+ \(irq_affinity \d+, xps \d+\), found changed \d+ \(irq_affinity \d+\), put "
             r"back 0; \d+ passes, 0 full readings, 0 failed, \d+\.\d s of CPU$",
         )
 

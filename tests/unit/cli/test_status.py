@@ -67,7 +67,7 @@ class StatusTest(StateCase):
         self.assertEqual({"irqbalance": 4242}, result["rivals"])
         details = {one["target"]: one["detail"] for one in result["settings"]}
         self.assertEqual("holds 5; may have been written by irqbalance (pid 4242)", details["irq:24"])
-        self.assertEqual("holds 1400; may have been written by nobody known", details["eth0"])
+        self.assertEqual("holds 1400; may have been written by a program that is not known", details["eth0"])
 
     def test_an_apply_that_was_cut(self):
         self.run_json("apply", "--from", self.some_plan())

@@ -124,6 +124,6 @@ class RivalsTest(testtools.TestCase):
         self.assertEqual("tuned (pid 77)", lookout.likely("irq_affinity"))
         self.put("proc/78/comm", "irqbalance\n")
         self.assertEqual("tuned (pid 77)", lookout.likely("irq_affinity"))
-        self.assertEqual("nobody known", lookout.likely("vhost"))
+        self.assertEqual("a program that is not known", lookout.likely("vhost"))
         both = rivals.Lookout(str(self.root))
         self.assertEqual("irqbalance (pid 78) or tuned (pid 77)", both.likely("irq_affinity"))
