@@ -53,9 +53,7 @@ class Collector:
         counted, state = snapshot.stats, snapshot.state
         yield _counter("passes", "Passes by what caused them", "cause", counted.passes)
         yield _counter("writes", "Values written to the kernel", "kind", counted.written)
-        yield _counter(
-            "drift", "Objects found changed, by others or by drivers", "kind", counted.drifted
-        )
+        yield _counter("drift", "Objects found changed, by others or by drivers", "kind", counted.drifted)
         yield CounterMetricFamily(f"{_PREFIX}_verifies", "Full readings", value=counted.verifies)
         yield CounterMetricFamily(f"{_PREFIX}_errors", "Passes that could not be made", value=counted.errors)
         yield CounterMetricFamily(

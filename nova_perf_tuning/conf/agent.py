@@ -177,7 +177,9 @@ policy script reads its list. The symptom of a folder that others may write is a
 Port on which Prometheus may fetch figures; 0 for none. 9751 is a good value where it is free.
 
 It answers on ``metrics_address`` alone: ``curl http://127.0.0.1:9751/metrics``. Ports below 1024 are
-not for the agent. It needs the package ``prometheus_client`` (``pip install nova-perf-tuning[metrics]``); without it the agent ends
+not for the agent.
+
+It needs the package ``prometheus_client`` (``pip install nova-perf-tuning[metrics]``); without it the agent ends
 at once and says so.
 """,
     ),

@@ -152,7 +152,11 @@ class PerfTuningLibvirtDriver(driver.LibvirtDriver):
 
         :raises TuningFailed: it is; Nova leaves a guest that runs alone and keeps the reason as its fault.
         """
-        if error := self._mistake(instance, None):
+        try:
+            error = self._mistake(instance, None)
+        except Exception:  # judged where the guest's XML is made; it may have passed until then
+            error = None
+        if error is not None:
             raise faults.refuse(instance, error)
         return super()._hard_reboot(context, instance, *args, **kwargs)
 
@@ -165,21 +169,20 @@ class PerfTuningLibvirtDriver(driver.LibvirtDriver):
 
         :raises InstanceFaultRollback: it is; Nova puts the instance back to what it was and tells the reason.
         """
-        if error := self._mistake(instance, flavor):
+        try:
+            error = self._mistake(instance, flavor)
+        except Exception:  # as above
+            error = None
+        if error is not None:
             raise exception.InstanceFaultRollback(faults.refuse(instance, error, flavor))
         return super().migrate_disk_and_power_off(context, instance, dest, flavor, *args, **kwargs)
 
     def _mistake(self, instance: Any, flavor: Any) -> errors.PerfTuningError | None:
-        """Return what is wrong with a request that ``on_error`` refuses.
-
-        A fault of ours is judged where the guest's XML is made; it may be gone until then.
-        """
+        """Return what is wrong with a request, where ``on_error`` refuses it; None for nothing."""
         try:
             asked.request(instance, _profile_dir, flavor)
         except errors.PerfTuningError as error:
             return error if faults.on_error() == "fail" else None
-        except Exception:
-            LOG.debug("Whether the guest can be tuned is not known yet", exc_info=True, instance=instance)
         return None
 
     # ---- single devices: hot plug ----

@@ -508,11 +508,18 @@ class LiveMigrationTest(test_migration.LiveMigrationTestCase):
             operate()
             self.assertEqual(self.rewritten[-1], arrived[-1])
 
+        reads = []
+
         def lost(guest, **kwargs):
-            raise RuntimeError("libvirt is away")
+            """Nova reads it once, then we do."""
+            reads.append(kwargs)
+            if len(reads) > 1:
+                raise RuntimeError("libvirt is away")
+            return running
 
         Guest.get_xml_desc = lost
         operate()
+        self.assertEqual(2, len(reads))
         self.assertEqual(self.rewritten[-1], arrived[-1])
 
     def test_everything_fails(self):
