@@ -11,6 +11,7 @@ from nova_perf_tuning.bench import base, output, parameters
 _SCRIPT: Final = "nova-perf-database"
 _NUMBER = r"([0-9]{1,15}(?:\.[0-9]{1,9})?)"
 _KINDS: Final = ("new_order", "payment", "order_status", "delivery", "stock_level")
+_DECK: Final = (10, 10, 1, 1, 1)
 _THREAD = re.compile(
     r"^tpcc thread ([0-9]{1,5}): "
     + " ".join(f"{name}=([0-9]{{1,12}})" for name in (*_KINDS, "rolled_back", "retried"))
@@ -58,7 +59,10 @@ class Oltp(_Database):
         "tables": "tables, 1 to 1000",
         "rows": "rows per table, 100 to 100000000; loaded by the first run on a machine",
     }
-    self_check = "no error; transactions per second must follow from transactions and seconds"
+    self_check = (
+        "no reconnect, errors (deadlocks, tried again) in at most one of ten transactions; transactions per second"
+        " must follow from transactions and seconds"
+    )
 
     def steps(self, given: Mapping[str, str], peer: str | None = None) -> Sequence[base.Step]:
         values = parameters.merge(self.kind, self.defaults, given)
@@ -84,10 +88,19 @@ class Oltp(_Database):
             raise base.OutputError(
                 f"{self.kind}: {count:g} transactions in {seconds:g} s contradict {rate:g} per second"
             )
+        failed, lost = (
+            self.figure(text, rf"^[ \t]*{name}:[ \t]+([0-9]{{1,15}})[ \t]+\(", name)
+            for name in ("ignored errors", "reconnects")
+        )
+        if lost or failed > count / 10:
+            raise base.OutputError(
+                f"{self.kind}: {failed:g} errors beside {count:g} transactions, {lost:g} connections lost"
+            )
         queries = self.figure(text, rf"^[ \t]*queries:[ \t]+[0-9]{{1,15}}[ \t]+\({_NUMBER} per sec\.\)", "queries")
         return [
             base.Reading(*self.primary, rate, primary=True),
             base.Reading("queries_per_second", "1/s", "higher", queries),
+            base.Reading("errors", "transactions", "lower", failed),
             base.Reading(
                 "latency_mean", "ms", "lower", self.figure(text, rf"^[ \t]*avg:[ \t]+{_NUMBER}[ \t]*$", "avg")
             ),
@@ -179,8 +192,10 @@ class Tpcc(_Database):
     def _check_mix(self, done: Sequence[int], threads: int) -> None:
         """See that the deck was dealt: of 23 cards ten, ten, one, one, one; a thread may stop within a deck."""
         total = sum(done)
-        for name, count, cards in zip(_KINDS, done, (10, 10, 1, 1, 1), strict=True):
-            if abs(count - total * cards / 23) > 11 * threads:
+        for name, count, cards in zip(_KINDS, done, _DECK, strict=True):
+            # Cards that have been dealt of a deck of 23 with k of a kind are off their share by k (23 - k) / 23 at
+            # most, and one transaction was under way.
+            if abs(count - total * cards / 23) > threads * (cards * (23 - cards) / 23 + 1):
                 raise base.OutputError(
                     f"{self.kind}: {count} {name} of {total} transactions are not the mix of TPC-C"
                 )

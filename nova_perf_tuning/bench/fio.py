@@ -66,6 +66,12 @@ class Fio(base.Benchmark):
         size = parameters.size(self.kind, values, "size", 1 << 20, 1 << 40)
         engine = parameters.choice(self.kind, values, "engine", _ENGINES)
         pattern = parameters.choice(self.kind, values, "pattern", _PATTERNS)
+        if engine == "psync" and depth > 1:
+            raise base.ParameterError(
+                f"{self.kind}: depth={depth} needs engine=libaio or io_uring: psync waits for each"
+            )
+        if block > size:
+            raise base.ParameterError(f"{self.kind}: block_size={block} is more than size={size}: no block fits")
         directory = values["directory"]
         # fio splits folders at ':'.
         if not directory or ":" in directory or "\0" in directory:

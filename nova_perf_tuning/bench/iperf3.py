@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from nova_perf_tuning.bench import base, output, own, parameters
+
+#: Characters that iperf3 3.12 prints of a stream in each interval (341), and of their sum (214); what may be read.
+_STREAM: Final = 400
+_SUM: Final = 300
+_OUTPUT: Final = 1_000_000
+#: Its longest interval, in seconds.
+_LONGEST_INTERVAL: Final = 60
 
 
 def fan(argv: Sequence[str], processes: int, port: int) -> tuple[str, ...]:
@@ -112,10 +120,18 @@ class Iperf3(base.Benchmark):
             raise base.ParameterError(f"{self.kind}: the address of the server is missing")
         client = ["iperf3", "-c", peer, "-p", "@PORT@", "-t", str(seconds), "-O", str(omit)]
         client += ["-P", str(streams), "-J", "--connect-timeout", "20000"]
+        interval = math.ceil(processes * (streams * _STREAM + _SUM) * (seconds + omit) / _OUTPUT)
+        if interval > _LONGEST_INTERVAL:
+            raise base.ParameterError(
+                f"{self.kind}: streams={streams} of processes={processes} for {seconds} s print more than can be"
+                " read; give fewer, or a shorter run"
+            )
         if direction == "reverse":
             client.append("-R")
         if bitrate:
             client += ["-b", f"{bitrate}M"]
+        if interval > 1:
+            client += ["-i", str(interval)]
         timeout_s = seconds + omit + base.MARGIN_S
         server = fan(("iperf3", "-s", "-1", "-B", peer, "-p", "@PORT@"), processes, port)
         return (

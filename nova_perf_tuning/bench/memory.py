@@ -131,6 +131,8 @@ class Memory(own.OwnBenchmark):
         seconds = parameters.integer(self.kind, values, "seconds", 1, 3600)
         processes = parameters.integer(self.kind, values, "processes", 1, 1024)
         array = parameters.size(self.kind, values, "array", 1 << 20, 64 << 30)
+        if array % (1 << 20):
+            raise base.ParameterError(f"{self.kind}: array={values['array'][:20]} must be whole MiB, such as 32m")
         argv = (own.PROGRAM, "triad", str(array >> 20), str(seconds), str(processes))
         return (base.Step(argv, "client", seconds + base.MARGIN_S + array / 10e6),)
 

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 from nova_perf_tuning.bench import base
 
-#: Longest output that is read, in characters; iperf3 with 128 streams over an hour stays below.
+#: Longest output that is read, in characters.
 MAX_CHARACTERS = 4 * 1024 * 1024
 
 #: No figure of any benchmark is larger (a terabit per second is 1e12, an hour in nanoseconds 3.6e12).

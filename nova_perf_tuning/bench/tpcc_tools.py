@@ -16,9 +16,9 @@ from nova_perf_tuning.bench import base, output, parameters
 _NUMBER = r"([0-9]{1,15}(?:\.[0-9]{1,9})?)"
 _TPMC = re.compile(rf"^<TpmC>\s+{_NUMBER} TpmC", re.M)
 _RAW = re.compile(
-    r"^\s*\[([0-4])\] sc:([0-9]{1,12})\s+lt:([0-9]{1,12})\s+rt:([0-9]{1,12})\s+fl:([0-9]{1,12})", re.M
+    r"^[ \t]*\[([0-4])\] sc:([0-9]{1,12})[ \t]+lt:([0-9]{1,12})[ \t]+rt:([0-9]{1,12})[ \t]+fl:([0-9]{1,12})", re.M
 )
-_SECONDS = re.compile(r"^\s*in ([0-9]{1,6}) sec\.", re.M)
+_SECONDS = re.compile(r"^[ \t]*in ([0-9]{1,6}) sec\.", re.M)
 #: Counts of transactions that ended, in time or late, in the order of tpcc-mysql's rows.
 _COUNTS: Final = ("new_orders", "payments", "order_statuses", "deliveries", "stock_levels")
 #: A connection of go-tpc whose transaction the end of the run cut off, which go-tpc counts as an error.

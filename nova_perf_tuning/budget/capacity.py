@@ -54,6 +54,11 @@ class Limit:
     most: int | None
     note: str = ""
 
+    @property
+    def careful(self) -> int | None:
+        """The number to plan with: at the dear end where there is an interval; None: it does not limit."""
+        return self.guests if self.fewest is None else self.fewest
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Capacity:
@@ -173,7 +178,7 @@ def capacity(
     if vcpus and dedicated_cpus is not None:
         count = dedicated_cpus // vcpus
         limits.append(Limit("dedicated CPUs", 0.0, float(vcpus), count, count, count))
-    limits.sort(key=lambda one: math.inf if one.guests is None else one.guests)
+    limits.sort(key=lambda one: math.inf if one.careful is None else one.careful)
     notes = [note, _other_rate(own, rate, trials[0].work_unit)]
     waits = [share for one in trials if (share := overhead.wait_share(one)) is not None]
     over = sum(share > overhead.MAX_WAIT for share in waits)
@@ -203,16 +208,24 @@ def _limit(name: str, found: statistics.Estimate, rate: float, cpus: float) -> L
     return Limit(name, found.value, per_guest, fits(cpus, per_guest), dear, cheap, note)
 
 
-def housekeeping(results: model.Results, benchmark: str, arm: str, speed_gbit: float, busy: float) -> Housekeeping:
+def housekeeping(
+    results: model.Results,
+    benchmark: str,
+    arm: str,
+    speed_gbit: float,
+    busy: float,
+    classes: Sequence[str] = CLASSES,
+) -> Housekeeping:
     """Return how many CPUs the guests' traffic at a NIC's full speed takes beside their vCPUs, at least one.
 
     :param speed_gbit: both directions together, as the guests are to use it.
+    :param classes: as of :func:`capacity`.
     :raises CapacityError: the benchmark's unit of work is not Gbit.
     """
     trials, _ = _good(results, benchmark, arm)
     if trials[0].work_unit != "Gbit":
         raise CapacityError(f"'{benchmark}' counts its work in {trials[0].work_unit}; a NIC's speed needs iperf3")
-    found = _cost(trials, CLASSES, _guests(results, benchmark))
+    found = _cost(trials, classes, _guests(results, benchmark))
     assert found is not None
 
     def cpus(per_unit: float) -> int:

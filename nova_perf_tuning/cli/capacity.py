@@ -63,7 +63,7 @@ class Capacity(command.PerfCommand):
         nic = None
         if args.nic_speed:
             speed = _number("--nic-speed", args.nic_speed)
-            nic = capacity.housekeeping(results, args.benchmark, args.arm, speed, busy)
+            nic = capacity.housekeeping(results, args.benchmark, args.arm, speed, busy, classes)
         if args.format == "json":
             told = {"capacity": dataclasses.asdict(found), "busy": busy}
             command.print_json(told | ({"housekeeping": dataclasses.asdict(nic)} if nic else {}))
@@ -92,10 +92,9 @@ def _show(found: object, nic: object, busy: float) -> None:
     ]
     head = ("resource", f"CPU ms/{found.work_unit}", "CPUs per guest", "guests", "interval", "note")
     state.print_table(head, rows, limit=80)
-    first = next((one for one in found.limits if one.guests is not None), None)
-    if first is not None:
-        plan = first.guests if first.fewest is None else first.fewest
-        print(f"\n{first.resource} runs out first: plan with {plan} guests, then try that many")
+    first = found.limits[0] if found.limits else None
+    if first is not None and first.careful is not None:
+        print(f"\n{first.resource} runs out first: plan with {first.careful} guests, then try that many")
     if isinstance(nic, capacity.Housekeeping):
         more = "" if nic.cautious is None else f", {nic.cautious} at the dear end of the interval"
         print(f"a NIC of {nic.speed_gbit:g} Gbit/s, used to the full by guests: {nic.cpus} shared CPUs{more}")
@@ -140,7 +139,7 @@ def _number(option: str, text: str) -> float:
 
 
 def _vcpus(text: str) -> int:
-    if text.isascii() and text.isdigit() and 1 <= int(text[:12]) <= 4096:
+    if text.isascii() and text.isdigit() and len(text) < 5 and 1 <= int(text) <= 4096:
         return int(text)
     raise spec_options.OptionError(f"--vcpus '{text[:40]}': give a whole number from 1 to 4096")
 

@@ -19,12 +19,19 @@ def fan($argv):
   | if $count == "1" then $argv | map(if . == "@PORT@" then $port else . end)
     else ["nova-perf-bench", "fan", $count, $port] + $argv end;
 
+# Seconds between its reports, as the plug-in has them: what is printed must stay short enough to be read.
+def interval:
+  def whole($name; $default): value($name; $default) | tonumber;
+  whole("processes"; 1) * (whole("streams"; 1) * 400 + 300) * (whole("seconds"; 10) + whole("omit"; 0)) / 1000000
+  | ceil;
+
 def iperf3:
   {server: fan(["iperf3", "-s", "-1", "-B", $peer, "-p", "@PORT@"]),
    client: fan(["iperf3", "-c", $peer, "-p", "@PORT@", "-t", value("seconds"; 10), "-O", value("omit"; 0),
                 "-P", value("streams"; 1), "-J", "--connect-timeout", "20000"]
                + (if value("direction"; "forward") == "reverse" then ["-R"] else [] end)
-               + (if value("bitrate"; 0) == "0" then [] else ["-b", value("bitrate"; 0) + "M"] end))};
+               + (if value("bitrate"; 0) == "0" then [] else ["-b", value("bitrate"; 0) + "M"] end)
+               + (interval | if . > 1 then ["-i", tostring] else [] end))};
 
 def fio:
   {server: null,

@@ -198,6 +198,12 @@ class TpccTest(testtools.TestCase):
     def test_another_mix(self):
         text = recorded("tpcc.txt").replace("payment=", "payment=9")
         self.assertIn("not the mix", str(self.assertRaises(base.OutputError, database.Tpcc().parse, text)))
+        check = database.Tpcc()._check_mix
+        self.assertRaises(base.OutputError, check, (250, 250, 0, 0, 0), 3)  # three kinds never ran
+        self.assertRaises(base.OutputError, check, (250, 250, 22, 22, 15), 3)
+        # Three threads, each within a deck: dealt ten New-Orders first, or none of the single cards yet.
+        check((10 * 10 + 30, 10 * 10, 10, 10, 10), 3)
+        check((10 * 10 + 30, 10 * 10 + 30, 10, 10, 10), 3)
 
 
 class TpccToolsTest(testtools.TestCase):
@@ -277,6 +283,12 @@ class CyclictestTest(testtools.TestCase):
         self.assertEqual((5.75, 9.0), (found["latency_p99"], found["latency_max"]))
         self.assertEqual((2.0, 0.2), (found["latency_mean"], found["wake_ups"]))
         self.assertRaises(base.OutputError, jitter.Cyclictest().parse, text.replace("000097", "000096"))
+
+    def test_a_hostile_line_takes_no_time(self):
+        """A number may be cut into others in one way only: by blanks."""
+        line = "000001 " + "0" * 100_000 + "x\n"
+        self.assertRaises(base.OutputError, jitter.Cyclictest().parse, "# Histogram\n" + line)
+        self.assertRaises(base.OutputError, tpcc_tools.TpccMysql().parse, "\n" * 100_000 + "x")
 
 
 class SmbTest(testtools.TestCase):

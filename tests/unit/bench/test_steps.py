@@ -4,7 +4,7 @@ import hypothesis
 import testtools
 from hypothesis import strategies
 
-from nova_perf_tuning.bench import base, cpu, fio, iperf3, parameters
+from nova_perf_tuning.bench import base, cpu, fio, iperf3, memory, parameters
 
 
 class StepsTest(testtools.TestCase):
@@ -20,6 +20,29 @@ class StepsTest(testtools.TestCase):
 
     def test_iperf3_needs_a_peer(self):
         self.assertRaises(base.ParameterError, iperf3.Iperf3().steps, {})
+
+    def test_iperf3_reports_so_often_that_all_of_it_can_be_read(self):
+        for given, interval in (
+            ({"seconds": "10"}, None),
+            ({"seconds": "50", "streams": "128"}, "3"),
+            ({"seconds": "3600", "streams": "4"}, "7"),
+            ({"seconds": "600", "streams": "16", "processes": "4"}, "17"),
+        ):
+            _server, client = iperf3.Iperf3().steps(given, "10.0.0.2")
+            found = client.argv[client.argv.index("-i") + 1] if "-i" in client.argv else None
+            self.assertEqual(interval, found, given)
+        given = {"seconds": "3600", "streams": "128", "processes": "64"}
+        error = self.assertRaises(base.ParameterError, iperf3.Iperf3().steps, given, "10.0.0.2")
+        self.assertIn("streams=128 of processes=64 for 3600 s print more", str(error))
+
+    def test_what_no_tool_would_do(self):
+        for benchmark, given, words in (
+            (fio.Fio(), {"depth": "32"}, "depth=32 needs engine=libaio"),
+            (fio.Fio(), {"size": "1m", "block_size": "4m"}, "no block fits"),
+            (memory.Memory(), {"array": "1536k"}, "whole MiB"),
+        ):
+            self.assertIn(words, str(self.assertRaises(base.ParameterError, benchmark.steps, given)))
+        self.assertTrue(fio.Fio().steps({"depth": "32", "engine": "libaio"}))
 
     def test_fio_is_the_published_job(self):
         [step] = fio.Fio().steps({"jobs": "2"})

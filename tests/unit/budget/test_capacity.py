@@ -68,6 +68,14 @@ class CapacityTest(testtools.TestCase):
         found = capacity.capacity(results(trial(vhost=0.1)), "iperf3", "tuned", 4, 0.8, vcpus=8, dedicated_cpus=28)
         self.assertEqual(("dedicated CPUs", 3), (found.limits[0].resource, found.limits[0].guests))
 
+    def test_what_may_run_out_first_counts(self):
+        """Ten fit by the dedicated CPUs; the middle of the shared work says more, its dear end less."""
+        blocks = [trial(block=at, group=at // 3, vhost=2.0 + 6 * (at // 3 % 2)) for at in range(12)]
+        found = capacity.capacity(results(*blocks), "iperf3", "tuned", 6, 1.0, vcpus=2, dedicated_cpus=20)
+        shared = next(one for one in found.limits if one.resource == capacity.ALL)
+        self.assertTrue(shared.fewest < 10 < shared.guests, shared)
+        self.assertEqual([shared.fewest, 10], [found.limits[0].careful, found.limits[-1].careful])
+
     def test_too_few_trials_have_no_interval(self):
         [first, *_] = capacity.capacity(results(trial(vhost=1.0)), "iperf3", "tuned", 4, 0.8).limits
         self.assertEqual((32, None, None), self._counts(first))
