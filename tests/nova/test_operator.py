@@ -3,6 +3,7 @@
 import os
 import re
 import shutil
+import time
 from concurrent import futures
 
 import fixtures
@@ -219,9 +220,16 @@ class BeforehandTest(OperatorTestCase):
     CAST_AS_CALL = False
 
     def fault_of(self, server):
-        """Return the instance's last fault; the API shows it of those in ERROR alone."""
-        found = objects.InstanceFault.get_latest_for_instance(context.get_admin_context(), server["id"])
-        return "" if found is None else found.message
+        """Wait for the instance's fault, which the API shows of those in ERROR alone; return its message.
+
+        Nova notes it after all else that it has to say of the instance.
+        """
+        for _ in range(600):
+            found = objects.InstanceFault.get_latest_for_instance(context.get_admin_context(), server["id"])
+            if found is not None:
+                return found.message
+            time.sleep(0.1)
+        raise AssertionError("there is no fault")
 
     def test_resize_into_a_contradiction(self):
         copied = self.useFixture(
