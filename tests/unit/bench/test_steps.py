@@ -24,9 +24,10 @@ class StepsTest(testtools.TestCase):
     def test_iperf3_reports_so_often_that_all_of_it_can_be_read(self):
         for given, interval in (
             ({"seconds": "10"}, None),
-            ({"seconds": "50", "streams": "128"}, "3"),
-            ({"seconds": "3600", "streams": "4"}, "7"),
-            ({"seconds": "600", "streams": "16", "processes": "4"}, "17"),
+            ({"seconds": "50", "streams": "128"}, "4"),
+            ({"seconds": "2", "streams": "128", "processes": "6"}, None),
+            ({"seconds": "3600", "streams": "4"}, "9"),
+            ({"seconds": "600", "streams": "16", "processes": "4"}, "21"),
         ):
             _server, client = iperf3.Iperf3().steps(given, "10.0.0.2")
             found = client.argv[client.argv.index("-i") + 1] if "-i" in client.argv else None
@@ -34,6 +35,11 @@ class StepsTest(testtools.TestCase):
         given = {"seconds": "3600", "streams": "128", "processes": "64"}
         error = self.assertRaises(base.ParameterError, iperf3.Iperf3().steps, given, "10.0.0.2")
         self.assertIn("streams=128 of processes=64 for 3600 s print more", str(error))
+        for given in (
+            {"seconds": "10", "streams": "128", "processes": "7"},
+            {"streams": "128", "seconds": "50", "omit": "1"},
+        ):
+            self.assertRaises(base.ParameterError, iperf3.Iperf3().steps, given, "10.0.0.2")
 
     def test_what_no_tool_would_do(self):
         for benchmark, given, words in (
