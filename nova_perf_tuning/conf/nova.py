@@ -28,8 +28,9 @@ OPTS = [
 What happens to an instance when its ``perf:`` extra specs cannot be put into effect on this host.
 
 With ``fail``, a wrong spec shows as an instance in ERROR; the fault says which spec and why. A resize (within a
-cell) to a flavor with one, and a hard reboot of a guest whose specs have become wrong, are refused before the guest
-is touched. With ``ignore``, it shows as a warning in the log of nova-compute and a guest that is slower than its flavor promises.
+cell) to a flavor with one, and a hard reboot of a guest whose specs have become wrong, are refused before the
+guest is touched. With ``ignore``, it shows as a warning in the log of nova-compute and a guest that is slower than
+its flavor promises.
 
 A spec that is right and has no effect on this host, such as a ring that its QEMU does not have, is left out with
 both values, with a line in that log ("left out: ...").

@@ -1,8 +1,8 @@
 """The compute driver: Nova's libvirt driver with the guest's request put into what it hands to libvirt.
 
 Overrides as few methods as there are sources of domain XML. All of them call Nova's own first and change its
-result, but two that refuse beforehand what is wrong; the parameters named are the same in Nova 31 to 34, all others
-are passed through.
+result, but two that refuse beforehand what is wrong. The parameters named are the same in Nova 31 to 34, all
+others are passed through.
 """
 
 from __future__ import annotations
