@@ -22,11 +22,12 @@ def fan($argv):
 # Seconds between its reports, as the plug-in has them: what is printed must stay short enough to be read.
 def interval:
   def whole($name; $default): value($name; $default) | tonumber;
-  whole("processes"; 1) * whole("streams"; 1) as $all
-  | [whole("processes"; 1) * (whole("streams"; 1) * 400 + 300) * (whole("seconds"; 10) + whole("omit"; 0)) / 800000
-     | ceil, whole("seconds"; 10)] | min
-  | if . > 60 or $all > 768 then error("iperf3: so many streams for so long print more than can be read")
-    elif . > 1 and whole("omit"; 0) > 0 then error("iperf3: give omit=0 with so many streams for so long")
+  whole("seconds"; 10) as $seconds | whole("omit"; 0) as $omit
+  | whole("processes"; 1) as $processes | whole("streams"; 1) as $streams
+  | [$seconds, ($processes * ($streams * 400 + 300) * ($seconds + $omit) / 800000 | ceil)] | min
+  | if . > 60 or $processes * $streams > 768
+    then error("iperf3: so many streams for so long print more than can be read")
+    elif . > 1 and $omit > 0 then error("iperf3: give omit=0 with so many streams for so long")
     else . end;
 
 def iperf3:

@@ -263,6 +263,27 @@ class CommandsTest(testtools.TestCase):
         )
         self.assertEqual(not benchmark.paired, made["alone"])
 
+    def test_reports_of_iperf3_are_as_far_apart_as_the_plugins(self):
+        benchmark = plugins.load("iperf3")
+        for parameters, interval in (
+            ({"seconds": "3600", "streams": "9"}, "18"),
+            ({"seconds": "2", "streams": "128", "processes": "6"}, "3"),
+            ({"seconds": "60", "streams": "4"}, None),
+            ({"seconds": "50", "streams": "128", "omit": "1"}, base.ParameterError),
+            ({"seconds": "10", "streams": "128", "processes": "7"}, base.ParameterError),
+            ({"seconds": "3600", "streams": "64"}, base.ParameterError),
+        ):
+            entry = {"benchmark": "iperf3", "parameters": parameters}
+            if interval is base.ParameterError:
+                self.assertRaises(interval, benchmark.steps, parameters, "192.0.2.7")
+                self.assertRaises(subprocess.CalledProcessError, commands, [entry])
+                continue
+            [made] = commands([entry])
+            _server, client = benchmark.steps(parameters, "192.0.2.7")
+            self.assertEqual(list(client.argv), made["client"])
+            found = made["client"][made["client"].index("-i") + 1] if "-i" in made["client"] else None
+            self.assertEqual(interval, found, parameters)
+
     def test_the_launchers_entries_are_taken_as_they_are(self):
         own = [one.kind for one in plugins.load_all() if one.kind not in ("iperf3", "fio")]
         for job in plugins.jobs(["iperf3:streams=2", "iperf3:processes=3", "fio:seconds=0", "fio", *own]):
