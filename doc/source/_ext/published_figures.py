@@ -1,7 +1,7 @@
 """Tables of the published figures, worked out again by this project's own code, beside what was measured here.
 
-``perf-published:: TABLE`` with TABLE one of unixbench, copies, himeno, fio, iperf, netperf, measured. Figures come
-from data/published.yaml and, written by ``python -m tests.benchmarks.published``, data/measured.yaml.
+``perf-published:: TABLE`` with TABLE one of unixbench, copies, himeno, fio, iperf, tpcc, netperf, measured.
+Figures come from data/published.yaml and, written by ``python -m tests.benchmarks.published``, data/measured.yaml.
 """
 
 from __future__ import annotations
@@ -65,6 +65,11 @@ def number(value: float | None) -> str:
     return "" if value is None else wording.number(value)
 
 
+def percent(share: float | None) -> str:
+    """Return a share of one CPU in per cent; empty: there is none."""
+    return "" if share is None else f"{100 * share:.0f}"
+
+
 def ratio(found: list[float | None] | None) -> str:
     """Return a ratio with its interval."""
     if found is None:
@@ -89,6 +94,7 @@ class Published(Generated):
             "himeno": self.himeno,
             "fio": self.fio,
             "iperf": self.iperf,
+            "tpcc": self.tpcc,
             "netperf": self.netperf,
             "measured": self.measured,
         }[self.arguments[0]]
@@ -168,7 +174,7 @@ class Published(Generated):
         ]
         size = self.here.benchmark("himeno").get("parameters", {}).get("size", "?")
         head = ["vCPUs", "Guest, MFLOPS", "Host, MFLOPS", "Lost", "Host CPU beyond the guest's"]
-        head += [f"Here, size {size}: guest", "host", "guest / host"]
+        head += [f"Here, size {size}, 2 vCPUs: guest", "host", "guest / host"]
         return table(head, rows, "8 13 13 10 14 14 10 18")
 
     def fio(self, figures: Any) -> list[str]:
@@ -216,12 +222,31 @@ class Published(Generated):
                     f"{one['guest_client']} and {one['guest_server']}",
                     f"{one['host_client']} and {one['host_server']}",
                     *self.here.cells("iperf3", **parameters),
-                    "" if cpu is None else f"{100 * cpu:.0f}",
+                    percent(cpu),
                 ]
             )
         head = ["Streams", "Mbit/s", "CPU in client and server guest, %", "CPU of both on the host, %"]
         head += ["Here, Mbit/s: guest", "host", "guest / host", "CPU of both guests on the host, %"]
         return table(head, rows, "9 9 16 16 12 9 18 13")
+
+    def tpcc(self, figures: Any) -> list[str]:
+        rows = []
+        here = self.here.benchmark("tpcc")
+        for one in figures["tpcc"]:
+            low, high = one["host_cpu"]
+            rows.append(
+                [
+                    str(one["cpus"]),
+                    f"{one['guest_cpu']}",
+                    f"{low} to {high}",
+                    *(percent(here.get(name)) for name in ("guest_busy", "host_cpu")),
+                    *self.here.cells("tpcc"),
+                ]
+            )
+        head = ["vCPUs", "CPU in the guest, %", "Its KVM process, %"]
+        head += ["Here, 2 vCPUs: CPU in the guest, %", "its QEMU, %", "New-Orders a minute: guest", "host"]
+        head.append("guest / host")
+        return table(head, rows, "7 12 14 16 12 14 10 18")
 
     def netperf(self, figures: Any) -> list[str]:
         rows = []

@@ -167,6 +167,43 @@ class CopyTableTest(testtools.TestCase):
         self.assertEqual((3.0, 1.0), copy_table.spread([1.0, 2.0, 3.0, 4.0, 900.0]))
 
 
+class OverheadTablesTest(testtools.TestCase):
+    """Himeno, fio and what is said of TPC-C, in the text that has them."""
+
+    def printed(self, begin, end, cells):
+        """Return the rows of so many cells between two headings, without the signs behind figures."""
+        return [
+            [float(cell.strip().rstrip("%")) for cell in line.strip().rstrip("|").split("|")]
+            for text in TEXTS
+            for line in text.partition(begin)[2].partition(end)[0].splitlines()
+            if re.fullmatch(rf"(\d+(\.\d+)?%? *\| *){{{cells}}}", line.strip())
+        ]
+
+    def test_himeno(self):
+        order = ("cpus", "guest_mflops", "guest_cpu", "host_cpu", "host_mflops")
+        rows = [[one[key] for key in order] for one in FIGURES["himeno"]]
+        self.assertEqual(3, len(rows))
+        self.assertEqual(rows if TEXTS else [], self.printed("mpirun -np", "UnixBench", 5))
+
+    def test_fio(self):
+        for table, order, cells, count in (
+            ("fio", ("cpus", "jobs", "guest", "guest_cpu", None, "host_cpu"), 7, 9),
+            ("fio_host", (None, "jobs", "host", "host_cpu"), 5, 4),
+        ):
+            printed = self.printed("fio --name", "Iperf", cells)
+            rows = [[one[key] for key in order if key] for one in FIGURES[table]]
+            self.assertEqual(count, len(rows))
+            kept = [[cell for cell, key in zip(row, order, strict=False) if key] for row in printed]
+            self.assertEqual(rows if TEXTS else [], kept)
+
+    def test_tpcc(self):
+        said = [text.partition("MySQL tpcc\n")[2] for text in TEXTS if "MySQL tpcc\n" in text]
+        self.assertEqual(1 if TEXTS else 0, len(said))
+        [one] = FIGURES["tpcc"]
+        for text in said:
+            self.assertIn("{}vCPUのVMにおいて、KVMプロセスが {}~{}%".format(one["cpus"], *one["host_cpu"]), text)
+
+
 class NetworkTablesTest(testtools.TestCase):
     """iperf's eight rows and netperf's seven rates, as the texts print them."""
 
