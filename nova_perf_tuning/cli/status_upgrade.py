@@ -54,7 +54,7 @@ class Checks(upgradecheck.UpgradeCommands):
         """Print a table of all checks and return the worst code; BROKEN when an option cannot be read."""
         try:
             for option in options.OPTS:
-                getattr(self.conf.nova_perf_tuning, option.dest)
+                options.value(self.conf, option.dest)
         except (cfg.Error, ValueError) as error:
             print(f"nova-perf-status: {_said(error)}", file=sys.stderr)
             return BROKEN
@@ -117,7 +117,7 @@ class Checks(upgradecheck.UpgradeCommands):
         return upgradecheck.Result(SUCCESS, f"Nova's API checks {len(registered)} kinds of perf: extra specs.")
 
     def _profiles(self) -> upgradecheck.Result:
-        folder = self.conf.nova_perf_tuning.profile_dir
+        folder = options.value(self.conf, "profile_dir")
         try:
             known = profiles.load(folder)
         except errors.PerfTuningError as error:

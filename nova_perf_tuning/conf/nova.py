@@ -5,7 +5,8 @@ They stand in ``nova.conf``, in the group that :mod:`nova_perf_tuning.conf.host`
 
 from __future__ import annotations
 
-from typing import Final
+import math
+from typing import Any, Final
 
 from oslo_config import cfg
 
@@ -110,12 +111,32 @@ CUSTOM_PERF_VALIDATED instead.
 ]
 
 
+def value(conf: cfg.ConfigOpts, name: str) -> Any:
+    """Return one of these options as it can be used; an empty ``profile_dir`` is as good as none.
+
+    oslo.config takes a number without a value for None, and nan and inf for numbers.
+
+    :raises cfg.Error: its text is not of its type; :raises ValueError: or not allowed.
+    """
+    found = getattr(conf[GROUP.name], name)
+    if name == "profile_dir":
+        return found or None
+    reason = None
+    if found is None or found == "":
+        reason = "it is empty, remove the line for the default"
+    elif isinstance(found, float) and not math.isfinite(found):
+        reason = f"{found} is not a finite number"
+    if reason is not None:
+        raise ValueError(f"Value for option {name} is not valid: {reason}")
+    return found
+
+
 def mistakes(conf: cfg.ConfigOpts) -> list[str]:
     """Return one line for each of these options whose value cannot be used; none of them stops Nova's service."""
     found = []
     for option in OPTS:
         try:
-            getattr(conf[GROUP.name], option.dest)
+            value(conf, option.dest)
         except (cfg.Error, ValueError) as error:
             reason = "".join(char if char.isprintable() else "?" for char in " ".join(str(error).split())[:400])
             found.append(f"[{GROUP.name}] {option.dest}: {reason}; mend it and restart the service")

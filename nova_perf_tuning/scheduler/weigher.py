@@ -39,9 +39,13 @@ class PerfWeigher(weights.BaseHostWeigher):
     maxval = 100.0
 
     def weight_multiplier(self, host_state: Any) -> float:
-        """Return the option's value, or that of an aggregate of the host; its default when it is no number."""
-        multiplier: float = utils.get_weight_multiplier(host_state, "perf_weight_multiplier", _multiplier())
-        return multiplier
+        """Return the option's value, or that of an aggregate of the host; its default when it is no number.
+
+        Times zero, nan and inf are nan, with which Nova sorts the hosts of all instances at random.
+        """
+        option = _multiplier()
+        multiplier: float = utils.get_weight_multiplier(host_state, "perf_weight_multiplier", option)
+        return multiplier if math.isfinite(multiplier) else option
 
     def _weigh_object(self, host_state: Any, weight_properties: Any) -> float:
         flavor = weight_properties.flavor
@@ -59,7 +63,7 @@ class PerfWeigher(weights.BaseHostWeigher):
 def _multiplier() -> float:
     """Return the option; a typo in it must not keep the scheduler from its work."""
     try:
-        return float(CONF.nova_perf_tuning.perf_weight_multiplier)
+        return float(options.value(CONF, "perf_weight_multiplier"))
     except (cfg.Error, ValueError) as error:
         _tell(" ".join(str(error).split()))
         return options.WEIGHT

@@ -348,5 +348,5 @@ class PerfTuningLibvirtDriver(driver.LibvirtDriver):
 
 
 def _profile_dir() -> str | None:
-    folder: str | None = CONF.nova_perf_tuning.profile_dir
+    folder: str | None = options.value(CONF, "profile_dir")
     return folder

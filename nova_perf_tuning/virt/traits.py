@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from oslo_config import cfg
 
+from nova_perf_tuning.conf import nova as options
 from nova_perf_tuning.virt import host_result
 
 LOG = logging.getLogger(__name__)
@@ -100,19 +101,19 @@ class HostTraits:
 
     def result(self, nodename: str) -> host_result.HostResult | None:
         """Return the result that counts for ``nodename`` now, or None."""
-        options = self._conf.nova_perf_tuning
         try:
-            max_age = datetime.timedelta(seconds=options.result_max_age)
-            result = host_result.read(options.result_file)
+            max_age = datetime.timedelta(seconds=options.value(self._conf, "result_max_age"))
+            path = options.value(self._conf, "result_file")
+            result = host_result.read(path)
             if result is None:
-                self._say(nodename, logging.INFO, f"{options.result_file}: no validation result yet")
+                self._say(nodename, logging.INFO, f"{path}: no validation result yet")
                 return None
-        except (host_result.ResultError, cfg.Error) as error:
+        except (host_result.ResultError, cfg.Error, ValueError) as error:
             self._say(nodename, logging.WARNING, str(error))
             return None
         objection = result.objection(nodename, datetime.datetime.now(datetime.UTC), max_age)
         if objection is not None:
-            self._say(nodename, logging.WARNING, f"{options.result_file}: {objection}")
+            self._say(nodename, logging.WARNING, f"{path}: {objection}")
             return None
         self._said.pop(nodename, None)
         return result

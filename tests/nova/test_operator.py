@@ -56,6 +56,19 @@ class ConfigurationTest(OperatorTestCase):
         self.assertIn("more than the 2 vCPUs", self.refused(base.PLAIN | {"perf:vif_queues": "3"}, vcpus=2))
         self.boot({}, vcpus=1, networks="none")
 
+    def test_empty_values(self):
+        """Of a folder it is as good as no line; a number is missed, and stops nobody."""
+        self.write(profile_dir="", result_max_age="", perf_weight_multiplier="")
+        self.start()
+        for name in ("result_max_age", "perf_weight_multiplier"):
+            (line,) = self.log_lines(f"[nova_perf_tuning] {name}: ")
+            self.assertIn("it is empty", line)
+        self._run_periodics()
+        self.assertEqual([], self.log_lines("Traits of compute1 stay as they are"))
+        specs = {"hw:vif_multiqueue_enabled": "true", "perf:profile": "network-throughput"}
+        domain = self.domain(self.boot(specs, vcpus=2))
+        self.assertEqual("network-throughput", self.request(domain)["perf:profile"])
+
     def test_right_values_are_not_mentioned(self):
         self.write(on_error="ignore")
         self.start()

@@ -223,11 +223,19 @@ class WeigherTest(testtools.TestCase):
         self.assertEqual([0.0, 0.0, 0.0, 0.0, 0.0, 1.0], [found[f"host{number}"] for number in range(6)])
 
     def test_typo_in_the_multiplier_stops_no_scheduler(self):
-        config_fixture.Config(nova.conf.CONF).load_raw_values("nova_perf_tuning", perf_weight_multiplier="much")
         self.addCleanup(nova.conf.CONF.reset)
         expected = {"host0": 0.97, "host1": 0.965}
         stats = [{"perf_score": "97"}, {"perf_score": "96.5"}]
-        self.assertEqual(expected, self.weigh(stats, {"perf:iothreads": "1"}))
+        for value in ("much", "", "nan", "inf", "-inf", "1e400"):
+            config_fixture.Config(nova.conf.CONF).load_raw_values("nova_perf_tuning", perf_weight_multiplier=value)
+            self.assertEqual(expected, self.weigh(stats, {"perf:iothreads": "1"}), value)
+            self.assertEqual({"host0": 0.0, "host1": 0.0}, self.weigh(stats, {}), value)
+
+    def test_aggregate_with_no_number_to_multiply_with(self):
+        for value in ("nan", "inf", "much", ""):
+            aggregate = objects.Aggregate(metadata={"perf_weight_multiplier": value})
+            found = self.weigh([{"perf_score": "97"}, {}], {"perf:iothreads": "1"}, [aggregate])
+            self.assertEqual({"host0": 0.97, "host1": 0.0}, found, value)
 
     def test_aggregate_overrides_the_multiplier(self):
         aggregate = objects.Aggregate(metadata={"perf_weight_multiplier": "10"})

@@ -63,6 +63,8 @@ class StatusUpgradeTest(testtools.TestCase):
         self.assertIn(folder, details)
         os.mkdir(folder)
         self.assertEqual(0, self.check(profile_dir=folder)["Profiles"][0])
+        code, details = self.check(profile_dir="")["Profiles"]
+        self.assertEqual((0, True), (code, details.endswith("profile_dir is not set.")), details)
         with open(os.path.join(folder, "mine.yaml"), "w") as file:
             file.write("name: mine\n")
         code, details = self.check(profile_dir=folder)["Profiles"]
@@ -116,10 +118,11 @@ class StatusUpgradeTest(testtools.TestCase):
         self.assertEqual(1, done.returncode)
 
     def test_wrong_option_is_one_line(self):
-        done = self.run_check(result_max_age="long")
-        self.assertEqual(255, done.returncode)
-        self.assertEqual(1, len(done.stderr.splitlines()), done.stderr)
-        self.assertIn("result_max_age", done.stderr)
+        for name, value in (("result_max_age", "long"), ("result_max_age", ""), ("perf_weight_multiplier", "nan")):
+            done = self.run_check(**{name: value})
+            self.assertEqual(255, done.returncode)
+            self.assertEqual(1, len(done.stderr.splitlines()), done.stderr)
+            self.assertIn(name, done.stderr)
 
     def test_missing_file_is_one_line(self):
         program = [sys.executable, "-m", "nova_perf_tuning.cli.status_upgrade", "--config-file", "/nonexistent"]

@@ -51,6 +51,7 @@ class MistakesTest(testtools.TestCase):
     def test_none(self):
         self.assertEqual([], self.mistakes())
         self.assertEqual([], self.mistakes(on_error="ignore", result_max_age=60, profile_dir="/nowhere"))
+        self.assertEqual([], self.mistakes(profile_dir=""))
 
     def test_each_has_one_line_that_names_option_and_value(self):
         for name, value in (
@@ -61,6 +62,11 @@ class MistakesTest(testtools.TestCase):
             ("result_max_age", "-1"),
             ("result_max_age", "9" * 30),
             ("perf_weight_multiplier", "1,5"),
+            ("perf_weight_multiplier", "nan"),
+            ("perf_weight_multiplier", "-inf"),
+            ("result_max_age", ""),
+            ("perf_weight_multiplier", ""),
+            ("result_file", ""),
         ):
             (line,) = self.mistakes(**{name: value})
             self.assertTrue(line.startswith(f"[nova_perf_tuning] {name}: "), line)
