@@ -65,7 +65,7 @@ class Publish(command.PerfCommand):
             action="append",
             default=[],
             help="nova-compute's configuration, for the host's name and the result file; may be repeated "
-            "(default: where Nova looks, /etc/nova/nova.conf)",
+            "(default: where nova-compute looks, /etc/nova/nova.conf, nova.conf.d and the like)",
         )
         parser.add_argument("--result-file", metavar="FILE", help="write this file, whatever nova.conf says")
 
@@ -135,7 +135,8 @@ def _nova_conf(files: Sequence[str]) -> Any:
     nova.register_opts(conf)
     try:
         found = list(files) or cfg.find_config_files("nova", "nova-compute")
-        conf([], project="nova", default_config_files=found, default_config_dirs=[])
+        folders = [] if files else cfg.find_config_dirs("nova", "nova-compute")
+        conf([], project="nova", default_config_files=found, default_config_dirs=folders)
         if wrong := [one for one in nova.mistakes(conf) if "result_" in one]:
             raise PublishError(wrong[0])
     except cfg.Error as error:

@@ -186,9 +186,17 @@ def _nova_version() -> str | None:
         return None
 
 
+class _Conf(cfg.ConfigOpts):
+    """Configuration with nova-compute's folders (``nova-compute.conf.d``), which the program's name would hide."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        kwargs["default_config_dirs"] = cfg.find_config_dirs("nova", "nova-compute")
+        return super().__call__(*args, **kwargs)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run ``nova-perf-status`` with ``argv`` (default: the process's own) and return its exit code."""
-    conf = cfg.ConfigOpts()
+    conf = _Conf()
     # Two of Nova's own options, as Nova declares them: Nova may not be there, and importing it takes seconds.
     conf.register_opts([cfg.StrOpt("compute_driver"), cfg.StrOpt("host")])
     options.register_opts(conf)

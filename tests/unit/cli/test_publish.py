@@ -67,6 +67,18 @@ class PublishTest(testtools.TestCase):
         conf([], default_config_files=[self.config], default_config_dirs=[])
         return traits.HostTraits(conf).result("cmp1")
 
+    def test_folders_of_nova_compute(self):
+        """Without --nova-config: a result file that only nova.conf.d or nova-compute.conf.d names."""
+        for number, name in enumerate(("nova.conf.d", "nova-compute.conf.d")):
+            os.makedirs(self.path(".nova", name))
+            path = self.path(f"{number}.json")
+            text = f"[DEFAULT]\nhost = cmp1\n[nova_perf_tuning]\nresult_file = {path}\n"
+            self.write(os.path.join(".nova", name, "10-ours.conf"), text)
+            done = test_bench.nova_perf(
+                "publish", "--withdraw", "-f", "json", env={**os.environ, "HOME": self.folder}
+            )
+            self.assertEqual({"file": path, "removed": False}, json.loads(done.stdout), done.stderr)
+
     def test_trials_of_this_host_and_a_budget(self):
         self.measure()
         done = self.published_by(self.results, "--budget", self.budget(0.15), "--host-kind", "epyc-2")

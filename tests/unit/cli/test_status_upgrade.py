@@ -94,6 +94,25 @@ class StatusUpgradeTest(testtools.TestCase):
         self.assertEqual("", done.stderr)
         self.assertIn("perf_tuning.PerfTuningLibvirtDriver.", done.stdout)
 
+    def test_folders_of_nova_compute(self):
+        """Neither is named after this program."""
+        for name, text in (
+            ("nova.conf.d", "[DEFAULT]\ncompute_driver = perf_tuning.PerfTuningLibvirtDriver\n"),
+            ("nova-compute.conf.d", "[nova_perf_tuning]\nresult_file = /nowhere/of-the-folder.json\n"),
+        ):
+            os.makedirs(os.path.join(self.folder, ".nova", name))
+            with open(os.path.join(self.folder, ".nova", name, "10-ours.conf"), "w") as file:
+                file.write(text)
+        done = subprocess.run(
+            [sys.executable, "-m", "nova_perf_tuning.cli.status_upgrade", "upgrade", "check", "--json"],
+            capture_output=True,
+            text=True,
+            env={**os.environ, "HOME": self.folder},
+        )
+        found = {one["check"]: one["details"] for one in json.loads(done.stdout)["checks"]}
+        self.assertIn("is perf_tuning.PerfTuningLibvirtDriver", found["Driver is configured"])
+        self.assertIn("/nowhere/of-the-folder.json", found["Validation result"])
+
     def test_result(self):
         path = os.path.join(self.folder, "verdict.json")
         now = datetime.datetime.now(datetime.UTC)
