@@ -113,6 +113,21 @@ class NetworkTest(testtools.TestCase):
         _, notes = changed("hostdev.xml", {"perf:vif_queues": "4"})
         self.assertTrue([note for note in notes if "fa:16:3e:00:00:05 is a PCI device passed through" in note])
 
+    def test_vdpa_as_nova_writes_it(self):
+        """Without a model: libvirt drops a driver that is written there, so the reason is not that of an e1000."""
+        asked = spec_parsing.parse({"perf:vif_rx_queue_size": "512", "perf:vif_tx_queue_size": "512"})
+        for model, words in (("", "a vDPA device without a model"), ('<model type="virtio"/>', None)):
+            xml = (
+                '<domain type="kvm"><name>a</name><memory>1</memory><devices><interface type="vdpa">'
+                f'<mac address="52:54:00:00:00:01"/><source dev="/dev/vhost-vdpa-0"/>{model}</interface></devices>'
+                "</domain>"
+            )
+            done = transform.transform(xml, asked)
+            left_out = [note for note in done.notes if note.startswith("left out")]
+            self.assertEqual(words is None, not left_out, left_out)
+            self.assertIn(words or "", "".join(left_out))
+            self.assertEqual(words is None, 'tx_queue_size="512"' in done.xml)
+
     def test_a_multiqueue_tap_made_beforehand_keeps_two(self):
         lines, notes = changed("multi-nic.xml", {"perf:vif_queues": "auto"}, housekeeping_cpus=1)
         self.assertEqual(['<driver name="vhost" queues="2"/>'], lines)
