@@ -151,6 +151,26 @@ class HotPlugTest(FaultTestCase):
         self._attach_interface(self.server, port)
         self.assert_tuned(self.domain(self.server), interfaces=2)
 
+    def test_refused_interface_leaves_no_device_on_the_host(self):
+        """Nova has made the tap device by then, and takes it away for errors of libvirt only."""
+        taken = []
+
+        def unplug(driver, instance, vif):
+            taken.append(vif["id"])
+            raise OSError("no such device")
+
+        port = self.new_port()
+        self.useFixture(fixtures.MonkeyPatch("nova.virt.libvirt.vif.LibvirtGenericVIFDriver.unplug", unplug))
+        with self.inject("hotplug.interface"):
+            body = {"interfaceAttachment": {"port_id": port}}
+            self.assertRaises(
+                base.client.OpenStackApiException, self.api.attach_interface, self.server["id"], body
+            )
+        self.assertEqual([port], taken)
+        # That it cannot be taken away does not hide why.
+        self.assertIn("A device of the refused interface is left", self.stdlog.logger.output)
+        self.assertIn("TuningFailed: nova-perf-tuning: internal error", self.stdlog.logger.output)
+
     def test_interface_ignore(self):
         self.ignore()
         port = self.new_port()
