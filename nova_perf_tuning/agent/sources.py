@@ -286,7 +286,9 @@ class FileWatch(Source):
     def renew(self) -> None:
         """Watch the folders that have come to be; those that went take their watch with them."""
         made = self._flags.CREATE | self._flags.MOVED_TO | self._flags.DELETE | self._flags.MOVED_FROM
-        for path, kind in ((self._guests, GUEST), (self._rivals, RIVAL), (f"{self._prefix}/run", "")):
+        run = f"{self._prefix}/run"
+        # Each before what comes to be in it: that of libvirt is there long before libvirtd (virtlogd's socket).
+        for path, kind in ((run, ""), (f"{run}/libvirt", ""), (self._guests, GUEST), (self._rivals, RIVAL)):
             if path not in self._folders or not os.path.isdir(path):
                 self._add(path, kind, made)
 
@@ -360,9 +362,9 @@ class FileWatch(Source):
                     found.add(GUEST)
             elif kind:
                 found.add(kind)
-            elif event.name in ("libvirt", "irqbalance"):  # below /run
+            elif event.name in ("libvirt", "qemu", "irqbalance"):  # below /run and /run/libvirt
                 self.renew()
-                found.add(GUEST if event.name == "libvirt" else RIVAL)
+                found.add(RIVAL if event.name == "irqbalance" else GUEST)
         return found
 
     def _gone(self, watch: int, kind: str, what: str) -> None:

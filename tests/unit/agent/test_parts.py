@@ -312,6 +312,21 @@ class FileWatchTest(testtools.TestCase):
         (folder / "new.xml.new").rename(folder / "new.xml")
         self.assertEqual({sources.GUEST}, self.files.drain())
 
+    def test_a_guest_of_a_libvirt_that_was_not_there_before(self):
+        """The folder of virtlogd's socket is there at boot, that of libvirtd's state when it starts first."""
+        base = pathlib.Path(self.root, "run/libvirt")
+        for gone in (base / "qemu", base):
+            with self.subTest(gone=gone.name):
+                shutil.rmtree(gone)
+                files = sources.FileWatch(self.root)
+                self.addCleanup(files.close)
+                base.mkdir(exist_ok=True)
+                files.drain()
+                (base / "qemu").mkdir()
+                self.assertEqual({sources.GUEST}, files.drain())
+                (base / "qemu/new.pid").write_text("77")
+                self.assertEqual({sources.GUEST}, files.drain())
+
     def test_irqbalance_that_starts(self):
         folder = pathlib.Path(self.root, "run/irqbalance")
         folder.mkdir()
