@@ -132,6 +132,12 @@ class _Server(socketserver.ThreadingMixIn, WSGIServer):
         self._free = threading.BoundedSemaphore(_CLIENTS)
         super().__init__(place, _Handler)
 
+    def server_bind(self) -> None:
+        """Take the port, and ask nobody for this host's name: without its DNS the answer takes half a minute."""
+        socketserver.TCPServer.server_bind(self)
+        self.server_name, self.server_port = "localhost", self.server_address[1]
+        self.setup_environ()
+
     def process_request(self, request: Any, client_address: Any) -> None:
         if self._free.acquire(blocking=False):
             super().process_request(request, client_address)

@@ -32,6 +32,12 @@ class PortTest(testtools.TestCase):
         self.serve()
         self.assertIn("nova_perf_up 0.0", self.fetch())
 
+    def test_the_name_of_this_host_is_not_asked_for(self):
+        """Whoever asks for it waits for DNS, and guests for the agent that starts."""
+        with mock.patch.object(socket, "getfqdn", side_effect=AssertionError("asked")):
+            self.serve()
+            self.assertIn("nova_perf_up", self.fetch())
+
     def test_clients_that_say_nothing_are_few_and_sent_away(self):
         with mock.patch.object(metrics._Handler, "timeout", 1.0):
             self.serve()
