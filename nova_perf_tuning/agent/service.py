@@ -143,7 +143,9 @@ class Service:
 
     def run(self) -> None:
         """Make the first pass, tell systemd that all is placed, and go on until stopped."""
-        self.make_pass({"start"}, time.monotonic())
+        begin = time.monotonic()
+        self._excused_until = begin + _EXCUSED_FOR  # what happened while no agent was there is held against nobody
+        self.make_pass({"start"}, begin)
         self._notifier.send(READY=1, STATUS=self._line())
         while not self._stopping:
             self.turn()

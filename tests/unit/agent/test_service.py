@@ -54,6 +54,15 @@ class FindingsTest(testtools.TestCase):
             self.service._retries.failed(self.service._retries.next or time.monotonic())
         self.assertGreater(self.service.as_state()["told_within_s"], 60.0, "pauses after failures are longer")
 
+    def test_what_happened_before_its_start_is_excused(self):
+        """As the help of [agent] rewrite_limit says: a fifth of a write each, of the five in a row."""
+        self.findings()
+        for _ in range(10):
+            self.host.vectors[self.number].give("0-7")
+            self.service.stop()
+            self.service.run()
+        self.assertEqual([], self.findings())
+
     def test_what_others_write_is_told_by_another_name(self):
         self.findings()
         for _ in range(7):
