@@ -85,7 +85,7 @@ def read(folder: str = RUN_DIR) -> dict[str, Any] | None:
     if fault:
         raise UnreadableError(f"{path}: {fault}: {_ADVICE}")
     start = process_start(found["pid"])
-    found["running"] = start is not None and start == found["pid_start"]
+    found["running"] = start == found["pid_start"] if start is not None else _is_hidden(found["pid"])
     found["age_s"] = age = _age(found)
     within = found.get("told_within_s")
     found["late"] = bool(
@@ -130,6 +130,17 @@ def process_start(pid: int) -> str | None:
         return None if fields[0] in (b"Z", b"X", b"x") else fields[19].decode("ascii", "replace")
     except (OSError, IndexError):
         return None
+
+
+def _is_hidden(pid: int) -> bool:
+    """Whether a process of another user's is there whose files we may not see (proc(5), hidepid)."""
+    try:
+        os.kill(pid, 0)
+    except PermissionError:
+        return not os.path.exists(f"/proc/{pid}/stat")
+    except (OSError, OverflowError):
+        pass
+    return False
 
 
 def _fault(found: Any) -> str:

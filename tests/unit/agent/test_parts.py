@@ -14,6 +14,7 @@ import struct
 import subprocess
 import tempfile
 import time
+from unittest import mock
 
 import testtools
 from pyroute2.netlink import genlmsg
@@ -106,6 +107,14 @@ class StateTest(beside.FolderTest):
         self.assertTrue(os.path.exists(f"/proc/{child.pid}"), "it is to be a zombie")
         self.assertFalse(self.read(pid=child.pid, pid_start=start)["running"])
         self.assertFalse(self.read(pid=child.pid, pid_start=None)["running"])
+
+    def test_one_that_is_hidden_from_ordinary_users(self):
+        """/proc may be mounted with hidepid=, where root's processes are not to be seen."""
+        beyond = 1 << 23  # no process has such a number
+        self.assertFalse(self.read(pid=beyond)["running"])
+        with mock.patch.object(os, "kill", side_effect=PermissionError):
+            self.assertTrue(self.read(pid=beyond)["running"])
+            self.assertFalse(self.read(pid_start="1")["running"], "it is to be seen that it is another one")
 
     def test_one_that_does_not_tell_anew_is_late(self):
         now = time.monotonic()
