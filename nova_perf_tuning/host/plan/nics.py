@@ -59,7 +59,7 @@ def vectors(nic: model.Nic, irqs: Sequence[model.Irq]) -> tuple[dict[int, list[m
         base = name.partition("@")[0] if "@" in name else name
         prefix = base.rstrip("0123456789")
         if prefix not in carries:
-            carries[prefix] = _CONTROL.search(prefix) is None
+            carries[prefix] = _CONTROL.search(_without_name(prefix, nic.name)) is None
         if not carries[prefix] or prefix == base or base == nic.name:
             control.append(irq)
         else:
@@ -67,6 +67,13 @@ def vectors(nic: model.Nic, irqs: Sequence[model.Irq]) -> tuple[dict[int, list[m
     if not queues:
         return {number: [irq] for number, irq in enumerate(control)}, []
     return dict(sorted(queues.items())), control
+
+
+def _without_name(prefix: str, name: str) -> str:
+    """Return a vector's name without its NIC's, which people choose: ``mgmt0-TxRx-`` carries packets."""
+    if not _CONTROL.search(name):
+        return prefix
+    return re.sub(rf"(?<![A-Za-z0-9]){re.escape(name)}(?![A-Za-z0-9])", "", prefix)
 
 
 def single(cpus: str | None) -> int | None:

@@ -131,6 +131,21 @@ class NicTest(testtools.TestCase):
             found, rest = nics.vectors(hosts.nic("eth0", range(len(names))), irqs)
             self.assertEqual((queues, control), (list(found), len(rest)), names)
 
+    def test_a_nic_that_is_called_as_a_control_vector(self):
+        """People choose names such as mgmt0: its queues are queues, and XPS goes through the one beside it."""
+        for name in ("mgmt0", "control", "misc.7"):
+            for misc, queue in ((name, f"{name}-TxRx-"), (f"ice-{name}:misc", f"ice-{name}-TxRx-")):
+                irqs = [hosts.irq(24 + at, at and f"{queue}{at - 1}" or misc, "0000:10:00.0") for at in range(4)]
+                nic = hosts.nic(name, range(24, 28), queues=3)
+                queues, control = nics.vectors(nic, irqs)
+                self.assertEqual({number: [irqs[number + 1]] for number in range(3)}, queues)
+                self.assertEqual([irqs[0]], control)
+                plan = planner.plan(hosts.facts(TWO_NODES, [nic], irqs), CpuSets())
+                placed, masks = values(plan, "irq_affinity"), values(plan, "xps")
+                for number in range(3):
+                    cpu = int(placed[f"irq:{25 + number}"])
+                    self.assertTrue(int(masks[f"{name}/tx-{number}"], 16) >> cpu & 1, (name, number))
+
     def test_passed_through_nic_and_vectors_without_handler_are_left_alone(self):
         nic, irqs = hosts.nic_with_irqs("eth0", 3)
         irqs[2].name = None
