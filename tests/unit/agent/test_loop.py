@@ -301,6 +301,15 @@ class TimersTest(LoopTest):
         (folder / "new.xml").write_text("<domain/>")
         self.assertTrue(self.until(agent, lambda: agent.stats.passes["guest"]), "not watched")
 
+    def test_so_are_they_after_a_look_that_finds_nothing(self):
+        agent = self.serve()
+        folder = self.root / "run/irqbalance"
+        folder.mkdir(parents=True)
+        agent._look(time.monotonic())
+        self.assertEqual({"start": 1}, dict(agent.stats.passes))
+        (folder / "irqbalance1.sock").touch()
+        self.assertEqual({sources.RIVAL}, agent._files.drain())
+
     def test_what_is_held_back_is_tried_when_it_is_due(self):
         agent = self.serve()
         (number, *_others) = self.nic_vectors()

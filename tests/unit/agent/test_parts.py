@@ -344,6 +344,15 @@ class FileWatchTest(testtools.TestCase):
         self.assertEqual({sources.RIVAL}, self.files.drain())
 
 
+class NetlinkTest(testtools.TestCase):
+    def test_what_other_processes_send_is_no_event(self):
+        for port, kinds in ((0, {sources.LINK}), (4711, set())):
+            links = sources.Links.__new__(sources.Links)
+            links.socket = mock.Mock()
+            links.socket.recvfrom.side_effect = [(b"message", (port, 1)), BlockingIOError]
+            self.assertEqual(kinds, links.drain())
+
+
 class EthtoolMonitorTest(testtools.TestCase):
     """Messages as Linux 6.1 sends them."""
 
