@@ -10,6 +10,7 @@ import tempfile
 import threading
 import time
 import types
+from unittest import mock
 
 import testtools
 
@@ -17,7 +18,7 @@ from nova_perf_tuning.agent import arbiter, inbox, metrics, reconcile, service, 
 from nova_perf_tuning.cli import status
 from nova_perf_tuning.host import setting
 from nova_perf_tuning.host.settings import base
-from nova_perf_tuning.host.transaction import rivals
+from nova_perf_tuning.host.transaction import journal, rivals
 from tests.hosts import sysroots
 from tests.unit.agent import simulated, test_convergence
 
@@ -300,6 +301,15 @@ class TimersTest(LoopTest):
         agent.make_pass({"look"}, time.monotonic())
         (folder / "new.xml").write_text("<domain/>")
         self.assertTrue(self.until(agent, lambda: agent.stats.passes["guest"]), "not watched")
+
+    def test_what_came_while_a_command_was_at_work_is_answered_after_it(self):
+        """However often it is put off, and though no timer comes for an hour."""
+        agent = self.serve()
+        busy = [journal.BusyError("process 1 is changing this host")] * 3
+        with mock.patch.object(self.reconciler.book, "check_free", side_effect=[*busy, None], create=True):
+            agent.waker.wake(sources.LINK)
+            self.assertTrue(self.until(agent, lambda: agent.stats.passes[sources.LINK]), "no pass")
+        self.assertEqual((3, {"start": 1, sources.LINK: 1}), (agent.stats.skipped, dict(agent.stats.passes)))
 
     def test_so_are_they_after_a_look_that_finds_nothing(self):
         agent = self.serve()
