@@ -209,22 +209,25 @@ class Packets(base.Benchmark):
 
     def parse(self, text: str) -> list[base.Reading]:
         found = documents(self.kind, text)
-        total = output.find(self.kind, found[0], "end", "sum")
-        sent, lost = output.number(self.kind, total, "packets"), output.number(self.kind, total, "lost_packets")
+        end = output.find(self.kind, found[0], "end")
+        sent = output.number(self.kind, end, "sum", "packets")
+        # The receiver's own bytes: as lost it tells the gaps alone, and not what is missing after its last packet.
+        length = output.number(self.kind, found[0], "start", "test_start", "blksize")
+        arrived = output.number(self.kind, end, "sum_received", "bytes") / max(1.0, length)
         # Of the receiver: it has counted until the last packet came.
-        seconds = output.number(self.kind, found[0], "end", "sum_received", "seconds")
-        if lost >= sent or seconds == 0:
-            raise base.OutputError(f"{self.kind}: of {sent:g} packets {lost:g} are lost: none arrived")
+        seconds = output.number(self.kind, end, "sum_received", "seconds")
+        if arrived == 0 or seconds == 0:
+            raise base.OutputError(f"{self.kind}: of {sent:g} packets none arrived")
+        if arrived > sent:
+            raise base.OutputError(f"{self.kind}: {arrived:g} packets arrived of {sent:g} that were sent")
         return [
-            base.Reading(
-                *self.primary, output.check_number(self.kind, "rate", (sent - lost) / seconds), primary=True
-            ),
+            base.Reading(*self.primary, output.check_number(self.kind, "rate", arrived / seconds), primary=True),
             base.Reading(
                 "sent_per_second", "1/s", "higher", output.check_number(self.kind, "rate", sent / seconds)
             ),
-            base.Reading("lost_share", "%", "lower", 100 * lost / sent),
-            base.Reading("jitter", "ms", "lower", output.number(self.kind, total, "jitter_ms")),
-            base.Reading("received", self.work_unit, "higher", (sent - lost) / 1e3),
+            base.Reading("lost_share", "%", "lower", 100 * (1 - arrived / sent)),
+            base.Reading("jitter", "ms", "lower", output.number(self.kind, end, "sum", "jitter_ms")),
+            base.Reading("received", self.work_unit, "higher", arrived / 1e3),
             *cpu_shares(self.kind, found),
         ]
 

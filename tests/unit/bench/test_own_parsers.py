@@ -116,9 +116,21 @@ class PacketsTest(testtools.TestCase):
         self.assertAlmostEqual(100 * 17255 / 36360, found["lost_share"])
         self.assertEqual(19.105, found["received"])
 
-    def test_nothing_arrived(self):
-        text = recorded("iperf3-udp.json").replace("17255", "36360")
-        self.assertRaises(base.OutputError, iperf3.Packets().parse, text)
+    def test_what_is_missing_at_the_end_is_lost_too(self):
+        """As from a path that broke after a second of three: the receiver saw no gap, so none is told as lost."""
+        data = json.loads(recorded("iperf3-udp.json"))
+        data["end"]["sum"].update(packets=29289, lost_packets=0)
+        data["end"]["sum_received"].update(bytes=593216, seconds=3.051503, packets=9269, lost_packets=0)
+        found = figures(iperf3.Packets, json.dumps(data))
+        self.assertAlmostEqual(9269 / 3.051503, found["packets_per_second"], 3)
+        self.assertAlmostEqual(100 * (1 - 9269 / 29289), found["lost_share"])
+        self.assertEqual(9.269, found["received"])
+
+    def test_nothing_arrived_or_more_than_was_sent(self):
+        for new, words in (("0", "none arrived"), ("2327104", "36361 packets arrived of 36360")):
+            text = recorded("iperf3-udp.json").replace("1222720", new)
+            error = self.assertRaises(base.OutputError, iperf3.Packets().parse, text)
+            self.assertIn(words, str(error))
 
 
 class FanTest(testtools.TestCase):
