@@ -69,7 +69,8 @@ class BenchRun(command.PerfCommand):
         chosen = parameters.split([*(given.split(",") if given else ()), *args.param])
         benchmark = plugins.load(kind)
         plugins.check_installed(benchmark, chosen)
-        if args.launcher == "host" and "port" in benchmark.defaults:
+        # That of an operator's database server is where it is.
+        if args.launcher == "host" and benchmark.paired and "port" in benchmark.defaults:
             chosen.setdefault("port", str(_free_port()))
         merged = parameters.merge(benchmark.kind, benchmark.defaults, chosen)
         job = plugins.Job(benchmark.kind, benchmark, merged)
