@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.budget import counted, model, overhead, statistics
+from nova_perf_tuning.budget import counted, definitions, model, overhead, presence, statistics
 
 #: Classes of a guest's CPU that run on shared CPUs; ``worker`` are QEMU's own threads for I/O.
 CLASSES: Final = ("emulator", "iothread", "worker", "vhost", "softirq")
@@ -95,7 +95,8 @@ class Housekeeping:
 def _good(results: model.Results, benchmark: str, arm: str) -> tuple[list[model.Trial], str]:
     """Return the trials that count, and in words what was left out.
 
-    :raises CapacityError: none is there, or too many do not count for the rest to be a sample.
+    :raises CapacityError: none is there, too many do not count for the rest to be a sample, or the CPU beside the
+        vCPUs of too many is not known.
     """
     figure = [one for one in results.trials if one.benchmark == benchmark and (one.primary or one.value is None)]
     mine = [one for one in figure if one.arm == arm]
@@ -114,13 +115,55 @@ def _good(results: model.Results, benchmark: str, arm: str) -> tuple[list[model.
     told = [picked.failed]
     if picked.left_out:
         told.append(f"trials left out: {len(picked.left_out)}, since {counted.reasons(picked.left_out.values())}")
-    return found, "; ".join(filter(None, told))
+    measured = _measured(found, benchmark, arm)
+    if len(measured) < len(found):
+        told.append(f"{len(found) - len(measured)} of {len(found)} trials have no CPU by class and do not count")
+    return measured, "; ".join(filter(None, told))
+
+
+def _measured(trials: Sequence[model.Trial], benchmark: str, arm: str) -> list[model.Trial]:
+    """Return those of which more than the vCPUs' time is known.
+
+    :raises CapacityError: too many are not, or counters contradict each other.
+    """
+    where = f"'{benchmark[:80]}' on '{arm[:40]}'"
+    found = [one for one in trials if {"vcpu", "total"} <= one.host_cpu_s.keys()]
+    if len(trials) - len(found) > counted.MAX_FAILED * len(trials):
+        raise CapacityError(
+            f"{where}: {len(trials) - len(found)} of {len(trials)} trials have no CPU beside that of the vCPUs"
+            f" (limit {counted.MAX_FAILED:.0%}); on a cloud the agents' metrics have it, Nova alone does not"
+        )
+    doubts = filter(None, (overhead.cost(one).contradiction for one in found))
+    if doubt := next(doubts, "") or overhead.contradiction(found):
+        raise CapacityError(f"{where}: {doubt}")
+    return found
+
+
+def _present(trials: Sequence[model.Trial], classes: Sequence[str]) -> list[str]:
+    """Return the classes that took CPU.
+
+    :raises CapacityError: none did, so that nothing can be said of them.
+    """
+    found = [name for name in classes if any(one.host_cpu_s.get(name) for one in trials)]
+    if not found:
+        others = ", ".join(name for name in CLASSES if any(one.host_cpu_s.get(name) for one in trials))
+        raise CapacityError(f"{', '.join(classes)}: took no CPU in these trials; these did: {others or 'none'}")
+    return found
+
+
+def _no_softirq(trials: Sequence[model.Trial], classes: Sequence[str]) -> str:
+    if "softirq" not in classes or any("softirq" in one.host_cpu_s for one in trials):
+        return ""
+    return "interrupts and softirqs were not measured: what they cost is not in it"
 
 
 def _guests(results: model.Results, benchmark: str) -> int:
     """Return how many guests' CPU a trial counts: two where there is a server on a peer."""
     told = results.environment.get("benchmarks", {})
     commands = told.get(benchmark, {}).get("commands", []) if isinstance(told, dict) else []
+    if not commands and presence.of_many_hosts(results.environment):  # tells no commands
+        kind = definitions.benchmark(benchmark, results.environment)
+        return 2 if kind is not None and kind.paired else 1
     return 2 if isinstance(commands, list) and len(commands) > 1 else 1
 
 
@@ -163,14 +206,14 @@ def capacity(
     :param rate: units per second that each guest does; None: what the measured one did.
     :param vcpus: of each guest, with ``dedicated_cpus`` of the host for pinned ones.
     :param classes: of :data:`CLASSES`, those that the shared CPUs serve; the others run elsewhere.
-    :raises CapacityError: the results have no such trial, or no work was counted.
+    :raises CapacityError: the results have no such trial, or no work was counted, or no CPU of these classes.
     """
     trials, note = _good(results, benchmark, arm)
     own = own_rate(trials)
     rate = own if rate is None else rate
     limits = []
     guests = _guests(results, benchmark)
-    present = [name for name in classes if any(one.host_cpu_s.get(name) for one in trials)]
+    present = _present(trials, classes)
     for name, some in [(ALL, present), *((one, [one]) for one in present)]:
         found = _cost(trials, some, guests)
         if found is not None:
@@ -179,7 +222,7 @@ def capacity(
         count = dedicated_cpus // vcpus
         limits.append(Limit("dedicated CPUs", 0.0, float(vcpus), count, count, count))
     limits.sort(key=lambda one: math.inf if one.careful is None else one.careful)
-    notes = [note, _other_rate(own, rate, trials[0].work_unit)]
+    notes = [note, _other_rate(own, rate, trials[0].work_unit), _no_softirq(trials, classes)]
     waits = [share for one in trials if (share := overhead.wait_share(one)) is not None]
     over = sum(share > overhead.MAX_WAIT for share in waits)
     if over:
@@ -225,14 +268,15 @@ def housekeeping(
     trials, _ = _good(results, benchmark, arm)
     if trials[0].work_unit != "Gbit":
         raise CapacityError(f"'{benchmark}' counts its work in {trials[0].work_unit}; a NIC's speed needs iperf3")
-    found = _cost(trials, classes, _guests(results, benchmark))
+    found = _cost(trials, _present(trials, classes), _guests(results, benchmark))
     assert found is not None
 
     def cpus(per_unit: float) -> int:
         return max(1, math.ceil(speed_gbit * per_unit / busy - 1e-9))
 
     cautious = None if found.high is None else cpus(found.high)
-    return Housekeeping(speed_gbit, cpus(found.value), cautious, _no_nic(results))
+    note = "; ".join(filter(None, (_no_nic(results), _no_softirq(trials, classes))))
+    return Housekeeping(speed_gbit, cpus(found.value), cautious, note)
 
 
 def _no_nic(results: model.Results) -> str:

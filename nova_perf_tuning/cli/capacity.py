@@ -52,14 +52,21 @@ class Capacity(command.PerfCommand):
 
         busy = _share(args.busy)
         classes = _classes(args.classes) if args.classes else capacity.CLASSES
-        shared = len(_cpus("--shared", args.shared))
-        dedicated = len(_cpus("--dedicated", args.dedicated)) if args.dedicated else None
+        shared = _cpus("--shared", args.shared)
+        dedicated = _cpus("--dedicated", args.dedicated) if args.dedicated else None
         vcpus = _vcpus(args.vcpus) if args.vcpus else None
         if (dedicated is None) != (vcpus is None):
             raise spec_options.OptionError("--dedicated and --vcpus belong together; give both or none")
+        if both := shared & (dedicated or frozenset()):
+            raise spec_options.OptionError(
+                f"--shared and --dedicated both name CPUs {cpulist.format(both)}; give each CPU once"
+            )
         rate = _number("--rate", args.rate) if args.rate else None
         results = store.load(args.results)
-        found = capacity.capacity(results, args.benchmark, args.arm, shared, busy, rate, vcpus, dedicated, classes)
+        pinned = None if dedicated is None else len(dedicated)
+        found = capacity.capacity(
+            results, args.benchmark, args.arm, len(shared), busy, rate, vcpus, pinned, classes
+        )
         nic = None
         if args.nic_speed:
             speed = _number("--nic-speed", args.nic_speed)

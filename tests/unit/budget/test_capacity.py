@@ -9,7 +9,7 @@ from nova_perf_tuning.budget import capacity, model
 
 def trial(block=0, group=0, work=10.0, unit="Gbit", arm="tuned", order=0, **cpu):
     """Return a trial of ten seconds; CPU seconds by class."""
-    host = {"vcpu": 8.0, **cpu}
+    host = {"vcpu": 8.0, "softirq": 0.0, **cpu}
     host["total"] = sum(value for name, value in host.items() if name != "softirq")
     return model.Trial(
         "iperf3", "throughput", "Mbit/s", "higher", arm, group, block, 1000.0, host, 8.0, 10.0, 0.0,
@@ -131,6 +131,53 @@ class CapacityTest(testtools.TestCase):
         host = results(trial())
         host.trials[0].host_cpu_s = {"total": 3.0}
         self.assertRaises(capacity.CapacityError, capacity.capacity, host, "iperf3", "tuned", 4, 0.8)
+
+    def test_unknown_cpu_is_not_taken_for_none(self):
+        """As of a cloud: Nova tells the vCPUs' time alone, and of some trials nothing is told."""
+        for unknown in ({"vcpu": 8.0}, {}):
+            blocks = [trial(block=at, order=at, vhost=1.0) for at in range(10)]
+            for one in blocks[:2]:
+                one.host_cpu_s = unknown
+            found = capacity.capacity(results(*blocks), "iperf3", "tuned", 8, 1.0)
+            self.assertEqual((8, 80), (found.trials, found.limits[0].guests))
+            self.assertIn("2 of 10 trials have no CPU by class", found.note)
+            blocks[2].host_cpu_s = unknown
+            error = self.assertRaises(
+                capacity.CapacityError, capacity.capacity, results(*blocks), "iperf3", "tuned", 8, 1.0
+            )
+            self.assertIn("3 of 10 trials have no CPU beside that of the vCPUs (limit 20%)", str(error))
+
+    def test_classes_that_took_nothing(self):
+        blocks = [trial(block=at, vhost=1.0) for at in range(8)]
+        for call in (
+            lambda: capacity.capacity(results(*blocks), "iperf3", "tuned", 8, 1.0, classes=("iothread",)),
+            lambda: capacity.housekeeping(results(*blocks), "iperf3", "tuned", 25, 1.0, classes=("iothread",)),
+        ):
+            self.assertEqual(
+                "iothread: took no CPU in these trials; these did: vhost",
+                str(self.assertRaises(capacity.CapacityError, call)),
+            )
+
+    def test_contradictory_counters(self):
+        blocks = [trial(block=at, vhost=1.0) for at in range(8)]
+        blocks[0].host_cpu_s = {**blocks[0].host_cpu_s, "vhost": 4.0}
+        error = self.assertRaises(
+            capacity.CapacityError, capacity.capacity, results(*blocks), "iperf3", "tuned", 8, 1.0
+        )
+        self.assertIn("counters contradict: the classes are 12.00 s together", str(error))
+
+    def test_a_fleet_has_pairs_and_no_softirqs(self):
+        blocks = [trial(block=at, vhost=4.0) for at in range(8)]
+        for one in blocks:
+            one.host_cpu_s = {name: value for name, value in one.host_cpu_s.items() if name != "softirq"}
+        fleet = model.Results({"fleet": {}}, blocks)
+        found = capacity.capacity(fleet, "iperf3", "tuned", 8, 1.0)
+        self.assertEqual(40, found.limits[0].guests)
+        told = "interrupts and softirqs were not measured"
+        self.assertIn(told, found.note)
+        self.assertIn(told, capacity.housekeeping(fleet, "iperf3", "tuned", 25, 1.0).note)
+        without = capacity.capacity(fleet, "iperf3", "tuned", 8, 1.0, classes=("vhost",))
+        self.assertEqual("", without.note)
 
     def test_housekeeping_for_a_nic(self):
         blocks = [trial(block=at, vhost=1.0, softirq=1.0) for at in range(8)]  # 0.2 CPU seconds per Gbit
