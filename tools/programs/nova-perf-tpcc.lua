@@ -4,7 +4,8 @@
 -- transactions (2.4 to 2.8), non-uniform random numbers (2.1.6), the mix as a deck of cards (5.2.4.2) and the
 -- consistency conditions (3.3.2). There are no terminals and no keying or think times, so a warehouse does more than
 -- the 12.86 New-Orders a minute that the specification allows: figures compare machines, they are no TPC results.
--- With --scale=N every table but WAREHOUSE and DISTRICT has an N-th of its rows.
+-- With --scale=N every table but WAREHOUSE and DISTRICT has an N-th of its rows. Sums and counts have more digits than
+-- clause 1.3 asks for: without think times a warehouse takes its 10^10 within hours.
 
 local ffi_random = sysbench.rand.uniform
 
@@ -61,15 +62,15 @@ end
 
 local TABLES = {
    [[warehouse (w_id SMALLINT NOT NULL, w_name VARCHAR(10), w_street_1 VARCHAR(20), w_street_2 VARCHAR(20),
-      w_city VARCHAR(20), w_state CHAR(2), w_zip CHAR(9), w_tax DECIMAL(4,4), w_ytd DECIMAL(12,2), PRIMARY KEY (w_id))]],
+      w_city VARCHAR(20), w_state CHAR(2), w_zip CHAR(9), w_tax DECIMAL(4,4), w_ytd DECIMAL(16,2), PRIMARY KEY (w_id))]],
    [[district (d_id TINYINT NOT NULL, d_w_id SMALLINT NOT NULL, d_name VARCHAR(10), d_street_1 VARCHAR(20),
       d_street_2 VARCHAR(20), d_city VARCHAR(20), d_state CHAR(2), d_zip CHAR(9), d_tax DECIMAL(4,4),
-      d_ytd DECIMAL(12,2), d_next_o_id INT, PRIMARY KEY (d_w_id, d_id))]],
+      d_ytd DECIMAL(16,2), d_next_o_id INT, PRIMARY KEY (d_w_id, d_id))]],
    [[customer (c_id INT NOT NULL, c_d_id TINYINT NOT NULL, c_w_id SMALLINT NOT NULL, c_first VARCHAR(16),
       c_middle CHAR(2), c_last VARCHAR(16), c_street_1 VARCHAR(20), c_street_2 VARCHAR(20), c_city VARCHAR(20),
       c_state CHAR(2), c_zip CHAR(9), c_phone CHAR(16), c_since DATETIME, c_credit CHAR(2), c_credit_lim DECIMAL(12,2),
-      c_discount DECIMAL(4,4), c_balance DECIMAL(12,2), c_ytd_payment DECIMAL(12,2), c_payment_cnt SMALLINT,
-      c_delivery_cnt SMALLINT, c_data VARCHAR(500), PRIMARY KEY (c_w_id, c_d_id, c_id),
+      c_discount DECIMAL(4,4), c_balance DECIMAL(16,2), c_ytd_payment DECIMAL(16,2), c_payment_cnt INT,
+      c_delivery_cnt INT, c_data VARCHAR(500), PRIMARY KEY (c_w_id, c_d_id, c_id),
       KEY by_name (c_w_id, c_d_id, c_last, c_first))]],
    [[history (h_id BIGINT NOT NULL AUTO_INCREMENT, h_c_id INT, h_c_d_id TINYINT, h_c_w_id SMALLINT, h_d_id TINYINT,
       h_w_id SMALLINT, h_date DATETIME, h_amount DECIMAL(6,2), h_data VARCHAR(24), PRIMARY KEY (h_id))]],
@@ -85,7 +86,7 @@ local TABLES = {
       PRIMARY KEY (i_id))]],
    [[stock (s_i_id INT NOT NULL, s_w_id SMALLINT NOT NULL, s_quantity SMALLINT, s_dist_01 CHAR(24), s_dist_02 CHAR(24),
       s_dist_03 CHAR(24), s_dist_04 CHAR(24), s_dist_05 CHAR(24), s_dist_06 CHAR(24), s_dist_07 CHAR(24),
-      s_dist_08 CHAR(24), s_dist_09 CHAR(24), s_dist_10 CHAR(24), s_ytd INT, s_order_cnt SMALLINT, s_remote_cnt SMALLINT,
+      s_dist_08 CHAR(24), s_dist_09 CHAR(24), s_dist_10 CHAR(24), s_ytd INT, s_order_cnt INT, s_remote_cnt INT,
       s_data VARCHAR(50), PRIMARY KEY (s_w_id, s_i_id))]],
 }
 
@@ -205,6 +206,7 @@ local function new_order(w)
    for number, line in ipairs(lines) do
       local price = row("SELECT i_price, i_name, i_data FROM item WHERE i_id=%d", line.item)
       if not price then
+         if line.item <= items() then error("item " .. line.item .. " is not there: the data were changed") end
          change("ROLLBACK")
          return true
       end
@@ -338,16 +340,17 @@ function thread_done()
    connection:disconnect()
 end
 
--- Consistency conditions 1 to 10 and 12 (11 holds for a fresh load only): each query counts what violates one. ------------
+-- Consistency conditions 1 to 10 and 12 (11 holds for a fresh load only): each query counts what violates one. What is not
+-- there at all (NULL) equals nothing (<=>). ------------------------------------------------------------------------------
 
 local CONDITIONS = {
-   {1, "SELECT COUNT(*) FROM warehouse WHERE w_ytd <> (SELECT SUM(d_ytd) FROM district WHERE d_w_id = w_id)"},
-   {2, [[SELECT COUNT(*) FROM district WHERE d_next_o_id - 1 <> (SELECT MAX(o_id) FROM orders WHERE o_w_id = d_w_id AND o_d_id = d_id)
+   {1, "SELECT COUNT(*) FROM warehouse WHERE NOT w_ytd <=> (SELECT SUM(d_ytd) FROM district WHERE d_w_id = w_id)"},
+   {2, [[SELECT COUNT(*) FROM district WHERE NOT d_next_o_id - 1 <=> (SELECT MAX(o_id) FROM orders WHERE o_w_id = d_w_id AND o_d_id = d_id)
          OR d_next_o_id - 1 <> (SELECT IFNULL(MAX(no_o_id), d_next_o_id - 1) FROM new_orders WHERE no_w_id = d_w_id AND no_d_id = d_id)]]},
    {3, [[SELECT COUNT(*) FROM (SELECT MAX(no_o_id) - MIN(no_o_id) + 1 - COUNT(*) AS gap FROM new_orders GROUP BY no_w_id, no_d_id) AS found
          WHERE gap <> 0]]},
-   {4, [[SELECT COUNT(*) FROM district WHERE (SELECT SUM(o_ol_cnt) FROM orders WHERE o_w_id = d_w_id AND o_d_id = d_id)
-         <> (SELECT COUNT(*) FROM order_line WHERE ol_w_id = d_w_id AND ol_d_id = d_id)]]},
+   {4, [[SELECT COUNT(*) FROM district WHERE NOT (SELECT SUM(o_ol_cnt) FROM orders WHERE o_w_id = d_w_id AND o_d_id = d_id)
+         <=> (SELECT COUNT(*) FROM order_line WHERE ol_w_id = d_w_id AND ol_d_id = d_id)]]},
    {5, [[SELECT COUNT(*) FROM orders LEFT JOIN new_orders ON no_w_id = o_w_id AND no_d_id = o_d_id AND no_o_id = o_id
          WHERE (o_carrier_id IS NULL) <> (no_o_id IS NOT NULL)]]},
    {6, [[SELECT COUNT(*) FROM orders LEFT JOIN (SELECT ol_w_id, ol_d_id, ol_o_id, COUNT(*) AS lines_ FROM order_line
@@ -355,7 +358,7 @@ local CONDITIONS = {
          WHERE o_ol_cnt <> IFNULL(lines_, 0)]]},
    {7, [[SELECT COUNT(*) FROM order_line, orders WHERE o_w_id = ol_w_id AND o_d_id = ol_d_id AND o_id = ol_o_id
          AND (ol_delivery_d IS NULL) <> (o_carrier_id IS NULL)]]},
-   {8, "SELECT COUNT(*) FROM warehouse WHERE w_ytd <> (SELECT SUM(h_amount) FROM history WHERE h_w_id = w_id)"},
+   {8, "SELECT COUNT(*) FROM warehouse WHERE NOT w_ytd <=> (SELECT SUM(h_amount) FROM history WHERE h_w_id = w_id)"},
    {9, [[SELECT COUNT(*) FROM district LEFT JOIN (SELECT h_w_id, h_d_id, SUM(h_amount) AS paid FROM history GROUP BY h_w_id, h_d_id) AS summed
          ON h_w_id = d_w_id AND h_d_id = d_id WHERE d_ytd <> IFNULL(paid, 0)]]},
    {10, [[SELECT COUNT(*) FROM customer LEFT JOIN (SELECT o_w_id, o_d_id, o_c_id, SUM(ol_amount) AS ordered FROM orders, order_line

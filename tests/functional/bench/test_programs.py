@@ -136,6 +136,34 @@ class ProgramsTest(unittest.TestCase):
         ):
             self.assertGreater(self.measure(text)[figure], 0, text)
 
+    def change_database(self, *statements: str) -> None:
+        database = os.path.join(self.folder, "nova-perf-database")
+        changes = os.path.join(self.folder, "changes")
+        with open(changes, "w", encoding="ascii") as file:
+            file.writelines(f"{statement};\n" for statement in statements)
+        server = ["mariadbd", "--no-defaults", "--bootstrap", "--skip-grant-tables", f"--datadir={database}/data"]
+        server += ["--innodb-log-file-size=48M", "--innodb-stats-persistent=0"]
+        with open(changes, "rb") as file:
+            done = patience.run([*server, f"--user={os.environ.get('USER', 'root')}"], stdin=file, env=ENVIRONMENT)
+        self.assertEqual(0, done.returncode, done.stderr)
+
+    def test_tpcc_counts_on_and_misses_what_is_gone(self) -> None:
+        """What days without think times add up to; then items of which New-Orders would be rolled back."""
+        argv = ["nova-perf-database", "tpcc", "1", "2", "1", "100"]
+        self.assertEqual(0, patience.run(argv, cwd=self.folder, env=ENVIRONMENT).returncode)
+        self.change_database(
+            "UPDATE bench.warehouse SET w_ytd = 9999999999",
+            "UPDATE bench.district SET d_ytd = 9999999999",
+            "UPDATE bench.customer SET c_payment_cnt = 32767, c_delivery_cnt = 32767, c_ytd_payment = 9999999999",
+            "UPDATE bench.stock SET s_order_cnt = 32767, s_remote_cnt = 32767",
+        )
+        done = patience.run(argv, cwd=self.folder, env=ENVIRONMENT)
+        self.assertEqual(0, done.returncode, done.stderr)
+        self.change_database("DELETE FROM bench.item WHERE i_id % 2 = 0")
+        done = patience.run(argv, cwd=self.folder, env=ENVIRONMENT)
+        self.assertNotEqual(0, done.returncode)
+        self.assertRegex(done.stdout + done.stderr, "item [0-9]+ is not there: the data were changed")
+
     def test_tpcc_holds_its_conditions_and_tells_when_one_is_broken(self) -> None:
         argv = ["nova-perf-database", "tpcc", "1", "2", "1", "100"]
         benchmark = plugins.load("tpcc")
@@ -143,15 +171,7 @@ class ProgramsTest(unittest.TestCase):
             done = patience.run(argv, cwd=self.folder, env=ENVIRONMENT)
             self.assertEqual(0, done.returncode, done.stderr)
             self.assertTrue(benchmark.parse(done.stdout))
-        database = os.path.join(self.folder, "nova-perf-database")
-        changes = os.path.join(self.folder, "changes")
-        with open(changes, "w", encoding="ascii") as file:
-            file.writelines(f"{statement};\n" for statement in BREAKS)
-        server = ["mariadbd", "--no-defaults", "--bootstrap", "--skip-grant-tables", f"--datadir={database}/data"]
-        server += ["--innodb-log-file-size=48M", "--innodb-stats-persistent=0"]
-        with open(changes, "rb") as file:
-            done = patience.run([*server, f"--user={os.environ.get('USER', 'root')}"], stdin=file, env=ENVIRONMENT)
-        self.assertEqual(0, done.returncode, done.stderr)
+        self.change_database(*BREAKS)
         done = patience.run(argv, cwd=self.folder, env=ENVIRONMENT)
         for number in benchmark_database.CONDITIONS:
             self.assertRegex(done.stdout, rf"tpcc condition {number}: [1-9][0-9]* violations")

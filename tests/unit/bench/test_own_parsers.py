@@ -217,6 +217,15 @@ class TpccTest(testtools.TestCase):
         check((10 * 10 + 30, 10 * 10, 10, 10, 10), 3)
         check((10 * 10 + 30, 10 * 10 + 30, 10, 10, 10), 3)
 
+    def test_rolled_back_are_one_of_a_hundred(self):
+        """Those of a database that has lost half of its items are 19 of 20."""
+        check = database.Tpcc()._check_rolled_back
+        for count, orders in ((711, 765), (400, 10_000), (0, 10_000)):
+            error = self.assertRaises(base.OutputError, check, count, orders)
+            self.assertIn(f"{count} of {orders} New-Orders were rolled back", str(error))
+        for count, orders in ((0, 0), (2, 1), (0, 100), (110, 10_000), (90, 10_000), (10_300, 1_000_000)):
+            check(count, orders)
+
 
 class TpccToolsTest(testtools.TestCase):
     def test_tpcc_mysql(self):
