@@ -3,6 +3,7 @@
 #define COMMON_H
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #define MAX_PROCESSES 1024
 
@@ -17,6 +18,9 @@ long whole(const char *name, const char *text, long low, long high);
 
 /* Memory that children share, filled with zeros; refuses what the machine does not have. */
 void *shared_memory(size_t bytes);
+
+/* Of a child: it is killed when its parent ends, however that was. */
+void end_with(pid_t parent);
 
 /* Runs work(number, context) in so many children side by side; fails when one of them does. */
 void in_children(int count, void (*work)(int number, void *context), void *context);

@@ -73,6 +73,13 @@ void *shared_memory(size_t bytes)
     return memory;
 }
 
+void end_with(pid_t parent)
+{
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent)
+        _exit(3);
+}
+
 void in_children(int count, void (*work)(int, void *), void *context)
 {
     fflush(NULL);
@@ -81,9 +88,7 @@ void in_children(int count, void (*work)(int, void *), void *context)
         if (pid < 0)
             fail("fork: %s", strerror(errno));
         if (pid == 0) {
-            prctl(PR_SET_PDEATHSIG, SIGKILL); /* one that fails must not leave the others waiting for it */
-            if (getppid() != parent)
-                _exit(3);
+            end_with(parent); /* one that fails must not leave the others waiting for it */
             work(number, context);
             exit(0);
         }

@@ -83,11 +83,16 @@ int run_serve(int argc, char **argv)
     if (bind(packets, (struct sockaddr *)&here, sizeof here) || bind(listener, (struct sockaddr *)&here, sizeof here)
         || listen(listener, 4096))
         fail("%s port %s: %s", argv[1], argv[2], strerror(errno));
-    if (fork() == 0)
+    pid_t server = getpid();
+    if (fork() == 0) {
+        end_with(server);
         answer_packets(packets);
+    }
     for (int at = 1; at < ACCEPTORS; at++)
-        if (fork() == 0)
+        if (fork() == 0) {
+            end_with(server);
             break;
+        }
     signal(SIGCHLD, SIG_IGN);
     for (;;) {
         int from = accept(listener, NULL, NULL), on = 1;
@@ -118,12 +123,19 @@ static void connect_to(int made, const struct sockaddr_in *to)
         fail("%s: %s", "connect", strerror(errno)); /* "Connection refused": the server does not listen yet */
 }
 
-/* Whether the answer came whole; one that never comes ends a TCP run. */
+/* Whether the answer came whole; one that never comes ends a TCP run. Requests bear a number in as many bytes as they
+ * have, so that the answer to an earlier packet, which was given up, is not taken for that to this one. */
 static int ask(struct client *client, int made, char *block)
 {
+    static uint64_t asked;
+    char number[sizeof asked];
+    size_t told = client->bytes < sizeof number ? client->bytes : sizeof number, got = 0;
+    asked++;
+    for (size_t at = 0; at < told; at++)
+        number[at] = (char)(asked >> 8 * at);
+    memcpy(block, number, told);
     if (send(made, block, client->bytes, 0) != (ssize_t)client->bytes)
         fail("send: %s", strerror(errno));
-    size_t got = 0;
     while (got < client->bytes) {
         ssize_t part = recv(made, block + got, client->bytes - got, 0);
         if (part <= 0) {
@@ -131,11 +143,12 @@ static int ask(struct client *client, int made, char *block)
                 return 0;
             fail("receive: %s", part < 0 ? strerror(errno) : "the server closed the connection");
         }
-        got += (size_t)part;
-        if (client->type == SOCK_DGRAM)
-            break;
+        if (client->type == SOCK_STREAM || ((size_t)part == client->bytes && !memcmp(block, number, told)))
+            got += (size_t)part;
     }
-    return got == client->bytes;
+    if (memcmp(block, number, told))
+        fail("receive: this is not the answer to the request");
+    return 1;
 }
 
 static void request(int number, void *context)

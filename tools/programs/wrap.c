@@ -58,7 +58,7 @@ int run_fan(int argc, char **argv)
         return 2;
     }
     int count = (int)whole("COUNT", argv[1], 1, MAX_COPIES), worst = 0;
-    long first = whole("FIRST", argv[2], 1, 65535 - MAX_COPIES);
+    long first = whole("FIRST", argv[2], 1, 65536 - count);
     for (int at = 0; at < count; at++) {
         char port[12];
         char **copy = calloc((size_t)argc, sizeof *copy);
