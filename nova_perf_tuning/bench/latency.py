@@ -61,7 +61,10 @@ class Request(_Pair):
         "bytes": "size of request and answer, 1 to 65000 (udp: 1472 fit one packet of MTU 1500)",
         "port": "TCP and UDP port of the server",
     }
-    self_check = "every answer must have the length and the number of its request; the rate must follow from count and seconds"
+    self_check = (
+        "every answer must have the length and the number of its request; the rate must follow from count and"
+        " seconds"
+    )
     work_metric = "transactions"
     work_unit = "1,000 transactions"
 

@@ -187,7 +187,10 @@ class Launcher(abc.ABC):
 
     @abc.abstractmethod
     def host_pair(self) -> Pair:
-        """Return the host's own machines (arm ``host``): two network namespaces on the guests' network."""
+        """Return the host's own machines (arm ``host``): two network namespaces on the guests' network.
+
+        :raises LaunchError: the host would run other programs than guests do.
+        """
 
     @abc.abstractmethod
     def destroy(self, arm: str) -> None:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import os
-from collections.abc import Collection
+import shutil
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from nova_perf_tuning import cache_folder
 from nova_perf_tuning.launch import base
 
 _BUILD = "build it with tools/image/build"
+#: Programs of this project.
+_OWN: Final = "nova-perf-"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -20,6 +24,7 @@ class Image:
     :ivar id: folder name, which ends in the hash of packages and recipe.
     :ivar packages: package -> version of everything in it.
     :ivar release: kernel release.
+    :ivar sums: program -> SHA-256 of its file; empty: of an image that was built when they were not kept.
     """
 
     id: str
@@ -28,6 +33,7 @@ class Image:
     root: str
     packages: dict[str, str]
     release: str
+    sums: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 #: What images of this project had before they listed it.
@@ -97,7 +103,41 @@ def load(folder: str | None = None, programs: Collection[str] = ()) -> Image:
         raise base.LaunchError(f"guest image {folder} is damaged ({reason}); remove it and {_BUILD}") from error
     versions = dict(line.split(" ", 1) for line in packages.splitlines() if " " in line)
     kernel, initrd, root = (os.path.join(folder, name) for name in ("vmlinuz", "initrd", "root.img"))
-    return Image(os.path.basename(folder), kernel, initrd, root, versions, release)
+    return Image(os.path.basename(folder), kernel, initrd, root, versions, release, _sums(folder))
+
+
+def _sums(folder: str) -> dict[str, str]:
+    try:
+        pairs = (line.split("  ", 1) for line in _read(folder, "sums").splitlines())
+        return {os.path.basename(pair[1]): pair[0] for pair in pairs if len(pair) == 2}
+    except (OSError, UnicodeDecodeError):
+        return {}
+
+
+def check_same_programs(found: Image, programs: Collection[str]) -> None:
+    """See that the host would run the very files that are in an image; what the host lacks is another fault.
+
+    :param programs: those that run on both.
+    :raises LaunchError: names the program whose file is another one, and what to do.
+    """
+    own = {name for name in found.sums if name.startswith(_OWN)}
+    if any(name.startswith(_OWN) for name in programs):  # they call one another
+        programs = {*programs, *own}
+    for name in sorted(set(programs) & found.sums.keys()):
+        path = shutil.which(name, path=cache_folder.program_path())
+        if path is not None and _sum(path) != found.sums[name]:
+            raise base.LaunchError(
+                f"{path} is not the {name} of guest image {found.id}, so host and guests would not compare; build"
+                " the image anew with tools/image/build (--full), and have no other build of it on PATH"
+            )
+
+
+def _sum(path: str) -> str:
+    try:
+        with open(path, "rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise base.LaunchError(f"{path} cannot be read: {error.strerror}") from None
 
 
 def _read(folder: str, name: str) -> str:

@@ -265,6 +265,7 @@ class LibvirtLauncher(base.Launcher):
     def host_pair(self) -> base.Pair:
         run = self._prepared()
         if not self._hosts:
+            image.check_same_programs(self._image, self._programs)
             self._hosts = [
                 HostMachine(
                     role,

@@ -1,5 +1,6 @@
 """The image's folder: found, whole, or refused with what to do."""
 
+import hashlib
 import os
 import pathlib
 import tempfile
@@ -53,6 +54,31 @@ class ImageTest(unittest.TestCase):
                         image.default_folder(wanted)
                     self.assertNotIn("build it anew", str(caught.exception))
             self.assertEqual(str(self.folder / "full-image"), image.default_folder(["smbd"]))
+
+    def test_programs_that_differ_between_host_and_guests(self) -> None:
+        """An upgrade of the host, an own program built anew since, another build that comes first on PATH."""
+        programs = self.folder / "programs"
+        programs.mkdir()
+        names = ("fio", "nova-perf-bench", "nova-perf-tpcc.lua")
+        sums = ""
+        for name in names:
+            (programs / name).write_text(name)
+            (programs / name).chmod(0o755)
+            sums += f"{hashlib.sha256(name.encode()).hexdigest()}  /some/where/{name}\n"
+        wanted = {"fio", "nova-perf-bench", "netperf"}
+        with mock.patch.dict(os.environ, {"NOVA_PERF_CACHE": str(self.folder), "PATH": "/nonexistent"}):
+            (programs / "fio").write_text("of an image that kept no sums")
+            image.check_same_programs(image.load(str(self.folder)), wanted)
+            (programs / "fio").write_text("fio")
+            (self.folder / "sums").write_text(sums)
+            found = image.load(str(self.folder))
+            image.check_same_programs(found, wanted)
+            for changed, needed in (("fio", "fio"), ("nova-perf-tpcc.lua", "nova-perf-bench")):
+                (programs / changed).write_text("another build")
+                with self.assertRaisesRegex(base.LaunchError, f"{changed} is not the {changed} of guest image"):
+                    image.check_same_programs(found, {needed})
+                (programs / changed).unlink()  # missing on the host: told elsewhere
+                image.check_same_programs(found, {needed})
 
     def test_default_folder(self) -> None:
         cases = (
