@@ -98,7 +98,7 @@ class Himeno(own.OwnBenchmark):
             raise base.OutputError(f"{self.kind}: {rate:g} MFLOPS contradict {sweeps:g} sweeps in {seconds:g} s")
         return [
             base.Reading(*self.primary, rate, primary=True),
-            base.Reading("work", self.work_unit, "higher", self.positive(data, "gflop")),
+            base.Reading("work", self.work_unit, "higher", sweep_flop(size) * sweeps / 1e9),
         ]
 
 
@@ -145,5 +145,5 @@ class Memory(own.OwnBenchmark):
         return [
             base.Reading(*self.primary, rate, primary=True),
             base.Reading("best_pass", "MB/s", "higher", self.positive(data, "best_mb_per_second")),
-            base.Reading("work", self.work_unit, "higher", self.positive(data, "gigabytes")),
+            base.Reading("work", self.work_unit, "higher", 3 * mib * (1 << 20) * passes / 1e9),
         ]

@@ -174,6 +174,14 @@ class HimenoTest(testtools.TestCase):
         data["mflops"] *= 2
         self.assertRaises(base.OutputError, memory.Himeno().parse, json.dumps(data))
 
+    def test_work_follows_from_sweeps_and_passes(self):
+        """CPU is divided by it: what the program says of it beside them counts for nothing."""
+        for kind, name in ((memory.Himeno, "gflop"), (memory.Memory, "gigabytes")):
+            text = GOOD[kind]
+            data = json.loads(text)
+            self.assertAlmostEqual(data[name], figures(kind, text)["work"], 3)
+            self.assertAlmostEqual(data[name], figures(kind, json.dumps({**data, name: 1e-6}))["work"], 3)
+
     def test_memory_that_it_needs(self):
         self.assertEqual(229, memory.Himeno().memory_mib({"size": "M"}))
         self.assertEqual(96, memory.Memory().memory_mib({"array": "32m"}))
