@@ -46,6 +46,11 @@ class RulesTest(testtools.TestCase):
         self.assertEqual(set(), self.found({"os_distro": "debian"}, "Windows Subsystem"))
         self.assertEqual(set(), self.found({}, "darwin-builder"))
 
+    def test_nova_reads_the_type_letter_by_letter(self):
+        for value in ("Windows", "WINDOWS", " windows"):
+            self.assertEqual({"windows-not-said"}, self.found({"os_type": value}, "x"), value)
+            self.assertEqual({"windows-not-said"}, self.found({"os_distro": "windows", "os_type": value}), value)
+
     def test_disc_with_the_drivers_of_windows(self):
         for name in ("virtio-win-0.1.266", "virtio_win.iso"):
             for key in ("hw_cdrom_bus", "hw_rescue_bus"):
