@@ -15,6 +15,8 @@ _NUMBER = r"[0-9]{1,15}(?:\.[0-9]{1,9})?"
 _KEY = re.compile(r"^([A-Z][A-Z0-9_]{1,60})=(.{0,100})$", re.M)
 #: Socket sizes, message size, seconds, rate: the table of bulk data. That of requests has six columns.
 _TABLE = re.compile(rf"^[ \t]*([0-9]+)[ \t]+([0-9]+)[ \t]+([0-9]+)[ \t]+({_NUMBER})[ \t]+({_NUMBER})[ \t]*$", re.M)
+#: What the table's head says of the rate; without a head (-P 0) nobody knows its unit.
+_HEADER = re.compile(r"^bytes[ \t]+bytes[ \t]+bytes[ \t]+secs\.[ \t]+10\^6bits/s(?:ec)?[ \t]*$", re.M)
 
 
 class Netperf(base.Benchmark):
@@ -62,7 +64,10 @@ class Netperf(base.Benchmark):
         output.check_length(self.kind, text)
         if "could not establish the control connection" in text:
             raise base.NotReadyError(f"{self.kind}: could not establish the control connection")
-        keys = dict(_KEY.findall(text))
+        found = _KEY.findall(text)
+        keys = dict(found)
+        if len(keys) != len(found):
+            raise base.OutputError(f"{self.kind}: the output is ambiguous: it is of more than one run")
         return self._from_keys(keys) if "THROUGHPUT" in keys else self._from_table(text)
 
     def _from_keys(self, keys: Mapping[str, str]) -> list[base.Reading]:
@@ -89,8 +94,11 @@ class Netperf(base.Benchmark):
             raise base.OutputError(
                 f"{self.kind}: neither key=value nor one row of a TCP_STREAM table in the output"
             )
-        if "10^6bits" not in text and "Recv   Send" in text:
-            raise base.OutputError(f"{self.kind}: the table is not in 10^6bits/sec; run netperf with -f m")
+        if not _HEADER.search(text):
+            raise base.OutputError(
+                f"{self.kind}: the table does not say that it is in 10^6bits/sec; run netperf with -f m and"
+                " without -P 0"
+            )
         rate = output.check_number(self.kind, "throughput", float(rows[0][4]))
         return [base.Reading(*self.primary, rate, primary=True)]
 

@@ -290,6 +290,9 @@ class NetperfTest(testtools.TestCase):
         for text in (
             NETPERF_KEYS.replace("10^6bits/s", "KBytes/s"),
             NETPERF_TABLE.replace("10^6bits", "KBytes"),
+            NETPERF_TABLE.splitlines()[-1],
+            NETPERF_KEYS + NETPERF_KEYS,
+            "Interim result: 99.00 10^6bits/s over 1.000 seconds\n" + NETPERF_TABLE.replace("10^6bits", "MBytes"),
             NETPERF_RR,
             "16384  131072 1       1      10.00    47639.12\n16384  131072\n",
         ):
