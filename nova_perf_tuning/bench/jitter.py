@@ -71,14 +71,20 @@ class Cyclictest(base.Benchmark):
             if len(counts) < threads or late in seen:
                 raise base.OutputError(f"{self.kind}: the histogram's line of {late} µs is cut off or there twice")
             seen[late] = sum(counts[:threads])
-        cycles = sum(totals) + sum(overflows[:threads])
-        if not cycles or sum(seen.values()) != sum(totals) or not threads == len(means) == len(longest):
+        cycles = sum(totals) + sum(overflows)
+        if (
+            not cycles
+            or sum(seen.values()) != sum(totals)
+            or not threads == len(means) == len(longest) == len(overflows)
+        ):
             raise base.OutputError(
                 f"{self.kind}: {sum(totals)} wake-ups were counted, {sum(seen.values())} are in the histogram"
             )
         # Later than the histogram is wide; the largest of them is known.
-        seen[max(_HISTOGRAM_US, *longest)] = sum(overflows[:threads])
-        mean = sum(one * count for one, count in zip(means, totals, strict=True)) / max(1, sum(totals))
+        seen[max(_HISTOGRAM_US, *longest)] = sum(overflows)
+        # cyclictest's means are of all wake-ups, those beyond the histogram too.
+        counts = [within + beyond for within, beyond in zip(totals, overflows, strict=True)]
+        mean = sum(one * count for one, count in zip(means, counts, strict=True)) / cycles
         return [
             base.Reading(*self.primary, _quantile(seen, cycles, 0.99), primary=True),
             base.Reading("latency_p50", "µs", "lower", _quantile(seen, cycles, 0.5)),

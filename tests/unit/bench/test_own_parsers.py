@@ -316,6 +316,15 @@ class CyclictestTest(testtools.TestCase):
         self.assertEqual((2.0, 0.2), (found["latency_mean"], found["wake_ups"]))
         self.assertRaises(base.OutputError, jitter.Cyclictest().parse, text.replace("000097", "000096"))
 
+    def test_mean_of_what_the_histogram_does_not_hold(self):
+        """As printed for a bar of 10: one thread woke within it half of the time, the other never did."""
+        text = (
+            "# Histogram\n000009 000050\t000000\n# Total: 000000050 000000000\n"
+            "# Min Latencies: 00009 20000\n# Avg Latencies: 10000 30000\n# Max Latencies: 20000 40000\n"
+            "# Histogram Overflows: 00050 00100\n"
+        )
+        self.assertEqual(20_000, figures(jitter.Cyclictest, text)["latency_mean"])
+
     def test_a_hostile_line_takes_no_time(self):
         """A number may be cut into others in one way only: by blanks."""
         line = "000001 " + "0" * 100_000 + "x\n"
