@@ -4,8 +4,9 @@
 def figure:
   if .status != 0 then null
   elif .benchmark == "iperf3" then
-    try (.stdout | fromjson | {name: "throughput", unit: "Mbit/s", value: (.end.sum_received.bits_per_second / 1e6)})
-    catch null
+    # Several processes are a list; one that told nothing is an error, not nothing to add.
+    try (.stdout | fromjson | [(.outputs // [.])[] | .end.sum_received.bits_per_second / 1e6]
+         | {name: "throughput", unit: "Mbit/s", value: (add // error)}) catch null
   elif .benchmark == "fio" then
     try (.stdout | .[index("{"):] | fromjson | .jobs[0] | [.read.iops, .write.iops] | max
          | {name: "I/O", unit: "IO/s", value: .}) catch null

@@ -332,6 +332,15 @@ class FiguresTest(testtools.TestCase):
             self.assertIn(primary.unit, found[kind])
         self.assertIn("events/s, median of 1", found["cpu"])
 
+    def test_processes_of_iperf3_are_added_up(self):
+        one, two = documents.IPERF3, f'{{"outputs": [{documents.IPERF3},{documents.IPERF3}]}}'
+        [primary] = [figure for figure in plugins.load("iperf3").parse(two) if figure.primary]
+        self.assertIn(
+            f"throughput {round(primary.value, 2):g}"[:14], self.figures(self.trial("iperf3", two))["iperf3"]
+        )
+        for broken in (f'{{"outputs": [{one},{{}}]}}', '{"outputs": []}'):
+            self.assertIn("1 runs", self.figures(self.trial("iperf3", broken))["iperf3"])
+
     def test_copies_are_summed_up_as_published_and_with_robust_figures(self):
         text = json.dumps({"benchmark": "copy", "bytes": 100_000_000, "seconds": [1.0, 2.0, 1.25, 0.1, 1.6]})
         found = self.figures(self.trial("smb", text))["smb"]
