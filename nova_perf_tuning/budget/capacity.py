@@ -43,7 +43,7 @@ class Limit:
 
     :ivar per_guest: CPUs that one guest takes of it; its interval is None with too few trials.
     :ivar guests: how many fit; :ivar fewest, most: at the dear and at the cheap end of the interval.
-    :ivar note: what the figure does not hold for.
+    :ivar note: what the figure does not hold for, and what is not in its interval.
     """
 
     resource: str
@@ -245,9 +245,10 @@ def _limit(name: str, found: statistics.Estimate, rate: float, cpus: float) -> L
     per_guest = found.value * rate
     dear = None if found.high is None else fits(cpus, found.high * rate)
     cheap = None if found.low is None else fits(cpus, found.low * rate)
-    note = found.note if found.high is None else ""
+    notes = [found.note]
     if name in ("vhost", "iothread", "emulator") and per_guest > _ONE_THREAD:
-        note = "more than one CPU per guest: it takes several queues or threads to get there"
+        notes.append("more than one CPU per guest: it takes several queues or threads to get there")
+    note = "; ".join(filter(None, notes))
     return Limit(name, found.value, per_guest, fits(cpus, per_guest), dear, cheap, note)
 
 
@@ -275,7 +276,7 @@ def housekeeping(
         return max(1, math.ceil(speed_gbit * per_unit / busy - 1e-9))
 
     cautious = None if found.high is None else cpus(found.high)
-    note = "; ".join(filter(None, (_no_nic(results), _no_softirq(trials, classes))))
+    note = "; ".join(filter(None, (found.note, _no_nic(results), _no_softirq(trials, classes))))
     return Housekeeping(speed_gbit, cpus(found.value), cautious, note)
 
 

@@ -81,10 +81,20 @@ class CapacityTest(testtools.TestCase):
         self.assertEqual((32, None, None), self._counts(first))
         self.assertIn("n too small", first.note)
 
+    def test_what_an_interval_does_not_hold_is_told(self):
+        for boots, told in ((1, "one boot only"), (2, "two boots only"), (3, "")):
+            blocks = [trial(block=at, group=at % boots, vhost=4.0 + at % 3) for at in range(12)]
+            [first, *_] = capacity.capacity(results(*blocks), "iperf3", "tuned", 8, 1.0).limits
+            note = capacity.housekeeping(results(*blocks), "iperf3", "tuned", 25, 1.0).note
+            for text in (first.note, note):
+                self.assertIn(told, text)
+                self.assertEqual(bool(told), bool(text))
+
     def test_one_thread_cannot_take_two_cpus(self):
         found = capacity.capacity(results(trial(vhost=20.0)), "iperf3", "tuned", 4, 0.8)
         [vhost] = [one for one in found.limits if one.resource == "vhost"]
         self.assertIn("several queues", vhost.note)
+        self.assertIn("n too small", vhost.note)
 
     def test_trials_over_the_limits_of_guards_do_not_count(self):
         blocks = [trial(block=at, order=at, vhost=1.0) for at in range(10)]
@@ -117,7 +127,7 @@ class CapacityTest(testtools.TestCase):
         self.assertEqual((None, 80), (limits["softirq"].guests, limits[capacity.ALL].guests))
 
     def test_what_a_nic_costs_is_not_in_it_on_one_host(self):
-        blocks = [trial(block=at, vhost=1.0) for at in range(8)]
+        blocks = [trial(block=at, group=at // 3, vhost=1.0) for at in range(9)]
         for launcher, words in (("libvirt", "NIC's own interrupts"), ("heat", "")):
             told = capacity.housekeeping(
                 model.Results({"launcher": launcher}, blocks), "iperf3", "tuned", 25, 0.8
