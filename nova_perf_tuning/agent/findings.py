@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -10,6 +11,9 @@ from nova_perf_tuning.agent import arbiter
 from nova_perf_tuning.host import setting as setting_module
 from nova_perf_tuning.host.transaction import apply as apply_module
 from nova_perf_tuning.host.transaction import journal as journal_module
+from nova_perf_tuning.host.transaction import rivals
+
+LOG = logging.getLogger(__name__)
 
 #: Findings of one sort that are listed; the others are counted.
 NAMED: Final = 50
@@ -78,3 +82,34 @@ def not_in_force(unmet: Sequence[apply_module.Outcome]) -> list[dict[str, Any]]:
         }
         for one in unmet
     ]
+
+
+class Writers:
+    """Says who may be writing what is held back; once for each contest, since it reads all names of processes."""
+
+    def __init__(self, lookout: rivals.Lookout) -> None:
+        self._lookout = lookout
+        #: (kind, target) -> the likely writer, as of the beginning of the contest.
+        self._known: dict[tuple[str, str], str] = {}
+
+    def findings(self) -> list[dict[str, Any]]:
+        """Return what is known of other writers on this host."""
+        return self._lookout.findings()
+
+    def name(self, found: Sequence[dict[str, Any]]) -> None:
+        """Add the likely writer to each contest among findings; a new one is logged."""
+        known, self._known = self._known, {}
+        for one in found:
+            if one["what"] != "written by others":
+                continue
+            key = (one["kind"], one["target"])
+            self._known[key] = known.get(key) or self._lookout.likely(one["kind"])
+            if key not in known:
+                LOG.warning(
+                    "%s %s keeps being changed, now to %s, perhaps by %s: it is tried again in %.0f s",
+                    *key,
+                    one["found"],
+                    self._known[key],
+                    one["next_try_s"],
+                )
+            one["detail"] = f"may be written by {self._known[key]}"

@@ -80,9 +80,7 @@ class Service:
         self._notifier = notifier or notify.Notifier({})
         self._guests_fault = guests_fault
         self._describe = describe
-        self._lookout = lookout
-        #: Who may be writing what is held back (kind, target), as of the beginning of the contest.
-        self._writers: dict[tuple[str, str], str] = {}
+        self._writers = findings.Writers(lookout) if lookout is not None else None
         #: What was told last of what may change without a pass.
         self._told_of: tuple[object, ...] = ()
         self._inbox = inbox.Inbox()
@@ -476,9 +474,6 @@ class Service:
         """Return what ``nova-perf status`` shows; lists are cut to a bounded length, and counted whole."""
         now = time.monotonic()
         found = self._findings(now)
-        if self._lookout is not None:
-            self._name_writers(self._lookout, found)
-            found += self._lookout.findings()
         return {
             "pid": os.getpid(),
             "pid_start": state_module.process_start(os.getpid()),
@@ -497,26 +492,13 @@ class Service:
             "warnings": list(self._last.plan.warnings[: findings.NAMED]) if self._last is not None else [],
         }
 
-    def _name_writers(self, lookout: rivals.Lookout, found: list[dict[str, Any]]) -> None:
-        """Say who may be the other, found out once for each contest: it reads the name of every process."""
-        known, self._writers = self._writers, {}
-        for one in found:
-            if one["what"] == "written by others":
-                key = (one["kind"], one["target"])
-                self._writers[key] = known.get(key) or lookout.likely(one["kind"])
-                if key not in known:
-                    LOG.warning(
-                        "%s %s keeps being changed, now to %s, perhaps by %s: it is tried again in %.0f s",
-                        *key,
-                        one["found"],
-                        self._writers[key],
-                        one["next_try_s"],
-                    )
-                one["detail"] = f"may be written by {self._writers[key]}"
-
     def _findings(self, now: float) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = self._describe() if self._describe is not None else []
         found += findings.contested(self._reconciler.contested(), now)
         if self._last is not None:
             found += findings.applied_by_a_person(self._last.foreign)
-        return found + findings.not_in_force(self._reconciler.not_in_force())
+        found += findings.not_in_force(self._reconciler.not_in_force())
+        if self._writers is not None:
+            self._writers.name(found)
+            found += self._writers.findings()
+        return found

@@ -268,7 +268,7 @@ class CommandsTest(testtools.TestCase):
         for parameters, interval in (
             ({"seconds": "3600", "streams": "9"}, "18"),
             ({"seconds": "7", "streams": "128", "processes": "6"}, "3"),
-            ({"seconds": "2", "streams": "128", "processes": "6"}, "2"),
+            ({"seconds": "2", "streams": "128", "processes": "6"}, None),
             ({"seconds": "60", "streams": "4"}, None),
             ({"seconds": "50", "streams": "128", "omit": "1"}, base.ParameterError),
             ({"seconds": "10", "streams": "128", "processes": "7"}, base.ParameterError),
