@@ -246,7 +246,8 @@ class ValidateTest(testtools.TestCase):
             file.write("budgets: [{benchmark: cpu, arm: tuned, max_loss: 0.5}]")
         with open(noise_file, "w", encoding="utf-8") as file:
             json.dump({"schema": 1, "floors": []}, file)
-        done = self.validate(*QUICK, "--budget", budget, "--noise-file", noise_file)
+        # A busy machine would take minutes more to decide.
+        done = self.validate(*QUICK, "--time-limit", "20s", "--budget", budget, "--noise-file", noise_file)
         self.assertIn("it has no noise floor for this host and these benchmarks", done.stderr)
 
     def test_mistakes_are_one_line_and_exit_3(self):
