@@ -191,7 +191,7 @@ class Published(Generated):
                     f"{one['guest'] / same['host']:.2f}" if same else "",
                     f"{one['host_cpu'] / 100 / one['guest'] * 1e6:.0f}",
                     f"{same['host_cpu'] / 100 / same['host'] * 1e6:.0f}" if same else "",
-                    *(self.here.cells("fio", jobs=one["jobs"]) if one["cpus"] <= 2 else ["", "", ""]),
+                    *self.here.cells("fio", jobs=one["jobs"]),
                 ]
             )
         size = self.here.benchmark("fio").get("parameters", {}).get("size", "?")
