@@ -27,7 +27,7 @@ finish() {
     rm -rf "$logs"
 }
 trap finish EXIT
-trap 'exit 130' INT TERM
+trap 'exit 130' INT TERM PIPE
 export PYTHONDONTWRITEBYTECODE=1
 if [[ -z ${NOVA_PERF_TOPOLOGIES:-} && -d $top/../shared/data/topologies ]]; then
     NOVA_PERF_TOPOLOGIES=$(cd "$top/../shared/data/topologies" && pwd)
