@@ -139,6 +139,7 @@ def _agent_lines(agent: Mapping[str, Any] | None) -> list[str]:
         ]
         place = f" {one['kind']} {one['target']}" if "target" in one else ""
         lines.append(f"agent: {one.get('what')}:{place} {one.get('detail', '')} {', '.join(words)}")
+    lines += [f"agent: warning: {one}" for one in agent.get("warnings") or []]
     listed = collections.Counter(one.get("what") for one in agent.get("findings") or [])
     for what, number in (agent.get("findings_total") or {}).items():
         if number > listed[what]:

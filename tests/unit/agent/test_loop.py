@@ -463,6 +463,14 @@ class ToldTest(LoopTest):
         lines = status._agent_lines({**agent.snapshot.state, "running": True, "age_s": 0.0})
         self.assertEqual([], [line for line in lines if line.endswith("more")])
 
+    def test_a_person_is_told_what_the_plan_cannot_give(self):
+        plan = self.host.plan
+        self.host.plan = lambda facts: dataclasses.replace(plan(facts), warnings=("guest g1: no CPU of node 1",))
+        state = self.serve().as_state()
+        self.assertEqual(["guest g1: no CPU of node 1"], state["warnings"])
+        lines = status._agent_lines({**state, "running": True, "age_s": 0.0})
+        self.assertIn("agent: warning: guest g1: no CPU of node 1", lines)
+
     def test_a_person_is_told_what_prometheus_gets(self):
         agent = self.serve()
         self.hold_back(agent, self.nic_vectors()[:1])
