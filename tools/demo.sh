@@ -62,7 +62,7 @@ finish() {
     exit "$code"
 }
 trap finish EXIT
-trap 'exit 130' INT TERM
+trap 'exit 130' INT TERM PIPE
 
 next "Packages and Python environment"
 "$top/tools/prepare.sh" --profile demo --extras report

@@ -192,7 +192,11 @@ def _show_rest() -> int:
     )
     print(f"that is {ask_look / 1e4:.4%} of a CPU, with readings {share:.4%} (no goal)")
     reached = max(cycle, looking) <= GOAL_LOOK and max(both, reading) <= GOAL_ALL
-    print(f"goals {GOAL_LOOK:.2%} and {GOAL_ALL:.2%}: {'reached' if reached else 'MISSED'}")
+    reached = reached and look <= theirs / 5 and both * 1e4 <= theirs / 3
+    print(
+        f"goals {GOAL_LOOK:.2%} and {GOAL_ALL:.2%}, a fifth and a third of irqbalance:"
+        f" {'reached' if reached else 'MISSED'}"
+    )
     return 0 if reached else 1
 
 

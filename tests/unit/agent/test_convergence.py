@@ -182,6 +182,7 @@ class ConvergenceTest(testtools.TestCase):
             self._check_told(bench)
             self._check_bound(bench)
             self._check_places(bench)
+            self._check_withdrawn(bench)
             self._check_originals(bench)
             self.assertEqual([], bench.host.illegal)
         finally:
@@ -209,6 +210,22 @@ class ConvergenceTest(testtools.TestCase):
         self.assertEqual({}, {key: number for key, number in counts.items() if number > bench.changes + 1})
         most = TRIES * (bench.changes + bench.waits + LIMIT + 1)
         self.assertEqual({}, {key: number for key, number in bench.host.attempts.items() if number > most})
+
+    def _check_withdrawn(self, bench):
+        """What nobody asks for any more has no value of the agent, or it is told why it cannot be put back."""
+        asked = {(one.kind, one.target) for one in bench.agent.wanted}
+        told = {(one.setting.kind, one.setting.target) for one in bench.agent.not_in_force()}
+        # While a NIC is down its vectors have no handler, and are kept for its return.
+        irqs = bench.host.kinds()["irq_affinity"]
+        left = {key: held for key, held in bench.host.lost().items() if key not in asked | told}
+        self.assertEqual(
+            {},
+            {
+                (kind, target): held
+                for (kind, target), held in left.items()
+                if kind != "irq_affinity" or not irqs.identity(target).endswith("|")
+            },
+        )
 
     def _check_originals(self, bench):
         """After a restore nothing has a value of the agent but what the kernel does not let be put back."""
