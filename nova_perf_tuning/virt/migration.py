@@ -7,6 +7,7 @@ stream; what names CPUs of the source host must not arrive.
 
 from __future__ import annotations
 
+import collections
 import functools
 import re
 from typing import Any, Final
@@ -44,10 +45,16 @@ def destination_xml(running: str, rewritten: str) -> str:
     return str(document)
 
 
-def _devices(root: tree.Element, tag: str, identity: Any) -> dict[str, tree.Element]:
+def _devices(root: tree.Element, tag: str, identity: Any) -> dict[tuple[str, int], tree.Element]:
+    """Return (identity, how many of the same stand before it) -> device; two networks may give one MAC twice."""
     devices = tree.child(root, "devices")
-    found = {} if devices is None else {identity(device): device for device in devices.iterchildren(tag)}
-    found.pop("", None)
+    found: dict[tuple[str, int], tree.Element] = {}
+    seen: collections.Counter[str] = collections.Counter()
+    for device in () if devices is None else devices.iterchildren(tag):
+        name = identity(device)
+        if name:
+            found[name, seen[name]] = device
+            seen[name] += 1
     return found
 
 

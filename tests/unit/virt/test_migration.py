@@ -54,6 +54,12 @@ class InterfaceTest(testtools.TestCase):
         xml = migration.destination_xml(running, domain(interface("", mac="52:54:00:aa:00:01")))
         self.assertIn("queues='2'", xml)
 
+    def test_two_of_one_mac_on_two_networks(self):
+        """Neutron's MACs are unique within a network only, and Nova keeps the order of the interfaces."""
+        running = domain(interface("<driver queues='2'/>") + interface("<driver queues='3'/>"))
+        xml = migration.destination_xml(running, domain(interface("") + interface("<driver queues='4'/>")))
+        self.assertEqual(running, xml)
+
     def test_unknown_interface_stays(self):
         rewritten = domain(interface("<driver queues='3'/>", mac="52:54:00:00:00:02"))
         running = domain(interface("<driver queues='2'/>"))
