@@ -27,7 +27,8 @@ from nova_perf_tuning.virt import asked
 LOG = logging.getLogger(__name__)
 CONF = nova.conf.CONF
 
-#: Nova cuts a fault message at 255 bytes; cause and specs must both be within.
+#: Nova cuts a fault message at 255 bytes; cause and specs must both be within, but for a user's mistake, whose
+#: cause names the specs that matter and says at its end what to change.
 _MAX_CAUSE: Final = 170
 _MAX_MESSAGE: Final = 255
 #: Where Nova keeps what an image asks for.
@@ -175,8 +176,14 @@ def _mistake(error: Exception) -> bool:
 def _failure(instance: Any, error: Exception, flavor: Any = None) -> TuningFailed:
     names = _asked(instance, flavor)
     specs = ", ".join(f"{key}={text}" for key, text in sorted(names.items()))
-    # Values come from whoever owns the image.
-    reason = f"nova-perf-tuning: {cause(error)[:_MAX_CAUSE]} (asked: {specs})"
+    head, shown = "nova-perf-tuning: ", f" (asked: {specs})"
+    room = _MAX_MESSAGE - len(head)
+    text = cause(error)
+    most = room if _mistake(error) else _MAX_CAUSE
+    if len(text) > most:
+        text = f"{text[: most - 4]} ..."
+    # Specs of which hardly one would fit are left to the log. Values come from whoever owns the image.
+    reason = f"{head}{text}{shown if room - len(text) >= min(len(shown), 40) else ''}"
     return TuningFailed(instance_uuid=instance.uuid, reason=_printable(reason, _MAX_MESSAGE))
 
 

@@ -62,6 +62,11 @@ class BootTest(FaultTestCase):
             server = self.boot(base.PLAIN | {"perf:iothreads": "2"}, networks="none", expected_state="ERROR")
         self.assertIn("(asked: perf:iothreads=2)", server["fault"]["message"])
 
+    def test_fail_says_all_of_what_to_change(self):
+        specs = {"hw:vif_multiqueue_enabled": "true", "perf:vif_queues": "1"}
+        server = self.boot(specs, vcpus=2, networks="none", expected_state="ERROR")
+        self.assertIn("hw:vif_multiqueue_enabled=false or ask for 2 or more", server["fault"]["message"])
+
     def test_ignore(self):
         self.ignore()
         for where in AT_BOOT:
