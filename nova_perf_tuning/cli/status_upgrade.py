@@ -88,10 +88,16 @@ class Checks(upgradecheck.UpgradeCommands):
         if driver == DRIVER:
             return upgradecheck.Result(SUCCESS, f"[DEFAULT] compute_driver is {DRIVER}.")
         read = ", ".join(self.conf.config_file or ()) or "no configuration file"
+        if not driver:  # Nova has no default
+            return upgradecheck.Result(
+                WARNING,
+                f"[DEFAULT] compute_driver is not set ({read}), and nova-compute does not start without it; on a "
+                f"compute host, set it to {DRIVER}.",
+            )
         return upgradecheck.Result(
             WARNING,
-            f"[DEFAULT] compute_driver is {driver or 'not set'} ({read}), so guests of this host are not tuned; "
-            f"on a compute host, set it to {DRIVER}.",
+            f"[DEFAULT] compute_driver is {driver} ({read}), so guests of this host are not tuned; on a compute "
+            f"host, set it to {DRIVER}.",
         )
 
     def _validators(self) -> upgradecheck.Result:

@@ -55,6 +55,7 @@ class StatusUpgradeTest(testtools.TestCase):
             self.assertEqual(1, code)
             self.assertIn("nova.conf", details)
             self.assertIn("set it to perf_tuning.PerfTuningLibvirtDriver", details)
+            self.assertEqual(not driver, "nova-compute does not start" in details, details)
 
     def test_profile_dir(self):
         folder = os.path.join(self.folder, "profiles")
