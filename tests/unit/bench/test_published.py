@@ -249,3 +249,36 @@ class ClaimsTest(testtools.TestCase):
         shares = {one["jobs"]: one["guest"] / host[one["jobs"]] for one in like}
         self.assertEqual({1: 0.43, 4: 0.45}, {jobs: round(shares[jobs], 2) for jobs in (1, 4)})
         self.assertTrue(math.isclose(0.24, shares[2], abs_tol=0.005))
+
+    def test_gains_of_hvm_test_by_test(self):
+        """The page's range of each test: system calls but for Ubuntu on HVM, which has its own figure."""
+        tests = {one["label"]: one["tests"] for one in FIGURES["unixbench"]}
+        pairs = (
+            ("CentOS 7, HVM", "CentOS 6, PV"),
+            ("CentOS 6 on HVM", "CentOS 6, PV"),
+            ("Debian 8.1, HVM", "Ubuntu 14.04, PV"),
+            ("Ubuntu 14.04 on HVM", "Ubuntu 14.04, PV"),
+        )
+
+        def gains(test):
+            return [tests[hvm][test][0] / tests[pv][test][0] for hvm, pv in pairs]
+
+        *others, ubuntu = gains("System Call Overhead")
+        processes = gains("Process Creation")
+        self.assert_page(f"only {ubuntu:.2f} times as fast")
+        self.assert_page(f"they are {min(others):.1f} to {max(others):.1f} times")
+        self.assert_page(f"creation is {min(processes):.1f} to {max(processes):.1f} times")
+        most = max(abs(gain - 1) for gain in gains("Dhrystone 2 using register variables"))
+        self.assert_page(f"Dhrystone differs by {100 * most:.0f} % at most")
+
+    def test_points_of_iperf(self):
+        points = [
+            one[f"host_{side}"] - one[f"guest_{side}"]
+            for one in FIGURES["iperf"]["streams"]
+            for side in ("client", "server")
+        ]
+        self.assert_page(f"so the {min(points):.0f} to {max(points):.0f} points")
+
+    def assert_page(self, words):
+        page = REPOSITORY / "doc/source/reference/published.rst"
+        self.assertIn(words, " ".join(page.read_text(encoding="utf-8").split()))
