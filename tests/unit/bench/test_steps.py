@@ -4,7 +4,7 @@ import hypothesis
 import testtools
 from hypothesis import strategies
 
-from nova_perf_tuning.bench import base, cpu, fio, iperf3, memory, parameters
+from nova_perf_tuning.bench import base, cpu, fio, iperf3, memory, parameters, share
 
 
 class StepsTest(testtools.TestCase):
@@ -17,6 +17,10 @@ class StepsTest(testtools.TestCase):
         line = " ".join(client.argv)
         self.assertEqual("iperf3 -c 10.0.0.2 -p 5201 -t 3 -O 0 -P 4 -J --connect-timeout 20000 -R", line)
         self.assertTrue(client.timeout_s > 4)
+
+    def test_iperf3_holds_its_streams_to_a_rate(self):
+        _server, client = iperf3.Iperf3().steps({"bitrate": "50"}, "10.0.0.2")
+        self.assertIn(" -b 50M", " ".join(client.argv))
 
     def test_iperf3_needs_a_peer(self):
         self.assertRaises(base.ParameterError, iperf3.Iperf3().steps, {})
@@ -55,6 +59,14 @@ class StepsTest(testtools.TestCase):
         for option in ("--rw=randwrite", "--bs=16384", "--direct=1", "--ioengine=psync", "--numjobs=2"):
             self.assertIn(option, step.argv)
         self.assertIn("--group_reporting", step.argv)
+
+    def test_smb_is_the_published_rule(self):
+        """Five copies of 100 MB, and of 1000 where that is asked for."""
+        for given, size in (({}, "100"), ({"megabytes": "1000"}, "1000")):
+            server, client = share.Smb().steps(given, "10.0.0.2")
+            self.assertEqual(("nova-perf-share", "10.0.0.2", "5445"), server.argv)
+            at = client.argv.index("copy")
+            self.assertEqual((size, "5", "smbclient"), client.argv[at + 2 : at + 5])
 
     def test_cpu(self):
         [step] = cpu.Cpu().steps({"threads": "2", "seconds": "4"})
