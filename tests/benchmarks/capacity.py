@@ -330,11 +330,19 @@ def _arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
+def numbers(found: Predicted) -> range:
+    """Return the numbers of guests to run: from below the dear end to the first that is beyond the cheap end.
+
+    The next whole number may be so little beyond it that either answer is right; it shows nothing then.
+    """
+    return range(max(1, found.fewest - 1), math.floor(found.carried[2] / USED_UP) + 2)
+
+
 def check(
     launcher: base.Launcher, pool: cpu_pool.Pool, found: Predicted, shared: float, args: argparse.Namespace
 ) -> list[Run]:
     """Run fewer guests than fit, as many, and more."""
-    counts = range(max(1, found.fewest - 1), found.most + 2)
+    counts = numbers(found)
     if counts[-1] > _MOST_GUESTS:
         raise SystemExit(f"the interval is too wide: it takes {counts[-1]} guests to get beyond it")
     crowd = Crowd(launcher, pool, args.rate)

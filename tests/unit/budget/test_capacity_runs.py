@@ -48,3 +48,13 @@ class JudgeTest(testtools.TestCase):
     def test_cost_among_others_stands_beside_that_alone(self):
         told = benchmark.cost([run(3, 0.6), run(4, 0.8), run(5, 1.0)], FOUND, SHARED)
         self.assertIn("0.0088 to 0.0088, median 0.0088; measured 0.0100 (0.0092 to 0.0107)", told)
+
+    def test_the_most_guests_are_ones_that_must_use_it_up(self):
+        """3.92 fit at the cheap end: 4 take 98 % of it, which is as good as all or as enough."""
+        near = benchmark.Predicted(FOUND.limit, 3, 2, 3, (2.88, 3.4, 3.92))
+        self.assertEqual([1, 2, 3, 4, 5], list(benchmark.numbers(near)))
+        self.assertEqual([3, 4, 5], list(benchmark.numbers(FOUND)))
+        for found in (near, FOUND):
+            most = benchmark.numbers(found)[-1]
+            code, lines = benchmark.judge([run(most, 0.9)], found, SHARED)
+            self.assertEqual((1, "WRONG"), (code, lines[0][:5]))
