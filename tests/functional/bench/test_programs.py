@@ -24,7 +24,7 @@ ENVIRONMENT = {**os.environ, "PATH": cache_folder.program_path(), "LC_ALL": "C"}
 BREAKS = (
     "UPDATE bench.district SET d_ytd = d_ytd + 1 WHERE d_id = 3",  # 1, 9
     # 2 and, of a district that is not there, 3: what a Delivery would take is gone on a quiet machine.
-    "INSERT INTO bench.orders (o_id, o_d_id, o_w_id, o_c_id, o_carrier_id, o_ol_cnt) VALUES (999999, 5, 1, 1, 1, 0)",
+    "INSERT bench.orders (o_id, o_d_id, o_w_id, o_c_id, o_carrier_id, o_ol_cnt) VALUES (99999, 5, 1, 1, 1, 0)",
     "INSERT INTO bench.new_orders (no_o_id, no_d_id, no_w_id) VALUES (1, 11, 1), (3, 11, 1)",
     "UPDATE bench.orders SET o_ol_cnt = o_ol_cnt + 1 WHERE o_d_id = 6 AND o_id = 1",  # 4, 6
     "UPDATE bench.orders SET o_carrier_id = NULL WHERE o_d_id = 7 AND o_id = 1",  # 5, 7
