@@ -152,7 +152,10 @@ def asks(instance: Any) -> bool:
 
 def cause(error: Exception) -> str:
     """Return one line that says what went wrong: a user's mistake as it is, a fault of ours with its type."""
-    text = " ".join(str(error).split())
+    try:
+        text = " ".join(str(error).split())
+    except Exception:  # of a class that is not ours; a guest must not be lost for want of its words
+        text = "it has no text"
     return text if _mistake(error) else f"internal error, {type(error).__name__}: {text}"
 
 

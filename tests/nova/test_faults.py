@@ -92,6 +92,16 @@ class BootTest(FaultTestCase):
             server = self.boot(base.PLAIN | {"perf:iothreads": "2"}, networks="none", expected_state="ERROR")
         self.assertIn("in a way that this driver does not know", server["fault"]["message"])
 
+    def test_error_without_words_is_ignored_too(self):
+        class Dumb(Exception):
+            def __str__(self):
+                raise ValueError("not even that")
+
+        self.ignore()
+        with self.inject(AT_BOOT[0], Dumb()):
+            domain = self.domain(self.boot(base.TUNED))
+        self.assertEqual("internal error, Dumb: it has no text", self.untuned_reason(domain))
+
     def test_ignored_mistake_is_named(self):
         self.ignore()
         domain = self.domain(self.boot(base.PLAIN | {"perf:vif_queues": "3"}, vcpus=2))
