@@ -24,7 +24,10 @@ def interval:
   def whole($name; $default): value($name; $default) | tonumber;
   whole("seconds"; 10) as $seconds | whole("omit"; 0) as $omit
   | whole("processes"; 1) as $processes | whole("streams"; 1) as $streams
-  | [$seconds, ($processes * ($streams * 400 + 300) * ($seconds + $omit) / 800000 | ceil)] | min
+  | ($processes * ($streams * 400 + 300) * ($seconds + $omit)) as $printed
+  | ($printed / 800000 | ceil)
+  | if $omit > 0 then . else [., ([60, ($printed / 120000 | ceil)] | min)] | max end
+  | [$seconds, .] | min
   | if . > 60 or $processes * $streams > 768
     then error("iperf3: so many streams for so long print more than can be read")
     elif . > 1 and $omit > 0 then error("iperf3: give omit=0 with so many streams for so long")

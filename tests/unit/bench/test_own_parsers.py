@@ -329,6 +329,24 @@ class CyclictestTest(testtools.TestCase):
         )
         self.assertEqual(20_000, figures(jitter.Cyclictest, text)["latency_mean"])
 
+    def test_what_lies_beyond_the_histogram_is_the_longest(self):
+        """100 wake-ups, 98 within a histogram of 2 µs: the 99th is told as the longest, not as 2 µs."""
+        text = (
+            "# Histogram\n000000 000000\n000001 000098\n# Total: 000000098\n# Min Latencies: 00001\n"
+            "# Avg Latencies: 00080\n# Max Latencies: 04000\n# Histogram Overflows: 00002\n"
+        )
+        found = figures(jitter.Cyclictest, text)
+        self.assertEqual((4000, 4000), (found["latency_p99"], found["latency_max"]))
+        no_lines = text.replace("000000 000000\n000001 000098\n", "").replace("000000098", "000000000")
+        self.assertRaises(base.OutputError, jitter.Cyclictest().parse, no_lines)
+
+    def test_a_guest_on_a_cloud_keeps_all_of_the_histogram(self):
+        for threads in range(1, 17):
+            [step] = jitter.Cyclictest().steps({"threads": str(threads)})
+            [width] = [int(word.partition("=")[2]) for word in step.argv if word.startswith("--histogram=")]
+            line = "000000 " + "\t".join(["000000"] * threads) + "\n"
+            self.assertTrue(2_000 < width <= 10_000 and width * len(line) < 256_000, (threads, width))
+
     def test_a_hostile_line_takes_no_time(self):
         """A number may be cut into others in one way only: by blanks."""
         line = "000001 " + "0" * 100_000 + "x\n"

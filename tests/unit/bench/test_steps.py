@@ -28,10 +28,10 @@ class StepsTest(testtools.TestCase):
     def test_iperf3_reports_so_often_that_all_of_it_can_be_read(self):
         for given, interval in (
             ({"seconds": "10"}, None),
-            ({"seconds": "50", "streams": "128"}, "4"),
-            ({"seconds": "2", "streams": "128", "processes": "6"}, None),
-            ({"seconds": "3600", "streams": "4"}, "9"),
-            ({"seconds": "600", "streams": "16", "processes": "4"}, "21"),
+            ({"seconds": "50", "streams": "128"}, "22"),
+            ({"seconds": "2", "streams": "128", "processes": "6"}, "2"),
+            ({"seconds": "3600", "streams": "4"}, "57"),
+            ({"seconds": "600", "streams": "16", "processes": "4"}, "60"),
         ):
             _server, client = iperf3.Iperf3().steps(given, "10.0.0.2")
             found = client.argv[client.argv.index("-i") + 1] if "-i" in client.argv else None
