@@ -2,10 +2,12 @@
 
     python -m tests.benchmarks.capacity [--guests N] [--rate IOPS] [--repeats N] [--output FILE]
 
-1. One guest at a time reads from its disk at a limited rate, and another at full speed; the CPU beside its vCPU is
-   measured, class by class, with the product's own session over several boots.
+1. A guest reads from its disk at a limited rate, and another at full speed, each alone; then one at the limited
+   rate beside neighbours that do the same all the time, as a guest has them on a host that is in use. The CPU
+   beside its vCPU is measured, class by class, with the product's own session over several boots.
 2. The threads of all guests that are no vCPUs share a small piece of CPU that a cgroup's quota enforces. Its size
-   is such that by the measured cost the number of guests asked for fits; capacity.capacity() says how many.
+   is such that by the cost beside neighbours the number of guests asked for fits; capacity.capacity() says how
+   many. What it says by the other two costs is printed too.
 3. So many guests, fewer and more of them read at that rate at once, several times; and the most of them without
    the quota, to see that nothing else runs out.
 
@@ -20,6 +22,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
+import functools
 import math
 import os
 import pathlib
@@ -27,8 +30,9 @@ import random
 import statistics
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent import futures
 from typing import Final
 
@@ -136,10 +140,10 @@ def job(seconds: int) -> plugins.Job:
     return dataclasses.replace(found, label=LABEL)
 
 
-def measure(launcher: base.Launcher, args: argparse.Namespace) -> model.Results:
-    """Return what one guest costs, at its limit and at full speed, in every boot."""
+def measure(launcher: base.Launcher, args: argparse.Namespace, arms: Sequence[str]) -> model.Results:
+    """Return what one guest costs in each of these arms, in every boot."""
     plan = session.Plan(
-        arms=tuple(base.Arm(name, request.Request()) for name in (LIMITED, FREE)),
+        arms=tuple(base.Arm(name, request.Request()) for name in arms),
         jobs=(job(args.seconds),),
         groups=args.boots,
         blocks=args.blocks,
@@ -148,6 +152,39 @@ def measure(launcher: base.Launcher, args: argparse.Namespace) -> model.Results:
         with_host=False,
     )
     return session.Session(launcher, plan, lambda _: None, lambda one: _tell(one.text)).run()
+
+
+@contextlib.contextmanager
+def neighbours(launcher: base.Launcher, count: int, seconds: int) -> Iterator[None]:
+    """Keep so many guests of their own at work, each of them all the time but for the start of the next run.
+
+    :param launcher: for them alone.
+    :raises SystemExit: one of them failed.
+    """
+    launcher.prepare()
+    guests = [guest for number in range(math.ceil(count / 2)) for guest in _pair(launcher, f"neighbours{number}")]
+    for guest in guests[count:]:
+        guest.suspend()
+    work, ended, faults = job(seconds), threading.Event(), []
+
+    def busy(guest: Guest) -> None:
+        while not ended.is_set():
+            outcome = _alone(work, guest)
+            if outcome.error and not ended.is_set():
+                faults.append(outcome.error)
+                return
+
+    threads = [threading.Thread(target=busy, args=(guest,), daemon=True) for guest in guests[:count]]
+    for one in threads:
+        one.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        for one in threads:
+            one.join(seconds + 60.0)
+    if faults:
+        raise SystemExit(f"a neighbour failed: {faults[0]}")
 
 
 def predict(results: model.Results, arm: str, shared: float, rate: float) -> Predicted:
@@ -182,10 +219,7 @@ class Crowd:
         """Boot so many guests, or one more, since they come in pairs."""
         for number in range(math.ceil(count / 2)):
             _tell(f"booting guests {2 * number + 1} and {2 * number + 2}")
-            pair = self._launcher.boot(base.Arm(f"pair{number}", request.Request()))
-            for guest in (pair.client, pair.server):
-                assert isinstance(guest, Guest)
-                self._guests.append(guest)
+            self._guests += _pair(self._launcher, f"pair{number}")
 
     def run(self, seconds: int, count: int, shared: float | None) -> Run:
         """Let so many guests work at once, with so much shared CPU; None: no quota."""
@@ -204,6 +238,12 @@ class Crowd:
             workers.shutdown(wait=False, cancel_futures=True)  # the launcher's end ends their guests
             self._pool.limit(None)
         return _joined(outcomes, series, self._rate, shared is not None)
+
+
+def _pair(launcher: base.Launcher, name: str) -> list[Guest]:
+    """Boot two guests."""
+    pair = launcher.boot(base.Arm(name, request.Request()))
+    return [guest for guest in (pair.client, pair.server) if isinstance(guest, Guest)]
 
 
 def _alone(work: plugins.Job, guest: Guest) -> trial.Outcome:
@@ -302,7 +342,7 @@ def judge(runs: Sequence[Run], found: Predicted, shared: float) -> tuple[int, li
 
 
 def cost(runs: Sequence[Run], found: Predicted, shared: float) -> str:
-    """Return what a guest cost among others that all had enough, beside the calculation."""
+    """Return what a guest cost in runs in which all had enough, beside the calculation."""
     seen = [one.pool / one.guests for one in runs if one.limited and one.pool < USED_UP * shared]
     low, high = (shared / found.carried[at] for at in (2, 0))
     told = f"{min(seen):.4f} to {max(seen):.4f}, median {statistics.median(seen):.4f}" if seen else "-"
@@ -325,6 +365,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--run-seconds", type=int, default=8, help="length of such a run")
     parser.add_argument(
         "--results", help="what an earlier run wrote with --output: its cost counts, none is measured"
+    )
+    parser.add_argument(
+        "--neighbours", type=int, help="guests beside the measured one; default: one less than fit"
     )
     parser.add_argument("--output", help="file for the measured cost, as 'nova-perf capacity' reads it")
     return parser.parse_args()
@@ -359,6 +402,46 @@ def check(
     return runs
 
 
+def costs(make: Callable[[], base.Launcher], args: argparse.Namespace) -> tuple[model.Results, model.Results]:
+    """Return what a guest costs alone and beside neighbours."""
+    _tell("a guest alone")
+    with make() as launcher:
+        alone = measure(launcher, args, (LIMITED, FREE))
+    count = args.guests - 1 if args.neighbours is None else args.neighbours
+    if not count:
+        return alone, alone
+    _tell(f"a guest beside {count} neighbours")
+    with make() as others, neighbours(others, count, 5 * args.seconds), make() as launcher:
+        return alone, measure(launcher, args, (LIMITED,))
+
+
+def calculate(
+    alone: model.Results | None, beside: model.Results, args: argparse.Namespace
+) -> tuple[Predicted, float]:
+    """Return how many guests fit by the cost beside neighbours and into how many CPUs; print it all."""
+    rate = args.rate / 1000
+    some = capacity.capacity(beside, LABEL, LIMITED, 1.0, 1.0, rate, classes=SHARED)
+    for one in some.limits:
+        print(f"{one.resource}: {one.per_unit_s * 1e3:.4g} CPU ms per 1,000 I/O, {one.per_guest:.4%} of a CPU")
+    [whole] = [one for one in some.limits if one.resource == capacity.ALL]
+    shared = cpu_pool.rounded((args.guests + _ABOVE) * whole.per_guest)
+    print(f"each guest reads at {args.rate} I/O per second; {shared:.4f} CPUs for what is no vCPU")
+    found = predict(beside, LIMITED, shared, rate)
+    told = [("beside neighbours", found)]
+    if alone:
+        told += [
+            ("of a guest alone", predict(alone, LIMITED, shared, rate)),
+            ("alone at full speed", predict(alone, FREE, shared, rate)),
+        ]
+    for what, fits in told:
+        high, _, low = (shared / one for one in fits.carried)
+        print(
+            f"by the cost {what}, {fits.limit.per_guest:.4f} ({low:.4f} to {high:.4f}) CPUs:"
+            f" {fits.guests} guests fit, interval {fits.fewest} to {fits.most}"
+        )
+    return found, shared
+
+
 def main() -> int:
     """Measure, calculate, try, print."""
     args = _arguments()
@@ -368,24 +451,13 @@ def main() -> int:
     with contextlib.ExitStack() as stack:
         stack.enter_context(interrupt.Guard(interrupt.TERMINATION))
         pool = stack.enter_context(cpu_pool.Pool())
-        launcher = stack.enter_context(LimitedLauncher(args.rate, image, pool))
-        if args.results:
-            launcher.prepare()
-            results = store.load(args.results)
-        else:
-            results = measure(launcher, args)
+        make = functools.partial(LimitedLauncher, args.rate, image, pool)
+        alone, beside = (None, store.load(args.results)) if args.results else costs(make, args)
         if args.output:
-            store.save(results, os.path.abspath(args.output))
-        rate = args.rate / 1000
-        alone = capacity.capacity(results, LABEL, LIMITED, 1.0, 1.0, rate, classes=SHARED)
-        for one in alone.limits:
-            print(f"{one.resource}: {one.per_unit_s * 1e3:.4g} CPU ms per 1,000 I/O, {one.per_guest:.4%} of a CPU")
-        [whole] = [one for one in alone.limits if one.resource == capacity.ALL]
-        shared = cpu_pool.rounded((args.guests + _ABOVE) * whole.per_guest)
-        found, quick = (predict(results, arm, shared, rate) for arm in (LIMITED, FREE))
-        print(f"each guest reads at {args.rate} I/O per second; {shared:.4f} CPUs for what is no vCPU")
-        for what, fits in (("at that rate", found), ("at full speed", quick)):
-            print(f"by the cost {what}: {fits.guests} guests fit, interval {fits.fewest} to {fits.most}")
+            store.save(beside, os.path.abspath(args.output))
+        found, shared = calculate(alone, beside, args)
+        launcher = stack.enter_context(make())
+        launcher.prepare()
         runs = check(launcher, pool, found, shared, args)
     print("\n".join(table(runs, found, shared)))
     print(cost(runs, found, shared))

@@ -1,29 +1,39 @@
 """What the published documents measured, as far as it can be run here: a guest and its host, with intervals.
 
-    python -m tests.benchmarks.published                    measures; needs root and the full image
-    python -m tests.benchmarks.published DIR/results.json   takes a run that there is, of nova-perf validate too
+    python -m tests.benchmarks.published                 measures every part; needs root and tools/libvirt/up
+    python -m tests.benchmarks.published --part large    measures one part
+    python -m tests.benchmarks.published FILE ...        takes runs that there are, of nova-perf validate too
 
-Writes doc/source/data/measured.yaml, which the page of published measurements has beside their figures. Guests
-are untuned, as the published ones were, and parameters small, since guests were emulated so far: five copies of
-1000 MB alone would take four minutes and more in each trial.
+Writes doc/source/data/measured.yaml, which the page of published measurements has beside their figures, from the
+runs in the order in which they are given. Guests are untuned, as the published ones were, and parameters small,
+since guests were emulated so far. Each boot has one block, since boots differ more than blocks do.
+
+The parts are runs of their own, since they need other guests: "main" has virtio devices, "copies" the three kinds
+of guests that the published copies of 100 MB had, and "large" copies 1000 MB, three times a trial and not five,
+which takes an emulated guest minutes.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import pathlib
+import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import yaml
 
 from nova_perf_tuning.bench import plugins
-from nova_perf_tuning.budget import launchers, model, session, statistics, store, summary
+from nova_perf_tuning.budget import model, session, statistics, store, summary
 from nova_perf_tuning.launch import base as launch
+from nova_perf_tuning.launch import libvirt
 from nova_perf_tuning.specs import request
+from tests.benchmarks import devices
 
-TARGET: Final = pathlib.Path(__file__).parents[2] / "doc/source/data/measured.yaml"
+TOP: Final = pathlib.Path(__file__).parents[2]
+TARGET: Final = TOP / "doc/source/data/measured.yaml"
 GUEST: Final = "untuned"
 
 JOBS: Final = (
@@ -31,7 +41,6 @@ JOBS: Final = (
     *(f"fio:size=16M,jobs={count}" for count in (1, 2, 4, 8, 16)),
     *(f"iperf3:streams={count}" for count in (1, 2, 4)),
     *(f"iperf3:bitrate={rate}" for rate in (50, 100, 200, 400, 800)),
-    "smb:megabytes=100",
     "tpcc:warehouses=2,threads=3,seconds=10",
     "system",
 )
@@ -49,43 +58,78 @@ _TOLD: Final = (
 )
 
 
-def measure(groups: int, blocks: int, seconds: int, limit_s: float, save: str) -> model.Results:
+@dataclasses.dataclass(frozen=True, slots=True)
+class Part:
+    """A run of its own.
+
+    :ivar image: options of tools/image/build.
+    """
+
+    jobs: tuple[str, ...]
+    arms: tuple[str, ...] = (GUEST,)
+    image: tuple[str, ...] = ("--full",)
+    launcher: Callable[..., launch.Launcher] = libvirt.LibvirtLauncher
+
+
+PARTS: Final = {
+    "main": Part(JOBS),
+    "copies": Part(
+        ("smb:megabytes=100",),
+        ("both", "nic", "emulated"),
+        ("--full", "--emulated"),
+        devices.DevicesLauncher,
+    ),
+    "large": Part(("smb:megabytes=1000,runs=3",)),
+}
+
+
+def measure(part: Part, args: argparse.Namespace, save: pathlib.Path) -> model.Results:
     """Run every job on the host and in a pair of guests, in turn."""
     plan = session.Plan(
-        arms=(launch.Arm(GUEST, request.Request()),),
-        jobs=tuple(plugins.jobs(JOBS, seconds)),
-        groups=groups,
-        blocks=blocks,
+        arms=tuple(launch.Arm(name, request.Request()) for name in part.arms),
+        jobs=tuple(plugins.jobs(part.jobs, args.seconds)),
+        groups=args.groups,
+        blocks=args.blocks,
         seed=1,
-        time_limit_s=limit_s,
+        time_limit_s=args.time_limit,
     )
-    launcher = launchers.load("libvirt")
+    build = [str(TOP / "tools/image/build"), "--quiet", *part.image]
+    image = subprocess.run(build, check=True, capture_output=True, text=True).stdout.strip()
+    launcher = part.launcher(image_folder=image)
     launcher.require(*plugins.needs(plan.jobs))
     with launcher:
         running = session.Session(
-            launcher, plan, lambda found: store.save(found, save), lambda now: print(f"[{now.done}] {now.text}")
+            launcher,
+            plan,
+            lambda found: store.save(found, str(save)),
+            lambda now: print(f"[{now.done}/{now.total}] {now.text}", flush=True),
         )
         return running.run()
 
 
-def page_data(results: model.Results) -> dict[str, Any]:
-    """Return what the page shows: of every figure its medians, and the guest's ratio to the host."""
+def page_data(results: Sequence[model.Results]) -> dict[str, Any]:
+    """Return what the page shows: of every figure its medians, and each guest's ratio to the host."""
+    return {"runs": [_run(one) for one in results]}
+
+
+def _run(results: model.Results) -> dict[str, Any]:
     found = []
     for one in summary.summarise(results):
         medians = {arm.arm: arm.median.value for arm in one.arms if arm.median}
         judged = summary.Secondary(one.metric, one.unit, one.better, medians, one.comparisons)
-        guest = next((arm for arm in one.arms if arm.arm == GUEST), None)
-        cpus = None if guest is None else sum(value for name, value in guest.cpus.items() if name != "softirq")
         told = results.environment.get("benchmarks", {}).get(one.label, {})
-        found.append(
+        found += [
             {
                 "label": one.label,
+                "guests": guest.arm,
                 "parameters": dict(told.get("parameters", {})),
-                "host_cpu": _rounded(cpus),
-                "guest_busy": None if guest is None else _rounded(guest.guest_busy),
-                "figures": [_figure(figure) for figure in (judged, *one.secondary)],
+                "host_cpu": _cpu(guest),
+                "guest_busy": _rounded(guest.guest_busy),
+                "figures": [_figure(figure, guest.arm) for figure in (judged, *one.secondary)],
             }
-        )
+            for guest in one.arms
+            if guest.arm != summary.HOST
+        ]
     return {
         "run": {
             **{name: results.environment[name] for name in _TOLD if name in results.environment},
@@ -96,16 +140,22 @@ def page_data(results: model.Results) -> dict[str, Any]:
     }
 
 
-def _figure(figure: summary.Secondary) -> dict[str, Any]:
+def _cpu(guest: summary.ArmSummary) -> float | None:
+    """Return the CPUs of both guests' QEMU and workers; None where they are not known."""
+    known = [value for name, value in guest.cpus.items() if name != "softirq"]
+    return _rounded(sum(known)) if known else None
+
+
+def _figure(figure: summary.Secondary, guests: str) -> dict[str, Any]:
     ratio = next(
-        (pair.ratio for pair in figure.comparisons if (pair.arm, pair.baseline) == (GUEST, summary.HOST)), None
+        (pair.ratio for pair in figure.comparisons if (pair.arm, pair.baseline) == (guests, summary.HOST)), None
     )
     return {
         "metric": figure.metric,
         "unit": figure.unit,
         "better": figure.better,
         "host": _rounded(figure.medians.get(summary.HOST)),
-        "guest": _rounded(figure.medians.get(GUEST)),
+        "guest": _rounded(figure.medians.get(guests)),
         "ratio": _estimate(ratio),
     }
 
@@ -119,7 +169,7 @@ def _rounded(value: float | None) -> float | None:
     return None if value is None else float(f"{value:.4g}")
 
 
-def written(results: model.Results) -> str:
+def written(results: Sequence[model.Results]) -> str:
     """Return the file's text."""
     head = "# Written by python -m tests.benchmarks.published; do not edit.\n"
     data = page_data(results)
@@ -129,19 +179,19 @@ def written(results: model.Results) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, or read results, and write the file."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("results", nargs="?", help="results.json of a run that there is")
-    parser.add_argument("--groups", type=int, default=3)
-    parser.add_argument("--blocks", type=int, default=2)
+    parser.add_argument("results", nargs="*", help="results.json of runs that there are")
+    parser.add_argument("--part", choices=PARTS, action="append", help="what to measure, all of it by default")
+    parser.add_argument("--groups", type=int, default=6, help="boots of each kind of guests")
+    parser.add_argument("--blocks", type=int, default=1, help="in each boot")
     parser.add_argument("--seconds", type=int, default=2)
-    parser.add_argument("--time-limit", type=float, default=3600.0, metavar="S")
-    parser.add_argument("--save", default="results.json", help="where a new run's results go")
+    parser.add_argument("--time-limit", type=float, default=3600.0, metavar="S", help="of each part")
+    parser.add_argument("--save", type=pathlib.Path, default=pathlib.Path(), help="folder for the runs' results")
     parser.add_argument("--output", type=pathlib.Path, default=TARGET)
     args = parser.parse_args(arguments)
-    if args.results:
-        results = store.load(args.results)
-    else:
-        results = measure(args.groups, args.blocks, args.seconds, args.time_limit, args.save)
-    args.output.write_text(written(results), encoding="utf-8")
+    runs = [store.load(one) for one in args.results]
+    if not runs:
+        runs = [measure(PARTS[name], args, args.save / f"{name}.json") for name in args.part or PARTS]
+    args.output.write_text(written(runs), encoding="utf-8")
     print(args.output)
     return 0
 

@@ -35,26 +35,30 @@ LIKE = {
 }
 
 
+#: What the published copies were measured with -> arms of tests.benchmarks.published.
+DEVICES = {"no virtio": ("emulated",), "NIC virtio": ("nic",), "NIC and disk virtio": ("both",)}
+
+
 class Here:
     """What was measured on this project's own rig."""
 
     def __init__(self) -> None:
         self.data: Any = yaml.safe_load((DATA / "measured.yaml").read_text(encoding="utf-8"))
 
-    def benchmark(self, kind: str, **parameters: object) -> Mapping[str, Any]:
+    def benchmark(self, kind: str, guests: str = "untuned", **parameters: object) -> Mapping[str, Any]:
         """Return the entry of a benchmark that was run with these parameters; empty: it was not."""
-        for one in self.data["benchmarks"]:
+        for one in (one for run in self.data["runs"] for one in run["benchmarks"]):
             given = one["parameters"]
-            if one["label"].partition(":")[0] == kind and all(
+            if (one["label"].partition(":")[0], one["guests"]) == (kind, guests) and all(
                 given.get(key) == str(value) for key, value in parameters.items()
             ):
                 found: Mapping[str, Any] = one
                 return found
         return {}
 
-    def cells(self, kind: str, metric: str = "", **parameters: object) -> list[str]:
+    def cells(self, kind: str, metric: str = "", guests: str = "untuned", **parameters: object) -> list[str]:
         """Return guest, host and ratio of a figure, the judged one without ``metric``; three empty cells: none."""
-        for one in self.benchmark(kind, **parameters).get("figures", ()):
+        for one in self.benchmark(kind, guests, **parameters).get("figures", ()):
             if metric in ("", one["metric"]):
                 return [number(one["guest"]), number(one["host"]), ratio(one["ratio"])]
         return ["", "", ""]
@@ -119,27 +123,27 @@ class Published(Generated):
             for name in unixbench.TESTS
         ]
         rows.append(["Score", *(f"{one.score:,.3f}" for one in reports), *self.like("Score")])
-        rows.append(["Score as printed", *(f"{one.printed_score:,.1f}" for one in reports), "", ""])
+        rows.append(["Score as printed", *(f"{one.printed_score:,.1f}" for one in reports), "", "", ""])
         agree = (f"{sum(row.agrees() for row in one.rows)} of 12" for one in reports)
-        rows.append(["Printed indexes that agree", *agree, "", ""])
+        rows.append(["Printed indexes that agree", *agree, "", "", ""])
         head = [
             "Index",
             *(one["label"] for one in figures["unixbench"]),
+            "Here: UnixBench, guest / host",
             "Here: test of ``system``",
             "guest / host",
         ]
-        return table(head, rows, "22 10 10 10 10 10 10 14 18")
+        return table(head, rows, "22 10 10 10 10 10 10 14 14 18")
 
     def like(self, name: str) -> list[str]:
-        """Return our own test that is like one of UnixBench's, and the guest's ratio to its host in it."""
-        if name not in LIKE:
-            return ["", ""]
-        return [LIKE[name], self.here.cells("system", LIKE[name])[2]]
+        """Return guest / host in a test of UnixBench, our own test that is like it, and its ratio."""
+        metric = f"{unixbench.TESTS[name][0]}_index" if name in unixbench.TESTS else "score"
+        same = self.here.cells("unixbench", metric)[2]
+        return [same, LIKE.get(name, "none"), self.here.cells("system", LIKE[name])[2] if name in LIKE else ""]
 
     def copies(self, figures: Any) -> list[str]:
         rows = []
         for size, columns in figures["copies"].items():
-            here = self.here.cells("smb", megabytes=size)[2]
             made = [copy_table.Column(tuple(one["runs"]), one["mean"], one["percent"]) for one in columns]
             for told, column in zip(columns, made, strict=True):
                 share = 100 * column.right_mean / made[0].right_mean
@@ -153,12 +157,20 @@ class Published(Generated):
                         f"{share:.2f} %",
                         printed,
                         f"{host:.1f} %",
-                        here if told["label"] == "NIC and disk virtio" else "",
+                        self.copied(told["label"], size),
                     ]
                 )
         head = ["File", "Guest", "Mean of three, bytes/s", "Of the first", "Printed", "Of the host"]
-        head.append("Here: guest / host")
+        head.append("Here, of the host")
         return table(head, rows, "9 18 18 12 20 11 18")
+
+    def copied(self, label: str, size: int) -> str:
+        """Return our ratio for a kind of guests; "1" for the host itself, empty where it was not run."""
+        if label == "host, Linux":
+            return "1"
+        arms = ("untuned", *DEVICES[label]) if label == "NIC and disk virtio" else DEVICES[label]
+        found = (self.here.cells("smb", guests=arm, megabytes=size)[2] for arm in arms)
+        return next(filter(None, found), "not run")
 
     def himeno(self, figures: Any) -> list[str]:
         rows = [
@@ -263,29 +275,42 @@ class Published(Generated):
                     one["path"],
                     f"{one['gbps']}",
                     "" if one["gbps"] is whole else f"{one['gbps'] / whole:.2f}",
+                    self.here.cells("netperf", test="TCP_STREAM")[2] if like else "",
                     self.here.cells("iperf3", streams=1, bitrate=0)[2] if like else "",
                 ]
             )
-        head = ["Machine", "Path", "Gbit/s, about", "Of dom0 to dom0", "Here, one stream: guest / host"]
-        return table(head, rows, "28 18 14 16 24")
+        head = ["Machine", "Path", "Gbit/s, about", "Of dom0 to dom0"]
+        head += ["Here, netperf: guest / host", "Here, iperf3, one stream"]
+        return table(head, rows, "28 18 14 16 20 20")
 
     def measured(self, _figures: Any) -> list[str]:
+        lines = []
+        for one in self.here.data["runs"]:
+            lines += [*told(one["run"]), "", *self.of_run(one["benchmarks"]), ""]
+        return lines
+
+    def of_run(self, benchmarks: Any) -> list[str]:
+        """Return the table of all figures of a run."""
         rows = []
-        for one in self.here.data["benchmarks"]:
+        for one in benchmarks:
             for figure in one["figures"]:
-                told = f"{figure['metric']}, {figure['unit']}"
+                name = f"{figure['metric']}, {figure['unit']}"
                 cells = [number(figure["host"]), number(figure["guest"]), ratio(figure["ratio"])]
-                rows.append([one["label"], told, *cells, str(figure["ratio"][3]) if figure["ratio"] else ""])
-        run = self.here.data["run"]
-        return [
-            f"Boots: {run['boots']}, blocks: {run['blocks']}, on {run['created'][:10]}: untuned guests of two"
-            f" vCPUs, accelerator {run['accelerator']}, QEMU {run.get('qemu', 'unknown')}"
-            f"{'' if run.get('vhost_net') else ', without vhost-net'}; the host has {run['cpus']} CPUs"
-            f" ({run.get('cpu_model', 'unknown')}) and had a load average of {run['load_at_start']} when it"
-            f" began.{' How boots differ is not in the intervals of one boot.' if run['boots'] == 1 else ''}",
-            "",
-            *table(["Benchmark", "Figure", "Host", "Guest", "Ratio", "Pairs"], rows, "24 26 12 12 20 6"),
-        ]
+                pairs = str(figure["ratio"][3]) if figure["ratio"] else ""
+                rows.append([one["label"], one["guests"], name, *cells, pairs])
+        head = ["Benchmark", "Guests", "Figure", "Host", "Guest", "Ratio", "Pairs"]
+        return table(head, rows, "24 10 26 12 12 20 6")
+
+
+def told(run: Mapping[str, Any]) -> list[str]:
+    """Return what the page says of a run above its table."""
+    return [
+        f"Boots: {run['boots']}, blocks: {run['blocks']}, on {run['created'][:10]}: untuned guests of two"
+        f" vCPUs, accelerator {run['accelerator']}, QEMU {run.get('qemu', 'unknown')}"
+        f"{'' if run.get('vhost_net') else ', without vhost-net'}; the host has {run['cpus']} CPUs"
+        f" ({run.get('cpu_model', 'unknown')}) and had a load average of {run['load_at_start']} when it"
+        f" began.{' How boots differ is not in the intervals of one boot.' if run['boots'] == 1 else ''}"
+    ]
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
