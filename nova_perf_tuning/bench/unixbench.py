@@ -208,7 +208,10 @@ class UnixBench(base.Benchmark):
         else:
             reports = read(self.kind, text)
         if len(reports) != 1:
-            raise base.OutputError(f"{self.kind}: one report was expected, not {len(reports)}; give one -c")
+            raise base.OutputError(
+                f"{self.kind}: there are {len(reports)} reports where one was expected; run it with one -c, or read the"
+                " reports of a text one by one"
+            )
         [report] = reports
         if report.version != self.version:
             raise base.OutputError(

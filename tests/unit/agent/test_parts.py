@@ -423,5 +423,12 @@ class DashboardTest(testtools.TestCase):
             stem = re.sub(r"_(total|bucket)$", "", name)
             self.assertTrue(f'"{stem}"' in source or f"_{stem}" in source, name)
 
+    def test_every_metric_is_on_it(self):
+        asked = " ".join(self._queries(json.loads((TOP / "etc/grafana/nova-perf-agent.json").read_text())))
+        source = (TOP / "nova_perf_tuning/agent/metrics.py").read_text()
+        names = {*re.findall(r'_counter\("([a-z_]+)"', source), *re.findall(r"_PREFIX\}_([a-z_]+)", source)}
+        self.assertGreater(len(names), 12)
+        self.assertEqual([], sorted(name for name in names if f"nova_perf_{name}" not in asked))
+
     def _queries(self, board):
         return [target["expr"] for panel in board["panels"] for target in panel["targets"]]
