@@ -209,8 +209,8 @@ class UnixBench(base.Benchmark):
             reports = read(self.kind, text)
         if len(reports) != 1:
             raise base.OutputError(
-                f"{self.kind}: there are {len(reports)} reports where one was expected; run it with one -c, or read the"
-                " reports of a text one by one"
+                f"{self.kind}: there are {len(reports)} reports where one was expected; run it with one -c, or"
+                " read the reports of a text one by one"
             )
         [report] = reports
         if report.version != self.version:
