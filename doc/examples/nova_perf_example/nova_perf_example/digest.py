@@ -23,7 +23,18 @@ class Digest(base.Benchmark):
         values = parameters.merge(self.kind, self.defaults, given)
         seconds = parameters.integer(self.kind, values, "seconds", 1, 600)
         size = parameters.integer(self.kind, values, "bytes", 16, 1 << 20)
-        argv = ("openssl", "speed", "-mr", "-seconds", str(seconds), "-bytes", str(size), "-evp", "sha256")
+        argv = (
+            "openssl",
+            "speed",
+            "-elapsed",
+            "-mr",
+            "-seconds",
+            str(seconds),
+            "-bytes",
+            str(size),
+            "-evp",
+            "sha256",
+        )
         return (base.Step(argv, "client", seconds + base.MARGIN_S),)
 
     def parse(self, text: str) -> list[base.Reading]:
