@@ -197,6 +197,11 @@ class UnixBench(base.Benchmark):
     def files(self, given: Mapping[str, str]) -> Sequence[str]:
         return (f"{self._directory(parameters.merge(self.kind, self.defaults, given))}/Run",)
 
+    def scratch_mib(self, given: Mapping[str, str]) -> int:
+        values = parameters.merge(self.kind, self.defaults, given)
+        # The largest file that is copied has 8000 blocks of 1 KiB, and each copy of the test its own two.
+        return 16 * parameters.integer(self.kind, values, "copies", 1, 1024)
+
     def _directory(self, values: Mapping[str, str]) -> str:
         directory = values["directory"]
         if not directory.startswith("/") or "\0" in directory:
