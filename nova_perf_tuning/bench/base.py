@@ -90,7 +90,8 @@ class Benchmark(abc.ABC):
     :cvar primary: metric, unit and better way of the figure that is judged; also that of a run that failed.
     :cvar paired: True when it needs a peer (network); the server runs on the peer.
     :cvar self_check: what is checked of every run before its figures count, for the reference page.
-    :cvar image_variant: guest image that has its programs: ``small``, ``full`` or ``own`` (an operator's).
+    :cvar image_variant: guest image that has its programs: ``small``, ``full``, or ``own``: one that an operator
+        has put them into with ``tools/image/build --add``.
     :cvar work_metric: the reading that counts the work of the whole run, start-up and warm-up included;
         :class:`Span` tells which share of it was done in the window. Its unit is the "unit of work". None: no
         such count.
@@ -112,7 +113,7 @@ class Benchmark(abc.ABC):
     brought: ClassVar[str] = ""
 
     def files(self, given: Mapping[str, str]) -> Sequence[str]:
-        """Return paths of files that must be there beside the programs."""
+        """Return absolute paths of files that must be there beside the programs, on the host and in guests."""
         return ()
 
     def memory_mib(self, given: Mapping[str, str]) -> int:

@@ -105,8 +105,12 @@ def how_to_get(benchmark: base.Benchmark, given: Mapping[str, str] | None = None
 
 
 def needs(found: Sequence[Job]) -> tuple[set[str], int, int]:
-    """Return what jobs need in a guest: programs, memory of the largest in MiB, space of all files in MiB."""
+    """Return what jobs need in a guest: programs, memory of the largest in MiB, space of all files in MiB.
+
+    Files that must be there beside the programs are among these, by their paths.
+    """
     programs = {program for job in found for program in job.benchmark.programs}
+    programs |= {file for job in found for file in job.benchmark.files(job.parameters)}
     memory = max((job.benchmark.memory_mib(job.parameters) for job in found), default=0)
     return programs, memory, sum(job.benchmark.scratch_mib(job.parameters) for job in found)
 

@@ -158,16 +158,18 @@ def read_csv(kind: str, text: str, version: str) -> list[Report]:
 class UnixBench(base.Benchmark):
     """UnixBench 5.1.3, which the published comparisons of PV and HVM guests used.
 
-    It is not shipped and not in Debian: an operator unpacks and builds it (``make``) in the same folder of host
-    and guest image. Its shell tests write in that folder, the others into the scratch folder. Every index is
-    worked out here from the result, and a report whose own index contradicts its result is refused. The score is
-    shown, but a gate on it alone passes a guest with slow system calls: put budgets on the single tests.
+    It is not shipped and not in Debian: an operator unpacks and builds it (``make``) on the host, and adds that
+    folder, perl, make and the programs of its shell tests to a guest image (``tools/image/build --add``). Its
+    shell tests write in that folder, the others into the scratch folder. Every index is worked out here from the
+    result, and a report whose own index contradicts its result is refused. The score is shown, but a gate on it
+    alone passes a guest with slow system calls: put budgets on the single tests.
     """
 
     kind = "unixbench"
     summary = "UnixBench 5.1.3: indexes of twelve tests and their score"
     packages = ("perl", "make", "gcc")
-    programs = ("perl",)
+    #: All but the first two are what its shell tests run: a guest must have the host's, not busybox's.
+    programs = ("perl", "make", "sh", "expr", "sort", "od", "grep", "tee", "wc", "rm")
     primary = ("score", "index", "higher")
     defaults = {"directory": "/opt/UnixBench", "passes": "10", "copies": "1"}
     parameter_help = {
@@ -194,6 +196,11 @@ class UnixBench(base.Benchmark):
 
     def files(self, given: Mapping[str, str]) -> Sequence[str]:
         return (f"{self._directory(parameters.merge(self.kind, self.defaults, given))}/Run",)
+
+    def scratch_mib(self, given: Mapping[str, str]) -> int:
+        values = parameters.merge(self.kind, self.defaults, given)
+        # The largest file that is copied has 8000 blocks of 1 KiB, and each copy of the test its own two.
+        return 16 * parameters.integer(self.kind, values, "copies", 1, 1024)
 
     def _directory(self, values: Mapping[str, str]) -> str:
         directory = values["directory"]

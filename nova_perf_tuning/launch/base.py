@@ -163,7 +163,8 @@ class Launcher(abc.ABC):
     def require(self, programs: Collection[str], memory_mib: int, scratch_mib: int) -> None:
         """Say before :meth:`prepare` what the machines must have, beyond what they have anyway.
 
-        :param programs: their names; :param memory_mib: for one benchmark; :param scratch_mib: for all files.
+        :param programs: their names, and the paths of other files.
+        :param memory_mib: for one benchmark; :param scratch_mib: for all files.
         """
         return
 

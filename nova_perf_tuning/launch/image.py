@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import os
+import shlex
 import shutil
 from collections.abc import Collection, Mapping
 from typing import Final
@@ -25,6 +26,8 @@ class Image:
     :ivar packages: package -> version of everything in it.
     :ivar release: kernel release.
     :ivar sums: program -> SHA-256 of its file; empty: of an image that was built when they were not kept.
+    :ivar added: path -> SHA-256 of each file that tools/image/build --add put there, libraries included.
+    :ivar options: what tools/image/build was called with, for a shell; empty where nothing was added.
     """
 
     id: str
@@ -34,6 +37,8 @@ class Image:
     packages: dict[str, str]
     release: str
     sums: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    added: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    options: str = ""
 
 
 #: What images of this project had before they listed it.
@@ -45,15 +50,22 @@ BUILT: Final = frozenset(
 )
 #: Link in the cache folder -> how the image is built; the smaller one first.
 _VARIANTS: Final = {"image": "tools/image/build", "full-image": "tools/image/build --full"}
+#: Link to the image that was built last with --add: taken by those alone who ask for something added.
+_WITH_ADDED: Final = "own-image"
+#: Of a text file of an image: with 50 000 files, their sums and paths take some 8 MiB.
+_MOST_BYTES: Final = 64 << 20
 
 
 def default_folder(programs: Collection[str] = ()) -> str:
-    """Return where the newest image of this user lies that has ``programs``: the small one or the full one.
+    """Return where the newest image of this user lies that has ``programs``.
 
-    :raises LaunchError: there are images, but none has them all.
+    It is the small one, the full one, or the one with something added, in this order.
+
+    :param programs: names of programs, and absolute paths of other files.
+    :raises LaunchError: there are images, but none has them all; says how to build one.
     """
     lacking: dict[str, list[str]] = {}
-    for name in _VARIANTS:
+    for name in (*_VARIANTS, _WITH_ADDED):
         folder = cache_folder.path(name)
         if os.path.exists(os.path.join(folder, "complete")):
             missing = sorted(set(programs) - programs_in(folder))
@@ -61,9 +73,11 @@ def default_folder(programs: Collection[str] = ()) -> str:
                 return folder
             lacking[name] = missing
     if lacking and (foreign := sorted(set(programs) - BUILT)):
+        full = " --full" if set(lacking.get("image", ())) - set(foreign) else ""
         raise base.LaunchError(
-            f"no guest image that tools/image/build makes has {', '.join(foreign)}; measure with --launcher host,"
-            " or on a cloud with --launcher heat and an --image of your own that has it"
+            f"no guest image has {', '.join(lacking.get(_WITH_ADDED, foreign))}; build one with"
+            f" tools/image/build{full} {' '.join(_add(foreign))} and what else these need, or measure with"
+            " --launcher host"
         )
     if "full-image" in lacking:
         absent = ", ".join(lacking["full-image"])
@@ -76,10 +90,26 @@ def default_folder(programs: Collection[str] = ()) -> str:
     return cache_folder.path("image")
 
 
+def _add(wanted: Collection[str]) -> list[str]:
+    """Return the options that put programs and files of this host into an image, files with their folders."""
+    paths: dict[str, None] = {}
+    for name in wanted:
+        folder = os.path.dirname(name)
+        paths[folder if folder.count("/") > 1 else _on_host(name) or f"PATH/{name}"] = None
+    return [f"--add {shlex.quote(path)}" for path in paths]
+
+
+def _on_host(name: str) -> str | None:
+    """Return where the host has a program, or a file by its path."""
+    if os.path.isabs(name):
+        return name if os.path.exists(name) else None
+    return shutil.which(name, path=cache_folder.program_path())
+
+
 def programs_in(folder: str) -> set[str]:
-    """Return the names of the programs that the image in ``folder`` has for benchmarks."""
+    """Return the programs for benchmarks in the image in ``folder``, and the paths of what was added to it."""
     try:
-        return set(_read(folder, "programs").split())
+        return set(_read(folder, "programs").split()) | set(_added(folder))
     except (OSError, UnicodeDecodeError):
         return set(_OLD_PROGRAMS)
 
@@ -103,7 +133,8 @@ def load(folder: str | None = None, programs: Collection[str] = ()) -> Image:
         raise base.LaunchError(f"guest image {folder} is damaged ({reason}); remove it and {_BUILD}") from error
     versions = dict(line.split(" ", 1) for line in packages.splitlines() if " " in line)
     kernel, initrd, root = (os.path.join(folder, name) for name in ("vmlinuz", "initrd", "root.img"))
-    return Image(os.path.basename(folder), kernel, initrd, root, versions, release, _sums(folder))
+    sums, added, options = _sums(folder), _added(folder), _options(folder)
+    return Image(os.path.basename(folder), kernel, initrd, root, versions, release, sums, added, options)
 
 
 def _sums(folder: str) -> dict[str, str]:
@@ -114,10 +145,28 @@ def _sums(folder: str) -> dict[str, str]:
         return {}
 
 
+def _added(folder: str) -> dict[str, str]:
+    try:
+        lines = (line.split(" ", 3) for line in _read(folder, "added").splitlines())
+        return {path: digest for kind, _mode, digest, path in lines if kind != "folder"}
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise base.LaunchError(f"guest image {folder} is damaged (added); remove it and {_BUILD}") from error
+
+
+def _options(folder: str) -> str:
+    try:
+        return _read(folder, "options").strip()
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
 def check_same_programs(found: Image, programs: Collection[str]) -> None:
     """See that the host would run the very files that are in an image; what the host lacks is another fault.
 
-    :param programs: those that run on both.
+    :param programs: those that run on both, and other files by their paths. One that was added to the image
+        means all that was: they use one another.
     :raises LaunchError: names the program whose file is another one, and what to do.
     """
     own = {name for name in found.sums if name.startswith(_OWN)}
@@ -128,8 +177,24 @@ def check_same_programs(found: Image, programs: Collection[str]) -> None:
         if path is not None and _sum(path) != found.sums[name]:
             raise base.LaunchError(
                 f"{path} is not the {name} of guest image {found.id}, so host and guests would not compare; build"
-                " the image anew with tools/image/build (--full), and have no other build of it on PATH"
+                f" the image anew with {_command(found)}, and have no other build of it on PATH"
             )
+    added = {*found.added, *map(os.path.basename, found.added)}
+    if not added.intersection(programs):
+        return
+    unable = any(_on_host(name) is None for name in programs)  # told elsewhere
+    for path, digest in found.added.items():
+        there = os.path.exists(path)
+        if (there and _sum(path) != digest) or not (there or unable):
+            what = "another one in" if there else "missing on this host, but in"
+            raise base.LaunchError(
+                f"{path} is {what} guest image {found.id}, so host and guests would not compare; build the image"
+                f" anew with {_command(found)}"
+            )
+
+
+def _command(found: Image) -> str:
+    return f"tools/image/build {found.options or '(--full)'}"
 
 
 def _sum(path: str) -> str:
@@ -141,5 +206,5 @@ def _sum(path: str) -> str:
 
 
 def _read(folder: str, name: str) -> str:
-    with open(os.path.join(folder, name), encoding="ascii") as file:
-        return file.read(1 << 20)
+    with open(os.path.join(folder, name), encoding="utf-8") as file:
+        return file.read(_MOST_BYTES)

@@ -157,7 +157,7 @@ class Benchmarks(Generated):
     IMAGES: ClassVar[Mapping[str, str]] = {
         "small": "the small one (``tools/image/build``)",
         "full": "the full one (``tools/image/build --full``)",
-        "own": "an operator's own",
+        "own": "one that it was added to (``tools/image/build --add``)",
     }
 
     def lines(self) -> list[str]:

@@ -16,6 +16,7 @@ from typing import Final
 from nova_perf_tuning.bench import plugins
 from nova_perf_tuning.budget import model, store
 from tests.functional import patience, rig
+from tests.functional.validate import plugin
 
 #: Benchmark -> the parameters with which it is over soonest.
 SHORT: Final[Mapping[str, str]] = {
@@ -57,18 +58,6 @@ class Garbage(Broken):
 """
 
 
-def _install_broken(folder: pathlib.Path) -> None:
-    """Make a folder that Python takes for an installed package with two benchmarks more."""
-    about = folder / "nova_perf_broken-1.dist-info"
-    about.mkdir()
-    (folder / "nova_perf_broken.py").write_text(PLUGIN, encoding="ascii")
-    (about / "METADATA").write_text(
-        "Metadata-Version: 2.1\nName: nova-perf-broken\nVersion: 1\n", encoding="ascii"
-    )
-    entries = "".join(f"{label} = nova_perf_broken:{label.capitalize()}\n" for label in BROKEN)
-    (about / "entry_points.txt").write_text(f"[{plugins.NAMESPACE}]\n{entries}", encoding="ascii")
-
-
 class EveryBenchmarkTest(rig.GuestCase):
     def setUp(self) -> None:
         super().setUp()
@@ -76,8 +65,7 @@ class EveryBenchmarkTest(rig.GuestCase):
         self.output = tempfile.mkdtemp(prefix="nova-perf-every-")
         self.addCleanup(shutil.rmtree, self.output)
         folder = pathlib.Path(self.output, "plugin")
-        folder.mkdir()
-        _install_broken(folder)
+        plugin.install(folder, "nova_perf_broken", PLUGIN, {kind: kind.capitalize() for kind in BROKEN})
         self.environment = {**os.environ, "PYTHONPATH": str(folder)}
 
     def nova_perf(self, *arguments: str) -> str:

@@ -56,6 +56,12 @@ class StartTest(testtools.TestCase):
             self.assertIn(f"unpack and make UnixBench {benchmark.version} in its", str(error))
         self.assertNotEqual(unixbench.UnixBench.defaults["directory"], unixbench.UnixBench6.defaults["directory"])
 
+    def test_what_a_guest_must_have(self):
+        """Its folder, the programs of its shell tests, and room for the files that each copy copies."""
+        programs, _memory, scratch_mib = plugins.needs(plugins.jobs(["unixbench:directory=/srv/UB,copies=40"]))
+        self.assertLessEqual({"/srv/UB/Run", "perl", "make", "sh", "sort"}, programs)
+        self.assertEqual(640, scratch_mib)
+
 
 class RecordedTest(testtools.TestCase):
     def test_figures(self):

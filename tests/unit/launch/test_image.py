@@ -55,6 +55,65 @@ class ImageTest(unittest.TestCase):
                     self.assertNotIn("build it anew", str(caught.exception))
             self.assertEqual(str(self.folder / "full-image"), image.default_folder(["smbd"]))
 
+    def test_what_was_added_is_taken_by_those_who_need_it(self) -> None:
+        """By others never, even where it has what they need too; and each fault names the options that help."""
+        programs = self.folder / "netperf" / "bin"
+        programs.mkdir(parents=True)
+        (programs / "netperf").touch(0o755)
+        run = self.folder / "UnixBench" / "Run"
+        run.parent.mkdir()
+        run.touch()
+        environment = {"NOVA_PERF_CACHE": str(self.folder), "PATH": str(programs)}
+        with mock.patch.dict(os.environ, environment):
+            for link, inside in (("image", "iperf3"), ("own-image", "iperf3 netperf")):
+                os.mkdir(self.folder / link)
+                (self.folder / link / "complete").touch()
+                (self.folder / link / "programs").write_text(inside)
+            (self.folder / "own-image" / "added").write_text(f"folder 755 - /a\nfile 644 {'0' * 64} /a/b c\n")
+            for wanted, link in (
+                (["iperf3"], "image"),
+                (["iperf3", "netperf"], "own-image"),
+                (["/a/b c"], "own-image"),
+            ):
+                self.assertEqual(str(self.folder / link), image.default_folder(wanted))
+            for wanted, told in (
+                (["netperf", str(run)], f"has {run}; .* --add {run.parent} --add {programs}/netperf and"),
+                (["netperf", "smbd"], f"has smbd; .*build --full --add {programs}/netperf and"),
+                (["perl"], "has perl; .*build --add PATH/perl and .* --launcher host"),
+                (["/a"], "has /a;"),
+            ):
+                with self.assertRaisesRegex(base.LaunchError, f"\\Ano guest image {told}"):
+                    image.default_folder(wanted)
+
+    def test_added_files_that_differ_between_host_and_guests(self) -> None:
+        """A tool that was built anew, one of its files that is gone; who uses nothing of it is not concerned."""
+        tool = self.folder / "tool"
+        tool.mkdir()
+        lines = [f"folder 755 - {tool}"]
+        for name in ("Run", "program"):
+            (tool / name).write_text(name)
+            lines.append(f"file 755 {hashlib.sha256(name.encode()).hexdigest()} {tool / name}")
+        (self.folder / "added").write_text("".join(f"{line}\n" for line in lines))
+        (self.folder / "options").write_text(f"--full --add={tool} ")
+        found = image.load(str(self.folder))
+        needed = {str(tool / "Run")}
+        image.check_same_programs(found, needed)
+        (tool / "log").touch()  # what a run has left
+        image.check_same_programs(found, needed)
+        (tool / "program").write_text("another build")
+        told = f"program is another one in guest image .* anew with tools/image/build --full --add={tool}"
+        with self.assertRaisesRegex(base.LaunchError, f"{told}\\Z"):
+            image.check_same_programs(found, needed)
+        image.check_same_programs(found, {"fio"})
+        (tool / "program").unlink()
+        with self.assertRaisesRegex(base.LaunchError, "program is missing on this host, but in guest image"):
+            image.check_same_programs(found, needed)
+        (tool / "Run").unlink()  # told elsewhere: the host cannot run it, guests can
+        image.check_same_programs(found, needed)
+        (self.folder / "added").write_text("nonsense\n")
+        with self.assertRaisesRegex(base.LaunchError, "damaged"):
+            image.load(str(self.folder))
+
     def test_programs_that_differ_between_host_and_guests(self) -> None:
         """An upgrade of the host, an own program built anew since, another build that comes first on PATH."""
         programs = self.folder / "programs"
