@@ -1,6 +1,6 @@
 """What the published documents measured, as far as it can be run here: a guest and its host, with intervals.
 
-    python -m tests.benchmarks.published                 measures every part; needs root and tools/libvirt/up
+    python -m tests.benchmarks.published                 measures "main", "copies", "large"; needs root and libvirt
     python -m tests.benchmarks.published --part large    measures one part
     python -m tests.benchmarks.published FILE ...        takes runs that there are, of nova-perf validate too
 
@@ -10,7 +10,8 @@ since guests were emulated so far. Each boot has one block, since boots differ m
 
 The parts are runs of their own, since they need other guests: "main" has virtio devices, "copies" the three kinds
 of guests that the published copies of 100 MB had, and "large" copies 1000 MB, three times a trial and not five,
-which takes an emulated guest minutes.
+which takes an emulated guest minutes. "netperf" and "unixbench" are measured only where they are named: they need
+netperf in /usr/local/bin and UnixBench 5.1.3 in /opt/UnixBench, which are built by hand and added to the image.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from typing import Any, Final
 
 import yaml
 
-from nova_perf_tuning.bench import plugins
+from nova_perf_tuning.bench import plugins, unixbench
 from nova_perf_tuning.budget import model, session, statistics, store, summary
 from nova_perf_tuning.launch import base as launch
 from nova_perf_tuning.launch import libvirt
@@ -80,7 +81,24 @@ PARTS: Final = {
         devices.DevicesLauncher,
     ),
     "large": Part(("smb:megabytes=1000,runs=3",)),
+    "netperf": Part(
+        ("netperf:seconds=2", "netperf-requests:seconds=2"),
+        image=tuple(f"--add=/usr/local/bin/{name}" for name in ("netperf", "netserver")),
+    ),
+    "unixbench": Part(
+        ("unixbench:passes=1",),
+        image=tuple(
+            f"--add={path}"
+            for path in (
+                "/opt/UnixBench",
+                *(f"/usr/bin/{name}" for name in unixbench.UnixBench.programs),
+                *(f"/usr/lib/x86_64-linux-gnu/{name}" for name in ("perl-base", "perl/5.36")),
+            )
+        ),
+    ),
 }
+#: Of a machine where nothing was built by hand.
+USUAL: Final = ("main", "copies", "large")
 
 
 def measure(part: Part, args: argparse.Namespace, save: pathlib.Path) -> model.Results:
@@ -180,7 +198,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, or read results, and write the file."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("results", nargs="*", help="results.json of runs that there are")
-    parser.add_argument("--part", choices=PARTS, action="append", help="what to measure, all of it by default")
+    parser.add_argument("--part", choices=PARTS, action="append", help="what to measure; may be repeated")
     parser.add_argument("--groups", type=int, default=6, help="boots of each kind of guests")
     parser.add_argument("--blocks", type=int, default=1, help="in each boot")
     parser.add_argument("--seconds", type=int, default=2)
@@ -190,7 +208,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     args = parser.parse_args(arguments)
     runs = [store.load(one) for one in args.results]
     if not runs:
-        runs = [measure(PARTS[name], args, args.save / f"{name}.json") for name in args.part or PARTS]
+        runs = [measure(PARTS[name], args, args.save / f"{name}.json") for name in args.part or USUAL]
     args.output.write_text(written(runs), encoding="utf-8")
     print(args.output)
     return 0
