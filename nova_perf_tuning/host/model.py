@@ -99,18 +99,6 @@ class Nic:
 
 
 @dataclasses.dataclass(slots=True)
-class Tap:
-    """A device of the tun driver, as far as a guest asks about it.
-
-    :ivar ifindex: the kernel's number of this very device; a later one of the same name has another.
-    :ivar rx_frames: frames from the guest that it passes on in one go, 0: each by itself; None when not known.
-    """
-
-    ifindex: int
-    rx_frames: int | None
-
-
-@dataclasses.dataclass(slots=True)
 class Thread:
     """One thread that runs a guest.
 
@@ -147,7 +135,6 @@ class HostFacts:
     """All facts of one host at one time.
 
     :ivar online, isolated, nohz_full: cpulists as the kernel prints them.
-    :ivar taps: name -> tap, of the guests that ask for ``perf:vif_tap_rx_frames`` alone.
     :ivar virtualization: ``none``, ``kvm``, ``tcg``, ``xen-pv`` ... what this host itself runs on.
     :ivar boot_id: /proc/sys/kernel/random/boot_id; None in a recorded host that lacks it.
     :ivar warnings: what could not be read and what it means, one line each.
@@ -168,4 +155,3 @@ class HostFacts:
     boot_id: str | None
     sysctls: Mapping[str, str]
     warnings: tuple[str, ...] = ()
-    taps: Mapping[str, Tap] = dataclasses.field(default_factory=dict)

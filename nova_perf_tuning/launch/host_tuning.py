@@ -24,7 +24,7 @@ LOG = logging.getLogger(__name__)
 class HostTuning:
     """Applies and restores; its journal lies in the run's folder, so a killed run's settings are undone later.
 
-    Only threads and taps of the guests given are touched, never a NIC or another guest.
+    Only threads of the guests given are touched, never a NIC or another guest.
     """
 
     def __init__(self, folder: str, sets: plan_model.CpuSets) -> None:
@@ -43,9 +43,8 @@ class HostTuning:
         idle = {guest.process().pid for guest in resting}
         facts.guests = tuple(guest for guest in facts.guests if guest.pid not in idle)
         pids = {guest.process().pid for guest in active}
-        taps = {guest.tap for guest in active}
         plan = planner.plan(facts, self._sets)
-        settings = [one for one in plan.settings if _belongs(one, pids, taps)]
+        settings = [one for one in plan.settings if _belongs(one, pids)]
         if not settings:
             return []
         with journal_module.Journal(self._folder, writer=True) as journal:
@@ -89,8 +88,6 @@ class HostTuning:
                 raise base.LaunchError(f"{one.entry.kind} {one.entry.target} could not be restored: {one.detail}")
 
 
-def _belongs(one: setting_module.Setting, pids: set[int], taps: set[str]) -> bool:
-    if one.kind == "thread_affinity":
-        owner = one.identity.partition(":")[0]
-        return owner.isdigit() and int(owner) in pids
-    return one.kind in ("xps", "rps", "coalesce") and one.target.partition("/")[0] in taps
+def _belongs(one: setting_module.Setting, pids: set[int]) -> bool:
+    owner = one.identity.partition(":")[0]
+    return one.kind == "thread_affinity" and owner.isdigit() and int(owner) in pids

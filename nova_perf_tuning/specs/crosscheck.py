@@ -248,9 +248,8 @@ def _queues_in_one_thread(facts: _Facts) -> Iterator[str]:
 
 def _one_queue_to_place(facts: _Facts) -> Iterator[str]:
     one = facts.request.vif_queues == 1 or facts.vcpus == 1
-    for name, value in (("vhost_placement", "spread"), ("vif_steering", "xps")):
-        if one and getattr(facts.request, name) == value:
-            yield f"{facts.said(name)} has no effect with one queue pair; ask for more or remove it"
+    if one and facts.request.vhost_placement == "spread":
+        yield f"{facts.said('vhost_placement')} has no effect with one queue pair; ask for more or remove it"
 
 
 def _asked(request: request_module.Request, name: str) -> bool:
@@ -345,7 +344,7 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule(
         "placement-of-one-queue",
         Level.WARNING,
-        "Spreading workers and steering transmit queues need more than one of them.",
+        "Spreading workers needs more than one of them.",
         _one_queue_to_place,
     ),
 )

@@ -33,8 +33,6 @@ class Request:
     emulator_placement: str | None = None
     vhost_placement: str | None = None
     irq_placement: str | None = None
-    vif_steering: str | None = None
-    vif_tap_rx_frames: int | None = None
     budget: str | None = None
     native: Mapping[str, str] = dataclasses.field(default_factory=dict)
 

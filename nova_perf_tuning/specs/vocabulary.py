@@ -25,9 +25,6 @@ MAX_QUEUES: Final = 256
 QUEUES_PATTERN: Final = "auto|[1-9][0-9]?|1[0-9][0-9]|2[0-4][0-9]|25[0-6]"
 MAX_IOTHREADS: Final = 16
 
-#: NAPI_POLL_WEIGHT of the kernel (include/linux/netdevice.h): tun_set_coalesce() cuts more to it without a word.
-MAX_RX_FRAMES: Final = 64
-
 #: Names of profiles and budgets: safe as a file name, in a shell and in a message.
 NAME_PATTERN: Final = r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}"
 
@@ -247,34 +244,6 @@ VOCABULARY: Final[tuple[Spec, ...]] = (
         default="none: left alone",
         effects=(Effect.HOST,),
         becomes="/proc/irq/N/smp_affinity_list of the device's interrupts, set by nova-perf apply",
-    ),
-    Spec(
-        name="vif_steering",
-        kind=Kind.CHOICE,
-        choices=("none", "xps"),
-        description=(
-            "Transmit steering of the tap device's queues on the host. On Linux 6.18 it had no effect on a"
-            " tap: the tun driver picks the queue by flow hash. No shipped profile asks for it."
-        ),
-        default="none: left alone",
-        effects=(Effect.HOST,),
-        becomes="xps_cpus of each transmit queue of the tap device, set by nova-perf apply",
-    ),
-    Spec(
-        name="vif_tap_rx_frames",
-        kind=Kind.INTEGER,
-        low=0,
-        high=MAX_RX_FRAMES,
-        description=(
-            "Frames from the guest that the tun driver passes to the host's network stack in one go: rx-frames of"
-            " its tap device, the same for all queues. Published for Linux 4.11: 11 % more packets a second at 16,"
-            " 19 % at 64. Since Linux 5.3, by the kernel's source, vhost-net makes batches of its own and this has"
-            " no effect, unless the interface's send buffer is limited or vhost-net sends without copying. No"
-            " shipped profile asks for it."
-        ),
-        default="left alone; the tun driver's own is 0, off",
-        effects=(Effect.HOST,),
-        becomes="rx-frames of the tap device (ethtool -C), set by nova-perf apply",
     ),
     Spec(
         name="budget",

@@ -24,7 +24,7 @@ GOAL = 0.55
 GOAL_CPU_MS = 300.0
 GOAL_MIB = 60.0
 
-ASKS = {"vhost_placement": "spread", "emulator_placement": "numa", "vif_steering": "xps"}
+ASKS = {"vhost_placement": "spread", "emulator_placement": "numa"}
 
 _PLAN = """
 import gc, sys, time

@@ -258,14 +258,6 @@ def _vector_faults(address, cpus, count):
     return there, "" if right else f"{address}: {found}"
 
 
-def _rx_frames_faults(tap, frames):
-    """A tap is to have this value of rx-frames."""
-    code, out = run(f"ethtool -c {tap}")
-    found = re.search(r"^rx-frames:\s*(\S+)", out, re.MULTILINE)
-    told = found.group(1) if found else out
-    return code == 0, "" if told == str(frames) else f"{tap}: rx-frames {told[-200:]}"
-
-
 _FAULTS = {
     "nic": _nic_faults,
     "xps": _xps_faults,
@@ -273,7 +265,6 @@ _FAULTS = {
     "guest": _guest_faults,
     "workers": _worker_faults,
     "vectors": _vector_faults,
-    "rx_frames": _rx_frames_faults,
 }
 
 

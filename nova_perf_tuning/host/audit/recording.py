@@ -36,9 +36,6 @@ def add(tree: Tree, host: host_module.Host) -> None:
     _processors(tree, host)
     for nic in host.facts.nics:
         _nic(tree, host, nic)
-    for name, tap in host.facts.taps.items():
-        if tap.rx_frames is not None:
-            tree.files[f"{ethtool.FOLDER}/{name}.json"] = ethtool.rx_frames_as_json(tap.rx_frames)
     for path in (*configuration.NOVA_FILES, *configuration.NEUTRON_FILES):
         text = host.content(path)
         if text:

@@ -62,24 +62,6 @@ def as_json(link: Link) -> bytes:
     return _line({**dataclasses.asdict(link), "fixed": sorted(link.fixed)})
 
 
-def read_rx_frames(root: Root, device: str) -> int | None:
-    """Return ``rx-frames`` of ``ethtool -c``; None when it is not known (see :func:`read`)."""
-    if not root.live:
-        return _counts(_part(_recorded(root, device) or {}, "coalesce"), ("rx_frames",)).get("rx_frames")
-    from nova_perf_tuning.host import privileged
-
-    try:
-        with privileged.ethtool(device) as handle:
-            return int(handle.get_coalesce()["rx_max_coalesced_frames"])
-    except (OSError, errors.PerfTuningError):
-        return None
-
-
-def rx_frames_as_json(frames: int) -> bytes:
-    """Return the record that :func:`read_rx_frames` reads."""
-    return _line({"coalesce": {"rx_frames": frames}})
-
-
 def _line(found: Mapping[str, Any]) -> bytes:
     return (json.dumps(found, sort_keys=True) + "\n").encode()
 

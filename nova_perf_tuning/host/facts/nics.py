@@ -6,11 +6,11 @@ One listing of a device's folder tells its kind and memberships; only what is th
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from nova_perf_tuning.host import model
-from nova_perf_tuning.host.facts import ethtool, pci
+from nova_perf_tuning.host.facts import pci
 from nova_perf_tuning.host.facts.root import Folder, Root, decimal
 
 _CLASS: Final = "sys/class/net"
@@ -25,63 +25,46 @@ _REPRESENTOR: Final = re.compile(r"(c\d+)?pf\d+((vf|sf)\d+)?")
 _SPEED_UNKNOWN: Final = 0xFFFFFFFF
 
 
-def read_nics(
-    root: Root, devices: Mapping[str, pci.PciDevice], steered: Collection[str] = ()
-) -> tuple[model.Nic, ...]:
+def read_nics(root: Root, devices: Mapping[str, pci.PciDevice]) -> tuple[model.Nic, ...]:
     """Return the network devices in the order of their names, numbers in names by value.
 
-    RPS and XPS masks are read for hardware and for the names in ``steered`` (taps of guests that ask for
-    steering) and are None for the queues of all other devices. Of guests' taps, of which a host can have
-    thousands, the operational state is not read either.
+    RPS and XPS masks are read for hardware and are None for the queues of all other devices. Of guests' taps, of
+    which a host can have thousands, the operational state is not read either.
     """
     classes = root.folder(_CLASS)
     virtual = root.folder(_VIRTUAL)
     without_device = frozenset(root.folders(virtual))
     names = [name for name in root.names(classes) if _is_name(name)]
     taps = [name for name in names if name in without_device and _TAP.fullmatch(name)]
-    nics = _read_taps(root, virtual, taps, steered)
+    nics = _read_taps(root, virtual, taps)
     for name in frozenset(names).difference(taps):
         folder = Folder(f"{virtual}/{name}") if name in without_device else root.canonical(classes, name)
         if folder is not None:
-            nics.append(_read_nic(root, name, folder, devices, name in steered))
+            nics.append(_read_nic(root, name, folder, devices))
     if not nics:
         root.notes.add(f"no network devices in {_CLASS}")
     _resolve_masters(nics)
     return tuple(sorted((nic for nic, _ in nics), key=lambda nic: _natural(nic.name)))
 
 
-def _read_taps(
-    root: Root, virtual: Folder | None, names: list[str], steered: Collection[str]
-) -> list[tuple[model.Nic, str | None]]:
+def _read_taps(root: Root, virtual: Folder | None, names: list[str]) -> list[tuple[model.Nic, str | None]]:
     """Return guests' taps and the names of their masters: what can be told of them with few reads."""
     taps = []
     for name, data in zip(names, root.each(virtual, [f"{name}/mtu" for name in names]), strict=True):
         folder = Folder(f"{virtual}/{name}")
         mtu = None if data is None else decimal(root.line(data, folder))
         # The tun driver keeps as many receive as transmit queues (tun_set_real_num_queues()).
-        pairs = None if name in steered else root.count(Folder(f"{folder}/queues"))
+        pairs = root.count(Folder(f"{folder}/queues"))
         rps: tuple[str | None, ...]
         xps: tuple[str | None, ...]
         if pairs and pairs % 2 == 0:
             rx = tx = pairs // 2
             rps, xps = (None,) * rx, (None,) * tx
         else:
-            rx, tx, rps, xps = _queues(root, folder, name in steered)
+            rx, tx, rps, xps = _queues(root, folder, False)
         nic = model.Nic(name, "tap", None, None, None, None, None, mtu, None, None, rx, tx, (), rps, xps)
         taps.append((nic, root.link(folder, "master")))
     return taps
-
-
-def read_taps(root: Root, names: Collection[str]) -> dict[str, model.Tap]:
-    """Return those of ``names`` that are devices of the tun driver, by name."""
-    virtual = root.folder(_VIRTUAL) if names else None
-    found = {}
-    for name in sorted(frozenset(names).intersection(root.folders(virtual))):
-        folder = Folder(f"{virtual}/{name}")
-        index = root.number(folder, "ifindex")
-        if index is not None and _is_name(name) and root.has(folder, "tun_flags"):
-            found[name] = model.Tap(index, ethtool.read_rx_frames(root, name))
-    return found
 
 
 def _is_name(name: str) -> bool:
@@ -94,14 +77,14 @@ def _natural(name: str) -> tuple[str, int, str]:
 
 
 def _read_nic(
-    root: Root, name: str, folder: Folder, devices: Mapping[str, pci.PciDevice], steered: bool
+    root: Root, name: str, folder: Folder, devices: Mapping[str, pci.PciDevice]
 ) -> tuple[model.Nic, str | None]:
     """Return the device and the name of its master, if any; see :func:`_resolve_masters`."""
     there = frozenset(root.names(folder))
     device = root.canonical(folder, "device") if "device" in there else None
     address, pci_folder = _pci_function(root, device)
     kind = _kind(root, name, folder, there, device, pci_folder)
-    rx, tx, rps, xps = _queues(root, folder, steered or kind in _HARDWARE)
+    rx, tx, rps, xps = _queues(root, folder, kind in _HARDWARE)
     known = devices.get(address) if address is not None else None
     if known is not None:
         node, irqs = known.node, known.irqs

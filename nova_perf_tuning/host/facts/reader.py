@@ -5,10 +5,9 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
-from nova_perf_tuning.guest import domain
 from nova_perf_tuning.host import model
 from nova_perf_tuning.host.facts import guests, irqs, nics, pci, topology, virtualization
 from nova_perf_tuning.host.facts.filesystem import DirectoryRoot, LiveRoot
@@ -98,7 +97,7 @@ def read_root(root: Root) -> model.HostFacts:
     cpus = topology.read_topology(root, cpuinfo)
     running, domains = guests.read_guests(root)
     devices = pci.read_devices(root)
-    network = nics.read_nics(root, devices, _taps_asking(domains, "vif_steering"))
+    network = nics.read_nics(root, devices)
     interrupts = irqs.read_irqs(root, devices)
     kernel = root.folder("proc/sys/kernel")
     return model.HostFacts(
@@ -116,20 +115,8 @@ def read_root(root: Root) -> model.HostFacts:
         virtualization=virtualization.read_virtualization(root, cpuinfo),
         boot_id=root.text(root.folder("proc/sys/kernel/random"), "boot_id"),
         sysctls=read_sysctls(root),
-        taps=nics.read_taps(root, _taps_asking(domains, "vif_tap_rx_frames")),
         warnings=root.notes.lines(),
     )
-
-
-def _taps_asking(domains: Iterable[domain.Domain], name: str) -> set[str]:
-    """Return the host devices of the guests that ask for the spec ``name``."""
-    return {
-        interface.device
-        for one in domains
-        if one.request is not None and getattr(one.request, name) is not None
-        for interface in one.interfaces
-        if interface.device is not None
-    }
 
 
 def read_topology(sysroot: str = "/") -> topology.Topology:

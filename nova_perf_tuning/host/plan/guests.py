@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.guest import domain as domain_module
 from nova_perf_tuning.host import model, setting
-from nova_perf_tuning.host.plan import nics, spread, steering
+from nova_perf_tuning.host.plan import nics, spread
 from nova_perf_tuning.host.plan.sets import HostSets, Room, owned_cpus
 from nova_perf_tuning.specs import request as request_module
 
@@ -364,56 +364,8 @@ def left_alone(facts: model.HostFacts, planned: Collection[int]) -> dict[str, li
     return found
 
 
-def steering_settings(
-    found: Sequence[Asked], facts: model.HostFacts, masks: steering.Masks, sets: HostSets, warnings: list[str]
-) -> list[setting.Setting]:
-    """Return XPS of the taps of guests that ask ``perf:vif_steering=xps``.
-
-    The queue that a CPU sends through is the one whose vhost worker is nearest. The kernel takes the masks of a
-    tap but does not obey them: tun_select_queue() picks the queue by flow hash (measured on Linux 6.18: packets
-    from either CPU went to both queues in equal parts, whatever the masks). So there is a warning.
-    """
-    result: list[setting.Setting] = []
-    asking = [asked for asked in found if asked.request.vif_steering == "xps"]
-    taps = {nic.name: nic for nic in facts.nics if nic.kind == "tap"} if asking else {}
-    for asked in asking:
-        room = asked.room or sets.threads(asked.nodes, asked.domain.emulator_pin, frozenset())
-        workers = list(asked.workers.placed) if asked.workers else []
-        for interface in asked.domain.interfaces:
-            mine: list[int] = []
-            if has_workers(interface):  # they come in the order of the interfaces, one for each queue pair
-                mine, workers = workers[: interface.queues], workers[interface.queues :]
-            nic = taps.get(interface.device or "")
-            if nic is not None and len(nic.xps) > 1 and room is not None:
-                result += _tap(asked.title, nic, mine, room, masks, sets)
-    if result:
-        warnings.append(
-            "perf:vif_steering=xps: Linux' tun driver picks a tap's queue by flow hash and does not obey XPS: "
-            f"the {len(result)} masks of taps change nothing that could be measured"
-        )
-    return result
-
-
 def has_workers(interface: domain_module.Interface) -> bool:
     """Return whether the kernel's vhost serves it: virtio, not in user space and no hardware."""
     kinds = ("hostdev", "vhostuser", "vdpa", "user")
     models = ("virtio", "virtio-transitional", "virtio-non-transitional")
     return interface.model in models and interface.driver in (None, "vhost") and interface.kind not in kinds
-
-
-def _tap(
-    title: str, nic: model.Nic, workers: Sequence[int], room: Room, masks: steering.Masks, sets: HostSets
-) -> list[setting.Setting]:
-    queues = len(nic.xps)
-    if len(workers) == queues:
-        bits = masks.transmit(workers, [sets.node_of.get(cpu) for cpu in workers])
-        places = [f"CPU {cpu}" for cpu in workers]
-    else:
-        bits = masks.transmit([None] * queues, [sets.node_of.get(room.cpus[0])] * queues)
-        places = [room.where] * queues
-    head = f"{title} asks vif_steering=xps: "
-    reasons = [
-        f"{head}{mask.bit_count()} CPUs send through queue {index} of {nic.name}, whose worker is on {place}"
-        for index, (mask, place) in enumerate(zip(bits, places, strict=True))
-    ]
-    return masks.settings("xps", f"{nic.name}/tx-", "tap-xps", zip(bits, nic.xps, reasons, strict=True))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import gc
 
 from nova_perf_tuning.host import model
-from nova_perf_tuning.host.plan import guests, nics, overlap, spread, steering, taps
+from nova_perf_tuning.host.plan import guests, nics, overlap, spread, steering
 from nova_perf_tuning.host.plan import sets as sets_module
 from nova_perf_tuning.host.plan.model import CpuSets, Plan, Policy
 
@@ -54,8 +54,6 @@ def _plan(facts: model.HostFacts, sets: CpuSets, policy: Policy) -> Plan:
     settings += guests.interrupt_settings(asked)
     settings += (threads := guests.thread_settings(asked, warnings))
     settings += steering.nic_settings(found, masks, host, policy.rps)
-    settings += guests.steering_settings(asked, facts, masks, host, warnings)
-    settings += taps.settings(asked, facts, warnings)
     planned = {int(one.target[4:]): one.value for one in threads}
     irq = frozenset(cpu for group in (*interrupts, *near) for cpu in group.placed)
     irq_vcpu = frozenset(cpu for group in own for cpu in group.placed)

@@ -9,7 +9,6 @@ import os
 import pathlib
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 
@@ -193,47 +192,3 @@ class LibvirtTest(testtools.TestCase):
         )
         self.assertIn('<perf:spec name="perf:vif_queues">2</perf:spec>', out)
         self.assertFalse(os.path.exists(f"/sys/class/net/{tap}"))
-
-    def test_rx_frames_of_the_tap_while_the_guest_runs(self):
-        """As Nova makes it for Open vSwitch: type ethernet, for which libvirt itself takes no ``<coalesce>``."""
-        tap = f"perf{os.getpid()}"[:15]
-        for name in ("a.img", "b.img"):
-            (self.folder / name).touch()
-        asked = parsing.parse({"perf:vif_queues": "2", "perf:vif_tap_rx_frames": "16"})
-        path = self.write("guest.xml", transform.transform(GUEST.format(folder=self.folder, tap=tap), asked).xml)
-        argv, options = self.embedded()
-        with open(self.folder / "virsh.out", "w+", encoding="utf-8") as out:
-            shell = subprocess.Popen(
-                argv, stdin=subprocess.PIPE, stdout=out, stderr=subprocess.STDOUT, text=True, **options
-            )
-            self.addCleanup(shell.wait)
-            self.addCleanup(shell.stdin.close)
-            shell.stdin.write(f"create --validate {path}\necho started\n")
-            shell.stdin.flush()
-            patience.until(lambda: "started" in (self.folder / "virsh.out").read_text(), "virsh has run create")
-            self.assertNotIn("error", (self.folder / "virsh.out").read_text())
-            self.assertEqual("0", self.rx_frames(tap))
-            commands = ("nsenter", "--mount", "--target", str(shell.pid), *NOVA_PERF)
-            self.set_and_put_back(commands, tap)
-            shell.stdin.write(f"destroy {NAME}\nquit\n")
-            shell.stdin.flush()
-            patience.finish(shell)
-        self.assertFalse(os.path.exists(f"/sys/class/net/{tap}"))
-
-    def set_and_put_back(self, commands, tap):
-        """Plan, apply what is planned for the tap and nothing else of this machine, and restore."""
-        plan = json.loads(patience.run([*commands, "plan", "-f", "json"]).stdout)
-        [one] = [one for one in plan["settings"] if one["kind"] == "coalesce"]
-        self.assertEqual((f"{tap}/rx-frames", "16", "0"), (one["target"], one["value"], one["current"]))
-        file = self.write("plan.json", json.dumps({**plan, "settings": [one]}))
-        state = ("--state-dir", str(self.folder / "state"))
-        done = patience.run([*commands, "apply", "--from", str(file), *state])
-        self.assertEqual((0, "16"), (done.returncode, self.rx_frames(tap)), done.stderr)
-        done = patience.run([*commands, "restore", *state])
-        self.assertEqual((0, "0"), (done.returncode, self.rx_frames(tap)), done.stderr)
-
-    def rx_frames(self, tap):
-        """Return what ethtool shows, without the code under test."""
-        shown = patience.run(["ethtool", "-c", tap])
-        self.assertEqual(0, shown.returncode, shown.stderr)
-        return next(line for line in shown.stdout.splitlines() if line.startswith("rx-frames:")).split()[1]

@@ -88,7 +88,7 @@ class PlanCommandTest(testtools.TestCase):
         )
 
     def test_guests_that_ask(self):
-        self.ask(vhost_placement="spread", emulator_placement="numa", vif_steering="xps")
+        self.ask(vhost_placement="spread", emulator_placement="numa")
         rules = {one["rule"] for one in self.plan()["settings"]}
         self.assertLessEqual({"vhost-spread", "emulator-numa", "iothread-numa"}, rules)
 

@@ -53,7 +53,6 @@ BROKEN = {
     "vif-specs-need-virtio": [
         ({"perf:vif_rx_queue_size": "512"}, {"hw_vif_model": "e1000"}, None, "hw_vif_model=e1000"),
         ({"perf:vif_guest_offload.csum": "on"}, {"hw_vif_model": "rtl8139"}, None, "perf:vif_guest_offload"),
-        ({"perf:vif_tap_rx_frames": "16"}, {"hw_vif_model": "e1000e"}, None, "perf:vif_tap_rx_frames"),
     ],
     "disk-specs-need-virtio": [
         ({"perf:iothreads": "1"}, {"hw_disk_bus": "sata"}, None, "hw_disk_bus=sata"),
@@ -80,7 +79,7 @@ BROKEN = {
     "disk-queues-without-iothread": [
         ({"perf:disk_queues": "4", "perf:iothreads": "0"}, {}, 4, "perf:iothreads=0")
     ],
-    "placement-of-one-queue": [({"perf:vif_queues": "1", "perf:vif_steering": "xps"}, {}, 4, "no effect")],
+    "placement-of-one-queue": [({"perf:vif_queues": "1", "perf:vhost_placement": "spread"}, {}, 4, "no effect")],
 }
 FITTING = [
     ({"perf:vif_queues": "auto", **MULTI}, {}, 4),

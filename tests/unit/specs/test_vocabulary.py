@@ -32,8 +32,6 @@ class VocabularyTest(testtools.TestCase):
             "emulator_placement": {"default": "default", "numa": "numa"},
             "vhost_placement": {"none": "none", "numa": "numa", "spread": "spread"},
             "irq_placement": {"vcpu": "vcpu"},
-            "vif_steering": {"xps": "xps"},
-            "vif_tap_rx_frames": {"0": 0, "16": 16, "64": 64},
             "budget": {"gold-1.5": "gold-1.5"},
             "profile": {"storage": "storage"},
         }
@@ -64,7 +62,6 @@ class VocabularyTest(testtools.TestCase):
             "vif_host_offload": ["", "maybe", "2", "enabled"],
             "iothreads": ["17", "-1", "auto"],
             "emulator_placement": ["NUMA", "", "isolate"],
-            "vif_tap_rx_frames": ["65", "-1", "auto", "016", "1.5", ""],
             "profile": ["", "../etc/passwd", "a b", "-x", "x" * 64, "a\n"],
             "budget": [".hidden", "a/b"],
         }

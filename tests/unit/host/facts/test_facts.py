@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 
 import testtools
 
-from nova_perf_tuning.guest import parsing
-from nova_perf_tuning.host import model
-from nova_perf_tuning.host.facts import guests, irqs, nics, pci, reader, recording, topology, virtualization
+from nova_perf_tuning.host.facts import guests, irqs, nics, pci, reader, topology, virtualization
 from nova_perf_tuning.host.facts.filesystem import DirectoryRoot
 from tests.unit.host.facts import trees
 from tests.unit.host.facts.trees import FOLDER, Tree, link
@@ -41,9 +38,9 @@ def _netdev(folder: str, rx: int = 1, tx: int = 1, **values: str) -> dict[str, s
 
 
 class TestNics(testtools.TestCase):
-    def read(self, tree: Tree, *steered: str) -> dict[str, object]:
+    def read(self, tree: Tree) -> dict[str, object]:
         root = DirectoryRoot(trees.grow(self, tree))
-        return {nic.name: nic for nic in nics.read_nics(root, pci.read_devices(root), steered)}
+        return {nic.name: nic for nic in nics.read_nics(root, pci.read_devices(root))}
 
     def test_hardware(self) -> None:
         tree = _device(_NIC, 1, "50 49 120") | _netdev(f"{_NIC}/net/eth1", 2, 2, speed="25000", operstate="up")
@@ -116,11 +113,6 @@ class TestNics(testtools.TestCase):
         self.assertEqual(
             (4, 4, None, None), (*_queues(found["tap0123abcd-ef"]), found["lo"].node, found["lo"].pci)
         )
-
-    def test_masks_of_taps_are_read_when_asked_for(self) -> None:
-        tree = _netdev(f"{_VIRTUAL}/vnet0", 2, 2) | {f"{_VIRTUAL}/vnet0/queues/tx-1/xps_cpus": "3"}
-        self.assertEqual((None, None), self.read(tree)["vnet0"].xps)
-        self.assertEqual((None, "3"), self.read(tree, "vnet0")["vnet0"].xps)
 
     def test_names_in_numerical_order(self) -> None:
         tree: dict[str, str | None] = {}
@@ -430,36 +422,6 @@ class TestReadHost(testtools.TestCase):
             {"net.core.rmem_max": "9"},
             reader.read_sysctls(DirectoryRoot(trees.grow(self, {"proc/sys/net/core/rmem_max": "9"}))),
         )
-
-    def test_steered_taps(self) -> None:
-        asked = "<nova:extraSpec name='perf:vif_steering'>xps</nova:extraSpec>"
-        nova = f"<nova:instance xmlns:nova='{parsing.NOVA_NAMESPACE}'>{asked}</nova:instance>"
-        xml = _XML.format(name="a", driver="").replace("<vcpu>", f"<metadata>{nova}</metadata><vcpu>")
-        tree = _netdev(f"{_VIRTUAL}/vnet0", 2, 2) | {f"{_VIRTUAL}/vnet0/queues/tx-0/xps_cpus": "3"}
-        tree["etc/libvirt/qemu/a.xml"] = xml
-        (nic,) = reader.read_host(trees.grow(self, tree)).nics
-        self.assertEqual(("3", None), nic.xps)
-
-    def test_taps_of_guests_that_ask_for_rx_frames(self) -> None:
-        """Of those alone, and of the tun driver's devices alone; a recording keeps what it knows of them."""
-        asked = "<nova:extraSpec name='perf:vif_tap_rx_frames'>16</nova:extraSpec>"
-        nova = f"<nova:instance xmlns:nova='{parsing.NOVA_NAMESPACE}'>{asked}</nova:instance>"
-        xml = _XML.format(name="a", driver="").replace("<vcpu>", f"<metadata>{nova}</metadata><vcpu>")
-        record = '{"coalesce": {"rx_frames": 4}}'
-        tree = {"etc/libvirt/qemu/a.xml": xml, "nova-perf/ethtool/vnet0.json": record}
-        for name, index in (("vnet0", "7"), ("vnet1", "8")):
-            tree |= _netdev(f"{_VIRTUAL}/{name}", ifindex=index, tun_flags="0x1002")
-        root = trees.grow(self, tree)
-        wanted = {"vnet0": model.Tap(7, 4)}
-        self.assertEqual(wanted, reader.read_host(root).taps)
-        again = os.path.join(root, "again.tar.xz")
-        recording.record(again, root)
-        self.assertEqual(wanted, reader.read_host(again).taps)
-        for record, frames in (("[]", None), ('{"coalesce": {"rx_frames": true}}', None), ("{}", None)):
-            tree["nova-perf/ethtool/vnet0.json"] = record
-            self.assertEqual({"vnet0": model.Tap(7, frames)}, reader.read_host(trees.grow(self, tree)).taps)
-        del tree[f"{_VIRTUAL}/vnet0/tun_flags"]
-        self.assertEqual({}, reader.read_host(trees.grow(self, tree)).taps)
 
     def test_imports_stay_light(self) -> None:
         """Start-up is part of every command: nothing heavy is imported to read a directory."""

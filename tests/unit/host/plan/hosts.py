@@ -119,12 +119,6 @@ def guest(
     return model.GuestProcess(name, pid, tuple(threads), described)
 
 
-def with_taps(host, rx_frames=0):
-    """Return the host with what is known of the taps of its guests, numbered in their order."""
-    names = [one.device for guest in host.guests if guest.domain for one in guest.domain.interfaces if one.device]
-    return dataclasses.replace(host, taps={name: model.Tap(5 + at, rx_frames) for at, name in enumerate(names)})
-
-
 def applied(before, plan):
     """Return the facts of the host once all settings of ``plan`` hold."""
     values = {(one.kind, one.target): one.value for one in plan.settings}
@@ -146,12 +140,6 @@ def applied(before, plan):
             dataclasses.replace(one, xps=queues("xps", one, "tx", one.xps), rps=queues("rps", one, "rx", one.rps))
             for one in before.nics
         ),
-        taps={
-            name: dataclasses.replace(
-                one, rx_frames=int(values.get(("coalesce", f"{name}/rx-frames"), one.rx_frames))
-            )
-            for name, one in before.taps.items()
-        },
     )
 
 
@@ -219,8 +207,7 @@ def hosts(draw, speeds=(None, 1000, 25000, 100000)):
                 nic(made.domain.interfaces[0].device, (), None, None, 10000, draw(st.integers(1, 4)), "tap")
             )
     isolated = cpulist.format(draw(st.sets(st.sampled_from([cpu.id for cpu in cpus]), max_size=2)))
-    host = facts(cpus, nics, irqs, guests, distances, isolated=isolated, nodes=numbers)
-    return with_taps(host, draw(st.sampled_from((0, 16, 64))))
+    return facts(cpus, nics, irqs, guests, distances, isolated=isolated, nodes=numbers)
 
 
 @st.composite
@@ -236,8 +223,6 @@ def _guests(draw, index, cpus, numbers, free, number):
                     "vhost_placement": st.sampled_from((None, "none", "numa", "spread")),
                     "emulator_placement": st.sampled_from((None, "default", "numa")),
                     "irq_placement": st.sampled_from((None, "none", "numa", "vcpu")),
-                    "vif_steering": st.sampled_from((None, "none", "xps")),
-                    "vif_tap_rx_frames": st.sampled_from((None, 0, 16)),
                 }
             ),
         )

@@ -5,7 +5,6 @@ import dataclasses
 import testtools
 
 from nova_perf_tuning import cpulist
-from nova_perf_tuning.guest import domain
 from nova_perf_tuning.host.plan import guests, nics, planner, sets, steering
 from nova_perf_tuning.host.plan.model import CpuSets, PlanError, Policy
 from tests.unit.host.plan import hosts
@@ -305,12 +304,12 @@ class GuestTest(testtools.TestCase):
         """libvirt's files of a guest that died without it stay: two values for one object would stop the plan."""
         address = "0000:82:10.0"
         irqs = [hosts.irq(60 + index, f"vfio-msix[{index}]({address})", address) for index in range(2)]
-        asks = {"irq_placement": "numa", "vif_tap_rx_frames": 8, "vif_steering": "xps", **self.NUMA}
+        asks = {"irq_placement": "numa", **self.NUMA}
         old = hosts.guest(
             "old", 1000, ["1"], 2, "0-15", asks, memory_nodes="0", hostdevs=[address], tap="tap1", number=1
         )
         new = hosts.guest(
-            "new", 2000, ["5"], 2, "0-15", asks | {"vif_tap_rx_frames": 16, "irq_placement": "vcpu"},
+            "new", 2000, ["5"], 2, "0-15", asks | {"irq_placement": "vcpu"},
             memory_nodes="1", hostdevs=[address.upper()], tap="tap1", number=2,
         )  # fmt: skip
         tap = hosts.nic("tap1", (), None, None, queues=2, kind="tap")
@@ -318,11 +317,10 @@ class GuestTest(testtools.TestCase):
         cpus = hosts.cpus_of([(0, 4), (1, 4)])
         for one, threads in ((new, {1000, 2000}), (reused, {1000})):
             for guests_in_order in ([old, one], [one, old]):
-                plan = planner.plan(hosts.with_taps(hosts.facts(cpus, [tap], irqs, guests_in_order)), CpuSets())
+                plan = planner.plan(hosts.facts(cpus, [tap], irqs, guests_in_order), CpuSets())
                 targets = [(one.kind, one.target) for one in plan.settings]
                 self.assertEqual(len(set(targets)), len(targets))
                 self.assertEqual({"irq:60": "5", "irq:61": "5"}, values(plan, "irq_affinity"))
-                self.assertEqual({"tap1/rx-frames": "16"}, values(plan, "coalesce"))
                 told = values(plan, "thread_affinity")
                 self.assertEqual(threads, {int(one[4:]) for one in told} & {1000, 2000})
                 self.assertEqual("0,2-3" if 2000 in threads else "4,6-7", told["tid:1000"])
@@ -393,60 +391,6 @@ class GuestTest(testtools.TestCase):
         plan = self.plan(one, irqs=irqs)
         self.assertIn("hw:cpu_policy=dedicated", plan.warnings[0])
         self.assertEqual("passthrough-numa", plan.settings[0].rule)
-
-    def test_taps_follow_their_workers(self):
-        tap = hosts.nic("tap1", (), None, None, queues=2, kind="tap", mask="0000")
-        one = hosts.guest(
-            "g", 1000, ["5"], workers=2, asks={"vhost_placement": "spread", "vif_steering": "xps"}, tap="tap1"
-        )
-        plan = planner.plan(hosts.facts(TWO_NODES, [tap], (), [one]), CpuSets())
-        masks = {target: cpulist.parse_mask(value) for target, value in values(plan, "xps").items()}
-        self.assertEqual({"tap1/tx-0", "tap1/tx-1"}, set(masks))
-        self.assertEqual({4, 6}, {int(value) for value in values(plan, "thread_affinity").values()})
-        self.assertLessEqual({4, 12}, masks["tap1/tx-0"])
-        self.assertLessEqual({6, 14}, masks["tap1/tx-1"])
-        self.assertIn("does not obey XPS", plan.warnings[0])
-
-    def rx_frames(self, kernel="6.12.0", interface=None, taps=True, **asks):
-        """Return the plan of a guest with tap1 (interface 5), or with ``interface`` in its place."""
-        one = hosts.guest("g", 1000, ["5"], workers=1, affinity="4", asks=asks, tap="tap1")
-        if interface is not None:
-            one = dataclasses.replace(one, domain=dataclasses.replace(one.domain, interfaces=(interface,)))
-        host = dataclasses.replace(hosts.facts(TWO_NODES, (), (), [one]), kernel=kernel)
-        return planner.plan(hosts.with_taps(host) if taps else host, CpuSets())
-
-    def test_rx_frames_of_a_tap(self):
-        [one] = self.rx_frames(vif_tap_rx_frames=16).settings
-        self.assertEqual(
-            ("coalesce", "tap1/rx-frames", "16", "0", "tap-rx-frames", "5"),
-            (one.kind, one.target, one.value, one.current, one.rule, one.identity),
-        )
-        self.assertIn("its tap tap1 passes on up to 16 frames", one.reason)
-        [one] = self.rx_frames(vif_tap_rx_frames=0).settings
-        self.assertEqual("0", one.value)
-        self.assertEqual([], self.rx_frames(vhost_placement="none").settings)
-
-    def test_rx_frames_where_vhost_net_makes_batches_itself(self):
-        for kernel in ("6.12.0", "5.3.0-rc1", "10.0"):
-            [warning] = self.rx_frames(kernel, vif_tap_rx_frames=16).warnings
-            self.assertIn(f"vhost-net of this kernel ({kernel}) makes batches of its own", warning)
-        for kernel in ("5.2.21", "4.11.0", "strange", None):
-            plan = self.rx_frames(kernel, vif_tap_rx_frames=16)
-            self.assertEqual(([], 1), (plan.warnings, len(plan.settings)))
-
-    def test_rx_frames_of_an_interface_without_a_tap(self):
-        for kind, model, driver, device, tap in (
-            ("hostdev", None, None, None, False),
-            ("vhostuser", "virtio", None, "vhu1", False),
-            ("direct", "virtio", "vhost", "macvtap0", False),
-            ("ethernet", "e1000", None, "tap1", True),
-            ("ethernet", "virtio", "qemu", "tap1", True),
-        ):
-            interface = domain.Interface(kind, device, "52:54:00:00:00:01", model, driver)
-            plan = self.rx_frames(interface=interface, taps=tap, vif_tap_rx_frames=16)
-            self.assertEqual([], plan.settings, kind)
-            [warning] = plan.warnings
-            self.assertIn(f"left alone: {device or interface.mac} ({kind}, ", warning)
 
     def test_mixed_guests_own_only_what_one_vcpu_has_alone(self):
         one = hosts.guest("g", 1000, ["4", "5", "0-3", "0-3", "6", "6"], dedicated=True)

@@ -145,7 +145,7 @@ class GeneratedHostsTest(testtools.TestCase):
 
     ASKS = (
         None,
-        {"vhost_placement": "spread", "emulator_placement": "numa", "vif_steering": "xps", "vif_tap_rx_frames": 8},
+        {"vhost_placement": "spread", "emulator_placement": "numa"},
         {"vhost_placement": "numa", "irq_placement": "vcpu"},
     )
 
