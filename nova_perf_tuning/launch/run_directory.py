@@ -13,6 +13,7 @@ import os
 import re
 import secrets
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from typing import Final
 
@@ -24,6 +25,8 @@ LOG = logging.getLogger(__name__)
 #: Below libvirt's own folder, since QEMU's user must be able to pass through.
 BASE: Final = "/var/lib/libvirt/nova-perf-tuning"
 _ID = re.compile(r"[0-9a-f]{8}")
+#: Seconds to wait for other runs, which hold the lock while they make or sweep folders.
+_PATIENCE_S: Final = 60.0
 
 
 class RunDirectory:
@@ -85,17 +88,13 @@ def sweep(remove: Callable[[str, str], None], parent: str = BASE) -> list[str]:
                 continue
             lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                continue
-            else:
-                try:
-                    remove(name, path)
-                except (errors.PerfTuningError, OSError) as error:
-                    LOG.warning("run %s has ended, but its remains cannot be removed: %s", name, error)
+                if not _try_lock(lock):
                     continue
+                remove(name, path)
                 shutil.rmtree(path, ignore_errors=True)
                 swept.append(name)
+            except (errors.PerfTuningError, OSError) as error:
+                LOG.warning("run %s has ended, but its remains cannot be removed: %s", name, error)
             finally:
                 os.close(lock)
     _remove_empty(parent)
@@ -104,15 +103,24 @@ def sweep(remove: Callable[[str, str], None], parent: str = BASE) -> list[str]:
 
 @contextlib.contextmanager
 def _locked(parent: str) -> Iterator[None]:
-    """Hold the lock on the parent folder, making it if need be, so that no run is swept while it is being made."""
+    """Hold the lock on the parent folder, making it if need be, so that no run is swept while it is being made.
+
+    :raises LaunchError: another process has held the lock for :data:`_PATIENCE_S`.
+    """
+    deadline = time.monotonic() + _PATIENCE_S
     while True:
-        os.makedirs(parent, 0o755, exist_ok=True)
+        os.makedirs(parent, exist_ok=True)
         try:
+            # Passed through by QEMU's user; who could list it could lock it, and stop every run.
+            os.chmod(parent, 0o711)  # noqa: S103
             lock = os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except FileNotFoundError:
             continue
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            while not _try_lock(lock):
+                if time.monotonic() >= deadline:
+                    raise base.LaunchError(f"{parent} is locked by another process")
+                time.sleep(0.05)
             try:
                 same = os.stat(parent).st_ino == os.fstat(lock).st_ino
             except FileNotFoundError:
@@ -122,6 +130,14 @@ def _locked(parent: str) -> Iterator[None]:
                 return
         finally:
             os.close(lock)
+
+
+def _try_lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _remove_empty(parent: str) -> None:

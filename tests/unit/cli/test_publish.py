@@ -216,7 +216,7 @@ class PublishTest(testtools.TestCase):
         self.assertIn("longer ago than", self.refused(self.results, "--budget", self.budget(0.15)))
         self.measure()
         os.makedirs(self.published)
-        self.assertIn("it is a folder", self.refused(self.results, "--budget", self.budget(0.15)))
+        self.assertIn("not a regular file", self.refused(self.results, "--budget", self.budget(0.15)))
 
     def test_a_run_in_which_nothing_was_tuned(self):
         """Its arms are alike, so every budget passes."""

@@ -166,7 +166,7 @@ class ValidateTest(testtools.TestCase):
             (junk, ("--noise-floor",), "junk.json: no JSON"),
             (os.path.join(self.folder, "missing.json"), (), "there is no such file"),
             (os.path.join(plain, "x.json"), ("--noise-floor",), "noise floors cannot be kept there"),
-            (self.folder, ("--noise-floor",), "it is a folder"),
+            (self.folder, ("--noise-floor",), "not a regular file"),
         ):
             done = self.validate(*QUICK, "--noise-file", path, *more)
             self.assertEqual((3, "", 1), (done.returncode, done.stdout, done.stderr.count("\n")), done.stderr)
