@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar, Final, Literal
 
 from nova_perf_tuning import errors
+from nova_perf_tuning.bench import parameter
 
 Better = Literal["higher", "lower"]
 
@@ -27,10 +28,6 @@ class OutputError(errors.PerfTuningError):
 
 class NotReadyError(OutputError):
     """The benchmark's server did not listen yet; the same run may succeed a moment later."""
-
-
-class ParameterError(errors.PerfTuningError):
-    """A parameter of a benchmark is unknown, malformed or out of range: names it and what is allowed."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -85,8 +82,7 @@ class Benchmark(abc.ABC):
     :cvar packages: Debian packages that a guest image needs for it.
     :cvar programs: programs that must be on PATH on the host.
     :cvar brought: what an operator has to put on host and guest, since no package has it; empty: nothing.
-    :cvar defaults: parameters and their default values (all as text).
-    :cvar parameter_help: what each parameter means, one line each.
+    :cvar parameters: what can be set, in the order of the reference page.
     :cvar primary: metric, unit and better way of the figure that is judged; also that of a run that failed.
     :cvar paired: True when it needs a peer (network); the server runs on the peer.
     :cvar self_check: what is checked of every run before its figures count, for the reference page.
@@ -102,15 +98,35 @@ class Benchmark(abc.ABC):
     summary: ClassVar[str]
     packages: ClassVar[tuple[str, ...]]
     programs: ClassVar[tuple[str, ...]]
-    defaults: ClassVar[Mapping[str, str]]
+    parameters: ClassVar[Sequence[parameter.Parameter]]
     primary: ClassVar[tuple[str, str, Better]]
-    parameter_help: ClassVar[Mapping[str, str]] = {}
     paired: ClassVar[bool] = False
     work_metric: ClassVar[str | None] = None
     work_unit: ClassVar[str] = ""
     self_check: ClassVar[str] = ""
     image_variant: ClassVar[Literal["small", "full", "own"]] = "small"
     brought: ClassVar[str] = ""
+
+    @property
+    def defaults(self) -> dict[str, str]:
+        """Name -> default value of every parameter."""
+        return {parameter.name: parameter.default for parameter in self.parameters}
+
+    def values(self, given: Mapping[str, str]) -> parameter.Values:
+        """Return the values of all parameters, defaults included.
+
+        :raises parameter.ParameterError: an unknown name or a value that is not allowed.
+        """
+        return parameter.read(self.kind, self.parameters, given)
+
+    def server(self, peer: str | None) -> str:
+        """Return the address of a paired benchmark's server.
+
+        :raises parameter.ParameterError: it is missing.
+        """
+        if peer is None:
+            raise parameter.ParameterError(f"{self.kind}: the address of the server is missing")
+        return peer
 
     def files(self, given: Mapping[str, str]) -> Sequence[str]:
         """Return absolute paths of files that must be there beside the programs, on the host and in guests."""

@@ -5,9 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from nova_perf_tuning.bench import base, output, parameters
-
-_NUMBER = r"([0-9]{1,15}(?:\.[0-9]{1,9})?)"
+from nova_perf_tuning.bench import base, output, parameter
 
 
 class Cpu(base.Benchmark):
@@ -22,23 +20,22 @@ class Cpu(base.Benchmark):
     packages = ("sysbench",)
     programs = ("sysbench",)
     primary = ("events_per_second", "events/s", "higher")
-    defaults = {"seconds": "10", "threads": "1", "limit": "10000"}
-    parameter_help = {
-        "seconds": "length of the run, 1 to 3600",
-        "threads": "threads, 1 to 1024",
-        "limit": "largest number tried, 100 to 1000000: the size of one event",
-    }
+    parameters = (
+        parameter.SECONDS,
+        parameter.Integer("threads", "1", "threads", 1, 1024),
+        parameter.Integer(
+            "limit", "10000", "largest number tried, which is the size of one event", 100, 1_000_000
+        ),
+    )
     self_check = "events per second must follow from events and time"
     work_metric = "events"
     work_unit = "1,000 events"
 
     def steps(self, given: Mapping[str, str], peer: str | None = None) -> Sequence[base.Step]:
-        values = parameters.merge(self.kind, self.defaults, given)
-        seconds = parameters.integer(self.kind, values, "seconds", 1, 3600)
-        threads = parameters.integer(self.kind, values, "threads", 1, 1024)
-        limit = parameters.integer(self.kind, values, "limit", 100, 1_000_000)
-        argv = ("sysbench", "cpu", f"--threads={threads}", f"--time={seconds}", "--events=0")
-        return (base.Step((*argv, f"--cpu-max-prime={limit}", "run"), "client", seconds + base.MARGIN_S),)
+        values = self.values(given)
+        argv = ("sysbench", "cpu", f"--threads={values['threads']}", f"--time={values['seconds']}", "--events=0")
+        limit_s = values.number("seconds") + base.MARGIN_S
+        return (base.Step((*argv, f"--cpu-max-prime={values['limit']}", "run"), "client", limit_s),)
 
     def parse(self, text: str) -> list[base.Reading]:
         output.check_length(self.kind, text)
@@ -64,8 +61,5 @@ class Cpu(base.Benchmark):
 
     def _figure(self, text: str, name: str, unit: str = "") -> float:
         """Return the figure of the one line ``name: NUMBER``."""
-        found = re.findall(rf"^[ \t]*{re.escape(name)}:[ \t]*{_NUMBER}{unit}[ \t]*$", text, re.MULTILINE)
-        if len(found) != 1:
-            what = "cut off or foreign" if not found else "ambiguous"
-            raise base.OutputError(f"{self.kind}: the output is {what}: {len(found)} lines '{name}'")
-        return output.check_number(self.kind, name, float(found[0]))
+        pattern = rf"^[ \t]*{re.escape(name)}:[ \t]*{output.NUMBER}{unit}[ \t]*$"
+        return output.labelled(self.kind, text, pattern, name)

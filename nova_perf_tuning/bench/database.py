@@ -7,10 +7,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from nova_perf_tuning.bench import base, output, parameters
+from nova_perf_tuning.bench import base, output, parameter
 
 _SCRIPT: Final = "nova-perf-database"
-_NUMBER = r"([0-9]{1,15}(?:\.[0-9]{1,9})?)"
 _KINDS: Final = ("new_order", "payment", "order_status", "delivery", "stock_level")
 _DECK: Final = (10, 10, 1, 1, 1)
 _THREAD = re.compile(
@@ -36,12 +35,16 @@ class _Database(base.Benchmark):
     def memory_mib(self, given: Mapping[str, str]) -> int:
         return 256
 
-    def figure(self, text: str, pattern: str, name: str) -> float:
-        found = re.findall(pattern, text, re.M)
-        if len(found) != 1:
-            what = "cut off or foreign" if not found else "ambiguous"
-            raise base.OutputError(f"{self.kind}: the output is {what}: {len(found)} lines '{name}'")
-        return output.check_number(self.kind, name, float(found[0]))
+    def figure(self, text: str, name: str, form: str) -> float:
+        """Return the figure of the one line ``name: FORM``; ``form`` is a pattern with one group."""
+        return output.labelled(self.kind, text, rf"^[ \t]*{name}:[ \t]+{form}", name)
+
+    def latencies(self, text: str) -> list[base.Reading]:
+        """Return what sysbench says of latencies."""
+        return [
+            base.Reading(metric, "ms", "lower", self.figure(text, name, rf"{output.NUMBER}[ \t]*$"))
+            for metric, name in (("latency_mean", "avg"), ("latency_p95", "95th percentile"))
+        ]
 
 
 class Oltp(_Database):
@@ -53,24 +56,22 @@ class Oltp(_Database):
     kind = "oltp"
     summary = "database transactions per second: sysbench oltp_read_write on MariaDB"
     primary = ("transactions_per_second", "1/s", "higher")
-    defaults = {"seconds": "10", "threads": "3", "tables": "2", "rows": "10000"}
-    parameter_help = {
-        "seconds": "length of the run, 1 to 3600",
-        "threads": "connections, 1 to 1000",
-        "tables": "tables, 1 to 1000",
-        "rows": "rows per table, 100 to 100000000; loaded by the first run on a machine",
-    }
+    parameters = (
+        parameter.SECONDS,
+        parameter.Integer("threads", "3", "connections", 1, 1000),
+        parameter.Integer("tables", "2", "tables", 1, 1000),
+        parameter.Integer(
+            "rows", "10000", "rows per table; loaded by the first run on a machine", 100, 100_000_000
+        ),
+    )
     self_check = (
         "no reconnect, errors (deadlocks, tried again) in at most one of ten transactions; transactions per second"
         " must follow from transactions and seconds"
     )
 
     def steps(self, given: Mapping[str, str], peer: str | None = None) -> Sequence[base.Step]:
-        values = parameters.merge(self.kind, self.defaults, given)
-        seconds = parameters.integer(self.kind, values, "seconds", 1, 3600)
-        threads = parameters.integer(self.kind, values, "threads", 1, 1000)
-        tables = parameters.integer(self.kind, values, "tables", 1, 1000)
-        rows = parameters.integer(self.kind, values, "rows", 100, 100_000_000)
+        values = self.values(given)
+        seconds, threads, tables, rows = values.numbers("seconds", "threads", "tables", "rows")
         argv = (_SCRIPT, "oltp", str(seconds), str(threads), str(tables), str(rows))
         return (base.Step(argv, "client", seconds + 3 * base.MARGIN_S + tables * rows * _LOAD_ROW_S),)
 
@@ -78,11 +79,10 @@ class Oltp(_Database):
         output.check_length(self.kind, text)
         if "tpcc thread" in text:
             raise base.OutputError(f"{self.kind}: this is the output of the benchmark tpcc")
-        count = self.figure(text, r"^[ \t]*transactions:[ \t]+([0-9]{1,15})[ \t]+\(", "transactions")
-        rate = self.figure(
-            text, rf"^[ \t]*transactions:[ \t]+[0-9]{{1,15}}[ \t]+\({_NUMBER} per sec\.\)", "transactions"
-        )
-        seconds = self.figure(text, rf"^[ \t]*total time:[ \t]+{_NUMBER}s[ \t]*$", "total time")
+        per_second = rf"[0-9]{{1,15}}[ \t]+\({output.NUMBER} per sec\.\)"
+        count = self.figure(text, "transactions", r"([0-9]{1,15})[ \t]+\(")
+        rate = self.figure(text, "transactions", per_second)
+        seconds = self.figure(text, "total time", rf"{output.NUMBER}s[ \t]*$")
         if count == 0 or seconds == 0:
             raise base.OutputError(f"{self.kind}: no transaction was finished; give it more seconds")
         if not 0.9 < rate * seconds / count < 1.1:
@@ -90,27 +90,18 @@ class Oltp(_Database):
                 f"{self.kind}: {count:g} transactions in {seconds:g} s contradict {rate:g} per second"
             )
         failed, lost = (
-            self.figure(text, rf"^[ \t]*{name}:[ \t]+([0-9]{{1,15}})[ \t]+\(", name)
-            for name in ("ignored errors", "reconnects")
+            self.figure(text, name, r"([0-9]{1,15})[ \t]+\(") for name in ("ignored errors", "reconnects")
         )
         if lost or failed > count / 10:
             raise base.OutputError(
                 f"{self.kind}: {failed:g} errors beside {count:g} transactions, {lost:g} connections lost"
             )
-        queries = self.figure(text, rf"^[ \t]*queries:[ \t]+[0-9]{{1,15}}[ \t]+\({_NUMBER} per sec\.\)", "queries")
+        queries = self.figure(text, "queries", per_second)
         return [
             base.Reading(*self.primary, rate, primary=True),
             base.Reading("queries_per_second", "1/s", "higher", queries),
             base.Reading("errors", "transactions", "lower", failed),
-            base.Reading(
-                "latency_mean", "ms", "lower", self.figure(text, rf"^[ \t]*avg:[ \t]+{_NUMBER}[ \t]*$", "avg")
-            ),
-            base.Reading(
-                "latency_p95",
-                "ms",
-                "lower",
-                self.figure(text, rf"^[ \t]*95th percentile:[ \t]+{_NUMBER}[ \t]*$", "95th"),
-            ),
+            *self.latencies(text),
         ]
 
 
@@ -127,32 +118,28 @@ class Tpcc(_Database):
     kind = "tpcc"
     summary = "TPC-C mix on MariaDB: New-Orders per minute, consistency checked"
     primary = ("tpmc", "1/min", "higher")
-    defaults = {"seconds": "10", "threads": "3", "warehouses": "1", "scale": "10"}
-    parameter_help = {
-        "seconds": "length of the run, 1 to 86400",
-        "threads": "connections, 1 to 1000",
-        "warehouses": "warehouses, 1 to 1000; loaded by the first run on a machine",
-        "scale": "divisor of the rows of items, stock, customers and orders, 1 to 100",
-    }
+    parameters = (
+        parameter.Integer("seconds", "10", "length of the run", 1, 86_400),
+        parameter.Integer("threads", "3", "connections", 1, 1000),
+        parameter.Integer("warehouses", "1", "warehouses; loaded by the first run on a machine", 1, 1000),
+        parameter.Integer("scale", "10", "divisor of the rows of items, stock, customers and orders", 1, 100),
+    )
     self_check = (
         "consistency conditions 1 to 10 and 12 of the specification are queried after every run and must hold;"
         " the mix must have its shares, and one of a hundred New-Orders must have been rolled back"
     )
 
     def steps(self, given: Mapping[str, str], peer: str | None = None) -> Sequence[base.Step]:
-        values = parameters.merge(self.kind, self.defaults, given)
-        seconds = parameters.integer(self.kind, values, "seconds", 1, 86_400)
-        threads = parameters.integer(self.kind, values, "threads", 1, 1000)
-        warehouses = parameters.integer(self.kind, values, "warehouses", 1, 1000)
-        scale = parameters.integer(self.kind, values, "scale", 1, 100)
+        values = self.values(given)
+        seconds, threads, warehouses, scale = values.numbers("seconds", "threads", "warehouses", "scale")
         argv = (_SCRIPT, "tpcc", str(seconds), str(threads), str(warehouses), str(scale))
         rows = 600_000 * warehouses / scale
         return (base.Step(argv, "client", seconds + 4 * base.MARGIN_S + rows * _LOAD_ROW_S),)
 
     def parse(self, text: str) -> list[base.Reading]:
         output.check_length(self.kind, text)
-        seconds = self.figure(text, rf"^[ \t]*total time:[ \t]+{_NUMBER}s[ \t]*$", "total time")
-        threads = self.figure(text, r"^Number of threads: ([0-9]{1,5})[ \t]*$", "Number of threads")
+        seconds = self.figure(text, "total time", rf"{output.NUMBER}s[ \t]*$")
+        threads = self.figure(text, "Number of threads", r"([0-9]{1,5})[ \t]*$")
         found = _THREAD.findall(text)
         if len(found) != threads or len({one[0] for one in found}) != threads:
             raise base.OutputError(f"{self.kind}: {len(found)} of {threads:g} threads have told what they did")
@@ -166,15 +153,7 @@ class Tpcc(_Database):
         return [
             base.Reading(*self.primary, done[0] * 60 / seconds, primary=True),
             base.Reading("transactions_per_minute", "1/min", "higher", sum(done) * 60 / seconds),
-            base.Reading(
-                "latency_mean", "ms", "lower", self.figure(text, rf"^[ \t]*avg:[ \t]+{_NUMBER}[ \t]*$", "avg")
-            ),
-            base.Reading(
-                "latency_p95",
-                "ms",
-                "lower",
-                self.figure(text, rf"^[ \t]*95th percentile:[ \t]+{_NUMBER}[ \t]*$", "95th"),
-            ),
+            *self.latencies(text),
             base.Reading("rolled_back", "transactions", "lower", float(rolled_back)),
             base.Reading("retried", "transactions", "lower", float(retried)),
         ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from nova_perf_tuning.bench import base, output, parameters
+from nova_perf_tuning.bench import base, output, parameter
 
 _PATTERNS = ("randwrite", "randread", "write", "read")
 #: fio's own list has them.
@@ -26,61 +26,54 @@ class Fio(base.Benchmark):
     packages = ("fio",)
     programs = ("fio",)
     primary = ("iops", "IO/s", "higher")
-    defaults = {
-        "seconds": "10",
-        "pattern": "randwrite",
-        "block_size": "16k",
-        "size": "64M",
-        "jobs": "1",
-        "engine": "psync",
-        "depth": "1",
-        "directory": ".",
-    }
-    parameter_help = {
-        "seconds": "length of the run, 1 to 3600; 0: until every job has done its whole file once",
-        "pattern": ", ".join(_PATTERNS),
-        "block_size": "bytes per request, 512 to 4m",
-        "size": "size of each job's file, 1m to 1024g",
-        "jobs": "processes, each with a file of its own, 1 to 64",
-        "engine": ", ".join(_ENGINES),
-        "depth": "requests in flight per job (libaio and io_uring), 1 to 1024",
-        "directory": "folder of the files; by default the machine's scratch disk",
-    }
+    parameters = (
+        parameter.Integer(
+            "seconds", "10", "length of the run; 0: until every job has done its whole file once", 0, 3600
+        ),
+        parameter.Choice("pattern", "randwrite", ", ".join(_PATTERNS), _PATTERNS),
+        parameter.Size("block_size", "16k", "bytes per request", 512, 4 << 20),
+        parameter.Size("size", "64M", "size of each job's file", 1 << 20, 1 << 40),
+        parameter.Integer("jobs", "1", "processes, each with a file of its own", 1, 64),
+        parameter.Choice("engine", "psync", ", ".join(_ENGINES), _ENGINES),
+        parameter.Integer("depth", "1", "requests in flight per job (libaio and io_uring)", 1, 1024),
+        # fio splits folders at ':'.
+        parameter.Text(
+            "directory",
+            ".",
+            "folder of the files; by default the machine's scratch disk",
+            "[^:\0]+",
+            "a path without ':'",
+        ),
+    )
     self_check = "the job must end without an error and have done I/O"
     work_metric = "requests"
     work_unit = "1,000 IO"
 
     def scratch_mib(self, given: Mapping[str, str]) -> int:
-        values = parameters.merge(self.kind, self.defaults, given)
+        values = self.values(given)
         if values["directory"] != ".":
             return 0
-        jobs = parameters.integer(self.kind, values, "jobs", 1, 64)
-        return jobs * parameters.size(self.kind, values, "size", 1 << 20, 1 << 40) // (1 << 20) + 16
+        jobs = values.number("jobs")
+        return jobs * values.number("size") // (1 << 20) + 16
 
     def steps(self, given: Mapping[str, str], peer: str | None = None) -> Sequence[base.Step]:
-        values = parameters.merge(self.kind, self.defaults, given)
-        seconds = parameters.integer(self.kind, values, "seconds", 0, 3600)
-        jobs = parameters.integer(self.kind, values, "jobs", 1, 64)
-        depth = parameters.integer(self.kind, values, "depth", 1, 1024)
-        block = parameters.size(self.kind, values, "block_size", 512, 4 << 20)
-        size = parameters.size(self.kind, values, "size", 1 << 20, 1 << 40)
-        engine = parameters.choice(self.kind, values, "engine", _ENGINES)
-        pattern = parameters.choice(self.kind, values, "pattern", _PATTERNS)
+        values = self.values(given)
+        seconds, jobs, depth, block, size = values.numbers("seconds", "jobs", "depth", "block_size", "size")
+        engine = values.text("engine")
+        pattern = values.text("pattern")
         if engine == "psync" and depth > 1:
-            raise base.ParameterError(
+            raise parameter.ParameterError(
                 f"{self.kind}: depth={depth} needs engine=libaio or io_uring: psync waits for each"
             )
         if block > size:
-            raise base.ParameterError(f"{self.kind}: block_size={block} is more than size={size}: no block fits")
-        directory = values["directory"]
-        # fio splits folders at ':'.
-        if not directory or ":" in directory or "\0" in directory:
-            raise base.ParameterError(f"{self.kind}: directory='{directory[:80]}' must be a path without ':'")
+            raise parameter.ParameterError(
+                f"{self.kind}: block_size={block} is more than size={size}: no block fits"
+            )
         argv = ["fio", "--name=nova-perf", "--group_reporting", "--direct=1"]
         argv += [f"--rw={pattern}", f"--bs={block}", f"--size={size}", f"--numjobs={jobs}"]
         argv += [f"--ioengine={engine}", f"--iodepth={depth}"]
         argv += ["--time_based", f"--runtime={seconds}"] if seconds else []
-        argv += [f"--directory={directory}", "--output-format=json"]
+        argv += [f"--directory={values['directory']}", "--output-format=json"]
         # The first run writes the files before it begins; slow disks manage 10 MB/s.
         # Written once to lay them out, once more by a run without a time; an emulated guest does 200 blocks/s.
         timeout_s = seconds + base.MARGIN_S + jobs * size / 10e6

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from nova_perf_tuning.bench import base, output, own, parameters
+from nova_perf_tuning.bench import base, output, own, parameter
 
 #: Characters that iperf3 3.12 prints of a stream in each interval (341), and of their sum (214); what may be read.
 _STREAM: Final = 400
@@ -18,6 +18,11 @@ _KEPT: Final = 120_000
 _MOST_STREAMS: Final = 768
 #: Its longest interval, in seconds.
 _LONGEST_INTERVAL: Final = 60
+
+
+_DIRECTION: Final = parameter.Choice(
+    "direction", "forward", "forward: client sends; reverse: server sends", ("forward", "reverse")
+)
 
 
 def fan(argv: Sequence[str], processes: int, port: int) -> tuple[str, ...]:
@@ -88,40 +93,33 @@ class Iperf3(base.Benchmark):
     packages = ("iperf3",)
     programs = ("iperf3",)
     primary = ("throughput", "Mbit/s", "higher")
-    defaults = {
-        "seconds": "10",
-        "omit": "0",
-        "streams": "1",
-        "processes": "1",
-        "bitrate": "0",
-        "direction": "forward",
-        "port": "5201",
-    }
-    parameter_help = {
-        "seconds": "length of the measured part, 1 to 3600",
-        "omit": "seconds before it that do not count (TCP start on paths with long round trips), 0 to 60",
-        "streams": "parallel connections of each process, 1 to 128",
-        "processes": "pairs of iperf3 side by side, 1 to 64; more than one needs nova-perf-bench",
-        "bitrate": "Mbit/s that each stream is held to, 1 to 400000; 0: as fast as it goes",
-        "direction": "forward: client sends; reverse: server sends",
-        "port": "TCP port of the server, of the first one where there are several",
-    }
+    parameters = (
+        parameter.Integer("seconds", "10", "length of the measured part", 1, 3600),
+        parameter.Integer(
+            "omit", "0", "seconds before it that do not count (TCP start on paths with long round trips)", 0, 60
+        ),
+        parameter.Integer("streams", "1", "parallel connections of each process", 1, 128),
+        parameter.Integer(
+            "processes", "1", "pairs of iperf3 side by side; more than one needs nova-perf-bench", 1, 64
+        ),
+        parameter.Integer("bitrate", "0", "Mbit/s that each stream is held to; 0: as fast as it goes", 0, 400_000),
+        _DIRECTION,
+        parameter.Integer(
+            "port", "5201", "TCP port of the server, of the first one where there are several", 1, 65_535
+        ),
+    )
     self_check = "the receiver must have got something; bytes of all intervals count as work"
     paired = True
     work_metric = "transferred"
     work_unit = "Gbit"
 
     def steps(self, given: Mapping[str, str], peer: str | None = None) -> Sequence[base.Step]:
-        values = parameters.merge(self.kind, self.defaults, given)
-        seconds = parameters.integer(self.kind, values, "seconds", 1, 3600)
-        omit = parameters.integer(self.kind, values, "omit", 0, 60)
-        streams = parameters.integer(self.kind, values, "streams", 1, 128)
-        processes = parameters.integer(self.kind, values, "processes", 1, 64)
-        bitrate = parameters.integer(self.kind, values, "bitrate", 0, 400_000)
-        port = parameters.integer(self.kind, values, "port", 1, 65_536 - processes)
-        direction = parameters.choice(self.kind, values, "direction", ("forward", "reverse"))
-        if peer is None:
-            raise base.ParameterError(f"{self.kind}: the address of the server is missing")
+        values = self.values(given)
+        seconds, omit, streams, processes, bitrate, port = values.numbers(
+            "seconds", "omit", "streams", "processes", "bitrate", "port"
+        )
+        direction = values.text("direction")
+        peer = self.server(peer)
         client = ["iperf3", "-c", peer, "-p", "@PORT@", "-t", str(seconds), "-O", str(omit)]
         client += ["-P", str(streams), "-J", "--connect-timeout", "20000"]
         printed = processes * (streams * _STREAM + _SUM) * (seconds + omit)
@@ -130,13 +128,17 @@ class Iperf3(base.Benchmark):
             interval = max(interval, min(_LONGEST_INTERVAL, math.ceil(printed / _KEPT)))
         interval = min(seconds, interval)
         if interval > 1 and omit:
-            raise base.ParameterError(
+            raise parameter.ParameterError(
                 f"{self.kind}: omit={omit} with so many streams for so long cannot be told apart; give omit=0"
             )
         if interval > _LONGEST_INTERVAL or processes * streams > _MOST_STREAMS:
-            raise base.ParameterError(
+            raise parameter.ParameterError(
                 f"{self.kind}: streams={streams} of processes={processes} for {seconds} s print more than can be"
                 " read; give fewer, or a shorter run"
+            )
+        if port + processes > 65_536:
+            raise parameter.ParameterError(
+                f"{self.kind}: port={port} leaves no {processes} ports for the processes"
             )
         if direction == "reverse":
             client.append("-R")
@@ -183,28 +185,25 @@ class Packets(base.Benchmark):
     packages = ("iperf3",)
     programs = ("iperf3",)
     primary = ("packets_per_second", "1/s", "higher")
-    defaults = {"seconds": "10", "bytes": "64", "bitrate": "0", "direction": "forward", "port": "5211"}
-    parameter_help = {
-        "seconds": "length of the run, 1 to 3600",
-        "bytes": "payload of each packet, 16 to 65000",
-        "bitrate": "Mbit/s of payload that the sender is held to, 1 to 400000; 0: as fast as it goes",
-        "direction": "forward: client sends; reverse: server sends",
-        "port": "port of the server",
-    }
+    parameters = (
+        parameter.SECONDS,
+        parameter.Integer("bytes", "64", "payload of each packet", 16, 65_000),
+        parameter.Integer(
+            "bitrate", "0", "Mbit/s of payload that the sender is held to; 0: as fast as it goes", 0, 400_000
+        ),
+        _DIRECTION,
+        parameter.Integer("port", "5211", "port of the server", 1, 65_535),
+    )
     self_check = "no more may arrive than was sent"
     paired = True
     work_metric = "received"
     work_unit = "1,000 packets"
 
     def steps(self, given: Mapping[str, str], peer: str | None = None) -> Sequence[base.Step]:
-        values = parameters.merge(self.kind, self.defaults, given)
-        seconds = parameters.integer(self.kind, values, "seconds", 1, 3600)
-        length = parameters.integer(self.kind, values, "bytes", 16, 65_000)
-        bitrate = parameters.integer(self.kind, values, "bitrate", 0, 400_000)
-        port = parameters.integer(self.kind, values, "port", 1, 65_535)
-        direction = parameters.choice(self.kind, values, "direction", ("forward", "reverse"))
-        if peer is None:
-            raise base.ParameterError(f"{self.kind}: the address of the server is missing")
+        values = self.values(given)
+        seconds, length, bitrate, port = values.numbers("seconds", "bytes", "bitrate", "port")
+        direction = values.text("direction")
+        peer = self.server(peer)
         client = ["iperf3", "-c", peer, "-p", str(port), "-t", str(seconds), "-u", "-b"]
         client += [f"{bitrate}M" if bitrate else "0", "-l", str(length), "-J", "--connect-timeout", "20000"]
         if direction == "reverse":

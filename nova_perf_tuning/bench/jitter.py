@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from nova_perf_tuning.bench import base, output, parameters
+from nova_perf_tuning.bench import base, output, parameter
 
 #: Latencies below this have a line each; fewer do where more threads would make the lines too long together.
 _HISTOGRAM_US: Final = 10_000
@@ -33,31 +33,21 @@ class Cyclictest(base.Benchmark):
     programs = ("cyclictest",)
     image_variant = "full"
     primary = ("latency_p99", "µs", "lower")
-    defaults = {"seconds": "10", "threads": "1", "interval": "1000", "priority": "80"}
-    parameter_help = {
-        "seconds": "length of the run, 1 to 3600",
-        "threads": "threads, 1 to 16",
-        "interval": "time to sleep in µs, 100 to 1000000",
-        "priority": "of SCHED_FIFO, 1 to 99; 0: the usual scheduler",
-    }
+    parameters = (
+        parameter.SECONDS,
+        parameter.Integer("threads", "1", "threads", 1, 16),
+        parameter.Integer("interval", "1000", "time to sleep in µs", 100, 1_000_000),
+        parameter.Integer("priority", "80", "of SCHED_FIFO; 0: the usual scheduler", 0, 99),
+    )
     self_check = "the histogram must hold every wake-up of every thread"
     work_metric = "wake_ups"
     work_unit = "1,000 wake-ups"
 
     def steps(self, given: Mapping[str, str], peer: str | None = None) -> Sequence[base.Step]:
-        values = parameters.merge(self.kind, self.defaults, given)
-        seconds = parameters.integer(self.kind, values, "seconds", 1, 3600)
-        threads = parameters.integer(self.kind, values, "threads", 1, 16)
-        interval = parameters.integer(self.kind, values, "interval", 100, 1_000_000)
-        priority = parameters.integer(self.kind, values, "priority", 0, 99)
-        argv = [
-            "cyclictest",
-            "--quiet",
-            "--mlockall",
-            f"--threads={threads}",
-            f"--interval={interval}",
-            "--distance=0",
-        ]
+        values = self.values(given)
+        seconds, threads, interval, priority = values.numbers("seconds", "threads", "interval", "priority")
+        argv = ["cyclictest", "--quiet", "--mlockall", "--distance=0"]
+        argv += [f"--threads={threads}", f"--interval={interval}"]
         argv += [f"--priority={priority}"] if priority else ["--policy=other"]
         width = min(_HISTOGRAM_US, _LINES // (_COUNT * (threads + 1)))
         argv += [f"--duration={seconds}", f"--histogram={width}"]

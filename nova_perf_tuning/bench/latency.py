@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from nova_perf_tuning.bench import base, output, own, parameters
+from nova_perf_tuning.bench import base, output, own, parameter
 
 #: The server accepts with so many processes.
 _ACCEPTORS = 16
@@ -16,9 +16,7 @@ class _Pair(own.OwnBenchmark):
     paired = True
 
     def _server(self, peer: str | None, port: int, limit_s: float) -> base.Step:
-        if peer is None:
-            raise base.ParameterError(f"{self.kind}: the address of the server is missing")
-        return base.Step((own.PROGRAM, "serve", peer, str(port)), "server", limit_s)
+        return base.Step((own.PROGRAM, "serve", self.server(peer), str(port)), "server", limit_s)
 
     def _readings(self, text: str, work: str) -> list[base.Reading]:
         if "refused" in text[:300]:
@@ -53,14 +51,19 @@ class Request(_Pair):
     summary = "requests and answers per second and their latency, TCP or UDP"
     part = "request"
     primary = ("transactions_per_second", "1/s", "higher")
-    defaults = {"seconds": "10", "protocol": "tcp", "connections": "1", "bytes": "1", "port": "5301"}
-    parameter_help = {
-        "seconds": "length of the run, 1 to 3600",
-        "protocol": "tcp or udp",
-        "connections": "clients side by side, each in a process of its own, 1 to 16",
-        "bytes": "size of request and answer, 1 to 65000 (udp: 1472 fit one packet of MTU 1500)",
-        "port": "TCP and UDP port of the server",
-    }
+    parameters = (
+        parameter.SECONDS,
+        parameter.Choice("protocol", "tcp", "tcp or udp", ("tcp", "udp")),
+        parameter.Integer("connections", "1", "clients side by side, each in a process of its own", 1, _ACCEPTORS),
+        parameter.Integer(
+            "bytes",
+            "1",
+            "size of request and answer, 1 to 65000 (udp: 1472 fit one packet of MTU 1500)",
+            1,
+            65_000,
+        ),
+        parameter.Integer("port", "5301", "TCP and UDP port of the server", 1, 65_535),
+    )
     self_check = (
         "every answer must have the length and the number of its request; the rate must follow from count and"
         " seconds"
@@ -69,12 +72,9 @@ class Request(_Pair):
     work_unit = "1,000 transactions"
 
     def steps(self, given: Mapping[str, str], peer: str | None = None) -> Sequence[base.Step]:
-        values = parameters.merge(self.kind, self.defaults, given)
-        seconds = parameters.integer(self.kind, values, "seconds", 1, 3600)
-        count = parameters.integer(self.kind, values, "connections", 1, _ACCEPTORS)
-        length = parameters.integer(self.kind, values, "bytes", 1, 65_000)
-        port = parameters.integer(self.kind, values, "port", 1, 65_535)
-        protocol = parameters.choice(self.kind, values, "protocol", ("tcp", "udp"))
+        values = self.values(given)
+        seconds, count, length, port = values.numbers("seconds", "connections", "bytes", "port")
+        protocol = values.text("protocol")
         limit_s = seconds + base.MARGIN_S
         server = self._server(peer, port, limit_s)
         client = (own.PROGRAM, "request", protocol, str(peer), str(port), str(seconds), str(count), str(length))
@@ -94,21 +94,18 @@ class Connect(_Pair):
     summary = "TCP connections per second: made, used once, closed"
     part = "connect"
     primary = ("connections_per_second", "1/s", "higher")
-    defaults = {"seconds": "10", "processes": "1", "port": "5302"}
-    parameter_help = {
-        "seconds": "length of the run, 1 to 3600",
-        "processes": "clients side by side, 1 to 16",
-        "port": "TCP port of the server",
-    }
+    parameters = (
+        parameter.SECONDS,
+        parameter.Integer("processes", "1", "clients side by side", 1, _ACCEPTORS),
+        parameter.Integer("port", "5302", "TCP port of the server", 1, 65_535),
+    )
     self_check = "each connection must answer; the rate must follow from count and seconds"
     work_metric = "connections"
     work_unit = "1,000 connections"
 
     def steps(self, given: Mapping[str, str], peer: str | None = None) -> Sequence[base.Step]:
-        values = parameters.merge(self.kind, self.defaults, given)
-        seconds = parameters.integer(self.kind, values, "seconds", 1, 3600)
-        count = parameters.integer(self.kind, values, "processes", 1, _ACCEPTORS)
-        port = parameters.integer(self.kind, values, "port", 1, 65_535)
+        values = self.values(given)
+        seconds, count, port = values.numbers("seconds", "processes", "port")
         limit_s = seconds + base.MARGIN_S
         server = self._server(peer, port, limit_s)
         client = (own.PROGRAM, "connect", str(peer), str(port), str(seconds), str(count))

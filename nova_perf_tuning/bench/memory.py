@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from nova_perf_tuning.bench import base, output, own, parameters
+from nova_perf_tuning.bench import base, output, own, parameter
 
 #: Grid -> points in i, j, k.
 GRIDS: Final[Mapping[str, tuple[int, int, int]]] = {
@@ -54,12 +54,16 @@ class Himeno(own.OwnBenchmark):
     summary = "floating point and memory: the Himeno benchmark's stencil"
     part = "himeno"
     primary = ("mflops", "MFLOPS", "higher")
-    defaults = {"seconds": "10", "size": "S", "processes": "1"}
-    parameter_help = {
-        "seconds": "length of the timed part, 1 to 3600",
-        "size": "grid: XS (32x32x64, 4 MiB), S (64x64x128, 31 MiB), M (128x128x256), L (256x256x512)",
-        "processes": "processes on one grid, 1 to 30 (XS) or 62 and more",
-    }
+    parameters = (
+        parameter.Integer("seconds", "10", "length of the timed part", 1, 3600),
+        parameter.Choice(
+            "size",
+            "S",
+            "grid: XS (32x32x64, 4 MiB), S (64x64x128, 31 MiB), M (128x128x256), L (256x256x512)",
+            tuple(GRIDS),
+        ),
+        parameter.Integer("processes", "1", "processes on one grid: at most its points in i less two", 1, 254),
+    )
     self_check = (
         "the residual of the third sweep must be the known one, summed up in single precision in the published"
         " order (that of M is published) and in double precision over the processes' parts, whatever their number;"
@@ -69,14 +73,18 @@ class Himeno(own.OwnBenchmark):
     work_unit = "GFLOP"
 
     def memory_mib(self, given: Mapping[str, str]) -> int:
-        i, j, k = GRIDS[parameters.merge(self.kind, self.defaults, given)["size"]]
+        i, j, k = GRIDS[self.values(given).text("size")]
         return 14 * 4 * (i + 1) * (j + 1) * (k + 1) // (1 << 20) + 1
 
     def steps(self, given: Mapping[str, str], peer: str | None = None) -> Sequence[base.Step]:
-        values = parameters.merge(self.kind, self.defaults, given)
-        seconds = parameters.integer(self.kind, values, "seconds", 1, 3600)
-        size = parameters.choice(self.kind, values, "size", tuple(GRIDS))
-        processes = parameters.integer(self.kind, values, "processes", 1, GRIDS[size][0] - 2)
+        values = self.values(given)
+        seconds = values.number("seconds")
+        size = values.text("size")
+        processes = values.number("processes")
+        if processes > GRIDS[size][0] - 2:
+            raise parameter.ParameterError(
+                f"{self.kind}: processes={processes} must be at most {GRIDS[size][0] - 2} for size {size}"
+            )
         argv = (own.PROGRAM, "himeno", size, str(seconds), str(processes))
         # Filling the grid and three sweeps come before; an emulated guest does 10 MFLOPS.
         return (base.Step(argv, "client", seconds + base.MARGIN_S + sweep_flop(size) * 6 / 10e6),)
@@ -112,27 +120,25 @@ class Memory(own.OwnBenchmark):
     summary = "memory bandwidth: a triad of three arrays"
     part = "triad"
     primary = ("bandwidth", "MB/s", "higher")
-    defaults = {"seconds": "10", "array": "32m", "processes": "1"}
-    parameter_help = {
-        "seconds": "length of the timed part, 1 to 3600",
-        "array": "size of each of the three arrays, 1m to 64g; more than the caches",
-        "processes": "processes, each with its part of the arrays, 1 to 1024",
-    }
+    parameters = (
+        parameter.Integer("seconds", "10", "length of the timed part", 1, 3600),
+        parameter.Size(
+            "array", "32m", "size of each of the three arrays; more than the caches", 1 << 20, 64 << 30
+        ),
+        parameter.Integer("processes", "1", "processes, each with its part of the arrays", 1, 1024),
+    )
     self_check = "every element of the result is checked; the bandwidth must follow from passes and seconds"
     work_metric = "work"
     work_unit = "GB"
 
     def memory_mib(self, given: Mapping[str, str]) -> int:
-        values = parameters.merge(self.kind, self.defaults, given)
-        return 3 * parameters.size(self.kind, values, "array", 1 << 20, 64 << 30) // (1 << 20)
+        return 3 * self.values(given).number("array") // (1 << 20)
 
     def steps(self, given: Mapping[str, str], peer: str | None = None) -> Sequence[base.Step]:
-        values = parameters.merge(self.kind, self.defaults, given)
-        seconds = parameters.integer(self.kind, values, "seconds", 1, 3600)
-        processes = parameters.integer(self.kind, values, "processes", 1, 1024)
-        array = parameters.size(self.kind, values, "array", 1 << 20, 64 << 30)
+        values = self.values(given)
+        seconds, processes, array = values.numbers("seconds", "processes", "array")
         if array % (1 << 20):
-            raise base.ParameterError(f"{self.kind}: array={values['array'][:20]} must be whole MiB, such as 32m")
+            raise parameter.ParameterError(f"{self.kind}: array={given['array']} must be whole MiB, such as 32m")
         argv = (own.PROGRAM, "triad", str(array >> 20), str(seconds), str(processes))
         return (base.Step(argv, "client", seconds + base.MARGIN_S + array / 10e6),)
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, Final
 
-from nova_perf_tuning.bench import base, output, parameters
+from nova_perf_tuning.bench import base, output, parameter
 
 _SELECTED: Final = (
     "THROUGHPUT,THROUGHPUT_UNITS,ELAPSED_TIME,MEAN_LATENCY,P50_LATENCY,P99_LATENCY,TRANSACTION_RATE,PROTOCOL"
@@ -34,23 +34,20 @@ class Netperf(base.Benchmark):
     packages = ("netperf",)
     programs = ("netperf", "netserver")
     primary = ("throughput", "Mbit/s", "higher")
-    defaults = {"seconds": "10", "test": "TCP_STREAM", "port": "12865"}
-    parameter_help = {
-        "seconds": "length of the run, 1 to 3600",
-        "test": ", ".join(tests),
-        "port": "control port of netserver",
-    }
+    parameters = (
+        parameter.SECONDS,
+        parameter.Choice("test", "TCP_STREAM", ", ".join(tests), tests),
+        parameter.Integer("port", "12865", "control port of netserver", 1, 65535),
+    )
     self_check = "the units must be those that were asked for"
     paired = True
     image_variant = "own"
 
     def steps(self, given: Mapping[str, str], peer: str | None = None) -> Sequence[base.Step]:
-        values = parameters.merge(self.kind, self.defaults, given)
-        seconds = parameters.integer(self.kind, values, "seconds", 1, 3600)
-        port = parameters.integer(self.kind, values, "port", 1, 65535)
-        test = parameters.choice(self.kind, values, "test", self.tests)
-        if peer is None:
-            raise base.ParameterError(f"{self.kind}: the address of the server is missing")
+        values = self.values(given)
+        seconds, port = values.numbers("seconds", "port")
+        test = values.text("test")
+        peer = self.server(peer)
         client = ["netperf", "-H", peer, "-p", str(port), "-t", test, "-l", str(seconds), "-P", "0", "-j"]
         if self.units == "10^6bits/s":
             client += ["-f", "m"]
@@ -120,8 +117,11 @@ class NetperfRequests(Netperf):
     primary = ("transactions_per_second", "1/s", "higher")
     tests = ("TCP_RR", "TCP_CRR", "UDP_RR")
     units = "Trans/s"
-    defaults = {**Netperf.defaults, "test": "TCP_RR"}
-    parameter_help = {**Netperf.parameter_help, "test": ", ".join(tests)}
+    parameters = (
+        parameter.SECONDS,
+        parameter.Choice("test", "TCP_RR", ", ".join(tests), tests),
+        Netperf.parameters[-1],
+    )
 
     def _from_table(self, text: str) -> list[base.Reading]:
         raise base.OutputError(f"{self.kind}: no key=value in the output")

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from typing import Any, NoReturn
 
 from nova_perf_tuning.bench import base
+
+#: A group for a number of whatever kind, of bounded length.
+NUMBER = r"([0-9]{1,15}(?:\.[0-9]{1,9})?)"
 
 #: Longest output that is read, in characters.
 MAX_CHARACTERS = 4 * 1024 * 1024
@@ -57,6 +61,19 @@ def load_json(kind: str, output: str) -> dict[str, Any]:
 
 def _refuse(text: str) -> NoReturn:
     raise ValueError(f"{text} is no number")
+
+
+def labelled(kind: str, text: str, pattern: str, name: str) -> float:
+    """Return the number that the one group of ``pattern`` finds; it must be found exactly once.
+
+    :param name: of the figure, for messages.
+    :raises base.OutputError: it is there not once, or out of range.
+    """
+    found = re.findall(pattern, text, re.MULTILINE)
+    if len(found) != 1:
+        what = "ambiguous" if found else "cut off or foreign"
+        raise base.OutputError(f"{kind}: the output is {what}: {len(found)} lines '{name}'")
+    return check_number(kind, name, float(found[0]))
 
 
 def find(kind: str, data: object, *path: str | int) -> Any:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from importlib import metadata
 
 from nova_perf_tuning import cache_folder, errors
-from nova_perf_tuning.bench import base, parameters
+from nova_perf_tuning.bench import base, parameter
 
 NAMESPACE = "nova_perf_tuning.benchmarks"
 
@@ -119,7 +119,7 @@ def jobs(texts: Sequence[str], seconds: int | None = None) -> list[Job]:
     """Return the jobs that ``KIND[:k=v,…]`` texts name.
 
     :param seconds: length of a run for every benchmark that has such a parameter and is given none.
-    :raises UnknownBenchmarkError: an unknown kind. :raises base.ParameterError: a wrong parameter, or one
+    :raises UnknownBenchmarkError: an unknown kind. :raises parameter.ParameterError: a wrong parameter, or one
         benchmark named twice with the same parameters.
     """
     split = [text.partition(":") for text in texts]
@@ -127,10 +127,10 @@ def jobs(texts: Sequence[str], seconds: int | None = None) -> list[Job]:
     found = []
     for kind, _, given in split:
         benchmark = load(kind)
-        chosen = parameters.split(given.split(",")) if given else {}
+        chosen = parameter.split(given.split(",")) if given else {}
         if seconds is not None and "seconds" in benchmark.defaults:
             chosen = {"seconds": str(seconds), **chosen}
-        merged = parameters.merge(kind, benchmark.defaults, chosen)
+        merged = parameter.merge(kind, benchmark.defaults, chosen)
         label = kind if kinds.count(kind) == 1 or not given else f"{kind}:{given}"
         # Range errors show now, not after the guests have booted.
         benchmark.steps(merged, "192.0.2.1" if benchmark.paired else None)
@@ -138,5 +138,5 @@ def jobs(texts: Sequence[str], seconds: int | None = None) -> list[Job]:
     labels = [job.label for job in found]
     for label in labels:
         if labels.count(label) > 1:
-            raise base.ParameterError(f"benchmark '{label[:80]}' is named twice; name it once")
+            raise parameter.ParameterError(f"benchmark '{label[:80]}' is named twice; name it once")
     return found

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from nova_perf_tuning.bench import base, copy_table, output, own, parameters
+from nova_perf_tuning.bench import base, copy_table, output, own, parameter
 
 _SERVER: Final = "nova-perf-share"
 #: Bytes per second, more than memory copies at: a time that says so was not measured.
 _MAX_RATE: Final = 1e11
 _FILE: Final = "nova-perf-copy.data"
-_SHARE = re.compile(r"//[A-Za-z0-9][A-Za-z0-9.-]{0,250}/[A-Za-z0-9$_. -]{1,80}").fullmatch
+_SHARE: Final = r"(//[A-Za-z0-9][A-Za-z0-9.-]{0,250}/[A-Za-z0-9$_. -]{1,80})?"
 
 
 class Smb(own.OwnBenchmark):
@@ -30,43 +29,33 @@ class Smb(own.OwnBenchmark):
     programs = (own.PROGRAM, _SERVER, "smbd", "smbclient")
     image_variant = "full"
     primary = ("throughput", "MB/s", "higher")
-    defaults = {
-        "megabytes": "100",
-        "runs": "5",
-        "direction": "put",
-        "share": "",
-        "credentials": "",
-        "port": "5445",
-    }
-    parameter_help = {
-        "megabytes": "size of the file, 1 to 100000; published: 100 and 1000",
-        "runs": "copies, 3 to 100; the best and the worst do not count",
-        "direction": "put: to the share; get: from it",
-        "share": "//HOST/NAME of any share; empty: Samba on the peer",
-        "credentials": "file with user and password for smbclient -A; empty: as a guest",
-        "port": "TCP port of the server that is started (445 for share)",
-    }
+    parameters = (
+        parameter.Integer("megabytes", "100", "size of the file; published: 100 and 1000", 1, 100_000),
+        parameter.Integer("runs", "5", "copies; the best and the worst do not count", 3, 100),
+        parameter.Choice("direction", "put", "put: to the share; get: from it", ("put", "get")),
+        parameter.Text("share", "", "//HOST/NAME of any share; empty: Samba on the peer", _SHARE, "//HOST/NAME"),
+        parameter.Text(
+            "credentials",
+            "",
+            "file with user and password for smbclient -A; empty: as a guest",
+            r"(/[^\0]*)?",
+            "an absolute path",
+        ),
+        parameter.Integer("port", "5445", "TCP port of the server that is started (445 for share)", 1, 65_535),
+    )
     self_check = "every copy must end without an error, and no faster than memory could"
     paired = True
 
     def scratch_mib(self, given: Mapping[str, str]) -> int:
-        values = parameters.merge(self.kind, self.defaults, given)
         # The file and, of a copy from the share, what arrives.
-        return 2 * parameters.integer(self.kind, values, "megabytes", 1, 100_000) + 64
+        return 2 * self.values(given).number("megabytes") + 64
 
     def steps(self, given: Mapping[str, str], peer: str | None = None) -> Sequence[base.Step]:
-        values = parameters.merge(self.kind, self.defaults, given)
-        size = parameters.integer(self.kind, values, "megabytes", 1, 100_000)
-        runs = parameters.integer(self.kind, values, "runs", 3, 100)
-        port = parameters.integer(self.kind, values, "port", 1, 65_535)
-        direction = parameters.choice(self.kind, values, "direction", ("put", "get"))
-        share, credentials = values["share"], values["credentials"]
-        if share and not _SHARE(share):
-            raise base.ParameterError(f"{self.kind}: share='{share[:60]}' must be //HOST/NAME")
-        if credentials and (not credentials.startswith("/") or "\0" in credentials):
-            raise base.ParameterError(f"{self.kind}: credentials='{credentials[:60]}' must be an absolute path")
-        if not share and peer is None:
-            raise base.ParameterError(f"{self.kind}: the address of the server is missing")
+        values = self.values(given)
+        size, runs, port = values.numbers("megabytes", "runs", "port")
+        direction, share, credentials = (values.text(name) for name in ("direction", "share", "credentials"))
+        if not share:
+            peer = self.server(peer)
         # The address is a word of its own: Heat's guests put theirs in its place.
         client = ["smbclient", share] if share else ["smbclient", "//bench/bench", "-I", str(peer)]
         client += ["--configfile=/dev/null", "-p", "445" if share else str(port)]

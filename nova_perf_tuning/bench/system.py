@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from nova_perf_tuning.bench import base, own, parameters
+from nova_perf_tuning.bench import base, own, parameter
 
 #: Test -> (unit, what one operation is, factor from the program's operations per second or bytes per second).
 TESTS: Final[Mapping[str, tuple[str, str, float]]] = {
@@ -36,21 +36,21 @@ class System(own.OwnBenchmark):
     packages = ("busybox-static",)
     programs = (own.PROGRAM, "busybox")
     primary = ("geometric_mean", "1/s", "higher")
-    defaults = {"seconds": "1", "tests": "all"}
-    parameter_help = {
-        "seconds": "length of each test, 1 to 3600",
-        "tests": f"all, or names joined by +: {', '.join(TESTS)}",
-    }
+    parameters = (
+        parameter.Integer("seconds", "1", "length of each test", 1, 3600),
+        parameter.Text("tests", "all", f"all, or names joined by +: {', '.join(TESTS)}"),
+    )
     self_check = "every operation is checked (the right number came back, children ended with status 0)"
 
     def steps(self, given: Mapping[str, str], peer: str | None = None) -> Sequence[base.Step]:
-        values = parameters.merge(self.kind, self.defaults, given)
-        seconds = parameters.integer(self.kind, values, "seconds", 1, 3600)
-        names = list(TESTS) if values["tests"] == "all" else values["tests"].split("+")
+        values = self.values(given)
+        seconds = values.number("seconds")
+        tests = values.text("tests")
+        names = list(TESTS) if tests == "all" else tests.split("+")
         for name in names:
             if name not in TESTS or names.count(name) > 1:
-                raise base.ParameterError(
-                    f"{self.kind}: tests='{values['tests'][:60]}' must be 'all' or, once, of {'+'.join(TESTS)}"
+                raise parameter.ParameterError(
+                    f"{self.kind}: tests='{tests[:60]}' must be 'all' or, once, of {'+'.join(TESTS)}"
                 )
         argv = (own.PROGRAM, "system", str(seconds), *names)
         return (base.Step(argv, "client", seconds * len(names) + base.MARGIN_S),)

@@ -11,9 +11,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from nova_perf_tuning.bench import base, output, parameters
+from nova_perf_tuning.bench import base, output, parameter
 
-_NUMBER = r"([0-9]{1,15}(?:\.[0-9]{1,9})?)"
+_NUMBER = output.NUMBER
 _TPMC = re.compile(rf"^<TpmC>\s+{_NUMBER} TpmC", re.M)
 _RAW = re.compile(
     r"^[ \t]*\[([0-4])\] sc:([0-9]{1,12})[ \t]+lt:([0-9]{1,12})[ \t]+rt:([0-9]{1,12})[ \t]+fl:([0-9]{1,12})", re.M
@@ -23,6 +23,17 @@ _SECONDS = re.compile(r"^[ \t]*in ([0-9]{1,6}) sec\.", re.M)
 _COUNTS: Final = ("new_orders", "payments", "order_statuses", "deliveries", "stock_levels")
 #: A connection of go-tpc whose transaction the end of the run cut off, which go-tpc counts as an error.
 _CUT_OFF = re.compile(r"^\[[0-9: -]{19}\] run worker [0-9]{1,6} stopped due to timeout: ", re.M)
+
+
+def _name(name: str, default: str, meaning: str) -> parameter.Text:
+    return parameter.Text(name, default, meaning, r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,60}", "a name or an address")
+
+
+_DATABASE: Final = (
+    _name("host", "127.0.0.1", "address of the database server"),
+    parameter.Integer("port", "3306", "its port", 1, 65_535),
+    _name("database", "tpcc", "name of the loaded database"),
+)
 
 
 class TpccMysql(base.Benchmark):
@@ -36,59 +47,34 @@ class TpccMysql(base.Benchmark):
     packages = ()
     programs = ("tpcc_start",)
     primary = ("tpmc", "1/min", "higher")
-    defaults = {
-        "host": "127.0.0.1",
-        "port": "3306",
-        "database": "tpcc",
-        "user": "tpcc",
-        "warehouses": "2",
-        "connections": "3",
-        "rampup": "30",
-        "seconds": "1800",
-    }
-    parameter_help = {
-        "host": "address of the database server",
-        "port": "its port",
-        "database": "name of the loaded database",
-        "user": "database user without a password",
-        "warehouses": "warehouses that were loaded, 1 to 100000",
-        "connections": "connections, 1 to 4096",
-        "rampup": "seconds before the measured part, 1 to 3600",
-        "seconds": "length of the measured part, 1 to 86400",
-    }
+    parameters = (
+        *_DATABASE,
+        _name("user", "tpcc", "database user without a password"),
+        parameter.Integer("warehouses", "2", "warehouses that were loaded", 1, 100_000),
+        parameter.Integer("connections", "3", "connections", 1, 4096),
+        parameter.Integer("rampup", "30", "seconds before the measured part", 1, 3600),
+        parameter.Integer("seconds", "1800", "length of the measured part", 1, 86_400),
+    )
     image_variant = "own"
     brought = "put tpcc_start of tpcc-mysql there, it is not in Debian"
     self_check = "no transaction failed; tpmC follows from the New-Orders and the seconds"
 
     def steps(self, given: Mapping[str, str], peer: str | None = None) -> Sequence[base.Step]:
-        values = parameters.merge(self.kind, self.defaults, given)
-        numbers = {
-            key: parameters.integer(self.kind, values, key, 1, high)
-            for key, high in (
-                ("warehouses", 100_000),
-                ("connections", 4096),
-                ("rampup", 3600),
-                ("seconds", 86_400),
-            )
-        }
-        port = parameters.integer(self.kind, values, "port", 1, 65535)
-        for key in ("host", "database", "user"):
-            if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,60}", values[key]):
-                raise base.ParameterError(f"{self.kind}: {key}='{values[key][:40]}' must be a name or an address")
-        argv = [
-            "tpcc_start",
-            "-h",
-            values["host"],
-            "-P",
-            str(port),
-            "-d",
-            values["database"],
-            "-u",
-            values["user"],
-        ]
-        argv += ["-p", "", "-w", str(numbers["warehouses"]), "-c", str(numbers["connections"])]
-        argv += ["-r", str(numbers["rampup"]), "-l", str(numbers["seconds"])]
-        return (base.Step(tuple(argv), "client", numbers["rampup"] + numbers["seconds"] + base.MARGIN_S),)
+        values = self.values(given)
+        argv = ["tpcc_start", "-p", ""]
+        for option, name in (
+            ("-h", "host"),
+            ("-P", "port"),
+            ("-d", "database"),
+            ("-u", "user"),
+            ("-w", "warehouses"),
+            ("-c", "connections"),
+            ("-r", "rampup"),
+            ("-l", "seconds"),
+        ):
+            argv += [option, str(values[name])]
+        limit_s = values.number("rampup") + values.number("seconds") + base.MARGIN_S
+        return (base.Step(tuple(argv), "client", limit_s),)
 
     def parse(self, text: str) -> list[base.Reading]:
         output.check_length(self.kind, text)
@@ -126,22 +112,12 @@ class GoTpc(base.Benchmark):
     packages = ()
     programs = ("go-tpc",)
     primary = ("tpmc", "1/min", "higher")
-    defaults = {
-        "host": "127.0.0.1",
-        "port": "3306",
-        "database": "tpcc",
-        "warehouses": "2",
-        "threads": "3",
-        "seconds": "60",
-    }
-    parameter_help = {
-        "host": "address of the database server",
-        "port": "its port",
-        "database": "name of the prepared database",
-        "warehouses": "warehouses that were prepared, 1 to 100000",
-        "threads": "connections, 1 to 4096",
-        "seconds": "length of the run, 1 to 86400",
-    }
+    parameters = (
+        *_DATABASE,
+        parameter.Integer("warehouses", "2", "warehouses that were prepared", 1, 100_000),
+        parameter.Integer("threads", "3", "connections", 1, 4096),
+        parameter.Integer("seconds", "60", "length of the run", 1, 86_400),
+    )
     image_variant = "own"
     brought = "put go-tpc there, it is not in Debian"
     self_check = (
@@ -149,17 +125,11 @@ class GoTpc(base.Benchmark):
     )
 
     def steps(self, given: Mapping[str, str], peer: str | None = None) -> Sequence[base.Step]:
-        values = parameters.merge(self.kind, self.defaults, given)
-        seconds = parameters.integer(self.kind, values, "seconds", 1, 86_400)
-        warehouses = parameters.integer(self.kind, values, "warehouses", 1, 100_000)
-        threads = parameters.integer(self.kind, values, "threads", 1, 4096)
-        port = parameters.integer(self.kind, values, "port", 1, 65535)
-        for key in ("host", "database"):
-            if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,60}", values[key]):
-                raise base.ParameterError(f"{self.kind}: {key}='{values[key][:40]}' must be a name or an address")
-        argv = ["go-tpc", "-H", values["host"], "-P", str(port), "-D", values["database"], "-T", str(threads)]
-        argv += ["--time", f"{seconds}s", "--output", "json", "tpcc", "--warehouses", str(warehouses), "run"]
-        return (base.Step(tuple(argv), "client", seconds + base.MARGIN_S),)
+        values = self.values(given)
+        argv = ["go-tpc", "-H", values.text("host"), "-P", str(values["port"]), "-D", values.text("database")]
+        argv += ["-T", str(values["threads"]), "--time", f"{values['seconds']}s", "--output", "json"]
+        argv += ["tpcc", "--warehouses", str(values["warehouses"]), "run"]
+        return (base.Step(tuple(argv), "client", values.number("seconds") + base.MARGIN_S),)
 
     def parse(self, text: str) -> list[base.Reading]:
         output.check_length(self.kind, text)

@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, Final
 
-from nova_perf_tuning.bench import base, output, parameters
+from nova_perf_tuning.bench import base, output, parameter
 
 #: Test -> (short name, baseline, unit).
 TESTS: Final[Mapping[str, tuple[str, float, str]]] = {
@@ -32,7 +32,7 @@ TESTS: Final[Mapping[str, tuple[str, float, str]]] = {
 }
 _UNITS: Final = {"lps": "1/s", "lpm": "1/min", "MWIPS": "MWIPS", "KBps": "KiB/s"}
 _NAMES = "|".join(re.escape(name) for name in TESTS)
-_NUMBER = r"([0-9]{1,15}(?:\.[0-9]{1,9})?)"
+_NUMBER = output.NUMBER
 _HEADER = re.compile(r"BYTE UNIX Benchmarks \(Version ([0-9]{1,3}(?:\.[0-9]{1,4}){1,3})\)")
 _COPIES = re.compile(r"^([0-9]{1,6}) CPUs? in system; running ([0-9]{1,6}) parallel cop(?:y|ies) of tests", re.M)
 _RESULT = re.compile(
@@ -133,26 +133,14 @@ def _report(kind: str, version: str, text: str) -> Report:
     return Report(version, int(copies[2]), tuple(rows), float(score[1]))
 
 
-def read_csv(kind: str, text: str, version: str) -> list[Report]:
-    """Return the reports of a CSV file (UB_OUTPUT_CSV of version 6), one per number of copies.
-
-    :raises base.OutputError: another header, a line of another length, or no number.
-    """
-    output.check_length(kind, text)
-    header, *lines = [[cell.strip().strip('"') for cell in line.split(",")] for line in text.strip().splitlines()]
-    if header[:1] != ["Concurrency"] or sorted(header[1:]) != sorted(TESTS) or not lines:
-        raise base.OutputError(f"{kind}: the CSV must have the column Concurrency and the twelve tests")
-    reports = []
-    for cells in lines:
-        try:
-            numbers = [float(cell) for cell in cells]
-        except ValueError:
-            raise base.OutputError(f"{kind}: '{output.printable(','.join(cells), 60)}' has no numbers") from None
-        if len(numbers) != len(header) or not all(0 < one <= output.MAX_NUMBER for one in numbers):
-            raise base.OutputError(f"{kind}: a line of the CSV is cut off or has figures out of range")
-        found = dict(zip(header[1:], numbers[1:], strict=True))
-        reports.append(Report(version, int(numbers[0]), tuple(Row(name, found[name]) for name in TESTS)))
-    return reports
+def _directory(default: str) -> parameter.Text:
+    return parameter.Text(
+        "directory",
+        default,
+        "folder of the built UnixBench, the same on host and guest",
+        r"/[^\0]*",
+        "an absolute path",
+    )
 
 
 class UnixBench(base.Benchmark):
@@ -171,12 +159,13 @@ class UnixBench(base.Benchmark):
     #: All but the first two are what its shell tests run: a guest must have the host's, not busybox's.
     programs = ("perl", "make", "sh", "expr", "sort", "od", "grep", "tee", "wc", "rm")
     primary = ("score", "index", "higher")
-    defaults = {"directory": "/opt/UnixBench", "passes": "10", "copies": "1"}
-    parameter_help = {
-        "directory": "folder of the built UnixBench, the same on host and guest",
-        "passes": "runs of each short test, a third of it for long ones, 1 to 100 (10: 28 minutes)",
-        "copies": "copies of each test side by side, 1 to 1024",
-    }
+    parameters = (
+        _directory("/opt/UnixBench"),
+        parameter.Integer(
+            "passes", "10", "runs of each short test, a third of it for long ones (10: 28 minutes)", 1, 100
+        ),
+        parameter.Integer("copies", "1", "copies of each test side by side", 1, 1024),
+    )
     image_variant = "own"
     brought = "unpack and make UnixBench 5.1.3 in its 'directory'"
     self_check = (
@@ -187,33 +176,22 @@ class UnixBench(base.Benchmark):
     version: ClassVar[str] = "5.1.3"
 
     def steps(self, given: Mapping[str, str], peer: str | None = None) -> Sequence[base.Step]:
-        values = parameters.merge(self.kind, self.defaults, given)
-        passes = parameters.integer(self.kind, values, "passes", 1, 100)
-        copies = parameters.integer(self.kind, values, "copies", 1, 1024)
+        values = self.values(given)
+        passes, copies = values.numbers("passes", "copies")
         run = ("perl", "./Run", "-i", str(passes), "-c", str(copies))
-        argv = ("perl", "-MCwd", "-e", _START, self._directory(values), *run)
+        argv = ("perl", "-MCwd", "-e", _START, values.text("directory"), *run)
         return (base.Step(argv, "client", passes * 200 + 600.0),)
 
     def files(self, given: Mapping[str, str]) -> Sequence[str]:
-        return (f"{self._directory(parameters.merge(self.kind, self.defaults, given))}/Run",)
+        return (f"{self.values(given).text('directory')}/Run",)
 
     def scratch_mib(self, given: Mapping[str, str]) -> int:
-        values = parameters.merge(self.kind, self.defaults, given)
+        values = self.values(given)
         # The largest file that is copied has 8000 blocks of 1 KiB, and each copy of the test its own two.
-        return 16 * parameters.integer(self.kind, values, "copies", 1, 1024)
-
-    def _directory(self, values: Mapping[str, str]) -> str:
-        directory = values["directory"]
-        if not directory.startswith("/") or "\0" in directory:
-            raise base.ParameterError(f"{self.kind}: directory='{directory[:80]}' must be an absolute path")
-        return directory
+        return 16 * values.number("copies")
 
     def parse(self, text: str) -> list[base.Reading]:
-        if text.lstrip().startswith(("Concurrency,", '"Concurrency"')):
-            # It does not tell its version, but 5 writes none.
-            reports = read_csv(self.kind, text, self.version if self.version.startswith("6.") else "6")
-        else:
-            reports = read(self.kind, text)
+        reports = read(self.kind, text)
         if len(reports) != 1:
             raise base.OutputError(
                 f"{self.kind}: there are {len(reports)} reports where one was expected; run it with one -c, or"
@@ -239,10 +217,10 @@ class UnixBench(base.Benchmark):
 
 
 class UnixBench6(UnixBench):
-    """UnixBench 6.0.0: text, or the CSV that ``UB_OUTPUT_CSV=true`` makes. Never compare it with version 5."""
+    """UnixBench 6.0.0. Never compare it with version 5."""
 
     kind = "unixbench6"
     summary = "UnixBench 6.0.0: indexes of twelve tests and their score; not comparable with 5.1.3"
-    defaults = {**UnixBench.defaults, "directory": "/opt/UnixBench6"}
+    parameters = (_directory("/opt/UnixBench6"), *UnixBench.parameters[1:])
     brought = UnixBench.brought.replace("5.1.3", "6.0.0")
     version = "6.0.0"

@@ -10,7 +10,8 @@ import sys
 from typing import Any
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.bench import base, output, parameters, plugins
+from nova_perf_tuning.bench import base, output, plugins
+from nova_perf_tuning.bench import parameter as parameters
 from nova_perf_tuning.budget import wording
 from nova_perf_tuning.cli import command, state
 
@@ -32,7 +33,7 @@ class BenchList(command.PerfCommand):
             print(f"\n{one.kind}")
             state.print_table(
                 ("  parameter", "default", "meaning"),
-                [(f"  {key}", value, one.parameter_help.get(key, "")) for key, value in one.defaults.items()],
+                [(f"  {parameter.name}", parameter.default, parameter.help) for parameter in one.parameters],
             )
         return int(errors.ExitCode.PASS)
 

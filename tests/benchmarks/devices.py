@@ -18,7 +18,7 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from nova_perf_tuning.bench import base as bench
-from nova_perf_tuning.bench import output, plugins
+from nova_perf_tuning.bench import output, parameter, plugins
 from nova_perf_tuning.budget import model, session, statistics, store, summary, wording
 from nova_perf_tuning.launch import base, libvirt
 from nova_perf_tuning.specs import request
@@ -44,12 +44,12 @@ class Copy(bench.Benchmark):
     packages = ("busybox",)
     programs = ("nc", "dd")
     primary = ("throughput", "MB/s", "higher")
-    defaults = {"megabytes": "16"}
+    parameters = (parameter.Integer("megabytes", "16", "size of the file", 1, 1000),)
     paired = True
     work_metric = "copied"
 
     def steps(self, given: Mapping[str, str], peer: str | None = None) -> Sequence[bench.Step]:
-        size = int({**self.defaults, **given}["megabytes"]) * 1_000_000
+        size = self.values(given).number("megabytes") * 1_000_000
         count = -(-size // _BLOCK)
         receive = f"dd of=copy bs={_BLOCK} count={count} iflag=fullblock conv=fsync 2>/dev/null; echo whole"
         send = (

@@ -182,8 +182,8 @@ class Benchmarks(Generated):
         yield from [f":{key}: {value}" for key, value in facts.items() if value]
         yield ""
         rows = [
-            [f"``{key}``", f"``{value}``" if value else "", benchmark.parameter_help.get(key, "")]
-            for key, value in benchmark.defaults.items()
+            [f"``{one.name}``", f"``{one.default}``" if one.default else "", one.help]
+            for one in benchmark.parameters
         ]
         yield from table(["Parameter", "Default", "Meaning"], rows, "20 15 65")
 

@@ -32,11 +32,12 @@ int main(int count, char **words) {
 """
 PLUGIN: Final = """
 import re
-from nova_perf_tuning.bench import base
+from nova_perf_tuning.bench import base, parameter
 
 class Root(base.Benchmark):
     kind, summary = "root", "a cube root"
-    packages, programs, defaults = (), ("factor",), {"table": ""}
+    packages, programs = (), ("factor",)
+    parameters = (parameter.Text("table", "", "file"),)
     primary = ("root", "1", "higher")
     image_variant, brought = "own", "compile it"
 

@@ -21,6 +21,7 @@ from nova_perf_tuning.bench import (
     memory,
     netperf,
     output,
+    parameter,
     share,
     system,
     tpcc_tools,
@@ -288,7 +289,7 @@ class NetperfTest(testtools.TestCase):
         for test in ("TCP_RR", "TCP_CRR", "UDP_RR"):
             client = netperf.NetperfRequests().steps({"test": test}, "10.0.0.2")[1]
             self.assertIn(test, client.argv)
-            self.assertRaises(base.ParameterError, netperf.Netperf().steps, {"test": test}, "10.0.0.2")
+            self.assertRaises(parameter.ParameterError, netperf.Netperf().steps, {"test": test}, "10.0.0.2")
 
     def test_other_units(self):
         for text in (
@@ -378,4 +379,4 @@ class SmbTest(testtools.TestCase):
         line = " ".join(client.argv)
         self.assertIn("//windows.example/bench share --configfile=/dev/null -p 445 -A /root/share", line)
         for wrong in ({"share": "windows"}, {"share": "//x/y;rm"}, {"credentials": "secret"}, {"runs": "2"}):
-            self.assertRaises(base.ParameterError, share.Smb().steps, wrong, "10.0.0.2")
+            self.assertRaises(parameter.ParameterError, share.Smb().steps, wrong, "10.0.0.2")

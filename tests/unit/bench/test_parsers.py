@@ -7,7 +7,7 @@ import hypothesis
 import testtools
 from hypothesis import strategies
 
-from nova_perf_tuning.bench import base, cpu, fio, iperf3, output, plugins
+from nova_perf_tuning.bench import base, cpu, fio, iperf3, output, parameter, plugins
 
 DATA = pathlib.Path(__file__).parent / "data"
 
@@ -253,4 +253,4 @@ class PluginsTest(testtools.TestCase):
             ["fio:directory=a:b"],
             [""],
         ):
-            self.assertRaises((base.ParameterError, plugins.UnknownBenchmarkError), plugins.jobs, texts)
+            self.assertRaises((parameter.ParameterError, plugins.UnknownBenchmarkError), plugins.jobs, texts)

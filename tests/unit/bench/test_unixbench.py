@@ -54,7 +54,9 @@ class StartTest(testtools.TestCase):
                 plugins.MissingProgramError, plugins.check_installed, benchmark, {"directory": "/nonexistent"}
             )
             self.assertIn(f"unpack and make UnixBench {benchmark.version} in its", str(error))
-        self.assertNotEqual(unixbench.UnixBench.defaults["directory"], unixbench.UnixBench6.defaults["directory"])
+        self.assertNotEqual(
+            unixbench.UnixBench().defaults["directory"], unixbench.UnixBench6().defaults["directory"]
+        )
 
     def test_what_a_guest_must_have(self):
         """Its folder, the programs of its shell tests, and room for the files that each copy copies."""

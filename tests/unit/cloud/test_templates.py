@@ -11,7 +11,7 @@ import testtools
 import yaml
 from hypothesis import strategies
 
-from nova_perf_tuning.bench import base, plugins
+from nova_perf_tuning.bench import parameter, plugins
 from nova_perf_tuning.cloud import heat_pair, stacks
 from tests.unit.cloud import documents
 
@@ -254,7 +254,7 @@ class CommandsTest(testtools.TestCase):
         parameters = {key: str(data.draw(one)) for key, one in values.items()}
         try:
             steps = benchmark.steps(parameters, "192.0.2.7" if benchmark.paired else None)
-        except base.ParameterError:  # such as more streams for longer than can be read
+        except parameter.ParameterError:  # such as more streams for longer than can be read
             hypothesis.reject()
         [made] = commands([{"benchmark": benchmark.kind, "parameters": parameters}])
         self.assertEqual(
@@ -270,12 +270,12 @@ class CommandsTest(testtools.TestCase):
             ({"seconds": "7", "streams": "128", "processes": "6"}, "7"),
             ({"seconds": "2", "streams": "128", "processes": "6"}, "2"),
             ({"seconds": "60", "streams": "4"}, None),
-            ({"seconds": "50", "streams": "128", "omit": "1"}, base.ParameterError),
-            ({"seconds": "10", "streams": "128", "processes": "7"}, base.ParameterError),
-            ({"seconds": "3600", "streams": "64"}, base.ParameterError),
+            ({"seconds": "50", "streams": "128", "omit": "1"}, parameter.ParameterError),
+            ({"seconds": "10", "streams": "128", "processes": "7"}, parameter.ParameterError),
+            ({"seconds": "3600", "streams": "64"}, parameter.ParameterError),
         ):
             entry = {"benchmark": "iperf3", "parameters": parameters}
-            if interval is base.ParameterError:
+            if interval is parameter.ParameterError:
                 self.assertRaises(interval, benchmark.steps, parameters, "192.0.2.7")
                 self.assertRaises(subprocess.CalledProcessError, commands, [entry])
                 continue

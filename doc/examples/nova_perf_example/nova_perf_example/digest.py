@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from nova_perf_tuning.bench import base, output, parameters
+from nova_perf_tuning.bench import base, output, parameter
 
 
 class Digest(base.Benchmark):
@@ -16,26 +16,16 @@ class Digest(base.Benchmark):
     packages = ("openssl",)
     programs = ("openssl",)
     primary = ("rate", "MB/s", "higher")
-    defaults = {"seconds": "3", "bytes": "8192"}
-    parameter_help = {"seconds": "length of the run, 1 to 600", "bytes": "size of a block, 16 to 1048576"}
+    parameters = (
+        parameter.Integer("seconds", "3", "length of the run", 1, 600),
+        parameter.Integer("bytes", "8192", "size of a block", 16, 1 << 20),
+    )
 
     def steps(self, given: Mapping[str, str], peer: str | None = None) -> Sequence[base.Step]:
-        values = parameters.merge(self.kind, self.defaults, given)
-        seconds = parameters.integer(self.kind, values, "seconds", 1, 600)
-        size = parameters.integer(self.kind, values, "bytes", 16, 1 << 20)
-        argv = (
-            "openssl",
-            "speed",
-            "-elapsed",
-            "-mr",
-            "-seconds",
-            str(seconds),
-            "-bytes",
-            str(size),
-            "-evp",
-            "sha256",
-        )
-        return (base.Step(argv, "client", seconds + base.MARGIN_S),)
+        values = self.values(given)
+        argv = ("openssl", "speed", "-elapsed", "-mr", "-evp", "sha256")
+        argv += ("-seconds", str(values["seconds"]), "-bytes", str(values["bytes"]))
+        return (base.Step(argv, "client", values.number("seconds") + base.MARGIN_S),)
 
     def parse(self, text: str) -> list[base.Reading]:
         output.check_length(self.kind, text)

@@ -1,0 +1,180 @@
+"""Parameters of a benchmark as people write them, ``streams=2,seconds=5``: each is declared with its range."""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from nova_perf_tuning import errors
+
+_SIZE = re.compile(r"([1-9][0-9]{0,11})([kKmMgG]?)").fullmatch
+_FACTOR = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+
+
+class ParameterError(errors.PerfTuningError):
+    """A parameter of a benchmark is unknown, malformed or out of range: names it and what is allowed."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Parameter(abc.ABC):
+    """One parameter.
+
+    :ivar default: as people write it. :ivar meaning: one line for people, without the range.
+    """
+
+    name: str
+    default: str
+    meaning: str
+
+    @abc.abstractmethod
+    def read(self, text: str) -> int | str:
+        """Return the value.
+
+        :raises ValueError: not allowed; says what is.
+        """
+
+    @property
+    def help(self) -> str:
+        """What it means and what is allowed."""
+        return self.meaning
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Text(Parameter):
+    """A text that matches ``pattern`` as a whole.
+
+    :ivar form: what such a text is, for messages.
+    """
+
+    pattern: str = "(?s:.*)"
+    form: str = "any text"
+
+    def read(self, text: str) -> str:
+        if re.fullmatch(self.pattern, text):
+            return text
+        raise ValueError(self.form)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Integer(Parameter):
+    """A whole number from ``low`` to ``high``."""
+
+    low: int = 1
+    high: int = 1 << 31
+
+    def read(self, text: str) -> int:
+        if text.isascii() and text.isdigit() and len(text) <= 12 and self.low <= int(text) <= self.high:
+            return int(text)
+        raise ValueError(f"a whole number from {self.low} to {self.high}")
+
+    @property
+    def help(self) -> str:
+        return f"{self.meaning}, {self.low} to {self.high}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Choice(Parameter):
+    """One of some words."""
+
+    allowed: Sequence[str] = ()
+
+    def read(self, text: str) -> str:
+        if text in self.allowed:
+            return text
+        raise ValueError(f"one of {', '.join(self.allowed)}")
+
+    @property
+    def help(self) -> str:
+        return self.meaning or ", ".join(self.allowed)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Size(Parameter):
+    """Bytes with a suffix of 1024, such as ``16k`` or ``64M``."""
+
+    low: int = 1
+    high: int = 1 << 40
+
+    def read(self, text: str) -> int:
+        if match := _SIZE(text):
+            value = int(match[1]) * _FACTOR[match[2].lower()]
+            if self.low <= value <= self.high:
+                return value
+        raise ValueError(f"a size from {_show(self.low)} to {_show(self.high)}, such as 16k or 64M")
+
+    @property
+    def help(self) -> str:
+        return f"{self.meaning}, {_show(self.low)} to {_show(self.high)}"
+
+
+SECONDS: Final = Integer("seconds", "10", "length of the run", 1, 3600)
+
+
+class Values(dict[str, int | str]):
+    """The values of all parameters of one run."""
+
+    def number(self, name: str) -> int:
+        """Return a whole number or a size in bytes."""
+        return int(self[name])
+
+    def numbers(self, *names: str) -> list[int]:
+        """Return several whole numbers or sizes, in the order of ``names``."""
+        return [self.number(name) for name in names]
+
+    def text(self, name: str) -> str:
+        """Return a text or a choice."""
+        return str(self[name])
+
+
+def read(kind: str, declared: Sequence[Parameter], given: Mapping[str, str]) -> Values:
+    """Return the values of all ``declared`` parameters, defaults included.
+
+    :raises ParameterError: an unknown name or a value that is not allowed.
+    """
+    texts = merge(kind, {parameter.name: parameter.default for parameter in declared}, given)
+    values = Values()
+    for parameter in declared:
+        text = texts[parameter.name]
+        try:
+            values[parameter.name] = parameter.read(text)
+        except ValueError as error:
+            raise ParameterError(f"{kind}: {parameter.name}='{text[:60]}' must be {error}") from None
+    return values
+
+
+def split(pairs: Iterable[str]) -> dict[str, str]:
+    """Return ``KEY=VALUE`` texts as a dictionary.
+
+    :raises ParameterError: a text without ``=`` or a key given twice.
+    """
+    found: dict[str, str] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        key = key.strip()
+        if not equals or not key:
+            raise ParameterError(f"'{pair[:80]}' is not KEY=VALUE; write it as in seconds=5")
+        if key in found:
+            raise ParameterError(f"parameter '{key[:40]}' is given twice; keep one of them")
+        found[key] = value.strip()
+    return found
+
+
+def merge(kind: str, defaults: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
+    """Return ``defaults`` overlaid by ``given``.
+
+    :raises ParameterError: a key that the benchmark does not have.
+    """
+    for key in given:
+        if key not in defaults:
+            raise ParameterError(f"{kind} has no parameter '{key[:40]}'; it has {', '.join(sorted(defaults))}")
+    return {**defaults, **given}
+
+
+def _show(value: int) -> str:
+    for suffix in ("g", "m", "k"):
+        if value % _FACTOR[suffix] == 0:
+            return f"{value // _FACTOR[suffix]}{suffix}"
+    return str(value)
