@@ -1,0 +1,289 @@
+"""The English of reasons: one line for each code, from its parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from nova_perf_tuning.budget import reasons
+
+#: Names that a message lists.
+_NAMES = 20
+
+_C = reasons.ReasonCode
+_Params = Mapping[str, Any]
+
+
+def of(reason: reasons.Reason) -> str:
+    """Return a reason with its notes as one line."""
+    told = _TEXTS[reason.code]
+    line = told.format_map(reason.params) if isinstance(told, str) else told(reason.params)
+    return "; ".join([line, *map(of, reason.notes)])
+
+
+def lines(some: Iterable[reasons.Reason]) -> str:
+    """Return several reasons as one line, equal ones once."""
+    return "; ".join(dict.fromkeys(map(of, some)))
+
+
+def as_data(reason: reasons.Reason) -> dict[str, Any]:
+    """Return a reason for JSON: its code, its parameters and the English."""
+    plain = {
+        key: [as_data(one) for one in value] if key == "why" else value for key, value in reason.params.items()
+    }
+    found: dict[str, Any] = {"code": reason.code.value, "params": plain, "text": of(reason)}
+    return found | ({"notes": [as_data(one) for one in reason.notes]} if reason.notes else {})
+
+
+# -- figures
+
+
+def loss(value: float, kind: bool = True) -> str:
+    """Return a loss as ``loss 2.3%``, one below nothing as ``gain 50.9%``.
+
+    :param kind: False: without the word.
+    """
+    word = ("gain " if round(value, 3) < 0 else "loss ") if kind else ""
+    return f"{word}{abs(value):.1%}"
+
+
+def losses(low: float, high: float) -> str:
+    """Return the interval of a loss: ``1.0% to 3.0%``, of a gain likewise, or ``gain 1.0% to loss 3.0%``."""
+    if (low < 0) != (high < 0):
+        return f"{loss(low)} to {loss(high)}"
+    first, last = sorted((abs(low), abs(high)))
+    return f"{loss(first, False)} to {loss(last, False)}"
+
+
+def confidence(share: float) -> str:
+    """Return a confidence as ``95%``, with as many digits as tell it from 100 %."""
+    digits = 3
+    while (text := f"{share * 100:.{digits}g}") == "100" and share < 1 and digits < 16:
+        digits += 1
+    return f"{text}%"
+
+
+def _figure(told: _Params) -> str:
+    if told["figure"] == "loss":
+        return loss(told["value"])
+    return f"service CPU per {told['unit'] or 'unit'} {told['value']:.4g} s"
+
+
+def _limit(told: _Params) -> str:
+    if told["figure"] == "cpu":
+        return f"{told['limit']:.4g} s"
+    return f"a gain of {-told['limit']:.1%}" if told["limit"] < 0 else f"a loss of {told['limit']:.1%}"
+
+
+def _interval(told: _Params) -> str:
+    low, high = told["low"], told["high"]
+    span = losses(low, high) if told["figure"] == "loss" else f"{low:.4g} s to {high:.4g} s"
+    return f"{_figure(told)} ({confidence(told['confidence'])} interval {span})"
+
+
+def _placed(word: str) -> Callable[[_Params], str]:
+    """:param word: for a limit that a demanded gain is not; ``within`` or ``beyond``."""
+    demanded = {"within": "meets the demanded gain of", "beyond": "misses the demanded gain of"}[word]
+
+    def told(params: _Params) -> str:
+        if params["figure"] == "loss" and params["limit"] < 0:
+            return f"{_interval(params)} {demanded} {-params['limit']:.1%}"
+        return f"{_interval(params)} is {word} {_limit(params)}"
+
+    return told
+
+
+def _too_few(told: _Params) -> str:
+    return (
+        f"{_figure(told)}, limit {_limit(told)}: no interval from {told['boots']} boot{'s'[: told['boots'] != 1]};"
+        f" at least {told['needed']} are needed"
+    )
+
+
+# -- trials
+
+
+def _lost(told: _Params) -> str:
+    what = ["failed"] * bool(told["failed"]) + ["gave 0, which has no ratio"] * bool(told["zeros"])
+    what += ["are missing"] * bool(told["missing"]) + ["were excluded"] * bool(told.get("excluded"))
+    return f"{told['count']} of {told['of']} trials of '{told['arm']}' {' or '.join(what)}"
+
+
+def _too_many_lost(told: _Params) -> str:
+    return f"{_lost(told)} (limit {told['limit']:.0%})" + (f": {lines(told['why'])}" if told["why"] else "")
+
+
+def _noise_floor(told: _Params) -> str:
+    text = (
+        f"a budget of {told['limit']:.1%} is tighter than this host's noise floor of {told['floor']:.1%} (A/A run"
+        f" of {told['created']}); allow more, or measure longer and renew the floor with validate --noise-floor"
+    )
+    if told.get("value") is None:
+        return text
+    text += f"; measured: {loss(told['value'])}"
+    return text if told.get("low") is None else f"{text} ({losses(told['low'], told['high'])})"
+
+
+def _metric(told: _Params) -> str:
+    hint = "" if told["named"] else "; name one of them as the budget's metric if that is what it is for"
+    return f"metric '{told['metric']}' was not measured; {told['benchmark']} has {listed(told['known'])}{hint}"
+
+
+def _virtualization(told: _Params) -> str:
+    found = told["found"] or "nothing that was recorded"
+    return f"guests of '{told['arm']}' found themselves on {found}, the budget is for {told['wanted']}"
+
+
+def _guests(told: _Params) -> str:
+    more = f" (and {told['more']} more)" if told["more"] else ""
+    return f"guests of '{told['arm']}' are not what was asked for: {told['finding']}{more}"
+
+
+def _too_good(told: _Params) -> str:
+    factor = f"{told['factor']:.3g}" if told["factor"] < 1000 else f"{told['factor']:,.0f}"
+    return (
+        f"'{told['arm']}' is {factor} times as good as '{told['baseline']}' (limit {told['limit']:g}): are both in"
+        " one unit? If so, allow it with the budget's max_gain"
+    )
+
+
+def listed(names: Iterable[str]) -> str:
+    """Return names in words, the first of very many."""
+    found = sorted(names)
+    more = f" and {len(found) - _NAMES} more" if len(found) > _NAMES else ""
+    return f"{', '.join(found[:_NAMES]) or 'none'}{more}"
+
+
+# -- guards
+
+
+def apart(figure: float, limit: float, kind: str = "%", digits: int = 0) -> tuple[str, str]:
+    """Return two different figures with as many digits, from ``digits`` on, as tell them from each other.
+
+    :param kind: as a format has it, ``%`` or ``f``.
+    """
+    while digits < 15 and f"{figure:.{digits}{kind}}" == f"{limit:.{digits}{kind}}":
+        digits += 1
+    return f"{figure:.{digits}{kind}}", f"{limit:.{digits}{kind}}"
+
+
+def _share(text: str, digits: int = 0) -> Callable[[_Params], str]:
+    """:param text: with ``{}`` for the share; its limit follows."""
+
+    def told(params: _Params) -> str:
+        figure, limit = apart(params["share"], params["limit"], digits=digits)
+        return f"{text.format(figure)} (limit {limit})"
+
+    return told
+
+
+def _frequencies(told: _Params) -> str:
+    known = ", ".join(f"{arm} {mhz:.0f} MHz" for arm, mhz in told["mhz"].items())
+    return f"arms ran at different CPU frequencies: {known} (limit {told['limit']:.0%})"
+
+
+def _changed(told: _Params) -> str:
+    first, now = apart(told["first"], told["now"], "f")
+    return f"link {told['link']} changed from {first} to {now} Mbit/s"
+
+
+def _no_link(told: _Params) -> str:
+    what = "no link's speed is known" if told["link"] is None else f"no link '{told['link']}' is known"
+    return f"the budget needs a link of {told['needed']:.0f} Mbit/s, and {what} on this host"
+
+
+def _slow(told: _Params) -> str:
+    has, needs = apart(told["has"], told["needed"], "f")
+    hint = "; if it is not measured, name the one that is with the budget's 'link'" if told["others"] else ""
+    return f"link {told['link']} has {has} Mbit/s, the budget needs {needs}{hint}"
+
+
+def _clock(told: _Params) -> str:
+    figure, limit = apart(abs(told["seconds"]), told["limit"], "f", digits=2)
+    return f"the clock jumped by {'-' if told['seconds'] < 0 else '+'}{figure} s (limit {limit} s)"
+
+
+_TEXTS: Final[Mapping[reasons.ReasonCode, str | Callable[[_Params], str]]] = {
+    _C.WITHIN: _placed("within"),
+    _C.BEYOND: _placed("beyond"),
+    _C.UNDECIDED: lambda told: f"{_interval(told)} includes the limit, {_limit(told)}; more boots may decide",
+    _C.TOO_FEW_BOOTS: _too_few,
+    _C.NO_PAIRS: lambda told: f"{'loss' if told['figure'] == 'loss' else 'service CPU'}: no pair of trials",
+    _C.INTERIM: lambda told: (
+        f"{confidence(told['confidence'])} at this look, so that {confidence(told['promised'])} holds over"
+        " both looks"
+    ),
+    _C.HOLM: "but {figures} figures are judged together, and after Holm's correction for them it is not certain",
+    _C.FAILED: _lost,
+    _C.EXCLUDED: lambda told: f"{told['count']} of {told['of']} {told['what']} excluded: {lines(told['why'])}",
+    _C.WORST: "{count} blocks without a figure of '{arm}' count as its worst",
+    _C.NO_NOISE_FLOOR: (
+        "no noise floor of {benchmark} {metric} is known on this host, so the limit may be below its noise;"
+        " validate --noise-floor measures it"
+    ),
+    _C.NO_BENCHMARK: lambda told: (
+        f"benchmark '{told['benchmark']}' was not measured; the results have {listed(told['known'])}"
+    ),
+    _C.NO_METRIC: _metric,
+    _C.UNKNOWN_METRIC: lambda told: (
+        f"{told['benchmark']} is not known here, and its results name no metric that it is judged by; name one of"
+        f" them as the budget's metric: {listed(told['known'])}"
+    ),
+    _C.NO_ARM: lambda told: f"arm '{told['arm']}' was not measured; the results have {listed(told['known'])}",
+    _C.OTHER_ACCELERATOR: "guests ran on {accelerator}, the budget is for {wanted}",
+    _C.ACCELERATOR_CONTRADICTED: "guests of '{arm}': {what}",
+    _C.VIRTUALIZATION_UNREAD: ("what guests of '{arm}' run on could not be read, the budget is for {wanted}"),
+    _C.OTHER_VIRTUALIZATION: _virtualization,
+    _C.OTHER_GUESTS: _guests,
+    _C.TOO_MANY_LOST: _too_many_lost,
+    _C.MOSTLY_ZERO: (
+        "{metric} is 0 in {zeros} of {of} trials of '{arm}', so no ratio can judge it: name another metric in the"
+        " budget"
+    ),
+    _C.BELOW_NOISE_FLOOR: _noise_floor,
+    _C.BEYOND_NOISE_FLOOR: lambda told: f"{_noise_floor(told)}, which is beyond that floor",
+    _C.TOO_GOOD: _too_good,
+    _C.OTHER_WORK_UNIT: lambda told: (
+        f"work was counted in {listed(told['found'])}, the budget's limit is for {told['wanted']}"
+    ),
+    _C.NO_SERVICE_CPU: "service CPU of '{arm}' was not measured",
+    _C.LITTLE_SERVICE_CPU: (
+        "{count} of {of} trials of '{arm}' have no CPU counters or no count of work, so its service CPU is not"
+        " known (limit {limit:.0%})"
+    ),
+    _C.COUNTERS_STILL: "no counter moved, so its CPU was not measured",
+    _C.COUNTERS_VCPU: "counters contradict: vCPU {vcpu:.2f} s of {total:.2f} s in all",
+    _C.COUNTERS_PARTS: ("counters contradict: the classes are {parts:.2f} s together, the total is {total:.2f} s"),
+    _C.COUNTERS_GUEST: (
+        "counters contradict: the guest says it was busy {guest:.2f} s, its process used {total:.2f} s in all and"
+        " its vCPUs waited {wait:.2f} s"
+    ),
+    _C.COUNTERS_CAPACITY: lambda told: (
+        f"counters contradict: {told['name']} is {told['seconds']:.2f} s in a window of {told['window']:.2f} s of"
+        f" {told['cpus']} {'CPUs of the host' if told['of'] == 'host' else 'vCPUs of two guests'}"
+    ),
+    _C.COUNTERS_NEGATIVE: (
+        "'{arm}': counters contradict: service CPU of {trials} trials is {total:.2f} s,"
+        " in the median {median:.3f} s"
+    ),
+    _C.GUEST_BUSY_UNKNOWN: "the guest's own busy time is unknown",
+    _C.WAIT_UNKNOWN: "how long the vCPUs waited is unknown",
+    _C.VCPUS_WAITED: "vCPUs waited {share:.0%} of the time they wanted to run (limit {limit:.0%})",
+    _C.STEAL: _share("the host's CPUs were taken away {} of the time they were wanted"),
+    _C.WAITING_VCPUS: _share("vCPUs waited {} of the time they wanted to run"),
+    _C.THROTTLING: "CPUs were throttled {count:.0f} times by their temperature",
+    _C.FREQUENCY_LIMIT: "the highest frequency allowed went from {first:.0f} to {now:.0f} MHz during the run",
+    _C.FREQUENCY_GAP: _frequencies,
+    _C.LINK_DOWN: "link {link} was down",
+    _C.LINK_CHANGED: _changed,
+    _C.LINK_GONE: "link {link} was there at first and then no more",
+    _C.LINK_UNKNOWN: _no_link,
+    _C.LINK_SLOW: _slow,
+    _C.DROPS: _share("{} of the sender's packets were dropped on its side", digits=2),
+    _C.SENDER_UNKNOWN: (
+        "the budget file has max_sender_cpu, and the sending process's CPU (client_cpu in %) is not known"
+    ),
+    _C.SENDER_BUSY: "the sending process used {share:.0%} of a CPU, so its rate says nothing of the link",
+    _C.CLOCK_STEP: _clock,
+    _C.CLOCK_SOURCE: "the kernel changed its clock source, which it does when it finds one unreliable",
+}

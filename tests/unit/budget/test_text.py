@@ -1,0 +1,140 @@
+"""The English of reasons."""
+
+import testtools
+
+from nova_perf_tuning.budget import reasons, text
+
+C = reasons.ReasonCode
+reason = reasons.reason
+
+_LOSS = {"figure": "loss", "value": 0.021, "low": 0.01, "high": 0.03, "confidence": 0.95, "unit": "", "boots": 4}
+_CPU = {**_LOSS, "figure": "cpu", "value": 0.2, "low": 0.1, "high": 0.3, "unit": "Gbit"}
+_LOST = {"arm": "tuned", "count": 3, "of": 9, "failed": 2, "zeros": 0, "missing": 1}
+_FLOOR = {"limit": 0.02, "floor": 0.05, "created": "2026-01-01", "value": 0.1, "low": 0.08, "high": 0.12}
+_TRIALS = {"trials": 9, "total": -0.7, "median": -0.02}
+
+#: A reason of every code -> its line, or how it begins.
+CASES = (
+    (reason(C.WITHIN, **_LOSS, limit=0.05), "loss 2.1% (95% interval 1.0% to 3.0%) is within a loss of 5.0%"),
+    (
+        reason(C.WITHIN, **{**_LOSS, "low": -0.01}, limit=-0.1),
+        "loss 2.1% (95% interval gain 1.0% to loss 3.0%) meets",
+    ),
+    (
+        reason(C.BEYOND, **_CPU, limit=0.05),
+        "service CPU per Gbit 0.2 s (95% interval 0.1 s to 0.3 s) is beyond 0.05 s",
+    ),
+    (
+        reason(C.UNDECIDED, **_LOSS, limit=0.02),
+        "loss 2.1% (95% interval 1.0% to 3.0%) includes the limit, a loss of",
+    ),
+    (
+        reason(C.TOO_FEW_BOOTS, **{**_LOSS, "boots": 1}, limit=0.1, needed=2),
+        "loss 2.1%, limit a loss of 10.0%: no",
+    ),
+    (reason(C.NO_PAIRS, figure="loss"), "loss: no pair of trials"),
+    (reason(C.INTERIM, confidence=0.99, promised=0.95), "99% at this look, so that 95% holds over both looks"),
+    (reason(C.HOLM, figures=3), "but 3 figures are judged together"),
+    (reason(C.FAILED, **_LOST), "3 of 9 trials of 'tuned' failed or are missing"),
+    (
+        reason(C.EXCLUDED, count=1, of=9, what="pairs", why=(reason(C.THROTTLING, count=2.0),)),
+        "1 of 9 pairs excluded: CPUs were throttled 2 times",
+    ),
+    (reason(C.WORST, arm="tuned", count=2), "2 blocks without a figure of 'tuned'"),
+    (reason(C.NO_NOISE_FLOOR, benchmark="fio", metric="iops"), "no noise floor of fio iops is known"),
+    (
+        reason(C.NO_BENCHMARK, benchmark="fio", known=["cpu"]),
+        "benchmark 'fio' was not measured; the results have cpu",
+    ),
+    (reason(C.NO_METRIC, benchmark="fio", metric="x", known=["iops"], named=True), "metric 'x' was not measured"),
+    (reason(C.UNKNOWN_METRIC, benchmark="fio", known=["iops"]), "fio is not known here"),
+    (reason(C.NO_ARM, arm="tuned", known=["host"]), "arm 'tuned' was not measured; the results have host"),
+    (reason(C.OTHER_ACCELERATOR, accelerator="tcg", wanted="kvm"), "guests ran on tcg, the budget is for kvm"),
+    (reason(C.ACCELERATOR_CONTRADICTED, arm="tuned", what="declared"), "guests of 'tuned': declared"),
+    (
+        reason(C.VIRTUALIZATION_UNREAD, arm="tuned", wanted="kvm"),
+        "what guests of 'tuned' run on could not be read",
+    ),
+    (reason(C.OTHER_VIRTUALIZATION, arm="tuned", found="", wanted="kvm"), "guests of 'tuned' found themselves on"),
+    (
+        reason(C.OTHER_GUESTS, arm="tuned", finding="no queues", more=2),
+        "guests of 'tuned' are not what was asked for",
+    ),
+    (
+        reason(C.TOO_MANY_LOST, **_LOST, excluded=1, limit=0.2, why=(reason(C.CLOCK_SOURCE),)),
+        "3 of 9 trials of 'tuned' failed or are missing or were excluded (limit 20%): the kernel changed",
+    ),
+    (
+        reason(C.MOSTLY_ZERO, arm="tuned", metric="errors", zeros=8, of=9),
+        "errors is 0 in 8 of 9 trials of 'tuned'",
+    ),
+    (
+        reason(C.BELOW_NOISE_FLOOR, **{**_FLOOR, "value": None}),
+        "a budget of 2.0% is tighter than this host's noise",
+    ),
+    (reason(C.BEYOND_NOISE_FLOOR, **_FLOOR), "a budget of 2.0% is tighter than this host's noise floor of 5.0%"),
+    (reason(C.TOO_GOOD, arm="tuned", baseline="host", factor=70.0, limit=10.0), "'tuned' is 70 times as good as"),
+    (reason(C.OTHER_WORK_UNIT, found={"Gbit"}, wanted="IO"), "work was counted in Gbit"),
+    (reason(C.NO_SERVICE_CPU, arm="tuned"), "service CPU of 'tuned' was not measured"),
+    (reason(C.LITTLE_SERVICE_CPU, arm="tuned", count=5, of=9, limit=0.2), "5 of 9 trials of 'tuned' have no CPU"),
+    (reason(C.COUNTERS_STILL), "no counter moved"),
+    (reason(C.COUNTERS_VCPU, vcpu=9.0, total=1.0), "counters contradict: vCPU 9.00 s of 1.00 s"),
+    (reason(C.COUNTERS_PARTS, parts=9.0, total=1.0), "counters contradict: the classes are 9.00 s"),
+    (reason(C.COUNTERS_GUEST, guest=9.0, total=1.0, wait=0.0), "counters contradict: the guest says"),
+    (
+        reason(C.COUNTERS_CAPACITY, name="guest_cpu_s", seconds=9.0, window=1.0, cpus=2, of="guests"),
+        "counters contradict: guest_cpu_s is 9.00 s in a window of 1.00 s of 2 vCPUs of two guests",
+    ),
+    (reason(C.COUNTERS_NEGATIVE, arm="tuned", **_TRIALS), "'tuned': counters contradict: service CPU of 9 trials"),
+    (reason(C.GUEST_BUSY_UNKNOWN), "the guest's own busy time is unknown"),
+    (reason(C.WAIT_UNKNOWN), "how long the vCPUs waited is unknown"),
+    (reason(C.VCPUS_WAITED, share=0.1, limit=0.02), "vCPUs waited 10% of the time they wanted to run (limit 2%)"),
+    (
+        reason(C.STEAL, share=0.0501, limit=0.05),
+        "the host's CPUs were taken away 5.01% of the time they were wanted",
+    ),
+    (reason(C.WAITING_VCPUS, share=0.2, limit=0.1), "vCPUs waited 20% of the time"),
+    (reason(C.THROTTLING, count=2.0), "CPUs were throttled 2 times"),
+    (
+        reason(C.FREQUENCY_LIMIT, first=3000.0, now=2000.0),
+        "the highest frequency allowed went from 3000 to 2000",
+    ),
+    (
+        reason(C.FREQUENCY_GAP, mhz={"a": 3000.0, "b": 2000.0}, limit=0.05),
+        "arms ran at different CPU frequencies: a 3",
+    ),
+    (reason(C.LINK_DOWN, link="eth0"), "link eth0 was down"),
+    (reason(C.LINK_CHANGED, link="eth0", first=10.0, now=100.0), "link eth0 changed from 10 to 100 Mbit/s"),
+    (reason(C.LINK_GONE, link="eth0"), "link eth0 was there at first"),
+    (
+        reason(C.LINK_UNKNOWN, link=None, needed=1000.0),
+        "the budget needs a link of 1000 Mbit/s, and no link's speed",
+    ),
+    (reason(C.LINK_SLOW, link="eth0", has=100.0, needed=1000.0, others=True), "link eth0 has 100 Mbit/s"),
+    (
+        reason(C.DROPS, share=0.01, limit=0.001),
+        "1.00% of the sender's packets were dropped on its side (limit 0.10%)",
+    ),
+    (reason(C.SENDER_UNKNOWN), "the budget file has max_sender_cpu"),
+    (reason(C.SENDER_BUSY, share=0.99, limit=0.95), "the sending process used 99% of a CPU"),
+    (reason(C.CLOCK_STEP, seconds=-2.0, limit=0.05), "the clock jumped by -2.00 s (limit 0.05 s)"),
+    (reason(C.CLOCK_SOURCE), "the kernel changed its clock source"),
+)
+
+
+class TextTest(testtools.TestCase):
+    def test_every_code_has_a_line(self):
+        self.assertEqual(set(C), {one.code for one, _ in CASES})
+        for one, told in CASES:
+            self.assertTrue(text.of(one).startswith(told), text.of(one))
+
+    def test_notes_follow_and_are_found(self):
+        excluded = reason(C.EXCLUDED, count=1, of=9, what="pairs", why=(reason(C.CLOCK_SOURCE),))
+        one = reason(C.NO_PAIRS, figure="loss").noting(excluded, None)
+        self.assertEqual({C.NO_PAIRS, C.EXCLUDED, C.CLOCK_SOURCE}, one.codes)
+        self.assertIn("; 1 of 9 pairs excluded: the kernel", text.of(one))
+        self.assertEqual("clock_source", text.as_data(one)["notes"][0]["params"]["why"][0]["code"])
+
+    def test_distinct(self):
+        some = [reason(C.LINK_DOWN, link="a"), reason(C.CLOCK_SOURCE), reason(C.LINK_DOWN, link="b")]
+        self.assertEqual(tuple(some[:2]), reasons.distinct(some))
