@@ -33,10 +33,10 @@ def commands(benchmarks):
 class ParametersTest(testtools.TestCase):
     def test_every_parameter_says_what_it_is_and_is_bounded(self):
         for name in ("benchmark_pair.yaml", "host_validation.yaml", "flavors.yaml", "windows_share.yaml"):
-            for key, parameter in template(name)["parameters"].items():
-                self.assertIn("label", parameter, f"{name}: {key}")
-                self.assertIn("description", parameter, f"{name}: {key}")
-                bounded = "constraints" in parameter or parameter["type"] in ("json", "boolean")
+            for key, declared in template(name)["parameters"].items():
+                self.assertIn("label", declared, f"{name}: {key}")
+                self.assertIn("description", declared, f"{name}: {key}")
+                bounded = "constraints" in declared or declared["type"] in ("json", "boolean")
                 self.assertTrue(bounded, f"{name}: {key} has no constraint")
 
     def test_no_name_is_used_twice(self):
