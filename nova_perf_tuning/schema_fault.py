@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import textwrap
 from typing import Any
 
 #: Characters of a wrong value that are shown, and of the reason.
@@ -20,22 +21,15 @@ def text(error: Any) -> str:
     message = " ".join(str(error.message).split())
     value = " ".join(repr(error.instance).split())
     if len(value) <= _SHOWN or not message.startswith(value):
-        return _shortened(message)
-    reason = _shortened(message[len(value) :].strip())
+        return textwrap.shorten(message, _REASON, placeholder=" …")
+    reason = textwrap.shorten(message[len(value) :], _REASON, placeholder=" …")
     return f"{reason}: {value[:_SHOWN]}… ({len(value)} characters)"
 
 
 def _unknown(error: Any) -> str:
     """Return which keys nobody knows, and which one the first may have been meant to be."""
     known = list(error.schema.get("properties", {}))
-    keys = [str(key) for key in error.instance if key not in known]
-    told = f"unknown key {', '.join(repr(key[:_SHOWN]) for key in keys[:5])}"
-    meant = difflib.get_close_matches(keys[0][:_SHOWN], known, 1)
-    return f"{told}; did you mean '{meant[0]}'?" if meant else f"{told}; it has {', '.join(known)}"
-
-
-def _shortened(message: str) -> str:
-    """Return the beginning and the end: what is allowed may be a long list, or name a long key."""
-    if len(message) <= _REASON:
-        return message
-    return f"{message[: _REASON - _SHOWN]} … {message[-_SHOWN:]}"
+    keys = [str(key)[:_SHOWN] for key in error.instance if key not in known]
+    unknown = f"unknown key {', '.join(map(repr, keys[:5]))}"
+    meant = difflib.get_close_matches(keys[0], known, 1)
+    return f"{unknown}; did you mean '{meant[0]}'?" if meant else f"{unknown}; it has {', '.join(known)}"

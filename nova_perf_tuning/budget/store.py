@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import operator
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nova_perf_tuning import whole_file
@@ -14,15 +12,13 @@ from nova_perf_tuning.budget import contradictions, definitions, model, schema
 #: Largest results file that is read, in bytes: more than 50,000 trials need.
 MAX_BYTES = 64 * 1024 * 1024
 
-_FIELDS = operator.itemgetter(*(field.name for field in dataclasses.fields(model.Trial)))
-
 
 def to_dict(results: model.Results) -> dict[str, Any]:
     """Return ``results`` as the JSON contract has it."""
     return {
         "schema": results.schema,
         "environment": dict(results.environment),
-        "trials": [{**dataclasses.asdict(one), "host_cpu_s": dict(one.host_cpu_s)} for one in results.trials],
+        "trials": [dataclasses.asdict(trial) for trial in results.trials],
     }
 
 
@@ -33,20 +29,13 @@ def from_dict(data: Any, where: str) -> model.Results:
     :raises schema.InputError: the document breaks the schema or itself.
     """
     schema.check("results", data, where)
-    rows, environment = data["trials"], data["environment"]
-    trials = _trials(rows)
+    environment = data["environment"]
+    trials = [model.Trial(**row) for row in data["trials"]]
     definitions.correct(environment, trials)
-    numbered = any("order" in row for row in rows)
+    numbered = any("order" in row for row in data["trials"])
     if fault := contradictions.find(environment, trials, numbered=numbered):
         raise schema.InputError(f"{where}: {fault}")
     return model.Results(environment, trials)
-
-
-def _trials(rows: Sequence[Mapping[str, Any]]) -> list[model.Trial]:
-    try:
-        return [model.Trial(*_FIELDS(row)) for row in rows]  # four times as fast as by keywords
-    except KeyError:  # what has a default may be missing
-        return [model.Trial(**row) for row in rows]
 
 
 def load(path: str) -> model.Results:
@@ -60,7 +49,7 @@ def load(path: str) -> model.Results:
 def save(results: model.Results, path: str) -> None:
     """Write a results file; a reader sees the old one or the new one, never a part.
 
-    :raises OSError: the folder cannot be written or the disk is full; the old file is untouched.
+    :raises OSError: the directory cannot be written or the disk is full; the old file is untouched.
     """
     text = json.dumps(to_dict(results), ensure_ascii=False, allow_nan=False, indent=1)
     write_atomically(path, text + "\n")
@@ -71,7 +60,7 @@ def write_atomically(path: str, text: str) -> None:
 
     What UTF-8 has no bytes for (half a surrogate pair in a name) is replaced, so that what was measured is kept.
 
-    :raises whole_file.OutputError: something else than a file is there, or the folder is missing.
+    :raises whole_file.OutputError: something else than a file is there, or the directory is missing.
     :raises OSError: as for :func:`save`.
     """
     with whole_file.writing(path) as file:

