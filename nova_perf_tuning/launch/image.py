@@ -25,7 +25,7 @@ class Image:
     :ivar id: folder name, which ends in the hash of packages and recipe.
     :ivar packages: package -> version of everything in it.
     :ivar release: kernel release.
-    :ivar sums: program -> SHA-256 of its file; empty: of an image that was built when they were not kept.
+    :ivar sums: program -> SHA-256 of its file.
     :ivar added: path -> SHA-256 of each file that tools/image/build --add put there, libraries included.
     :ivar options: what tools/image/build was called with, for a shell; empty where nothing was added.
     """
@@ -36,13 +36,11 @@ class Image:
     root: str
     packages: dict[str, str]
     release: str
-    sums: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    sums: Mapping[str, str]
     added: Mapping[str, str] = dataclasses.field(default_factory=dict)
     options: str = ""
 
 
-#: What images of this project had before they listed it.
-_OLD_PROGRAMS: Final = frozenset({"iperf3", "fio", "sysbench", "ethtool"})
 #: Programs for benchmarks that tools/image/build --full puts into an image.
 BUILT: Final = frozenset(
     "busybox iperf3 fio sysbench ethtool mariadbd smbd smbclient cyclictest nova-perf-bench nova-perf-database"
@@ -107,11 +105,11 @@ def _on_host(name: str) -> str | None:
 
 
 def programs_in(folder: str) -> set[str]:
-    """Return the programs for benchmarks in the image in ``folder``, and the paths of what was added to it."""
-    try:
-        return set(_read(folder, "programs").split()) | set(_added(folder))
-    except (OSError, UnicodeDecodeError):
-        return set(_OLD_PROGRAMS)
+    """Return the programs for benchmarks in the image in ``folder``, and the paths of what was added to it.
+
+    :raises LaunchError: the image is damaged, or of an earlier release of this project.
+    """
+    return set(_read(folder, "programs").split()) | set(_added(folder))
 
 
 def load(folder: str | None = None, programs: Collection[str] = ()) -> Image:
@@ -121,45 +119,30 @@ def load(folder: str | None = None, programs: Collection[str] = ()) -> Image:
     :raises LaunchError: it is missing, unfinished or unreadable; says how to build it.
     """
     folder = os.path.realpath(folder or default_folder(programs))
-    if not os.path.exists(os.path.join(folder, "complete")):
+    if not all(_has(folder, name) for name in ("complete", "vmlinuz", "initrd", "root.img")):
         raise base.LaunchError(f"guest image {folder} is missing or unfinished; {_BUILD}")
-    try:
-        packages = _read(folder, "packages")
-        release = _read(folder, "release").strip()
-        for name in ("vmlinuz", "initrd", "root.img"):
-            os.stat(os.path.join(folder, name))
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise base.LaunchError(f"guest image {folder} is damaged ({reason}); remove it and {_BUILD}") from error
-    versions = dict(line.split(" ", 1) for line in packages.splitlines() if " " in line)
+    release = _read(folder, "release").strip()
+    versions = dict(_pairs(folder, "packages", " "))
+    sums = {os.path.basename(path): digest for digest, path in _pairs(folder, "sums", "  ")}
     kernel, initrd, root = (os.path.join(folder, name) for name in ("vmlinuz", "initrd", "root.img"))
-    sums, added, options = _sums(folder), _added(folder), _options(folder)
-    return Image(os.path.basename(folder), kernel, initrd, root, versions, release, sums, added, options)
+    options = _read(folder, "options").strip() if _has(folder, "options") else ""
+    return Image(os.path.basename(folder), kernel, initrd, root, versions, release, sums, _added(folder), options)
 
 
-def _sums(folder: str) -> dict[str, str]:
-    try:
-        pairs = (line.split("  ", 1) for line in _read(folder, "sums").splitlines())
-        return {os.path.basename(pair[1]): pair[0] for pair in pairs if len(pair) == 2}
-    except (OSError, UnicodeDecodeError):
-        return {}
+def _has(folder: str, name: str) -> bool:
+    return os.path.exists(os.path.join(folder, name))
+
+
+def _pairs(folder: str, name: str, separator: str) -> list[tuple[str, str]]:
+    lines = (line.partition(separator) for line in _read(folder, name).splitlines())
+    return [(first, second) for first, _separator, second in lines if second]
 
 
 def _added(folder: str) -> dict[str, str]:
-    try:
-        lines = (line.split(" ", 3) for line in _read(folder, "added").splitlines())
-        return {path: digest for kind, _mode, digest, path in lines if kind != "folder"}
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError) as error:
-        raise base.LaunchError(f"guest image {folder} is damaged (added); remove it and {_BUILD}") from error
-
-
-def _options(folder: str) -> str:
-    try:
-        return _read(folder, "options").strip()
-    except (OSError, UnicodeDecodeError):
-        return ""
+    """Return path -> SHA-256 of each file that was added to an image."""
+    lines = _read(folder, "added").splitlines() if _has(folder, "added") else []
+    entries = (line.split(" ", 3) for line in lines)
+    return {path: digest for kind, _mode, digest, path in entries if kind != "folder"}
 
 
 def check_same_programs(found: Image, programs: Collection[str]) -> None:
@@ -206,5 +189,11 @@ def _sum(path: str) -> str:
 
 
 def _read(folder: str, name: str) -> str:
-    with open(os.path.join(folder, name), encoding="utf-8") as file:
-        return file.read(_MOST_BYTES)
+    try:
+        with open(os.path.join(folder, name), encoding="utf-8") as file:
+            return file.read(_MOST_BYTES)
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise base.LaunchError(
+            f"guest image {folder} is damaged ({name}: {reason}); remove it and {_BUILD}"
+        ) from None

@@ -16,7 +16,7 @@ class ImageTest(unittest.TestCase):
         folder = tempfile.TemporaryDirectory(prefix="nova-perf-image-")
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
-        for name in ("vmlinuz", "initrd", "root.img", "complete"):
+        for name in ("vmlinuz", "initrd", "root.img", "sums", "complete"):
             (self.folder / name).touch()
         (self.folder / "packages").write_text("fio 3.33-3\niperf3 3.12-1\n")
         (self.folder / "release").write_text("6.1.0-1-cloud-amd64\n")
@@ -29,7 +29,7 @@ class ImageTest(unittest.TestCase):
         self.assertEqual(str(self.folder / "root.img"), found.root)
 
     def test_every_missing_part(self) -> None:
-        for name in ("complete", "vmlinuz", "initrd", "root.img", "packages", "release"):
+        for name in ("complete", "vmlinuz", "initrd", "root.img", "packages", "release", "sums"):
             (self.folder / name).rename(self.folder / "away")
             with self.assertRaisesRegex(base.LaunchError, "tools/image/build"):
                 image.load(str(self.folder))
@@ -110,9 +110,6 @@ class ImageTest(unittest.TestCase):
             image.check_same_programs(found, needed)
         (tool / "Run").unlink()  # told elsewhere: the host cannot run it, guests can
         image.check_same_programs(found, needed)
-        (self.folder / "added").write_text("nonsense\n")
-        with self.assertRaisesRegex(base.LaunchError, "damaged"):
-            image.load(str(self.folder))
 
     def test_programs_that_differ_between_host_and_guests(self) -> None:
         """An upgrade of the host, an own program built anew since, another build that comes first on PATH."""
@@ -126,9 +123,6 @@ class ImageTest(unittest.TestCase):
             sums += f"{hashlib.sha256(name.encode()).hexdigest()}  /some/where/{name}\n"
         wanted = {"fio", "nova-perf-bench", "netperf"}
         with mock.patch.dict(os.environ, {"NOVA_PERF_CACHE": str(self.folder), "PATH": "/nonexistent"}):
-            (programs / "fio").write_text("of an image that kept no sums")
-            image.check_same_programs(image.load(str(self.folder)), wanted)
-            (programs / "fio").write_text("fio")
             (self.folder / "sums").write_text(sums)
             found = image.load(str(self.folder))
             image.check_same_programs(found, wanted)
