@@ -18,18 +18,8 @@ class PerfCommand(command.Command):
     """A command with ``-f table|json``.
 
     A subclass adds its options in :meth:`add_options` and does its work in :meth:`run_command`, which
-    returns the exit code. Import what is slow (lxml, libvirt, rich …) inside the methods: start-up of
-    ``nova-perf`` is part of every measurement.
+    returns the exit code. Only the command that runs is imported.
     """
-
-    def _load_hooks(self) -> None:
-        # cliff lets other packages change a command; that takes the entry points of everything installed, see
-        # nova_perf_tuning.cli.main.Commands, for what this program has no use for.
-        self._hooks: list[Any] = []
-
-    def get_epilog(self) -> str:
-        # cliff would read the metadata of every installed package here, which takes as long as a plan.
-        return ""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser: argparse.ArgumentParser = super().get_parser(prog_name)
@@ -103,22 +93,5 @@ def refuse(prog_name: str, message: str) -> NoReturn:
 
 
 def print_json(data: Any) -> None:
-    """Write ``data`` to stdout as JSON: top-level keys on lines of their own, long lists an item a line.
-
-    The whole is one JSON document. ``json.dumps(indent=…)`` is avoided: it leaves C for Python and costs
-    ten times as much on a large plan. Where stdout is no UTF-8, other characters than ASCII are escaped.
-    """
-    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
-    plain = encoding.lower().replace("-", "") != "utf8"
-    encode = json.JSONEncoder(ensure_ascii=plain, separators=(", ", ": ")).encode
-    if not isinstance(data, dict):
-        sys.stdout.write(encode(data) + "\n")
-        return
-    parts = []
-    for key, value in data.items():
-        if isinstance(value, list) and value and isinstance(value[0], dict | list):
-            text = "[\n    " + ",\n    ".join(map(encode, value)) + "\n  ]"
-        else:
-            text = encode(value)
-        parts.append(f"  {encode(key)}: {text}")
-    sys.stdout.write("{\n" + ",\n".join(parts) + "\n}\n")
+    """Write ``data`` to stdout as one JSON document."""
+    sys.stdout.write(json.dumps(data, indent=2) + "\n")
