@@ -5,8 +5,9 @@ Once a window has ended its CPUs go to rest, and on a large host the mean over a
 
 from __future__ import annotations
 
-import os
-import re
+import collections
+import contextlib
+import pathlib
 import statistics
 import threading
 from collections.abc import Mapping
@@ -20,16 +21,16 @@ class Sampler:
     """Samples the frequencies of this host's CPUs while it is entered; none where the host does not tell them."""
 
     def __init__(self, root: str = "/", first_s: float = _FIRST_S) -> None:
-        """:param root: folder that /sys is read below; :param first_s: when the first sample is taken."""
-        self._folder = os.path.join(root, "sys/devices/system/cpu")
+        """:param root: directory that /sys is read below; :param first_s: when the first sample is taken."""
+        cpus = pathlib.Path(root, "sys/devices/system/cpu")
+        self._files = {int(path.parts[-3][3:]): path for path in cpus.glob("cpu[0-9]*/cpufreq/scaling_cur_freq")}
         self._wait_s = first_s
-        self._seen: dict[int, list[float]] = {}
+        self._seen: dict[int, list[float]] = collections.defaultdict(list)
         self._ended = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._thread = threading.Thread(target=self._run, name="frequency", daemon=True)
 
     def __enter__(self) -> Sampler:
-        if os.path.isdir(os.path.join(self._folder, "cpufreq")):
-            self._thread = threading.Thread(target=self._run, name="frequency", daemon=True)
+        if self._files:
             self._thread.start()
         return self
 
@@ -37,7 +38,7 @@ class Sampler:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._ended.set()
-        if self._thread is not None:
+        if self._files:
             self._thread.join()
 
     def conditions(self, busy: Mapping[int, int]) -> dict[str, float]:
@@ -51,21 +52,8 @@ class Sampler:
         return {"busy_mhz": round(statistics.fmean(known), 6)} if known else {}
 
     def _run(self) -> None:
-        files = {
-            int(name[3:]): os.path.join(self._folder, name, "cpufreq/scaling_cur_freq")
-            for name in os.listdir(self._folder)
-            if re.fullmatch(r"cpu[0-9]+", name)
-        }
         while not self._ended.wait(self._wait_s):
             self._wait_s *= 2
-            for cpu, path in files.items():
-                if (khz := _khz(path)) is not None:
-                    self._seen.setdefault(cpu, []).append(khz / 1000)
-
-
-def _khz(path: str) -> int | None:
-    try:
-        with open(path, encoding="ascii") as file:
-            return int(file.read(20))
-    except (OSError, ValueError):  # offline, or it does not tell
-        return None
+            for cpu, path in self._files.items():
+                with contextlib.suppress(OSError, ValueError):  # offline, or it does not tell
+                    self._seen[cpu].append(int(path.read_text(encoding="ascii")) / 1000)

@@ -393,7 +393,6 @@ _FACT_NAMES = {
     "after_boot_s": "of this after boot (s)",
     "softirq_idle": "interrupts and softirqs when idle (CPUs)",
     "measured_share": "share of that inside measuring windows",
-    "execution_share": "share of that inside executions of benchmarks, their start and end included",
     "ended": "ended",
     "host_cpu_source": "host CPU of guests is from",
     "host_cpu_faults": "host CPU is not known from",

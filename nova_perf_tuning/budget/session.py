@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from nova_perf_tuning.bench import base as bench
 from nova_perf_tuning.bench import output, plugins
 from nova_perf_tuning.budget import host_environment, model, sequential, timetable, trial
 from nova_perf_tuning.launch import base as launch
@@ -111,7 +110,8 @@ class Session:
         self._lost: set[str] = set()
         self._order = 0
         self._looks: list[sequential.Look] = []
-        self._executions_s = self._windows_s = self._booting_s = self._idle_softirq = 0.0
+        self._windows_s = self._booting_s = self._idle_softirq = 0.0
+        self._cut = False
         self._environment: dict[str, Any] = {
             "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
             **host_environment.read(),
@@ -148,7 +148,7 @@ class Session:
                 self._idle_softirq = host_environment.idle_softirq()
                 self._environment["softirq_idle"] = round(self._idle_softirq, 4)
             self._warn_of_limit()
-            ended = "complete" if self._run_groups(more) and not self._cut() else "time limit"
+            ended = "complete" if self._run_groups(more) and not self._cut else "time limit"
         except TimeUp:
             ended = "time limit"
             if more is not None and self.results.trials:
@@ -171,7 +171,7 @@ class Session:
         while group < self._times.groups and self._times.fits_group():
             self._run_group(group)
             group += 1
-            if more is None or self._cut():
+            if more is None or self._cut:
                 continue
             if sequential.due(group, self._plan.groups):
                 self._look(last=False)
@@ -280,35 +280,29 @@ class Session:
         work = next((one for one in outcome.readings if one.metric == job.benchmark.work_metric), None)
         window = outcome.window
         figures = [one for one in outcome.readings if one is not work]
-        metric, unit, better = job.benchmark.primary
-        rows: list[bench.Reading | None] = [*figures]
-        for one in rows or [None]:
-            self.results.trials.append(
-                model.Trial(
-                    benchmark=job.label,
-                    metric=one.metric if one else metric,
-                    unit=one.unit if one else unit,
-                    better=one.better if one else better,
-                    arm=arm,
-                    group=group,
-                    block=block,
-                    value=one.value if one else None,
-                    host_cpu_s={name: round(value, 6) for name, value in outcome.host_cpu_s.items()},
-                    guest_cpu_s=outcome.guest_cpu_s,
-                    window_s=window.end - window.begin if window else 0.0,
-                    wait_s=outcome.wait_s,
-                    order=self._order,
-                    primary=one.primary if one else True,
-                    error=None if one else outcome.error or "no figure in the output",
-                    work=work.value * (window.work_share if window else 1.0) if work else None,
-                    work_unit=work.unit if work else "",
-                    conditions=outcome.conditions,
-                    window=window.kind if window else "",
-                    exec_s=outcome.exec_s if window else None,
-                )
-            )
+        failed = model.Trial(
+            job.label,
+            *job.benchmark.primary,
+            arm,
+            group,
+            block,
+            value=None,
+            host_cpu_s={name: round(value, 6) for name, value in outcome.host_cpu_s.items()},
+            guest_cpu_s=outcome.guest_cpu_s,
+            window_s=window.end - window.begin if window else 0.0,
+            wait_s=outcome.wait_s,
+            order=self._order,
+            error=outcome.error or "no figure in the output",
+            work=work.value * (window.work_share if window else 1.0) if work else None,
+            work_unit=work.unit if work else "",
+            conditions=outcome.conditions,
+            window=window.kind if window else "",
+            exec_s=outcome.exec_s if window else None,
+        )
+        self.results.trials += [
+            dataclasses.replace(failed, **dataclasses.asdict(one), error=None) for one in figures
+        ] or [failed]
         self._order += 1
-        self._executions_s += outcome.exec_s
         self._windows_s += window.end - window.begin if window else 0.0
 
     @contextlib.contextmanager
@@ -321,12 +315,11 @@ class Session:
             self._booting_s += time.monotonic() - begun
 
     def _note_share(self) -> None:
-        """Write down how much of the time after boot benchmarks measured, and how much they ran."""
+        """Write down how much of the time after boot benchmarks measured."""
         after_boot_s = self._times.elapsed_s() - self._booting_s
         if after_boot_s > 0:
             self._environment["after_boot_s"] = round(after_boot_s, 1)
             self._environment["measured_share"] = round(self._windows_s / after_boot_s, 4)
-            self._environment["execution_share"] = round(self._executions_s / after_boot_s, 4)
 
     def _note(self, group: int, error: str, **where: str) -> None:
         self._environment["errors"].append({"group": group, **where, "error": error})
@@ -356,13 +349,11 @@ class Session:
             self._tell(dataclasses.replace(self._progress(text), important=True))
 
     def _tell_cut(self, group: int, blocks: int) -> None:
+        self._cut = True
         text = f"the time limit left room for {blocks} of {self._plan.blocks} blocks"
-        self._note(group, text)
+        self._note(group, text, code="time_limit")
         text = f"group {group + 1}/{self._times.groups}: {text}"
         self._tell(dataclasses.replace(self._progress(text), important=True))
-
-    def _cut(self) -> bool:
-        return any("time limit left room" in one["error"] for one in self._environment["errors"])
 
     def _progress(self, text: str) -> Progress:
         return Progress(self._times.done, self._times.total(), self._times.left_s(), text)

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from nova_perf_tuning.budget import counted, model, noise, overhead, statistics, summary, window
+from nova_perf_tuning.budget import counted, model, noise, overhead, statistics, summary
 
 _IN_MEMORY: Final = ("tmpfs", "ramfs")
 #: Why there is no verdict although budgets were given.
@@ -238,7 +238,26 @@ def headline_notes(results: model.Results, summaries: Sequence[summary.Benchmark
     elsewhere = len(environment.get("errors", []))
     if elsewhere:
         found.append(f"Other incidents listed with the errors: {elsewhere}.")
-    return found + window.notes(results.trials) + _left_out(summaries) + _cpu_faults(summaries)
+    return found + _windows(results.trials) + _left_out(summaries) + _cpu_faults(summaries)
+
+
+def _windows(trials: Sequence[model.Trial]) -> list[str]:
+    """Return over which part of the trials CPU is counted; nothing where the file does not say."""
+    runs = {trial.order: trial for trial in trials if trial.exec_s}.values()
+    shares = [trial.window_s / trial.exec_s for trial in runs if trial.window == "measuring" and trial.exec_s]
+    wide = sum(trial.window == "execution" for trial in runs)
+    found = []
+    if shares:
+        found.append(
+            "CPU is counted while the benchmark itself measured, which was"
+            f" {min(shares):.0%} to {max(shares):.0%} of the time from asking for it until its end was seen."
+        )
+    if wide:
+        found.append(
+            f"In {wide} of {len(runs)} trials the guest's clock was not known to 0.1 s: their CPU includes starting"
+            " the program and looking for its end."
+        )
+    return found
 
 
 def _cpu_faults(summaries: Sequence[summary.BenchmarkSummary]) -> list[str]:

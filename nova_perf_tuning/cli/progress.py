@@ -6,79 +6,72 @@ import contextlib
 import sys
 import time
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import IO
 
-if TYPE_CHECKING:
-    import rich.progress
+import rich.console
+import rich.markup
+import rich.progress
+import rich.text
 
-    from nova_perf_tuning.budget import session
+from nova_perf_tuning.budget import session
+
+
+class _Left(rich.progress.ProgressColumn):
+    """The time left, which passes also while nothing is reported."""
+
+    def render(self, task: rich.progress.Task) -> rich.text.Text:
+        left_s, at = task.fields["left_s"], task.fields["at"]
+        return rich.text.Text("" if left_s is None else f"{_left(left_s - (time.monotonic() - at))} left")
 
 
 @contextlib.contextmanager
 def showing(to_stderr: bool) -> Iterator[Callable[[session.Progress], None]]:
     """Give what shows progress: a bar on a terminal, a plain line every few seconds elsewhere."""
-    stream = sys.stderr if to_stderr else sys.stdout
-    if not stream.isatty():
-        yield _Lines(stream).tell
+    console = rich.console.Console(file=sys.stderr if to_stderr else sys.stdout)
+    if not console.is_terminal or console.is_dumb_terminal:
+        yield _Lines(console.file).show
         return
-    import rich.console
-    import rich.markup
-    import rich.progress
-
     bar = rich.progress.Progress(
         rich.progress.BarColumn(bar_width=30),
         rich.progress.TextColumn("{task.completed:.0f}/{task.total:.0f}"),
         rich.progress.TimeElapsedColumn(),
-        _left_column(),
+        _Left(),
         rich.progress.TextColumn("{task.description}"),
-        console=rich.console.Console(file=stream),
+        console=console,
         transient=True,
         refresh_per_second=2,  # drawing takes CPU from what is measured
     )
-    task = bar.add_task("", total=1, left_s=None, told=0.0)
+    task = bar.add_task("", total=1, left_s=None, at=0.0)
 
-    def tell(now: session.Progress) -> None:
+    def show(now: session.Progress) -> None:
         text = rich.markup.escape(now.text)
         if now.important:
             bar.console.print(text)
-        told = time.monotonic()
-        bar.update(task, completed=now.done, total=now.total, description=text, left_s=now.left_s, told=told)
+        at = time.monotonic()
+        bar.update(task, completed=now.done, total=now.total, description=text, left_s=now.left_s, at=at)
 
     try:
         with contextlib.suppress(OSError):
             bar.start()
-        yield tell
+        yield show
     finally:
         with contextlib.suppress(OSError):  # a terminal that has gone is no reason to lose what was measured
             bar.stop()
 
 
-def _left_column() -> rich.progress.ProgressColumn:
-    """Return a column with the time left, which passes also while nothing is told."""
-    import rich.progress
-    import rich.text
-
-    class Left(rich.progress.ProgressColumn):
-        def render(self, task: rich.progress.Task) -> rich.text.Text:
-            left_s, told = task.fields["left_s"], task.fields["told"]
-            return rich.text.Text("" if left_s is None else f"{_left(left_s - (time.monotonic() - told))} left")
-
-    return Left()
-
-
 class _Lines:
-    """Progress for logs: a line at every boot and block, at most one in five seconds otherwise."""
+    """Progress for logs: at most a line in five seconds, and what is important."""
 
-    def __init__(self, stream: object) -> None:
+    def __init__(self, stream: IO[str]) -> None:
         self._stream = stream
         self._last = float("-inf")
 
-    def tell(self, now: session.Progress) -> None:
+    def show(self, now: session.Progress) -> None:
         at = time.monotonic()
-        if at - self._last < 5 and "booting" not in now.text and not now.important:
+        if at - self._last < 5 and not now.important:
             return
         self._last = at
-        print(f"[{now.done}/{now.total}] {_left(now.left_s)} left  {now.text}", file=self._stream, flush=True)  # type: ignore[call-overload]
+        print(f"[{now.done}/{now.total}] {_left(now.left_s)} left  {now.text}", file=self._stream, flush=True)
 
 
 def _left(seconds: float) -> str:

@@ -1,6 +1,5 @@
 """Sessions with real programs on this host: order, errors, time limit, what is kept when they end early."""
 
-import dataclasses
 import os
 import time
 
@@ -26,22 +25,6 @@ class RefusingLauncher(local.LocalLauncher):
         if arm.name in self.refused:
             raise launch.LaunchError(f"guest {arm.name}: \x1b[31mpanic")
         return super().boot(arm)
-
-
-class SlowLauncher(local.LocalLauncher):
-    """This host, but it takes its time to boot, or to remove."""
-
-    def __init__(self, folder, boot_s, destroy_s):
-        super().__init__(folder)
-        self.boot_s, self.destroy_s = boot_s, destroy_s
-
-    def boot(self, arm):
-        time.sleep(self.boot_s)
-        return super().boot(arm)
-
-    def destroy(self, arm):
-        time.sleep(self.destroy_s)
-        super().destroy(arm)
 
 
 class SessionTest(testtools.TestCase):
@@ -89,7 +72,7 @@ class SessionTest(testtools.TestCase):
             self.assertEqual((blocks[0][::-1], blocks[2][::-1]), (blocks[1], blocks[3]))
 
     def test_the_seed_is_the_order(self):
-        first, again = self.order(self.run_session()), self.order(self.run_session())
+        first, again = (self.order(self.run_session(groups=1)) for _ in range(2))
         self.assertEqual(first, again)
         others = [self.order(self.run_session(seed=seed, groups=1)) for seed in range(6)]
         self.assertTrue(any(other[0] != first[0] for other in others))
@@ -110,22 +93,6 @@ class SessionTest(testtools.TestCase):
         self.assertEqual((5, 2), (results.environment["seed"], results.environment["groups_run"]))
         self.assertEqual({"untuned", "tuned"}, set(results.environment["arms"]))
 
-    def test_removing_guests_is_time_after_boot_and_booting_is_not(self):
-        for _ in range(10):
-            shares = []
-            for boot_s, destroy_s in ((1.0, 0.0), (0.0, 1.0)):
-                slow = SlowLauncher(self.folder, boot_s, destroy_s)
-                environment = self.run_session(groups=1, blocks=1, launcher=slow).environment
-                self.assertTrue(environment["elapsed_s"] >= 2)
-                if destroy_s:
-                    self.assertTrue(environment["after_boot_s"] >= 2)
-                else:  # both are rounded
-                    self.assertTrue(environment["elapsed_s"] - environment["after_boot_s"] >= 1.9)
-                shares.append(environment["measured_share"])
-            if shares[0] > shares[1]:
-                break  # else the machine stood still in the first
-        self.assertTrue(shares[0] > shares[1])
-
     def test_saved_after_every_block(self):
         self.run_session()
         self.assertEqual(2 * 3 + 1, self.saves)
@@ -140,30 +107,6 @@ class SessionTest(testtools.TestCase):
         script = "i=0; while [ $i -lt 60000 ]; do i=$((i+1)); done; echo 40 2"
         results = self.run_session(samples.job(script), groups=1, blocks=1)
         self.assertTrue(all(one.host_cpu_s["total"] > 0.01 for one in results.trials), results.trials)
-
-    def test_errors_are_recorded_and_the_run_goes_on(self):
-        jobs = (
-            samples.job("echo broken >&2; exit 7", label="failing"),
-            samples.job("echo no figure", label="garbage"),
-            samples.job(label="good"),
-        )
-        results = self.run_session(*jobs, groups=1, blocks=2)
-        found = {one.benchmark: one for one in results.trials}
-        self.assertEqual("quick: ended with status 7: broken", found["failing"].error)
-        self.assertEqual("quick: no two numbers in 'no figure '", found["garbage"].error)
-        self.assertIsNone(found["failing"].value)
-        self.assertEqual(12, sum(one.benchmark == "good" for one in results.trials))
-        self.assertEqual("complete", results.environment["ended"])
-
-    def test_a_hanging_program_is_ended(self):
-        results = self.run_session(samples.job("sleep 100", kind=samples.Hanging), groups=1, blocks=1)
-        self.assertEqual(
-            {"quick: did not end within 0.2 s and was stopped"}, {one.error for one in results.trials}
-        )
-
-    def test_servers_run_beside_and_are_ended(self):
-        results = self.run_session(samples.job(kind=samples.Paired), groups=1, blocks=2)
-        self.assertTrue(all(one.value is not None for one in results.trials), results.trials)
 
     def test_one_arm_that_does_not_boot(self):
         results = self.run_session(launcher=RefusingLauncher(self.folder, {"tuned"}))
@@ -187,7 +130,7 @@ class SessionTest(testtools.TestCase):
         self.assertTrue(time.monotonic() - begun < 60)
         self.assertEqual(2, results.environment["groups_run"])
         self.assertEqual("time limit", results.environment["ended"])
-        self.assertIn("the time limit left room for", results.environment["errors"][0]["error"])
+        self.assertEqual("time_limit", results.environment["errors"][0]["code"])
 
     def test_interrupted(self):
         def tell(now):
@@ -205,21 +148,8 @@ class SessionTest(testtools.TestCase):
     def test_a_plan_that_does_not_fit_says_so(self):
         told = []
         self.run_session(samples.job("sleep 0.05; echo 40 2"), blocks=1000, time_limit_s=6.0, tell=told.append)
-        important, *cuts = [now for now in told if now.important]
-        self.assertIn("fewer trials", important.text)
-        self.assertEqual(1, told.index(important), "after the launcher is ready, before the first boot")
-        self.assertEqual(2, len(cuts), "each group says so, too")
-        self.assertRegex(cuts[0].text, r"^group 1/2: the time limit left room for \d+ of 1000 blocks$")
-
-    def test_the_host_itself_is_not_booted(self):
-        """A plan that fits where no guest is made is not said to be too long."""
-        told = []
-        job = dataclasses.replace(samples.job(), parameters={"script": "echo 40 2", "seconds": "1"})
-        one = self.make(job, blocks=4, time_limit_s=55.0, tell=told.append)
-        self.assertTrue(24 < one.expected_s() < 45, one.expected_s())
-        with self.launcher:
-            one.run()
-        self.assertEqual([], [now.text for now in told if now.important])
+        places = [place for place, now in enumerate(told) if now.important]
+        self.assertEqual((3, 1), (len(places), places[0]), "before the first boot, and for each group")
 
     def test_more_groups_while_undecided(self):
         one = self.make(groups=1, blocks=1)

@@ -1,7 +1,6 @@
-"""The time left passes while nothing is told, on a terminal by the clock, and is never below 0."""
+"""Progress of a validation, on terminals and elsewhere."""
 
 import io
-import re
 
 import fixtures
 import testtools
@@ -17,29 +16,32 @@ class Terminal(io.StringIO):
         return True
 
 
-class TimeLeftTest(testtools.TestCase):
-    def test_on_a_terminal(self):
+class ProgressTest(testtools.TestCase):
+    def shown(self, stream, *told, pause_s=0.0, **environment):
+        """Return what a terminal of its own shows, whatever that of the caller is."""
+        for name in ("TERM", "COLUMNS", "NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
+            self.useFixture(fixtures.EnvironmentVariable(name, environment.get(name)))
         clock = [1000.0]
         self.useFixture(fixtures.MonkeyPatch("nova_perf_tuning.cli.progress.time.monotonic", lambda: clock[0]))
-        column = progress._left_column()
+        with fixtures.MonkeyPatch("sys.stdout", stream), progress.showing(False) as show:
+            for one in told:
+                show(one)
+                clock[0] += pause_s
+        return stream.getvalue()
 
-        def shown(told):
-            task = type("Task", (), {"fields": told})()
-            return column.render(task).plain
+    def test_on_a_terminal_the_time_left_passes(self):
+        one = session.Progress(0, 2, 356.0, "measuring a with b")
+        for pause_s, left in ((0.0, "about 5:56 left"), (355.0, "about 0:01 left"), (400.0, "about 0:00 left")):
+            text = self.shown(Terminal(), one, pause_s=pause_s, TERM="xterm", COLUMNS="100")
+            self.assertIn(left, text)
+            self.assertIn("measuring a with b", text)
 
-        told = {"left_s": 356.0, "told": 1000.0}
-        seen = []
-        for passed in (0, 56, 355, 400):
-            clock[0] = 1000.0 + passed
-            seen.append(shown(told))
-        self.assertEqual(["about 5:56 left", "about 5:00 left", "about 0:01 left", "about 0:00 left"], seen)
-        self.assertEqual("", shown({"left_s": None, "told": 0.0}))
-
-    def test_the_bar_has_it(self):
-        terminal = Terminal()
-        with fixtures.MonkeyPatch("sys.stdout", terminal), progress.showing(False) as tell:
-            tell(session.Progress(0, 2, 356.0, "measuring a with b"))
-        self.assertTrue(re.search(r"about 5:5[56] left", terminal.getvalue()), terminal.getvalue())
+    def test_elsewhere_few_lines(self):
+        told = [session.Progress(done, 90, 356.0, f"trial {done}", done == 3) for done in range(9)]
+        for stream, environment in ((io.StringIO(), {}), (Terminal(), {"TERM": "dumb"})):
+            lines = self.shown(stream, *told, pause_s=1.0, **environment).splitlines()
+            self.assertEqual(["trial 0", "trial 3", "trial 8"], [line[-7:] for line in lines])
+            self.assertEqual("[0/90] about 5:56 left  trial 0", lines[0])
 
 
 class PlanTest(testtools.TestCase):
