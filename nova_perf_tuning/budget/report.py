@@ -182,7 +182,7 @@ def _tracks(series: Sequence[history.Series]) -> list[tuple[history.Series, str,
         ]
         times = [point.at for point in one.points]
         drawn = charts.track(values, [change.index for change in one.changes], times)
-        found.append((one, tuning, drawn, [one.told(change) for change in one.changes]))
+        found.append((one, tuning, drawn, [wording.change(one, change) for change in one.changes]))
     return found
 
 

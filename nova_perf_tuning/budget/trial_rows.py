@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 from collections.abc import MutableMapping, Sequence
 from typing import Any
 
@@ -51,7 +50,7 @@ def _row(pair_id: int, metric_id: int, one: model.Trial) -> dict[str, Any]:
 
 def _metric_id(session: orm.Session, one: model.Trial, known: MutableMapping[str, int]) -> int:
     parts = (one.benchmark, one.metric, one.unit, one.better, str(one.primary), one.work_unit)
-    digest = hashlib.sha256(_joined(parts).encode()).hexdigest()
+    digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()
     if digest not in known:
         query = sa.select(tables.Metric.id).where(tables.Metric.digest == digest)
         found = session.scalar(query)
@@ -70,8 +69,3 @@ def _metric_id(session: orm.Session, one: model.Trial, known: MutableMapping[str
             found = session.scalars(query).one()
         known[digest] = found
     return known[digest]
-
-
-def _joined(parts: Sequence[str]) -> str:
-    """Return names as one text that no others have: joined as databases have them, where no name has the mark."""
-    return json.dumps(parts) if any("\0" in one for one in parts) else "\0".join(parts)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from nova_perf_tuning.budget import counted, model, noise, overhead, statistics, summary
+
+if TYPE_CHECKING:
+    from nova_perf_tuning.budget import history, trend
 
 _IN_MEMORY: Final = ("tmpfs", "ramfs")
 #: Why there is no verdict although budgets were given.
@@ -214,6 +217,15 @@ def _listed(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
+def change(series: history.Series, found: trend.Change) -> str:
+    """Return a change of a history in words, with the versions that changed at the same time."""
+    better = (found.ratio > 1) == (series.better == "higher")
+    at = series.points[found.index].at
+    text = f"{found.ratio - 1:+.1%} ({'better' if better else 'worse'}) from {at:%Y-%m-%d %H:%M} on"
+    new = [f"{name} {before} -> {after}" for name, (before, after) in series.new_versions(found).items()]
+    return f"{text}; {', '.join(new)}" if new else text
+
+
 def is_aa(environment: Mapping[str, Any]) -> bool:
     """Whether the arms of guests are all the same, so that every difference between them is noise."""
     return environment.get("launcher") == "host" or set(environment.get("arms", {})) == set(noise.ARMS)
@@ -254,8 +266,8 @@ def _windows(trials: Sequence[model.Trial]) -> list[str]:
         )
     if wide:
         found.append(
-            f"In {wide} of {len(runs)} trials the guest's clock was not known to 0.1 s: their CPU includes starting"
-            " the program and looking for its end."
+            f"In {wide} of {len(runs)} trials the guest's clock was not known to 0.1 s: their CPU includes start"
+            " and end of the program."
         )
     return found
 

@@ -81,7 +81,7 @@ def _print(found: list[history.Series]) -> None:
         grid.add_column(name, overflow="fold")
     for one, tuning in zip(found, history.tunings(found), strict=True):
         newest = f"{wording.number(one.points[-1].value)} {one.unit}"
-        told = "; ".join(one.told(change) for change in one.changes) or "-"
+        told = "; ".join(wording.change(one, change) for change in one.changes) or "-"
         row = (one.host, one.benchmark, one.arm, tuning, str(len(one.points)), newest, told, _among_equals(one))
         grid.add_row(*(text.Text(command.plain(field)) for field in row))
     rich_text.show(grid)

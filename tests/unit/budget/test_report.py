@@ -121,16 +121,17 @@ class ReportTest(testtools.TestCase):
             for day in range(10)
         )
         series = history.Series(
-            HOSTILE,
-            "f",
-            "iperf3",
-            "throughput",
-            "Mbit/s",
-            "higher",
-            "{}",
-            "tuned",
-            points,
-            (trend.Change(5, 0.8),),
+            host=HOSTILE,
+            benchmark="iperf3",
+            metric="throughput",
+            arm="tuned",
+            fingerprint="f",
+            parameters="{}",
+            request="",
+            unit="Mbit/s",
+            better="higher",
+            points=points,
+            changes=(trend.Change(5, 0.8),),
         )
         text = report.render(data, summary.summarise(data), [], knobs, [series])
         seen = Page(text)

@@ -1,9 +1,6 @@
 """Change points and outliers against known histories."""
 
-import math
 import random
-import statistics
-import time
 
 import hypothesis
 import testtools
@@ -39,34 +36,6 @@ class ChangesTest(testtools.TestCase):
         alarms = sum(bool(trend.changes(noisy((30, 100.0), spread=0.05, seed=seed))) for seed in range(200))
         self.assertTrue(alarms <= 8, alarms)  # 1 % promised; three standard errors
 
-    @hypothesis.given(
-        strategies.lists(strategies.floats(1e-3, 1e9), max_size=30)
-        | strategies.lists(strategies.sampled_from([1.0, 1.01, 1.1, 2.0, 2.02]), max_size=30)
-        | strategies.builds(
-            lambda shift, seed: noisy((9, 1.0), (9, shift), (9, 1.0), seed=seed),
-            strategies.floats(0.9, 1.2),
-            strategies.integers(0, 1000),
-        )
-    )
-    def test_shifts_are_students_t(self, values):
-        """The definition, for every place on its own."""
-        logs = [math.log(value) for value in values]
-        shifts = trend._shifts(logs)
-        for place in range(trend.LEAST_RUNS, len(logs) - trend.LEAST_RUNS + 1):
-            parts = logs[:place], logs[place:]
-            first, second = map(statistics.fmean, parts)
-            squares = sum((log - statistics.fmean(part)) ** 2 for part in parts for log in part)
-            error = math.sqrt(squares / (len(logs) - 2) * (1 / len(parts[0]) + 1 / len(parts[1])))
-            if abs(first - second) < 1e-9 or error < 1e-9:
-                continue  # rounding decides which it is
-            self.assertAlmostEqual(1.0, shifts[place] / (abs(first - second) / error), 6)
-
-    def test_a_long_history_takes_no_long_time(self):
-        """Places times runs were seconds here, and for a history like that minutes."""
-        begun = time.process_time()
-        self.assertEqual([2000], [one.index for one in trend.changes(noisy((2000, 100.0), (2000, 90.0)))])
-        self.assertTrue(time.process_time() - begun < 2)
-
     @hypothesis.given(strategies.lists(strategies.floats(1e-3, 1e9), max_size=25))
     def test_indexes_are_in_order_and_inside(self, values):
         found = [one.index for one in trend.changes(values)]
@@ -80,11 +49,6 @@ class OutliersTest(testtools.TestCase):
         found = trend.outliers(hosts)
         self.assertEqual(["slow"], list(found))
         self.assertTrue(found["slow"] < -3.5)
-
-    def test_one_of_six(self):
-        """10 % off, where the others spread by 2 %."""
-        hosts = {str(number): value for number, value in enumerate((97.7, 99.0, 100.0, 101.2, 102.3))}
-        self.assertEqual(["slow"], list(trend.outliers(hosts | {"slow": 90.0})))
 
     def test_several_do_not_hide_each_other(self):
         hosts = {str(number): 100.0 + number % 3 for number in range(9)} | {"a": 80.0, "b": 81.0, "c": 79.5}
@@ -100,8 +64,6 @@ class OutliersTest(testtools.TestCase):
 
     def test_too_few_or_all_alike(self):
         self.assertEqual({}, trend.outliers({"a": 1.0, "b": 1.0, "c": 1.0, "d": 9.0}))
-        self.assertEqual({}, trend.outliers({str(number): 5.0 for number in range(9)}))
-
-    def test_equal_hosts_but_one(self):
-        hosts = {str(number): 5.0 for number in range(9)} | {"other": 4.0}
-        self.assertEqual(["other"], list(trend.outliers(hosts)))
+        equal = {str(number): 5.0 for number in range(9)}
+        self.assertEqual({}, trend.outliers(equal))
+        self.assertEqual(["other"], list(trend.outliers(equal | {"other": 4.0})))

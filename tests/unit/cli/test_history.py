@@ -62,15 +62,6 @@ class HistoryTest(testtools.TestCase):
         refused = self.run_command("report", self.results, "--history", "--last", "0")
         self.assertEqual((3, 1), (refused.returncode, refused.stderr.count("\n")))
 
-    def test_dates_at_the_ends_of_time(self):
-        for created in ("9999-12-31T23:59:59-12:00", "0001-01-01T00:00:00+12:00"):
-            data = samples.results({"untuned": 100.0, "tuned": 80.0}, groups=2, host="one", created=created)
-            store.save(data, self.results)
-            done = self.run_command("history", "--add", self.results)
-            self.assertEqual((0, ""), (done.returncode, done.stderr))
-            done = self.run_command("report", self.results, "--history", "--prometheus", self.path("p.prom"))
-            self.assertEqual((0, ""), (done.returncode, done.stderr))
-
     def test_results_of_many_hosts_are_not_kept_as_one(self):
         fleet = {"run": "r", "verdict": None, "hosts": [], "pairs": test_store.pairs(3)}
         store.save(samples.results({"untuned": 100.0, "tuned": 80.0}, fleet=fleet), self.results)
