@@ -8,59 +8,117 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from typing import Final
 
 from nova_perf_tuning import errors
 
-#: No Linux build has more CPUs (CONFIG_NR_CPUS is at most 8192 on x86-64); a bound for hostile input.
-MAX_CPU = 65535
+#: No Linux build has more CPUs (CONFIG_NR_CPUS is at most 8192); also the most that one list may name.
+MAX_CPU: Final = 8191
+# A set of all CPUs takes 0.7 MB.
+_CACHED: Final = 512
 
-_HEX = re.compile(r"[0-9a-fA-F]+").fullmatch
+_MASK = re.compile(r"[0-9a-fA-F]{1,8}(?:,[0-9a-fA-F]{8})*").fullmatch
 
 
 class CpuListError(errors.PerfTuningError, ValueError):
     """A text is not a CPU list or mask."""
 
 
-@functools.lru_cache(maxsize=65536)
 def parse(text: str) -> frozenset[int]:
     """Return the CPUs of a list such as ``"0-3,8"``; empty text and ``(null)`` give the empty set.
 
     :param text: a kernel list; spaces are ignored. ``0-15:2/4`` (stride) is understood too.
-    :raises CpuListError: the text is no list, runs backwards, or names a CPU beyond 65535.
+    :raises CpuListError: the text is no list, runs backwards, or names a CPU beyond :data:`MAX_CPU`.
     """
+    if len(text) < 5 and text.isdigit() and text.isascii():  # most often, and there is one for each CPU
+        return frozenset((_checked(int(text), text),))
+    return _parse(text)
+
+
+@functools.lru_cache(maxsize=_CACHED)
+def _parse(text: str) -> frozenset[int]:
+    cpus: set[int] = set()
+    for _, span in _spans(text):
+        cpus.update(span)
+    return frozenset(cpus)
+
+
+@functools.lru_cache(maxsize=_CACHED)
+def parse_spec(text: str) -> frozenset[int]:
+    """Return the CPUs of a list with exclusions, such as Nova's and libvirt's ``0-7,^4-5``; an exclusion wins.
+
+    :raises CpuListError: as :func:`parse`.
+    """
+    sets: dict[bool, set[int]] = {False: set(), True: set()}
+    for excluded, span in _spans(text, exclusions=True):
+        sets[excluded].update(span)
+    return frozenset(sets[False] - sets[True])
+
+
+def find(text: str | None) -> frozenset[int] | None:
+    """Return the CPUs of a list as :func:`parse` does, None when there is none or it is no list."""
+    try:
+        return None if text is None else parse(text)
+    except CpuListError:
+        return None
+
+
+def is_list(text: str) -> bool:
+    """Whether :func:`parse` takes ``text``; no set is made, so that hostile lists cost nothing."""
+    try:
+        for _ in _spans(text):
+            pass
+    except CpuListError:
+        return False
+    return True
+
+
+def is_mask(text: str) -> bool:
+    """Whether ``text`` is a mask in groups of 32 bits, of no more CPUs than there can be."""
+    return len(text) <= (MAX_CPU + 1) // 32 * 9 and _MASK(text) is not None
+
+
+def _spans(text: str, exclusions: bool = False) -> Iterator[tuple[bool, Iterable[int]]]:
+    """Yield each part's CPUs, and whether ``^`` excludes them."""
     text = text.strip()
     if not text or text == "(null)":  # nohz_full prints (null) on kernels before 6.6
-        return frozenset()
-    cpus: set[int] = set()
+        return
+    total = 0
     for part in text.split(","):
-        span, _, stride = part.strip().partition(":")
+        part = part.strip()
+        excluded = exclusions and part.startswith("^")
+        span, _, stride = part.removeprefix("^" if excluded else "").partition(":")
         first, dash, last = span.partition("-")
         try:
             low = _number(first)
             high = _number(last) if dash else low
             used, group = (1, 1)
             if stride:
-                used_text, _, group_text = stride.partition("/")
-                used, group = _number(used_text), _number(group_text)
+                used, group = (_number(number) for number in stride.split("/"))
         except ValueError:
             raise CpuListError(f"'{text[:80]}' is not a CPU list; write it as in 0-3,8") from None
-        if low > high or high > MAX_CPU or not 0 < used <= group:
-            raise CpuListError(f"'{text[:80]}' is not a CPU list: '{part}' is out of range")
-        if group == used:
-            cpus.update(range(low, high + 1))
-        else:
-            cpus.update(cpu for cpu in range(low, high + 1) if (cpu - low) % group < used)
-    return frozenset(cpus)
+        total += high - low + 1
+        if low > _checked(high, text) or total > MAX_CPU + 1 or not 0 < used <= group:
+            raise CpuListError(f"'{text[:80]}' is not a CPU list: '{part[:80]}' is out of range")
+        cpus = range(low, high + 1)
+        yield excluded, cpus if group == used else (cpu for cpu in cpus if (cpu - low) % group < used)
+
+
+def _checked(cpu: int, text: str) -> int:
+    if cpu > MAX_CPU:
+        raise CpuListError(f"'{text[:80]}' is not a CPU list: CPUs go up to {MAX_CPU}")
+    return cpu
 
 
 def _number(text: str) -> int:
-    if not (text.isascii() and text.isdigit()):  # int() also takes "+1", " 1", "1_0" and other scripts
+    text = text.strip()
+    if not (text.isascii() and text.isdigit() and len(text) < 19):  # int() takes "+1", "1_0" and other scripts
         raise ValueError(text)
     return int(text)
 
 
-@functools.lru_cache(maxsize=65536)
+@functools.lru_cache(maxsize=_CACHED)
 def _format(cpus: frozenset[int]) -> str:
     parts: list[str] = []
     ordered = sorted(cpus)
@@ -79,23 +137,16 @@ def format(cpus: Iterable[int]) -> str:
     return _format(cpus if isinstance(cpus, frozenset) else frozenset(cpus))
 
 
-@functools.lru_cache(maxsize=65536)
+@functools.lru_cache(maxsize=_CACHED)
 def parse_mask(text: str) -> frozenset[int]:
     """Return the CPUs of a mask such as ``"00000001,000000ff"`` (groups of 32 bits, low group last).
 
-    :raises CpuListError: the text has anything but hexadecimal digits and commas.
+    :raises CpuListError: the text is no mask (:func:`is_mask`).
     """
-    digits = text.strip().replace(",", "")
-    try:
-        if len(digits) > MAX_CPU // 4 + 1 or not _HEX(digits):  # int() also takes "0x1" and "1_0"
-            raise ValueError(digits)
-        bits = int(digits, 16)
-    except ValueError:
-        raise CpuListError(f"'{text[:80]}' is not a CPU mask; write it as in ff,00000003") from None
-    return _from_bits(bits)
-
-
-def _from_bits(bits: int) -> frozenset[int]:
+    digits = text.strip()
+    if not is_mask(digits):
+        raise CpuListError(f"'{text[:80]}' is not a CPU mask; write it as in ff,00000003")
+    bits = int(digits.replace(",", ""), 16)
     cpus = []
     while bits:
         low = bits & -bits
@@ -104,16 +155,14 @@ def _from_bits(bits: int) -> frozenset[int]:
     return frozenset(cpus)
 
 
-@functools.lru_cache(maxsize=65536)
+@functools.lru_cache(maxsize=_CACHED)
 def format_mask(cpus: frozenset[int], width: int = 0) -> str:
     """Return ``cpus`` as the kernel prints a mask of ``width`` CPUs (default: the highest CPU's group).
 
     The first group has as many digits as the width needs, all others eight: ``%*pb`` of the kernel.
     """
     width = max(width, max(cpus, default=-1) + 1, 1)
-    bits = 0
-    for cpu in cpus:
-        bits |= 1 << cpu
+    bits = sum(1 << cpu for cpu in cpus)
     groups = []
     for low in reversed(range(0, width, 32)):
         digits = (min(32, width - low) + 3) // 4

@@ -179,7 +179,9 @@ def _cputune(
     vcpus: dict[int, str] = {}
     emulator = None
     iothreads: dict[int, str] = {}
-    for element in elements:
+    for count, element in enumerate(elements):
+        if count > MAX_VCPUS + MAX_IOTHREADS:
+            raise DomainError("<cputune> has more elements than there can be vCPUs and I/O threads")
         tag = element.tag
         if tag == "vcpupin":
             vcpu = number(element.get("vcpu", ""), 0, MAX_VCPUS, "vcpupin vcpu")
@@ -192,25 +194,16 @@ def _cputune(
     return vcpus, emulator, iothreads
 
 
-@functools.lru_cache(maxsize=65536)
-@functools.lru_cache(maxsize=256)
 def cpuset(text: str, what: str) -> str:
     """Return libvirt's cpuset (``0-3,^2``: all but 2) as a list of the kernel's form."""
     try:
-        if "^" not in text:
-            if not cpulist.parse(text):
-                raise cpulist.CpuListError("is empty")
-            return text
-        cpus: set[int] = set()
-        for part in text.split(","):
-            negative = part.strip().removeprefix("^")
-            if negative == part.strip():
-                cpus |= cpulist.parse(part)
-            else:
-                cpus -= cpulist.parse(negative)
+        if not text.strip():
+            raise cpulist.CpuListError("is empty")
+        if "^" not in text and cpulist.is_list(text):
+            return text  # and no set is made of what may come from anywhere
+        return cpulist.format(cpulist.parse_spec(text))
     except cpulist.CpuListError:
         raise DomainError(f"{what} cpuset is {text[:40]!r}; write it as in 0-3,8") from None
-    return cpulist.format(cpus)
 
 
 def _memory_nodes(numatune: Iterable[ElementTree.Element]) -> str | None:

@@ -1,5 +1,7 @@
 """CPU lists and masks in the kernel's own two forms."""
 
+import tracemalloc
+
 import hypothesis
 import testtools
 from hypothesis import strategies
@@ -17,8 +19,20 @@ class CpuListTest(testtools.TestCase):
             ("0", {0}),
             ("0-3,8\n", {0, 1, 2, 3, 8}),
             ("0-15:2/4", {0, 1, 4, 5, 8, 9, 12, 13}),
+            ("8191", {8191}),
         ):
             self.assertEqual(frozenset(cpus), cpulist.parse(text), text)
+
+    def test_exclusions_of_nova_and_libvirt(self):
+        for text, cpus in (
+            ("4-12,^8,15", "4-7,9-12,15"),
+            (" 1 - 3 , ^2", "1,3"),
+            ("^5,4-6", "4,6"),
+            ("0-7,^2-5", "0-1,6-7"),
+            ("4,^4", ""),
+        ):
+            self.assertEqual(cpus, cpulist.format(cpulist.parse_spec(text)), text)
+        self.assertRaises(cpulist.CpuListError, cpulist.parse, "0-3,^2")
 
     def test_masks(self):
         self.assertEqual(frozenset({0, 1, 32, 63}), cpulist.parse_mask("80000001,00000003\n"))
@@ -29,22 +43,26 @@ class CpuListTest(testtools.TestCase):
 
     def test_wrong_texts(self):
         for text in (
-            "a",
-            "3-1",
-            "-1",
-            "1-",
-            "1,,2",
-            "0-99999999999",
-            "+1",
-            "1_0",
-            "٣",
-            "0-3:0/2",
-            "0-3:3/2",
-            "0-3:x",
+            *("a", "3-1", "-1", "1-", "1,,2", "0-99999999999", "+1", "1_0", "٣", "\u00b2", "0-\u00b2", "1,\u0663"),
+            *("0-3:0/2", "0-3:3/2", "0-3:x", "0-3:1", "0-3:1/2/3", "8192", "0-8192", "9" * 400, "^^1"),
         ):
             self.assertRaises(cpulist.CpuListError, cpulist.parse, text)
-        for text in ("", "g", "0x3", "-1", "f" * 100000, "1_0"):
+            self.assertRaises(cpulist.CpuListError, cpulist.parse_spec, text)
+            self.assertIsNone(cpulist.find(text), text)
+            self.assertFalse(cpulist.is_list(text), text)
+        for text in ("", "g", "0x3", "-1", "f" * 100000, "1_0", "123456789"):
             self.assertRaises(cpulist.CpuListError, cpulist.parse_mask, text)
+
+    def test_hostile_lists_cost_nothing(self):
+        """What is refused is so before it is expanded, and what is kept stays within some 100 MiB."""
+        tracemalloc.start()
+        self.addCleanup(tracemalloc.stop)
+        self.assertFalse(cpulist.is_list(",".join(["0-8191"] * 6000)))
+        self.assertRaises(cpulist.CpuListError, cpulist.parse, ",".join(["0-8191"] * 6000))
+        self.assertLess(tracemalloc.get_traced_memory()[1], 10 << 20)
+        for first in range(600):
+            cpulist.parse(f"{first}-8191")
+        self.assertLess(tracemalloc.get_traced_memory()[1], 512 << 20)
 
     @hypothesis.given(CPUS)
     def test_list_round_trip(self, cpus):
@@ -54,9 +72,10 @@ class CpuListTest(testtools.TestCase):
     def test_mask_round_trip(self, cpus, width):
         self.assertEqual(cpus, cpulist.parse_mask(cpulist.format_mask(cpus, width)))
 
-    @hypothesis.given(strategies.text())
+    @hypothesis.given(strategies.text() | strategies.text("0123456789,-:/^ "))
     def test_any_text_parses_or_is_refused(self, text):
-        for parse in (cpulist.parse, cpulist.parse_mask):
+        self.assertEqual(cpulist.is_list(text), cpulist.find(text) is not None)
+        for parse in (cpulist.parse, cpulist.parse_spec, cpulist.parse_mask):
             try:
                 parse(text)
             except cpulist.CpuListError:

@@ -228,7 +228,7 @@ class Irqbalance(base.Rule):
             )
             return
         text = " ".join(options.values())
-        banned = cpulist_or_none(options.get("IRQBALANCE_BANNED_CPULIST"))
+        banned = cpulist.find(options.get("IRQBALANCE_BANNED_CPULIST"))
         aware = any(word in text for word in ("--ban", "--policyscript", "-l ", "-i ")) or (
             banned is not None and taken and taken <= banned
         )
@@ -240,14 +240,6 @@ class Irqbalance(base.Rule):
             [*evidence, (path, text or "no bans")],
             f"irqbalance runs without a ban: whatever is placed by hand is moved again within ten seconds{owned}",
         )
-
-
-def cpulist_or_none(text: str | None) -> frozenset[int] | None:
-    """Return a CPU list, None when there is none or it is none."""
-    try:
-        return None if not text else cpulist.parse(text)
-    except cpulist.CpuListError:
-        return None
 
 
 def _irqbalance_options(host: Host) -> tuple[str, dict[str, str]]:

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from typing import Final
 
 from nova_perf_tuning import cpulist
-from nova_perf_tuning.host.settings import base
 
 #: Parameters that a recording keeps; a command line may hold addresses, volume names and keys.
 RECORDED: Final = frozenset(
@@ -58,14 +57,7 @@ def recorded(line: str) -> str:
 
 def cpus(value: str) -> frozenset[int]:
     """Return the CPUs of ``isolcpus=managed_irq,domain,2-7`` and the like; flags are passed over."""
-    parts = [part for part in value.split(",") if part[:1].isdigit()]
-    text = ",".join(parts)
-    if base.cpus(text) is None:  # strides too: 0-31:1/2
-        try:
-            return cpulist.parse(text)
-        except cpulist.CpuListError:
-            return frozenset()
-    return cpulist.parse(text)
+    return cpulist.find(",".join(part for part in value.split(",") if part[:1].isdigit())) or frozenset()
 
 
 def flags(value: str) -> frozenset[str]:

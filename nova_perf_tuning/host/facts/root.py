@@ -10,12 +10,10 @@ The roots themselves are in the modules ``filesystem`` and ``archive`` beside th
 from __future__ import annotations
 
 import abc
-import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NewType
 
-from nova_perf_tuning import errors
-from nova_perf_tuning.cpulist import MAX_CPU
+from nova_perf_tuning import cpulist, errors
 
 #: A folder below the root, without leading slash: what the methods of a :class:`Root` return, or one of these and
 #: a name that :meth:`Root.folders` gave for it. So in a recorded host every part of it is a real directory there.
@@ -26,7 +24,6 @@ VALUE_LIMIT: Final = 65536
 # Linux 5.15 ends the lists of CPUs with a NUL that it counts into their length.
 _BLANKS: Final = "\0 \t\r\n"
 _NO_CPUS: Final = "(null)"  # nohz_full on kernels before 6.6
-_MASK = re.compile(r"[0-9a-fA-F]{1,8}(?:,[0-9a-fA-F]{8})*")
 
 
 class FactsError(errors.PerfTuningError):
@@ -166,7 +163,7 @@ class Root(abc.ABC):
         if data is None:
             return None
         if data not in self._lists:
-            self._lists[data] = self._checked(data, _is_cpu_list, "not a CPU list", place)
+            self._lists[data] = self._checked(data, cpulist.is_list, "not a CPU list", place)
         return self._lists[data]
 
     def cpu_mask(self, data: bytes | None, *place: str) -> str | None:
@@ -174,7 +171,7 @@ class Root(abc.ABC):
         if data is None:
             return None
         if data not in self._masks:
-            self._masks[data] = self._checked(data, is_cpu_mask, "not a CPU mask", place)
+            self._masks[data] = self._checked(data, cpulist.is_mask, "not a CPU mask", place)
         return self._masks[data]
 
     def _checked(
@@ -203,33 +200,3 @@ def numbers(names: Iterable[str], low: int, high: int, prefix: str = "") -> list
     if found and (found[0] < low or found[-1] > high):
         return [number for number in found if low <= number <= high]
     return found
-
-
-def spans(text: str) -> list[tuple[int, int]] | None:
-    """Return first and last of each range of a CPU list, None when ``text`` is none.
-
-    Unlike :func:`nova_perf_tuning.cpulist.parse` it makes and keeps no set, so that hostile lists cost nothing.
-    """
-    if not text.isascii():
-        return None
-    found = []
-    for part in text.split(",") if text else ():
-        first, dash, last = part.partition("-")
-        if not dash:
-            last = first
-        if not (first.isdigit() and last.isdigit() and len(first) < 6 and len(last) < 6):
-            return None
-        low, high = int(first), int(last)
-        if high < low or high > MAX_CPU:
-            return None
-        found.append((low, high))
-    return found
-
-
-def _is_cpu_list(text: str) -> bool:
-    return text == _NO_CPUS or spans(text) is not None
-
-
-def is_cpu_mask(text: str) -> bool:
-    """Whether ``text`` is a mask in groups of 32 bits of at most 65536 CPUs."""
-    return len(text) <= (MAX_CPU + 1) // 32 * 9 and _MASK.fullmatch(text) is not None

@@ -14,7 +14,7 @@ from typing import Final
 
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.host import model
-from nova_perf_tuning.host.facts.root import Folder, Root, decimal, numbers, spans
+from nova_perf_tuning.host.facts.root import Folder, Root, decimal, numbers
 
 _CPUS: Final = "sys/devices/system/cpu"
 _NODES: Final = "sys/devices/system/node"
@@ -86,21 +86,12 @@ def _members(root: Root, folder: Folder | None, names: Iterable[str], cpus: Coll
         if name in _MASKS:
             mask = root.mask(folder, name)
             if mask:
-                bits = int(mask.replace(",", ""), 16)
-                return {cpu for cpu in cpus if bits >> cpu & 1}
+                return set(cpulist.parse_mask(mask).intersection(cpus))
         else:
-            members = _listed(root.text(folder, name), cpus)
+            members = cpulist.find(root.text(folder, name))
             if members is not None:
-                return members
+                return set(members.intersection(cpus))
     return None
-
-
-def _listed(text: str | None, cpus: Collection[int]) -> set[int] | None:
-    """Return those of ``cpus`` that are in the list ``text``, None when it is no list."""
-    ranges = None if text is None else spans(text)
-    if ranges is None:
-        return None
-    return {cpu for low, high in ranges for cpu in range(low, high + 1) if cpu in cpus}
 
 
 def _read_cpus(
@@ -155,7 +146,8 @@ def _read_cores(
         if data is None:
             threads = _members(root, root.child(folders[cpu], "topology"), _CORE_SETS[1:], online)
         else:
-            threads = _listed(root.line(data, folders[cpu]), online)
+            listed = cpulist.find(root.line(data, folders[cpu]))
+            threads = None if listed is None else set(listed & online)
         if modules:
             threads = {cpu}
         elif threads is None:
@@ -236,8 +228,7 @@ def _read_nodes(
                 root.notes.add("shares CPUs with another node (broken NUMA tables)", f"node {node}")
                 break
         node_of = dict.fromkeys(members[node], node) | node_of
-    online_ids = root.text(base, "online")
-    ids = _distance_order(spans(online_ids) if online_ids else None, found)
+    ids = _distance_order(cpulist.find(root.text(base, "online")), found)
     nodes = tuple(
         model.Node(
             node,
@@ -250,10 +241,9 @@ def _read_nodes(
     return nodes, node_of
 
 
-def _distance_order(online: list[tuple[int, int]] | None, found: Collection[int]) -> list[int]:
+def _distance_order(online: frozenset[int] | None, found: Collection[int]) -> list[int]:
     """Return the nodes that the columns of ``distance`` stand for: all that are online, in ascending order."""
-    ids = [node for low, high in online or () for node in range(low, min(high, _MAX_NODE) + 1)]
-    return ids if set(ids) >= set(found) else sorted(found)
+    return sorted(online if online is not None and online >= set(found) else found)
 
 
 def _memory(root: Root, folder: Folder, node: int) -> int | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import abc
 import enum
 import errno
-import functools
 import os
 from collections.abc import Sequence
 from typing import ClassVar, NamedTuple
@@ -233,32 +232,12 @@ def whole_number(kind: str, value: str) -> int:
     return int(value)
 
 
-@functools.lru_cache(maxsize=65536)
-def cpus(text: str) -> frozenset[int] | None:
-    """Return the CPUs of a list; None when it is none, or names more CPUs than there can be.
-
-    Texts of a sysroot or a plan file may be hostile: a list of thousands of long spans takes minutes to expand.
-    """
-    total = 0
-    for part in text.split(","):
-        first, _, last = part.strip().partition("-")
-        if not (part.isascii() and first.isdigit() and (last or first).isdigit() and len(part) < 16):
-            return None
-        total += abs(int(last or first) - int(first)) + 1
-    if total > cpulist.MAX_CPU + 1:
-        return None
-    try:
-        return cpulist.parse(text)
-    except cpulist.CpuListError:
-        return None
-
-
 def same_cpus(value: str, current: str) -> bool:
     """Whether two cpulists name the same CPUs; a text that is no list equals only itself."""
-    return current == value or (cpus(current) is not None and cpus(current) == cpus(value))
+    return current == value or (cpulist.find(current) is not None and cpulist.find(current) == cpulist.find(value))
 
 
 def is_part(inner: str, outer: str) -> bool:
     """Whether the cpulist ``inner`` names no CPU that ``outer`` does not."""
-    some, every = cpus(inner), cpus(outer)
-    return some is not None and every is not None and some <= every
+    some, every = cpulist.find(inner), cpulist.find(outer)
+    return bool(some and every and some <= every)

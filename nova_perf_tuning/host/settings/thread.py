@@ -55,8 +55,8 @@ class ThreadAffinity(base.SettingKind):
         tid = self._tid(target)
         if not self.live:
             raise base.UnsupportedError("threads of a sysroot are records: they can be read, not moved")
-        allowed = base.cpus(value)
-        if allowed is None:
+        allowed = cpulist.find(value)
+        if not allowed:
             raise base.TargetError(f"{value[:40]!r} is not a CPU list; write it as in 0-3,8")
         privileged.move_thread(int(tid), allowed)
 
@@ -147,7 +147,7 @@ class ThreadAffinity(base.SettingKind):
 
 def _may_run(tid: str, value: str) -> bool:
     """Whether a thread of this host may run on just these CPUs; False when it has ended."""
-    allowed = base.cpus(value)
+    allowed = cpulist.find(value)
     try:
         return allowed is not None and os.sched_getaffinity(int(tid)) == allowed
     except OSError:

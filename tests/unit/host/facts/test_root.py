@@ -8,13 +8,10 @@ import tarfile
 import tempfile
 
 import testtools
-from hypothesis import given
-from hypothesis import strategies as st
 
-from nova_perf_tuning import cpulist
 from nova_perf_tuning.host.facts import archive, reader
 from nova_perf_tuning.host.facts.filesystem import DirectoryRoot
-from nova_perf_tuning.host.facts.root import FactsError, Folder, Notes, numbers, spans
+from nova_perf_tuning.host.facts.root import FactsError, Folder, Notes, numbers
 from tests.unit.host.facts import trees
 
 
@@ -226,14 +223,3 @@ class TestTexts(testtools.TestCase):
             notes.add("unreadable", f"irq {number}")
         notes.add("nothing there")
         self.assertEqual(("unreadable: irq 0, irq 1, irq 2 and 997 more", "nothing there"), notes.lines())
-
-    @given(st.frozensets(st.integers(0, 9000), max_size=60))
-    def test_spans_say_what_cpulist_says(self, cpus: frozenset[int]) -> None:
-        ranges = spans(cpulist.format(cpus))
-        assert ranges is not None
-        self.assertEqual(cpus, {cpu for low, high in ranges for cpu in range(low, high + 1)})
-
-    @given(st.text(alphabet="0123456789,-: x\u0663", max_size=30))
-    def test_spans_take_no_more_than_cpulist(self, text: str) -> None:
-        if spans(text) is not None:
-            cpulist.parse(text)
