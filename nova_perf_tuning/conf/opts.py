@@ -12,7 +12,7 @@ import importlib
 import math
 import os
 import pkgutil
-import stat
+import re
 from collections.abc import Collection, Iterator, Sequence
 from types import ModuleType
 from typing import Any, Final
@@ -23,6 +23,7 @@ from nova_perf_tuning import at_once, conf, errors
 
 #: Options that name a folder: below the current one it would be another for each who reads the file.
 _FOLDERS: Final = ("state_dir", "run_dir")
+_MAX_BYTES: Final = 4 << 20
 
 
 class ConfigError(errors.PerfTuningError):
@@ -67,17 +68,13 @@ def load(files: Sequence[str], only: Collection[str] = ()) -> cfg.ConfigOpts:
 
 
 def _check_file(path: str) -> None:
-    """Refuse what oslo.config would wait for or choke on, such as pipes and files that are no text."""
+    """Refuse what oslo.config would wait for, choke on, or fetch from elsewhere as root (``config_source``)."""
     try:
-        with open(path, "rb", opener=at_once.opener) as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode) and path != os.devnull:
-                raise ConfigError(f"configuration {path}: it is no file; name a configuration file")
-            file.read().decode()
-    except UnicodeDecodeError:
-        raise ConfigError(f"configuration {path}: it is no text (UTF-8); save it as UTF-8") from None
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise ConfigError(f"configuration {path}: {reason}; name a file that you may read") from None
+        text = at_once.read_text(path, _MAX_BYTES) if path != os.devnull else ""
+    except OSError as error:
+        raise ConfigError(f"configuration {path}: {error.strerror}; name a file that you may read") from None
+    if re.search(r"^config[_-]source\s*[=:]", text, re.MULTILINE):
+        raise ConfigError(f"configuration {path}: config_source is not followed; write the options into files")
 
 
 def _check_value(options: cfg.ConfigOpts, group: str, option: cfg.Opt, named: str) -> None:

@@ -1,59 +1,126 @@
-"""What nova.conf says of a host's CPUs, read as nova-compute reads it.
+"""What nova.conf and Neutron's files say of a host, parsed by oslo.config's own parser.
 
-oslo.config does the parsing (repeated options, continuation lines, ``$other`` substitution, later files win);
-it is imported only when a file is named, since that takes as long as a whole plan.
+nova-compute must refuse a faulty file, and so does :func:`read` for the planner; the audit (:func:`merge`) tells
+about the host all the same. Other sources (``config_source``) and ``$other`` are never followed.
 """
 
 from __future__ import annotations
 
-import os
-import stat
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from oslo_config import iniparser, types
 
 from nova_perf_tuning import at_once, cpulist, errors
 from nova_perf_tuning.host.plan.model import CpuSets
 
-if TYPE_CHECKING:
-    from oslo_config import cfg
-
 #: A commented sample of all of Nova's options has half a megabyte.
 MAX_BYTES: Final = 4 << 20
-
-_OPTIONS: Final = (
-    ("compute", "cpu_dedicated_set"),
-    ("compute", "cpu_shared_set"),
-    ("libvirt", "cpu_power_management"),
-    ("libvirt", "cpu_power_management_strategy"),
+#: Files of nova-compute that are read below a root where none is named.
+NOVA_FILES: Final = ("etc/nova/nova.conf", "etc/nova/nova-compute.conf")
+NEUTRON_FILES: Final = (
+    "etc/neutron/plugins/ml2/linuxbridge_agent.ini",
+    "etc/neutron/plugins/ml2/sriov_agent.ini",
+    "etc/neutron/plugins/ml2/openvswitch_agent.ini",
+    "etc/neutron/plugins/ml2/ml2_conf.ini",
 )
-_STRATEGIES: Final = ("cpu_state", "governor")
+#: ``[neutron_physnet_NAME] numa_nodes``.
+PHYSNET: Final = "neutron_physnet_"
+#: Sections and options that a recording keeps; nova.conf holds passwords, so nothing else may be in it.
+_RECORDED: Final = {
+    "DEFAULT": "vcpu_pin_set cpu_allocation_ratio reserved_huge_pages",
+    "compute": "cpu_dedicated_set cpu_shared_set",
+    "libvirt": "virt_type cpu_mode cpu_power_management cpu_power_management_strategy disk_cachemodes"
+    " hw_machine_type rx_queue_size tx_queue_size num_pcie_ports",
+    "securitygroup": "firewall_driver enable_security_group",
+    "linux_bridge": "physical_interface_mappings",
+    "sriov_nic": "physical_device_mappings",
+    "ovs": "bridge_mappings",
+    "neutron_tunnel": "numa_nodes",
+}
 
 
 class NovaConfigError(errors.PerfTuningError):
     """A nova.conf cannot be read or an option in it cannot be used: names the file and the option."""
 
 
+class Value(NamedTuple):
+    """An option's text and where it is from: ``/etc/nova/nova.conf [compute] cpu_shared_set``."""
+
+    text: str
+    source: str
+
+
+Options = Mapping[tuple[str, str], Value]
+
+
+class _Parser(iniparser.BaseParser):
+    def __init__(self) -> None:
+        self.section = "DEFAULT"
+        self.found: dict[tuple[str, str], str] = {}
+
+    def assignment(self, key: str, value: list[str]) -> None:
+        self.found[self.section, key] = " ".join(part for part in value if part)
+
+    def new_section(self, section: str) -> None:
+        self.section = section
+
+
+def parse(text: str, source: str | None = None) -> dict[tuple[str, str], str]:
+    """Return (section, option) -> value of an INI file; of a repeated option the last one.
+
+    :param source: name of the file, for the error about a line that is none; without it such a line is left out.
+    :raises NovaConfigError: there is such a line and ``source`` is given.
+    """
+    parser = _Parser()
+    lines = text.splitlines()
+    while lines:
+        begun = parser.lineno
+        try:
+            parser.parse(lines)
+            break
+        except iniparser.ParseError as error:
+            if source is not None:
+                raise NovaConfigError(f"nova.conf {source}:{error.lineno}: {error.msg}") from None
+            lines = lines[parser.lineno - begun :]
+    return parser.found
+
+
+def merge(files: Iterable[tuple[str, str]], strict: bool = False) -> dict[tuple[str, str], Value]:
+    """Return the options of (path, text) pairs; a later file wins.
+
+    :param strict: refuse a line that is none, as :func:`parse` does.
+    """
+    found: dict[tuple[str, str], Value] = {}
+    for path, text in files:
+        for (section, key), value in parse(text, path if strict else None).items():
+            if value.isprintable():
+                found[section, key] = Value(value[:4096], f"{path} [{section}] {key}")
+    return found
+
+
 def parse_cpu_spec(text: str, source: str) -> str:
     """Return Nova's form of a CPU set, such as ``4-12,^8,15``, as a cpulist.
-
-    Rule: nova.virt.hardware.parse_cpu_spec(); ranges may be excluded too (``^8-9``) and an exclusion wins
-    wherever it stands.
 
     :param source: the option, for the error.
     :raises NovaConfigError: it cannot be read, or nothing is left of it.
     """
-    chosen: set[int] = set()
-    dropped: set[int] = set()
     try:
-        for piece in text.split(","):
-            part = "".join(piece.split())  # Nova takes "4 - 12" too
-            target = dropped if part.startswith("^") else chosen
-            target |= cpulist.parse(part.removeprefix("^"))
+        cpus = cpulist.parse_spec(text)
     except cpulist.CpuListError as error:
         raise NovaConfigError(f"{source}: {error}") from None
-    if not chosen - dropped:
+    if not cpus:
         raise NovaConfigError(f"{source}: '{text.strip()[:80]}' names no CPU; write it as in 4-12,^8")
-    return cpulist.format(chosen - dropped)
+    return cpulist.format(cpus)
+
+
+def cpu_set(options: Options, section: str, key: str) -> frozenset[int] | None:
+    """Return a set of CPUs; None when it is not set or cannot be read."""
+    value = options.get((section, key))
+    try:
+        return None if value is None else cpulist.parse_spec(value.text) or None
+    except cpulist.CpuListError:
+        return None
 
 
 def read(paths: Sequence[str]) -> CpuSets:
@@ -61,84 +128,49 @@ def read(paths: Sequence[str]) -> CpuSets:
 
     :raises NovaConfigError: a file is missing, no text, malformed, or has a wrong value.
     """
+    files = []
     for path in paths:
-        _check_file(path)
-    options = _load(paths)
-    values = {name: _value(options, paths, group, name) for group, name in _OPTIONS}
+        try:
+            files.append((path, at_once.read_text(path, MAX_BYTES)))
+        except OSError as error:
+            raise NovaConfigError(f"nova.conf {path}: {error.strerror}") from None
+    options = merge(files, strict=True)
+    if ("DEFAULT", "config_source") in options:
+        raise NovaConfigError(
+            f"nova.conf {options['DEFAULT', 'config_source'].source}: other sources are not read; "
+            "give the CPU sets by flags or [agent] options"
+        )
 
-    def cpus(name: str) -> str | None:
-        text, source = values[name]
-        return parse_cpu_spec(text, source) if text.strip() else None
+    def value(section: str, key: str) -> Value:
+        text, source = options.get((section, key), Value("", ""))
+        if text.startswith("$"):
+            raise NovaConfigError(f"nova.conf {source}: {text[:80]} is not followed; write its value")
+        return Value(text.strip(), f"nova.conf {source}")
 
-    return CpuSets(
-        dedicated=cpus("cpu_dedicated_set"),
-        shared=cpus("cpu_shared_set"),
-        power_managed=_is_managed(*values["cpu_power_management"], *values["cpu_power_management_strategy"]),
-    )
+    def cpus(key: str) -> str | None:
+        text, source = value("compute", key)
+        return parse_cpu_spec(text, source) if text else None
 
+    def checked(kind: types.ConfigType, key: str) -> Any:
+        text, source = value("libvirt", key)
+        try:
+            return kind(text) if text else None
+        except ValueError as error:
+            raise NovaConfigError(f"{source}: {error}") from None
 
-def _is_managed(managed: str, source: str, strategy: str, strategy_source: str) -> bool:
-    """Whether Nova takes dedicated CPUs offline while no guest has them; both options are checked."""
-    from oslo_config import types
-
-    try:
-        on = types.Boolean()(managed or "false")
-    except ValueError:
-        raise NovaConfigError(f"{source}: '{managed[:80]}' is neither true nor false") from None
-    if strategy not in ("", *_STRATEGIES):
-        allowed = " or ".join(_STRATEGIES)
-        raise NovaConfigError(f"{strategy_source}: '{strategy[:80]}' is not {allowed}")
-    return bool(on) and strategy != "governor"
-
-
-def _check_file(path: str) -> None:
-    """Refuse what oslo.config would wait for or choke on: pipes, devices, huge or binary files."""
-    try:
-        with open(path, "rb", opener=at_once.opener) as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise NovaConfigError(f"nova.conf {path}: it is no file; give a nova.conf")
-            data = file.read(MAX_BYTES + 1)
-    except (OSError, ValueError) as error:
-        raise NovaConfigError(f"nova.conf {path}: {getattr(error, 'strerror', None) or error}") from None
-    if len(data) > MAX_BYTES:
-        raise NovaConfigError(f"nova.conf {path}: larger than {MAX_BYTES >> 20} MiB; it is no nova.conf")
-    try:
-        if "\0" in data.decode():
-            raise ValueError
-    except ValueError:
-        raise NovaConfigError(f"nova.conf {path}: it is no text (UTF-8); give a nova.conf") from None
+    managed = checked(types.Boolean(), "cpu_power_management")
+    strategy = checked(types.String(choices=("cpu_state", "governor")), "cpu_power_management_strategy")
+    power_managed = bool(managed) and strategy != "governor"
+    return CpuSets(cpus("cpu_dedicated_set"), cpus("cpu_shared_set"), None, power_managed)
 
 
-def _load(paths: Sequence[str]) -> cfg.ConfigOpts:
-    from oslo_config import cfg
-
-    options = cfg.ConfigOpts()
-    for group, name in _OPTIONS:
-        options.register_opt(cfg.StrOpt(name), group=group)
-    try:
-        # The environment is that of whoever runs this, not nova-compute's.
-        options([], project="nova", default_config_files=list(paths), default_config_dirs=[], use_env=False)
-    except cfg.ConfigFileParseError as error:
-        raise NovaConfigError(f"nova.conf {error.config_file}: {_line(str(error.msg))}") from None
-    except (cfg.Error, OSError, ValueError) as error:
-        raise NovaConfigError(f"nova.conf {', '.join(paths)}: {_line(str(error))}") from None
-    return options
-
-
-def _line(text: str) -> str:
-    return " ".join(text.split())[:200]
-
-
-def _value(options: cfg.ConfigOpts, paths: Sequence[str], group: str, name: str) -> tuple[str, str]:
-    """Return an option's text, empty when it is not set, and what to call it in an error."""
-    from oslo_config import cfg
-
-    try:
-        text = options[group][name]
-        found = options.get_location(name, group)
-    except (cfg.Error, ValueError, RecursionError) as error:
-        reason = _line(str(error)) if isinstance(error, cfg.Error) else "it refers to itself"
-        raise NovaConfigError(f"nova.conf {', '.join(paths)}: [{group}] {name}: {reason}") from None
-    if text is None or found is None:
-        return "", ""
-    return text, f"nova.conf {found.detail}: [{group}] {name}"
+def recorded(text: str) -> bytes:
+    """Return what a recording may keep of an INI file."""
+    lines: list[str] = []
+    last = None
+    for (section, key), value in sorted(parse(text).items()):
+        known = "numa_nodes" if section.startswith(PHYSNET) else _RECORDED.get(section, "")
+        if key in known.split() and value.isprintable():
+            lines += [f"[{section}]"] * (section != last) + [f"{key} = {value}"]
+            last = section
+    return "".join(f"{line}\n" for line in lines).encode()

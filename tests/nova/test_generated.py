@@ -15,7 +15,8 @@ from nova.conf import neutron as neutron_conf
 from nova.virt import hardware
 
 from nova_perf_tuning import cpulist
-from nova_perf_tuning.host.audit import base, configuration, devices, generate
+from nova_perf_tuning.host import novaconf
+from nova_perf_tuning.host.audit import base, devices, generate
 from tests.hosts import audit_hosts as hosts
 
 CONF = nova_conf.CONF
@@ -35,9 +36,9 @@ class GeneratedTest(nova_test.NoDBTestCase):
         with tempfile.NamedTemporaryFile("w", suffix=".conf", delete=False) as file:
             file.write(text)
         self.addCleanup(os.unlink, file.name)
-        for section, _key in configuration.parse(text):
-            if section.startswith(configuration.PHYSNET):
-                name = section.removeprefix(configuration.PHYSNET)
+        for section, _key in novaconf.parse(text):
+            if section.startswith(novaconf.PHYSNET):
+                name = section.removeprefix(novaconf.PHYSNET)
                 self.flags(physnets=[name], group="neutron")
                 neutron_conf.register_dynamic_opts(CONF)
         CONF([], project="nova", default_config_files=[file.name])
@@ -64,7 +65,7 @@ class ValidatorTest(testtools.TestCase):
             file.flush()
             return subprocess.run(
                 [VALIDATOR, "--input-file", file.name, "--namespace", "nova.conf",
-                 "--exclude-group", f"{configuration.PHYSNET}physnet1"],
+                 "--exclude-group", f"{novaconf.PHYSNET}physnet1"],
                 capture_output=True, text=True, check=False,
             )  # fmt: skip
 

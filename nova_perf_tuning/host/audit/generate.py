@@ -6,8 +6,8 @@ import dataclasses
 from collections.abc import Sequence
 
 from nova_perf_tuning import cpulist
-from nova_perf_tuning.host import model
-from nova_perf_tuning.host.audit import base, configuration, persist
+from nova_perf_tuning.host import model, novaconf
+from nova_perf_tuning.host.audit import base, persist
 from nova_perf_tuning.host.audit.host import Host
 
 #: One core of a node's housekeeping serves so much of its NICs' speed; a proposal to start from, then measure.
@@ -92,13 +92,13 @@ def _physnets(host: Host) -> list[str]:
     for name, target in sorted(openstack.mappings(host).items()):
         near = {nic.node for nic in openstack.carriers(host, target) if nic.node is not None}
         if near:
-            lines += ["", f"[{configuration.PHYSNET}{name}]", f"# {target} is there."]
+            lines += ["", f"[{novaconf.PHYSNET}{name}]", f"# {target} is there."]
             lines += [f"numa_nodes = {cpulist.format(frozenset(near))}"]
     placed = [nic for nic in host.links if nic.node is not None]
     if not lines and placed:
         lines += ["", "# No physical network is known (--physnet NAME=NIC). NICs of this host:"]
         lines += [f"#   {nic.name}: node {nic.node}" for nic in placed]
-        lines += [f"# [{configuration.PHYSNET}NAME]", "# numa_nodes = NODE"]
+        lines += [f"# [{novaconf.PHYSNET}NAME]", "# numa_nodes = NODE"]
     return lines
 
 

@@ -11,9 +11,9 @@ from nova_perf_tuning import cpulist, errors
 from nova_perf_tuning.guest import domain as domain_module
 from nova_perf_tuning.guest import inventory as inventory_module
 from nova_perf_tuning.guest import parsing
-from nova_perf_tuning.host import irqbalance, model
+from nova_perf_tuning.host import irqbalance, model, novaconf
 from nova_perf_tuning.host import setting as setting_module
-from nova_perf_tuning.host.audit import configuration, kernel
+from nova_perf_tuning.host.audit import kernel
 from nova_perf_tuning.host.facts import ethtool, guests
 from nova_perf_tuning.host.facts.root import Root, decimal, numbers
 from nova_perf_tuning.host.plan import model as plan_model
@@ -187,23 +187,23 @@ class Host:
     # CPU sets
 
     @functools.cached_property
-    def nova(self) -> configuration.Options:
+    def nova(self) -> novaconf.Options:
         """Options of nova.conf and of Neutron's agents."""
         files = list(self.options.nova)
         if not files:
-            files = [(f"/{path}", self.content(path) or "") for path in configuration.NOVA_FILES]
-        neutron = [(f"/{path}", self.content(path) or "") for path in configuration.NEUTRON_FILES]
-        return configuration.merge([*neutron, *files])
+            files = [(f"/{path}", self.content(path) or "") for path in novaconf.NOVA_FILES]
+        neutron = [(f"/{path}", self.content(path) or "") for path in novaconf.NEUTRON_FILES]
+        return novaconf.merge([*neutron, *files])
 
     @functools.cached_property
     def dedicated(self) -> frozenset[int] | None:
         """``[compute] cpu_dedicated_set``."""
-        return configuration.cpu_set(self.nova, "compute", "cpu_dedicated_set")
+        return novaconf.cpu_set(self.nova, "compute", "cpu_dedicated_set")
 
     @functools.cached_property
     def shared(self) -> frozenset[int] | None:
         """``[compute] cpu_shared_set``."""
-        return configuration.cpu_set(self.nova, "compute", "cpu_shared_set")
+        return novaconf.cpu_set(self.nova, "compute", "cpu_shared_set")
 
     @functools.cached_property
     def sets(self) -> sets_module.HostSets:
@@ -217,7 +217,7 @@ class Host:
     @property
     def nova_path(self) -> str:
         """The nova.conf that is judged, for what is not in it."""
-        return self.options.nova[0][0] if self.options.nova else f"/{configuration.NOVA_FILES[0]}"
+        return self.options.nova[0][0] if self.options.nova else f"/{novaconf.NOVA_FILES[0]}"
 
     @property
     def owned(self) -> tuple[str, str]:

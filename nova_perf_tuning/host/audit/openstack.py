@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nova_perf_tuning import cpulist
-from nova_perf_tuning.host import model
-from nova_perf_tuning.host.audit import base, configuration
+from nova_perf_tuning.host import model, novaconf
+from nova_perf_tuning.host.audit import base
 from nova_perf_tuning.host.audit.base import Finding, Level, NotApplicableError
 from nova_perf_tuning.host.audit.host import Host
 
@@ -59,9 +59,9 @@ class PhysnetNodes(base.Rule):
         if len(host.nodes_of(host.online)) < 2 or not host.nova:
             raise NotApplicableError("one NUMA node, or no nova.conf")
         stated = {
-            section.removeprefix(configuration.PHYSNET): value
+            section.removeprefix(novaconf.PHYSNET): value
             for (section, key), value in host.nova.items()
-            if key == "numa_nodes" and section.startswith(configuration.PHYSNET)
+            if key == "numa_nodes" and section.startswith(novaconf.PHYSNET)
         }
         known = mappings(host)
         present = {node.id for node in host.facts.nodes}
@@ -78,7 +78,7 @@ class PhysnetNodes(base.Rule):
                 yield self.finding(
                     [(value.source, value.text), ("/sys/devices/system/node", cpulist.format(present))],
                     f"node {cpulist.format(missing)} does not exist on this host",
-                    f"[{configuration.PHYSNET}{name}] numa_nodes = the node of its NIC, one of "
+                    f"[{novaconf.PHYSNET}{name}] numa_nodes = the node of its NIC, one of "
                     f"{cpulist.format(present)} (nova-perf generate nova-conf --physnet {name}=NIC)",
                     subject=name,
                     level=Level.ERROR,
@@ -91,20 +91,20 @@ class PhysnetNodes(base.Rule):
                 (node,) = near
                 yield self.finding(
                     [
-                        (host.nova_path, f"no [{configuration.PHYSNET}{name}]"),
+                        (host.nova_path, f"no [{novaconf.PHYSNET}{name}]"),
                         *(
                             (f"/sys/class/net/{nic.name}/device/numa_node", nic.node)
                             for nic in carriers(host, target)[:3]
                         ),
                     ],
                     f"{name} leaves through {target} on node {node}; Nova does not know it",
-                    f"[{configuration.PHYSNET}{name}] numa_nodes = {node}",
+                    f"[{novaconf.PHYSNET}{name}] numa_nodes = {node}",
                     subject=name,
                     level=Level.INFO,
                 )
 
     def _against(
-        self, host: Host, name: str, value: configuration.Value, nodes: frozenset[int], known: dict[str, str]
+        self, host: Host, name: str, value: novaconf.Value, nodes: frozenset[int], known: dict[str, str]
     ) -> Iterator[Finding]:
         found = carriers(host, known.get(name, "")) or [
             nic for nic in host.links if nic.node is not None and name not in known
@@ -117,7 +117,7 @@ class PhysnetNodes(base.Rule):
                 [(value.source, value.text)]
                 + [(f"/sys/class/net/{nic.name}/device/numa_node", nic.node) for nic in found[:3]],
                 f"nova.conf says node {value.text}; {what} on node {cpulist.format(frozenset(near))}",
-                f"[{configuration.PHYSNET}{name}] numa_nodes = {cpulist.format(frozenset(near))}",
+                f"[{novaconf.PHYSNET}{name}] numa_nodes = {cpulist.format(frozenset(near))}",
                 subject=name,
             )
 

@@ -11,9 +11,8 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
-from nova_perf_tuning.host import configuration_file, privileged
+from nova_perf_tuning.host import configuration_file, novaconf, privileged
 from nova_perf_tuning.host import setting as setting_module
-from nova_perf_tuning.host.audit import configuration
 from nova_perf_tuning.host.audit.host import Host
 
 NAME: Final = configuration_file.NAME
@@ -229,7 +228,7 @@ class _Run:
             text = self._text(f"{folder}/99-default.link")
             if text is not None:
                 return {
-                    key: value for (section, key), value in configuration.parse(text).items() if section == "Link"
+                    key: value for (section, key), value in novaconf.parse(text).items() if section == "Link"
                 }
         return dict(_DEFAULT_LINK)
 
@@ -271,7 +270,7 @@ def _option_key(line: str) -> str:
 
 def _sections_of(text: str | None) -> dict[str, dict[str, str]]:
     sections: dict[str, dict[str, str]] = {}
-    for (section, key), value in configuration.parse(text or "").items():
+    for (section, key), value in novaconf.parse(text or "").items():
         sections.setdefault(section, {})[key] = value
     return sections
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
 from nova_perf_tuning.guest import inventory
-from nova_perf_tuning.host import model
-from nova_perf_tuning.host.audit import configuration, kernel, machine
+from nova_perf_tuning.host import model, novaconf
 from nova_perf_tuning.host.audit import host as host_module
+from nova_perf_tuning.host.audit import kernel, machine
 from nova_perf_tuning.host.facts import ethtool
 
 if TYPE_CHECKING:
@@ -36,10 +36,10 @@ def add(tree: Tree, host: host_module.Host) -> None:
     _processors(tree, host)
     for nic in host.facts.nics:
         _nic(tree, host, nic)
-    for path in (*configuration.NOVA_FILES, *configuration.NEUTRON_FILES):
+    for path in (*novaconf.NOVA_FILES, *novaconf.NEUTRON_FILES):
         text = host.content(path)
         if text:
-            tree.files[path] = configuration.recorded(text)
+            tree.files[path] = novaconf.recorded(text)
     for path in ("etc/default/irqbalance", "etc/sysconfig/irqbalance"):
         _some_lines(tree, host, path, lambda line: line.strip().startswith(_IRQBALANCE))
     links = "etc/systemd/network"

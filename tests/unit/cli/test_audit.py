@@ -18,7 +18,7 @@ import testtools
 
 from nova_perf_tuning.cli import audit
 from nova_perf_tuning.host import novaconf
-from nova_perf_tuning.host.audit import configuration, persist, probe, runner
+from nova_perf_tuning.host.audit import persist, probe, runner
 from tests.hosts import audit_hosts as hosts
 from tests.unit.host.audit import cases
 from tests.unit.host.audit.test_apply import run
@@ -228,7 +228,7 @@ class GenerateTest(testtools.TestCase):
         self.assertIn("\nnet.ipv4.tcp_moderate_rcvbuf = 1\n", text)
         self.assertIn("\nnet.ipv4.tcp_rmem = 4096 131072 1073741824\n", text)
         self.assertIn("Nothing to set", self.made("sysctl", hosts.good()))
-        profile = configuration.parse(self.made("tuned", tree))
+        profile = novaconf.parse(self.made("tuned", tree))
         self.assertEqual("virtual-host", profile["main", "include"])
         self.assertEqual("1", profile["sysctl", "net.ipv4.tcp_moderate_rcvbuf"])
         self.assertEqual("madvise", profile["sysfs", "/sys/kernel/mm/transparent_hugepage/enabled"])

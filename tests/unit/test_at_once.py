@@ -1,0 +1,58 @@
+"""The one bounded reader."""
+
+import errno
+import os
+import pathlib
+import subprocess
+
+import fixtures
+import testtools
+
+from nova_perf_tuning import at_once
+
+
+class ReadTest(testtools.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.folder = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        self.file = self.folder / "file"
+        self.file.write_bytes(b"\xc3\xa4" * 10)
+
+    def test_plain_files(self):
+        self.assertEqual(b"\xc3\xa4" * 10, at_once.read(self.file, 20))
+        self.assertEqual("\u00e4" * 10, at_once.read_text(self.file, 20))
+
+    def test_refusals_are_one_kind_of_error(self):
+        os.mkfifo(self.folder / "fifo")
+        latin = self.folder / "latin"
+        latin.write_bytes(b"\xe4")
+        for path, number in (
+            (self.folder / "absent", errno.ENOENT),
+            (self.folder, errno.EISDIR),
+            (self.folder / "fifo", errno.EINVAL),
+            ("/dev/zero", errno.EINVAL),
+            ("a\0b", errno.EINVAL),
+            (latin, errno.EILSEQ),
+        ):
+            error = self.assertRaises(OSError, at_once.read_text, path, 100)
+            self.assertEqual(number, error.errno)
+            self.assertTrue(error.strerror)
+        self.assertEqual(errno.EFBIG, self.assertRaises(OSError, at_once.read, self.file, 19).errno)
+
+    def test_an_argument_may_be_a_pipe(self):
+        fifo = str(self.folder / "fifo")
+        os.mkfifo(fifo)
+        self.assertEqual(b"", at_once.read_argument(fifo, 100))  # nobody writes
+        with open(os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)):
+            writer = subprocess.Popen(["sh", "-c", f"exec 3>{fifo}; sleep 0.2; echo text >&3"])
+            while not self._is_open(writer.pid, fifo):
+                pass
+            self.assertEqual(b"text\n", at_once.read_argument(fifo, 100))
+        writer.wait()
+
+    @staticmethod
+    def _is_open(pid, path):
+        try:
+            return os.readlink(f"/proc/{pid}/fd/3") == path
+        except OSError:
+            return False
