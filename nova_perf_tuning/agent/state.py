@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import stat
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from nova_perf_tuning import errors, whole_file
+from nova_perf_tuning import at_once, errors, whole_file
 
 SCHEMA: Final = 1
 FILE: Final = "agent.json"
@@ -72,11 +71,11 @@ def read(folder: str = RUN_DIR) -> dict[str, Any] | None:
     """
     path = os.path.join(folder, FILE)
     try:
-        data = _bytes(path)
+        data = at_once.read(path, _MAX_BYTES)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        raise UnreadableError(f"{path}: {error.strerror}") from None
+        raise UnreadableError(f"{path}: {error.strerror}: {_ADVICE}") from None
     try:
         found: dict[str, Any] = json.loads(data.decode())
     except (ValueError, RecursionError):
@@ -95,20 +94,6 @@ def read(folder: str = RUN_DIR) -> dict[str, Any] | None:
         and age > within + max(_LATE_S, _LATE_SHARE * within)
     )
     return found
-
-
-def _bytes(path: str) -> bytes:
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
-    try:
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
-            raise UnreadableError(f"{path}: it is no plain file: move it away")
-        with open(fd, "rb", closefd=False) as file:
-            data = file.read(_MAX_BYTES + 1)
-    finally:
-        os.close(fd)
-    if len(data) > _MAX_BYTES:
-        raise UnreadableError(f"{path}: it is longer than {_MAX_BYTES >> 20} MiB: {_ADVICE}")
-    return data
 
 
 def _age(found: Mapping[str, Any]) -> float | None:

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 import jsonschema
 
-from nova_perf_tuning import errors, schema_fault
+from nova_perf_tuning import at_once, errors, schema_fault
 
 #: What a value breaks where the schema's description says better what is wanted.
 _WANTED = ("type", "minimum", "maximum", "exclusiveMaximum", "minItems")
@@ -55,14 +55,9 @@ def read_text(path: str, limit: int) -> str:
     :raises InputError: unreadable, larger, or no UTF-8.
     """
     try:
-        with open(path, "rb") as file:
-            data = file.read(limit + 1)
+        return at_once.read_argument(path, limit).decode("utf-8")
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}") from None
-    if len(data) > limit:
-        raise InputError(f"{path}: larger than {limit >> 10} KiB; that is no file of this program")
-    try:
-        return data.decode("utf-8")
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: no UTF-8 text at byte {error.start}; is it compressed?") from None
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
-import sys
 from typing import TYPE_CHECKING, Final
 
 from nova_perf_tuning import at_once, errors
@@ -166,16 +164,6 @@ def _kernel_log(path: str | None) -> tuple[str, str] | None:
 
 def _text(option: str, path: str) -> str:
     try:
-        if path == "-":
-            data = sys.stdin.buffer.read(_MAX_TEXT + 1)
-        else:
-            # Opening a named pipe that nobody writes would wait for ever. Reading one that somebody writes (a
-            # shell's <(...)) must wait: what is not there yet is no empty text.
-            with open(path, "rb", opener=at_once.opener) as file:
-                os.set_blocking(file.fileno(), True)
-                data = file.read(_MAX_TEXT + 1)
-    except (OSError, ValueError) as error:
-        raise AuditInputError(f"{option} {path}: {getattr(error, 'strerror', None) or error}") from None
-    if len(data) > _MAX_TEXT:
-        raise AuditInputError(f"{option} {path}: larger than {_MAX_TEXT >> 20} MiB")
-    return data.decode("utf-8", "replace")
+        return at_once.read_argument(path, _MAX_TEXT).decode("utf-8", "replace")
+    except OSError as error:
+        raise AuditInputError(f"{option} {path}: {error.strerror}") from None

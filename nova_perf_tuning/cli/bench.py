@@ -6,10 +6,9 @@ import argparse
 import dataclasses
 import os
 import socket
-import sys
 from typing import Any
 
-from nova_perf_tuning import errors
+from nova_perf_tuning import at_once, errors
 from nova_perf_tuning.bench import base, output, plugins
 from nova_perf_tuning.bench import parameter as parameters
 from nova_perf_tuning.budget import wording
@@ -105,11 +104,7 @@ class BenchParse(command.PerfCommand):
     def run_command(self, args: argparse.Namespace) -> int:
         benchmark = plugins.load(args.kind)
         try:
-            if args.file == "-":
-                data = sys.stdin.buffer.read(output.MAX_CHARACTERS + 1)
-            else:
-                with open(args.file, "rb") as file:
-                    data = file.read(output.MAX_CHARACTERS + 1)
+            data = at_once.read_argument(args.file, output.MAX_CHARACTERS)
         except OSError as error:
             raise base.OutputError(f"{args.file}: {error.strerror}") from None
         _show(args, benchmark, {}, benchmark.parse(data.decode("utf-8", "replace")))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import collections
 import os
-import stat
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -105,13 +104,10 @@ def domain_files(paths: Sequence[str]) -> Iterator[tuple[bytes, domain_module.Do
     origin: dict[str, str] = {}
     for path in _files(paths):
         try:
-            with open(path, "rb", opener=at_once.opener) as file:
-                if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                    raise PlanInputError(f"--domain {path!r}: it is no file; give domain XML (virsh dumpxml)")
-                data = file.read(parsing.MAX_BYTES + 1)
+            data = at_once.read(path, parsing.MAX_BYTES)
             one = parsing.parse_domain(data)
-        except (OSError, ValueError) as error:
-            raise PlanInputError(f"--domain {path!r}: {getattr(error, 'strerror', None) or error}") from None
+        except OSError as error:
+            raise PlanInputError(f"--domain {path!r}: {error.strerror}; give domain XML (virsh dumpxml)") from None
         except parsing.DomainError as error:
             raise PlanInputError(f"--domain {path!r}: {error}") from None
         if one.name in origin:

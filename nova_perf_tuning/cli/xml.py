@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import argparse
 import io
-import os
-import stat
 import sys
 from collections.abc import Iterable, Mapping
 
@@ -108,14 +106,9 @@ def _request(
 
 def _read(path: str) -> bytes:
     try:
-        if path == "-":
-            return sys.stdin.buffer.read(parsing.MAX_BYTES + 1)
-        with open(path, "rb", opener=at_once.opener) as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise InputError(f"{path}: it is no file; give domain XML (virsh dumpxml), or - for stdin")
-            return file.read(parsing.MAX_BYTES + 1)
+        return at_once.read_argument(path, parsing.MAX_BYTES)
     except OSError as error:
-        raise InputError(f"{path}: {error.strerror}") from None
+        raise InputError(f"{path}: {error.strerror}; give domain XML (virsh dumpxml), or - for stdin") from None
 
 
 def _version(option: str, text: str | None) -> int | None:

@@ -65,7 +65,7 @@ File with the latest validation result of this host, from which nova-compute mak
 
 The symptom of a wrong path is a host that passed its validation but has no trait CUSTOM_PERF_VALIDATED in
 Placement, so that flavors which require the trait end with "No valid host". nova-compute must be able to read
-the file; nobody but root need write it, and a file that everybody may write is refused.
+the file; nobody but root need write it.
 
 While the file exists, nova-compute owns the CUSTOM_PERF_* traits of the host and removes those that others set.
 Without it they are left to ``openstack perf publish``, so have one or the other on a host, not both.

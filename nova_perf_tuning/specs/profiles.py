@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import os
-import stat
 from collections.abc import Mapping
 from importlib import resources
 from typing import Final
@@ -69,14 +68,6 @@ def _names(folder: str) -> list[str]:
 
 def _read(path: str) -> profile.Profile:
     try:
-        with open(path, "rb", opener=at_once.opener) as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise profile.ProfileError(f"{path}: not a regular file")
-            data = file.read(profile.MAX_BYTES + 1)
-        if len(data) > profile.MAX_BYTES:
-            raise profile.ProfileError(f"{path}: larger than the {profile.MAX_BYTES} bytes of a profile")
-        return profile.parse(data.decode(), path)
+        return profile.parse(at_once.read_text(path, profile.MAX_BYTES), path)
     except OSError as error:
         raise profile.ProfileError(f"{path}: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise profile.ProfileError(f"{path}: not UTF-8 text") from None

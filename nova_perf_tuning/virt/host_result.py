@@ -9,8 +9,6 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import json
-import os
-import stat
 from collections.abc import Mapping
 from typing import Any, Final, NoReturn
 
@@ -141,24 +139,14 @@ def parse(text: str, source: str) -> HostResult:
 def read(path: str) -> HostResult | None:
     """Return the result in file ``path``; None when there is no such file.
 
-    :raises ResultError: it cannot be read, everybody may write it, or it holds no result.
+    :raises ResultError: it cannot be read, or it holds no result.
     """
     try:
-        with open(path, "rb", opener=at_once.opener) as file:
-            status = os.fstat(file.fileno())
-            if not stat.S_ISREG(status.st_mode):
-                raise ResultError(f"{path}: not a regular file")
-            if status.st_mode & stat.S_IWOTH:
-                raise ResultError(f"{path}: everybody may write it; chmod o-w, and check what it says")
-            data = file.read(MAX_BYTES + 1)
-        if len(data) > MAX_BYTES:
-            raise ResultError(f"{path}: larger than the {MAX_BYTES} bytes of a result")
-        return parse(data.decode(), path)
+        return parse(at_once.read_text(path, MAX_BYTES), path)
     except FileNotFoundError:
         return None
-    except (OSError, ValueError) as error:
-        reason = "not UTF-8 text" if isinstance(error, UnicodeDecodeError) else getattr(error, "strerror", error)
-        raise ResultError(f"{path}: {reason}") from None
+    except OSError as error:
+        raise ResultError(f"{path}: {error.strerror}") from None
 
 
 def _refuse_constant(name: str) -> NoReturn:

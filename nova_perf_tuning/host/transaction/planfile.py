@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import stat
-import sys
 from typing import Any, Final
 
 from nova_perf_tuning import at_once, errors
@@ -81,19 +78,9 @@ def load(path: str) -> list[setting_module.Setting]:
 
 def _read(path: str) -> bytes:
     try:
-        if path == "-":
-            data = sys.stdin.buffer.read(MAX_BYTES + 1)
-        else:
-            with open(path, "rb", opener=at_once.opener) as file:
-                # <(nova-perf plan -f json): wait for who writes it.
-                if stat.S_ISFIFO(os.fstat(file.fileno()).st_mode):
-                    os.set_blocking(file.fileno(), True)
-                data = file.read(MAX_BYTES + 1) or b""
-    except (OSError, ValueError) as error:
-        raise PlanFileError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
-    if len(data) > MAX_BYTES:
-        raise PlanFileError(f"{path}: larger than {MAX_BYTES >> 20} MiB: it is no plan")
-    return data
+        return at_once.read_argument(path, MAX_BYTES)
+    except OSError as error:
+        raise PlanFileError(f"{path}: {error.strerror}") from None
 
 
 def _check(path: str, plan: object) -> None:

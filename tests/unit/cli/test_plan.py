@@ -150,7 +150,7 @@ class PlanCommandTest(testtools.TestCase):
             (["--dedicated", "0-3", "--housekeeping", "3"], "--housekeeping overlap in CPUs 3"),
             (["--dedicated", "1,3,99"], "--dedicated (cpu_dedicated_set) names CPUs that this host lacks: 99"),
             (
-                ["--shared", ",".join(map(str, range(10000)))],
+                ["--shared", ",".join(map(str, range(8000)))],
                 "--shared (cpu_shared_set) names CPUs that this host lacks",
             ),
             (["--dedicated", ""], "--dedicated: '' names no CPU"),
@@ -162,7 +162,7 @@ class PlanCommandTest(testtools.TestCase):
 
     def test_bad_nova_conf_is_one_line(self):
         conf = self.folder / "nova.conf"
-        for data in (b"\xff\xfe\0", b"[compute\n", b"[compute]\ncpu_shared_set = x\n", b"no section = 1\n"):
+        for data in (b"\xff\xfe\0", b"[compute\n", b"[compute]\ncpu_shared_set = x\n"):
             conf.write_bytes(data)
             self.assertIn(str(conf), self.refused("--nova-config", str(conf)))
         self.assertIn("No such file", self.refused("--nova-config", str(self.folder / "absent")))
@@ -173,10 +173,10 @@ class PlanCommandTest(testtools.TestCase):
         self.assertIn("no *.xml", self.refused("--domain", str(bad)))
         one = bad / "one.xml"
         os.mkfifo(one)
-        self.assertIn("it is no file", self.refused("--domain", str(bad)))
+        self.assertIn("not a plain file", self.refused("--domain", str(bad)))
         one.unlink()
         one.symlink_to("/dev/zero")
-        self.assertIn("it is no file", self.refused("--domain", str(bad)))
+        self.assertIn("not a plain file", self.refused("--domain", str(bad)))
         one.unlink()
         one.symlink_to(one.name)
         self.assertIn("symbolic links", self.refused("--domain", str(bad)))

@@ -158,7 +158,7 @@ class AgentTest(StateCase):
 
     def test_a_folder_in_its_place(self):
         (self.run_dir / "agent.json").mkdir(parents=True)
-        self.assertIn(f"cannot be read: {self.run_dir}/agent.json: it is no plain file", self.line())
+        self.assertIn(f"cannot be read: {self.run_dir}/agent.json: Is a directory", self.line())
 
     def test_what_is_no_text_is_spelt_out(self):
         self.agent(findings=[{"what": "rival", "file": "/etc/a\udcff.link", "b\ud800": "\ud83d\ude00 \u00e9"}])

@@ -149,7 +149,7 @@ class FolderTest(testtools.TestCase):
         self.assertIn("larger than", self.error())
         path.unlink()
         os.mkfifo(path)
-        self.assertIn("not a regular file", self.error())
+        self.assertIn("not a plain file", self.error())
         path.unlink()
         path.symlink_to("nowhere")
         self.assertIn("No such file", self.error())
