@@ -12,21 +12,11 @@ import dataclasses
 import datetime
 import io
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 from xml.etree import ElementTree
 
-from nova_perf_tuning.budget import (
-    budget_labels,
-    counted,
-    diagnosis,
-    guards,
-    model,
-    statistics,
-    summary,
-    verdict,
-    wording,
-)
+from nova_perf_tuning.budget import budget_file, diagnosis, guards, model, statistics, summary, verdict, wording
 
 #: What XML 1.0 has no character for.
 _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -37,42 +27,46 @@ _OUTCOME: Final = {
     verdict.Verdict.INVALID: "error",
     verdict.Verdict.INCONCLUSIVE: "skipped",
 }
-
-_COLUMNS: Final = (
-    "benchmark",
-    "metric",
-    "unit",
-    "better",
-    "primary",
-    "arm",
-    "group",
-    "block",
-    "order",
-    "value",
-    "error",
-    "window_s",
-    "guest_cpu_s",
-    "wait_s",
-    "work",
-    "work_unit",
-)
-#: What guards look at; speeds of links are in a cell of their own, since hosts name links as they like.
-_CONDITIONS: Final = (
-    "steal_share",
-    "steal_of_busy",
-    "throttle_events",
-    "mhz",
-    "busy_mhz",
-    "max_mhz",
-    "sender_packets",
-    "sender_dropped",
-    "clock_step_s",
-    "clocksource_changed",
-)
-_LINK: Final = "link:"
 #: Attributes of a JUnit suite that several of them add up to.
 _COUNTS: Final = ("tests", "failures", "errors", "skipped")
+
+_COLUMNS: Final = (
+    *("benchmark", "metric", "unit", "better", "primary", "arm", "group", "block", "order", "value", "error"),
+    *("window_s", "guest_cpu_s", "wait_s", "work", "work_unit"),
+)
 _CLASSES: Final = ("vcpu", "emulator", "iothread", "vhost", "worker", "total", "softirq")
+#: What guards look at; speeds of links are in a cell of their own, since hosts name links as they like.
+_CONDITIONS: Final = (
+    *("steal_share", "steal_of_busy", "throttle_events", "mhz", "busy_mhz", "max_mhz"),
+    *("sender_packets", "sender_dropped", "clock_step_s", "clocksource_changed"),
+)
+_LINK: Final = "link:"
+
+_FIGURE: Final = ("benchmark", "metric", "arm", "baseline")
+_LIMITS: Final = ("max_loss", "max_host_cpu_per_unit")
+_BOUNDS: Final = ("value", "low", "high")
+
+
+def printable(text: str, but: str = "") -> str:
+    """Return text in which a replacement character stands for what cannot be printed, but for ``but``."""
+    return "".join(char if char.isprintable() or char in but else "\N{REPLACEMENT CHARACTER}" for char in text)
+
+
+def labels(budgets: Sequence[budget_file.Budget]) -> list[dict[str, str]]:
+    """Return label -> text for each budget: its figure and its limits; later ones alike have a number."""
+    found = []
+    seen: collections.Counter[tuple[str, ...]] = collections.Counter()
+    for budget in budgets:
+        one = {name: printable(getattr(budget, name) or "") for name in _FIGURE}
+        one |= {name: repr(limit) for name in _LIMITS if (limit := getattr(budget, name)) is not None}
+        alike = tuple(f"{name}={text}" for name, text in one.items())
+        seen[alike] += 1
+        found.append(one | ({"number": str(seen[alike])} if seen[alike] > 1 else {}))
+    return found
+
+
+def _labelled(judged: Sequence[verdict.Judgement]) -> Iterator[tuple[verdict.Judgement, dict[str, str]]]:
+    return zip(judged, labels([one.budget for one in judged]), strict=True)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -86,17 +80,16 @@ class _Case:
 def _cases(results: model.Results, judged: Sequence[verdict.Judgement], recorded: bool = False) -> list[_Case]:
     """Return a case for each budget that was judged, and for each host of a fleet."""
     found = []
-    for one, labels in zip(judged, budget_labels.distinct([one.budget for one in judged]), strict=True):
-        figure = f" {one.budget.metric}" if one.budget.metric else ""
-        limits = (f", {key} {value or 'none'}" for key, value in labels.items() if key not in budget_labels.FIGURE)
-        name = f"{one.budget.arm} against {one.budget.baseline}{figure}{''.join(limits)}"
+    for one, names in _labelled(judged):
+        metric = f" {one.budget.metric}" if one.budget.metric else ""
+        limits = "".join(f", {key} {value}" for key, value in names.items() if key not in _FIGURE)
+        name = f"{one.budget.arm} against {one.budget.baseline}{metric}{limits}"
         found.append(_Case(f"nova_perf.{one.budget.benchmark}", name, one.verdict, "; ".join(one.reasons)))
+    kind = "nova_perf.recorded_host" if recorded else "nova_perf.host"
     for host in results.environment.get("fleet", {}).get("hosts", []):
         if host["verdict"] is not None:
-            word = verdict.Verdict(host["verdict"])
             reasons = ["as recorded in the results, not judged again"] * recorded + host["reasons"]
-            kind = "nova_perf.recorded_host" if recorded else "nova_perf.host"
-            found.append(_Case(kind, host["host"], word, "; ".join(reasons)))
+            found.append(_Case(kind, host["host"], verdict.Verdict(host["verdict"]), "; ".join(reasons)))
     return found
 
 
@@ -133,16 +126,14 @@ def junit_suite(
     """Return verdicts as a suite of JUnit XML: a test case for each budget, and for each host of a fleet.
 
     FAIL is a failure, INVALID an error; INCONCLUSIVE is skipped, since nothing was shown (the exit code tells it).
-    Where nothing was judged one test case is an error: CI programs show a suite without any as passed.
-
-    What guests are that was not asked for stands in the output of each case.
+    Where nothing was judged one test case is an error: CI programs show a suite without any as passed. Where
+    guests are not what was asked for stands in the output of each case.
 
     :param unjudged: why nothing was judged, if so.
     :param recorded: verdicts on hosts of a fleet are those of the file, and said to be.
     """
-    seconds = sum({one.order: one.window_s for one in results.trials}.values())
-    cases = _cases(results, judged, recorded)
-    cases = cases or [_Case("nova_perf", "verdict", verdict.Verdict.INVALID, f"nothing was judged: {unjudged}")]
+    nothing = _Case("nova_perf", "verdict", verdict.Verdict.INVALID, f"nothing was judged: {unjudged}")
+    cases = _cases(results, judged, recorded) or [nothing]
     counts = [_OUTCOME.get(one.verdict) for one in cases]
     found = ElementTree.Element(
         "testsuite",
@@ -153,88 +144,40 @@ def junit_suite(
         failures=str(counts.count("failure")),
         errors=str(counts.count("error")),
         skipped=str(counts.count("skipped")),
-        time=f"{seconds:.3f}",
+        time=f"{sum({one.order: one.window_s for one in results.trials}.values()):.3f}",
     )
     findings = [f"warning: guests of {line}" for line in diagnosis.spoilt(results)]
-    for one in cases:
+    for one, outcome in zip(cases, counts, strict=True):
         case = ElementTree.SubElement(found, "testcase", classname=_xml(one.kind), name=_xml(one.name))
-        if kind := _OUTCOME.get(one.verdict):
-            ElementTree.SubElement(case, kind, message=f"{one.verdict.value}: {_xml(one.why)}")
+        if outcome:
+            ElementTree.SubElement(case, outcome, message=f"{one.verdict.value}: {_xml(one.why)}")
         ElementTree.SubElement(case, "system-out").text = _xml("\n".join([one.why, *findings]))
     return found
 
 
-def left_out(
-    results: model.Results,
-    summaries: Sequence[summary.BenchmarkSummary],
-    judged: Sequence[verdict.Judgement] = (),
-    limits: guards.Limits | None = None,
-) -> dict[guards.Run, str]:
-    """Return run -> why, for each that does not count by itself, or in a comparison that is shown or judged.
-
-    :param limits: of the guards where no budget is judged; None: the defaults.
-    """
-    known = limits or guards.Limits()
-    found = counted.alone(results, known)
-    of_arm: dict[tuple[str, str], list[model.Trial]] = {}
-    for trial in results.trials:
-        of_arm.setdefault((trial.benchmark, trial.arm), []).append(trial)
-    shown = [
-        verdict.Budget(one.label, pair.arm, 0.0, None, pair.baseline, guards=known)
-        for one in summaries
-        for pair in one.comparisons
-    ]
-    asked = {_compared(one): one for one in [*shown, *(judgement.budget for judgement in judged)]}
-    for one in asked.values():
-        trials = [
-            trial
-            for arm in (one.arm, one.baseline)
-            for trial in of_arm.get((one.benchmark, arm), ())
-            if trial.value is None or (trial.metric == one.metric if one.metric else trial.primary)
-        ]
-        faults = counted.faults(results, trials, one.guards, one.min_link_mbps, one.link)
-        for run, why in faults.items():
-            found.setdefault(run, f"{why} ({one.arm} against {one.baseline})")
-    return found
-
-
-def _compared(budget: verdict.Budget) -> tuple[object, ...]:
-    """Return what decides which trials count for a budget."""
-    figure = budget.benchmark, budget.metric, budget.arm, budget.baseline
-    return *figure, budget.guards, budget.min_link_mbps, budget.link
-
-
-def table(results: model.Results, uncounted: Mapping[guards.Run, str] | None = None) -> str:
+def table(results: model.Results, excluded: Mapping[guards.Run, str]) -> str:
     """Return the trials as CSV (RFC 4180): a row for each figure of each trial, in the order of time.
 
-    :param uncounted: what :func:`left_out` says of them, for the column that tells it; None: by themselves, or in
-        a comparison that a report shows, with the default limits of guards.
+    :param excluded: run -> why it does not count (:func:`summary.left_out`).
     """
     text = io.StringIO()
     writer = csv.writer(text)
     cpu = (f"host_cpu_s_{name}" for name in _CLASSES)
     conditions = (f"condition_{name}" for name in _CONDITIONS)
     writer.writerow([*_COLUMNS, *cpu, "host", "run", *conditions, "condition_links", "left_out"])
-    if uncounted is None:
-        uncounted = left_out(results, summary.summarise(results))
-    hosts = _hosts(results.environment)
-    whole = str(results.environment.get("host", ""))
-    run = results.environment.get("fleet", {}).get("run") or results.environment.get("created", "")
+    fleet = results.environment.get("fleet", {})
+    run = fleet.get("run") or results.environment.get("created", "")
+    # A boot of a pair's guests is that of its client, or of what its server ran alone.
+    hosts = {pair["number"] + len(fleet["pairs"]): pair["server"] for pair in fleet.get("pairs", ())}
+    hosts |= {pair["number"]: pair["client"] for pair in fleet.get("pairs", ())}
     for one in sorted(results.trials, key=lambda one: one.order):
         cells = [getattr(one, name) for name in _COLUMNS]
         cells += [one.host_cpu_s.get(name) for name in _CLASSES]
-        cells += [hosts.get(one.group, whole), str(run)]
+        cells += [hosts.get(one.group, results.environment.get("host", "")), run]
         cells += [one.conditions.get(name) for name in _CONDITIONS]
-        cells += [_links(one), uncounted.get(guards.run(one), "")]
-        writer.writerow([_cell(value) for value in cells])
+        cells += [_links(one), excluded.get(guards.run(one), "")]
+        writer.writerow(map(_cell, cells))
     return text.getvalue()
-
-
-def _hosts(environment: Mapping[str, Any]) -> dict[int, str]:
-    """Return group -> host of a run over many: a boot of a pair's guests is told by the host of its client."""
-    pairs = environment.get("fleet", {}).get("pairs", [])
-    found = {one["number"] + len(pairs): str(one["server"]) for one in pairs}
-    return found | {one["number"]: str(one["client"]) for one in pairs}
 
 
 def _links(trial: model.Trial) -> str:
@@ -247,68 +190,46 @@ def prometheus(
     results: model.Results,
     summaries: Sequence[summary.BenchmarkSummary],
     judged: Sequence[verdict.Judgement],
-    uncounted: Mapping[guards.Run, str] | None = None,
     *,
     recorded: bool = False,
 ) -> str:
     """Return medians, ratios and verdicts for the textfile collector of Prometheus' node exporter.
 
-    :param uncounted: what :func:`left_out` says; None: with the default limits of guards.
     :param recorded: verdicts on hosts of a fleet are those of the file: they are a metric of their own.
     """
     gauges = _Gauges({"host": str(results.environment.get("host", ""))})
-    uncounted = left_out(results, summaries, judged) if uncounted is None else uncounted
-    measured = {guards.run(one) for one in results.trials if one.primary and one.value is not None}
-    lost = collections.Counter((label, arm) for label, arm, _ in measured & uncounted.keys())
     for one in summaries:
         for arm in one.arms:
-            labels = {"benchmark": one.label, "metric": one.metric, "unit": one.unit, "arm": arm.arm}
-            gauges.add("median", "Median of a benchmark's figure.", labels, _value(arm.median))
-            text = "Trials that do not count in some figure: a guard rejected them, alone or in a comparison."
+            names = {"benchmark": one.label, "metric": one.metric, "unit": one.unit, "arm": arm.arm}
+            gauges.add("median", "Median of a benchmark's figure.", names, _value(arm.median))
             names = {"benchmark": one.label, "arm": arm.arm}
-            gauges.add("trials_left_out", text, names, lost[one.label, arm.arm])
-            work = {"benchmark": one.label, "work_unit": one.work_unit, "arm": arm.arm}
-            cost = _value(arm.service_per_unit)
-            gauges.add("service_cpu_seconds_per_unit", "Host CPU beside vCPUs per unit of work.", work, cost)
+            gauges.add("trials_left_out", "Trials that a guard rejected.", names, len(arm.left_out))
+            names = {"benchmark": one.label, "work_unit": one.work_unit, "arm": arm.arm}
+            text = "Host CPU beside vCPUs per unit of work."
+            gauges.add("service_cpu_seconds_per_unit", text, names, _value(arm.service_per_unit))
         for pair in one.comparisons:
             names = {"benchmark": one.label, "arm": pair.arm, "baseline": pair.baseline}
             text = "Pairs left out of a ratio: a guard rejected a trial. With too many of them there is no ratio."
             gauges.add("ratio_pairs_left_out", text, names, pair.pairs_left_out)
-            for bound in ("value", "low", "high") if pair.ratio else ():
-                figure = getattr(pair.ratio, bound)
-                gauges.add("ratio", "Ratio of two arms, more than 1 is better.", {**names, "bound": bound}, figure)
-    _add_budgets(gauges, judged)
+            gauges.add_bounds("ratio", "Ratio of two arms, more than 1 is better.", names, pair.ratio)
+    for judgement, names in _labelled(judged):
+        gauges.add("budget_max_loss", "Loss that is allowed.", names, judgement.budget.max_loss)
+        text = "Host CPU beside vCPUs per unit of work that is allowed, in seconds."
+        gauges.add("budget_max_host_cpu_per_unit", text, names, judgement.budget.max_host_cpu_per_unit)
+        text = "Host CPU beside vCPUs per unit of work as it was judged, in seconds."
+        gauges.add_bounds("budget_host_cpu_per_unit", text, {**names, "work_unit": judgement.unit}, judgement.cpu)
+        gauges.add_verdict("budget_verdict", "a budget", names, judgement.verdict)
+    name, what = "host_verdict", "a host of a fleet"
+    if recorded:
+        name, what = "host_recorded_verdict", f"{what}, as results have it, not judged again"
     for host in _cases(results, []):
-        for word in verdict.Verdict:
-            text = "1 for the verdict on a host of a fleet, 0 for the others."
-            name = "host_verdict"
-            if recorded:
-                name, text = (
-                    "host_recorded_verdict",
-                    f"{text.removesuffix('.')}, as results have it, not judged again.",
-                )
-            labels = {"host": host.name, "verdict": word.value}
-            gauges.add(name, text, labels, host.verdict is word)
-    for name, told in results.environment.get("arms", {}).items():
+        gauges.add_verdict(name, what, {"host": host.name}, host.verdict)
+    for arm_name, told in results.environment.get("arms", {}).items():
         text = "Where guests are not what was asked for, as far as they were asked."
         known = "findings" in told or "virtualization" in told
-        gauges.add("guest_findings", text, {"arm": name}, len(told.get("findings", ())) if known else None)
+        gauges.add("guest_findings", text, {"arm": arm_name}, len(told.get("findings", ())) if known else None)
     gauges.add("run_timestamp_seconds", "When the validation began.", {}, _timestamp(results.environment))
     return gauges.text()
-
-
-def _add_budgets(gauges: _Gauges, judged: Sequence[verdict.Judgement]) -> None:
-    for one, names in zip(judged, budget_labels.distinct([one.budget for one in judged]), strict=True):
-        gauges.add("budget_max_loss", "Loss that is allowed.", names, one.budget.max_loss)
-        text = "Host CPU beside vCPUs per unit of work that is allowed, in seconds."
-        gauges.add("budget_max_host_cpu_per_unit", text, names, one.budget.max_host_cpu_per_unit)
-        text = "Host CPU beside vCPUs per unit of work as it was judged, in seconds."
-        for bound in ("value", "low", "high") if one.cpu else ():
-            labels = {**names, "work_unit": one.unit, "bound": bound}
-            gauges.add("budget_host_cpu_per_unit", text, labels, getattr(one.cpu, bound))
-        for word in verdict.Verdict:
-            text = "1 for the verdict on a budget, 0 for the others."
-            gauges.add("budget_verdict", text, {**names, "verdict": word.value}, one.verdict is word)
 
 
 class _Gauges:
@@ -317,16 +238,26 @@ class _Gauges:
     Two have the same labels here where foreign names differ only in what cannot be printed: the first stays.
     """
 
-    def __init__(self, labels: Mapping[str, str]) -> None:
-        self._labels = labels
+    def __init__(self, names: Mapping[str, str]) -> None:
+        self._names = names
         self._metrics: dict[str, tuple[str, dict[str, float]]] = {}
 
-    def add(self, name: str, text: str, labels: Mapping[str, str], value: float | None) -> None:
-        if value is None:
-            return
-        pairs = ",".join(f'{key}="{_label(one)}"' for key, one in {**self._labels, **labels}.items())
-        samples = self._metrics.setdefault(name, (text, {}))[1]
-        samples.setdefault(f"nova_perf_{name}{{{pairs}}}", float(value))
+    def add(self, name: str, text: str, names: Mapping[str, str], value: float | None) -> None:
+        if value is not None:
+            pairs = ",".join(f'{key}="{_label(one)}"' for key, one in {**self._names, **names}.items())
+            samples = self._metrics.setdefault(name, (text, {}))[1]
+            samples.setdefault(f"nova_perf_{name}{{{pairs}}}", float(value))
+
+    def add_bounds(
+        self, name: str, text: str, names: Mapping[str, str], estimate: statistics.Estimate | None
+    ) -> None:
+        for bound in _BOUNDS if estimate else ():
+            self.add(name, text, {**names, "bound": bound}, getattr(estimate, bound))
+
+    def add_verdict(self, name: str, what: str, names: Mapping[str, str], word: verdict.Verdict) -> None:
+        text = f"1 for the verdict on {what}, 0 for the others."
+        for other in verdict.Verdict:
+            self.add(name, text, {**names, "verdict": other.value}, other is word)
 
     def text(self) -> str:
         lines: list[str] = []
@@ -341,8 +272,7 @@ def _value(found: statistics.Estimate | None) -> float | None:
 
 
 def _label(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    return budget_labels.printable(escaped)
+    return printable(text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n"))
 
 
 def _xml(value: object) -> str:
@@ -353,11 +283,10 @@ def _cell(value: object) -> object:
     """Return a cell that no spreadsheet takes for a formula and no terminal for a command."""
     if not isinstance(value, str):
         return value
-    text = budget_labels.printable(value)
-    return f"'{text}" if value.startswith(("=", "+", "-", "@", "\t", "\r")) else text
+    return f"'{printable(value)}" if value.startswith(("=", "+", "-", "@", "\t", "\r")) else printable(value)
 
 
-def _timestamp(environment: Mapping[str, object]) -> float | None:
+def _timestamp(environment: Mapping[str, Any]) -> float | None:
     try:
         begun = datetime.datetime.fromisoformat(str(environment.get("created", "")))
     except ValueError:

@@ -15,7 +15,6 @@ from nova_perf_tuning.budget import (
     charts,
     diagnosis,
     fleet_diagnosis,
-    guards,
     model,
     overhead,
     statistics,
@@ -145,7 +144,7 @@ def render(
         rows=_SHOWN_TRIALS,
         cautions=wording.cautions(summaries),
         trials=[(one, overhead.cost(one)) for one in trials if one.primary][:_SHOWN_TRIALS],
-        left_out=_left_out(summaries),
+        left_out=summary.left_out(summaries),
         draws=statistics.DRAWS,
         least=statistics.MIN_VALUES,
         trial_count=sum(one.primary for one in trials),
@@ -157,13 +156,6 @@ def _told(results: model.Results, judged: Sequence[verdict.Judgement]) -> diagno
     if "fleet" in results.environment:
         return fleet_diagnosis.diagnose(results.environment)
     return diagnosis.diagnose(results, judged)
-
-
-def _left_out(summaries: Sequence[summary.BenchmarkSummary]) -> dict[guards.Run, str]:
-    """Return run -> why it does not count."""
-    return {
-        (one.label, arm.arm, order): why for one in summaries for arm in one.arms for order, why in arm.left_out
-    }
 
 
 def _tracks(series: Sequence[history.Series]) -> list[tuple[history.Series, str, charts.Track, list[str]]]:

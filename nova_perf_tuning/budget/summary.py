@@ -144,6 +144,13 @@ def arm_order(results: model.Results) -> list[str]:
     return [arm for arm in planned if arm in seen] + sorted(seen - planned.keys())
 
 
+def left_out(summaries: Sequence[BenchmarkSummary]) -> dict[guards.Run, str]:
+    """Return run -> why it does not count."""
+    return {
+        (one.label, arm.arm, order): why for one in summaries for arm in one.arms for order, why in arm.left_out
+    }
+
+
 def to_dict(summaries: Sequence[BenchmarkSummary]) -> list[dict[str, Any]]:
     """Return summaries as plain data for JSON."""
     return [dataclasses.asdict(one) for one in summaries]

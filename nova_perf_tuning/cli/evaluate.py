@@ -46,12 +46,9 @@ class Evaluate(command.PerfCommand):
         export_options.add(parser)
 
     def run_command(self, args: argparse.Namespace) -> int:
-        export_options.check(args, len(args.results))
-        with export_options.withdrawn_on_error(args):
-            return self._judge(args)
-
-    def _judge(self, args: argparse.Namespace) -> int:
         from nova_perf_tuning.budget import budget_file
+
+        export_options.begin(args, len(args.results))
 
         budgets = budget_file.load(args.budget)
         floors = budget_options.floors(args)

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import functools
 import os
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from nova_perf_tuning import whole_file
-
-if TYPE_CHECKING:
-    from nova_perf_tuning.budget import model, verdict
+from nova_perf_tuning.budget import counted, exports, model, store, summary, verdict, wording
 
 _FILES = {
     "junit": "JUnit XML for CI: a test case for each budget; FAIL is a failure, INVALID an error, INCONCLUSIVE"
@@ -21,6 +17,7 @@ _FILES = {
     "prometheus": "medians, ratios and verdicts of one results file for the textfile collector of Prometheus'"
     " node exporter (FILE.prom)",
 }
+_UNFINISHED = "the command did not come to a verdict; see what it printed"
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -29,26 +26,33 @@ def add(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(f"--{name}", metavar="FILE", help=f"write {text}")
 
 
-def check(args: argparse.Namespace, inputs: int = 1, made: Sequence[str] = ()) -> None:
-    """Find out before anything is measured that a file could not be written, or would take another one's place.
+def begin(args: argparse.Namespace, inputs: int = 1, made: Sequence[str] = ()) -> None:
+    """Refuse files that cannot be written, and leave no verdict of an earlier run.
+
+    Until :func:`write` the JUnit file has an error, and the others are not there.
 
     :param inputs: how many results files there are; :param made: what else the command writes.
-    :raises whole_file.OutputError: a folder is missing, something else than a file is there, several results
+    :raises whole_file.OutputError: a directory is missing, something else than a file is there, several results
         would go into one table, or one file would take the place of another or of what is read.
     """
-    read = _read(args)
-    for path in made:
-        if any(_same(path, other) for other in read):
-            raise whole_file.OutputError(f"{path}: it is what is read, and would be written; give another place")
-    taken = dict.fromkeys(read, "it is what is read") | dict.fromkeys(made, "results or the report go there")
-    for name, path in _wanted(args).items():
-        if inputs > 1 and name != "junit":
-            raise whole_file.OutputError(f"--{name} is made of one results file, and {inputs} were given")
+    wanted = _wanted(args)
+    if inputs > 1 and (wanted.keys() - {"junit"}):
+        raise whole_file.OutputError(f"--csv and --prometheus take one results file, and {inputs} were given")
+    known: list[str] = []
+    for name in ("results", "budget", "noise_file", "bare_host"):
+        given = getattr(args, name, None) or []
+        known += [given] if isinstance(given, str) else given
+    for path in wanted.values():
         whole_file.check(path)
-        why = next((why for other, why in taken.items() if _same(path, other)), None)
-        if why is not None:
-            raise whole_file.OutputError(f"--{name} {path}: {why}; give another file")
-        taken[path] = f"--{name} writes it"
+    for path in (*made, *wanted.values()):
+        if any(_same(path, other) for other in known):
+            raise whole_file.OutputError(f"{path}: this command reads or writes that file; give another one")
+        known.append(path)
+    for name, path in wanted.items():
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+        if name == "junit":
+            store.write_atomically(path, exports.junit(model.Results({}, []), [], _UNFINISHED))
 
 
 def write(
@@ -65,65 +69,20 @@ def write(
     :param recorded: verdicts on hosts of a fleet are those of the file, not judged again.
     :raises OSError: one cannot be written.
     """
-    from nova_perf_tuning.budget import counted, exports, store, summary, wording
-
-    limits = counted.limits([one.budget for one in judged])
-    unjudged = (unjudged or wording.NO_BUDGET) if args.budget else "no budget was given; give one with --budget"
-    summaries = functools.cache(lambda: summary.summarise(results, limits=limits))
-    uncounted = functools.cache(lambda: exports.left_out(results, summaries(), judged, limits))
-    made: dict[str, Callable[[], str]] = {
-        "junit": lambda: exports.junit(results, judged, unjudged, recorded=recorded),
-        "csv": lambda: exports.table(results, uncounted()),
-        "prometheus": lambda: exports.prometheus(results, summaries(), judged, uncounted(), recorded=recorded),
-    }
     wanted = _wanted(args)
-    for name, path in wanted.items():
-        store.write_atomically(path, made[name]())
+    if "junit" in wanted:
+        unjudged = (
+            (unjudged or wording.NO_BUDGET) if args.budget else "no budget was given; give one with --budget"
+        )
+        store.write_atomically(wanted["junit"], exports.junit(results, judged, unjudged, recorded=recorded))
+    if wanted.keys() - {"junit"}:
+        summaries = summary.summarise(results, limits=counted.limits([one.budget for one in judged]))
+        if "csv" in wanted:
+            store.write_atomically(wanted["csv"], exports.table(results, summary.left_out(summaries)))
+        if "prometheus" in wanted:
+            text = exports.prometheus(results, summaries, judged, recorded=recorded)
+            store.write_atomically(wanted["prometheus"], text)
     return list(wanted.values())
-
-
-@contextlib.contextmanager
-def withdrawn_on_error(args: argparse.Namespace) -> Iterator[None]:
-    """Leave no verdict of an earlier run where the block ends by an error: the JUnit file gets it, the others go.
-
-    To be used behind :func:`check`, which sees that no other file is in their place.
-    """
-    try:
-        yield
-    except BrokenPipeError:  # who reads the output has gone, the files are written
-        raise
-    except BaseException as error:
-        _withdraw(args, " ".join(str(error).split()) or type(error).__name__)
-        raise
-
-
-def _withdraw(args: argparse.Namespace, why: str) -> None:
-    from nova_perf_tuning.budget import exports, model, store
-
-    for name, path in _wanted(args).items():
-        with contextlib.suppress(OSError, whole_file.OutputError):  # what went wrong before is what is told
-            os.unlink(path)
-        if name == "junit":
-            with contextlib.suppress(OSError, whole_file.OutputError):
-                store.write_atomically(path, exports.junit(model.Results({}, []), [], why))
-
-
-def _read(args: argparse.Namespace) -> list[str]:
-    """Return the files that a command reads or keeps.
-
-    :raises nova_perf_tuning.errors.PerfTuningError: the database of runs is no URL, or its extra is missing.
-    """
-    found: list[str] = []
-    for name in ("results", "budget", "noise_file", "bare_host"):
-        given = getattr(args, name, None) or []
-        found += [given] if isinstance(given, str) else given
-    history, database = getattr(args, "history", None), getattr(args, "database", None)
-    if database or history is not None and history is not False or getattr(args, "launcher", None) == "heat":
-        from nova_perf_tuning.database import engine
-
-        kept = engine.file_of(database or (history if isinstance(history, str) else None))
-        found += [] if kept is None else [kept]
-    return found
 
 
 def _same(path: str, other: str) -> bool:

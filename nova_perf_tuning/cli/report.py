@@ -43,16 +43,12 @@ class Report(command.PerfCommand):
         export_options.add(parser)
 
     def run_command(self, args: argparse.Namespace) -> int:
+        from nova_perf_tuning.budget import ablation, budget_file, counted, report, store, summary, verdict
         from nova_perf_tuning.cli import validate
 
         path = _output(args)
         validate.number("--last", args.last, 1, 100_000)
-        export_options.check(args, made=[path] if path is not None and path != "-" else [])
-        with export_options.withdrawn_on_error(args):
-            return self._report(args, path)
-
-    def _report(self, args: argparse.Namespace, path: str | None) -> int:
-        from nova_perf_tuning.budget import ablation, budget_file, counted, report, store, summary, verdict
+        export_options.begin(args, made=[path] if path is not None and path != "-" else [])
 
         budgets = budget_file.load(args.budget) if args.budget else []
         results = store.load(args.results)

@@ -130,13 +130,11 @@ class Validate(command.PerfCommand):
         guard.install()
         try:
             try:
-                export_options.check(args, made=output_files(args.output))
-                with export_options.withdrawn_on_error(args):
-                    run = _planned(args)
+                export_options.begin(args, made=output_files(args.output))
+                run = _planned(args)
             except (KeyboardInterrupt, SystemExit) as stop:
                 return _tell_stop(stop, measured=False)
-            with export_options.withdrawn_on_error(args):
-                return run.run()
+            return run.run()
         finally:
             guard.remove()
 

@@ -214,8 +214,8 @@ def run(args: argparse.Namespace, program: str, cloud: HeatCloud | None = None, 
             f"{error.name} is missing; install nova-perf-tuning[cloud,report] for clouds"
         ) from None
     cloud = cloud or HeatCloud(args.os_cloud)
-    export_options.check(args, made=validate.output_files(args.output))
-    with export_options.withdrawn_on_error(args), contextlib.ExitStack() as opened:
+    export_options.begin(args, made=validate.output_files(args.output))
+    with contextlib.ExitStack() as opened:
         return _Run(args, validate_hints.Hints(args, program, os_cloud), cloud, _budgets(args), opened).run()
 
 

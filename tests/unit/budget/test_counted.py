@@ -156,7 +156,7 @@ class EveryFigureTest(testtools.TestCase):
         data = self.data()
         data.environment.update(host="compute7", created="2026-11-20T10:00:00+00:00")
         data.trials[0].conditions = {"link:eth1": 0.0, "link:eth0": 25000.0, "clock_step_s": 1e-6}
-        rows = list(csv.DictReader(io.StringIO(exports.table(data))))
+        rows = list(csv.DictReader(io.StringIO(exports.table(data, summary.left_out(summary.summarise(data))))))
         self.assertEqual(2, sum(row["left_out"].startswith("steal: ") for row in rows))
         self.assertEqual({"0.5", ""}, {row["condition_steal_share"] for row in rows})
         self.assertEqual(
@@ -164,39 +164,11 @@ class EveryFigureTest(testtools.TestCase):
         )
         self.assertEqual({("compute7", "2026-11-20T10:00:00+00:00")}, {(row["host"], row["run"]) for row in rows})
 
-    def test_what_a_comparison_leaves_out_is_told_alike(self):
-        """Arms that ran at different frequencies are each sound alone."""
-        data = samples.results(ARMS, groups=4)
-        for one in data.trials:
-            mhz = 3000.0 if one.arm == "tuned" else 3500.0
-            one.conditions = {"busy_mhz": mhz, "steal_share": 0.0, "steal_of_busy": 0.01}
-        rows = list(csv.DictReader(io.StringIO(exports.table(data))))
-        self.assertEqual({"3000.0", "3500.0"}, {row["condition_busy_mhz"] for row in rows})
-        self.assertEqual({"0.01"}, {row["condition_steal_of_busy"] for row in rows})
-        text = exports.prometheus(data, summary.summarise(data), [])
-        for arm in ARMS:
-            lost = [row["left_out"] for row in rows if row["arm"] == arm and row["left_out"]]
-            self.assertEqual(12, len(lost))
-            self.assertTrue(lost[0].startswith("frequency change: arms ran at different CPU frequencies"), lost[0])
-            self.assertTrue(lost[0].endswith(("(tuned against untuned)", "(tuned against host)")), lost[0])
-            self.assertIn(f'nova_perf_trials_left_out{{host="",benchmark="iperf3",arm="{arm}"}} 12.0', text)
-
-    def test_what_a_budget_alone_leaves_out_is_told(self):
-        data = samples.results(ARMS, groups=4)
-        for one in data.trials:
-            one.conditions = {"link:eth0": 1000.0}
-        budget = budget_file.Budget("iperf3", "tuned", 0.15, baseline="untuned", min_link_mbps=10000.0)
-        judged = verdict.judge_all(data, [budget])
-        left_out = exports.left_out(data, summary.summarise(data), judged)
-        rows = list(csv.DictReader(io.StringIO(exports.table(data, left_out))))
-        self.assertEqual({"tuned", "untuned"}, {row["arm"] for row in rows if row["left_out"]})
-        self.assertEqual(24, sum(row["left_out"].startswith("link: ") for row in rows))
-
     def test_csv_of_a_fleet_has_the_host_of_each_pair(self):
         data = samples.results({"untuned": 500.0}, groups=4, blocks=1)
         pairs = [{"number": number, "client": f"c{number}", "server": f"s{number}"} for number in (0, 1)]
         data.environment["fleet"] = {"run": "r1", "pairs": pairs}
-        rows = csv.DictReader(io.StringIO(exports.table(data)))
+        rows = csv.DictReader(io.StringIO(exports.table(data, summary.left_out(summary.summarise(data)))))
         self.assertEqual(["c0", "c1", "s0", "s1"], [row["host"] for row in rows])
 
 

@@ -134,7 +134,7 @@ class EvaluateTest(testtools.TestCase):
         wanted = os.path.join(self.folder, "table.csv")
         done = test_bench.nova_perf("evaluate", self.results, self.results, "--csv", wanted)
         self.assertEqual((3, ""), (done.returncode, done.stdout))
-        self.assertIn("--csv is made of one results file, and 2 were given", done.stderr)
+        self.assertIn("take one results file, and 2 were given", done.stderr)
 
     def test_several_files_are_suites_of_one_junit_file(self):
         wanted, broken = (os.path.join(self.folder, name) for name in ("junit.xml", "broken.json"))
