@@ -32,11 +32,12 @@ def fan(argv: Sequence[str], processes: int, port: int) -> tuple[str, ...]:
     return (own.PROGRAM, "fan", str(processes), str(port), *argv)
 
 
-def documents(kind: str, text: str) -> list[dict[str, Any]]:
+def documents(kind: str, text: str, protocol: str) -> list[dict[str, Any]]:
     """Return iperf3's JSON of every process.
 
+    :param protocol: ``TCP`` or ``UDP``, of which it must be.
     :raises base.NotReadyError: a server did not listen yet.
-    :raises base.OutputError: no JSON, or one that tells an error.
+    :raises base.OutputError: no JSON, one that tells an error, or of another protocol.
     """
     data = output.load_json(kind, text)
     found = data.get("outputs", [data])
@@ -48,6 +49,10 @@ def documents(kind: str, text: str) -> list[dict[str, Any]]:
             if "refused" in message:
                 raise base.NotReadyError(f"{kind}: {message}")
             raise base.OutputError(f"{kind}: {message}")
+        if (told := output.find(kind, one, "start", "test_start", "protocol")) != protocol:
+            raise base.OutputError(
+                f"{kind}: the output is of a {output.printable(told, 20)} test, not of {protocol}"
+            )
     return found
 
 
@@ -59,10 +64,10 @@ def transferred(kind: str, data: Mapping[str, Any], what: str = "bytes") -> floa
     return sum(output.number(kind, interval, "sum", what) for interval in intervals)
 
 
-def span(kind: str, text: str) -> base.Span:
+def span(kind: str, text: str, protocol: str) -> base.Span:
     """Return when iperf3 measured: all but the omitted seconds; it ends some 10 ms after the last interval."""
     seconds, counted, everything = [], 0.0, 0.0
-    for one in documents(kind, text):
+    for one in documents(kind, text, protocol):
         everything += transferred(kind, one)
         sums = [output.find(kind, interval, "sum") for interval in one["intervals"]]
         kept = [found for found in sums if not found.get("omitted")]
@@ -154,7 +159,7 @@ class Iperf3(base.Benchmark):
         )
 
     def parse(self, text: str) -> list[base.Reading]:
-        found = documents(self.kind, text)
+        found = documents(self.kind, text, "TCP")
         rates = [output.number(self.kind, one, "end", "sum_received", "bits_per_second") for one in found]
         if not all(rates):
             raise base.OutputError(f"{self.kind}: the receiver got nothing (0 bit/s)")
@@ -170,7 +175,7 @@ class Iperf3(base.Benchmark):
         return readings + cpu_shares(self.kind, found)
 
     def span(self, text: str) -> base.Span:
-        return span(self.kind, text)
+        return span(self.kind, text, "TCP")
 
 
 class Packets(base.Benchmark):
@@ -213,7 +218,7 @@ class Packets(base.Benchmark):
         return (base.Step(server, "server", timeout_s), base.Step(tuple(client), "client", timeout_s))
 
     def parse(self, text: str) -> list[base.Reading]:
-        found = documents(self.kind, text)
+        found = documents(self.kind, text, "UDP")
         end = output.find(self.kind, found[0], "end")
         sent = output.number(self.kind, end, "sum", "packets")
         # The receiver's own bytes: as lost it tells the gaps alone, and not what is missing after its last packet.
@@ -237,4 +242,4 @@ class Packets(base.Benchmark):
         ]
 
     def span(self, text: str) -> base.Span:
-        return span(self.kind, text)
+        return span(self.kind, text, "UDP")

@@ -14,7 +14,9 @@ from hypothesis import strategies
 from nova_perf_tuning.bench import (
     base,
     copy_table,
+    cpu,
     database,
+    fio,
     iperf3,
     jitter,
     latency,
@@ -42,6 +44,9 @@ NETPERF_KEYS = recorded("netperf-stream.txt")
 NETPERF_TABLE = recorded("netperf-table.txt")
 NETPERF_RR = recorded("netperf-rr.txt")
 GOOD = {
+    iperf3.Iperf3: recorded("iperf3-two-streams.json"),
+    fio.Fio: recorded("fio-two-jobs.json"),
+    cpu.Cpu: recorded("sysbench-cpu.txt"),
     iperf3.Packets: recorded("iperf3-udp.json"),
     system.System: recorded("own-system.json"),
     memory.Himeno: recorded("own-himeno.json"),
@@ -78,9 +83,23 @@ class AnyOutputTest(testtools.TestCase):
     def test_truncations(self):
         for kind, text in GOOD.items():
             for length in {0, 1, len(text) // 3, len(text) // 2}:
-                if issubclass(kind, netperf.Netperf) and length > 40:
+                if issubclass(kind, netperf.Netperf | cpu.Cpu) and length > 40:
                     continue  # its first lines have all that is judged
-                self.assertRaises(base.OutputError, kind().parse, text[:length])
+                with self.subTest(kind=kind.kind, length=length):
+                    self.assertRaises(base.OutputError, kind().parse, text[:length])
+
+    def test_longer_and_deeper_than_any(self):
+        for kind, text in GOOD.items():
+            for foreign in (
+                text + " " * output.MAX_CHARACTERS,
+                "[" * 100_000,
+                '{"end":' * 100_000,
+                '{"a":' + "[" * 100_000,
+                '\x1b[2J{"error": "\\u001b[31m\\r\\nred\\u0007"}',
+            ):
+                with self.subTest(kind=kind.kind, begin=foreign[:10]):
+                    error = self.assertRaises(base.OutputError, kind().parse, foreign)
+                    self.assertTrue(str(error).isprintable() and len(str(error)) < 300, str(error))
 
     def test_output_of_another(self):
         for kind in GOOD:
@@ -106,6 +125,42 @@ class AnyOutputTest(testtools.TestCase):
             readings = kind().parse(text[:at] + new + text[at + 1 :])
         except base.OutputError as error:
             self.assertTrue(str(error).isprintable() and len(str(error)) < 400)
+            return
+        for one in readings:
+            self.assertTrue(0 <= one.value <= output.MAX_NUMBER, one)
+
+    @hypothesis.given(
+        strategies.sampled_from([iperf3.Iperf3, fio.Fio]),
+        strategies.data(),
+        strategies.recursive(
+            strategies.none()
+            | strategies.booleans()
+            | strategies.floats()
+            | strategies.integers()
+            | strategies.text(),
+            lambda inner: (
+                strategies.lists(inner, max_size=3) | strategies.dictionaries(strategies.text(), inner, max_size=3)
+            ),
+            max_leaves=5,
+        ),
+    )
+    @hypothesis.settings(deadline=None, max_examples=150)
+    def test_any_value_in_the_place_of_another(self, kind, data, value):
+        """One value of a real output is replaced: figures stay sane, or the output is refused."""
+        document = json.loads(GOOD[kind])
+        place = document
+        while True:
+            keys = list(place) if isinstance(place, dict) else list(range(len(place)))
+            key = data.draw(strategies.sampled_from(keys))
+            if isinstance(place[key], dict | list) and place[key] and data.draw(strategies.booleans()):
+                place = place[key]
+                continue
+            place[key] = value
+            break
+        try:
+            readings = kind().parse(json.dumps(document))
+        except base.OutputError as error:
+            self.assertTrue(str(error).isprintable())
             return
         for one in readings:
             self.assertTrue(0 <= one.value <= output.MAX_NUMBER, one)
