@@ -52,11 +52,9 @@ class Checks(upgradecheck.UpgradeCommands):
 
     def check(self) -> Any:
         """Print a table of all checks and return the worst code; BROKEN when an option cannot be read."""
-        try:
-            for option in options.OPTS:
-                options.value(self.conf, option.dest)
-        except (cfg.Error, ValueError) as error:
-            print(f"nova-perf-status: {_said(error)}", file=sys.stderr)
+        wrong = options.mistakes(self.conf)
+        if wrong:
+            print(f"nova-perf-status: {wrong[0]}", file=sys.stderr)
             return BROKEN
         return super().check()
 
@@ -123,7 +121,7 @@ class Checks(upgradecheck.UpgradeCommands):
         return upgradecheck.Result(SUCCESS, f"Nova's API checks {len(registered)} kinds of perf: extra specs.")
 
     def _profiles(self) -> upgradecheck.Result:
-        folder = options.value(self.conf, "profile_dir")
+        folder = self.conf.nova_perf_tuning.profile_dir or None
         try:
             known = profiles.load(folder)
         except errors.PerfTuningError as error:

@@ -5,8 +5,7 @@ They stand in ``nova.conf``, in the group that :mod:`nova_perf_tuning.conf.host`
 
 from __future__ import annotations
 
-import math
-from typing import Any, Final
+from typing import Final
 
 from oslo_config import cfg
 
@@ -26,7 +25,7 @@ OPTS = [
             ("ignore", "the fault is logged and the instance starts without the tuning that could not be made"),
         ],
         help="""
-What happens to an instance when its ``perf:`` extra specs cannot be put into effect on this host.
+What happens to an instance when the ``perf:`` extra specs of its flavor cannot be put into effect on this host.
 
 With ``fail``, a wrong spec shows as an instance in ERROR; the fault says which spec and why. A resize (within a
 cell) to a flavor with one, and a hard reboot of a guest whose specs have become wrong, are refused before the
@@ -39,8 +38,24 @@ both values, with a line in that log ("left out: ...").
 Start with ``fail``: a flavor that promises a speed and does not give it is the harder fault to find. Use
 ``ignore`` where instances must come up at any price, for instance while hosts are evacuated after a failure.
 
+What an image asks for (``hw_perf_*``) never fails a build: what is wrong in it is left out, and the flavor wins.
+
 Neither value touches instances without ``perf:`` specs, nor detach, delete or the migration of other instances.
 Nova's API refuses most wrong values before they come this far (microversion 2.86 and later).
+""",
+    ),
+    cfg.IntOpt(
+        "image_iothreads",
+        default=4,
+        min=0,
+        max=16,
+        help="""
+How many I/O threads an image may ask for with ``hw_perf_iothreads``.
+
+Each is a thread of the host, and images belong to tenants. An image that asks for more gets none, with a warning
+in the log of nova-compute; a flavor may ask for up to 16 (``perf:iothreads``).
+
+Too many show as hosts with more runnable threads than CPUs for them. 0 leaves I/O threads to flavors.
 """,
     ),
     cfg.StrOpt(
@@ -111,35 +126,17 @@ CUSTOM_PERF_VALIDATED instead.
 ]
 
 
-def value(conf: cfg.ConfigOpts, name: str) -> Any:
-    """Return one of these options as it can be used; an empty ``profile_dir`` is as good as none.
-
-    oslo.config takes a number without a value for None, and nan and inf for numbers.
-
-    :raises cfg.Error: its text is not of its type; :raises ValueError: or not allowed.
-    """
-    found = getattr(conf[GROUP.name], name)
-    if name == "profile_dir":
-        return found or None
-    reason = None
-    if found is None or found == "":
-        reason = "it is empty, remove the line for the default"
-    elif isinstance(found, float) and not math.isfinite(found):
-        reason = f"{found} is not a finite number"
-    if reason is not None:
-        raise ValueError(f"Value for option {name} is not valid: {reason}")
-    return found
-
-
 def mistakes(conf: cfg.ConfigOpts) -> list[str]:
     """Return one line for each of these options whose value cannot be used; none of them stops Nova's service."""
     found = []
     for option in OPTS:
         try:
-            value(conf, option.dest)
+            if getattr(conf[GROUP.name], option.dest) not in (None, "") or option.default is None:
+                continue
+            reason = "it is empty, remove the line for the default"
         except (cfg.Error, ValueError) as error:
             reason = "".join(char if char.isprintable() else "?" for char in " ".join(str(error).split())[:400])
-            found.append(f"[{GROUP.name}] {option.dest}: {reason}; mend it and restart the service")
+        found.append(f"[{GROUP.name}] {option.dest}: {reason}; mend it and restart the service")
     return found
 
 

@@ -7,8 +7,6 @@ so this needs no service of its own. Hard requirements are traits, not weights: 
 
 from __future__ import annotations
 
-import functools
-import math
 from typing import Any, Final
 
 import nova.conf
@@ -39,13 +37,14 @@ class PerfWeigher(weights.BaseHostWeigher):
     maxval = 100.0
 
     def weight_multiplier(self, host_state: Any) -> float:
-        """Return the option's value, or that of an aggregate of the host; its default when it is no number.
-
-        Times zero, nan and inf are nan, with which Nova sorts the hosts of all instances at random.
-        """
-        option = _multiplier()
+        """Return the option's value, or that of an aggregate of the host."""
+        try:
+            option = CONF.nova_perf_tuning.perf_weight_multiplier or 0.0
+        except (cfg.Error, ValueError):  # a typo must not keep the scheduler from its work
+            LOG.error("[nova_perf_tuning] perf_weight_multiplier cannot be used; %s holds", options.WEIGHT)
+            option = options.WEIGHT
         multiplier: float = utils.get_weight_multiplier(host_state, "perf_weight_multiplier", option)
-        return multiplier if math.isfinite(multiplier) else option
+        return multiplier
 
     def _weigh_object(self, host_state: Any, weight_properties: Any) -> float:
         flavor = weight_properties.flavor
@@ -54,21 +53,7 @@ class PerfWeigher(weights.BaseHostWeigher):
         ):
             return 0.0
         try:
-            score = float((host_state.stats or {}).get(SCORE, 0.0))
+            # Another host's compute service wrote it; nan and what is beyond the scale become its ends.
+            return min(100.0, max(0.0, float((host_state.stats or {}).get(SCORE, 0.0))))
         except (TypeError, ValueError):
             return 0.0
-        return score if math.isfinite(score) else 0.0
-
-
-def _multiplier() -> float:
-    """Return the option; a typo in it must not keep the scheduler from its work."""
-    try:
-        return float(options.value(CONF, "perf_weight_multiplier"))
-    except (cfg.Error, ValueError) as error:
-        _tell(" ".join(str(error).split()))
-        return options.WEIGHT
-
-
-@functools.cache
-def _tell(error: str) -> None:
-    LOG.error("[nova_perf_tuning] perf_weight_multiplier: %s; %s holds until it is mended", error, options.WEIGHT)

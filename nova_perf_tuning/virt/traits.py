@@ -16,7 +16,6 @@ from typing import Any, Final
 
 from oslo_config import cfg
 
-from nova_perf_tuning.conf import nova as options
 from nova_perf_tuning.virt import host_result
 
 LOG = logging.getLogger(__name__)
@@ -102,13 +101,13 @@ class HostTraits:
     def result(self, nodename: str) -> host_result.HostResult | None:
         """Return the result that counts for ``nodename`` now, or None."""
         try:
-            max_age = datetime.timedelta(seconds=options.value(self._conf, "result_max_age"))
-            path = options.value(self._conf, "result_file")
+            max_age = datetime.timedelta(seconds=self._conf.nova_perf_tuning.result_max_age)
+            path = self._conf.nova_perf_tuning.result_file
             result = host_result.read(path)
             if result is None:
                 self._say(nodename, logging.INFO, f"{path}: no validation result yet")
                 return None
-        except (host_result.ResultError, cfg.Error, ValueError) as error:
+        except (host_result.ResultError, cfg.Error, ValueError, TypeError) as error:
             self._say(nodename, logging.WARNING, str(error))
             return None
         objection = result.objection(nodename, datetime.datetime.now(datetime.UTC), max_age)

@@ -108,12 +108,11 @@ class ReportTest(testtools.TestCase):
     def test_option_that_cannot_be_read_costs_the_traits_only(self):
         config = config_fixture.Config(self.conf)
         self.write(self.fresh(score=50))
-        for number, value in enumerate(("a month", ""), 1):
-            config.load_raw_values("nova_perf_tuning", result_max_age=value)
-            for _ in range(3):
-                self.assertEqual({}, self.traits.stats("cmp1"))
-            self.assertEqual(number, len(self.lines()))
-            self.assertIn("result_max_age", self.lines()[-1])
+        config.load_raw_values("nova_perf_tuning", result_max_age="a month")
+        for _ in range(3):
+            self.assertEqual({}, self.traits.stats("cmp1"))
+        (line,) = self.lines()
+        self.assertIn("result_max_age", line)
 
     def test_new_age_counts_at_once(self):
         self.write(
