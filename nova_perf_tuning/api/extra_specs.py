@@ -28,7 +28,7 @@ class PerfSpecValidator(base.ExtraSpecValidator):
 
         :raises nova.exception.ValidationError: the value is not allowed; says what is.
         """
-        known = vocabulary.by_key().get(name)
+        known = vocabulary.BY_KEY.get(name)
         if known is None:  # Nova takes the dot before a feature for any character
             raise exception.ValidationError(
                 f"Validation failed; extra spec '{name[:80]}' does not appear to be a valid extra spec."

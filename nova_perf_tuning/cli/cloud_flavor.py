@@ -172,28 +172,24 @@ class FlavorExplain(cloud_command.CloudLister):
         parser.add_argument("flavor", metavar="FLAVOR", help="name or id")
         parser.add_argument("--image", metavar="IMAGE", help="the image that a guest is made of: name or id")
         parser.add_argument("--profile-dir", metavar="DIR", help="folder with profiles of your own (.yaml files)")
-        parser.add_argument(
-            "--housekeeping-cpus",
-            metavar="N",
-            help="host CPUs that may serve the guest's queues; perf:vif_queues=auto asks for no more than these",
-        )
+        spec_options.add_housekeeping(parser)
 
     def take_action(self, parsed_args: argparse.Namespace) -> Rows:
         from nova_perf_tuning.cli import explain
         from nova_perf_tuning.cloud import flavors, images
-        from nova_perf_tuning.specs import crosscheck, parsing, profiles
+        from nova_perf_tuning.specs import crosscheck, profiles
 
-        cpus = spec_options.count("--housekeeping-cpus", parsed_args.housekeeping_cpus, 4096)
         known = profiles.load(parsed_args.profile_dir)
         flavor = flavors.find(self.connection, parsed_args.flavor)
         properties: Mapping[str, str] = {}
         if parsed_args.image:
             properties = images.find(self.connection, parsed_args.image).properties
-        wanted = parsing.parse(flavor.extra_specs, properties, known)
-        for warning in crosscheck.check(wanted, flavor.extra_specs, properties, flavor.vcpus):
+        specs, vcpus = flavor.extra_specs, flavor.vcpus
+        wanted, warnings = crosscheck.guest_request(specs, properties, vcpus, known)
+        for warning in warnings:
             self.warn(f"warning: {warning}")
         chosen = known.get(wanted.profile or "")
-        rows = explain.rows(wanted, flavor.extra_specs, properties, chosen, flavor.vcpus, cpus)
+        rows = explain.rows(wanted, specs, properties, chosen, vcpus, parsed_args.housekeeping_cpus)
         return ("Spec", "Value", "From", "Native", "XML", "Left out", "Host", "Why"), [
             (
                 row.spec,

@@ -9,6 +9,8 @@ from typing import Final
 
 from nova_perf_tuning.cli import command, rich_text, spec_options
 from nova_perf_tuning.errors import ExitCode
+from nova_perf_tuning.guest import parsing as guest_parsing
+from nova_perf_tuning.guest import transform
 from nova_perf_tuning.specs import crosscheck, parsing, profile, profiles, request, vocabulary
 
 #: The guest that shows what a spec does to XML: two disks and an interface as Nova writes them.
@@ -62,27 +64,27 @@ class Explain(command.PerfCommand):
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("--vcpus", metavar="N", help="vCPUs of the flavor (needed)")
+        parser.add_argument(
+            "--vcpus",
+            metavar="N",
+            type=spec_options.number(guest_parsing.MAX_VCPUS),
+            required=True,
+            help="vCPUs of the flavor",
+        )
         spec_options.add(parser)
 
     def run_command(self, args: argparse.Namespace) -> int:
-        from nova_perf_tuning.guest import parsing as guest_parsing
-
-        vcpus = spec_options.count("--vcpus", args.vcpus, guest_parsing.MAX_VCPUS)
-        if vcpus is None:
-            raise spec_options.OptionError("--vcpus is missing: give the vCPUs of the flavor, as in --vcpus 4")
-        housekeeping = spec_options.count("--housekeeping-cpus", args.housekeeping_cpus, guest_parsing.MAX_VCPUS)
         specs = spec_options.flavor(args)
         properties = spec_options.pairs("--image-property", args.image_property)
         known = profiles.load(args.profile_dir)
-        wanted = parsing.parse(specs, properties, known)
-        warnings = crosscheck.check(wanted, specs, properties, vcpus)
-        missing = crosscheck.needed_native(wanted, specs, properties, vcpus)
-        found = rows(wanted, specs, properties, known.get(wanted.profile or ""), vcpus, housekeeping)
+        wanted, warnings = crosscheck.guest_request(specs, properties, args.vcpus, known)
+        missing = crosscheck.needed_native(wanted, specs, properties, args.vcpus)
+        chosen = known.get(wanted.profile or "")
+        found = rows(wanted, specs, properties, chosen, args.vcpus, args.housekeeping_cpus)
         if args.format == "json":
             command.print_json(
                 {
-                    "vcpus": vcpus,
+                    "vcpus": args.vcpus,
                     "specs": [dataclasses.asdict(row) for row in found],
                     "flavor_lacks": missing,
                     "warnings": list(warnings),
@@ -104,7 +106,7 @@ def rows(
     """Return a row for each ``perf:*`` spec in force and for each of Nova's own that the profile brings."""
     found = []
     for key, value in wanted.extra_specs().items():
-        spec, _feature = vocabulary.by_key()[key]
+        spec, _feature = vocabulary.BY_KEY[key]
         origin, reason = _origin(key, specs, properties, chosen)
         alone = dataclasses.replace(parsing.parse_expanded({key: value}), profile=None, budget=None)
         xml, left_out = _sample(alone, vcpus, housekeeping_cpus)
@@ -124,8 +126,7 @@ def _origin(
         # As flavors have it that were made with the profile written out.
         entry = chosen.specs.get(key) if chosen is not None else None
         return "flavor", entry.reason if entry is not None and entry.value == specs[key] else None
-    known = vocabulary.by_key().get(key)
-    if known and any(image in properties for own, image, _ in known[0].keys() if own == key):
+    if any(own == key and image in properties for image, own in vocabulary.BY_IMAGE_PROPERTY.items()):
         return "image", None
     assert chosen is not None
     return f"profile {chosen.name}", chosen.specs[key].reason
@@ -134,34 +135,21 @@ def _origin(
 def _sets_host(spec: vocabulary.Spec, value: str) -> bool:
     if spec.name == "budget":
         return True
-    return (
-        vocabulary.Effect.HOST in spec.effects
-        and value not in ("none", "default", "0")
-        and spec.name
-        not in (
-            "profile",
-            "iothreads",
-        )
-    )
+    placed = value not in ("none", "default") and spec.name not in ("profile", "iothreads")
+    return vocabulary.Effect.HOST in spec.effects and placed
 
 
 def _sample(
     alone: request.Request, vcpus: int, housekeeping_cpus: int | None
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the lines that one spec adds to a sample guest, and what it leaves out there."""
-    from nova_perf_tuning.guest import transform
-
-    before = _SAMPLE.format(vcpus=vcpus)
-    result = transform.transform(before, alone, housekeeping_cpus=housekeeping_cpus)
-    old = set(before.splitlines())
-    lines = []
-    ours = False
-    for line in result.xml.splitlines():
-        ours = ours or "<metadata>" in line
-        if line not in old and not ours:
-            lines.append(line.strip())
-        ours = ours and "</metadata>" not in line
-    left_out = tuple(note.removeprefix("left out: ") for note in result.notes if note.startswith("left out:"))
+    root = guest_parsing.parse_xml(_SAMPLE.format(vcpus=vcpus))
+    before = frozenset(transform.text(root).splitlines())
+    notes = transform.write(root, alone, housekeeping_cpus)
+    for metadata in root.findall("metadata"):
+        root.remove(metadata)
+    lines = [line.strip() for line in transform.text(root).splitlines() if line not in before]
+    left_out = tuple(note.text for note in notes if note.left_out)
     return tuple(dict.fromkeys(lines)), left_out
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from nova_perf_tuning import errors
+from nova_perf_tuning.guest import parsing
 from nova_perf_tuning.specs import vocabulary
 
 _PROFILE = f"{vocabulary.PREFIX}profile"
@@ -41,11 +42,28 @@ def add(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="a property of the image, such as hw_perf_vif_queues=4; may be repeated",
     )
+    add_housekeeping(parser)
+
+
+def add_housekeeping(parser: argparse.ArgumentParser) -> None:
+    """Add ``--housekeeping-cpus``."""
     parser.add_argument(
         "--housekeeping-cpus",
         metavar="N",
+        type=number(parsing.MAX_VCPUS),
         help="host CPUs that may serve the guest's queues; perf:vif_queues=auto asks for no more than these",
     )
+
+
+def number(high: int) -> Callable[[str], int]:
+    """Return the type of an option that takes a number from 1 to ``high``."""
+
+    def convert(text: str) -> int:
+        if text.isascii() and text.isdigit() and len(text) < 10 and 1 <= int(text) <= high:
+            return int(text)
+        raise argparse.ArgumentTypeError(f"{vocabulary.shown(text)}: give a number from 1 to {high}")
+
+    return convert
 
 
 def pairs(option: str, values: Sequence[str]) -> dict[str, str]:
@@ -97,8 +115,7 @@ def count(option: str, text: str | None, high: int) -> int | None:
 
     :raises OptionError: not a number from 1 to ``high``.
     """
-    if text is None:
-        return None
-    if text.isascii() and text.isdigit() and len(text) < 10 and 1 <= int(text) <= high:
-        return int(text)
-    raise OptionError(f"{option} {vocabulary.shown(text)}: give a number from 1 to {high}")
+    try:
+        return None if text is None else number(high)(text)
+    except argparse.ArgumentTypeError as error:
+        raise OptionError(f"{option} {error}") from None

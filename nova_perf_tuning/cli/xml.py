@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import io
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from nova_perf_tuning import at_once, errors
 from nova_perf_tuning.cli import command, spec_options
@@ -32,14 +33,12 @@ class Xml(command.PerfCommand):
         parser.add_argument("domain", metavar="DOMAIN.xml", help="file with the domain's XML, - for stdin")
         parser.add_argument("--diff", action="store_true", help="print a unified diff in place of the whole XML")
         spec_options.add(parser)
-        parser.add_argument("--libvirt-version", metavar="A.B.C", help="leave out what this libvirt cannot do")
-        parser.add_argument("--qemu-version", metavar="A.B.C", help="leave out what this QEMU cannot do")
+        for program in ("libvirt", "qemu"):
+            help_text = f"leave out what this {'libvirt' if program == 'libvirt' else 'QEMU'} cannot do"
+            parser.add_argument(f"--{program}-version", metavar="A.B.C", type=_version, help=help_text)
 
     def run_command(self, args: argparse.Namespace) -> int:
-        housekeeping = spec_options.count("--housekeeping-cpus", args.housekeeping_cpus, parsing.MAX_VCPUS)
-        known = features.Features(
-            _version("--libvirt-version", args.libvirt_version), _version("--qemu-version", args.qemu_version)
-        )
+        known = features.Features(args.libvirt_version, args.qemu_version)
         specs = spec_options.flavor(args)
         properties = spec_options.pairs("--image-property", args.image_property)
         own_profiles = profiles.load(args.profile_dir)
@@ -47,10 +46,10 @@ class Xml(command.PerfCommand):
         try:
             guest = parsing.parse_domain(data)
             wanted, warnings = _request(guest, parsing.asked(data), specs, properties, own_profiles)
-            result = transform.transform(data, wanted, housekeeping_cpus=housekeeping, features=known)
+            result = transform.transform(data, wanted, housekeeping_cpus=args.housekeeping_cpus, features=known)
         except parsing.DomainError as error:
             raise InputError(f"{args.domain}: {error}") from None
-        notes = [*(f"warning: {text}" for text in warnings), *result.notes]
+        notes = [*(f"warning: {text}" for text in warnings), *map(str, result.notes)]
         if not wanted:
             notes.append("nothing is asked, neither by options nor in the domain's metadata: the XML is unchanged")
         if args.format == "json":
@@ -58,7 +57,12 @@ class Xml(command.PerfCommand):
             return errors.ExitCode.PASS
         if isinstance(sys.stdout, io.TextIOWrapper):
             sys.stdout.reconfigure(errors="xmlcharrefreplace")  # XML stays the same XML on an ASCII stdout
-        sys.stdout.writelines(_diff(args.domain, data.decode(), result.xml) if args.diff else [result.xml])
+        if args.diff:
+            before = transform.text(parsing.parse_xml(data)).splitlines(True)
+            after = transform.text(parsing.parse_xml(result.xml)).splitlines(True)
+            sys.stdout.writelines(difflib.unified_diff(before, after, args.domain, f"{args.domain} (tuned)"))
+        else:
+            sys.stdout.write(result.xml)
         for note in notes:
             print(note, file=sys.stderr)
         return errors.ExitCode.PASS
@@ -78,30 +82,27 @@ def _request(
     :raises crosscheck.ContradictionError: the options ask for what the driver would refuse at build. What a domain
         carries already is only warned of: it was booted so.
     """
-    native = {key: text for key, text in asked.extra_specs.items() if not key.startswith(vocabulary.PREFIX)}
+    extra, image = dict(asked.extra_specs), dict(asked.image_properties)
+    native = {key: text for key, text in extra.items() if not key.startswith(vocabulary.PREFIX)}
     if specs or properties:
         extra = {**native, **specs}
-        image = {
-            key: text
-            for key, text in asked.image_properties.items()
-            if not key.startswith(vocabulary.IMAGE_PREFIX)
-        }
-        image.update(properties)
-        wanted = spec_parsing.parse(extra, image, known)
+        image = {key: text for key, text in image.items() if not key.startswith(vocabulary.IMAGE_PREFIX)}
+        image |= properties
     elif asked.expanded is not None:
-        extra, image = native, dict(asked.image_properties)
+        extra = native
+    image, warnings = spec_parsing.usable_properties(extra, image)
+    if asked.expanded is not None and not (specs or properties):
         wanted = spec_parsing.parse_expanded(asked.expanded)
     else:
-        extra, image = dict(asked.extra_specs), dict(asked.image_properties)
         wanted = spec_parsing.parse(extra, image, known)
     found = crosscheck.findings(wanted, extra, image, guest.vcpus)
     if not native and not any(key.startswith(vocabulary.NATIVE_PREFIX) for key in specs):
         # A domain that Nova did not make: nothing is known of hw:* specs.
         found = tuple(finding for finding in found if finding.rule in crosscheck.WITHOUT_NATIVE)
     wrong = [finding.message for finding in found if finding.level is crosscheck.Level.ERROR]
-    if wrong and (specs or properties):
+    if wrong and specs:
         raise crosscheck.ContradictionError("; and ".join(wrong))
-    return wanted, tuple(finding.message for finding in found)
+    return wanted, (*warnings, *(finding.message for finding in found))
 
 
 def _read(path: str) -> bytes:
@@ -111,18 +112,10 @@ def _read(path: str) -> bytes:
         raise InputError(f"{path}: {error.strerror}; give domain XML (virsh dumpxml), or - for stdin") from None
 
 
-def _version(option: str, text: str | None) -> int | None:
+def _version(text: str) -> int:
     """Return ``9.0.0`` as libvirt writes a version, 9000000."""
-    if text is None:
-        return None
     parts = text.split(".")
     if len(parts) > 3 or not all(part.isascii() and part.isdigit() and len(part) < 4 for part in parts):
-        raise spec_options.OptionError(f"{option} {vocabulary.shown(text)}: write it as in 9.0.0")
+        raise argparse.ArgumentTypeError(f"{vocabulary.shown(text)}: write it as in 9.0.0")
     major, minor, micro = (*map(int, parts), 0, 0)[:3]
     return major * 1_000_000 + minor * 1_000 + micro
-
-
-def _diff(path: str, before: str, after: str) -> Iterable[str]:
-    import difflib
-
-    return difflib.unified_diff(before.splitlines(True), after.splitlines(True), path, f"{path} (tuned)")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from nova_perf_tuning.guest import markup, parsing, tree
+from nova_perf_tuning.guest import parsing
 from nova_perf_tuning.specs import vocabulary
 
 #: Knob -> (least libvirt, least QEMU, what it is), in libvirt's form of versions: 1 000 000 a, 1 000 b, c.
@@ -55,10 +55,10 @@ def from_capabilities(xml: str | None, libvirt: int | None = None, qemu: int | N
     """
     if xml is None:
         return Features(libvirt, qemu)
-    root = markup.parse(xml).root
+    root = parsing.parse_xml(xml)
     if root.tag != "domainCapabilities":
         raise parsing.DomainError(f"not domain capabilities: the root element is <{vocabulary.shown(root.tag)}>")
-    iothreads = tree.child(root, "iothreads")
+    iothreads = root.find("iothreads")
     return Features(libvirt, qemu, None if iothreads is None else iothreads.get("supported") == "yes")
 
 

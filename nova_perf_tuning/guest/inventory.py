@@ -9,6 +9,8 @@ import dataclasses
 from collections.abc import Mapping
 from xml.etree import ElementTree
 
+from lxml import etree
+
 from nova_perf_tuning.guest import parsing
 
 #: Devices of one kind in one guest; QEMU takes some hundreds.
@@ -108,13 +110,13 @@ def read(xml: str | bytes) -> Inventory:
     )
 
 
-def _mtu(interface: ElementTree.Element) -> int | None:
+def _mtu(interface: etree._Element) -> int | None:
     """Return what the guest's NIC is told (``<mtu size=…>``), None when nothing or no number is."""
     text = _attribute(interface, "mtu", "size")
     return int(text) if text.isascii() and text.isdigit() and len(text) < 8 else None
 
 
-def _attribute(element: ElementTree.Element, path: str, name: str) -> str:
+def _attribute(element: etree._Element, path: str, name: str) -> str:
     found = element.find(path)
     return "" if found is None else _short(found.attrib, name)
 
@@ -125,14 +127,14 @@ def _short(attributes: Mapping[str, str], name: str) -> str:
     return text if len(text) <= 256 and text.isprintable() else ""
 
 
-def _memory(element: ElementTree.Element | None) -> int:
+def _memory(element: etree._Element | None) -> int:
     text = "" if element is None else (element.text or "").strip()
     if element is None or not (text.isascii() and text.isdigit() and len(text) < 19):
         return 0
     return int(text) * _UNITS.get(element.get("unit", "KiB").lower(), 0) // 1024
 
 
-def _hyperv(element: ElementTree.Element | None) -> frozenset[str]:
+def _hyperv(element: etree._Element | None) -> frozenset[str]:
     if element is None:
         return frozenset()
     if element.get("mode") == "passthrough":
@@ -140,7 +142,7 @@ def _hyperv(element: ElementTree.Element | None) -> frozenset[str]:
     return frozenset(one.tag for one in element if one.get("state") == "on" and len(one.tag) < 40)
 
 
-def _is_windows(root: ElementTree.Element) -> bool:
+def _is_windows(root: etree._Element) -> bool:
     metadata = root.find("metadata")
     if metadata is None:
         return False
@@ -153,7 +155,7 @@ def _is_windows(root: ElementTree.Element) -> bool:
     return False
 
 
-def _disk(element: ElementTree.Element) -> Disk:
+def _disk(element: etree._Element) -> Disk:
     driver = element.find("driver")
     attributes = {} if driver is None else driver.attrib
     return Disk(
@@ -170,7 +172,7 @@ def _disk(element: ElementTree.Element) -> Disk:
     )
 
 
-def _controller(element: ElementTree.Element) -> Controller:
+def _controller(element: etree._Element) -> Controller:
     driver = element.find("driver")
     attributes = {} if driver is None else driver.attrib
     return Controller(

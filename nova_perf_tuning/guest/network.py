@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
-import functools
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from lxml import etree
+
 from nova_perf_tuning.guest import features as features_module
-from nova_perf_tuning.guest import parsing, tree
+from nova_perf_tuning.guest import notes, parsing
 from nova_perf_tuning.specs import request as request_module
 from nova_perf_tuning.specs import vocabulary
 
@@ -28,6 +28,7 @@ class Guest(NamedTuple):
     """What the devices need to know of the whole guest.
 
     :ivar accelerated: domain type ``kvm``; under TCG the driver's name is left alone, vhost may be absent.
+    :ivar housekeeping_cpus: host CPUs that may serve its queues, None when not known.
     """
 
     vcpus: int
@@ -53,215 +54,112 @@ def vif_queues(wanted: request_module.Queues, vcpus: int, housekeeping_cpus: int
     return wanted, "as asked"
 
 
-def concerns(request: request_module.Request) -> bool:
-    """Return whether a request says anything about interfaces."""
-    return bool(
-        request.vif_queues
-        or request.vif_rx_queue_size
-        or request.vif_tx_queue_size
-        or request.vif_host_offload
-        or request.vif_guest_offload
-    )
+def write(interface: etree._Element, request: request_module.Request, guest: Guest) -> list[notes.Note]:
+    """Write a request into an ``<interface>``; return what was changed, and what was left out and why."""
+    mac, model, driver = interface.find("mac"), interface.find("model"), interface.find("driver")
+    label = "interface without MAC"
+    if mac is not None:
+        label = f"interface {vocabulary.shown(mac.get('address', ''))}"
+    kind = interface.get("type", "")
+    reason = _why_not(kind, None if model is None else model.get("type"))
+    if reason:
+        return [notes.left_out(f"{label} {reason}")]
+    present = {} if driver is None else dict(driver.attrib)
+    wanted, found = _attributes(interface, kind, present.get("queues"), request, guest, label)
+    sides = {"host": request.vif_host_offload, "guest": request.vif_guest_offload}
+    if driver is None and not any(wanted.values()) and not any(sides.values()):
+        return found
+    if kind in _TAP_KINDS and guest.accelerated and (wanted or any(sides.values())) and "name" not in present:
+        wanted = {"name": "vhost", **wanted}
+    if driver is None:
+        driver = etree.Element("driver")
+        assert model is not None
+        model.addnext(driver)
+    changed = assign(driver, wanted)
+    for side, offloads in sides.items():
+        values = {name: "on" if on else "off" for name, on in sorted(offloads.items())}
+        if values:
+            changed = assign(child(driver, side), values) or changed
+    if changed:
+        shown = [f"{key}={vocabulary.shown(text)}" for key, text in driver.attrib.items()]
+        shown += [f"{one.tag} {key}={text}" for one in driver for key, text in one.attrib.items()]
+        found.append(notes.Note(f"{label}: driver {' '.join(shown) or 'with one queue'}"))
+    return found
 
 
-def transform(
-    elements: Iterable[tree.Element], request: request_module.Request, guest: Guest, notes: list[str]
-) -> None:
-    """Change ``<interface>`` elements; ``notes`` gets what was changed and what was left out, with the reason."""
-    wish = wish_of(request, guest)
-    for element in elements:
-        parts = tree.by_tag(element)
-        mac, model, driver, target = (parts.get(tag) for tag in ("mac", "model", "driver", "target"))
-        decision = decide(
-            wish,
-            element.get("type") or "",
-            None if model is None else model.get("type"),
-            target is not None and target.get("managed") == "no",
-            None if driver is None else tuple(driver.items()),
-            () if driver is None or not wish.sides else _inside(driver),
-        )
-        notes += decision.told(None if mac is None else mac.get("address") or "")
-        if driver is None and decision.makes_driver:
-            driver = tree.add(element, "driver", {}, model)
-        if driver is not None:
-            write(decision, driver)
+def child(element: etree._Element, tag: str) -> etree._Element:
+    """Return the first child of that tag, which is added where there is none."""
+    found = element.find(tag)
+    return etree.SubElement(element, tag) if found is None else found
 
 
-def write(decision: Decision, driver: tree.Element) -> None:
-    """Change the ``<driver>`` of an interface."""
-    tree.assign(driver, decision.driver)
-    for side, values in decision.sides.items():
-        there = tree.child(driver, side) if decision.looks_inside else None
-        if there is None:
-            tree.add(driver, side, values)
+def assign(element: etree._Element, values: Mapping[str, str | None]) -> bool:
+    """Set attributes, and remove those that are None; return whether anything has changed."""
+    before = dict(element.attrib)
+    for key, text in values.items():
+        if text is not None:
+            element.set(key, text)
         else:
-            tree.assign(there, values)
+            element.attrib.pop(key, None)
+    return before != dict(element.attrib)
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class Wish:
-    """What a request means for every interface of a guest; it equals itself alone, which is cheap as a key.
-
-    :ivar queues: queue pairs and how they came about, None: not asked.
-    :ivar sides: ``host`` and ``guest`` -> offloads and their values, where any are asked.
-    """
-
-    request: request_module.Request
-    guest: Guest
-    queues: tuple[int, str] | None
-    sides: Mapping[str, Mapping[str, str]]
-
-
-@dataclasses.dataclass(slots=True)
-class Decision:
-    """What is done to an interface.
-
-    :ivar driver: attributes that ``<driver>`` gets, or loses where None.
-    :ivar final: all that it has then, in their order.
-    :ivar makes_driver: there is no ``<driver>`` yet, and one is needed.
-    :ivar sides: child of ``<driver>`` -> attributes that it gets.
-    :ivar looks_inside: some of ``sides`` may be there already.
-    :ivar notes: what is said before and after the interface's name; nothing before it where it is a change.
-    :ivar leaves_out: some of ``notes`` are about what is left out.
-    """
-
-    driver: dict[str, str | None] = dataclasses.field(default_factory=dict)
-    final: dict[str, str] = dataclasses.field(default_factory=dict)
-    makes_driver: bool = False
-    sides: dict[str, Mapping[str, str]] = dataclasses.field(default_factory=dict)
-    looks_inside: bool = False
-    notes: list[tuple[str, str]] = dataclasses.field(default_factory=list)
-    leaves_out: bool = False
-
-    def leave_out(self, reason: str) -> None:
-        """Say why something is left out; ``reason`` goes on after the interface's name."""
-        self.notes.append(("left out: ", reason))
-        self.leaves_out = True
-
-    def told(self, address: str | None) -> list[str]:
-        """Return the notes on the interface of that MAC address."""
-        label = "interface without MAC" if address is None else f"interface {vocabulary.shown(address)}"
-        return [f"{before}{label}{after}" for before, after in self.notes]
-
-
-_Attributes = tuple[tuple[str, str], ...]
-
-
-def _inside(driver: tree.Element) -> tuple[tuple[str, _Attributes], ...]:
-    return tuple([(side.tag, tuple(side.items())) for side in driver.iterchildren()])
-
-
-@functools.lru_cache(maxsize=256)
-def wish_of(request: request_module.Request, guest: Guest) -> Wish:
-    """Return what a request means for every interface of a guest."""
-    sides = {
-        side: {name: "on" if on else "off" for name, on in sorted(chosen.items())}
-        for side, chosen in (("host", request.vif_host_offload), ("guest", request.vif_guest_offload))
-        if chosen
-    }
-    queues = None
-    if request.vif_queues is not None:
-        queues = vif_queues(request.vif_queues, guest.vcpus, guest.housekeeping_cpus)
-    return Wish(request, guest, queues, sides)
-
-
-@functools.lru_cache(maxsize=256)
-def decide(
-    wish: Wish,
-    kind: str,
-    model: str | None,
-    made_before: bool,
-    driver: _Attributes | None,
-    inside: tuple[tuple[str, _Attributes], ...],
-) -> Decision:
-    """Decide about an interface; kept, since a host's interfaces are of very few sorts.
-
-    :param made_before: libvirt doesn't make its tap device.
-    :param driver: attributes of its ``<driver>``, None where there is none.
-    :param inside: tags and attributes of the children of ``<driver>``, if offloads are asked.
-    """
-    decision = Decision()
+def _why_not(kind: str, model: str | None) -> str | None:
+    """Return why an interface has nothing that could be changed."""
     if kind == "hostdev":
-        decision.leave_out(" is a PCI device passed through, its queues are its own")
-        return decision
+        return "is a PCI device passed through, its queues are its own"
     if kind == "vdpa" and model is None:
         # Nova writes no model; libvirt takes virtio for it, but after it has passed over <driver> (9.0.0, run).
-        decision.leave_out(" is a vDPA device without a model, and libvirt reads no driver of such a one")
-        return decision
+        return "is a vDPA device without a model, and libvirt reads no driver of such a one"
     if model not in _VIRTIO:
-        decision.leave_out(f" is of model {model or '(none given)'}, not virtio")
-        return decision
-    written = dict(driver or ())
-    wanted: dict[str, str | None] = {}
-    if wish.queues is not None:
-        if kind in _QUEUE_KINDS:
-            _queues(wish.queues, written.get("queues"), kind == "ethernet" and made_before, wanted, decision)
-        else:
-            decision.leave_out(f" of type {kind} cannot have several queues")
-    _rings(kind, wish, wanted, decision)
-    if driver is None and not wish.sides and not any(wanted.values()):
-        return decision
-    if kind in _TAP_KINDS and wish.guest.accelerated and (wanted or wish.sides) and "name" not in written:
-        wanted = {"name": "vhost", **wanted}
-    decision.makes_driver = driver is None
-    decision.driver = {key: text for key, text in wanted.items() if written.get(key) != text}
-    there = dict(inside)
-    decision.looks_inside = bool(there)
-    for side, chosen in wish.sides.items():
-        present = dict(there.get(side, ()))
-        missing = {key: text for key, text in chosen.items() if present.get(key) != text}
-        if missing:
-            decision.sides[side] = missing
-    if decision.driver or decision.sides:
-        decision.final = {key: text for key, text in (written | wanted).items() if text is not None}
-        shown = [f"{key}={text}" for key, text in decision.final.items()]
-        shown += [f"{side} {key}={text}" for side, chosen in wish.sides.items() for key, text in chosen.items()]
-        decision.notes.append(("", f": driver {' '.join(shown) or 'with one queue'}"))
-    return decision
+        return f"is of model {vocabulary.shown(model or '(none given)')}, not virtio"
+    return None
 
 
-def _rings(kind: str, wish: Wish, wanted: dict[str, str | None], decision: Decision) -> None:
-    """Add the sizes of the rings to the attributes that ``<driver>`` shall have."""
-    request, features = wish.request, wish.guest.features
-    if request.vif_rx_queue_size is not None:
-        reason = features.missing("rx_queue_size")
-        if reason is None:
-            wanted["rx_queue_size"] = str(request.vif_rx_queue_size)
-        else:
-            decision.leave_out(f": {reason}")
-    if request.vif_tx_queue_size is not None:
-        reason = features.missing("tx_queue_size")
-        if kind not in _TX_KINDS:
-            reason = f"QEMU honours a transmit ring of vhost-user and vDPA interfaces only, this is {kind}"
-        if reason is None:
-            wanted["tx_queue_size"] = str(request.vif_tx_queue_size)
-        else:
-            decision.leave_out(f": {reason}")
-
-
-def _queues(
-    asked: tuple[int, str],
+def _attributes(
+    interface: etree._Element,
+    kind: str,
     written: str | None,
-    made_before: bool,
-    wanted: dict[str, str | None],
-    decision: Decision,
-) -> None:
-    """Add the queue pairs to the attributes that ``<driver>`` shall have; None removes one.
+    request: request_module.Request,
+    guest: Guest,
+    label: str,
+) -> tuple[dict[str, str | None], list[notes.Note]]:
+    """Return the attributes that ``<driver>`` shall have (None: shall not), and notes.
 
-    :param asked: queue pairs and how they came about.
-    :param written: queue pairs that ``<driver>`` has, None where it names none.
+    :param written: queue pairs that it has, None where it names none.
     """
-    queues, why = asked
-    present = 1 if written is None else parsing.number(written, 1, parsing.MAX_QUEUES, "queues")
-    if made_before and (queues > 1) != (present > 1):
-        # tun_set_iff(): a device made with IFF_MULTI_QUEUE is opened with it only, and the reverse
-        if queues > 1:
-            decision.leave_out(
-                " keeps its one queue: its tap device is made beforehand, and with several "
-                "queues only by hw:vif_multiqueue_enabled=true"
+    wanted: dict[str, str | None] = {}
+    found = []
+    if request.vif_queues is not None and kind not in _QUEUE_KINDS:
+        found.append(notes.left_out(f"{label} of type {vocabulary.shown(kind)} cannot have several queues"))
+    elif request.vif_queues is not None:
+        queues, why = vif_queues(request.vif_queues, guest.vcpus, guest.housekeeping_cpus)
+        present = 1 if written is None else parsing.number(written, 1, parsing.MAX_QUEUES, "queues")
+        target = interface.find("target")
+        made_before = kind == "ethernet" and target is not None and target.get("managed") == "no"
+        if made_before and queues > 1 and present == 1:
+            # tun_set_iff(): a device made with IFF_MULTI_QUEUE is opened with it only, and the reverse
+            found.append(
+                notes.left_out(
+                    f"{label} keeps its one queue: its tap device is made beforehand, and with several queues "
+                    "only by hw:vif_multiqueue_enabled=true"
+                )
             )
-            return
-        queues, why = 2, f"{why}; not fewer than 2, since its tap device was made for several"
-    if queues != present:
-        decision.notes.append(("", f": {queues} queue pair{'s' * (queues > 1)} ({why})"))
-    wanted["queues"] = str(queues) if queues > 1 else None
+        else:
+            if made_before and queues == 1 and present > 1:
+                queues, why = 2, f"{why}; not fewer than 2, since its tap device was made for several"
+            if queues != present:
+                found.append(notes.Note(f"{label}: {queues} queue pair{'s' * (queues > 1)} ({why})"))
+            wanted["queues"] = str(queues) if queues > 1 else None
+    for name, size in (("rx_queue_size", request.vif_rx_queue_size), ("tx_queue_size", request.vif_tx_queue_size)):
+        if size is None:
+            continue
+        reason = guest.features.missing(name)
+        if name == "tx_queue_size" and kind not in _TX_KINDS:
+            shown = vocabulary.shown(kind)
+            reason = f"QEMU honours a transmit ring of vhost-user and vDPA interfaces only, this is {shown}"
+        if reason is None:
+            wanted[name] = str(size)
+        else:
+            found.append(notes.left_out(f"{label}: {reason}"))
+    return wanted, found

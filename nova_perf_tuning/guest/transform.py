@@ -3,33 +3,26 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
 from typing import Final
 
+from lxml import etree
+
 from nova_perf_tuning.guest import features as features_module
-from nova_perf_tuning.guest import markup, network, parsing, storage, tree
+from nova_perf_tuning.guest import network, notes, parsing, storage
 from nova_perf_tuning.specs import request as request_module
 from nova_perf_tuning.specs import vocabulary
 
-_REQUEST: Final = f"{{{parsing.PERF_NAMESPACE}}}request"
-_SPEC: Final = f"{{{parsing.PERF_NAMESPACE}}}spec"
 _NAMESPACES: Final = {"perf": parsing.PERF_NAMESPACE}
+_UNTUNED: Final = f"{{{parsing.PERF_NAMESPACE}}}untuned"
 _ANYTHING: Final = features_module.Features()
-_NOTE: Final = 500
-#: How a note on something begins that was asked and not done.
-LEFT_OUT: Final = "left out:"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Transformed:
-    """The XML and what was done to it.
-
-    :ivar notes: one line for each change, and one beginning with ``left out:`` for each thing that was asked
-        and not done, with the reason.
-    """
+    """The XML and what was done to it."""
 
     xml: str
-    notes: tuple[str, ...]
+    notes: tuple[notes.Note, ...]
 
 
 def transform(
@@ -37,105 +30,80 @@ def transform(
     request: request_module.Request,
     *,
     housekeeping_cpus: int | None = None,
-    features: features_module.Features | None = None,
+    features: features_module.Features = _ANYTHING,
 ) -> Transformed:
-    """Write a request into a domain's XML. Doing it twice changes nothing more; an empty one changes nothing.
+    """Write a request into a domain's XML. Doing it twice changes nothing more; an empty one changes no byte.
 
-    What is not touched stays as it was written, byte for byte. Pins of vCPUs and emulator are Nova's and
-    stay; host CPU numbers come in only as copies of the emulator's for I/O threads, which Nova carries along
-    in a live migration.
-
-    :param housekeeping_cpus: host CPUs that may serve this guest's queues, None when not known.
-    :param features: what the host can do; None when not known.
+    :param housekeeping_cpus, features: as of :func:`write`.
     :raises DomainError: not the XML of a KVM or QEMU domain, or hostile.
     """
     parsing.parse_domain(xml)
-    return transform_unchecked(xml, request, housekeeping_cpus=housekeeping_cpus, features=features)
+    root = parsing.parse_xml(xml)
+    found = write(root, request, housekeeping_cpus, features)
+    if not request:
+        return Transformed(xml if isinstance(xml, str) else xml.decode(), ())
+    return Transformed(text(root), found)
 
 
-def transform_unchecked(
-    xml: str | bytes,
+def text(root: etree._Element) -> str:
+    """Return a document in the one form in which two can be compared line by line."""
+    etree.indent(root)
+    return f"{etree.tostring(root, encoding='unicode')}\n"
+
+
+def write(
+    domain: etree._Element,
     request: request_module.Request,
-    *,
     housekeeping_cpus: int | None = None,
-    features: features_module.Features | None = None,
-) -> Transformed:
-    """Do as :func:`transform` does, for XML that is sound, as Nova's is: what nobody changes is not checked.
+    features: features_module.Features = _ANYTHING,
+) -> tuple[notes.Note, ...]:
+    """Write a request into a ``<domain>``; return what was changed and what was left out.
 
+    Pins of vCPUs and emulator are Nova's and stay; host CPU numbers come in only as copies of the emulator's for
+    I/O threads, which Nova carries along in a live migration.
+
+    :param housekeeping_cpus: host CPUs that may serve this guest's queues, None when not known.
+    :param features: what the host can do.
     :raises DomainError: not a KVM or QEMU domain, or an impossible value.
     """
-    document = markup.parse(xml)
-    root = document.root
-    if root.tag != "domain":
+    if domain.tag != "domain":
         raise parsing.DomainError(
             "libvirt's <domstatus> cannot be defined; give the output of virsh dumpxml --inactive"
         )
-    notes = _transform_tree(root, request, housekeeping_cpus, features or _ANYTHING)
-    return Transformed(str(document), notes)
-
-
-def _transform_tree(
-    domain: tree.Element,
-    request: request_module.Request,
-    housekeeping_cpus: int | None,
-    known: features_module.Features,
-) -> tuple[str, ...]:
-    """Write a request into ``<domain>``; return the notes."""
-    parts = tree.by_tag(domain)
-    kind = domain.get("type") or ""
+    kind = domain.get("type", "")
     if kind not in ("kvm", "qemu"):
-        name = vocabulary.shown(_text(parts, "name"))
+        name = vocabulary.shown(domain.findtext("name", ""))
         raise parsing.DomainError(f"domain {name} is of type {kind[:20]!r}, not kvm or qemu")
     if not request:
         return ()
-    notes: list[str] = []
-    vcpus = parsing.number(_text(parts, "vcpu") or "1", 1, parsing.MAX_VCPUS, "<vcpu>")
-    devices = tree.tagged(parts.get("devices"))
-    if network.concerns(request):
-        guest = network.Guest(vcpus, kind == "kvm", housekeeping_cpus, known)
-        interfaces = [element for tag, element in devices if tag == "interface"]
-        network.transform(interfaces, request, guest, notes)
-    storage.transform(domain, parts, devices, request, vcpus, known, notes)
-    write_metadata(domain, parts, request)
-    return printable(notes)
-
-
-def printable(notes: Iterable[str]) -> tuple[str, ...]:
-    """Return notes as they can be shown: names in them come from domain XML."""
-    return tuple(
-        [note if note.isprintable() and len(note) <= _NOTE else vocabulary.shown(note, _NOTE) for note in notes]
-    )
-
-
-def _text(parts: Mapping[str, tree.Element], tag: str) -> str:
-    element = parts.get(tag)
-    return "" if element is None else (element.text or "").strip()
-
-
-def write_metadata(
-    domain: tree.Element, parts: Mapping[str, tree.Element], request: request_module.Request
-) -> None:
-    """Put the request into ``<metadata>``, beside Nova's element; an older one of ours is replaced.
-
-    :param parts: the domain's children by tag.
-    """
-    specs = list(request.extra_specs().items())
-    metadata = parts.get("metadata")
-    if metadata is None:
-        if not specs:
-            return
-        metadata = tree.add(domain, "metadata", {}, parts.get("uuid", parts.get("name")))
-    ours = [one for one in metadata.iterchildren() if one.tag == _REQUEST]
-    if len(ours) == 1 and _specs(ours[0]) == specs:
-        return
-    for element in ours:
-        metadata.remove(element)
+    vcpus = parsing.number(domain.findtext("vcpu", "1").strip(), 1, parsing.MAX_VCPUS, "<vcpu>")
+    guest = network.Guest(vcpus, kind == "kvm", housekeeping_cpus, features)
+    found = []
+    if request.asks_network:
+        for interface in domain.iterfind("devices/interface"):
+            found += network.write(interface, request, guest)
+    if request.asks_storage:
+        found += storage.write(domain, request, vcpus, features)
+    specs = request.extra_specs()
     if specs:
-        element = tree.add(metadata, _REQUEST, {}, nsmap=_NAMESPACES)
-        for key, value in specs:
-            tree.add(element, _SPEC, {"name": key}, nsmap=_NAMESPACES).text = value
+        element = _metadata(domain)
+        for key, value in specs.items():
+            etree.SubElement(element, parsing.SPEC, {"name": key}).text = value
+    return tuple(found)
 
 
-def _specs(element: tree.Element) -> list[tuple[str, str]]:
-    """Return name and text of the ``<perf:spec>`` elements."""
-    return [(spec.get("name") or "", (spec.text or "").strip()) for spec in element.iterchildren(_SPEC)]
+def mark_untuned(domain: etree._Element, reason: str) -> None:
+    """Write into the metadata of a ``<domain>`` that its request is not in force, and why."""
+    etree.SubElement(_metadata(domain), _UNTUNED).text = vocabulary.shown(reason, 300)
+
+
+def _metadata(domain: etree._Element) -> etree._Element:
+    """Return our element in ``<metadata>``, new and empty, beside Nova's."""
+    metadata = domain.find("metadata")
+    if metadata is None:
+        metadata = etree.Element("metadata")
+        before = domain.find("uuid")
+        (domain.find("name") if before is None else before).addnext(metadata)
+    for element in metadata.findall(parsing.REQUEST):
+        metadata.remove(element)
+    return etree.SubElement(metadata, parsing.REQUEST, nsmap=_NAMESPACES)

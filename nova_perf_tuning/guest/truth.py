@@ -14,7 +14,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from nova_perf_tuning.guest import markup, tree
+from nova_perf_tuning.guest import parsing
 from nova_perf_tuning.specs import request as request_module
 
 #: Sections are separated by ``== name``. Nothing in it fails where a file or program is missing.
@@ -142,12 +142,11 @@ def resolved(asked: request_module.Request, xml: str, vcpus: int) -> request_mod
     """
     numbers: dict[str, Any] = {}
     if request_module.AUTO in (asked.vif_queues, asked.disk_queues):
-        devices = tree.tagged(tree.by_tag(markup.parse(xml).root).get("devices"))
-        for field, wanted, fallback in (("vif_queues", "interface", 1), ("disk_queues", "disk", vcpus)):
+        root = parsing.parse_xml(xml)
+        for field, device, fallback in (("vif_queues", "interface", 1), ("disk_queues", "disk", vcpus)):
             if getattr(asked, field) == request_module.AUTO:
-                drivers = [tree.by_tag(element).get("driver") for tag, element in devices if tag == wanted]
-                written = [text for one in drivers if one is not None and (text := one.get("queues"))]
-                numbers[field] = max(map(int, written), default=fallback)
+                written = [int(one.get("queues")) for one in root.iterfind(f"devices/{device}/driver[@queues]")]
+                numbers[field] = max(written, default=fallback)
     return dataclasses.replace(asked, **numbers)
 
 

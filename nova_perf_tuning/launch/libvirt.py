@@ -218,7 +218,8 @@ class LibvirtLauncher(base.Launcher):
             domain = self._connected().createXML(transformed.xml, libvirt.VIR_DOMAIN_START_AUTODESTROY)
         except libvirt.libvirtError as error:
             raise base.LaunchError(f"libvirt cannot start guest {name}: {printable(str(error), 400)}") from error
-        return Guest(name, domain, address, tap, files.console, transformed.xml), transformed.notes
+        notes = tuple(map(str, transformed.notes))
+        return Guest(name, domain, address, tap, files.console, transformed.xml), notes
 
     def altered(self, arm: base.Arm, xml: str) -> str:
         """Return the domain XML that a guest of ``arm`` is made from, before what its request changes in it.

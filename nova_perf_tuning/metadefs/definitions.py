@@ -42,7 +42,7 @@ def namespaces() -> Mapping[str, dict[str, Any]]:
         "compute-perf-tuning-image.json": _namespace(
             "OS::Compute::PerfTuningImage",
             "Performance tuning for images",
-            "The same as image properties. A contradiction between flavor and image is an error.",
+            "What an image may ask of its guests' queues, rings, offloads and I/O threads. The flavor wins.",
             [
                 {"name": "OS::Glance::Image", "prefix": vocabulary.IMAGE_PREFIX},
                 {"name": "OS::Cinder::Volume", "prefix": vocabulary.IMAGE_PREFIX, "properties_target": "image"},
@@ -51,6 +51,7 @@ def namespaces() -> Mapping[str, dict[str, Any]]:
                 key.removeprefix(vocabulary.IMAGE_PREFIX): _property(spec, feature)
                 for spec in vocabulary.VOCABULARY
                 for _, key, feature in spec.keys()
+                if key is not None
             },
         ),
     }

@@ -1,6 +1,6 @@
 """Do the specs of a flavor and an image fit together, with each other and with Nova's own?
 
-One table, :data:`RULES`: what each rule looks at, how grave it is and why. The documentation is made from it.
+Each rule says what it looks at, its level and why. The documentation is made from :data:`RULES`.
 """
 
 from __future__ import annotations
@@ -9,11 +9,14 @@ import dataclasses
 import enum
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from nova_perf_tuning import errors
+from nova_perf_tuning.specs import parsing, vocabulary
 from nova_perf_tuning.specs import request as request_module
-from nova_perf_tuning.specs import vocabulary
+
+if TYPE_CHECKING:
+    from nova_perf_tuning.specs import profile
 
 _NO_PROPERTIES: Final[Mapping[str, str]] = {}
 _MULTIQUEUE: Final = "hw:vif_multiqueue_enabled"
@@ -43,6 +46,9 @@ def has_pcpus(extra_specs: Mapping[str, str]) -> bool:
     return any(_PCPUS.match(key) and text.strip() != "0" for key, text in extra_specs.items())
 
 
+_Broken = Callable[["_Facts"], Iterator[str]]
+
+
 class Level(enum.Enum):
     """ERROR: the guest would not boot or not be what was asked. WARNING: a spec without effect."""
 
@@ -60,6 +66,18 @@ class Rule:
     broken: Callable[[_Facts], Iterator[str]]
 
 
+#: In the order in which findings are shown.
+RULES: Final[list[Rule]] = []
+
+
+def _rule(name: str, level: Level, why: str) -> Callable[[_Broken], _Broken]:
+    def register(broken: _Broken) -> _Broken:
+        RULES.append(Rule(name, level, why, broken))
+        return broken
+
+    return register
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Finding:
     """A broken rule."""
@@ -69,20 +87,14 @@ class Finding:
     message: str
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
 class _Facts:
     """Request, Nova's own specs and the vCPUs, with questions that the rules ask of them."""
 
-    def __init__(
-        self,
-        request: request_module.Request,
-        extra_specs: Mapping[str, str],
-        image_properties: Mapping[str, str],
-        vcpus: int | None,
-    ) -> None:
-        self.request = request
-        self.extra_specs = extra_specs
-        self.image_properties = image_properties
-        self.vcpus = vcpus
+    request: request_module.Request
+    extra_specs: Mapping[str, str]
+    image_properties: Mapping[str, str]
+    vcpus: int | None
 
     def native(self, key: str) -> str | None:
         """Return a native spec: the flavor's, the image's or the profile's."""
@@ -124,15 +136,47 @@ class _Facts:
         return asked is not None and int(asked) > 1
 
 
-def _above_vcpus(name: str) -> Callable[[_Facts], Iterator[str]]:
-    def broken(facts: _Facts) -> Iterator[str]:
-        asked = getattr(facts.request, name)
-        if isinstance(asked, int) and facts.vcpus is not None and asked > facts.vcpus:
-            yield f"{facts.said(name)} is more than the {facts.vcpus} vCPUs; use auto or at most {facts.vcpus}"
+@_rule(
+    "native-value",
+    Level.ERROR,
+    "Nova's API refuses other values; a rule below would take them for something that they are not.",
+)
+def _unknown_native(facts: _Facts) -> Iterator[str]:
+    for key, allowed in _NATIVE_CHOICES.items():
+        value = facts.native(key)
+        if value is not None and value not in allowed:
+            yield f"{key}={vocabulary.shown(value)} is no value of Nova's; it takes {', '.join(allowed)}"
+    for key in _NATIVE_FLAGS:
+        value = facts.native(key)
+        if value is not None and value.strip().lower() not in vocabulary.TRUE_STRINGS | vocabulary.FALSE_STRINGS:
+            yield f"{key}={vocabulary.shown(value)} is no value of Nova's; it takes true or false"
 
-    return broken
+
+@_rule(
+    "vif-queues-above-vcpus",
+    Level.ERROR,
+    "A guest gives no work to queue pairs beyond its vCPUs; each of them still costs a host thread.",
+)
+def _vif_queues_above_vcpus(facts: _Facts) -> Iterator[str]:
+    return _above_vcpus(facts, "vif_queues")
 
 
+@_rule("disk-queues-above-vcpus", Level.ERROR, "A guest gives no work to request queues beyond its vCPUs.")
+def _disk_queues_above_vcpus(facts: _Facts) -> Iterator[str]:
+    return _above_vcpus(facts, "disk_queues")
+
+
+def _above_vcpus(facts: _Facts, name: str) -> Iterator[str]:
+    asked = getattr(facts.request, name)
+    if isinstance(asked, int) and facts.vcpus is not None and asked > facts.vcpus:
+        yield f"{facts.said(name)} is more than the {facts.vcpus} vCPUs; use auto or at most {facts.vcpus}"
+
+
+@_rule(
+    "multiqueue-off",
+    Level.ERROR,
+    "Nova and os-vif make the tap device; the kernel opens several queues only of one made for them.",
+)
 def _multiqueue_off(facts: _Facts) -> Iterator[str]:
     if facts.several_queues and facts.flag(_MULTIQUEUE) is False:
         yield (
@@ -141,6 +185,11 @@ def _multiqueue_off(facts: _Facts) -> Iterator[str]:
         )
 
 
+@_rule(
+    "single-queue-of-multiqueue-tap",
+    Level.ERROR,
+    "The kernel refuses one queue of a tap device that was made for several (IFF_MULTI_QUEUE must agree).",
+)
 def _single_queue_tap(facts: _Facts) -> Iterator[str]:
     if facts.request.vif_queues == 1 and facts.flag(_MULTIQUEUE) and facts.vcpus != 1:
         yield (
@@ -149,6 +198,11 @@ def _single_queue_tap(facts: _Facts) -> Iterator[str]:
         )
 
 
+@_rule(
+    "multiqueue-not-set",
+    Level.WARNING,
+    "Without hw:vif_multiqueue_enabled=true a tap device made beforehand has one queue and keeps it.",
+)
 def _multiqueue_missing(facts: _Facts) -> Iterator[str]:
     if facts.several_queues and facts.flag(_MULTIQUEUE) is None:
         yield (
@@ -157,6 +211,11 @@ def _multiqueue_missing(facts: _Facts) -> Iterator[str]:
         )
 
 
+@_rule(
+    "irq-vcpu-needs-dedicated",
+    Level.ERROR,
+    "Only a pinned vCPU has a host CPU that is its own.",
+)
 def _irq_on_shared(facts: _Facts) -> Iterator[str]:
     if facts.request.irq_placement == "vcpu" and not facts.pinned:
         yield (
@@ -165,17 +224,37 @@ def _irq_on_shared(facts: _Facts) -> Iterator[str]:
         )
 
 
-def _node_of_none(name: str, value: str) -> Callable[[_Facts], Iterator[str]]:
-    def broken(facts: _Facts) -> Iterator[str]:
-        if getattr(facts.request, name) == value and not facts.has_nodes:
-            yield (
-                f"{facts.said(name)} needs a guest with a NUMA node of its own; set hw:numa_nodes=1 or "
-                f"hw:cpu_policy=dedicated, or perf:{name}={vocabulary.BY_NAME[name].choices[0]}"
-            )
-
-    return broken
+@_rule(
+    "emulator-numa-needs-topology",
+    Level.ERROR,
+    "Nova places the emulator on a node only for guests with a NUMA topology; others float over the host.",
+)
+def _emulator_without_node(facts: _Facts) -> Iterator[str]:
+    return _numa_without_node(facts, "emulator_placement")
 
 
+@_rule(
+    "vhost-numa-without-topology",
+    Level.WARNING,
+    "A guest that floats over the host has no node; its vhost workers are left alone.",
+)
+def _vhost_without_node(facts: _Facts) -> Iterator[str]:
+    return _numa_without_node(facts, "vhost_placement")
+
+
+def _numa_without_node(facts: _Facts, name: str) -> Iterator[str]:
+    if getattr(facts.request, name) == "numa" and not facts.has_nodes:
+        yield (
+            f"{facts.said(name)} needs a guest with a NUMA node of its own; set hw:numa_nodes=1 or "
+            f"hw:cpu_policy=dedicated, or perf:{name}={vocabulary.BY_NAME[name].choices[0]}"
+        )
+
+
+@_rule(
+    "emulator-numa-or-isolate",
+    Level.ERROR,
+    "hw:emulator_threads_policy=isolate reserves a dedicated CPU that would then stay idle.",
+)
 def _emulator_isolated(facts: _Facts) -> Iterator[str]:
     if facts.request.emulator_placement == "numa" and facts.native("hw:emulator_threads_policy") == "isolate":
         yield (
@@ -184,6 +263,11 @@ def _emulator_isolated(facts: _Facts) -> Iterator[str]:
         )
 
 
+@_rule(
+    "vif-specs-need-virtio",
+    Level.ERROR,
+    "Queues, rings, offloads and vhost workers exist for virtio interfaces alone.",
+)
 def _not_a_virtio_nic(facts: _Facts) -> Iterator[str]:
     model = facts.image_properties.get("hw_vif_model", "virtio").lower()  # as Nova reads it
     asked = [
@@ -196,6 +280,11 @@ def _not_a_virtio_nic(facts: _Facts) -> Iterator[str]:
         )
 
 
+@_rule(
+    "disk-specs-need-virtio",
+    Level.ERROR,
+    "I/O threads and request queues exist for virtio-blk and virtio-scsi alone.",
+)
 def _not_a_virtio_disk(facts: _Facts) -> Iterator[str]:
     bus = facts.image_properties.get("hw_disk_bus", "virtio")
     model = facts.image_properties.get("hw_scsi_model", "virtio-scsi").lower()  # as Nova reads it
@@ -215,17 +304,11 @@ def _not_a_virtio_disk(facts: _Facts) -> Iterator[str]:
         )
 
 
-def _unknown_native(facts: _Facts) -> Iterator[str]:
-    for key, allowed in _NATIVE_CHOICES.items():
-        value = facts.native(key)
-        if value is not None and value not in allowed:
-            yield f"{key}={vocabulary.shown(value)} is no value of Nova's; it takes {', '.join(allowed)}"
-    for key in _NATIVE_FLAGS:
-        value = facts.native(key)
-        if value is not None and value.strip().lower() not in vocabulary.TRUE_STRINGS | vocabulary.FALSE_STRINGS:
-            yield f"{key}={vocabulary.shown(value)} is no value of Nova's; it takes true or false"
-
-
+@_rule(
+    "offload-needs-checksum",
+    Level.ERROR,
+    "VIRTIO 1.x section 5.1.3.1: segmentation offloads need checksum offload, ECN needs segmentation.",
+)
 def _offload_without_checksum(facts: _Facts) -> Iterator[str]:
     for name in ("vif_host_offload", "vif_guest_offload"):
         offload: Mapping[str, bool] = getattr(facts.request, name)
@@ -237,6 +320,11 @@ def _offload_without_checksum(facts: _Facts) -> Iterator[str]:
             yield f"{key}.ecn=true needs segmentation; set {key}.tso4 or {key}.tso6 to true, or {key}.ecn=false"
 
 
+@_rule(
+    "disk-queues-without-iothread",
+    Level.WARNING,
+    "Without an I/O thread the emulator thread serves every queue, one request after the other.",
+)
 def _queues_in_one_thread(facts: _Facts) -> Iterator[str]:
     asked = facts.request.disk_queues
     if facts.request.iothreads == 0 and asked not in (None, 1):
@@ -246,6 +334,11 @@ def _queues_in_one_thread(facts: _Facts) -> Iterator[str]:
         )
 
 
+@_rule(
+    "placement-of-one-queue",
+    Level.WARNING,
+    "Spreading workers needs more than one of them.",
+)
 def _one_queue_to_place(facts: _Facts) -> Iterator[str]:
     one = facts.request.vif_queues == 1 or facts.vcpus == 1
     if one and facts.request.vhost_placement == "spread":
@@ -254,100 +347,6 @@ def _one_queue_to_place(facts: _Facts) -> Iterator[str]:
 
 def _asked(request: request_module.Request, name: str) -> bool:
     return getattr(request, name) not in (None, {}, "none")
-
-
-RULES: Final[tuple[Rule, ...]] = (
-    Rule(
-        "native-value",
-        Level.ERROR,
-        "Nova's API refuses other values; a rule below would take them for something that they are not.",
-        _unknown_native,
-    ),
-    Rule(
-        "vif-queues-above-vcpus",
-        Level.ERROR,
-        "A guest gives no work to queue pairs beyond its vCPUs; each of them still costs a host thread.",
-        _above_vcpus("vif_queues"),
-    ),
-    Rule(
-        "disk-queues-above-vcpus",
-        Level.ERROR,
-        "A guest gives no work to request queues beyond its vCPUs.",
-        _above_vcpus("disk_queues"),
-    ),
-    Rule(
-        "multiqueue-off",
-        Level.ERROR,
-        "Nova and os-vif make the tap device; the kernel opens several queues only of one made for them.",
-        _multiqueue_off,
-    ),
-    Rule(
-        "single-queue-of-multiqueue-tap",
-        Level.ERROR,
-        "The kernel refuses one queue of a tap device that was made for several (IFF_MULTI_QUEUE must agree).",
-        _single_queue_tap,
-    ),
-    Rule(
-        "multiqueue-not-set",
-        Level.WARNING,
-        "Without hw:vif_multiqueue_enabled=true a tap device made beforehand has one queue and keeps it.",
-        _multiqueue_missing,
-    ),
-    Rule(
-        "irq-vcpu-needs-dedicated",
-        Level.ERROR,
-        "Only a pinned vCPU has a host CPU that is its own.",
-        _irq_on_shared,
-    ),
-    Rule(
-        "emulator-numa-needs-topology",
-        Level.ERROR,
-        "Nova places the emulator on a node only for guests with a NUMA topology; others float over the host.",
-        _node_of_none("emulator_placement", "numa"),
-    ),
-    Rule(
-        "vhost-numa-without-topology",
-        Level.WARNING,
-        "A guest that floats over the host has no node; its vhost workers are left alone.",
-        _node_of_none("vhost_placement", "numa"),
-    ),
-    Rule(
-        "emulator-numa-or-isolate",
-        Level.ERROR,
-        "hw:emulator_threads_policy=isolate reserves a dedicated CPU that would then stay idle.",
-        _emulator_isolated,
-    ),
-    Rule(
-        "vif-specs-need-virtio",
-        Level.ERROR,
-        "Queues, rings, offloads and vhost workers exist for virtio interfaces alone.",
-        _not_a_virtio_nic,
-    ),
-    Rule(
-        "disk-specs-need-virtio",
-        Level.ERROR,
-        "I/O threads and request queues exist for virtio-blk and virtio-scsi alone.",
-        _not_a_virtio_disk,
-    ),
-    Rule(
-        "offload-needs-checksum",
-        Level.ERROR,
-        "VIRTIO 1.x section 5.1.3.1: segmentation offloads need checksum offload, ECN needs segmentation.",
-        _offload_without_checksum,
-    ),
-    Rule(
-        "disk-queues-without-iothread",
-        Level.WARNING,
-        "Without an I/O thread the emulator thread serves every queue, one request after the other.",
-        _queues_in_one_thread,
-    ),
-    Rule(
-        "placement-of-one-queue",
-        Level.WARNING,
-        "Spreading workers needs more than one of them.",
-        _one_queue_to_place,
-    ),
-)
 
 
 #: Rules that hold whatever Nova's own specs are; those of a domain that Nova did not make are unknown.
@@ -392,6 +391,44 @@ def check(
     if wrong:
         raise ContradictionError("; and ".join(wrong))
     return tuple(finding.message for finding in found)
+
+
+def guest_request(
+    extra_specs: Mapping[str, str],
+    image_properties: Mapping[str, str],
+    vcpus: int,
+    profiles: Mapping[str, profile.Profile] | None = None,
+    image_iothreads: int = vocabulary.IMAGE_IOTHREADS,
+    *,
+    native_of_profile: bool = True,
+) -> tuple[request_module.Request, tuple[str, ...]]:
+    """Return what a guest gets of its flavor and its image, and warnings about all that it does not get.
+
+    Only a flavor can be wrong: what is wrong in an image, or with it, is left out and warned of.
+
+    :param image_iothreads: I/O threads that an image may ask for.
+    :param native_of_profile: the profile's ``hw:*`` specs count, though Nova reads the flavor alone.
+    :raises SpecError, ContradictionError: the flavor is wrong, whatever the image says.
+    """
+    usable, warnings = parsing.usable_properties(extra_specs, image_properties, image_iothreads)
+
+    def parsed(
+        properties: Mapping[str, str],
+    ) -> tuple[request_module.Request, tuple[Finding, ...], dict[str, str]]:
+        asked = parsing.parse(extra_specs, properties, profiles)
+        in_force = asked if native_of_profile else dataclasses.replace(asked, native={})
+        found = findings(in_force, extra_specs, properties, vcpus)
+        return asked, found, {one.rule: one.message for one in found if one.level is Level.ERROR}
+
+    asked, found, wrong = parsed(usable)
+    if wrong:
+        asked, _, mistakes = parsed(_NO_PROPERTIES)
+        if wrong.keys() & mistakes.keys():
+            raise ContradictionError("; and ".join(wrong[rule] for rule in wrong if rule in mistakes))
+    if asked.native and not native_of_profile:
+        lacks = ", ".join(f"{key}={text}" for key, text in sorted(asked.native.items()))
+        warnings += (f"perf:profile={asked.profile}: the flavor lacks {lacks}; set them, Nova reads no profile",)
+    return asked, (*warnings, *(finding.message for finding in found))
 
 
 def needed_native(

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.specs import profile, request, vocabulary
+from nova_perf_tuning.specs import request, vocabulary
+
+if TYPE_CHECKING:
+    from nova_perf_tuning.specs import profile
 
 _NO_PROPERTIES: Final[Mapping[str, str]] = {}
 
@@ -25,6 +28,7 @@ def parse(
     Only ``perf:*`` and ``hw_perf_*`` are read; Nova's own specs matter as far as they take the place of a
     profile's. Whether the specs fit together is asked of :mod:`nova_perf_tuning.specs.crosscheck`.
 
+    :param image_properties: as :func:`usable_properties` returns them, or unchecked, to find what is wrong.
     :param profiles: by name; None stands for the shipped ones.
     :raises SpecError: unknown key, value not allowed, flavor and image contradict, unknown profile.
     """
@@ -33,8 +37,8 @@ def parse(
     name = values.get("perf:profile")
     if name is not None:
         for key, entry in _profile(str(name), profiles).specs.items():
-            if key in vocabulary.by_key():
-                values.setdefault(key, vocabulary.by_key()[key][0].parse(entry.value))
+            if key in vocabulary.BY_KEY:
+                values.setdefault(key, vocabulary.BY_KEY[key][0].parse(entry.value))
             elif key not in extra_specs and key.replace(":", "_") not in image_properties:
                 native[key] = entry.value
     return _build(values, native)
@@ -50,31 +54,60 @@ def parse_expanded(specs: Mapping[str, str]) -> request.Request:
     return _build(_values(specs, _NO_PROPERTIES), {})
 
 
+def usable_properties(
+    extra_specs: Mapping[str, str],
+    image_properties: Mapping[str, str],
+    most_iothreads: int = vocabulary.IMAGE_IOTHREADS,
+) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Return the image properties that can be used, and a warning for each ``hw_perf_*`` that cannot.
+
+    Images are written by tenants: what is wrong in one is left out and never fails a build, and the flavor wins.
+
+    :param most_iothreads: I/O threads that an image may ask for.
+    """
+    usable, warnings = {}, []
+    for image_key, text in image_properties.items():
+        if image_key.startswith(vocabulary.IMAGE_PREFIX):
+            try:
+                key, value = _image_value(image_key, text)
+                own = extra_specs.get(key)
+                if own is not None and own != text and _value(key, key, own) != value:
+                    raise _contradiction(key, own, image_key, text)
+                if key == "perf:iothreads" and int(value) > most_iothreads:
+                    raise SpecError(f"{image_key}={value}: the operator allows images at most {most_iothreads}")
+            except SpecError as error:
+                warnings.append(f"left out: {error}")
+                continue
+        usable[image_key] = text
+    return usable, tuple(warnings)
+
+
 def _values(extra_specs: Mapping[str, str], image_properties: Mapping[str, str]) -> dict[str, vocabulary.Value]:
     """Return extra spec -> value from both sources.
 
     :raises SpecError: unknown key, value not allowed, or the two contradict.
     """
-    values: dict[str, vocabulary.Value] = {}
-    for key, text in extra_specs.items():
-        if key.startswith(vocabulary.PREFIX):
-            values[key] = _value(key, key, text)
+    values = {
+        key: _value(key, key, text) for key, text in extra_specs.items() if key.startswith(vocabulary.PREFIX)
+    }
     for image_key, text in image_properties.items():
-        if not image_key.startswith(vocabulary.IMAGE_PREFIX):
-            continue
-        key = vocabulary.by_image_property().get(image_key, "")
-        value = _value(key, image_key, text)
-        if values.setdefault(key, value) != value:
-            raise SpecError(
-                f"{key}={vocabulary.shown(str(extra_specs[key]))} of the flavor contradicts "
-                f"{image_key}={vocabulary.shown(str(text))} of the image; "
-                "remove one or make them equal"
-            )
+        if image_key.startswith(vocabulary.IMAGE_PREFIX):
+            key, value = _image_value(image_key, text)
+            if values.setdefault(key, value) != value:
+                raise _contradiction(key, extra_specs[key], image_key, text)
     return values
 
 
+def _image_value(image_key: str, text: str) -> tuple[str, vocabulary.Value]:
+    key = vocabulary.BY_IMAGE_PROPERTY.get(image_key, "")
+    own = f"{vocabulary.PREFIX}{image_key.removeprefix(vocabulary.IMAGE_PREFIX)}"
+    if not key and own in vocabulary.BY_KEY:
+        raise SpecError(f"{image_key}: images cannot ask for it; set {own} on the flavor")
+    return key, _value(key, image_key, text)
+
+
 def _value(key: str, shown_key: str, text: str) -> vocabulary.Value:
-    known = vocabulary.by_key().get(key)
+    known = vocabulary.BY_KEY.get(key)
     if known is None:
         raise SpecError(f"unknown spec {vocabulary.shown(shown_key)}{vocabulary.suggestion(shown_key)}")
     try:
@@ -83,11 +116,19 @@ def _value(key: str, shown_key: str, text: str) -> vocabulary.Value:
         raise SpecError(f"{shown_key}={vocabulary.shown(str(text))}: {error}") from None
 
 
+def _contradiction(key: str, own: str, image_key: str, text: str) -> SpecError:
+    return SpecError(
+        f"{key}={vocabulary.shown(str(own))} of the flavor contradicts "
+        f"{image_key}={vocabulary.shown(str(text))} of the image; remove one or make them equal"
+    )
+
+
 def _profile(name: str, profiles: Mapping[str, profile.Profile] | None) -> profile.Profile:
     if profiles is None:
-        from nova_perf_tuning.specs import profiles as files  # YAML is slow to import, profiles are rare
+        # Profiles are rare; YAML and JSON schema are slow to import.
+        from nova_perf_tuning.specs import profiles as files
 
-        profiles = files.shipped()
+        profiles = files.load(None)
     try:
         return profiles[name]
     except KeyError:
@@ -97,7 +138,7 @@ def _profile(name: str, profiles: Mapping[str, profile.Profile] | None) -> profi
 def _build(values: Mapping[str, vocabulary.Value], native: Mapping[str, str]) -> request.Request:
     fields: dict[str, Any] = {"native": native}
     for key, value in values.items():
-        spec, feature = vocabulary.by_key()[key]
+        spec, feature = vocabulary.BY_KEY[key]
         if feature is None:
             fields[spec.name] = value
         else:

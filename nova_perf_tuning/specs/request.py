@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import operator
 from collections.abc import Mapping
 from typing import Final, Literal
 
@@ -36,13 +35,20 @@ class Request:
     budget: str | None = None
     native: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
-    def __hash__(self) -> int:
-        # By the fields that are hashable. What follows from a request is kept for the flavor's next guest.
-        return hash(_plain_fields(self))
-
     def __bool__(self) -> bool:
         """True when anything at all is asked."""
-        return self is not NOTHING and self != NOTHING
+        return self != _NOTHING
+
+    @property
+    def asks_network(self) -> bool:
+        """True when it says anything about the guest's interfaces."""
+        rings = self.vif_rx_queue_size or self.vif_tx_queue_size
+        return bool(self.vif_queues or rings or self.vif_host_offload or self.vif_guest_offload)
+
+    @property
+    def asks_storage(self) -> bool:
+        """True when it says anything about the guest's disks and I/O threads."""
+        return self.disk_queues is not None or self.iothreads is not None
 
     def extra_specs(self) -> dict[str, str]:
         """Return the request as flat ``perf:*`` extra specs (profile already expanded, its name kept).
@@ -62,9 +68,5 @@ class Request:
         return specs
 
 
-#: What a guest without any of it asks for.
-NOTHING: Final = Request()
-_plain_fields: Final = operator.attrgetter(
-    *[field.name for field in dataclasses.fields(Request) if field.default is None]
-)
+_NOTHING: Final = Request()
 _SPECS: Final = tuple(field.name for field in dataclasses.fields(Request) if field.name != "native")

@@ -6,8 +6,8 @@ Parsing, ``explain``, Nova's API validators and the reference documentation are 
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import enum
-import functools
 import re
 from collections.abc import Iterator
 from typing import Final
@@ -24,6 +24,9 @@ MAX_QUEUES: Final = 256
 #: What a QUEUES value looks like, for those who cannot call :meth:`Spec.parse`: auto, or 1 to MAX_QUEUES.
 QUEUES_PATTERN: Final = "auto|[1-9][0-9]?|1[0-9][0-9]|2[0-4][0-9]|25[0-6]"
 MAX_IOTHREADS: Final = 16
+
+#: I/O threads that an image may ask for, unless the operator says otherwise ([nova_perf_tuning] image_iothreads).
+IMAGE_IOTHREADS: Final = 4
 
 #: Names of profiles and budgets: safe as a file name, in a shell and in a message.
 NAME_PATTERN: Final = r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}"
@@ -69,6 +72,8 @@ class Spec:
     :ivar features: the family's members; empty for a single spec.
     :ivar default: what holds when nobody asks.
     :ivar becomes: what the spec turns into, for people.
+    :ivar image: an image property of the same meaning exists. Images belong to tenants, so only specs that the
+        guest alone sees have one; what acts on the host is the flavor's.
     """
 
     name: str
@@ -81,6 +86,7 @@ class Spec:
     low: int = 0
     high: int = 0
     features: tuple[str, ...] = ()
+    image: bool = False
 
     @property
     def allowed(self) -> str:
@@ -95,12 +101,12 @@ class Spec:
             return "a name of letters, digits, '.', '_' and '-', at most 63 long"
         return ", ".join(self.choices)
 
-    def keys(self) -> Iterator[tuple[str, str, str | None]]:
-        """Yield (extra spec, image property, feature) for each member; feature is None for a single spec."""
-        if not self.features:
-            yield f"{PREFIX}{self.name}", f"{IMAGE_PREFIX}{self.name}", None
-        for feature in self.features:
-            yield f"{PREFIX}{self.name}.{feature}", f"{IMAGE_PREFIX}{self.name}_{feature}", feature
+    def keys(self) -> Iterator[tuple[str, str | None, str | None]]:
+        """Yield (extra spec, image property, feature) for each member; None for a property or feature without."""
+        for feature in self.features or (None,):
+            key = self.name if feature is None else f"{self.name}.{feature}"
+            image = f"{IMAGE_PREFIX}{key.replace('.', '_')}" if self.image else None
+            yield f"{PREFIX}{key}", image, feature
 
     def parse(self, text: str) -> Value:
         """Return the value of ``text``; booleans as Nova reads them, everything else to the letter.
@@ -140,6 +146,7 @@ VOCABULARY: Final[tuple[Spec, ...]] = (
     Spec(
         name="vif_queues",
         kind=Kind.QUEUES,
+        image=True,
         low=1,
         high=MAX_QUEUES,
         description=(
@@ -153,6 +160,7 @@ VOCABULARY: Final[tuple[Spec, ...]] = (
     Spec(
         name="vif_rx_queue_size",
         kind=Kind.SIZE,
+        image=True,
         choices=_RINGS,
         description="Slots in each receive ring of the virtio network interfaces.",
         default="256, or [libvirt] rx_queue_size of nova.conf",
@@ -162,6 +170,7 @@ VOCABULARY: Final[tuple[Spec, ...]] = (
     Spec(
         name="vif_tx_queue_size",
         kind=Kind.SIZE,
+        image=True,
         choices=_RINGS,
         description=(
             "Slots in each transmit ring of the virtio network interfaces. QEMU honours it for vhost-user "
@@ -174,6 +183,7 @@ VOCABULARY: Final[tuple[Spec, ...]] = (
     Spec(
         name="vif_host_offload",
         kind=Kind.BOOLEAN,
+        image=True,
         features=("csum", "gso", "tso4", "tso6", "ecn", "ufo", "mrg_rxbuf"),
         description="One offload that the host does for what the guest sends (mrg_rxbuf: for what it gets).",
         default="on, as QEMU offers it",
@@ -183,6 +193,7 @@ VOCABULARY: Final[tuple[Spec, ...]] = (
     Spec(
         name="vif_guest_offload",
         kind=Kind.BOOLEAN,
+        image=True,
         features=("csum", "tso4", "tso6", "ecn", "ufo"),
         description="One offload that the guest accepts on its receive path.",
         default="on, as QEMU offers it",
@@ -192,6 +203,7 @@ VOCABULARY: Final[tuple[Spec, ...]] = (
     Spec(
         name="iothreads",
         kind=Kind.INTEGER,
+        image=True,
         low=0,
         high=MAX_IOTHREADS,
         description=(
@@ -205,6 +217,7 @@ VOCABULARY: Final[tuple[Spec, ...]] = (
     Spec(
         name="disk_queues",
         kind=Kind.QUEUES,
+        image=True,
         low=1,
         high=MAX_QUEUES,
         description="Request queues of each virtio disk and virtio-scsi controller. auto is one for each vCPU.",
@@ -258,27 +271,19 @@ VOCABULARY: Final[tuple[Spec, ...]] = (
 BY_NAME: Final = {spec.name: spec for spec in VOCABULARY}
 
 
-@functools.lru_cache(maxsize=1)
-def by_key() -> dict[str, tuple[Spec, str | None]]:
-    """Return extra spec -> (its entry, the feature of a family or None)."""
-    return {key: (spec, feature) for spec in VOCABULARY for key, _, feature in spec.keys()}
+#: Extra spec -> (its entry, the feature of a family or None).
+BY_KEY: Final = {key: (spec, feature) for spec in VOCABULARY for key, _, feature in spec.keys()}
 
-
-@functools.lru_cache(maxsize=1)
-def by_image_property() -> dict[str, str]:
-    """Return image property -> extra spec of the same meaning."""
-    return {image: key for spec in VOCABULARY for key, image, _ in spec.keys()}
+#: Image property -> extra spec of the same meaning.
+BY_IMAGE_PROPERTY: Final = {image: key for spec in VOCABULARY for key, image, _ in spec.keys() if image}
 
 
 def suggestion(key: str) -> str:
     """Return ``; did you mean …?`` for an unknown extra spec or image property, or nothing."""
-    import difflib  # wanted for a mistake only
-
-    near = difflib.get_close_matches(key[:100], [*by_key(), *by_image_property()], 1, 0.6)
+    near = difflib.get_close_matches(key[:100], [*BY_KEY, *BY_IMAGE_PROPERTY], 1, 0.6)
     return f"; did you mean {near[0]}?" if near else ""
 
 
 def shown(text: str, limit: int = 80) -> str:
     """Return untrusted text fit for one line of a message: short, nothing that moves a terminal's cursor."""
-    text = text[:limit]
-    return text if text.isprintable() else "".join(char if char.isprintable() else "?" for char in text)
+    return "".join(char if char.isprintable() else "?" for char in text[:limit])

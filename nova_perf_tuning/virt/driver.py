@@ -7,15 +7,13 @@ others are passed through.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
-import weakref
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import nova.conf
-from lxml import etree
 from nova import exception
+from nova.virt import hardware
 from nova.virt.libvirt import driver
 from oslo_log import log as logging
 
@@ -23,8 +21,9 @@ from nova_perf_tuning import errors
 from nova_perf_tuning.conf import nova as options
 from nova_perf_tuning.guest import features as features_module
 from nova_perf_tuning.guest import network, transform
+from nova_perf_tuning.guest import notes as notes_module
 from nova_perf_tuning.specs import request as request_module
-from nova_perf_tuning.virt import asked, faults, hotplug, migration, objects, placement, selfcheck, traits
+from nova_perf_tuning.virt import asked, faults, hotplug, migration, placement, selfcheck, traits
 from nova_perf_tuning.virt import vif as vif_module
 
 LOG = logging.getLogger(__name__)
@@ -57,108 +56,60 @@ class PerfTuningLibvirtDriver(driver.LibvirtDriver):
 
     # ---- whole domains: boot, rebuild, hard reboot, resize, rescue, unshelve, evacuate ----
 
-    def _get_guest_xml(self, context: Any, instance: Any, *args: Any, **kwargs: Any) -> str:
-        with faults.Work(instance) as job:
-            xml: str = super()._get_guest_xml(context, instance, *args, **kwargs)
-            if not job.seen and job.fault is None:
-                with faults.guarded(job):
-                    raise RuntimeError("Nova has written the guest's XML in a way that this driver does not know")
-        if job.fault is not None and faults.asks(instance):
-            with faults.guarded(dataclasses.replace(job, forgiving=True)):
-                return faults.mark_untuned(xml, faults.cause(job.fault))
-        return xml
-
     def _get_guest_config(self, instance: Any, *args: Any, **kwargs: Any) -> Any:
-        """Return Nova's config object; if anything is asked, with ``to_xml`` of this one object replaced.
+        """Return Nova's config object; if the guest asks for anything, with ``format_dom`` of this one replaced.
 
-        So what Nova logs is tuned as well. The object does not hold itself through what it holds of us: it would
-        be left, with all that it consists of, to the garbage collector.
+        Nova's ``to_xml`` prints what that returns, so what Nova logs is tuned as well.
         """
         conf = super()._get_guest_config(instance, *args, **kwargs)
-        job = faults.current()
-        if job is not None and job.whole_domain and job.fault is None:
-            try:
-                if self._asked(job)[0] is not request_module.NOTHING:
-                    conf.to_xml = functools.partial(self._write_domain, job, weakref.ref(conf))
-                else:
-                    job.seen = True
-            except Exception as error:
-                faults.judge(job, error)
+        if faults.asks(instance):
+            conf.format_dom = functools.partial(self._tuned_domain, instance, conf.format_dom)
         return conf
 
-    def _write_domain(self, job: faults.Work, conf_of: Callable[[], Any], *args: Any, **kwargs: Any) -> str:
-        conf = conf_of()
-        xml: str = type(conf).to_xml(conf, *args, **kwargs)
-        if job.fault is None:
+    def _tuned_domain(self, instance: Any, render: Callable[[], Any]) -> Any:
+        element = render()
+        try:
+            request, warnings = asked.request(instance)
+            nodes = _nodes(element)
+            if request.emulator_placement == "numa" and nodes is not None:
+                warnings += self._place_emulator(element, nodes)
+            notes = transform.write(element, request, self._housekeeping(nodes, request), self._features())
+            self._log(instance, notes, warnings)
+        except Exception as error:
+            faults.judge(instance, error)
+            element = render()
             try:
-                return self._tuned_domain(job, conf, xml)
-            except Exception as error:
-                faults.judge(job, error)
-        return xml
+                transform.mark_untuned(element, faults.cause(error))
+            except Exception:
+                LOG.exception("The guest is not marked as untuned", instance=instance)
+        return element
 
-    def _tuned_domain(self, job: faults.Work, conf: Any, xml: str) -> str:
-        request, warnings = self._asked(job)
-        nodes = None if conf.numatune is None else conf.numatune.memory.nodeset
-        housekeeping_cpus, features = self._housekeeping(nodes, request, configured=True), self._features()
-        plan = objects.plan(conf, request, housekeeping_cpus, features)
-        tuned = None if plan is None else objects.finish(plan, conf, xml)
-        if tuned is None:
-            tuned = transform.transform_unchecked(
-                xml, request, housekeeping_cpus=housekeeping_cpus, features=features
-            )
-        job.seen = True
-        if tuned.notes or warnings:
-            self._log(job.instance, tuned.notes, warnings)
-        return tuned.xml
-
-    def _asked(self, job: faults.Work) -> tuple[request_module.Request, tuple[str, ...]]:
-        if job.request is None:
-            job.request = asked.request(job.instance, _profile_dir)
-        return job.request
-
-    def _get_guest_numa_config(
-        self, instance_numa_topology: Any, flavor: Any, image_meta: Any, *args: Any, **kwargs: Any
-    ) -> Any:
-        config = super()._get_guest_numa_config(instance_numa_topology, flavor, image_meta, *args, **kwargs)
-        job = faults.current()
-        if job is not None and config.cputune is not None:
-            try:
-                self._place_emulator(job, config)
-            except Exception as error:
-                faults.judge(job, error)
-        return config
-
-    def _place_emulator(self, job: faults.Work, config: Any) -> None:
+    def _place_emulator(self, element: Any, nodes: frozenset[int]) -> tuple[str, ...]:
         """Move the emulator to the shared CPUs of the guest's nodes; from Nova 33 on the I/O thread as well."""
-        request, _ = self._asked(job)
-        if request.emulator_placement != "numa":
-            return
-        nodes = config.numatune.memory.nodeset
-        # Nova has just refused a cpu_shared_set that isn't all online, but with the legacy option in force.
-        cpus = placement.shared_cpus(self._host, nodes, known_online=not CONF.vcpu_pin_set)
-        if not cpus:
-            lack = "[compute] cpu_shared_set is not set" if cpus is None else "no CPU of cpu_shared_set is there"
-            warning = f"perf:emulator_placement=numa on node(s) {sorted(nodes)} is left out: {lack}"
-            self._log(job.instance, (), [warning])
-            return
-        pins = config.cputune.emulatorpin.cpuset
-        # The set is Nova's own, made for this guest, and from Nova 33 on the I/O thread's pin is the same one.
-        pins.clear()
-        pins.update(cpus)
+        cpus, warnings = self._emulator_cpus(nodes)
+        if cpus:
+            for pin in (*element.iterfind("cputune/emulatorpin"), *element.iterfind("cputune/iothreadpin")):
+                pin.set("cpuset", hardware.format_cpu_spec(cpus))
+        return warnings
+
+    def _emulator_cpus(self, nodes: frozenset[int]) -> tuple[frozenset[int], tuple[str, ...]]:
+        """Return the CPUs of an emulator whose guest asks for its own nodes; none, and why."""
+        cpus = placement.shared_cpus(self._host, nodes)
+        if cpus:
+            return cpus, ()
+        lack = "[compute] cpu_shared_set is not set" if cpus is None else "no CPU of cpu_shared_set is there"
+        return frozenset(), (f"perf:emulator_placement=numa on node(s) {sorted(nodes)} is left out: {lack}",)
 
     # ---- refused while the guest still runs ----
 
     def _hard_reboot(self, context: Any, instance: Any, *args: Any, **kwargs: Any) -> Any:
-        """Reboot as Nova does, unless what the guest asks for is wrong: Nova takes it down before it asks us.
+        """Reboot as Nova does, unless its flavor asks for something wrong: Nova takes the guest down first.
 
         :raises TuningFailed: it is; Nova leaves a guest that runs alone and keeps the reason as its fault.
         """
-        try:
-            error = self._mistake(instance, None)
-        except Exception:  # judged where the guest's XML is made; it may have passed until then
-            error = None
-        if error is not None:
-            raise faults.refuse(instance, error)
+        failed = self._mistake(instance, None)
+        if failed is not None:
+            raise failed
         return super()._hard_reboot(context, instance, *args, **kwargs)
 
     def migrate_disk_and_power_off(
@@ -170,45 +121,30 @@ class PerfTuningLibvirtDriver(driver.LibvirtDriver):
 
         :raises InstanceFaultRollback: it is; Nova puts the instance back to what it was and tells the reason.
         """
-        try:
-            error = self._mistake(instance, flavor)
-        except Exception:  # as above
-            error = None
-        if error is not None:
-            raise exception.InstanceFaultRollback(faults.refuse(instance, error, flavor))
+        failed = self._mistake(instance, flavor)
+        if failed is not None:
+            raise exception.InstanceFaultRollback(failed)
         return super().migrate_disk_and_power_off(context, instance, dest, flavor, *args, **kwargs)
 
-    def _mistake(self, instance: Any, flavor: Any) -> errors.PerfTuningError | None:
-        """Return what is wrong with a request, where ``on_error`` refuses it; None for nothing."""
+    def _mistake(self, instance: Any, flavor: Any) -> faults.TuningFailed | None:
+        """Return what is wrong with a flavor's request, where ``on_error`` refuses it; None for nothing."""
         try:
-            asked.request(instance, _profile_dir, flavor)
+            if faults.on_error() == "fail":
+                asked.request(instance, flavor)
         except errors.PerfTuningError as error:
-            return error if faults.on_error() == "fail" else None
+            LOG.error("%s", faults.cause(error), instance=instance)
+            return faults.failure(instance, error, flavor)
+        except Exception:  # judged where the guest's XML is made; it may have passed until then
+            LOG.exception("The request was not looked at beforehand", instance=instance)
         return None
 
     # ---- single devices: hot plug ----
-
-    def _tuned_interface(self, instance: Any, xml: str) -> str:
-        request, _ = asked.request(instance, _profile_dir)
-        if not request:
-            return xml
-        topology = instance.numa_topology
-        nodes = {cell.id for cell in topology.cells} if topology else None
-        guest = network.Guest(
-            instance.flavor.vcpus,
-            CONF.libvirt.virt_type == "kvm",
-            self._housekeeping(nodes, request),
-            self._features(),
-        )
-        tuned, notes = hotplug.interface(xml, request, guest)
-        self._log(instance, notes)
-        return tuned
 
     def attach_interface(
         self, context: Any, instance: Any, image_meta: Any, vif: Any, *args: Any, **kwargs: Any
     ) -> Any:
         """Attach as Nova does; when it cannot be tuned and ``on_error`` is ``fail``, leave no device behind."""
-        with faults.Work(instance, whole_domain=False):
+        with hotplug.plugging(instance):
             try:
                 return super().attach_interface(context, instance, image_meta, vif, *args, **kwargs)
             except faults.TuningFailed:
@@ -218,59 +154,67 @@ class PerfTuningLibvirtDriver(driver.LibvirtDriver):
                     LOG.exception("A device of the refused interface is left on the host", instance=instance)
                 raise
 
+    def _tuned_interface(self, instance: Any, render: Callable[[], Any]) -> Any:
+        element = render()
+        try:
+            request, _ = asked.request(instance)
+            topology = instance.numa_topology
+            nodes = frozenset(cell.id for cell in topology.cells) if topology else None
+            kvm = CONF.libvirt.virt_type == "kvm"
+            cpus = self._housekeeping(nodes, request)
+            guest = network.Guest(instance.flavor.vcpus, kvm, cpus, self._features())
+            self._log(instance, network.write(element, request, guest) if request.asks_network else ())
+        except Exception as error:
+            faults.judge(instance, error)
+            return render()
+        return element
+
     def attach_volume(
         self, context: Any, connection_info: Any, instance: Any, mountpoint: str, *args: Any, **kwargs: Any
     ) -> Any:
         """Attach as Nova does; ``_get_volume_config``, which isn't told, knows the guest meanwhile."""
-        with faults.Work(instance, whole_domain=False):
+        with hotplug.plugging(instance):
             return super().attach_volume(context, connection_info, instance, mountpoint, *args, **kwargs)
 
     def _get_volume_config(self, connection_info: Any, disk_info: Any, *args: Any, **kwargs: Any) -> Any:
         conf = super()._get_volume_config(connection_info, disk_info, *args, **kwargs)
-        job = faults.current()
-        if job is not None and not job.whole_domain:
-            render = conf.format_dom
-            conf.format_dom = lambda: self._render_disk(job, render())
+        instance = hotplug.guest.get()
+        if instance is not None and faults.asks(instance):
+            conf.format_dom = functools.partial(self._tuned_disk, instance, conf.format_dom)
         return conf
 
-    def _render_disk(self, job: faults.Work, element: Any) -> Any:
-        with faults.guarded(job):
-            request, _ = self._asked(job)
+    def _tuned_disk(self, instance: Any, render: Callable[[], Any]) -> Any:
+        element = render()
+        try:
+            request, _ = asked.request(instance)
             if request.iothreads or request.disk_queues:
-                xml = etree.tostring(element, encoding="unicode")
-                domain = self._host.get_guest(job.instance).get_xml_desc()
-                tuned, notes = hotplug.disk(xml, domain, request, self._features())
-                self._log(job.instance, notes)
-                return etree.fromstring(tuned)
+                running = self._host.get_guest(instance).get_xml_desc()
+                self._log(instance, hotplug.write_disk(element, running, request, self._features()))
+        except Exception as error:
+            faults.judge(instance, error)
+            return render()
         return element
 
     # ---- live migration ----
 
-    def check_can_live_migrate_source(self, context: Any, instance: Any, *args: Any, **kwargs: Any) -> Any:
-        """Check as Nova does, and that the destination's XML can be made.
-
-        Here a migration can still be refused and the guest just stays. Later, an exception puts a guest that
-        runs well into ERROR, from Nova 32 on, with no fault that says why.
-
-        :raises MigrationPreCheckError: it cannot, and ``on_error`` is ``fail``.
-        """
-        checked = super().check_can_live_migrate_source(context, instance, *args, **kwargs)
-        with faults.Work(instance) as job:
-            try:
-                with faults.guarded(job):
-                    running = self._host.get_guest(instance).get_xml_desc(dump_migratable=True)
-                    self._destination_xml(instance, running, running)
-            except faults.TuningFailed as error:
-                raise exception.MigrationPreCheckError(reason=error.format_message()) from error
-        return checked
-
-    def post_claim_migrate_data(self, context: Any, instance: Any, *args: Any, **kwargs: Any) -> Any:
-        """Work out the pins on the destination, for the instance that ``_get_guest_numa_config`` isn't told.
+    def _get_live_migrate_numa_info(
+        self, instance_numa_topology: Any, flavor: Any, image_meta: Any, *args: Any, **kwargs: Any
+    ) -> Any:
+        """Work out the pins on this host, the destination, as :meth:`_place_emulator` does at boot.
 
         A fault leaves Nova's own pins: the claim has been made and nothing would take it back.
         """
-        with faults.Work(instance, forgiving=True):
-            return super().post_claim_migrate_data(context, instance, *args, **kwargs)
+        info = super()._get_live_migrate_numa_info(instance_numa_topology, flavor, image_meta, *args, **kwargs)
+        try:
+            if "emulator_pins" in info and asked.of_flavor(flavor, {})[0].emulator_placement == "numa":
+                nodes = frozenset(node for nodes in info.cell_pins.values() for node in nodes)
+                cpus, warnings = self._emulator_cpus(nodes)
+                info.emulator_pins = set(cpus) or info.emulator_pins
+                for warning in warnings:
+                    LOG.warning("%s", warning)
+        except Exception:
+            LOG.exception("The emulator of a guest that arrives is where Nova puts it")
+        return info
 
     def _live_migration_operation(
         self,
@@ -283,21 +227,22 @@ class PerfTuningLibvirtDriver(driver.LibvirtDriver):
         *args: Any,
         **kwargs: Any,
     ) -> Any:
-        with faults.Work(instance, forgiving=True) as job:
+        migrating = migration.MigratingGuest(guest, functools.partial(self._destination_xml, instance))
+        return super()._live_migration_operation(
+            context, instance, dest, block_migration, migrate_data, migrating, *args, **kwargs
+        )
 
-            def finish(read: Callable[[], str], rewritten: str) -> str:
-                with faults.guarded(job):
-                    return self._destination_xml(instance, read(), rewritten)
-                return rewritten
+    def _destination_xml(self, instance: Any, guest: Any, rewritten: str) -> str:
+        """Return what arrives. A fault leaves Nova's XML, since an exception would put a running guest into ERROR.
 
-            migrating = migration.MigratingGuest(guest, finish)
-            return super()._live_migration_operation(
-                context, instance, dest, block_migration, migrate_data, migrating, *args, **kwargs
-            )
-
-    def _destination_xml(self, instance: Any, running: str, rewritten: str) -> str:
-        if migration.has_request(running) or asked.specs(instance):
-            return migration.destination_xml(running, rewritten)
+        Where the two differ in what the guest sees, QEMU refuses to migrate and the guest stays.
+        """
+        try:
+            running = guest.get_xml_desc(dump_migratable=True)
+            if migration.has_request(running) or asked.specs(instance):
+                return migration.destination_xml(running, rewritten)
+        except Exception as error:
+            faults.judge(instance, error, forgiving=True)
         return rewritten
 
     # ---- the host ----
@@ -325,28 +270,22 @@ class PerfTuningLibvirtDriver(driver.LibvirtDriver):
         connection = self._host.get_connection()
         return features_module.Features(connection.getLibVersion(), connection.getVersion())
 
-    def _housekeeping(
-        self, nodes: Iterable[int] | None, request: request_module.Request, *, configured: bool = False
-    ) -> int | None:
-        """Return how many CPUs may serve the guest's queues.
-
-        :param nodes: those that it is placed on, None for all.
-        :param configured: Nova has just made this guest's NUMA configuration, as in :meth:`_place_emulator`.
-        """
+    def _housekeeping(self, nodes: frozenset[int] | None, request: request_module.Request) -> int | None:
+        """Return how many CPUs of ``nodes`` (None: of all) may serve the guest's queues, None when not known."""
         if request.vif_queues != request_module.AUTO:
             return None
-        known_online = configured and not CONF.vcpu_pin_set
-        return placement.housekeeping_cpus(self._host, nodes, known_online=known_online)
+        return placement.housekeeping_cpus(self._host, nodes)
 
-    def _log(self, instance: Any, notes: Iterable[str], warnings: Iterable[str] = ()) -> None:
+    def _log(self, instance: Any, notes: Iterable[notes_module.Note], warnings: Iterable[str] = ()) -> None:
         """Log what the guest asks for and does not get; what it gets stands in the XML, which Nova logs itself."""
-        left_out = [note for note in notes if note.startswith(transform.LEFT_OUT)]
+        left_out = [note.text for note in notes if note.left_out]
         if left_out:
-            LOG.info("%s", "; ".join(left_out), instance=instance)
+            LOG.info("left out: %s", "; ".join(left_out), instance=instance)
         for warning in warnings:
             LOG.warning("%s", warning, instance=instance)
 
 
-def _profile_dir() -> str | None:
-    folder: str | None = options.value(CONF, "profile_dir")
-    return folder
+def _nodes(domain: Any) -> frozenset[int] | None:
+    """Return the host nodes of a guest's memory, None when it may lie anywhere."""
+    memory = domain.find("numatune/memory")
+    return None if memory is None else frozenset(hardware.parse_cpu_spec(memory.get("nodeset")))

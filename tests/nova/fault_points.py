@@ -16,12 +16,9 @@ from nova_perf_tuning.virt import driver, faults, migration, vif
 #: What nova-compute has of us in its process.
 PACKAGES = (nova_perf_tuning.virt, nova_perf_tuning.guest, nova_perf_tuning.specs)
 
-#: The guard itself: what keeps a fault from Nova cannot be kept from it. Marking a domain is not part of it.
+#: The guard itself: what keeps a fault from Nova cannot be kept from it.
 GUARD = frozenset(
-    f"virt.faults.{name}.{method}" if inspect.isclass(value) else f"virt.faults.{name}"
-    for name, value in vars(faults).items()
-    if callable(value) and name != "mark_untuned"
-    for method in (vars(value) if inspect.isclass(value) else (name,))
+    {"virt.hotplug.plugging"} | {f"virt.faults.{name}" for name, value in vars(faults).items() if callable(value)}
 )
 
 
@@ -40,9 +37,8 @@ ENTRIES = frozenset(
         *(f"virt.driver.PerfTuningLibvirtDriver.{name}" for name in overrides(driver.PerfTuningLibvirtDriver)),
         *(f"virt.vif.PerfVIFDriver.{name}" for name in overrides(vif.PerfVIFDriver)),
         *(f"virt.migration.MigratingGuest.{name}" for name in ("__init__", *migration.MigratingGuest.__dict__)),
-        "virt.driver.PerfTuningLibvirtDriver._write_domain",
-        "virt.driver.PerfTuningLibvirtDriver._render_disk",
-        "virt.vif.PerfVIFDriver._render",
+        *(f"virt.driver.PerfTuningLibvirtDriver._tuned_{what}" for what in ("domain", "interface", "disk")),
+        *(f"virt.driver.PerfTuningLibvirtDriver.{name}" for name in ("_mistake", "_destination_xml")),
     }
 )
 

@@ -189,19 +189,29 @@ class RequestTest(base.PerfTestCase):
         super().setUp()
         self.start()
 
+    def image(self, **properties):
+        """Add an image with these properties and return its id."""
+        plain = self.glance.image1
+        new = {"id": uuids.tuned_image, "properties": plain["properties"] | properties}
+        self.glance.create(None, plain | new)
+        return uuids.tuned_image
+
     def test_image_properties(self):
-        self.glance.create(
-            None,
-            self.glance.image1
-            | {
-                "id": uuids.tuned_image,
-                "properties": self.glance.image1["properties"]
-                | {"hw_perf_iothreads": "2", "hw_perf_emulator_placement": "numa"},
-            },
+        image = self.image(
+            hw_perf_iothreads="2", hw_perf_vif_rx_queue_size="512", hw_perf_emulator_placement="numa"
         )
-        domain = self.domain(self.boot(base.PLAIN, image_uuid=uuids.tuned_image))
+        domain = self.domain(self.boot(base.PLAIN, image_uuid=image))
         self.assertEqual("2", domain.findtext("iothreads"))
-        self.assertEqual("0", domain.find("cputune/emulatorpin").get("cpuset"))
+        self.assertEqual("512", domain.find("devices/interface/driver").get("rx_queue_size"))
+        # what acts on the host is the flavor's
+        self.assertEqual("1-3", domain.find("cputune/emulatorpin").get("cpuset"))
+        self.assertNotIn("perf:emulator_placement", self.request(domain))
+
+    def test_io_threads_of_an_image_have_the_operators_limit(self):
+        self.flags(image_iothreads=1, group="nova_perf_tuning")
+        domain = self.domain(self.boot(base.PLAIN, image_uuid=self.image(hw_perf_iothreads="2")))
+        self.assertEqual([], domain.xpath("devices/disk/driver/@iothread"))
+        self.assertIn("the operator allows images at most 1", self.stdlog.logger.output)
 
     def test_auto_queues_are_bounded_by_shared_cpus_of_the_node(self):
         specs = base.PLAIN | {"perf:vif_queues": "auto"}

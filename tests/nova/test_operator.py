@@ -115,28 +115,21 @@ class RequestsTest(OperatorTestCase):
         super().setUp()
         self.start()
 
+    def failed_builds(self):
+        return int(self.computes["compute1"].manager.rt.stats["compute1"].get("failed_builds", 0))
+
     def test_image_against_flavor(self):
-        agrees = self.image(uuids.agrees, AGREES)
+        """The flavor wins, at boot and when a rebuild brings the contradiction."""
         contradicts = self.image(uuids.contradicts, CONTRADICTS)
-        message = self.refused(base.TUNED, image_uuid=contradicts)
-        self.assertIn(
-            "perf:iothreads=2 of the flavor contradicts hw_perf_iothreads=4 of the image; remove one or make them "
-            "equal",
-            message,
-        )
-        server = self.boot(base.TUNED, image_uuid=agrees)
+        server = self.boot(base.TUNED, image_uuid=contradicts)
         self.assert_tuned(self.domain(server))
-        # A rebuild brings the contradiction, the next takes it away; the guest is not lost in between.
-        self.api.post_server_action(
-            server["id"], {"rebuild": {"imageRef": contradicts}}, check_response_status=[202, 500]
-        )
-        server = self._wait_for_server_parameter(server, {"status": "ERROR", "OS-EXT-STS:task_state": None})
-        self.assertIn("perf:iothreads=2 of the flavor contradicts", server["fault"]["message"])
+        self.assertIn("perf:iothreads=2 of the flavor contradicts hw_perf_iothreads=4", self.stdlog.logger.output)
         self._rebuild_server(server, nova_fixtures.GlanceFixture.image2["id"])
+        self._rebuild_server(server, contradicts)
         self.assert_tuned(self.domain(server))
 
     def test_image_of_a_stranger(self):
-        """What an image's owner writes ends as one line, short, with nothing that moves a terminal's cursor."""
+        """What an image's owner writes fails no build, and ends as lines with nothing that moves a cursor."""
         for number, properties in enumerate(
             (
                 {"hw_perf_iothreads": "2\n2026-01-01 00:00:00 ERROR root logged in\x1b[2J"},
@@ -144,17 +137,20 @@ class RequestsTest(OperatorTestCase):
                 {"hw_perf_no such": "1"},
                 {"hw_perf_budget": "../../etc/passwd"},
                 {"hw_perf_profile": "\u202eevil"},
+                {"hw_perf_vif_queues": "256"},
                 {f"hw_perf_{key}": "x" * 200 for key in range(40)},
             )
         ):
             image = self.image(getattr(uuids, f"stranger{number}"), properties)
-            message = self.refused(base.PLAIN, image_uuid=image)
-            self.assertTrue(message.startswith("nova-perf-tuning: "), message)
-            self.assertTrue(message.isprintable() and len(message) <= 255, message)
-            for line in self.log_lines("nova_perf_tuning.virt.faults"):
-                self.assertNotIn("\x1b", line)
+            server = self.boot(base.PLAIN, image_uuid=image, networks="none")
+            self.assertIsNone(self.untuned_reason(self.domain(server)))
+            self._delete_server(server)
+        lines = self.log_lines("left out: ")
+        self.assertTrue(len(lines) > 40, lines)
+        for line in lines:
+            self.assertTrue("\x1b" not in line and len(line) < 1000, line)
         self.assertEqual([], [line for line in self.log_lines("root logged in") if line.startswith("2026-01-01")])
-        self.boot({}, vcpus=1, networks="none")
+        self.assertEqual(0, self.failed_builds())
 
     def test_flavor_with_300_keys(self):
         """Written through an old microversion, which checks nothing."""
@@ -191,18 +187,18 @@ class TwoAtOnceTest(OperatorTestCase):
         self.start()
         self.driver = self.computes["compute1"].driver
         self.calls = []
-        write = self.driver._get_guest_xml
+        write = self.driver._get_guest_config
 
         def noted(*args, **kwargs):
             self.calls.append((args, kwargs))
             return write(*args, **kwargs)
 
-        self.driver._get_guest_xml = noted
+        self.driver._get_guest_config = noted
 
     def written(self, call):
         args, kwargs = call
         try:
-            xml = type(self.driver)._get_guest_xml(self.driver, *args, **kwargs)
+            xml = type(self.driver)._get_guest_config(self.driver, *args, **kwargs).to_xml()
             return re.sub("<nova:creationTime>.*", "", xml)  # Nova's, of this second
         except Exception as error:
             return f"{type(error).__name__}: {error}"
@@ -252,14 +248,14 @@ class BeforehandTest(OperatorTestCase):
         ).mock
         self.start("host_a", "host_b")
         server = self.boot(base.TUNED, image_uuid=self.image(uuids.agrees, AGREES), host="host_a")
-        wrong = self._create_flavor(vcpu=3, extra_spec=base.PLAIN | {"perf:iothreads": "3"})
+        wrong = self._create_flavor(vcpu=3, extra_spec=base.PLAIN | {"perf:vif_queues": "4"})
         self.api.post_server_action(
             server["id"], {"resize": {"flavorRef": wrong}}, check_response_status=[202, 500]
         )
         self._wait_for_migration_status(server, ["error"])
         server = self._wait_for_server_parameter(server, {"status": "ACTIVE", "OS-EXT-STS:task_state": None})
-        self.assertIn("perf:iothreads=3 of the flavor contradicts", self.fault_of(server))
-        self.assertIn("asked: hw_perf_iothreads=2, perf:iothreads=3", self.fault_of(server))
+        self.assertIn("perf:vif_queues=4 is more than the 3 vCPUs", self.fault_of(server))
+        self.assertIn("asked: hw_perf_iothreads=2, perf:vif_queues=4", self.fault_of(server))
         copied.assert_not_called()
         self.assertEqual("host_a", server["OS-EXT-SRV-ATTR:host"])
         self.assert_tuned(self.domain(server, "host_a"))
@@ -269,7 +265,7 @@ class BeforehandTest(OperatorTestCase):
         self.flags(on_error="ignore", group="nova_perf_tuning")
         self.api.post_server_action(server["id"], {"resize": {"flavorRef": wrong}})
         server = self._wait_for_state_change(server, "VERIFY_RESIZE")
-        self.assertIn("contradicts", self.untuned_reason(self.domain(server, "host_b")))
+        self.assertIn("more than the 3 vCPUs", self.untuned_reason(self.domain(server, "host_b")))
 
     def test_hard_reboot_of_a_guest_whose_request_became_wrong(self):
         """Booted before the driver was installed, from a flavor that no API had checked."""

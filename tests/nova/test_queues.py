@@ -129,25 +129,25 @@ class UntouchedFlavorsTest(base.PerfTestCase):
 
     def both(self, specs, properties):
         """Return XML of the guest booted last with other specs and image properties: Nova's and ours."""
-        args, kwargs = self.points.arguments["virt.driver.PerfTuningLibvirtDriver._get_guest_xml"]
+        args, kwargs = self.points.arguments["virt.driver.PerfTuningLibvirtDriver._get_guest_config"]
         args = args[1:]
-        instance = args[1]
+        instance = args[0]
         instance.flavor.extra_specs, instance.system_metadata = specs, properties
-        ours = self.driver._get_guest_xml(*args, **kwargs)
+        ours = self.driver._get_guest_config(*args, **kwargs).to_xml()
         own, self.driver.vif_driver = (
             self.driver.vif_driver,
             nova_vif.LibvirtGenericVIFDriver(self.driver._host),
         )
         try:
-            novas = nova_driver.LibvirtDriver._get_guest_xml(self.driver, *args, **kwargs)
+            novas = nova_driver.LibvirtDriver._get_guest_config(self.driver, *args, **kwargs).to_xml()
         finally:
             self.driver.vif_driver = own
         return [re.sub("<nova:creationTime>[^<]*", "", xml) for xml in (novas, ours)]
 
     def compare(self, base_specs, vcpus):
         self.boot(base_specs, vcpus=vcpus, networks=[{"port": self.new_port()} for _ in range(2)])
-        args, _ = self.points.arguments["virt.driver.PerfTuningLibvirtDriver._get_guest_xml"]
-        present = dict(args[2].system_metadata)
+        args, _ = self.points.arguments["virt.driver.PerfTuningLibvirtDriver._get_guest_config"]
+        present = dict(args[1].system_metadata)
         seen = set()
 
         chance = random.Random(20)

@@ -115,7 +115,7 @@ def _unreadable(specs: Mapping[str, str], profiles: Mapping[str, profile.Profile
     for key, value in specs.items():
         if not key.startswith(vocabulary.PREFIX):
             continue
-        known = vocabulary.by_key().get(key)
+        known = vocabulary.BY_KEY.get(key)
         evidence = f"{vocabulary.shown(key)}={vocabulary.shown(value)}"
         if known is None:
             hint = vocabulary.suggestion(key).removeprefix("; ")

@@ -109,7 +109,7 @@ class RegistrationTest(testtools.TestCase):
         for entry in ours.values():
             self.assertTrue(entry.description.endswith("."), entry)
             self.assertIn("Allowed: ", entry.value["description"])
-        for key in vocabulary.by_key():
+        for key in vocabulary.BY_KEY:
             matching = [name for name, entry in ours.items() if self.matches(entry, key)]
             self.assertEqual(1, len(matching), (key, matching))
         self.assertEqual(len(vocabulary.VOCABULARY), len(ours))

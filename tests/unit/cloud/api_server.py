@@ -276,7 +276,7 @@ class ApiServer(fixtures.Fixture):
         for key, value in specs.items():
             if microversion < (2, 86) or not key.startswith(("perf:", "hw:")):
                 continue
-            known = vocabulary.by_key().get(key)
+            known = vocabulary.BY_KEY.get(key)
             message = f"Validation failed; extra spec '{key}' does not appear to be a valid extra spec."
             if key == "hw:pci_numa_affinity_policy" and value not in ("required", "preferred", "legacy", "socket"):
                 message = f"Validation failed; '{value}' is not one of: required, preferred, legacy, socket"

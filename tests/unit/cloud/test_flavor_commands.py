@@ -245,7 +245,7 @@ class FlavorExplainTest(openstack_program.ProgramTestCase):
         self.assertEqual(["2", "flavor"], [rows["perf:iothreads"][key] for key in ("Value", "From")])
         self.assertEqual(["2", "image"], [rows["perf:vif_queues"][key] for key in ("Value", "From")])
         self.assertIn("<iothreads>2</iothreads>", rows["perf:iothreads"]["XML"])
-        self.assertIn("rx_queue_size='512'", rows["perf:vif_rx_queue_size"]["XML"][0])
+        self.assertIn('rx_queue_size="512"', rows["perf:vif_rx_queue_size"]["XML"][0])
 
     def test_contradiction_is_one_line(self):
         self.cloud.add_flavor("f", vcpus=1, perf_vif_queues="2")

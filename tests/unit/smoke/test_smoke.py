@@ -32,7 +32,7 @@ class Cloud(api_server.ApiServer):
         for key, value in specs.items():
             if not self.checks or microversion < (2, 86) or not key.startswith(vocabulary.PREFIX):
                 continue
-            spec, _feature = vocabulary.by_key().get(key, (None, None))
+            spec, _feature = vocabulary.BY_KEY.get(key, (None, None))
             if spec is None:
                 message = f"Validation failed; extra spec '{key}' does not appear to be a valid extra spec."
                 raise api_server.nova_error(400, "badRequest", message)

@@ -2,7 +2,7 @@
 
 import testtools
 
-from nova_perf_tuning.specs import crosscheck, parsing
+from nova_perf_tuning.specs import crosscheck, parsing, profile
 
 MULTI = {"hw:vif_multiqueue_enabled": "true"}
 #: rule -> [(extra specs, image properties, vCPUs, words of the message)] that break it.
@@ -145,3 +145,74 @@ class CrosscheckTest(testtools.TestCase):
         self.assertEqual({}, needed({"perf:vif_queues": "auto"}, 1))
         self.assertEqual({}, needed({"perf:vif_queues": "auto", **MULTI}))
         self.assertEqual("dedicated", needed({"perf:profile": "compute"})["hw:cpu_policy"])
+
+
+class GuestRequestTest(testtools.TestCase):
+    """What the driver makes of flavor and image: only a flavor can be wrong."""
+
+    def request(self, specs, properties, **options):
+        return crosscheck.guest_request(specs, properties, 4, **options)
+
+    def test_what_is_wrong_in_an_image_is_left_out_with_a_warning(self):
+        for properties, words in (
+            ({"hw_perf_iothreads": "x"}, "hw_perf_iothreads=x"),
+            ({"hw_perf_iothreads": "9" * 250}, "hw_perf_iothreads=999"),
+            ({"hw_perf_iothreads": "2\nERROR \x1b[2J"}, "hw_perf_iothreads=2?ERROR ?[2J"),
+            ({"hw_perf_typo": "1"}, "unknown spec hw_perf_typo"),
+            ({"hw_perf_vhost_placement": "numa"}, "set perf:vhost_placement on the flavor"),
+            ({"hw_perf_profile": "compute"}, "set perf:profile on the flavor"),
+            ({"hw_perf_vif_queues": "8"}, "more than the 4 vCPUs"),
+            ({"hw_perf_vif_guest_offload_ecn": "1", "hw_perf_vif_guest_offload_csum": "0"}, "needs checksums"),
+        ):
+            asked, warnings = self.request({"perf:disk_queues": "2"}, properties)
+            self.assertEqual({"perf:disk_queues": "2"}, asked.extra_specs())
+            self.assertIn(words, " ".join(warnings))
+            self.assertTrue(all(line.isprintable() and len(line) < 300 for line in warnings), warnings)
+
+    def test_flavor_wins(self):
+        asked, (warning,) = self.request({"perf:disk_queues": "2"}, {"hw_perf_disk_queues": "3"})
+        self.assertEqual(2, asked.disk_queues)
+        self.assertIn("contradicts hw_perf_disk_queues=3", warning)
+        self.assertEqual(
+            ({"perf:vif_host_offload.gso": "true"}, ()),
+            (lambda asked, warnings: (asked.extra_specs(), warnings))(
+                *self.request({"perf:vif_host_offload.gso": "YES"}, {"hw_perf_vif_host_offload_gso": "1"})
+            ),
+        )
+
+    def test_io_threads_of_an_image_have_a_limit(self):
+        self.assertEqual(4, self.request({}, {"hw_perf_iothreads": "4"})[0].iothreads)
+        asked, (warning,) = self.request({}, {"hw_perf_iothreads": "5"})
+        self.assertEqual((None, True), (asked.iothreads, "at most 4" in warning))
+        self.assertEqual(16, self.request({}, {"hw_perf_iothreads": "16"}, image_iothreads=16)[0].iothreads)
+        self.assertEqual(16, self.request({"perf:iothreads": "16"}, {})[0].iothreads)
+
+    def test_an_image_that_a_flavor_does_not_fit_fails_nothing(self):
+        for properties in ({"hw_vif_model": "e1000"}, {"hw_vif_multiqueue_enabled": "false"}):
+            asked, warnings = self.request({"perf:vif_queues": "2"}, properties)
+            self.assertEqual(2, asked.vif_queues)
+            self.assertIn(next(iter(properties.values())), " ".join(warnings))
+
+    def test_a_wrong_flavor_fails_whatever_the_image_says(self):
+        for properties in ({}, {"hw_vif_model": "e1000"}, {"hw_perf_vif_queues": "1"}):
+            self.assertRaises(crosscheck.ContradictionError, self.request, {"perf:vif_queues": "9"}, properties)
+            self.assertRaises(parsing.SpecError, self.request, {"perf:iothreads": "x"}, properties)
+
+    def test_an_image_can_give_the_cpus_that_a_flavor_needs(self):
+        asked, warnings = self.request({"perf:irq_placement": "vcpu"}, {"hw_cpu_policy": "dedicated"})
+        self.assertEqual(("vcpu", ()), (asked.irq_placement, warnings))
+        self.assertRaises(crosscheck.ContradictionError, self.request, {"perf:irq_placement": "vcpu"}, {})
+
+    def test_native_specs_of_a_profile_are_not_in_force_for_nova(self):
+        entries = {"hw:cpu_policy": "dedicated", "perf:irq_placement": "vcpu"}
+        specs = {key: profile.ProfileSpec(text, "x", "rule") for key, text in entries.items()}
+        known = {"own": profile.Profile("own", "x", specs, "own.yaml")}
+
+        def request(**specs):
+            flavor = {"perf:profile": "own", **{key.replace("__", ":"): text for key, text in specs.items()}}
+            return self.request(flavor, {}, profiles=known, native_of_profile=False)
+
+        self.assertRaises(crosscheck.ContradictionError, request)
+        self.assertEqual((), request(hw__cpu_policy="mixed")[1])
+        _, (warning,) = request(perf__irq_placement="none")
+        self.assertIn("the flavor lacks hw:cpu_policy=dedicated", warning)

@@ -24,7 +24,7 @@ def _values(spec):
 
 #: Any valid set of perf:* specs, the profile (which must exist) apart.
 VALID_SPECS = strategies.fixed_dictionaries(
-    {}, optional={key: _values(spec) for key, (spec, _) in vocabulary.by_key().items() if spec.name != "profile"}
+    {}, optional={key: _values(spec) for key, (spec, _) in vocabulary.BY_KEY.items() if spec.name != "profile"}
 )
 PROFILES = strategies.sampled_from([None, "storage", "balanced", "compute", "network-latency"])
 
@@ -43,10 +43,10 @@ class ParsingTest(testtools.TestCase):
     def test_all_kinds(self):
         parsed = parsing.parse(
             {"perf:vif_queues": "auto", "perf:iothreads": "2", "perf:vif_host_offload.tso4": "off"},
-            {"hw_perf_vif_host_offload_csum": "True", "hw_perf_irq_placement": "vcpu"},
+            {"hw_perf_vif_host_offload_csum": "True", "hw_perf_disk_queues": "3"},
         )
         expected = request.Request(
-            vif_queues="auto", iothreads=2, vif_host_offload={"tso4": False, "csum": True}, irq_placement="vcpu"
+            vif_queues="auto", iothreads=2, vif_host_offload={"tso4": False, "csum": True}, disk_queues=3
         )
         self.assertEqual(expected, parsed)
 
@@ -78,9 +78,6 @@ class ParsingTest(testtools.TestCase):
             parsed = parsing.parse({"perf:profile": "compute", **specs}, properties)
             self.assertEqual(set(native) - {"hw:cpu_policy"}, set(parsed.native))
 
-    def test_profile_of_the_image(self):
-        self.assertEqual(2, parsing.parse({}, {"hw_perf_profile": "storage"}).iothreads)
-
     def test_unknown_profile_lists_those_there_are(self):
         self.assertIn("balanced, compute", self.error({"perf:profile": "fast"}))
         self.assertIn("there are mine", self.error({"perf:profile": "fast"}, profiles={"mine": None}))
@@ -109,13 +106,13 @@ class ParsingTest(testtools.TestCase):
     @hypothesis.given(
         strategies.dictionaries(
             strategies.one_of(
-                strategies.sampled_from(sorted(vocabulary.by_key())), strategies.text().map("perf:{}".format)
+                strategies.sampled_from(sorted(vocabulary.BY_KEY)), strategies.text().map("perf:{}".format)
             ),
             strategies.text(),
         ),
         strategies.dictionaries(
             strategies.one_of(
-                strategies.sampled_from(sorted(vocabulary.by_image_property())),
+                strategies.sampled_from(sorted(vocabulary.BY_IMAGE_PROPERTY)),
                 strategies.text().map("hw_perf_{}".format),
             ),
             strategies.text(),

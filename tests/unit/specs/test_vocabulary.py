@@ -13,14 +13,20 @@ class VocabularyTest(testtools.TestCase):
         self.assertEqual(fields, set(vocabulary.BY_NAME))
 
     def test_keys_have_both_forms(self):
-        keys = vocabulary.by_key()
+        keys = vocabulary.BY_KEY
         self.assertIn("perf:vif_host_offload.mrg_rxbuf", keys)
         self.assertNotIn("perf:vif_guest_offload.gso", keys)
         self.assertNotIn("perf:vif_guest_offload.mrg_rxbuf", keys)
         self.assertEqual(
-            "perf:vif_host_offload.tso4", vocabulary.by_image_property()["hw_perf_vif_host_offload_tso4"]
+            "perf:vif_host_offload.tso4", vocabulary.BY_IMAGE_PROPERTY["hw_perf_vif_host_offload_tso4"]
         )
-        self.assertEqual(len(keys), len(vocabulary.by_image_property()))
+
+    def test_images_ask_for_nothing_on_the_host_but_io_threads(self):
+        """Images are a tenant's; I/O threads have a limit of their own."""
+        acting = {spec.name for spec in vocabulary.VOCABULARY if vocabulary.Effect.HOST in spec.effects}
+        self.assertEqual({"iothreads"}, acting & {spec.name for spec in vocabulary.VOCABULARY if spec.image})
+        for name in ("profile", "emulator_placement", "vhost_placement", "irq_placement", "budget"):
+            self.assertNotIn(f"hw_perf_{name}", vocabulary.BY_IMAGE_PROPERTY)
 
     def test_values(self):
         accepted = {

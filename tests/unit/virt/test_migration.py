@@ -2,6 +2,7 @@
 
 import testtools
 
+from nova_perf_tuning.guest import parsing, transform
 from nova_perf_tuning.virt import migration
 
 DOMAIN = """<domain type='kvm'>
@@ -30,58 +31,67 @@ def disk(driver, name="vda"):
     return f"    <disk type='block' device='disk'>{driver}<target dev='{name}' bus='virtio'/></disk>\n"
 
 
+def finished(running, rewritten):
+    """Return the destination's XML in one form of quotes and lines."""
+    return same(migration.destination_xml(running, rewritten))
+
+
+def same(xml):
+    return transform.text(parsing.parse_xml(xml)).replace('"', "'")
+
+
 class InterfaceTest(testtools.TestCase):
     def kept(self, running, rewritten, **kwargs):
-        return migration.destination_xml(domain(interface(running)), domain(interface(rewritten, **kwargs)))
+        return finished(domain(interface(running)), domain(interface(rewritten, **kwargs)))
 
     def test_guests_view_is_kept_and_back_end_is_novas(self):
         xml = self.kept(
             "<driver name='vhost' queues='4' packed='on'><guest tso4='off'/></driver>",
             "<driver name='qemu' queues='2' rx_queue_size='512'><host gso='off'/></driver>",
         )
-        self.assertIn("<driver name='qemu' queues='4' packed='on'><guest tso4='off'/></driver>", xml)
+        self.assertIn("<driver name='qemu' queues='4' packed='on'>", xml)
+        self.assertIn("<guest tso4='off'/>", xml)
+        self.assertNotIn("gso", xml)
 
     def test_driver_that_runs_without_is_removed(self):
-        self.assertEqual(domain(interface("")), self.kept("", "<driver queues='2'/>"))
+        self.assertEqual(same(domain(interface(""))), self.kept("", "<driver queues='2'/>"))
 
     def test_driver_that_nova_left_out_comes_back_without_a_name(self):
         """For vhost-user the name must stay away."""
         xml = self.kept("<driver name='vhost' queues='2'/>", "", kind="vhostuser")
-        self.assertIn("<model type='virtio'/><driver queues='2'/></interface>", xml)
+        self.assertIn("<driver queues='2'/>", xml)
 
     def test_mac_in_other_case_is_the_same(self):
         running = domain(interface("<driver queues='2'/>", mac="52:54:00:AA:00:01"))
-        xml = migration.destination_xml(running, domain(interface("", mac="52:54:00:aa:00:01")))
+        xml = finished(running, domain(interface("", mac="52:54:00:aa:00:01")))
         self.assertIn("queues='2'", xml)
 
     def test_two_of_one_mac_on_two_networks(self):
         """Neutron's MACs are unique within a network only, and Nova keeps the order of the interfaces."""
         running = domain(interface("<driver queues='2'/>") + interface("<driver queues='3'/>"))
-        xml = migration.destination_xml(running, domain(interface("") + interface("<driver queues='4'/>")))
-        self.assertEqual(running, xml)
+        xml = finished(running, domain(interface("") + interface("<driver queues='4'/>")))
+        self.assertEqual(same(running), xml)
 
     def test_unknown_interface_stays(self):
         rewritten = domain(interface("<driver queues='3'/>", mac="52:54:00:00:00:02"))
         running = domain(interface("<driver queues='2'/>"))
-        self.assertEqual(rewritten, migration.destination_xml(running, rewritten))
+        self.assertEqual(same(rewritten), finished(running, rewritten))
 
 
 class DiskTest(testtools.TestCase):
     def test_lost_attributes_come_back(self):
         running = domain(disk("<driver name='qemu' type='raw' queues='2' iothread='3'/>"))
-        xml = migration.destination_xml(running, domain(disk("<driver name='qemu' type='raw' cache='none'/>")))
+        xml = finished(running, domain(disk("<driver name='qemu' type='raw' cache='none'/>")))
         self.assertIn("<driver name='qemu' type='raw' cache='none' queues='2' iothread='3'/>", xml)
 
     def test_mapping_of_several_threads_comes_back(self):
         mapping = "<driver name='qemu'><iothreads><iothread id='1'/><iothread id='2'/></iothreads></driver>"
-        xml = migration.destination_xml(domain(disk(mapping)), domain(disk("<driver name='qemu'/>")))
-        self.assertIn(mapping, xml)
+        xml = finished(domain(disk(mapping)), domain(disk("<driver name='qemu'/>")))
+        self.assertEqual(same(domain(disk(mapping))), xml)
 
     def test_kept_by_nova_is_not_doubled(self):
         mapping = "<driver name='qemu'><iothreads><iothread id='1'/></iothreads></driver>"
-        self.assertEqual(
-            domain(disk(mapping)), migration.destination_xml(domain(disk(mapping)), domain(disk(mapping)))
-        )
+        self.assertEqual(same(domain(disk(mapping))), finished(domain(disk(mapping)), domain(disk(mapping))))
 
 
 class PinTest(testtools.TestCase):
@@ -89,8 +99,8 @@ class PinTest(testtools.TestCase):
         running = domain(emulator="0-3", pins=((1, "0-3"), (2, "0-3"), (3, "0-3")))
         rewritten = domain(emulator="7", pins=((1, "7"), (2, "0-3"), (3, "0-3")))
         expected = domain(emulator="7", pins=((1, "7"), (2, "7"), (3, "7")))
-        self.assertEqual(expected, migration.destination_xml(running, rewritten))
+        self.assertEqual(same(expected), finished(running, rewritten))
 
     def test_twice_changes_nothing_more(self):
         xml = domain(interface("<driver queues='2'/>") + disk("<driver iothread='1'/>"), "4", ((1, "4"),))
-        self.assertEqual(xml, migration.destination_xml(xml, xml))
+        self.assertEqual(same(xml), finished(xml, xml))
