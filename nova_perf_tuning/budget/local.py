@@ -33,6 +33,7 @@ class LocalLauncher(base.Launcher):
         if self._folder is None:
             with interrupt.deferred():  # a folder whose name is lost stays
                 self._folder = tempfile.mkdtemp(prefix="nova-perf-", dir=self._parent)
+                os.chmod(self._folder, 0o711)  # noqa: S103  # as the run's folder of the other launcher
 
     def boot(self, arm: base.Arm) -> base.Pair:
         if arm.request:

@@ -63,6 +63,7 @@ class ProgramsTest(unittest.TestCase):
         folder = tempfile.TemporaryDirectory(prefix="nova-perf-bench-")
         self.addCleanup(folder.cleanup)
         self.folder = folder.name
+        os.chmod(self.folder, 0o711)  # the guest of a share is not root
 
     def run_program(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         return patience.run(["nova-perf-bench", *arguments], cwd=self.folder, env=ENVIRONMENT)
@@ -190,6 +191,17 @@ class ProgramsTest(unittest.TestCase):
             ("smb:megabytes=1,runs=3,port=15446,direction=get", "median"),
         ):
             self.assertGreater(self.measure(text)[figure], 0, text)
+
+    def test_who_connects_to_the_share_is_not_root(self) -> None:
+        with local.LocalLauncher(self.folder) as launcher:
+            pair = launcher.host_pair()
+            handle = pair.server.start(["nova-perf-share", "127.0.0.1", "15447"])
+            self.addCleanup(pair.server.stop, handle)
+            put = ["smbclient", "//bench/bench", "-I", "127.0.0.1", "--configfile=/dev/null", "-p", "15447", "-N"]
+            done = pair.client.run([*put, "-c", "put /etc/hostname sent"], patience.LIMIT_S)
+            self.assertEqual(0, done.returncode, done)
+            [sent] = pathlib.Path(self.folder).glob("**/nova-perf-share/files/sent")
+            self.assertEqual("nobody", sent.owner())
 
     def change_database(self, *statements: str) -> None:
         database = os.path.join(self.folder, "nova-perf-database")
