@@ -104,4 +104,9 @@ def failure(instance: Any, error: Exception, flavor: Any = None) -> TuningFailed
         text = f"{text[: most - 4]} ..."
     # Specs of which hardly one would fit are left to the log. Values come from whoever owns the image.
     reason = f"{head}{text}{shown if room - len(text) >= min(len(shown), 40) else ''}"
-    return TuningFailed(instance_uuid=instance.uuid, reason=vocabulary.shown(reason, _MAX_MESSAGE))
+    return TuningFailed(instance_uuid=instance.uuid, reason=_printable(reason))
+
+
+def _printable(text: str) -> str:
+    # Not vocabulary.shown: what says that a function of ours has failed calls no other of them.
+    return "".join(char if char.isprintable() else "?" for char in text[:_MAX_MESSAGE])
