@@ -3,104 +3,67 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from xml.etree import ElementTree
 
-from nova_perf_tuning import errors
-from nova_perf_tuning.cli import audit_options, command
+from nova_perf_tuning import errors, rules, whole_file
+from nova_perf_tuning.cli import audit_options, command, state
+from nova_perf_tuning.host.audit import base, runner
 
-if TYPE_CHECKING:
-    from nova_perf_tuning.host.audit import base, runner
+_LEVELS = [level.value for level in rules.Level]
+_TEXT = {"type": "string"}
 
-_LEVELS = ("info", "warning", "error")
 
-_SETTING = {
-    "type": "object",
-    "required": ["kind", "target", "value", "current", "reason", "rule", "identity"],
-    "properties": {
-        "kind": {"type": "string"},
-        "target": {"type": "string"},
-        "value": {"type": "string"},
-        "current": {"type": ["string", "null"]},
-        "reason": {"type": "string"},
-        "rule": {"type": "string"},
-        "identity": {"type": "string"},
-    },
-}
+def _text(description: str) -> dict[str, Any]:
+    return {**_TEXT, "description": description}
+
+
+def _list(items: dict[str, Any], description: str = "") -> dict[str, Any]:
+    return {"type": "array", "items": items, **({"description": description} if description else {})}
+
+
+def _object(optional: Sequence[str] = (), **properties: dict[str, Any]) -> dict[str, Any]:
+    required = [key for key in properties if key not in optional]
+    return {"type": "object", "required": required, "properties": properties}
+
+
+_FINDING = _object(
+    ("settings",),
+    rule=_text("id of the rule, as in --rule"),
+    level={"enum": _LEVELS},
+    subject=_text("device, guest or option; empty for the host"),
+    evidence=_list(_object(path=_text("what was read"), value=_text("what it said"))),
+    why=_text("why it matters on this host"),
+    remedy=_text("commands, one a line, or a configuration"),
+    source=_text("where the recommendation is from"),
+    appliable={"type": "boolean", "description": "nova-perf apply --rule can do it"},
+    safe={"type": "boolean", "description": "so can nova-perf apply --all-safe"},
+    settings=_list(
+        _object(
+            kind=_TEXT,
+            target=_TEXT,
+            value=_TEXT,
+            current={"type": ["string", "null"]},
+            reason=_TEXT,
+            rule=_TEXT,
+            identity=_TEXT,
+        )
+    ),
+)
 #: What ``nova-perf audit -f json`` prints.
 SCHEMA: dict[str, Any] = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
-    "type": "object",
-    "required": ["findings", "clean", "unknown", "failed", "counts", "warnings"],
-    "properties": {
-        "findings": {
-            "type": "array",
-            "description": "the gravest first",
-            "items": {
-                "type": "object",
-                "required": [
-                    "rule",
-                    "level",
-                    "subject",
-                    "evidence",
-                    "why",
-                    "remedy",
-                    "source",
-                    "appliable",
-                    "safe",
-                ],
-                "properties": {
-                    "rule": {"type": "string", "description": "id of the rule, as in --rule"},
-                    "level": {"enum": list(_LEVELS)},
-                    "subject": {"type": "string", "description": "device, guest or option; empty for the host"},
-                    "evidence": {
-                        "type": "array",
-                        "items": {
-                            "type": "object",
-                            "required": ["path", "value"],
-                            "properties": {
-                                "path": {"type": "string", "description": "what was read"},
-                                "value": {"type": "string", "description": "what it said"},
-                            },
-                        },
-                    },
-                    "why": {"type": "string", "description": "why it matters on this host"},
-                    "remedy": {"type": "string", "description": "commands, one a line, or a configuration"},
-                    "source": {"type": "string", "description": "where the recommendation is from"},
-                    "appliable": {"type": "boolean", "description": "nova-perf apply --rule can do it"},
-                    "safe": {"type": "boolean", "description": "so can nova-perf apply --all-safe"},
-                    "settings": {"type": "array", "items": _SETTING},
-                },
-            },
-        },
-        "clean": {"type": "array", "items": {"type": "string"}, "description": "rules that hold here"},
-        "unknown": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "required": ["rule", "reason"],
-                "properties": {
-                    "rule": {"type": "string"},
-                    "reason": {"type": "string", "description": "what is not there or not known"},
-                },
-            },
-        },
-        "failed": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "required": ["rule", "error"],
-                "properties": {
-                    "rule": {"type": "string"},
-                    "error": {"type": "string", "description": "what is broken in the rule itself"},
-                },
-            },
-        },
-        "counts": {"type": "object", "additionalProperties": {"type": "integer"}},
-        "warnings": {"type": "array", "items": {"type": "string"}, "description": "what could not be read"},
-    },
+    **_object(
+        findings=_list(_FINDING, "the most severe first"),
+        clean=_list(_TEXT, "rules that hold here"),
+        unknown=_list(_object(rule=_TEXT, reason=_text("what is not there or not known"))),
+        failed=_list(_object(rule=_TEXT, error=_text("what is broken in the rule itself"))),
+        counts={"type": "object", "additionalProperties": {"type": "integer"}},
+        warnings=_list(_TEXT, "what could not be read"),
+    ),
 }
 
 
@@ -109,7 +72,7 @@ class Audit(command.PerfCommand):
 
     A finding has the file and value that were read, why it matters on this host, the remedy, its source, and
     whether 'nova-perf apply --rule' can do it. A rule that cannot judge the host says what it lacks. Exit code 0
-    clean, 1 findings of the level of --fail-on or graver, 3 error.
+    clean, 1 findings of the level of --fail-on or more severe, 3 error.
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
@@ -124,27 +87,17 @@ class Audit(command.PerfCommand):
             default="warning",
             help="the least level for exit code 1 (default: warning)",
         )
-        parser.add_argument(
-            "--junit", metavar="FILE", help="also write the result as JUnit XML, a test case a rule"
-        )
-        parser.add_argument(
-            "--all", action="store_true", help="also list the rules that hold and those that cannot judge"
-        )
-        parser.add_argument(
-            "--list", action="store_true", help="list the installed rules instead of judging a host"
-        )
+        parser.add_argument("--junit", metavar="FILE", help="also write JUnit XML, a test case a rule")
+        parser.add_argument("--all", action="store_true", help="also list the rules that hold or cannot judge")
+        parser.add_argument("--list", action="store_true", help="list the rules instead of judging a host")
 
     def run_command(self, args: argparse.Namespace) -> int:
-        from nova_perf_tuning.host.audit import runner
-
-        rules = runner.chosen(args.rule) if args.rule else runner.load()
+        chosen = runner.chosen(args.rule) if args.rule else runner.load()
         if args.list:
-            return _list(args, rules)
+            return _list_rules(args, chosen)
         host = audit_options.view(args)
-        report = runner.run(host, rules)
+        report = runner.run(host, chosen)
         if args.junit:
-            from nova_perf_tuning import whole_file
-
             with whole_file.writing(args.junit) as file:
                 file.write(junit(report, args.fail_on))
         # The rules' own reads are among these: what they could not read they judge as if it were not there.
@@ -157,67 +110,46 @@ class Audit(command.PerfCommand):
             print(f"nova-perf audit: rule {name} is broken, please report: {error}", file=sys.stderr)
         if report.failed:
             return int(errors.ExitCode.ERROR)
-        grave = any(_LEVELS.index(one.level.value) >= _LEVELS.index(args.fail_on) for one in report.findings)
-        return int(errors.ExitCode.FAIL if grave else errors.ExitCode.PASS)
+        failed = any(_fails(finding, args.fail_on) for finding in report.findings)
+        return int(errors.ExitCode.FAIL if failed else errors.ExitCode.PASS)
 
 
-def _list(args: argparse.Namespace, rules: Sequence[base.Rule]) -> int:
-    from nova_perf_tuning.cli import state
+def _fails(finding: rules.Finding, fail_on: str) -> bool:
+    return finding.level.rank >= rules.Level(fail_on).rank
 
-    head = ("rule", "level", "apply", "what should hold")
-    how = {rule.id: "safe" if rule.safe else "yes" if rule.appliable else "" for rule in rules}
+
+def _list_rules(args: argparse.Namespace, chosen: Sequence[base.Rule]) -> int:
     if args.format == "json":
-        command.print_json(
-            {
-                "rules": [
-                    {
-                        "rule": rule.id,
-                        "level": rule.level.value,
-                        "appliable": rule.appliable,
-                        "safe": rule.safe,
-                        "title": rule.title,
-                        "reads": rule.reads,
-                        "why": rule.why,
-                        "remedy": rule.remedy,
-                        "source": rule.source,
-                    }
-                    for rule in rules
-                ]
-            }
-        )
+        texts = ("appliable", "safe", "title", "why", "remedy", "source")
+        rows = [
+            {"rule": rule.id, "level": rule.level.value, **{key: getattr(rule, key) for key in texts}}
+            for rule in chosen
+        ]
+        command.print_json({"rules": rows})
     else:
-        state.print_table(head, [(rule.id, rule.level.value, how[rule.id], rule.title) for rule in rules])
+        how = {rule.id: "safe" if rule.safe else "yes" if rule.appliable else "" for rule in chosen}
+        lines = [(rule.id, rule.level.value, how[rule.id], rule.title) for rule in chosen]
+        state.print_table(("rule", "level", "apply", "what should hold"), lines)
     return int(errors.ExitCode.PASS)
 
 
-def as_json(report: runner.Report, warnings: Sequence[str] = ()) -> dict[str, Any]:
+def as_json(report: rules.Report, warnings: Sequence[str] = ()) -> dict[str, Any]:
     """Return the report in the documented form (:data:`SCHEMA`)."""
     return {
         "findings": [
             {
-                "rule": one.rule,
-                "level": one.level.value,
-                "subject": one.subject,
-                "evidence": [{"path": path, "value": value} for path, value in one.evidence],
-                "why": one.why,
-                "remedy": one.remedy,
-                "source": one.source,
-                "appliable": one.appliable,
-                "safe": one.appliable and one.safe,
-                "settings": [
-                    {
-                        "kind": setting.kind,
-                        "target": setting.target,
-                        "value": setting.value,
-                        "current": setting.current,
-                        "reason": setting.reason,
-                        "rule": setting.rule,
-                        "identity": setting.identity,
-                    }
-                    for setting in one.settings
-                ],
+                "rule": finding.rule,
+                "level": finding.level.value,
+                "subject": finding.subject,
+                "evidence": [evidence._asdict() for evidence in finding.evidence],
+                "why": finding.why,
+                "remedy": finding.remedy,
+                "source": finding.source,
+                "appliable": finding.appliable,
+                "safe": finding.appliable and finding.safe,
+                "settings": [_setting(setting) for setting in finding.settings],
             }
-            for one in report.findings
+            for finding in report.findings
         ],
         "clean": report.clean,
         "unknown": [{"rule": name, "reason": reason} for name, reason in report.unknown],
@@ -227,79 +159,74 @@ def as_json(report: runner.Report, warnings: Sequence[str] = ()) -> dict[str, An
     }
 
 
-def _counts(report: runner.Report) -> dict[str, int]:
-    counts = {level: sum(one.level.value == level for one in report.findings) for level in reversed(_LEVELS)}
+def _setting(setting: Any) -> dict[str, Any]:
+    keys = _FINDING["properties"]["settings"]["items"]["required"]
+    return {key: value for key, value in dataclasses.asdict(setting).items() if key in keys}
+
+
+def _counts(report: rules.Report) -> dict[str, int]:
+    levels = [finding.level.value for finding in report.findings]
+    counts = {level: levels.count(level) for level in reversed(_LEVELS)}
     return {**counts, "clean": len(report.clean), "unknown": len(report.unknown), "failed": len(report.failed)}
 
 
-def junit(report: runner.Report, fail_on: str) -> bytes:
-    """Return JUnit XML: a test case a rule, a failure for findings of ``fail_on`` or graver, else output."""
-    by_rule: dict[str, list[base.Finding]] = {}
-    for one in report.findings:
-        by_rule.setdefault(one.rule, []).append(one)
+def junit(report: rules.Report, fail_on: str) -> bytes:
+    """Return JUnit XML: a test case a rule, a failure for findings of ``fail_on`` or more severe, else output."""
     suite = ElementTree.Element("testsuite", name="nova-perf audit")
-    failures = 0
-    for rule, found in sorted(by_rule.items()):
-        case = ElementTree.SubElement(suite, "testcase", classname="nova-perf.audit", name=rule)
-        text = "\n\n".join(_lines(one) for one in found)
-        grave = any(_LEVELS.index(one.level.value) >= _LEVELS.index(fail_on) for one in found)
-        failures += grave
-        if grave:
-            ElementTree.SubElement(
-                case, "failure", type=found[0].level.value, message=_plain(found[0].why)
-            ).text = text
+
+    def case(rule: str, tag: str = "", text: str | None = None, **attributes: str) -> None:
+        element = ElementTree.SubElement(suite, "testcase", classname="nova-perf.audit", name=rule)
+        if tag:
+            ElementTree.SubElement(element, tag, attributes).text = text
+
+    for rule in sorted({finding.rule for finding in report.findings}):
+        found = [finding for finding in report.findings if finding.rule == rule]
+        text = "\n\n".join(_lines(finding) for finding in found)
+        if any(_fails(finding, fail_on) for finding in found):
+            case(rule, "failure", text, type=found[0].level.value, message=_plain(found[0].why))
         else:
-            ElementTree.SubElement(case, "system-out").text = text
+            case(rule, "system-out", text)
     for rule in report.clean:
-        ElementTree.SubElement(suite, "testcase", classname="nova-perf.audit", name=rule)
+        case(rule)
     for rule, reason in report.unknown:
-        case = ElementTree.SubElement(suite, "testcase", classname="nova-perf.audit", name=rule)
-        ElementTree.SubElement(case, "skipped", message=_plain(reason))
+        case(rule, "skipped", message=_plain(reason))
     for rule, error in report.failed:
-        case = ElementTree.SubElement(suite, "testcase", classname="nova-perf.audit", name=rule)
-        ElementTree.SubElement(case, "error", message=_plain(error))
-    total = len(by_rule) + len(report.clean) + len(report.unknown) + len(report.failed)
-    counts = {"tests": total, "failures": failures, "errors": len(report.failed), "skipped": len(report.unknown)}
-    for key, count in counts.items():
-        suite.set(key, str(count))
+        case(rule, "error", message=_plain(error))
+    suite.set("tests", str(len(suite)))
+    for key, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
+        suite.set(key, str(len(suite.findall(f"testcase/{tag}"))))
     ElementTree.indent(suite)
     whole: bytes = ElementTree.tostring(suite, encoding="utf-8", xml_declaration=True)
     return whole + b"\n"
 
 
 def _plain(text: str) -> str:
-    """Return ``text`` as a terminal and XML can take it: what came from files may hold control characters."""
-    return "".join(char if char.isprintable() or char == "\n" else "?" for char in text.replace("\t", " "))
+    """Return a text of several lines as a terminal and XML can take it."""
+    return "\n".join(command.plain(line) for line in text.replace("\t", " ").split("\n"))
 
 
-def _lines(one: base.Finding) -> str:
-    about = f" ({one.subject})" if one.subject else ""
-    lines = [f"{one.level.value.upper()} {one.rule}{about}", f"  {one.why}"]
-    lines += [f"  read: {path}: {value}" for path, value in one.evidence]
-    lines += [f"  remedy: {line}" for line in one.remedy.splitlines()]
-    if one.appliable:
-        safe = " (also with --all-safe)" if one.safe else ""
-        lines += [f"  apply: nova-perf apply --rule {one.rule}{safe}"]
-    return _plain("\n".join([*lines, f"  source: {one.source}"]))
+def _lines(finding: rules.Finding) -> str:
+    about = f" ({finding.subject})" if finding.subject else ""
+    lines = [f"{finding.level.value.upper()} {finding.rule}{about}", f"  {finding.why}"]
+    lines += [f"  read: {path}: {value}" for path, value in finding.evidence]
+    lines += [f"  remedy: {line}" for line in finding.remedy.splitlines()]
+    if finding.appliable:
+        safe = " (also with --all-safe)" if finding.safe else ""
+        lines += [f"  apply: nova-perf apply --rule {finding.rule}{safe}"]
+    return _plain("\n".join([*lines, f"  source: {finding.source}"]))
 
 
-def _show(report: runner.Report, everything: bool, warnings: Sequence[str] = ()) -> None:
-    for one in report.findings:
-        print(_lines(one))
-        print()
+def _show(report: rules.Report, everything: bool, warnings: Sequence[str] = ()) -> None:
+    for finding in report.findings:
+        print(f"{_lines(finding)}\n")
     if everything:
-        for name in report.clean:
-            print(f"holds    {name}")
-        for name, reason in report.unknown:
-            print(f"unknown  {name}: {_plain(reason)}")
-        print()
+        lines = [f"holds    {name}" for name in report.clean]
+        lines += [f"unknown  {name}: {reason}" for name, reason in report.unknown]
+        print(_plain("\n".join(lines)), end="\n\n")
     for warning in warnings:
-        print(f"warning: {_plain(warning)}")
+        command.say(f"warning: {warning}")
     counts = _counts(report)
-    text = (
-        ", ".join(f"{count} {name}" for name, count in counts.items() if count and name in _LEVELS)
-        or "no findings"
-    )
-    print(f"{text}; {counts['clean']} rules hold, {counts['unknown']} cannot judge this host")
+    found = ", ".join(f"{counts[level]} {level}" for level in reversed(_LEVELS) if counts[level])
+    print(f"{found or 'no findings'}; {counts['clean']} rules hold, {counts['unknown']} cannot judge this host")
     if counts["unknown"] and not everything:
         print("--all names them and what they lack")

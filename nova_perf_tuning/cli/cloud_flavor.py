@@ -9,7 +9,7 @@ from typing import Any
 from cliff import columns
 from osc_lib.cli import format_columns
 
-from nova_perf_tuning import errors
+from nova_perf_tuning import errors, rules
 from nova_perf_tuning.cli import cloud_command, spec_options
 
 Rows = tuple[Sequence[str], Iterable[Sequence[Any]]]
@@ -217,13 +217,14 @@ def add_check_options(parser: argparse.ArgumentParser) -> None:
 
 
 def findings_table(
-    command: cloud_command.CloudCommand, what: str, found: Sequence[tuple[str, Any]], fail_on: str
+    command: cloud_command.CloudCommand, what: str, found: Sequence[tuple[str, rules.Finding]], fail_on: str
 ) -> Rows:
     """Return findings as rows, and let the command end with 1 when one is grave enough."""
     if any(fail_on == "warning" or one.level.value == "error" for _name, one in found):
         command.exit_code = errors.ExitCode.FAIL
     return (what, "Level", "Rule", "Found", "Why", "Remedy", "Source"), [
-        (name, one.level.value, one.rule, one.evidence, one.why, one.remedy, one.source) for name, one in found
+        (name, one.level.value, one.rule, one.evidence[0].value, one.why, one.remedy, one.source)
+        for name, one in found
     ]
 
 

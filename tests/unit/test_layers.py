@@ -12,6 +12,7 @@ RANK = {
     "errors": -1,
     "at_once": -1,
     "cpulist": 0,
+    "rules": 0,
     "interrupt": 0,
     "cache_folder": 0,
     "schema_fault": 0,

@@ -198,7 +198,7 @@ class Rules(Generated):
         module = importlib.import_module(self.arguments[0])
         self.env.note_dependency(str(module.__file__))
         rows = [
-            [f"``{rule.name}``\n\n{rule.level.value}", rule.why, rule.remedy, rule.source] for rule in module.RULES
+            [f"``{rule.id}``\n\n{rule.level.value}", rule.why, rule.remedy, rule.source] for rule in module.RULES
         ]
         return table(["Rule", "Why", "Remedy", "Known from"], rows, "22 34 24 20")
 
@@ -238,7 +238,6 @@ class AuditRules(Generated):
             how = f"``nova-perf apply --rule {rule.id}``" + (", and with ``--all-safe``" if rule.safe else "")
         facts = {
             "Level": rule.level.value,
-            "Reads": plain(rule.reads),
             "Why": plain(rule.why),
             "Remedy": plain(rule.remedy),
             "Applied by": how,

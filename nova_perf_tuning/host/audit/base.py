@@ -1,126 +1,36 @@
-"""What a rule is; each is one small class found by the entry point ``nova_perf_tuning.audit``."""
+"""What a rule of the audit is; a host is judged through :class:`~nova_perf_tuning.host.audit.host.Host` alone."""
 
 from __future__ import annotations
 
 import abc
-import dataclasses
-import enum
-from collections.abc import Iterable, Iterator
-from typing import ClassVar, NamedTuple
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
 
+from nova_perf_tuning import rules
 from nova_perf_tuning.host import setting as setting_module
-from nova_perf_tuning.host.audit import host as host_module
+from nova_perf_tuning.host.audit.host import Guest, Host
+from nova_perf_tuning.rules import Evidence, Finding, Level, NotApplicableError, known, named, need, plural
+
+__all__ = (
+    "Evidence",
+    "Finding",
+    "GuestRule",
+    "Level",
+    "NotApplicableError",
+    "Rule",
+    "hosted_by_qemu",
+    "known",
+    "named",
+    "need",
+    "plural",
+)
 
 
-class Level(enum.Enum):
-    """How grave a finding is; later members are graver.
-
-    INFO: worth knowing, or worth trying with a measurement. WARNING: costs guests performance on this host.
-    ERROR: something that was configured cannot work as meant, or guests run at a fraction of their speed.
-    """
-
-    INFO = "info"
-    WARNING = "warning"
-    ERROR = "error"
-
-    @property
-    def rank(self) -> int:
-        return list(Level).index(self)
-
-
-class Evidence(NamedTuple):
-    """Something that was read: where (``/sys/kernel/mm/ksm/run``), and what it said."""
-
-    path: str
-    value: str
-
-
-class NotApplicableError(Exception):
-    """Raised by a rule that cannot judge this host: what it looks at is not there or not known."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Finding:
-    """One recommendation that this host does not follow.
-
-    :ivar subject: the device, guest or option it is about; empty for the host as a whole.
-    :ivar why: why it matters on this host, with its names and figures.
-    :ivar remedy: what to do, as a command or a configuration; commands one a line, as a shell takes them: what is
-        said about one comes after ``#``.
-    :ivar settings: what ``nova-perf apply --rule`` would write; empty when it cannot do it.
-    :ivar safe: ``--all-safe`` applies it; a rule that is safe may find a host where it is not.
-    """
-
-    rule: str
-    level: Level
-    subject: str
-    evidence: tuple[Evidence, ...]
-    why: str
-    remedy: str
-    source: str
-    settings: tuple[setting_module.Setting, ...] = ()
-    safe: bool = False
-
-    @property
-    def appliable(self) -> bool:
-        """Whether ``nova-perf apply --rule`` can bring the remedy into force."""
-        return bool(self.settings)
-
-
-class Rule(abc.ABC):
-    """Judges one thing on one host. A rule reads through its host alone, so it works on recorded ones.
+class Rule(rules.Rule[Host]):
+    """Judges one thing on one host, live or recorded.
 
     Nothing that is in the files of a host may make it raise anything but :class:`NotApplicableError`.
-
-    :cvar id: short name, as in ``--rule``; equal to the entry point's.
-    :cvar level: of its findings, where the host does not make them more or less grave.
-    :cvar title: what should hold, one line for the reference page.
-    :cvar reads: the files it looks at, for the reference page.
-    :cvar why, remedy, source: as in a finding, for any host.
-    :cvar appliable: its findings carry settings; :cvar safe: so harmless that ``--all-safe`` applies them: at
-        once in force, undone by one write, no traffic interrupted and no guest moved.
     """
-
-    id: ClassVar[str]
-    level: ClassVar[Level] = Level.WARNING
-    title: ClassVar[str]
-    reads: ClassVar[str]
-    why: ClassVar[str]
-    remedy: ClassVar[str]
-    source: ClassVar[str]
-    appliable: ClassVar[bool] = False
-    safe: ClassVar[bool] = False
-
-    @abc.abstractmethod
-    def check(self, host: host_module.Host) -> Iterator[Finding]:
-        """Yield a finding for each place on ``host`` where it does not hold.
-
-        :raises NotApplicableError: it cannot be judged here.
-        """
-
-    def finding(
-        self,
-        evidence: Iterable[Evidence | tuple[str, object]],
-        why: str = "",
-        remedy: str = "",
-        *,
-        subject: str = "",
-        settings: Iterable[setting_module.Setting] = (),
-        level: Level | None = None,
-        safe: bool | None = None,
-    ) -> Finding:
-        """Return a finding of this rule; what is not given is as for any host."""
-        return Finding(
-            self.id,
-            level or self.level,
-            subject,
-            tuple(Evidence(path, "-" if value is None else str(value)) for path, value in evidence),
-            why or self.why,
-            remedy or self.remedy,
-            self.source,
-            tuple(settings),
-            self.safe if safe is None else safe,
-        )
 
     def setting(
         self, kind: str, target: str, value: str, current: str | None, reason: str = ""
@@ -128,14 +38,61 @@ class Rule(abc.ABC):
         """Return a setting that this rule asks for."""
         return setting_module.Setting(kind, target, value, current, reason or self.title, f"audit-{self.id}")
 
+    def sysctl(
+        self, host: Host, key: str, value: str, why: str, note: str = "", *, level: Level | None = None
+    ) -> Finding:
+        """Return a finding about a kernel parameter that should be ``value``; ``note`` follows the command."""
+        now = host.facts.sysctls[key]
+        return self.finding(
+            [(sysctl_path(key), now)],
+            why,
+            f"sysctl -w {shlex.quote(f'{key}={value}')}{note}",
+            subject=key,
+            settings=[self.setting("sysctl", key, value, now, why)],
+            level=level,
+        )
 
-def named(names: Iterable[str], limit: int = 3) -> str:
-    """Return the first names and the number of the others: ``a, b, c and 4 more``."""
-    every = list(names)
-    more = f" and {len(every) - limit} more" if len(every) > limit else ""
-    return ", ".join(every[:limit]) + more
+
+class GuestRule(Rule):
+    """A rule that judges guests one by one."""
+
+    @abc.abstractmethod
+    def about(self, host: Host, guest: Guest) -> Finding | None:
+        """Return what is wrong with a guest."""
+
+    def guests(self, host: Host) -> Sequence[Guest]:
+        """Return the guests that can be judged; those of QEMU unless a rule says otherwise."""
+        return hosted_by_qemu(host)
+
+    def check(self, host: Host) -> Iterator[Finding]:
+        for guest in self.guests(host):
+            finding = self.about(host, guest)
+            if finding is not None:
+                yield finding
+
+    def of(
+        self,
+        guest: Guest,
+        values: Iterable[object],
+        why: str,
+        remedy: str = "",
+        *,
+        level: Level | None = None,
+    ) -> Finding:
+        """Return a finding about ``guest`` with the first three ``values`` of its XML as evidence."""
+        evidence = [(guest.path, value) for value in values][:3]
+        return self.finding(evidence, why, remedy, subject=guest.name, level=level)
 
 
-def plural(number: int, what: str) -> str:
-    """Return ``1 guest``, ``2 guests``."""
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+def hosted_by_qemu(host: Host) -> list[Guest]:
+    """Return the guests of QEMU.
+
+    :raises NotApplicableError: there are no guests.
+    """
+    need(host.guests, "no guests")
+    return [guest for guest in host.guests if guest.domain.type in ("kvm", "qemu")]
+
+
+def sysctl_path(key: str) -> str:
+    """Return the file of a kernel parameter."""
+    return "/proc/sys/" + key.replace(".", "/")

@@ -7,7 +7,7 @@ import functools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from nova_perf_tuning import cpulist, errors
+from nova_perf_tuning import cpulist, errors, rules
 from nova_perf_tuning.guest import domain as domain_module
 from nova_perf_tuning.guest import inventory as inventory_module
 from nova_perf_tuning.guest import parsing
@@ -17,6 +17,7 @@ from nova_perf_tuning.host.audit import kernel
 from nova_perf_tuning.host.facts import ethtool, guests
 from nova_perf_tuning.host.facts.root import Root, decimal, numbers
 from nova_perf_tuning.host.plan import model as plan_model
+from nova_perf_tuning.host.plan import planner
 from nova_perf_tuning.host.plan import sets as sets_module
 
 _TEXT_LIMIT: Final = 4 << 20
@@ -26,8 +27,6 @@ PROGRAMS: Final = ("irqbalance", "tuned", "numad", "bpftune", "ksmtuned", "ovs-v
 #: Where a boot loader's command lines are, those of Xen among them.
 BOOT_FILES: Final = ("boot/grub/grub.conf", "boot/grub2/grub.cfg", "boot/grub/grub.cfg", "etc/default/grub")
 _MAX_PID: Final = 1 << 22
-#: Beyond so many guests their XML is read no more: the audit names a few of them in any case.
-_MAX_GUESTS: Final = 20_000
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -76,6 +75,7 @@ class Host:
         self.root = root
         self.facts = facts
         self.options = options or Options()
+        self._ethtool: dict[str, ethtool.Link | None] = {}
 
     # Files
 
@@ -98,6 +98,10 @@ class Host:
         """Return the printable names in a folder, sorted."""
         return sorted(name for name in self.root.names(self.root.folder(path)) if name.isprintable())
 
+    def numbered(self, path: str, prefix: str) -> list[int]:
+        """Return N of the folders ``prefixN`` in a folder, ascending."""
+        return numbers(self.root.folders(self.root.folder(path)), 0, 65535, prefix)
+
     def has(self, path: str) -> bool:
         """Whether there is anything at ``path``."""
         folder, _, name = path.rpartition("/")
@@ -118,10 +122,14 @@ class Host:
         """CPUs of ``isolcpus`` and ``nohz_full`` as the kernel tells them."""
         return cpulist.parse(self.facts.isolated) | cpulist.parse(self.facts.nohz_full)
 
+    def need_nodes(self) -> None:
+        """Raise NotApplicableError where the host has one NUMA node, or none that is known."""
+        rules.need(len(self.nodes_of(self.online)) > 1, "one NUMA node, or none known")
+
     @functools.cached_property
     def boot(self) -> Mapping[str, str]:
         """The kernel's command line; see :func:`kernel.parameters`."""
-        return kernel.parameters(self.content("proc/cmdline", 65536) or "")
+        return kernel.parameters(self.content("proc/cmdline") or "")
 
     @functools.cached_property
     def programs(self) -> Mapping[str, int]:
@@ -150,12 +158,12 @@ class Host:
         """Whether it can be told which programs run; a record of /sys alone cannot."""
         return bool(self.programs) or self.has("proc/1/comm")
 
-    @functools.cached_property
+    @property
     def is_xen(self) -> bool:
         """Whether this is the control domain of Xen."""
         return self.facts.virtualization == "xen-dom0"
 
-    @functools.cached_property
+    @property
     def runs_guests(self) -> bool:
         """Whether this is a host of guests: it has domains, Nova's configuration, or is Xen's control domain."""
         return bool(self.facts.domains or self.facts.guests or self.nova) or self.is_xen
@@ -167,22 +175,16 @@ class Host:
     @functools.cached_property
     def kernel_log(self) -> tuple[str, str] | None:
         """(path, text) of what ``dmesg`` shows since boot; None when there is none."""
-        if self.options.kernel_log is not None:
-            return self.options.kernel_log
-        for path in ("var/log/dmesg", "var/log/dmesg.0"):
-            text = self.content(path)
-            if text:
-                return f"/{path}", text
-        return None
+        return self.options.kernel_log or self._first("var/log/dmesg", "var/log/dmesg.0")
 
     @functools.cached_property
     def boot_file(self) -> tuple[str, str] | None:
         """(path, text) of the boot loader's configuration."""
-        for path in BOOT_FILES:
-            text = self.content(path)
-            if text:
-                return f"/{path}", text
-        return None
+        return self._first(*BOOT_FILES)
+
+    def _first(self, *paths: str) -> tuple[str, str] | None:
+        found = ((f"/{path}", text) for path in paths if (text := self.content(path)))
+        return next(found, None)
 
     # CPU sets
 
@@ -194,6 +196,17 @@ class Host:
             files = [(f"/{path}", self.content(path) or "") for path in novaconf.NOVA_FILES]
         neutron = [(f"/{path}", self.content(path) or "") for path in novaconf.NEUTRON_FILES]
         return novaconf.merge([*neutron, *files])
+
+    def option(self, section: str, key: str) -> tuple[str, str]:
+        """Return where an option that is set is from, and its text."""
+        value = self.nova[section, key]
+        return value.source, value.text
+
+    @property
+    def powers_cpus(self) -> bool:
+        """Whether Nova switches dedicated CPUs off, or slows them down, while no guest has them."""
+        managed = self.nova.get(("libvirt", "cpu_power_management"))
+        return managed is not None and managed.text.lower() in ("true", "1", "yes", "on")
 
     @functools.cached_property
     def dedicated(self) -> frozenset[int] | None:
@@ -211,8 +224,7 @@ class Host:
         present = frozenset(cpu.id for cpu in self.facts.cpus)
         dedicated = (self.dedicated or frozenset()) & present
         shared = ((self.shared or frozenset()) & present) - dedicated
-        given = plan_model.CpuSets(cpulist.format(dedicated) or None, cpulist.format(shared) or None)
-        return sets_module.resolve(self.facts, given)
+        return sets_module.resolve(self.facts, _cpu_sets(dedicated, shared))
 
     @property
     def nova_path(self) -> str:
@@ -233,12 +245,8 @@ class Host:
     @functools.cached_property
     def planned(self) -> Mapping[tuple[str, str], setting_module.Setting]:
         """What the planner would write for this host, by kind and target; empty where it refuses to plan."""
-        from nova_perf_tuning.host.plan import planner
-
-        sets = self.sets
-        given = plan_model.CpuSets(cpulist.format(sets.dedicated) or None, cpulist.format(sets.shared) or None)
         try:
-            plan = planner.plan(self.facts, given)
+            plan = planner.plan(self.facts, _cpu_sets(self.sets.dedicated, self.sets.shared))
         except errors.PerfTuningError:
             return {}
         return {(one.kind, one.target): one for one in plan.settings if one.current != one.value}
@@ -251,7 +259,7 @@ class Host:
         given = dict(self.options.domains)
         processes = {guest.name: guest for guest in self.facts.guests}
         found = []
-        for one in self.facts.domains[:_MAX_GUESTS]:
+        for one in self.facts.domains:
             for path, data in self._xml_of(one.name, given):
                 try:
                     inventory = inventory_module.read(data)
@@ -336,6 +344,11 @@ class Host:
             and (nic.pci or "").lower() not in passed
         )  # fmt: skip
 
+    @staticmethod
+    def node_file(nic: model.Nic) -> tuple[str, object]:
+        """Return the file with a NIC's node, and the node."""
+        return f"/sys/class/net/{nic.name}/device/numa_node", nic.node
+
     def bandwidth_mbps(self) -> tuple[int, str] | None:
         """Return the bandwidth that buffers are judged by, in Mbit/s, and how it is known."""
         if self.options.bandwidth_mbps is not None:
@@ -344,10 +357,6 @@ class Host:
         if fastest is None or not fastest.speed_mbps:
             return None
         return fastest.speed_mbps, f"speed of {fastest.name}"
-
-    @functools.cached_property
-    def _ethtool(self) -> dict[str, ethtool.Link | None]:
-        return {}
 
     def ethtool(self, nic: model.Nic) -> ethtool.Link | None:
         """Return offloads, rings and channels of a NIC, None where they are not known."""
@@ -363,3 +372,7 @@ class Host:
         """Return a NIC's interrupts that have a handler, or all of them where no names are known."""
         irqs = [self.facts.irqs[number] for number in nic.irqs if number in self.facts.irqs]
         return [irq for irq in irqs if irq.name] or irqs
+
+
+def _cpu_sets(dedicated: frozenset[int], shared: frozenset[int]) -> plan_model.CpuSets:
+    return plan_model.CpuSets(cpulist.format(dedicated) or None, cpulist.format(shared) or None)

@@ -60,11 +60,6 @@ def cpus(value: str) -> frozenset[int]:
     return cpulist.find(",".join(part for part in value.split(",") if part[:1].isdigit())) or frozenset()
 
 
-def flags(value: str) -> frozenset[str]:
-    """Return the flags before the CPUs of ``isolcpus=``: ``managed_irq``, ``domain``, ``nohz``."""
-    return frozenset(part for part in value.split(",") if part and not part[0].isdigit())
-
-
 def version(text: str | None) -> tuple[int, int, int] | None:
     """Return the numbers of a release such as ``6.1.0-18-amd64``; None when it has none."""
     match = _VERSION.match(text or "")

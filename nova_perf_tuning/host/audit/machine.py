@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
-from nova_perf_tuning.host.audit import base, kernel
-from nova_perf_tuning.host.audit.base import Finding, Level, NotApplicableError
-from nova_perf_tuning.host.audit.host import Host
-from nova_perf_tuning.host.audit.placement import guests_of
+from nova_perf_tuning.host.audit import kernel
+from nova_perf_tuning.host.audit.base import Finding, GuestRule, Level, Rule, known, named, need, plural
+from nova_perf_tuning.host.audit.host import Guest, Host
 from nova_perf_tuning.host.facts import virtualization
 
-_UNIXBENCH = (
-    "published UnixBench runs: the same system 2.5 times as fast with HVM, system calls 6.2 times, "
-    "processes 4.5 times"
-)
 # What a kernel says while it boots; one of a class is enough (old ones on HVM print no "Hypervisor detected").
 _PV_LOG = re.compile(
     r"Booting paravirtualized kernel on Xen(?! (?:HVM|PVH))|Xen: using vcpuop timer interface"
@@ -28,6 +23,8 @@ _HVM_LOG = re.compile(
 )
 #: First words of a kernel, or a line that every one has that may run as PV: without them a log tells nothing.
 _BOOT_LOG = re.compile(r"Linux version [0-9]|Booting paravirtualized kernel on ")
+_MISC = "sys/class/misc"
+_SLOW_TCG = "Without KVM every instruction of a guest is translated: a tenth of the speed or less."
 
 
 def telling_lines(text: str) -> list[str]:
@@ -36,320 +33,247 @@ def telling_lines(text: str) -> list[str]:
     return [line for line in lines if _PV_LOG.search(line) or _HVM_LOG.search(line)]
 
 
-class XenPv(base.Rule):
-    """A guest of Xen without hardware virtualization."""
+class XenPv(Rule):
+    """A guest of Xen runs with hardware virtualization (HVM or PVH), not PV."""
 
     id = "xen-pv-guest"
     level = Level.ERROR
-    title = "a guest of Xen runs with hardware virtualization (HVM or PVH), not PV"
-    reads = "/var/log/dmesg or --kernel-log, /sys/hypervisor/guest_type"
-    why = "Every system call, page fault and context switch of a 64-bit PV guest goes through the hypervisor."
-    remedy = (
-        "build the system as HVM: an image with its own kernel and boot loader on a machine type that is "
-        "HVM; nothing "
-        "inside a PV guest makes up for it"
+    why = (
+        "This is a Xen PV guest: every system call, page fault and context switch goes through the hypervisor. "
+        "HVM runs the same system 1.6 to 2.8 times as fast in UnixBench's index."
     )
-    source = _UNIXBENCH
+    remedy = "build the system as HVM: an image with its own kernel and boot loader on a machine type that is HVM"
+    source = "published UnixBench runs: the same system 2.5 times as fast with HVM, system calls 6.2 times"
 
     def check(self, host: Host) -> Iterator[Finding]:
         kind = host.facts.virtualization
-        log = host.kernel_log
-        if log is None and kind != "xen-pv":
-            raise NotApplicableError("no kernel log, and not a guest of Xen")
-        if log is not None and kind != "xen-pv" and not (telling_lines(log[1]) or _BOOT_LOG.search(log[1])):
-            raise NotApplicableError(f"{log[0]} does not reach back to the boot: give dmesg from then")
+        need(host.kernel_log or kind == "xen-pv", "no kernel log, and not a guest of Xen")
+        path, text = host.kernel_log or ("", "")
+        telling = telling_lines(text)
+        whole = kind == "xen-pv" or telling or _BOOT_LOG.search(text)
+        need(whole, f"{path} does not reach back to the boot: give dmesg from then")
         evidence: list[tuple[str, object]] = []
         if host.options.kernel_log is None and kind == "xen-pv":
             evidence.append(("/sys/hypervisor/guest_type", host.text("sys/hypervisor/guest_type") or "PV"))
-        if log is not None and kind != "xen-dom0":
-            path, text = log
-            lines = [line.strip() for line in text.splitlines()]
-            if not any(_HVM_LOG.search(line) for line in lines):
-                shown = [line for line in lines if _PV_LOG.search(line)][:2]
-                evidence += [(path, "".join(char if char.isprintable() else "?" for char in one)) for one in shown]
+        if kind != "xen-dom0" and not any(_HVM_LOG.search(line) for line in telling):
+            evidence += [(path, line) for line in telling[:2]]
         if evidence:
-            yield self.finding(
-                evidence,
-                "this is a Xen PV guest, and that is the cause: its processor and disks may be as fast as its "
-                "neighbours', but system calls, forks and context switches cost several times as much; HVM "
-                "runs the "
-                "same system 1.6 to 2.8 times as fast in UnixBench's index",
-            )
+            yield self.finding(evidence)
 
 
-class KvmMissing(base.Rule):
-    """A host of guests without KVM."""
+class KvmMissing(Rule):
+    """Guests run with KVM."""
 
     id = "kvm-missing"
     level = Level.ERROR
-    title = "guests run with KVM"
-    reads = "/sys/class/misc/kvm, /proc/cpuinfo, domain XML"
-    why = "Without KVM every instruction of a guest is translated: a tenth of the speed or less."
+    why = _SLOW_TCG
     remedy = "switch virtualization on in the firmware, or nested virtualization in the hypervisor below"
     source = "QEMU documentation of accelerators"
     _MODULES: Final = {"vmx": "kvm_intel", "svm": "kvm_amd"}
-    _ELSEWHERE: Final = (
-        "a kernel with KVM in it, started where it may virtualize (EL2 on arm64, a bare LPAR on s390 and POWER)"
-    )
 
     def check(self, host: Host) -> Iterator[Finding]:
-        if host.is_xen or not host.runs_guests:
-            raise NotApplicableError("Xen, or not a host of guests")
-        if not host.names("sys/class/misc"):
-            raise NotApplicableError("/sys/class/misc is not in this record")
+        need(host.runs_guests and not host.is_xen, "Xen, or not a host of guests")
+        need(host.names(_MISC), "/sys/class/misc is not in this record")
         if host.has_device("kvm"):
             return
-        evidence: list[tuple[str, object]] = [("/sys/class/misc", "no kvm")]
         head = host.content("proc/cpuinfo", 1 << 26) or ""
         flags = next((line for line in head.splitlines() if line.startswith("flags")), None)
         if flags is None:  # only x86 tells by its flags
-            yield self.finding(evidence, "there is no /dev/kvm", self._ELSEWHERE)
+            remedy = "a kernel with KVM, started where it may virtualize (EL2 on arm64, a bare LPAR on s390)"
+            yield self.finding([(f"/{_MISC}", "no kvm")], "there is no /dev/kvm", remedy)
             return
-        flag, module = next((pair for pair in self._MODULES.items() if f" {pair[0]}" in flags), (None, None))
-        what = (
-            "the CPU shows neither vmx nor svm"
-            if flag is None
-            else f"the CPU has {flag}: only the module is missing"
-        )
-        evidence.append(("/proc/cpuinfo", flag or "no vmx, no svm"))
-        yield self.finding(evidence, f"there is no /dev/kvm; {what}", f"modprobe {module}" if module else "")
+        flag = next((flag for flag in self._MODULES if f" {flag}" in flags), None)
+        what = f"the CPU has {flag}: only the module is missing" if flag else "the CPU shows neither vmx nor svm"
+        evidence = [(f"/{_MISC}", "no kvm"), ("/proc/cpuinfo", flag or "no vmx, no svm")]
+        remedy = f"modprobe {self._MODULES[flag]}" if flag else ""
+        yield self.finding(evidence, f"there is no /dev/kvm; {what}", remedy)
 
 
-class Tcg(base.Rule):
-    """Guests of type qemu."""
+class Tcg(Rule):
+    """No guest is translated by TCG."""
 
     id = "guest-without-kvm"
     level = Level.ERROR
-    title = "no guest is translated by TCG"
-    reads = "domain XML, /etc/nova/nova.conf"
-    why = KvmMissing.why
+    why = _SLOW_TCG
     remedy = "[libvirt] virt_type = kvm in nova.conf, restart nova-compute, then a hard reboot of the guest"
     source = KvmMissing.source
 
     def check(self, host: Host) -> Iterator[Finding]:
-        slow = [guest for guest in guests_of(host) if guest.domain.type == "qemu"]
-        if slow:
-            evidence: list[tuple[str, object]] = [(guest.path, "<domain type='qemu'>") for guest in slow[:3]]
-            configured = host.nova.get(("libvirt", "virt_type"))
-            if configured is not None:
-                evidence.append((configured.source, configured.text))
-            yield self.finding(
-                evidence,
-                f"{base.plural(len(slow), 'guest')} without KVM: {base.named(guest.name for guest in slow)}",
-                self._way(host, configured is not None and configured.text == "kvm"),
-                subject=slow[0].name,
-            )
-
-    @staticmethod
-    def _way(host: Host, configured: bool) -> str:
-        """Return how the guests come to KVM from where this host stands."""
-        first = [] if configured else ["[libvirt] virt_type = kvm in nova.conf", "restart nova-compute"]
-        if host.names("sys/class/misc") and not host.has_device("kvm"):
-            first.insert(0, "KVM, which this host lacks (rule kvm-missing)")
-        return ", then ".join([*first, "a hard reboot of the guests"])
+        need(host.guests, "no guests")
+        slow = [guest for guest in host.guests if guest.domain.type == "qemu"]
+        if not slow:
+            return
+        evidence = [(guest.path, "<domain type='qemu'>") for guest in slow[:3]]
+        configured = host.nova.get(("libvirt", "virt_type"))
+        steps = ["a hard reboot of the guests"]
+        if configured is not None:
+            evidence.append((configured.source, configured.text))
+        if configured is None or configured.text != "kvm":
+            steps = ["[libvirt] virt_type = kvm in nova.conf", "restart nova-compute", *steps]
+        if host.names(_MISC) and not host.has_device("kvm"):
+            steps.insert(0, "KVM, which this host lacks (rule kvm-missing)")
+        why = f"{plural(len(slow), 'guest')} without KVM: {named(guest.name for guest in slow)}"
+        yield self.finding(evidence, why, ", then ".join(steps), subject=slow[0].name)
 
 
-class Nested(base.Rule):
-    """A host of guests that is a guest."""
+class Nested(Rule):
+    """A host of guests is no guest itself."""
 
     id = "nested-host"
     level = Level.INFO
-    title = "a host of guests is no guest itself"
-    reads = "/proc/cpuinfo, /sys/class/dmi/id, /sys/devices/system/clocksource"
     why = "Every exit of a guest takes the way through two hypervisors; budgets for bare hosts do not hold here."
     remedy = "run guests on bare hosts; where it must be nested, judge by a baseline measured on this very host"
     source = "KVM documentation of nested virtualization"
 
     def check(self, host: Host) -> Iterator[Finding]:
         told = virtualization.find_virtualization(host.root, virtualization.cpuinfo_head(host.root))
-        if not host.guests or told is None:
-            raise NotApplicableError("no guests, or nothing tells what this machine is")
+        told = known(told if host.guests else None, "no guests, or nothing tells what this machine is")
         if told.kind not in ("none", "xen-dom0"):
-            guests = base.plural(len(host.guests), "guest")
-            yield self.finding([(told.path, told.text)], f"this host of {guests} runs on {told.kind}")
+            why = f"this host of {plural(len(host.guests), 'guest')} runs on {told.kind}"
+            yield self.finding([(told.path, told.text)], why)
 
 
-class VhostNetMissing(base.Rule):
-    """No vhost-net, or guests that do not use it."""
+class VhostNetMissing(GuestRule):
+    """Virtio NICs of KVM guests are served by vhost-net."""
 
     id = "vhost-net-missing"
     level = Level.ERROR
-    title = "virtio NICs of KVM guests are served by vhost-net"
-    reads = "/sys/class/misc/vhost-net, domain XML"
     why = "QEMU then copies every packet in its one main loop: 20 to 30 % less, more with several queues."
     remedy = "load vhost_net, now and at each boot, then a hard reboot of the guests"
-    _COMMANDS: Final = (
-        "modprobe vhost_net\necho vhost_net > /etc/modules-load.d/vhost_net.conf\nthen a hard reboot of the guests"
-    )
     source = "wangzheng422 (2026): 20-30 %; libvirt: driver name vhost"
 
     def check(self, host: Host) -> Iterator[Finding]:
-        if host.is_xen or not host.runs_guests:
-            raise NotApplicableError("Xen, or not a host of guests")
-        there = host.names("sys/class/misc")
-        if there and not host.has_device("vhost-net") and not host.has("sys/module/vhost_net"):
+        need(host.runs_guests and not host.is_xen, "Xen, or not a host of guests")
+        if host.names(_MISC) and not host.has_device("vhost-net") and not host.has("sys/module/vhost_net"):
             yield self.finding(
-                [("/sys/class/misc", "no vhost-net")], "there is no /dev/vhost-net: " + self.why, self._COMMANDS
+                [(f"/{_MISC}", "no vhost-net")],
+                "there is no /dev/vhost-net: " + self.why,
+                "modprobe vhost_net\necho vhost_net > /etc/modules-load.d/vhost_net.conf\n"
+                "then a hard reboot of the guests",
             )
-        for guest in host.guests:
-            if guest.domain.type != "kvm":
-                continue
-            slow = [one for one in guest.domain.interfaces if one.model == "virtio" and one.driver == "qemu"]
-            if slow:
-                yield self.finding(
-                    [(guest.path, "<driver name='qemu'> of a virtio interface")],
-                    f"{base.plural(len(slow), 'interface')} of {guest.name} served by QEMU, not by vhost-net",
-                    f"virsh edit {shlex.quote(guest.name)}  # take <driver name='qemu'> out of the interface; "
-                    "it counts from the next cold start",
-                    subject=guest.name,
-                    level=Level.WARNING,
-                )
+        yield from super().check(host)
+
+    def guests(self, host: Host) -> Sequence[Guest]:
+        return [guest for guest in host.guests if guest.domain.type == "kvm"]
+
+    def about(self, host: Host, guest: Guest) -> Finding | None:
+        slow = [nic for nic in guest.domain.interfaces if nic.model == "virtio" and nic.driver == "qemu"]
+        if not slow:
+            return None
+        return self.of(
+            guest,
+            ["<driver name='qemu'> of a virtio interface"],
+            f"{plural(len(slow), 'interface')} of {guest.name} served by QEMU, not by vhost-net",
+            f"virsh edit {shlex.quote(guest.name)}  # take <driver name='qemu'> out; counts from the next start",
+            level=Level.WARNING,
+        )
 
 
-class ZeroCopy(base.Rule):
-    """vhost's experimental zero copy."""
+class ZeroCopy(Rule):
+    """vhost-net's experimental zero copy is off."""
 
     id = "vhost-zerocopy-on"
-    level = Level.WARNING
-    title = "vhost-net's experimental zero copy is off"
-    reads = "/sys/module/vhost_net/parameters/experimental_zcopytx"
-    why = (
-        "Packets of a guest stay pinned until a neighbour has read them: one slow receiver stalls the "
-        "sender, and leaks."
-    )
+    why = "Packets of a guest stay pinned until a neighbour has read them: a slow receiver stalls the sender."
     remedy = (
-        "echo 'options vhost_net experimental_zcopytx=0' > /etc/modprobe.d/vhost_net.conf  # then load it anew, "
-        "with no guest running"
+        "echo 'options vhost_net experimental_zcopytx=0' > /etc/modprobe.d/vhost_net.conf  # then load it anew "
+        "while no guest runs"
     )
     source = "RHEL 7's guide: 15 % less CPU for large packets; off upstream for head-of-line blocking"
 
     def check(self, host: Host) -> Iterator[Finding]:
         path = "sys/module/vhost_net/parameters/experimental_zcopytx"
-        value = host.text(path)
-        if value is None:
-            raise NotApplicableError("vhost_net is not loaded")
+        value = known(host.text(path), "vhost_net is not loaded")
         if value not in ("0", "N"):
             yield self.finding([(f"/{path}", value)])
 
 
-class HaltPolling(base.Rule):
-    """Polling for idle guests on a crowded host."""
+class HaltPolling(Rule):
+    """A host with more vCPUs than CPUs does not poll for idle guests."""
 
     id = "halt-polling-crowded"
     level = Level.INFO
-    title = "a host with more vCPUs than CPUs does not poll for idle guests"
-    reads = "/sys/module/kvm/parameters/halt_poll_ns, domain XML"
-    why = (
-        "While KVM polls for one idle vCPU, another one waits for the CPU; the time shows as the host's, "
-        "not the guest's."
-    )
+    why = "While KVM polls for one idle vCPU, another one waits for the CPU; the time shows as the host's."
     remedy = "echo 0 > /sys/module/kvm/parameters/halt_poll_ns  # guests may poll by themselves: cpuidle-haltpoll"
     source = "kvm list: guest polling reaches 95.7 % of bare ping-pong, host polling 93.8 %"
     appliable = True
 
     def check(self, host: Host) -> Iterator[Finding]:
         path = "sys/module/kvm/parameters/halt_poll_ns"
-        value = host.text(path)
-        if value is None:
-            raise NotApplicableError("kvm is not loaded")
+        value = known(host.text(path), "kvm is not loaded")
         running = [guest for guest in host.guests if guest.process is not None]
         vcpus = sum(guest.domain.vcpus for guest in running)
-        if value.isdigit() and value.strip("0") and vcpus > len(host.online) > 0:
+        if (host.number(path) or 0) > 0 and vcpus > len(host.online) > 0:
             yield self.finding(
                 [(f"/{path}", value), *((guest.path, f"{guest.domain.vcpus} vCPUs") for guest in running[:3])],
-                f"{vcpus} vCPUs share {len(host.online)} CPUs, and KVM polls up to {int(value[:18]) // 1000} "
-                "us for each "
-                "one that goes idle",
+                f"{vcpus} vCPUs share {len(host.online)} CPUs, and KVM polls up to {int(value) // 1000} us for "
+                "each one that goes idle",
                 settings=[self.setting("module_parameter", "kvm/halt_poll_ns", "0", value)],
             )
 
 
-class Clocksource(base.Rule):
-    """A clock that costs an exit or a slow register."""
+class Clocksource(Rule):
+    """The clock is read without leaving the CPU (tsc, kvm-clock, hyperv, arch_sys_counter)."""
 
     id = "clocksource-slow"
-    level = Level.WARNING
-    title = "the clock is read without leaving the CPU (tsc, kvm-clock, hyperv, arch_sys_counter)"
-    reads = "/sys/devices/system/clocksource/clocksource0"
-    why = (
-        "Every look at the time is a read of a slow device; schedulers and packet stamps look at it all the time."
-    )
-    remedy = (
-        "dmesg | grep -i -e tsc -e clocksource  # why the kernel left the TSC: firmware, or sockets out of step"
-    )
+    why = "Each look at the time reads a slow device, and schedulers and packet stamps look at it all the time."
+    remedy = "dmesg | grep -i -e tsc -e clocksource  # says why the kernel left the TSC"
     source = "kernel documentation of clocksources"
-    _SLOW = frozenset(("hpet", "acpi_pm", "jiffies", "pit", "refined-jiffies"))
+    _SLOW: Final = frozenset(("hpet", "acpi_pm", "jiffies", "pit", "refined-jiffies"))
 
     def check(self, host: Host) -> Iterator[Finding]:
         folder = "sys/devices/system/clocksource/clocksource0"
         current = host.text(f"{folder}/current_clocksource")
-        if not current:
-            raise NotApplicableError("no clock source to see")
+        need(current, "no clock source to see")
         if current in self._SLOW:
             others = host.text(f"{folder}/available_clocksource") or "unknown"
+            tsc = "tsc is available and not used" if "tsc" in others.split() else "the kernel offers no tsc"
             yield self.finding(
                 [(f"/{folder}/current_clocksource", current), (f"/{folder}/available_clocksource", others)],
-                f"the clock is {current}"
-                + ("; tsc is available and not used" if "tsc" in others.split() else "; the kernel offers no tsc"),
+                f"the clock is {current}; {tsc}",
             )
 
 
-class Mitigations(base.Rule):
-    """Mitigations: told, never changed."""
+class Mitigations(Rule):
+    """What mitigations cost guests is known (reported, never changed)."""
 
     id = "mitigations-report"
     level = Level.INFO
-    title = "what mitigations cost guests is known (reported, never changed)"
-    reads = "/sys/devices/system/cpu/vulnerabilities"
     why = "They are part of the overhead of every exit; a baseline and a guest must have the same ones."
     remedy = "none: a decision of security; record it with results, and do not compare hosts that differ in it"
     source = "kernel documentation of hardware vulnerabilities"
-    _COSTLY = ("Retpolines", "IBRS", "PTE Inversion", "Clear CPU buffers", "Safe RET", "untrained return", "IBPB")
+    _COSTLY: Final = re.compile(
+        "^Vulnerable|Retpolines|IBRS|PTE Inversion|Clear CPU buffers|Safe RET|untrained return|IBPB"
+    )
 
     def check(self, host: Host) -> Iterator[Finding]:
         folder = "sys/devices/system/cpu/vulnerabilities"
-        names = host.names(folder)[:64]
-        if not names or not host.runs_guests:
-            raise NotApplicableError("this kernel tells nothing of vulnerabilities, or not a host of guests")
-        found = [(name, text) for name in names if (text := host.text(f"{folder}/{name}"))]
-        telling = [
-            (name, text)
-            for name, text in found
-            if text.startswith("Vulnerable") or any(word in text for word in self._COSTLY)
-        ]
-        if telling:
-            open_ = [name for name, text in telling if text.startswith("Vulnerable")]
-            also = f"; open: {base.named(open_)}" if open_ else ""
+        names = host.names(folder)
+        need(names and host.runs_guests, "this kernel tells nothing of vulnerabilities, or not a host of guests")
+        found = [(name, host.text(f"{folder}/{name}") or "") for name in names]
+        found = [(name, text) for name, text in found if self._COSTLY.search(text)]
+        if found:
+            exposed = [name for name, text in found if text.startswith("Vulnerable")]
+            also = f"; open: {named(exposed)}" if exposed else ""
             yield self.finding(
-                [(f"/{folder}/{name}", text) for name, text in telling[:4]],
-                f"{base.plural(len(telling) - len(open_), 'mitigation')} at work{also}",
+                [(f"/{folder}/{name}", text) for name, text in found[:4]],
+                f"{plural(len(found) - len(exposed), 'mitigation')} at work{also}",
             )
 
 
-class KernelOld(base.Rule):
-    """A kernel from before managed interrupts could be kept off isolated CPUs."""
+class KernelOld(Rule):
+    """The kernel is 5.6 or later."""
 
     id = "kernel-too-old"
-    level = Level.WARNING
-    title = "the kernel is 5.6 or later"
-    reads = "/proc/sys/kernel/osrelease"
-    why = (
-        "isolcpus=managed_irq came with 5.6; before it, queues of NVMe and NICs fire on isolated CPUs and "
-        "cannot be moved."
-    )
+    why = "Before isolcpus=managed_irq (5.6) queues of NVMe and NICs fire on isolated CPUs and cannot be moved."
     remedy = "a kernel of a distribution release that is maintained (5.14 and later have all that is used here)"
     source = "kernel documentation of isolcpus; seapath/ansible #865"
-    _LEAST = (5, 6, 0)
 
     def check(self, host: Host) -> Iterator[Finding]:
-        found = kernel.version(host.facts.kernel)
-        if found is None or not host.runs_guests:
-            raise NotApplicableError("kernel unknown, or not a host of guests")
-        if found < self._LEAST:
-            yield self.finding(
-                [("/proc/sys/kernel/osrelease", host.facts.kernel)],
-                f"Linux {host.facts.kernel} is older than {'.'.join(map(str, self._LEAST[:2]))}: {self.why}",
-            )
+        lacking = "kernel unknown, or not a host of guests"
+        need(host.runs_guests, lacking)
+        if known(kernel.version(host.facts.kernel), lacking) < (5, 6, 0):
+            why = f"Linux {host.facts.kernel} is older than 5.6: {self.why}"
+            yield self.finding([("/proc/sys/kernel/osrelease", host.facts.kernel)], why)
 
 
 def versions(host: Host) -> dict[str, tuple[str, tuple[int, int, int]]]:
@@ -359,47 +283,43 @@ def versions(host: Host) -> dict[str, tuple[str, tuple[int, int, int]]]:
     """
     folder = "var/cache/libvirt/qemu/capabilities"
     found: dict[str, tuple[str, tuple[int, int, int]]] = {}
-    for name in [name for name in host.names(folder) if name.endswith(".xml")][:8]:
-        text = host.content(f"{folder}/{name}", 16 << 20) or ""
+    for name in host.names(folder):
+        text = host.content(f"{folder}/{name}", 16 << 20) or "" if name.endswith(".xml") else ""
         for what, tag in (("libvirt", "selfvers"), ("QEMU", "version")):
             match = re.search(rf"<{tag}>(\d{{4,9}})</{tag}>", text)
             if match:
                 number = int(match[1])
                 version = (number // 1000000, number // 1000 % 1000, number % 1000)
-                if what not in found or version > found[what][1]:
-                    found[what] = (f"/{folder}/{name}", version)
+                found[what] = max(found.get(what, ("", (-1, 0, 0))), (f"/{folder}/{name}", version), key=_version)
     return found
 
 
-class ToolsOld(base.Rule):
-    """libvirt or QEMU older than what Nova takes."""
+def _version(found: tuple[str, tuple[int, int, int]]) -> tuple[int, int, int]:
+    return found[1]
+
+
+class ToolsOld(Rule):
+    """libvirt and QEMU are what Nova needs, now and next."""
 
     id = "libvirt-qemu-too-old"
-    level = Level.WARNING
-    title = "libvirt and QEMU are what Nova needs, now and next"
-    reads = "/var/cache/libvirt/qemu/capabilities/*.xml"
     why = "nova-compute does not start with less than its minimum, and what it will need next is announced."
-    remedy = (
-        "upgrade them with the distribution; QEMU 9.0 and libvirt 10.0 also spread a disk's queues over "
-        "I/O threads"
-    )
+    remedy = "upgrade them with the distribution; QEMU 9.0 and libvirt 10.0 spread disk queues over threads"
     source = "nova/virt/libvirt/driver.py of Nova 34: MIN_ and NEXT_MIN_ versions"
-    _MINIMA = {"libvirt": ((8, 0, 0), (10, 0, 0)), "QEMU": ((6, 2, 0), (8, 2, 2))}
+    _MINIMA: Final = {"libvirt": ((8, 0, 0), (10, 0, 0)), "QEMU": ((6, 2, 0), (8, 2, 2))}
 
     def check(self, host: Host) -> Iterator[Finding]:
         found = versions(host)
-        if not found:
-            raise NotApplicableError("libvirt has noted no QEMU here")
+        need(found, "libvirt has noted no QEMU here")
         for what, (path, version) in sorted(found.items()):
             least, following = self._MINIMA[what]
             text = ".".join(map(str, version))
             if version < following:
-                level = self.level if version < least else Level.INFO
-                bound = least if version < least else following
-                when = "refuses" if version < least else "will refuse in a coming release"
+                refused = version < least
+                bound = ".".join(map(str, least if refused else following))
+                when = "refuses" if refused else "will refuse in a coming release"
                 yield self.finding(
                     [(path, f"{what} {text}")],
-                    f"{what} {text}: Nova {when} less than {'.'.join(map(str, bound))}",
+                    f"{what} {text}: Nova {when} less than {bound}",
                     subject=what,
-                    level=level,
+                    level=self.level if refused else Level.INFO,
                 )

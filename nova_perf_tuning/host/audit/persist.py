@@ -227,9 +227,7 @@ class _Run:
         for folder in _LINKS:
             text = self._text(f"{folder}/99-default.link")
             if text is not None:
-                return {
-                    key: value for (section, key), value in novaconf.parse(text).items() if section == "Link"
-                }
+                return {key: value for (section, key), value in novaconf.parse(text).items() if section == "Link"}
         return dict(_DEFAULT_LINK)
 
     def files(self) -> list[Setting]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from nova_perf_tuning import rules
+from nova_perf_tuning.rules import Finding, Level
 from nova_perf_tuning.specs import crosscheck, vocabulary
-from nova_perf_tuning.specs.checks.rules import Level, Rule
 
 MULTIQUEUE: Final = "hw:vif_multiqueue_enabled"
 POLICY: Final = "hw:cpu_policy"
@@ -20,6 +22,7 @@ NODES: Final = "hw:numa_nodes"
 MANY_QUEUES: Final = 8
 
 _OURS: Final = re.compile(r"(hw:)?perf[_:]?\w|hw_perf_", re.IGNORECASE)
+_REFUSED: Final = "Nova refuses every server of this flavor."
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -30,9 +33,10 @@ class FlavorFacts:
     ram_mib: int
     specs: Mapping[str, str]
 
-    def flag(self, key: str) -> bool:
-        """Return whether a boolean is stated and true, as Nova reads it."""
-        return self.specs.get(key, "").strip().lower() in vocabulary.TRUE_STRINGS
+    @property
+    def multiqueue(self) -> bool:
+        """Whether it asks Nova for several queues."""
+        return self.specs.get(MULTIQUEUE, "").strip().lower() in vocabulary.TRUE_STRINGS
 
     @property
     def pinned(self) -> bool:
@@ -44,145 +48,157 @@ class FlavorFacts:
         return f"{vocabulary.shown(key)}={vocabulary.shown(self.specs[key])}"
 
 
-def _multiqueue_of_one(facts: FlavorFacts) -> Iterator[str]:
-    if facts.flag(MULTIQUEUE) and facts.vcpus == 1:
-        yield f"{facts.shown(MULTIQUEUE)} with 1 vCPU"
+class FlavorRule(rules.Rule[FlavorFacts]):
+    """Judges one thing of a flavor."""
+
+    @abc.abstractmethod
+    def broken(self, facts: FlavorFacts) -> Iterator[str]:
+        """Yield the evidence for each place where the rule is broken."""
+
+    def check(self, facts: FlavorFacts) -> Iterator[Finding]:
+        return (self.finding([("flavor", text)]) for text in self.broken(facts))
 
 
-def _queue_for_each_vcpu(facts: FlavorFacts) -> Iterator[str]:
-    if facts.flag(MULTIQUEUE) and facts.vcpus > MANY_QUEUES:
-        if not facts.specs.keys() & {"perf:vif_queues", "perf:profile"}:
+class MultiqueueOfOneVcpu(FlavorRule):
+    """A guest with one vCPU is not asked to have several queues."""
+
+    id = "multiqueue-of-one-vcpu"
+    why = "Nova ignores it for a guest with one vCPU, which has one queue pair whatever the flavor says."
+    remedy = f"remove {MULTIQUEUE}, or give the flavor more vCPUs"
+    source = "nova/virt/libvirt/vif.py"
+
+    def broken(self, facts: FlavorFacts) -> Iterator[str]:
+        if facts.multiqueue and facts.vcpus == 1:
+            yield f"{facts.shown(MULTIQUEUE)} with 1 vCPU"
+
+
+class QueueForEachVcpu(FlavorRule):
+    """A guest with many vCPUs says how many queues it needs."""
+
+    id = "queue-for-each-vcpu"
+    why = f"Each queue pair is a vhost thread; beyond {MANY_QUEUES} the host burns CPU for little."
+    remedy = "set perf:vif_queues=auto"
+    source = "Nova makes as many queue pairs as vCPUs; 2 to 13 Gb/s were published for 1 to 8"
+
+    def broken(self, facts: FlavorFacts) -> Iterator[str]:
+        limited = facts.specs.keys() & {"perf:vif_queues", "perf:profile"}
+        if facts.multiqueue and facts.vcpus > MANY_QUEUES and not limited:
             yield f"{facts.shown(MULTIQUEUE)} with {facts.vcpus} vCPUs and no perf:vif_queues"
 
 
-def _emulator_on_own_cpus(facts: FlavorFacts) -> Iterator[str]:
-    if facts.pinned and EMULATOR not in facts.specs:
-        yield f"{POLICY}={facts.specs.get(POLICY, 'dedicated')} without {EMULATOR}"
+class EmulatorOnOwnCpus(FlavorRule):
+    """The emulator threads of a pinned guest have CPUs of their own."""
+
+    id = "emulator-on-the-guests-cpus"
+    why = "QEMU's own threads then run on the guest's dedicated CPUs and preempt its vCPUs."
+    remedy = f"set {EMULATOR}=share ([compute] cpu_shared_set on the hosts) or isolate"
+    source = "Nova's documentation of CPU topologies; vendors strongly recommend it for NFV"
+
+    def broken(self, facts: FlavorFacts) -> Iterator[str]:
+        if facts.pinned and EMULATOR not in facts.specs:
+            yield f"{POLICY}={facts.specs.get(POLICY, 'dedicated')} without {EMULATOR}"
 
 
-def _isolate_unpinned(facts: FlavorFacts) -> Iterator[str]:
-    if facts.specs.get(EMULATOR) == "isolate" and not facts.pinned:
-        yield f"{facts.shown(EMULATOR)} without {POLICY}=dedicated"
+class IsolateUnpinned(FlavorRule):
+    """Isolated emulator threads need a pinned guest."""
+
+    id = "isolate-without-dedicated"
+    level = Level.ERROR
+    why = _REFUSED
+    remedy = f"set {POLICY}=dedicated or remove {EMULATOR}"
+    source = "nova/virt/hardware.py, BadRequirementEmulatorThreadsPolicy"
+
+    def broken(self, facts: FlavorFacts) -> Iterator[str]:
+        if facts.specs.get(EMULATOR) == "isolate" and not facts.pinned:
+            yield f"{facts.shown(EMULATOR)} without {POLICY}=dedicated"
 
 
-def _share_without_topology(facts: FlavorFacts) -> Iterator[str]:
-    topology = facts.pinned or facts.specs.keys() & {NODES, "hw:mem_page_size", "hw:pmem"}
-    if facts.specs.get(EMULATOR) == "share" and not topology:
-        yield f"{facts.shown(EMULATOR)} of a guest without a NUMA topology"
+class ShareWithoutTopology(FlavorRule):
+    """Shared emulator threads need a guest with a NUMA topology."""
+
+    id = "emulator-share-without-topology"
+    why = "Nova places the emulator of guests with a NUMA topology only; it has no effect here."
+    remedy = f"set {NODES}=1 or {POLICY}=dedicated, or remove {EMULATOR}"
+    source = "nova/virt/libvirt/driver.py"
+
+    def broken(self, facts: FlavorFacts) -> Iterator[str]:
+        topology = facts.pinned or facts.specs.keys() & {NODES, "hw:mem_page_size", "hw:pmem"}
+        if facts.specs.get(EMULATOR) == "share" and not topology:
+            yield f"{facts.shown(EMULATOR)} of a guest without a NUMA topology"
 
 
-def _threads_unpinned(facts: FlavorFacts) -> Iterator[str]:
-    if THREADS in facts.specs and not facts.pinned:
-        yield f"{facts.shown(THREADS)} without {POLICY}=dedicated"
+class ThreadPolicyUnpinned(FlavorRule):
+    """A thread policy needs a pinned guest."""
+
+    id = "thread-policy-without-dedicated"
+    level = Level.ERROR
+    why = _REFUSED
+    remedy = f"set {POLICY}=dedicated or remove {THREADS}"
+    source = "nova/virt/hardware.py, CPUThreadPolicyConfigurationInvalid"
+
+    def broken(self, facts: FlavorFacts) -> Iterator[str]:
+        if THREADS in facts.specs and not facts.pinned:
+            yield f"{facts.shown(THREADS)} without {POLICY}=dedicated"
 
 
-def _mixed_without_mask(facts: FlavorFacts) -> Iterator[str]:
-    masks = facts.specs.keys() & {"hw:cpu_dedicated_mask", "hw:cpu_realtime_mask"}
-    if facts.specs.get(POLICY) == "mixed" and not masks:
-        yield f"{facts.shown(POLICY)} without hw:cpu_dedicated_mask"
+class MixedWithoutMask(FlavorRule):
+    """A mixed guest says which vCPUs are pinned."""
+
+    id = "mixed-without-mask"
+    level = Level.ERROR
+    why = _REFUSED
+    remedy = "set hw:cpu_dedicated_mask to the vCPUs that are to have CPUs of their own"
+    source = "nova/virt/hardware.py, RequiredMixedOrRealtimeCPUMask"
+
+    def broken(self, facts: FlavorFacts) -> Iterator[str]:
+        masks = facts.specs.keys() & {"hw:cpu_dedicated_mask", "hw:cpu_realtime_mask"}
+        if facts.specs.get(POLICY) == "mixed" and not masks:
+            yield f"{facts.shown(POLICY)} without hw:cpu_dedicated_mask"
 
 
-def _uneven_nodes(facts: FlavorFacts) -> Iterator[str]:
-    text = facts.specs.get(NODES, "")
-    if not re.fullmatch(r"[1-9][0-9]{0,3}", text) or "hw:numa_cpus.0" in facts.specs:
-        return
-    nodes = int(text)
-    for name, value in (("vCPUs", facts.vcpus), ("MiB of memory", facts.ram_mib)):
-        if value % nodes:
-            yield f"{facts.shown(NODES)} with {value} {name}"
+class UnevenNodes(FlavorRule):
+    """Guest NUMA nodes divide vCPUs and memory evenly."""
+
+    id = "uneven-numa-nodes"
+    level = Level.ERROR
+    why = f"{_REFUSED} Each node must get the same share."
+    remedy = f"choose vCPUs and memory that {NODES} divides, or set hw:numa_cpus.N and hw:numa_mem.N"
+    source = "nova/virt/hardware.py, ImageNUMATopologyAsymmetric"
+
+    def broken(self, facts: FlavorFacts) -> Iterator[str]:
+        text = facts.specs.get(NODES, "")
+        if re.fullmatch(r"[1-9][0-9]{0,3}", text) and "hw:numa_cpus.0" not in facts.specs:
+            for name, value in (("vCPUs", facts.vcpus), ("MiB of memory", facts.ram_mib)):
+                if value % int(text):
+                    yield f"{facts.shown(NODES)} with {value} {name}"
 
 
-def _quota_of_pinned(facts: FlavorFacts) -> Iterator[str]:
-    if facts.pinned and facts.specs.get("quota:cpu_quota", "-1") not in ("-1", "0"):
-        yield f"{facts.shown('quota:cpu_quota')} with {POLICY}={facts.specs.get(POLICY, 'dedicated')}"
+class QuotaOfPinned(FlavorRule):
+    """Dedicated CPUs have no quota."""
+
+    id = "quota-of-dedicated-cpus"
+    why = "The kernel stops a vCPU that has used its quota, on a CPU that nobody else may use meanwhile."
+    remedy = "remove quota:cpu_quota"
+    source = "kernel documentation, CFS bandwidth control"
+
+    def broken(self, facts: FlavorFacts) -> Iterator[str]:
+        if facts.pinned and facts.specs.get("quota:cpu_quota", "-1") not in ("-1", "0"):
+            yield f"{facts.shown('quota:cpu_quota')} with {POLICY}={facts.specs.get(POLICY, 'dedicated')}"
 
 
-def _mistyped_scope(facts: FlavorFacts) -> Iterator[str]:
-    for key in facts.specs:
-        if _OURS.match(key) and not key.startswith(vocabulary.PREFIX):
-            near = vocabulary.suggestion(vocabulary.PREFIX + re.sub(r"(?i)^(hw)?[:_]?perf[_:]?", "", key))
-            yield f"{facts.shown(key)}{near}"
+class MistypedScope(FlavorRule):
+    """Specs of this package begin with perf:."""
+
+    id = "mistyped-scope"
+    why = "Nova and this package take no notice of it."
+    remedy = "write it as perf:NAME"
+    source = "vocabulary of the perf: extra specs"
+
+    def broken(self, facts: FlavorFacts) -> Iterator[str]:
+        for key in facts.specs:
+            if _OURS.match(key) and not key.startswith(vocabulary.PREFIX):
+                name = re.sub(r"(?i)^(hw)?[:_]?perf[_:]?", "", key)
+                yield f"{facts.shown(key)}{vocabulary.suggestion(vocabulary.PREFIX + name)}"
 
 
-RULES: Final[tuple[Rule[FlavorFacts], ...]] = (
-    Rule(
-        "multiqueue-of-one-vcpu",
-        Level.WARNING,
-        _multiqueue_of_one,
-        "Nova ignores it for a guest with one vCPU, which has one queue pair whatever the flavor says.",
-        f"remove {MULTIQUEUE}, or give the flavor more vCPUs",
-        "nova/virt/libvirt/vif.py",
-    ),
-    Rule(
-        "queue-for-each-vcpu",
-        Level.WARNING,
-        _queue_for_each_vcpu,
-        f"Each queue pair is a vhost thread; beyond {MANY_QUEUES} the host burns CPU for little.",
-        "set perf:vif_queues=auto",
-        "Nova makes as many queue pairs as vCPUs; 2 to 13 Gb/s were published for 1 to 8",
-    ),
-    Rule(
-        "emulator-on-the-guests-cpus",
-        Level.WARNING,
-        _emulator_on_own_cpus,
-        "QEMU's own threads then run on the guest's dedicated CPUs and preempt its vCPUs.",
-        f"set {EMULATOR}=share ([compute] cpu_shared_set on the hosts) or isolate",
-        "Nova's documentation of CPU topologies; vendors strongly recommend it for NFV",
-    ),
-    Rule(
-        "isolate-without-dedicated",
-        Level.ERROR,
-        _isolate_unpinned,
-        "Nova refuses every server of this flavor.",
-        f"set {POLICY}=dedicated or remove {EMULATOR}",
-        "nova/virt/hardware.py, BadRequirementEmulatorThreadsPolicy",
-    ),
-    Rule(
-        "emulator-share-without-topology",
-        Level.WARNING,
-        _share_without_topology,
-        "Nova places the emulator of guests with a NUMA topology only; it has no effect here.",
-        f"set {NODES}=1 or {POLICY}=dedicated, or remove {EMULATOR}",
-        "nova/virt/libvirt/driver.py",
-    ),
-    Rule(
-        "thread-policy-without-dedicated",
-        Level.ERROR,
-        _threads_unpinned,
-        "Nova refuses every server of this flavor.",
-        f"set {POLICY}=dedicated or remove {THREADS}",
-        "nova/virt/hardware.py, CPUThreadPolicyConfigurationInvalid",
-    ),
-    Rule(
-        "mixed-without-mask",
-        Level.ERROR,
-        _mixed_without_mask,
-        "Nova refuses every server of this flavor.",
-        "set hw:cpu_dedicated_mask to the vCPUs that are to have CPUs of their own",
-        "nova/virt/hardware.py, RequiredMixedOrRealtimeCPUMask",
-    ),
-    Rule(
-        "uneven-numa-nodes",
-        Level.ERROR,
-        _uneven_nodes,
-        "Nova refuses every server of this flavor: each node must get the same share.",
-        f"choose vCPUs and memory that {NODES} divides, or set hw:numa_cpus.N and hw:numa_mem.N",
-        "nova/virt/hardware.py, ImageNUMATopologyAsymmetric",
-    ),
-    Rule(
-        "quota-of-dedicated-cpus",
-        Level.WARNING,
-        _quota_of_pinned,
-        "The kernel stops a vCPU that has used its quota, on a CPU that nobody else may use meanwhile.",
-        "remove quota:cpu_quota",
-        "kernel documentation, CFS bandwidth control",
-    ),
-    Rule(
-        "mistyped-scope",
-        Level.WARNING,
-        _mistyped_scope,
-        "Nova and this package take no notice of it.",
-        "write it as perf:NAME",
-        "vocabulary of the perf: extra specs",
-    ),
-)
+RULES: Final[list[FlavorRule]] = rules.defined_in(globals())

@@ -6,8 +6,10 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Final
 
+from nova_perf_tuning import rules
+from nova_perf_tuning.rules import Evidence, Finding, Level
 from nova_perf_tuning.specs import crosscheck, parsing, profile, request, vocabulary
-from nova_perf_tuning.specs.checks import flavor_rules, rules
+from nova_perf_tuning.specs.checks import flavor_rules
 
 PROFILE: Final = "perf:profile"
 #: Extra specs that are shown as ours: what this package reads, what Nova's guests are shaped by, our traits.
@@ -71,22 +73,35 @@ def findings(
     specs: Mapping[str, str],
     profiles: Mapping[str, profile.Profile],
     image_properties: Mapping[str, str] = _NONE,
-) -> list[rules.Finding]:
+) -> list[Finding]:
     """Return everything that is wrong with a flavor, and with it and an image together when there is one."""
-    found = _unreadable(specs, profiles)
-    faulty = {one.evidence.partition("=")[0] for one in found}
-    readable = {key: value for key, value in specs.items() if key not in faulty}
+    unreadable = _unreadable(specs, profiles)
+    readable = {key: value for key, value in specs.items() if key not in unreadable}
+    found = list(unreadable.values())
     try:
         asked = parsing.parse(readable, image_properties, profiles)
     except parsing.SpecError as error:
         evidence, _, remedy = str(error).rpartition("; ")
-        found.append(_finding("flavor-and-image", evidence or str(error), remedy, _DRIVER))
+        found.append(wrong("flavor-and-image", evidence or str(error), remedy, _DRIVER))
     else:
-        found += rules.crosschecked(crosscheck.findings(asked, readable, image_properties, vcpus))
+        found += crosschecked(asked, readable, image_properties, vcpus)
         lacks = _needed(asked, readable, image_properties, vcpus)
         if lacks:
             found.append(_lacking(lacks))
-    return found + rules.apply(flavor_rules.RULES, flavor_rules.FlavorFacts(vcpus, ram_mib, specs))
+    facts = flavor_rules.FlavorFacts(vcpus, ram_mib, specs)
+    return found + rules.run(flavor_rules.RULES, facts, strict=True).findings
+
+
+def crosschecked(
+    asked: request.Request, specs: Mapping[str, str], properties: Mapping[str, str], vcpus: int | None = None
+) -> list[Finding]:
+    """Return what :mod:`nova_perf_tuning.specs.crosscheck` finds; its messages hold evidence and remedy."""
+    why = {rule.name: rule.why for rule in crosscheck.RULES}
+    return [
+        wrong(one.rule, evidence, remedy, why[one.rule], Level(one.level.value))
+        for one in crosscheck.findings(asked, specs, properties, vcpus)
+        for evidence, _, remedy in [one.message.rpartition("; ")]
+    ]
 
 
 def shown(specs: Mapping[str, str]) -> dict[str, str]:
@@ -109,39 +124,39 @@ def _of_profile(key: str, value: str, old: profile.Profile) -> bool:
     return key == flavor_rules.MULTIQUEUE and "perf:vif_queues" in old.specs and value.lower() == "true"
 
 
-def _unreadable(specs: Mapping[str, str], profiles: Mapping[str, profile.Profile]) -> list[rules.Finding]:
+def _unreadable(specs: Mapping[str, str], profiles: Mapping[str, profile.Profile]) -> dict[str, Finding]:
     """Return a finding for each ``perf:`` key that is unknown or has a value that is not allowed."""
-    found = []
+    found = {}
     for key, value in specs.items():
-        if not key.startswith(vocabulary.PREFIX):
-            continue
         known = vocabulary.BY_KEY.get(key)
         evidence = f"{vocabulary.shown(key)}={vocabulary.shown(value)}"
         if known is None:
-            hint = vocabulary.suggestion(key).removeprefix("; ")
-            found.append(_finding("unknown-spec", evidence, hint or "remove it"))
+            if key.startswith(vocabulary.PREFIX):
+                hint = vocabulary.suggestion(key).removeprefix("; ")
+                found[key] = wrong("unknown-spec", evidence, hint or "remove it", _DRIVER_AND_API)
             continue
         try:
             known[0].parse(value)
         except vocabulary.SpecValueError as error:
-            found.append(_finding("value-not-allowed", evidence, str(error)))
+            found[key] = wrong("value-not-allowed", evidence, str(error), _DRIVER_AND_API)
         else:
             if key == PROFILE and value not in profiles:
-                found.append(_finding("unknown-profile", evidence, f"there are {', '.join(sorted(profiles))}"))
+                there = f"there are {', '.join(sorted(profiles))}"
+                found[key] = wrong("unknown-profile", evidence, there, _DRIVER_AND_API)
     return found
 
 
-def _lacking(lacks: Mapping[str, str]) -> rules.Finding:
-    stated = " ".join(f"{key}={value}" for key, value in lacks.items())
-    return rules.Finding(
+def _lacking(lacks: Mapping[str, str]) -> Finding:
+    return wrong(
         "native-specs-missing",
-        rules.Level.WARNING,
-        f"without {stated}",
-        "Nova's scheduler and os-vif read them in the flavor before a guest is built; they know no profiles.",
+        f"without {' '.join(f'{key}={value}' for key, value in lacks.items())}",
         "openstack perf flavor set FLAVOR writes them",
-        "specification of the perf: extra specs",
+        "Nova's scheduler and os-vif read them in the flavor before a guest is built; they know no profiles.",
+        Level.WARNING,
     )
 
 
-def _finding(rule: str, evidence: str, remedy: str, why: str = _DRIVER_AND_API) -> rules.Finding:
-    return rules.Finding(rule, rules.Level.ERROR, evidence, why, remedy, "vocabulary of the perf: extra specs")
+def wrong(rule: str, evidence: str, remedy: str, why: str, level: Level = Level.ERROR) -> Finding:
+    """Return a finding against the vocabulary or the cross-checks of the perf: extra specs."""
+    where = "specification of the perf: extra specs"
+    return Finding(rule, level, "", (Evidence("specs", evidence),), why, remedy, where)

@@ -1,19 +1,19 @@
 """Image properties that waste performance on KVM: emulated devices, old ones, hints that are missing.
 
-Each rule is one small function over the properties and an entry of :data:`RULES`. Glance and Nova accept all of
-these images; they boot and are slow.
+Glance and Nova accept all of these images; they boot and are slow.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterator, Mapping
-from typing import Final
+from collections.abc import Collection, Iterator, Mapping
+from typing import ClassVar, Final
 
-from nova_perf_tuning.specs import crosscheck, parsing, profile, vocabulary
-from nova_perf_tuning.specs.checks import flavor_specs, rules
-from nova_perf_tuning.specs.checks.rules import Level, Rule
+from nova_perf_tuning import rules
+from nova_perf_tuning.rules import Finding
+from nova_perf_tuning.specs import parsing, profile, vocabulary
+from nova_perf_tuning.specs.checks import flavor_specs
 
 #: Models that QEMU emulates register by register; Nova's names and the old VMware ones it takes for them.
 EMULATED_NICS: Final = frozenset(
@@ -29,7 +29,6 @@ _NEED_DRIVERS: Final = frozenset({"virtio", "scsi"})
 _DESKTOP_SOCKETS: Final = 2
 _TOPOLOGY: Final = frozenset({"hw:cpu_sockets", "hw:cpu_cores", "hw:cpu_max_sockets"})
 _MACHINE: Final = re.compile(r"(?:pc-i440fx|pc-q35|virt)-(\d+)\.(\d+)(?:\.\d+)?")
-_NONE: Final[Mapping[str, str]] = {}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -50,13 +49,8 @@ class ImageFacts:
         return self.properties.get(key, "").strip().lower()
 
     def shown(self, key: str) -> str:
-        """Return ``key=value`` for a message."""
-        return f"{key}={vocabulary.shown(self.properties[key])}"
-
-    @property
-    def disk_queues(self) -> str:
-        """What image or flavor say about the queues of disks, empty when nothing."""
-        return self.value("hw_perf_disk_queues") or self.flavor_specs.get("perf:disk_queues", "")
+        """Return ``key=value`` for a message, or ``no key``."""
+        return f"{key}={vocabulary.shown(self.properties[key])}" if self.value(key) else f"no {key}"
 
     @property
     def looks_like_windows(self) -> bool:
@@ -73,186 +67,197 @@ class ImageFacts:
         return self.looks_like_windows and release is not None
 
 
-def _emulated_nic(facts: ImageFacts) -> Iterator[str]:
-    if facts.value("hw_vif_model") in EMULATED_NICS:
-        yield facts.shown("hw_vif_model")
+class ImageRule(rules.Rule[ImageFacts]):
+    """Judges one thing of an image.
+
+    :cvar bad: property -> values (in lower case) that break the rule.
+    """
+
+    bad: ClassVar[Mapping[str, Collection[str]]] = {}
+
+    def broken(self, facts: ImageFacts) -> Iterator[str]:
+        """Yield the evidence for each place where the rule is broken."""
+        return (facts.shown(key) for key, values in self.bad.items() if facts.value(key) in values)
+
+    def check(self, facts: ImageFacts) -> Iterator[Finding]:
+        return (self.finding([("image", text)]) for text in self.broken(facts))
 
 
-def _emulated_disk(facts: ImageFacts) -> Iterator[str]:
-    if facts.value("hw_disk_bus") in EMULATED_BUSES:
-        yield facts.shown("hw_disk_bus")
+class EmulatedNic(ImageRule):
+    """NICs are virtio."""
+
+    id = "emulated-nic"
+    why = "Every packet leaves the guest several times for QEMU to emulate registers; no vhost, no second queue."
+    remedy = "set hw_vif_model=virtio, with virtio drivers in the guest"
+    source = "published measurements: virtio reached 1.77 times the throughput of an emulated NIC"
+    bad = {"hw_vif_model": EMULATED_NICS}
 
 
-def _emulated_scsi(facts: ImageFacts) -> Iterator[str]:
-    if facts.value("hw_disk_bus") == "scsi" and facts.value("hw_scsi_model") != "virtio-scsi":
-        model = facts.shown("hw_scsi_model") if facts.value("hw_scsi_model") else "no hw_scsi_model"
-        yield f"hw_disk_bus=scsi with {model}"
+class EmulatedDisk(ImageRule):
+    """Disks are virtio."""
+
+    id = "emulated-disk"
+    why = "One request at a time through an emulated controller, in the emulator thread; no I/O threads."
+    remedy = "set hw_disk_bus=virtio, or scsi with hw_scsi_model=virtio-scsi, with virtio drivers in the guest"
+    source = "QEMU documentation of its block devices"
+    bad = {"hw_disk_bus": EMULATED_BUSES}
 
 
-def _one_scsi_queue(facts: ImageFacts) -> Iterator[str]:
-    if facts.value("hw_disk_bus") != "scsi" or facts.value("hw_scsi_model") != "virtio-scsi":
-        return
-    if facts.disk_queues == "1":
-        yield "virtio-scsi with perf:disk_queues=1"
-    machine = _MACHINE.fullmatch(facts.value("hw_machine_type"))
-    if machine and tuple(map(int, machine.groups())) < AUTO_QUEUES and not facts.disk_queues:
-        yield f"virtio-scsi with {facts.shown('hw_machine_type')} and no hw_perf_disk_queues"
+class EmulatedScsi(ImageRule):
+    """SCSI is virtio-scsi."""
+
+    id = "emulated-scsi"
+    why = "Without virtio-scsi the controller is an emulated LSI Logic of the 1990s."
+    remedy = "set hw_scsi_model=virtio-scsi"
+    source = "libvirt: the default model of a SCSI controller"
+
+    def broken(self, facts: ImageFacts) -> Iterator[str]:
+        if facts.value("hw_disk_bus") == "scsi" and facts.value("hw_scsi_model") != "virtio-scsi":
+            yield f"hw_disk_bus=scsi with {facts.shown('hw_scsi_model')}"
 
 
-def _windows_not_said(facts: ImageFacts) -> Iterator[str]:
-    # Nova compares it as it stands: of "Windows" it makes no Windows guest.
-    if facts.properties.get("os_type") == "windows":
-        return
-    if facts.looks_like_windows or facts.value("os_type") == "windows":
-        shown = facts.shown("os_type") if facts.value("os_type") else "no os_type"
-        yield f"{facts.shown('os_distro') if facts.value('os_distro') else facts.name} with {shown}"
+class OneScsiQueue(ImageRule):
+    """virtio-scsi has a queue for each vCPU."""
+
+    id = "one-virtio-scsi-queue"
+    why = "All vCPUs wait for one lock and one queue of the controller."
+    remedy = "set hw_perf_disk_queues=auto (or perf:disk_queues=auto), or a machine type of 5.2 or later"
+    source = "QEMU 5.2 release notes: num-queues follows the vCPUs with new machine types"
+
+    def broken(self, facts: ImageFacts) -> Iterator[str]:
+        if facts.value("hw_disk_bus") != "scsi" or facts.value("hw_scsi_model") != "virtio-scsi":
+            return
+        queues = facts.value("hw_perf_disk_queues") or facts.flavor_specs.get("perf:disk_queues", "")
+        if queues == "1":
+            yield "virtio-scsi with perf:disk_queues=1"
+        machine = _MACHINE.fullmatch(facts.value("hw_machine_type"))
+        if machine and tuple(map(int, machine.groups())) < AUTO_QUEUES and not queues:
+            yield f"virtio-scsi with {facts.shown('hw_machine_type')} and no hw_perf_disk_queues"
 
 
-def _windows_iso(facts: ImageFacts) -> Iterator[str]:
-    if facts.value("disk_format") != "iso":
-        return
-    if facts.looks_like_windows:
-        yield facts.shown("disk_format")
-    if "virtio-win" in re.sub("[_. ]", "-", facts.name.lower()):
-        yield from (
-            facts.shown(key) for key in ("hw_cdrom_bus", "hw_rescue_bus") if facts.value(key) in _NEED_DRIVERS
-        )
+class WindowsNotSaid(ImageRule):
+    """An image of Windows says so."""
 
-
-def _windows_sockets(facts: ImageFacts) -> Iterator[str]:
-    told = {key.replace("hw_", "hw:", 1) for key in (*facts.properties, *facts.flavor_specs)}
-    if facts.looks_like_desktop_windows and facts.vcpus > _DESKTOP_SOCKETS and not told & _TOPOLOGY:
-        yield f"{facts.vcpus} vCPUs without hw:cpu_max_sockets"
-
-
-def _hpet(facts: ImageFacts) -> Iterator[str]:
-    if facts.value("hw_time_hpet") in vocabulary.TRUE_STRINGS:
-        yield facts.shown("hw_time_hpet")
-
-
-def _paravirtual_era(facts: ImageFacts) -> Iterator[str]:
-    for key in ("hw_vm_mode", "vm_mode"):
-        if facts.value(key) in ("xen", "uml", "pv"):
-            yield facts.shown(key)
-    for key in ("img_hv_type", "hypervisor_type"):
-        if facts.value(key) in ("xen", "uml"):
-            yield facts.shown(key)
-    for key, value in (("hw_disk_bus", "xen"), ("hw_vif_model", "netfront"), ("disk_format", "vhd")):
-        if facts.value(key) == value:
-            yield facts.shown(key)
-    for key in ("container_format", "disk_format"):
-        if facts.value(key) in ("ami", "aki", "ari"):
-            yield facts.shown(key)
-            break
-    if facts.value("kernel_id"):
-        yield "kernel_id: a kernel from outside the image"
-
-
-def _queues_off(facts: ImageFacts) -> Iterator[str]:
-    if facts.value("hw_vif_multiqueue_enabled") in vocabulary.FALSE_STRINGS:
-        yield facts.shown("hw_vif_multiqueue_enabled")
-
-
-def _vmware_hints(facts: ImageFacts) -> Iterator[str]:
-    if facts.value("vmware_adaptertype") and not facts.value("hw_disk_bus"):
-        yield facts.shown("vmware_adaptertype")
-
-
-RULES: Final[tuple[Rule[ImageFacts], ...]] = (
-    Rule(
-        "emulated-nic",
-        Level.WARNING,
-        _emulated_nic,
-        "Every packet leaves the guest several times for QEMU to emulate registers; no vhost, no second queue.",
-        "set hw_vif_model=virtio, with virtio drivers in the guest",
-        "published measurements: virtio reached 1.77 times the throughput of an emulated NIC",
-    ),
-    Rule(
-        "emulated-disk",
-        Level.WARNING,
-        _emulated_disk,
-        "One request at a time through an emulated controller, in the emulator thread; no I/O thread is possible.",
-        "set hw_disk_bus=virtio, or scsi with hw_scsi_model=virtio-scsi, with virtio drivers in the guest",
-        "QEMU documentation of its block devices",
-    ),
-    Rule(
-        "emulated-scsi",
-        Level.WARNING,
-        _emulated_scsi,
-        "Without virtio-scsi the controller is an emulated LSI Logic of the 1990s.",
-        "set hw_scsi_model=virtio-scsi",
-        "libvirt: the default model of a SCSI controller",
-    ),
-    Rule(
-        "one-virtio-scsi-queue",
-        Level.WARNING,
-        _one_scsi_queue,
-        "All vCPUs wait for one lock and one queue of the controller.",
-        "set hw_perf_disk_queues=auto (or perf:disk_queues=auto in the flavor), or a machine type of 5.2 or later",
-        "QEMU 5.2 release notes: num-queues follows the vCPUs with new machine types",
-    ),
-    Rule(
-        "windows-not-said",
-        Level.WARNING,
-        _windows_not_said,
+    id = "windows-not-said"
+    why = (
         "Nova gives Hyper-V enlightenments and the Hyper-V clock to guests of os_type=windows only, in small "
-        "letters; without them spinlocks, interrupts and timers cost an exit each.",
-        "set os_type=windows",
-        "nova/virt/libvirt/driver.py, _set_features and _set_kvm_timers",
-    ),
-    Rule(
-        "windows-iso",
-        Level.WARNING,
-        _windows_iso,
+        "letters; without them spinlocks, interrupts and timers cost an exit each."
+    )
+    remedy = "set os_type=windows"
+    source = "nova/virt/libvirt/driver.py, _set_features and _set_kvm_timers"
+
+    def broken(self, facts: ImageFacts) -> Iterator[str]:
+        windows = facts.looks_like_windows or facts.value("os_type") == "windows"
+        # Nova compares it as it stands: of "Windows" it makes no Windows guest.
+        if windows and facts.properties.get("os_type") != "windows":
+            about = facts.shown("os_distro") if facts.value("os_distro") else facts.name
+            yield f"{about} with {facts.shown('os_type')}"
+
+
+class WindowsIso(ImageRule):
+    """Windows is installed with its drivers, not started from its installer."""
+
+    id = "windows-iso"
+    why = (
         "Windows' installer has no virtio drivers: a guest that starts from its disc sees no virtio disk, and a "
-        "disc with the drivers must lie in a drive that needs none of them.",
-        "install Windows once with the drivers of the virtio-win ISO in a SATA or IDE drive (hw_cdrom_bus=sata), "
-        "and upload its disk as qcow2 or raw",
-        "virtio-win: drivers of NetKVM, viostor and vioscsi are not part of Windows",
-    ),
-    Rule(
-        "windows-sockets",
-        Level.WARNING,
-        _windows_sockets,
+        "disc with the drivers must lie in a drive that needs none of them."
+    )
+    remedy = (
+        "install Windows once with the virtio-win ISO in a SATA or IDE drive (hw_cdrom_bus=sata), and upload its "
+        "disk as qcow2 or raw"
+    )
+    source = "virtio-win: drivers of NetKVM, viostor and vioscsi are not part of Windows"
+
+    def broken(self, facts: ImageFacts) -> Iterator[str]:
+        if facts.value("disk_format") != "iso":
+            return
+        if facts.looks_like_windows:
+            yield facts.shown("disk_format")
+        if "virtio-win" in re.sub("[_. ]", "-", facts.name.lower()):
+            buses = ("hw_cdrom_bus", "hw_rescue_bus")
+            yield from (facts.shown(key) for key in buses if facts.value(key) in _NEED_DRIVERS)
+
+
+class WindowsSockets(ImageRule):
+    """Desktop Windows gets two sockets at most."""
+
+    id = "windows-sockets"
+    why = (
         "Nova makes each vCPU a socket of its own, and desktop editions of Windows use two sockets at most: the "
-        "other vCPUs do nothing.",
-        "set hw:cpu_max_sockets=2 in the flavor, or hw_cpu_max_sockets=2 on the image",
-        "nova/virt/hardware.py: sockets come first where nothing is asked for; Microsoft: limits of its editions",
-    ),
-    Rule(
-        "hpet",
-        Level.WARNING,
-        _hpet,
-        "A guest that takes the HPET for its clock leaves for QEMU with every look at the time.",
-        "remove hw_time_hpet",
-        "nova/virt/libvirt/driver.py, _set_kvm_timers: off by default for this reason",
-    ),
-    Rule(
-        "paravirtual-era",
-        Level.WARNING,
-        _paravirtual_era,
+        "other vCPUs do nothing."
+    )
+    remedy = "set hw:cpu_max_sockets=2 in the flavor, or hw_cpu_max_sockets=2 on the image"
+    source = (
+        "nova/virt/hardware.py: sockets come first where nothing is asked for; Microsoft: limits of its editions"
+    )
+
+    def broken(self, facts: ImageFacts) -> Iterator[str]:
+        stated = {key.replace("hw_", "hw:", 1) for key in (*facts.properties, *facts.flavor_specs)}
+        if facts.looks_like_desktop_windows and facts.vcpus > _DESKTOP_SOCKETS and not stated & _TOPOLOGY:
+            yield f"{facts.vcpus} vCPUs without hw:cpu_max_sockets"
+
+
+class Hpet(ImageRule):
+    """Guests have no HPET."""
+
+    id = "hpet"
+    why = "A guest that takes the HPET for its clock leaves for QEMU with every look at the time."
+    remedy = "remove hw_time_hpet"
+    source = "nova/virt/libvirt/driver.py, _set_kvm_timers: off by default for this reason"
+    bad = {"hw_time_hpet": vocabulary.TRUE_STRINGS}
+
+
+class ParavirtualEra(ImageRule):
+    """Images are made for KVM."""
+
+    id = "paravirtual-era"
+    why = (
         "Made for Xen paravirtualization, with a kernel that may lack virtio, or for hosts that are not KVM: KVM "
-        "runs it as a plain machine or not at all.",
-        "convert it to raw or qcow2 with boot loader, kernel and virtio drivers inside; remove these properties",
-        "published measurements of PV and HVM guests: system calls of PV guests cost several times as much",
-    ),
-    Rule(
-        "multiqueue-off",
-        Level.WARNING,
-        _queues_off,
-        "All packets of an interface go through one queue, one vhost thread and one vCPU.",
-        "remove hw_vif_multiqueue_enabled; the flavor decides",
-        "nova/virt/hardware.py: a flavor that asks for queues and an image that forbids them are a conflict",
-    ),
-    Rule(
-        "vmware-hints",
-        Level.WARNING,
-        _vmware_hints,
-        "Properties for another hypervisor have no effect on KVM; nobody has said which devices the guest drives.",
-        "remove vmware_*, set hw_disk_bus and hw_vif_model to virtio once the guest has the drivers",
-        "Glance: useful image properties",
-    ),
-)
+        "runs it as a plain machine or not at all."
+    )
+    remedy = "convert it to raw or qcow2 with boot loader, kernel and virtio drivers; remove these properties"
+    source = "published measurements of PV and HVM guests: system calls of PV guests cost several times as much"
+    bad = {
+        "hw_vm_mode": ("xen", "uml", "pv"),
+        "vm_mode": ("xen", "uml", "pv"),
+        "img_hv_type": ("xen", "uml"),
+        "hypervisor_type": ("xen", "uml"),
+        "hw_disk_bus": ("xen",),
+        "hw_vif_model": ("netfront",),
+        "disk_format": ("vhd", "ami", "aki", "ari"),
+        "container_format": ("ami", "aki", "ari"),
+    }
+
+    def broken(self, facts: ImageFacts) -> Iterator[str]:
+        yield from super().broken(facts)
+        if facts.value("kernel_id"):
+            yield "kernel_id: a kernel from outside the image"
+
+
+class MultiqueueOff(ImageRule):
+    """Images leave the number of queues to the flavor."""
+
+    id = "multiqueue-off"
+    why = "All packets of an interface go through one queue, one vhost thread and one vCPU."
+    remedy = "remove hw_vif_multiqueue_enabled; the flavor decides"
+    source = "nova/virt/hardware.py: a flavor that asks for queues and an image that forbids them are a conflict"
+    bad = {"hw_vif_multiqueue_enabled": vocabulary.FALSE_STRINGS}
+
+
+class VmwareHints(ImageRule):
+    """An image from VMware says which devices its guest drives on KVM."""
+
+    id = "vmware-hints"
+    why = "Properties for another hypervisor have no effect on KVM; nothing says which devices the guest drives."
+    remedy = "remove vmware_*, set hw_disk_bus and hw_vif_model to virtio once the guest has the drivers"
+    source = "Glance: useful image properties"
+
+    def broken(self, facts: ImageFacts) -> Iterator[str]:
+        if facts.value("vmware_adaptertype") and not facts.value("hw_disk_bus"):
+            yield facts.shown("vmware_adaptertype")
+
+
+RULES: Final[list[ImageRule]] = rules.defined_in(globals())
 
 
 def findings(
@@ -260,44 +265,37 @@ def findings(
     properties: Mapping[str, str],
     profiles: Mapping[str, profile.Profile],
     flavor: tuple[int, int, Mapping[str, str]] | None = None,
-) -> list[rules.Finding]:
+) -> list[Finding]:
     """Return everything that is wrong with an image, alone or together with a flavor.
 
     :param flavor: vCPUs, MiB of memory and extra specs. Of what is wrong with the flavor, only what involves the
         image is told.
     """
-    found = _unreadable(properties, profiles)
-    faulty = {one.evidence.partition("=")[0] for one in found}
-    readable = {key: value for key, value in properties.items() if key not in faulty}
-    if flavor is not None:
-        vcpus, ram_mib, specs = flavor
-        alone = {(one.rule, one.evidence) for one in flavor_specs.findings(vcpus, ram_mib, specs, profiles)}
-        both = flavor_specs.findings(vcpus, ram_mib, specs, profiles, readable)
-        found += [one for one in both if (one.rule, one.evidence) not in alone]
+    wrong = _unreadable(properties, profiles)
+    readable = {key: value for key, value in properties.items() if key not in wrong}
+    found = list(wrong.values())
+    vcpus, ram_mib, specs = flavor or (0, 0, {})
+    if flavor is None:
+        found += flavor_specs.crosschecked(parsing.parse({}, readable, profiles), {}, readable)
     else:
-        asked = parsing.parse({}, readable, profiles)
-        found += rules.crosschecked(crosscheck.findings(asked, {}, readable))
-    facts = ImageFacts(name, properties, flavor[2] if flavor else _NONE, flavor[0] if flavor else 0)
-    return found + rules.apply(RULES, facts)
+        alone = flavor_specs.findings(vcpus, ram_mib, specs, profiles)
+        both = flavor_specs.findings(vcpus, ram_mib, specs, profiles, readable)
+        found += [finding for finding in both if finding not in alone]
+    return found + rules.run(RULES, ImageFacts(name, properties, specs, vcpus), strict=True).findings
 
 
-def _unreadable(properties: Mapping[str, str], profiles: Mapping[str, profile.Profile]) -> list[rules.Finding]:
+def _unreadable(properties: Mapping[str, str], profiles: Mapping[str, profile.Profile]) -> dict[str, Finding]:
     """Return a finding for each ``hw_perf_*`` property that is unknown or has a value that is not allowed."""
-    found = []
+    found = {}
     for key, value in properties.items():
-        if not key.startswith(vocabulary.IMAGE_PREFIX):
-            continue
-        try:
-            parsing.parse({}, {key: value}, profiles)
-        except parsing.SpecError as error:
-            found.append(
-                rules.Finding(
+        if key.startswith(vocabulary.IMAGE_PREFIX):
+            try:
+                parsing.parse({}, {key: value}, profiles)
+            except parsing.SpecError as error:
+                found[key] = flavor_specs.wrong(
                     "unknown-property" if "unknown" in str(error) else "value-not-allowed",
-                    Level.ERROR,
                     f"{vocabulary.shown(key)}={vocabulary.shown(value)}",
-                    "The driver refuses to build a guest of this image.",
                     str(error),
-                    "vocabulary of the perf: extra specs",
+                    "The driver refuses to build a guest of this image.",
                 )
-            )
     return found

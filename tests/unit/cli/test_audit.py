@@ -116,7 +116,7 @@ class AuditTest(testtools.TestCase):
         log = f"/dev/fd/{reader}"
         code, out, _err = run("audit", "--sysroot", root, "--rule", "xen-pv-guest", "--kernel-log", log)
         self.assertEqual(1, code, out)
-        self.assertIn("that is the cause", out)
+        self.assertIn("ERROR xen-pv-guest", out)
 
     def test_what_a_rule_could_not_read_is_told(self) -> None:
         root = self.grow()

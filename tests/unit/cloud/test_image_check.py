@@ -2,8 +2,9 @@
 
 import testtools
 
+from nova_perf_tuning import rules
 from nova_perf_tuning.specs import profiles
-from nova_perf_tuning.specs.checks import flavor_rules, image_rules, rules
+from nova_perf_tuning.specs.checks import flavor_rules, image_rules
 from tests.unit.cloud import openstack_program
 
 #: Rule -> properties that break it, and properties that nearly do.
@@ -35,7 +36,7 @@ class RulesTest(testtools.TestCase):
         return {one.rule for one in image_rules.findings(name, properties, profiles.shipped(), flavor)}
 
     def test_each_rule_fires_and_stays_silent(self):
-        self.assertEqual({rule.name for rule in image_rules.RULES}, {*CASES, "windows-sockets"})
+        self.assertEqual({rule.id for rule in image_rules.RULES}, {*CASES, "windows-sockets"})
         for rule, (broken, whole) in CASES.items():
             self.assertEqual({rule}, self.found(broken), rule)
             self.assertEqual(set(), self.found(whole), rule)
@@ -105,15 +106,15 @@ class RulesTest(testtools.TestCase):
 
     def test_every_rule_says_why_and_what_to_do(self):
         every = [*image_rules.RULES, *flavor_rules.RULES]
-        self.assertEqual(len(every), len({rule.name for rule in every}))
+        self.assertEqual(len(every), len({rule.id for rule in every}))
         for rule in every:
-            self.assertTrue(rule.why.endswith(".") and rule.remedy and rule.source, rule.name)
+            self.assertTrue(rule.title and rule.why.endswith(".") and rule.remedy and rule.source, rule.id)
 
 
 class FlavorRulesTest(testtools.TestCase):
     def found(self, vcpus=4, ram=4096, **specs):
         facts = flavor_rules.FlavorFacts(vcpus, ram, {key.replace("_", ":", 1): val for key, val in specs.items()})
-        return {one.rule for one in rules.apply(flavor_rules.RULES, facts)}
+        return {one.rule for one in rules.run(flavor_rules.RULES, facts, strict=True).findings}
 
     def test_each(self):
         pinned = {"hw_cpu_policy": "dedicated", "hw_emulator_threads_policy": "share"}

@@ -12,12 +12,10 @@ PROPOSED = "20000"
 
 
 class ManyReceivers(base.Rule):
-    """A fast NIC that hands on every packet at once."""
+    """Fast NICs gather packets for a moment."""
 
     id = "example-many-receivers"
     level = base.Level.INFO
-    title = "fast NICs gather packets for a moment"
-    reads = "/sys/class/net/*/gro_flush_timeout"
     why = (
         "Each packet wakes the receiving thread, where a few microseconds of gathering would hand on many at once."
     )

@@ -22,13 +22,13 @@ class Case:
     """What makes a rule fire.
 
     :ivar changes: to the good host, with ``oracle`` to the paper's tuned one; :ivar options: beyond :data:`PATH`.
-    :ivar level: of the gravest finding; :ivar word: in its reason or evidence.
+    :ivar level: of the first finding; :ivar value: among its evidence.
     :ivar holds: changes to the good host on which the rule must be clean, where the good one itself is not judged.
     """
 
     changes: Mapping[str, str | None]
     level: str
-    word: str
+    value: str
     options: Mapping[str, object] = dataclasses.field(default_factory=dict)
     oracle: bool = False
     holds: Mapping[str, str | None] = dataclasses.field(default_factory=dict)
@@ -55,123 +55,124 @@ _POWER_OFF = {_NOVA: hosts.NOVA_CONF.replace("cpu_power_management = true", "cpu
 
 CASES: dict[str, Case] = {
     # processors
-    "xen-dom0-spans-sockets": Case(
-        hosts.cpus(40, 2, online="0-39", smt=False), "warning", "dom0 has 40 CPUs of 2 sockets", oracle=True
-    ),
+    "xen-dom0-spans-sockets": Case(hosts.cpus(40, 2, online="0-39", smt=False), "warning", "0-39", oracle=True),
     "xen-dom0-unpinned": Case(
-        {"boot/grub/grub.conf": "kernel /xen.gz dom0_mem=582M\n"}, "warning", "dom0_vcpus_pin", oracle=True
+        {"boot/grub/grub.conf": "kernel /xen.gz dom0_mem=582M\n"},
+        "warning",
+        "kernel /xen.gz dom0_mem=582M",
+        oracle=True,
     ),
     "housekeeping-unset": Case(
         {_NOVA: None, f"{_CPU}/isolated": "\n", f"{_CPU}/nohz_full": "\n", "proc/cmdline": "quiet\n"},
         "warning",
-        "guests own CPUs 2-3",
+        "no CPUAffinity",
     ),
     "housekeeping-node-missing": Case(
-        {_NOVA: "[compute]\ncpu_dedicated_set = 0-3,8-11\ncpu_shared_set = 4-7,12-15\n"}, "warning", "node 0"
+        {_NOVA: "[compute]\ncpu_dedicated_set = 0-3,8-11\ncpu_shared_set = 4-7,12-15\n"},
+        "warning",
+        "2-3,6-7,10-11,14-15",
     ),
-    "shared-set-isolated": Case({f"{_CPU}/isolated": "0-3\n"}, "error", "CPUs 0-1 are shared and isolated"),
+    "shared-set-isolated": Case({f"{_CPU}/isolated": "0-3\n"}, "error", "0-1,4-5,8-9,12-13"),
     "isolated-not-dedicated": Case(
-        {_NOVA: "[compute]\ncpu_dedicated_set = 2-3\ncpu_shared_set = 0-1\n"}, "warning", "lost to this host"
+        {_NOVA: "[compute]\ncpu_dedicated_set = 2-3\ncpu_shared_set = 0-1\n"}, "warning", "2-3"
     ),
-    "nohz-full-mismatch": Case({f"{_CPU}/nohz_full": "0-15\n"}, "warning", "without a tick"),
+    "nohz-full-mismatch": Case({f"{_CPU}/nohz_full": "0-15\n"}, "warning", "2-3,6-7,10-11,14-15"),
     "irqaffinity-on-dedicated": Case(
-        {"proc/cmdline": "isolcpus=managed_irq,2-3 irqaffinity=0-3\n"}, "warning", "asks for the contrary"
+        {"proc/cmdline": "isolcpus=managed_irq,2-3 irqaffinity=0-3\n"}, "warning", "isolcpus=managed_irq,2-3"
     ),
     # interrupts
-    "nic-irq-on-cpu0": Case(_irqs(0, 9), "warning", "1 of 2 queue interrupts of eth0"),
-    "nic-irq-remote-node": Case(_irqs(4, 9), "warning", "served on node 1"),
-    "nic-irq-on-dedicated": Case(_irqs(2, 9), "warning", "fire on CPUs 2"),
-    "nic-irq-one-cpu": Case(_irqs(9, 9), "warning", "all 2 queues of eth0"),
-    "irqbalance-unaware": Case({"proc/300/comm": "irqbalance\n"}, "warning", "irqbalance runs without a ban"),
-    "rival-writers": Case({"proc/301/comm": "numad\n"}, "info", "numad runs"),
+    "nic-irq-on-cpu0": Case(_irqs(0, 9), "warning", "0 (eth0-TxRx-0)"),
+    "nic-irq-remote-node": Case(_irqs(4, 9), "warning", "4 (eth0-TxRx-0)"),
+    "nic-irq-on-dedicated": Case(_irqs(2, 9), "warning", "2 (eth0-TxRx-0)"),
+    "nic-irq-one-cpu": Case(_irqs(9, 9), "warning", "9 (eth0-TxRx-1)"),
+    "irqbalance-unaware": Case({"proc/300/comm": "irqbalance\n"}, "warning", "no bans"),
+    "rival-writers": Case({"proc/301/comm": "numad\n"}, "info", "numad"),
     # guests
     "guest-floats-over-nodes": Case(
         {**hosts.process(vcpus=("0-15", "0-15")), _GUEST: hosts.domain(pins=(), policy="shared")},
         "warning",
-        "may run on 2 nodes",
+        "2 vCPUs on CPUs 0-15",
     ),
-    "guest-far-from-nic": Case(
-        {**hosts.process(vcpus=("6", "7")), _GUEST: _FAR}, "warning", "its traffic leaves through eth0 (node 0)"
+    "guest-far-from-nic": Case({**hosts.process(vcpus=("6", "7")), _GUEST: _FAR}, "warning", "vCPUs on CPUs 6-7"),
+    "guest-larger-than-node": Case(
+        {_GUEST: hosts.domain(memory_gib=100)}, "warning", "100 GiB (a node has 64 GiB)"
     ),
-    "guest-larger-than-node": Case({_GUEST: hosts.domain(memory_gib=100)}, "warning", "100 GiB"),
-    "emulator-on-dedicated": Case(hosts.process(own="0-15"), "warning", "may run on CPUs 2-3"),
-    "vhost-on-dedicated": Case(hosts.process(vhost="0-15"), "warning", "vhost workers of instance-1"),
+    "emulator-on-dedicated": Case(hosts.process(own="0-15"), "warning", "0-15"),
+    "vhost-on-dedicated": Case(hosts.process(vhost="0-15"), "warning", "0-15"),
     # TCP
-    "tcp-buffers-too-small": Case({}, "warning", "= 312500000 bytes", {"rtt_ms": 100.0}),
-    "socket-buffers-too-small": Case({}, "info", "cuts what a program asks for", {"rtt_ms": 100.0}),
-    "tcp-buffers-absurd": Case(_sysctl("net/ipv4/tcp_rmem", "4096 87380 134217728"), "warning", "134217728"),
-    "tcp-autotuning-off": Case(_sysctl("net/ipv4/tcp_moderate_rcvbuf", "0"), "warning", "initial size"),
-    "softnet-drops": Case(
-        {"proc/net/softnet_stat": "0049a1f0 00000400 00000002\n"}, "warning", "1024 of 4825584 packets"
+    "tcp-buffers-too-small": Case({}, "warning", "4096\t131072\t6291456", {"rtt_ms": 100.0}),
+    "socket-buffers-too-small": Case({}, "info", "4194304", {"rtt_ms": 100.0}),
+    "tcp-buffers-absurd": Case(
+        _sysctl("net/ipv4/tcp_rmem", "4096 87380 134217728"), "warning", "4096 87380 134217728"
     ),
-    "backlog-latency-trap": Case(_sysctl("net/core/netdev_max_backlog", "300000"), "info", "864 ms"),
+    "tcp-autotuning-off": Case(_sysctl("net/ipv4/tcp_moderate_rcvbuf", "0"), "warning", "0"),
+    "softnet-drops": Case({"proc/net/softnet_stat": "0049a1f0 00000400 00000002\n"}, "warning", "1000"),
+    "backlog-latency-trap": Case(_sysctl("net/core/netdev_max_backlog", "300000"), "info", "300000"),
     # network
-    "mtu-mismatch": Case({"sys/devices/virtual/net/br0/mtu": "1500\n"}, "warning", "tap0 takes packets of 9000"),
-    "path-mtu": Case({}, "error", "packets of 1500 bytes reach peer", {"path_mtu": ("peer", 1500)}),
-    "mtu-small": Case({f"{hosts.ETH0}/net/eth0/mtu": "1500\n"}, "info", "sends packets of 1500 bytes"),
-    "lro-on-forwarding": Case({_ETHTOOL: hosts.ethtool({"rx-lro": True})}, "error", "merges packets by LRO"),
-    "offloads-off": Case({_ETHTOOL: hosts.ethtool({"tx-tcp-segmentation": False})}, "warning", "tx-tcp-segm"),
-    "gro-off": Case({_ETHTOOL: hosts.ethtool({"rx-gro": False})}, "warning", "rx-gro"),
-    "ring-drops": Case({f"{_STATS}/rx_missed_errors": "9000\n"}, "warning", "lost 9000 of 5000000"),
+    "mtu-mismatch": Case({"sys/devices/virtual/net/br0/mtu": "1500\n"}, "warning", "1500"),
+    "path-mtu": Case({}, "error", "9000", {"path_mtu": ("peer", 1500)}),
+    "mtu-small": Case({f"{hosts.ETH0}/net/eth0/mtu": "1500\n"}, "info", "25000"),
+    "lro-on-forwarding": Case({_ETHTOOL: hosts.ethtool({"rx-lro": True})}, "error", "br0"),
+    "offloads-off": Case(
+        {_ETHTOOL: hosts.ethtool({"tx-tcp-segmentation": False})}, "warning", "tx-tcp-segmentation: off"
+    ),
+    "gro-off": Case({_ETHTOOL: hosts.ethtool({"rx-gro": False})}, "warning", "rx-gro: off"),
+    "ring-drops": Case({f"{_STATS}/rx_missed_errors": "9000\n"}, "warning", "rx 1024 of 4096"),
     "tap-drops": Case(
-        {"sys/devices/virtual/net/tap0/statistics/tx_dropped": "500\n"}, "warning", "ring has 256 slots"
+        {"sys/devices/virtual/net/tap0/statistics/tx_dropped": "500\n"}, "warning", "rx_queue_size 256"
     ),
     "channels-vs-housekeeping": Case(
-        {_ETHTOOL: hosts.ethtool(channels={"combined": 32, "combined_max": 32})}, "info", "eth0 has 32 queues"
+        {_ETHTOOL: hosts.ethtool(channels={"combined": 32, "combined_max": 32})}, "info", "combined 32 of 32"
     ),
-    "bridge-netfilter-needless": Case(
-        _sysctl("net/bridge/bridge-nf-call-iptables", "1"), "info", "go through iptables"
-    ),
+    "bridge-netfilter-needless": Case(_sysctl("net/bridge/bridge-nf-call-iptables", "1"), "info", "1"),
     "bridge-netfilter-off": Case(
         {
             _NOVA: hosts.NOVA_CONF,
             "etc/neutron/plugins/ml2/ml2_conf.ini": "[securitygroup]\nfirewall_driver = iptables_hybrid\n",
         },
         "error",
-        "never see a packet",
+        "0",
     ),
     # power
     "cpu-governor": Case(
         {**_POWER_OFF, f"{_CPU}/cpufreq/policy3/scaling_governor": "powersave\n"},
         "warning",
-        "1 of 16 frequency domains follow powersave",
+        "powersave",
         holds=_POWER_OFF,
     ),
-    "deep-idle-states": Case({f"{_CPU}/cpu2/cpuidle/state2/latency": "133\n"}, "info", "takes 133 us"),
+    "deep-idle-states": Case({f"{_CPU}/cpu2/cpuidle/state2/latency": "133\n"}, "info", "133 us"),
     # memory
-    "guest-small-pages": Case({_GUEST: hosts.domain(backing="")}, "info", "instance-1"),
+    "guest-small-pages": Case({_GUEST: hosts.domain(backing="")}, "info", "no <hugepages>"),
     "thp-never": Case(
         {
             _GUEST: hosts.domain(backing=""),
             "sys/kernel/mm/transparent_hugepage/enabled": "always madvise [never]\n",
         },
         "warning",
-        "1 guest without huge pages",
+        "always madvise [never]",
     ),
-    "ksm-with-pinned-guests": Case({"sys/kernel/mm/ksm/run": "1\n"}, "warning", "instance-1"),
-    "numa-balancing-with-pinned-guests": Case(
-        _sysctl("kernel/numa_balancing", "1"), "warning", "pinned to 2 nodes"
-    ),
+    "ksm-with-pinned-guests": Case({"sys/kernel/mm/ksm/run": "1\n"}, "warning", "1"),
+    "numa-balancing-with-pinned-guests": Case(_sysctl("kernel/numa_balancing", "1"), "warning", "1"),
     "hugepages-uneven": Case(
-        {"sys/devices/system/node/node1/hugepages/hugepages-2048kB/nr_hugepages": "0\n"}, "info", "node 1 has CPUs"
+        {"sys/devices/system/node/node1/hugepages/hugepages-2048kB/nr_hugepages": "0\n"}, "info", "0 KiB"
     ),
     # machine
     "xen-pv-guest": Case(
-        {"var/log/dmesg": "Booting paravirtualized kernel on Xen\n"}, "error", "that is the cause"
+        {"var/log/dmesg": "Booting paravirtualized kernel on Xen\n"},
+        "error",
+        "Booting paravirtualized kernel on Xen",
     ),
-    "kvm-missing": Case({"sys/class/misc/kvm": None, "sys/class/misc/kvm-not": ""}, "error", "only the module"),
-    "guest-without-kvm": Case({_GUEST: hosts.domain(type="qemu")}, "error", "1 guest without KVM"),
+    "kvm-missing": Case({"sys/class/misc/kvm": None, "sys/class/misc/kvm-not": ""}, "error", "vmx"),
+    "guest-without-kvm": Case({_GUEST: hosts.domain(type="qemu")}, "error", "kvm"),
     "nested-host": Case(
         {"sys/devices/system/clocksource/clocksource0/available_clocksource": "kvm-clock tsc\n"},
         "info",
-        "runs on kvm",
+        "kvm-clock tsc",
     ),
     "vhost-net-missing": Case(
-        {"sys/class/misc/vhost-net": None, "sys/module/vhost_net": None}, "error", "there is no /dev/vhost-net"
+        {"sys/class/misc/vhost-net": None, "sys/module/vhost_net": None}, "error", "no vhost-net"
     ),
-    "vhost-zerocopy-on": Case(
-        {"sys/module/vhost_net/parameters/experimental_zcopytx": "1\n"}, "warning", "stalls the sender"
-    ),
+    "vhost-zerocopy-on": Case({"sys/module/vhost_net/parameters/experimental_zcopytx": "1\n"}, "warning", "1"),
     "halt-polling-crowded": Case(
         {
             _GUEST: hosts.domain(
@@ -179,27 +180,31 @@ CASES: dict[str, Case] = {
             )
         },
         "info",
-        "32 vCPUs share 16 CPUs",
+        "32 vCPUs",
     ),
     "clocksource-slow": Case(
         {"sys/devices/system/clocksource/clocksource0/current_clocksource": "hpet\n"},
         "warning",
-        "the clock is hpet",
+        "tsc hpet acpi_pm",
     ),
     "mitigations-report": Case(
         {f"{_CPU}/vulnerabilities/spectre_v2": "Mitigation: Retpolines; IBPB: conditional\n"},
         "info",
-        "1 mitigation at work",
+        "Mitigation: Retpolines; IBPB: conditional",
     ),
-    "kernel-too-old": Case(_sysctl("kernel/osrelease", "3.10.0-1160.el7.x86_64"), "warning", "older than 5.6"),
+    "kernel-too-old": Case(
+        _sysctl("kernel/osrelease", "3.10.0-1160.el7.x86_64"), "warning", "3.10.0-1160.el7.x86_64"
+    ),
     "libvirt-qemu-too-old": Case(
         {"var/cache/libvirt/qemu/capabilities/a.xml": "<selfvers>6000000</selfvers><version>7002000</version>"},
         "warning",
-        "libvirt 6.0.0: Nova refuses less than 8.0.0",
+        "libvirt 6.0.0",
     ),
     # devices
-    "guest-emulated-nic": Case({_GUEST: hosts.domain(model="e1000", driver="")}, "warning", "e1000"),
-    "guest-emulated-disk": Case({_GUEST: hosts.domain(bus="ide")}, "warning", "ide"),
+    "guest-emulated-nic": Case(
+        {_GUEST: hosts.domain(model="e1000", driver="")}, "warning", "<model type='e1000'>"
+    ),
+    "guest-emulated-disk": Case({_GUEST: hosts.domain(bus="ide")}, "warning", "vda: bus ide"),
     "guest-scsi-controller": Case(
         {
             _SCSI: hosts.domain(
@@ -207,42 +212,42 @@ CASES: dict[str, Case] = {
             )
         },
         "warning",
-        "lsilogic",
+        "<controller type='scsi'>: model lsilogic",
     ),
     "windows-without-hyperv": Case(
         {_WINDOWS: hosts.domain("windows", pins=("10", "11"), os_type="windows", features="")},
         "warning",
-        "hypervclock",
+        "hyperv: none",
     ),
     "windows-without-virtio": Case(
         {_WINDOWS: hosts.domain("windows", pins=("10", "11"), os_type="windows", bus="sata")},
         "warning",
-        "vda on sata",
+        "disk vda on sata",
     ),
     "guest-disk-cache": Case(
-        {_GUEST: hosts.domain(disk="<driver type='qcow2' cache='writeback'/>")}, "warning", "cached by the host"
+        {_GUEST: hosts.domain(disk="<driver type='qcow2' cache='writeback'/>")}, "warning", "vda: cache writeback"
     ),
     "guest-disk-io": Case(
-        {_GUEST: hosts.domain(disk="<driver type='raw' cache='writeback' io='native'/>")}, "warning", "native I/O"
+        {_GUEST: hosts.domain(disk="<driver type='raw' cache='writeback' io='native'/>")},
+        "warning",
+        "vda: io native, cache writeback",
     ),
     "guest-queues": Case(
         {_GUEST: hosts.domain(vcpus=4, pins=("2", "3", "10", "11"), driver="<driver name='vhost'/>")},
         "info",
-        "with one queue",
+        "4 vCPUs, one queue",
     ),
     # nova.conf
     "nova-physnet-numa-nodes": Case(
-        {_NOVA: hosts.NOVA_CONF.replace("numa_nodes = 0", "numa_nodes = 1")}, "warning", "nova.conf says node 1"
+        {_NOVA: hosts.NOVA_CONF.replace("numa_nodes = 0", "numa_nodes = 1")}, "warning", "0"
     ),
-    "nova-cpu-sets": Case(
-        {_NOVA: "[compute]\ncpu_dedicated_set = 2-40\ncpu_shared_set = 0-3\n"}, "error", "CPUs 16-40 do not exist"
-    ),
-    "nova-power-management-overlap": Case(_irqs(2, 9), "warning", "interrupts of eth0 are on CPUs"),
+    "nova-cpu-sets": Case({_NOVA: "[compute]\ncpu_dedicated_set = 2-40\ncpu_shared_set = 0-3\n"}, "error", "2-40"),
+    "nova-power-management-overlap": Case(_irqs(2, 9), "warning", "true"),
     "nova-vcpu-pin-set": Case(
-        {_NOVA: "[DEFAULT]\nvcpu_pin_set = 2-7\n" + hosts.NOVA_CONF}, "error", "exclude each other"
+        {_NOVA: "[DEFAULT]\nvcpu_pin_set = 2-7\n" + hosts.NOVA_CONF}, "error", "2-3,6-7,10-11,14-15"
     ),
     "nova-shared-set-missing": Case(
-        {_NOVA: "[compute]\ncpu_dedicated_set = 2-7\n"}, "warning", "no cpu_shared_set"
+        {_NOVA: "[compute]\ncpu_dedicated_set = 2-7\n"}, "warning", "2-7; no cpu_shared_set"
     ),
-    "nova-virt-type-qemu": Case({_NOVA: "[libvirt]\nvirt_type = qemu\n"}, "warning", "was not tried"),
+    "nova-virt-type-qemu": Case({_NOVA: "[libvirt]\nvirt_type = qemu\n"}, "warning", "there"),
 }

@@ -12,6 +12,7 @@ import sys
 
 import testtools
 
+from nova_perf_tuning import rules
 from nova_perf_tuning.cli import audit as audit_command
 from nova_perf_tuning.host.audit import generate, host, persist, runner
 from nova_perf_tuning.host.facts import archive, reader
@@ -70,7 +71,7 @@ def damage(root: archive.ArchiveRoot, dice: random.Random) -> None:
         root._links[path] = dice.choice([*links, ".", "..", "/", "/etc", "missing", path, ""])
 
 
-def judge(root: archive.ArchiveRoot, **options: object) -> runner.Report:
+def judge(root: archive.ArchiveRoot, **options: object) -> rules.Report:
     """Run every rule, make what apply and generate would make of it, and print it in all forms."""
     view = host.Host(root, reader.read_root(root), host.Options(**options))  # type: ignore[arg-type]
     report = runner.run(view, strict=True)

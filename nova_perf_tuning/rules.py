@@ -1,0 +1,195 @@
+"""What a rule is, what it finds and what runs it: one engine for hosts, flavors and images."""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+import enum
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
+
+Subject = TypeVar("Subject")
+Value = TypeVar("Value")
+
+
+class Level(enum.Enum):
+    """Severity of a finding; later members are more severe.
+
+    INFO: worth knowing, or worth trying with a measurement. WARNING: costs guests performance. ERROR: something
+    that was configured cannot work as meant, or guests run at a fraction of their speed.
+    """
+
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+    @property
+    def rank(self) -> int:
+        return list(Level).index(self)
+
+
+class Evidence(NamedTuple):
+    """Something that was read: where (``/sys/kernel/mm/ksm/run``), and what it said."""
+
+    path: str
+    value: str
+
+
+class NotApplicableError(Exception):
+    """A rule cannot judge this subject: what it looks at is not there or not known."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Finding:
+    """One recommendation that a subject does not follow.
+
+    :ivar subject: the device, guest or option it is about; empty for the subject as a whole.
+    :ivar why: why it matters here, with names and figures.
+    :ivar remedy: what to do, as a configuration or as commands, one a line; what explains one comes after ``#``.
+    :ivar settings: what ``nova-perf apply --rule`` would write (:class:`nova_perf_tuning.host.setting.Setting`).
+    :ivar safe: ``--all-safe`` applies it; a safe rule may find a host where it is not.
+    """
+
+    rule: str
+    level: Level
+    subject: str
+    evidence: tuple[Evidence, ...]
+    why: str
+    remedy: str
+    source: str
+    settings: tuple[Any, ...] = ()
+    safe: bool = False
+
+    @property
+    def appliable(self) -> bool:
+        """Whether ``nova-perf apply --rule`` can bring the remedy into force."""
+        return bool(self.settings)
+
+
+class Rule(abc.ABC, Generic[Subject]):
+    """Judges one thing; the first line of its docstring says what should hold.
+
+    :cvar id: short name, as in ``--rule``. :cvar level: of its findings, unless a finding says otherwise.
+    :cvar why, remedy, source: as in a finding, for any subject.
+    :cvar appliable: its findings carry settings; :cvar safe: so harmless that ``--all-safe`` applies them: in
+        force at once, undone by one write, no traffic interrupted and no guest moved.
+    """
+
+    id: ClassVar[str]
+    level: ClassVar[Level] = Level.WARNING
+    why: ClassVar[str]
+    remedy: ClassVar[str]
+    source: ClassVar[str]
+    appliable: ClassVar[bool] = False
+    safe: ClassVar[bool] = False
+
+    @property
+    def title(self) -> str:
+        """What should hold, in one line."""
+        return (type(self).__doc__ or "").strip().partition("\n")[0].rstrip(".")
+
+    @abc.abstractmethod
+    def check(self, subject: Subject, /) -> Iterator[Finding]:
+        """Yield a finding for each place where the rule does not hold.
+
+        :raises NotApplicableError: it cannot be judged here.
+        """
+
+    def finding(
+        self,
+        evidence: Iterable[tuple[str, object]],
+        why: str = "",
+        remedy: str = "",
+        *,
+        subject: str = "",
+        settings: Iterable[Any] = (),
+        level: Level | None = None,
+        safe: bool | None = None,
+    ) -> Finding:
+        """Return a finding of this rule; what is not given is as for any subject."""
+        return Finding(
+            self.id,
+            level or self.level,
+            subject,
+            tuple(Evidence(path, "-" if value is None else str(value)) for path, value in evidence),
+            why or self.why,
+            remedy or self.remedy,
+            self.source,
+            tuple(settings),
+            self.safe if safe is None else safe,
+        )
+
+
+@dataclasses.dataclass(slots=True)
+class Report:
+    """What rules found.
+
+    :ivar findings: the most severe first, in the order of the rules among equals.
+    :ivar clean: ids of the rules that hold; :ivar unknown: (id, reason) of those that could not judge.
+    :ivar failed: (id, what happened) of rules that are broken themselves, so that one hides no other.
+    """
+
+    findings: list[Finding] = dataclasses.field(default_factory=list)
+    clean: list[str] = dataclasses.field(default_factory=list)
+    unknown: list[tuple[str, str]] = dataclasses.field(default_factory=list)
+    failed: list[tuple[str, str]] = dataclasses.field(default_factory=list)
+
+
+def run(rules: Iterable[Rule[Subject]], subject: Subject, *, strict: bool = False) -> Report:
+    """Return what ``rules`` say of a subject.
+
+    :param strict: let what a broken rule raises pass.
+    """
+    report = Report()
+    for rule in rules:
+        try:
+            found = list(rule.check(subject))
+        except NotApplicableError as reason:
+            report.unknown.append((rule.id, str(reason)))
+        except Exception as error:
+            if strict:
+                raise
+            report.failed.append((rule.id, f"{type(error).__name__}: {error}"))
+        else:
+            report.findings += found
+            if not found:
+                report.clean.append(rule.id)
+    report.findings.sort(key=lambda finding: -finding.level.rank)
+    return report
+
+
+def defined_in(module: Mapping[str, object]) -> list[Any]:
+    """Return an instance of each rule that a module (its ``vars``) defines, in order of definition."""
+    classes = [thing for thing in module.values() if isinstance(thing, type) and issubclass(thing, Rule)]
+    return [rule() for rule in classes if rule.__module__ == module["__name__"] and "id" in vars(rule)]
+
+
+def need(condition: object, lacking: str) -> None:
+    """Go on only when ``condition`` holds.
+
+    :raises NotApplicableError: it does not; ``lacking`` says why the rule cannot judge.
+    """
+    if not condition:
+        raise NotApplicableError(lacking)
+
+
+def known(value: Value | None, lacking: str) -> Value:
+    """Return a value that a rule cannot do without.
+
+    :raises NotApplicableError: it is None.
+    """
+    if value is None:
+        raise NotApplicableError(lacking)
+    return value
+
+
+def named(names: Iterable[str], limit: int = 3) -> str:
+    """Return the first names and the number of the others: ``a, b, c and 4 more``."""
+    every = list(names)
+    more = f" and {len(every) - limit} more" if len(every) > limit else ""
+    return ", ".join(every[:limit]) + more
+
+
+def plural(number: int, what: str) -> str:
+    """Return ``1 guest``, ``2 guests``."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
