@@ -13,8 +13,8 @@ from nova_perf_tuning import errors
 from nova_perf_tuning.agent import guest_cpu
 from nova_perf_tuning.agent import state as agent_module
 from nova_perf_tuning.cli import command, state
-from nova_perf_tuning.host.facts import filesystem
 from nova_perf_tuning.host.facts import guests as guests_module
+from nova_perf_tuning.host.facts.root import Root
 from nova_perf_tuning.host.settings import base, registry
 from nova_perf_tuning.host.transaction import apply as apply_module
 from nova_perf_tuning.host.transaction import journal as journal_module
@@ -183,7 +183,7 @@ def _guests(sysroot: str) -> list[dict[str, Any]]:
     if sysroot != "/":
         return []
     found = []
-    for one in guests_module.read_guests(filesystem.LiveRoot())[0]:
+    for one in guests_module.read_guests(Root())[0]:
         seconds = guest_cpu.spent(one.pid, one.threads)
         if seconds:
             found.append({"name": one.name, "cpu_s": {kind: round(value, 3) for kind, value in seconds.items()}})

@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from typing import Final
 
 from nova_perf_tuning.specs import request as request_module
+
+#: PID_MAX_LIMIT of the kernel.
+MAX_PID: Final = 1 << 22
 
 
 @dataclasses.dataclass(slots=True)
@@ -44,6 +48,7 @@ class Domain:
     :ivar domain_id: libvirt's running number (start order), None when not running or unknown.
     :ivar title: Nova's display name if the metadata has one.
     :ivar request_error: why the request in the metadata cannot be used; ``request`` is None then.
+    :ivar pid: process id of its QEMU, by libvirt's status file; None in any other XML.
     """
 
     name: str
@@ -62,3 +67,4 @@ class Domain:
     domain_id: int | None = None
     title: str | None = None
     request_error: str | None = None
+    pid: int | None = None

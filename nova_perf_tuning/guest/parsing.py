@@ -83,7 +83,10 @@ def parse_tree(xml: str | bytes) -> etree._Element:
 
     :raises DomainError: as :func:`parse_xml`, or it is no domain.
     """
-    root = parse_xml(xml)
+    return _domain_of(parse_xml(xml))
+
+
+def _domain_of(root: etree._Element) -> etree._Element:
     if root.tag == "domstatus":
         inner = root.find("domain")
         if inner is None:
@@ -102,7 +105,8 @@ def parse_domain(xml: str | bytes) -> domain.Domain:
 
     :raises DomainError: not domain XML, hostile (document type, size) or with an impossible value.
     """
-    root = parse_tree(xml)
+    top = parse_xml(xml)
+    root, pid = _domain_of(top), top.get("pid") if top.tag == "domstatus" else None
     parts = {child.tag: child for child in root}
     name = _text(parts, "name")
     if not name or len(name) > _MAX_NAME or "/" in name or "\n" in name:
@@ -135,6 +139,7 @@ def parse_domain(xml: str | bytes) -> domain.Domain:
         None if identity is None else number(identity, 0, 1 << 31, "domain id"),
         title,
         request_error,
+        None if pid is None else number(pid, 1, domain.MAX_PID, "domstatus pid"),
     )
 
 

@@ -15,7 +15,8 @@ import libvirt
 
 from nova_perf_tuning.guest import truth as truth_module
 from nova_perf_tuning.host import model
-from nova_perf_tuning.host.facts import filesystem, guests
+from nova_perf_tuning.host.facts import guests
+from nova_perf_tuning.host.facts.root import Root
 from nova_perf_tuning.launch import base, cpu
 from nova_perf_tuning.launch import clock as clock_module
 from nova_perf_tuning.launch.agent_channel import AgentChannel, AgentError, Exit, printable
@@ -213,7 +214,7 @@ class Guest(base.Machine):
 
         :raises LaunchError: it is gone.
         """
-        for process in guests.read_guests(filesystem.LiveRoot())[0]:
+        for process in guests.read_guests(Root())[0]:
             if process.name == self._domain_name:
                 return process
         raise self.failure("its process is gone")

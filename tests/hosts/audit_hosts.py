@@ -14,7 +14,7 @@ from collections.abc import Mapping
 import testtools
 
 from nova_perf_tuning.host.audit import host as host_module
-from nova_perf_tuning.host.facts import archive, filesystem, reader
+from nova_perf_tuning.host.facts import archive, reader
 from tests.hosts import sysroots
 
 #: Path -> text with its newlines; ``-> TARGET`` is a link, :data:`FOLDER` a folder; None in a change: gone.
@@ -42,21 +42,13 @@ class TreeRoot(archive.ArchiveRoot):
     """A recorded host that was never a file."""
 
     def __init__(self, tree: Tree) -> None:
-        filesystem.RecordedRoot.__init__(self)
-        self._top = ""
-        self._files: dict[str, bytes] = {}
-        self._links: dict[str, str] = {}
-        self._folders: dict[str, set[str]] = {"": set()}
-        for path, text in tree.items():
-            if text is None or text == FOLDER:
-                self._folders.setdefault(path, set())
-            elif text.startswith("-> "):
-                self._links[path] = text[3:]
-            else:
-                self._files[path] = text.encode()
-            parts = path.split("/")
-            for index in range(len(parts)):
-                self._folders.setdefault("/".join(parts[:index]), set()).add(parts[index])
+        self._hold({path: _entry(text) for path, text in tree.items()})
+
+
+def _entry(text: str | None) -> archive.Entry:
+    if text is None or text == FOLDER:
+        return set()
+    return text[3:] if text.startswith("-> ") else text.encode()
 
 
 def changed(tree: Tree, changes: Tree) -> dict[str, str | None]:

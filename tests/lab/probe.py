@@ -317,10 +317,10 @@ def settle(event, wanted, appears=False, gone=False, hold=1.0, limit=300.0):
 
 def counters(guest):
     """Return CPU seconds of a guest since it began: our classes, what /proc and libvirt say, our classes again."""
-    from nova_perf_tuning.host.facts import filesystem, guests
+    from nova_perf_tuning.host.facts import guests, root
     from nova_perf_tuning.launch import cpu
 
-    [process] = [one for one in guests.read_guests(filesystem.LiveRoot())[0] if one.name == guest]
+    [process] = [one for one in guests.read_guests(root.Root())[0] if one.name == guest]
     before, _wait = cpu.read(process.pid, process.threads)
     user, system = get(f"/proc/{process.pid}/stat").rpartition(")")[2].split()[11:13]
     _code, told = run(f"virsh domstats --cpu-total --vcpu {guest}")

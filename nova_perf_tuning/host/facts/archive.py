@@ -1,7 +1,7 @@
 """A recorded host as one file (``nova-perf record``, or any tar of /proc and /sys), read without unpacking it.
 
-Nothing is written to disk, so no name or link in the archive can reach out of it; members are counted and sized
-before their content is taken.
+Nothing is written to disk, so no name or link in the archive can reach out of it. The headers are read by
+:mod:`tarfile`, the members here: tarfile itself takes extended headers and sparse maps of any size into memory.
 """
 
 from __future__ import annotations
@@ -9,22 +9,38 @@ from __future__ import annotations
 import bz2
 import gzip
 import lzma
+import stat
 import tarfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import BinaryIO, Final, cast
 
-from nova_perf_tuning.host.facts.filesystem import RecordedRoot
-from nova_perf_tuning.host.facts.root import VALUE_LIMIT, FactsError, Folder
+from nova_perf_tuning.host.facts.root import VALUE_LIMIT, FactsError, Folder, Root
 
-#: A recording of 1,024 CPUs, 2,048 interrupts and 512 guests has 50,000 members and 20 MB.
-MAX_MEMBERS: Final = 1_000_000
-MAX_BYTES: Final = 512 << 20
-_MAX_LINKS: Final = 40
+#: A directory of 1,024 CPUs, 2,048 interrupts and 512 guests has 160,000 members and 130 MB as a tar file.
+MAX_MEMBERS: Final = 300_000
+MAX_BYTES: Final = 256 << 20
+MAX_NAME: Final = 1024
+MAX_PARTS: Final = 40
+#: Headers before a member that hold its long name; nothing else in them is used.
+_MAX_EXTENDED: Final = 16 << 10
+_BLOCK: Final = tarfile.BLOCKSIZE
+_EMPTY: Final = (
+    tarfile.LNKTYPE,
+    tarfile.SYMTYPE,
+    tarfile.CHRTYPE,
+    tarfile.BLKTYPE,
+    tarfile.DIRTYPE,
+    tarfile.FIFOTYPE,
+)
+_PAX: Final = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE)
 _BROKEN: Final = (tarfile.TarError, lzma.LZMAError, zlib.error, EOFError, OSError, ValueError, OverflowError)
 
+#: A file's content, a link's target, or the names in a folder.
+Entry = bytes | str | set[str]
 
-class ArchiveRoot(RecordedRoot):
+
+class ArchiveRoot(Root):
     """A recorded host in a tar file, plain or compressed by xz, bzip2 or gzip.
 
     One folder around ``sys`` and ``proc`` is looked through. Devices, FIFOs and hard links are left out.
@@ -33,101 +49,65 @@ class ArchiveRoot(RecordedRoot):
     """
 
     def __init__(self, path: str) -> None:
-        super().__init__()
-        self._files: dict[str, bytes] = {}
-        self._links: dict[str, str] = {}
-        self._folders: dict[str, set[str]] = {"": set()}
         try:
-            with _decompressed(path) as stream, tarfile.open(fileobj=stream, mode="r|") as archive:
-                self._take(archive, path)
+            with _decompressed(path) as stream:
+                entries = dict(_members(stream))
+            tops = {name.partition("/")[0] for name in entries}
+            if len(tops) == 1 and not tops & {"sys", "proc"}:
+                around = f"{tops.pop()}/"
+                entries = {name[len(around) :]: entry for name, entry in entries.items() if around in name}
+            self._hold(entries)
         except _BROKEN as error:
             raise FactsError(f"sysroot {path!r}: not a recording, or damaged ({_reason(error)})") from None
-        self._top = ""
-        if len(self._folders[""]) == 1 and not self._folders[""] & {"sys", "proc"}:
-            (top,) = self._folders[""]
-            if top in self._folders:
-                self._top = top + "/"
 
-    def _take(self, archive: tarfile.TarFile, path: str) -> None:
-        total = 0
-        for count, member in enumerate(archive):
-            archive.members = []  # type: ignore[attr-defined]  # else a stream keeps every header in memory
-            total += max(member.size, 0)
-            if count >= MAX_MEMBERS or total > MAX_BYTES:
-                raise FactsError(
-                    f"sysroot {path!r}: more than {MAX_MEMBERS} members or {MAX_BYTES >> 20} MiB, not read"
-                )
-            parts = [part for part in member.name.split("/") if part not in ("", ".")]
-            if not parts or ".." in parts:
-                continue
-            name = "/".join(parts)
-            if member.isdir():
-                self._folders.setdefault(name, set())
-            elif member.issym():
-                self._links[name] = member.linkname
-            elif member.isreg():
-                content = archive.extractfile(member)
-                self._files[name] = b"" if content is None else content.read(member.size)
-            else:
-                continue
-            for index in range(len(parts)):
-                self._folders.setdefault("/".join(parts[:index]), set()).add(parts[index])
+    def _hold(self, entries: dict[str, Entry]) -> None:
+        """Become the root of ``entries`` by their paths; the folders that they are in need not be among them."""
+        super().__init__("archive")
+        self._entries: dict[str, Entry] = {"": set()}
+        for path, entry in entries.items():
+            if not (isinstance(entry, set) and path in self._entries):
+                self._entries[path] = entry
+            while path:
+                path, _, name = path.rpartition("/")
+                names = self._entries.get(path)
+                if isinstance(names, set) and name in names:
+                    break
+                if not isinstance(names, set):
+                    names = self._entries[path] = set()
+                names.add(name)
+            if len(self._entries) > MAX_MEMBERS:
+                raise ValueError(f"more than {MAX_MEMBERS} files and folders")
 
-    def _is_link(self, path: str) -> bool | None:
-        path = self._top + path
-        return True if path in self._links else False if path in self._folders else None
+    def _kind(self, path: str) -> int:
+        entry = self._entries.get(path)
+        if isinstance(entry, bytes):
+            return stat.S_IFREG
+        if isinstance(entry, str):
+            return stat.S_IFLNK
+        return 0 if entry is None else stat.S_IFDIR
 
     def _target(self, path: str) -> str:
-        return self._links.get(self._top + path, "")
-
-    def folders(self, folder: Folder | None) -> list[str]:
-        return [name for name in self.names(folder) if f"{self._top}{folder}/{name}" not in self._links]
-
-    def each(self, folder: Folder | None, names: Sequence[str], limit: int = VALUE_LIMIT) -> list[bytes | None]:
-        if folder is None:
-            return [None] * len(names)
-        places = (name.rpartition("/") for name in names)
-        return [
-            self.read(Folder(f"{folder}/{inner}") if inner else folder, name, limit) for inner, _, name in places
-        ]
-
-    def inside(self, folder: Folder | None, file: str) -> list[tuple[str, bytes | None]]:
-        return [(name, self.read(Folder(f"{folder}/{name}"), file)) for name in self.folders(folder)]
+        entry = self._entries.get(path)
+        return entry if isinstance(entry, str) else ""
 
     def names(self, folder: Folder | None) -> list[str]:
-        return [] if folder is None else sorted(self._folders.get(self._top + folder, ()))
+        entry = None if folder is None else self._entries.get(folder)
+        return sorted(entry) if isinstance(entry, set) else []
 
-    def count(self, folder: Folder | None) -> int | None:
-        return len(self.folders(folder)) if self._is_link(folder or "") is False else None
+    def folders(self, folder: Folder | None) -> list[str]:
+        return [name for name in self.names(folder) if isinstance(self._entries.get(f"{folder}/{name}"), set)]
 
-    def has(self, folder: Folder | None, name: str) -> bool:
-        return folder is not None and name in self._folders.get(self._top + folder, ())
+    def each(self, folder: Folder | None, names: Sequence[str], limit: int = VALUE_LIMIT) -> list[bytes | None]:
+        return [None if folder is None else self._value(None, folder, name, limit) for name in names]
 
-    def link(self, folder: Folder | None, name: str) -> str | None:
-        target = "" if folder is None else self._target(f"{folder}/{name}")
-        return target.rstrip("/").rpartition("/")[2] or None
-
-    def read(self, folder: Folder | None, name: str, limit: int = VALUE_LIMIT) -> bytes | None:
-        for _ in range(_MAX_LINKS):
-            if folder is None:
-                return None
-            path = f"{self._top}{folder}/{name}"
-            if path not in self._links:
-                break
-            start, _, name = self._links[path].rpartition("/")
-            folder = self._walk(Folder("") if self._links[path].startswith("/") else folder, start, [_MAX_LINKS])
-        data = self._files.get(path)
-        if data is not None and len(data) > limit:
-            self.notes.add("too long, not read", f"{folder}/{name}")
-            return None
-        return data
-
-    def head(self, folder: Folder | None, name: str, size: int) -> bytes:
-        return (self.read(folder, name, MAX_BYTES) or b"")[:size]
+    def _value(self, base: int | None, folder: Folder, name: str, limit: int, whole: bool = True) -> bytes | None:
+        entry = self._entries.get(f"{folder}/{name}")
+        if isinstance(entry, str):
+            entry = self._entries.get(self._resolve(f"{folder}/{name}") or "")
+        return self._within(entry, limit, whole, folder, name) if isinstance(entry, bytes) else None
 
 
 def _decompressed(path: str) -> BinaryIO:
-    """Open ``path`` by its first bytes; tarfile's own way copies all that is left for every member it reads."""
     with open(path, "rb") as file:
         magic = file.read(6)
     if magic.startswith(b"\xfd7zXZ"):
@@ -135,6 +115,53 @@ def _decompressed(path: str) -> BinaryIO:
     if magic.startswith(b"BZh"):
         return cast(BinaryIO, bz2.open(path))
     return cast(BinaryIO, gzip.open(path)) if magic.startswith(b"\x1f\x8b") else open(path, "rb")
+
+
+def _members(stream: BinaryIO) -> Iterator[tuple[str, Entry]]:
+    """Yield path and content of each file, link and folder, while what was read stays within the bounds."""
+    left = MAX_BYTES
+    long: dict[str, str] = {}
+    while True:
+        header = stream.read(_BLOCK)
+        if not header.strip(b"\0"):
+            return
+        member = tarfile.TarInfo.frombuf(header, "utf-8", "surrogateescape")
+        extended = member.type in (tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, *_PAX)
+        size = 0 if member.type in _EMPTY else member.size
+        left -= _BLOCK + size
+        if not 0 <= size <= (_MAX_EXTENDED if extended else left) or left < 0:
+            raise ValueError(f"more than {MAX_BYTES >> 20} MiB, or names beyond all measure")
+        content = stream.read(size)
+        if len(content) < size or len(stream.read(-size % _BLOCK)) < -size % _BLOCK:
+            raise EOFError("it ends in the middle")
+        if extended:
+            long |= _long(member.type, content)
+            continue
+        name, target = long.get("path", member.name), long.get("linkpath", member.linkname)
+        long = {}
+        parts = [part for part in name.split("/") if part not in ("", ".")]
+        if len(name) > MAX_NAME or len(target) > MAX_NAME or len(parts) > MAX_PARTS:
+            raise ValueError(f"a name has more than {MAX_NAME} bytes or {MAX_PARTS} parts")
+        if not parts or ".." in parts:
+            continue
+        if member.isreg() and member.type != tarfile.GNUTYPE_SPARSE:
+            yield "/".join(parts), content
+        elif member.issym():
+            yield "/".join(parts), target
+        elif member.isdir():
+            yield "/".join(parts), set()
+
+
+def _long(kind: bytes, content: bytes) -> dict[str, str]:
+    """Return the long ``path`` or ``linkpath`` of the next member that an extended header holds."""
+    if kind in _PAX:
+        records = (record.partition(b" ")[2].partition(b"=") for record in content.split(b"\n"))
+        found = {key.decode("ascii", "replace"): value for key, _, value in records}
+        if kind == tarfile.XGLTYPE:
+            return {}
+    else:
+        found = {"path" if kind == tarfile.GNUTYPE_LONGNAME else "linkpath": content.rstrip(b"\0")}
+    return {key: found[key].decode("utf-8", "surrogateescape") for key in ("path", "linkpath") if key in found}
 
 
 def _reason(error: Exception) -> str:

@@ -1,27 +1,28 @@
 """Guests: QEMU processes that libvirt runs, their threads by class, and their domain XML.
 
-Processes are found by libvirt's pid files. Domain XML is the running one of /run/libvirt/qemu where it can be
-read (it has the pins in force and the names of the taps), else the definition in /etc/libvirt (KVM's or Xen's).
+Processes are found by libvirt's own status files, since QEMU can write its pid file. Domain XML is the running one
+of /run/libvirt/qemu where it can be read (it has the pins in force and the names of the taps), else the definition
+in /etc/libvirt (KVM's or Xen's).
 """
 
 from __future__ import annotations
 
+import collections
 import functools
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Final
 
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.guest import domain, parsing
 from nova_perf_tuning.host import model
-from nova_perf_tuning.host.facts.root import Folder, Root, decimal, numbers
+from nova_perf_tuning.host.facts.root import Folder, Root, numbers
 
 _RUNNING: Final = "run/libvirt/qemu"
 _DEFINED: Final = ("etc/libvirt/qemu", "etc/libvirt/libxl")
 #: Where a guest's XML is looked for: as it runs, then as it is defined (KVM, Xen).
 XML_FOLDERS: Final = (_RUNNING, *_DEFINED)
-_MAX_PID: Final = 1 << 22  # PID_MAX_LIMIT
 _VCPU: Final = re.compile(rb"CPU (\d{1,4})/")
 _VHOST: Final = re.compile(rb"vhost-\d{1,10}")
 _IOTHREAD: Final = re.compile(rb"IO iothread(\d{1,4})")
@@ -33,16 +34,19 @@ _NAME_AT: Final = len(_NAME)
 def read_guests(root: Root) -> tuple[tuple[model.GuestProcess, ...], tuple[domain.Domain, ...]]:
     """Return the running guests by name, and all domains that libvirt knows here, running or not, by name."""
     folder = root.folder(_RUNNING)
-    files = root.names(folder)
-    pids = _read_pids(root, folder, files)
-    running = _read_domains(root, folder, [file for file in files if file.endswith(".xml")])
-    domains = dict(running)
+    domains = _read_domains(root, folder, root.names(folder), {})
+    pids = {name: one.pid for name, one in domains.items() if one.pid is not None}
+    if not root.live:
+        pids |= _pids_beside(root, folder, pids)
     for path in _DEFINED:
         folder = root.folder(path)
-        files = [file for file in root.names(folder) if file.endswith(".xml") and file[:-4] not in domains]
-        domains |= _read_domains(root, folder, files)
+        domains |= _read_domains(root, folder, root.names(folder), domains)
+    owners = collections.Counter(pids.values())
+    for name in [name for name, pid in pids.items() if owners[pid] > 1]:
+        root.notes.add("process is another guest's too (restart libvirtd, which forgets the one that ended)", name)
+        del pids[name]
     guests = []
-    for name, process in _read_processes(root, pids).items():
+    for name, process in _read_processes(root, dict(sorted(pids.items()))).items():
         if name not in domains:
             root.notes.add("domain XML cannot be used, pins and request unknown", name)
         guests.append(model.GuestProcess(name, pids[name], process, domains.get(name)))
@@ -50,26 +54,21 @@ def read_guests(root: Root) -> tuple[tuple[model.GuestProcess, ...], tuple[domai
     return tuple(guests), tuple(domains[name] for name in sorted(domains))
 
 
-def _read_pids(root: Root, folder: Folder | None, files: list[str]) -> dict[str, int]:
-    """Return the process ids in libvirt's pid files by guest, names ascending."""
-    names = sorted(
-        file[:-4] for file in files if file.endswith(".pid") and file.isprintable() and file != "driver.pid"
-    )
-    pids = {}
-    for name, data in zip(names, root.each(folder, [f"{name}.pid" for name in names]), strict=True):
-        pid = None if data is None else decimal(data.decode("ascii", "replace").strip())
-        if pid is not None and 0 < pid <= _MAX_PID:
-            pids[name] = pid
-        else:
-            root.notes.add("pid file unreadable, guest left out", name)
-    return pids
+def _pids_beside(root: Root, folder: Folder | None, known: Container[str]) -> dict[str, int]:
+    """Return the process ids in QEMU's pid files: recordings of earlier versions have no <domstatus>."""
+    names = [name[:-4] for name in root.names(folder) if name.endswith(".pid") and name[:-4] not in known]
+    found = {name: root.number(folder, f"{name}.pid") for name in names if name.isprintable()}
+    return {name: pid for name, pid in found.items() if pid is not None and 0 < pid <= domain.MAX_PID}
 
 
-def _read_domains(root: Root, folder: Folder | None, files: list[str]) -> dict[str, domain.Domain]:
-    """Return the domains in the XML ``files`` by the names of the files; what cannot be used is noted."""
+def _read_domains(
+    root: Root, folder: Folder | None, names: Iterable[str], known: Container[str]
+) -> dict[str, domain.Domain]:
+    """Return the domains in ``*.xml`` of ``names`` but those ``known``; what cannot be used is noted."""
+    files = [name for name in names if name.endswith(".xml") and name[:-4] not in known and name.isprintable()]
     domains = {}
     for file, data in zip(files, root.each(folder, files, parsing.MAX_BYTES), strict=True):
-        if data is not None and file.isprintable():
+        if data is not None:
             try:
                 domains[file[:-4]] = parsing.parse_domain(data)
             except parsing.DomainError as error:
@@ -94,9 +93,9 @@ def _read_processes(root: Root, pids: Mapping[str, int]) -> dict[str, tuple[mode
         tasks = Folder(f"{base}/{pid}/task") if name in alive else None
         threads = _threads(_live(root, tasks) if root.live else _recorded(root, tasks, started.get(name, 0)), pid)
         if not threads:
-            root.notes.add("process of its pid file does not run, guest left out", name)
+            root.notes.add("process does not run, guest left out", name)
         elif not any(thread.kind == "vcpu" for thread in threads):
-            root.notes.add("process of its pid file is no QEMU, guest left out", name)
+            root.notes.add("process is no QEMU, guest left out", name)
         else:
             processes[name] = threads
     return processes
@@ -107,7 +106,8 @@ _Task = tuple[int, bytes, int, str | None]  # id, name, start time, affinity
 
 def _files(root: Root, tasks: Folder | None, file: str) -> list[tuple[int, bytes | None]]:
     """Return each thread's ``file`` by its id, ascending."""
-    return sorted({int(name): data for name, data in root.inside(tasks, file) if name.isdecimal()}.items())
+    tids = numbers(root.folders(tasks), 1, domain.MAX_PID)
+    return list(zip(tids, root.each(tasks, [f"{tid}/{file}" for tid in tids]), strict=True))
 
 
 def _live(root: Root, tasks: Folder | None) -> list[_Task]:
@@ -223,7 +223,7 @@ def _find_kernel_workers(root: Root, guests: list[model.GuestProcess]) -> None:
         return
     found: dict[int, list[model.Thread]] = {}
     base = root.folder("proc")
-    pids = numbers(root.folders(base), 1, _MAX_PID)
+    pids = numbers(root.folders(base), 1, domain.MAX_PID)
     for pid, data in zip(pids, root.each(base, [f"{pid}/stat" for pid in pids]), strict=True):
         known = _name_and_start(root, data, base)
         if known is not None and known[0] in wanted and _is_kernels(data):

@@ -17,6 +17,8 @@ _CLASS: Final = "sys/class/net"
 _VIRTUAL: Final = "sys/devices/virtual/net"
 _HARDWARE: Final = frozenset(("physical", "vf"))
 _MAX_QUEUES: Final = 4096
+#: dev_valid_name() of the kernel, less what a shell or a command's options would make something else of.
+_NAME: Final = re.compile(r"(?!bonding_masters)[A-Za-z0-9_][A-Za-z0-9_.@+-]{0,14}", re.ASCII)
 #: Names of guests' taps by Neutron and by libvirt.
 _TAP: Final = re.compile(r"tap[0-9a-f]{8}(-[0-9a-f]{2})?|vnet[0-9]+")
 #: ``phys_port_name`` of a VF's or subfunction's representor; an uplink is just ``p0``.
@@ -34,7 +36,7 @@ def read_nics(root: Root, devices: Mapping[str, pci.PciDevice]) -> tuple[model.N
     classes = root.folder(_CLASS)
     virtual = root.folder(_VIRTUAL)
     without_device = frozenset(root.folders(virtual))
-    names = [name for name in root.names(classes) if _is_name(name)]
+    names = _names(root, classes)
     taps = [name for name in names if name in without_device and _TAP.fullmatch(name)]
     nics = _read_taps(root, virtual, taps)
     for name in frozenset(names).difference(taps):
@@ -53,22 +55,21 @@ def _read_taps(root: Root, virtual: Folder | None, names: list[str]) -> list[tup
     for name, data in zip(names, root.each(virtual, [f"{name}/mtu" for name in names]), strict=True):
         folder = Folder(f"{virtual}/{name}")
         mtu = None if data is None else decimal(root.line(data, folder))
-        # The tun driver keeps as many receive as transmit queues (tun_set_real_num_queues()).
-        pairs = root.count(Folder(f"{folder}/queues"))
-        rps: tuple[str | None, ...]
-        xps: tuple[str | None, ...]
-        if pairs and pairs % 2 == 0:
-            rx = tx = pairs // 2
-            rps, xps = (None,) * rx, (None,) * tx
-        else:
-            rx, tx, rps, xps = _queues(root, folder, False)
+        rx, tx, rps, xps = _queues(root, folder, False)
         nic = model.Nic(name, "tap", None, None, None, None, None, mtu, None, None, rx, tx, (), rps, xps)
         taps.append((nic, root.link(folder, "master")))
     return taps
 
 
-def _is_name(name: str) -> bool:
-    return len(name) <= 15 and name.isprintable() and name != "bonding_masters"
+def _names(root: Root, folder: Folder | None) -> list[str]:
+    """Return the names of network devices that follow the kernel's rule and that a shell takes as they are."""
+    names = []
+    for name in root.names(folder):
+        if _NAME.fullmatch(name):
+            names.append(name)
+        elif name != "bonding_masters":
+            root.notes.add("not a usable name of a network device, left out", ascii(name[:40]))
+    return names
 
 
 def _natural(name: str) -> tuple[str, int, str]:

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-import gc
 import os
-from collections.abc import Iterator
 from typing import Final
 
 from nova_perf_tuning.host import model
-from nova_perf_tuning.host.facts import guests, irqs, nics, pci, topology, virtualization
-from nova_perf_tuning.host.facts.filesystem import DirectoryRoot, LiveRoot
+from nova_perf_tuning.host.facts import archive, guests, irqs, nics, pci, topology, virtualization
 from nova_perf_tuning.host.facts.root import FactsError, Root
 
 #: Kernel parameters that bear on guests and their traffic; those that a host lacks are left out.
@@ -48,16 +44,12 @@ def open_root(sysroot: str = "/") -> Root:
     """
     try:
         path = os.path.realpath(sysroot, strict=True)
-        if path == "/":
-            return LiveRoot()
         if os.path.isdir(path):
             os.listdir(path)
-            root: Root = DirectoryRoot(path)
+            root = Root(path)
         elif not os.path.isfile(path):  # opening a FIFO would wait for ever
             raise ValueError("it is neither a directory nor a file")
         else:
-            from nova_perf_tuning.host.facts import archive  # tarfile and its decompressors take time to import
-
             root = archive.ArchiveRoot(path)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
@@ -74,21 +66,7 @@ def read_host(sysroot: str = "/") -> model.HostFacts:
 
     :raises FactsError: see :func:`open_root`.
     """
-    root = open_root(sysroot)
-    with _collector_paused():
-        return read_root(root)
-
-
-@contextlib.contextmanager
-def _collector_paused() -> Iterator[None]:
-    """Keep Python from looking for cycles among tens of thousands of new objects without any: 3 % of the time."""
-    running = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if running:
-            gc.enable()
+    return read_root(open_root(sysroot))
 
 
 def read_root(root: Root) -> model.HostFacts:

@@ -1,15 +1,18 @@
-"""The root below which /proc, /sys, /run and /etc are read: the live host or a recorded one.
+"""The root below which /proc, /sys, /run and /etc are read: the live host, or a recorded one in a directory.
 
 A recorded host is untrusted. Its links are resolved inside its root and never out of it; FIFOs and devices
 cannot block a read; every read has a size limit; what is missing, unreadable or garbage is ``None`` and a
 line in :attr:`Root.notes`.
 
-The roots themselves are in the modules ``filesystem`` and ``archive`` beside this one.
+The number of files is what reading a host costs (about 3 us each), hence plain ``os.open``, ``os.read`` and
+``os.close``, and no look before the leap.
 """
 
 from __future__ import annotations
 
-import abc
+import errno
+import os
+import stat
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NewType
 
@@ -21,6 +24,11 @@ Folder = NewType("Folder", str)
 
 #: No attribute of sysfs or /proc/irq that is read here is longer (a list of 8192 CPUs has up to 48 KB).
 VALUE_LIMIT: Final = 65536
+_CHUNK: Final = 4096
+_MAX_LINKS: Final = 40  # as the kernel's MAXSYMLINKS
+_LIVE_FLAGS: Final = os.O_RDONLY | os.O_CLOEXEC
+# Without O_NONBLOCK opening a FIFO waits for its writer; without O_NOFOLLOW a link leads out of the root.
+_RECORDED_FLAGS: Final = _LIVE_FLAGS | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY
 # Linux 5.15 ends the lists of CPUs with a NUL that it counts into their length.
 _BLANKS: Final = "\0 \t\r\n"
 _NO_CPUS: Final = "(null)"  # nohz_full on kernels before 6.6
@@ -52,83 +60,185 @@ class Notes:
         return tuple(lines)
 
 
-class Root(abc.ABC):
+class Root:
     """Reads folders and files below one root; nothing that is read can make it raise.
 
     A method that takes a folder also takes ``None`` (a folder that is not there) and then finds nothing.
 
+    :param path: ``/`` is the live host; the kernel made its links, so they are followed as they are.
     :ivar live: True for the running host itself, where system calls may be asked instead of files.
     """
 
-    live: bool = False
-
-    def __init__(self) -> None:
+    def __init__(self, path: str = "/") -> None:
+        self.live = path == "/"
         self.notes = Notes()
+        self._prefix = path.rstrip("/") + "/"
+        self._flags = _LIVE_FLAGS if self.live else _RECORDED_FLAGS
+        self._real: dict[str, str | None] = {}
+        self._directories = {""}
         self._texts: dict[bytes, str | None] = {}
         self._lists: dict[bytes, str | None] = {}
         self._masks: dict[bytes, str | None] = {}
 
-    @abc.abstractmethod
-    def folder(self, path: str) -> Folder | None:
-        """Return the folder at ``path`` (``"sys/class/net"``); None when it is not there, on a recorded host."""
+    # Where things are: what a recording in another form has for itself
 
-    @abc.abstractmethod
-    def child(self, folder: Folder | None, name: str) -> Folder | None:
-        """Return the folder ``name`` in ``folder``, through a link too; None like :meth:`folder`."""
+    def _kind(self, path: str) -> int:
+        """Return the type of what is at ``path``, as ``stat.S_IFMT``; 0 when nothing is."""
+        try:
+            return stat.S_IFMT(os.lstat(self._prefix + path).st_mode)
+        except (OSError, ValueError):
+            return 0
 
-    @abc.abstractmethod
-    def canonical(self, folder: Folder | None, name: str) -> Folder | None:
-        """Like :meth:`child`, but the folder returned has no link in its path."""
+    def _target(self, path: str) -> str:
+        """Return where the link at ``path`` points to; empty when that cannot be read."""
+        try:
+            return os.readlink(self._prefix + path)
+        except OSError:
+            return ""
 
-    @abc.abstractmethod
-    def folders(self, folder: Folder | None) -> list[str]:
-        """Return the names in ``folder`` that are folders and no links; on the live host all names."""
-
-    @abc.abstractmethod
     def names(self, folder: Folder | None) -> list[str]:
         """Return the names in ``folder`` in no order; none when it is not there."""
+        if folder is None:
+            return []
+        try:
+            return os.listdir(self._prefix + folder)
+        except OSError as error:
+            self._refused(error, folder)
+            return []
 
-    @abc.abstractmethod
-    def count(self, folder: Folder | None) -> int | None:
-        """Return the number of folders in ``folder`` by its link count, a sixth of the cost of listing.
+    def folders(self, folder: Folder | None) -> list[str]:
+        """Return the names in ``folder`` that are folders and no links; on the live host all names."""
+        if self.live or folder is None:
+            return self.names(folder)
+        try:
+            with os.scandir(self._prefix + folder) as entries:
+                return [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+        except OSError as error:
+            self._refused(error, folder)
+            return []
 
-        None where the file system does not count so (btrfs), and where there is no such folder; ``folder`` is
-        as for :meth:`each`.
-        """
-
-    @abc.abstractmethod
-    def has(self, folder: Folder | None, name: str) -> bool:
-        """Whether there is anything at ``name`` in ``folder``; a third of the cost of listing."""
-
-    @abc.abstractmethod
-    def link(self, folder: Folder | None, name: str) -> str | None:
-        """Return the last part of the link's target; None when there is no such link."""
-
-    @abc.abstractmethod
-    def read(self, folder: Folder | None, name: str, limit: int = VALUE_LIMIT) -> bytes | None:
-        """Return the content of the file ``name`` (no slash in it) of ``folder``.
-
-        None when it cannot be read or is longer than ``limit`` bytes (which is noted).
-        """
-
-    @abc.abstractmethod
-    def head(self, folder: Folder | None, name: str, size: int) -> bytes:
-        """Return up to ``size`` bytes from the beginning; empty when it cannot be read."""
-
-    @abc.abstractmethod
     def each(self, folder: Folder | None, names: Sequence[str], limit: int = VALUE_LIMIT) -> list[bytes | None]:
         """Read many files, as :meth:`read` does one.
 
         :param folder: may be a folder's ``topology`` or the like unseen: a link in its place is not followed.
         :param names: files in ``folder``, or in what :meth:`folders` named there (``"24/smp_affinity_list"``).
         """
+        if folder is None or not names:
+            return [None] * len(names)
+        try:
+            base = os.open(self._prefix + folder, self._flags | os.O_DIRECTORY)
+        except OSError as error:
+            self._refused(error, folder)
+            return [None] * len(names)
+        try:
+            return [self._value(base, folder, name, limit) for name in names]
+        finally:
+            os.close(base)
 
-    @abc.abstractmethod
-    def inside(self, folder: Folder | None, file: str) -> list[tuple[str, bytes | None]]:
-        """Return the name of each folder in ``folder``, and its ``file``'s content.
+    def _value(self, base: int | None, folder: Folder, name: str, limit: int, whole: bool = True) -> bytes | None:
+        path = f"{self._prefix}{folder}/{name}" if base is None else name
+        try:
+            descriptor = os.open(path, self._flags, dir_fd=base)
+        except (OSError, ValueError) as error:
+            if isinstance(error, OSError) and error.errno == errno.ELOOP and not self.live:
+                real = self._resolve(f"{folder}/{name}")
+                if real is not None:
+                    above, _, name = real.rpartition("/")
+                    return self._value(None, Folder(above), name, limit, whole)
+            self._refused(error, folder, name)
+            return None
+        try:
+            # A value of sysfs and a record of /proc come in one piece; only a full chunk can have more behind it.
+            data = os.read(descriptor, _CHUNK)
+            if len(data) == _CHUNK:
+                parts = [data]
+                while parts[-1] and (left := limit + 1 - sum(map(len, parts))) > 0:
+                    parts.append(os.read(descriptor, min(1 << 20, left)))
+                data = b"".join(parts)
+        except OSError:  # EINVAL: speed of a NIC that is down; EIO, EOPNOTSUPP: the driver has no answer
+            return None
+        finally:
+            os.close(descriptor)
+        return self._within(data, limit, whole, folder, name)
 
-        :param folder: as for :meth:`each`.
+    def _within(self, data: bytes, limit: int, whole: bool, *place: str) -> bytes | None:
+        if len(data) > limit and whole:
+            self.notes.add("too long, not read", "/".join(place))
+            return None
+        return data[:limit]
+
+    def _refused(self, error: Exception, *place: str) -> None:
+        if isinstance(error, PermissionError):
+            self.notes.add("no permission to read (run as root)", "/".join(place))
+
+    def _resolve(self, path: str, links: int = 0) -> str | None:
+        """Return ``path`` with its links followed inside the root; None where it leads nowhere."""
+        here = ""
+        for name in path.split("/"):
+            if name in ("", "."):
+                continue
+            if name == "..":
+                here = here.rpartition("/")[0]  # never above the root: ""
+                continue
+            step = f"{here}/{name}" if here else name
+            if step not in self._real:
+                kind = self._kind(step)
+                if kind == stat.S_IFLNK:
+                    target = self._target(step) if links < _MAX_LINKS else ""
+                    if links == _MAX_LINKS:
+                        self.notes.add("links in a circle", step)
+                    above = "" if target.startswith("/") else f"{here}/"
+                    self._real[step] = self._resolve(above + target, links + 1) if target else None
+                else:
+                    self._real[step] = step if kind else None
+                    if kind == stat.S_IFDIR:
+                        self._directories.add(step)
+            found = self._real[step]
+            if found is None:
+                return None
+            here = found
+        return here
+
+    # What is read through them
+
+    def folder(self, path: str) -> Folder | None:
+        """Return the folder at ``path`` (``"sys/class/net"``); None when it is not there, on a recorded host."""
+        if self.live:
+            return Folder(path)
+        real = self._resolve(path)
+        return Folder(real) if real in self._directories else None
+
+    def child(self, folder: Folder | None, name: str) -> Folder | None:
+        """Return the folder ``name`` in ``folder``, through a link too; None like :meth:`folder`."""
+        return None if folder is None else self.folder(f"{folder}/{name}")
+
+    def canonical(self, folder: Folder | None, name: str) -> Folder | None:
+        """Like :meth:`child`, but the folder returned has no link in its path."""
+        if not self.live or folder is None:
+            return self.child(folder, name)
+        target = self._target(f"{folder}/{name}")
+        # The links of sysfs go straight to a device's folder, never over another link.
+        return Folder(os.path.normpath(os.path.join("/", folder, target or name)).lstrip("/"))
+
+    def has(self, folder: Folder | None, name: str) -> bool:
+        """Whether there is anything at ``name`` in ``folder``; a third of the cost of listing."""
+        return folder is not None and self._kind(f"{folder}/{name}") != 0
+
+    def link(self, folder: Folder | None, name: str) -> str | None:
+        """Return the last part of the link's target; None when there is no such link."""
+        target = "" if folder is None else self._target(f"{folder}/{name}")
+        return target.rstrip("/").rpartition("/")[2] or None
+
+    def read(self, folder: Folder | None, name: str, limit: int = VALUE_LIMIT) -> bytes | None:
+        """Return the content of the file ``name`` (no slash in it) of ``folder``.
+
+        None when it cannot be read or is longer than ``limit`` bytes (which is noted).
         """
+        return None if folder is None else self._value(None, folder, name, limit)
+
+    def head(self, folder: Folder | None, name: str, size: int) -> bytes:
+        """Return up to ``size`` bytes from the beginning; empty when it cannot be read."""
+        return b"" if folder is None else self._value(None, folder, name, size, whole=False) or b""
 
     def text(self, folder: Folder | None, name: str) -> str | None:
         """Return a one-line value without its newline; None when unreadable or not printable text."""
@@ -160,29 +270,29 @@ class Root(abc.ABC):
 
     def cpu_list(self, data: bytes | None, *place: str) -> str | None:
         """Return ``data`` as :meth:`cpus` does; ``place`` says in the notes where it was."""
-        if data is None:
-            return None
-        if data not in self._lists:
-            self._lists[data] = self._checked(data, cpulist.is_list, "not a CPU list", place)
-        return self._lists[data]
+        return self._checked(data, self._lists, cpulist.is_list, "not a CPU list", place)
 
     def cpu_mask(self, data: bytes | None, *place: str) -> str | None:
         """Return ``data`` as :meth:`mask` does; ``place`` says in the notes where it was."""
-        if data is None:
-            return None
-        if data not in self._masks:
-            self._masks[data] = self._checked(data, cpulist.is_mask, "not a CPU mask", place)
-        return self._masks[data]
+        return self._checked(data, self._masks, cpulist.is_mask, "not a CPU mask", place)
 
     def _checked(
-        self, data: bytes, valid: Callable[[str], bool], fault: str, place: tuple[str, ...]
+        self,
+        data: bytes | None,
+        known: dict[bytes, str | None],
+        valid: Callable[[str], bool],
+        fault: str,
+        place: tuple[str, ...],
     ) -> str | None:
-        text = data.decode("utf-8", "replace").strip(_BLANKS)
-        if valid(text):
-            return "" if text == _NO_CPUS else text
-        if self.line(data, *place) is not None:
-            self.notes.add(fault, "/".join(place))
-        return None
+        if data is None or data in known:
+            return None if data is None else known[data]
+        text: str | None = data.decode("utf-8", "replace").strip(_BLANKS)
+        if text is None or not valid(text):
+            if self.line(data, *place) is not None:
+                self.notes.add(fault, "/".join(place))
+            text = None
+        known[data] = "" if text == _NO_CPUS else text
+        return known[data]
 
 
 def decimal(text: str | None) -> int | None:

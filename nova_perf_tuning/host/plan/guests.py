@@ -77,10 +77,9 @@ def collect(facts: model.HostFacts, sets: HostSets, warnings: list[str]) -> list
     found = []
     every = frozenset(node for node in sets.node_of.values() if node is not None)
     devices = _by_device(facts) if any(guest.domain and guest.domain.hostdevs for guest in facts.guests) else {}
-    owners = _owners(facts)
     for guest in in_start_order(facts.guests):
         domain = guest.domain
-        if domain is None or not (domain := _with_its_own(guest, domain, owners, warnings)):
+        if domain is None:
             continue
         if domain.request_error:
             warnings.append(f"guest {guest.name}: its request is not used: {domain.request_error}")
@@ -92,50 +91,6 @@ def collect(facts: model.HostFacts, sets: HostSets, warnings: list[str]) -> list
             _collect_vectors(asked, devices, sets, warnings)
         found.append(asked)
     return found
-
-
-def _owners(facts: model.HostFacts) -> dict[int | str, str]:
-    """Return process id, PCI address or tap -> name of its guest, the one that was started last of several."""
-    found: dict[int | str, str] = {}
-    for guest in in_start_order(facts.guests):
-        if guest.domain is not None:
-            found[guest.pid] = guest.name
-            found.update((one.lower(), guest.name) for one in guest.domain.hostdevs)
-            found.update((one.device, guest.name) for one in guest.domain.interfaces if one.device)
-    return found
-
-
-def _with_its_own(
-    guest: model.GuestProcess,
-    domain: domain_module.Domain,
-    owners: Mapping[int | str, str],
-    warnings: list[str],
-) -> domain_module.Domain | None:
-    """Return a guest's domain without what a later guest has; None where that is its process.
-
-    libvirt gives nothing to two guests. But what it wrote of one that died while libvirt did not run stays, and
-    others get its process number, device or tap. Two values for one object would cost all others the plan.
-    """
-    mine: list[int | str] = [guest.pid, *map(str.lower, domain.hostdevs)]
-    mine += [one.device for one in domain.interfaces if one.device]
-    lost = {one: owners[one] for one in mine if owners[one] != guest.name}
-    if not lost:
-        return domain
-    one, other = next(iter(lost.items()))
-    what = f"process {one}" if one == guest.pid else str(one)
-    warnings.append(
-        f"guest {guest.name}: {what} is of guest {other} too, which was started later and has it: if {guest.name} "
-        "has ended, restart libvirtd, which forgets it"
-    )
-    if guest.pid in lost:
-        return None
-    return dataclasses.replace(
-        domain,
-        hostdevs=tuple(one for one in domain.hostdevs if one.lower() not in lost),
-        interfaces=tuple(
-            dataclasses.replace(one, device=None) if one.device in lost else one for one in domain.interfaces
-        ),
-    )
 
 
 def _nodes(domain: domain_module.Domain, sets: HostSets, every: frozenset[int]) -> frozenset[int] | None:

@@ -54,21 +54,23 @@ GARBAGE = (
 
 def damage(root: archive.ArchiveRoot, dice: random.Random) -> None:
     """Take files away or fill them with garbage, the content of others, or a part of their own; bend links."""
-    files, links = sorted(root._files), sorted(root._links)
-    for path in dice.sample(files, min(len(files), dice.randint(1, 25))):
+    entries = root._entries
+    files = {path: entry for path, entry in sorted(entries.items()) if isinstance(entry, bytes)}
+    links = sorted(path for path, entry in entries.items() if isinstance(entry, str))
+    for path in dice.sample(list(files), min(len(files), dice.randint(1, 25))):
         how = dice.randrange(5)
         if how == 0:
-            del root._files[path]
+            del entries[path]
         elif how == 1:
-            root._files[path] = root._files.get(dice.choice(files), b"")
+            entries[path] = files[dice.choice(list(files))]
         elif how == 2:
-            root._files[path] = root._files[path][: dice.randrange(1 + len(root._files[path]))]
+            entries[path] = files[path][: dice.randrange(1 + len(files[path]))]
         elif how == 3:
-            root._files[path] = dice.randbytes(dice.randrange(60))
+            entries[path] = dice.randbytes(dice.randrange(60))
         else:
-            root._files[path] = dice.choice(GARBAGE)
+            entries[path] = dice.choice(GARBAGE)
     for path in dice.sample(links, min(len(links), dice.randrange(3))):
-        root._links[path] = dice.choice([*links, ".", "..", "/", "/etc", "missing", path, ""])
+        entries[path] = dice.choice([*links, ".", "..", "/", "/etc", "missing", path, ""])
 
 
 def judge(root: archive.ArchiveRoot, **options: object) -> rules.Report:

@@ -59,17 +59,17 @@ class Damaged(archive.ArchiveRoot):
     """A recording of which some files and links are gone, or hold something else."""
 
     def damage(self, data: st.DataObject) -> None:
-        files, links = sorted(self._files), sorted(self._links)
+        files = sorted(path for path, entry in self._entries.items() if isinstance(entry, bytes))
+        links = sorted(path for path, entry in self._entries.items() if isinstance(entry, str))
         for path in data.draw(st.lists(st.sampled_from(files), max_size=60)):
             content = data.draw(st.none() | _GARBAGE)
             if content is None:
-                self._files.pop(path, None)
+                self._entries.pop(path, None)
             else:
-                self._files[path] = content
-        for path in data.draw(st.lists(st.sampled_from(links), max_size=6)):
-            self._links[path] = data.draw(st.sampled_from([*links, ".", "..", "/", "/etc", "missing", path, ""]))
-        for path in data.draw(st.lists(st.sampled_from(files), max_size=6)):
-            self._links[path] = data.draw(st.sampled_from(links))
+                self._entries[path] = content
+        odd = [*links, ".", "..", "/", "/etc", "missing", ""]
+        for path in data.draw(st.lists(st.sampled_from([*links, *files[:50]]), max_size=6)):
+            self._entries[path] = data.draw(st.sampled_from([*odd, path]))
 
 
 class TestMutatedRecordings(testtools.TestCase):

@@ -10,8 +10,7 @@ import tempfile
 import testtools
 
 from nova_perf_tuning.host.facts import archive, reader
-from nova_perf_tuning.host.facts.filesystem import DirectoryRoot
-from nova_perf_tuning.host.facts.root import FactsError, Folder, Notes, numbers
+from nova_perf_tuning.host.facts.root import FactsError, Folder, Notes, Root, numbers
 from tests.unit.host.facts import trees
 
 
@@ -42,7 +41,7 @@ class TestDirectory(testtools.TestCase):
                 "sys/itself": trees.link("."),
             },
         )
-        self.root = DirectoryRoot(self.path)
+        self.root = Root(self.path)
         self.sys = self.root.folder("sys")
 
     def test_values(self) -> None:
@@ -188,14 +187,20 @@ class TestArchive(testtools.TestCase):
             self.assertNotIn("\n", str(error))
 
     def test_bomb(self) -> None:
-        self.assertEqual(512 << 20, archive.MAX_BYTES)
+        self.assertEqual(256 << 20, archive.MAX_BYTES)
         path = self.make([("sys/value", b"7\n")], "w")
         member = tarfile.TarInfo("sys/bomb")
         member.size = archive.MAX_BYTES + 1
         with open(path, "r+b") as file:
             file.write(member.tobuf())
         error = self.assertRaises(FactsError, reader.read_host, path)
-        self.assertIn("512 MiB", str(error))
+        self.assertIn("256 MiB", str(error))
+
+    def test_names_are_bounded(self) -> None:
+        """92 KB of extended headers once took 2.5 GB."""
+        for name in ("sys/" + "x" * 1100, "sys/" + "a/" * 50 + "b", "sys/" + "y" * (1 << 20)):
+            path = self.make([("sys/value", b"7\n"), (name, b"1")], "w:xz")
+            self.assertRaises(FactsError, reader.read_host, path)
 
 
 class TestOpenRoot(testtools.TestCase):

@@ -300,35 +300,6 @@ class GuestTest(testtools.TestCase):
         self.assertEqual("5-7", plan.sets["irq_vcpu"])
         self.assertEqual("", plan.sets["overlap"])
 
-    def test_what_two_guests_claim_is_of_the_one_started_last(self):
-        """libvirt's files of a guest that died without it stay: two values for one object would stop the plan."""
-        address = "0000:82:10.0"
-        irqs = [hosts.irq(60 + index, f"vfio-msix[{index}]({address})", address) for index in range(2)]
-        asks = {"irq_placement": "numa", **self.NUMA}
-        old = hosts.guest(
-            "old", 1000, ["1"], 2, "0-15", asks, memory_nodes="0", hostdevs=[address], tap="tap1", number=1
-        )
-        new = hosts.guest(
-            "new", 2000, ["5"], 2, "0-15", asks | {"irq_placement": "vcpu"},
-            memory_nodes="1", hostdevs=[address.upper()], tap="tap1", number=2,
-        )  # fmt: skip
-        tap = hosts.nic("tap1", (), None, None, queues=2, kind="tap")
-        reused = dataclasses.replace(new, pid=1000, threads=old.threads)
-        cpus = hosts.cpus_of([(0, 4), (1, 4)])
-        for one, threads in ((new, {1000, 2000}), (reused, {1000})):
-            for guests_in_order in ([old, one], [one, old]):
-                plan = planner.plan(hosts.facts(cpus, [tap], irqs, guests_in_order), CpuSets())
-                targets = [(one.kind, one.target) for one in plan.settings]
-                self.assertEqual(len(set(targets)), len(targets))
-                self.assertEqual({"irq:60": "5", "irq:61": "5"}, values(plan, "irq_affinity"))
-                told = values(plan, "thread_affinity")
-                self.assertEqual(threads, {int(one[4:]) for one in told} & {1000, 2000})
-                self.assertEqual("0,2-3" if 2000 in threads else "4,6-7", told["tid:1000"])
-                self.assertIn("is of guest new too", " ".join(plan.warnings))
-        self.assertNotIn(
-            "too, which", " ".join(planner.plan(hosts.facts(cpus, [], irqs, [new]), CpuSets()).warnings)
-        )
-
     def test_numa_interrupts_outside_of_the_vcpus(self):
         address = "0000:82:10.0"
         irqs = [hosts.irq(60 + index, f"vfio-msix[{index}]({address})", address) for index in range(3)]
