@@ -312,7 +312,9 @@ class _Run:
 
     def _begun(self) -> tuple[campaign_store.StoredRun, fleet_plan.FleetPlan, Any]:
         from nova_perf_tuning.cloud import campaign_store, fleet_plan, pairing
+        from nova_perf_tuning.database import engine
 
+        engine.file_of(self._args.database)  # a wrong URL shows before the cloud is asked
         if not self._args.hosts or not _HOSTS(self._args.hosts):
             raise spec_options.OptionError(
                 "--hosts: give compute hosts or aggregates by name (a,b,c), 'all', or 'any' for one pair anywhere"

@@ -75,7 +75,7 @@ class BenchTest(testtools.TestCase):
             (("run", "cpu", "--param", "threads"), "'threads' is not KEY=VALUE"),
             (("run", "cpu", "--launcher", "cloud"), "there is no launcher 'cloud'; there are host, libvirt"),
             (("run", "fio", "--param", "directory=/nonexistent"), "/nonexistent is not a directory"),
-            (("parse", "iperf3", fio_text), "iperf3: the output has no 'end.sum_received"),
+            (("parse", "iperf3", fio_text), "iperf3: the output has no 'start.test_start.protocol'"),
             (("parse", "cpu", fio_text), "cpu: the output is cut off or foreign: 0 lines 'events per second'"),
             (("parse", "cpu", "/nonexistent"), "/nonexistent: No such file or directory"),
             (("parse", "cpu", "/"), "/: Is a directory"),
