@@ -8,6 +8,9 @@ from typing import Any, Final
 from nova_perf_tuning import at_once, errors
 from nova_perf_tuning.host import setting as setting_module
 
+#: Written by this program alone, in one process with the rules that propose it: the content of such a file runs as
+#: root at the next boot (modprobe.d, tmpfiles.d), and who gives a plan to root need not be root.
+_OURS: Final = frozenset({"config_file"})
 #: A plan of the largest host that is tested (11,000 settings) has 5 MB.
 MAX_BYTES: Final = 64 << 20
 MAX_SETTINGS: Final = 200_000
@@ -61,6 +64,11 @@ def load(path: str) -> list[setting_module.Setting]:
     except (ValueError, RecursionError) as error:
         raise PlanFileError(f"{path}: it is no JSON: {str(error)[:120]}") from None
     _check(path, plan)
+    if foreign := sorted({one["kind"] for one in plan["settings"]} & _OURS):
+        raise PlanFileError(
+            f"{path}: settings of kind {foreign[0]} are not taken from a file; 'nova-perf apply --rule ID --persist'"
+            " writes them"
+        )
     return [
         setting_module.Setting(
             kind=one["kind"],

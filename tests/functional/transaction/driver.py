@@ -14,6 +14,7 @@ import ctypes
 import dataclasses
 import json
 import os
+import pathlib
 import shutil
 import signal
 import sys
@@ -22,7 +23,7 @@ from collections.abc import Callable
 from nova_perf_tuning.host import configuration_file
 from nova_perf_tuning.host.setting import Setting
 from nova_perf_tuning.host.settings import registry
-from nova_perf_tuning.host.transaction import apply, journal, planfile, restore, verify
+from nova_perf_tuning.host.transaction import apply, journal, restore, verify
 from tests.functional.transaction import live
 from tests.hosts import audit_hosts, sysroots
 
@@ -164,6 +165,13 @@ def everything(root: str) -> dict[str, bytes]:
     return {path: b"folder" if data is None else data for path, data in audit_hosts.content(root).items()}
 
 
+def proposed(path: str) -> list[Setting]:
+    """Return the settings that rules proposed, files of the configuration among them."""
+    names = [field.name for field in dataclasses.fields(Setting)]
+    data = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
+    return [Setting(**{name: one[name] for name in names if name in one}) for one in data["settings"]]
+
+
 def main() -> None:
     library = ctypes.CDLL(sys.argv[1])
     library.boundary_log.restype = ctypes.c_char_p
@@ -173,7 +181,7 @@ def main() -> None:
         root = sys.argv[3]
         settings, content = sysroots.settings, sysroots.content
         if len(sys.argv) > 4:
-            settings, content = (lambda _root: planfile.load(sys.argv[4])), everything
+            settings, content = (lambda _root: proposed(sys.argv[4])), everything
         result = run(Cut(library, root, folder, settings(root), lambda: content(root)))
     else:
         with live.LiveObjects(folder) as objects:

@@ -127,6 +127,13 @@ class PlanFileTest(transaction_case.TransactionCase):
         self.assertEqual(before, sysroots.content(self.root))
 
     def test_files_that_cannot_be_read(self):
+        persisted = {
+            "kind": "config_file",
+            "target": "modprobe.d/nova-perf.conf",
+            "value": "install x /bin/sh -c id",
+        }
+        text = json.dumps({"settings": [persisted]})
+        self.refused("apply", "--from", self._text(text), words=("config_file", "not taken from a file"))
         self.refused("apply", "--from", "/no/such/file", words=("/no/such/file", "No such file"))
         self.refused("apply", "--from", self.root, words=(self.root,))
         fifo = os.path.join(self.root, "fifo")
