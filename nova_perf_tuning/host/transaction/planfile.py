@@ -66,8 +66,8 @@ def load(path: str) -> list[setting_module.Setting]:
     _check(path, plan)
     if foreign := sorted({one["kind"] for one in plan["settings"]} & _OURS):
         raise PlanFileError(
-            f"{path}: settings of kind {foreign[0]} are not taken from a file; 'nova-perf apply --rule ID --persist'"
-            " writes them"
+            f"{path}: settings of kind {foreign[0]} are not taken from a file;"
+            " 'nova-perf apply --rule ID --persist' writes them"
         )
     return [
         setting_module.Setting(

@@ -130,7 +130,7 @@ class PlanFileTest(transaction_case.TransactionCase):
         persisted = {
             "kind": "config_file",
             "target": "modprobe.d/nova-perf.conf",
-            "value": "install x /bin/sh -c id",
+            "value": "install x /bin/sh",
         }
         text = json.dumps({"settings": [persisted]})
         self.refused("apply", "--from", self._text(text), words=("config_file", "not taken from a file"))
