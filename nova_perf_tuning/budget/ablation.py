@@ -9,8 +9,8 @@ where it pays. That no effect was found does not show that there is none, so tha
   They are corrected for the knobs only: "in every benchmark" errs no more often than in any one
   (intersection-union test, Berger 1982).
 
-Both share the error with the looks of the session (:mod:`nova_perf_tuning.budget.sequential`), which goes on
-while a knob is undecided.
+Both share the error with the look of the session (:mod:`nova_perf_tuning.budget.interim`), which goes on while a
+knob is undecided.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nova_perf_tuning.budget import counted, model, sequential, statistics, steps, verdict, wording
+from nova_perf_tuning.budget import interim, model, reasons, statistics, text, trial_filter, verdict, wording
 from nova_perf_tuning.launch import base as launch
 from nova_perf_tuning.specs import request as request_module
 
@@ -61,14 +61,28 @@ class Finding:
 
     :ivar call: pays, harms, removable or undecided.
     :ivar margin: effects up to this share do not matter.
-    :ivar near: the effect with the interval of the two one-sided tests; None without one.
+    :ivar effect: tuned / without it, more than 1 is a gain by the knob; :ivar near: the same with the interval of
+        the two one-sided tests; None without a pair.
     :ivar decide: what would decide it, in words; empty where it is decided.
+    :ivar notes: what failed or was excluded, or why there is no effect for it.
     """
 
     call: Call
     margin: float
+    effect: statistics.Estimate | None
     near: statistics.Estimate | None
     decide: str
+    notes: tuple[reasons.Reason, ...] = ()
+
+    @property
+    def shown(self) -> statistics.Estimate | None:
+        """Return the effect with the interval that its call rests on."""
+        return self.near if self.call is Call.REMOVABLE else self.effect
+
+    @property
+    def here(self) -> str:
+        """Return in words what the knob does in this benchmark."""
+        return "no effect" if self.call is Call.REMOVABLE else self.call.value
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -76,23 +90,19 @@ class Knob:
     """One knob judged.
 
     :ivar spec, value: the extra spec; :ivar arm: the arm without it.
-    :ivar effects: benchmark -> tuned / without; more than 1 is a gain by the knob.
-    :ivar findings: benchmark -> what that says, also of benchmarks without an effect.
+    :ivar findings: benchmark -> what it does there.
     :ivar call: ``pays`` where it pays in one benchmark and harms in none, ``harms`` the other way round, ``mixed``
         where it does both, ``removable`` where no effect matters in any and budgets are met as well without it,
         ``needed`` where no effect matters, but the budgets pass with it and fail without it; else ``undecided``.
     :ivar met_without: verdict of the budgets on the guests without it; None without a budget.
-    :ivar left_out: benchmark -> how much guards left out and why, or why there is no effect for it.
     """
 
     spec: str
     value: str
     arm: str
-    effects: Mapping[str, statistics.Estimate]
     findings: Mapping[str, Finding]
     call: Call
     met_without: verdict.Verdict | None
-    left_out: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 def knobs(wanted: request_module.Request) -> dict[str, str]:
@@ -124,35 +134,31 @@ def judge(results: model.Results, budgets: Sequence[verdict.Budget] = (), confid
 
     :param budgets: of the tuned arm; they are applied to each arm without a knob too.
     """
-    left_out = results.environment.get("ablation", {})
-    if not left_out:
+    without_knob = results.environment.get("ablation", {})
+    if not without_knob:
         return []
     trials: dict[str, list[model.Trial]] = {}
-    for one_trial in results.trials:
-        mine = trials.setdefault(one_trial.benchmark, [])
-        if one_trial.primary:
-            mine.append(one_trial)
-    levels = _levels(results, confidence, len(left_out), len(trials))
+    for trial in results.trials:
+        mine = trials.setdefault(trial.benchmark, [])
+        if trial.primary:
+            mine.append(trial)
+    levels = _levels(results, confidence, len(without_knob), len(trials))
     of_tuned = [budget for budget in budgets if budget.arm == FULL]
     met_with = _met(results, of_tuned, FULL)
     found = []
-    for arm, one in left_out.items():
-        effects: dict[str, statistics.Estimate] = {}
-        findings: dict[str, Finding] = {}
-        left_out_of: dict[str, str] = {}
-        for label, mine in trials.items():
-            picked = counted.select(results, mine, FULL, arm, counted.limits(budgets))
-            if picked.left_out:
-                left_out_of[label] = picked.invalid or picked.remark
-            logs = {} if picked.invalid else statistics.log_ratios(picked.trials, FULL, arm)
-            blur = steps.blur(picked.trials, FULL, arm)
-            ratio, near = (statistics.ratio_of(logs, level, blur=blur) for level in levels)
-            if ratio is not None:
-                effects[label] = ratio
-            findings[label] = _finding(ratio, near, margin(results.environment, label, mine))
+    for arm, one in without_knob.items():
+        findings = {
+            label: _finding(
+                trial_filter.select(results, mine, FULL, arm, trial_filter.limits(budgets)),
+                arm,
+                levels,
+                margin(results.environment, label, mine),
+            )
+            for label, mine in trials.items()
+        }
         met = _met(results, of_tuned, arm)
         call = _call([finding.call for finding in findings.values()], met_with, met)
-        found.append(Knob(one["spec"], one["value"], arm, effects, findings, call, met, left_out_of))
+        found.append(Knob(one["spec"], one["value"], arm, findings, call, met))
     return found
 
 
@@ -162,7 +168,7 @@ def _levels(results: model.Results, confidence: float, knobs: int, benchmarks: i
     The second is that of two one-sided tests, each with all of the error, but never below what was asked for:
     Student's t over boots is safe up to an error of 5 % on both sides.
     """
-    error = 1 - sequential.confidence(confidence, results.environment, len({one.group for one in results.trials}))
+    error = 1 - interim.confidence(confidence, results.environment, len({one.group for one in results.trials}))
     return 1 - error / max(1, knobs * benchmarks), max(confidence, 1 - 2 * error / max(1, knobs))
 
 
@@ -179,15 +185,15 @@ def _met(results: model.Results, budgets: Sequence[verdict.Budget], arm: str) ->
     return verdict.overall(judged) if judged else None
 
 
-def _finding(effect: statistics.Estimate | None, near: statistics.Estimate | None, margin: float) -> Finding:
-    """Return what an effect says.
-
-    :param near: the same with the interval of the two one-sided tests.
-    """
+def _finding(picked: trial_filter.Selection, arm: str, levels: tuple[float, float], margin: float) -> Finding:
+    """Return what the trials of a benchmark say of the knob that ``arm`` lacks."""
+    logs = {} if picked.invalid else statistics.log_ratios(picked.trials, FULL, arm)
+    effect, near = (statistics.ratio_of(logs, level) for level in levels)
+    notes = (picked.invalid,) if picked.invalid else picked.notes
     if effect is None or near is None:
-        return Finding(Call.UNDECIDED, margin, None, "no pair of trials: see the errors")
-    if effect.low is None or effect.high is None or near.low is None or near.high is None or effect.groups < 2:
-        return Finding(Call.UNDECIDED, margin, None, f"more boots: {effect.groups} so far")
+        return Finding(Call.UNDECIDED, margin, None, None, "no pair of trials: see the errors", notes)
+    if effect.low is None or effect.high is None or near.low is None or near.high is None:
+        return Finding(Call.UNDECIDED, margin, effect, near, f"more boots: {effect.groups} so far", notes)
     call = Call.UNDECIDED
     if effect.low > 1:
         call = Call.PAYS
@@ -195,7 +201,9 @@ def _finding(effect: statistics.Estimate | None, near: statistics.Estimate | Non
         call = Call.HARMS
     elif near.low >= 1 - margin and near.high <= 1 / (1 - margin):
         call = Call.REMOVABLE
-    return Finding(call, margin, near, _more(effect, near, margin) if call is Call.UNDECIDED else "")
+    return Finding(
+        call, margin, effect, near, _more(effect, near, margin) if call is Call.UNDECIDED else "", notes
+    )
 
 
 def _more(effect: statistics.Estimate, near: statistics.Estimate, margin: float) -> str:
@@ -242,22 +250,9 @@ def lines(judged: Sequence[Knob]) -> list[list[str]]:
             told = finding.decide if one.call is Call.UNDECIDED else ""
             if one.call is Call.UNDECIDED and not told:
                 told = "a verdict without it that is no worse: more boots"
-            effect = wording.ratio(shown(one, label))
-            if label in one.left_out:
-                effect = f"{effect}; {one.left_out[label]}" if label in one.effects else one.left_out[label]
-            rows.append([one.call.value, f"{one.spec}={one.value}", label, here(finding), effect, met, told])
+            effect = "; ".join(filter(None, [wording.ratio(finding.shown), text.lines(finding.notes)]))
+            rows.append([one.call.value, f"{one.spec}={one.value}", label, finding.here, effect, met, told])
     return rows
-
-
-def here(finding: Finding) -> str:
-    """Return in words what a knob does in one benchmark."""
-    return "no effect" if finding.call is Call.REMOVABLE else finding.call.value
-
-
-def shown(one: Knob, label: str) -> statistics.Estimate | None:
-    """Return the effect in a benchmark with the interval that its call rests on."""
-    finding = one.findings[label]
-    return finding.near if finding.call is Call.REMOVABLE else one.effects.get(label)
 
 
 def removable(judged: Sequence[Knob]) -> list[str]:

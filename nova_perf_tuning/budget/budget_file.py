@@ -4,29 +4,25 @@ from __future__ import annotations
 
 import dataclasses
 import fnmatch
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import resources
-from typing import Any
+from typing import Any, Final
 
 from nova_perf_tuning.budget import guards, model, schema
 from nova_perf_tuning.specs import profile
 
-_MAX_BYTES = 256 * 1024
+_MAX_BYTES: Final = 256 * 1024
 
 #: What launchers write for what guests run on; ``none``: every arm is the host itself.
-ACCELERATORS = ("kvm", "tcg", "xen", "none")
+ACCELERATORS: Final = ("kvm", "tcg", "xen", "none")
 
 #: What a budget may be for.
-_PLACES = ("host_group", "flavor")
+_PLACES: Final = ("host_group", "flavor")
 #: Budgets that a line names.
-_NAMES = 20
-#: Most pairs of a benchmark and a budget that results of a host are judged by: an optional budget may be for many.
-MAX_JUDGED = 20_000
-#: The same of all hosts of a run together.
-MAX_OF_RUN = 200_000
+_NAMES: Final = 20
 
 #: What stands for the budgets shipped with this program wherever a budget file is asked for.
-SHIPPED = "default"
+SHIPPED: Final = "default"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -72,6 +68,21 @@ class Budget:
         """Return how many of host group and flavor it names."""
         return (self.host_group is not None) + (self.flavor is not None)
 
+    def is_for(self, environment: Mapping[str, Any], names: Iterable[str] = _PLACES) -> bool:
+        """Return whether it is for the host group and flavor of ``environment``, or those named."""
+        wanted = {name: getattr(self, name) for name in names}
+        return all(
+            pattern is None or fnmatch.fnmatchcase(str(environment.get(name) or ""), pattern)
+            for name, pattern in wanted.items()
+        )
+
+    def figure(self, primary: Mapping[str, str]) -> tuple[str | None, ...]:
+        """Return what it limits.
+
+        :param primary: benchmark -> its primary metric, which a budget may name or not.
+        """
+        return self.benchmark, self.metric or primary.get(self.benchmark), self.arm, self.baseline
+
 
 def load(path: str) -> list[Budget]:
     """Read a budget file (YAML, see ``budget.schema.json``); ``default`` is the one that is shipped.
@@ -88,26 +99,14 @@ def load(path: str) -> list[Budget]:
     except profile.ProfileError as error:
         raise schema.InputError(str(error)) from None
     schema.check("budget", data, path)
-    for key, value in data.get("guards", {}).items():
-        if value != value:  # no share is beyond a limit that is no number: the guard would be off
-            raise schema.InputError(f"{path}: guards.{key}: is no number")
     limits = guards.Limits(**data.get("guards", {}))
-    for index, one in enumerate(data["budgets"]):
-        for key, value in one.items():
-            if value != value:  # YAML's .nan passes every comparison of the schema
-                raise schema.InputError(f"{path}: budgets[{index}].{key}: is no number")
     budgets = [Budget(**one, guards=limits) for one in data["budgets"]]
     for index, budget in enumerate(budgets):
+        place = f"{path}: budgets[{index}] ({budget.benchmark})"
         if budget.max_loss is None and budget.max_host_cpu_per_unit is None:
-            raise schema.InputError(
-                f"{path}: budgets[{index}] ({budget.benchmark}): limits nothing; give max_loss,"
-                " max_host_cpu_per_unit or both"
-            )
+            raise schema.InputError(f"{place}: limits nothing; give max_loss, max_host_cpu_per_unit or both")
         if budget.arm == budget.baseline:
-            raise schema.InputError(
-                f"{path}: budgets[{index}] ({budget.benchmark}): arm and baseline are both '{budget.arm}'; "
-                "an arm loses nothing against itself, name another"
-            )
+            raise schema.InputError(f"{place}: arm and baseline are both '{budget.arm}'; name two")
     return budgets
 
 
@@ -119,39 +118,28 @@ def applicable(
     Of several for the same figure the most specific ones count: those that name both, else all that name one, else
     those that name none.
 
-    :param primary: benchmark -> its primary metric, which a budget may name or not.
+    :param primary: as for :meth:`Budget.figure`.
     """
-    matching = [one for one in budgets if _is_for(one, environment)]
-    best: dict[tuple[str, str | None, str, str], int] = {}
+    matching = [one for one in budgets if one.is_for(environment)]
+    best: dict[tuple[str | None, ...], int] = {}
     for one in matching:
-        figure = _figure(one, primary)
-        best[figure] = max(best.get(figure, 0), one.specificity)
-    return [one for one in matching if one.specificity == best[_figure(one, primary)]]
-
-
-def _is_for(budget: Budget, environment: Mapping[str, Any], names: Sequence[str] = _PLACES) -> bool:
-    """Return whether a budget is for the host group and flavor of ``environment``, or those named."""
-    wanted = {name: getattr(budget, name) for name in names}
-    return all(
-        pattern is None or fnmatch.fnmatchcase(str(environment.get(name) or ""), pattern)
-        for name, pattern in wanted.items()
-    )
+        best[one.figure(primary)] = max(best.get(one.figure(primary), 0), one.specificity)
+    return [one for one in matching if one.specificity == best[one.figure(primary)]]
 
 
 def why_none(budgets: Sequence[Budget], results: model.Results) -> str:
     """Return why no budget applies to results that none applies to."""
     environment = results.environment
-    here = [one for one in budgets if _is_for(one, environment)]
+    here = [one for one in budgets if one.is_for(environment)]
     if not here:
-        named = " and ".join(f"{name} '{environment.get(name) or ''}'" for name in ("host_group", "flavor"))
+        named = " and ".join(f"{name} '{environment.get(name) or ''}'" for name in _PLACES)
         return f"no budget applies: none is for {named}; give --host-group or --flavor, or another file"
     arms = list(dict.fromkeys(one.arm for one in results.trials))
     of_arms = [one for one in here if one.arm in arms and one.baseline in arms]
     if not of_arms:
         pairs = dict.fromkeys(f"{one.arm} against {one.baseline}" for one in here)
-        return (
-            f"no budget applies: the results have the arms {', '.join(arms)}, budgets are for {', '.join(pairs)}"
-        )
+        what, has, wanted = "the results have the arms", arms, pairs
+        return f"no budget applies: {what} {', '.join(has)}, budgets are for {', '.join(wanted)}"
     accelerator = str(environment.get("accelerator", "unknown"))
     fitting = [one for one in of_arms if one.accelerator in (None, accelerator)]
     if not fitting:
@@ -171,36 +159,15 @@ def for_measured(
 
     :param kinds: label -> kind of what is measured; :param arms: arms that are.
     :param accelerator: what guests run on; None: not known, so that nothing is left out for it.
-    :raises schema.InputError: they are more than :data:`MAX_JUDGED`.
     """
     found = []
-    named: dict[str, list[str]] = {}
-    for label, kind in kinds.items():
-        for name in dict.fromkeys((label, kind)):
-            named.setdefault(name, []).append(label)
     for one in budgets:
         if not one.optional:
             found.append(one)
         elif not _lacking(one, arms, accelerator):
-            labels = named.get(one.benchmark, ())
-            if len(found) + len(labels) > MAX_JUDGED:
-                raise schema.InputError(
-                    f"optional budgets for '{one.benchmark}' and others stand for more than {MAX_JUDGED:,} pairs"
-                    " of benchmark and budget; give fewer budgets, or results of fewer benchmarks"
-                )
+            labels = [label for label, kind in kinds.items() if one.benchmark in (label, kind)]
             found += [dataclasses.replace(one, benchmark=label) for label in labels]
     return found
-
-
-def check_number(judged: int) -> None:
-    """Refuse far too many verdicts on the hosts of one run.
-
-    :raises schema.InputError: they are.
-    """
-    if judged > MAX_OF_RUN:
-        raise schema.InputError(
-            f"budgets ask for more than {MAX_OF_RUN:,} verdicts, by host and benchmark; give fewer budgets"
-        )
 
 
 def left_out(
@@ -225,17 +192,15 @@ def unplaced(budgets: Sequence[Budget], environment: Mapping[str, Any], primary:
     Not the optional ones, those for another group or flavor than is told, and those that a more specific one
     takes the place of.
 
-    :param primary: as for :func:`applicable`.
+    :param primary: as for :meth:`Budget.figure`.
     """
-    best: dict[tuple[str, str | None, str, str], int] = {}
-    for one in applicable(budgets, environment, primary):
-        best[_figure(one, primary)] = one.specificity
+    best = {one.figure(primary): one.specificity for one in applicable(budgets, environment, primary)}
     found: dict[str, list[Budget]] = {}
     for one in budgets:
-        if one.optional or _is_for(one, environment) or one.specificity < best.get(_figure(one, primary), 0):
+        if one.optional or one.is_for(environment) or one.specificity < best.get(one.figure(primary), 0):
             continue
         untold = [name for name in _PLACES if getattr(one, name) is not None and not environment.get(name)]
-        if _is_for(one, environment, [name for name in _PLACES if name not in untold]):
+        if one.is_for(environment, [name for name in _PLACES if name not in untold]):
             names = " and no ".join(name.replace("_", " ") for name in untold)
             options = " and ".join(f"--{name.replace('_', '-')}" for name in untold)
             found.setdefault(f"since the results name no {names} (give {options})", []).append(one)
@@ -246,9 +211,9 @@ def _told(causes: Mapping[str, Sequence[Budget]]) -> list[str]:
     """Return a line for each cause with the budgets that it left out."""
     lines = []
     for cause, some in causes.items():
-        told = list(dict.fromkeys(f"{one.benchmark}, {one.arm} against {one.baseline}" for one in some))
-        more = f" and {len(told) - _NAMES} more" if len(told) > _NAMES else ""
-        lines.append(f"{len(some)} of the budgets left out, {cause}: {'; '.join(told[:_NAMES])}{more}")
+        names = list(dict.fromkeys(f"{one.benchmark}, {one.arm} against {one.baseline}" for one in some))
+        more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
+        lines.append(f"{len(some)} of the budgets left out, {cause}: {'; '.join(names[:_NAMES])}{more}")
     return lines
 
 
@@ -273,8 +238,3 @@ def accelerator(environment: Mapping[str, Any]) -> str | None:
     if told is None and environment.get("launcher") == "heat":
         return ""
     return told if told in ACCELERATORS else None
-
-
-def _figure(budget: Budget, primary: Mapping[str, str]) -> tuple[str, str | None, str, str]:
-    metric = budget.metric or primary.get(budget.benchmark)
-    return budget.benchmark, metric, budget.arm, budget.baseline

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from nova_perf_tuning.bench import base as bench
@@ -21,11 +21,7 @@ class Figure(NamedTuple):
 
 
 def of_label(label: str, environment: Mapping[str, Any]) -> Figure | None:
-    """Return the figure that a benchmark of some results is judged by; None: it is not installed here.
-
-    A label begins with the kind of benchmark. What the environment says of the kind counts only where that is
-    none of those installed.
-    """
+    """Return the figure that a benchmark of some results is judged by; None: it is not installed here."""
     found = benchmark(label, environment)
     with contextlib.suppress(Exception):  # one that is broken says nothing of the file
         if found is not None:
@@ -34,9 +30,13 @@ def of_label(label: str, environment: Mapping[str, Any]) -> Figure | None:
 
 
 def benchmark(label: str, environment: Mapping[str, Any]) -> type[bench.Benchmark] | None:
-    """Return the class of a benchmark of some results, as :func:`of_label` finds it; None: not installed here."""
-    kind = str(environment.get("benchmarks", {}).get(label, {}).get("kind", ""))
-    return plugins.find(label.partition(":")[0]) or plugins.find(kind)
+    """Return the class of a benchmark of some results; None: not installed here.
+
+    A label begins with the kind of benchmark. What the environment says of the kind counts only where that is
+    none of those installed.
+    """
+    told = str(environment.get("benchmarks", {}).get(label, {}).get("kind", ""))
+    return plugins.find(label.partition(":")[0]) or plugins.find(told)
 
 
 def kind(label: str, environment: Mapping[str, Any]) -> str:
@@ -46,21 +46,15 @@ def kind(label: str, environment: Mapping[str, Any]) -> str:
     return found.kind if found is not None else str(told or label.partition(":")[0])
 
 
-def of_labels(labels: Iterable[str], environment: Mapping[str, Any]) -> dict[str, Figure]:
-    """Return :func:`of_label` of those labels that it knows."""
-    return {label: found for label in labels if (found := of_label(label, environment)) is not None}
-
-
 def correct(environment: Mapping[str, Any], trials: Sequence[model.Trial]) -> None:
     """Set :attr:`model.Trial.primary` as the benchmarks define it.
 
     Another version may have judged by another figure. Where its file has ours too, ours counts; where it does not,
     the flags stay as they are.
     """
-    known = of_labels({one.benchmark for one in trials}, environment)
-    there = {
-        one.benchmark for one in trials if one.benchmark in known and one.metric == known[one.benchmark].metric
-    }
-    for one in trials if there else ():
+    known = {label: of_label(label, environment) for label in {one.benchmark for one in trials}}
+    metrics = {label: figure.metric for label, figure in known.items() if figure is not None}
+    there = {one.benchmark for one in trials if one.metric == metrics.get(one.benchmark)}
+    for one in trials:
         if one.benchmark in there:
-            one.primary = one.metric == known[one.benchmark].metric
+            one.primary = one.metric == metrics[one.benchmark]

@@ -7,9 +7,11 @@ CPU, and then everything else loses with it; packets or blocks that lose alone w
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
-from nova_perf_tuning.budget import counted, definitions, gating, model, noise, statistics, verdict
+from nova_perf_tuning.budget import definitions, model, reasons, statistics, text, trial_filter, verdict
+
+_C = reasons.ReasonCode
 
 #: Kind of benchmark -> what it loads, in the order in which one drags the others along.
 _RESOURCES = {
@@ -70,98 +72,82 @@ _EMULATED = (
     " KVM, or one arm against another."
 )
 
-#: What the reason of an INVALID verdict says -> what to do; the first that fits.
-_ADVICE = (
-    (
-        ("' was not measured; ",),
-        "Name in the budget what was measured, or measure what it names; the report's errors tell what failed.",
-    ),
-    (
-        (noise.BEYOND,),
-        "The arm loses more than this host's noise can explain: look for the cause. A budget of at least the floor"
-        " tells how certain that is.",
-    ),
-    (
-        ("noise floor of ",),
-        "Allow more in the budget, or make the host quieter and renew its floor with nova-perf validate"
-        " --noise-floor.",
-    ),
-    (
-        (" run on could not be read",),
-        "See why the guests cannot tell (dmesg and /proc/cpuinfo of their image), or judge by a budget without"
-        " accelerator.",
-    ),
-    (
-        ("declared to run on ",),
-        "See why the guests got another accelerator than was declared (virsh dumpxml: the domain's type; virt_type"
-        " of nova.conf; /dev/kvm), and measure again: no budget fits such a run.",
-    ),
-    (
-        ("the budget is for ",),
-        "Measure on what the budget is for, or judge by a budget for what these guests ran on.",
-    ),
-    (
-        ("are not what was asked for",),
-        "Mend the guest's image or flavor until it has what was asked for, and measure again.",
-    ),
-    (
-        ("the budget needs a link", "Mbit/s, the budget needs"),
-        "Measure on a host with the link that the budget needs, or correct its min_link_mbps.",
-    ),
-    (
-        ("CPU counters", "service CPU of '", "counters"),
-        "Measure where the host's CPU can be counted, or judge by a budget without max_host_cpu_per_unit.",
-    ),
-    (
-        ("are both in one unit?",),
-        "See that both arms give the figure in the same unit. Where such a gain is real, allow it with max_gain in"
-        " the budget.",
-    ),
-    (
-        ("the budget's limit is for ",),
-        "Correct the budget's work_unit and its limit, which is per unit.",
-    ),
-    (
-        ("cannot be figures of one benchmark",),
-        "See that both arms have figures of the same benchmark in the same unit, and measure again.",
-    ),
-    (
-        ("%): steal: ",),
-        "Ask for a quieter machine: this host is a guest whose CPUs others take. To judge it all the same, allow"
-        " more in the budget file (guards: max_steal).",
-    ),
-    (
-        ("%): waiting vCPUs: ",),
-        "Take other work off the guests' CPUs, or give them CPUs of their own (hw:cpu_policy=dedicated), and"
-        " measure again.",
-    ),
-    (
-        ("%): throttling: ",),
-        "Look at cooling and power limits of the host (dmesg, turbostat), and measure again when it is cool.",
-    ),
-    (
-        ("%): frequency change: ",),
-        "Fix the CPUs' frequency while measuring: cpupower frequency-set -g performance, no other power profile.",
-    ),
-    (
-        ("%): drops at the generator: ", "%): sender CPU-bound: "),
-        "The sender is the limit, not what is measured: more streams, a larger queue (txqueuelen, tx_queue_size)"
-        " or a faster sender.",
-    ),
-    (
-        ("%): clock: ",),
-        "See what sets the host's clock: let it settle (chronyc tracking) before measuring, and allow no steps.",
-    ),
-    (
-        ("%): link: ",),
-        "See why the link changed (ethtool, dmesg); with others beside it name the one that is measured in the"
-        " budget (link).",
-    ),
-    (
-        (" trials of '",),
-        "See what became of these trials in the report, remove the cause and measure again.",
-    ),
+_COUNTERS = "Measure where the host's CPU can be counted, or judge by a budget without max_host_cpu_per_unit."
+_SENDER = (
+    "The sender is the limit, not what is measured: more streams, a larger queue (txqueuelen, tx_queue_size) or a"
+    " faster sender."
 )
+_FREQUENCY = (
+    "Fix the CPUs' frequency while measuring: cpupower frequency-set -g performance, no other power profile."
+)
+_CLOCK = "See what sets the host's clock: let it settle (chronyc tracking) before measuring, and allow no steps."
+_LINK = (
+    "See why the link changed (ethtool, dmesg); with others beside it name the one that is measured in the budget"
+    " (link)."
+)
+_WANTED_LINK = "Measure on a host with the link that the budget needs, or correct its min_link_mbps."
+_NOT_MEASURED = (
+    "Name in the budget what was measured, or measure what it names; the report's errors tell what failed."
+)
+_OTHER_MACHINE = "Measure on what the budget is for, or judge by a budget for what these guests ran on."
+
+#: Why a budget cannot be judged, or why too many trials do not count -> what to do; the first that fits.
+_ADVICE = {
+    _C.NO_BENCHMARK: _NOT_MEASURED,
+    _C.NO_METRIC: _NOT_MEASURED,
+    _C.NO_ARM: _NOT_MEASURED,
+    _C.UNKNOWN_METRIC: "Name in the budget the metric that it is for.",
+    _C.MOSTLY_ZERO: "Name in the budget another metric of this benchmark.",
+    _C.BEYOND_NOISE_FLOOR: (
+        "The arm loses more than this host's noise can explain: look for the cause. A budget of at least the floor"
+        " tells how certain that is."
+    ),
+    _C.BELOW_NOISE_FLOOR: (
+        "Allow more in the budget, or make the host quieter and renew its floor with nova-perf validate"
+        " --noise-floor."
+    ),
+    _C.VIRTUALIZATION_UNREAD: (
+        "See why the guests cannot tell (dmesg and /proc/cpuinfo of their image), or judge by a budget without"
+        " accelerator."
+    ),
+    _C.ACCELERATOR_CONTRADICTED: (
+        "See why the guests got another accelerator than was declared (virsh dumpxml: the domain's type; virt_type"
+        " of nova.conf; /dev/kvm), and measure again: no budget fits such a run."
+    ),
+    _C.OTHER_ACCELERATOR: _OTHER_MACHINE,
+    _C.OTHER_VIRTUALIZATION: _OTHER_MACHINE,
+    _C.OTHER_GUESTS: ("Mend the guest's image or flavor until it has what was asked for, and measure again."),
+    _C.LINK_UNKNOWN: _WANTED_LINK,
+    _C.LINK_SLOW: _WANTED_LINK,
+    **dict.fromkeys((*reasons.CONTRADICTIONS, _C.NO_SERVICE_CPU, _C.LITTLE_SERVICE_CPU), _COUNTERS),
+    _C.TOO_GOOD: (
+        "See that both arms give the figure in the same unit. Where such a gain is real, allow it with max_gain in"
+        " the budget."
+    ),
+    _C.OTHER_WORK_UNIT: "Correct the budget's work_unit and its limit, which is per unit.",
+    _C.STEAL: (
+        "Ask for a quieter machine: this host is a guest whose CPUs others take. To judge it all the same, allow"
+        " more in the budget file (guards: max_steal)."
+    ),
+    _C.WAITING_VCPUS: (
+        "Take other work off the guests' CPUs, or give them CPUs of their own (hw:cpu_policy=dedicated), and"
+        " measure again."
+    ),
+    _C.THROTTLING: (
+        "Look at cooling and power limits of the host (dmesg, turbostat), and measure again when it is cool."
+    ),
+    _C.FREQUENCY_LIMIT: _FREQUENCY,
+    _C.FREQUENCY_GAP: _FREQUENCY,
+    _C.DROPS: _SENDER,
+    _C.SENDER_BUSY: _SENDER,
+    _C.SENDER_UNKNOWN: "Measure what tells client_cpu, or leave max_sender_cpu out of the budget file.",
+    _C.CLOCK_STEP: _CLOCK,
+    _C.CLOCK_SOURCE: _CLOCK,
+    _C.LINK_DOWN: _LINK,
+    _C.LINK_CHANGED: _LINK,
+    _C.LINK_GONE: _LINK,
+    _C.TOO_MANY_LOST: "See what became of these trials in the report, remove the cause and measure again.",
+}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -195,18 +181,9 @@ def diagnose(results: model.Results, judged: Sequence[verdict.Judgement]) -> Dia
     if whole is verdict.Verdict.INVALID:
         what = f"{first.budget.arm} against {first.budget.baseline} in {first.budget.benchmark}"
         return Diagnosis(
-            f"INVALID: {what} cannot be judged: {first.reasons[-1]}{more}.",
+            f"INVALID: {what} cannot be judged: {text.of(first.reasons[-1])}{more}.",
             "",
-            (advice(first.reasons[-1]),),
-        )
-    if gating.FAILS_MORE in first.deciding:
-        return Diagnosis(
-            f"INCONCLUSIVE: {_loss(first)}{more}; {_undecided(first)}.",
-            "",
-            (
-                f"See why trials of '{first.budget.arm}' fail (the report's errors): a guest that does not answer"
-                " loses all, whatever the others gain.",
-            ),
+            (advice(first.reasons[-1].codes),),
         )
     return Diagnosis(
         f"INCONCLUSIVE: {_loss(first)}{more}; {_undecided(first)}.",
@@ -265,7 +242,7 @@ def _dragged(results: model.Results, failed: verdict.Judgement, culprit: str) ->
         if definitions.kind(label, results.environment) != "cpu":
             continue
         trials = [one for one in results.trials if one.benchmark == label and one.primary]
-        picked = counted.select(results, trials, budget.arm, budget.baseline, budget.guards)
+        picked = trial_filter.select(results, trials, budget.arm, budget.baseline, budget.guards)
         ratio = None if picked.invalid else statistics.ratio(picked.trials, budget.arm, budget.baseline)
         if ratio is not None and ratio.high is not None and 1 - ratio.high > max(budget.max_loss or 0.0, 0.0):
             return "CPU"
@@ -275,12 +252,10 @@ def _dragged(results: model.Results, failed: verdict.Judgement, culprit: str) ->
 def _undecided(one: verdict.Judgement) -> str:
     """Return why a figure that is not certain is not."""
     found = one.cpu if one.by_cpu else one.loss
-    if found is not None and found.groups < gating.MIN_BOOTS:
-        return f"one boot alone shows nothing, at least {gating.MIN_BOOTS} are needed"
-    if gating.WITHDRAWN in one.deciding:
+    if found is not None and found.groups < statistics.MIN_BOOTS:
+        return f"one boot alone shows nothing, at least {statistics.MIN_BOOTS} are needed"
+    if any(_C.HOLM in why.codes for why in one.reasons):
         return "alone it would be beyond the limit, but several figures are judged together (Holm's correction)"
-    if gating.FAILS_MORE in one.deciding:
-        return f"{one.failed}, more often than chance explains well"
     return "the trials are too few or too unlike to tell"
 
 
@@ -289,10 +264,11 @@ def actions(culprit: str) -> tuple[str, ...]:
     return _ACTIONS.get(culprit, ())
 
 
-def advice(reason: str) -> str:
-    """Return what to do about what could not be judged."""
-    fitting = (told for marks, told in _ADVICE if any(mark in reason for mark in marks))
-    return next(fitting, "Remove what is named and measure again.")
+def advice(codes: Collection[reasons.ReasonCode]) -> str:
+    """Return what to do about what could not be judged, for these reasons."""
+    return next(
+        (told for code, told in _ADVICE.items() if code in codes), "Remove what is named and measure again."
+    )
 
 
 def _nearness(one: verdict.Judgement) -> float:
@@ -307,7 +283,13 @@ def _nearness(one: verdict.Judgement) -> float:
 
 def _lacking(judged: Sequence[verdict.Judgement]) -> str:
     """Return which trials failed of what is within its budget, a sentence; empty: none."""
-    failed = dict.fromkeys(f"{one.budget.benchmark}: {one.failed}" for one in judged if one.failed)
+    failed = dict.fromkeys(
+        f"{one.budget.benchmark}: {text.of(why)}"
+        for one in judged
+        for told in one.reasons
+        for why in told.notes
+        if why.code is _C.FAILED
+    )
     return f" But {'; '.join(failed)}." if failed else ""
 
 

@@ -16,7 +16,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 from xml.etree import ElementTree
 
-from nova_perf_tuning.budget import budget_file, diagnosis, guards, model, statistics, summary, verdict, wording
+from nova_perf_tuning.budget import (
+    budget_file,
+    diagnosis,
+    guards,
+    model,
+    statistics,
+    summary,
+    text,
+    verdict,
+    wording,
+)
 
 #: What XML 1.0 has no character for.
 _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -84,7 +94,7 @@ def _cases(results: model.Results, judged: Sequence[verdict.Judgement], recorded
         metric = f" {one.budget.metric}" if one.budget.metric else ""
         limits = "".join(f", {key} {value}" for key, value in names.items() if key not in _FIGURE)
         name = f"{one.budget.arm} against {one.budget.baseline}{metric}{limits}"
-        found.append(_Case(f"nova_perf.{one.budget.benchmark}", name, one.verdict, "; ".join(one.reasons)))
+        found.append(_Case(f"nova_perf.{one.budget.benchmark}", name, one.verdict, text.lines(one.reasons)))
     kind = "nova_perf.recorded_host" if recorded else "nova_perf.host"
     for host in results.environment.get("fleet", {}).get("hosts", []):
         if host["verdict"] is not None:
@@ -261,8 +271,8 @@ class _Gauges:
 
     def text(self) -> str:
         lines: list[str] = []
-        for name, (text, samples) in self._metrics.items():
-            lines += [f"# HELP nova_perf_{name} {text}", f"# TYPE nova_perf_{name} gauge"]
+        for name, (help_text, samples) in self._metrics.items():
+            lines += [f"# HELP nova_perf_{name} {help_text}", f"# TYPE nova_perf_{name} gauge"]
             lines += [f"{sample} {value!r}" for sample, value in samples.items()]
         return "".join(f"{line}\n" for line in lines)
 

@@ -9,13 +9,16 @@ import collections
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from nova_perf_tuning.budget import definitions, diagnosis, gating, verdict
+from nova_perf_tuning.budget import definitions, diagnosis, reasons, verdict
 
 #: So many hosts are named; a sentence of a thousand names is none.
 _NAMED: Final = 5
 
 #: What the reason of a loss says (:mod:`nova_perf_tuning.cloud.fleet`, :func:`wording.limited_loss`).
 _LOSSES: Final = ("worse than the other hosts by ", " is beyond a loss of ", " misses the demanded gain of ")
+
+#: In the reason of a loss that was taken back.
+_WITHDRAWN: Final = "Holm's correction"
 
 #: How the reason of a host ends whose peers have good trials with others (:mod:`nova_perf_tuning.cloud.spoilt`).
 OWN_FAULT: Final = "its peers do better with others"
@@ -81,10 +84,9 @@ def _actions(whole: verdict.Verdict, deciding: Sequence[Mapping[str, Any]], culp
     if whole is _V.FAIL:
         return (*diagnosis.actions(culprit), _KEEP_OFF)
     if whole is _V.INVALID:
-        reasons = [str(reason) for one in deciding for reason in one["reasons"]]
-        return tuple(dict.fromkeys(map(diagnosis.advice, reasons[:_NAMED]))) or (diagnosis.advice(""),)
-    if any(gating.FAILS_MORE in str(reason) for one in deciding for reason in one["reasons"]):
-        return ("See why trials fail on these hosts (the report's errors): more time alone does not pass them.",)
+        lost = [reasons.ReasonCode.TOO_MANY_LOST]  # where the pairs tell it, no budget has to
+        known = ({code for code in reasons.ReasonCode if code in (one.get("codes") or lost)} for one in deciding)
+        return tuple(dict.fromkeys(map(diagnosis.advice, known)))
     return (
         "Give these hosts more time or more peers (--blocks, --time-limit, --peers), best with --hosts for them"
         " alone and some that pass.",
@@ -97,9 +99,9 @@ def _culprit(deciding: Sequence[Mapping[str, Any]], kinds: Mapping[str, str]) ->
     return found.most_common(1)[0][0]
 
 
-def _lost(reasons: Sequence[str], kinds: Mapping[str, str]) -> str:
+def _lost(told: Sequence[str], kinds: Mapping[str, str]) -> str:
     """Return what the losses of a host point at; reasons begin with the benchmark that they are of."""
-    broken = [one for one in reasons if any(mark in one for mark in _LOSSES) and gating.WITHDRAWN not in one]
+    broken = [one for one in told if any(mark in one for mark in _LOSSES) and _WITHDRAWN not in one]
     labels = [label for label in kinds for one in broken if one.startswith((f"{label}: ", f"{label} ("))]
     if broken and not labels:
         return ""

@@ -1,25 +1,26 @@
 """Guards: what makes measured figures worthless, found in the recorded conditions of each trial.
 
-A guard looks at one trial, or at how trials of a run differ, and says in words why a trial does not count. Where
-too many trials of a judged arm do not count the verdict is INVALID. All are pure functions of recorded data: what
-they read is written into :attr:`model.Trial.conditions` by :mod:`nova_perf_tuning.budget.host_environment`. What a
-host could not tell trips nothing.
+A guard looks at one trial, or at how trials of a run differ, and says why a trial does not count. Where too many
+trials of a judged arm do not count the verdict is INVALID. What a host could not tell (it is missing from
+:attr:`model.Trial.conditions`) trips nothing.
 """
 
 from __future__ import annotations
 
-import abc
-import collections
 import dataclasses
 import fnmatch
 import statistics
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
 
-from nova_perf_tuning.budget import definitions, model, overhead
+from nova_perf_tuning.budget import definitions, model, overhead, reasons
+from nova_perf_tuning.budget.reasons import reason
 
 #: One run: benchmark, arm and number of the run, which its figures share.
 Run = tuple[str, str, int]
+
+_C = reasons.ReasonCode
+_LINK: Final = "link:"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -51,30 +52,19 @@ class Context:
 
     :ivar limits, min_link_mbps, link: as the budget declares them.
     :ivar sender_cpu: number of the run -> CPU of the sending process in percent.
-    :ivar first: name of a condition -> what it was at the first trial that has it.
-    :ivar links: name of a link's condition -> number of the run that had it first, where some trial lacks it,
-        the earliest first.
+    :ivar first: name of a condition -> what it was at the first trial that has it, and the number of its run.
     :ivar mhz: arm -> median CPU frequency.
-    :ivar ranges: name of a condition -> its least and greatest value.
     :ivar sends: whether the benchmark has a sending process, as far as is known.
-    :ivar waited: the greatest share of the time wanted that vCPUs waited for a host CPU.
     """
 
     environment: Mapping[str, Any]
     limits: Limits
     min_link_mbps: float | None
-    sender_cpu: Mapping[int, float]
-    first: Mapping[str, float]
-    mhz: Mapping[str, float]
-    ranges: Mapping[str, tuple[float, float]]
-    waited: float
-    links: Mapping[str, int]
     link: str | None
+    sender_cpu: Mapping[int, float]
+    first: Mapping[str, tuple[float, int]]
+    mhz: Mapping[str, float]
     sends: bool
-
-    def greatest(self, name: str) -> float:
-        """Return the greatest value of a condition, 0 where no trial has it."""
-        return self.ranges[name][1] if name in self.ranges else 0.0
 
 
 def context(
@@ -90,288 +80,137 @@ def context(
     :param trials: those of the judged arms and benchmark, in the order of time.
     :param link: shell pattern of the links that are measured, None: not told.
     """
-    first: dict[str, float] = {}
-    ranges: dict[str, tuple[float, float]] = {}
-    links: dict[str, int] = {}
-    count: collections.Counter[str] = collections.Counter()
+    first: dict[str, tuple[float, int]] = {}
     speeds: dict[str, dict[str, list[float]]] = {"busy_mhz": {}, "mhz": {}}
-    for one in trials:
-        count.update(one.conditions.keys())
-        for name, value in one.conditions.items():
-            low, high = ranges.get(name, (value, value))
-            ranges[name] = min(low, value), max(high, value)
-            if name not in first:
-                first[name] = value
-                if name.startswith("link:"):
-                    links[name] = one.order
+    for trial in trials:
+        for name, value in trial.conditions.items():
+            first.setdefault(name, (value, trial.order))
             if name in speeds:
-                speeds[name].setdefault(one.arm, []).append(value)
-    told = sum(bool(one.conditions) for one in trials)
+                speeds[name].setdefault(trial.arm, []).append(value)
     mhz = speeds["busy_mhz"] or speeds["mhz"]  # older results have the mean of all CPUs alone
-    return Context(
-        environment,
-        limits,
-        min_link_mbps,
-        sender_cpu,
-        first=first,
-        mhz={arm: statistics.median(values) for arm, values in mhz.items()},
-        ranges=ranges,
-        waited=max((overhead.wait_share(one) or 0.0 for one in trials), default=0.0),
-        links={
-            name: order for name, order in sorted(links.items(), key=lambda item: item[1]) if count[name] < told
-        },
-        link=link,
-        sends=limits.max_sender_cpu is not None and any(_sends(one.benchmark, environment) for one in trials[:1]),
-    )
+    sends = False
+    if trials and limits.max_sender_cpu is not None:
+        benchmark = definitions.benchmark(trials[0].benchmark, environment)
+        sends = benchmark is None or benchmark.paired  # one that is not installed here may send
+    medians = {arm: statistics.median(values) for arm, values in mhz.items()}
+    return Context(environment, limits, min_link_mbps, link, sender_cpu, first, medians, sends)
 
 
-def _apart(figure: float, limit: float, kind: str = "%", digits: int = 0) -> tuple[str, str]:
-    """Return two different figures with as many digits, from ``digits`` on, as tell them from each other.
-
-    :param kind: as a format has it, ``%`` or ``f``.
-    """
-    while digits < 15 and f"{figure:.{digits}{kind}}" == f"{limit:.{digits}{kind}}":
-        digits += 1
-    return f"{figure:.{digits}{kind}}", f"{limit:.{digits}{kind}}"
+def _over(code: reasons.ReasonCode, share: float, limit: float) -> reasons.Reason | None:
+    return reason(code, share=share, limit=limit) if share > limit else None
 
 
-def _sends(label: str, environment: Mapping[str, Any]) -> bool:
-    """Return whether a benchmark measures a network; one that is not installed here may do."""
-    benchmark = definitions.benchmark(label, environment)
-    return benchmark is None or benchmark.paired
-
-
-class Guard(abc.ABC):
-    """One reason not to count a trial.
-
-    :cvar name: one or two words for messages.
-    """
-
-    name: ClassVar[str]
-
-    @abc.abstractmethod
-    def possible(self, context: Context) -> bool:
-        """Return whether any trial can have this fault; most runs have none, and are judged faster for it."""
-
-    @abc.abstractmethod
-    def fault(self, trial: model.Trial, context: Context) -> str:
-        """Return what is wrong with ``trial`` in words with the figure; empty: nothing."""
-
-
-class Steal(Guard):
+def _steal(trial: model.Trial, context: Context) -> reasons.Reason | None:
     """Of the two shares that are recorded the one of the time wanted is never less; older results lack it."""
-
-    name = "steal"
-    _SHARES = ("steal_share", "steal_of_busy")
-
-    def possible(self, context: Context) -> bool:
-        return max(map(context.greatest, self._SHARES)) > context.limits.max_steal
-
-    def fault(self, trial: model.Trial, context: Context) -> str:
-        share = max(trial.conditions.get(name, 0.0) for name in self._SHARES)
-        if share <= context.limits.max_steal:
-            return ""
-        what = "time they were wanted" if "steal_of_busy" in trial.conditions else "time"
-        figure, limit = _apart(share, context.limits.max_steal)
-        return f"the host's CPUs were taken away {figure} of the {what} (limit {limit})"
+    share = max(trial.conditions.get(name, 0.0) for name in ("steal_share", "steal_of_busy"))
+    return _over(_C.STEAL, share, context.limits.max_steal)
 
 
-class WaitingVcpus(Guard):
-    name = "waiting vCPUs"
-
-    @staticmethod
-    def _limit(context: Context) -> float | None:
-        if context.limits.max_wait is not None:
-            return context.limits.max_wait
-        return None if context.environment.get("accelerator") in ("tcg", "none") else 0.1
-
-    def possible(self, context: Context) -> bool:
-        limit = self._limit(context)
-        return limit is not None and context.waited > limit
-
-    def fault(self, trial: model.Trial, context: Context) -> str:
-        limit = self._limit(context)
-        share = overhead.wait_share(trial)
-        if limit is None or share is None or share <= limit:
-            return ""
-        figure, most = _apart(share, limit)
-        return f"vCPUs waited {figure} of the time they wanted to run (limit {most})"
+def _waiting_vcpus(trial: model.Trial, context: Context) -> reasons.Reason | None:
+    limit = context.limits.max_wait
+    if limit is None:
+        limit = 1.0 if context.environment.get("accelerator") in ("tcg", "none") else 0.1
+    return _over(_C.WAITING_VCPUS, overhead.wait_share(trial) or 0.0, limit)
 
 
-class Throttling(Guard):
-    name = "throttling"
-
-    def possible(self, context: Context) -> bool:
-        return context.greatest("throttle_events") > 0
-
-    def fault(self, trial: model.Trial, context: Context) -> str:
-        count = trial.conditions.get("throttle_events", 0.0)
-        return f"CPUs were throttled {count:.0f} times by their temperature" if count > 0 else ""
+def _throttling(trial: model.Trial, context: Context) -> reasons.Reason | None:
+    count = trial.conditions.get("throttle_events", 0.0)
+    return reason(_C.THROTTLING, count=count) if count > 0 else None
 
 
-class FrequencyLimit(Guard):
+def _frequency_limit(trial: model.Trial, context: Context) -> reasons.Reason | None:
     """Someone or something changed how fast CPUs may run."""
-
-    name = "frequency change"
-
-    def possible(self, context: Context) -> bool:
-        low, high = context.ranges.get("max_mhz", (0.0, 0.0))
-        return high - low > 1
-
-    def fault(self, trial: model.Trial, context: Context) -> str:
-        first = context.first.get("max_mhz")
-        now = trial.conditions.get("max_mhz")
-        if first is None or now is None or abs(now - first) <= 1:
-            return ""
-        return f"the CPUs' highest frequency allowed went from {first:.0f} to {now:.0f} MHz during the run"
+    first, _ = context.first.get("max_mhz", (0.0, 0))
+    now = trial.conditions.get("max_mhz", first)
+    return reason(_C.FREQUENCY_LIMIT, first=first, now=now) if abs(now - first) > 1 else None
 
 
-class FrequencyGap(Guard):
+def _frequency_gap(trial: model.Trial, context: Context) -> reasons.Reason | None:
     """One arm ran at another frequency than the other."""
-
-    name = "frequency change"
-
-    def possible(self, context: Context) -> bool:
-        known = context.mhz.values()
-        return len(known) > 1 and max(known) > min(known) * (1 + context.limits.max_frequency_gap)
-
-    def fault(self, trial: model.Trial, context: Context) -> str:
-        if not self.possible(context):
-            return ""
-        told = ", ".join(f"{arm} {mhz:.0f} MHz" for arm, mhz in context.mhz.items())
-        return f"arms ran at different CPU frequencies: {told} (limit {context.limits.max_frequency_gap:.0%})"
+    known, limit = context.mhz.values(), context.limits.max_frequency_gap
+    if len(known) < 2 or max(known) <= min(known) * (1 + limit):
+        return None
+    return reason(_C.FREQUENCY_GAP, mhz=context.mhz, limit=limit)
 
 
-class Links(Guard):
-    """A link went down or away, changed its speed, or is slower than declared.
+def _links(trial: model.Trial, context: Context) -> reasons.Reason | None:
+    """A link went down or away, or changed its speed.
 
     Which links the packets took is not known: one that was down from first to last is taken for an unused port.
     """
-
-    name = "link"
-
-    def possible(self, context: Context) -> bool:
-        if context.min_link_mbps is not None or context.links:
-            return True
-        return any(low != high for name, (low, high) in context.ranges.items() if name.startswith("link:"))
-
-    def fault(self, trial: model.Trial, context: Context) -> str:
-        speeds = {
-            name.removeprefix("link:"): mbps for name, mbps in trial.conditions.items() if name.startswith("link:")
-        }
-        for name, mbps in speeds.items():
-            first = context.first.get(f"link:{name}")
-            if mbps == 0 and first:
-                return f"link {name} was down"
-            if first is not None and mbps != first:
-                before, now = _apart(first, mbps, "f")
-                return f"link {name} changed from {before} to {now} Mbit/s"
-        for name, since in context.links.items():
-            if trial.order <= since:  # so are all that follow
-                break
-            if trial.conditions and name not in trial.conditions:
-                return f"{name.replace(':', ' ', 1)} was there at first and then no more"
-        return "" if context.min_link_mbps is None else self._slow(speeds, context.min_link_mbps, context.link)
-
-    @staticmethod
-    def _slow(speeds: Mapping[str, float], least: float, link: str | None) -> str:
-        """Return which link is too slow: of those named, or of all that are up, of which any may be."""
-        mine = {
-            name: mbps
-            for name, mbps in speeds.items()
-            if (mbps > 0 if link is None else fnmatch.fnmatchcase(name, link))
-        }
-        if not mine:
-            what = "no link's speed is known" if link is None else f"no link '{link}' is known"
-            return f"the budget needs a link of {least:.0f} Mbit/s, and {what} on this host"
-        slowest = min(mine, key=lambda name: mine[name])
-        if mine[slowest] >= least:
-            return ""
-        has, needs = _apart(mine[slowest], least, "f")
-        found = f"link {slowest} has {has} Mbit/s, the budget needs {needs}"
-        if link is None and max(mine.values()) >= least:
-            return f"{found}; if it is not measured, name the one that is with the budget's 'link'"
-        return found
+    for name, (first, order) in context.first.items():
+        if not name.startswith(_LINK):
+            continue
+        link, now = name.removeprefix(_LINK), trial.conditions.get(name)
+        if now is None:
+            if trial.conditions and trial.order > order:
+                return reason(_C.LINK_GONE, link=link)
+        elif now == 0 and first:
+            return reason(_C.LINK_DOWN, link=link)
+        elif now != first:
+            return reason(_C.LINK_CHANGED, link=link, first=first, now=now)
+    return None
 
 
-class Drops(Guard):
-    name = "drops at the generator"
-
-    def possible(self, context: Context) -> bool:
-        return context.greatest("sender_dropped") > 0
-
-    def fault(self, trial: model.Trial, context: Context) -> str:
-        dropped, sent = (trial.conditions.get(f"sender_{name}", 0.0) for name in ("dropped", "packets"))
-        if dropped <= context.limits.max_drops * max(sent, 1.0):
-            return ""
-        share = dropped / max(sent + dropped, 1.0)
-        figure, limit = _apart(share, context.limits.max_drops, digits=2)
-        return f"{figure} of the sender's packets were dropped on its side (limit {limit})"
-
-
-class BusySender(Guard):
-    name = "sender CPU-bound"
-
-    @staticmethod
-    def _limit(context: Context) -> float | None:
-        if context.limits.max_sender_cpu is not None:
-            return context.limits.max_sender_cpu
-        return 0.95 if context.min_link_mbps is not None else None
-
-    def possible(self, context: Context) -> bool:
-        return self._limit(context) is not None
-
-    def fault(self, trial: model.Trial, context: Context) -> str:
-        limit = self._limit(context)
-        if context.sends and trial.order not in context.sender_cpu:
-            return (
-                "the budget file has max_sender_cpu, and the sending process's CPU (client_cpu in %) is not known"
-            )
-        share = context.sender_cpu.get(trial.order, 0.0) / 100
-        if limit is None or share <= limit:
-            return ""
-        return f"the sending process used {share:.0%} of a CPU, so its rate says nothing of the link"
+def _slow_link(trial: model.Trial, context: Context) -> reasons.Reason | None:
+    """A link of those named is too slow, or of all that are up, of which any may be the one that is measured."""
+    needed, pattern = context.min_link_mbps, context.link
+    if needed is None:
+        return None
+    speeds = {name.removeprefix(_LINK): mbps for name, mbps in trial.conditions.items() if name.startswith(_LINK)}
+    mine = {
+        name: mbps
+        for name, mbps in speeds.items()
+        if (mbps > 0 if pattern is None else fnmatch.fnmatchcase(name, pattern))
+    }
+    if not mine:
+        return reason(_C.LINK_UNKNOWN, link=pattern, needed=needed)
+    slowest = min(mine, key=lambda name: mine[name])
+    if mine[slowest] >= needed:
+        return None
+    others = pattern is None and max(mine.values()) >= needed
+    return reason(_C.LINK_SLOW, link=slowest, has=mine[slowest], needed=needed, others=others)
 
 
-class ClockStep(Guard):
-    name = "clock"
-
-    def possible(self, context: Context) -> bool:
-        return "clock_step_s" in context.ranges and (
-            max(map(abs, context.ranges["clock_step_s"])) > context.limits.max_clock_step_s
-        )
-
-    def fault(self, trial: model.Trial, context: Context) -> str:
-        step = trial.conditions.get("clock_step_s", 0.0)
-        if abs(step) <= context.limits.max_clock_step_s:
-            return ""
-        figure, limit = _apart(abs(step), context.limits.max_clock_step_s, "f", digits=2)
-        return f"the clock jumped by {'-' if step < 0 else '+'}{figure} s (limit {limit} s)"
+def _drops(trial: model.Trial, context: Context) -> reasons.Reason | None:
+    dropped, sent = (trial.conditions.get(f"sender_{name}", 0.0) for name in ("dropped", "packets"))
+    if dropped <= context.limits.max_drops * max(sent, 1.0):
+        return None
+    return reason(_C.DROPS, share=dropped / max(sent + dropped, 1.0), limit=context.limits.max_drops)
 
 
-class ClockSource(Guard):
-    name = "clock"
-
-    def possible(self, context: Context) -> bool:
-        return context.greatest("clocksource_changed") > 0
-
-    def fault(self, trial: model.Trial, context: Context) -> str:
-        if not trial.conditions.get("clocksource_changed", 0.0):
-            return ""
-        return "the kernel changed its clock source, which it does when it finds one unreliable"
+def _busy_sender(trial: model.Trial, context: Context) -> reasons.Reason | None:
+    limit = context.limits.max_sender_cpu
+    if limit is None and context.min_link_mbps is not None:
+        limit = 0.95
+    if context.sends and trial.order not in context.sender_cpu:
+        return reason(_C.SENDER_UNKNOWN)
+    share = context.sender_cpu.get(trial.order, 0.0) / 100
+    return None if limit is None else _over(_C.SENDER_BUSY, share, limit)
 
 
-GUARDS: tuple[Guard, ...] = (
-    Steal(),
-    WaitingVcpus(),
-    Throttling(),
-    FrequencyLimit(),
-    FrequencyGap(),
-    Links(),
-    Drops(),
-    BusySender(),
-    ClockStep(),
-    ClockSource(),
+def _clock_step(trial: model.Trial, context: Context) -> reasons.Reason | None:
+    step, limit = trial.conditions.get("clock_step_s", 0.0), context.limits.max_clock_step_s
+    return reason(_C.CLOCK_STEP, seconds=step, limit=limit) if abs(step) > limit else None
+
+
+def _clock_source(trial: model.Trial, context: Context) -> reasons.Reason | None:
+    """The kernel changes its clock source when it finds one unreliable."""
+    return reason(_C.CLOCK_SOURCE) if trial.conditions.get("clocksource_changed", 0.0) else None
+
+
+GUARDS: Final[tuple[Callable[[model.Trial, Context], reasons.Reason | None], ...]] = (
+    _steal,
+    _waiting_vcpus,
+    _throttling,
+    _frequency_limit,
+    _frequency_gap,
+    _links,
+    _slow_link,
+    _drops,
+    _busy_sender,
+    _clock_step,
+    _clock_source,
 )
 
 
@@ -380,13 +219,11 @@ def run(trial: model.Trial) -> Run:
     return trial.benchmark, trial.arm, trial.order
 
 
-def faults(trials: Sequence[model.Trial], known: Context) -> dict[Run, str]:
+def faults(trials: Sequence[model.Trial], known: Context) -> dict[Run, reasons.Reason]:
     """Return run -> first fault, for every run that does not count."""
-    found: dict[Run, str] = {}
-    awake = [guard for guard in GUARDS if guard.possible(known)]
-    for one in trials if awake else ():
-        for guard in awake:
-            if told := guard.fault(one, known):
-                found[run(one)] = f"{guard.name}: {told}"
-                break
+    found: dict[Run, reasons.Reason] = {}
+    for trial in trials:
+        fault = next((fault for guard in GUARDS if (fault := guard(trial, known)) is not None), None)
+        if fault is not None:
+            found[run(trial)] = fault
     return found

@@ -22,7 +22,7 @@ from nova_perf_tuning.database import engine as database  # first: it says which
 import sqlalchemy as sa
 from sqlalchemy import orm
 
-from nova_perf_tuning.budget import counted, guards, model, store, trend, trial_rows
+from nova_perf_tuning.budget import guards, model, store, trend, trial_filter, trial_rows
 from nova_perf_tuning.database import tables
 
 #: Newest runs of each host that a history looks at unless told otherwise.
@@ -172,7 +172,7 @@ class History:
             for name, arm in environment.get("arms", {}).items()
         }
         host = str(environment.get("host") or "unknown")[:200]
-        left_out = counted.alone(results)
+        left_out = trial_filter.alone(results)
         times = {"created_at": at, "seen_at": at, "ended_at": at}
         with database.told(), self._engine.connect().execution_options(begin="IMMEDIATE") as connection:
             with orm.Session(connection) as session, session.begin():

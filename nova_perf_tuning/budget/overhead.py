@@ -14,7 +14,8 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nova_perf_tuning.budget import model
+from nova_perf_tuning.budget import model, reasons
+from nova_perf_tuning.budget.reasons import reason
 
 #: Most that vCPUs may have waited, as a share of the time they wanted to run, for full overhead to be valid.
 MAX_WAIT = 0.02
@@ -36,6 +37,8 @@ _LATE_S = 0.5
 #: A guest counts in ticks of its own, which need not fall where its CPU time does.
 GUEST_SLACK = 0.05
 
+_C = reasons.ReasonCode
+
 #: Parts of the total; all of them make it up.
 CLASSES = ("vcpu", "emulator", "iothread", "vhost", "worker")
 
@@ -46,16 +49,19 @@ class Cost:
 
     :ivar total_s: guest's process and vhost workers; for the host's own arm the benchmark's programs alone.
     :ivar service_s, full_s: see the module; :ivar wait_share: wait of the vCPUs / (wait + run).
-    :ivar invalid: why :attr:`full_s` (or everything) is None; empty if all is valid.
-    :ivar contradiction: what counters cannot all be true, with the figures; then it is :attr:`invalid` too.
+    :ivar invalid: why :attr:`full_s` (or everything) is None; None if all is valid.
     """
 
     total_s: float | None
     service_s: float | None
     full_s: float | None
     wait_share: float | None
-    invalid: str
-    contradiction: str = ""
+    invalid: reasons.Reason | None
+
+    @property
+    def contradiction(self) -> reasons.Reason | None:
+        """Return which counters cannot all be true; None: they can."""
+        return self.invalid if self.invalid is not None and self.invalid.code in reasons.CONTRADICTIONS else None
 
 
 def cost(trial: model.Trial) -> Cost:
@@ -63,54 +69,50 @@ def cost(trial: model.Trial) -> Cost:
     total = trial.host_cpu_s.get("total")
     vcpu = trial.host_cpu_s.get("vcpu")
     if total is None or vcpu is None:
-        return Cost(total, None, None, None, "")
+        return Cost(total, None, None, None, None)
     if total <= 0 and vcpu <= 0:
-        return Cost(None, None, None, None, "no counter moved, so its CPU was not measured")
-    service = total - vcpu
+        return Cost(None, None, None, None, reason(_C.COUNTERS_STILL))
     share = wait_share(trial)
-    if told := _contradiction(trial, vcpu, total):
-        return Cost(total, None, None, share, told, told)
+    if (fault := _contradiction(trial, vcpu, total)) is not None:
+        return Cost(total, None, None, share, fault)
     if trial.guest_cpu_s is None:
-        return Cost(total, service, None, share, "the guest's own busy time is unknown")
+        return Cost(total, total - vcpu, None, share, reason(_C.GUEST_BUSY_UNKNOWN))
     if share is None:
-        return Cost(total, service, None, None, "how long the vCPUs waited is unknown")
+        return Cost(total, total - vcpu, None, None, reason(_C.WAIT_UNKNOWN))
     if share > MAX_WAIT:
-        text = f"vCPUs waited {share:.0%} of the time they wanted to run (limit {MAX_WAIT:.0%})"
-        return Cost(total, service, None, share, text)
-    return Cost(total, service, total - trial.guest_cpu_s, share, "")
+        return Cost(total, total - vcpu, None, share, reason(_C.VCPUS_WAITED, share=share, limit=MAX_WAIT))
+    return Cost(total, total - vcpu, total - trial.guest_cpu_s, share, None)
 
 
 class Capacity:
     """What all CPUs of the host and of an arm's guests can give; what is not known limits nothing."""
 
     def __init__(self, environment: Mapping[str, Any]) -> None:
-        fleet = "fleet" in environment  # its environment is of no single host
-        self._cpus = None if fleet else _count(environment.get("cpus"))
-        guest = environment.get("guest")
-        self._vcpus = _count(guest.get("vcpus")) if isinstance(guest, Mapping) else None
+        # The environment of a fleet is of no single host.
+        self._cpus = None if "fleet" in environment else _count(environment, "cpus")
+        self._vcpus = _count(environment.get("guest"), "vcpus")
         arms = environment.get("arms", {})
         # A flavor of the operator's own has as many vCPUs as it likes.
         self._unknown = {name for name, arm in arms.items() if "flavor" in arm.get("request", {})} | {"host"}
 
-    def exceeded(self, trial: model.Trial) -> str:
-        """Return which CPU time of a trial is more than there was, with the figures; empty: none."""
-        if self._cpus is not None and trial.host_cpu_s:
-            most = most_s(self._cpus, trial.window_s)
+    def exceeded(self, trial: model.Trial) -> reasons.Reason | None:
+        """Return which CPU time of a trial is more than there was; None: none."""
+        if self._cpus:
             for name, seconds in trial.host_cpu_s.items():
-                if seconds > most:
-                    return _too_much(f"host_cpu_s.{name}", seconds, trial, f"the host's {self._cpus} CPUs")
-        if self._vcpus is None or trial.arm in self._unknown:
-            return ""
+                if seconds > most_s(self._cpus, trial.window_s):
+                    return _exceeded(f"host_cpu_s.{name}", seconds, trial, self._cpus, "host")
+        if not self._vcpus or trial.arm in self._unknown:
+            return None
         vcpus = _MACHINES * self._vcpus
-        most = most_s(vcpus, trial.window_s)
         for name, told in (("guest_cpu_s", trial.guest_cpu_s), ("host_cpu_s.vcpu", trial.host_cpu_s.get("vcpu"))):
-            if told is not None and told > most:
-                return _too_much(name, told, trial, f"{vcpus} vCPUs of two guests")
-        return ""
+            if told is not None and told > most_s(vcpus, trial.window_s):
+                return _exceeded(name, told, trial, vcpus, "guests")
+        return None
 
 
-def _count(told: object) -> int | None:
-    return told if type(told) is int and told > 0 else None
+def _count(told: object, name: str) -> int | None:
+    number = told.get(name) if isinstance(told, Mapping) else None
+    return number if type(number) is int and number > 0 else None
 
 
 def most_s(cpus: int, window_s: float) -> float:
@@ -118,42 +120,37 @@ def most_s(cpus: int, window_s: float) -> float:
     return cpus * (window_s * (1 + _LATE_SHARE) + _LATE_S)
 
 
-def _too_much(name: str, seconds: float, trial: model.Trial, what: str) -> str:
-    return f"counters contradict: {name} is {seconds:.2f} s in a window of {trial.window_s:.2f} s of {what}"
+def _exceeded(name: str, seconds: float, trial: model.Trial, cpus: int, of: str) -> reasons.Reason:
+    return reason(_C.COUNTERS_CAPACITY, name=name, seconds=seconds, window=trial.window_s, cpus=cpus, of=of)
 
 
-def _contradiction(trial: model.Trial, vcpu: float, total: float) -> str:
-    """Return which counters cannot all be true, with the figures; empty: none."""
+def _contradiction(trial: model.Trial, vcpu: float, total: float) -> reasons.Reason | None:
+    """Return which counters cannot all be true; None: none."""
     if vcpu > total + SLACK_S:
-        return f"counters contradict: vCPU {vcpu:.2f} s of {total:.2f} s in all"
+        return reason(_C.COUNTERS_VCPU, vcpu=vcpu, total=total)
     known = [trial.host_cpu_s[name] for name in CLASSES if name in trial.host_cpu_s]
     parts = sum(known)
     if parts > total + SLACK_S or (len(known) == len(CLASSES) and parts < total - SLACK_S):
-        return f"counters contradict: the classes are {parts:.2f} s together, the total is {total:.2f} s"
+        return reason(_C.COUNTERS_PARTS, parts=parts, total=total)
     guest, wait = trial.guest_cpu_s, trial.wait_s
     if guest is None or wait is None:  # while its vCPUs wait a guest counts on
-        return ""
+        return None
     beside = max(0.0, trial.host_cpu_s.get("softirq", 0.0))  # may interrupt the guest unseen by it
     if guest - max(SLACK_S, GUEST_SLACK * guest) <= total + wait + beside:
-        return ""
-    return (
-        f"counters contradict: the guest says it was busy {guest:.2f} s, its process used {total:.2f} s in all"
-        f" and its vCPUs waited {wait:.2f} s"
-    )
+        return None
+    return reason(_C.COUNTERS_GUEST, guest=guest, total=total, wait=wait)
 
 
-def contradiction(trials: Sequence[model.Trial]) -> str:
-    """Return why the service CPU of an arm cannot be true as a whole, in words; empty: it can.
+def contradiction(trials: Sequence[model.Trial]) -> reasons.Reason | None:
+    """Return why the service CPU of an arm cannot be true as a whole; None: it can.
 
     A reading that lags falls on either side: what a single trial may lack, many may not.
     """
     found = [one for trial in trials if (one := cost(trial).service_s) is not None]
     whole, middle = math.fsum(found), statistics.median(found or [0.0])
     if whole >= -SLACK_S and (middle > -TICK_S or len(found) < _MANY):
-        return ""
-    return (
-        f"counters contradict: service CPU of {len(found)} trials is {whole:.2f} s, in the median {middle:.3f} s"
-    )
+        return None
+    return reason(_C.COUNTERS_NEGATIVE, arm=trials[0].arm, trials=len(found), total=whole, median=middle)
 
 
 def wait_share(trial: model.Trial) -> float | None:

@@ -19,6 +19,7 @@ from nova_perf_tuning.budget import (
     overhead,
     statistics,
     summary,
+    text,
     verdict,
     wording,
 )
@@ -71,11 +72,11 @@ def as_json(
         "culprit": told.culprit if told else "",
         "actions": list(told.actions) if told else [],
         "findings": diagnosis.spoilt(results),
-        "knobs": [dataclasses.asdict(one) for one in knobs],
+        "knobs": [text.knob(one) for one in knobs],
         "notes": wording.headline_notes(results, summaries),
         "warnings": wording.environment_warnings(results.environment),
         "verdict": verdict.overall(judged).value if judged else None,
-        "judgements": [dataclasses.asdict(one) for one in judged],
+        "judgements": [text.judgement(one) for one in judged],
         "benchmarks": summary.to_dict(summaries),
         "environment": dict(results.environment),
     }
@@ -136,6 +137,7 @@ def render(
         ],
         classes=_CLASSES,
         arms=[(arm, results.environment.get("arms", {}).get(arm, {})) for arm in arms if arm != summary.HOST],
+        reasons=text.lines,
         colours=colours,
         diff=_diff(results.environment.get("arms", {})),
         facts=_facts(results.environment),
@@ -145,8 +147,6 @@ def render(
         cautions=wording.cautions(summaries),
         trials=[(one, overhead.cost(one)) for one in trials if one.primary][:_SHOWN_TRIALS],
         left_out=summary.left_out(summaries),
-        draws=statistics.DRAWS,
-        least=statistics.MIN_VALUES,
         trial_count=sum(one.primary for one in trials),
     )
 
@@ -232,7 +232,7 @@ def _knobs(knobs: Sequence[ablation.Knob]) -> _Chart | None:
         (one, label, finding, effect)
         for one in knobs
         for label, finding in one.findings.items()
-        if (effect := ablation.shown(one, label)) is not None
+        if (effect := finding.shown) is not None
     ]
     if not found:
         return None
@@ -244,7 +244,7 @@ def _knobs(knobs: Sequence[ablation.Knob]) -> _Chart | None:
             colours.get(finding.call, "same"),
             charts.row(axis, [], effect),
             f"{one.spec.removeprefix('perf:')}: {label}",
-            f"{ablation.here(finding)} ({wording.percent(effect.value)})",
+            f"{finding.here} ({wording.percent(effect.value)})",
         )
         for one, label, finding, effect in found
     )
@@ -331,11 +331,10 @@ def _ratio(like: summary.Comparison, comparisons: Sequence[summary.Comparison]) 
     for pair in comparisons:
         if (pair.arm, pair.baseline) == (like.arm, like.baseline):
             colour = _verdict_class(pair.ratio) if pair.ratio else ""
-            note = pair.ratio.note if pair.ratio else ""
             return (
                 colour,
                 wording.short_ratio(pair.ratio),
-                "; ".join(filter(None, (pair.invalid, pair.left_out, note))),
+                "; ".join(filter(None, (pair.invalid, pair.left_out))),
             )
     return "", "-", ""
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from nova_perf_tuning.bench import output, plugins
-from nova_perf_tuning.budget import host_environment, model, sequential, timetable, trial
+from nova_perf_tuning.budget import host_environment, interim, model, timetable, trial
 from nova_perf_tuning.launch import base as launch
 
 #: The arm that is the host itself.
@@ -109,7 +109,6 @@ class Session:
         self._pairs: dict[str, launch.Pair] = {}
         self._lost: set[str] = set()
         self._order = 0
-        self._looks: list[sequential.Look] = []
         self._windows_s = self._booting_s = self._idle_softirq = 0.0
         self._cut = False
         self._environment: dict[str, Any] = {
@@ -133,9 +132,8 @@ class Session:
     def run(self, more: Callable[[model.Results], bool] | None = None) -> model.Results:
         """Run the plan to its end or to the time limit and return the results.
 
-        :param more: asked after the groups that :func:`sequential.due` names. When it says False the session ends,
-            also before all planned groups; while it says True and time is left, groups follow. Each question is a
-            look (:mod:`nova_perf_tuning.budget.sequential`). None: just the plan, and no look.
+        :param more: asked once, at half of the groups (:mod:`nova_perf_tuning.budget.interim`): when it says False
+            the session ends there. None: no such look.
         :raises launch.LaunchError: no guest of the first group could be booted, or the launcher has no rig.
         :raises KeyboardInterrupt: Ctrl-C; results so far are saved.
         :raises SystemExit: SIGTERM or SIGHUP where a guard turns them into this; likewise.
@@ -151,8 +149,6 @@ class Session:
             ended = "complete" if self._run_groups(more) and not self._cut else "time limit"
         except TimeUp:
             ended = "time limit"
-            if more is not None and self.results.trials:
-                self._look(last=True)
         except (KeyboardInterrupt, SystemExit):  # a launcher turns SIGTERM into SystemExit
             ended = "interrupted"
             raise
@@ -171,24 +167,13 @@ class Session:
         while group < self._times.groups and self._times.fits_group():
             self._run_group(group)
             group += 1
-            if more is None or self._cut:
-                continue
-            if sequential.due(group, self._plan.groups):
-                self._look(last=False)
+            if more is not None and not self._cut and interim.due(group, self._plan.groups):
+                # Whoever judges these results later has to know it.
+                groups = len({one.group for one in self.results.trials})
+                self._environment["looks"] = [interim.recorded(groups)]
                 if not more(self.results):
                     return True
-            self._times.groups = max(self._times.groups, group + 1)
-        if more is not None and self.results.trials:
-            self._look(last=True)
         return group >= self._plan.groups
-
-    def _look(self, *, last: bool) -> None:
-        """Write down that results are looked at now, so that whoever judges them later knows it."""
-        groups = len({one.group for one in self.results.trials})
-        elapsed = self._times.elapsed_s() / self._plan.time_limit_s
-        share = sequential.time_share(elapsed, groups / self._plan.groups)
-        self._looks = sequential.look(self._looks, groups, share, last)
-        self._environment["looks"] = sequential.as_data(self._looks)
 
     # -- one group
 
@@ -206,8 +191,7 @@ class Session:
             for block in range(self._plan.blocks):
                 order = order[::-1] if block % 2 else self._random.sample(arms, len(arms))
                 if not self._run_block(group, block, order):
-                    if group < self._plan.groups:  # groups beyond the plan are a bonus
-                        self._tell_cut(group, block)
+                    self._tell_cut(group, block)
                     break
                 self._read_environment()
                 self._save(self.results)

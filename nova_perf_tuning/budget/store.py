@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 from nova_perf_tuning import whole_file
-from nova_perf_tuning.budget import contradictions, definitions, model, schema
+from nova_perf_tuning.budget import consistency, definitions, model, schema
 
 #: Largest results file that is read, in bytes: more than 50,000 trials need.
 MAX_BYTES = 64 * 1024 * 1024
@@ -31,9 +31,12 @@ def from_dict(data: Any, where: str) -> model.Results:
     schema.check("results", data, where)
     environment = data["environment"]
     trials = [model.Trial(**row) for row in data["trials"]]
+    if not any("order" in row for row in data["trials"]):  # a file need not number its runs
+        runs: dict[tuple[object, ...], int] = {}
+        for one in trials:
+            one.order = runs.setdefault((one.benchmark, one.arm, one.group, one.block), len(runs))
     definitions.correct(environment, trials)
-    numbered = any("order" in row for row in data["trials"])
-    if fault := contradictions.find(environment, trials, numbered=numbered):
+    if fault := consistency.find(environment, trials):
         raise schema.InputError(f"{where}: {fault}")
     return model.Results(environment, trials)
 

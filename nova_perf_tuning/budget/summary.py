@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from nova_perf_tuning.budget import counted, guards, model, overhead, statistics, steps
+from nova_perf_tuning.budget import guards, model, overhead, reasons, statistics, text, trial_filter
 
 HOST = "host"
 
@@ -126,7 +126,7 @@ class _Limits:
         self.results = results
         self.guards = limits
         self.confidence = confidence
-        self.left_out = counted.alone(results, limits)
+        self.left_out = trial_filter.alone(results, limits)
 
 
 def _by(trials: Iterable[model.Trial], key: Callable[[model.Trial], str]) -> dict[str, list[model.Trial]]:
@@ -180,11 +180,12 @@ def _benchmark(
 
 
 def _comparison(trials: Sequence[model.Trial], arm: str, baseline: str, by: _Limits) -> Comparison:
-    picked = counted.select(by.results, trials, arm, baseline, by.guards)
+    picked = trial_filter.select(by.results, trials, arm, baseline, by.guards)
+    invalid = "" if picked.invalid is None else text.of(picked.invalid)
     logs = {} if picked.invalid else statistics.log_ratios(picked.trials, arm, baseline)
     values = tuple((group, math.exp(log)) for group, some in logs.items() for log in some)
-    ratio = statistics.ratio_of(logs, by.confidence, blur=steps.blur(picked.trials, arm, baseline))
-    return Comparison(arm, baseline, ratio, picked.pairs_left_out, picked.remark, picked.invalid, values)
+    ratio = statistics.ratio_of(logs, by.confidence)
+    return Comparison(arm, baseline, ratio, picked.pairs_excluded, text.lines(picked.notes), invalid, values)
 
 
 def _pairs(arms: Sequence[str]) -> list[tuple[str, str]]:
@@ -194,9 +195,11 @@ def _pairs(arms: Sequence[str]) -> list[tuple[str, str]]:
     return pairs + [(arm, HOST) for arm in guests if HOST in arms]
 
 
-def _arm(arm: str, trials: list[model.Trial], left_out: Mapping[guards.Run, str], confidence: float) -> ArmSummary:
-    zeros_count = counted.zero_is_best(trials)
-    measured = [one for one in trials if one.value is not None and (zeros_count or not counted.failed(one))]
+def _arm(
+    arm: str, trials: list[model.Trial], left_out: Mapping[guards.Run, reasons.Reason], confidence: float
+) -> ArmSummary:
+    zeros_count = trial_filter.zero_is_best(trials)
+    measured = [one for one in trials if one.value is not None and (zeros_count or not trial_filter.failed(one))]
     good = [one for one in measured if guards.run(one) not in left_out]
     costs = {id(one): overhead.cost(one) for one in good}
     with_cpu = [one for one in good if "total" in one.host_cpu_s and (arm == HOST or "vcpu" in one.host_cpu_s)]
@@ -219,7 +222,9 @@ def _arm(arm: str, trials: list[model.Trial], left_out: Mapping[guards.Run, str]
         return None if fault else over(lambda one: per(seconds(costs[id(one)]), one), with_cpu)
 
     # Full overhead of the few trials in which the vCPUs happened not to wait would be a selection.
-    invalid = cpu_invalid or next((cost.invalid for cost in costs.values() if cost.invalid), "")
+    fault = next((cost.invalid for cost in costs.values() if cost.invalid), None)
+    invalid = cpu_invalid or ("" if fault is None else text.of(fault))
+    waited = not cpu_invalid and fault is not None and fault.code is reasons.ReasonCode.VCPUS_WAITED
     waits = [cost.wait_share for cost in costs.values() if cost.wait_share is not None]
     busy = [value for one in good if (value := overhead.per_second(one.guest_cpu_s, one)) is not None]
     per_unit, per_second = overhead.per_unit, overhead.per_second
@@ -237,8 +242,10 @@ def _arm(arm: str, trials: list[model.Trial], left_out: Mapping[guards.Run, str]
         cpus={} if cpu_invalid else _cpus(good),
         guest_busy=statistics.median(busy),
         wait_share=statistics.median(waits),
-        full_invalid=_wait_text(waits) if invalid.startswith("vCPUs waited") else invalid,
-        left_out=tuple((one.order, left_out[guards.run(one)]) for one in measured if guards.run(one) in left_out),
+        full_invalid=_wait_text(waits) if waited else invalid,
+        left_out=tuple(
+            (one.order, text.of(left_out[guards.run(one)])) for one in measured if guards.run(one) in left_out
+        ),
         uncounted=uncounted,
         cpu_invalid=cpu_invalid,
     )
@@ -251,9 +258,9 @@ def _cpu_fault(costs: Sequence[overhead.Cost], uncounted: int) -> str:
     """
     contradictions = [one.contradiction for one in costs if one.contradiction]
     if contradictions:
-        return f"{contradictions[0]} ({len(contradictions)} of {len(costs)} trials)"
-    if uncounted > counted.MAX_FAILED * len(costs):
-        return f"{uncounted} of {len(costs)} trials have no CPU counters (limit {counted.MAX_FAILED:.0%})"
+        return f"{text.of(contradictions[0])} ({len(contradictions)} of {len(costs)} trials)"
+    if uncounted > trial_filter.MAX_LOST * len(costs):
+        return f"{uncounted} of {len(costs)} trials have no CPU counters (limit {trial_filter.MAX_LOST:.0%})"
     return ""
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from nova_perf_tuning.budget import reasons
+
+if TYPE_CHECKING:
+    from nova_perf_tuning.budget import ablation, verdict
 
 #: Names that a message lists.
 _NAMES = 20
@@ -27,12 +31,28 @@ def lines(some: Iterable[reasons.Reason]) -> str:
 
 
 def as_data(reason: reasons.Reason) -> dict[str, Any]:
-    """Return a reason for JSON: its code, its parameters and the English."""
-    plain = {
+    """Return a reason for JSON, but for its English: its code, its parameters, and its notes."""
+    params = {
         key: [as_data(one) for one in value] if key == "why" else value for key, value in reason.params.items()
     }
-    found: dict[str, Any] = {"code": reason.code.value, "params": plain, "text": of(reason)}
+    found: dict[str, Any] = {"code": reason.code.value, "params": params}
     return found | ({"notes": [as_data(one) for one in reason.notes]} if reason.notes else {})
+
+
+def judgement(one: verdict.Judgement) -> dict[str, Any]:
+    """Return the verdict on a budget for JSON: each of its ``reasons`` in English, and as data in ``details``."""
+    found = {field.name: getattr(one, field.name) for field in dataclasses.fields(one)}
+    found |= {name: dataclasses.asdict(found[name]) if found[name] else None for name in ("budget", "loss", "cpu")}
+    found["reasons"] = [of(why) for why in one.reasons]
+    return found | {"details": [as_data(why) for why in one.reasons], "by_cpu": one.by_cpu, "open": one.open}
+
+
+def knob(one: ablation.Knob) -> dict[str, Any]:
+    """Return what an ablation says of an extra spec, for JSON."""
+    found = dataclasses.asdict(one)
+    for label, finding in one.findings.items():
+        found["findings"][label]["notes"] = [of(why) for why in finding.notes]
+    return found
 
 
 # -- figures

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from nova_perf_tuning.budget import counted, model, noise, overhead, statistics, summary
+from nova_perf_tuning.budget import model, noise, overhead, statistics, summary
 
 if TYPE_CHECKING:
     from nova_perf_tuning.budget import history, trend
@@ -31,11 +30,6 @@ GLOSSARY: Final = (
         "interval",
         "Where the true figure lies with the confidence named, over all boots that this host could make; not where"
         " single trials lie.",
-    ),
-    ("trimmed mean", "Mean without the lowest and the highest fifth: outliers do not move it."),
-    (
-        "Hodges-Lehmann",
-        "Median of the means of all pairs of values; where it is far from the median, the values are skewed.",
     ),
     ("service CPU", "Host CPU of the guest's process and its vhost workers that is no vCPU time; never negative."),
     (
@@ -72,72 +66,6 @@ def short_ratio(found: statistics.Estimate | None) -> str:
     return ratio(found)
 
 
-def confidence(share: float) -> str:
-    """Return a confidence as ``95%``, with as many digits as tell it from 100 %."""
-    digits = 3
-    while (text := f"{share * 100:.{digits}g}") == "100" and share < 1 and digits < 16:
-        digits += 1
-    return f"{text}%"
-
-
-def loss(value: float, kind: bool = True) -> str:
-    """Return a loss as ``loss 2.3%``, one below nothing as ``gain 50.9%``.
-
-    :param kind: False: without the word.
-    """
-    word = ("gain " if round(value, 3) < 0 else "loss ") if kind else ""
-    return f"{word}{abs(value):.1%}"
-
-
-def losses(low: float, high: float) -> str:
-    """Return the interval of a loss: ``1.0% to 3.0%``, of a gain likewise, or ``gain 1.0% to loss 3.0%``."""
-    if (low < 0) != (high < 0):
-        return f"{loss(low)} to {loss(high)}"
-    first, last = sorted((abs(low), abs(high)))
-    return f"{loss(first, False)} to {loss(last, False)}"
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Limited:
-    """How a figure with an upper limit is told.
-
-    :ivar what: its name; :ivar limit: in words.
-    :ivar figure: value -> the figure with its name; :ivar span: interval -> its ends.
-    :ivar within, beyond: what is said of an interval that is wholly so.
-    """
-
-    what: str
-    limit: str
-    figure: Callable[[float], str]
-    span: Callable[[float, float], str]
-    within: str
-    beyond: str
-
-
-def limited_loss(limit: float) -> Limited:
-    """Return how a loss is told whose limit may be a gain that is demanded."""
-    if limit < 0:
-        text = f"gain of {-limit:.1%}"
-        return Limited(
-            "loss", f"a {text}", loss, losses, f"meets the demanded {text}", f"misses the demanded {text}"
-        )
-    text = f"a loss of {limit:.1%}"
-    return Limited("loss", text, loss, losses, f"is within {text}", f"is beyond {text}")
-
-
-def limited_cpu(limit: float, unit: str) -> Limited:
-    """Return how service CPU is told."""
-    what, text = f"service CPU per {unit or 'unit'}", f"{limit:.4g} s"
-    return Limited(
-        what,
-        text,
-        lambda value: f"{what} {value:.4g} s",
-        lambda low, high: f"{low:.4g} s to {high:.4g} s",
-        f"is within {text}",
-        f"is beyond {text}",
-    )
-
-
 def number(value: float | None) -> str:
     """Return ``value`` with three significant digits and thousands separated, ``-`` for None."""
     if value is None:
@@ -166,7 +94,7 @@ def gain(found: statistics.Estimate) -> str:
     """Return a ratio in words: gain or loss in percent with its interval, or what cannot be said."""
     middle = f"{percent(found.value)}"
     if found.low is None or found.high is None:
-        return f"{middle} measured, but n is too small for an interval ({found.n} of {statistics.MIN_VALUES})"
+        return f"{middle} measured, but {found.groups} boot is too few for an interval"
     span = f"{found.confidence:.0%} interval {percent(found.low)} to {percent(found.high)}"
     if found.low > 1:
         return f"{middle} gain ({span})"
@@ -293,7 +221,7 @@ def _left_out(summaries: Sequence[summary.BenchmarkSummary]) -> list[str]:
     for one in summaries:
         for arm in one.arms:
             if arm.left_out:
-                why = counted.reasons(text for _, text in arm.left_out)
+                why = "; ".join(dict.fromkeys(text for _, text in arm.left_out))
                 whole = arm.n + len(arm.left_out)
                 found.append(f"{one.label} on {arm.arm}: {len(arm.left_out)} of {whole} trials left out: {why}.")
         without: dict[str, list[str]] = {}
@@ -368,9 +296,11 @@ def cautions(summaries: Sequence[summary.BenchmarkSummary]) -> list[str]:
     found: dict[str, list[str]] = {}
     for one in summaries:
         for pair in one.comparisons:
-            for note in (pair.ratio.note, pair.left_out) if pair.ratio is not None else ():
-                if note:
-                    found.setdefault(note, []).append(f"{one.label} {pair.arm}/{pair.baseline}")
+            if pair.ratio is None:
+                continue
+            one_boot = "" if pair.ratio.low is not None else "one boot only, so no interval"
+            for note in filter(None, (one_boot, pair.left_out)):
+                found.setdefault(note, []).append(f"{one.label} {pair.arm}/{pair.baseline}")
     lines = [f"{', '.join(where)}: {note}" for note, where in found.items()]
     faults = [
         f"{one.label} on {arm.arm}: {arm.full_invalid}"

@@ -6,15 +6,10 @@ import argparse
 import dataclasses
 import sys
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from nova_perf_tuning.budget import model, noise
 from nova_perf_tuning.cli import command
-
-if TYPE_CHECKING:
-    from nova_perf_tuning.budget import model
-
-#: Hosts that a message names.
-_NAMES = 5
 
 
 def add(parser: argparse.ArgumentParser, noise_file: str | None = None, *, flavor: bool = True) -> None:
@@ -41,9 +36,7 @@ def floors(args: argparse.Namespace) -> list[dict[str, Any]]:
 
     :raises nova_perf_tuning.budget.schema.InputError: it is missing, or no such file.
     """
-    from nova_perf_tuning.budget import noise
-
-    return noise.check(args.noise_file, named=True) if args.noise_file is not None else []
+    return noise.load(args.noise_file, named=True) if args.noise_file is not None else []
 
 
 def applied(
@@ -55,8 +48,6 @@ def applied(
 
     :param known: what :func:`floors` returned; :param program: the name of the command, for what it tells.
     """
-    from nova_perf_tuning.budget import noise
-
     given: dict[str, Any] = {
         name: getattr(args, name) for name in ("host_group", "flavor") if getattr(args, name) is not None
     }
@@ -71,14 +62,8 @@ def applied(
 
 def _lacking(loaded: model.Results, found: Mapping[str, Any]) -> str:
     """Return for what there are no floors, in words; empty: there are."""
-    from nova_perf_tuning.budget import noise
-
-    if not found:
-        which = "any host of this run" if "fleet" in loaded.environment else "this host and run"
-        return f"{which}, and changes nothing"
-    hosts = noise.hosts_of(loaded.environment) if "noise_floors" in found else []
-    without = [one for one in hosts if one not in found["noise_floors"]]
-    if not without:
-        return ""
-    more = " …" if len(without) > _NAMES else ""
-    return f"{len(without)} of {len(hosts)} hosts ({', '.join(without[:_NAMES])}{more})"
+    if "fleet" not in loaded.environment:
+        return "" if found else "this host and run, and changes nothing"
+    hosts = noise.hosts_of(loaded.environment)
+    without = [host for host in hosts if host not in found.get("noise_floors", {})]
+    return f"{len(without)} of {len(hosts)} hosts, such as {without[0]}" if without else ""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import math
+from collections.abc import Callable
 
 from nova_perf_tuning import cpulist, errors
+from nova_perf_tuning.budget import capacity, store, wording
 from nova_perf_tuning.cli import command, spec_options, state
 
 
@@ -15,8 +16,8 @@ class Capacity(command.PerfCommand):
 
     Takes the results of 'nova-perf validate': what a unit of work (Gbit, 1,000 I/O …) cost in CPU beside the
     guest's own vCPUs, class by class. What each guest does is given by --rate, or is what the measured one did.
-    The number to plan with is the one at the dear end of the interval. It is worked out, not tried: run that many
-    guests before you sell them.
+    Plan with the number at the costly end of the interval. It is worked out, not tried: run that many guests
+    before you sell them.
 
     Example: nova-perf capacity results.json --benchmark iperf3 --rate 0.5 --shared 0-3 --nic-speed 25
     """
@@ -26,63 +27,59 @@ class Capacity(command.PerfCommand):
         parser.add_argument("--benchmark", metavar="LABEL", default="iperf3", help="whose work (default: iperf3)")
         parser.add_argument("--arm", default="tuned", help="which guests (default: tuned)")
         parser.add_argument(
-            "--shared", metavar="LIST", required=True, help="shared CPUs of the host, such as 0-3,16"
+            "--shared", metavar="LIST", type=_cpus, required=True, help="shared CPUs of the host, such as 0-3,16"
         )
         parser.add_argument(
             "--classes",
             metavar="LIST",
+            type=_classes,
+            default=capacity.CLASSES,
             help="what they serve, such as emulator,worker where interrupts run elsewhere (default: everything)",
         )
-        parser.add_argument("--dedicated", metavar="LIST", help="CPUs of the host for pinned guests; with --vcpus")
-        parser.add_argument("--vcpus", metavar="N", help="vCPUs of each pinned guest")
         parser.add_argument(
-            "--rate", metavar="UNITS", help="units of work per second of each guest (default: as measured)"
+            "--dedicated", metavar="LIST", type=_cpus, help="CPUs of the host for pinned guests; with --vcpus"
+        )
+        parser.add_argument("--vcpus", metavar="N", type=_vcpus, help="vCPUs of each pinned guest")
+        parser.add_argument(
+            "--rate",
+            metavar="UNITS",
+            type=_number(1e9),
+            help="units of work per second of each guest (default: as measured)",
         )
         parser.add_argument(
-            "--busy", metavar="SHARE", default="0.8", help="share of a CPU that may be busy (default: 0.8)"
+            "--busy",
+            metavar="SHARE",
+            type=_number(1),
+            default=0.8,
+            help="share of a CPU that may be busy (default: 0.8)",
         )
         parser.add_argument(
             "--nic-speed",
             metavar="GBIT",
+            type=_number(1e6),
             help="also say how many shared CPUs guests need to use a NIC of this speed",
         )
 
     def run_command(self, args: argparse.Namespace) -> int:
-        from nova_perf_tuning.budget import capacity, store
-
-        busy = _share(args.busy)
-        classes = _classes(args.classes) if args.classes else capacity.CLASSES
-        shared = _cpus("--shared", args.shared)
-        dedicated = _cpus("--dedicated", args.dedicated) if args.dedicated else None
-        vcpus = _vcpus(args.vcpus) if args.vcpus else None
-        if (dedicated is None) != (vcpus is None):
+        if (args.dedicated is None) != (args.vcpus is None):
             raise spec_options.OptionError("--dedicated and --vcpus belong together; give both or none")
-        if both := shared & (dedicated or frozenset()):
+        if both := args.shared & (args.dedicated or frozenset()):
             raise spec_options.OptionError(
                 f"--shared and --dedicated both name CPUs {cpulist.format(both)}; give each CPU once"
             )
-        rate = _number("--rate", args.rate) if args.rate else None
-        results = store.load(args.results)
-        pinned = None if dedicated is None else len(dedicated)
-        found = capacity.capacity(
-            results, args.benchmark, args.arm, len(shared), busy, rate, vcpus, pinned, classes
-        )
-        nic = None
-        if args.nic_speed:
-            speed = _number("--nic-speed", args.nic_speed)
-            nic = capacity.housekeeping(results, args.benchmark, args.arm, speed, busy, classes)
+        measured = capacity.Measured(store.load(args.results), args.benchmark, args.arm, args.classes)
+        pinned = None if args.dedicated is None else len(args.dedicated)
+        found = capacity.capacity(measured, len(args.shared), args.busy, args.rate, args.vcpus, pinned)
+        nic = capacity.housekeeping(measured, args.nic_speed, args.busy) if args.nic_speed else None
         if args.format == "json":
-            told = {"capacity": dataclasses.asdict(found), "busy": busy}
+            told = {"capacity": dataclasses.asdict(found), "busy": args.busy}
             command.print_json(told | ({"housekeeping": dataclasses.asdict(nic)} if nic else {}))
         else:
-            _show(found, nic, busy)
+            _show(found, nic, args.busy)
         return int(errors.ExitCode.PASS)
 
 
-def _show(found: object, nic: object, busy: float) -> None:
-    from nova_perf_tuning.budget import capacity, wording
-
-    assert isinstance(found, capacity.Capacity)
+def _show(found: capacity.Capacity, nic: capacity.Housekeeping | None, busy: float) -> None:
     rate = f"{wording.number(found.rate)} {found.work_unit} per second"
     print(f"{found.benchmark} on {found.arm}, trials: {found.trials}; each guest does {rate}")
     print(f"{found.shared_cpus:g} shared CPUs, {busy:.0%} of them may be busy\n")
@@ -102,8 +99,8 @@ def _show(found: object, nic: object, busy: float) -> None:
     first = found.limits[0] if found.limits else None
     if first is not None and first.careful is not None:
         print(f"\n{first.resource} runs out first: plan with {first.careful} guests, then try that many")
-    if isinstance(nic, capacity.Housekeeping):
-        more = "" if nic.cautious is None else f", {nic.cautious} at the dear end of the interval"
+    if nic is not None:
+        more = "" if nic.cautious is None else f", {nic.cautious} at the costly end of the interval"
         print(f"a NIC of {nic.speed_gbit:g} Gbit/s, used to the full by guests: {nic.cpus} shared CPUs{more}")
         if nic.note:
             print(f"warning: {nic.note}")
@@ -115,44 +112,40 @@ def _count(number: int | None) -> str:
     return "no limit" if number is None else f"{number:,}"
 
 
-def _cpus(option: str, text: str) -> frozenset[int]:
+def _cpus(text: str) -> frozenset[int]:
     try:
         found = cpulist.parse(text)
     except ValueError as error:
-        raise spec_options.OptionError(f"{option} '{text[:40]}': {error}") from None
+        raise argparse.ArgumentTypeError(f"'{text[:40]}': {error}") from None
     if not found:
-        raise spec_options.OptionError(f"{option} is empty; give at least one CPU, such as 0-3")
+        raise argparse.ArgumentTypeError("empty; give at least one CPU, such as 0-3")
     return found
 
 
 def _classes(text: str) -> tuple[str, ...]:
-    from nova_perf_tuning.budget import capacity
-
-    named = text.split(",")
+    named = dict.fromkeys(text.split(","))
     for name in named:
         if name not in capacity.CLASSES:
-            raise spec_options.OptionError(f"--classes '{name[:40]}': give some of {','.join(capacity.CLASSES)}")
-    return tuple(dict.fromkeys(named))
+            raise argparse.ArgumentTypeError(f"'{name[:40]}': give some of {','.join(capacity.CLASSES)}")
+    return tuple(named)
 
 
-def _number(option: str, text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0 < value < 1e9:
-        raise spec_options.OptionError(f"{option} '{text[:40]}': give a number above 0")
-    return value
+def _number(most: float) -> Callable[[str], float]:
+    """Return a reader of numbers above 0, up to ``most``."""
+
+    def read(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            value = 0.0
+        if not 0 < value <= most:
+            raise argparse.ArgumentTypeError(f"'{text[:40]}': give a number above 0, at most {most:g}")
+        return value
+
+    return read
 
 
 def _vcpus(text: str) -> int:
     if text.isascii() and text.isdigit() and len(text) < 5 and 1 <= int(text) <= 4096:
         return int(text)
-    raise spec_options.OptionError(f"--vcpus '{text[:40]}': give a whole number from 1 to 4096")
-
-
-def _share(text: str) -> float:
-    value = _number("--busy", text)
-    if value > 1:
-        raise spec_options.OptionError(f"--busy '{text[:40]}': give a share above 0 and at most 1, such as 0.8")
-    return value
+    raise argparse.ArgumentTypeError(f"'{text[:40]}': give a whole number from 1 to 4096")

@@ -8,7 +8,7 @@ import os
 from collections.abc import Sequence
 
 from nova_perf_tuning import whole_file
-from nova_perf_tuning.budget import counted, exports, model, store, summary, verdict, wording
+from nova_perf_tuning.budget import exports, model, store, summary, trial_filter, verdict, wording
 
 _FILES = {
     "junit": "JUnit XML for CI: a test case for each budget; FAIL is a failure, INVALID an error, INCONCLUSIVE"
@@ -76,7 +76,7 @@ def write(
         )
         store.write_atomically(wanted["junit"], exports.junit(results, judged, unjudged, recorded=recorded))
     if wanted.keys() - {"junit"}:
-        summaries = summary.summarise(results, limits=counted.limits([one.budget for one in judged]))
+        summaries = summary.summarise(results, limits=trial_filter.limits([one.budget for one in judged]))
         if "csv" in wanted:
             store.write_atomically(wanted["csv"], exports.table(results, summary.left_out(summaries)))
         if "prometheus" in wanted:

@@ -6,7 +6,7 @@ import collections
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from nova_perf_tuning.budget import ablation, diagnosis, model, statistics, summary, verdict, wording
+from nova_perf_tuning.budget import ablation, diagnosis, model, statistics, summary, text, verdict, wording
 from nova_perf_tuning.cli import command, state
 
 if TYPE_CHECKING:
@@ -89,9 +89,9 @@ def print_findings(results: model.Results) -> None:
 def print_verdicts(judgements: Sequence[verdict.Judgement]) -> None:
     """Print a row per figure that was judged, with the verdict on it alone."""
     rows = [
-        [word.value, one.budget.benchmark, f"{one.budget.arm} against {one.budget.baseline}", reason]
+        [word.value, one.budget.benchmark, f"{one.budget.arm} against {one.budget.baseline}", text.of(why)]
         for one in judgements
-        for word, reason in one.told
+        for word, why in one.told
     ]
     state.print_table(("verdict", "benchmark", "arms", "why"), rows)
 

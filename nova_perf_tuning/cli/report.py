@@ -43,7 +43,7 @@ class Report(command.PerfCommand):
         export_options.add(parser)
 
     def run_command(self, args: argparse.Namespace) -> int:
-        from nova_perf_tuning.budget import ablation, budget_file, counted, report, store, summary, verdict
+        from nova_perf_tuning.budget import ablation, budget_file, report, store, summary, trial_filter, verdict
         from nova_perf_tuning.cli import validate
 
         path = _output(args)
@@ -52,7 +52,7 @@ class Report(command.PerfCommand):
 
         budgets = budget_file.load(args.budget) if args.budget else []
         results = store.load(args.results)
-        summaries = summary.summarise(results, limits=counted.limits(budgets))
+        summaries = summary.summarise(results, limits=trial_filter.limits(budgets))
         if "fleet" in results.environment:
             return _report_fleet(args, path, results, budgets)
         judged = verdict.judge_all(results, budgets)
@@ -71,7 +71,7 @@ def _report_fleet(
     args: argparse.Namespace, path: str | None, results: model.Results, budgets: Sequence[budget_file.Budget]
 ) -> int:
     """Report many hosts: judged again by budgets, host by host; without any, as the file has it."""
-    from nova_perf_tuning.budget import counted, report, summary
+    from nova_perf_tuning.budget import report, summary, trial_filter
     from nova_perf_tuning.cli import evaluate
     from nova_perf_tuning.cloud import fleet_file
 
@@ -79,7 +79,7 @@ def _report_fleet(
     hosts = None
     if not recorded:
         results, hosts = fleet_file.judged_again(results, budgets)
-    summaries = summary.summarise(results, limits=counted.limits(budgets))
+    summaries = summary.summarise(results, limits=trial_filter.limits(budgets))
     series = _histories(args, results)
     told = export_options.write(args, results, [], recorded=recorded)
     if args.format == "json":

@@ -70,7 +70,7 @@ class Validate(command.PerfCommand):
             action="store_true",
             help="run guests with one extra spec left out at a time beside the tuned ones, and say which spec paid"
             " and which is removable; takes a pair of guests and their time for each spec. With --budget the run"
-            " goes on until each spec is decided too",
+            " ends at half of its boots only if each spec is decided too",
         )
         parser.add_argument(
             "--benchmark",
@@ -82,8 +82,7 @@ class Validate(command.PerfCommand):
         parser.add_argument(
             "--groups",
             metavar="N",
-            help=f"how often guests are booted (default: {GROUPS}; with --budget {GROUPS_JUDGED} or fewer: when it"
-            " is decided)",
+            help=f"number of boots (default: {GROUPS}; with --budget {GROUPS_JUDGED}, or half if that is clear)",
         )
         parser.add_argument(
             "--blocks",
@@ -95,8 +94,8 @@ class Validate(command.PerfCommand):
         parser.add_argument(
             "--budget",
             metavar="FILE",
-            help="judge by these overhead budgets (YAML; 'default': those shipped); the run ends once it is"
-            " decided, and until then boots follow while time is left",
+            help="judge by these overhead budgets (YAML; 'default': those shipped); the run ends at half of its"
+            " boots if the verdict is clear then",
         )
         budget_options.add(parser, _NOISE_FILE, flavor=False)
         export_options.add(parser)
@@ -232,10 +231,10 @@ class _Run:
 
     def _finish(self, results: model.Results) -> int:
         """Write the report, print the table and return the exit code."""
-        from nova_perf_tuning.budget import ablation, budget_file, counted, report, store, summary, verdict
+        from nova_perf_tuning.budget import ablation, budget_file, report, store, summary, trial_filter, verdict
         from nova_perf_tuning.cli import figures
 
-        summaries = summary.summarise(results, limits=counted.limits(self._budgets))
+        summaries = summary.summarise(results, limits=trial_filter.limits(self._budgets))
         judged = verdict.judge_all(results, self._budgets)
         knobs = ablation.judge(results, self._budgets)
         late, exported, floors = list[str](), list[str](), list[str]()
@@ -325,7 +324,7 @@ def _planned(args: argparse.Namespace) -> _Run:
     if args.noise_floor:
         noise.check_writable(args.noise_file)
     else:
-        floors = noise.check(args.noise_file, named=args.noise_file != _NOISE_FILE)
+        floors = noise.load(args.noise_file, named=args.noise_file != _NOISE_FILE)
     if budgets:
         kinds = {job.label: job.benchmark.kind for job in plan.jobs}
         arms = ["host", *(arm.name for arm in plan.arms)]

@@ -102,7 +102,7 @@ def noise_floors(
     :param named: its path if the user gave it, who is told if it has nothing for this run; else empty.
     :raises spec_options.OptionError: with the floor.
     """
-    from nova_perf_tuning.budget import host_environment, noise
+    from nova_perf_tuning.budget import host_environment, noise, text
 
     jobs = {job.label: job for job in plan.jobs}
     told = {label: {"kind": job.benchmark.kind, "parameters": dict(job.parameters)} for label, job in jobs.items()}
@@ -116,4 +116,4 @@ def noise_floors(
             continue
         metric = one.metric or jobs[one.benchmark].benchmark.primary[0]
         if fault := noise.refusal(known, one.benchmark, metric, one.max_loss):
-            raise spec_options.OptionError(f"--budget: {one.benchmark}: {fault}")
+            raise spec_options.OptionError(f"--budget: {one.benchmark}: {text.of(fault)}")

@@ -408,7 +408,7 @@ class _Run:
 
     def _finish(self, found: fleet_results.FleetResults) -> int:
         """Write results and report, print the tables and return the exit code."""
-        from nova_perf_tuning.budget import counted, report, store, summary, verdict, wording
+        from nova_perf_tuning.budget import report, store, summary, trial_filter, verdict, wording
         from nova_perf_tuning.cli import figures
         from nova_perf_tuning.cloud import host_cpu
 
@@ -416,7 +416,7 @@ class _Run:
         verdicts = {one.host: (one.verdict.value, "; ".join(one.reasons)) for one in found.hosts if one.verdict}
         self._store.judge(run_id, found.whole.value if found.whole else "", verdicts)
         store.save(found.results, self._results_file)
-        summaries = summary.summarise(found.results, limits=counted.limits(self._budgets))
+        summaries = summary.summarise(found.results, limits=trial_filter.limits(self._budgets))
         store.write_atomically(self._report_file, report.render(found.results, summaries, []))
         exported = export_options.write(self._args, found.results, [])
         if self._args.format == "json":

@@ -46,9 +46,9 @@ import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 
-from nova_perf_tuning.budget import counted
 from nova_perf_tuning.budget import model as results
 from nova_perf_tuning.budget import statistics as budget_statistics
+from nova_perf_tuning.budget import trial_filter
 from nova_perf_tuning.cloud import model
 
 #: Fewest hosts among which one can be told from the others.
@@ -165,7 +165,7 @@ def find(
     found = []
     for (benchmark, arm), pairs in values.items():
         sample = trials[benchmark, arm][0]
-        if counted.zero_is_best(trials[benchmark, arm]):
+        if trial_filter.zero_is_best(trials[benchmark, arm]):
             unfit = f"{sample.metric} is 0 in most trials, which is best, so no ratio can judge it"
             found.append(Finding(benchmark, arm, sample.metric, sample.unit, 0.0, (), {}, (), unfit=unfit))
             continue

@@ -10,8 +10,8 @@ import collections
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from nova_perf_tuning.budget import counted, overhead
 from nova_perf_tuning.budget import model as results
+from nova_perf_tuning.budget import overhead, trial_filter
 from nova_perf_tuning.cloud import model, spoilt
 
 #: The bare host, beside which no agent is asked.
@@ -34,7 +34,7 @@ def find(
         part = one.benchmark, one.group
         hosts[part] = {pair.client, pair.server} if paired.get(one.benchmark, True) else {pair.client}
         known[part].append(overhead.cost(one).service_s is not None)
-    gaps = {part for part, some in known.items() if some.count(False) > counted.MAX_FAILED * len(some)}
+    gaps = {part for part, some in known.items() if some.count(False) > trial_filter.MAX_LOST * len(some)}
     telling = {host for part in hosts.keys() - gaps for host in hosts[part]}
     found: dict[str, dict[spoilt.Part, str]] = {}
     for part in gaps:

@@ -17,6 +17,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from nova_perf_tuning.budget import model as results
+from nova_perf_tuning.budget import reasons, text
 from nova_perf_tuning.budget import verdict as judging
 from nova_perf_tuning.cloud import attribution, cpu_gaps, model, spoilt, stored_run
 
@@ -42,11 +43,13 @@ class HostVerdict:
     measured: int
 
     def as_data(self) -> dict[str, Any]:
-        """Return it as ``fleet.hosts`` of a results file has it."""
+        """Return it as ``fleet.hosts`` of a results file has it; ``codes``: why budgets say so."""
+        deciding = [one for one in self.judgements if one.verdict is self.verdict]
         return {
             "host": self.host or "any",
             "verdict": self.verdict.value if self.verdict else None,
             "reasons": list(self.reasons),
+            "codes": sorted({code for one in deciding for why in one.reasons for code in why.codes}),
             "peers": self.peers,
             "measured": self.measured,
         }
@@ -158,9 +161,9 @@ def _by_budgets(judgements: Iterable[judging.Judgement], spoilt_benchmarks: Coll
         if one.verdict is judging.Verdict.PASS:
             told.append((one.verdict, ""))
             continue
-        for reason in one.reasons:
-            again = benchmark in spoilt_benchmarks and reason[:1].isdigit() and " trials of '" in reason
-            told.append((one.verdict, "" if again else f"{benchmark}: {reason}"))
+        for why in one.reasons:
+            again = benchmark in spoilt_benchmarks and why.code is reasons.ReasonCode.TOO_MANY_LOST
+            told.append((one.verdict, "" if again else f"{benchmark}: {text.of(why)}"))
     return told
 
 

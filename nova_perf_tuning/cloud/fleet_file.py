@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nova_perf_tuning.bench import plugins
-from nova_perf_tuning.budget import budget_file, counted, verdict
+from nova_perf_tuning.budget import budget_file, trial_filter, verdict
 from nova_perf_tuning.budget import model as results
 from nova_perf_tuning.cloud import attribution, bare_hosts, fleet, model, spoilt, stored_run
 
@@ -41,7 +41,7 @@ def judge(found: results.Results, budgets: Sequence[budget_file.Budget]) -> list
         if one.arm not in bare:
             measured.append((fleet.pair_of(task, one), one))
     paired = _paired(environment)
-    examined = spoilt.examine(measured, paired, environment, counted.limits(budgets))
+    examined = spoilt.examine(measured, paired, environment, trial_filter.limits(budgets))
     findings = attribution.find(examined.counting, paired, float(told.get("max_loss", _MAX_LOSS)))
     hosts = fleet.judge(run, of_pair, paired, budgets, findings, environment, examined)
     lacking = _lacking(told, run, of_pair)

@@ -14,8 +14,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from nova_perf_tuning.bench import output
-from nova_perf_tuning.budget import counted, verdict
 from nova_perf_tuning.budget import model as results
+from nova_perf_tuning.budget import trial_filter, verdict
 from nova_perf_tuning.cloud import attribution, bare_hosts, campaign_store, fleet, host_cpu, model, spoilt
 
 #: More trials than that make a file that cannot be read again: then pairs have one trial, their median.
@@ -58,7 +58,7 @@ def collect(
     for number, trial in store.trials(run_id):
         if trial.primary:
             of_pair.setdefault(number, []).append(_of_boot(number, trial, len(run.tasks)))
-    examined = spoilt.examine(_measured(run, of_pair), paired, run.environment, counted.limits(budgets))
+    examined = spoilt.examine(_measured(run, of_pair), paired, run.environment, trial_filter.limits(budgets))
     findings = attribution.find(examined.counting, paired, max_loss)
     beside = bare_hosts.spread(bare, run.tasks, of_pair)
     judged = {number: [*beside.get(number, ()), *trials] for number, trials in of_pair.items()}

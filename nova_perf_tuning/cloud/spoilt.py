@@ -24,7 +24,7 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from nova_perf_tuning.budget import counted, fleet_diagnosis, guards, presence
+from nova_perf_tuning.budget import fleet_diagnosis, guards, reasons, text, trial_filter
 from nova_perf_tuning.budget import model as results
 from nova_perf_tuning.cloud import model
 
@@ -72,7 +72,7 @@ class _Cell:
     whole: int
     failed: int
     missing: int
-    faults: Sequence[str]
+    faults: Sequence[reasons.Reason]
 
     @property
     def lost(self) -> int:
@@ -85,7 +85,7 @@ class _Cell:
 
     @property
     def spoilt(self) -> bool:
-        return self.lost > counted.MAX_FAILED * self.whole
+        return self.lost > trial_filter.MAX_LOST * self.whole
 
 
 def examine(
@@ -107,7 +107,7 @@ def examine(
             trials.append(one)
     trials = numbered(trials)
     many = {**environment, **_MANY}
-    rejected = counted.alone(results.Results(many, trials), limits)
+    rejected = trial_filter.alone(results.Results(many, trials), limits)
     cells = list(_cells(trials, pairs, paired, rejected))
     spoilt = {(one.benchmark, one.group, one.arm) for one in cells if one.spoilt}
     counting = [
@@ -131,7 +131,7 @@ def _cells(
     trials: Sequence[results.Trial],
     pairs: Mapping[int, model.HostPair],
     paired: Mapping[str, bool],
-    rejected: Mapping[guards.Run, str],
+    rejected: Mapping[guards.Run, reasons.Reason],
 ) -> Iterator[_Cell]:
     parts: dict[Part, list[results.Trial]] = {}
     arms: dict[str, dict[str, None]] = {}
@@ -143,7 +143,7 @@ def _cells(
         hosts = frozenset((pair.client, pair.server) if paired.get(benchmark, True) else (pair.client,))
         for arm in arms[benchmark]:
             mine = [one for one in some if one.arm == arm]
-            missing = presence.missing(some, _MANY, arm).count
+            missing = trial_filter.missing(some, _MANY, arm)
             failed = sum(one.value is None for one in mine)
             runs = [guards.run(one) for one in mine if one.value is not None]
             faults = [rejected[run] for run in runs if run in rejected]
@@ -176,7 +176,8 @@ def _told(lost: Sequence[_Lost]) -> str:
     arms = [f"'{one.cells[0].arm}'" for one in ordered]
     head = f"{ordered[0].count} trials of {arms[0]}"
     head += "".join(f" and {one.count} of {arm}" for one, arm in zip(ordered[1:], arms[1:], strict=True))
-    return f"{head} {' or '.join(what)} (limit {counted.MAX_FAILED:.0%}){f': {faults[0]}' if faults else ''}"
+    why = f": {text.of(faults[0])}" if faults else ""
+    return f"{head} {' or '.join(what)} (limit {trial_filter.MAX_LOST:.0%}){why}"
 
 
 class _Judge:
@@ -236,7 +237,7 @@ class _Judge:
                 self._bare.add(key)
         if host not in sick:
             mine = [one for one in mine if not one.empty]
-        if _share(mine) > counted.MAX_FAILED:
+        if _share(mine) > trial_filter.MAX_LOST:
             with_peer = any(len(one.hosts) > 1 for one in mine)
             self._lost.setdefault(key, []).append(_Lost(mine, host in blamed and with_peer))
 
@@ -246,7 +247,7 @@ def _sick(of: Mapping[str, Sequence[_Cell]]) -> set[str]:
     return {
         host
         for host, cells in of.items()
-        if sum(one.spoilt for one in cells) >= _SICK * len(cells) and _share(cells) > counted.MAX_FAILED
+        if sum(one.spoilt for one in cells) >= _SICK * len(cells) and _share(cells) > trial_filter.MAX_LOST
     }
 
 

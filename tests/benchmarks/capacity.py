@@ -194,7 +194,7 @@ def predict(results: model.Results, arm: str, shared: float, rate: float) -> Pre
     """
 
     def limit(cpus: float) -> capacity.Limit:
-        found = capacity.capacity(results, LABEL, arm, cpus, busy=1.0, rate=rate, classes=SHARED)
+        found = capacity.capacity(capacity.Measured(results, LABEL, arm, SHARED), cpus, busy=1.0, rate=rate)
         return next(one for one in found.limits if one.resource == capacity.ALL)
 
     whole, fine = limit(shared), limit(shared * _FINE)
@@ -420,7 +420,7 @@ def calculate(
 ) -> tuple[Predicted, float]:
     """Return how many guests fit by the cost beside neighbours and into how many CPUs; print it all."""
     rate = args.rate / 1000
-    some = capacity.capacity(beside, LABEL, LIMITED, 1.0, 1.0, rate, classes=SHARED)
+    some = capacity.capacity(capacity.Measured(beside, LABEL, LIMITED, SHARED), 1.0, 1.0, rate)
     for one in some.limits:
         print(f"{one.resource}: {one.per_unit_s * 1e3:.4g} CPU ms per 1,000 I/O, {one.per_guest:.4%} of a CPU")
     [whole] = [one for one in some.limits if one.resource == capacity.ALL]

@@ -1,12 +1,12 @@
 """Sessions on real guests that were spoilt on purpose.
 
-They look at the boots that ``validate --budget`` looks at, and end once they are certain, as it does.
+They look once at half of their boots, as ``validate --budget`` does, and end there if they are certain.
 """
 
 from collections.abc import Mapping, Sequence
 
 from nova_perf_tuning.bench import plugins
-from nova_perf_tuning.budget import budget_file, guards, model, session, verdict
+from nova_perf_tuning.budget import budget_file, guards, model, session, text, verdict
 from nova_perf_tuning.launch import base, libvirt
 from nova_perf_tuning.specs import request
 from tests.functional import patience, rig
@@ -27,7 +27,7 @@ class SpoiltCase(rig.GuestCase):
         arms: Sequence[str],
         budgets: Sequence[budget_file.Budget] = (),
         wanted: Mapping[str, verdict.Verdict] | None = None,
-        groups: int = 3,
+        groups: int = 6,
         blocks: int = 2,
         seconds: int = 1,
         limit_s: float = patience.LIMIT_S,
@@ -35,7 +35,7 @@ class SpoiltCase(rig.GuestCase):
         """Run a session until the budgets, judged together, say what is ``wanted``; fail if they do not in time.
 
         :param wanted: benchmark -> verdict on its budget.
-        :param groups: planned boots; looks share the error by them, and boots beyond the plan have little of it.
+        :param groups: boots; half of them may be enough.
         :param seconds: length of a trial.
         """
         needed = dict(wanted or {})
@@ -45,7 +45,7 @@ class SpoiltCase(rig.GuestCase):
             boots = len({one.group for one in results.trials})
             for one in judged:  # what a test run prints of it
                 print(
-                    f"NOTE: {boots} boots: {one.budget.benchmark}: {one.verdict.value}: {'; '.join(one.reasons)}"
+                    f"NOTE: {boots} boots: {one.budget.benchmark}: {one.verdict.value}: {text.lines(one.reasons)}"
                 )
             return {one.budget.benchmark: one.verdict for one in judged if one.budget.benchmark in needed}
 

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from nova_perf_tuning.budget import verdict
+from nova_perf_tuning.budget import reasons, verdict
 from nova_perf_tuning.launch import libvirt
 from tests.functional.validate import spoilt
 
@@ -22,7 +22,7 @@ class DeclaredTest(spoilt.SpoiltCase):
         found = self.measure(DeclaredLauncher, ["cpu"], ("untuned", "tuned"), groups=1, blocks=1)
         judged = verdict.judge(found, dataclasses.replace(spoilt.budget("cpu", "tuned"), accelerator="kvm"))
         self.assertEqual(verdict.Verdict.INVALID, judged.verdict)
-        self.assertIn("declared to run on kvm, but found on emulation (TCG)", judged.reasons[-1])
+        self.assertIs(reasons.ReasonCode.ACCELERATOR_CONTRADICTED, judged.reasons[-1].code)
         told = found.environment["arms"]["tuned"]
         self.assertEqual("qemu", told["virtualization"])
         self.assertEqual(1, told["truth"]["nics"]["eth0"]["queues"])

@@ -6,7 +6,7 @@ import random
 
 import testtools
 
-from nova_perf_tuning.budget import ablation, budget_file, model, sequential, verdict
+from nova_perf_tuning.budget import ablation, budget_file, interim, model, verdict
 from nova_perf_tuning.cli import validate
 from nova_perf_tuning.specs import parsing, profiles, request
 from tests.unit.budget import samples
@@ -53,11 +53,11 @@ class JudgeTest(testtools.TestCase):
         found = ablation.judge(self.run_of(queues=800.0, iothreads=1000.0, steering=1150.0))
         self.assertEqual([C.PAYS, C.REMOVABLE, C.HARMS], [one.call for one in found], found)
         self.assertEqual(["perf:iothreads"], ablation.removable(found))
-        self.assertAlmostEqual(1.25, found[0].effects["iperf3"].value, 1)
+        self.assertAlmostEqual(1.25, found[0].findings["iperf3"].effect.value, 1)
 
     def test_intervals_are_corrected_for_their_number(self):
-        one = ablation.judge(self.run_of(queues=990.0))[0].effects["iperf3"]
-        many = ablation.judge(self.run_of(queues=990.0, a=1.0, b=1.0, c=1.0, d=1.0))[0].effects["iperf3"]
+        one = ablation.judge(self.run_of(queues=990.0))[0].findings["iperf3"].effect
+        many = ablation.judge(self.run_of(queues=990.0, a=1.0, b=1.0, c=1.0, d=1.0))[0].findings["iperf3"].effect
         self.assertEqual((0.95, 0.99), (one.confidence, round(many.confidence, 6)))
 
     def test_the_budget_without_each(self):
@@ -89,7 +89,8 @@ class JudgeTest(testtools.TestCase):
     def test_what_is_too_noisy_to_tell_is_not_removable(self):
         [knob] = ablation.judge(simulated([1.2], 2, groups=3, blocks=4, trial=0.3, boot=0.3, benchmarks=1))
         self.assertEqual((C.UNDECIDED, []), (knob.call, ablation.removable([knob])))
-        self.assertTrue(knob.effects["b0"].low < 1 < knob.effects["b0"].high, knob)
+        effect = knob.findings["b0"].effect
+        self.assertTrue(effect.low < 1 < effect.high, knob)
         self.assertRegex(ablation.lines([knob])[0][-1], "more boots: [0-9]+ or more in all")
         self.assertIn("undecided (keep them, or measure more boots): perf:k0", ablation.summary([knob]))
 
@@ -110,8 +111,8 @@ class JudgeTest(testtools.TestCase):
             if one.benchmark == "b1" and one.arm == "no-k0":
                 one.value = None
         [knob] = ablation.judge(data)
-        self.assertEqual((C.UNDECIDED, {"b0", "b2"}), (knob.call, set(knob.effects)))
-        self.assertEqual("-", ablation.lines([knob])[1][4])
+        self.assertEqual((C.UNDECIDED, None), (knob.call, knob.findings["b1"].effect))
+        self.assertIn("too_many_lost", {why.code.value for why in knob.findings["b1"].notes})
 
     def test_the_margin_is_the_noise_floor_within_bounds(self):
         trials = [samples.trial()]
@@ -123,10 +124,10 @@ class JudgeTest(testtools.TestCase):
 
     def test_looks_share_the_error(self):
         data = self.run_of(queues=990.0, iothreads=1000.0)
-        once = ablation.judge(data)[0].effects["iperf3"].confidence
-        data.environment["looks"] = sequential.as_data(sequential.look([], 8, 0.5, False))
-        looked = ablation.judge(data)[0].effects["iperf3"].confidence
-        self.assertEqual((0.975, 0.99375), (round(once, 6), round(looked, 6)))
+        once = ablation.judge(data)[0].findings["iperf3"].effect.confidence
+        data.environment["looks"] = [interim.recorded(8)]
+        looked = ablation.judge(data)[0].findings["iperf3"].effect.confidence
+        self.assertEqual((0.975, 0.99), (round(once, 6), round(looked, 6)))
 
     def test_a_run_goes_on_until_each_knob_is_decided(self):
         budget = budget_file.Budget("b0", "tuned", 0.15, baseline="no-k1")

@@ -6,7 +6,8 @@ import os
 import fixtures
 import testtools
 
-from nova_perf_tuning.budget import budget_file, model, schema, selection, verdict
+from nova_perf_tuning import errors
+from nova_perf_tuning.budget import budget_file, model, schema, verdict
 from tests.unit.budget import samples
 
 B = budget_file.Budget
@@ -83,39 +84,6 @@ class ApplicableTest(testtools.TestCase):
             ["cpu"], [one.benchmark for one in budget_file.for_measured(known, kinds, ["host"], None)]
         )
 
-    def test_more_than_can_be_judged_is_refused(self):
-        kinds = {f"iperf3:{one}": "iperf3" for one in range(150)}
-        known = [B("iperf3", "tuned", one / 1000, optional=True) for one in range(134)]
-        self.assertEqual(19_950, len(budget_file.for_measured(known[:133], kinds, ["host", "tuned"], "kvm")))
-        error = self.assertRaises(  # len: a list of 20,000 would be shown where it fails
-            schema.InputError, lambda: len(budget_file.for_measured(known, kinds, ["host", "tuned"], "kvm"))
-        )
-        self.assertIn("stand for more than 20,000 pairs of benchmark and budget", str(error))
-        self.assertRaises(schema.InputError, budget_file.check_number, 200_001)
-
-    def test_many_labels_are_looked_up_once_each(self):
-        """More than are kept: budgets for the same label come one after the other."""
-        count = selection._KEPT + 10
-        one = samples.results({"untuned": 1000.0, "tuned": 990.0}, groups=1, blocks=1)
-        labels = [f"iperf3:{number}" for number in range(count)]
-        trials = [dataclasses.replace(trial, benchmark=label) for label in labels for trial in one.trials]
-        data = model.Results({"benchmarks": {label: {"kind": "iperf3"} for label in labels}}, trials)
-        known = [B("iperf3", "tuned", loss, baseline="untuned", optional=True) for loss in (0.1, 0.2, 0.3)]
-        calls = []
-        select = selection.counted.select
-
-        def counting(*arguments, **named):
-            calls.append(1)
-            return select(*arguments, **named)
-
-        self.useFixture(fixtures.MonkeyPatch("nova_perf_tuning.budget.selection.counted.select", counting))
-        judged = verdict.judge_all(data, known)
-        self.assertEqual(
-            [(label, loss) for loss in (0.1, 0.2, 0.3) for label in labels],
-            [(one.budget.benchmark, one.budget.max_loss) for one in judged],
-        )
-        self.assertEqual(count, len(calls))
-
     def test_what_nobody_told_the_host_group_or_flavor_for(self):
         group, flavor = B("iperf3", "tuned", 0.1, host_group="gen3"), B("iperf3", "tuned", 0.2, flavor="big")
         both = B("iperf3", "tuned", 0.1, host_group="gen3", flavor="big")
@@ -136,32 +104,43 @@ class ApplicableTest(testtools.TestCase):
             self.assertEqual(expected, verdict.left_out(data, known), (known, told))
 
 
-class FaultTest(testtools.TestCase):
-    def test_what_is_wanted_is_told(self):
+class LoadTest(testtools.TestCase):
+    def load(self, text):
         path = os.path.join(self.useFixture(fixtures.TempDir()).path, "budget.yaml")
-        one = "benchmark: fio, arm: tuned"
-        share = "a share below 1 (0.4 for 40 %; below 0 it demands a gain) is wanted"
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+        return budget_file.load(path)
+
+    def test_keys(self):
+        [one] = self.load("budgets:\n- {benchmark: fio, arm: tuned, max_loss: 0.2}\n")
+        self.assertEqual(B("fio", "tuned", 0.2, None, "host", None, 0.95), one)
+        [one] = self.load(
+            "guards: {max_steal: 0.1}\nbudgets: [{benchmark: fio, metric: iops, baseline: host, arm: guest,"
+            " max_host_cpu_per_unit: 0.2, confidence: 0.9, accelerator: kvm}]"
+        )
+        self.assertEqual((None, 0.2, 0.9, "kvm", 0.1), (one.max_loss, one.max_host_cpu_per_unit, one.confidence,
+                                                        one.accelerator, one.guards.max_steal))  # fmt: skip
+
+    def test_mistakes_name_the_place_and_what_is_wanted(self):
         for text, told in (
-            (
-                "budgets: []",
-                "budgets: [] where a list of one budget or more (benchmark, arm and max_loss or "
-                "max_host_cpu_per_unit) is wanted",
-            ),
-            (f"budgets: [{{{one}, max_loss: 40}}]", f"budgets[0].max_loss: 40 where {share}"),
-            (f"budgets: [{{{one}, max_loss: 40%}}]", f"budgets[0].max_loss: '40%' where {share}"),
-            (
-                f"budgets: [{{{one}, max_loss: 0.1, confidence: 95}}]",
-                "budgets[0].confidence: 95 where a share from 0.5 to 0.999 (0.95 for 95 %) is wanted",
-            ),
-            (
-                f"guards: {{max_steal: 5}}\nbudgets: [{{{one}, max_loss: 0.1}}]",
-                "guards.max_steal: 5 where a share from 0 to 1 (0.4 for 40 %) is wanted",
-            ),
+            ("", "the document"),
+            ("budgets: []", "budgets: [] where a list of one budget or more"),
+            ("budgets: [{benchmark: fio, arm: a}]", "budgets[0] (fio): limits nothing; give max_loss"),
+            ("budgets: [{benchmark: fio, arm: host, max_loss: 0.1}]", "arm and baseline are both 'host'"),
+            ("budgets: [{benchmark: fio, arm: a, max_loss: 40}]", "budgets[0].max_loss: 40 where a share below 1"),
+            ("budgets: [{benchmark: fio, arm: a, max_loss: 40%}]", "budgets[0].max_loss: '40%' where a share"),
+            ("budgets: [{benchmark: fio, arm: a, maxloss: 1}]", "'maxloss'; did you mean 'max_loss'?"),
+            ("budgets: [{benchmark: fio, arm: a, max_loss: 0.1, accelerator: KVM}]", "budgets[0].accelerator"),
+            ("budgets: [{benchmark: fio, arm: a, max_loss: 0.1, confidence: 95}]", "a share from 0.5 to 0.999"),
+            ("guards: {max_steal: 5}\nbudgets: [{benchmark: a, arm: b, max_loss: 0.1}]", "guards.max_steal: 5"),
+            ("budgets: [", "line 1"),
+            ("x: !!python/object/apply:os.system [id]", "python"),
+            ("#" * 300_000, "larger than"),
         ):
-            with open(path, "w", encoding="utf-8") as file:
-                file.write(text)
-            error = self.assertRaises(schema.InputError, budget_file.load, path)
-            self.assertEqual(f"{path}: {told}", str(error))
+            error = self.assertRaises(schema.InputError, self.load, text)
+            self.assertIn(told, str(error))
+            self.assertEqual(errors.ExitCode.ERROR, error.exit_code)
+        self.assertRaises(schema.InputError, budget_file.load, "/nonexistent/budget.yaml")
 
 
 class ShippedTest(testtools.TestCase):

@@ -5,7 +5,7 @@ import dataclasses
 import testtools
 
 from nova_perf_tuning.bench import plugins
-from nova_perf_tuning.budget import budget_file, definitions, diagnosis, gating, model, verdict
+from nova_perf_tuning.budget import budget_file, definitions, diagnosis, model, reasons, verdict
 from tests.unit.budget import samples
 
 
@@ -114,8 +114,9 @@ class DiagnosisTest(testtools.TestCase):
         judged = verdict.judge_all(
             data := results({"cpu": 0.2}), [budget_file.Budget("cpu", "tuned", 0.05, baseline="untuned")]
         )
-        text = f"{judged[0].reasons[0]}; but 2 figures are judged together, and {gating.WITHDRAWN}"
-        one = dataclasses.replace(judged[0], verdict=verdict.Verdict.INCONCLUSIVE, reasons=(text,), verdicts=())
+        why = judged[0].reasons[0].noting(reasons.reason(reasons.ReasonCode.HOLM, figures=2))
+        word = verdict.Verdict.INCONCLUSIVE
+        one = dataclasses.replace(judged[0], verdict=word, reasons=(why,), verdicts=(word,))
         self.assertIn("Holm", diagnosis.diagnose(data, [one]).sentence)
 
     def test_a_gain_has_no_minus_sign(self):

@@ -53,7 +53,13 @@ class FleetDiagnosisTest(testtools.TestCase):
         self.assertIn("1000 of 1000 hosts are undecided: c0, c1, c2, c3, c4 and 995 more (c0: fio: too", sentence)
 
     def test_what_could_not_be_judged_has_advice(self):
-        found = told(("INVALID", "fio: arm 'host' was not measured; the run has untuned, tuned"))
+        row = {
+            "host": "c0",
+            "verdict": "INVALID",
+            "reasons": ["fio: arm 'host' was not measured"],
+            "codes": ["no_arm"],
+        }
+        found = fleet_diagnosis.diagnose({"fleet": {"hosts": [row]}})
         self.assertEqual("INVALID: 1 of 1 hosts cannot be judged: c0", found.sentence.partition(" (")[0])
         self.assertIn("Name in the budget what was measured", found.actions[0])
         self.assertTrue(all(told(("INVALID",)).actions))

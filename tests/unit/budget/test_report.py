@@ -104,7 +104,7 @@ class ReportTest(testtools.TestCase):
 
     def test_terms_are_explained(self):
         _, seen = page(self.data)
-        for term in ("Hodges-Lehmann", "trimmed mean", "full overhead", "service CPU"):
+        for term in ("boot, block", "interval", "full overhead", "service CPU"):
             self.assertIn(term, seen.text[seen.text.index("What the terms mean") :])
 
     def test_ablation_and_history(self):
@@ -281,9 +281,7 @@ class ReportTest(testtools.TestCase):
         found = json.loads(json.dumps(report.as_json(self.data, summaries, [])))
         ratio = found["benchmarks"][0]["comparisons"][0]
         self.assertEqual(("tuned", "untuned"), (ratio["arm"], ratio["baseline"]))
-        self.assertEqual(
-            statistics.ratio(self.data.trials, "tuned", "untuned", seed=1).value, ratio["ratio"]["value"]
-        )
+        self.assertEqual(statistics.ratio(self.data.trials, "tuned", "untuned").value, ratio["ratio"]["value"])
         self.assertEqual(wording.headline(summaries), found["headline"])
 
 
@@ -358,10 +356,10 @@ class WordingTest(testtools.TestCase):
 
     def test_gain_in_words(self):
         def words(low, value, high):
-            return wording.gain(statistics.Estimate(value, low, high, 9, 3, 0.95, value, value, ""))
+            return wording.gain(statistics.Estimate(value, low, high, 9, 3, 0.95))
 
         self.assertEqual("+20.0% gain (95% interval +10.0% to +30.0%)", words(1.1, 1.2, 1.3))
         self.assertEqual("-10.0%, a loss (95% interval -20.0% to -5.0%)", words(0.8, 0.9, 0.95))
         self.assertEqual("no difference shown (+1.0%; 95% interval -2.0% to +4.0%)", words(0.98, 1.01, 1.04))
         self.assertIn("no difference shown (+0.0%;", words(0.98, 0.99999, 1.04))
-        self.assertIn("n is too small", words(None, 1.2, None))
+        self.assertIn("too few for an interval", words(None, 1.2, None))

@@ -6,7 +6,7 @@ import time
 import fixtures
 import testtools
 
-from nova_perf_tuning.budget import local, sequential, session, store
+from nova_perf_tuning.budget import interim, local, session, store
 from nova_perf_tuning.launch import base as launch
 from nova_perf_tuning.specs import request
 from tests.unit.budget import samples
@@ -151,43 +151,28 @@ class SessionTest(testtools.TestCase):
         places = [place for place, now in enumerate(told) if now.important]
         self.assertEqual((3, 1), (len(places), places[0]), "before the first boot, and for each group")
 
-    def test_more_groups_while_undecided(self):
-        one = self.make(groups=1, blocks=1)
-        with self.launcher:
-            one.run(lambda results: len({trial.group for trial in results.trials}) < 3)
-        self.assertEqual(3, one.results.environment["groups_run"])
+    def test_one_look_at_half_of_the_boots_may_end_it(self):
+        for answer, run in ((True, 6), (False, 3)):
+            asked = []
 
-    def test_looks_are_few(self):
-        asked = []
+            def more(results, asked=asked, answer=answer):
+                asked.append(len({trial.group for trial in results.trials}))
+                return answer
 
-        def more(results):
-            asked.append(len({trial.group for trial in results.trials}))
-            return len(asked) < 5
+            one = self.make(groups=6, blocks=1)
+            with self.launcher:
+                one.run(more)
+            self.assertEqual([3], asked)
+            self.assertEqual(run, one.results.environment["groups_run"])
+            self.assertEqual([{"groups": 3, "share": interim.SHARE}], one.results.environment["looks"])
+            self.assertEqual("complete", one.results.environment["ended"])
 
-        one = self.make(groups=6, blocks=1)
-        with self.launcher:
-            one.run(more)
-        self.assertEqual([3, 4, 6, 8, 11], asked)
-        self.assertEqual(asked, [look["groups"] for look in one.results.environment["looks"]])
-
-    def test_time_that_is_up_during_a_look_leaves_nothing_of_the_error(self):
-        def more(_results):
-            raise session.TimeUp
-
-        one = self.make(groups=6, blocks=1)
-        with self.launcher:
-            one.run(more)
-        self.assertEqual("time limit", one.results.environment["ended"])
-        self.assertEqual([{"groups": 3, "share": 1.0}], one.results.environment["looks"])
-
-    def test_boots_that_are_quick_have_their_part_of_the_error_to_spend(self):
-        """By the clock alone, of which 120 s are allowed, three boots of a moment would have next to none."""
+    def test_few_boots_have_no_look(self):
         one = self.make(groups=3, blocks=1)
         with self.launcher:
-            one.run(lambda _: False)
-        [look] = one.results.environment["looks"]
-        self.assertEqual(3, look["groups"])
-        self.assertAlmostEqual(sequential.PLANNED**2, look["share"])
+            one.run(lambda _: self.fail("a look"))
+        self.assertEqual(3, one.results.environment["groups_run"])
+        self.assertNotIn("looks", one.results.environment)
 
     def test_progress_counts_up_to_its_total(self):
         told = []

@@ -37,15 +37,15 @@ class CapacityCommandTest(testtools.TestCase):
     def test_mistakes(self):
         for arguments, words in (
             (("--shared", "0-9", "--benchmark", "fio"), "benchmarks that did: iperf3"),
-            (("--shared", "x"), "--shared 'x'"),
+            (("--shared", "x"), "--shared: 'x'"),
             (("--shared", "0-9", "--vcpus", "4"), "belong together"),
-            (("--shared", "0-9", "--classes", "vhost,nic"), "--classes 'nic': give some of emulator,"),
-            (("--shared", "0-9", "--busy", "80"), "--busy '80'"),
+            (("--shared", "0-9", "--classes", "vhost,nic"), "--classes: 'nic': give some of emulator,"),
+            (("--shared", "0-9", "--busy", "80"), "--busy: '80'"),
             (("--shared", "0-5", "--dedicated", "4-9", "--vcpus", "2"), "both name CPUs 4-5; give each CPU once"),
-            (("--shared", "0-9", "--classes", "iothread,worker"), "iothread, worker: took no CPU in these trials"),
-            (("--shared", "0-9", "--dedicated", "4-7", "--vcpus", "0.5"), "--vcpus '0.5': give a whole number"),
-            (("--shared", "0-9", "--dedicated", "4-7", "--vcpus", "1.9"), "--vcpus '1.9': give a whole number"),
-            (("--shared", "0-9", "--dedicated", "4-7", "--vcpus", "0"), "--vcpus '0': give a whole number"),
+            (("--shared", "0-9", "--classes", "iothread,worker"), "iothread, worker: took no CPU here"),
+            (("--shared", "0-9", "--dedicated", "4-7", "--vcpus", "0.5"), "--vcpus: '0.5': give a whole number"),
+            (("--shared", "0-9", "--dedicated", "4-7", "--vcpus", "1.9"), "--vcpus: '1.9': give a whole number"),
+            (("--shared", "0-9", "--dedicated", "4-7", "--vcpus", "0"), "--vcpus: '0': give a whole number"),
         ):
             done = self.capacity(*arguments)
             self.assertEqual((3, ""), (done.returncode, done.stdout), arguments)

@@ -166,7 +166,7 @@ class EvaluateTest(testtools.TestCase):
         arguments = ("evaluate", self.results, "--budget", budget, "--noise-file", noise_file)
         missing = test_bench.nova_perf(*arguments)
         self.assertEqual((3, "", 1), (missing.returncode, missing.stdout, missing.stderr.count("\n")))
-        self.assertIn("noise.json: there is no such file", missing.stderr)
+        self.assertIn("noise.json: no such file", missing.stderr)
         for metric in ("latency", "throughput"):
             one = {"fingerprint": fingerprint, "benchmark": "iperf3", "created": "y", "losses": {metric: 0.01}}
             with open(noise_file, "w", encoding="utf-8") as file:
@@ -209,7 +209,7 @@ class EvaluateTest(testtools.TestCase):
         )
         words = {one["host"]: one["verdict"] for one in json.loads(done.stdout)["hosts"]}
         self.assertEqual({"c0": "PASS", "c1": "INVALID", "c2": "PASS", "c3": "PASS"}, words)
-        self.assertIn("it has no noise floor for 3 of 4 hosts (c0, c2, c3)\n", done.stderr)
+        self.assertIn("it has no noise floor for 3 of 4 hosts, such as c0\n", done.stderr)
 
     def test_budgets_for_a_host_group_that_nobody_told(self):
         lines = ["arm: tuned, max_loss: 0.15", "arm: tuned, max_loss: 0.01, host_group: gen3"]
@@ -225,30 +225,6 @@ class EvaluateTest(testtools.TestCase):
             samples.results({"host": 1000.0, "tuned": 900.0}, groups=3, blocks=6, host_group="gen2"), self.results
         )
         self.assertEqual([], json.loads(self.evaluate(*lines, form="json").stdout)["left_out"])
-
-    def test_a_file_with_too_many_benchmarks_for_its_budgets(self):
-        """It is INVALID beside others, with the reason."""
-        one = samples.results({"host": 1000.0, "tuned": 900.0}, groups=2, blocks=1)
-        labels = {f"iperf3:{number}": {"kind": "iperf3"} for number in range(101)}
-        trials = [dataclasses.replace(trial, benchmark=label) for label in labels for trial in one.trials]
-        for order, trial in enumerate(trials):
-            trial.order, trial.value = order, 1000.0 + order / 7
-        many = os.path.join(self.folder, "many.json")
-        store.save(dataclasses.replace(one, environment={"benchmarks": labels}, trials=trials), many)
-        budget = os.path.join(self.folder, "budget.yaml")
-        with open(budget, "w", encoding="utf-8") as file:
-            lines = (
-                f"- {{benchmark: iperf3, arm: tuned, max_loss: 0.{200 + one}, optional: true}}\n"
-                for one in range(200)
-            )
-            file.write("budgets:\n" + "".join(lines))
-        told = "pairs of benchmark and budget; give fewer budgets"
-        done = test_bench.nova_perf("evaluate", many, "--budget", budget)
-        self.assertEqual((3, "", 1), (done.returncode, done.stdout, done.stderr.count("\n")))
-        self.assertIn(told, done.stderr)
-        done = test_bench.nova_perf("evaluate", self.results, many, "--budget", budget, "-f", "json")
-        self.assertEqual((3, ""), (done.returncode, done.stderr))
-        self.assertIn(told, json.loads(done.stdout)["files"][1]["why"])
 
     def test_nothing_judged_is_an_error_for_ci(self):
         wanted = os.path.join(self.folder, "junit.xml")

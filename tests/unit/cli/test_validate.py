@@ -164,7 +164,7 @@ class ValidateTest(testtools.TestCase):
         for path, more, told in (
             (junk, (), "junk.json: no JSON"),
             (junk, ("--noise-floor",), "junk.json: no JSON"),
-            (os.path.join(self.folder, "missing.json"), (), "there is no such file"),
+            (os.path.join(self.folder, "missing.json"), (), "no such file"),
             (os.path.join(plain, "x.json"), ("--noise-floor",), "noise floors cannot be kept there"),
             (self.folder, ("--noise-floor",), "not a regular file"),
         ):

@@ -1,0 +1,252 @@
+"""What of some results a budget is about, and why it cannot be judged by them."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import functools
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+
+from nova_perf_tuning.budget import (
+    budget_file,
+    definitions,
+    model,
+    noise,
+    overhead,
+    reasons,
+    statistics,
+    trial_filter,
+)
+from nova_perf_tuning.budget.reasons import reason
+from nova_perf_tuning.guest import truth
+
+#: Beyond this gain the figures of two arms are rather in two units than of a tuning that good, unless a budget
+#: says otherwise. A loss may be as large: a guest whose network stands still has one.
+MAX_GAIN = 10.0
+
+_C = reasons.ReasonCode
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Figures:
+    """What a budget limits, as far as it can be judged.
+
+    :ivar logs: boot -> log-ratios of its blocks; :ivar cpu: boot -> service CPU per unit of work.
+    :ivar unit: of work; :ivar notes: what failed and what was excluded.
+    :ivar fault: why nothing can be judged; :ivar cpu_fault: why service CPU cannot.
+    """
+
+    metric: str = ""
+    logs: Mapping[int, Sequence[float]] = dataclasses.field(default_factory=dict)
+    cpu: Mapping[int, Sequence[float]] = dataclasses.field(default_factory=dict)
+    unit: str = ""
+    notes: tuple[reasons.Reason, ...] = ()
+    pairs_excluded: int = 0
+    fault: reasons.Reason | None = None
+    cpu_fault: reasons.Reason | None = None
+
+    def loss(self, confidence: float) -> statistics.Estimate | None:
+        """Return ``1 - ratio`` with its interval; None without a pair."""
+        ratio = statistics.ratio_of(self.logs, confidence)
+        if ratio is None:
+            return None
+        low, high = (None if end is None else 1 - end for end in (ratio.high, ratio.low))
+        return dataclasses.replace(ratio, value=1 - ratio.value, low=low, high=high)
+
+    def cpu_per_unit(self, confidence: float) -> statistics.Estimate | None:
+        """Return service CPU seconds per unit of work; None where none is known."""
+        return statistics.estimate(self.cpu, confidence, positive=True)
+
+
+class Measured:
+    """Results, looked up by many budgets.
+
+    :ivar groups: how many boots they are of.
+    """
+
+    def __init__(self, results: model.Results, cpu_unknown: Set[tuple[str, int]] = frozenset()) -> None:
+        """Keep what is given.
+
+        :param cpu_unknown: (benchmark, boot) whose service CPU is left out.
+        """
+        self._results = results
+        self._cpu_unknown = cpu_unknown
+        self.environment = results.environment
+        self.groups = len({one.group for one in results.trials})
+        self._capacity = overhead.Capacity(results.environment)
+        self._trials: dict[str, list[model.Trial]] = collections.defaultdict(list)
+        for one in results.trials:
+            self._trials[one.benchmark].append(one)
+        self._select = functools.cache(self._selection)
+
+    def figures(self, budget: budget_file.Budget) -> Figures:
+        """Return what a budget limits, or why it cannot be judged."""
+        metric = budget.metric or self._judged_by(budget.benchmark)
+        fault = self._other_guests(budget) or self._absent(budget, metric)
+        if fault is not None or metric is None:
+            return Figures(fault=fault)
+        # What an arm costs needs no other to compare with.
+        baseline = budget.arm if budget.max_loss is None else budget.baseline
+        rules = dataclasses.replace(
+            budget, metric=metric, baseline=baseline, max_loss=None, max_host_cpu_per_unit=None, reason=""
+        )
+        picked, fault = self._select(rules)
+        if picked is None or fault is not None:
+            return Figures(metric, fault=fault)
+        logs = statistics.log_ratios(picked.trials, budget.arm, baseline)
+        worst = self._failed_blocks(picked, budget.arm, baseline)
+        notes = picked.notes
+        if worst and logs:
+            notes = (*notes, reason(_C.WORST, arm=budget.arm, count=len(worst)))
+        found = Figures(metric, _with_worst(logs, min, worst), notes=notes, pairs_excluded=picked.pairs_excluded)
+        if (fault := _too_good(budget, found.logs)) is not None:
+            return Figures(metric, fault=fault)
+        measured = found.loss(budget.confidence)
+        fault = noise.refusal(self.environment, budget.benchmark, metric, budget.max_loss, measured)
+        if fault is not None:
+            return Figures(metric, fault=fault)
+        return found if budget.max_host_cpu_per_unit is None else self._with_cpu(found, budget, picked, worst)
+
+    def _selection(self, rules: budget_file.Budget) -> tuple[trial_filter.Selection | None, reasons.Reason | None]:
+        """Return the trials of two arms that no guard rejects, or why too few are left."""
+        arms = dict.fromkeys((rules.arm, rules.baseline))
+        # A run that failed has none of its figures, and stands there under the judged one alone.
+        trials = [one for one in self._trials[rules.benchmark] if one.metric == rules.metric or one.value is None]
+        for arm in arms:
+            mine = [one for one in trials if one.arm == arm]
+            if not mine:
+                known = sorted({one.arm for one in self._trials[rules.benchmark]})
+                return None, reason(_C.NO_ARM, arm=arm, known=known)
+            if trial_filter.lost(trials, self.environment, arm).too_many and trial_filter.zero_is_best(mine):
+                zeros = sum(one.value == 0 for one in mine)
+                return None, reason(_C.MOSTLY_ZERO, arm=arm, metric=rules.metric, zeros=zeros, of=len(mine))
+        judged = [one for one in trials if one.arm in arms]
+        fault = next(filter(None, map(self._capacity.exceeded, judged)), None)
+        if fault is not None:
+            return None, fault
+        # All arms tell which blocks there ought to be.
+        picked = trial_filter.select(
+            self._results, trials, rules.arm, rules.baseline, rules.guards, rules.min_link_mbps, rules.link
+        )
+        return picked, picked.invalid
+
+    def _absent(self, budget: budget_file.Budget, metric: str | None) -> reasons.Reason | None:
+        """Return what of a budget was not measured."""
+        benchmark = budget.benchmark
+        if benchmark not in self._trials:
+            return reason(_C.NO_BENCHMARK, benchmark=benchmark, known=sorted(self._trials))
+        metrics = sorted({one.metric for one in self._trials[benchmark]})
+        if metric is None:
+            return reason(_C.UNKNOWN_METRIC, benchmark=benchmark, known=metrics)
+        if metric in metrics:
+            return None
+        named = budget.metric is not None
+        return reason(_C.NO_METRIC, benchmark=benchmark, metric=metric, known=metrics, named=named)
+
+    def _judged_by(self, benchmark: str) -> str | None:
+        """Return the metric of a budget that names none, as the benchmark defines it."""
+        if known := definitions.of_label(benchmark, self.environment):
+            return known.metric
+        return next((one.metric for one in self._trials.get(benchmark, ()) if one.primary), None)
+
+    def _other_guests(self, budget: budget_file.Budget) -> reasons.Reason | None:
+        """Return what the guests are, or ran on, if it is not what the budget is for or what was asked for."""
+        accelerator, wanted = str(self.environment.get("accelerator", "unknown")), budget.accelerator
+        if wanted is not None and accelerator != wanted:
+            return reason(_C.OTHER_ACCELERATOR, accelerator=accelerator, wanted=wanted)
+        for arm in (budget.arm, budget.baseline):
+            told = self.environment.get("arms", {}).get(arm, {})
+            found = str(told.get("virtualization") or "")
+            if what := truth.contradiction(found, accelerator):
+                return reason(_C.ACCELERATOR_CONTRADICTED, arm=arm, what=what)
+            if found == "unknown" and wanted is not None:
+                return reason(_C.VIRTUALIZATION_UNREAD, arm=arm, wanted=wanted)
+            if budget.virtualization is not None and arm != "host" and found != budget.virtualization:
+                return reason(_C.OTHER_VIRTUALIZATION, arm=arm, found=found, wanted=budget.virtualization)
+            if lines := [line for line in told.get("findings", ()) if truth.spoils(line)]:
+                return reason(_C.OTHER_GUESTS, arm=arm, finding=lines[0], more=len(lines) - 1)
+        return None
+
+    def _failed_blocks(self, picked: trial_filter.Selection, arm: str, baseline: str) -> list[int]:
+        """Return the boot of each block in which ``arm`` alone has no figure.
+
+        A slow trial is likelier to fail: what is left may be the better part. What a guard excluded is not here.
+        """
+        failed = next(one.blocks for one in picked.lost if one.arm == arm)
+        if arm == baseline:
+            return [group for group, _ in failed]
+        others = {
+            (one.group, one.block) for one in picked.trials if one.arm == baseline and not trial_filter.failed(one)
+        }
+        return [group for group, _ in sorted(failed & others)]
+
+    def _with_cpu(
+        self,
+        found: Figures,
+        budget: budget_file.Budget,
+        picked: trial_filter.Selection,
+        worst: Sequence[int],
+    ) -> Figures:
+        mine = [
+            one
+            for one in picked.trials
+            if one.arm == budget.arm and (budget.benchmark, one.group) not in self._cpu_unknown
+        ]
+        samples: dict[int, list[float]] = {}
+        for one in mine:
+            value = overhead.per_unit(overhead.cost(one).service_s, one)
+            if value is not None:
+                samples.setdefault(one.group, []).append(value)
+        units = {one.work_unit for one in mine if one.work is not None}
+        fault: reasons.Reason | None = None
+        if budget.work_unit is not None and units - {budget.work_unit}:
+            fault = reason(_C.OTHER_WORK_UNIT, found=sorted(units), wanted=budget.work_unit)
+        fault = fault or _uncounted(mine, budget.arm, sum(map(len, samples.values())))
+        unit = min(units, default="")
+        if fault is not None:
+            return dataclasses.replace(found, unit=unit, cpu_fault=fault)
+        return dataclasses.replace(found, unit=unit, cpu=_with_worst(samples, max, worst))
+
+
+def _with_worst(
+    samples: Mapping[int, Sequence[float]], worst_of: Callable[[Iterable[float]], float], groups: Iterable[int]
+) -> Mapping[int, Sequence[float]]:
+    """Return samples with the worst of all once more for each of ``groups``: blocks that ended worse than any."""
+    if not samples:
+        return samples
+    worst = worst_of(value for values in samples.values() for value in values)
+    found = {group: list(values) for group, values in samples.items()}
+    for group in groups:
+        found.setdefault(group, []).append(worst)
+    return found
+
+
+def _too_good(budget: budget_file.Budget, logs: Mapping[int, Sequence[float]]) -> reasons.Reason | None:
+    """Return that a gain is rather another unit; a budget that demands a gain expects one."""
+    middle = statistics.median([log for some in logs.values() for log in some])
+    most = budget.max_gain
+    if most is None:
+        most = MAX_GAIN * max(1.0, 1 - (budget.max_loss or 0.0))
+    if middle is None or middle <= math.log(most):
+        return None
+    return reason(_C.TOO_GOOD, arm=budget.arm, baseline=budget.baseline, factor=math.exp(middle), limit=most)
+
+
+def _uncounted(trials: Sequence[model.Trial], arm: str, known: int) -> reasons.Reason | None:
+    """Return why service CPU cannot be judged by the trials that have it; None if it can.
+
+    :param known: how many of the arm have it.
+    """
+    fault = next(filter(None, (overhead.cost(one).contradiction for one in trials)), None)
+    if fault is None and known:
+        fault = overhead.contradiction(trials)
+    if fault is not None:
+        return fault
+    measured = sum(not trial_filter.failed(one) for one in trials)
+    if not known:
+        return reason(_C.NO_SERVICE_CPU, arm=arm)
+    if measured - known <= trial_filter.MAX_LOST * measured:
+        return None
+    count, limit = measured - known, trial_filter.MAX_LOST
+    return reason(_C.LITTLE_SERVICE_CPU, arm=arm, count=count, of=measured, limit=limit)

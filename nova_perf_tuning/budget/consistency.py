@@ -1,0 +1,108 @@
+"""What a results file says against itself, where a schema cannot see it: a verdict out of it would say nothing."""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from nova_perf_tuning.budget import definitions, model, overhead
+
+#: Smallest figure but 0 that is read: means and ratios of far smaller ones become 0 or infinite.
+MIN_FIGURE = 1e-9
+
+
+def find(environment: Mapping[str, Any], trials: Sequence[model.Trial]) -> str:
+    """Return the first contradiction, the place in the file first; empty: none."""
+    return (
+        _boots(environment, trials)
+        or _pairs(environment, trials)
+        or next((f"trials[{index}]{fault}" for index, one in enumerate(trials) if (fault := _trial(one))), "")
+        or _figures(environment, trials)
+        or _runs(trials)
+    )
+
+
+def _boots(environment: Mapping[str, Any], trials: Sequence[model.Trial]) -> str:
+    """Return what is wrong with the number of boots: where some are gone, the rest may be a choice."""
+    run = environment.get("groups_run")
+    if "fleet" in environment or not isinstance(run, int | float):  # there a pair's server is a group of its own
+        return ""
+    found = len({one.group for one in trials})
+    return f"environment.groups_run: is {run:g}, but there are trials of {found} groups" if found != run else ""
+
+
+def _pairs(environment: Mapping[str, Any], trials: Sequence[model.Trial]) -> str:
+    """Return what a run over many hosts lacks of its pairs: hosts whose pairs are gone would not be judged."""
+    if "fleet" not in environment:
+        return ""
+    pairs = environment["fleet"]["pairs"]
+    planned, found = environment.get("groups"), sum(one["state"] != "dropped" for one in pairs)
+    if isinstance(planned, int | float) and found != planned:
+        return f"environment.groups: is {planned:g}, but fleet.pairs has {found} that were not dropped"
+    if {one["number"] for one in pairs} != set(range(len(pairs))):
+        return f"environment.fleet.pairs: numbers are not those from 0 to {len(pairs) - 1}, each once"
+    hosts = collections.Counter(one["host"] for one in environment["fleet"]["hosts"])
+    if twice := [name for name, times in hosts.items() if times > 1]:
+        return f"environment.fleet.hosts: has '{twice[0]}' twice; leave one of them out"
+    for index, one in enumerate(trials):
+        if not 0 <= one.group < 2 * len(pairs):  # the second half are groups of what servers ran alone
+            return f"trials[{index}].group: is {one.group}, which no pair in environment.fleet.pairs has"
+    return ""
+
+
+def _trial(one: model.Trial) -> str:
+    if (one.value is None) != (one.error is not None):
+        return ": needs either a value or an error"
+    for name, figure in (("value", one.value), ("work", one.work), ("window_s", one.window_s)):
+        if figure and figure < MIN_FIGURE:
+            return f".{name}: {figure} is too small, the least is 0 or {MIN_FIGURE}"
+    if one.wait_s is not None and one.wait_s < -overhead.SLACK_S:
+        return f".wait_s: is {one.wait_s}, and nothing waits for less than no time"
+    return ""
+
+
+def _figures(environment: Mapping[str, Any], trials: Sequence[model.Trial]) -> str:
+    """Return which figure has another unit or better way than another of its metric, or than its benchmark says.
+
+    A loss would be a gain. A benchmark has one figure that is judged: the choice would be the file's.
+    """
+    metrics: dict[tuple[str, str], tuple[str, str]] = {}
+    works: dict[str, str] = {}
+    judged: dict[str, str] = {}
+    for label in {one.benchmark for one in trials}:
+        if (known := definitions.of_label(label, environment)) is not None:
+            metrics[label, known.metric] = known.unit, known.better
+            if known.work_unit:
+                works[label] = known.work_unit
+    for index, one in enumerate(trials):
+        unit, better = metrics.setdefault((one.benchmark, one.metric), (one.unit, one.better))
+        work_unit = works.setdefault(one.benchmark, one.work_unit) if one.work is not None else one.work_unit
+        metric = judged.setdefault(one.benchmark, one.metric) if one.primary else one.metric
+        what = f"of {one.benchmark}"
+        for name, wanted, where in (
+            ("better", better, f"{one.metric} {what}"),
+            ("unit", unit, f"{one.metric} {what}"),
+            ("work_unit", work_unit, f"the work {what}"),
+            ("metric", metric, f"the judged figure {what}"),
+        ):
+            if getattr(one, name) != wanted:
+                return f"trials[{index}].{name}: is '{getattr(one, name)}', but '{wanted}' for {where}"
+    return ""
+
+
+def _runs(trials: Sequence[model.Trial]) -> str:
+    """Return which run is there twice: guards go by its number, and copies would pass for replicates."""
+    runs: dict[int, tuple[str, str, int, int]] = {}
+    places: dict[tuple[str, str, int, int], int] = {}
+    figures: set[tuple[str, str, int]] = set()
+    merged = "give every validation a results file of its own"
+    for index, one in enumerate(trials):
+        place = (one.benchmark, one.arm, one.group, one.block)
+        if runs.setdefault(one.order, place) != place:
+            return f"trials[{index}].order: is {one.order}, which another run has; {merged}"
+        figure = (one.metric, one.arm, one.order)
+        if places.setdefault(place, one.order) != one.order or (one.primary and figure in figures):
+            return f"trials[{index}]: '{one.benchmark}' ran in this block of '{one.arm}' before; {merged}"
+        figures.add(figure)
+    return ""

@@ -1,0 +1,34 @@
+"""One look at a validation that is under way: it may end there when its verdict is clear.
+
+Each look is a chance to be wrong, so the look at half of the boots and the one at the end share the error
+probability (Bonferroni's inequality: it holds for any statistic). A run without the look has all of it at its end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+#: Of the error probability, spent at the look; the rest is for the end.
+SHARE: Final = 0.4
+#: Half of fewer boots decides nothing.
+MIN_BOOTS: Final = 6
+
+
+def due(groups: int, planned: int) -> bool:
+    """Return whether to look when ``groups`` of the ``planned`` boots are made."""
+    return planned >= MIN_BOOTS and groups == (planned + 1) // 2
+
+
+def recorded(groups: int) -> dict[str, Any]:
+    """Return a look as the results' environment has it, under ``looks``."""
+    return {"groups": groups, "share": SHARE}
+
+
+def confidence(promised: float, environment: Mapping[str, Any], groups: int) -> float:
+    """Return the confidence of an interval over ``groups`` boots that keeps the promise over both looks."""
+    looks = environment.get("looks", ())
+    share = next((one["share"] for one in looks if one["groups"] == groups), None)
+    if share is None:
+        share = 1.0 - sum(one["share"] for one in looks if one["groups"] < groups)
+    return 1 - (1 - promised) * min(1.0, max(float(share), 1e-6))
