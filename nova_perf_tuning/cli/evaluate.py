@@ -162,25 +162,29 @@ def _judge_one(args: argparse.Namespace, file: _File) -> int:
 
 
 def _judge_files(args: argparse.Namespace, budgets: _Budgets, floors: _Floors) -> int:
-    """Print a row for each file and return the exit code of the worst."""
-    files = []
+    """Print a row for each file and return the exit code of the worst; no results are kept."""
+    rows, found, suites, warnings = [], [], [], []
     for path in args.results:
         try:
-            files.append(_judged(path, args, budgets, floors))
+            file = _judged(path, args, budgets, floors)
         except schema.InputError as error:
             wrong = str(error).removeprefix(f"{path}: ")
-            files.append(_File(path, judging.Verdict.INVALID, model.Results({}, []), wrong))
-    whole = judging.worst(file.verdict for file in files)
+            file = _File(path, judging.Verdict.INVALID, model.Results({}, []), wrong)
+        rows.append((path, file.verdict, file.told))
+        warnings += [f"warning: {path}: guests of {finding}" for finding in file.findings]
+        if args.junit is not None:
+            suites.append(file.suite())
+        if args.format == "json":
+            found.append({"file": path, "why": file.told, **file.as_data()})
+    whole = judging.worst(verdict for _, verdict, _ in rows)
     if args.junit is not None:
-        store.write_atomically(args.junit, exports.junit_document([file.suite() for file in files]))
+        store.write_atomically(args.junit, exports.junit_document(suites))
     if args.format == "json":
-        told = [{"file": file.path, "why": file.told, **file.as_data()} for file in files]
-        command.print_json({"verdict": whole.value, "files": told})
+        command.print_json({"verdict": whole.value, "files": found})
     else:
-        for file in files:
-            for finding in file.findings:
-                command.say(f"warning: {file.path}: guests of {finding}")
-        figures.print_files([(file.path, file.verdict, file.told) for file in files], whole)
+        for warning in warnings:
+            command.say(warning)
+        figures.print_files(rows, whole)
     return int(whole.exit_code)
 
 
