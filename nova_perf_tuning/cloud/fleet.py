@@ -4,8 +4,7 @@ A host FAILs when the comparison says that it is bad, or when a budget is broken
 whose peer is bad are left out of the latter, since the peer has spoilt them. A host without any result is INVALID,
 and so is one too many of whose trials failed or do not count (:mod:`nova_perf_tuning.cloud.spoilt`).
 
-Budgets are judged for all hosts together: they are of one kind, and how much boots differ is known from all of
-them (:mod:`nova_perf_tuning.budget.pooling`).
+Budgets are judged for each host by its own boots: those of its pairs.
 """
 
 from __future__ import annotations
