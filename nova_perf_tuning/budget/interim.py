@@ -22,13 +22,17 @@ def due(groups: int, planned: int) -> bool:
 
 def recorded(groups: int) -> dict[str, Any]:
     """Return a look as the results' environment has it, under ``looks``."""
-    return {"groups": groups, "share": SHARE}
+    return {"groups": groups}
 
 
 def confidence(promised: float, environment: Mapping[str, Any], groups: int) -> float:
-    """Return the confidence of an interval over ``groups`` boots that keeps the promise over both looks."""
-    looks = environment.get("looks", ())
-    share = next((one["share"] for one in looks if one["groups"] == groups), None)
-    if share is None:
-        share = 1.0 - sum(one["share"] for one in looks if one["groups"] < groups)
-    return 1 - (1 - promised) * min(1.0, max(float(share), 1e-6))
+    """Return the confidence of an interval over ``groups`` boots that keeps the promise over both looks.
+
+    The shares are this program's own, whatever a results file says: more looks share :data:`SHARE`.
+    """
+    looks = {one["groups"] for one in environment.get("looks", ())}
+    if groups in looks:
+        share = SHARE / len(looks)
+    else:
+        share = 1.0 - SHARE if any(look < groups for look in looks) else 1.0
+    return 1 - (1 - promised) * share

@@ -43,6 +43,11 @@ class InterimTest(testtools.TestCase):
             (looks, 6, 1 - 0.05 * interim.SHARE),
             (looks, 12, 1 - 0.05 * (1 - interim.SHARE)),
             (looks, 7, 1 - 0.05 * (1 - interim.SHARE)),
-            ({"looks": [{"groups": 3, "share": 0.25}, {"groups": 6, "share": 0.75}]}, 6, 1 - 0.05 * 0.75),
+            # A file's own shares and further looks buy no narrower interval.
+            (
+                {"looks": [{"groups": 3, "share": 1.0}, {"groups": 6, "share": 1.0}]},
+                6,
+                1 - 0.05 * interim.SHARE / 2,
+            ),
         ):
             self.assertAlmostEqual(expected, interim.confidence(0.95, environment, boots))

@@ -6,7 +6,7 @@ import time
 import fixtures
 import testtools
 
-from nova_perf_tuning.budget import interim, local, session, store
+from nova_perf_tuning.budget import local, session, store
 from nova_perf_tuning.launch import base as launch
 from nova_perf_tuning.specs import request
 from tests.unit.budget import samples
@@ -164,7 +164,7 @@ class SessionTest(testtools.TestCase):
                 one.run(more)
             self.assertEqual([3], asked)
             self.assertEqual(run, one.results.environment["groups_run"])
-            self.assertEqual([{"groups": 3, "share": interim.SHARE}], one.results.environment["looks"])
+            self.assertEqual([{"groups": 3}], one.results.environment["looks"])
             self.assertEqual("complete", one.results.environment["ended"])
 
     def test_few_boots_have_no_look(self):

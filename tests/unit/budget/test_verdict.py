@@ -198,9 +198,9 @@ class JudgeTest(testtools.TestCase):
 
     def test_the_look_has_its_part_of_the_error(self):
         self.assertNotIn(C.INTERIM, judged(self.data).reasons[0].codes)
-        self.data.environment["looks"] = [{"groups": 3, "share": 0.5}]
+        self.data.environment["looks"] = [{"groups": 3}]
         found = judged(self.data)
-        self.assertAlmostEqual(0.975, found.loss.confidence)
+        self.assertAlmostEqual(0.98, found.loss.confidence)
         self.assertIn(C.INTERIM, found.reasons[0].codes)
 
     def test_json_has_the_code_beside_the_text(self):
