@@ -86,8 +86,8 @@ def _start_agent(folder: pathlib.Path) -> subprocess.Popen[bytes]:
 def _announce(running: pathlib.Path, number: int, pid: int) -> float:
     """Write a guest's files as libvirt does, and return when the last was there."""
     name = f"guest{number}"
-    (running / f"{name}.pid").write_text(str(pid))
-    (running / f"{name}.xml.new").write_text(_XML.format(name=name, number=number))
+    xml = _XML.format(name=name, number=number)
+    (running / f"{name}.xml.new").write_text(f"<domstatus state='running' pid='{pid}'>{xml}</domstatus>")
     os.rename(running / f"{name}.xml.new", running / f"{name}.xml")
     return time.monotonic()
 

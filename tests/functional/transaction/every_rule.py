@@ -194,8 +194,8 @@ class Stage:
         self._guest.stdout.read(1)
         policy = {"policy": "dedicated" if one.guest.get("pins") else "shared", "pins": ()}
         xml = hosts.domain(**{**policy, **one.guest})
-        self._put("run/libvirt/qemu/instance-1.xml", xml)
-        self._put("run/libvirt/qemu/instance-1.pid", f"{self._guest.pid}\n")
+        status = f"<domstatus state='running' pid='{self._guest.pid}'>{xml}</domstatus>"
+        self._put("run/libvirt/qemu/instance-1.xml", status)
 
     def no_guest(self) -> None:
         if self._guest is not None:
