@@ -331,7 +331,7 @@ class _Run:
         launcher.check(plan.arms, plan.measure)
         validate.output_folder(self._args.output)
         self._open(make=True)
-        pairs = pairing.schedule(chosen.hosts, plan.settings.peers, plan.settings.seed).pairs()
+        pairs = pairing.schedule(chosen.hosts, plan.settings.peers, plan.settings.seed)
         kept = {**fleet_plan.to_dict(plan), "cloud": self._cloud.place(), "hosts": self._args.hosts}
         kept["asked"] = validate_resume.asked(self._args)
         stored = self._store.create(

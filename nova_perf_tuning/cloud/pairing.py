@@ -1,71 +1,48 @@
-"""Who is measured with whom: rounds in which every host has at most one peer, and a new one each time.
+"""Who meets whom: every host meets several peers, so that a slow host can be told from a slow peer.
 
-The circle method (round-robin tournament, Kirkman 1847): n hosts stand in a circle, n odd, and in round r the
-hosts i and j with i + j = 2r (mod n) meet; host r has a bye. With an even number one host stands outside the
-circle and meets whoever has the bye. Any k rounds of that give every host k different peers.
-
-===================  ==========================  =========================================================
-n hosts, k peers     rounds                      peers of each host
-===================  ==========================  =========================================================
-n even               k                           k
-n odd, k = n - 1     n                           n - 1
-n odd, k even        k + 1                       k; everybody has one bye
-n odd, k odd         k + 1                       k, but k + 1 for one host, since n * k would be odd
-===================  ==========================  =========================================================
-
-No schedule has fewer rounds: a round gives a host one peer, and an odd number of hosts leaves one out in each.
+Hosts stand in a circle, in an order that the seed sets; each meets those at distance 1, 2 … on both sides (a
+circulant graph), as often as client as as server. With an odd number of peers it also meets the one opposite.
 """
 
 from __future__ import annotations
 
 import collections
-import dataclasses
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 
 from nova_perf_tuning.cloud import model
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Schedule:
-    """Rounds of pairs.
+def schedule(hosts: Iterable[str], peers: int, seed: int = 0) -> list[model.HostPair]:
+    """Return the pairs in which every host meets ``min(peers, n - 1)`` different peers.
 
-    :ivar rounds: in each a host occurs at most once.
-    :ivar byes: for each round the hosts that have no peer in it, sorted.
-    """
-
-    rounds: tuple[tuple[model.HostPair, ...], ...]
-    byes: tuple[tuple[str, ...], ...]
-
-    def pairs(self) -> list[model.HostPair]:
-        """Return all pairs in the order of rounds."""
-        return [pair for one in self.rounds for pair in one]
-
-
-def schedule(hosts: Iterable[str], peers: int, seed: int = 0) -> Schedule:
-    """Return the rounds in which every host meets ``min(peers, n - 1)`` different peers, see the module.
-
-    Every host is the client of a pair and the server of one, as often the one as the other (differing by one
-    at most), since some benchmarks measure the client alone. Where each host has a single peer its pair is
-    therefore measured twice, the second time with the roles exchanged. A host that is alone is its own peer.
+    One host meets one more where both numbers are odd. Two hosts meet twice, the second time with the roles
+    exchanged; a host that is alone is its own peer. Neighbours in the list have no host in common as far as
+    possible, so that several can be measured at a time.
 
     :param hosts: names; their order and repetitions don't matter.
-    :param seed: of who meets whom; the same hosts, peers and seed give the same schedule.
+    :param seed: of the order; the same hosts, peers and seed give the same pairs.
     :raises ValueError: no host, or ``peers`` below 1.
     """
     names = sorted(set(hosts))
+    count = len(names)
     if not names or peers < 1:
         raise ValueError("a schedule needs at least one host and one peer for it")
-    if len(names) == 1:
-        return Schedule(((model.HostPair(names[0], names[0]),),), ((),))
-    order = random.Random(seed)  # noqa: S311  an order that can be repeated, no secret
-    order.shuffle(names)
-    wanted = min(peers, len(names) - 1)
-    circles = _even(len(names), wanted) if len(names) % 2 == 0 else _odd(len(names), wanted)
-    rounds = _with_roles([[(names[i], names[j]) for i, j in circle] for circle in circles])
-    if wanted == 1:
-        rounds += [[model.HostPair(pair.server, pair.client) for pair in one] for one in rounds]
-    return Schedule(tuple(map(tuple, rounds)), tuple(_byes(names, one) for one in rounds))
+    if count == 1:
+        return [model.HostPair(names[0], names[0])]
+    random.Random(seed).shuffle(names)  # noqa: S311  an order that can be repeated, no secret
+    wanted = min(peers, count - 1)
+    whole = 1 if count == 2 else wanted // 2
+    found = []
+    for distance in range(1, whole + 1):
+        # Blocks of this length alternate, so that those that begin together end with hosts of others.
+        order = sorted(range(count), key=lambda place, distance=distance: place // distance % 2)  # type: ignore[misc]
+        found += [(place, (place + distance) % count) for place in order]
+    if wanted % 2 and count > 2:
+        opposite = count // 2
+        half = [(place, (place + opposite) % count) for place in range((count + 1) // 2)]
+        found += [pair if place % 2 else pair[::-1] for place, pair in enumerate(half)]
+    return [model.HostPair(names[client], names[server]) for client, server in found]
 
 
 def additional(
@@ -73,33 +50,26 @@ def additional(
 ) -> list[model.HostPair]:
     """Return the pairs that give every host ``min(peers, n - 1)`` peers again after others were taken out.
 
-    Hosts that miss most are served first, with each other where they have not met, else with one that misses
-    nothing: at most one new pair for each missing peer, half of that where they can be put together.
+    Hosts that miss most are served first, with the peer that misses most.
 
     :param hosts: that are left.
     :param met: pairs that count, measured or still planned; those with other hosts are passed over.
     """
     names = sorted(set(hosts))
-    order = random.Random(seed)  # noqa: S311  as above
-    order.shuffle(names)
-    place = {name: number for number, name in enumerate(names)}
+    random.Random(seed).shuffle(names)  # noqa: S311  as above
     known: dict[str, set[str]] = {name: set() for name in names}
-    clients: collections.Counter[str] = collections.Counter()
     for pair in met:
         if pair.client in known and pair.server in known and pair.client != pair.server:
             known[pair.client].add(pair.server)
             known[pair.server].add(pair.client)
-            clients.update({pair.client: 1, pair.server: -1})
     wanted = min(peers, len(names) - 1)
     found = []
     while lacking := [name for name in names if len(known[name]) < wanted]:
-        one = min(lacking, key=lambda name: (len(known[name]), place[name]))
-        strangers = [name for name in names if name != one and name not in known[one]]
-        other = min(strangers, key=lambda name: (len(known[name]), place[name]))
-        known[one].add(other)
-        known[other].add(one)
-        client, server = (one, other) if clients[one] <= clients[other] else (other, one)
-        clients.update({client: 1, server: -1})
+        client = min(lacking, key=lambda name: len(known[name]))
+        strangers = [name for name in names if name != client and name not in known[client]]
+        server = min(strangers, key=lambda name: len(known[name]))
+        known[client].add(server)
+        known[server].add(client)
         found.append(model.HostPair(client, server))
     return found
 
@@ -109,67 +79,3 @@ def longest_chain(pairs: Iterable[model.HostPair]) -> int:
     return max(
         collections.Counter(name for pair in pairs for name in {pair.client, pair.server}).values(), default=0
     )
-
-
-def _even(n: int, wanted: int) -> list[list[tuple[int, int]]]:
-    circle = n - 1
-    return [[*_circle_round(circle, number), (number, n - 1)] for number in range(wanted)]
-
-
-def _odd(n: int, wanted: int) -> list[list[tuple[int, int]]]:
-    """Return the first rounds of the circle without the pairs that would be a peer too much.
-
-    After rounds 0..k the hosts 0..k have had a bye, and k peers; the others have k + 1. In round ``k // 2``
-    exactly these others meet each other (i + j = 2 * (k // 2) mod n), all of them but the last for an odd k:
-    without those pairs everybody has k.
-    """
-    if wanted == n - 1:
-        return [_circle_round(n, number) for number in range(n)]
-    rounds = [_circle_round(n, number) for number in range(wanted + 1)]
-    middle = wanted // 2
-    rounds[middle] = [pair for pair in rounds[middle] if min(pair) <= wanted]
-    return rounds
-
-
-def _circle_round(circle: int, number: int) -> list[tuple[int, int]]:
-    return [((number + step) % circle, (number - step) % circle) for step in range(1, circle // 2 + 1)]
-
-
-def _byes(names: Sequence[str], pairs: Sequence[model.HostPair]) -> tuple[str, ...]:
-    busy = {name for pair in pairs for name in (pair.client, pair.server)}
-    return tuple(sorted(set(names) - busy))
-
-
-def _with_roles(rounds: Sequence[Sequence[tuple[str, str]]]) -> list[list[model.HostPair]]:
-    """Say who is the client, so that each host is client and server equally often, differing by one at most.
-
-    Walks closed trails through the graph of pairs and lets the client be where each step begins (Euler
-    orientation). Hosts with an odd number of peers, an even number of hosts, are joined to one helper vertex.
-    """
-    edges = [pair for one in rounds for pair in one]
-    degree = collections.Counter(name for pair in edges for name in pair)
-    edges += [(name, "") for name, number in degree.items() if number % 2]
-    touching: dict[str, list[int]] = {}
-    for number, pair in enumerate(edges):
-        for name in pair:
-            touching.setdefault(name, []).append(number)
-    client = _walk(edges, touching)
-    numbers = iter(range(len(edges)))
-    return [
-        [model.HostPair(start, b if start == a else a) for a, b in one for start in [client[next(numbers)]]]
-        for one in rounds
-    ]
-
-
-def _walk(edges: Sequence[tuple[str, str]], touching: Mapping[str, list[int]]) -> dict[int, str]:
-    """Return where each edge begins when every vertex is left as often as it is entered."""
-    begins: dict[int, str] = {}
-    for start in touching:
-        here = start
-        # All degrees are even, so a trail can only end where it began.
-        while touching[here]:
-            edge = touching[here].pop()
-            if edge not in begins:
-                begins[edge] = here
-                here = edges[edge][1] if edges[edge][0] == here else edges[edge][0]
-    return begins

@@ -91,7 +91,7 @@ def run(hosts: int, peers: int, parallel: int) -> dict[str, float]:
     threads = simulation.VirtualWorkers()
     cloud = simulation.Cloud(faults=FAULTS, bad=slow, noise=0.02)
     launcher = simulation.SimulatedLauncher(cloud, threads, threads.now)
-    pairs = pairing.schedule(names, peers).pairs()
+    pairs = pairing.schedule(names, peers)
     with tempfile.TemporaryDirectory() as folder:
         store = campaign_store.CampaignStore(f"sqlite:///{os.path.join(folder, 'results.db')}")
         run_id = campaign_store.new_id()

@@ -35,7 +35,7 @@ def main():
     if resumed:
         run = store.claim(resumed[0])
     else:
-        pairs = pairing.schedule(HOSTS, PEERS, 1).pairs()
+        pairs = pairing.schedule(HOSTS, PEERS, 1)
         run = store.create(campaign_store.new_id(), HOSTS, pairs, {}, {})
     plan = model.MeasurePlan(run.run_id, tuple(plugins.jobs(["cpu"])), 3, 900.0)
     settings = campaign.Settings(peers=PEERS, seed=1, max_parallel=4)

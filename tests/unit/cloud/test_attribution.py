@@ -23,7 +23,7 @@ def diagnose(figures, paired=True, lower=False, limit=0.1):
 def fleet(count, peers, seed, bad, noise=0.01, factor=0.7):
     """Return the figures of a fleet in which a pair is as fast as its slower host."""
     rng = random.Random(seed)
-    pairs = pairing.schedule([f"h{number:03d}" for number in range(count)], peers, seed).pairs()
+    pairs = pairing.schedule([f"h{number:03d}" for number in range(count)], peers, seed)
     return {
         (pair.client, pair.server): 1000.0
         * (factor if {pair.client, pair.server} & bad else 1.0)

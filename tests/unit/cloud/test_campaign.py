@@ -36,7 +36,7 @@ class CampaignCase(testtools.TestCase):
     def begin(self, hosts, cloud=None, peers=2, place="here", **changes):
         """Return a new campaign on a simulated cloud."""
         run_id = campaign_store.new_id()
-        pairs = pairing.schedule(names(hosts), peers).pairs()
+        pairs = pairing.schedule(names(hosts), peers)
         run = self.store.create(run_id, names(hosts), pairs, {"cloud": place} if place else {}, {})
         return self.campaign(run, cloud, peers=peers, **changes)
 
@@ -72,7 +72,7 @@ class CleanedRunTest(CampaignCase):
         """Its process could not say that it ended; a complete one stays complete."""
         for ended, state in ((None, "interrupted"), ("complete", "complete")):
             run_id = campaign_store.new_id()
-            self.store.create(run_id, names(2), pairing.schedule(names(2), 1).pairs(), {}, {})
+            self.store.create(run_id, names(2), pairing.schedule(names(2), 1), {}, {})
             if ended:
                 self.store.end(run_id, ended, leftovers=True)
             self.store.clean(run_id)
@@ -128,7 +128,7 @@ class CampaignTest(CampaignCase):
             left = [(at, now.left_s) for at, now in told if now.done == done and now.text.startswith("measuring")]
             self.assertGreaterEqual(len(left), 3, told)
             for (before, more_s), (at, less_s) in itertools.pairwise(left):
-                self.assertAlmostEqual(at - before, more_s - less_s, delta=0.01)
+                self.assertAlmostEqual(max(0.0, more_s - (at - before)), less_s, delta=0.01)
 
     def test_a_pair_that_takes_longer_than_its_plan_leaves_no_negative_time(self):
         one = self.begin(2, cloud=simulation.Cloud(dead={"h000"}), peers=1, max_parallel=1, retries=0)
@@ -136,7 +136,7 @@ class CampaignTest(CampaignCase):
         self.assertEqual(0.0, min(now.left_s for now in self.told))
 
     def test_faults_stay_with_their_pair(self):
-        one = self.begin(40, simulation.Cloud(faults=0.3), peers=3, retries=1)
+        one = self.begin(40, simulation.Cloud(faults=0.2), peers=3, retries=1)
         self.assertEqual("complete", one.run())
         run_id = one._run.run_id
         states = self.states(run_id)
@@ -180,7 +180,7 @@ class CampaignTest(CampaignCase):
     def test_a_cloud_that_fails_midway_is_no_host_s_fault(self):
         """No host is given up, the run ends soon, and all that failed is measured when it goes on."""
         for retries in (0, 1):
-            one = self.begin(16, peers=3, retries=retries)
+            one = self.begin(24, peers=3, retries=retries)
             self.fail_when(lambda ended: ended >= 8)
             error = self.assertRaises(campaign.HopelessError, one.run)
             self.assertIn("8 pairs failed on end for what is no host's fault, the last one with API", str(error))
@@ -189,10 +189,10 @@ class CampaignTest(CampaignCase):
             self.assertEqual(("interrupted", {}), (run.state, run.out))
             states = self.states(run_id)
             self.assertEqual({"done", "planned"}, set(states))
-            self.assertEqual(24, states.total())
+            self.assertEqual(36, states.total())
             self.check_consistent(run_id)
             self.assertEqual("complete", self.campaign(self.store.claim(run_id), retries=0).run())
-            self.assertEqual({"done": 24}, self.states(run_id))
+            self.assertEqual({"done": 36}, self.states(run_id))
             self.check_consistent(run_id)
 
     def test_a_short_outage_is_bridged(self):
@@ -303,7 +303,7 @@ class CampaignTest(CampaignCase):
 
     def test_what_made_all_pairs_fail_is_mended(self):
         """The pairs that failed are measured after all, with attempts of their own."""
-        for retries, others in ((0, 0.0), (1, 0.3)):
+        for retries, others in ((0, 0.0), (1, 0.2)):
             one = self.begin(12, simulation.Cloud(dead=set(names(12))), retries=retries)
             self.assertRaises(campaign.HopelessError, one.run)
             run_id = one._run.run_id

@@ -260,7 +260,7 @@ class CredentialsTest(HeatCase):
         store = campaign_store.CampaignStore(f"sqlite:///{folder}/runs.db")
         self.addCleanup(store.close)
         run_id = campaign_store.new_id()
-        run = store.create(run_id, ["a", "b", "c"], pairing.schedule(["a", "b", "c"], 2).pairs(), {}, {})
+        run = store.create(run_id, ["a", "b", "c"], pairing.schedule(["a", "b", "c"], 2), {}, {})
         self.engine.first = [REFUSED] * 500
         settings = campaign.Settings(max_parallel=1)
         one = campaign.Campaign(store, self.launcher(), run, [ARM], self.plan(), settings)
