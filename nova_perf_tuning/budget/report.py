@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import difflib
 import json
 import re
@@ -10,10 +9,17 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nova_perf_tuning import errors
+
+try:
+    import jinja2
+except ImportError:
+    raise errors.PerfTuningError("Jinja2 is missing; install nova-perf-tuning[report] for reports") from None
+
 from nova_perf_tuning.budget import (
     ablation,
     charts,
     diagnosis,
+    exports,
     fleet_diagnosis,
     model,
     overhead,
@@ -30,6 +36,7 @@ if TYPE_CHECKING:
 #: What a diff may have to compare, in lines; more would take minutes and say nothing.
 _MAX_XML_LINES = 2000
 _SHOWN_TRIALS = 5000
+_SHOWN_CHARACTERS = 4000
 
 #: Stacking order: what the guest does first, then what the host does for it.
 _CLASSES = ("vcpu", "emulator", "iothread", "vhost", "worker", "total")
@@ -37,16 +44,11 @@ _CLASSES = ("vcpu", "emulator", "iothread", "vhost", "worker", "total")
 _BESIDE = "softirq"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Chart:
-    axis: charts.Axis
-    rows: tuple[tuple[str, charts.Row, str, str], ...]  # class of the arm, row, label, figure
+class _Bars(NamedTuple):
+    """Stacked bars: what the full width is, and (class of the arm, segments, label, figure) of each."""
 
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Bars:
     full: float
-    rows: tuple[tuple[str, tuple[charts.Segment, ...], str, str], ...]
+    rows: Sequence[tuple[str, Sequence[charts.Segment], str, str]]
 
 
 class _Test(NamedTuple):
@@ -95,18 +97,13 @@ def render(
 
     :param knobs: of an ablation; :param series: histories of the host.
     :param recorded: verdicts on hosts of a fleet are those of the file, and said to be.
-    :raises nova_perf_tuning.errors.PerfTuningError: Jinja2 is not installed.
     """
-    try:
-        import jinja2
-    except ImportError:
-        raise errors.PerfTuningError("Jinja2 is missing; install nova-perf-tuning[report] for reports") from None
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("nova_perf_tuning.budget"),
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,
-        finalize=_clean,
+        finalize=lambda value: exports.printable(value, "\n\t") if type(value) is str else value,
     )
     environment.globals.update(number=wording.number, interval=wording.interval)
     arms = summary.arm_order(results)
@@ -178,41 +175,30 @@ def _tracks(series: Sequence[history.Series]) -> list[tuple[history.Series, str,
     return found
 
 
-def _clean(value: object) -> object:
-    """Replace control characters, which HTML does not allow; Jinja then escapes the rest."""
-    if isinstance(value, str) and type(value) is str:
-        return "".join(
-            char if char.isprintable() or char in "\n\t" else "\N{REPLACEMENT CHARACTER}" for char in value
-        )
-    return value
-
-
 def _colours(arms: Sequence[str]) -> dict[str, str]:
     """Return arm -> its CSS class: the host's own, then one of four by position."""
     guests = [one for one in arms if one != summary.HOST]
     return {summary.HOST: "host"} | {arm: f"arm{place % 4}" for place, arm in enumerate(guests)}
 
 
-def _gains(results: model.Results, summaries: Sequence[summary.BenchmarkSummary]) -> _Chart | None:
+def _gains(results: model.Results, summaries: Sequence[summary.BenchmarkSummary]) -> charts.Chart | None:
     """Return the chart of ratios between guest arms, a row per benchmark."""
-    found = []
     pairs, fleet = _compared(results, summaries), _fleet(results)
-    for one in summaries:
-        for pair in one.comparisons:
-            if (pair.arm, pair.baseline) not in pairs or pair.ratio is None:
-                continue
-            values = [(ratio, f"{_boot(group, fleet)}: {ratio:.3f}") for group, ratio in pair.values]
-            label = one.label if len(pairs) == 1 else f"{one.label}: {pair.arm}"
-            found.append((label, pair.ratio, values))
-    if not found:
-        return None
-    numbers = [value for _, _, values in found for value, _ in values]
-    axis = charts.axis(numbers, [1.0, *_ends([ratio for _, ratio, _ in found])])
-    rows = tuple(
-        (_verdict_class(ratio), charts.row(axis, values, ratio), label, wording.gain(ratio))
-        for label, ratio, values in found
+    return charts.chart(
+        [
+            charts.Line(
+                _verdict_class(pair.ratio),
+                one.label if len(pairs) == 1 else f"{one.label}: {pair.arm}",
+                wording.gain(pair.ratio),
+                [(ratio, f"{_boot(group, fleet)}: {ratio:.3f}") for group, ratio in pair.values],
+                pair.ratio,
+            )
+            for one in summaries
+            for pair in one.comparisons
+            if (pair.arm, pair.baseline) in pairs and pair.ratio is not None
+        ],
+        [1.0],
     )
-    return _Chart(axis, rows)
 
 
 def _compared(results: model.Results, summaries: Sequence[summary.BenchmarkSummary]) -> list[tuple[str, str]]:
@@ -226,29 +212,22 @@ def _compared(results: model.Results, summaries: Sequence[summary.BenchmarkSumma
     return list(dict.fromkeys(known))
 
 
-def _knobs(knobs: Sequence[ablation.Knob]) -> _Chart | None:
+def _knobs(knobs: Sequence[ablation.Knob]) -> charts.Chart | None:
     """Return the chart of an ablation: tuned guests over those without each spec, in the order of its table."""
-    found = [
-        (one, label, finding, effect)
+    colours = {ablation.Call.PAYS: "better", ablation.Call.HARMS: "worse"}
+    lines = [
+        charts.Line(
+            colours.get(finding.call, "same"),
+            f"{one.spec.removeprefix('perf:')}: {label}",
+            f"{finding.here} ({wording.percent(effect.value)})",
+            [],
+            effect,
+        )
         for one in knobs
         for label, finding in one.findings.items()
         if (effect := finding.shown) is not None
     ]
-    if not found:
-        return None
-    effects = [effect for _, _, _, effect in found]
-    axis = charts.axis([effect.value for effect in effects], [1.0, *_ends(effects)])
-    colours = {ablation.Call.PAYS: "better", ablation.Call.HARMS: "worse"}
-    rows = tuple(
-        (
-            colours.get(finding.call, "same"),
-            charts.row(axis, [], effect),
-            f"{one.spec.removeprefix('perf:')}: {label}",
-            f"{finding.here} ({wording.percent(effect.value)})",
-        )
-        for one, label, finding, effect in found
-    )
-    return _Chart(axis, rows)
+    return charts.chart(lines, [1.0])
 
 
 def _pairs(one: summary.BenchmarkSummary) -> dict[str, list[summary.Comparison]]:
@@ -259,53 +238,46 @@ def _pairs(one: summary.BenchmarkSummary) -> dict[str, list[summary.Comparison]]
     return found
 
 
-def _ends(estimates: Sequence[statistics.Estimate]) -> list[float]:
-    return [end for one in estimates for end in (one.low, one.high) if end is not None]
-
-
 def _verdict_class(ratio: statistics.Estimate) -> str:
     if ratio.low is None or ratio.high is None or ratio.low <= 1 <= ratio.high:
         return "same"
     return "better" if ratio.low > 1 else "worse"
 
 
-def _dots(one: summary.BenchmarkSummary, colours: Mapping[str, str], fleet: int) -> _Chart | None:
-    values = [value for arm in one.arms for _, _, value in arm.values]
-    if not values:
-        return None
-    axis = charts.axis(values, _ends([arm.median for arm in one.arms if arm.median]))
-    rows = []
-    for arm in one.arms:
-        dots = [
-            (value, f"{_boot(group, fleet)}, block {block + 1}: {wording.number(value)} {one.unit}")
-            for group, block, value in arm.values
+def _dots(one: summary.BenchmarkSummary, colours: Mapping[str, str], fleet: int) -> charts.Chart | None:
+    return charts.chart(
+        [
+            charts.Line(
+                colours[arm.arm],
+                arm.arm,
+                f"{wording.number(arm.median.value)} {one.unit}" if arm.median else "no figure",
+                [
+                    (value, f"{_boot(group, fleet)}, block {block + 1}: {wording.number(value)} {one.unit}")
+                    for group, block, value in arm.values
+                ],
+                arm.median,
+            )
+            for arm in one.arms
         ]
-        figure = f"{wording.number(arm.median.value)} {one.unit}" if arm.median else "no figure"
-        rows.append((colours[arm.arm], charts.row(axis, dots, arm.median), arm.arm, figure))
-    return _Chart(axis, tuple(rows))
+    )
 
 
 def _bars(one: summary.BenchmarkSummary, colours: Mapping[str, str]) -> _Bars | None:
-    stacked = {}
+    stacked: dict[str, list[tuple[str, float]]] = {}
     for arm in one.arms:
         known = [name for name in _CLASSES if name in arm.cpus]
-        other = sorted(arm.cpus.keys() - {*known, _BESIDE})
-        stacked[arm.arm] = [(name, arm.cpus[name]) for name in known + other]
-    if not any(stacked.values()):
-        return None
-    full = max(sum(max(0.0, value) for _, value in parts) for parts in stacked.values())
+        stacked[arm.arm] = [(name, arm.cpus[name]) for name in (*known, *sorted({*arm.cpus} - {*known, _BESIDE}))]
+    full = max((sum(max(0.0, value) for _, value in parts) for parts in stacked.values()), default=0.0)
     rows = []
     for arm in one.arms:
-        parts = stacked[arm.arm]
-        if not parts:
-            continue
         service = ""
         if arm.service_per_second is not None:
             service = f"service {wording.number(arm.service_per_second.value)} CPU"
         if arm.service_per_unit is not None and one.work_unit:
             service += f" = {wording.number(arm.service_per_unit.value * 1e3)} ms per {one.work_unit}"
-        rows.append((colours[arm.arm], charts.bar(parts, full), arm.arm, service))
-    return _Bars(full, tuple(rows))
+        if stacked[arm.arm]:
+            rows.append((colours[arm.arm], charts.bar(stacked[arm.arm], full), arm.arm, service))
+    return _Bars(full, rows) if rows else None
 
 
 def _tests(one: summary.BenchmarkSummary) -> list[_Test]:
@@ -400,16 +372,16 @@ def _facts(environment: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [(_FACT_NAMES.get(name, name), _fact(environment[name])) for name in names]
 
 
-def _fact(value: object, depth: int = 0) -> str:
-    if isinstance(value, str):
-        return value[:2000]
-    if depth > 4:
-        return "…"
+def _fact(value: object) -> str:
     if isinstance(value, Mapping):
-        return "; ".join(f"{key}: {_fact(one, depth + 1)}" for key, one in list(value.items())[:100])[:4000]
-    if isinstance(value, list):
-        return ", ".join(_fact(one, depth + 1) for one in value[:200])[:4000]
-    return json.dumps(value)[:2000]
+        text = "; ".join(f"{key}: {_plain(one)}" for key, one in value.items())
+    else:
+        text = ", ".join(map(_plain, value)) if isinstance(value, list) else _plain(value)
+    return text[:_SHOWN_CHARACTERS]
+
+
+def _plain(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _commands(environment: Mapping[str, Any]) -> list[tuple[str, str, str]]:
