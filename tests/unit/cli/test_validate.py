@@ -44,8 +44,6 @@ class ValidateTest(testtools.TestCase):
         results = store.load(os.path.join(self.output, "results.json"))
         self.assertEqual(["host", "tuned", "untuned"], sorted(one.arm for one in results.trials if one.primary))
         self.assertEqual(7, results.environment["seed"])
-        # On a machine whose neighbours take its CPUs trials are left out, and there is no pair at all.
-        self.assertRegex(done.stdout, "too few for an interval|trials of '[a-z]+' do not count .*: steal")
         self.assertIn("an A/A run", done.stdout)
         self.assertIn("block 1/1: cpu on", done.stdout)
         self.check_clean()
