@@ -158,14 +158,14 @@ class Measured:
         for arm in (budget.arm, budget.baseline):
             told = self.environment.get("arms", {}).get(arm, {})
             found = str(told.get("virtualization") or "")
-            if what := truth.contradiction(found, accelerator):
-                return reason(_C.ACCELERATOR_CONTRADICTED, arm=arm, what=what)
+            if truth.contradiction(found, accelerator):
+                return reason(_C.ACCELERATOR_CONTRADICTED, arm=arm, accelerator=accelerator, found=found)
             if found == "unknown" and wanted is not None:
                 return reason(_C.VIRTUALIZATION_UNREAD, arm=arm, wanted=wanted)
             if budget.virtualization is not None and arm != "host" and found != budget.virtualization:
                 return reason(_C.OTHER_VIRTUALIZATION, arm=arm, found=found, wanted=budget.virtualization)
-            if lines := [line for line in told.get("findings", ()) if truth.spoils(line)]:
-                return reason(_C.OTHER_GUESTS, arm=arm, finding=lines[0], more=len(lines) - 1)
+            if grave := [one for one in told.get("findings", ()) if one["code"] not in truth.HARMLESS]:
+                return reason(_C.OTHER_GUESTS, arm=arm, finding=grave[0]["text"], more=len(grave) - 1)
         return None
 
     def _failed_blocks(self, picked: trial_filter.Selection, arm: str, baseline: str) -> list[int]:

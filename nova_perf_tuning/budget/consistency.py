@@ -20,6 +20,7 @@ def find(environment: Mapping[str, Any], trials: Sequence[model.Trial]) -> str:
         or next((f"trials[{index}]{fault}" for index, one in enumerate(trials) if (fault := _trial(one))), "")
         or _figures(environment, trials)
         or _runs(trials)
+        or _copied_boots(trials)
     )
 
 
@@ -105,4 +106,18 @@ def _runs(trials: Sequence[model.Trial]) -> str:
         if places.setdefault(place, one.order) != one.order or (one.primary and figure in figures):
             return f"trials[{index}]: '{one.benchmark}' ran in this block of '{one.arm}' before; {merged}"
         figures.add(figure)
+    return ""
+
+
+def _copied_boots(trials: Sequence[model.Trial]) -> str:
+    """Return which boot is there under two numbers: the interval is over boots, and copies would narrow it."""
+    boots: dict[tuple[str, int], set[object]] = collections.defaultdict(set)
+    for one in trials:
+        if one.value:  # boots without a figure are alike, and no interval has them
+            seconds = (*sorted(one.host_cpu_s.items()), one.guest_cpu_s, one.window_s)
+            boots[one.benchmark, one.group].add((one.metric, one.arm, one.block, one.value, seconds))
+    first: dict[tuple[str, frozenset[object]], int] = {}
+    for (benchmark, group), figures in boots.items():
+        if (other := first.setdefault((benchmark, frozenset(figures)), group)) != group:
+            return f"trials: groups {other} and {group} are the same boot of {benchmark}; leave one of them out"
     return ""

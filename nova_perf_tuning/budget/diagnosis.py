@@ -335,7 +335,7 @@ def resource(kinds: Iterable[str]) -> str:
 def spoilt(results: model.Results) -> list[str]:
     """Return where guests are not what was asked for, a line each."""
     return [
-        f"{name}: {line}"
+        f"{name}: {one['text']}"
         for name, arm in results.environment.get("arms", {}).items()
-        for line in arm.get("findings", [])
+        for one in arm.get("findings", [])
     ]

@@ -35,7 +35,7 @@ class ReasonCode(enum.StrEnum):
     UNKNOWN_METRIC = "unknown_metric"  # benchmark, known
     NO_ARM = "no_arm"  # arm, known
     OTHER_ACCELERATOR = "other_accelerator"  # accelerator, wanted
-    ACCELERATOR_CONTRADICTED = "accelerator_contradicted"  # arm, what
+    ACCELERATOR_CONTRADICTED = "accelerator_contradicted"  # arm, accelerator, found
     VIRTUALIZATION_UNREAD = "virtualization_unread"  # arm, wanted
     OTHER_VIRTUALIZATION = "other_virtualization"  # arm, found, wanted
     OTHER_GUESTS = "other_guests"  # arm, finding, more

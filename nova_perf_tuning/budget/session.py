@@ -314,8 +314,8 @@ class Session:
         for name, arm in told.pop("arms", {}).items():
             known = self._environment["arms"].setdefault(name, {})
             # What was wrong with the guests of one boot is not forgotten when those of the next are sound.
-            findings = dict.fromkeys([*known.get("findings", []), *arm.get("findings", [])])
-            known.update({**arm, "findings": list(findings)} if findings else arm)
+            findings = {one["text"]: one for one in [*known.get("findings", []), *arm.get("findings", [])]}
+            known.update({**arm, "findings": list(findings.values())} if findings else arm)
         self._environment.update(told)
         self._environment.update(self._annotate(self.results))
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from nova_perf_tuning.budget import reasons
+from nova_perf_tuning.guest import truth
 
 if TYPE_CHECKING:
     from nova_perf_tuning.budget import ablation, verdict
@@ -251,7 +252,9 @@ _TEXTS: Final[Mapping[reasons.ReasonCode, str | Callable[[_Params], str]]] = {
     ),
     _C.NO_ARM: lambda told: f"arm '{told['arm']}' was not measured; the results have {listed(told['known'])}",
     _C.OTHER_ACCELERATOR: "guests ran on {accelerator}, the budget is for {wanted}",
-    _C.ACCELERATOR_CONTRADICTED: "guests of '{arm}': {what}",
+    _C.ACCELERATOR_CONTRADICTED: lambda told: (
+        f"guests of '{told['arm']}': {truth.contradiction(told['found'], told['accelerator'])}"
+    ),
     _C.VIRTUALIZATION_UNREAD: ("what guests of '{arm}' run on could not be read, the budget is for {wanted}"),
     _C.OTHER_VIRTUALIZATION: _virtualization,
     _C.OTHER_GUESTS: _guests,

@@ -10,9 +10,10 @@ alone says nothing, DMI names QEMU under KVM and emulation alike, and Xen's old 
 from __future__ import annotations
 
 import dataclasses
+import enum
 import re
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from nova_perf_tuning.guest import parsing
 from nova_perf_tuning.specs import request as request_module
@@ -65,10 +66,28 @@ _SENT: Final = {
 }
 _RECEIVED: Final = {"csum": "rx-checksumming"}
 
-#: What findings say that are to be known, and leave the guest what was asked for.
-_UNREAD: Final = "what it runs on could not be read"
-_CLOCK: Final = "clock source"
-_SHARED: Final = "queues share vectors"
+
+class FindingCode(enum.StrEnum):
+    """Where a guest is not what was asked for."""
+
+    ACCELERATOR = "accelerator"
+    UNREAD = "unread"
+    CLOCK_SOURCE = "clock_source"
+    QUEUES = "queues"
+    OFFLOAD = "offload"
+    DISK_QUEUES = "disk_queues"
+    SHARED_VECTORS = "shared_vectors"
+
+
+#: Findings that are to be known, and leave the guest what was asked for.
+HARMLESS: Final = frozenset({FindingCode.UNREAD, FindingCode.CLOCK_SOURCE, FindingCode.SHARED_VECTORS})
+
+
+class Finding(NamedTuple):
+    """One of them; ``text`` is for people."""
+
+    code: FindingCode
+    text: str
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -150,42 +169,39 @@ def resolved(asked: request_module.Request, xml: str, vcpus: int) -> request_mod
     return dataclasses.replace(asked, **numbers)
 
 
-def findings(truth: Truth, asked: request_module.Request, accelerator: str, vcpus: int) -> list[str]:
-    """Return where a guest is not what was asked for, a line each.
+def findings(truth: Truth, asked: request_module.Request, accelerator: str, vcpus: int) -> list[Finding]:
+    """Return where a guest is not what was asked for.
 
     :param asked: with numbers for ``auto`` (:func:`resolved`): what is still ``auto`` is not compared.
     :param accelerator: what it was declared to run on: ``kvm`` or ``tcg``; others are not compared.
     """
     found = []
     if fault := contradiction(truth.virtualization, accelerator):
-        found.append(f"{fault} ({truth.evidence})")
+        found.append(Finding(FindingCode.ACCELERATOR, f"{fault} ({truth.evidence})"))
     elif truth.virtualization == "unknown" and accelerator in _MODES:
-        found.append(f"{_UNREAD}: {truth.evidence}")
+        found.append(Finding(FindingCode.UNREAD, f"what it runs on could not be read: {truth.evidence}"))
     if truth.virtualization == "kvm" and truth.clocksource in _SLOW_CLOCKS:
-        found.append(f"its {_CLOCK} is {truth.clocksource}; every reading of the clock leaves the guest")
+        line = f"its clock source is {truth.clocksource}; every reading of the clock leaves the guest"
+        found.append(Finding(FindingCode.CLOCK_SOURCE, line))
     for name, nic in truth.nics.items():
-        found += [f"{name}: {line}" for line in _nic_findings(nic, asked)]
+        found += [Finding(code, f"{name}: {line}") for code, line in _nic_findings(nic, asked)]
     if isinstance(asked.disk_queues, int):
         most = min(asked.disk_queues, vcpus)
         found += [
-            f"{name}: {asked.disk_queues} queues were asked for, the disk has {queues}"
+            Finding(
+                FindingCode.DISK_QUEUES,
+                f"{name}: {asked.disk_queues} queues were asked for, the disk has {queues}",
+            )
             for name, queues in truth.disks.items()
             if queues and queues < most and name.startswith("vd")
         ]
     if isinstance(asked.vif_queues, int) and truth.vectors is not None and truth.vectors < 2 * asked.vif_queues:
-        found.append(
+        line = (
             f"queues of virtio NICs have {truth.vectors} interrupts, {asked.vif_queues} queue pairs need"
-            f" {2 * asked.vif_queues}; {_SHARED}"
+            f" {2 * asked.vif_queues}; queues share vectors"
         )
+        found.append(Finding(FindingCode.SHARED_VECTORS, line))
     return found
-
-
-def spoils(finding: str) -> bool:
-    """Return whether a guest with this finding is another one than was asked for.
-
-    Results keep findings as text. What is not known to be harmless spoils.
-    """
-    return not any(mark in finding for mark in (_UNREAD, _CLOCK, _SHARED))
 
 
 #: Accelerator that a run declares -> mode of its guests.
@@ -206,20 +222,23 @@ def told(mode: str) -> str:
     return words.get(mode, mode.replace("xen-", "Xen ").upper() if mode.startswith("xen-") else mode)
 
 
-def _nic_findings(nic: Nic, asked: request_module.Request) -> list[str]:
+def _nic_findings(nic: Nic, asked: request_module.Request) -> list[Finding]:
     found = []
     if isinstance(asked.vif_queues, int):
         possible = nic.possible if nic.possible is not None else nic.queues
         if possible < asked.vif_queues:
-            found.append(f"{asked.vif_queues} queues were asked for, the interface has {possible}")
+            line = f"{asked.vif_queues} queues were asked for, the interface has {possible}"
+            found.append(Finding(FindingCode.QUEUES, line))
         elif nic.enabled is not None and nic.enabled < asked.vif_queues:
-            found.append(f"{nic.enabled} of {asked.vif_queues} queues are enabled (ethtool -L in the guest)")
+            line = f"{nic.enabled} of {asked.vif_queues} queues are enabled (ethtool -L in the guest)"
+            found.append(Finding(FindingCode.QUEUES, line))
     for wanted, features in ((asked.vif_host_offload, _SENT), (asked.vif_guest_offload, _RECEIVED)):
         for name, on in wanted.items():
             seen = nic.offloads.get(features.get(name, ""))
             if seen is not None and seen != on:
                 words = ("on", "off") if on else ("off", "on")
-                found.append(f"{features[name]} was asked to be {words[0]} and is {words[1]}")
+                line = f"{features[name]} was asked to be {words[0]} and is {words[1]}"
+                found.append(Finding(FindingCode.OFFLOAD, line))
     return found
 
 

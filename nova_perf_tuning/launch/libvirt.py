@@ -311,14 +311,17 @@ class LibvirtLauncher(base.Launcher):
             },
         }
 
-    def _findings(self, arm: _Arm) -> list[str]:
+    def _findings(self, arm: _Arm) -> list[dict[str, str]]:
         """Return where the guests of an arm are not what was asked for; what both say is said once."""
-        found: dict[str, list[str]] = {}
+        found: dict[truth_module.Finding, list[str]] = {}
         for role, guest, truth in zip(network.ROLES, arm.guests, arm.truths, strict=True):
             asked = truth_module.resolved(arm.arm.request, guest.xml, self._size.vcpus)
-            for line in truth_module.findings(truth, asked, self._accelerator.name, self._size.vcpus):
-                found.setdefault(line, []).append(role)
-        return [f"{' and '.join(roles)}: {line}" for line, roles in found.items()]
+            for finding in truth_module.findings(truth, asked, self._accelerator.name, self._size.vcpus):
+                found.setdefault(finding, []).append(role)
+        return [
+            {"code": finding.code.value, "text": f"{' and '.join(roles)}: {finding.text}"}
+            for finding, roles in found.items()
+        ]
 
     # --- removing -------------------------------------------------------------------------------------------
 

@@ -146,7 +146,7 @@ class DiagnosisTest(testtools.TestCase):
     def test_advice_fits_what_makes_it_invalid(self):
         floor = {"noise_floor": {"created": "x", "losses": {"cpu": {"events_per_second": 0.3}}}}
         unread = {"accelerator": "kvm", "arms": {"tuned": {"virtualization": "unknown"}}}
-        odd = {"arms": {"tuned": {"findings": ["vda: 4 queues were asked for, the disk has 1"]}}}
+        odd = {"arms": {"tuned": {"findings": [{"code": "disk_queues", "text": "vda: 4 queues, the disk has 1"}]}}}
         for environment, budget, expected in (
             ({}, {"arm": "guest"}, "Name in the budget what was measured"),
             ({}, {"benchmark": "cpux"}, "Name in the budget what was measured"),
@@ -221,7 +221,10 @@ class DiagnosisTest(testtools.TestCase):
         )
 
     def test_guests_that_are_not_what_was_asked_for(self):
-        data = results({"cpu": 0.0}, arms={"tuned": {"findings": ["client: eth0: 1 of 4 queues are enabled"]}})
+        data = results(
+            {"cpu": 0.0},
+            arms={"tuned": {"findings": [{"code": "queues", "text": "client: eth0: 1 of 4 queues are enabled"}]}},
+        )
         self.assertEqual(["tuned: client: eth0: 1 of 4 queues are enabled"], diagnosis.spoilt(data))
 
     def test_guests_under_another_accelerator_than_declared_are_invalid(self):

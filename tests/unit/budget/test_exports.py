@@ -54,7 +54,7 @@ class ExportsTest(testtools.TestCase):
     def test_findings_of_guests(self):
         told = ["client: its clock source is hpet", "server: vda: 4 queues were asked for, the disk has 1"]
         self.data.environment["arms"] = {
-            "tuned": {"findings": told},
+            "tuned": {"findings": [{"code": "disk_queues", "text": line} for line in told]},
             "untuned": {"virtualization": "kvm"},
             "x": {},
         }

@@ -92,7 +92,9 @@ class ReportTest(testtools.TestCase):
     def test_the_verdict_comes_first_and_notices_are_one_list_below(self):
         spoilt = {"load_at_start": 5.5, "cpus": 2, "vhost_net": False, "accelerator": "tcg"}
         data = samples.results({"untuned": 500.0, "tuned": 400.0}, groups=5, **spoilt)
-        data.environment["arms"]["tuned"] = {"findings": ["client: its clock source is hpet"]}
+        data.environment["arms"]["tuned"] = {
+            "findings": [{"code": "clock_source", "text": "client: its clock source is hpet"}]
+        }
         text, seen = page(data, [budget_file.Budget("iperf3", "tuned", 0.05, baseline="untuned")])
         headline = seen.text.index("FAIL: tuned loses 20.")
         self.assertTrue(headline < seen.text.index("Look for a rate limit") < seen.text.index("4 things to know"))

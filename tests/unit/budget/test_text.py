@@ -50,7 +50,10 @@ CASES = (
     (reason(C.UNKNOWN_METRIC, benchmark="fio", known=["iops"]), "fio is not known here"),
     (reason(C.NO_ARM, arm="tuned", known=["host"]), "arm 'tuned' was not measured; the results have host"),
     (reason(C.OTHER_ACCELERATOR, accelerator="tcg", wanted="kvm"), "guests ran on tcg, the budget is for kvm"),
-    (reason(C.ACCELERATOR_CONTRADICTED, arm="tuned", what="declared"), "guests of 'tuned': declared"),
+    (
+        reason(C.ACCELERATOR_CONTRADICTED, arm="tuned", accelerator="kvm", found="xen"),
+        "guests of 'tuned': declared",
+    ),
     (
         reason(C.VIRTUALIZATION_UNREAD, arm="tuned", wanted="kvm"),
         "what guests of 'tuned' run on could not be read",

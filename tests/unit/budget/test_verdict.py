@@ -138,7 +138,7 @@ class JudgeTest(testtools.TestCase):
             ({"virtualization": "qemu"}, {}, C.ACCELERATOR_CONTRADICTED),
             ({"virtualization": "unknown"}, {}, None),
             ({"virtualization": "unknown"}, {"accelerator": "kvm"}, C.VIRTUALIZATION_UNREAD),
-            ({"findings": ["1 queue, 4 asked for"]}, {}, C.OTHER_GUESTS),
+            ({"findings": [{"code": "queues", "text": "1 queue, 4 asked for"}]}, {}, C.OTHER_GUESTS),
         ):
             arm.clear()
             arm.update(told)

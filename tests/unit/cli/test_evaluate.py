@@ -65,17 +65,22 @@ class EvaluateTest(testtools.TestCase):
 
     def test_findings_of_guests_are_told(self):
         clock, queues = "client: its clock source is hpet", "client: eth0: 1 of 4 queues are enabled"
-        for found, word in (([clock], "PASS"), ([clock, queues], "INVALID")):
+        for found, word in (
+            ({"clock_source": clock}, "PASS"),
+            ({"clock_source": clock, "queues": queues}, "INVALID"),
+        ):
             data = samples.results({"host": 1000.0, "tuned": 900.0}, groups=3, blocks=6)
-            data.environment["arms"]["tuned"]["findings"] = found
+            data.environment["arms"]["tuned"]["findings"] = [
+                {"code": code, "text": line} for code, line in found.items()
+            ]
             store.save(data, self.results)
             done = self.evaluate("arm: tuned, max_loss: 0.15")
             self.assertEqual(word, done.stdout.split()[-1])
-            for line in found:
+            for line in found.values():
                 self.assertIn(f"warning: guests of tuned: {line}\n", done.stdout)
             alone = json.loads(self.evaluate("arm: tuned, max_loss: 0.15", form="json").stdout)
             [one, _] = json.loads(self.several(self.results, self.results, form="json").stdout)["files"]
-            expected = [f"tuned: {line}" for line in found]
+            expected = [f"tuned: {line}" for line in found.values()]
             self.assertEqual((expected, expected), (alone["findings"], one["findings"]))
             self.assertIn(
                 f"warning: {self.results}: guests of tuned: {clock}", self.several(*[self.results] * 2).stdout

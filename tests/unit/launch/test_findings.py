@@ -21,5 +21,11 @@ class FindingsTest(testtools.TestCase):
         launcher._accelerator = types.SimpleNamespace(name="kvm")
         arm = libvirt._Arm(base.Arm("tuned", asked), guests, (), truths)
         self.assertEqual(
-            ["client: eth0: 1 of 2 queues are enabled (ethtool -L in the guest)"], launcher._findings(arm)
+            [
+                {
+                    "code": "queues",
+                    "text": "client: eth0: 1 of 2 queues are enabled (ethtool -L in the guest)",
+                }
+            ],
+            launcher._findings(arm),
         )
