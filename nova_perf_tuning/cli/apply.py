@@ -62,8 +62,8 @@ class Apply(command.PerfCommand):
         parser.add_argument(
             "--persist",
             action="store_true",
-            help="with --rule or --all-safe: also write files that bring it back after a reboot (TuneD's profile "
-            "where TuneD runs, else sysctl.d, tmpfiles.d, modprobe.d; .link for NICs)",
+            help="with --rule or --all-safe: also write files that bring it back after a reboot (in sysctl.d, "
+            "tmpfiles.d, modprobe.d; a .link file for NICs)",
         )
         audit_options.add_path_options(parser)
 

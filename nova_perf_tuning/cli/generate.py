@@ -6,12 +6,12 @@ import argparse
 
 from nova_perf_tuning import errors
 from nova_perf_tuning.cli import audit_options, command
+from nova_perf_tuning.host.audit import generate, runner
 
 _WHAT = {
     "nova-conf": "CPU sets and NUMA nodes of networks for nova.conf",
     "grub-args": "arguments for the kernel's command line, or Xen's",
     "sysctl": "a file for /etc/sysctl.d with what audit found",
-    "tuned": "a TuneD profile with what audit found",
 }
 
 
@@ -19,8 +19,8 @@ class Generate(command.PerfCommand):
     """Print configuration that fits this host or a recorded one, with comments; writes nothing anywhere.
 
     nova-conf and grub-args take the CPU sets of nova.conf, or propose some: of each NUMA node the first cores for
-    the host, by the speed of its NICs, the rest for guests. sysctl and tuned hold what the rules of the audit
-    would set. The kernel's command line is only ever printed.
+    the host, by the speed of its NICs, the rest for guests. sysctl holds what the rules of the audit would
+    set. The kernel's command line is only ever printed.
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
@@ -31,18 +31,16 @@ class Generate(command.PerfCommand):
         audit_options.add_path_options(parser)
 
     def run_command(self, args: argparse.Namespace) -> int:
-        from nova_perf_tuning.host.audit import generate, runner
-
         host = audit_options.view(args)
         if args.what == "nova-conf":
             text = generate.nova_conf(host)
         elif args.what == "grub-args":
             text = generate.grub_args(host)
         else:
-            make = generate.sysctl if args.what == "sysctl" else generate.tuned
-            text = make(host, runner.run(host).findings)
+            text = generate.sysctl(runner.run(host).findings)
         if args.format == "json":
             command.print_json({"what": args.what, "text": text})
         else:
-            print("".join(char if char.isprintable() or char == "\n" else "?" for char in text), end="")
+            for line in text.splitlines():
+                command.say(line)
         return int(errors.ExitCode.PASS)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from nova_perf_tuning import cpulist
+from nova_perf_tuning import cpulist, rules
 from nova_perf_tuning.host import model, novaconf
-from nova_perf_tuning.host.audit import base, persist
+from nova_perf_tuning.host.audit import openstack
 from nova_perf_tuning.host.audit.host import Host
 
 #: One core of a node's housekeeping serves so much of its NICs' speed; a proposal to start from, then measure.
@@ -51,17 +51,15 @@ def split(host: Host) -> Split:
         known = (
             f"{speed} Mbit/s of NICs there, a core for each {MBPS_PER_CORE}" if speed else "no NIC of known speed"
         )
-        reasons.append(f"{where}: {base.plural(taken, 'core')} of {len(cores)} for the host ({known})")
+        reasons.append(f"{where}: {rules.plural(taken, 'core')} of {len(cores)} for the host ({known})")
     return Split(frozenset(keep), host.online - keep, tuple(reasons))
 
 
 def _faults(host: Host) -> list[str]:
     """Return what is wrong with the CPU sets of nova.conf."""
-    from nova_perf_tuning.host.audit import openstack
-
     try:
         return [one.why for one in openstack.CpuSets().check(host)]
-    except base.NotApplicableError:
+    except rules.NotApplicableError:
         return []
 
 
@@ -80,14 +78,12 @@ def nova_conf(host: Host) -> str:
     lines += _physnets(host)
     drops = [nic.name for nic in host.facts.nics if nic.kind == "tap" and host.statistic(nic, "tx_dropped")]
     if drops:
-        lines += ["", "[libvirt]", f"# {base.named(drops)}: packets dropped for want of descriptors."]
+        lines += ["", "[libvirt]", f"# {rules.named(drops)}: packets dropped for want of descriptors."]
         lines += ["rx_queue_size = 1024"]
     return "\n".join(lines) + "\n"
 
 
 def _physnets(host: Host) -> list[str]:
-    from nova_perf_tuning.host.audit import openstack
-
     lines: list[str] = []
     for name, target in sorted(openstack.mappings(host).items()):
         near = {nic.node for nic in openstack.carriers(host, target) if nic.node is not None}
@@ -125,24 +121,11 @@ def grub_args(host: Host) -> str:
     return "\n".join(lines) + "\n"
 
 
-def sysctl(host: Host, findings: Sequence[base.Finding]) -> str:
+def sysctl(findings: Sequence[rules.Finding]) -> str:
     """Return a file for /etc/sysctl.d with what the rules would set, each with its reason."""
     lines = ["# For /etc/sysctl.d/; sysctl --system brings it into force."]
     for finding in findings:
         for one in finding.settings:
             if one.kind == "sysctl":
-                lines += ["", f"# {finding.rule}: {finding.why}", f"{one.target} = {one.value}"]
+                lines += ["", f"# {finding.rule}: {' '.join(finding.why.split())}", f"{one.target} = {one.value}"]
     return "\n".join(lines if len(lines) > 1 else [*lines, "# Nothing to set on this host."]) + "\n"
-
-
-def tuned(host: Host, findings: Sequence[base.Finding]) -> str:
-    """Return a TuneD profile with what the rules would set and TuneD can hold."""
-    active = (host.text(persist.ACTIVE_PROFILE) or "virtual-host").split()
-    include = ",".join(name for name in active if name != persist.NAME) or "virtual-host"
-    settings = [one for finding in findings for one in finding.settings]
-    sections = {"main": {"summary": "What nova-perf audit found on this host", "include": include}}
-    reasons = [
-        f"# {finding.rule}: {finding.why}" for finding in findings if persist.tuned_sections(finding.settings)
-    ]
-    head = [f"# For /etc/tuned/{persist.NAME}/tuned.conf; tuned-adm profile {persist.NAME} brings it into force."]
-    return persist.ini({**sections, **persist.tuned_sections(settings)}, "\n".join([*head, *reasons]) + "\n")

@@ -34,7 +34,7 @@ def other_file(one: Setting) -> str:
     """Return another content of a configuration file; the value of any other setting as it is."""
     if one.kind != "config_file":
         return one.value
-    return configuration_file.encode(b"# another content\n")
+    return configuration_file.encode("# another content\n")
 
 
 class Cut:
@@ -114,7 +114,8 @@ class Cut:
             self.wrong.append(f"{where}: not restored: {bad}")
         if self.restore():
             self.wrong.append(f"{where}: a second restore found something to do")
-        after = {path: data for path, data in self.content().items() if not path.endswith(".new")}
+        # A kill leaves the new file of a write under a name that nothing reads.
+        after = {path: data for path, data in self.content().items() if not os.path.basename(path).startswith(".")}
         changed = sorted(path for path in self.before if after.get(path) != self.before[path])
         if changed or set(after) != set(self.before):
             self.wrong.append(f"{where}: differ: {changed[:5]} {sorted(set(after) ^ set(self.before))[:5]}")

@@ -35,7 +35,7 @@ _DEVICE = f"sys/devices/pci{_ADDRESS[:7]}/{_ADDRESS}"
 #: Kept of the real /sys: what the rules write to.
 _REAL = ("kernel/mm", "module/kvm")
 #: Folders into which ``--persist`` writes, and those with what udev and libvirt know of this machine.
-_PRIVATE = ("/etc/sysctl.d", "/etc/tmpfiles.d", "/etc/modprobe.d", "/etc/systemd/network", "/etc/tuned", "/run")
+_PRIVATE = ("/etc/sysctl.d", "/etc/tmpfiles.d", "/etc/modprobe.d", "/etc/systemd/network", "/run")
 
 
 @dataclasses.dataclass(frozen=True)

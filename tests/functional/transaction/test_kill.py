@@ -15,7 +15,7 @@ from nova_perf_tuning.host.audit import persist, runner
 from tests.functional import patience
 from tests.functional.transaction import live
 from tests.hosts import audit_hosts, sysroots
-from tests.unit.host.audit import cases, test_apply
+from tests.unit.host.audit import cases
 
 HERE = pathlib.Path(__file__).parent
 TOP = HERE.parents[2]
@@ -85,11 +85,6 @@ class KillTest(testtools.TestCase):
         tree = audit_hosts.changed(audit_hosts.good(), {**changes, "run/libvirt/qemu/instance-1.xml": guest})
         kinds = {"config_file", "sysctl", "memory", "governor", "irq_affinity", "module_parameter"}
         self.kill_what_rules_propose(tree, rules, kinds)
-
-    def test_a_profile_of_tuned(self):
-        changes = {**cases.CASES["tcp-autotuning-off"].changes, **test_apply.TUNED}
-        tree = audit_hosts.changed(audit_hosts.good(), changes)
-        self.kill_what_rules_propose(tree, ("tcp-autotuning-off",), {"config_file", "sysctl"})
 
     def test_real_kernel_objects(self):
         number = live.idle_interrupt()

@@ -18,7 +18,7 @@ import testtools
 
 from nova_perf_tuning.cli import audit
 from nova_perf_tuning.host import novaconf
-from nova_perf_tuning.host.audit import persist, probe, runner
+from nova_perf_tuning.host.audit import probe, runner
 from tests.hosts import audit_hosts as hosts
 from tests.unit.host.audit import cases
 from tests.unit.host.audit.test_apply import run
@@ -220,7 +220,7 @@ class GenerateTest(testtools.TestCase):
         xen = self.made("grub-args", hosts.oracle(tuned=False))
         self.assertIn("\ndom0_max_vcpus=20 dom0_vcpus_pin\n", xen)
 
-    def test_sysctl_and_tuned(self) -> None:
+    def test_sysctl(self) -> None:
         tree = hosts.changed(
             hosts.good(), {**cases.CASES["tcp-autotuning-off"].changes, **cases.CASES["thp-never"].changes}
         )
@@ -228,11 +228,6 @@ class GenerateTest(testtools.TestCase):
         self.assertIn("\nnet.ipv4.tcp_moderate_rcvbuf = 1\n", text)
         self.assertIn("\nnet.ipv4.tcp_rmem = 4096 131072 1073741824\n", text)
         self.assertIn("Nothing to set", self.made("sysctl", hosts.good()))
-        profile = novaconf.parse(self.made("tuned", tree))
-        self.assertEqual("virtual-host", profile["main", "include"])
-        self.assertEqual("1", profile["sysctl", "net.ipv4.tcp_moderate_rcvbuf"])
-        self.assertEqual("madvise", profile["sysfs", "/sys/kernel/mm/transparent_hugepage/enabled"])
-        self.assertEqual("nova-perf-tuning", persist.NAME)
 
 
 class ProbeTest(testtools.TestCase):

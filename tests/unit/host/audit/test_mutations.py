@@ -129,8 +129,7 @@ class MutationTest(testtools.TestCase):
             for text in (
                 generate.nova_conf(view),
                 generate.grub_args(view),
-                generate.sysctl(view, report.findings),
-                generate.tuned(view, report.findings),
+                generate.sysctl(report.findings),
             ):
                 self.assertTrue(text.endswith("\n"))
             self.assertIn(b"<testsuite", audit_command.junit(report, "info"))

@@ -217,14 +217,6 @@ class SafeTest(test_apply.ApplyCase):
 
 
 class LastingTest(test_apply.ApplyCase):
-    def test_tuned_that_chooses_for_itself_would_not_come_back_to_ours(self) -> None:
-        mode = {**test_apply.TUNED, "etc/tuned/profile_mode": "auto\n"}
-        self.grow(hosts.changed(cases.CASES["tcp-autotuning-off"].tree(), mode))
-        self.command("apply", "--persist", "--rule", "tcp-autotuning-off")
-        self.assertEqual("manual\n", self.text(persist.PROFILE_MODE))
-        self.command("restore")
-        self.assertEqual(self.before, hosts.content(self.root))
-
     def test_a_module_that_is_built_in_is_never_loaded(self) -> None:
         self.grow(hosts.changed(cases.CASES["halt-polling-crowded"].tree(), {"sys/module/kvm/initstate": None}))
         self.command("apply", "--persist", "--rule", "halt-polling-crowded")
