@@ -16,7 +16,7 @@ import sys
 import tempfile
 
 from nova_perf_tuning.budget import model, store
-from tests.hosts.sysroots import workplace
+from tests.benchmarks import limits
 
 SIZES = (50, 100)
 TRIALS = 200
@@ -88,7 +88,7 @@ def _judge(budgets: str, paths: list[str]) -> tuple[str, float, float]:
 def main() -> int:
     """Write, judge and print; 1 when a goal is missed."""
     rows = []
-    with tempfile.TemporaryDirectory(prefix="nova-perf-evaluate-", dir=workplace()) as folder:
+    with tempfile.TemporaryDirectory(prefix="nova-perf-evaluate-", dir=limits.workplace()) as folder:
         budgets = os.path.join(folder, "budgets.yaml")
         with open(budgets, "w", encoding="ascii") as file:
             file.write(_BUDGETS)
