@@ -1,25 +1,26 @@
-"""File copies over SMB: Samba on the peer, or any share such as that of a Windows guest."""
+"""File copies over SMB, with Samba on the peer."""
 
 from __future__ import annotations
 
+import math
+import statistics
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from nova_perf_tuning.bench import base, copy_table, output, own, parameter
+from nova_perf_tuning.bench import base, output, own, parameter
 
 _SERVER: Final = "nova-perf-share"
 #: Bytes per second, more than memory copies at: a time that says so was not measured.
 _MAX_RATE: Final = 1e11
 _FILE: Final = "nova-perf-copy.data"
-_SHARE: Final = r"(//[A-Za-z0-9][A-Za-z0-9.-]{0,250}/[A-Za-z0-9$_. -]{1,80})?"
 
 
 class Smb(own.OwnBenchmark):
     """A file copied to or from a share, timed from outside: 5 runs, best and worst dropped, as published.
 
-    Without ``share`` the peer serves one with Samba, without a password, for the time of the run. With
-    ``share=//HOST/NAME`` any server is measured, a Windows guest for one; ``credentials`` names a file for
-    smbclient's -A on the machine that copies. Connecting is part of each run. Sizes are in 1,000,000 bytes.
+    The peer serves it with Samba, without a password, for the time of the run. Connecting is part of each run.
+    Sizes are in 1,000,000 bytes. Median and deviation stand beside that mean, since a mean of three says nothing
+    of how far runs lie apart.
     """
 
     kind = "smb"
@@ -33,15 +34,7 @@ class Smb(own.OwnBenchmark):
         parameter.Integer("megabytes", "100", "size of the file; published: 100 and 1000", 1, 100_000),
         parameter.Integer("runs", "5", "copies; the best and the worst do not count", 3, 100),
         parameter.Choice("direction", "put", "put: to the share; get: from it", ("put", "get")),
-        parameter.Text("share", "", "//HOST/NAME of any share; empty: Samba on the peer", _SHARE, "//HOST/NAME"),
-        parameter.Text(
-            "credentials",
-            "",
-            "file with user and password for smbclient -A; empty: as a guest",
-            r"(/[^\0]*)?",
-            "an absolute path",
-        ),
-        parameter.Integer("port", "5445", "TCP port of the server that is started (445 for share)", 1, 65_535),
+        parameter.Integer("port", "5445", "TCP port of the server", 1, 65_535),
     )
     self_check = "every copy must end without an error, and no faster than memory could"
     paired = True
@@ -53,23 +46,19 @@ class Smb(own.OwnBenchmark):
     def steps(self, given: Mapping[str, str], peer: str | None = None) -> Sequence[base.Step]:
         values = self.values(given)
         size, runs, port = values.numbers("megabytes", "runs", "port")
-        direction, share, credentials = (values.text(name) for name in ("direction", "share", "credentials"))
-        if not share:
-            peer = self.server(peer)
+        peer = self.server(peer)
         # The address is a word of its own: Heat's guests put theirs in its place.
-        client = ["smbclient", share] if share else ["smbclient", "//bench/bench", "-I", str(peer)]
-        client += ["--configfile=/dev/null", "-p", "445" if share else str(port)]
-        client += ["-A", credentials] if credentials else ["-N"]
+        client = ["smbclient", "//bench/bench", "-I", peer, "--configfile=/dev/null", "-p", str(port), "-N"]
         put, get = f"put {_FILE}", f"get {_FILE} {_FILE}.back"
         # What is to be fetched is put there first, which is not timed.
-        what = [put] if direction == "put" else [get, "--before", put]
+        what = [put] if values.text("direction") == "put" else [get, "--before", put]
         argv = (own.PROGRAM, "copy", _FILE, str(size), str(runs), *client, "-c", *what)
         # Emulated guests on a busy host managed 0.7 MB/s.
         limit_s = 2 * base.MARGIN_S + (runs + 1) * size * 4
-        steps = [base.Step(argv, "client", limit_s)]
-        if not share:
-            steps.insert(0, base.Step((_SERVER, str(peer), str(port)), "server", limit_s))
-        return steps
+        return (
+            base.Step((_SERVER, peer, str(port)), "server", limit_s),
+            base.Step(argv, "client", limit_s),
+        )
 
     def parse(self, text: str) -> list[base.Reading]:
         data = self.data(text)
@@ -81,8 +70,9 @@ class Smb(own.OwnBenchmark):
         if size / min(times) > _MAX_RATE:
             raise base.OutputError(f"{self.kind}: {size:g} bytes in {min(times):g} s cannot be")
         rates = [size / one / 1e6 for one in times]
-        mean = output.check_number(self.kind, "mean", copy_table.trimmed_mean(rates))
-        median, deviation = copy_table.spread(rates)
+        mean = output.check_number(self.kind, "mean", math.fsum(sorted(rates)[1:-1]) / (len(rates) - 2))
+        median = statistics.median(rates)
+        deviation = statistics.median(abs(one - median) for one in rates)
         return [
             base.Reading(*self.primary, mean, primary=True),
             base.Reading("median", "MB/s", "higher", median),

@@ -11,7 +11,7 @@ import dataclasses
 import math
 import re
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, Final
+from typing import Final
 
 from nova_perf_tuning.bench import base, output, parameter
 
@@ -46,6 +46,8 @@ _START: Final = (
     "my $folder = shift; $ENV{UB_RESULTDIR} = $ENV{UB_TMPDIR} = getcwd;"
     " chdir $folder or die qq($folder: $!\\n); exec @ARGV or die qq($ARGV[0]: $!\\n)"
 )
+#: Figures of other versions must not be compared with it.
+_VERSION: Final = "5.1.3"
 #: Printed with one decimal each.
 _HALF: Final = 0.05
 
@@ -133,16 +135,6 @@ def _report(kind: str, version: str, text: str) -> Report:
     return Report(version, int(copies[2]), tuple(rows), float(score[1]))
 
 
-def _directory(default: str) -> parameter.Text:
-    return parameter.Text(
-        "directory",
-        default,
-        "folder of the built UnixBench, the same on host and guest",
-        r"/[^\0]*",
-        "an absolute path",
-    )
-
-
 class UnixBench(base.Benchmark):
     """UnixBench 5.1.3, which the published comparisons of PV and HVM guests used.
 
@@ -160,7 +152,13 @@ class UnixBench(base.Benchmark):
     programs = ("perl", "make", "sh", "expr", "sort", "od", "grep", "tee", "wc", "rm")
     primary = ("score", "index", "higher")
     parameters = (
-        _directory("/opt/UnixBench"),
+        parameter.Text(
+            "directory",
+            "/opt/UnixBench",
+            "folder of the built UnixBench, the same on host and guest",
+            r"/[^\0]*",
+            "an absolute path",
+        ),
         parameter.Integer(
             "passes", "10", "runs of each short test, a third of it for long ones (10: 28 minutes)", 1, 100
         ),
@@ -172,8 +170,6 @@ class UnixBench(base.Benchmark):
         "the report must be of this very version; each printed index must follow from its result, the score from"
         " the indexes"
     )
-    #: Its figures may be compared only with those of the same version.
-    version: ClassVar[str] = "5.1.3"
 
     def steps(self, given: Mapping[str, str], peer: str | None = None) -> Sequence[base.Step]:
         values = self.values(given)
@@ -198,10 +194,10 @@ class UnixBench(base.Benchmark):
                 " read the reports of a text one by one"
             )
         [report] = reports
-        if report.version != self.version:
+        if report.version != _VERSION:
             raise base.OutputError(
                 f"{self.kind}: this is version {report.version}; its figures must not be set against"
-                f" {self.version}'s (other compiler flags); install {self.version}"
+                f" {_VERSION}'s (other compiler flags); install {_VERSION}"
             )
         wrong = [row.test for row in report.rows if not row.agrees()]
         if wrong or not report.agrees():
@@ -214,13 +210,3 @@ class UnixBench(base.Benchmark):
             found.append(base.Reading(f"{short}_index", "index", "higher", row.index))
             found.append(base.Reading(short, _UNITS[unit], "higher", row.result))
         return found
-
-
-class UnixBench6(UnixBench):
-    """UnixBench 6.0.0. Never compare it with version 5."""
-
-    kind = "unixbench6"
-    summary = "UnixBench 6.0.0: indexes of twelve tests and their score; not comparable with 5.1.3"
-    parameters = (_directory("/opt/UnixBench6"), *UnixBench.parameters[1:])
-    brought = UnixBench.brought.replace("5.1.3", "6.0.0")
-    version = "6.0.0"

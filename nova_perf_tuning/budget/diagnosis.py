@@ -21,7 +21,6 @@ _RESOURCES = {
     "memory": "memory",
     "iperf3": "network",
     "netperf": "network",
-    "netperf-requests": "network",
     "packets": "network",
     "request": "network",
     "connect": "network",

@@ -69,7 +69,6 @@ class BenchRun(command.PerfCommand):
         chosen = parameters.split([*(given.split(",") if given else ()), *args.param])
         benchmark = plugins.load(kind)
         plugins.check_installed(benchmark, chosen)
-        # That of an operator's database server is where it is.
         if args.launcher == "host" and benchmark.paired and "port" in benchmark.defaults:
             chosen.setdefault("port", str(_free_port()))
         merged = parameters.merge(benchmark.kind, benchmark.defaults, chosen)

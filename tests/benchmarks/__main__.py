@@ -1,8 +1,8 @@
 """Every speed benchmark in turn: ``python -m tests.benchmarks``.
 
 Needs the environment that ``tools/demo.sh``, ``tools/test.sh`` or ``tools/prepare.sh`` makes. Each prints its
-figures, sizes, ratios and growth. A missed goal is printed and does not fail the run, since machines are shared and
-noisy; a benchmark that cannot run does.
+figures, sizes, ratios and growth. A missed goal is printed and does not fail the run, since machines are shared
+and noisy; a benchmark that cannot run does.
 """
 
 from __future__ import annotations

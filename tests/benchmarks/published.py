@@ -82,7 +82,7 @@ PARTS: Final = {
     ),
     "large": Part(("smb:megabytes=1000,runs=3",)),
     "netperf": Part(
-        ("netperf:seconds=2", "netperf-requests:seconds=2"),
+        ("netperf:seconds=2",),
         image=tuple(f"--add=/usr/local/bin/{name}" for name in ("netperf", "netserver")),
     ),
     "unixbench": Part(

@@ -6,9 +6,6 @@
 # hosts are measured by them, and hands the outputs to Heat. A slot is a stretch of wall-clock
 # time (slot number = seconds since the epoch / length); the arms of a comparison take turns in it, A B B A, so
 # that they never measure at the same time. Needs busybox, curl, jq and the benchmarks' programs.
-#
-# Where PEER is empty there is no such server, as with a share of Windows: what stands before this script defines
-# reach_peer, which succeeds once the other side is there. No CPU times are had of it then.
 set -u
 role='@ROLE@' run_id='@RUN_ID@' peer='@PEER@' tx_offload='@TX_OFFLOAD@'
 arm='@ARM@' arms='@ARMS@' trials='@TRIALS@' slot_s='@SLOT_SECONDS@' start='@START_EPOCH@'
@@ -160,7 +157,7 @@ END_OF_SCRIPT
 }
 
 # One line of /proc/stat of the server, and its facts below.
-ask_server() { [ -z "$peer" ] || busybox nc -w 5 "$peer" "$control_port" 2>/dev/null </dev/null | head -c 4096; }
+ask_server() { busybox nc -w 5 "$peer" "$control_port" 2>/dev/null </dev/null | head -c 4096; }
 
 # cpu_busy LINE: user+nice+system+irq+softirq in ticks.
 cpu_busy() {
@@ -266,7 +263,7 @@ warm_up_early() {
     ! grep -qv '"status":0,' "$work/runs"
 }
 
-# await_server, await_peer: wait for the other side, and note its facts where it has any.
+# await_server: wait for the other side, and note its facts where it has any.
 await_server() {
     tries=0
     until ask_server >"$work/server" && [ -s "$work/server" ]; do
@@ -277,18 +274,9 @@ await_server() {
     done
     sed 1d "$work/server" >"$work/server.json"
 }
-await_peer() {
-    tries=0
-    until reach_peer >"$work/error" 2>&1 </dev/null; do
-        tries=$((tries + 1))
-        [ "$tries" -lt 30 ] || fail "the other side cannot be used: $(tail -n 1 "$work/error")"
-        sleep 2
-    done
-    echo null >"$work/server.json"
-}
 
 measure() {
-    if [ -n "$peer" ]; then await_server; else await_peer; fi
+    await_server
     tell SUCCESS client "client ready: $(tr -d '{}"' <"$work/facts.json")"
     synchronise
     # Trial 0 is the warm-up: files are laid out, caches filled; it is not reported.

@@ -31,19 +31,15 @@ class StepsTest(testtools.TestCase):
             ({"seconds": "50", "streams": "128"}, "22"),
             ({"seconds": "2", "streams": "128", "processes": "6"}, "2"),
             ({"seconds": "3600", "streams": "4"}, "57"),
-            ({"seconds": "600", "streams": "16", "processes": "4"}, "60"),
+            ({"seconds": "3600", "streams": "128", "processes": "64"}, parameter.ParameterError),
+            ({"streams": "128", "seconds": "50", "omit": "1"}, parameter.ParameterError),
         ):
+            if interval is parameter.ParameterError:
+                self.assertRaises(interval, iperf3.Iperf3().steps, given, "10.0.0.2")
+                continue
             _server, client = iperf3.Iperf3().steps(given, "10.0.0.2")
             found = client.argv[client.argv.index("-i") + 1] if "-i" in client.argv else None
             self.assertEqual(interval, found, given)
-        given = {"seconds": "3600", "streams": "128", "processes": "64"}
-        error = self.assertRaises(parameter.ParameterError, iperf3.Iperf3().steps, given, "10.0.0.2")
-        self.assertIn("streams=128 of processes=64 for 3600 s print more", str(error))
-        for given in (
-            {"seconds": "10", "streams": "128", "processes": "7"},
-            {"streams": "128", "seconds": "50", "omit": "1"},
-        ):
-            self.assertRaises(parameter.ParameterError, iperf3.Iperf3().steps, given, "10.0.0.2")
 
     def test_what_no_tool_would_do(self):
         for benchmark, given, words in (
@@ -67,21 +63,23 @@ class StepsTest(testtools.TestCase):
             self.assertEqual(("nova-perf-share", "10.0.0.2", "5445"), server.argv)
             at = client.argv.index("copy")
             self.assertEqual((size, "5", "smbclient"), client.argv[at + 2 : at + 5])
+            self.assertIn("//bench/bench -I 10.0.0.2", " ".join(client.argv))
 
     def test_cpu(self):
         [step] = cpu.Cpu().steps({"threads": "2", "seconds": "4"})
         line = "sysbench cpu --threads=2 --time=4 --events=0 --cpu-max-prime=10000 run"
         self.assertEqual(line, " ".join(step.argv))
 
-    def test_bounds_are_named(self):
-        error = self.assertRaises(parameter.ParameterError, cpu.Cpu().steps, {"seconds": "0"})
-        self.assertEqual("cpu: seconds='0' must be a whole number from 1 to 3600", str(error))
-        error = self.assertRaises(parameter.ParameterError, fio.Fio().steps, {"block_size": "3x"})
-        self.assertEqual("fio: block_size='3x' must be a size from 512 to 4m, such as 16k or 64M", str(error))
-        error = self.assertRaises(parameter.ParameterError, fio.Fio().steps, {"pattern": "trim"})
-        self.assertEqual("fio: pattern='trim' must be one of randwrite, randread, write, read", str(error))
-        error = self.assertRaises(parameter.ParameterError, cpu.Cpu().steps, {"second": "1"})
-        self.assertEqual("cpu has no parameter 'second'; it has limit, seconds, threads", str(error))
+    def test_bounds(self):
+        for benchmark, given in (
+            (cpu.Cpu(), {"seconds": "0"}),
+            (cpu.Cpu(), {"second": "1"}),
+            (fio.Fio(), {"block_size": "3x"}),
+            (fio.Fio(), {"pattern": "trim"}),
+            (share.Smb(), {"runs": "2"}),
+        ):
+            error = self.assertRaises(parameter.ParameterError, benchmark.steps, given, "10.0.0.2")
+            self.assertIn(next(iter(given)), str(error))
 
     @hypothesis.given(strategies.sampled_from([iperf3.Iperf3, fio.Fio, cpu.Cpu]), strategies.data())
     @hypothesis.settings(deadline=None)

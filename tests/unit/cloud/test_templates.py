@@ -32,7 +32,7 @@ def commands(benchmarks):
 
 class ParametersTest(testtools.TestCase):
     def test_every_parameter_says_what_it_is_and_is_bounded(self):
-        for name in ("benchmark_pair.yaml", "host_validation.yaml", "flavors.yaml", "windows_share.yaml"):
+        for name in ("benchmark_pair.yaml", "host_validation.yaml", "flavors.yaml"):
             for key, declared in template(name)["parameters"].items():
                 self.assertIn("label", declared, f"{name}: {key}")
                 self.assertIn("description", declared, f"{name}: {key}")
@@ -96,115 +96,6 @@ class ParametersTest(testtools.TestCase):
         self.assertEqual({path.name for path in HEAT.iterdir() if path.is_file()}, set(stacks.files()))
 
 
-class WindowsShareTest(testtools.TestCase):
-    def setUp(self):
-        super().setUp()
-        self.template = template("windows_share.yaml")
-        self.resources = self.template["resources"]
-
-    def user_data(self, server):
-        return self.resources[server]["properties"]["user_data"]
-
-    def parts(self):
-        """Return what the client's user data is put together from."""
-        separator, parts = self.user_data("client")["list_join"]
-        self.assertEqual("", separator)
-        return [one["str_replace"] for one in parts]
-
-    def matches(self, key, text):
-        """Whether a parameter may have a value, as Heat looks at it: the pattern matches all of it."""
-        [constraint] = self.template["parameters"][key]["constraints"]
-        return re.fullmatch(constraint["allowed_pattern"], text) is not None
-
-    def test_every_parameter_is_in_a_group_and_every_group_has_a_label(self):
-        groups = self.template["parameter_groups"]
-        self.assertTrue(all(one["label"] for one in groups))
-        grouped = [key for one in groups for key in one["parameters"]]
-        self.assertEqual(sorted(self.template["parameters"]), sorted(grouped))
-
-    def test_user_data_fills_in_every_word(self):
-        parts = self.parts()
-        self.assertEqual(
-            [{"get_file": "share_client.sh"}, {"get_file": "runner.sh"}], [one["template"] for one in parts]
-        )
-        parts.append(self.user_data("windows")["str_replace"])
-        for part in parts:
-            text = (HEAT / part["template"]["get_file"]).read_text(encoding="utf-8")
-            self.assertEqual(set(re.findall(r"@[A-Z_]+@", text)) - {"@WORDS@"}, set(part["params"]))
-
-    def test_powershell_is_what_cloudbase_init_and_heat_take(self):
-        text = (HEAT / "windows_share.ps1").read_text(encoding="utf-8")
-        self.assertEqual("#ps1_sysnative", text.splitlines()[0])
-        self.assertTrue(text.isascii())
-        for word in self.user_data("windows")["str_replace"]["params"]:
-            text = text.replace(word, "filled-in")
-        self.assertEqual({"@WORDS@"}, set(re.findall(r"@[A-Z_]+@", text)))
-        for opening, closing in ("{}", "()", "[]"):
-            # A first look only: there is no PowerShell here.
-            self.assertEqual(text.count(opening), text.count(closing))
-        rule = text[text.index("    New-NetFirewallRule") :].partition(" | Out-Null")[0]
-        self.assertIn("-LocalPort 445 -RemoteAddress $client", rule)
-
-    def test_windows_alone_is_left_out_for_a_share_that_exists(self):
-        conditional = {key for key, one in self.resources.items() if one.get("condition") == "make_windows"}
-        self.assertEqual({"windows", "windows_port", "windows_handle", "windows_ready", "password"}, conditional)
-        self.assertEqual(
-            {"equals": [{"get_param": "share_address"}, ""]}, self.template["conditions"]["make_windows"]
-        )
-
-    def test_the_password_is_made_up_hidden_and_shown_nowhere(self):
-        self.assertIs(True, self.template["parameters"]["share_password"]["hidden"])
-        self.assertEqual("OS::Heat::RandomString", self.resources["password"]["type"])
-        self.assertNotIn("password", json.dumps(self.template["outputs"]))
-        benchmarks = self.parts()[1]["params"]
-        self.assertNotIn("password", json.dumps(benchmarks))
-
-    def test_only_the_pair_reaches_the_share(self):
-        rules = self.resources["security_group"]["properties"]["rules"]
-        [ingress] = [one for one in rules if one["direction"] == "ingress"]
-        self.assertEqual("remote_group_id", ingress["remote_mode"])
-        self.assertEqual((445, 445), (ingress["port_range_min"], ingress["port_range_max"]))
-        given = self.user_data("windows")["str_replace"]["params"]
-        self.assertEqual({"get_attr": ["client_port", "fixed_ips", 0, "ip_address"]}, given["@CLIENT@"])
-
-    def test_words_can_break_no_quotes(self):
-        for key, good in (
-            ("share_address", "files.example.org"),
-            ("share_name", "bench$"),
-            ("share_user", "user@example.org"),
-            ("share_domain", "EXAMPLE"),
-            ("run_id", "manual"),
-        ):
-            self.assertTrue(self.matches(key, good), key)
-            for bad in ("a'b", 'a"b', "a\nb", "a;b", "a`b", "a/b", "a\\b"):
-                self.assertFalse(self.matches(key, bad), (key, bad))
-        for good in ("", "x", 'it\'s $HOME `x` "y" \\'):
-            self.assertTrue(self.matches("share_password", good), good)
-        for bad in (" x", "x ", "x\ny", "x\ry", "x" * 128):
-            self.assertFalse(self.matches("share_password", bad), bad)
-
-    def test_sizes_and_copies_are_those_of_the_published_table(self):
-        given = self.template["parameters"]
-        self.assertEqual(("100,1000", 5), (given["sizes"]["default"], given["copies"]["default"]))
-        repeat = self.parts()[1]["params"]["@BENCHMARKS@"]["repeat"]
-        self.assertEqual({"%megabytes%": {"get_param": "sizes"}}, repeat["for_each"])
-        labels = [repeat["template"]["label"].replace("%megabytes%", size) for size in ("100", "1000")]
-        self.assertEqual([job.label for job in plugins.jobs(labels)], labels)
-        benchmark = plugins.load("smb")
-        self.assertEqual(set(), set(repeat["template"]["parameters"]) - set(benchmark.defaults))
-        # What both sizes need when warmed up and measured, and the wait for a turn.
-        self.assertLess(3 * given["slot_seconds"]["default"], given["time_limit"]["default"])
-
-    def test_image_is_what_the_image_check_wants(self):
-        from nova_perf_tuning.specs import profiles
-        from nova_perf_tuning.specs.checks import image_rules
-
-        text = self.template["parameters"]["windows_image"]["description"]
-        properties = dict(re.findall(r"\b((?:hw|os)_[a-z_]+)=([a-z]+)", text))
-        self.assertEqual({"os_type", "hw_disk_bus", "hw_vif_model"}, set(properties))
-        self.assertEqual([], image_rules.findings("windows-server", properties, profiles.shipped()))
-
-
 class FlavorsTest(testtools.TestCase):
     def test_not_stale(self):
         subprocess.run([sys.executable, TOP / "tools" / "heat_flavors.py", "--check"], check=True)
@@ -237,8 +128,6 @@ class CommandsTest(testtools.TestCase):
         "limit": strategies.integers(100, 1_000_000),
         "megabytes": strategies.integers(1, 100_000),
         "runs": strategies.integers(3, 100),
-        "share": strategies.sampled_from(["", "//192.0.2.9/bench", "//files.example.org/a b$"]),
-        "credentials": strategies.sampled_from(["", "/root/share"]),
     }
     #: Where benchmarks have parameters of one name with different values.
     OWN_VALUES = {("smb", "direction"): strategies.sampled_from(["put", "get"])}
@@ -266,12 +155,12 @@ class CommandsTest(testtools.TestCase):
     def test_reports_of_iperf3_are_as_far_apart_as_the_plugins(self):
         benchmark = plugins.load("iperf3")
         for parameters, interval in (
-            ({"seconds": "3600", "streams": "9"}, "60"),
+            ({"seconds": "3600", "streams": "4"}, "57"),
             ({"seconds": "7", "streams": "128", "processes": "6"}, "7"),
             ({"seconds": "2", "streams": "128", "processes": "6"}, "2"),
             ({"seconds": "60", "streams": "4"}, None),
             ({"seconds": "50", "streams": "128", "omit": "1"}, parameter.ParameterError),
-            ({"seconds": "10", "streams": "128", "processes": "7"}, parameter.ParameterError),
+            ({"seconds": "300", "streams": "128", "processes": "7"}, parameter.ParameterError),
             ({"seconds": "3600", "streams": "64"}, parameter.ParameterError),
         ):
             entry = {"benchmark": "iperf3", "parameters": parameters}
@@ -292,16 +181,6 @@ class CommandsTest(testtools.TestCase):
             for step in job.benchmark.steps(job.parameters, "192.0.2.7" if job.benchmark.paired else None):
                 self.assertEqual(list(step.argv), made[step.role])
             self.assertEqual(not job.benchmark.paired, made["alone"])
-
-    def test_a_share_that_exists_is_not_measured_by_the_server_as_well(self):
-        """The collector takes one trial of a benchmark that has another side."""
-        [job] = plugins.jobs(["smb:share=//192.0.2.9/bench"])
-        for entry in (
-            heat_pair._benchmark(job),
-            {"benchmark": "smb", "parameters": {"share": "//192.0.2.9/bench"}},
-        ):
-            [made] = commands([entry])
-            self.assertEqual((None, False), (made["server"], made["alone"]))
 
     def test_copies_are_bounded(self):
         for parameters in ({"megabytes": "0"}, {"megabytes": "1e3"}, {"runs": "2"}, {"runs": "x"}):
