@@ -20,9 +20,8 @@ from nova_perf_tuning.database import engine as database  # first: it says which
 
 # isort: split
 import sqlalchemy as sa
-from sqlalchemy import orm
 
-from nova_perf_tuning.budget import guards, model, store, trend, trial_filter, trial_rows
+from nova_perf_tuning.budget import guards, model, store, trend, trial_filter
 from nova_perf_tuning.database import tables
 
 #: Newest runs of each host that a history looks at unless told otherwise.
@@ -156,7 +155,7 @@ class History:
         """Close all connections."""
         self._engine.dispose()
 
-    def add(self, results: model.Results, verdict: str | None = None) -> tuple[str, bool]:
+    def add(self, results: model.Results) -> tuple[str, bool]:
         """Keep the results of a single host; return the run's id, and False if it was there already.
 
         Trials that guards reject by their defaults are left out.
@@ -173,24 +172,20 @@ class History:
         }
         host = str(environment.get("host") or "unknown")[:200]
         left_out = trial_filter.alone(results)
-        times = {"created_at": at, "seen_at": at, "ended_at": at}
-        with database.told(), self._engine.connect().execution_options(begin="IMMEDIATE") as connection:
-            with orm.Session(connection) as session, session.begin():
-                if session.get(tables.Run, run_id) is not None:
-                    return run_id, False
-                known = {"kind": "libvirt", "plan": {}, "environment": environment}
-                session.add(tables.Run(id=run_id, state="complete", verdict=verdict, **times, **known))
-                session.flush()
-                same = fingerprint(environment)
-                session.add(
-                    tables.RunHost(run_id=run_id, host=host, state="in", fingerprint=same, verdict=verdict)
-                )
-                pair = tables.Pair(run_id=run_id, number=0, client=host, server=host, state="done", attempts=1)
-                session.add(pair)
-                session.flush()
-                trials = [one for one in results.trials if guards.run(one) not in left_out]
-                trial_rows.insert(session, pair.id, trials)
-        return run_id, True
+        trials = [dataclasses.asdict(one) for one in results.trials if guards.run(one) not in left_out]
+        run = {"id": run_id, "kind": "libvirt", "state": "complete", "owner": "", "created_at": at, "seen_at": at}
+        run |= {"leftovers": False, "plan": {}, "environment": environment, "hosts": {host: ""}}
+        pair = {"run_id": run_id, "number": 0, "client": host, "server": host, "state": "done", "attempts": 1}
+        pair |= {"faults": [], "environment": {}, "trials": trials}
+
+        def add(connection: sa.Connection) -> bool:
+            if connection.scalar(sa.select(tables.runs.c.id).where(tables.runs.c.id == run_id)) is not None:
+                return False
+            connection.execute(sa.insert(tables.runs), run)
+            connection.execute(sa.insert(tables.pairs), pair)
+            return True
+
+        return run_id, database.write(self._engine, add)
 
     def series(
         self, host: str | None = None, benchmark: str | None = None, arm: str | None = None, last: int = LAST
@@ -221,66 +216,41 @@ class History:
         ]
 
     def _points(self, last: int, benchmark: str | None, arm: str | None) -> dict[_Key, list[Point]]:
-        run, pair, in_run, metric, trial = tables.Run, tables.Pair, tables.RunHost, tables.Metric, tables.Trial
-        wanted: list[sa.ColumnExpressionArgument[bool]] = [metric.is_primary, trial.value > 0]
-        wanted += [] if benchmark is None else [metric.benchmark == benchmark]
-        wanted += [] if arm is None else [trial.arm == arm]
-        newest = _newest(wanted)
-        query = (
-            sa.select(run.id, pair.client, in_run.fingerprint, metric.id, trial.arm, trial.value)
-            .join(pair, pair.run_id == run.id)
-            .join(newest, sa.and_(newest.c.id == run.id, newest.c.client == pair.client))
-            .join(in_run, sa.and_(in_run.run_id == run.id, in_run.host == pair.client))
-            .join(trial, trial.pair_id == pair.id)
-            .join(metric, metric.id == trial.metric_id)
-            .where(newest.c.place <= last, *wanted)
-            .execution_options(yield_per=5000)
-        )
-        values: dict[tuple[str, str, str, int, str], list[float]] = collections.defaultdict(list)
+        runs, pairs = tables.runs.c, tables.pairs.c
         points: dict[_Key, list[Point]] = collections.defaultdict(list)
-        with database.told(), orm.Session(self._engine) as session:
-            for run_id, host, kind, metric_id, name, value in session.execute(query):
-                values[run_id, host, kind, metric_id, name].append(float(value or 0.0))
-            runs = {run_id: session.get_one(run, run_id) for run_id in {key[0] for key in values}}
-            figures = {metric_id: session.get_one(metric, metric_id) for metric_id in {key[3] for key in values}}
-            for (run_id, host, kind, metric_id, name), measured in values.items():
-                environment, figure = runs[run_id].environment, figures[metric_id]
-                parameters = environment.get("benchmarks", {}).get(figure.benchmark, {}).get("parameters", {})
-                key = _Key(
-                    host,
-                    figure.benchmark,
-                    figure.metric,
-                    name,
-                    kind,
-                    json.dumps(parameters, sort_keys=True),
-                    request(environment, name),
-                    figure.unit,
-                    figure.better,
-                )
+        runs_of: collections.Counter[str] = collections.Counter()
+        with database.reading(self._engine) as connection:
+            newest_first = sa.select(runs.id, runs.created_at).order_by(runs.created_at.desc(), runs.id.desc())
+            for run_id, created in connection.execute(newest_first).all():
+                environment = connection.scalar(sa.select(runs.environment).where(runs.id == run_id)) or {}
                 versions = {word: str(environment[word]) for word in _VERSIONS if word in environment}
-                middle = statistics.median(measured)
-                points[key].append(Point(run_id, runs[run_id].created_at, middle, len(measured), versions))
+                done = sa.select(pairs.client, pairs.trials).where(pairs.run_id == run_id, pairs.state == "done")
+                values: dict[str, dict[_Key, list[float]]] = collections.defaultdict(dict)
+                for host, trials in connection.execute(done.execution_options(yield_per=20)):
+                    for one in (model.Trial(**row) for row in trials if runs_of[host] < last):
+                        wanted = benchmark in (None, one.benchmark) and arm in (None, one.arm)
+                        if wanted and one.primary and one.value is not None and one.value > 0:
+                            values[host].setdefault(_key(host, environment, one), []).append(one.value)
+                for host, series in values.items():
+                    runs_of[host] += 1
+                    for key, some in series.items():
+                        points[key].append(Point(run_id, created, statistics.median(some), len(some), versions))
         return points
 
 
-def _newest(wanted: Sequence[sa.ColumnExpressionArgument[bool]]) -> sa.Subquery:
-    """Return runs (id, client) with their place in the history of each host, 1 for the newest.
-
-    :param wanted: conditions of the trials that a run must have.
-    """
-    has = sa.exists().where(
-        tables.Trial.pair_id == tables.Pair.id, tables.Metric.id == tables.Trial.metric_id, *wanted
+def _key(host: str, environment: Mapping[str, Any], trial: model.Trial) -> _Key:
+    parameters = environment.get("benchmarks", {}).get(trial.benchmark, {}).get("parameters", {})
+    return _Key(
+        host,
+        trial.benchmark,
+        trial.metric,
+        trial.arm,
+        fingerprint(environment),
+        json.dumps(parameters, sort_keys=True),
+        request(environment, trial.arm),
+        trial.unit,
+        trial.better,
     )
-    runs = (
-        sa.select(tables.Run.id, tables.Pair.client, tables.Run.created_at)
-        .join(tables.Pair, tables.Pair.run_id == tables.Run.id)
-        .where(has)
-        .distinct()
-        .subquery()
-    )
-    order = (runs.c.created_at.desc(), runs.c.id.desc())
-    place = sa.func.row_number().over(partition_by=runs.c.client, order_by=order).label("place")
-    return sa.select(runs.c.id, runs.c.client, place).subquery()
 
 
 def _created(results: model.Results) -> datetime.datetime:

@@ -11,7 +11,7 @@ from nova_perf_tuning import errors
 from nova_perf_tuning.cli import cloud_command, cloud_flavor, command, spec_options, validate, validate_cloud
 
 if TYPE_CHECKING:
-    from nova_perf_tuning.cloud import campaign_store, model
+    from nova_perf_tuning.cloud import run_store
 
 
 class Validate(cloud_command.CloudCommand):
@@ -48,9 +48,9 @@ class Validate(cloud_command.CloudCommand):
             super()._authenticate(quiet=quiet)
 
     def _is_complete(self) -> bool:
-        from nova_perf_tuning.cloud import campaign_store
+        from nova_perf_tuning.cloud import run_store
 
-        store = campaign_store.CampaignStore(self._args.database, make=False)
+        store = run_store.RunStore(self._args.database, make=False)
         try:
             return bool(store.load(self._args.resume).state == "complete")
         finally:
@@ -109,33 +109,33 @@ class Cleanup(cloud_command.CloudLister):
         finally:
             store.close()
 
-    def _store(self, url: str | None) -> campaign_store.CampaignStore:
+    def _store(self, url: str | None) -> run_store.RunStore:
         """Open the database of runs; where none has been made yet there are no runs.
 
         :raises nova_perf_tuning.database.engine.MissingError: the user names one that is not there.
         """
-        from nova_perf_tuning.cloud import campaign_store
+        from nova_perf_tuning.cloud import run_store
         from nova_perf_tuning.database import engine
 
         try:
-            return campaign_store.CampaignStore(url, make=False)
+            return run_store.RunStore(url, make=False)
         except engine.MissingError as error:
             if url:
                 raise
             self._tell(str(error))
-            return campaign_store.CampaignStore("sqlite://")
+            return run_store.RunStore("sqlite://")
 
     def _removed(
-        self, store: campaign_store.CampaignStore, args: argparse.Namespace
+        self, store: run_store.RunStore, args: argparse.Namespace
     ) -> list[tuple[str, cloud_flavor.Lines]]:
         """Remove what can be; what cannot is told, and is the exit code."""
-        from nova_perf_tuning.cloud import api, campaign_store, heat_pair, model, place
+        from nova_perf_tuning.cloud import api, heat_pair, model, place, run_store
 
         launcher = heat_pair.HeatPairLauncher(connect=lambda: self.connection)
         lines = {line.run_id: line for line in store.lines()}
         alive = [line.run_id for line in lines.values() if line.alive]
         if args.all_stacks and alive:
-            raise campaign_store.RunError(f"--all-stacks: run {alive[0]} is going on; stop it first")
+            raise run_store.RunError(f"--all-stacks: run {alive[0]} is going on; stop it first")
         dead = [
             one.run_id for one in lines.values() if not one.alive and (one.leftovers or one.state == "running")
         ]
@@ -144,19 +144,24 @@ class Cleanup(cloud_command.CloudLister):
         removed = []
         for run_id in runs:
             cloud = lines[run_id].cloud if run_id in lines else ""
-            if cloud and not place.same(cloud, here):
-                self._tell(
-                    f"run {run_id} was on another cloud, region or project and is left alone: {cloud}", args.run
-                )
+            if cloud and cloud != here:
+                self._tell(f"run {run_id} was on another cloud or project and is left alone: {cloud}", args.run)
                 continue
-            if cloud and (told := place.moved(cloud, here)):
-                self._tell(f"run {run_id}: {told}")
             try:
                 store.disown(run_id)
-                unknown = lines[run_id].cloud_unknown if run_id in lines else ""
-                removed.append((run_id, cloud_flavor.Lines(self._remove(store, launcher, run_id, unknown))))
-            except (model.CloudError, campaign_store.RunError) as error:
+                try:
+                    removed.append((run_id, cloud_flavor.Lines(launcher.cleanup(run_id))))
+                except BaseException:
+                    store.release(run_id)
+                    raise
+            except (model.CloudError, run_store.RunError) as error:
                 self._tell(str(error), failed=True)
+                continue
+            if cloud:
+                store.clean(run_id)
+            else:  # that nothing is left here does not show that nothing is left where it was
+                store.release(run_id)
+                self._tell(f"run {run_id} stays in the list: it was begun without Keystone, its cloud is unknown")
         if args.all_stacks:
             try:
                 if names := launcher.cleanup():
@@ -165,32 +170,13 @@ class Cleanup(cloud_command.CloudLister):
                 self._tell(str(error), failed=True)
         return removed
 
-    def _remove(
-        self, store: campaign_store.CampaignStore, launcher: model.PairLauncher, run_id: str, unknown: str
-    ) -> list[str]:
-        """Remove what a run left and return the names.
-
-        :param unknown: why it may not have begun on this cloud, which then shows nothing by what it does not have.
-        """
-        try:
-            names = launcher.cleanup(run_id)
-        except BaseException:
-            store.release(run_id)
-            raise
-        if unknown:
-            store.release(run_id)
-            self._tell(f"run {run_id} stays in the list, since nobody knows on which cloud it was: {unknown}")
-        else:
-            store.clean(run_id)
-        return names
-
     def _tell(self, text: str, failed: object = False) -> None:
         self.warn(command.plain(text))
         if failed:
             self.exit_code = errors.ExitCode.ERROR
 
 
-def _listed(store: campaign_store.CampaignStore) -> cloud_flavor.Rows:
+def _listed(store: run_store.RunStore) -> cloud_flavor.Rows:
     return ("Run", "State", "Begun", "Hosts", "Pairs", "Measured", "Leftovers", "Cloud"), [
         (
             line.run_id,

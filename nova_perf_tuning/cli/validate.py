@@ -219,12 +219,12 @@ class _Run:
 
     def _kept(self, results: model.Results, judged: list[verdict.Judgement]) -> list[history.Series]:
         """Keep the results in the database of runs and return the history of this host."""
-        from nova_perf_tuning.budget import history, verdict
+        from nova_perf_tuning.budget import history
         from nova_perf_tuning.cli import report
 
         kept = history.History(self._args.database)
         try:
-            kept.add(results, verdict.overall(judged).value if judged else None)
+            kept.add(results)
         finally:
             kept.close()
         return report.histories(results, self._args.database)

@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from nova_perf_tuning.budget import verdict
     from nova_perf_tuning.cloud import (
         bare_hosts,
-        campaign_store,
         fleet_plan,
         fleet_results,
         heat_pair,
         host_choice,
         model,
+        run_store,
     )
 
 _HOSTS = re.compile(r"[^,\s]{1,255}(,[^,\s]{1,255})*").fullmatch
@@ -225,7 +225,7 @@ class _Run:
     What is refused leaves nothing behind: database and folder are made when the checks are done.
     """
 
-    _store: campaign_store.CampaignStore
+    _store: run_store.RunStore
 
     def __init__(
         self,
@@ -289,7 +289,7 @@ class _Run:
             raise NoResultsError(_why_nothing(self._store, stored.run_id, ended))
         return code
 
-    def _again(self, run: campaign_store.StoredRun) -> int:
+    def _again(self, run: model.StoredRun) -> int:
         """Judge and write what a complete run gave; nothing is measured and no cloud is needed."""
         plan = validate_resume.plan(self._args, run)
         self._check_budgets(plan, run.environment)
@@ -305,13 +305,13 @@ class _Run:
     # -- before
 
     def _open(self, *, make: bool) -> None:
-        from nova_perf_tuning.cloud import campaign_store
+        from nova_perf_tuning.cloud import run_store
 
-        self._store = campaign_store.CampaignStore(self._args.database, make=make)
+        self._store = run_store.RunStore(self._args.database, make=make)
         self._opened.callback(self._store.close)
 
-    def _begun(self) -> tuple[campaign_store.StoredRun, fleet_plan.FleetPlan, Any]:
-        from nova_perf_tuning.cloud import campaign_store, fleet_plan, pairing
+    def _begun(self) -> tuple[model.StoredRun, fleet_plan.FleetPlan, Any]:
+        from nova_perf_tuning.cloud import fleet_plan, pairing, run_store
         from nova_perf_tuning.database import engine
 
         engine.file_of(self._args.database)  # a wrong URL shows before the cloud is asked
@@ -319,7 +319,7 @@ class _Run:
             raise spec_options.OptionError(
                 "--hosts: give compute hosts or aggregates by name (a,b,c), 'all', or 'any' for one pair anywhere"
             )
-        plan = validate_plan.plan(self._args, campaign_store.new_id())
+        plan = validate_plan.plan(self._args, run_store.new_id())
         environment = validate_plan.environment(self._cloud.name, plan)
         if self._args.host_group:
             environment["host_group"] = self._args.host_group
@@ -345,9 +345,7 @@ class _Run:
         self._warn(f"run {stored.run_id}: {count(len(chosen.hosts), 'host')}, {count(len(pairs), 'pair')}")
         return stored, plan, launcher
 
-    def _resumed(
-        self, before: campaign_store.StoredRun
-    ) -> tuple[campaign_store.StoredRun, fleet_plan.FleetPlan, Any]:
+    def _resumed(self, before: model.StoredRun) -> tuple[model.StoredRun, fleet_plan.FleetPlan, Any]:
         plan = validate_resume.plan(self._args, before)
         self._check_budgets(plan, before.environment)
         if doubt := validate_resume.check_cloud(before, self._cloud.place()):
@@ -412,9 +410,6 @@ class _Run:
         from nova_perf_tuning.cli import figures
         from nova_perf_tuning.cloud import host_cpu
 
-        run_id = found.results.environment["fleet"]["run"]
-        verdicts = {one.host: (one.verdict.value, "; ".join(one.reasons)) for one in found.hosts if one.verdict}
-        self._store.judge(run_id, found.whole.value if found.whole else "", verdicts)
         store.save(found.results, self._results_file)
         summaries = summary.summarise(found.results, limits=trial_filter.limits(self._budgets))
         store.write_atomically(self._report_file, report.render(found.results, summaries, []))
@@ -453,10 +448,10 @@ class _Run:
             print(command.plain(f"{self._hints.program}: {text}"), file=sys.stderr)
 
 
-def _why_nothing(store: campaign_store.CampaignStore, run_id: str, ended: str) -> str:
-    faults = store.faults(run_id)
-    if faults:
-        return f"no pair gave a result; first error: {faults[0].error.kind.value}: {faults[0].error.reason}"
+def _why_nothing(store: run_store.RunStore, run_id: str, ended: str) -> str:
+    for task in store.load(run_id).tasks:
+        for fault in task.faults:
+            return f"no pair gave a result; first error: {fault.error.kind.value}: {fault.error.reason}"
     return "no pair was measured" + ("; give more --time-limit" if ended == "time limit" else "")
 
 

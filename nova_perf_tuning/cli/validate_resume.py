@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from nova_perf_tuning.cli import spec_options, validate_plan
 
 if TYPE_CHECKING:
-    from nova_perf_tuning.cloud import campaign_store, fleet_plan
+    from nova_perf_tuning.cloud import fleet_plan, model
 
 _ARMS: Final = ("profile", "spec", "flavor")
 _JOBS: Final = ("benchmark", "seconds")
@@ -48,7 +48,7 @@ def asked(args: argparse.Namespace) -> dict[str, Any]:
     return {name: getattr(args, name) for name in (*_ARMS, *_JOBS) if _is_given(args, name)}
 
 
-def plan(args: argparse.Namespace, run: campaign_store.StoredRun) -> fleet_plan.FleetPlan:
+def plan(args: argparse.Namespace, run: model.StoredRun) -> fleet_plan.FleetPlan:
     """Return the plan to go on with: the run's own, with the limits that the options give.
 
     :raises spec_options.OptionError: an option would change what is compared, or is no sound value.
@@ -111,18 +111,18 @@ def _changed(names: list[str], run_id: str) -> spec_options.OptionError:
     )
 
 
-def check_cloud(run: campaign_store.StoredRun, here: str) -> str:
+def check_cloud(run: model.StoredRun, here: str) -> str:
     """Return a warning where it is not certain that ``here`` is the cloud on which the run began.
 
-    :raises nova_perf_tuning.cloud.campaign_store.RunError: it is another one.
+    :raises nova_perf_tuning.cloud.run_store.RunError: it is another one.
     """
-    from nova_perf_tuning.cloud import campaign_store, place
+    from nova_perf_tuning.cloud import run_store
 
-    if why := run.cloud_unknown:
-        return f"it is not known on which cloud run {run.run_id} was begun; make sure that it is this: {why}"
-    if not place.same(run.cloud, here):
-        raise campaign_store.RunError(
-            f"run {run.run_id} was begun on another cloud, region or project: {run.cloud}; "
+    if not run.cloud:
+        return f"run {run.run_id} was begun without Keystone: make sure that it was on this cloud"
+    if run.cloud != here:
+        raise run_store.RunError(
+            f"run {run.run_id} was begun on another cloud or project: {run.cloud}; "
             f"this is {here or 'one without Keystone'}"
         )
-    return place.moved(run.cloud, here)
+    return ""

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from nova_perf_tuning.budget import model as results
 from nova_perf_tuning.budget import store
-from nova_perf_tuning.cloud import fleet, model, stored_run
+from nova_perf_tuning.cloud import fleet, model
 from nova_perf_tuning.virt import host_result
 
 ARM = "host"
@@ -61,7 +61,7 @@ def load(paths: Iterable[str], labels: Collection[str]) -> list[BareHost]:
 
 def spread(
     hosts: Sequence[BareHost],
-    tasks: Iterable[stored_run.Task],
+    tasks: Iterable[model.Task],
     measured: Mapping[int, Sequence[results.Trial]],
 ) -> dict[int, list[results.Trial]]:
     """Return the number of a pair -> samples of the hosts that its guests were measured on.

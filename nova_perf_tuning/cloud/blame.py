@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 from collections.abc import Collection, Iterable, Mapping
 
-from nova_perf_tuning.cloud import model, stored_run
+from nova_perf_tuning.cloud import model
 
 #: A host is given up when so many of its peers, one of them sound, got no result with it and nobody got one.
 GIVE_UP = 2
@@ -28,9 +28,9 @@ class Blame:
     def __init__(self, faults: Mapping[int, Collection[model.PairError]]) -> None:
         """Begin with the errors of the last attempt at pairs that had one before, by their numbers."""
         self._cloud = {number for number, errors in faults.items() if self._is_the_clouds(errors)}
-        self._streak: list[stored_run.Task] = []
+        self._streak: list[model.Task] = []
 
-    def ended(self, task: stored_run.Task, outcome: model.PairOutcome) -> None:
+    def ended(self, task: model.Task, outcome: model.PairOutcome) -> None:
         """Note what an attempt gave, in the order of time."""
         if not outcome.trials and self._is_the_clouds(outcome.errors):
             self._cloud.add(task.number)
@@ -39,7 +39,7 @@ class Blame:
             self._cloud.discard(task.number)
             self._streak.clear()
 
-    def cloud_fails(self, at_a_time: int) -> list[stored_run.Task]:
+    def cloud_fails(self, at_a_time: int) -> list[model.Task]:
         """Return the pairs that failed on end for the cloud's sake, empty if that is no more than happens.
 
         :param at_a_time: how many pairs are measured at a time.
@@ -53,7 +53,7 @@ class Blame:
         """Begin a new streak."""
         self._streak.clear()
 
-    def bad_hosts(self, tasks: Iterable[stored_run.Task], out: Collection[str]) -> dict[str, str]:
+    def bad_hosts(self, tasks: Iterable[model.Task], out: Collection[str]) -> dict[str, str]:
         """Return the hosts that get no result with peers that do get some with others, and why.
 
         :param out: hosts that have been given up.

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Sequence
 from nova_perf_tuning import errors
 from nova_perf_tuning.bench import output
 from nova_perf_tuning.budget import session
-from nova_perf_tuning.cloud import blame, campaign_store, model, pairing, stop_signals, workers
+from nova_perf_tuning.cloud import blame, model, pairing, run_store, stop_signals, workers
 
 #: How often the owner says in the database that it is alive, in seconds; others wait ten times as long.
 HEARTBEAT_S = 30.0
@@ -60,9 +60,9 @@ class Campaign:
 
     def __init__(
         self,
-        store: campaign_store.CampaignStore,
+        store: run_store.RunStore,
         launcher: model.PairLauncher,
-        run: campaign_store.StoredRun,
+        run: model.StoredRun,
         arms: Sequence[model.Arm],
         plan: model.MeasurePlan,
         settings: Settings,
@@ -71,7 +71,7 @@ class Campaign:
     ) -> None:
         """Prepare; nothing runs yet.
 
-        :param run: owned by this process, see :meth:`~.campaign_store.CampaignStore.claim`.
+        :param run: owned by this process, see :meth:`~.run_store.RunStore.claim`.
         :param progress: called from the caller's thread whenever a pair begins or ends.
         """
         self._store = store
@@ -100,7 +100,7 @@ class Campaign:
         self._tried = {task.number: task.attempts for task in run.tasks}
         self._stop_by: float | None = None
         self._broken: errors.PerfTuningError | None = None
-        self._blame = blame.Blame(store.last_errors(run.run_id))
+        self._blame = blame.Blame({one.number: one.last_errors for one in run.tasks if one.state == "failed"})
         self._begun = self._seen = self._threads.now()
         self._told = float("-inf")
         self._said = ""
@@ -227,7 +227,7 @@ class Campaign:
 
     # -- what becomes of a pair
 
-    def _settle(self, task: campaign_store.Task, outcome: model.PairOutcome) -> None:
+    def _settle(self, task: model.Task, outcome: model.PairOutcome) -> None:
         kinds = blame.kinds(outcome.errors)
         if model.ErrorClass.INTERRUPTED in kinds or (self._halted() and not outcome.trials):
             self._put_back(task)
@@ -252,12 +252,12 @@ class Campaign:
         measured = {one.arm for one in outcome.trials if one.value is not None}
         return any(arm.name not in measured for arm in self._arms)
 
-    def _worth_another(self, task: campaign_store.Task, outcome: model.PairOutcome) -> bool:
+    def _worth_another(self, task: model.Task, outcome: model.PairOutcome) -> bool:
         kinds = blame.kinds(outcome.errors)
         tried = task.attempts - self._tried.get(task.number, 0)
         return tried < self._settings.retries and not kinds <= _FINAL and not self._given_up(task.pair)
 
-    def _failed(self, task: campaign_store.Task, outcome: model.PairOutcome) -> None:
+    def _failed(self, task: model.Task, outcome: model.PairOutcome) -> None:
         reason = f"{outcome.errors[0].kind.value}: {outcome.errors[0].reason}" if outcome.errors else "no results"
         reason = output.printable(reason, 300)
         pair = task.pair
@@ -284,14 +284,14 @@ class Campaign:
         for host, why in self._blame.bad_hosts(self._tasks.values(), self._out).items():
             self._take_out(host, why)
 
-    def _hopeless(self, tasks: Iterable[campaign_store.Task], why: str) -> None:
+    def _hopeless(self, tasks: Iterable[model.Task], why: str) -> None:
         """End the run; leave pairs that failed to whoever resumes it: what made all of them fail is not theirs."""
         self._break(HopelessError(why))
         for task in list(tasks):
             if task.state == "failed" and not self._given_up(task.pair):
                 self._put_back(task)
 
-    def _too_many(self, task: campaign_store.Task, outcome: model.PairOutcome) -> None:
+    def _too_many(self, task: model.Task, outcome: model.PairOutcome) -> None:
         """Go on with fewer pairs at a time, since the quota does not allow what there was."""
         reason = next(one.reason for one in outcome.errors if one.kind is model.ErrorClass.QUOTA)
         self._put_back(task)
@@ -305,18 +305,16 @@ class Campaign:
                 f"quota: at most {_pairs(self._limit)} at a time from now ({output.printable(reason)})", True
             )
 
-    def _put_back(self, task: campaign_store.Task) -> None:
+    def _put_back(self, task: model.Task) -> None:
         self._store.put_back(self._run.run_id, task.number)
         task.state = "planned"
         self._pending.appendleft(task.number)
 
-    def _finish(self, task: campaign_store.Task, outcome: model.PairOutcome, state: str) -> None:
+    def _finish(self, task: model.Task, outcome: model.PairOutcome, state: str) -> None:
         if beside := sorted(self._hosts(task.number) & self._beside):
             told = f"measured beside an earlier stack on {', '.join(beside)} that could not be removed"
             outcome.errors.append(model.PairError(model.ErrorClass.NOT_REMOVED, told))
-        self._store.finish(self._run.run_id, task.number, outcome, state)
-        task.attempts += 1
-        task.state = state
+        self._store.finish(self._run.run_id, task, outcome, state)
 
     def _given_up(self, pair: model.HostPair) -> bool:
         return bool(blame.names(pair) & set(self._out))

@@ -18,7 +18,7 @@ from typing import Any, Final
 from nova_perf_tuning.budget import model as results
 from nova_perf_tuning.budget import reasons, text
 from nova_perf_tuning.budget import verdict as judging
-from nova_perf_tuning.cloud import attribution, cpu_gaps, model, spoilt, stored_run
+from nova_perf_tuning.cloud import attribution, cpu_gaps, model, spoilt
 
 #: How the reason of a host begins with which no pair worked.
 GIVEN_UP: Final = "given up: "
@@ -55,7 +55,7 @@ class HostVerdict:
 
 
 def judge(
-    run: stored_run.StoredRun,
+    run: model.StoredRun,
     of_pair: Mapping[int, Sequence[results.Trial]],
     paired: Mapping[str, bool],
     budgets: Sequence[judging.Budget],
@@ -135,7 +135,7 @@ def _verdict(
     return HostVerdict(host, whole, tuple(why for _, why in ordered if why), judgements, peers, measured)
 
 
-def _out(run: stored_run.StoredRun, host: str, has_results: bool) -> list[_Told]:
+def _out(run: model.StoredRun, host: str, has_results: bool) -> list[_Told]:
     """Return why a host has no results, or not all."""
     if host in run.out:
         return [(judging.Verdict.INVALID, f"{GIVEN_UP}{run.out[host]}")]
@@ -208,7 +208,7 @@ def _compared(host: str, findings: Sequence[attribution.Finding]) -> list[_Told]
 
 def _trials_of(
     host: str,
-    task: stored_run.Task,
+    task: model.Task,
     of_pair: Mapping[int, Sequence[results.Trial]],
     paired: Mapping[str, bool],
 ) -> list[results.Trial]:
@@ -219,12 +219,12 @@ def _trials_of(
     ]
 
 
-def measured_on(task: stored_run.Task, trial: results.Trial) -> str:
+def measured_on(task: model.Task, trial: results.Trial) -> str:
     """Return the host that a trial of a pair ran on; with a peer it began there."""
     return pair_of(task, trial).client
 
 
-def pair_of(task: stored_run.Task, trial: results.Trial) -> model.HostPair:
+def pair_of(task: model.Task, trial: results.Trial) -> model.HostPair:
     """Return the pair that a trial belongs to, the host that it ran on as the client."""
     pair = task.pair
     return pair if trial.group == task.number else model.HostPair(pair.server, pair.client)

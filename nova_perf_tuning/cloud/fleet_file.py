@@ -15,7 +15,7 @@ from typing import Any
 from nova_perf_tuning.bench import plugins
 from nova_perf_tuning.budget import budget_file, trial_filter, verdict
 from nova_perf_tuning.budget import model as results
-from nova_perf_tuning.cloud import attribution, bare_hosts, fleet, model, spoilt, stored_run
+from nova_perf_tuning.cloud import attribution, bare_hosts, fleet, model, spoilt
 
 #: Loss against other hosts from which a host is bad, where the file does not say it.
 _MAX_LOSS = 0.15
@@ -72,9 +72,9 @@ def unmet(
     return budget_file.why_none(budgets, found)
 
 
-def _run(told: Mapping[str, Any], environment: Mapping[str, Any]) -> stored_run.StoredRun:
+def _run(told: Mapping[str, Any], environment: Mapping[str, Any]) -> model.StoredRun:
     tasks = [
-        stored_run.Task(one["number"], model.HostPair(one["client"], one["server"]), one["state"], one["attempts"])
+        model.Task(one["number"], model.HostPair(one["client"], one["server"]), one["state"], one["attempts"])
         for one in told["pairs"]
     ]
     scheduled = any(task.pair.client == "" for task in tasks)  # hosts without a name are written as 'any'
@@ -88,11 +88,11 @@ def _run(told: Mapping[str, Any], environment: Mapping[str, Any]) -> stored_run.
     planned = (name for task in tasks if task.state != "dropped" for name in (task.pair.client, task.pair.server))
     hosts = list(dict.fromkeys([*listed, *planned]))
     created = datetime.datetime.fromtimestamp(0, datetime.UTC)  # no verdict asks for it
-    return stored_run.StoredRun(told["run"], "done", {}, dict(environment), hosts, out, tasks, created)
+    return model.StoredRun(told["run"], "done", {}, dict(environment), hosts, out, tasks, created)
 
 
 def _lacking(
-    told: Mapping[str, Any], run: stored_run.StoredRun, of_pair: Mapping[int, Sequence[results.Trial]]
+    told: Mapping[str, Any], run: model.StoredRun, of_pair: Mapping[int, Sequence[results.Trial]]
 ) -> dict[str, str]:
     """Return host -> what the file ought to have of it and does not."""
     found: dict[str, str] = {}

@@ -16,7 +16,7 @@ from typing import Any
 from nova_perf_tuning.bench import output
 from nova_perf_tuning.budget import model as results
 from nova_perf_tuning.budget import trial_filter, verdict
-from nova_perf_tuning.cloud import attribution, bare_hosts, campaign_store, fleet, host_cpu, model, spoilt
+from nova_perf_tuning.cloud import attribution, bare_hosts, fleet, host_cpu, model, run_store, spoilt
 
 #: More trials than that make a file that cannot be read again: then pairs have one trial, their median.
 MAX_TRIALS = 40_000
@@ -38,7 +38,7 @@ class FleetResults:
 
 
 def collect(
-    store: campaign_store.CampaignStore,
+    store: run_store.RunStore,
     run_id: str,
     paired: Mapping[str, bool],
     budgets: Sequence[verdict.Budget],
@@ -78,7 +78,7 @@ def _of_boot(number: int, trial: results.Trial, pairs: int) -> results.Trial:
 
 
 def _measured(
-    run: campaign_store.StoredRun, of_pair: Mapping[int, Sequence[results.Trial]]
+    run: model.StoredRun, of_pair: Mapping[int, Sequence[results.Trial]]
 ) -> Iterator[tuple[model.HostPair, results.Trial]]:
     """Yield every trial with its pair, the host that it ran on as the client."""
     tasks = {task.number: task for task in run.tasks}
@@ -88,8 +88,8 @@ def _measured(
 
 
 def _shown(
-    store: campaign_store.CampaignStore,
-    run: campaign_store.StoredRun,
+    store: run_store.RunStore,
+    run: model.StoredRun,
     of_pair: Mapping[int, Sequence[results.Trial]],
 ) -> list[results.Trial]:
     """Return the trials that go into the file: all, or the median of each pair where there are too many."""
@@ -126,8 +126,8 @@ def _medians(trials: Sequence[results.Trial]) -> list[results.Trial]:
 
 
 def _environment(
-    store: campaign_store.CampaignStore,
-    run: campaign_store.StoredRun,
+    store: run_store.RunStore,
+    run: model.StoredRun,
     of_pair: Mapping[int, Sequence[results.Trial]],
     hosts: Sequence[fleet.HostVerdict],
     findings: Sequence[attribution.Finding],
@@ -135,7 +135,6 @@ def _environment(
     max_loss: float,
     ended: str,
 ) -> dict[str, Any]:
-    faults = store.faults(run.run_id)
     return {
         "created": run.created_at.isoformat(timespec="seconds"),
         **run.environment,
@@ -145,19 +144,20 @@ def _environment(
         **_of_pairs(store, run.run_id),
         "errors": [
             {
-                "group": fault.number,
-                "error": f"{fault.pair.client} with {fault.pair.server}, attempt {fault.attempt}: "
+                "group": task.number,
+                "error": f"{task.pair.client} with {task.pair.server}, attempt {fault.attempt}: "
                 f"{fault.error.kind.value}: {fault.error.reason}",
                 **({"arm": fault.error.arm} if fault.error.arm else {}),
             }
-            for fault in faults
+            for task in run.tasks
+            for fault in task.faults
         ],
         "fleet": {
             "run": run.run_id,
             "verdict": whole.value if whole else None,
             "max_loss": max_loss,
             "hosts": [one.as_data() for one in hosts],
-            "pairs": _pairs(run, of_pair, faults, findings),
+            "pairs": _pairs(run, of_pair, findings),
             "bad_pairs": [
                 {"client": pair.client, "server": pair.server, "in": where}
                 for pair, where in fleet.bad_pairs(findings).items()
@@ -175,13 +175,13 @@ def _printable(data: Any) -> Any:
     return output.printable(data, 1000) if isinstance(data, str) else data
 
 
-def _of_pairs(store: campaign_store.CampaignStore, run_id: str) -> dict[str, Any]:
+def _of_pairs(store: run_store.RunStore, run_id: str) -> dict[str, Any]:
     """Return what the environments of the pairs say: the first as an example, and whence host CPU is known."""
     sources: collections.Counter[str] = collections.Counter()
     first: dict[str, Any] = {}
     cpu_faults: dict[str, str] = {}
-    for _, source, environment in store.pair_environments(run_id):
-        sources[source] += 1
+    for environment in store.pair_environments(run_id):
+        sources[environment.pop("host_cpu_source")] += 1
         first = first or {key: value for key, value in environment.items() if key not in _OF_EACH_PAIR}
         for where, why in environment.get("host_cpu_faults", {}).items():
             if len(cpu_faults) < _MAX_CPU_FAULTS:
@@ -191,15 +191,10 @@ def _of_pairs(store: campaign_store.CampaignStore, run_id: str) -> dict[str, Any
 
 
 def _pairs(
-    run: campaign_store.StoredRun,
+    run: model.StoredRun,
     of_pair: Mapping[int, Sequence[results.Trial]],
-    faults: Sequence[campaign_store.Fault],
     findings: Sequence[attribution.Finding],
 ) -> list[dict[str, Any]]:
-    told: dict[int, list[str]] = {}
-    for fault in faults:
-        text = f"{fault.error.kind.value}: {fault.error.reason}"
-        told.setdefault(fault.number, []).append(text[:2000])
     reference = {(one.benchmark, one.arm): one.reference for one in findings}
     return [
         {
@@ -209,7 +204,7 @@ def _pairs(
             "state": task.state,
             "attempts": task.attempts,
             "seconds": round(task.seconds, 1) if task.seconds is not None else None,
-            "errors": told.get(task.number, []),
+            "errors": [f"{one.error.kind.value}: {one.error.reason}"[:2000] for one in task.faults],
             "figures": _figures(task, of_pair.get(task.number, ()), reference),
         }
         for task in run.tasks
@@ -217,7 +212,7 @@ def _pairs(
 
 
 def _figures(
-    task: campaign_store.Task, trials: Sequence[results.Trial], reference: Mapping[tuple[str, str], float]
+    task: model.Task, trials: Sequence[results.Trial], reference: Mapping[tuple[str, str], float]
 ) -> list[dict[str, Any]]:
     values: dict[tuple[str, str, str, str], list[float]] = {}
     for one in trials:

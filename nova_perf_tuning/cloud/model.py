@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import enum
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
@@ -124,6 +125,59 @@ class PairOutcome:
     environment: dict[str, Any] = dataclasses.field(default_factory=dict)
     host_cpu_source: str = ""
     seconds: dict[str, float] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Fault:
+    """What went wrong with a pair in one attempt."""
+
+    attempt: int
+    error: PairError
+
+
+@dataclasses.dataclass(slots=True)
+class Task:
+    """A pair of a stored run.
+
+    :ivar number: within the run, in the order in which pairs are begun.
+    :ivar state: as :data:`nova_perf_tuning.database.tables.pairs` has it.
+    :ivar attempts: how often it was begun and not cut off. :ivar seconds: what the last one took.
+    """
+
+    number: int
+    pair: HostPair
+    state: str = "planned"
+    attempts: int = 0
+    seconds: float | None = None
+    faults: list[Fault] = dataclasses.field(default_factory=list)
+
+    @property
+    def last_errors(self) -> list[PairError]:
+        """The errors of the last attempt."""
+        return [one.error for one in self.faults if one.attempt == self.attempts]
+
+
+@dataclasses.dataclass(slots=True)
+class StoredRun:
+    """A run over many hosts as it is in the database.
+
+    :ivar out: host -> why it was given up.
+    :ivar cloud: where it began, as :func:`nova_perf_tuning.cloud.place.of` says; empty: not known.
+    """
+
+    run_id: str
+    state: str
+    plan: dict[str, Any]
+    environment: dict[str, Any]
+    hosts: list[str]
+    out: dict[str, str]
+    tasks: list[Task]
+    created_at: datetime.datetime
+    leftovers: bool = False
+
+    @property
+    def cloud(self) -> str:
+        return str(self.plan.get("cloud", ""))
 
 
 @runtime_checkable

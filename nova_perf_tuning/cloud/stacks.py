@@ -30,7 +30,7 @@ _PAUSE_S: Final = (1.0, 30.0)
 _POLL_S: Final = 1.0
 #: A stack whose creation nobody confirmed may appear so much later: Heat still works on the request.
 _APPEAR_S: Final = 10.0
-#: What names of stacks begin with, by the form of :func:`nova_perf_tuning.cloud.campaign_store.new_id`.
+#: What names of stacks begin with, by the form of :func:`nova_perf_tuning.cloud.run_store.new_id`.
 _OF_A_RUN: Final = re.compile(re.escape(model.NAME_PREFIX) + r"[0-9]{8}-[0-9]{6}-[0-9a-f]{4}-").match
 _NO_HOST: Final = ("No valid host", "no valid host")
 _QUOTA: Final = (

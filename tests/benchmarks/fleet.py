@@ -19,7 +19,7 @@ import tempfile
 import time
 
 from nova_perf_tuning.bench import plugins
-from nova_perf_tuning.cloud import attribution, campaign, campaign_store, model, pairing
+from nova_perf_tuning.cloud import attribution, campaign, model, pairing, run_store
 from tests import simulated_cloud as simulation
 
 PARALLEL = (1, 4, 16, 64, 250)
@@ -93,8 +93,8 @@ def run(hosts: int, peers: int, parallel: int) -> dict[str, float]:
     launcher = simulation.SimulatedLauncher(cloud, threads, threads.now)
     pairs = pairing.schedule(names, peers)
     with tempfile.TemporaryDirectory() as folder:
-        store = campaign_store.CampaignStore(f"sqlite:///{os.path.join(folder, 'results.db')}")
-        run_id = campaign_store.new_id()
+        store = run_store.RunStore(f"sqlite:///{os.path.join(folder, 'results.db')}")
+        run_id = run_store.new_id()
         stored = store.create(run_id, names, pairs, {}, {})
         plan = model.MeasurePlan(run_id, tuple(plugins.jobs(["iperf3", "fio", "cpu"])), 6, time_limit_s=900.0)
         arms = (model.Arm("untuned"), model.Arm("tuned"))

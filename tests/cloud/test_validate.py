@@ -10,7 +10,7 @@ import fixtures
 import yaml
 
 from nova_perf_tuning.budget import store
-from nova_perf_tuning.cloud import campaign_store, model
+from nova_perf_tuning.cloud import model, run_store
 from tests.cloud import base
 
 QUICK = ("--benchmark", "cpu:seconds=1", "--benchmark", "iperf3:seconds=2,omit=0", "--blocks", "1")
@@ -71,7 +71,7 @@ class ValidateCase(base.CloudTest):
         return json.loads(done.stdout)
 
     def the_run(self):
-        [line] = campaign_store.CampaignStore(self.url).lines()
+        [line] = run_store.RunStore(self.url).lines()
         return line
 
     def until_guests_exist(self, running):
@@ -151,7 +151,7 @@ class MistakesTest(ValidateCase):
         self.assertEqual((3, ""), (running.returncode, shown), complaints)
         self.assertIn(told, complaints)
         self.assertEqual(1, complaints.count("\n"), complaints)
-        self.assertEqual([], campaign_store.CampaignStore(self.url).lines())
+        self.assertEqual([], run_store.RunStore(self.url).lines())
 
     def test_wrong_credentials(self):
         self.credentials(password="wrong")

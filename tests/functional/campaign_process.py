@@ -8,7 +8,7 @@ import os
 import sys
 
 from nova_perf_tuning.bench import plugins
-from nova_perf_tuning.cloud import campaign, campaign_store, model, pairing
+from nova_perf_tuning.cloud import campaign, model, pairing, run_store
 from tests import simulated_cloud as simulation
 
 ARMS = (model.Arm("untuned"), model.Arm("tuned"))
@@ -31,12 +31,12 @@ class LoggingLauncher(simulation.SimulatedLauncher):
 
 def main():
     url, folder, scale, *resumed = sys.argv[1:]
-    store = campaign_store.CampaignStore(url)
+    store = run_store.RunStore(url)
     if resumed:
         run = store.claim(resumed[0])
     else:
         pairs = pairing.schedule(HOSTS, PEERS, 1)
-        run = store.create(campaign_store.new_id(), HOSTS, pairs, {}, {})
+        run = store.create(run_store.new_id(), HOSTS, pairs, {}, {})
     plan = model.MeasurePlan(run.run_id, tuple(plugins.jobs(["cpu"])), 3, 900.0)
     settings = campaign.Settings(peers=PEERS, seed=1, max_parallel=4)
     launcher = LoggingLauncher(folder, float(scale))

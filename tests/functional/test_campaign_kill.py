@@ -10,7 +10,7 @@ import time
 import fixtures
 import testtools
 
-from nova_perf_tuning.cloud import campaign_store
+from nova_perf_tuning.cloud import run_store
 from tests.functional import campaign_process
 
 KILLS = 4
@@ -37,7 +37,7 @@ class KillTest(testtools.TestCase):
             return collections.Counter(line.removeprefix("begin ").strip() for line in file)
 
     def stored(self, run_id):
-        store = campaign_store.CampaignStore(self.url)
+        store = run_store.RunStore(self.url)
         self.addCleanup(store.close)
         trials = collections.Counter(number for number, _ in store.trials(run_id))
         return store.load(run_id), trials

@@ -6,9 +6,8 @@ from nova_perf_tuning.database import tables
 
 context.configure(
     connection=context.config.attributes["connection"],
-    target_metadata=tables.Base.metadata,
+    target_metadata=tables.metadata,
     transactional_ddl=True,  # SQLite can, though Alembic does not expect it
-    render_as_batch=True,
 )
 with context.begin_transaction():
     context.run_migrations()

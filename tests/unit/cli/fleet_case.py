@@ -21,7 +21,7 @@ class SimulatedCloud(validate_cloud.HeatCloud):
         super().__init__("simulated")
         self.cloud = cloud or simulation.Cloud()
         self.count = count
-        self.where = "https://simulated region R project p"
+        self.where = "region R project p"
 
     def place(self):
         return self.where

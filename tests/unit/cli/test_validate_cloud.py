@@ -13,7 +13,7 @@ import fixtures
 from nova_perf_tuning import errors
 from nova_perf_tuning.budget import budget_file, store
 from nova_perf_tuning.cli import evaluate, report, validate, validate_cloud
-from nova_perf_tuning.cloud import campaign_store, fleet_file
+from nova_perf_tuning.cloud import fleet_file, run_store
 from tests import simulated_cloud as simulation
 from tests.unit.budget import samples
 from tests.unit.cli import fleet_case
@@ -49,7 +49,7 @@ class ValidateCloudTest(fleet_case.SimulatedValidation):
         )
         self.assertIn("h002", self.report())
         self.assertIn("worse than the other hosts by", self.report())
-        [line] = campaign_store.CampaignStore(self.url).lines()
+        [line] = run_store.RunStore(self.url).lines()
         self.assertEqual("complete", line.state)
 
     def test_a_host_on_which_nothing_runs(self):
@@ -321,7 +321,7 @@ class ValidateCloudTest(fleet_case.SimulatedValidation):
             0,
             self.validate("--hosts", "a,b", "--slot-time", "30s", cloud=fleet_case.SimulatedCloud(count=2)),
         )
-        runs = campaign_store.CampaignStore(self.url)
+        runs = run_store.RunStore(self.url)
         [line] = runs.lines()
         self.assertEqual(30, runs.load(line.run_id).plan["guests"]["slot_s"])
         error = self.assertRaises(errors.PerfTuningError, self.validate, "--hosts", "a,b", "--slot-time", "soon")
@@ -370,7 +370,7 @@ class ValidateCloudTest(fleet_case.SimulatedValidation):
             self.assertEqual(130, self.validate("--hosts", "all", cloud=fleet_case.SimulatedCloud(count=16)))
         self.assertEqual([], self.cloud.made.stacks())
         self.assertGreaterEqual(len({one.group for one in self.results().trials}), 3)
-        [line] = campaign_store.CampaignStore(self.url).lines()
+        [line] = run_store.RunStore(self.url).lines()
         self.assertEqual(("interrupted", False, False), (line.state, line.leftovers, line.alive))
 
     def test_nothing_works(self):

@@ -11,7 +11,7 @@ import openstack
 import testtools
 from keystoneauth1 import exceptions as keystone_errors
 
-from nova_perf_tuning.cloud import api, campaign_store, heat_pair, model, stacks
+from nova_perf_tuning.cloud import api, heat_pair, model, run_store, stacks
 from tests.unit.cloud import api_server
 
 EXPIRES = "2099-01-01T00:00:00.000000Z"
@@ -242,7 +242,7 @@ class DeleteTest(ApiCase):
         self.assertEqual([], stacks.Stacks(self.api).delete([stacks.Stack("s1", "n")]))
 
     def test_only_stacks_of_the_run_are_owned(self):
-        run_id = campaign_store.new_id()
+        run_id = run_store.new_id()
         ours = [
             f"nova-perf-{run_id}-a-b-tuned-1",
             f"nova-perf-{run_id[:-1]}-a-b-tuned-1",

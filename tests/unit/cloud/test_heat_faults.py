@@ -12,7 +12,7 @@ import requests
 from keystoneauth1 import exceptions as keystone_errors
 
 from nova_perf_tuning.bench import plugins
-from nova_perf_tuning.cloud import api, campaign, campaign_store, heat_pair, model, pairing, slots, stacks
+from nova_perf_tuning.cloud import api, campaign, heat_pair, model, pairing, run_store, slots, stacks
 from tests.unit.cloud import test_api
 
 ARM = model.Arm("only", "m1.tiny")
@@ -257,9 +257,9 @@ class CredentialsTest(HeatCase):
 
     def test_the_pair_is_put_back(self):
         folder = self.useFixture(fixtures.TempDir()).path
-        store = campaign_store.CampaignStore(f"sqlite:///{folder}/runs.db")
+        store = run_store.RunStore(f"sqlite:///{folder}/runs.db")
         self.addCleanup(store.close)
-        run_id = campaign_store.new_id()
+        run_id = run_store.new_id()
         run = store.create(run_id, ["a", "b", "c"], pairing.schedule(["a", "b", "c"], 2), {}, {})
         self.engine.first = [REFUSED] * 500
         settings = campaign.Settings(max_parallel=1)

@@ -1,0 +1,150 @@
+"""The run store's contract on SQLite, and on a real MariaDB and PostgreSQL that are started for it alone."""
+
+import concurrent.futures
+import glob
+import multiprocessing
+import os
+import pwd
+import signal
+import subprocess
+import time
+
+import fixtures
+import sqlalchemy as sa
+import testtools
+
+from nova_perf_tuning.budget import model as results
+from nova_perf_tuning.cloud import model, run_store
+from nova_perf_tuning.database import engine
+
+PAIRS = [model.HostPair("a", "b"), model.HostPair("b", "c"), model.HostPair("c", "a")]
+TRIAL = results.Trial(
+    "iperf3", "throughput", "Mbit/s", "higher", "tuned", 0, 1, 0.1 + 0.2, {"vcpu": 1.5}, None, 4.0
+)
+RUN = "20261125-050000-abcd"
+
+
+def claim(url):
+    """Claim the run in a process of its own, which then lives on for a moment; return whether it succeeded."""
+    store = run_store.RunStore(url)
+    try:
+        store.claim(RUN)
+    except run_store.RunError:
+        return False
+    finally:
+        store.close()
+        time.sleep(2)
+    return True
+
+
+def crossing(url, first, second):
+    """Change two rows in one transaction, in an order that another process crosses."""
+    connected = engine.connect(url)
+
+    def change(connection):
+        for number in (first, second):
+            text = f"UPDATE pairs SET attempts = attempts + 1 WHERE number = {number}"
+            connection.execute(sa.text(text))
+            time.sleep(0.3)
+
+    for _ in range(3):
+        engine.write(connected, change)
+    connected.dispose()
+
+
+class SqliteTest(testtools.TestCase):
+    stop = signal.SIGTERM
+
+    def setUp(self):
+        super().setUp()
+        self.folder = self.useFixture(fixtures.TempDir()).path
+        self.url = self.start()
+
+    def start(self):
+        return f"sqlite:///{self.folder}/runs.db"
+
+    def serve(self, user, made, served, url):
+        """Make a cluster, serve it as ``user`` until the test ends, and return the URL once it answers."""
+        entry = pwd.getpwnam(user)
+        os.chown(self.folder, entry.pw_uid, entry.pw_gid)
+        who = {"user": user, "group": entry.pw_gid} if os.geteuid() == 0 else {}
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": self.folder, **who}
+        subprocess.run(made, check=True, **quiet)
+        server = subprocess.Popen(served, **quiet)
+        self.addCleanup(server.wait)
+        self.addCleanup(server.send_signal, self.stop)
+        until = time.monotonic() + 60
+        while True:
+            try:
+                return self.ready(url)
+            except sa.exc.OperationalError:
+                if time.monotonic() > until:
+                    raise
+                time.sleep(0.2)
+
+    def ready(self, url):
+        server = sa.create_engine(url)
+        server.connect().close()
+        server.dispose()
+        return url
+
+    def in_processes(self, *calls):
+        with concurrent.futures.ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
+            return [one.result() for one in [pool.submit(*call) for call in calls]]
+
+    def test_contract(self):
+        store = run_store.RunStore(self.url)
+        self.addCleanup(store.close)
+        store.create(RUN, ["a", "b", "c"], PAIRS, {"cloud": "here"}, {"x": "é\0\u2028"})
+        run = store.load(RUN)
+        fault = model.PairError(model.ErrorClass.API, "x" * 2000, "tuned")
+        store.begin(RUN, 0)
+        store.begin(RUN, 1)
+        outcome = model.PairOutcome(PAIRS[0], [TRIAL] * 100, [fault], seconds={"create": 1.5, "delete": 0.25})
+        outcome.host_cpu_source = "somewhere"
+        store.finish(RUN, run.tasks[0], outcome, "done")
+        self.assertEqual([(0, TRIAL)] * 100, list(store.trials(RUN)))
+        self.assertEqual(["somewhere"], [one["host_cpu_source"] for one in store.pair_environments(RUN)])
+        [added] = store.take_out(RUN, "c", "slow", [model.HostPair("b", "a")])
+        again = store.load(RUN)
+        self.assertEqual(["done", "running", "dropped", "planned"], [task.state for task in again.tasks])
+        self.assertEqual((3, {"c": "slow"}), (added.number, again.out))
+        self.assertEqual((run.tasks[0], {"x": "é\0\u2028"}), (again.tasks[0], again.environment))
+        [line] = store.lines()
+        self.assertEqual((True, 3, 4, 1), (line.alive, line.hosts, line.pairs, line.done))
+        self.assertEqual([False, False], self.in_processes((claim, self.url), (claim, self.url)))
+        store.end(RUN, "interrupted")
+        self.assertEqual([False, True], sorted(self.in_processes((claim, self.url), (claim, self.url))))
+        store.claim(RUN)
+        store.begin(RUN, 3)
+        store.disown(RUN)
+        store.clean(RUN)
+        [line] = store.lines()
+        self.assertEqual(("interrupted", False, False), (line.state, line.alive, line.leftovers))
+        self.in_processes((crossing, self.url, 0, 1), (crossing, self.url, 1, 0))
+        self.assertEqual([7, 6, 0, 0], [task.attempts for task in store.load(RUN).tasks])
+
+
+class MariadbTest(SqliteTest):
+    def start(self):
+        socket, data = f"{self.folder}/socket", f"--datadir={self.folder}/data"
+        common = ["--no-defaults", data, "--skip-networking", f"--socket={socket}"]
+        made = ["mariadb-install-db", *common, "--auth-root-authentication-method=normal", "--skip-test-db"]
+        url = f"mysql+pymysql://root@localhost/mysql?unix_socket={socket}"
+        self.serve("mysql", made, ["/usr/sbin/mariadbd", *common], url)
+        server = sa.create_engine(url)
+        with server.begin() as connection:
+            connection.execute(sa.text("CREATE DATABASE runs CHARACTER SET utf8mb4"))
+        server.dispose()
+        return url.replace("/mysql?", "/runs?")
+
+
+class PostgresqlTest(SqliteTest):
+    stop = signal.SIGINT  # which does not wait for clients
+
+    def start(self):
+        [programs] = glob.glob("/usr/lib/postgresql/*/bin")
+        data = f"{self.folder}/data"
+        made = [f"{programs}/initdb", "-D", data, "-A", "trust", "-U", "perf", "-E", "UTF8"]
+        served = [f"{programs}/postgres", "-D", data, "-k", self.folder, "-c", "listen_addresses="]
+        return self.serve("postgres", made, served, f"postgresql+psycopg://perf@/postgres?host={self.folder}")
