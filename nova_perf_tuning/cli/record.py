@@ -6,12 +6,13 @@ import argparse
 
 from nova_perf_tuning import errors
 from nova_perf_tuning.cli import command
+from nova_perf_tuning.host import recording
 
 
 class Record(command.PerfCommand):
     """Record what this host's facts are made of into FILE, for --sysroot of other commands on any machine.
 
-    In it: CPUs, caches, NUMA nodes, PCI and network devices, queues, interrupts and their CPUs, a few kernel
+    In it: CPUs, NUMA nodes, PCI and network devices, queues, interrupts and their CPUs, a few kernel
     parameters, of nova.conf its CPU sets and NUMA nodes, of the kernel's command line what isolates CPUs, and of
     guests their name, pins, kinds of devices, perf: request and the CPUs of their threads.
     Not in it: command lines, environments, MAC and IP addresses, UUIDs, serial numbers, the host's name, disks,
@@ -23,8 +24,6 @@ class Record(command.PerfCommand):
         parser.add_argument("--force", action="store_true", help="replace FILE if it is there already")
 
     def run_command(self, args: argparse.Namespace) -> int:
-        from nova_perf_tuning.host.facts import recording
-
         size = recording.record(args.file, overwrite=args.force)
         if args.format == "json":
             command.print_json({"file": args.file, "bytes": size})

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from xml.etree import ElementTree
 
 from lxml import etree
 
@@ -181,61 +180,3 @@ def _controller(element: etree._Element) -> Controller:
         _short(attributes, "queues"),
         _short(attributes, "iothread"),
     )
-
-
-def add_to(root: ElementTree.Element, one: Inventory) -> None:
-    """Write ``one`` into a ``<domain>`` element, so that :func:`read` gives it again: for recordings."""
-    add = ElementTree.SubElement
-    add(root, "memory", unit="KiB").text = str(one.memory_kib)
-    system = add(root, "os")
-    add(system, "type", {"machine": one.machine} if one.machine else {}).text = "hvm"
-    if one.hugepages:
-        add(add(root, "memoryBacking"), "hugepages")
-    if one.cpu_mode or one.cells:
-        cpu = add(root, "cpu", {"mode": one.cpu_mode} if one.cpu_mode else {})
-        cells = add(cpu, "numa") if one.cells else cpu
-        for number in range(one.cells):
-            add(cells, "cell", id=str(number))
-    if one.hyperv:
-        passthrough = "passthrough" in one.hyperv
-        features = add(add(root, "features"), "hyperv", mode="passthrough" if passthrough else "custom")
-        for name in sorted(one.hyperv - {"passthrough"}):
-            add(features, name, state="on")
-    if one.hyperv_clock:
-        add(add(root, "clock"), "timer", name="hypervclock", present="yes")
-    if one.windows:
-        metadata = root.find("metadata")
-        assert metadata is not None
-        instance = add(metadata, f"{{{parsing.NOVA_NAMESPACE}}}instance")
-        add(instance, f"{{{parsing.NOVA_NAMESPACE}}}property", name="os_type").text = "windows"
-    devices = root.find("devices")
-    assert devices is not None
-    if one.emulator:
-        add(devices, "emulator").text = one.emulator
-    for disk in one.disks:
-        _add_disk(devices, disk)
-    for controller in one.controllers:
-        element = add(devices, "controller", type=controller.kind)
-        if controller.model:
-            element.set("model", controller.model)
-        _add_driver(element, queues=controller.queues, iothread=controller.iothread)
-
-
-def _add_disk(devices: ElementTree.Element, disk: Disk) -> None:
-    element = ElementTree.SubElement(devices, "disk", type=disk.source, device=disk.kind)
-    mapped = disk.iothread == "mapped"
-    driver = _add_driver(
-        element,
-        type=disk.format,
-        cache=disk.cache,
-        io=disk.io,
-        queues=disk.queues,
-        iothread="" if mapped else disk.iothread,
-    )
-    if mapped:
-        ElementTree.SubElement(driver, "iothreads")
-    ElementTree.SubElement(element, "target", dev=disk.device, bus=disk.bus)
-
-
-def _add_driver(parent: ElementTree.Element, **attributes: str) -> ElementTree.Element:
-    return ElementTree.SubElement(parent, "driver", {key: value for key, value in attributes.items() if value})

@@ -164,7 +164,7 @@ def read(paths: Sequence[str]) -> CpuSets:
     return CpuSets(cpus("cpu_dedicated_set"), cpus("cpu_shared_set"), None, power_managed)
 
 
-def recorded(text: str) -> bytes:
+def recorded(text: str) -> str:
     """Return what a recording may keep of an INI file."""
     lines: list[str] = []
     last = None
@@ -173,4 +173,4 @@ def recorded(text: str) -> bytes:
         if key in known.split() and value.isprintable():
             lines += [f"[{section}]"] * (section != last) + [f"{key} = {value}"]
             last = section
-    return "".join(f"{line}\n" for line in lines).encode()
+    return "".join(f"{line}\n" for line in lines)

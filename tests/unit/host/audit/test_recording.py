@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import testtools
 
+from nova_perf_tuning.host import recording
 from nova_perf_tuning.host.audit import host, runner
-from nova_perf_tuning.host.facts import reader, recording
+from nova_perf_tuning.host.facts import reader
 from tests.hosts import audit_hosts as hosts
 from tests.unit.host.audit import cases
 
@@ -38,9 +39,11 @@ def told(root: hosts.TreeRoot, **options: object) -> list[tuple[str, str, str, s
 
 def as_root(tree: recording.Tree) -> hosts.TreeRoot:
     """Return the recording as a host, without going through a file."""
-    files: dict[str, str | None] = {path: data.decode() for path, data in tree.files.items()}
-    links = {path: f"-> {target}" for path, target in tree.links.items()}
-    return hosts.TreeRoot({**dict.fromkeys(tree.folders), **files, **links})
+    texts = {
+        path: entry.decode() if isinstance(entry, bytes) else entry and f"-> {entry}"
+        for path, entry in tree.entries.items()
+    }
+    return hosts.TreeRoot(texts)
 
 
 class RecordingTest(testtools.TestCase):
@@ -59,8 +62,8 @@ class RecordingTest(testtools.TestCase):
 
     def test_no_secret_is_in_it(self) -> None:
         tree = copied(hosts.changed(hosts.good(), SECRETS))
-        wrong = [path for path, data in tree.files.items() if b"geheim" in data or b"192.0.2.77" in data]
-        self.assertEqual([], wrong)
-        self.assertIn(b"CPUAffinity=0-1", tree.files["etc/systemd/system.conf"])
-        self.assertIn(b"bridge_mappings", tree.files["etc/neutron/plugins/ml2/ml2_conf.ini"])
-        self.assertIn(b'bus="virtio"', tree.files["etc/libvirt/qemu/disk.xml"])
+        files = {path: data.decode() for path, data in tree.entries.items() if isinstance(data, bytes)}
+        self.assertEqual([], [path for path, text in files.items() if "geheim" in text or "192.0.2.77" in text])
+        self.assertIn("CPUAffinity=0-1", files["etc/systemd/system.conf"])
+        self.assertIn("bridge_mappings", files["etc/neutron/plugins/ml2/ml2_conf.ini"])
+        self.assertIn('bus="virtio"', files["etc/libvirt/qemu/disk.xml"])

@@ -1,0 +1,308 @@
+"""Recording a host: what its facts and the audit's rules read, as one file for ``--sysroot``.
+
+Only what is named here is recorded. Left out on purpose: command lines, environments, MAC and IP addresses, UUIDs,
+serial numbers, the boot id, the host's name, names of guests that tenants gave and where their disks lie. Kept,
+because plans are read by them: names of network devices, PCI addresses, libvirt's names of guests, process ids.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import io
+import os
+import re
+import tarfile
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from lxml import etree
+
+from nova_perf_tuning import whole_file
+from nova_perf_tuning.guest import parsing
+from nova_perf_tuning.host import model, novaconf
+from nova_perf_tuning.host.audit import host as audit_host
+from nova_perf_tuning.host.audit import kernel, machine
+from nova_perf_tuning.host.facts import ethtool, irqs, reader
+from nova_perf_tuning.host.facts.root import FactsError, Folder, Root
+
+_CPU: Final = "sys/devices/system/cpu"
+_NODE: Final = "sys/devices/system/node"
+_NIC: Final = "sys/class/net/*"
+_PCI: Final = "sys/bus/pci/devices/*"
+#: Folder -> files in it that are recorded as they are; ``*`` is any name.
+_FILES: Final = {
+    "sys/hypervisor": "type guest_type",
+    "sys/class/dmi/id": "sys_vendor product_name",
+    "sys/devices/system/clocksource/clocksource0": "available_clocksource current_clocksource",
+    "sys/kernel/mm/ksm": "run merge_across_nodes",
+    "sys/kernel/mm/transparent_hugepage": "enabled",
+    "sys/module/kvm/parameters": "halt_poll_ns",
+    "sys/module/vhost_net/parameters": "experimental_zcopytx",
+    "proc/xen": "capabilities",
+    "proc/net": "softnet_stat",
+    "proc/sys/kernel": "osrelease arch",
+    "proc/irq": "default_smp_affinity",
+    "proc/irq/[0-9]*": "smp_affinity_list effective_affinity_list node",
+    "etc/tuned": "active_profile",
+    _CPU: "online offline possible present isolated nohz_full",
+    f"{_CPU}/smt": "active control",
+    f"{_CPU}/vulnerabilities": "*",
+    f"{_CPU}/cpufreq/policy*": "scaling_governor scaling_available_governors",
+    f"{_CPU}/cpu[0-9]*": "online cpu_capacity",
+    f"{_CPU}/cpu[0-9]*/cpuidle/state*": "latency disable",
+    f"{_CPU}/cpu[0-9]*/topology": "core_id physical_package_id core_cpus_list thread_siblings_list thread_siblings"
+    " package_cpus_list core_siblings_list core_siblings",
+    _NODE: "online possible has_cpu has_memory",
+    f"{_NODE}/node[0-9]*": "cpulist cpumap distance meminfo",
+    f"{_NODE}/node[0-9]*/hugepages/*": "nr_hugepages free_hugepages",
+    _PCI: "class vendor device numa_node local_cpulist irq",
+    _NIC: "mtu speed operstate type flags ifindex iflink tun_flags phys_port_name",
+    f"{_NIC}/device": "numa_node",
+    f"{_NIC}/queues/*": "rps_cpus xps_cpus",
+    f"{_NIC}/statistics": "rx_packets tx_packets rx_missed_errors rx_fifo_errors rx_dropped tx_dropped",
+}
+#: Folder -> names in it of which only that they are there, or where they lead, is recorded.
+_NAMES: Final = {
+    f"{_CPU}/cpu[0-9]*": "node[0-9]*",
+    _PCI: "driver physfn virtfn*",
+    f"{_PCI}/msi_irqs": "*",
+    _NIC: "bridge bonding master lower_* upper_*",
+    f"{_NIC}/device": "driver",
+    f"{_NIC}/queues": "*",
+    "sys/class/misc": "*",
+    "dev": "kvm vhost-net tun",
+}
+_CPUINFO: Final = "processor vendor arch cpu family model stepping flags CPU Features machine platform"
+
+_NOVA: Final = f"{{{parsing.NOVA_NAMESPACE}}}"
+_OSINFO: Final = "{http://libosinfo.org/xmlns/libvirt/domain/1.0}"
+#: Those that say a flavor's extra spec, an image's property, or one of the request.
+_ASKING: Final = (f"{_NOVA}extraSpec", f"{_NOVA}property", parsing.SPEC)
+#: Element of domain XML -> its attributes that are recorded; one that is not here is left out with all in it.
+_DOMAIN: Final = {
+    **dict.fromkeys(("name", "vcpu", "iothreads", "cputune", "numatune", "memoryBacking", "hugepages", "os"), ""),
+    **dict.fromkeys(("numa", "features", "clock", "devices", "emulator", "source", "metadata"), ""),
+    "domstatus": "state pid",
+    "domain": "type id",
+    "memory": "unit mode nodeset",
+    "vcpupin": "vcpu cpuset",
+    "emulatorpin": "cpuset",
+    "iothreadpin": "iothread cpuset",
+    "memnode": "cellid mode nodeset",
+    "type": "machine",
+    "cpu": "mode",
+    "model": "type",
+    "cell": "id",
+    "hyperv": "mode",
+    "timer": "name present",
+    "disk": "type device",
+    "controller": "type model",
+    "interface": "type",
+    "hostdev": "mode type",
+    "driver": "name type queues rx_queue_size cache io iothread",
+    "target": "dev bus",
+    "mtu": "size",
+    "address": "domain bus slot function",
+    **{f"{_NOVA}{name}": "" for name in ("instance", "flavor", "extraSpecs", "image", "properties")},
+    **dict.fromkeys(_ASKING, "name"),
+    parsing.REQUEST: "",
+    f"{_OSINFO}libosinfo": "",
+    f"{_OSINFO}os": "id",
+}
+_WITH_TEXT: Final = ("name", "vcpu", "iothreads", "memory", "emulator", *_ASKING)
+#: Of the extra specs and image properties those with these names are recorded.
+_SPECS: Final = ("hw:", "perf:", "hw_", "os_type")
+
+
+class Tree:
+    """Files, links and folders of a recording: path -> content, target or None."""
+
+    def __init__(self, root: Root) -> None:
+        self.root = root
+        self.entries: dict[str, bytes | str | None] = {}
+
+    def find(self, pattern: str) -> Iterator[tuple[Folder, str]]:
+        """Yield folder and name of what may be there; links on the way are recorded."""
+        first, *parts, last = pattern.split("/")
+        folders = [folder for folder in (self.root.folder(first),) if folder is not None]
+        for part in parts:
+            inner = (self.enter(folder, name) for folder in folders for name in self._names(folder, part))
+            folders = [folder for folder in inner if folder is not None]
+        for folder in folders:
+            for name in self._names(folder, last):
+                yield folder, name
+
+    def _names(self, folder: Folder, pattern: str) -> list[str]:
+        return fnmatch.filter(self.root.names(folder), pattern) if "*" in pattern else [pattern]
+
+    def enter(self, folder: Folder, name: str) -> Folder | None:
+        """Return the folder ``name`` in ``folder``; a link to it is recorded, relative."""
+        target = self.root.canonical(folder, name)
+        if target is not None and target != f"{folder}/{name}":
+            self.entries[f"{folder}/{name}"] = os.path.relpath(target, folder)
+        return target
+
+    def copy(self, pattern: str, change: Callable[[str], str] | None = None, limit: int = 16 << 20) -> None:
+        """Record the files of a pattern as they are, or what ``change`` makes of their text."""
+        for folder, name in list(self.find(pattern)):
+            data = self.root.read(folder, name, limit)
+            if data is not None:
+                text = data if change is None else change(data.decode("utf-8", "replace")).encode()
+                self.entries[f"{folder}/{name}"] = text
+
+    def note(self, pattern: str) -> None:
+        """Record that files and folders of a pattern are there."""
+        for folder, name in list(self.find(pattern)):
+            if self.root.has(folder, name):
+                self.entries.setdefault(self.enter(folder, name) or f"{folder}/{name}", None)
+
+    def write(self, file: tarfile.TarFile) -> None:
+        """Add everything to ``file`` in the order of the paths, without times and owners."""
+        for path, entry in sorted(self.entries.items()):
+            member = tarfile.TarInfo(path)
+            if isinstance(entry, str):
+                member.type, member.linkname = tarfile.SYMTYPE, entry
+            elif entry is None:
+                member.type, member.mode = tarfile.DIRTYPE, 0o755
+            else:
+                member.size = len(entry)
+            file.addfile(member, io.BytesIO(entry if isinstance(entry, bytes) else b""))
+
+
+def record(path: str, sysroot: str = "/", overwrite: bool = False) -> int:
+    """Write a recording of the host at ``sysroot`` to ``path`` (tar, compressed by xz); return its size in bytes.
+
+    The file appears whole or not at all.
+
+    :raises whole_file.OutputError: something else than a file is there, or the folder is missing.
+    :raises FactsError: it is there already and may not be overwritten, cannot be written, or the host not read.
+    """
+    whole_file.check(path)
+    if not overwrite and os.path.lexists(path):
+        raise FactsError(f"{path}: exists already; choose another name or add --force")
+    tree = collect(reader.open_root(sysroot))
+    try:
+        with whole_file.writing(path, overwrite) as raw:
+            with tarfile.open(fileobj=raw, mode="w:xz") as file:
+                tree.write(file)
+            return raw.tell()
+    except OSError as error:
+        raise FactsError(f"{path}: cannot be written: {error.strerror or error}") from None
+
+
+def collect(root: Root) -> Tree:
+    """Return everything that a recording of the host at ``root`` holds."""
+    tree = Tree(root)
+    facts = reader.read_root(root)
+    for folder, names in _FILES.items():
+        for name in names.split():
+            tree.copy(f"{folder}/{name}")
+    for key in reader.SYSCTLS:
+        tree.copy(f"proc/sys/{key.replace('.', '/')}")
+    for folder, names in _NAMES.items():
+        for name in names.split():
+            tree.note(f"{folder}/{name}")
+    for folder, action in list(tree.find("proc/irq/[0-9]*/*")):
+        if action not in irqs.FILES:
+            tree.entries[f"{folder}/{action}"] = None
+    if root.live:  # the kernel has had this file since Linux 6.1
+        tree.entries.setdefault("proc/sys/kernel/arch", f"{os.uname().machine}\n".encode())
+    _add_texts(tree)
+    for folder in ("run/libvirt/qemu", "etc/libvirt/qemu", "etc/libvirt/libxl"):
+        tree.copy(f"{folder}/*.xml", redacted, parsing.MAX_BYTES)
+    for guest in facts.guests:
+        _add_threads(tree, guest)
+    for nic in facts.nics:
+        _add_ethtool(tree, nic)
+    return tree
+
+
+def _add_ethtool(tree: Tree, nic: model.Nic) -> None:
+    link = ethtool.read(tree.root, nic.name) if nic.kind in ("physical", "vf") else None
+    if link is not None:
+        tree.entries[f"{ethtool.FOLDER}/{nic.name}.json"] = ethtool.as_json(link)
+
+
+def _add_threads(tree: Tree, guest: model.GuestProcess) -> None:
+    tree.copy(f"run/libvirt/qemu/{guest.name}.pid")
+    tree.copy(f"proc/{guest.pid}/stat", _stat)
+    for thread in guest.threads:
+        own = f"proc/{thread.tid}" if thread.kernel else f"proc/{guest.pid}/task/{thread.tid}"
+        tree.copy(f"{own}/stat", _stat)
+        tree.copy(f"{own}/status", _lines("Name: Tgid: Pid: PPid: Cpus_allowed_list:"))
+
+
+def _add_texts(tree: Tree) -> None:
+    """Add the files of which a recording keeps some words or lines."""
+    tree.copy("proc/cpuinfo", lambda text: _lines(_CPUINFO)(text.partition("\n\n")[0]), 64 << 20)
+    tree.copy("proc/cmdline", kernel.recorded)
+    for path in (*novaconf.NOVA_FILES, *novaconf.NEUTRON_FILES):
+        tree.copy(path, novaconf.recorded)
+    for path in ("etc/default/irqbalance", "etc/sysconfig/irqbalance"):
+        tree.copy(path, _lines("IRQBALANCE_BANNED_CPULIST IRQBALANCE_BANNED_CPUS IRQBALANCE_ARGS OPTIONS"))
+    tree.copy("etc/systemd/network/*.link", _lines("IRQAffinity"))
+    for path in ("etc/systemd/system.conf", "etc/systemd/system.conf.d/*"):
+        tree.copy(path, _lines("CPUAffinity"))
+    tree.copy(f"{_NIC}/uevent", _lines("INTERFACE= IFINDEX= DEVTYPE="))
+    tree.copy(
+        "var/cache/libvirt/qemu/capabilities/*.xml",
+        lambda text: "".join(re.findall(r"<selfvers>\d+</selfvers>|<version>\d+</version>", text)),
+    )
+    for path in audit_host.BOOT_FILES:
+        tree.copy(path, _xen)
+    for path in ("var/log/dmesg", "var/log/dmesg.0"):
+        tree.copy(path, lambda text: "\n".join(filter(str.isprintable, machine.telling_lines(text))))
+    programs = {name[:15] for name in audit_host.PROGRAMS}
+    for folder, name in list(tree.find("proc/[0-9]*/comm")):
+        program = tree.root.text(folder, name)
+        if program in programs or folder == "proc/1":  # the first says that programs were looked for
+            tree.entries[f"{folder}/{name}"] = f"{program if program in programs else 'init'}\n".encode()
+
+
+def _lines(starts: str) -> Callable[[str], str]:
+    """Return what keeps the printable lines that begin with one of the words ``starts``."""
+    words = tuple(starts.split())
+
+    def kept(text: str) -> str:
+        lines = [line.strip() for line in text.splitlines()]
+        wanted = (line for line in lines if line.startswith(words) and line.replace("\t", " ").isprintable())
+        return "".join(f"{line}\n" for line in wanted)
+
+    return kept
+
+
+def _xen(text: str) -> str:
+    """Return the words for the control domain in a boot loader's configuration."""
+    lines = [line for line in text.splitlines() if "xen" in line.lower()]
+    words = {word for line in lines for word in kernel.recorded(line).split() if word.startswith("dom0_")}
+    return " ".join(["kernel /xen.gz", *sorted(words)]) if lines else ""
+
+
+def _stat(text: str) -> str:
+    """Return ``stat`` of a thread up to its start time; what follows tells where things are in memory."""
+    name, end, rest = text.rpartition(") ")
+    return f"{name}{end}{' '.join(rest.split()[:20])} 0\n"
+
+
+def redacted(xml: str) -> str:
+    """Return domain XML with what the planner and the rules read of it; empty for what is no domain."""
+    try:
+        root = parsing.parse_xml(xml)
+    except parsing.DomainError:
+        return ""
+    _redact(root)
+    return str(etree.tostring(root, encoding="unicode"))
+
+
+def _redact(element: etree._Element) -> None:
+    for name in set(element.attrib) - set(_DOMAIN.get(element.tag, "state").split()):
+        del element.attrib[name]
+    if element.tag not in _WITH_TEXT:
+        element.text = None
+    element.tail = None
+    for child in list(element):
+        private = child.tag in _ASKING and not child.get("name", "").startswith(_SPECS)
+        if (child.tag in _DOMAIN and not private) or element.tag == "hyperv":
+            _redact(child)
+        else:
+            element.remove(child)
