@@ -14,6 +14,8 @@ from nova_perf_tuning.specs import request as request_module
 
 #: PID_MAX_LIMIT of the kernel.
 MAX_PID: Final = 1 << 22
+VIRTIO_MODELS: Final = frozenset({"virtio", "virtio-transitional", "virtio-non-transitional"})
+_WITHOUT_WORKER: Final = frozenset({"hostdev", "vhostuser", "vdpa", "user"})
 
 
 @dataclasses.dataclass(slots=True)
@@ -31,6 +33,11 @@ class Interface:
     model: str | None
     driver: str | None
     queues: int = 1
+
+    @property
+    def has_vhost_worker(self) -> bool:
+        """Whether the kernel's vhost serves it: virtio, not in user space and no hardware."""
+        return self.model in VIRTIO_MODELS and self.driver in (None, "vhost") and self.kind not in _WITHOUT_WORKER
 
 
 @dataclasses.dataclass(slots=True)

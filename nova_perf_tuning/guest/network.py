@@ -7,15 +7,14 @@ from typing import Final, NamedTuple
 
 from lxml import etree
 
+from nova_perf_tuning.guest import domain, notes, parsing
 from nova_perf_tuning.guest import features as features_module
-from nova_perf_tuning.guest import notes, parsing
 from nova_perf_tuning.specs import request as request_module
 from nova_perf_tuning.specs import vocabulary
 
 #: More queue pairs than this cost host CPU for little; asked for explicitly, more are given.
 AUTO_QUEUES: Final = 8
 
-_VIRTIO: Final = frozenset({"virtio", "virtio-transitional", "virtio-non-transitional"})
 #: Interfaces that the kernel's vhost-net can serve.
 _TAP_KINDS: Final = frozenset({"bridge", "direct", "ethernet", "network"})
 #: libvirt refuses several queues for others (user, udp, mcast ...).
@@ -111,7 +110,7 @@ def _why_not(kind: str, model: str | None) -> str | None:
     if kind == "vdpa" and model is None:
         # Nova writes no model; libvirt takes virtio for it, but after it has passed over <driver> (9.0.0, run).
         return "is a vDPA device without a model, and libvirt reads no driver of such a one"
-    if model not in _VIRTIO:
+    if model not in domain.VIRTIO_MODELS:
         return f"is of model {vocabulary.shown(model or '(none given)')}, not virtio"
     return None
 

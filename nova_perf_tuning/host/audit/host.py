@@ -224,7 +224,7 @@ class Host:
         present = frozenset(cpu.id for cpu in self.facts.cpus)
         dedicated = (self.dedicated or frozenset()) & present
         shared = ((self.shared or frozenset()) & present) - dedicated
-        return sets_module.resolve(self.facts, _cpu_sets(dedicated, shared))
+        return sets_module.resolve(self.facts, _cpu_sets(dedicated, shared))[0]
 
     @property
     def nova_path(self) -> str:

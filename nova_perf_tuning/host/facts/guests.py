@@ -248,9 +248,4 @@ def _lacks_workers(guest: model.GuestProcess) -> bool:
         return False
     if guest.domain is None:
         return True
-    return any(
-        interface.model in ("virtio", "virtio-transitional", "virtio-non-transitional")
-        and interface.kind not in ("hostdev", "vhostuser", "vdpa", "user")
-        and interface.driver in (None, "vhost")
-        for interface in guest.domain.interfaces
-    )
+    return any(interface.has_vhost_worker for interface in guest.domain.interfaces)

@@ -6,6 +6,7 @@ A guest that asked nothing gets nothing: its threads stay where Nova and libvirt
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Collection, Mapping, Sequence
 
@@ -16,33 +17,51 @@ from nova_perf_tuning.host.plan import nics, spread
 from nova_perf_tuning.host.plan.sets import HostSets, Room, owned_cpus
 from nova_perf_tuning.specs import request as request_module
 
-#: What a room of a guest's own CPUs is called.
-OWN = "own vCPU"
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Vectors:
+    """The interrupts of a device that is passed through to a guest.
+
+    :ivar own: they go to the CPUs of the guest's own vCPUs.
+    """
+
+    address: str
+    irqs: Sequence[model.Irq]
+    group: spread.Group
+    own: bool
 
 
-@dataclasses.dataclass(slots=True, eq=False)
-class Asked:
+@dataclasses.dataclass(frozen=True, slots=True)
+class GuestPlacement:
     """A running guest with a request.
 
     :ivar nodes: its nodes, None when it has none of its own.
-    :ivar room: where its vhost workers and emulator go; None when there is no CPU for them.
-    :ivar vhost: its workers in queue order; :ivar workers: their placement, for ``spread``.
-    :ivar devices: PCI address -> its interrupts; :ivar vectors: their placement, device by device.
+    :ivar vectors: of its devices that ``perf:irq_placement`` is about.
     """
 
     guest: model.GuestProcess
     domain: domain_module.Domain
     request: request_module.Request
     nodes: frozenset[int] | None
-    room: Room | None
-    vhost: list[model.Thread]
-    workers: spread.Group | None = None
-    devices: dict[str, list[model.Irq]] = dataclasses.field(default_factory=dict)
-    vectors: dict[str, spread.Group] = dataclasses.field(default_factory=dict)
+    vectors: Sequence[Vectors]
 
     @property
     def title(self) -> str:
+        """What people call it."""
         return self.domain.title or self.guest.name
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class GuestThreads:
+    """Where the threads of a guest go.
+
+    :ivar vhost: its workers in the order of the queues; :ivar workers: their group with ``spread``.
+    """
+
+    placement: GuestPlacement
+    room: Room
+    vhost: Sequence[model.Thread]
+    workers: spread.Group | None
 
 
 def with_domains(facts: model.HostFacts, domains: Sequence[domain_module.Domain]) -> model.HostFacts:
@@ -72,9 +91,10 @@ def in_start_order(guests: Sequence[model.GuestProcess]) -> list[model.GuestProc
     return sorted(guests, key=key)
 
 
-def collect(facts: model.HostFacts, sets: HostSets, warnings: list[str]) -> list[Asked]:
-    """Return the running guests that ask for something of the host, with their devices' interrupts."""
+def collect(facts: model.HostFacts, sets: HostSets) -> tuple[list[GuestPlacement], list[str]]:
+    """Return the running guests that ask for something of the host, and warnings."""
     found = []
+    warnings = []
     every = frozenset(node for node in sets.node_of.values() if node is not None)
     devices = _by_device(facts) if any(guest.domain and guest.domain.hostdevs for guest in facts.guests) else {}
     for guest in in_start_order(facts.guests):
@@ -83,14 +103,15 @@ def collect(facts: model.HostFacts, sets: HostSets, warnings: list[str]) -> list
             continue
         if domain.request_error:
             warnings.append(f"guest {guest.name}: its request is not used: {domain.request_error}")
-        request = domain.request
-        if request is None:
+        if domain.request is None:
             continue
-        asked = Asked(guest, domain, request, _nodes(domain, sets, every), None, [])
-        if request.irq_placement in ("numa", "vcpu"):
-            _collect_vectors(asked, devices, sets, warnings)
-        found.append(asked)
-    return found
+        placement = GuestPlacement(guest, domain, domain.request, _nodes(domain, sets, every), ())
+        if domain.request.irq_placement in ("numa", "vcpu"):
+            vectors, lacking = _collect_vectors(placement, devices, sets)
+            placement = dataclasses.replace(placement, vectors=vectors)
+            warnings += lacking
+        found.append(placement)
+    return found, warnings
 
 
 def _nodes(domain: domain_module.Domain, sets: HostSets, every: frozenset[int]) -> frozenset[int] | None:
@@ -104,35 +125,42 @@ def _nodes(domain: domain_module.Domain, sets: HostSets, every: frozenset[int]) 
     return frozenset(node for node in nodes if node is not None)
 
 
-def give_rooms(found: Sequence[Asked], sets: HostSets, avoid: frozenset[int], warnings: list[str]) -> None:
-    """Say where the threads of each guest go, as far as it asked.
+def collect_threads(
+    found: Sequence[GuestPlacement], sets: HostSets, avoid: frozenset[int]
+) -> tuple[list[GuestThreads], list[str]]:
+    """Return where the threads of each guest go that asked for it, and warnings.
 
     :param avoid: CPUs with NIC interrupts, taken last among equals.
     """
-    for asked in found:
-        request = asked.request
-        if request.emulator_placement == "numa" or request.vhost_placement in ("numa", "spread"):
-            _give_room(asked, sets, avoid, warnings)
-        if asked.room and request.vhost_placement == "spread":
-            asked.workers = spread.Group(asked.room, 1, [nics.single(one.affinity) for one in asked.vhost])
-
-
-def _give_room(asked: Asked, sets: HostSets, avoid: frozenset[int], warnings: list[str]) -> None:
-    allowed = asked.domain.emulator_pin
-    asked.vhost = sorted(
-        (one for one in asked.guest.threads if one.kind == "vhost" and one.affinity is not None),
-        key=lambda one: (one.start, one.tid),  # the n-th worker that was made serves queue pair n
-    )
-    asked.room = room = sets.threads(asked.nodes, allowed, avoid)
-    if room is None:
-        if allowed and sets.housekeeping:
+    threads = []
+    warnings = []
+    room_for = functools.cache(sets.threads)  # hundreds of guests share few rooms
+    for one in found:
+        placement = one.request.vhost_placement
+        if one.request.emulator_placement != "numa" and placement not in ("numa", "spread"):
+            continue
+        allowed = one.domain.emulator_pin
+        room = room_for(one.nodes, allowed, avoid)
+        if room is None:
+            if allowed and sets.housekeeping:
+                warnings.append(
+                    f"guest {one.title}: libvirt keeps its emulator and vhost threads on CPUs {allowed}, none of "
+                    "which may carry them: they are left alone; give it hw:emulator_threads_policy=share and a "
+                    "cpu_shared_set with CPUs of its node"
+                )
+            continue
+        if room.warning:
             warnings.append(
-                f"guest {asked.title}: libvirt keeps its emulator and vhost threads on CPUs {allowed}, none of "
-                "which may carry them: they are left alone; give it hw:emulator_threads_policy=share and a "
-                "cpu_shared_set with CPUs of its node"
+                f"guest {one.title}: {room.warning}" + (f" (emulatorpin {allowed})" if allowed else "")
             )
-    elif room.warning:
-        warnings.append(f"guest {asked.title}: {room.warning}" + (f" (emulatorpin {allowed})" if allowed else ""))
+        vhost = sorted(
+            (thread for thread in one.guest.threads if thread.kind == "vhost" and thread.affinity is not None),
+            key=lambda thread: (thread.start, thread.tid),  # the n-th worker that was made serves queue pair n
+        )
+        current = [nics.single(thread.affinity) for thread in vhost]
+        workers = spread.Group(room, 1, current) if placement == "spread" else None
+        threads.append(GuestThreads(one, room, vhost, workers))
+    return threads, warnings
 
 
 def _by_device(facts: model.HostFacts) -> dict[str, list[model.Irq]]:
@@ -145,37 +173,37 @@ def _by_device(facts: model.HostFacts) -> dict[str, list[model.Irq]]:
 
 
 def _collect_vectors(
-    asked: Asked, by_device: Mapping[str, list[model.Irq]], sets: HostSets, warnings: list[str]
-) -> None:
-    """Find the interrupts of passed-through devices and the CPUs that they may use."""
-    own = owned_cpus(asked.domain) & sets.online
-    to_vcpus = asked.request.irq_placement == "vcpu"
+    placement: GuestPlacement, by_device: Mapping[str, Sequence[model.Irq]], sets: HostSets
+) -> tuple[list[Vectors], list[str]]:
+    """Return the interrupts of passed-through devices with the CPUs that they may use, and warnings."""
+    found = []
+    warnings = []
+    title = placement.title
+    own = owned_cpus(placement.domain) & sets.online
+    to_vcpus = placement.request.irq_placement == "vcpu"
     if to_vcpus and not own:
         warnings.append(
-            f"guest {asked.title} asks perf:irq_placement=vcpu but owns no CPU: its interrupts are placed as with "
+            f"guest {title} asks perf:irq_placement=vcpu but owns no CPU: its interrupts are placed as with "
             "numa; give it hw:cpu_policy=dedicated"
         )
-    for address in sorted({one.lower() for one in asked.domain.hostdevs}):
+    for address in sorted({address.lower() for address in placement.domain.hostdevs}):
         irqs = by_device.get(address)
         if not irqs:
-            warnings.append(
-                f"guest {asked.title}: no interrupt of its device {address} was found (not started yet?)"
-            )
+            warnings.append(f"guest {title}: no interrupt of its device {address} was found (not started yet?)")
             continue
-        asked.devices[address] = irqs
+        node = irqs[0].node
         current = [nics.single(irq.affinity) for irq in irqs]
         if to_vcpus and own:
-            node = irqs[0].node
             # Of a guest on several nodes, the vCPUs beside the device serve it.
             near = frozenset(cpu for cpu in own if sets.node_of[cpu] == node) or own
-            asked.vectors[address] = spread.Group(sets.room(near, OWN, "the guest"), 1, current)
-            continue
-        room = sets.interrupts(_node_for(irqs[0].node, asked.nodes, sets))
-        if room:
+            group = spread.Group(sets.room(near, "own vCPU", "the guest"), 1, current)
+            found.append(Vectors(address, irqs, group, own=True))
+        elif room := sets.interrupts(_node_for(node, placement.nodes, sets)):
             if room.warning:
-                warnings.append(f"guest {asked.title}, device {address}: {room.warning}")
+                warnings.append(f"guest {title}, device {address}: {room.warning}")
             weight = max(1, nics.UNKNOWN_SPEED_MBPS // len(irqs))
-            asked.vectors[address] = spread.Group(room, weight, current)
+            found.append(Vectors(address, irqs, spread.Group(room, weight, current), own=False))
+    return found, warnings
 
 
 def _node_for(device: int | None, nodes: frozenset[int] | None, sets: HostSets) -> int | None:
@@ -192,103 +220,93 @@ def _node_for(device: int | None, nodes: frozenset[int] | None, sets: HostSets) 
     return min(able or nodes, key=lambda node: (node != device, far.get(node, math.inf), node))
 
 
-def thread_settings(found: Sequence[Asked], warnings: list[str]) -> list[setting.Setting]:
-    """Return the affinities of vhost workers, emulator and I/O threads of the guests that ask for it."""
+def thread_settings(
+    found: Sequence[GuestThreads], placed: spread.Placed
+) -> tuple[list[setting.Setting], list[str]]:
+    """Return the affinities of vhost workers, emulator and I/O threads of the guests that ask, and warnings."""
     result: list[setting.Setting] = []
-    for asked in found:
-        room = asked.room
-        if room is None:
-            continue
-        if asked.request.vhost_placement in ("numa", "spread"):
-            result += _vhost(asked, room, warnings)
-        if asked.request.emulator_placement == "numa":
-            result += _emulator(asked, room, warnings)
-    return result
+    warnings: list[str] = []
+    for one in found:
+        request, domain = one.placement.request, one.placement.domain
+        if request.vhost_placement in ("numa", "spread"):
+            result += _vhost(one, placed)
+            if not one.vhost and any(interface.has_vhost_worker for interface in domain.interfaces):
+                warnings.append(
+                    f"guest {one.placement.title} asks perf:vhost_placement but has no vhost worker "
+                    "(is vhost_net loaded?)"
+                )
+        if request.emulator_placement == "numa":
+            settings, lacking = _emulator(one)
+            result += settings
+            warnings += lacking
+    return result, warnings
 
 
-def _vhost(asked: Asked, room: Room, warnings: list[str]) -> list[setting.Setting]:
-    if not asked.vhost:
-        if any(map(has_workers, asked.domain.interfaces)):
-            warnings.append(
-                f"guest {asked.title} asks perf:vhost_placement but has no vhost worker (is vhost_net loaded?)"
-            )
-        return []
-    pid, placement = asked.guest.pid, asked.request.vhost_placement
-    head = f"{asked.title} asks vhost_placement={placement}: worker "
-    if asked.workers is None:
+def _vhost(one: GuestThreads, placed: spread.Placed) -> list[setting.Setting]:
+    title, room, pid = one.placement.title, one.room, one.placement.guest.pid
+    head = f"{title} asks vhost_placement={one.placement.request.vhost_placement}: worker "
+    if one.workers is None:
         tail = f" may use the {room.what} CPUs {room.text} of {room.where}"
         return [
-            _thread(one, pid, room.text, room, f"{head}{index}{tail}", "vhost-numa")
-            for index, one in enumerate(asked.vhost)
+            _thread(thread, pid, room.text, f"{head}{index}{tail}", "vhost-numa")
+            for index, thread in enumerate(one.vhost)
         ]
     tail = f", one of the {len(room.cpus)} {room.what} CPUs of {room.where}"
     return [
-        setting.Setting(
-            "thread_affinity",
-            f"tid:{one.tid}",
-            str(cpu),
-            one.affinity,
-            f"{head}{index} has CPU {cpu}{tail}",
-            "vhost-spread",
-            f"{pid}:{one.start}",
-        )
-        for index, (one, cpu) in enumerate(zip(asked.vhost, asked.workers.placed, strict=True))
+        _thread(thread, pid, str(cpu), f"{head}{index} has CPU {cpu}{tail}", "vhost-spread")
+        for index, (thread, cpu) in enumerate(zip(one.vhost, placed[one.workers], strict=True))
     ]
 
 
-def _emulator(asked: Asked, room: Room, warnings: list[str]) -> list[setting.Setting]:
+def _emulator(one: GuestThreads) -> tuple[list[setting.Setting], list[str]]:
     """Emulator and I/O threads; QEMU's short-lived pool threads inherit from them."""
-    pid = asked.guest.pid
+    guest, domain, room = one.placement.guest, one.placement.domain, one.room
     result = []
-    reasons = {
-        kind: f"{asked.title} asks emulator_placement=numa: its {name} may use the {room.what} CPUs {room.text} "
-        f"of {room.where}, away from vCPUs"
-        for kind, name in (("emulator", "emulator"), ("iothread", "I/O threads"))
-    }
-    for one in asked.guest.threads:
-        reason = reasons.get(one.kind)
-        if reason is None or one.affinity is None:
+    warnings = []
+    names = {"emulator": "emulator", "iothread": "I/O threads"}
+    for thread in guest.threads:
+        if thread.kind not in names or thread.affinity is None:
             continue
         text = room.text
-        pin = (
-            asked.domain.iothread_pins.get(one.index) if one.kind == "iothread" and one.index is not None else None
-        )
-        if pin is not None and pin != asked.domain.emulator_pin:
+        pin = domain.iothread_pins.get(thread.index or 0) if thread.kind == "iothread" else None
+        if pin is not None and pin != domain.emulator_pin:
             inside = room.members & cpulist.parse(pin)
             if not inside:
                 warnings.append(
-                    f"guest {asked.title}: libvirt keeps I/O thread {one.index} on CPUs {pin}, outside of {text}: "
-                    "it is left alone"
+                    f"guest {one.placement.title}: libvirt keeps I/O thread {thread.index} on CPUs {pin}, "
+                    f"outside of {text}: it is left alone"
                 )
                 continue
             text = cpulist.format(inside)
-        result.append(_thread(one, pid, text, room if text == room.text else None, reason, f"{one.kind}-numa"))
-    return result
+        reason = (
+            f"{one.placement.title} asks emulator_placement=numa: its {names[thread.kind]} may use the "
+            f"{room.what} CPUs {room.text} of {room.where}, away from vCPUs"
+        )
+        result.append(_thread(thread, guest.pid, text, reason, f"{thread.kind}-numa"))
+    return result, warnings
 
 
-def _thread(
-    thread: model.Thread, pid: int, value: str, room: Room | None, reason: str, rule: str
-) -> setting.Setting:
+def _thread(thread: model.Thread, pid: int, value: str, reason: str, rule: str) -> setting.Setting:
     current = thread.affinity
-    if room is not None and current != value and current is not None and cpulist.parse(current) == room.members:
+    if current is not None and current != value and cpulist.parse(current) == cpulist.parse(value):
         value = current  # the same CPUs in another spelling
     return setting.Setting(
         "thread_affinity", f"tid:{thread.tid}", value, current, reason, rule, f"{pid}:{thread.start}"
     )
 
 
-def interrupt_settings(found: Sequence[Asked]) -> list[setting.Setting]:
+def interrupt_settings(found: Sequence[GuestPlacement], placed: spread.Placed) -> list[setting.Setting]:
     """Return the affinities of passed-through devices' interrupts."""
     result: list[setting.Setting] = []
-    for asked in found:
-        for address, group in asked.vectors.items():
-            vcpu = group.room.what == OWN
-            rule = "passthrough-vcpu" if vcpu else "passthrough-numa"
-            place = "its own vCPUs' CPUs" if vcpu else f"{group.room.what} CPUs of {group.room.where}"
-            head = f"{asked.title} asks irq_placement={asked.request.irq_placement}: vector "
-            for index, (irq, cpu) in enumerate(zip(asked.devices[address], group.placed, strict=True)):
+    for one in found:
+        for vectors in one.vectors:
+            room = vectors.group.room
+            rule = "passthrough-vcpu" if vectors.own else "passthrough-numa"
+            place = "its own vCPUs' CPUs" if vectors.own else f"{room.what} CPUs of {room.where}"
+            head = f"{one.title} asks irq_placement={one.request.irq_placement}: vector "
+            for index, (irq, cpu) in enumerate(zip(vectors.irqs, placed[vectors.group], strict=True)):
                 reason = (
-                    f"{head}{index} of its device {address} goes to CPU {cpu}, one of {place} {group.room.text}"
+                    f"{head}{index} of its device {vectors.address} goes to CPU {cpu}, one of {place} {room.text}"
                 )
                 result.append(nics.irq_setting(irq, str(cpu), reason, rule))
     return result
@@ -317,10 +335,3 @@ def left_alone(facts: model.HostFacts, planned: Collection[int]) -> dict[str, li
             if text and irq.number not in planned:
                 found.setdefault(text, []).append(f"device {address} of guest {owners[address]}")
     return found
-
-
-def has_workers(interface: domain_module.Interface) -> bool:
-    """Return whether the kernel's vhost serves it: virtio, not in user space and no hardware."""
-    kinds = ("hostdev", "vhostuser", "vdpa", "user")
-    models = ("virtio", "virtio-transitional", "virtio-non-transitional")
-    return interface.model in models and interface.driver in (None, "vhost") and interface.kind not in kinds

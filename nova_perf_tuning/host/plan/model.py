@@ -39,13 +39,9 @@ class Policy:
 
     :ivar rps: spread the packet work of a NIC with fewer receive queues than local housekeeping CPUs
         over these CPUs in software. Off by default: it costs an interrupt between CPUs for each burst.
-    :ivar rates: interrupt number -> interrupts per second as measured. Where given, a NIC weighs the sum
-        of its interrupts' rates; else its link speed. Single queues are not weighed apart, since the
-        hash that fills them changes with the flows.
     """
 
     rps: bool = False
-    rates: Mapping[int, float] | None = None
 
 
 @dataclasses.dataclass(slots=True)

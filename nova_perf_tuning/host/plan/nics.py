@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from nova_perf_tuning.host import model, setting
 from nova_perf_tuning.host.plan import spread
-from nova_perf_tuning.host.plan.model import Policy
 from nova_perf_tuning.host.plan.sets import HostSets, Room
+from nova_perf_tuning.rules import plural
 
 #: Weight of a link whose speed the driver does not tell (down, virtio): that of 1 Gbit/s.
 UNKNOWN_SPEED_MBPS = 1000
@@ -24,25 +25,25 @@ _CONTROL = re.compile(
 )
 
 
-@dataclasses.dataclass(slots=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class NicQueues:
     """The interrupts of one NIC, queue by queue.
 
     :ivar queues: queue number -> interrupts that serve it (one for each direction with some drivers).
     :ivar control: interrupts that carry no packets.
-    :ivar cpus: the CPU of each entry of ``queues``, in their order, once placed.
+    :ivar data, rest: what is to be placed: an item for each queue and for each control interrupt.
     """
 
     nic: model.Nic
-    room: Room
-    queues: dict[int, list[model.Irq]]
-    control: list[model.Irq]
+    queues: Mapping[int, Sequence[model.Irq]]
+    control: Sequence[model.Irq]
     data: spread.Group
     rest: spread.Group
 
     @property
-    def cpus(self) -> Sequence[int]:
-        return self.data.placed
+    def room(self) -> Room:
+        """The CPUs that may serve it."""
+        return self.data.room
 
 
 def vectors(nic: model.Nic, irqs: Sequence[model.Irq]) -> tuple[dict[int, list[model.Irq]], list[model.Irq]]:
@@ -81,18 +82,12 @@ def single(cpus: str | None) -> int | None:
     return int(cpus) if cpus is not None and cpus.isdigit() else None
 
 
-def _weight(nic: model.Nic, irqs: Sequence[model.Irq], queues: int, policy: Policy) -> int:
-    """Weight of one queue: its share of the measured interrupt rate, else of the link's Mbit/s."""
-    if policy.rates is not None:
-        return max(1, round(sum(policy.rates.get(irq.number, 0.0) for irq in irqs) / queues))
-    return max(1, (nic.speed_mbps or UNKNOWN_SPEED_MBPS) // queues)
-
-
 def collect(
-    facts: model.HostFacts, sets: HostSets, policy: Policy, passed_through: Collection[str], warnings: list[str]
-) -> list[NicQueues]:
-    """Return every NIC whose interrupts are to be placed, with its groups not yet settled."""
+    facts: model.HostFacts, sets: HostSets, passed_through: Collection[str]
+) -> tuple[list[NicQueues], list[str]]:
+    """Return every NIC whose interrupts are to be placed, and warnings."""
     found: list[NicQueues] = []
+    warnings: list[str] = []
     taken: set[int] = set()
     for nic in sorted(facts.nics, key=lambda one: (one.pci or "", one.name)):
         if nic.kind not in _KINDS or not nic.irqs or (nic.pci or "").lower() in passed_through:
@@ -105,13 +100,11 @@ def collect(
         if room.warning:
             warnings.append(f"{nic.name}: {room.warning}")
         queues, control = vectors(nic, irqs)
-        heavy = [irq for one in queues.values() for irq in one]
-        data = spread.Group(
-            room, _weight(nic, heavy, len(queues), policy), [single(one[0].affinity) for one in queues.values()]
-        )
+        weight = max(1, (nic.speed_mbps or UNKNOWN_SPEED_MBPS) // len(queues))
+        data = spread.Group(room, weight, [single(serving[0].affinity) for serving in queues.values()])
         rest = spread.Group(room, 1, [single(irq.affinity) for irq in control])
-        found.append(NicQueues(nic, room, queues, control, data, rest))
-    return found
+        found.append(NicQueues(nic, queues, control, data, rest))
+    return found, warnings
 
 
 def _firing(facts: model.HostFacts, nic: model.Nic, besides: Collection[int]) -> list[model.Irq]:
@@ -141,38 +134,31 @@ def left_alone(
     return found
 
 
-def settings(found: Sequence[NicQueues]) -> list[setting.Setting]:
+def settings(found: Sequence[NicQueues], placed: spread.Placed) -> list[setting.Setting]:
     """Return the affinities of all placed interrupts, with their reasons."""
     result: list[setting.Setting] = []
     for one in found:
-        nic, room = one.nic, one.room
+        nic, room, cpus = one.nic, one.room, placed[one.data]
         rule = "nic-irq-nearest" if room.warning else "nic-irq-local"
         speed = f"{nic.speed_mbps} Mbit/s, " if nic.speed_mbps else ""
         node = "node unknown" if nic.node is None else f"node {nic.node}"
-        head = f"{nic.name} ({speed}{node}) has {_count(len(one.queues), 'queue')} for "
-        head += f"{_count(len(room.cpus), f'{room.what} CPU')} of {room.where}: queue "
+        head = f"{nic.name} ({speed}{node}) has {plural(len(one.queues), 'queue')} for "
+        head += f"{plural(len(room.cpus), f'{room.what} CPU')} of {room.where}: queue "
         if room.warning:
             head = f"{nic.name}: {room.warning}; queue "
-        shares: dict[int, int] = {}
-        for cpu in one.cpus:
-            shares[cpu] = shares.get(cpu, 0) + 1
         tails = {
             cpu: f" on CPU {cpu}" + (f", which serves {number} of them" if number > 1 else ", alone there")
-            for cpu, number in shares.items()
+            for cpu, number in collections.Counter(cpus).items()
         }
-        for (queue, irqs), cpu in zip(one.queues.items(), one.cpus, strict=True):
+        for (queue, irqs), cpu in zip(one.queues.items(), cpus, strict=True):
             reason = f"{head}{queue}{tails[cpu]}"
             result += [irq_setting(irq, str(cpu), reason, rule) for irq in irqs]
-        for irq, cpu in zip(one.control, one.rest.placed, strict=True):
+        for irq, cpu in zip(one.control, placed[one.rest], strict=True):
             reason = (
                 f"{nic.name}'s control interrupt {irq.name or irq.number} keeps off guests' CPUs, on {room.where}"
             )
             result.append(irq_setting(irq, str(cpu), reason, rule))
     return result
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def irq_setting(irq: model.Irq, value: str, reason: str, rule: str) -> setting.Setting:

@@ -7,15 +7,15 @@ Rules and what is guaranteed about them: :mod:`nova_perf_tuning.host.plan.spread
 
 from __future__ import annotations
 
-import gc
-
 from nova_perf_tuning.host import model
 from nova_perf_tuning.host.plan import guests, nics, overlap, spread, steering
 from nova_perf_tuning.host.plan import sets as sets_module
 from nova_perf_tuning.host.plan.model import CpuSets, Plan, Policy
 
+_DEFAULT = Policy()
 
-def plan(facts: model.HostFacts, sets: CpuSets, policy: Policy | None = None) -> Plan:
+
+def plan(facts: model.HostFacts, sets: CpuSets, policy: Policy = _DEFAULT) -> Plan:
     """Return what should hold on the host, each value with its reason.
 
     The same input gives the same plan, and a host on which the plan holds gives the same plan again.
@@ -23,41 +23,36 @@ def plan(facts: model.HostFacts, sets: CpuSets, policy: Policy | None = None) ->
 
     :raises nova_perf_tuning.host.plan.model.PlanError: the sets contradict each other or the host.
     """
-    # Thousands of objects are made and none of them is garbage: looking for some would take a tenth of the time.
-    running = gc.isenabled()
-    gc.disable()
-    try:
-        return _plan(facts, sets, policy or Policy())
-    finally:
-        if running:
-            gc.enable()
-
-
-def _plan(facts: model.HostFacts, sets: CpuSets, policy: Policy) -> Plan:
-    host = sets_module.resolve(facts, sets)
-    warnings = [*facts.warnings, *host.warnings]
+    host, warnings = sets_module.resolve(facts, sets)
     passed_through = {
         address.lower() for guest in facts.guests if guest.domain for address in guest.domain.hostdevs
     }
-    found = nics.collect(facts, host, policy, passed_through, warnings)
-    asked = guests.collect(facts, host, warnings)
-    interrupts = [group for one in found for group in (one.data, one.rest)]
-    near = [group for one in asked for group in one.vectors.values() if group.room.what != guests.OWN]
-    own = [group for one in asked for group in one.vectors.values() if group.room.what == guests.OWN]
-    spread.settle([*interrupts, *near], host.class_of)
-    spread.settle(own, {})
-    guests.give_rooms(asked, host, frozenset(cpu for one in found for cpu in one.cpus), warnings)
-    spread.settle([one.workers for one in asked if one.workers], host.class_of)
+    queues, nics_warnings = nics.collect(facts, host, passed_through)
+    asking, guests_warnings = guests.collect(facts, host)
+    vectors = [one for guest in asking for one in guest.vectors]
+    near = [group for nic in queues for group in (nic.data, nic.rest)]
+    near += [one.group for one in vectors if not one.own]
+    own = [one.group for one in vectors if one.own]
+    placed = spread.settle(near, host.class_of) | spread.settle(own, {})
+    busy = frozenset(cpu for nic in queues for cpu in placed[nic.data])
+    threads, rooms_warnings = guests.collect_threads(asking, host, busy)
+    placed |= spread.settle([one.workers for one in threads if one.workers], host.class_of)
 
-    masks = steering.Masks(facts, host)
-    settings = nics.settings(found)
-    settings += guests.interrupt_settings(asked)
-    settings += (threads := guests.thread_settings(asked, warnings))
-    settings += steering.nic_settings(found, masks, host, policy.rps)
-    planned = {int(one.target[4:]): one.value for one in threads}
-    irq = frozenset(cpu for group in (*interrupts, *near) for cpu in group.placed)
-    irq_vcpu = frozenset(cpu for group in own for cpu in group.placed)
+    thread_settings, threads_warnings = guests.thread_settings(threads, placed)
+    settings = [
+        *nics.settings(queues, placed),
+        *guests.interrupt_settings(asking, placed),
+        *thread_settings,
+        *steering.nic_settings(queues, placed, facts, host, policy.rps),
+    ]
     moved = {int(one.target[4:]) for one in settings if one.kind == "irq_affinity"}
-    resting = overlap.Resting(nics.left_alone(facts, moved, passed_through), guests.left_alone(facts, moved))
-    shown, overlaps = overlap.show(facts, host, planned, irq, irq_vcpu, resting)
+    shown, overlaps = overlap.show(
+        facts,
+        host,
+        {int(one.target[4:]): one.value for one in thread_settings},
+        frozenset(cpu for group in near for cpu in placed[group]),
+        frozenset(cpu for group in own for cpu in placed[group]),
+        overlap.Resting(nics.left_alone(facts, moved, passed_through), guests.left_alone(facts, moved)),
+    )
+    warnings = [*facts.warnings, *warnings, *nics_warnings, *guests_warnings, *rooms_warnings, *threads_warnings]
     return Plan(settings, shown, [*warnings, *overlaps])

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.guest import domain as domain_module
@@ -20,7 +21,7 @@ _OPTIONS = {
 }
 
 
-@dataclasses.dataclass(slots=True, eq=False)
+@dataclasses.dataclass(frozen=True, slots=True)
 class Room:
     """CPUs among which something is spread.
 
@@ -32,13 +33,20 @@ class Room:
 
     cpus: tuple[int, ...]
     members: frozenset[int]
-    text: str
     where: str
     what: str
     warning: str | None = None
 
+    @property
+    def text(self) -> str:
+        """The CPUs as a cpulist."""
+        return cpulist.format(self.members)
 
-@dataclasses.dataclass(slots=True)
+
+_Tiers = Sequence[tuple[str, frozenset[int]]]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class HostSets:
     """The resolved sets; all but ``dedicated`` and ``isolated`` hold online CPUs only.
 
@@ -57,18 +65,12 @@ class HostSets:
     node_of: Mapping[int, int | None]
     class_of: Mapping[int, int]
     distances: Mapping[int, Mapping[int, int]]
-    warnings: list[str]
-    _rooms: dict[object, Room | None] = dataclasses.field(default_factory=dict)
 
     def interrupts(self, node: int | None) -> Room | None:
         """Return where interrupts of a device on ``node`` go; None when the host has no CPU to spare."""
-        key = ("interrupts", node)
-        if key not in self._rooms:
-            # Shared CPUs carry guests too: those for the host alone come first among equals.
-            self._rooms[key] = self._on_nodes(
-                None if node is None else frozenset([node]), [("housekeeping", self.housekeeping)], self.shared
-            )
-        return self._rooms[key]
+        nodes = None if node is None else frozenset([node])
+        # Shared CPUs carry guests too: those for the host alone come first among equals.
+        return self._on_nodes(nodes, [("housekeeping", self.housekeeping)], self.shared)
 
     def threads(self, nodes: frozenset[int] | None, allowed: str | None, avoid: frozenset[int]) -> Room | None:
         """Return where a guest's own threads go.
@@ -79,33 +81,24 @@ class HostSets:
         :param avoid: CPUs that are taken last among equals.
         :return: None when no CPU is left.
         """
-        key = ("threads", nodes, allowed)
-        if key not in self._rooms:
-            tiers = [("shared", self.shared), ("housekeeping", self.housekeeping)]
-            if allowed is not None:
-                limit = cpulist.parse(allowed)
-                tiers = [(name, cpus & limit) for name, cpus in tiers]
-            self._rooms[key] = self._on_nodes(nodes, tiers, avoid)
-        return self._rooms[key]
+        tiers = [("shared", self.shared), ("housekeeping", self.housekeeping)]
+        if allowed is not None:
+            limit = cpulist.parse(allowed)
+            tiers = [(name, cpus & limit) for name, cpus in tiers]
+        return self._on_nodes(nodes, tiers, avoid)
 
-    def _on_nodes(
-        self, nodes: frozenset[int] | None, tiers: list[tuple[str, frozenset[int]]], avoid: frozenset[int]
-    ) -> Room | None:
-        numbered = any(self.node_of[cpu] is not None for _name, cpus in tiers for cpu in cpus)
-        if nodes is None or not numbered:
-            for name, cpus in tiers:
-                if cpus:
-                    return self.room(cpus, name, "the host", avoid)
-            return None
+    def _on_nodes(self, nodes: frozenset[int] | None, tiers: _Tiers, avoid: frozenset[int]) -> Room | None:
+        """Return the first tier's CPUs on ``nodes``, else those of the nearest node."""
+        if not any(self.node_of[cpu] is not None for _name, cpus in tiers for cpu in cpus):
+            nodes = None
+        where = "the host" if nodes is None else _where(nodes)
         for name, cpus in tiers:
-            own = frozenset(cpu for cpu in cpus if self.node_of[cpu] in nodes)
-            if own:
-                return self.room(own, name, _where(nodes), avoid)
-        return self._nearest(nodes, tiers, avoid)
+            near = cpus if nodes is None else frozenset(cpu for cpu in cpus if self.node_of[cpu] in nodes)
+            if near:
+                return self.room(near, name, where, avoid)
+        return None if nodes is None else self._nearest(nodes, tiers, avoid)
 
-    def _nearest(
-        self, nodes: frozenset[int], tiers: list[tuple[str, frozenset[int]]], avoid: frozenset[int]
-    ) -> Room | None:
+    def _nearest(self, nodes: frozenset[int], tiers: _Tiers, avoid: frozenset[int]) -> Room:
         found: dict[int, tuple[str, set[int]]] = {}
         for name, cpus in tiers:
             by_node: dict[int, tuple[str, set[int]]] = {}
@@ -114,28 +107,31 @@ class HostSets:
                 if node is not None and node not in found:
                     by_node.setdefault(node, (name, set()))[1].add(cpu)
             found.update(by_node)
-        if not found:
-            return None
         far = {node: min(self._distance(own, node) for own in nodes) for node in found}
         # Of equally near nodes the largest room, so that CPU-less nodes do not all crowd onto node 0.
         node = min(found, key=lambda one: (far[one], -len(found[one][1]), one))
         name, cpus_there = found[node]
-        room = self.room(frozenset(cpus_there), name, f"node {node}", avoid)
         known = any(node in self.distances.get(own, ()) or own in self.distances.get(node, ()) for own in nodes)
         how = f"the nearest (distance {far[node]})" if known else "distances are unknown"
-        room.warning = f"{_where(nodes)} has no housekeeping CPU: node {node} is used instead, {how}"
-        return room
+        warning = f"{_where(nodes)} has no housekeeping CPU: node {node} is used instead, {how}"
+        return self.room(frozenset(cpus_there), name, f"node {node}", avoid, warning)
 
     def _distance(self, one: int, other: int) -> int:
         there = self.distances.get(one, {}).get(other)
         back = self.distances.get(other, {}).get(one)
         return there if there is not None else back if back is not None else _REMOTE_DISTANCE
 
-    def room(self, cpus: frozenset[int], what: str, where: str, avoid: frozenset[int] = frozenset()) -> Room:
+    def room(
+        self,
+        cpus: frozenset[int],
+        what: str,
+        where: str,
+        avoid: frozenset[int] = frozenset(),
+        warning: str | None = None,
+    ) -> Room:
         """Return ``cpus`` as a room, in order of preference."""
-        classes = self.class_of
-        ordered = tuple(sorted(cpus, key=lambda cpu: (classes.get(cpu, 0), cpu in avoid, cpu)))
-        return Room(ordered, cpus, cpulist.format(cpus), where, what)
+        ordered = sorted(cpus, key=lambda cpu: (self.class_of.get(cpu, 0), cpu in avoid, cpu))
+        return Room(tuple(ordered), cpus, where, what, warning)
 
 
 def _where(nodes: Iterable[int]) -> str:
@@ -158,35 +154,43 @@ def owned_cpus(domain: domain_module.Domain) -> frozenset[int]:
     """
     if not domain.dedicated:
         return frozenset()
-    texts = list(domain.vcpu_pins.values())
-    single = [text for text in texts if text.isdigit()]
-    if len(set(single)) == len(single):
-        return frozenset(map(int, single))
-    return frozenset(int(text) for text in set(single) if single.count(text) == 1)
+    count = collections.Counter(domain.vcpu_pins.values())
+    return frozenset(int(text) for text, vcpus in count.items() if vcpus == 1 and text.isdigit())
 
 
-def resolve(facts: model.HostFacts, sets: CpuSets) -> HostSets:
-    """Return the sets that hold on this host.
+def resolve(facts: model.HostFacts, sets: CpuSets) -> tuple[HostSets, list[str]]:
+    """Return the sets that hold on this host, and warnings.
 
     :raises PlanError: dedicated and shared or housekeeping overlap, or name CPUs that the host lacks.
     """
-    warnings: list[str] = []
-    present = {cpu.id for cpu in facts.cpus}
+    present = frozenset(cpu.id for cpu in facts.cpus)
     online = frozenset(cpu.id for cpu in facts.cpus if cpu.online)
     if facts.online:
         online &= cpulist.parse(facts.online)
     names = _OPTIONS | dict(sets.names)
     given = {name: _given(names[name], getattr(sets, name), present) for name in _OPTIONS}
     _check_disjoint(given, names)
-    owned = _owned(facts, given, names, warnings)
-    dedicated = (given["dedicated"] or frozenset()) | owned
+    owned, warnings = _owned(facts, given, names, present)
+    dedicated = given["dedicated"] | owned
     isolated = cpulist.parse(facts.isolated) | cpulist.parse(facts.nohz_full)
     for name, cpus in given.items():
-        offline = (cpus or frozenset()) - online
+        offline = cpus - online
         if offline and not (name == "dedicated" and sets.power_managed):
             warnings.append(f"{names[name]} names CPUs that are offline: {cpulist.format(offline)}")
-    housekeeping = _housekeeping(given["housekeeping"], online, dedicated, isolated, names, warnings)
-    shared = _shared(given["shared"], online, dedicated, isolated, housekeeping, names, warnings)
+    keep = given["housekeeping"]
+    if keep & isolated:
+        text = cpulist.format(keep & isolated)
+        warnings.append(
+            f"{names['housekeeping']} names CPUs that the kernel isolates (isolcpus, nohz_full): {text}"
+        )
+    housekeeping = (keep & online if keep else online - isolated) - dedicated
+    usable = (given["shared"] & online) - dedicated
+    if usable & isolated:
+        # The scheduler balances nothing on isolated CPUs: threads that share them pile up on the first one.
+        text = cpulist.format(usable & isolated)
+        left = "they are left out" if usable - isolated else "its threads will pile up on one of them"
+        warnings.append(f"{names['shared']} names CPUs that the kernel isolates: {text}; {left}")
+    shared = usable - isolated or usable or housekeeping
     if not housekeeping and shared:
         housekeeping = shared
         warnings.append(f"no housekeeping CPU is left: interrupts go to the shared CPUs {cpulist.format(shared)}")
@@ -196,7 +200,7 @@ def resolve(facts: model.HostFacts, sets: CpuSets) -> HostSets:
             f"no CPU is left for the host ({why}): interrupts and guests' threads stay where they are; "
             "take at least one CPU of each node out of the dedicated set"
         )
-    return HostSets(
+    found = HostSets(
         online=online,
         dedicated=dedicated,
         isolated=isolated,
@@ -206,22 +210,20 @@ def resolve(facts: model.HostFacts, sets: CpuSets) -> HostSets:
         node_of={cpu.id: cpu.node for cpu in facts.cpus},
         class_of=_classes(facts, housekeeping | shared, online, dedicated),
         distances={node.id: node.distances for node in facts.nodes},
-        warnings=warnings,
     )
+    return found, warnings
 
 
-def _given(name: str, text: str | None, present: set[int]) -> frozenset[int] | None:
-    """Return an operator's set, None when nothing or an empty list was given."""
-    if not text:
-        return None
+def _given(name: str, text: str | None, present: frozenset[int]) -> frozenset[int]:
+    """Return an operator's set; empty when nothing was given."""
     try:
-        cpus = cpulist.parse(text)
+        cpus = cpulist.parse(text or "")
     except cpulist.CpuListError as error:
         raise PlanError(f"{name}: {error}") from None
     beyond = cpus - present
     if beyond:
         raise PlanError(f"{name} names CPUs that this host lacks: {_short(beyond)}; it has {_short(present)}")
-    return cpus or None
+    return cpus
 
 
 def _short(cpus: Iterable[int]) -> str:
@@ -229,10 +231,9 @@ def _short(cpus: Iterable[int]) -> str:
     return text if len(text) <= 100 else f"{text[:100]}…"
 
 
-def _check_disjoint(given: Mapping[str, frozenset[int] | None], names: Mapping[str, str]) -> None:
-    dedicated = given["dedicated"] or frozenset()
+def _check_disjoint(given: Mapping[str, frozenset[int]], names: Mapping[str, str]) -> None:
     for name in ("shared", "housekeeping"):
-        both = dedicated & (given[name] or frozenset())
+        both = given["dedicated"] & given[name]
         if both:
             raise PlanError(
                 f"{names['dedicated']} and {names[name]} overlap in CPUs {_short(both)}; "
@@ -242,69 +243,28 @@ def _check_disjoint(given: Mapping[str, frozenset[int] | None], names: Mapping[s
 
 def _owned(
     facts: model.HostFacts,
-    given: Mapping[str, frozenset[int] | None],
+    given: Mapping[str, frozenset[int]],
     names: Mapping[str, str],
-    warnings: list[str],
-) -> frozenset[int]:
-    """Return the CPUs that guests own, and warn of guests that contradict the sets or each other."""
+    present: frozenset[int],
+) -> tuple[frozenset[int], list[str]]:
+    """Return the CPUs that guests own, and warnings of guests that contradict the sets or each other."""
     owner: dict[int, str] = {}
-    configured, shared = given["dedicated"], given["shared"] or frozenset()
-    keep = given["housekeeping"] or frozenset()
-    present = {cpu.id for cpu in facts.cpus}
+    warnings: list[str] = []
     for domain in domains_of(facts):
         cpus = owned_cpus(domain) & present
         for cpu in sorted(cpus & owner.keys()):
             warnings.append(f"CPU {cpu} is dedicated to two guests: {owner[cpu]} and {domain.name}")
         owner.update(dict.fromkeys(cpus, domain.name))
-        for option, what in (("shared", shared), ("housekeeping", keep)):
-            if cpus & what:
-                text = cpulist.format(cpus & what)
+        for option in ("shared", "housekeeping"):
+            if both := cpus & given[option]:
+                text = cpulist.format(both)
                 warnings.append(
                     f"guest {domain.name} owns CPUs {text} of {names[option]}: they count as dedicated"
                 )
-        if configured is not None and cpus - configured:
-            text = cpulist.format(cpus - configured)
+        if given["dedicated"] and cpus - given["dedicated"]:
+            text = cpulist.format(cpus - given["dedicated"])
             warnings.append(f"guest {domain.name} owns CPUs {text}, which are not in {names['dedicated']}")
-    return frozenset(owner)
-
-
-def _housekeeping(
-    given: frozenset[int] | None,
-    online: frozenset[int],
-    dedicated: frozenset[int],
-    isolated: frozenset[int],
-    names: Mapping[str, str],
-    warnings: list[str],
-) -> frozenset[int]:
-    if given is None:
-        return online - dedicated - isolated
-    if given & isolated:
-        text = cpulist.format(given & isolated)
-        warnings.append(
-            f"{names['housekeeping']} names CPUs that the kernel isolates (isolcpus, nohz_full): {text}"
-        )
-    return (given & online) - dedicated
-
-
-def _shared(
-    given: frozenset[int] | None,
-    online: frozenset[int],
-    dedicated: frozenset[int],
-    isolated: frozenset[int],
-    housekeeping: frozenset[int],
-    names: Mapping[str, str],
-    warnings: list[str],
-) -> frozenset[int]:
-    if given is None:
-        return housekeeping
-    usable = (given & online) - dedicated
-    # The scheduler balances nothing on isolated CPUs: threads that share them pile up on the first one.
-    if usable & isolated:
-        text = cpulist.format(usable & isolated)
-        left = "they are left out" if usable - isolated else "its threads will pile up on one of them"
-        warnings.append(f"{names['shared']} names CPUs that the kernel isolates: {text}; {left}")
-        usable = usable - isolated or usable
-    return usable or housekeeping
+    return frozenset(owner), warnings
 
 
 def _classes(

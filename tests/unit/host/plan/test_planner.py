@@ -11,6 +11,7 @@ from tests.unit.host.plan import hosts
 
 #: Two nodes of four cores with two threads each: node 0 has 0-3 and 8-11, node 1 has 4-7 and 12-15.
 TWO_NODES = hosts.cpus_of([(0, 4), (1, 4)], 2)
+PLAIN = Policy()
 
 
 def by_target(plan, kind=None):
@@ -22,7 +23,7 @@ def values(plan, kind):
 
 
 class NicTest(testtools.TestCase):
-    def plan(self, count=4, node=0, sets=None, policy=None, cpus=TWO_NODES, affinity=None, **options):
+    def plan(self, count=4, node=0, sets=None, policy=PLAIN, cpus=TWO_NODES, affinity=None, **options):
         nic, irqs = hosts.nic_with_irqs("eth0", count, node=node, affinity=affinity)
         return planner.plan(hosts.facts(cpus, [nic], irqs, **options), sets or CpuSets(), policy)
 
@@ -76,13 +77,6 @@ class NicTest(testtools.TestCase):
         self.assertEqual({"1", "2"}, {placed["irq:24"], placed["irq:25"]})
         # Four queues on four CPUs: each has one, whatever the others carry.
         self.assertEqual({"0", "1", "2", "3"}, {placed[f"irq:{number}"] for number in range(40, 44)})
-
-    def test_measured_rates_weigh_instead_of_link_speed(self):
-        idle, one = hosts.nic_with_irqs("eth0", 1, 24, speed=100000, pci="0000:10:00.0")
-        busy, two = hosts.nic_with_irqs("eth1", 1, 40, speed=1000, pci="0000:11:00.0")
-        facts = hosts.facts(hosts.cpus_of([(0, 3)]), [idle, busy], one + two)
-        placed = values(planner.plan(facts, CpuSets(), Policy(rates={40: 50000.0})), "irq_affinity")
-        self.assertEqual({"irq:40": "1", "irq:24": "2"}, placed)
 
     def test_even_placement_is_kept_and_only_the_crowded_moves(self):
         nic, irqs = hosts.nic_with_irqs("eth0", 4)
@@ -157,7 +151,7 @@ class NicTest(testtools.TestCase):
 
 
 class SteeringTest(testtools.TestCase):
-    def plan(self, cpus=TWO_NODES, count=4, policy=None, mask="0000", sets=None):
+    def plan(self, cpus=TWO_NODES, count=4, policy=PLAIN, mask="0000", sets=None):
         nic, irqs = hosts.nic_with_irqs("eth0", count)
         nic.xps = nic.rps = (mask,) * count
         return planner.plan(hosts.facts(cpus, [nic], irqs), sets or CpuSets(), policy)
@@ -203,10 +197,10 @@ class SteeringTest(testtools.TestCase):
     def test_masks_as_the_kernel_prints_them(self):
         for width in (4, 8, 28, 32, 36, 96, 1024):
             cpus = hosts.cpus_of([(0, width)])
-            masks = steering.Masks(hosts.facts(cpus), sets.resolve(hosts.facts(cpus), CpuSets()))
+            digits = steering.mask_digits(hosts.facts(cpus))
             for chosen in ((), (0,), range(width), (width - 1,)):
                 bits = sum(1 << cpu for cpu in chosen)
-                self.assertEqual(cpulist.format_mask(frozenset(chosen), width), masks.write(bits))
+                self.assertEqual(cpulist.format_mask(frozenset(chosen), width), steering.write_mask(bits, digits))
 
     def test_no_mask_is_wider_than_the_hosts_others(self):
         """nr_cpu_ids may exceed the CPUs that are there; a mask too narrow to be true is not obeyed."""
@@ -419,6 +413,12 @@ class SetsTest(testtools.TestCase):
         self.assertEqual([], plan.settings)
         self.assertEqual(("3,6", "3,6"), (plan.sets["irq"], plan.sets["overlap"]))
         self.assertIn("interrupts may run on dedicated CPUs 3,6: of eth7, which", " ".join(plan.warnings))
+
+    def test_cpus_to_avoid_come_last_whatever_was_asked_before(self):
+        layout, _warnings = sets.resolve(hosts.facts(TWO_NODES), CpuSets())
+        first = layout.threads(frozenset({0}), None, frozenset())
+        again = layout.threads(frozenset({0}), None, frozenset(first.cpus[:1]))
+        self.assertEqual((1, 2), (first.cpus[0], again.cpus[0]))
 
     def test_a_host_without_cpus_gives_an_empty_plan(self):
         self.assertEqual([], planner.plan(hosts.facts(()), CpuSets()).settings)
