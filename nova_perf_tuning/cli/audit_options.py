@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from nova_perf_tuning import at_once, errors
-
-if TYPE_CHECKING:
-    from nova_perf_tuning.host import model
-    from nova_perf_tuning.host.audit import host as host_module
-    from nova_perf_tuning.host.audit import probe
+from nova_perf_tuning.cli import plan as plan_module
+from nova_perf_tuning.host import novaconf
+from nova_perf_tuning.host.audit import host as host_module
+from nova_perf_tuning.host.facts import reader
+from nova_perf_tuning.host.plan import guests
 
 #: Texts that an operator names: a kernel log of a large host has a megabyte.
 _MAX_TEXT: Final = 16 << 20
-_PEER_PORT: Final = 22
 
 
 class AuditInputError(errors.PerfTuningError):
@@ -47,7 +46,7 @@ def add_host_options(parser: argparse.ArgumentParser) -> None:
 
 
 def add_path_options(parser: argparse.ArgumentParser) -> None:
-    """Add what is known or to be measured of the path that matters, and the kernel's log."""
+    """Add what is known of the path that matters, and the kernel's log."""
     parser.add_argument(
         "--bandwidth",
         metavar="MBITS",
@@ -56,12 +55,6 @@ def add_path_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--rtt", metavar="MS", type=_positive, help="round trip time of the path in milliseconds, for TCP buffers"
-    )
-    parser.add_argument(
-        "--peer",
-        metavar="HOST[:PORT]",
-        help="measure the round trip time to HOST (a TCP port that answers yes or no; default 22), and whether "
-        "packets of the NICs' MTU reach it; this host only",
     )
     parser.add_argument(
         "--physnet",
@@ -90,45 +83,18 @@ def view(args: argparse.Namespace) -> host_module.Host:
 
     :raises errors.PerfTuningError: an option, a file or the host cannot be used; names which.
     """
-    from nova_perf_tuning.cli import plan as plan_module
-    from nova_perf_tuning.host.audit import host as host_module
-    from nova_perf_tuning.host.facts import reader
-    from nova_perf_tuning.host.plan import guests
-
     given = list(plan_module.domain_files(args.domain))
     root = reader.open_root(args.sysroot)
     facts = guests.with_domains(reader.read_root(root), [domain for _data, domain in given])
-    rtt, origin, path_mtu = args.rtt, "given", None
-    if args.peer:
-        path = _measured(args, facts)
-        path_mtu = None if path.mtu is None else (path.peer, path.mtu)
-        if rtt is None:
-            rtt, origin = path.rtt_ms, f"measured to {path.peer}"
     options = host_module.Options(
         bandwidth_mbps=None if args.bandwidth is None else int(args.bandwidth) or 1,
-        rtt_ms=rtt,
-        rtt_origin=origin,
-        path_mtu=path_mtu,
+        rtt_ms=args.rtt,
         physnets=_physnets(args.physnet),
         kernel_log=_kernel_log(args.kernel_log),
         nova=_nova(args),
         domains=[(domain.name, data) for data, domain in given],
     )
     return host_module.Host(root, facts, options)
-
-
-def _measured(args: argparse.Namespace, facts: model.HostFacts) -> probe.Path:
-    from nova_perf_tuning.host.audit import probe
-
-    if args.sysroot != "/":
-        raise AuditInputError("--peer measures from this host: it goes with --sysroot / only; give --rtt instead")
-    host, colon, port = args.peer.rpartition(":")
-    if not colon or not port.isdigit() or (":" in host and not host.startswith("[")):
-        host, port = args.peer, str(_PEER_PORT)
-    if not 0 < int(port[:6]) < 65536:
-        raise AuditInputError(f"--peer {args.peer}: {port} is no port")
-    mtus = sorted({nic.mtu for nic in facts.nics if nic.kind in ("physical", "vf") and nic.mtu}, reverse=True)
-    return probe.measure(host.strip("[]"), int(port), [*mtus, 1500, 1280])
 
 
 def _physnets(texts: list[str]) -> dict[str, str]:
@@ -143,8 +109,6 @@ def _physnets(texts: list[str]) -> dict[str, str]:
 
 def _nova(args: argparse.Namespace) -> list[tuple[str, str]]:
     """Return the named configuration files, and CPU sets given as flags as if they were a last one."""
-    from nova_perf_tuning.host import novaconf
-
     files = []
     if args.nova_config:
         novaconf.read(args.nova_config)

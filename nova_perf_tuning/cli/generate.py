@@ -6,12 +6,11 @@ import argparse
 
 from nova_perf_tuning import errors
 from nova_perf_tuning.cli import audit_options, command
-from nova_perf_tuning.host.audit import generate, runner
+from nova_perf_tuning.host.audit import generate
 
 _WHAT = {
     "nova-conf": "CPU sets and NUMA nodes of networks for nova.conf",
     "grub-args": "arguments for the kernel's command line, or Xen's",
-    "sysctl": "a file for /etc/sysctl.d with what audit found",
 }
 
 
@@ -19,8 +18,7 @@ class Generate(command.PerfCommand):
     """Print configuration that fits this host or a recorded one, with comments; writes nothing anywhere.
 
     nova-conf and grub-args take the CPU sets of nova.conf, or propose some: of each NUMA node the first cores for
-    the host, by the speed of its NICs, the rest for guests. sysctl holds what the rules of the audit would
-    set. The kernel's command line is only ever printed.
+    the host, by the speed of its NICs, the rest for guests.
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
@@ -34,10 +32,8 @@ class Generate(command.PerfCommand):
         host = audit_options.view(args)
         if args.what == "nova-conf":
             text = generate.nova_conf(host)
-        elif args.what == "grub-args":
-            text = generate.grub_args(host)
         else:
-            text = generate.sysctl(runner.run(host).findings)
+            text = generate.grub_args(host)
         if args.format == "json":
             command.print_json({"what": args.what, "text": text})
         else:

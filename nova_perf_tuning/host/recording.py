@@ -10,7 +10,6 @@ from __future__ import annotations
 import fnmatch
 import io
 import os
-import re
 import tarfile
 from collections.abc import Callable, Iterator
 from typing import Final
@@ -37,7 +36,6 @@ _FILES: Final = {
     "sys/kernel/mm/ksm": "run merge_across_nodes",
     "sys/kernel/mm/transparent_hugepage": "enabled",
     "sys/module/kvm/parameters": "halt_poll_ns",
-    "sys/module/vhost_net/parameters": "experimental_zcopytx",
     "proc/xen": "capabilities",
     "proc/net": "softnet_stat",
     "proc/sys/kernel": "osrelease arch",
@@ -70,7 +68,8 @@ _NAMES: Final = {
     f"{_NIC}/device": "driver",
     f"{_NIC}/queues": "*",
     "sys/class/misc": "*",
-    "dev": "kvm vhost-net tun",
+    "sys/module": "vhost_net",
+    "dev": "kvm vhost-net",
 }
 _CPUINFO: Final = "processor vendor arch cpu family model stepping flags CPU Features machine platform"
 
@@ -244,10 +243,6 @@ def _add_texts(tree: Tree) -> None:
     for path in ("etc/systemd/system.conf", "etc/systemd/system.conf.d/*"):
         tree.copy(path, _lines("CPUAffinity"))
     tree.copy(f"{_NIC}/uevent", _lines("INTERFACE= IFINDEX= DEVTYPE="))
-    tree.copy(
-        "var/cache/libvirt/qemu/capabilities/*.xml",
-        lambda text: "".join(re.findall(r"<selfvers>\d+</selfvers>|<version>\d+</version>", text)),
-    )
     for path in audit_host.BOOT_FILES:
         tree.copy(path, _xen)
     for path in ("var/log/dmesg", "var/log/dmesg.0"):

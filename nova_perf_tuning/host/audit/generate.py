@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 
 from nova_perf_tuning import cpulist, rules
 from nova_perf_tuning.host import model, novaconf
@@ -119,13 +118,3 @@ def grub_args(host: Host) -> str:
     lines += ["# For guests that need latency more than throughput, besides (costs every entry into the kernel):"]
     lines += [f"#   nohz_full={owned} rcu_nocbs={owned}"]
     return "\n".join(lines) + "\n"
-
-
-def sysctl(findings: Sequence[rules.Finding]) -> str:
-    """Return a file for /etc/sysctl.d with what the rules would set, each with its reason."""
-    lines = ["# For /etc/sysctl.d/; sysctl --system brings it into force."]
-    for finding in findings:
-        for one in finding.settings:
-            if one.kind == "sysctl":
-                lines += ["", f"# {finding.rule}: {' '.join(finding.why.split())}", f"{one.target} = {one.value}"]
-    return "\n".join(lines if len(lines) > 1 else [*lines, "# Nothing to set on this host."]) + "\n"

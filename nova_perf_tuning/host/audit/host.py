@@ -34,8 +34,7 @@ class Options:
     """What the operator said or measured, beyond what is in files.
 
     :ivar bandwidth_mbps: of the path that matters; None: the fastest link of the host.
-    :ivar rtt_ms: round trip time of that path; None: not known. :ivar rtt_origin: how it is known, for findings.
-    :ivar path_mtu: largest packet that reached the peer, with the peer's name; None: not tried.
+    :ivar rtt_ms: round trip time of that path; None: not known.
     :ivar physnets: Neutron physical network -> NIC, beyond what Neutron's files say.
     :ivar kernel_log: text of ``dmesg``, in place of the host's own.
     :ivar nova: (path, text) of configuration files in place of /etc/nova/nova.conf.
@@ -43,8 +42,6 @@ class Options:
 
     bandwidth_mbps: int | None = None
     rtt_ms: float | None = None
-    rtt_origin: str = "given"
-    path_mtu: tuple[str, int] | None = None
     physnets: Mapping[str, str] = dataclasses.field(default_factory=dict)
     kernel_log: tuple[str, str] | None = None
     nova: Sequence[tuple[str, str]] = ()

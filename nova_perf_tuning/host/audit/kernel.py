@@ -1,11 +1,10 @@
-"""What the kernel's command line and its version say.
+"""What the kernel's command line says.
 
 Sources: Documentation/admin-guide/kernel-parameters.rst and .txt.
 """
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Mapping
 from typing import Final
@@ -22,7 +21,6 @@ RECORDED: Final = frozenset(
     " kvm-intel.nested kvm-amd.nested numa dom0_mem dom0_max_vcpus dom0_vcpus_pin".split()
 )
 _MAX_WORDS: Final = 4096
-_VERSION: Final = re.compile(r"(\d{1,4})\.(\d{1,4})(?:\.(\d{1,6}))?")
 
 
 def words(line: str) -> list[str]:
@@ -58,9 +56,3 @@ def recorded(line: str) -> str:
 def cpus(value: str) -> frozenset[int]:
     """Return the CPUs of ``isolcpus=managed_irq,domain,2-7`` and the like; flags are passed over."""
     return cpulist.find(",".join(part for part in value.split(",") if part[:1].isdigit())) or frozenset()
-
-
-def version(text: str | None) -> tuple[int, int, int] | None:
-    """Return the numbers of a release such as ``6.1.0-18-amd64``; None when it has none."""
-    match = _VERSION.match(text or "")
-    return None if match is None else (int(match[1]), int(match[2]), int(match[3] or 0))

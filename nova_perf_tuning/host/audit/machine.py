@@ -7,7 +7,6 @@ import shlex
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from nova_perf_tuning.host.audit import kernel
 from nova_perf_tuning.host.audit.base import Finding, GuestRule, Level, Rule, known, named, need, plural
 from nova_perf_tuning.host.audit.host import Guest, Host
 from nova_perf_tuning.host.facts import virtualization
@@ -169,24 +168,6 @@ class VhostNetMissing(GuestRule):
         )
 
 
-class ZeroCopy(Rule):
-    """vhost-net's experimental zero copy is off."""
-
-    id = "vhost-zerocopy-on"
-    why = "Packets of a guest stay pinned until a neighbour has read them: a slow receiver stalls the sender."
-    remedy = (
-        "echo 'options vhost_net experimental_zcopytx=0' > /etc/modprobe.d/vhost_net.conf  # then load it anew "
-        "while no guest runs"
-    )
-    source = "RHEL 7's guide: 15 % less CPU for large packets; off upstream for head-of-line blocking"
-
-    def check(self, host: Host) -> Iterator[Finding]:
-        path = "sys/module/vhost_net/parameters/experimental_zcopytx"
-        value = known(host.text(path), "vhost_net is not loaded")
-        if value not in ("0", "N"):
-            yield self.finding([(f"/{path}", value)])
-
-
 class HaltPolling(Rule):
     """A host with more vCPUs than CPUs does not poll for idle guests."""
 
@@ -258,68 +239,3 @@ class Mitigations(Rule):
                 [(f"/{folder}/{name}", text) for name, text in found[:4]],
                 f"{plural(len(found) - len(exposed), 'mitigation')} at work{also}",
             )
-
-
-class KernelOld(Rule):
-    """The kernel is 5.6 or later."""
-
-    id = "kernel-too-old"
-    why = "Before isolcpus=managed_irq (5.6) queues of NVMe and NICs fire on isolated CPUs and cannot be moved."
-    remedy = "a kernel of a distribution release that is maintained (5.14 and later have all that is used here)"
-    source = "kernel documentation of isolcpus; seapath/ansible #865"
-
-    def check(self, host: Host) -> Iterator[Finding]:
-        lacking = "kernel unknown, or not a host of guests"
-        need(host.runs_guests, lacking)
-        if known(kernel.version(host.facts.kernel), lacking) < (5, 6, 0):
-            why = f"Linux {host.facts.kernel} is older than 5.6: {self.why}"
-            yield self.finding([("/proc/sys/kernel/osrelease", host.facts.kernel)], why)
-
-
-def versions(host: Host) -> dict[str, tuple[str, tuple[int, int, int]]]:
-    """Return ``libvirt`` and ``QEMU`` -> (file, version), by what libvirt notes of the QEMU that it has seen.
-
-    Of several binaries the newest counts. Numbers are major x 1000000 + minor x 1000 + release.
-    """
-    folder = "var/cache/libvirt/qemu/capabilities"
-    found: dict[str, tuple[str, tuple[int, int, int]]] = {}
-    for name in host.names(folder):
-        text = host.content(f"{folder}/{name}", 16 << 20) or "" if name.endswith(".xml") else ""
-        for what, tag in (("libvirt", "selfvers"), ("QEMU", "version")):
-            match = re.search(rf"<{tag}>(\d{{4,9}})</{tag}>", text)
-            if match:
-                number = int(match[1])
-                version = (number // 1000000, number // 1000 % 1000, number % 1000)
-                found[what] = max(found.get(what, ("", (-1, 0, 0))), (f"/{folder}/{name}", version), key=_version)
-    return found
-
-
-def _version(found: tuple[str, tuple[int, int, int]]) -> tuple[int, int, int]:
-    return found[1]
-
-
-class ToolsOld(Rule):
-    """libvirt and QEMU are what Nova needs, now and next."""
-
-    id = "libvirt-qemu-too-old"
-    why = "nova-compute does not start with less than its minimum, and what it will need next is announced."
-    remedy = "upgrade them with the distribution; QEMU 9.0 and libvirt 10.0 spread disk queues over threads"
-    source = "nova/virt/libvirt/driver.py of Nova 34: MIN_ and NEXT_MIN_ versions"
-    _MINIMA: Final = {"libvirt": ((8, 0, 0), (10, 0, 0)), "QEMU": ((6, 2, 0), (8, 2, 2))}
-
-    def check(self, host: Host) -> Iterator[Finding]:
-        found = versions(host)
-        need(found, "libvirt has noted no QEMU here")
-        for what, (path, version) in sorted(found.items()):
-            least, following = self._MINIMA[what]
-            text = ".".join(map(str, version))
-            if version < following:
-                refused = version < least
-                bound = ".".join(map(str, least if refused else following))
-                when = "refuses" if refused else "will refuse in a coming release"
-                yield self.finding(
-                    [(path, f"{what} {text}")],
-                    f"{what} {text}: Nova {when} less than {bound}",
-                    subject=what,
-                    level=self.level if refused else Level.INFO,
-                )

@@ -14,7 +14,6 @@ from nova_perf_tuning.host.audit.base import (
     Level,
     NotApplicableError,
     Rule,
-    known,
     named,
     need,
     plural,
@@ -82,33 +81,13 @@ class MtuMismatch(Rule):
                 yield self.finding([_mtu(nic), _mtu(master)], why, subject=nic.name)
 
 
-class PathMtu(Rule):
-    """The path carries packets of the NICs' MTU."""
-
-    id = "path-mtu"
-    level = Level.ERROR
-    why = "A switch or the other end drops large packets without a word: connections open and then hang."
-    remedy = "raise the MTU of the switches and the peer, or lower it here"
-    source = f"{_ORACLE}: routers and switches too; Shaker's tests with jumbo frames"
-
-    def check(self, host: Host) -> Iterator[Finding]:
-        lacking = "not tried, or nothing came back: give a --peer that answers closed UDP ports"
-        peer, passed = known(host.options.path_mtu, lacking)
-        largest = max((nic.mtu or 0 for nic in host.links), default=0)
-        if passed < largest:
-            yield self.finding(
-                [(f"--peer {peer}", f"packets of {passed} bytes pass"), *map(_mtu, host.links)],
-                f"packets of {passed} bytes reach {peer}, the NICs here send {largest}",
-            )
-
-
 class MtuSmall(Rule):
     """Fast NICs carry jumbo frames where the whole path does."""
 
     id = "mtu-small"
     level = Level.INFO
     why = "Six times as many packets for the same bytes; vhost and the stack pay for each packet."
-    remedy = "MTU 9000 on NICs, bonds, bridges, switches and peers, all of them or none; check with --peer"
+    remedy = "MTU 9000 on NICs, bonds, bridges, switches and peers, all of them or none (ping -M do -s 8972 PEER)"
     source = f"{_ORACLE}: 9000"
 
     def check(self, host: Host) -> Iterator[Finding]:

@@ -61,13 +61,13 @@ def proposal(bdp: int, default: int) -> int:
 
 def _path(host: Host, *, assume: bool) -> Path:
     """Return the path; with ``assume`` an unknown RTT is taken to be that of a data centre."""
-    rtt, origin = host.options.rtt_ms, host.options.rtt_origin
+    rtt, origin = host.options.rtt_ms, "given"
     if assume:
         mbps, how = known(host.bandwidth_mbps(), "bandwidth unknown: give --bandwidth")
         if rtt is None:
             rtt, origin = ASSUMED_RTT_MS, "assumed inside a data centre; give --rtt"
     else:
-        lacking = "RTT or bandwidth unknown: give --rtt and --bandwidth, or --peer to measure"
+        lacking = "RTT or bandwidth unknown: give --rtt and --bandwidth"
         rtt, (mbps, how) = known(rtt, lacking), known(host.bandwidth_mbps(), lacking)
     formula = f"BDP = {mbps} Mbit/s ({how}) x {rtt:g} ms ({origin}) / 8 = {bdp_bytes(mbps, rtt)} bytes"
     return Path(mbps, rtt, host.options.rtt_ms is not None, formula)
@@ -140,7 +140,7 @@ class _MadeSmaller(Rule):
         """Return a finding about ``key``, appliable where the path is known."""
         if path.measured:
             return self.sysctl(host, key, value, why)
-        remedy = f"measure the path first (--peer, or --rtt); at {path.rtt_ms:g} ms: {key} = {value}"
+        remedy = f"measure the path first (ping PEER, then --rtt); at {path.rtt_ms:g} ms: {key} = {value}"
         evidence = [(sysctl_path(key), host.facts.sysctls[key])]
         return self.finding(evidence, why, remedy, subject=key, level=Level.INFO)
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from tests.hosts import audit_hosts as hosts
 
-PATH: Mapping[str, object] = {"rtt_ms": 0.2, "path_mtu": ("peer", 9000)}
+PATH: Mapping[str, object] = {"rtt_ms": 0.2}
 _CPU = "sys/devices/system/cpu"
 _GUEST = "run/libvirt/qemu/instance-1.xml"
 _WINDOWS = "etc/libvirt/qemu/windows.xml"
@@ -110,7 +110,6 @@ CASES: dict[str, Case] = {
     "backlog-latency-trap": Case(_sysctl("net/core/netdev_max_backlog", "300000"), "info", "300000"),
     # network
     "mtu-mismatch": Case({"sys/devices/virtual/net/br0/mtu": "1500\n"}, "warning", "1500"),
-    "path-mtu": Case({}, "error", "9000", {"path_mtu": ("peer", 1500)}),
     "mtu-small": Case({f"{hosts.ETH0}/net/eth0/mtu": "1500\n"}, "info", "25000"),
     "lro-on-forwarding": Case({_ETHTOOL: hosts.ethtool({"rx-lro": True})}, "error", "br0"),
     "offloads-off": Case(
@@ -172,7 +171,6 @@ CASES: dict[str, Case] = {
     "vhost-net-missing": Case(
         {"sys/class/misc/vhost-net": None, "sys/module/vhost_net": None}, "error", "no vhost-net"
     ),
-    "vhost-zerocopy-on": Case({"sys/module/vhost_net/parameters/experimental_zcopytx": "1\n"}, "warning", "1"),
     "halt-polling-crowded": Case(
         {
             _GUEST: hosts.domain(
@@ -191,14 +189,6 @@ CASES: dict[str, Case] = {
         {f"{_CPU}/vulnerabilities/spectre_v2": "Mitigation: Retpolines; IBPB: conditional\n"},
         "info",
         "Mitigation: Retpolines; IBPB: conditional",
-    ),
-    "kernel-too-old": Case(
-        _sysctl("kernel/osrelease", "3.10.0-1160.el7.x86_64"), "warning", "3.10.0-1160.el7.x86_64"
-    ),
-    "libvirt-qemu-too-old": Case(
-        {"var/cache/libvirt/qemu/capabilities/a.xml": "<selfvers>6000000</selfvers><version>7002000</version>"},
-        "warning",
-        "libvirt 6.0.0",
     ),
     # devices
     "guest-emulated-nic": Case(
