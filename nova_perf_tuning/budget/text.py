@@ -224,6 +224,30 @@ def _clock(told: _Params) -> str:
     return f"the clock jumped by {'-' if told['seconds'] < 0 else '+'}{figure} s (limit {limit} s)"
 
 
+# -- hosts of a fleet
+
+
+def _figure_of(told: _Params) -> str:
+    return f"{told['benchmark']} ({told['arm']})"
+
+
+def _slower(told: _Params) -> str:
+    return f"{_figure_of(told)}: slower than the other hosts by {_span(told)}"
+
+
+def _span(told: _Params) -> str:
+    low, high = f"{told['low']:.0%}", f"{told['high']:.0%}"
+    return low if low == high else f"{low} to {high}"
+
+
+def _host_beyond(told: _Params) -> str:
+    if told["figure"] == "loss":
+        figure = f"{loss(told['low'])} to {loss(told['high'])} against '{told['baseline']}'"
+    else:
+        figure = f"service CPU per {told['unit'] or 'unit'} {told['low']:.4g} s to {told['high']:.4g} s"
+    return f"{_figure_of(told)}: {figure} in all its {told['pairs']} pairs is beyond {_limit(told)}"
+
+
 _TEXTS: Final[Mapping[reasons.ReasonCode, str | Callable[[_Params], str]]] = {
     _C.WITHIN: _placed("within"),
     _C.BEYOND: _placed("beyond"),
@@ -309,4 +333,34 @@ _TEXTS: Final[Mapping[reasons.ReasonCode, str | Callable[[_Params], str]]] = {
     _C.SENDER_BUSY: "the sending process used {share:.0%} of a CPU, so its rate says nothing of the link",
     _C.CLOCK_STEP: _clock,
     _C.CLOCK_SOURCE: "the kernel changed its clock source, which it does when it finds one unreliable",
+    _C.GIVEN_UP: "given up: {text}",
+    _C.NO_RESULT: "no pair of it gave a result",
+    _C.HOST_LOST_TRIALS: lambda told: f"{told['benchmark']}: {_too_many_lost(told)}",
+    _C.HOST_AT_FAULT: lambda told: f"{told['benchmark']}: {_too_many_lost(told)}; its peers do better with others",
+    _C.PAIRS_LEFT_OUT: lambda told: (
+        f"{_figure_of(told)}: pairs with {listed(told['peers'])} are left out, too many of whose trials are lost"
+    ),
+    _C.ONLY_FAILING_PEERS: (
+        "{benchmark} ({arm}): only measured with hosts that fail or lose too many trials; measure it with others"
+        " (--peers)"
+    ),
+    _C.NOT_COMPARED: (
+        "{benchmark} ({arm}): not compared with other hosts: {metric} is 0 in most trials, which is best, so"
+        " that no ratio can judge it"
+    ),
+    _C.SLOW: lambda told: f"{_slower(told)} in all its {told['pairs']} pairs",
+    _C.MAYBE_SLOW: lambda told: (
+        f"{_slower(told)}, which the noise of the hosts ({told['spread']:.1%}) may explain; measure it with more"
+        " hosts (--peers)"
+    ),
+    _C.SLOW_OR_PEERS: lambda told: (
+        f"{_slower(told)}, but its peers may be the reason; measure it with others (--peers)"
+    ),
+    _C.HOST_BEYOND: _host_beyond,
+    _C.HOST_MAYBE_BEYOND: lambda told: (
+        f"{_host_beyond(told)}, which its peers or the noise of the hosts ({told['spread']:.1%}) may explain;"
+        " measure it with more hosts (--peers)"
+    ),
+    _C.BUDGET: lambda told: f"{told['benchmark']}: {lines(told['why'])}",
+    _C.NO_BUDGET_APPLIES: "{text}",
 }

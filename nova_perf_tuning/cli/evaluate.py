@@ -106,7 +106,7 @@ class _File:
         data["judgements"] = list(map(text.judgement, self.judgements))
         data |= {"left_out": list(self.left_out), "findings": self.findings}
         if self.hosts:
-            data["hosts"] = list(map(host_data, self.hosts))
+            data["hosts"] = [host.as_data() for host in self.hosts]
         return data | ({"knobs": list(map(text.knob, self.knobs))} if self.knobs else {})
 
 
@@ -119,12 +119,20 @@ def _judged(path: str, args: argparse.Namespace, budgets: _Budgets, floors: _Flo
     results = budget_options.applied(store.load(path), path, args, floors, "nova-perf evaluate")
     left_out = judging.left_out(results, budgets)
     if "fleet" in results.environment:
-        from nova_perf_tuning.cloud import fleet_file  # SQLAlchemy comes with it
+        from nova_perf_tuning.cloud import rejudge  # SQLAlchemy comes with it
 
-        results, hosts = fleet_file.judged_again(results, budgets)
+        results, fleet = rejudge.judge(results, budgets)
         whole = judging.Verdict(results.environment["fleet"]["verdict"])
-        advice = fleet_diagnosis.diagnose(results.environment)
-        return _File(path, whole, results, wording.NO_BUDGET, hosts=hosts, advice=advice, left_out=left_out)
+        return _File(
+            path,
+            whole,
+            results,
+            "" if fleet.judgements else wording.NO_BUDGET,
+            fleet.judgements,
+            hosts=fleet.hosts,
+            advice=fleet_diagnosis.diagnose(results.environment),
+            left_out=left_out,
+        )
     judged = judging.judge_all(results, budgets)
     return _File(
         path,
@@ -186,8 +194,3 @@ def _judge_files(args: argparse.Namespace, budgets: _Budgets, floors: _Floors) -
             command.say(warning)
         figures.print_files(rows, whole)
     return int(whole.exit_code)
-
-
-def host_data(host: fleet.HostVerdict) -> dict[str, Any]:
-    """Return the verdict on a host of a fleet as JSON output has it."""
-    return {**host.as_data(), "judgements": list(map(text.judgement, host.judgements))}

@@ -72,21 +72,20 @@ def _report_fleet(
 ) -> int:
     """Report many hosts: judged again by budgets, host by host; without any, as the file has it."""
     from nova_perf_tuning.budget import report, summary, trial_filter
-    from nova_perf_tuning.cli import evaluate
-    from nova_perf_tuning.cloud import fleet_file
+    from nova_perf_tuning.cloud import rejudge
 
     recorded = not args.budget
-    hosts = None
+    judged = None
     if not recorded:
-        results, hosts = fleet_file.judged_again(results, budgets)
+        results, judged = rejudge.judge(results, budgets)
     summaries = summary.summarise(results, limits=trial_filter.limits(budgets))
     series = _histories(args, results)
     told = export_options.write(args, results, [], recorded=recorded)
     if args.format == "json":
         data = report.as_json(results, summaries, [])
-        if hosts is not None:
+        if judged is not None:
             data["verdict"] = results.environment["fleet"]["verdict"]
-            data["hosts"] = [evaluate.host_data(one) for one in hosts]
+            data["hosts"] = [host.as_data() for host in judged.hosts]
         command.print_json(data)
     if path is not None:
         _write(args, path, report.render(results, summaries, [], series=series, recorded=recorded), told)

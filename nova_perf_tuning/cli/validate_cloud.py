@@ -28,7 +28,7 @@ from nova_perf_tuning.cli import (
 if TYPE_CHECKING:
     from nova_perf_tuning.budget import verdict
     from nova_perf_tuning.cloud import (
-        bare_hosts,
+        baselines,
         fleet_plan,
         fleet_results,
         heat_pair,
@@ -241,7 +241,7 @@ class _Run:
         self._budgets = budgets
         self._opened = opened
         self._results_file, self._report_file = validate.output_files(args.output)
-        self._bare: list[bare_hosts.BareHost] = []
+        self._bare: list[baselines.BareHost] = []
 
     def run(self) -> int:
         from nova_perf_tuning.cloud import campaign
@@ -369,11 +369,11 @@ class _Run:
     def _check_budgets(self, plan: fleet_plan.FleetPlan, environment: Mapping[str, Any]) -> None:
         """Refuse budgets for what the run does not have; read what is known of the bare hosts."""
         from nova_perf_tuning.budget import budget_file
-        from nova_perf_tuning.cloud import bare_hosts
+        from nova_perf_tuning.cloud import baselines, fleet
 
         kinds = {job.label: job.benchmark.kind for job in plan.measure.jobs}
-        self._bare = bare_hosts.load(self._args.bare_host, kinds)
-        arms = [*([bare_hosts.ARM] if self._bare else []), *(arm.name for arm in plan.arms)]
+        self._bare = baselines.load(self._args.bare_host, kinds)
+        arms = [*([fleet.BARE] if self._bare else []), *(arm.name for arm in plan.arms)]
         self._budgets = budget_file.for_measured(self._budgets, kinds, arms, None)
         if self._args.budget:
             self._budgets = validate_checks.applicable(
@@ -426,7 +426,7 @@ class _Run:
             for note in host_cpu.notes(found.results.environment):
                 command.say(f"note: {note}")
             print()
-            figures.print_hosts(found.hosts, found.whole)
+            figures.print_hosts(found.judged.hosts, found.judged.whole)
             figures.print_fleet_diagnosis(found.results)
             figures.print_left_out(verdict.left_out(found.results, self._budgets))
             for path in exported:
@@ -436,9 +436,9 @@ class _Run:
             command.say(f"report: {self._report_file}")
         if not any(one.value is not None for one in found.results.trials):
             return int(errors.ExitCode.ERROR)
-        if found.whole is None:
+        if found.judged.whole is None:
             return int(errors.ExitCode.ERROR if self._args.budget else errors.ExitCode.PASS)
-        return int(found.whole.exit_code)
+        return int(found.judged.whole.exit_code)
 
     def _warn_of_leftovers(self, run_id: str) -> None:
         self._warn(f"stacks of this run may be left; this removes them: {self._hints.cleanup(run_id)}")

@@ -1,10 +1,10 @@
-"""The verdict on every host of a fleet, from budgets and from the comparison with its peers.
+"""The verdict on every host of a fleet, from the comparison with the other hosts and from budgets.
 
-A host FAILs when the comparison says that it is bad, or when a budget is broken on its pairs for certain; pairs
-whose peer is bad are left out of the latter, since the peer has spoilt them. A host without any result is INVALID,
-and so is one too many of whose trials failed or do not count (:mod:`nova_perf_tuning.cloud.spoilt`).
-
-Budgets are judged for each host by its own boots: those of its pairs.
+Hosts are of one kind, so that a budget is judged over the pairs of all of them, each a boot. A host FAILs when it
+is slow beside the others (:mod:`nova_perf_tuning.cloud.peer_comparison`), or when the figure that a budget limits
+is beyond the limit in all its pairs, by more than hosts differ; pairs with such hosts are left out of the
+judgement over all pairs. A host without any result is INVALID, and so is one too many of whose trials failed or do
+not count (:mod:`nova_perf_tuning.cloud.screening`).
 """
 
 from __future__ import annotations
@@ -12,16 +12,35 @@ from __future__ import annotations
 import collections
 import dataclasses
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import statistics
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from nova_perf_tuning.budget import model as results
-from nova_perf_tuning.budget import reasons, text
+from nova_perf_tuning.budget import overhead, text, trial_filter
+from nova_perf_tuning.budget import statistics as intervals
 from nova_perf_tuning.budget import verdict as judging
-from nova_perf_tuning.cloud import attribution, cpu_gaps, model, spoilt
+from nova_perf_tuning.budget.reasons import Reason, ReasonCode, reason
+from nova_perf_tuning.cloud import model, peer_comparison, screening
 
-#: How the reason of a host begins with which no pair worked.
-GIVEN_UP: Final = "given up: "
+#: Arm of what a bare host does, without guests.
+BARE: Final = "host"
+
+_C = ReasonCode
+_V = judging.Verdict
+_State = peer_comparison.State
+
+#: The worst first; None: nothing was to be judged.
+_ORDER: Final = (_V.FAIL, _V.INVALID, _V.INCONCLUSIVE, _V.PASS, None)
+_SLOWNESS: Final = {
+    _State.SLOW: (_V.FAIL, _C.SLOW),
+    _State.UNCERTAIN: (_V.INCONCLUSIVE, _C.MAYBE_SLOW),
+    _State.PEERS: (_V.INCONCLUSIVE, _C.SLOW_OR_PEERS),
+}
+
+#: What one part of the judgement says of a host. Verdict None: a remark; reason None: it found nothing.
+_Told = tuple[judging.Verdict | None, Reason | None]
+_Trials = Sequence[tuple[model.HostPair, results.Trial]]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -29,29 +48,72 @@ class HostVerdict:
     """What became of a host.
 
     :ivar verdict: None when nothing was to be judged: no budget, and too few hosts to compare.
-    :ivar reasons: one line each, first those that the verdict comes from.
-    :ivar judgements: by the budgets, from its pairs.
+    :ivar told: every reason with the verdict on it alone, first those that the verdict comes from.
     :ivar peers, measured: how many different peers were planned for it, and with how many it has figures.
+    :ivar of_bare: what guests reach of the bare host in their worst figure, 0.93; None: not compared with it.
     """
 
     host: str
     verdict: judging.Verdict | None
-    reasons: tuple[str, ...]
-    judgements: tuple[judging.Judgement, ...]
+    told: tuple[tuple[judging.Verdict | None, Reason], ...]
     peers: int
     measured: int
+    of_bare: float | None = None
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Return why in words, one line each."""
+        return tuple(dict.fromkeys(text.of(why) for _, why in self.told))
 
     def as_data(self) -> dict[str, Any]:
-        """Return it as ``fleet.hosts`` of a results file has it; ``codes``: why budgets say so."""
-        deciding = [one for one in self.judgements if one.verdict is self.verdict]
+        """Return it as ``fleet.hosts`` of a results file has it."""
+        details = [
+            {
+                "verdict": word.value if word else None,
+                "codes": sorted(why.codes),
+                "benchmark": why.params.get("benchmark", ""),
+                "figure": why.params.get("figure", ""),
+            }
+            for word, why in self.told
+        ]
         return {
             "host": self.host or "any",
             "verdict": self.verdict.value if self.verdict else None,
             "reasons": list(self.reasons),
-            "codes": sorted({code for one in deciding for why in one.reasons for code in why.codes}),
+            "details": details,
             "peers": self.peers,
             "measured": self.measured,
         }
+
+    def invalid(self, why: Reason) -> HostVerdict:
+        """Return it with a reason why it cannot be judged; a host that FAILs does so anyway."""
+        whole = _V.FAIL if self.verdict is _V.FAIL else _V.INVALID
+        return dataclasses.replace(self, verdict=whole, told=((_V.INVALID, why), *self.told))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class FleetVerdict:
+    """What a run says.
+
+    :ivar judgements: of the budgets, over all pairs.
+    """
+
+    hosts: tuple[HostVerdict, ...]
+    comparisons: tuple[peer_comparison.Comparison, ...]
+    judgements: tuple[judging.Judgement, ...]
+
+    @property
+    def whole(self) -> judging.Verdict | None:
+        """Return the verdict on the fleet: the worst of its hosts', None when none has one."""
+        return min((host.verdict for host in self.hosts), key=_ORDER.index, default=None)
+
+    def bad_pairs(self) -> dict[model.HostPair, list[str]]:
+        """Return pairs of two good hosts that lost, with the benchmarks and arms in which they did."""
+        found: dict[model.HostPair, list[str]] = collections.defaultdict(list)
+        for comparison in self.comparisons:
+            for pair in comparison.bad_pairs:
+                found[pair].append(f"{comparison.benchmark} ({comparison.arm})")
+        return found
 
 
 def judge(
@@ -59,181 +121,223 @@ def judge(
     of_pair: Mapping[int, Sequence[results.Trial]],
     paired: Mapping[str, bool],
     budgets: Sequence[judging.Budget],
-    findings: Sequence[attribution.Finding],
-    environment: Mapping[str, object],
-    examined: spoilt.Examined,
-) -> list[HostVerdict]:
-    """Return the verdict on every host of ``run``, by name.
+    environment: Mapping[str, Any],
+    max_loss: float,
+    bare: Iterable[results.Trial] = (),
+) -> FleetVerdict:
+    """Return the verdict on every host of ``run``.
 
-    :param of_pair: number of a pair -> its trials, whose group is that number, or another where they are of the
-        server alone.
+    :param of_pair: number of a pair -> the trials of its guests, whose group is that number, or another where they
+        are of the server alone.
     :param paired: benchmark -> whether its server takes part; otherwise only the host is judged that it ran on.
-    :param examined: what :func:`nova_perf_tuning.cloud.spoilt.examine` says of the same trials.
-    :param findings: of :func:`nova_perf_tuning.cloud.attribution.find` for those of them that count.
+        One that is missing is taken for paired.
+    :param max_loss: loss against the other hosts from which a host is slow, 0.1 for a tenth.
+    :param bare: trials of the bare hosts in the groups and blocks of the guests.
     """
-    bad = {host for one in findings for host, state in one.states.items() if state is attribution.State.BAD}
-    planned: dict[str, set[str]] = collections.defaultdict(set)
-    measured: dict[str, set[str]] = collections.defaultdict(set)
-    trials: dict[str, list[results.Trial]] = collections.defaultdict(list)
-    has_results: set[str] = set()
-    for task in run.tasks:
-        pair = task.pair
-        for host, peer in {pair.client: pair.server, pair.server: pair.client}.items():
-            if task.state != "dropped":
-                planned[host].add(peer)
-            if not of_pair.get(task.number):
-                continue
-            has_results.add(host)
-            mine = _trials_of(host, task, of_pair, paired)
-            if any(one.value is not None for one in mine):
-                measured[host].add(peer)
-            if host in bad or peer == host or peer not in bad:
-                trials[host] += mine
-    usable: dict[str, results.Results] = {}
-    for host in run.hosts:
-        left_out = examined.left_out.get(host, set())
-        if mine := [one for one in trials[host] if (one.benchmark, one.group) not in left_out]:
-            usable[host] = results.Results(environment, spoilt.numbered(mine))
-    tasks = {task.number: task for task in run.tasks}
-    with_pair = ((pair_of(tasks[number], one), one) for number, some in of_pair.items() for one in some)
-    gaps = cpu_gaps.find(with_pair, paired)
-    judged = judging.judge_hosts(usable, budgets, gaps)
-    found = []
-    for host in run.hosts:
-        told = _out(run, host, host in has_results) + _spoilt(host, examined) + _compared(host, findings)
-        told += _by_budgets(judged.get(host, ()), examined.told.get(host, ()))
-        judgements = tuple(judged.get(host, ()))
-        told += _cpu_unknown(gaps.get(host, {}), judgements)
-        found.append(_verdict(host, told, judgements, len(planned[host]), len(measured[host])))
-    return found
-
-
-def overall(hosts: Iterable[HostVerdict]) -> judging.Verdict | None:
-    """Return the verdict on the fleet: the worst of its hosts', None when none has one."""
-    verdicts = {one.verdict for one in hosts}
-    return next((one for one in _ORDER if one in verdicts), None)
-
-
-_ORDER: Final = (
-    judging.Verdict.FAIL,
-    judging.Verdict.INVALID,
-    judging.Verdict.INCONCLUSIVE,
-    judging.Verdict.PASS,
-    None,
-)
-
-#: What one part of the judgement says of a host, and why; None: a remark, which decides nothing.
-_Told = tuple[judging.Verdict | None, str]
-
-
-def _verdict(
-    host: str, told: Sequence[_Told], judgements: tuple[judging.Judgement, ...], peers: int, measured: int
-) -> HostVerdict:
-    """Return the worst of what was told of a host; without a reason a part says only that it found nothing."""
-    ordered = sorted(told, key=lambda one: _ORDER.index(one[0]))
-    whole = ordered[0][0] if ordered else None
-    return HostVerdict(host, whole, tuple(why for _, why in ordered if why), judgements, peers, measured)
-
-
-def _out(run: model.StoredRun, host: str, has_results: bool) -> list[_Told]:
-    """Return why a host has no results, or not all."""
-    if host in run.out:
-        return [(judging.Verdict.INVALID, f"{GIVEN_UP}{run.out[host]}")]
-    return [] if has_results else [(judging.Verdict.INVALID, "no pair of it gave a result")]
-
-
-def _spoilt(host: str, examined: spoilt.Examined) -> list[_Told]:
-    """Return what the trials that failed or do not count say of a host."""
-    told: list[_Told] = [(judging.Verdict.INVALID, why) for why in examined.invalid.get(host, ())]
-    told += [(judging.Verdict.INCONCLUSIVE, why) for why in examined.undecided.get(host, ())]
-    return told + [(None, why) for why in examined.remarks.get(host, ())]
-
-
-def _by_budgets(judgements: Iterable[judging.Judgement], spoilt_benchmarks: Collection[str]) -> list[_Told]:
-    """Return what budgets say of a host.
-
-    :param spoilt_benchmarks: those of which has been said already how many trials failed or do not count.
-    """
-    told: list[_Told] = []
-    for one in judgements:
-        benchmark = one.budget.benchmark
-        if one.verdict is judging.Verdict.PASS:
-            told.append((one.verdict, ""))
-            continue
-        for why in one.reasons:
-            again = benchmark in spoilt_benchmarks and why.code is reasons.ReasonCode.TOO_MANY_LOST
-            told.append((one.verdict, "" if again else f"{benchmark}: {text.of(why)}"))
-    return told
-
-
-def _cpu_unknown(gaps: Mapping[spoilt.Part, str], judgements: Iterable[judging.Judgement]) -> list[_Told]:
-    """Return remarks of pairs whose service CPU no budget took, since the peer's agent tells nothing."""
-    told: dict[str, _Told] = {}
-    for one in judgements:
-        benchmark = one.budget.benchmark
-        peers = sorted({peer for (name, _), peer in gaps.items() if name == benchmark})
-        if peers and one.budget.max_host_cpu_per_unit is not None:
-            why = f"its service CPU is judged without pairs with {spoilt.listed(peers)}, where it is never known"
-            told[benchmark] = (None, f"{benchmark}: {why}")
-    return list(told.values())
-
-
-def _compared(host: str, findings: Sequence[attribution.Finding]) -> list[_Told]:
-    """Return what the comparison with the other hosts says of one, and why."""
-    told: list[_Told] = []
-    for one in findings:
-        what = f"{one.benchmark} ({one.arm})"
-        if one.unfit:
-            told.append((None, f"{what}: not compared with other hosts: {one.unfit}"))
-        if len(one.states) < attribution.MIN_HOSTS or host not in one.states:
-            continue
-        state = one.states[host]
-        if state is attribution.State.GOOD:
-            told.append((judging.Verdict.PASS, ""))
-            continue
-        losses = one.of(host)
-        span = f"{-losses[0]:.0%}" if len(losses) == 1 else f"{-losses[-1]:.0%} to {-losses[0]:.0%}"
-        if state is attribution.State.BAD:
-            why = f"worse than the other hosts by {span} in all its {len(losses)} pairs"
-            told.append((judging.Verdict.FAIL, f"{what}: {why}"))
-            continue
-        if host in one.uncertain:
-            noise = f"the noise of the pairs ({one.noise:.1%})" if math.isfinite(one.noise) else "noise"
-            why = f"worse by {span}, which {noise} may explain; measure it with more hosts (--peers)"
-        else:
-            why = f"worse by {span}, but its peers may be the reason; measure it with others (--peers)"
-        told.append((judging.Verdict.INCONCLUSIVE, f"{what}: {why}"))
-    return told
-
-
-def _trials_of(
-    host: str,
-    task: model.Task,
-    of_pair: Mapping[int, Sequence[results.Trial]],
-    paired: Mapping[str, bool],
-) -> list[results.Trial]:
-    return [
-        trial
-        for trial in of_pair.get(task.number, ())
-        if host == measured_on(task, trial) or paired.get(trial.benchmark, True)
+    measured = [
+        (_concerned(task, trial, paired), trial) for task in run.tasks for trial in of_pair.get(task.number, ())
     ]
+    wanted = {(budget.benchmark, budget.arm) for budget in budgets if budget.max_host_cpu_per_unit is not None}
+    screened = screening.screen(measured, environment, trial_filter.limits(budgets), wanted)
+    comparisons = peer_comparison.compare(screened.counting, max_loss)
+    told: dict[str, list[_Told]] = {host: [] for host in run.hosts}
+    with_results = {
+        host for task in run.tasks if of_pair.get(task.number) for host in (task.pair.client, task.pair.server)
+    }
+    for host, mine in told.items():
+        if host in run.out:
+            mine.append((_V.INVALID, reason(_C.GIVEN_UP, text=run.out[host])))
+        elif host not in with_results:
+            mine.append((_V.INVALID, reason(_C.NO_RESULT)))
+        mine += screened.told.get(host, ())
+        mine += [entry for comparison in comparisons for entry in _compared(host, comparison)]
+    places = {(trial.benchmark, trial.group): pair for pair, trial in screened.kept}
+    beside = [
+        (places[trial.benchmark, trial.group], trial) for trial in bare if (trial.benchmark, trial.group) in places
+    ]
+    usable = [*screened.kept, *beside] or measured
+    of_bare: dict[str, float] = {}
+    judgements = _over_all_pairs(told, usable, budgets, environment)
+    before = _failing(told)
+    _by_hosts(told, judgements, [*screened.counting, *beside], of_bare)
+    if before != _failing(told):
+        judgements = _over_all_pairs(told, usable, budgets, environment)
+    _by_budgets(told, judgements, screened.kept)
+    peers = _peers(run, of_pair, paired)
+    hosts = tuple(_verdict(host, mine, *peers[host], of_bare.get(host)) for host, mine in told.items())
+    return FleetVerdict(hosts, tuple(comparisons), judgements)
 
 
 def measured_on(task: model.Task, trial: results.Trial) -> str:
     """Return the host that a trial of a pair ran on; with a peer it began there."""
-    return pair_of(task, trial).client
+    return task.pair.client if trial.group == task.number else task.pair.server
 
 
-def pair_of(task: model.Task, trial: results.Trial) -> model.HostPair:
-    """Return the pair that a trial belongs to, the host that it ran on as the client."""
-    pair = task.pair
-    return pair if trial.group == task.number else model.HostPair(pair.server, pair.client)
+def _concerned(task: model.Task, trial: results.Trial, paired: Mapping[str, bool]) -> model.HostPair:
+    """Return the hosts that a trial is about: without a peer's part the one that it ran on is both."""
+    if paired.get(trial.benchmark, True):
+        return task.pair
+    host = measured_on(task, trial)
+    return model.HostPair(host, host)
 
 
-def bad_pairs(findings: Sequence[attribution.Finding]) -> dict[model.HostPair, list[str]]:
-    """Return pairs of two good hosts that lost, with the benchmarks and arms in which they did."""
-    found: dict[model.HostPair, list[str]] = {}
-    for one in findings:
-        for pair in one.bad_pairs:
-            found.setdefault(pair, []).append(f"{one.benchmark} ({one.arm})")
+def _compared(host: str, comparison: peer_comparison.Comparison) -> list[_Told]:
+    """Return what the comparison with the other hosts says of one in one benchmark and arm."""
+    figure = {"benchmark": comparison.benchmark, "arm": comparison.arm}
+    if comparison.mostly_zero:
+        return [(None, reason(_C.NOT_COMPARED, metric=comparison.metric, **figure))]
+    state = comparison.states.get(host)
+    if state is None or len(comparison.states) < peer_comparison.MIN_HOSTS:
+        return []
+    if state is _State.GOOD:
+        return [(_V.PASS, None)]
+    losses = comparison.losses[host]
+    word, code = _SLOWNESS[state]
+    span = {"low": losses[-1], "high": losses[0], "pairs": len(losses), "spread": comparison.spread}
+    return [(word, reason(code, **figure, **span))]
+
+
+def _failing(told: Mapping[str, Sequence[_Told]]) -> set[str]:
+    return {host for host, mine in told.items() if any(word is _V.FAIL for word, _ in mine)}
+
+
+def _without(hosts: Collection[str], trials: _Trials) -> _Trials:
+    """Return trials of pairs without these hosts."""
+    return [(pair, trial) for pair, trial in trials if pair.client not in hosts and pair.server not in hosts]
+
+
+def _over_all_pairs(
+    told: Mapping[str, Sequence[_Told]],
+    trials: _Trials,
+    budgets: Sequence[judging.Budget],
+    environment: Mapping[str, Any],
+) -> tuple[judging.Judgement, ...]:
+    """Judge budgets by the pairs without a host that FAILs; where there are none, by all, to have a judgement."""
+    usable = _without(_failing(told), trials) or trials
+    found = results.Results(environment, [trial for _, trial in usable])
+    return tuple(judging.judge_all(found, budgets)) if usable else ()
+
+
+def _by_hosts(
+    told: Mapping[str, list[_Told]],
+    judgements: Sequence[judging.Judgement],
+    trials: _Trials,
+    of_bare: dict[str, float],
+) -> None:
+    """Add to ``told`` which hosts are beyond a budget in all their pairs; note what they reach of bare hosts."""
+    limits = [
+        (judgement, *limit)
+        for judgement in judgements
+        if judgement.verdict is not _V.INVALID
+        for limit in _limited(judgement.budget, trials)
+    ]
+    for judgement, figure, limit, of_pair in limits:
+        budget = judgement.budget
+        by = peer_comparison.judge(of_pair, 0.0, len(limits), limit)
+        for host, state in by.states.items():
+            if figure == "loss" and budget.baseline == BARE:
+                of_bare[host] = min(of_bare.get(host, math.inf), math.exp(by.values[host]))
+            if state is _State.GOOD:
+                continue
+            logs = [log for pair, log in of_pair.items() if host in (pair.client, pair.server)]
+            found = sorted(-math.expm1(log) if figure == "loss" else math.exp(-log) for log in logs)
+            params: dict[str, Any] = {
+                "benchmark": budget.benchmark,
+                "arm": budget.arm,
+                "baseline": budget.baseline,
+            }
+            params |= {"figure": figure, "low": found[0], "high": found[-1], "pairs": len(found)}
+            most = budget.max_loss if figure == "loss" else budget.max_host_cpu_per_unit
+            params |= {"limit": most, "unit": judgement.unit, "spread": by.spread}
+            certain = state is _State.SLOW
+            code = _C.HOST_BEYOND if certain else _C.HOST_MAYBE_BEYOND
+            told[host].append((_V.FAIL if certain else _V.INCONCLUSIVE, reason(code, **params)))
+
+
+def _limited(budget: judging.Budget, trials: _Trials) -> Iterator[tuple[str, float, dict[model.HostPair, float]]]:
+    """Yield each figure that a budget limits: its name, its limit, and what pairs have.
+
+    Both are logarithms, turned so that more is better.
+    """
+    mine = [
+        (pair, trial)
+        for pair, trial in trials
+        if trial.benchmark == budget.benchmark and budget.metric in (None, trial.metric)
+    ]
+    boots = {trial.group: pair for pair, trial in mine if trial.arm == budget.arm}
+    if budget.max_loss is not None:
+        ratios = intervals.log_ratios((trial for _, trial in mine), budget.arm, budget.baseline)
+        if ratios:
+            yield "loss", math.log(1 - budget.max_loss), _of_pairs(boots, ratios)
+    if budget.max_host_cpu_per_unit:
+        costs: dict[int, list[float]] = collections.defaultdict(list)
+        for _, trial in mine:
+            if trial.arm == budget.arm and (cost := overhead.per_unit(overhead.cost(trial).service_s, trial)):
+                costs[trial.group].append(-math.log(cost))
+        if costs:
+            yield "cpu", -math.log(budget.max_host_cpu_per_unit), _of_pairs(boots, costs)
+
+
+def _of_pairs(
+    boots: Mapping[int, model.HostPair], samples: Mapping[int, Sequence[float]]
+) -> dict[model.HostPair, float]:
+    """Return the median of each boot, that of the better one where a pair has two."""
+    found: dict[model.HostPair, float] = {}
+    for group, some in samples.items():
+        pair = boots[group]
+        found[pair] = max(statistics.median(some), found.get(pair, -math.inf))
     return found
+
+
+def _by_budgets(told: Mapping[str, list[_Told]], judgements: Sequence[judging.Judgement], trials: _Trials) -> None:
+    """Add to ``told`` what budgets say over all pairs, of the hosts that have no worse verdict already."""
+    decided = {host for host, mine in told.items() if any(word in (_V.FAIL, _V.INVALID) for word, _ in mine)}
+    failing = _failing(told)
+    measured, judged = (collections.defaultdict[str, set[str]](set) for _ in range(2))
+    for some, kept in ((measured, trials), (judged, _without(failing, trials))):
+        for pair, trial in kept:
+            some[trial.benchmark] |= {pair.client, pair.server}
+    for judgement in judgements:
+        benchmark = judgement.budget.benchmark
+        lacking = reason(_C.ONLY_FAILING_PEERS, benchmark=benchmark, arm=judgement.budget.arm)
+        words = [
+            (
+                word,
+                None if word is _V.PASS else reason(_C.BUDGET, benchmark=benchmark, figure=figure, why=(why,)),
+            )
+            for word, why in judgement.told
+            for figure in [why.params.get("figure", "")]
+        ]
+        # A benchmark that no host has was asked of all of them.
+        for host in (measured[benchmark] or told.keys()) - decided:
+            if host in judged[benchmark] or not measured[benchmark]:
+                told[host] += words
+            else:
+                told[host].append((_V.INCONCLUSIVE, lacking))
+
+
+def _peers(
+    run: model.StoredRun, of_pair: Mapping[int, Sequence[results.Trial]], paired: Mapping[str, bool]
+) -> Mapping[str, tuple[int, int]]:
+    """Return host -> how many different peers were planned for it, and with how many it has figures."""
+    planned, measured = (collections.defaultdict[str, set[str]](set) for _ in range(2))
+    for task in run.tasks:
+        hosts = (task.pair.client, task.pair.server)
+        known = [
+            _concerned(task, trial, paired) for trial in of_pair.get(task.number, ()) if trial.value is not None
+        ]
+        with_figures = {host for pair in known for host in (pair.client, pair.server)}
+        for host, peer in (hosts, hosts[::-1]):
+            if task.state != "dropped":
+                planned[host].add(peer)
+            if host in with_figures:
+                measured[host].add(peer)
+    return {host: (len(planned[host]), len(measured[host])) for host in run.hosts}
+
+
+def _verdict(host: str, told: Iterable[_Told], peers: int, measured: int, of_bare: float | None) -> HostVerdict:
+    """Return the worst of what was told of a host."""
+    ordered = sorted(told, key=lambda entry: _ORDER.index(entry[0]))
+    whole = ordered[0][0] if ordered else None
+    found = tuple((word, why) for word, why in ordered if why is not None)
+    return HostVerdict(host, whole, found, peers, measured, of_bare)

@@ -10,13 +10,13 @@ from __future__ import annotations
 import collections
 import dataclasses
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nova_perf_tuning.bench import output
 from nova_perf_tuning.budget import model as results
-from nova_perf_tuning.budget import trial_filter, verdict
-from nova_perf_tuning.cloud import attribution, bare_hosts, fleet, host_cpu, model, run_store, spoilt
+from nova_perf_tuning.budget import verdict
+from nova_perf_tuning.cloud import baselines, fleet, host_cpu, model, peer_comparison, run_store, screening
 
 #: More trials than that make a file that cannot be read again: then pairs have one trial, their median.
 MAX_TRIALS = 40_000
@@ -29,12 +29,11 @@ _OF_EACH_PAIR = frozenset({"runs", "host_cpu_faults"})
 class FleetResults:
     """What a run gave.
 
-    :ivar results: for reports; :ivar hosts: the verdicts; :ivar whole: the verdict on the fleet.
+    :ivar results: for reports.
     """
 
     results: results.Results
-    hosts: tuple[fleet.HostVerdict, ...]
-    whole: verdict.Verdict | None
+    judged: fleet.FleetVerdict
 
 
 def collect(
@@ -44,73 +43,36 @@ def collect(
     budgets: Sequence[verdict.Budget],
     max_loss: float,
     ended: str,
-    bare: Sequence[bare_hosts.BareHost] = (),
+    bare: Sequence[baselines.BareHost] = (),
 ) -> FleetResults:
     """Read a run from the database and judge it.
 
     :param paired: benchmark -> whether its server takes part.
-    :param max_loss: loss against the other hosts from which a host is bad.
+    :param max_loss: loss against the other hosts from which a host is slow.
     :param ended: ``complete`` or why the run ended before.
     :param bare: what hosts do without guests; budgets against ``host`` are judged by it.
     """
     run = store.load(run_id)
     of_pair: dict[int, list[results.Trial]] = {}
+    beside: list[results.Trial] = []
     for number, trial in store.trials(run_id):
+        trial = dataclasses.replace(trial, group=number + len(run.tasks) * trial.group)
         if trial.primary:
-            of_pair.setdefault(number, []).append(_of_boot(number, trial, len(run.tasks)))
-    examined = spoilt.examine(_measured(run, of_pair), paired, run.environment, trial_filter.limits(budgets))
-    findings = attribution.find(examined.counting, paired, max_loss)
-    beside = bare_hosts.spread(bare, run.tasks, of_pair)
-    judged = {number: [*beside.get(number, ()), *trials] for number, trials in of_pair.items()}
-    hosts = fleet.judge(run, judged, paired, budgets, findings, run.environment, examined)
-    whole = fleet.overall(hosts)
-    environment = _environment(store, run, of_pair, hosts, findings, whole, max_loss, ended)
+            of_pair.setdefault(number, []).append(trial)
+        elif len(beside) < MAX_TRIALS:
+            beside.append(trial)
+    spread = baselines.spread(bare, run.tasks, of_pair)
+    judged = fleet.judge(run, of_pair, paired, budgets, run.environment, max_loss, spread)
+    environment = _environment(store, run, of_pair, judged, max_loss, ended)
     if bare:
         environment["bare_hosts"] = {one.name: one.created for one in bare}
-    shown = [*_shown(store, run, of_pair), *(one for trials in beside.values() for one in trials)]
-    _number(shown)
-    return FleetResults(results.Results(environment, shown), tuple(hosts), whole)
-
-
-def _of_boot(number: int, trial: results.Trial, pairs: int) -> results.Trial:
-    """Return a trial of pair ``number`` with the number of its boot as its group; see the module."""
-    return dataclasses.replace(trial, group=number + pairs * trial.group)
-
-
-def _measured(
-    run: model.StoredRun, of_pair: Mapping[int, Sequence[results.Trial]]
-) -> Iterator[tuple[model.HostPair, results.Trial]]:
-    """Yield every trial with its pair, the host that it ran on as the client."""
-    tasks = {task.number: task for task in run.tasks}
-    for number, trials in of_pair.items():
-        for one in trials:
-            yield fleet.pair_of(tasks[number], one), one
-
-
-def _shown(
-    store: run_store.RunStore,
-    run: model.StoredRun,
-    of_pair: Mapping[int, Sequence[results.Trial]],
-) -> list[results.Trial]:
-    """Return the trials that go into the file: all, or the median of each pair where there are too many."""
-    found: list[results.Trial] = []
-    if sum(map(len, of_pair.values())) > MAX_TRIALS:
-        for trials in of_pair.values():
-            found += _medians(trials)
-    else:
-        for number, trial in store.trials(run.run_id):
-            found.append(_of_boot(number, trial, len(run.tasks)))
-            if len(found) > MAX_TRIALS:  # without the figures that are only shown beside it fits
-                found = [one for trials in of_pair.values() for one in trials]
-                break
-    return found
-
-
-def _number(trials: Sequence[results.Trial]) -> None:
-    """Number the runs through over all pairs; the figures of one run keep sharing a number."""
-    runs: dict[tuple[int, int], int] = {}
-    for one in trials:
-        one.order = runs.setdefault((one.group, one.order), len(runs))
+    shown = [trial for trials in of_pair.values() for trial in trials]
+    if len(shown) > MAX_TRIALS:
+        shown = [trial for trials in of_pair.values() for trial in _medians(trials)]
+    elif len(shown) + len(beside) <= MAX_TRIALS:
+        shown += beside
+    shown += spread
+    return FleetResults(results.Results(environment, screening.numbered(shown)), judged)
 
 
 def _medians(trials: Sequence[results.Trial]) -> list[results.Trial]:
@@ -129,9 +91,7 @@ def _environment(
     store: run_store.RunStore,
     run: model.StoredRun,
     of_pair: Mapping[int, Sequence[results.Trial]],
-    hosts: Sequence[fleet.HostVerdict],
-    findings: Sequence[attribution.Finding],
-    whole: verdict.Verdict | None,
+    judged: fleet.FleetVerdict,
     max_loss: float,
     ended: str,
 ) -> dict[str, Any]:
@@ -154,13 +114,14 @@ def _environment(
         ],
         "fleet": {
             "run": run.run_id,
-            "verdict": whole.value if whole else None,
+            "verdict": judged.whole.value if judged.whole else None,
             "max_loss": max_loss,
-            "hosts": [one.as_data() for one in hosts],
-            "pairs": _pairs(run, of_pair, findings),
+            "out": run.out,
+            "hosts": [host.as_data() for host in judged.hosts],
+            "pairs": _pairs(run, of_pair, judged.comparisons),
             "bad_pairs": [
                 {"client": pair.client, "server": pair.server, "in": where}
-                for pair, where in fleet.bad_pairs(findings).items()
+                for pair, where in judged.bad_pairs().items()
             ],
         },
     }
@@ -193,9 +154,9 @@ def _of_pairs(store: run_store.RunStore, run_id: str) -> dict[str, Any]:
 def _pairs(
     run: model.StoredRun,
     of_pair: Mapping[int, Sequence[results.Trial]],
-    findings: Sequence[attribution.Finding],
+    comparisons: Sequence[peer_comparison.Comparison],
 ) -> list[dict[str, Any]]:
-    reference = {(one.benchmark, one.arm): one.reference for one in findings}
+    reference = {(one.benchmark, one.arm): one.reference for one in comparisons}
     return [
         {
             "number": task.number,
@@ -230,7 +191,7 @@ def _figures(
                 "host": host,
                 "unit": unit,
                 "median": middle,
-                "against_best_quarter": middle / against if against else None,
+                "against_median": middle / against if against else None,
             }
         )
     return found

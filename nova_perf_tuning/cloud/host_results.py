@@ -5,32 +5,12 @@ from __future__ import annotations
 import dataclasses
 import datetime
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from nova_perf_tuning.budget import budget_file, schema, store, verdict, wording
 from nova_perf_tuning.budget import model as results_model
-from nova_perf_tuning.cloud import fleet_file, model
+from nova_perf_tuning.cloud import model, rejudge
 from nova_perf_tuning.virt import host_result
-
-#: What this module reads of a run over many hosts.
-_FLEET: Final[Mapping[str, Any]] = {
-    "type": "object",
-    "required": ["hosts"],
-    "properties": {
-        "hosts": {
-            "type": "array",
-            "maxItems": 100_000,
-            "items": {
-                "type": "object",
-                "required": ["host", "verdict"],
-                "properties": {
-                    "host": {"type": "string", "minLength": 1, "maxLength": 255},
-                    "verdict": {"enum": [*host_result.VERDICTS, None]},
-                },
-            },
-        }
-    },
-}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -75,7 +55,7 @@ def read(
     created = _created(results.environment, path)
     fleet = results.environment.get("fleet")
     if fleet is not None and not budgets:
-        recorded = [(one["host"], one["verdict"] or "INCONCLUSIVE") for one in _hosts(fleet, path)]
+        recorded = [(one["host"], one["verdict"] or "INCONCLUSIVE") for one in fleet["hosts"]]
         return Found([host_result.HostResult(host, created, word, {}) for host, word in recorded], recorded=True)
     if not budgets:
         raise model.CloudError(f"{path}: these are trials without a verdict; give --budget FILE to judge them by")
@@ -86,7 +66,7 @@ def read(
     if not isinstance(host, str) or not host:
         raise model.CloudError(f"{path}: environment.host is missing: which host was measured?")
     judged = verdict.judge_all(results, budgets)
-    one = _result(host, created, verdict.overall(judged), judged, name)
+    one = _result(host, created, verdict.overall(judged), name if judged else "", _of_bare(judged))
     return Found([one], recorded=False, left_out=verdict.left_out(results, budgets))
 
 
@@ -97,30 +77,36 @@ def _judged_fleet(
 
     :raises CloudError: budgets have to hold, and none is for the run.
     """
-    _, hosts = fleet_file.judged_again(results, budgets)
+    _, judged = rejudge.judge(results, budgets)
     left_out = verdict.left_out(results, budgets)
-    if why := fleet_file.unmet(results, hosts, budgets):
+    if why := rejudge.unmet_budgets(results, judged, budgets):
         raise model.CloudError("; ".join([why, *left_out]))
-    if not any(one.judgements for one in hosts):
+    if not judged.judgements:
         why = budget_file.why_none(budgets, results)
         left_out.insert(0, f"{why}; hosts were only compared with each other")
     found = [
-        _result(one.host or "any", created, one.verdict or verdict.Verdict.INCONCLUSIVE, one.judgements, name)
-        for one in hosts
+        _result(
+            host.host or "any",
+            created,
+            host.verdict or verdict.Verdict.INCONCLUSIVE,
+            name if judged.judgements else "",
+            host.of_bare,
+        )
+        for host in judged.hosts
     ]
     return Found(found, recorded=False, left_out=left_out)
 
 
 def _result(
-    host: str,
-    created: datetime.datetime,
-    whole: verdict.Verdict,
-    judged: Sequence[verdict.Judgement],
-    name: str,
+    host: str, created: datetime.datetime, whole: verdict.Verdict, name: str, of_bare: float | None
 ) -> host_result.HostResult:
-    """Return the verdict on a host; budgets of which none was for it earn no trait of their own."""
-    named = {name: whole.value} if name and judged else {}
-    return host_result.HostResult(host, created, whole.value, named, score=_score(judged))
+    """Return the verdict on a host.
+
+    :param name: of budgets of which some were for it; they earn a trait of their own.
+    :param of_bare: what guests reach of the bare host in their worst figure, 0.93; None: not compared with it.
+    """
+    score = None if of_bare is None else round(100 * min(1.0, max(0.0, of_bare)), 1)
+    return host_result.HostResult(host, created, whole.value, {name: whole.value} if name else {}, score=score)
 
 
 def of_host(found: Sequence[host_result.HostResult], name: str, path: str) -> host_result.HostResult:
@@ -145,21 +131,9 @@ def _aa(environment: Mapping[str, Any]) -> str:
     )
 
 
-def _score(judged: Sequence[verdict.Judgement]) -> float | None:
-    """Return what guests reach of the bare host in their worst figure, in percent; None: not compared with it."""
-    shares = [1 - one.loss.value for one in judged if one.budget.baseline == "host" and one.loss is not None]
-    return round(100 * min(1.0, max(0.0, min(shares))), 1) if shares else None
-
-
-def _hosts(fleet: Any, path: str) -> list[dict[str, Any]]:
-    import jsonschema
-
-    fault = next(jsonschema.Draft202012Validator(_FLEET).iter_errors(fleet), None)
-    if fault is not None:
-        place = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in fault.absolute_path)
-        raise model.CloudError(f"{path}: environment.fleet{place}: {' '.join(fault.message.split())[:200]}")
-    found: list[dict[str, Any]] = fleet["hosts"]
-    return found
+def _of_bare(judged: Sequence[verdict.Judgement]) -> float | None:
+    losses = (one.loss.value for one in judged if one.budget.baseline == "host" and one.loss is not None)
+    return min((1 - loss for loss in losses), default=None)
 
 
 def _created(environment: Mapping[str, Any], path: str) -> datetime.datetime:

@@ -13,7 +13,7 @@ import testtools
 from nova_perf_tuning.budget import store
 from tests.unit.budget import samples
 from tests.unit.cli import test_bench
-from tests.unit.cloud import test_fleet_file
+from tests.unit.cloud import test_fleet
 
 
 class EvaluateTest(testtools.TestCase):
@@ -188,34 +188,6 @@ class EvaluateTest(testtools.TestCase):
         self.assertIn(f"--noise-file {noise_file}: it has no noise floor for this host and run", done.stderr)
         self.assertEqual(1, done.stderr.count("\n"))
 
-    def test_a_noise_file_has_floors_for_hosts_of_a_fleet(self):
-        """A budget is refused on the host that has the floor alone."""
-        data = test_fleet_file.ring()
-        data.environment |= {"cpu_model": "CPU", "kernel": "6.1", "launcher": "heat"}
-        store.save(data, self.results)
-        budget, noise_file = os.path.join(self.folder, "budget.yaml"), os.path.join(self.folder, "noise.json")
-        with open(budget, "w", encoding="utf-8") as file:
-            file.write("budgets: [{benchmark: iperf3, baseline: untuned, arm: tuned, max_loss: 0.15}]")
-        known = {"cpu_model": "CPU", "kernel": "6.1", "launcher": "heat"}
-        known |= {"benchmark": {"kind": None, "parameters": None}}
-        floors = [
-            {
-                "fingerprint": {**known, "host": host},
-                "benchmark": "iperf3",
-                "created": "y",
-                "losses": {"throughput": loss},
-            }
-            for host, loss in (("c1", 0.2), ("zzz", 0.001))
-        ]
-        with open(noise_file, "w", encoding="utf-8") as file:
-            json.dump({"schema": 1, "floors": floors}, file)
-        done = test_bench.nova_perf(
-            "evaluate", self.results, "--budget", budget, "--noise-file", noise_file, "-f", "json"
-        )
-        words = {one["host"]: one["verdict"] for one in json.loads(done.stdout)["hosts"]}
-        self.assertEqual({"c0": "PASS", "c1": "INVALID", "c2": "PASS", "c3": "PASS"}, words)
-        self.assertIn("it has no noise floor for 3 of 4 hosts, such as c0\n", done.stderr)
-
     def test_budgets_for_a_host_group_that_nobody_told(self):
         lines = ["arm: tuned, max_loss: 0.15", "arm: tuned, max_loss: 0.01, host_group: gen3"]
         told = (
@@ -284,7 +256,7 @@ class EvaluateTest(testtools.TestCase):
         return subprocess.run(program, capture_output=True, text=True, timeout=600)
 
     def test_a_fleet_is_judged_without_a_database(self):
-        store.save(test_fleet_file.ring(), self.results)
+        store.save(test_fleet.ring(), self.results)
         budget = os.path.join(self.folder, "budget.yaml")
         with open(budget, "w", encoding="utf-8") as file:
             file.write("budgets: [{benchmark: iperf3, baseline: untuned, arm: tuned, max_loss: 0.15}]")

@@ -14,7 +14,7 @@ from nova_perf_tuning.conf import nova
 from nova_perf_tuning.virt import host_result, traits
 from tests.unit.budget import samples, test_store
 from tests.unit.cli import test_bench
-from tests.unit.cloud import test_fleet_file
+from tests.unit.cloud import test_fleet
 
 
 class PublishTest(testtools.TestCase):
@@ -126,7 +126,7 @@ class PublishTest(testtools.TestCase):
 
     def measure_fleet(self, loss):
         """Write a run over many hosts, cmp1 among them, that has recorded PASS whatever its trials say."""
-        data = test_fleet_file.ring()
+        data = test_fleet.ring()
         fleet = json.loads(json.dumps(data.environment["fleet"]).replace('"c1"', '"cmp1"'))
         for one in data.trials:
             one.value *= 1 - loss * (one.arm == "tuned")

@@ -209,7 +209,7 @@ class ResumeTest(fleet_case.SimulatedValidation):
         self.assertIn(f"run {run} is complete; its results are judged and written again", self.err.getvalue())
         written = self.results()
         self.assertEqual(("complete", run), (written.environment["ended"], written.environment["fleet"]["run"]))
-        self.assertIn("worse than the other hosts", self.report())
+        self.assertIn("slower than the other hosts", self.report())
         self.assertEqual(0, self.validate("--resume", run, "--max-loss", "0.9", cloud=none))
         again = self.results()
         self.assertEqual(written.trials, again.trials)

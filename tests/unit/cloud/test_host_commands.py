@@ -6,7 +6,7 @@ import os
 
 from nova_perf_tuning.budget import store
 from nova_perf_tuning.virt import host_result
-from tests.unit.cloud import openstack_program, test_fleet_file
+from tests.unit.cloud import openstack_program, test_fleet
 
 VALIDATED = "CUSTOM_PERF_VALIDATED"
 MANAGED = "CUSTOM_PERF_MANAGED_BY_COMPUTE"
@@ -282,7 +282,7 @@ class ResultsOfValidationTest(openstack_program.ProgramTestCase):
             self.assertEqual([verdict, verdict == "PASS"], [row["Verdict"], bool(self.validated())], row)
 
     def test_a_budget_judges_every_host_of_a_run_again(self):
-        data = test_fleet_file.ring()
+        data = test_fleet.ring()
         for one in data.trials:
             one.value *= 1 - 0.3 * (one.arm == "tuned")
         for name in ("c0", "c1", "c2", "c3"):

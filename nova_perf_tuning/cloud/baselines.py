@@ -15,7 +15,6 @@ from nova_perf_tuning.budget import store
 from nova_perf_tuning.cloud import fleet, model
 from nova_perf_tuning.virt import host_result
 
-ARM = "host"
 #: Runs of a host are numbered from here on within a pair, behind those of its guests.
 _FIRST_ORDER = 1_000_000
 
@@ -46,9 +45,12 @@ def load(paths: Iterable[str], labels: Collection[str]) -> list[BareHost]:
             raise model.CloudError(f"{path}: host {name} has been given already; give one file for each host")
         every_arm = read.environment.get("launcher") == "host"
         mine = [
-            dataclasses.replace(one, arm=ARM)
+            dataclasses.replace(one, arm=fleet.BARE)
             for one in sorted(read.trials, key=lambda one: one.order)
-            if (one.arm == ARM or every_arm) and one.primary and one.value is not None and one.benchmark in labels
+            if (one.arm == fleet.BARE or every_arm)
+            and one.primary
+            and one.value is not None
+            and one.benchmark in labels
         ]
         if not mine:
             raise model.CloudError(
@@ -63,28 +65,29 @@ def spread(
     hosts: Sequence[BareHost],
     tasks: Iterable[model.Task],
     measured: Mapping[int, Sequence[results.Trial]],
-) -> dict[int, list[results.Trial]]:
-    """Return the number of a pair -> samples of the hosts that its guests were measured on.
+) -> list[results.Trial]:
+    """Return samples of the hosts that guests were measured on, as trials in the groups and blocks of the guests.
 
-    They are trials of arm ``host`` in the groups and blocks of the guests': those of a host are dealt out to all
-    boots of guests on it, benchmark by benchmark.
+    Those of a host are dealt out to all boots of guests on it, benchmark by benchmark.
 
     :param measured: number of a pair -> its guests' trials.
     """
-    boots: dict[tuple[str, str], dict[tuple[int, int], set[int]]] = {}
+    boots: dict[tuple[str, str], dict[int, set[int]]] = {}
     for task in tasks:
-        for one in measured.get(task.number, ()):
-            key = (fleet.measured_on(task, one), one.benchmark)
-            boots.setdefault(key, {}).setdefault((task.number, one.group), set()).add(one.block)
-    found: dict[int, list[results.Trial]] = {}
+        for trial in measured.get(task.number, ()):
+            key = (fleet.measured_on(task, trial), trial.benchmark)
+            boots.setdefault(key, {}).setdefault(trial.group, set()).add(trial.block)
+    found: list[results.Trial] = []
     for (name, benchmark), blocks_of in boots.items():
-        host = next((one for one in hosts if host_result.same_host(one.name, name)), None)
-        if host is None:
-            continue
-        samples = [one for one in host.trials if one.benchmark == benchmark]
-        for index, ((number, group), blocks) in enumerate(blocks_of.items()):
-            beside = found.setdefault(number, [])
+        samples = [
+            trial
+            for host in hosts
+            if host_result.same_host(host.name, name)
+            for trial in host.trials
+            if trial.benchmark == benchmark
+        ]
+        for index, (group, blocks) in enumerate(blocks_of.items()):
             for block, sample in zip(sorted(blocks), samples[index :: len(blocks_of)], strict=False):
-                order = _FIRST_ORDER + len(beside)
-                beside.append(dataclasses.replace(sample, group=group, block=block, order=order))
+                order = _FIRST_ORDER + len(found)
+                found.append(dataclasses.replace(sample, group=group, block=block, order=order))
     return found
