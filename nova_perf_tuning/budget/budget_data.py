@@ -6,7 +6,7 @@ import collections
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from nova_perf_tuning.budget import (
     budget_file,
@@ -65,13 +65,8 @@ class Measured:
     :ivar groups: how many boots they are of.
     """
 
-    def __init__(self, results: model.Results, cpu_unknown: Set[tuple[str, int]] = frozenset()) -> None:
-        """Keep what is given.
-
-        :param cpu_unknown: (benchmark, boot) whose service CPU is left out.
-        """
+    def __init__(self, results: model.Results) -> None:
         self._results = results
-        self._cpu_unknown = cpu_unknown
         self.environment = results.environment
         self.groups = len({one.group for one in results.trials})
         self._capacity = overhead.Capacity(results.environment)
@@ -188,11 +183,7 @@ class Measured:
         picked: trial_filter.Selection,
         worst: Sequence[int],
     ) -> Figures:
-        mine = [
-            one
-            for one in picked.trials
-            if one.arm == budget.arm and (budget.benchmark, one.group) not in self._cpu_unknown
-        ]
+        mine = [one for one in picked.trials if one.arm == budget.arm]
         samples: dict[int, list[float]] = {}
         for one in mine:
             value = overhead.per_unit(overhead.cost(one).service_s, one)

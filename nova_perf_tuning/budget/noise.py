@@ -6,7 +6,6 @@ interval, as a loss. A budget tighter than that would judge the noise, and is re
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 import os
@@ -84,19 +83,14 @@ def before_run(
 def for_results(results: model.Results, entries: Sequence[_Entry]) -> dict[str, Any]:
     """Return what belongs into the environment of ``results``: the floors that hold for them, if there are any.
 
-    Of a run over many hosts it is ``noise_floors``, by host. Where several floors agree with what is known, the
-    largest counts: which of them holds is not known.
+    Where several floors agree with what is known, the largest counts: which of them holds is not known. A run over
+    many hosts has none: an A/A run is of one host.
 
     :param entries: of the floor file.
     """
-    environment = results.environment
     wanted = {one: fingerprint(results, one) for one in dict.fromkeys(one.benchmark for one in results.trials)}
-    if "fleet" not in environment:
-        found = _of_host(entries, wanted, environment.get("host"), max)
-        return {"noise_floor": found} if found else {}
-    of_host = {host: _of_host(entries, wanted, host, max) for host in hosts_of(environment)}
-    known = {host: one for host, one in of_host.items() if one}
-    return {"noise_floors": known} if known else {}
+    found = _of_host(entries, wanted, results.environment.get("host"), max)
+    return {"noise_floor": found} if found and "fleet" not in results.environment else {}
 
 
 def _of_host(
@@ -188,34 +182,13 @@ def load(path: str, *, named: bool = False) -> list[dict[str, Any]]:
     return entries
 
 
-def hosts_of(environment: Mapping[str, Any]) -> list[str]:
-    """Return the hosts of a run over many."""
-    fleet = environment["fleet"]
-    paired = (one[end] for one in fleet["pairs"] for end in ("client", "server"))
-    return list(dict.fromkeys([*(one["host"] for one in fleet["hosts"]), *paired]))
-
-
 def added(environment: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, Any]:
     """Return what an environment has of floors once those found for it are merged into it.
 
     :param found: as :func:`for_results` returns it.
     """
-    both: dict[str, Any] = {}
-    if floor := _merged(environment.get("noise_floor"), found.get("noise_floor")):
-        both["noise_floor"] = floor
-    recorded, more = environment.get("noise_floors", {}), found.get("noise_floors", {})
-    if names := dict.fromkeys([*recorded, *more]):
-        both["noise_floors"] = {host: _merged(recorded.get(host), more.get(host)) for host in names}
-    return both
-
-
-def of_host(results: model.Results, host: str) -> model.Results:
-    """Return results of one host of a run over many, with the floors of that host as their own."""
-    environment = results.environment
-    if "noise_floors" not in environment:
-        return results
-    floor = _merged(environment.get("noise_floor"), environment["noise_floors"].get(host))
-    return dataclasses.replace(results, environment={**environment, "noise_floor": floor})
+    floor = _merged(environment.get("noise_floor"), found.get("noise_floor"))
+    return {"noise_floor": floor} if floor else {}
 
 
 def _merged(recorded: Mapping[str, Any] | None, found: Mapping[str, Any] | None) -> dict[str, Any]:

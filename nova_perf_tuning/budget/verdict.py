@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from nova_perf_tuning import errors
 from nova_perf_tuning.budget import (
@@ -95,43 +95,22 @@ def judge_all(results: model.Results, budgets: Sequence[Budget]) -> list[Judgeme
     Holm's test, and what does not pass it is INCONCLUSIVE. Several limits on one figure are one chance. PASS as a
     whole needs every figure to pass, so that it needs no correction (intersection-union test, Berger 1982).
     """
-    return judge_hosts({"": results}, budgets)[""]
+    data = budget_data.Measured(results)
+    cases = [_Case(data, one) for one in _applicable(results, budgets)]
+    _correct([gate for case in cases for gate in case.gates])
+    return [case.judgement() for case in cases]
 
 
-def judge_hosts(
-    hosts: Mapping[str, model.Results],
-    budgets: Sequence[Budget],
-    cpu_unknown: Mapping[str, Collection[tuple[str, int]]] | None = None,
-) -> dict[str, list[Judgement]]:
-    """Return for every host what :func:`judge_all` says of it.
-
-    :param hosts: host -> its results, all of one run. A benchmark that was asked for and that none has
-        failed; of a host whose peers have it nothing was asked.
-    :param cpu_unknown: host -> (benchmark, boot) whose service CPU is left out.
-    """
-    measured = {one.benchmark for results in hosts.values() for one in results.trials}
-    found = {}
-    for host, results in hosts.items():
-        without = frozenset((cpu_unknown or {}).get(host, ()))
-        data = budget_data.Measured(noise.of_host(results, host), without)
-        cases = [_Case(data, one) for one in _applicable(results, budgets, measured)]
-        _correct([gate for case in cases for gate in case.gates])
-        found[host] = [case.judgement() for case in cases]
-    return found
-
-
-def _applicable(
-    results: model.Results, budgets: Sequence[Budget], measured: Collection[str]
-) -> dict[Budget, None]:
+def _applicable(results: model.Results, budgets: Sequence[Budget]) -> dict[Budget, None]:
     environment = results.environment
-    chosen = budget_file.for_measured(budgets, *_asked(results, measured), budget_file.accelerator(environment))
+    chosen = budget_file.for_measured(budgets, *_asked(results), budget_file.accelerator(environment))
     return dict.fromkeys(budget_file.applicable(chosen, environment, _primary(results)))
 
 
 def left_out(results: model.Results, budgets: Sequence[Budget]) -> list[str]:
     """Return which budgets were left out although their benchmark was measured, a line for each cause."""
     environment, primary = results.environment, _primary(results)
-    asked = _asked(results, {one.benchmark for one in results.trials})
+    asked = _asked(results)
     applicable = budget_file.applicable(budgets, environment, primary)
     lines = budget_file.left_out(applicable, *asked, budget_file.accelerator(environment))
     return lines + budget_file.unplaced(budgets, environment, primary)
@@ -142,7 +121,7 @@ def _primary(results: model.Results) -> dict[str, str]:
     return {one.benchmark: one.metric for one in reversed(results.trials) if one.primary}
 
 
-def _asked(results: model.Results, measured: Collection[str]) -> tuple[dict[str, str], list[str]]:
+def _asked(results: model.Results) -> tuple[dict[str, str], list[str]]:
     """Return label -> kind of the benchmarks, and the arms, that were measured or ought to be.
 
     An arm whose guests never booted was not left out.
@@ -150,7 +129,7 @@ def _asked(results: model.Results, measured: Collection[str]) -> tuple[dict[str,
     environment = results.environment
     planned = {label: str(one.get("kind", "")) for label, one in environment.get("benchmarks", {}).items()}
     kinds = {one.benchmark: planned.get(one.benchmark, "") for one in results.trials}
-    kinds |= {label: kind for label, kind in planned.items() if label not in measured}
+    kinds |= planned
     failed = [one["arm"] for one in environment.get("errors", ()) if "arm" in one]
     return kinds, list({one.arm for one in results.trials} | set(environment.get("arms", ())) | set(failed))
 

@@ -53,17 +53,10 @@ def applied(
     }
     if args.noise_file is not None:
         found = noise.for_results(loaded, known)
-        if lacking := _lacking(loaded, found):
-            told = f"--noise-file {args.noise_file}: it has no noise floor for {lacking}"
+        if not found:
+            told = (
+                f"--noise-file {args.noise_file}: it has no noise floor for this host and run, and changes nothing"
+            )
             print(command.plain(f"{program}: {path}: {told}"), file=sys.stderr)
         given |= noise.added(loaded.environment, found)
     return dataclasses.replace(loaded, environment={**loaded.environment, **given})
-
-
-def _lacking(loaded: model.Results, found: Mapping[str, Any]) -> str:
-    """Return for what there are no floors, in words; empty: there are."""
-    if "fleet" not in loaded.environment:
-        return "" if found else "this host and run, and changes nothing"
-    hosts = noise.hosts_of(loaded.environment)
-    without = [host for host in hosts if host not in found.get("noise_floors", {})]
-    return f"{len(without)} of {len(hosts)} hosts, such as {without[0]}" if without else ""

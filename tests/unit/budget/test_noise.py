@@ -10,7 +10,7 @@ import fixtures
 import testtools
 
 from nova_perf_tuning.budget import budget_file, noise, reasons, schema, verdict
-from tests.unit.budget import samples, test_store
+from tests.unit.budget import samples
 
 C = reasons.ReasonCode
 V = verdict.Verdict
@@ -154,29 +154,6 @@ class NoiseTest(testtools.TestCase):
         self.assertIsNone(self.losses(data, self.entry(0.2, kernel="6.1")))
         del data.environment["host"]
         self.assertIsNone(self.losses(data, mine))
-
-    def test_hosts_of_a_fleet_have_their_own(self):
-        data = aa_run(groups=3)
-        del data.environment["host"]
-        fleet = {"run": "r", "verdict": "PASS", "pairs": test_store.pairs(3), "hosts": [{"host": "c0"}]}
-        data.environment["fleet"] = fleet
-        entries = [
-            self.entry(loss, host=host, kernel="6.1") for host, loss in (("c1", 0.2), ("c1", 0.01), ("zzz", 0.001))
-        ]
-        found = noise.for_results(data, entries)
-        self.assertEqual(["noise_floors"], list(found))
-        self.assertEqual(
-            {"c1": {"iperf3": {"throughput": 0.2}}},
-            {host: one["losses"] for host, one in found["noise_floors"].items()},
-        )
-        judged = samples.results({"untuned": 1000.0, "tuned": 1000.0}, groups=3, blocks=6, noise=0.001)
-        judged.environment |= {**data.environment, **noise.added(data.environment, found)}
-        budgets = [budget_file.Budget("iperf3", "tuned", 0.05, baseline="untuned")]
-        words = {
-            host: one[0].verdict
-            for host, one in verdict.judge_hosts({"c0": judged, "c1": judged}, budgets).items()
-        }
-        self.assertEqual({"c0": V.PASS, "c1": V.INVALID}, words)
 
     def test_a_foreign_file(self):
         os.makedirs(os.path.dirname(self.path))

@@ -244,11 +244,6 @@ class ManyTest(testtools.TestCase):
         found = verdict.judge_all(self.data, budgets)
         self.assertEqual(["iperf3", "fio:bs=4k"], [one.budget.benchmark for one in found])
         self.assertEqual([V.PASS, V.INVALID], [one.verdict for one in found])
-        other = dataclasses.replace(
-            self.data, trials=[dataclasses.replace(one, benchmark="fio:bs=4k") for one in self.data.trials]
-        )
-        hosts = verdict.judge_hosts({"a": self.data, "b": other}, budgets)
-        self.assertEqual(["iperf3"], [one.budget.benchmark for one in hosts["a"]])
 
     def test_an_arm_that_never_booted_was_not_left_out(self):
         """Neither as the judged arm nor as the baseline."""
