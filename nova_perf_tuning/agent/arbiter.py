@@ -4,7 +4,6 @@ Each object has a budget of writes (a token bucket). A reset that an event expla
 CPU that went offline, a guest that started) costs a fifth of one that nothing explains, so a host in turmoil is
 still repaired at once, and a program that writes all the time is answered a few times, then ever more rarely.
 What the kernel refuses is tried under the same budget, and time in which it never held earns nothing.
-What we ourselves change too often is behind for one short pause, never for a long one.
 
 A second budget is earned so slowly that also who writes every minute or two is answered a few times and then
 reported: a program that runs by the clock is no less of a rival than one that runs all the time.
@@ -76,7 +75,6 @@ class Arbiter:
         *,
         excused: bool = False,
         held: bool = True,
-        ours: bool = False,
         found: str = "",
     ) -> bool:
         """Return whether ``key``, found changed to ``found``, is to be written now; it counts as written then.
@@ -85,8 +83,6 @@ class Arbiter:
         :param excused: an event explains the change. One such attempt is made within each pause: whoever caused
             it may have stopped, and what a guest that was rebooted needs does not wait for its end.
         :param held: the last write took effect; without that the time since earns nothing.
-        :param ours: nobody changed it, another value is wanted: no pause is longer than :data:`PERIOD` from now,
-            and an event has no attempt in one, since there is nobody who may have stopped.
         """
         known = self._contests.get(key)
         if known is None:
@@ -94,8 +90,6 @@ class Arbiter:
         known.others = held
         if now < known.until:
             known.found = found
-            if ours:
-                known.until = min(known.until, _end(now, PERIOD))
             allowed = excused and known.spare
             if allowed:
                 known.spare = False
@@ -113,9 +107,9 @@ class Arbiter:
             return True
         if known.pause and now >= known.until > 0.0:
             # A pause is over: one attempt, and a longer pause when it does not hold.
-            self._hold_back(known, now, PERIOD if ours else min(self._longest, known.pause * 2), spare=not ours)
+            self._hold_back(known, now, min(self._longest, known.pause * 2))
             return True
-        self._hold_back(known, now, known.pause or PERIOD, spare=not ours)
+        self._hold_back(known, now, known.pause or PERIOD)
         return False
 
     def _earn(self, known: Contest, now: float) -> None:
@@ -126,8 +120,8 @@ class Arbiter:
             known.pause = 0.0
 
     @staticmethod
-    def _hold_back(known: Contest, now: float, pause: float, *, spare: bool) -> None:
-        known.pause, known.until, known.spare = pause, _end(now, pause), spare
+    def _hold_back(known: Contest, now: float, pause: float) -> None:
+        known.pause, known.until, known.spare = pause, _end(now, pause), True
 
     def is_known(self, key: Key, now: float, found: str) -> bool:
         """Whether ``key`` is in a pause and was seen with this value already: it is no news."""

@@ -3,113 +3,167 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 import logging
-from collections.abc import Mapping, Sequence
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from nova_perf_tuning.agent import arbiter
+from nova_perf_tuning.host import irqbalance
 from nova_perf_tuning.host import setting as setting_module
+from nova_perf_tuning.host.settings import irq
+from nova_perf_tuning.host.settings import irqbalance as ban_module
 from nova_perf_tuning.host.transaction import apply as apply_module
 from nova_perf_tuning.host.transaction import journal as journal_module
 from nova_perf_tuning.host.transaction import rivals
 
 LOG = logging.getLogger(__name__)
 
+WRITTEN_BY_OTHERS: Final = "written by others"
+APPLIED_BY_A_PERSON: Final = "applied by a person"
+NOT_IN_FORCE: Final = "not in force"
+IRQBALANCE: Final = "irqbalance"
+RIVAL: Final = "rival"
+#: Values of :attr:`Finding.what`.
+KINDS: Final = (WRITTEN_BY_OTHERS, APPLIED_BY_A_PERSON, NOT_IN_FORCE, IRQBALANCE, RIVAL)
+
 #: Findings of one sort that are listed; the others are counted.
 NAMED: Final = 50
+#: Seconds between two searches for other programs that tune hosts: one reads the name of every process.
+_LOOK_S: Final = 300.0
+#: Seconds after which irqbalance is told again to ask the script: it may have passed over the last signal.
+_RESCAN_S: Final = 30.0
+_NOT_TOLD: Final = "it runs and is not told what to leave alone ([agent] irqbalance = report)"
+_NO_SCRIPT: Final = (
+    "it moves interrupts placed here: install nova-perf-tuning's drop-in for irqbalance.service and restart it "
+    f"(--policyscript=/usr/share/nova-perf-tuning/{irqbalance.SCRIPT})"
+)
 
 
-def named(found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+@dataclasses.dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that people should look at.
+
+    :ivar what: one of :data:`KINDS`; :ivar detail: a clause for people; :ivar fields: the rest, for programs.
+    """
+
+    what: str
+    detail: str
+    fields: Mapping[str, Any]
+
+    def as_state(self) -> dict[str, Any]:
+        """Return it as it is written to the agent's state."""
+        return {"what": self.what, **self.fields, "detail": self.detail}
+
+
+def named(found: Iterable[Finding]) -> list[Finding]:
     """Return the first findings of each sort."""
     counts: collections.Counter[str] = collections.Counter()
     listed = []
     for one in found:
-        what = str(one["what"])
-        counts[what] += 1
-        if counts[what] <= NAMED:
+        counts[one.what] += 1
+        if counts[one.what] <= NAMED:
             listed.append(one)
     return listed
 
 
-def contested(contests: Mapping[arbiter.Key, arbiter.Contest], now: float) -> list[dict[str, Any]]:
-    """Return what others keep changing and is held back.
-
-    :param now: monotonic clock.
-    """
-    return [
-        {
-            "what": "written by others",
-            "kind": kind,
-            "target": target,
-            "found": contest.found,
-            "rewrites": contest.rewrites,
-            "next_try_s": round(contest.until - now, 1),
-        }
-        for (kind, target, _identity), contest in contests.items()
-    ]
+def applied_by_a_person(one: setting_module.Setting, entry: journal_module.Entry) -> Finding:
+    """Return that a value is wanted otherwise than a person has applied it."""
+    detail = f"a person applied {entry.wanted} ({entry.rule or 'no rule'}), left so until 'nova-perf restore'"
+    return Finding(APPLIED_BY_A_PERSON, detail, {"kind": one.kind, "target": one.target, "wanted": one.value})
 
 
-def held_by_a_person(entry: journal_module.Entry) -> str:
-    """Return what is said of a value that somebody applied by a command."""
-    return f"a person applied {entry.wanted} ({entry.rule or 'no rule'}), left so until 'nova-perf restore'"
-
-
-def applied_by_a_person(
-    foreign: Sequence[tuple[setting_module.Setting, journal_module.Entry]],
-) -> list[dict[str, Any]]:
-    """Return what is wanted otherwise than a person has applied it."""
-    return [
-        {
-            "what": "applied by a person",
-            "kind": one.kind,
-            "target": one.target,
-            "wanted": one.value,
-            "detail": held_by_a_person(entry),
-        }
-        for one, entry in foreign
-    ]
-
-
-def not_in_force(unmet: Sequence[apply_module.Outcome]) -> list[dict[str, Any]]:
+def not_in_force(unmet: Iterable[apply_module.Outcome]) -> list[Finding]:
     """Return what could not be brought into force, with the cause."""
     return [
-        {
-            "what": "not in force",
-            "kind": one.setting.kind,
-            "target": one.setting.target,
-            "wanted": one.setting.value,
-            "detail": one.detail,
-        }
+        Finding(
+            NOT_IN_FORCE,
+            one.detail,
+            {"kind": one.setting.kind, "target": one.setting.target, "wanted": one.setting.value},
+        )
         for one in unmet
     ]
 
 
-class Writers:
-    """Says who may be writing what is held back; once for each contest, since it reads all names of processes."""
+class Neighbours:
+    """Other programs that place things on this host: irqbalance is kept from what is ours, all are reported.
 
-    def __init__(self, lookout: rivals.Lookout) -> None:
-        self._lookout = lookout
+    :param ban: False: irqbalance is only reported.
+    """
+
+    def __init__(self, root: str = "/", *, ban: bool = True, clock: Callable[[], float] = time.monotonic) -> None:
+        self._root = root
+        self._ban = ban
+        self._clock = clock
+        self._kind = ban_module.IrqbalanceBan(root)
+        self._lookout = rivals.Lookout(root)
+        self._rivals: dict[str, int] = {}
+        self._looked = self._rescanned = -math.inf
         #: (kind, target) -> the likely writer, as of the beginning of the contest.
-        self._known: dict[tuple[str, str], str] = {}
+        self._writers: dict[tuple[str, str], str] = {}
 
-    def findings(self) -> list[dict[str, Any]]:
-        """Return what is known of other writers on this host."""
-        return self._lookout.findings()
+    def ban(self, placed: Sequence[setting_module.Setting]) -> list[setting_module.Setting]:
+        """Return the list for irqbalance's policy script, given all that is placed."""
+        numbers = [int(one.target[4:]) for one in placed if one.kind == irq.IrqAffinity.kind]
+        if not self._ban or not numbers:
+            return []
+        return [
+            setting_module.Setting(
+                self._kind.kind,
+                ban_module.TARGET,
+                ban_module.as_text(numbers),
+                self._kind.read(ban_module.TARGET),
+                f"irqbalance leaves alone the {len(numbers)} interrupts placed here",
+                "irqbalance-ban",
+            )
+        ]
 
-    def name(self, found: Sequence[dict[str, Any]]) -> None:
-        """Add the likely writer to each contest among findings; a new one is logged."""
-        known, self._known = self._known, {}
-        for one in found:
-            if one["what"] != "written by others":
-                continue
-            key = (one["kind"], one["target"])
-            self._known[key] = known.get(key) or self._lookout.likely(one["kind"])
-            if key not in known:
+    def moved(self) -> None:
+        """Note that others have moved interrupts: an irqbalance may have come, or have missed the last signal."""
+        now = self._clock()
+        if self._ban and now - self._rescanned >= _RESCAN_S:
+            self._rescanned, self._looked = now, -math.inf
+            if self._root == "/":
+                irqbalance.rescan()
+
+    def findings(self) -> Iterator[Finding]:
+        """Yield programs that run, and files of systemd-udevd that place interrupts."""
+        now = self._clock()
+        if now - self._looked >= _LOOK_S:
+            self._looked, self._rivals = now, rivals.running(self._root)
+        for name, pid in self._rivals.items():
+            if name != "irqbalance":
+                kinds = ", ".join(sorted(rivals.RIVALS[name]))
+                yield Finding(RIVAL, f"{name} runs, which may write {kinds}", {"pid": pid})
+            elif not self._ban:
+                yield Finding(IRQBALANCE, _NOT_TOLD, {"pid": pid})
+            elif not irqbalance.uses_our_script(pid):
+                yield Finding(IRQBALANCE, _NO_SCRIPT, {"pid": pid})
+        for link in self._lookout.findings():
+            yield Finding(RIVAL, link["detail"], {"file": link["file"]})
+
+    def contested(self, contests: Mapping[arbiter.Key, arbiter.Contest], now: float) -> Iterator[Finding]:
+        """Yield what others keep changing and is held back, with the likely writer; a new one is logged.
+
+        :param now: monotonic clock.
+        """
+        known, self._writers = self._writers, {}
+        for (kind, target, _identity), contest in contests.items():
+            writer = known.get((kind, target)) or self._lookout.likely(kind)
+            self._writers[kind, target] = writer
+            wait = round(contest.until - now, 1)
+            if (kind, target) not in known:
                 LOG.warning(
                     "%s %s keeps being changed, now to %s, perhaps by %s: it is tried again in %.0f s",
-                    *key,
-                    one["found"],
-                    self._known[key],
-                    one["next_try_s"],
+                    *(kind, target, contest.found, writer, wait),
                 )
-            one["detail"] = f"may be written by {self._known[key]}"
+            fields = {
+                "kind": kind,
+                "target": target,
+                "found": contest.found,
+                "rewrites": contest.rewrites,
+                "next_try_s": wait,
+            }
+            yield Finding(WRITTEN_BY_OTHERS, f"may be written by {writer}", fields)

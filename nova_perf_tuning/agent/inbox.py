@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 import selectors
 import time
-from typing import Final
+from typing import Final, cast
 
 from nova_perf_tuning.agent import sources
 
@@ -33,7 +33,7 @@ class Inbox:
     def close(self) -> None:
         """Close the sources too."""
         for key in list(self._selector.get_map().values()):
-            _source(key).close()
+            cast(sources.Source, key.fileobj).close()
         self._selector.close()
 
     def wait(self, seconds: float) -> bool:
@@ -53,13 +53,8 @@ class Inbox:
         self.polled = time.monotonic()
         causes: set[str] = set()
         for key, _mask in self._selector.select(0):
-            kinds = _source(key).drain()
+            kinds = cast(sources.Source, key.fileobj).drain()
             if kinds & sources.EXCUSES:
                 self.arrivals.append(self._came)
             causes |= kinds
         return causes
-
-
-def _source(key: selectors.SelectorKey) -> sources.Source:
-    assert isinstance(key.fileobj, sources.Source)
-    return key.fileobj

@@ -1,57 +1,55 @@
-"""``nova-perf-agent``: keeps this host tuned for its guests.
-
-Signals are caught before the slow imports, which come with :mod:`nova_perf_tuning.agent.run`.
-"""
+"""``nova-perf-agent``: keeps this host tuned for its guests."""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import functools
 import logging
+import os
 import sys
-import traceback
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.agent import starting
-from nova_perf_tuning.conf import default
+from nova_perf_tuning.agent import arbiter, book, findings, host, notify, reconcile, service, sources, watch
+from nova_perf_tuning.agent import guests as guests_module
+from nova_perf_tuning.agent import state as state_module
+from nova_perf_tuning.conf import default, opts
+from nova_perf_tuning.host import novaconf, privileged
+from nova_perf_tuning.host.plan import model as plan_model
+from nova_perf_tuning.host.transaction import journal as journal_module
+from nova_perf_tuning.host.transaction import restore as restore_module
+
+LOG = logging.getLogger("nova-perf-agent")
+
+#: Seconds that an agent which cannot start waits before it ends: systemd starts it again at once, as is right for
+#: one that was killed.
+_PAUSE_S: Final = 5.0
+
+
+class AgentError(errors.PerfTuningError):
+    """The agent cannot start."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the agent and return its exit code: 0 when it was asked to stop, 3 when it cannot work."""
-    signals = starting.Signals()
-    notes = starting.Notes()
-    try:
-        return _main(argv, signals, notes)
-    except SystemExit as end:  # of the command line
-        if end.code:
-            notes.put_off_next_start("wrong usage", signals)
-        raise
-    except Exception as error:
-        if not notes.may_put_off(signals):
-            raise
-        traceback.print_exc()
-        ended = notes.put_off_next_start(f"{type(error).__name__}: {error}", signals)
-        return int(errors.ExitCode.PASS if ended else errors.ExitCode.FAIL)
-
-
-def _main(argv: Sequence[str] | None, signals: starting.Signals, notes: starting.Notes) -> int:
     args = _parser().parse_args(argv)
-    if args.once:
-        signals.release()  # a person waits for it
     logging.basicConfig(
         stream=sys.stderr, level=logging.DEBUG if args.debug else logging.INFO, format="%(levelname)s %(message)s"
     )
-    from nova_perf_tuning.agent import run  # takes longer than all before it
-
+    notifier = notify.Notifier()
     try:
-        return run.run(args, signals, notes)
+        return run(args, notifier)
     except (errors.PerfTuningError, OSError) as error:
         if args.debug:
             raise
         text = " ".join(str(error).split())
         print(f"nova-perf-agent: {text}", file=sys.stderr, flush=True)
-        if notes.put_off_next_start(text, signals):
-            return int(errors.ExitCode.PASS)
+        notifier.send(STATUS=f"cannot work: {text}")
+        if "NOTIFY_SOCKET" in os.environ:
+            time.sleep(_PAUSE_S)
         return int(error.exit_code if isinstance(error, errors.PerfTuningError) else errors.ExitCode.ERROR)
 
 
@@ -76,6 +74,130 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--once", action="store_true", help="make one pass, say what was done and end")
     parser.add_argument("--debug", action="store_true", help="log more, and show tracebacks")
     return parser
+
+
+def run(args: argparse.Namespace, notifier: notify.Notifier) -> int:
+    """Keep the host until asked to stop, and return the exit code.
+
+    :raises PerfTuningError: it cannot work.
+    """
+    files = args.config_file or default.files(args.sysroot)
+    conf = opts.load(files)
+    for line in opts.unknown(files):
+        LOG.warning("%s", line)
+    privileged.require(args.sysroot)
+    live = os.path.realpath(args.sysroot) == "/"
+    run_dir, state_dir = conf.agent.run_dir, conf.nova_perf_tuning.state_dir
+    if not live:  # the defaults are of the live host
+        if run_dir == state_module.RUN_DIR:
+            run_dir = os.path.join(os.path.realpath(args.sysroot), "run/nova-perf-tuning")
+        if state_dir == f"/{journal_module.STATE_DIR}":
+            state_dir = journal_module.default_state_dir(args.sysroot)
+    state_module.prepare(run_dir)
+    journal = book.Book(state_dir, args.sysroot, conf.nova_perf_tuning.lock_timeout)
+    with journal.agent():
+        return _serve(args, conf.agent, journal, run_dir, live, notifier)
+
+
+def _serve(
+    args: argparse.Namespace, options: Any, journal: book.Book, run_dir: str, live: bool, notifier: notify.Notifier
+) -> int:
+    target = host.TunedHost(args.sysroot, options.nova_config, _given(options), plan_model.Policy(rps=options.rps))
+    list(target.kinds().values())  # finding the installed kinds takes long: not while a guest waits
+    neighbours = findings.Neighbours("/" if live else args.sysroot, ban=options.irqbalance == "ban")
+    reconciler = reconcile.Reconciler(
+        target, journal, arbiter.Arbiter(options.rewrite_limit, options.rewrite_pause_max), extra=neighbours.ban
+    )
+    if args.once:
+        return _once(reconciler)
+    with contextlib.ExitStack() as stack:
+        waker = sources.Waker()
+        guests = _guests(options.libvirt_uri, waker) if live else None
+        agent = service.Service(
+            reconciler,
+            watch.Watch(args.sysroot, options.nova_config),
+            options,
+            run_dir,
+            neighbours,
+            waker=waker,
+            notifier=notifier,
+            guests_fault=(lambda: guests.fault) if guests else None,
+        )
+        stack.callback(agent.close)
+        for source in _sources(args.sysroot, live):
+            agent.add(source)
+        agent.catch_signals()
+        stack.callback(state_module.remove, run_dir)
+        if guests:
+            guests.start()
+            stack.callback(guests.stop)
+        if options.metrics_port:
+            stack.callback(_metrics(agent, options.metrics_address, options.metrics_port))
+        agent.run()
+        return _end(agent, options.on_stop)
+
+
+def _given(options: Any) -> plan_model.CpuSets:
+    """Return the sets of the configuration file, in the kernel's form."""
+
+    def cpus(name: str) -> str | None:
+        return novaconf.parse_cpu_spec(options[name], f"[agent] {name}") if options[name] else None
+
+    return plan_model.CpuSets(cpus("dedicated"), cpus("shared"), cpus("housekeeping"))
+
+
+def _once(reconciler: reconcile.Reconciler) -> int:
+    done = reconciler.reconcile(excused=True)
+    print(f"{done.wanted} settings: {len(done.written)} written, {len(done.withdrawn)} put back", end="")
+    print(f", {len(done.faults)} not in force" if done.faults else "")
+    return int(errors.ExitCode.FAIL if done.faults else errors.ExitCode.PASS)
+
+
+def _guests(uri: str, waker: sources.Waker) -> guests_module.LibvirtEvents | None:
+    """Return libvirt's events; None where they are not wanted or not to be had."""
+    if not uri:
+        return None
+    try:
+        return guests_module.LibvirtEvents(uri, lambda: waker.wake(sources.GUEST))
+    except ImportError:
+        LOG.warning("libvirt's Python module is not installed: guests are seen by libvirt's files alone")
+        return None
+
+
+def _sources(root: str, live: bool) -> Iterator[sources.Source]:
+    """Make the kernel's sources; one that this kernel or container has not is passed over, the timers remain."""
+    makers: list[Callable[[], sources.Source]] = [functools.partial(sources.FileWatch, root)]
+    if live:
+        makers += [sources.Links, sources.Uevents]
+    for make in makers:
+        try:
+            yield make()
+        except OSError as error:
+            name = getattr(make, "__name__", "files")
+            LOG.warning("events of %s: %s: such changes are found by the timers", name, error.strerror or error)
+
+
+def _metrics(agent: service.Service, address: str, port: int) -> Callable[[], None]:
+    """Start to answer Prometheus and return what ends it."""
+    try:
+        from nova_perf_tuning.agent import metrics  # prometheus_client is an extra
+    except ImportError:
+        raise AgentError(
+            "[agent] metrics_port needs the package prometheus_client: pip install 'nova-perf-tuning[metrics]'"
+        ) from None
+    return metrics.serve(agent, address, port)
+
+
+def _end(agent: service.Service, on_stop: str) -> int:
+    if on_stop != "restore":
+        LOG.info("stopped; everything stays as placed, 'nova-perf restore' undoes it")
+        return int(errors.ExitCode.PASS)
+    done = agent.restore()
+    kept = [one for one in done if one.result in restore_module.KEPT]
+    for one in kept:
+        LOG.warning("%s %s: %s: %s", one.entry.kind, one.entry.target, one.result.value, one.detail)
+    LOG.info("stopped; %d originals put back", sum(one.result is restore_module.Undone.RESTORED for one in done))
+    return int(errors.ExitCode.FAIL if kept else errors.ExitCode.PASS)
 
 
 if __name__ == "__main__":

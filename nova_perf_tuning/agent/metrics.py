@@ -19,7 +19,7 @@ from prometheus_client import CollectorRegistry, make_wsgi_app
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.agent import guest_cpu, service, stats
+from nova_perf_tuning.agent import findings, guest_cpu, service, stats
 from nova_perf_tuning.host import model
 
 _PREFIX = "nova_perf"
@@ -64,10 +64,10 @@ class Collector:
         )
         yield GaugeMetricFamily(f"{_PREFIX}_settings", "Values that are kept", value=state["settings"])
         yield GaugeMetricFamily(f"{_PREFIX}_guests", "Guests that run", value=state["guests"] or 0)
-        findings = GaugeMetricFamily(f"{_PREFIX}_findings", "What people should look at", labels=["what"])
-        for what in ("written by others", "applied by a person", "not in force", "irqbalance", "rival"):
-            findings.add_metric([what], state["findings_total"].get(what, 0))
-        yield findings
+        found = GaugeMetricFamily(f"{_PREFIX}_findings", "What people should look at", labels=["what"])
+        for what in findings.KINDS:
+            found.add_metric([what], state["findings_total"].get(what, 0))
+        yield found
         yield _up(not state["error"])
         yield self._latency(counted)
         yield CounterMetricFamily(

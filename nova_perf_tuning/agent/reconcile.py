@@ -20,7 +20,7 @@ from nova_perf_tuning.agent import host as host_module
 from nova_perf_tuning.host import model
 from nova_perf_tuning.host import setting as setting_module
 from nova_perf_tuning.host.plan import model as plan_model
-from nova_perf_tuning.host.settings import base, irq, irqbalance
+from nova_perf_tuning.host.settings import base, irq
 from nova_perf_tuning.host.transaction import apply as apply_module
 from nova_perf_tuning.host.transaction import journal as journal_module
 from nova_perf_tuning.host.transaction import owners
@@ -32,20 +32,6 @@ _Object = tuple[str, str, str]  # kind, target, identity
 
 #: Seconds for which the original of an object that is gone is kept: a driver that is loaded again brings it back.
 _GRACE: Final = 600.0
-#: The kind that says of ``extra`` what is amiss.
-_EXTRA_KIND: Final = "irqbalance_ban"
-#: Kinds that only ``extra`` makes. Every write keeps irqbalance from its work: also what we ourselves change has a
-#: budget there.
-_DEAR_KINDS: Final = frozenset((_EXTRA_KIND, "irqbalance_list"))
-#: What is said of such a value that had too many changes, all of them ours, and is behind.
-_LATE: Final = (
-    "it changes often, and each change keeps irqbalance from its work: it is written within "
-    f"{arbiter_module.PERIOD:g} seconds"
-)
-
-
-class KeepExtra(Exception):
-    """What ``extra`` wants cannot be told right now: leave everything of mine as it is."""
 
 
 @dataclasses.dataclass(slots=True)
@@ -58,7 +44,6 @@ class Pass:
     :ivar foreign: wanted otherwise than a person has applied it, whose entry this is; left alone.
     :ivar withdrawn: put back because nobody asks for them any more.
     :ivar faults: what this pass could not bring into force; see also :meth:`Reconciler.not_in_force`.
-    :ivar kept_extra: what ``extra`` wants could not be told.
     """
 
     facts: model.HostFacts
@@ -70,15 +55,13 @@ class Pass:
     foreign: list[tuple[Setting, journal_module.Entry]]
     withdrawn: list[restore_module.Restoration]
     faults: list[apply_module.Outcome]
-    kept_extra: bool = False
 
 
 class Reconciler:
     """Keeps one host as planned; used by one thread.
 
     :param book: the journal, held while a pass writes; between two passes others may write to it.
-    :param extra: settings that depend on those planned, such as what irqbalance is told; may raise
-        :class:`KeepExtra`.
+    :param extra: settings that follow from the ones planned, such as what irqbalance leaves alone.
     """
 
     def __init__(
@@ -87,7 +70,7 @@ class Reconciler:
         book: book_module.Book,
         arbiter: arbiter_module.Arbiter,
         *,
-        extra: Callable[[Sequence[Setting], Collection[journal_module.Entry]], list[Setting]] | None = None,
+        extra: Callable[[Sequence[Setting]], list[Setting]] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._host = host
@@ -101,13 +84,9 @@ class Reconciler:
         #: What is wanted and was not brought into force, and what is not wanted and could not be put back.
         self._unmet: dict[_Object, apply_module.Outcome] = {}
         self._stuck: dict[_Object, apply_module.Outcome] = {}
-        #: What was not even tried, since we ourselves change it so often.
-        self._late: dict[_Object, apply_module.Outcome] = {}
         #: Of the unmet: what the kernel will not take unless something around it changes.
         self._settled: set[_Object] = set()
         self._gone: dict[_Object, float] = {}
-        #: What ``extra`` wants could not be told by the last pass.
-        self._kept_extra = False
 
     def reconcile(self, *, excused: bool = False) -> Pass:
         """Bring the plan into force and say what was done.
@@ -128,21 +107,14 @@ class Reconciler:
         """Bring ``plan`` into force while the journal is ours."""
         kinds, boot = self._host.kinds(), self._host.boot()
         entries = {_key(entry): entry for entry in journal.entries() if entry.is_current(boot)}
-        can_fire, silent = _that_can_fire(plan.settings)
-        wanted, foreign = _ours(can_fire, entries, kinds)
+        wanted, foreign = _ours([one for one in plan.settings if not _is_silent(one)], entries, kinds)
+        if self._extra is not None:
+            wanted += self._extra([*wanted, *filter(_is_silent, plan.settings)])
         todo, drifted, held_back = self._differences(wanted, entries, kinds, excused)
         outcomes = apply_module.apply(todo, kinds, journal, boot) if todo else []
-        # Only now: it may be irqbalance that is slow to answer, and a guest does not wait for that.
-        added, keep, kept_extra, useless = self._extras([*wanted, *_asleep(silent, entries)], entries)
-        todo, *others = self._differences(added, entries, kinds, excused)
-        outcomes += apply_module.apply(todo, kinds, journal, boot) if todo else []
-        drifted += others[0]
-        held_back += others[1]
-        wanted += added
-        self._want(wanted, keep)
-        outcomes += useless + self._without_kind(wanted, kinds)
+        self._want(wanted)
         self._note(outcomes)
-        withdrawn = self._withdraw(journal, entries, kinds, boot, keep, excused)
+        withdrawn = self._withdraw(journal, entries, kinds, boot, excused)
         self.arbiter.forget(self._clock())
         done = (apply_module.Result.WRITTEN, apply_module.Result.PENDING)
         return Pass(
@@ -155,40 +127,16 @@ class Reconciler:
             foreign=foreign,
             withdrawn=withdrawn,
             faults=[one for one in outcomes if one.result in apply_module.FAULTS],
-            kept_extra=kept_extra,
         )
 
-    def _extras(
-        self, placed: Sequence[Setting], entries: Mapping[_Object, journal_module.Entry]
-    ) -> tuple[list[Setting], frozenset[_Object], bool, list[apply_module.Outcome]]:
-        """Return what depends on what is ``placed``; what stays as it is where that cannot be told; whether so.
-
-        The last is what is news of values that are of no use, as those of a damaged entry.
-        """
-        if self._extra is None:
-            return [], frozenset(), False, []
-        mine = frozenset(key for key, entry in entries.items() if entry.kind in _DEAR_KINDS and _is_ours(entry))
-        try:
-            self._kept_extra = False
-            return self._extra(placed, entries.values()), frozenset(), False, []
-        except KeepExtra:
-            self._kept_extra = True
-            return [], mine, True, []
-        except errors.PerfTuningError as error:
-            one = Setting(_EXTRA_KIND, irqbalance.TARGET, "", None, "", "irqbalance-ban")
-            failed = apply_module.Outcome(one, apply_module.Result.FAILED, None, base.FailureClass.PERMANENT)
-            failed.detail = f"what it was told stays: {error}"
-            return [], mine | {_key(one)}, True, [] if self._is_settled(one) else [failed]
-
-    def _want(self, wanted: list[Setting], keep: frozenset[_Object]) -> None:
+    def _want(self, wanted: list[Setting]) -> None:
         """Remember what should hold, and forget what was amiss with anything else."""
         self.wanted = wanted
         self._by_target = {}
         for one in wanted:
             self._by_target.setdefault(one.target, []).append(one)
-        keys = keep.union(map(_key, wanted))
+        keys = set(map(_key, wanted))
         self._unmet = {key: one for key, one in self._unmet.items() if key in keys}
-        self._late = {key: one for key, one in self._late.items() if key in keys}
         self._settled &= keys
 
     def _differences(
@@ -209,9 +157,6 @@ class Reconciler:
         held_back: list[Setting] = []
         for one in wanted:
             key = _key(one)
-            self._late.pop(key, None)
-            if one.kind not in kinds:
-                continue
             entry, failed = entries.get(key), self._unmet.get(key)
             current = one.current
             if current == one.value or (
@@ -228,32 +173,11 @@ class Reconciler:
             changed = entry is not None and _was_changed(entry, kinds[one.kind], current)
             if changed and not self.arbiter.is_known(key, now, current or ""):
                 drifted.append(one)
-            ours = not changed and entry is not None and one.kind in _DEAR_KINDS
-            new = ours and (failed is None or failed.setting.value != one.value)
-            allowed = not (changed or ours or failed is not None) or self.arbiter.allow(
-                key, now, excused=excused, held=failed is None, ours=new, found=current or ""
+            allowed = not (changed or failed is not None) or self.arbiter.allow(
+                key, now, excused=excused, held=failed is None, found=current or ""
             )
-            if ours:
-                self.arbiter.holds(key)  # nobody to blame
-            if ours and not allowed and failed is None:
-                self._late[key] = apply_module.Outcome(one, apply_module.Result.FAILED, detail=_LATE)
             (todo if allowed else held_back).append(one)
         return todo, drifted, held_back
-
-    def _without_kind(
-        self, wanted: Sequence[Setting], kinds: Mapping[str, base.SettingKind]
-    ) -> list[apply_module.Outcome]:
-        """Return what is news of settings whose kind is not installed, as where entry points are older."""
-        return [
-            apply_module.Outcome(
-                one,
-                apply_module.Result.FAILED,
-                failure=base.FailureClass.PERMANENT,
-                detail=f"kind {one.kind} is not installed: install nova-perf-tuning again",
-            )
-            for one in wanted
-            if one.kind not in kinds and not self._is_settled(one)
-        ]
 
     def _note(self, outcomes: Iterable[apply_module.Outcome]) -> None:
         """Remember what is not in force, and which of it the kernel will never take, as a managed interrupt."""
@@ -283,7 +207,7 @@ class Reconciler:
 
         May be asked from another thread.
         """
-        every = [*list(self._unmet.values()), *list(self._late.values()), *list(self._stuck.values())]
+        every = [*list(self._unmet.values()), *list(self._stuck.values())]
         return [one for one in every if one.result is not apply_module.Result.UNSUPPORTED]
 
     def contested(self) -> dict[arbiter_module.Key, arbiter_module.Contest]:
@@ -298,11 +222,10 @@ class Reconciler:
         entries: Mapping[_Object, journal_module.Entry],
         kinds: Mapping[str, base.SettingKind],
         boot: str,
-        keep: frozenset[_Object],
         excused: bool,
     ) -> list[restore_module.Restoration]:
-        """Put back what we wrote and nobody asks for any more, but for ``keep``; forget what is gone for good."""
-        keep = keep.union(map(_key, self.wanted))
+        """Put back what we wrote and nobody asks for any more; forget what is gone for good."""
+        keep = set(map(_key, self.wanted))
         left = {key: entry for key, entry in entries.items() if key not in keep and _is_ours(entry)}
         self._gone = {key: since for key, since in self._gone.items() if key in left}
         self._stuck = {key: one for key, one in self._stuck.items() if key in left}
@@ -349,15 +272,9 @@ class Reconciler:
         return all(target in self._by_target for target in targets)
 
     def overdue(self) -> bool:
-        """Whether it is time to try again what could not be put back, or brought into force and not read since.
-
-        What cannot be told now is no reason: whoever makes ``extra`` asks for a pass when it may be.
-        """
+        """Whether it is time to try again what could not be put back, or brought into force and not read since."""
         waiting = self.arbiter.held_back(self._clock())
-        unmet = {
-            key for key in self._unmet.keys() - self._settled if not (self._kept_extra and key[0] in _DEAR_KINDS)
-        }
-        return any(key not in waiting for key in (*self._stuck, *unmet))
+        return any(key not in waiting for key in (*self._stuck, *(self._unmet.keys() - self._settled)))
 
     def drifting(self, targets: Collection[str] | None = None) -> list[Setting]:
         """Read back what should hold, and return what does not and is not held back; writes nothing.
@@ -401,7 +318,7 @@ def _ours(
         entry = entries.get(_key(one))
         if entry is None or _is_ours(entry):
             ours.append(one)
-        elif one.kind in kinds and not apply_module.means(kinds[one.kind], one.target, one.value, entry.wanted):
+        elif not apply_module.means(kinds[one.kind], one.target, one.value, entry.wanted):
             foreign.append((one, entry))
     return ours, foreign
 
@@ -411,36 +328,17 @@ def _was_changed(entry: journal_module.Entry, kind: base.SettingKind, current: s
     if entry.written is None or (current is not None and kind.is_cut(current)):
         return False
     try:
-        # Of a write that was only begun both may be there: irqbalance carries it out when the time for it is over.
+        # Of a write that was only begun both may be there.
         ours = entry.asked if entry.state == "intended" else (entry.written,)
         return current is None or not any(kind.holds(entry.target, one, current) for one in ours)
     except errors.PerfTuningError:
         return False  # the entry is damaged: nobody can be blamed, and the next write mends it
 
 
-def _that_can_fire(settings: Sequence[Setting]) -> tuple[list[Setting], list[Setting]]:
-    """Return ``settings`` without interrupts that have no handler, and those.
+def _is_silent(one: Setting) -> bool:
+    """Whether this is an interrupt without a handler.
 
     A NIC that is down keeps its vectors and drops their handlers: they never fire until it comes up. Written under
     the name that they have meanwhile, their originals would be lost then.
     """
-    can_fire: list[Setting] = []
-    silent: list[Setting] = []
-    for one in settings:
-        has_none = one.kind == irq.IrqAffinity.kind and one.identity.endswith("|")
-        (silent if has_none else can_fire).append(one)
-    return can_fire, silent
-
-
-def _asleep(silent: Sequence[Setting], entries: Mapping[_Object, journal_module.Entry]) -> list[Setting]:
-    """Return those interrupts without a handler that hold our value: they come back with their NIC.
-
-    irqbalance goes on leaving them alone: a link that goes down and up all the time tells it nothing.
-    """
-    if not silent:
-        return []
-    mine: dict[str, list[str]] = {}
-    for entry in entries.values():
-        if entry.kind == irq.IrqAffinity.kind and _is_ours(entry):
-            mine.setdefault(entry.target, []).append(entry.identity)
-    return [one for one in silent if any(irq.is_asleep(name, one.identity) for name in mine.get(one.target, ()))]
+    return one.kind == irq.IrqAffinity.kind and one.identity.endswith("|")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import itertools
 import logging
 import os
 import signal
@@ -15,10 +16,10 @@ from typing import Any, Final, Protocol
 from nova_perf_tuning import errors
 from nova_perf_tuning.agent import findings, inbox, notify, pace, reconcile, sources, stats, watch
 from nova_perf_tuning.agent import state as state_module
-from nova_perf_tuning.host import model, privileged
+from nova_perf_tuning.host import model
+from nova_perf_tuning.host.settings import irq
 from nova_perf_tuning.host.transaction import journal as journal_module
 from nova_perf_tuning.host.transaction import restore as restore_module
-from nova_perf_tuning.host.transaction import rivals
 
 LOG = logging.getLogger(__name__)
 
@@ -26,8 +27,6 @@ LOG = logging.getLogger(__name__)
 FOLLOW_UPS: Final = (0.25, 1.0, 3.0)
 #: Seconds after an event for which it explains a change.
 _EXCUSED_FOR: Final = 5.0
-#: Seconds for which one ``ethtool -C`` of a NIC makes those that follow no events that explain a change.
-_NIC_SET: Final = 60.0
 #: Seconds after which a pass is tried again that met a command at work.
 _BUSY_PAUSE: Final = 0.5
 
@@ -56,8 +55,7 @@ class Service:
     """Runs until a signal or :meth:`stop` ends it.
 
     :param guests_fault: says why libvirt is not connected, empty when it is; None where it is not wanted.
-    :param describe: findings of other parts, added to the state.
-    :param lookout: knows who else writes.
+    :param neighbours: other programs on this host.
     """
 
     def __init__(
@@ -66,12 +64,11 @@ class Service:
         look: watch.Watch,
         timing: Timing,
         run_dir: str,
+        neighbours: findings.Neighbours,
         *,
         waker: sources.Waker | None = None,
         notifier: notify.Notifier | None = None,
         guests_fault: Callable[[], str] | None = None,
-        describe: Callable[[], list[dict[str, Any]]] | None = None,
-        lookout: rivals.Lookout | None = None,
     ) -> None:
         self._reconciler = reconciler
         self._watch = look
@@ -79,14 +76,12 @@ class Service:
         self._run_dir = run_dir
         self._notifier = notifier or notify.Notifier({})
         self._guests_fault = guests_fault
-        self._describe = describe
-        self._writers = findings.Writers(lookout) if lookout is not None else None
+        self._neighbours = neighbours
         #: What was told last of what may change without a pass.
         self._told_of: tuple[object, ...] = ()
         self._inbox = inbox.Inbox()
         self.waker = waker or sources.Waker()
         self._files: sources.FileWatch | None = None
-        self._monitor: sources.EthtoolMonitor | None = None
         self.add(self.waker)
         self.stats = stats.Stats()
         self.facts: model.HostFacts | None = None
@@ -101,7 +96,6 @@ class Service:
         #: When the last event before the looks that are due came; None: no event made them due.
         self._followed: float | None = None
         self._excused_until = 0.0
-        self._nic_set_until = 0.0
         self._rests, self._retries = pace.Rests(), pace.Retries()
         #: Causes of a pass that met a command at work, when the first of them came, and when it is tried again.
         self._owed: set[str] = set()
@@ -119,8 +113,6 @@ class Service:
         self._inbox.add(source)
         if isinstance(source, sources.FileWatch):
             self._files = source
-        if isinstance(source, sources.EthtoolMonitor):
-            self._monitor = source
 
     def stop(self) -> None:
         """End the loop soon; may be called from a signal handler or another thread."""
@@ -163,7 +155,8 @@ class Service:
                 # In a storm of events those are collected that come while the host gets on with its work.
                 time.sleep(max(0.0, self._rests.until - came))
             causes = self._inbox.take()
-        self._notifier.alive()
+        if self._notifier.watchdog:
+            self._notifier.send(WATCHDOG=1)
         if causes and not self._stopping:
             begin = self._inbox.polled
             self._answer(causes, came)
@@ -198,51 +191,27 @@ class Service:
     def _answer(self, causes: set[str], came: float) -> None:
         if sources.LOST in causes:
             self._next_look = came
-        coalesced = self._take_coalesced()
-        kept = {one for one in coalesced if self._reconciler.wants((one,))}
-        causes = causes - {sources.LOST} | (self._of_a_nic(came) if kept != coalesced else set())
+        causes = causes - {sources.LOST}
         if causes & sources.EXCUSES:
             self._excused_until = came + _EXCUSED_FOR
             self._reconciler.retry_refused()
-        if causes & (sources.EXCUSES | {sources.RIVAL}):
             self._due = [came + pause for pause in FOLLOW_UPS]
             self._followed = self._inbox.arrivals[-1] if self._inbox.arrivals else None
         if self._retries.next and "signal" not in causes:
             # The pass that is due answers it, too: none may work until something else is mended.
-            if causes & (sources.EXCUSES | {sources.RIVAL}):
-                self._retries.hasten(came)
             if causes & sources.EXCUSES:
+                self._retries.hasten(came)
                 self._excused_until = max(came, self._retries.next) + _EXCUSED_FOR
             return
         written = set()
         if self._files is not None:
             written, self._files.written = self._files.written, set()
-        if causes <= {sources.WRITTEN, sources.COALESCING}:
+        if causes <= {sources.WRITTEN}:
             # Our own writes come here too; a read of the few that were written is all they cost.
-            targets = kept.union(f"irq:{number}" for number in written)
+            targets = {f"irq:{number}" for number in written}
             if not targets or not self._reconciler.drifting(targets):
                 return
         self.make_pass(causes, came)
-
-    def _of_a_nic(self, came: float) -> set[str]:
-        """Return what somebody's ``ethtool -C`` of a NIC stands for: its driver may have reset it.
-
-        Where they keep coming the looks that follow find that, at most a few a second: a pass for each, which it
-        excuses, would be without end.
-        """
-        if came >= self._nic_set_until:
-            self._nic_set_until = came + _NIC_SET
-            return {sources.CHANNELS}
-        if not any(one <= came + FOLLOW_UPS[1] for one in self._due):
-            self._due, self._followed = [came + pause for pause in FOLLOW_UPS], None
-        return set()
-
-    def _take_coalesced(self) -> set[str]:
-        """Return the targets whose coalescing somebody has set since this was last asked."""
-        if self._monitor is None:
-            return set()
-        devices, self._monitor.coalesced = self._monitor.coalesced, set()
-        return {f"{device}/{name}" for device in devices for name in privileged.COALESCE}
 
     def _changed(self) -> bool:
         """Whether anything came or went, or somebody else wrote to the journal."""
@@ -380,6 +349,8 @@ class Service:
     def _note(self, done: reconcile.Pass, causes: set[str], now: float, seconds: float) -> None:
         self._tell_foreign(done)
         self._last, self.facts = done, done.facts
+        if any(one.kind == irq.IrqAffinity.kind for one in done.drifted):
+            self._neighbours.moved()
         for outcome in done.written:
             self.stats.written[outcome.setting.kind] += 1
         for one in done.drifted:
@@ -428,7 +399,7 @@ class Service:
         before = {(one.kind, one.target, entry.wanted) for one, entry in known}
         for one, entry in done.foreign:
             if (one.kind, one.target, entry.wanted) not in before:
-                said = findings.held_by_a_person(entry)
+                said = findings.applied_by_a_person(one, entry).detail
                 LOG.warning("%s %s: %s; planned is %s", one.kind, one.target, said, one.value)
 
     def restore(self) -> list[restore_module.Restoration]:
@@ -451,7 +422,7 @@ class Service:
     def _news(self) -> tuple[object, ...]:
         """Return what people are told of and what may change without a pass."""
         return (
-            self._describe() if self._describe is not None else None,
+            list(self._neighbours.findings()),
             self._guests_fault() if self._guests_fault is not None else None,
             sorted(self._reconciler.contested()),
             [(one.setting.kind, one.setting.target, one.detail) for one in self._reconciler.not_in_force()],
@@ -487,18 +458,13 @@ class Service:
             **self.stats.as_state(),
             "error": self._fault,
             "libvirt": self._guests_fault() if self._guests_fault is not None else None,
-            "findings": findings.named(found),
-            "findings_total": dict(collections.Counter(str(one["what"]) for one in found)),
+            "findings": [one.as_state() for one in findings.named(found)],
+            "findings_total": dict(collections.Counter(one.what for one in found)),
             "warnings": list(self._last.plan.warnings[: findings.NAMED]) if self._last is not None else [],
         }
 
-    def _findings(self, now: float) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self._describe() if self._describe is not None else []
-        found += findings.contested(self._reconciler.contested(), now)
+    def _findings(self, now: float) -> list[findings.Finding]:
+        found = [*self._neighbours.findings(), *self._neighbours.contested(self._reconciler.contested(), now)]
         if self._last is not None:
-            found += findings.applied_by_a_person(self._last.foreign)
-        found += findings.not_in_force(self._reconciler.not_in_force())
-        if self._writers is not None:
-            self._writers.name(found)
-            found += self._writers.findings()
-        return found
+            found += itertools.starmap(findings.applied_by_a_person, self._last.foreign)
+        return found + findings.not_in_force(self._reconciler.not_in_force())

@@ -3,9 +3,8 @@
 The look must cost next to nothing on a host with thousands of interrupts, so it opens no file of theirs: one
 listing of /proc/irq gives their numbers. /proc/interrupts is never read.
 
-A vector that went and came again under its old number between two looks is not seen here. Nothing in the listing
-tells it: procfs gives the lowest inode number that is free (proc_alloc_inum), often its old one. Its affinity is
-lost with the old one, which is found by reading it back.
+A vector that went and came again under its old number between two looks is not seen here, but its affinity is lost
+with the old one, which is found by reading it back.
 """
 
 from __future__ import annotations
@@ -25,25 +24,21 @@ class Watch:
     def __init__(self, root: str = "/", files: Sequence[str] = ()) -> None:
         self._prefix = root.rstrip("/")
         self._files = tuple(files)
-        self._last: tuple[object, ...] | None = None
+        self._last: tuple[object, ...] = ()
 
     def changed(self) -> bool:
         """Whether something came or went since the last call; the first call finds a change."""
-        now = self.look()
-        before, self._last = self._last, now
-        return now != before
+        before, self._last = self._last, self._look()
+        return self._last != before
 
     def interrupts_changed(self) -> bool:
         """As :meth:`changed`, for interrupts alone; other changes are left for the next full look."""
-        if self._last is None:
-            return self.changed()
         now = self._names("/proc/irq")
-        if now == self._last[0]:
-            return False
+        changed = self._last[:1] != (now,)
         self._last = (now, *self._last[1:])
-        return True
+        return changed
 
-    def look(self) -> tuple[object, ...]:
+    def _look(self) -> tuple[object, ...]:
         """Return interrupts, network devices, online CPUs, guests and files as they are now."""
         return (
             self._names("/proc/irq"),
@@ -61,17 +56,10 @@ class Watch:
 
     def _online(self) -> bytes:
         try:
-            # A record may have a FIFO there, whose other end nobody opens.
-            flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
-            fd = os.open(f"{self._prefix}/sys/devices/system/cpu/online", flags)
+            with open(f"{self._prefix}/sys/devices/system/cpu/online", "rb") as file:
+                return file.read()
         except OSError:
             return b""
-        try:
-            return os.read(fd, 65536)
-        except OSError:
-            return b""
-        finally:
-            os.close(fd)
 
 
 def _stamp(path: str) -> tuple[int, int] | None:

@@ -8,7 +8,7 @@ import sys
 
 from nova_perf_tuning import errors, interrupt
 from nova_perf_tuning.cli import command, state
-from nova_perf_tuning.host import irqbalance, privileged
+from nova_perf_tuning.host import privileged
 from nova_perf_tuning.host.settings import registry
 from nova_perf_tuning.host.transaction import apply as apply_module
 from nova_perf_tuning.host.transaction import journal as journal_module
@@ -44,14 +44,13 @@ class Restore(command.PerfCommand):
             with interrupt.Guard(), state.open_journal(args, writer=True, undo=True) as journal:
                 left = _left_to_agent(journal, apply_module.boot_id(args.sysroot))
                 keys = {entry.key for entry in left.entries}
-                with irqbalance.waiting(irqbalance.END_S):
-                    done = restore_module.restore(
-                        journal,
-                        registry.Kinds(args.sysroot),
-                        apply_module.boot_id(args.sysroot),
-                        force=args.force,
-                        only=lambda entry: entry.key not in keys,
-                    )
+                done = restore_module.restore(
+                    journal,
+                    registry.Kinds(args.sysroot),
+                    apply_module.boot_id(args.sysroot),
+                    force=args.force,
+                    only=lambda entry: entry.key not in keys,
+                )
         except restore_module.NotClearedError as error:
             done, uncleared = error.done, str(error)
         except interrupt.Interrupted as error:

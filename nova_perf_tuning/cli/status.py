@@ -116,10 +116,9 @@ def _agent_lines(agent: Mapping[str, Any] | None) -> list[str]:
         return [f"agent: process {agent.get('pid')} was killed; what it placed stays, start it again"]
     total = sum((agent.get("written") or {}).values())
     age = agent["age_s"]
-    told = "state of unknown age: the clock was set back" if age is None else f"state of {age:.0f} s ago"
     lines = [
         f"agent: process {agent['pid']} keeps {agent.get('settings')} settings for {agent.get('guests')} guests, "
-        f"{total} writes so far, {told}"
+        f"{total} writes so far, state of {age:.0f} s ago"
     ]
     if agent.get("late"):
         lines[0] = (
@@ -148,7 +147,7 @@ def _agent_lines(agent: Mapping[str, Any] | None) -> list[str]:
 
 
 def _counted(agent: Mapping[str, Any]) -> list[str]:
-    """Return what the agent has counted since its start; nothing of one that was started by an older version."""
+    """Return what the agent has counted since its start."""
     placed = agent.get("event_to_placed")
     if placed is None:
         return []

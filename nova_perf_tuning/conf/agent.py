@@ -120,16 +120,16 @@ not connected" in ``nova-perf status``.
         "irqbalance",
         default="ban",
         choices=[
-            ("ban", "irqbalance is told to leave alone exactly the interrupts that are placed here"),
+            ("ban", "irqbalance leaves alone exactly the interrupts that are placed here"),
             ("report", "irqbalance is not told anything; that it runs is reported"),
         ],
         help="""
 How to share the host with irqbalance, which moves every interrupt that it knows every ten seconds.
 
-With ``ban`` the interrupts placed here are added to those that it leaves alone already; those that others banned
-stay banned, and all is undone with the restore. The symptom of ``report`` with irqbalance running is a finding
-"written by others" for each NIC queue in ``nova-perf status``, and interrupts in the wrong place: the agent does
-not fight.
+With ``ban`` the agent lists them for irqbalance's policy script, with which irqbalance must be started: install
+the drop-in that comes with this package. What others have banned stays banned. The symptom of ``report``, or of
+an irqbalance without the script, is a finding "written by others" for each NIC queue in ``nova-perf status``, and
+interrupts in the wrong place: the agent does not fight.
 """,
     ),
     cfg.IntOpt(

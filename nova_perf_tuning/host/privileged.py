@@ -368,52 +368,21 @@ def set_coalesce(device: str, name: str, frames: int) -> None:
         handle.set_coalesce(coalesce)
 
 
-def ban_interrupts(pid: int, numbers: Collection[int]) -> None:
-    """Tell irqbalance which interrupts to leave alone; they replace those it was told before.
-
-    :raises OSError: it does not answer.
-    :raises TargetError: they are too many for one command, which irqbalance would cut without a word.
-    """
-    if not all(0 <= number <= 9999999 for number in numbers):
-        raise base.TargetError("irqbalance: that is not an interrupt's number")
-    command = irqbalance.ban_command(numbers)
-    if len(command) > irqbalance.MAX_COMMAND:
-        raise base.TargetError(
-            f"irqbalance takes commands of {irqbalance.MAX_COMMAND} bytes, {len(numbers)} interrupts need "
-            f"{len(command)}: start it with --policyscript instead"
-        )
-    irqbalance.ask(pid, command)
-
-
-def list_interrupts(numbers: Collection[int]) -> None:
+def list_interrupts(root: str, numbers: Collection[int]) -> None:
     """Write the list for irqbalance's policy script, or remove it, and make a running irqbalance read it.
 
-    :raises OSError: it cannot be written, or irqbalance not be told: then the list lacks its last line.
-    :raises TargetError: that is no interrupt.
+    :raises OSError: it cannot be written.
     """
-    if not all(0 <= number <= 9999999 for number in numbers):
-        raise base.TargetError("irqbalance: that is not an interrupt's number")
-    os.makedirs(folder := os.path.dirname(irqbalance.LIST), mode=0o755, exist_ok=True)
-    found = os.lstat(folder)
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
-        raise PermissionError(errno.EPERM, f"{folder}: others may write there")
-    text = "".join(f"{number}\n" for number in sorted(numbers))
-    _write_list(text)
-    pid, heard = irqbalance.find(), ""
-    with contextlib.suppress(ProcessLookupError, FileNotFoundError):  # it reads the list when it starts again
-        if pid is not None and irqbalance.uses_our_script(pid):
-            name = irqbalance.identity(pid)
-            # One that has no socket yet is starting: it may have asked the script before there was a list.
-            heard = f" {name}" if irqbalance.rescan(pid) else ""
+    path = os.path.join(root, irqbalance.LIST)
     if numbers:
-        _write_list(f"{text}{irqbalance.LIST_HEARD}{heard}\n")
+        os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+        with whole_file.writing(path) as file:
+            file.write("".join(f"{number}\n" for number in sorted(numbers)).encode("ascii"))
     else:
-        os.unlink(irqbalance.LIST)
-
-
-def _write_list(text: str) -> None:
-    with whole_file.writing(irqbalance.LIST) as file:
-        file.write(text.encode("ascii"))
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+    if os.path.realpath(root) == "/":
+        irqbalance.rescan()
 
 
 def ethtool(device: str) -> _Ethtool:

@@ -76,53 +76,8 @@ class PlacementTest(rig.LabCase):
         self.lab.run("ethtool -L nic1 combined 3; ethtool -L nic1 combined 4; echo 0-7 > /proc/irq/"
                      f"{self.lab.ask('nic_irqs', 'igb1')[1]['irq']}/smp_affinity_list")  # fmt: skip
 
-    def test_irqbalance(self):
-        for irqs in self.all_irqs().values():  # irqbalance puts nothing back, and other tests look at all NICs
-            for one in irqs:
-                path = f"/proc/irq/{one['irq']}/smp_affinity_list"
-                self.addCleanup(self.lab.ask, "run", f"echo {','.join(map(str, one['cpus']))} > {path}")
-        self.placed("on_stop = restore\n")
-        self.addCleanup(self.lab.ask, "run", "systemctl stop lab-irqbalance")
-        ours = {one["irq"] for irqs in self.all_irqs().values() for one in irqs}
-        start = (
-            "systemctl stop lab-irqbalance 2>/dev/null; systemd-run -q --unit lab-irqbalance "
-            "-p RuntimeDirectory=irqbalance irqbalance --foreground --interval=3 --banirq=9"
-        )
-        # It would go on moving them each 3 s.
-        self.right_again("irqbalance started on top", ["must", start], rig.nics(), hold=8.0)
-        self.until(
-            lambda: ours | {9} == self.banned(), "irqbalance leaves alone ours and what it was started with"
-        )
-        # Its own places for them are as good as ours to who looks at nodes alone: not one of them is moved.
-        held = self.all_irqs()
-        self.lab.run("sleep 8")
-        self.assertEqual(held, self.all_irqs())
-        self.stop_agent()
-        self.assertEqual({9}, self.banned())
-
-    def all_irqs(self):
-        """Interrupts of all NICs that are placed: also of the one that the host is managed by."""
-        return {nic: self.lab.ask("nic_irqs", nic) for nic in (*rig.NICS, "mgmt0")}
-
-    def banned(self):
-        return set(self.lab.ask("irqbalance_bans") or ())
-
     def test_what_others_write_once_is_put_right(self):
         self.placed()
-        self.others_write()
-
-    def test_the_same_for_an_agent_with_a_procfs_of_its_own(self):
-        """As in a container that sees the host's processes."""
-        drop_in = "/etc/systemd/system/nova-perf-agent.service.d/procfs.conf"
-        self.lab.ask("put", drop_in, "[Service]\nMountAPIVFS=yes\n")
-        self.addCleanup(self.lab.ask, "run", f"rm {drop_in}; systemctl daemon-reload")
-        self.placed()
-        pid = self.lab.run("systemctl show -P MainPID nova-perf-agent").strip()
-        instances = self.lab.run(f"stat -L -c %d /proc/irq /proc/{pid}/root/proc/irq").split()
-        self.assertNotEqual(*instances)
-        self.others_write()
-
-    def others_write(self):
         for name in ("nic1", "igb1"):
             irq = self.lab.ask("nic_irqs", name)[1]["irq"]
             write = f"echo 2 > /proc/irq/{irq}/smp_affinity_list"

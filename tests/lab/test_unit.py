@@ -83,20 +83,15 @@ class UnitTest(rig.LabCase):
             self.lab.run(f"echo 0-7 >/proc/irq/{irq}/smp_affinity_list")
         self.assertEqual(len(rig.NICS), len(self.lab.ask("faults", rig.nics())[1]))
 
-    def test_a_start_that_fails_is_put_off_ever_longer(self):
-        """It says why, systemd tries it no more often, and it is at work once that is mended."""
+    def test_a_start_that_fails_is_tried_again(self):
+        """It says why, not all the time, and it is at work once that is mended."""
         self.lab.ask("put", "/etc/nova-perf-tuning/lab.conf", "[agent]\ninterval = nan\n")
         self.addCleanup(self.end_agent)
         self.lab.run("systemctl daemon-reload; systemctl stop nova-perf-agent")
-        self.lab.run("rm -f /run/nova-perf-tuning/failed-starts")
         began = self.restarts()
         self.lab.run("systemctl start --no-block nova-perf-agent")
-        for seconds in (1, 2, 4):
-            self.until(
-                lambda told=f"next try in {seconds} s": told in self.told(), f"a pause of {seconds} s", told=False
-            )
-        self.assertIn("interval", self.told())
-        self.assertEqual(2, self.restarts() - began)
+        self.until(lambda: "interval" in self.told(), "it says why", told=False)
+        self.until(lambda: self.restarts() > began, "it is tried again", told=False)
         self.lab.run("systemctl stop nova-perf-agent")
         self.assertEqual("inactive", self._unit("ActiveState")["ActiveState"])
         self.start_agent(wanted=rig.nics(), what="the agent's start after failed ones")

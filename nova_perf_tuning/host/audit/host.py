@@ -11,7 +11,7 @@ from nova_perf_tuning import cpulist, errors, rules
 from nova_perf_tuning.guest import domain as domain_module
 from nova_perf_tuning.guest import inventory as inventory_module
 from nova_perf_tuning.guest import parsing
-from nova_perf_tuning.host import irqbalance, model, novaconf
+from nova_perf_tuning.host import model, novaconf
 from nova_perf_tuning.host import setting as setting_module
 from nova_perf_tuning.host.audit import kernel
 from nova_perf_tuning.host.facts import ethtool, guests
@@ -140,15 +140,6 @@ class Host:
             if name is not None:
                 found.setdefault(name, pid)
         return found
-
-    @functools.cached_property
-    def banned_interrupts(self) -> frozenset[int]:
-        """Interrupts that a running irqbalance was told to leave alone, by whoever; empty on a recorded host."""
-        pid = irqbalance.running() if self.root.live else None
-        try:
-            return frozenset() if pid is None else irqbalance.banned(pid)
-        except OSError:
-            return frozenset()
 
     @functools.cached_property
     def sees_programs(self) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from nova_perf_tuning import cpulist
-from nova_perf_tuning.host import model
+from nova_perf_tuning.host import irqbalance, model
 from nova_perf_tuning.host.audit.base import Finding, Level, Rule, need, plural
 from nova_perf_tuning.host.audit.host import Host
 from nova_perf_tuning.host.plan import nics as plan_nics
@@ -183,8 +183,8 @@ class Irqbalance(Rule):
         taken = host.sets.dedicated | host.isolated
         bans = any(word in text for word in ("--ban", "--policyscript", "-l ", "-i "))
         bans = bans or bool(taken and taken <= (cpulist.find(banned) or frozenset()))
-        placed = {irq.number for nic in host.links for queue in _by_queue(host, nic) for irq in queue}
-        if host.runs_guests and not bans and not placed <= host.banned_interrupts:
+        ours = host.root.live and irqbalance.uses_our_script(host.programs["irqbalance"])
+        if host.runs_guests and not bans and not ours:
             owned = f"; guests own CPUs {cpulist.format(taken)}" if taken - host.isolated else ""
             yield self.finding(
                 [*evidence, (f"/{file}", text or "no bans")],

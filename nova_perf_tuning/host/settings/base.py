@@ -96,8 +96,6 @@ class SettingKind(abc.ABC):
     :cvar ephemeral: objects of this kind end in normal operation (a guest's threads); that one is gone
         is no drift.
     :cvar persistent: what is written outlives a reboot, and so must its original.
-    :cvar shared: others add to a value and take from it while we do; :meth:`original` tells theirs from ours, so
-        a value that others have changed is restored too: to theirs.
     """
 
     kind: ClassVar[str]
@@ -105,7 +103,6 @@ class SettingKind(abc.ABC):
     needs_identity: ClassVar[bool] = False
     ephemeral: ClassVar[bool] = False
     persistent: ClassVar[bool] = False
-    shared: ClassVar[bool] = False
 
     def __init__(self, root: str = "/") -> None:
         self.root = root
@@ -148,13 +145,6 @@ class SettingKind(abc.ABC):
     def is_cut(self, current: str) -> bool:
         """Whether ``current`` can only be what a write of ours leaves that was cut in the middle."""
         return False
-
-    def original(self, original: str, asked: Sequence[str], current: str) -> str:
-        """Return what is to be put back of an object that held ``original`` before one of ``asked`` was written.
-
-        Of a value that is :attr:`shared` that is what others have made of theirs since.
-        """
-        return original
 
     def effective(self, target: str) -> str | None:
         """Return what the kernel really uses where that can differ from what was written, else None."""

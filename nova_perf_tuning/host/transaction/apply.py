@@ -258,7 +258,7 @@ class _Run:
             target=one.target,
             identity=identity,
             boot_id=self.boot,
-            original=kind.original(first.original, first.asked, current) if first else current,
+            original=first.original if first else current,
             wanted=one.value,
             written=written,
             reason=one.reason,
@@ -334,15 +334,13 @@ class _Run:
                 continue
             old, held = self.known.get(entry.key), self._now_held(outcome)
             if held is None and outcome.result is Result.FAILED:
-                continue  # irqbalance may yet do what it was asked: what the journal says of the intent stays
+                continue  # it may have been done all the same: what the journal says of the intent stays
             entry.written = held
             if outcome.result in (Result.WRITTEN, Result.PENDING, Result.DIFFERS):
                 entry.state = "applied"
                 keep.append(entry)
             elif held == entry.wanted:  # done after all, too late for an answer
                 keep.append(entry)
-            elif old is not None and self.kinds[old.kind].shared:
-                keep.append(old)  # refused: what others have added meanwhile is not what we had written
             elif old is not None:  # refused: what held before is what can be expected and undone
                 keep.append(dataclasses.replace(old, written=held))
             elif held in (None, entry.original):

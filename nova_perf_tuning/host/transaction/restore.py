@@ -114,10 +114,9 @@ def _restore(
         if not kind.is_same(entry.setting()):
             return Restoration(entry, Undone.GONE, None, "another object has this number now")
         current = kind.read(entry.target)
-        entry = dataclasses.replace(entry, original=kind.original(entry.original, entry.asked, current))
         if kind.holds(entry.target, entry.original, current):
             return Restoration(entry, Undone.ALREADY, current)
-        if not (force or kind.shared or _is_ours(entry, kind, current)):
+        if not (force or _is_ours(entry, kind, current)):
             ours = entry.written or entry.wanted
             detail = f"we wrote {ours}, somebody has set {current} since; the original is {entry.original}"
             return Restoration(entry, Undone.FOREIGN, current, detail)
@@ -131,7 +130,7 @@ def _restore(
         return Restoration(entry, Undone.FAILED, None, str(error))
     if not kind.holds(entry.target, expected, now):
         detail = f"the kernel holds {now}, not the original {entry.original}"
-        return Restoration(entry, Undone.FAILED, current, detail, left=None if kind.shared else now)
+        return Restoration(entry, Undone.FAILED, current, detail, left=now)
     return Restoration(entry, Undone.RESTORED, current)
 
 

@@ -27,7 +27,7 @@ class AgentTest(agent_case.AgentCase):
         )
         state = self.status()
         self.assertTrue(state["running"])
-        self.assertEqual((process.pid, 8, 2), (state["pid"], state["settings"], state["guests"]))
+        self.assertEqual((process.pid, 9, 2), (state["pid"], state["settings"], state["guests"]))
         code, err = self.end(process)
         self.assertEqual(0, code, err)
         self.assertEqual(placed, self.irq())
@@ -103,7 +103,7 @@ class AgentTest(agent_case.AgentCase):
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as reply:
             text = reply.read().decode()
         for line in (
-            "nova_perf_settings 8.0",
+            "nova_perf_settings 9.0",
             "nova_perf_guests 2.0",
             "nova_perf_up 1.0",
             'nova_perf_writes_total{kind="irq_affinity"} 4.0',
@@ -135,7 +135,7 @@ class AgentTest(agent_case.AgentCase):
 class ImportsTest(testtools.TestCase):
     def test_no_openstack_service_and_no_client_is_needed(self):
         code = (
-            "import sys, nova_perf_tuning.agent.run, nova_perf_tuning.agent.guests;"
+            "import sys, nova_perf_tuning.agent.main, nova_perf_tuning.agent.guests;"
             "bad = {'nova', 'openstack', 'keystoneauth1', 'oslo_messaging', 'osc_lib', 'libvirt', 'requests'};"
             "print(sorted(bad & {name.partition('.')[0] for name in sys.modules}))"
         )

@@ -111,8 +111,6 @@ class Simulated:
         #: Interrupt -> what a write to it is answered with, and whether each one is; what follows a write at once.
         self.refuses: dict[int, tuple[int, bool]] = {}
         self.intruders: dict[int, str] = {}
-        #: What irqbalance leaves alone.
-        self.banned = "none"
         for number, handler, device, node in _OTHERS:
             self.vectors[number] = Vector(handler, device, node, EVERY, self._count())
         self.xps[_TAP] = Queues(["00"] * 2, self._count())
@@ -264,7 +262,7 @@ class Simulated:
         return planner.plan(facts, plan_model.CpuSets(dedicated=DEDICATED))
 
     def kinds(self):
-        made = (_Irq(self), _Thread(self), _Xps(self), _Ban(self))
+        made = (_Irq(self), _Thread(self), _Xps(self))
         return {kind.kind: kind for kind in made}
 
     def boot(self) -> str:
@@ -475,20 +473,3 @@ class _Xps(_Kind):
         self.host.note(self.kind, target, "", queues.made, queues.masks[queue], value, asked=asked)
         queues.masks[queue] = value
         queues.ours.add(queue)
-
-
-class _Ban(_Kind):
-    kind = "irqbalance_ban"
-    order = 58
-    ephemeral = True
-
-    def read(self, target):
-        return self.host.banned
-
-    def identity(self, target):
-        return "77:1"
-
-    def take(self, target, value):
-        old, asked = self.host.banned, bool(self.host.bound)
-        self.host.note(self.kind, target, self.identity(target), 0, old, value, asked=asked)
-        self.host.banned = value

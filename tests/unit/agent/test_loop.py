@@ -14,11 +14,9 @@ from unittest import mock
 
 import testtools
 
-from nova_perf_tuning.agent import arbiter, inbox, metrics, reconcile, service, sources, watch
+from nova_perf_tuning.agent import arbiter, findings, inbox, metrics, reconcile, service, sources, watch
 from nova_perf_tuning.cli import status
-from nova_perf_tuning.host import setting
-from nova_perf_tuning.host.settings import base
-from nova_perf_tuning.host.transaction import journal, rivals
+from nova_perf_tuning.host.transaction import journal
 from tests.hosts import sysroots
 from tests.unit.agent import simulated, test_convergence
 
@@ -78,16 +76,6 @@ class Told(sources.Source):
         os.close(self.into)
 
 
-class Lookout(rivals.Lookout):
-    """One that counts how often it is asked."""
-
-    asked = 0
-
-    def likely(self, kind):
-        self.asked += 1
-        return super().likely(kind)
-
-
 class LoopTest(testtools.TestCase):
     def setUp(self):
         super().setUp()
@@ -98,6 +86,7 @@ class LoopTest(testtools.TestCase):
         folder = tempfile.TemporaryDirectory(prefix="nova-perf-loop-", dir=sysroots.workplace())
         self.addCleanup(folder.cleanup)
         self.root = pathlib.Path(folder.name)
+        self.neighbours = findings.Neighbours(str(self.root))
         for number in range(24, 64):
             (self.root / f"proc/irq/{number}").mkdir(parents=True)
 
@@ -108,7 +97,9 @@ class LoopTest(testtools.TestCase):
             verify_interval=options.pop("verify_interval", 3600.0),
             passthrough_interval=options.pop("passthrough_interval", 3600.0),
         )
-        agent = service.Service(self.reconciler, watch.Watch(str(self.root)), timing, str(self.root), **options)
+        agent = service.Service(
+            self.reconciler, watch.Watch(str(self.root)), timing, str(self.root), self.neighbours, **options
+        )
         self.addCleanup(agent.close)
         if files:
             agent.add(sources.FileWatch(str(self.root)))
@@ -211,81 +202,6 @@ class PassedThroughTest(LoopTest):
             thread.join()
 
 
-class Coalesce(base.SettingKind):
-    """Taps of a host in memory, whose kernel tells of each write."""
-
-    kind = "coalesce"
-    order = 20
-
-    def __init__(self, values, told):
-        super().__init__("/")
-        self.values, self.told = values, told
-
-    def read(self, target):
-        return self.values[target]
-
-    def write(self, target, value):
-        self.values[target] = value
-        self.told(target)
-
-    def describe(self, target, value):
-        return f"{target} = {value}"
-
-
-class Monitor(Told, sources.EthtoolMonitor):
-    def __init__(self):
-        Told.__init__(self, sources.COALESCING)
-        self.coalesced = set()
-
-    def set(self, target):
-        self.coalesced.add(target.partition("/")[0])
-        self.tell()
-
-
-class CoalescingTest(LoopTest):
-    TARGET = "tap7/rx-frames"
-
-    def setUp(self):
-        super().setUp()
-        self.monitor, self.values = Monitor(), {self.TARGET: "0", "eth0/rx-frames": "0"}
-        kinds, plan = self.host.kinds, self.host.plan
-        self.host.kinds = lambda: {**kinds(), "coalesce": Coalesce(self.values, self.monitor.set)}
-
-        def with_tap(facts):
-            made = plan(facts)
-            one = setting.Setting("coalesce", self.TARGET, "16", self.values[self.TARGET], "", "tap-rx-frames")
-            return dataclasses.replace(made, settings=[*made.settings, one])
-
-        self.host.plan = with_tap
-        self.agent = self.serve()
-        self.agent.add(self.monitor)
-
-    def passes(self):
-        return sum(self.agent.stats.passes.values())
-
-    def test_what_we_set_ourselves_is_read_back_and_no_more(self):
-        self.assertEqual("16", self.values[self.TARGET])
-        self.agent.turn()
-        self.assertEqual((1, []), (self.passes(), self.agent._due))
-
-    def test_what_another_sets_is_not_excused(self):
-        self.agent.turn()
-        for _ in range(30):
-            self.values[self.TARGET] = "1"
-            self.monitor.set(self.TARGET)
-            self.agent.turn()
-        written = self.agent.stats.written["coalesce"]
-        self.assertTrue(2 <= written <= 7, written)
-
-    def test_that_of_a_nic_may_have_reset_its_interrupts(self):
-        self.agent.turn()
-        placed = [self.host.vectors[number].affinity for number in self.nic_vectors()]
-        self.host.reset("eth0")
-        self.monitor.set("eth0/rx-frames")
-        self.agent.turn()
-        self.assertEqual(placed, [self.host.vectors[number].affinity for number in self.nic_vectors()])
-
-
 class TimersTest(LoopTest):
     def test_events_without_end_leave_the_timers_their_turn(self):
         agent = self.serve(verify_interval=0.1)
@@ -310,15 +226,6 @@ class TimersTest(LoopTest):
             agent.waker.wake(sources.LINK)
             self.assertTrue(self.until(agent, lambda: agent.stats.passes[sources.LINK]), "no pass")
         self.assertEqual((3, {"start": 1, sources.LINK: 1}), (agent.stats.skipped, dict(agent.stats.passes)))
-
-    def test_so_are_they_after_a_look_that_finds_nothing(self):
-        agent = self.serve()
-        folder = self.root / "run/irqbalance"
-        folder.mkdir(parents=True)
-        agent._look(time.monotonic())
-        self.assertEqual({"start": 1}, dict(agent.stats.passes))
-        (folder / "irqbalance1.sock").touch()
-        self.assertEqual({sources.RIVAL}, agent._files.drain())
 
     def test_what_is_held_back_is_tried_when_it_is_due(self):
         agent = self.serve()
@@ -505,7 +412,7 @@ class ToldTest(LoopTest):
 
     def test_before_the_first_pass_it_is_not_up(self):
         agent = service.Service(
-            self.reconciler, watch.Watch(str(self.root)), types.SimpleNamespace(), str(self.root)
+            self.reconciler, watch.Watch(str(self.root)), types.SimpleNamespace(), str(self.root), self.neighbours
         )
         self.addCleanup(agent.close)
         self.assertEqual({("nova_perf_up",): 0}, self.figures(agent))
@@ -517,15 +424,13 @@ class ToldTest(LoopTest):
         link = self.root / "etc/systemd/network/10-lan.link"
         link.parent.mkdir(parents=True)
         link.write_text("[Match]\nDriver=ice\n[Link]\nIRQAffinityPolicy=spread\n")
-        lookout = Lookout(str(self.root))
-        agent = self.serve(lookout=lookout)
+        agent = self.serve()
         (number, *_others) = self.nic_vectors()
         self.hold_back(agent, [number])
         self.hold_back(agent, [number])
-        self.assertEqual(1, lookout.asked)
-        finding, file = agent.snapshot.state["findings"]
+        file, irqbalance, finding = sorted(
+            agent.snapshot.state["findings"], key=lambda one: ("kind" in one, "pid" in one)
+        )
         self.assertEqual("may be written by irqbalance (pid 4242)", finding["detail"])
+        self.assertEqual(("irqbalance", 4242), (irqbalance["what"], irqbalance["pid"]))
         self.assertEqual(("rival", "/etc/systemd/network/10-lan.link"), (file["what"], file["file"]))
-        lines = status._agent_lines({**agent.snapshot.state, "running": True, "age_s": 0.0})
-        self.assertIn(f"written by others: irq_affinity irq:{number} may be written by irqbalance", lines[-2])
-        self.assertIn("file /etc/systemd/network/10-lan.link", lines[-1])

@@ -315,31 +315,6 @@ class StormTest(PaceTest):
     def _fail(self):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    def test_ethtool_without_end_is_not_a_pass_each_nor_an_excuse(self):
-        monitor = test_loop.Monitor()
-        self.agent.add(monitor)
-        begin, passes = self.clock.now, self.agent.stats.passes.total()
-        for tick in range(10000):
-            self.clock.at(begin + tick / 100.0, lambda: monitor.set("eth1/rx-frames"))
-        self.go_on(50.0)
-        self.assertEqual(passes + 1, self.agent.stats.passes.total())
-        self.assertLess(self.agent._excused_until, self.clock.now)
-        self.assertLess(self.readings, 150)
-        # Its driver may have reset it at any of them.
-        self.host.reset("eth0")
-        self.assertLess(self.right_after(), 1.1)
-
-    def test_the_next_one_is_an_event_again_after_a_minute(self):
-        monitor = test_loop.Monitor()
-        self.agent.add(monitor)
-        for _ in range(3):
-            passes = self.agent.stats.passes[sources.CHANNELS]
-            monitor.set("eth0/rx-frames")
-            self.host.reset("eth0")
-            self.assertEqual(0.0, self.right_after())
-            self.assertEqual(passes + 1, self.agent.stats.passes[sources.CHANNELS])
-            self.go_on(61.0)
-
     def test_what_was_lost_is_looked_for(self):
         lost = self.told(sources.LOST)
         self.go_on(30.0)

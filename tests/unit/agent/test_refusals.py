@@ -1,4 +1,4 @@
-"""What the kernel does not take, and what irqbalance does not say."""
+"""What the kernel does not take."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ import os
 
 import testtools
 
-from nova_perf_tuning.agent import arbiter, reconcile
-from nova_perf_tuning.host import setting
+from nova_perf_tuning.agent import arbiter
 from nova_perf_tuning.host.settings import base
 from nova_perf_tuning.host.transaction import apply
 from tests.unit.agent import test_convergence
@@ -194,21 +193,6 @@ class RefusalTest(testtools.TestCase):
         self.assertEqual(strange.target, target)
         self.assertIn("no target of this kind", detail)
 
-    def test_what_is_planned_of_a_kind_that_is_not_installed_is_one_fault_each(self):
-        kinds = self.host.kinds
-        self.host.kinds = lambda: {name: kind for name, kind in kinds().items() if name != "xps"}
-        done = self._pass()
-        self.assertIn(self.target, [one.setting.target for one in done.written])
-        self.assertEqual({"xps"}, {one.setting.kind for one in done.faults})
-        self.assertEqual(len(done.faults), len(self._told()))
-        self.assertEqual([], self._pass().faults)
-        self.assertNotEqual([], self._told())
-        self.assertEqual([], self.agent.drifting())
-        self.host.kinds = kinds
-        self.agent.retry_refused()
-        self._pass()
-        self.assertEqual([], self._told())
-
 
 class PausesTest(testtools.TestCase):
     def test_pauses_that_began_apart_end_together(self):
@@ -240,49 +224,3 @@ class PausesTest(testtools.TestCase):
                 self.assertTrue(0.75 * told <= contest.until - now <= told, (begin, told, contest))
                 now = contest.until
                 self.assertTrue(judge.allow(key, now))
-
-
-class ExtraTest(testtools.TestCase):
-    """What irqbalance is told stays while it cannot be asked."""
-
-    def setUp(self):
-        super().setUp()
-        self.bench = test_convergence.Bench()
-        self.addCleanup(self.bench.close)
-        self.host = self.bench.host
-        self.host.banned = "9"
-        self.answer = self._ban
-        self.bench.agent = reconcile.Reconciler(
-            self.host,
-            test_convergence.OneJournal(self.bench.journal),
-            arbiter.Arbiter(),
-            extra=lambda *both: self.answer(*both),
-        )
-        self.bench.agent.reconcile()
-        self.assertEqual("9,24", self.host.banned)
-
-    def _ban(self, _wanted, _entries):
-        return [
-            setting.Setting("irqbalance_ban", "irqbalance", "9,24", self.host.banned, "", "irqbalance-ban", "77:1")
-        ]
-
-    def _silent(self, _wanted, _entries):
-        raise reconcile.KeepExtra
-
-    def test_silence_changes_nothing(self):
-        self.answer = self._silent
-        done = self.bench.agent.reconcile()
-        self.assertEqual(("9,24", [], True), (self.host.banned, done.withdrawn, done.kept_extra))
-        (entry,) = [one for one in self.bench.journal.entries() if one.kind == "irqbalance_ban"]
-        self.assertEqual("9", entry.original)
-        self.answer = lambda *_both: []
-        self.bench.agent.reconcile()
-        self.assertEqual("9", self.host.banned)
-
-    def test_what_is_planned_is_placed_meanwhile(self):
-        self.answer = self._silent
-        number = min(self.host.numbers("eth0"))
-        right = self.host.vectors[number].affinity
-        self.host.vectors[number].give("0-7")
-        self.bench.agent.reconcile()
-        self.assertEqual(right, self.host.vectors[number].affinity)

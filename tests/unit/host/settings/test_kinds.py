@@ -16,7 +16,7 @@ from nova_perf_tuning.host.transaction import verify
 from tests.hosts import sysroots
 
 KINDS = ("irq_affinity", "thread_affinity", "xps", "rps", "sysctl", "mtu", "offload", "ring", "channels")
-KINDS += ("memory", "governor", "module_parameter", "config_file", "irqbalance_ban", "irqbalance_list", "coalesce")
+KINDS += ("memory", "governor", "module_parameter", "config_file", "irqbalance_ban", "coalesce")
 HOSTILE = ("", "irq:../../x", "irq:-1", "tid:0", "eth0/../..", "../../etc/passwd", "irq:1\n", "a/b/c")
 FORMS = {
     "irq_affinity": ("irq:24", "0-7"),
