@@ -10,8 +10,9 @@ from typing import Any
 from xml.etree import ElementTree
 
 from nova_perf_tuning import errors, rules, whole_file
-from nova_perf_tuning.cli import audit_options, command, state
+from nova_perf_tuning.cli import audit_options, command
 from nova_perf_tuning.host.audit import base, runner
+from nova_perf_tuning.printing import printable
 
 _LEVELS = [level.value for level in rules.Level]
 _TEXT = {"type": "string"}
@@ -129,7 +130,7 @@ def _list_rules(args: argparse.Namespace, chosen: Sequence[base.Rule]) -> int:
     else:
         how = {rule.id: "safe" if rule.safe else "yes" if rule.appliable else "" for rule in chosen}
         lines = [(rule.id, rule.level.value, how[rule.id], rule.title) for rule in chosen]
-        state.print_table(("rule", "level", "apply", "what should hold"), lines)
+        command.print_table(("rule", "level", "apply", "what should hold"), lines)
     return int(errors.ExitCode.PASS)
 
 
@@ -202,7 +203,7 @@ def junit(report: rules.Report, fail_on: str) -> bytes:
 
 def _plain(text: str) -> str:
     """Return a text of several lines as a terminal and XML can take it."""
-    return "\n".join(command.plain(line) for line in text.replace("\t", " ").split("\n"))
+    return printable(text.replace("\t", " "), keep="\n")
 
 
 def _lines(finding: rules.Finding) -> str:

@@ -11,8 +11,11 @@ from typing import Any
 from nova_perf_tuning import at_once, errors
 from nova_perf_tuning.bench import base, output, plugins
 from nova_perf_tuning.bench import parameter as parameters
-from nova_perf_tuning.budget import wording
-from nova_perf_tuning.cli import command, state
+from nova_perf_tuning.budget import host_environment, launchers, trial, wording
+from nova_perf_tuning.cli import command
+from nova_perf_tuning.launch import base as launch
+from nova_perf_tuning.launch import disks
+from nova_perf_tuning.specs import request
 
 
 class BenchList(command.PerfCommand):
@@ -27,10 +30,10 @@ class BenchList(command.PerfCommand):
         for one in found:
             there = f"no: {plugins.how_to_get(one)}" if plugins.missing(one) else "yes"
             rows.append((one.kind, one.primary[1], there, one.summary))
-        state.print_table(("benchmark", "unit", "installed", "what it measures"), rows)
+        command.print_table(("benchmark", "unit", "installed", "what it measures"), rows)
         for one in found:
             print(f"\n{one.kind}")
-            state.print_table(
+            command.print_table(
                 ("  parameter", "default", "meaning"),
                 [(f"  {parameter.name}", parameter.default, parameter.help) for parameter in one.parameters],
             )
@@ -50,23 +53,11 @@ class BenchRun(command.PerfCommand):
             metavar="KIND[:KEY=VALUE,...]",
             help="benchmark, see 'nova-perf bench list'; with parameters as 'nova-perf validate' takes them",
         )
-        parser.add_argument(
-            "--param",
-            metavar="KEY=VALUE",
-            action="append",
-            default=[],
-            help="parameter of the benchmark, such as seconds=5; may be repeated",
-        )
         parser.add_argument("--launcher", default="host", help="where: host (default), libvirt")
 
     def run_command(self, args: argparse.Namespace) -> int:
-        from nova_perf_tuning.budget import host_environment, launchers, trial
-        from nova_perf_tuning.launch import base as launch
-        from nova_perf_tuning.launch import disks
-        from nova_perf_tuning.specs import request
-
         kind, _, given = args.kind.partition(":")
-        chosen = parameters.split([*(given.split(",") if given else ()), *args.param])
+        chosen = parameters.split(given.split(",") if given else ())
         benchmark = plugins.load(kind)
         plugins.check_installed(benchmark, chosen)
         if args.launcher == "host" and benchmark.paired and "port" in benchmark.defaults:
@@ -135,9 +126,9 @@ def _show(
         )
         for one in readings
     ]
-    state.print_table(("figure", "value", "unit", "", ""), rows)
+    command.print_table(("figure", "value", "unit", "", ""), rows)
     for warning in warnings:
-        print(f"warning: {warning}")
+        command.say(f"warning: {warning}")
 
 
 def _describe(benchmark: base.Benchmark) -> dict[str, Any]:

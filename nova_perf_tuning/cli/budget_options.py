@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -54,9 +53,7 @@ def applied(
     if args.noise_file is not None:
         found = noise.for_results(loaded, known)
         if not found:
-            told = (
-                f"--noise-file {args.noise_file}: it has no noise floor for this host and run, and changes nothing"
-            )
-            print(command.plain(f"{program}: {path}: {told}"), file=sys.stderr)
+            told = f"--noise-file {args.noise_file}: it has no noise floor for this host and run"
+            command.warn(program, f"{path}: {told}, and changes nothing")
         given |= noise.added(loaded.environment, found)
     return dataclasses.replace(loaded, environment={**loaded.environment, **given})

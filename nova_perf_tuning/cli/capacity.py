@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-from collections.abc import Callable
 
 from nova_perf_tuning import cpulist, errors
 from nova_perf_tuning.budget import capacity, store, wording
-from nova_perf_tuning.cli import command, spec_options, state
+from nova_perf_tuning.cli import command, option_types
 
 
 class Capacity(command.PerfCommand):
@@ -27,7 +26,11 @@ class Capacity(command.PerfCommand):
         parser.add_argument("--benchmark", metavar="LABEL", default="iperf3", help="whose work (default: iperf3)")
         parser.add_argument("--arm", default="tuned", help="which guests (default: tuned)")
         parser.add_argument(
-            "--shared", metavar="LIST", type=_cpus, required=True, help="shared CPUs of the host, such as 0-3,16"
+            "--shared",
+            metavar="LIST",
+            type=option_types.cpus,
+            required=True,
+            help="shared CPUs of the host, such as 0-3,16",
         )
         parser.add_argument(
             "--classes",
@@ -37,34 +40,39 @@ class Capacity(command.PerfCommand):
             help="what they serve, such as emulator,worker where interrupts run elsewhere (default: everything)",
         )
         parser.add_argument(
-            "--dedicated", metavar="LIST", type=_cpus, help="CPUs of the host for pinned guests; with --vcpus"
+            "--dedicated",
+            metavar="LIST",
+            type=option_types.cpus,
+            help="CPUs of the host for pinned guests; with --vcpus",
         )
-        parser.add_argument("--vcpus", metavar="N", type=_vcpus, help="vCPUs of each pinned guest")
+        parser.add_argument(
+            "--vcpus", metavar="N", type=option_types.whole(1, 4096), help="vCPUs of each pinned guest"
+        )
         parser.add_argument(
             "--rate",
             metavar="UNITS",
-            type=_number(1e9),
+            type=option_types.number(1e-9, 1e9),
             help="units of work per second of each guest (default: as measured)",
         )
         parser.add_argument(
             "--busy",
             metavar="SHARE",
-            type=_number(1),
+            type=option_types.number(0.01, 1),
             default=0.8,
             help="share of a CPU that may be busy (default: 0.8)",
         )
         parser.add_argument(
             "--nic-speed",
             metavar="GBIT",
-            type=_number(1e6),
+            type=option_types.number(0.001, 1e6),
             help="also say how many shared CPUs guests need to use a NIC of this speed",
         )
 
     def run_command(self, args: argparse.Namespace) -> int:
         if (args.dedicated is None) != (args.vcpus is None):
-            raise spec_options.OptionError("--dedicated and --vcpus belong together; give both or none")
+            raise option_types.OptionError("--dedicated and --vcpus belong together; give both or none")
         if both := args.shared & (args.dedicated or frozenset()):
-            raise spec_options.OptionError(
+            raise option_types.OptionError(
                 f"--shared and --dedicated both name CPUs {cpulist.format(both)}; give each CPU once"
             )
         measured = capacity.Measured(store.load(args.results), args.benchmark, args.arm, args.classes)
@@ -95,7 +103,7 @@ def _show(found: capacity.Capacity, nic: capacity.Housekeeping | None, busy: flo
         for one in found.limits
     ]
     head = ("resource", f"CPU ms/{found.work_unit}", "CPUs per guest", "guests", "interval", "note")
-    state.print_table(head, rows, limit=80)
+    command.print_table(head, rows, limit=80)
     first = found.limits[0] if found.limits else None
     if first is not None and first.careful is not None:
         print(f"\n{first.resource} runs out first: plan with {first.careful} guests, then try that many")
@@ -112,40 +120,9 @@ def _count(number: int | None) -> str:
     return "no limit" if number is None else f"{number:,}"
 
 
-def _cpus(text: str) -> frozenset[int]:
-    try:
-        found = cpulist.parse(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(f"'{text[:40]}': {error}") from None
-    if not found:
-        raise argparse.ArgumentTypeError("empty; give at least one CPU, such as 0-3")
-    return found
-
-
 def _classes(text: str) -> tuple[str, ...]:
     named = dict.fromkeys(text.split(","))
     for name in named:
         if name not in capacity.CLASSES:
             raise argparse.ArgumentTypeError(f"'{name[:40]}': give some of {','.join(capacity.CLASSES)}")
     return tuple(named)
-
-
-def _number(most: float) -> Callable[[str], float]:
-    """Return a reader of numbers above 0, up to ``most``."""
-
-    def read(text: str) -> float:
-        try:
-            value = float(text)
-        except ValueError:
-            value = 0.0
-        if not 0 < value <= most:
-            raise argparse.ArgumentTypeError(f"'{text[:40]}': give a number above 0, at most {most:g}")
-        return value
-
-    return read
-
-
-def _vcpus(text: str) -> int:
-    if text.isascii() and text.isdigit() and len(text) < 5 and 1 <= int(text) <= 4096:
-        return int(text)
-    raise argparse.ArgumentTypeError(f"'{text[:40]}': give a whole number from 1 to 4096")

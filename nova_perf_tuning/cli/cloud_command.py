@@ -5,13 +5,15 @@ from __future__ import annotations
 import argparse
 import functools
 import logging
-import sys
 from typing import Any
 
+from osc_lib import exceptions as osc_exceptions
 from osc_lib.command import command as osc_command
 
 from nova_perf_tuning import errors
 from nova_perf_tuning.cli import command
+from nova_perf_tuning.cloud import faults
+from nova_perf_tuning.printing import one_line
 
 
 class CloudCommand(osc_command.Command):
@@ -46,7 +48,7 @@ class CloudCommand(osc_command.Command):
         except Exception as error:
             if debug or isinstance(error, BrokenPipeError):
                 raise
-            print(f"openstack {self.cmd_name or ''}: {_line(error)}", file=sys.stderr)
+            self.warn(_line(error))
             if isinstance(error, errors.PerfTuningError):
                 return int(error.exit_code)
             return int(errors.ExitCode.ERROR)
@@ -59,11 +61,9 @@ class CloudCommand(osc_command.Command):
 
     def warn(self, text: str) -> None:
         """Tell something beside the result."""
-        print(f"openstack {self.cmd_name or ''}: {text}", file=sys.stderr)
+        command.warn(f"openstack {self.cmd_name or ''}", text)
 
     def _authenticate(self, *, quiet: bool) -> None:
-        from nova_perf_tuning.cloud import faults
-
         if quiet:
             # What they warn of comes with the error as well.
             logging.getLogger("keystoneauth").setLevel(logging.ERROR)
@@ -94,14 +94,10 @@ class CloudShowOne(CloudCommand, osc_command.ShowOne):
 
 
 def _line(error: Exception) -> str:
-    from osc_lib import exceptions as osc_exceptions
-
-    from nova_perf_tuning.cloud import faults
-
     told = faults.line(error)
     if told is not None:
         return told
-    text = " ".join(str(error).split())
     if isinstance(error, errors.PerfTuningError | OSError) or type(error).__module__ == osc_exceptions.__name__:
-        return text[:1000]
-    return f"internal error, please report: {type(error).__name__}: {text[:200]} (openstack --debug shows where)"
+        return one_line(error)
+    line = one_line(error, 200)
+    return f"internal error, please report: {type(error).__name__}: {line} (openstack --debug shows where)"

@@ -10,12 +10,15 @@ from cliff import columns
 from osc_lib.cli import format_columns
 
 from nova_perf_tuning import errors, rules
-from nova_perf_tuning.cli import cloud_command, spec_options
+from nova_perf_tuning.cli import cloud_command, explain, option_types, spec_options
+from nova_perf_tuning.cloud import flavors, images
+from nova_perf_tuning.specs import crosscheck, profiles
+from nova_perf_tuning.specs.checks import flavor_specs
 
 Rows = tuple[Sequence[str], Iterable[Sequence[Any]]]
 
 #: Bound of the numbers on the command line; Nova's own is smaller still for some.
-MAX_NUMBER = 999_999_999
+_NUMBER = option_types.whole(1, 999_999_999)
 
 
 class Lines(columns.FormattableColumn[Sequence[str]]):
@@ -35,9 +38,6 @@ class FlavorList(cloud_command.CloudLister):
         parser.add_argument("--all", action="store_true", help="all flavors, also those that state nothing")
 
     def take_action(self, parsed_args: argparse.Namespace) -> Rows:
-        from nova_perf_tuning.cloud import flavors
-        from nova_perf_tuning.specs.checks import flavor_specs
-
         rows = []
         for flavor in flavors.list_flavors(self.connection):
             shown = flavor_specs.shown(flavor.extra_specs)
@@ -58,34 +58,31 @@ class FlavorCreate(cloud_command.CloudShowOne):
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("name", metavar="NAME", help="name of the new flavor")
-        parser.add_argument("--vcpus", metavar="N", required=True, help="vCPUs")
-        parser.add_argument("--ram", metavar="MIB", required=True, help="memory in MiB")
+        parser.add_argument("--vcpus", metavar="N", type=_NUMBER, required=True, help="vCPUs")
+        parser.add_argument("--ram", metavar="MIB", type=_NUMBER, required=True, help="memory in MiB")
         parser.add_argument(
-            "--disk", metavar="GIB", default="0", help="root disk in GiB (default: 0: the image's)"
+            "--disk",
+            metavar="GIB",
+            type=option_types.whole(0, 999_999_999),
+            default=0,
+            help="root disk in GiB (default: 0: the image's)",
         )
         parser.add_argument("--id", metavar="ID", help="id of the flavor (default: a UUID)")
         parser.add_argument("--private", action="store_true", help="only for projects that are given access later")
         spec_options.add_flavor(parser)
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
-        from nova_perf_tuning.cloud import flavors
-        from nova_perf_tuning.specs import profiles
-        from nova_perf_tuning.specs.checks import flavor_specs
-
-        vcpus = _number("--vcpus", parsed_args.vcpus)
-        ram = _number("--ram", parsed_args.ram)
-        disk = 0 if parsed_args.disk == "0" else _number("--disk", parsed_args.disk)
         asked = spec_options.flavor(parsed_args)
-        written = flavor_specs.written(asked, vcpus, profiles.load(parsed_args.profile_dir))
+        written = flavor_specs.written(asked, parsed_args.vcpus, profiles.load(parsed_args.profile_dir))
         for warning in written.warnings:
             self.warn(f"warning: {warning}")
         made = flavors.create(
             self.connection,
             parsed_args.name,
             written.specs,
-            vcpus=vcpus,
-            ram_mib=ram,
-            disk_gib=disk,
+            vcpus=parsed_args.vcpus,
+            ram_mib=parsed_args.ram,
+            disk_gib=parsed_args.disk,
             public=not parsed_args.private,
             flavor_id=parsed_args.id,
         )
@@ -107,10 +104,6 @@ class FlavorSet(cloud_command.CloudShowOne):
         )
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
-        from nova_perf_tuning.cloud import flavors
-        from nova_perf_tuning.specs import profiles
-        from nova_perf_tuning.specs.checks import flavor_specs
-
         flavor = flavors.find(self.connection, parsed_args.flavor)
         written = flavor_specs.changed(
             flavor.extra_specs,
@@ -142,10 +135,6 @@ class FlavorCheck(cloud_command.CloudLister):
         add_check_options(parser)
 
     def take_action(self, parsed_args: argparse.Namespace) -> Rows:
-        from nova_perf_tuning.cloud import flavors, images
-        from nova_perf_tuning.specs import profiles
-        from nova_perf_tuning.specs.checks import flavor_specs
-
         known = profiles.load(parsed_args.profile_dir)
         properties: Mapping[str, str] = {}
         if parsed_args.image:
@@ -175,10 +164,6 @@ class FlavorExplain(cloud_command.CloudLister):
         spec_options.add_housekeeping(parser)
 
     def take_action(self, parsed_args: argparse.Namespace) -> Rows:
-        from nova_perf_tuning.cli import explain
-        from nova_perf_tuning.cloud import flavors, images
-        from nova_perf_tuning.specs import crosscheck, profiles
-
         known = profiles.load(parsed_args.profile_dir)
         flavor = flavors.find(self.connection, parsed_args.flavor)
         properties: Mapping[str, str] = {}
@@ -226,12 +211,6 @@ def findings_table(
         (name, one.level.value, one.rule, one.evidence[0].value, one.why, one.remedy, one.source)
         for name, one in found
     ]
-
-
-def _number(option: str, text: str) -> int:
-    value = spec_options.count(option, text, MAX_NUMBER)
-    assert value is not None
-    return value
 
 
 def _shown(flavor: Any) -> tuple[Sequence[str], Sequence[Any]]:

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from nova_perf_tuning.cli import cloud_command, cloud_flavor
+from nova_perf_tuning.cloud import hosts
+from nova_perf_tuning.virt import traits
 
 
 class HostList(cloud_command.CloudLister):
@@ -19,9 +21,6 @@ class HostList(cloud_command.CloudLister):
         parser.add_argument("--validated", action="store_true", help="only hosts with CUSTOM_PERF_VALIDATED")
 
     def take_action(self, parsed_args: argparse.Namespace) -> cloud_flavor.Rows:
-        from nova_perf_tuning.cloud import hosts
-        from nova_perf_tuning.virt import traits
-
         return ("Host", "Zone", "State", "Status", "Verdict", "Traits", "Set By", "Disabled Reason"), [
             (
                 host.name,
@@ -45,8 +44,6 @@ class HostShow(cloud_command.CloudShowOne):
         parser.add_argument("host", metavar="HOST", help="host or hypervisor, with or without its domain")
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
-        from nova_perf_tuning.cloud import hosts
-
         host = hosts.find(self.connection, parsed_args.host)
         shown = {
             "host": host.name,

@@ -5,6 +5,9 @@ from __future__ import annotations
 import argparse
 
 from nova_perf_tuning.cli import cloud_command, cloud_flavor
+from nova_perf_tuning.cloud import flavors, images
+from nova_perf_tuning.specs import profiles
+from nova_perf_tuning.specs.checks import image_rules
 
 
 class ImageCheck(cloud_command.CloudLister):
@@ -21,10 +24,6 @@ class ImageCheck(cloud_command.CloudLister):
         cloud_flavor.add_check_options(parser)
 
     def take_action(self, parsed_args: argparse.Namespace) -> cloud_flavor.Rows:
-        from nova_perf_tuning.cloud import flavors, images
-        from nova_perf_tuning.specs import profiles
-        from nova_perf_tuning.specs.checks import image_rules
-
         known = profiles.load(parsed_args.profile_dir)
         image = images.find(self.connection, parsed_args.image)
         together = None

@@ -8,7 +8,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.cli import budget_options, cloud_command, cloud_flavor, command, spec_options
+from nova_perf_tuning.cli import budget_options, cloud_command, cloud_flavor, option_types
+from nova_perf_tuning.cli import publish as publish_module
+from nova_perf_tuning.cloud import host_results, hosts, publish
+from nova_perf_tuning.printing import one_line
 
 MAX_AGE = 30 * 24 * 3600
 
@@ -50,26 +53,23 @@ class Publish(cloud_command.CloudLister):
         parser.add_argument(
             "--max-age",
             metavar="SECONDS",
-            default=str(MAX_AGE),
+            type=option_types.whole(1, 10**9 - 1),
+            default=MAX_AGE,
             help="refuse results made longer ago; at least twice the interval between validations "
             f"(default: {MAX_AGE}, 30 days)",
         )
 
     def take_action(self, parsed_args: argparse.Namespace) -> cloud_flavor.Rows:
-        from nova_perf_tuning.cloud import hosts
-
-        max_age = spec_options.count("--max-age", parsed_args.max_age, 10**9 - 1)
-        assert max_age is not None
         results, judged = self._results(parsed_args)
         known = hosts.list_hosts(self.connection)
         done = []
         for name, result in results:
             try:
-                done.append(self._one(hosts.choose(known, name), result, max_age, parsed_args))
+                done.append(self._one(hosts.choose(known, name), result, parsed_args))
             except errors.PerfTuningError as error:
                 if len(results) == 1:
                     raise
-                self.warn(f"{name}: {' '.join(str(error).split())}")
+                self.warn(f"{name}: {one_line(error)}")
                 self.exit_code = errors.ExitCode.ERROR
         return ("Host", "Verdict", "Judged", "Traits", "Added", "Removed", "Service"), [
             (
@@ -84,27 +84,22 @@ class Publish(cloud_command.CloudLister):
             for one in done
         ]
 
-    def _one(self, host: Any, result: Any, max_age: int, args: argparse.Namespace) -> Any:
-        from nova_perf_tuning.cloud import publish
-
+    def _one(self, host: Any, result: Any, args: argparse.Namespace) -> Any:
         if args.withdraw:
             return publish.withdraw(self.connection, host, enable=args.disable_on_fail)
         now = datetime.datetime.now(datetime.UTC)
-        publish.usable(result, host, now, datetime.timedelta(seconds=max_age))
+        publish.usable(result, host, now, datetime.timedelta(seconds=args.max_age))
         return publish.publish(self.connection, host, result, disable_on_fail=args.disable_on_fail)
 
     def _results(self, args: argparse.Namespace) -> tuple[Sequence[tuple[str, Any]], str]:
         """Return (host, its result) of what is to be published, or (host, None), and how it was judged."""
-        from nova_perf_tuning.cli import publish
-        from nova_perf_tuning.cloud import host_results
-
         if args.result is None:
             if args.withdraw and args.host:
                 return [(args.host, None)], ""
-            raise spec_options.OptionError("RESULT is missing: give a result file, or --withdraw --host HOST")
-        found = publish.read(args, "openstack perf publish")
+            raise option_types.OptionError("RESULT is missing: give a result file, or --withdraw --host HOST")
+        found = publish_module.read(args, "openstack perf publish")
         for line in found.left_out:
-            self.warn(command.plain(line))
+            self.warn(line)
         judged = "" if args.withdraw else "as recorded" if found.recorded else "now"
         if args.host:
             return [(args.host, host_results.of_host(found.hosts, args.host, args.result))], judged

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
-import typing
-from typing import TYPE_CHECKING, Any
+
+from openstack import connection
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.cli import cloud_command, cloud_flavor, command, spec_options, validate, validate_cloud
-
-if TYPE_CHECKING:
-    from nova_perf_tuning.cloud import run_store
+from nova_perf_tuning.cli import (
+    cloud_command,
+    cloud_flavor,
+    command,
+    option_types,
+    validate_cloud,
+    validate_options,
+)
+from nova_perf_tuning.cloud import api, heat_pair, model, place, run_store
+from nova_perf_tuning.database import engine
 
 
 class Validate(cloud_command.CloudCommand):
@@ -28,14 +35,8 @@ class Validate(cloud_command.CloudCommand):
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument(
-            "-f",
-            "--format",
-            choices=("table", "json"),
-            default="table",
-            help="table for people (default) or json for programs (the documented schema)",
-        )
-        validate.Validate.add_options(typing.cast(Any, self), parser)
+        command.add_format(parser)
+        validate_options.add(parser)
         parser.set_defaults(launcher="heat")
 
     def run(self, parsed_args: argparse.Namespace) -> int:
@@ -48,19 +49,14 @@ class Validate(cloud_command.CloudCommand):
             super()._authenticate(quiet=quiet)
 
     def _is_complete(self) -> bool:
-        from nova_perf_tuning.cloud import run_store
-
-        store = run_store.RunStore(self._args.database, make=False)
-        try:
+        with contextlib.closing(run_store.RunStore(self._args.database, make=False)) as store:
             return bool(store.load(self._args.resume).state == "complete")
-        finally:
-            store.close()
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
         if parsed_args.launcher != "heat":
-            raise spec_options.OptionError("--launcher: on a cloud it is heat; nova-perf validate has the others")
+            raise option_types.OptionError("--launcher: on a cloud it is heat; nova-perf validate has the others")
         if parsed_args.os_cloud:
-            raise spec_options.OptionError(
+            raise option_types.OptionError(
                 "--os-cloud: give it before the command, as in 'openstack --os-cloud X perf'"
             )
         name = getattr(self.app.options, "cloud", None)
@@ -70,8 +66,6 @@ class Validate(cloud_command.CloudCommand):
 
     def _new_connection(self) -> object:
         """Return a connection of its own for each thread that asks, all with the program's credentials."""
-        from openstack import connection
-
         return connection.Connection(config=self.app.client_manager._cli_options)
 
 
@@ -100,23 +94,17 @@ class Cleanup(cloud_command.CloudLister):
         )
 
     def take_action(self, parsed_args: argparse.Namespace) -> cloud_flavor.Rows:
-        store = self._store(parsed_args.database)
-        try:
+        with contextlib.closing(self._store(parsed_args.database)) as store:
             if parsed_args.list:
                 self.nothing = "there are no runs"
                 return _listed(store)
             return ("Run", "Removed"), self._removed(store, parsed_args)
-        finally:
-            store.close()
 
     def _store(self, url: str | None) -> run_store.RunStore:
         """Open the database of runs; where none has been made yet there are no runs.
 
         :raises nova_perf_tuning.database.engine.MissingError: the user names one that is not there.
         """
-        from nova_perf_tuning.cloud import run_store
-        from nova_perf_tuning.database import engine
-
         try:
             return run_store.RunStore(url, make=False)
         except engine.MissingError as error:
@@ -129,8 +117,6 @@ class Cleanup(cloud_command.CloudLister):
         self, store: run_store.RunStore, args: argparse.Namespace
     ) -> list[tuple[str, cloud_flavor.Lines]]:
         """Remove what can be; what cannot is told, and is the exit code."""
-        from nova_perf_tuning.cloud import api, heat_pair, model, place, run_store
-
         launcher = heat_pair.HeatPairLauncher(connect=lambda: self.connection)
         lines = {line.run_id: line for line in store.lines()}
         alive = [line.run_id for line in lines.values() if line.alive]
@@ -171,7 +157,7 @@ class Cleanup(cloud_command.CloudLister):
         return removed
 
     def _tell(self, text: str, failed: object = False) -> None:
-        self.warn(command.plain(text))
+        self.warn(text)
         if failed:
             self.exit_code = errors.ExitCode.ERROR
 

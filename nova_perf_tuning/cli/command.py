@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import abc
 import argparse
+import collections
+import enum
 import functools
 import json
 import sys
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
 from cliff import command
 
 from nova_perf_tuning import errors
+from nova_perf_tuning.printing import counted, one_line, printable
+
+#: Characters of a field that a table shows, and of one in the last column.
+_FIELD, _LAST_FIELD = 60, 2000
 
 
 class PerfCommand(command.Command):
@@ -23,16 +30,14 @@ class PerfCommand(command.Command):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        parser.add_argument(
-            "-f",
-            "--format",
-            choices=("table", "json"),
-            default="table",
-            help="table for people (default) or json for programs (the documented schema)",
-        )
+        add_format(parser)
         self.add_options(parser)
         parser.error = functools.partial(refuse, prog_name)  # type: ignore[method-assign]
         return parser
+
+    def get_epilog(self) -> str:
+        # cliff would read the metadata of every installed package here.
+        return ""
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         """Add this command's own options to ``parser``."""
@@ -52,10 +57,10 @@ class PerfCommand(command.Command):
         except Exception as error:
             if self._debug():
                 raise
-            line = f"internal error, please report: {type(error).__name__}: {' '.join(str(error).split())[:200]}"
+            line = f"internal error, please report: {type(error).__name__}: {one_line(error, 200)}"
             line += " (nova-perf --debug shows where)"
             code = errors.ExitCode.ERROR
-        print(plain(f"nova-perf {self.cmd_name or ''}: {line}".replace(" :", ":")), file=sys.stderr)
+        warn(f"nova-perf {self.cmd_name or ''}".rstrip(), line)
         return int(code)
 
     def _debug(self) -> bool:
@@ -69,29 +74,65 @@ class PerfCommand(command.Command):
         """Do the work and return the exit code (:class:`nova_perf_tuning.errors.ExitCode`)."""
 
 
-def plain(text: str) -> str:
-    """Return a line with names from files in it fit for a terminal, which would obey control characters."""
-    if text.isprintable():
-        return text
-    return "".join(char if char.isprintable() else "?" for char in text)
-
-
-def counted(number: int, what: str) -> str:
-    """Return ``1 host``, ``2 hosts``."""
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+def add_format(parser: argparse.ArgumentParser) -> None:
+    """Add ``-f``."""
+    parser.add_argument(
+        "-f",
+        "--format",
+        choices=("table", "json"),
+        default="table",
+        help="table for people (default) or json for programs (the documented schema)",
+    )
 
 
 def say(text: str) -> None:
     """Print a line that may have names from files in it."""
-    print(plain(text))
+    print(printable(text))
+
+
+def warn(program: str, text: str) -> None:
+    """Print a line on stderr, after the name of the program and its command."""
+    print(printable(f"{program}: {text}"), file=sys.stderr)
 
 
 def refuse(prog_name: str, message: str) -> NoReturn:
     """Stop for wrong usage: one line like every other error, where argparse would print the whole usage."""
-    print(plain(f"{prog_name}: {' '.join(message.split())}; see {prog_name} --help"), file=sys.stderr)
+    warn(prog_name, f"{' '.join(message.split())}; see {prog_name} --help")
     raise SystemExit(int(errors.ExitCode.ERROR))
 
 
 def print_json(data: Any) -> None:
     """Write ``data`` to stdout as one JSON document."""
     sys.stdout.write(json.dumps(data, indent=2) + "\n")
+
+
+def print_table(head: Sequence[str], rows: Sequence[Sequence[object]], limit: int = _FIELD) -> None:
+    """Print rows in columns, None as ``-``; a field is cut to ``limit`` characters, the last column is not."""
+    if not rows:
+        return
+    last = len(head) - 1
+    lines = [
+        [_field(field, limit if place < last else _LAST_FIELD) for place, field in enumerate(row)]
+        for row in (head, *rows)
+    ]
+    widths = [max(len(line[place]) for line in lines) for place in range(last)]
+    for line in lines:
+        text = "  ".join([*(field.ljust(width) for field, width in zip(line, widths, strict=False)), line[last]])
+        sys.stdout.write(text.rstrip() + "\n")
+
+
+def _field(field: object, limit: int) -> str:
+    text = "-" if field is None else printable(str(field))
+    return text if len(text) <= limit else text[: limit - 3] + "..."
+
+
+def count(results: Iterable[enum.Enum]) -> dict[str, int]:
+    """Return how often each result occurs, under its name, in the order of the enumeration."""
+    found = collections.Counter(results)
+    return {str(one.value): found[one] for kind in {type(one) for one in found} for one in kind if found[one]}
+
+
+def summary(counts: Mapping[str, int], of: str) -> str:
+    """Return counts as ``12 settings: 10 written, 2 unchanged``."""
+    parts = ", ".join(f"{number} {name}" for name, number in counts.items())
+    return counted(sum(counts.values()), of) + (f": {parts}" if parts else "")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+from xml.etree import ElementTree
 
 from nova_perf_tuning.budget import (
     ablation,
@@ -21,11 +22,7 @@ from nova_perf_tuning.budget import (
 )
 from nova_perf_tuning.budget import verdict as judging
 from nova_perf_tuning.cli import budget_options, command, export_options, figures
-
-if TYPE_CHECKING:
-    from xml.etree import ElementTree
-
-    from nova_perf_tuning.cloud import fleet
+from nova_perf_tuning.cloud import fleet, rejudge
 
 _Floors = Sequence[Mapping[str, Any]]
 _Budgets = Sequence[budget_file.Budget]
@@ -56,7 +53,7 @@ class Evaluate(command.PerfCommand):
         export_options.add(parser)
 
     def run_command(self, args: argparse.Namespace) -> int:
-        export_options.begin(args, len(args.results))
+        export_options.begin(args, args.results)
         budgets = budget_file.load(args.budget)
         floors = budget_options.floors(args)
         if len(args.results) > 1:
@@ -119,17 +116,15 @@ def _judged(path: str, args: argparse.Namespace, budgets: _Budgets, floors: _Flo
     results = budget_options.applied(store.load(path), path, args, floors, "nova-perf evaluate")
     left_out = judging.left_out(results, budgets)
     if "fleet" in results.environment:
-        from nova_perf_tuning.cloud import rejudge  # SQLAlchemy comes with it
-
-        results, fleet = rejudge.judge(results, budgets)
+        results, judged_fleet = rejudge.judge(results, budgets)
         whole = judging.Verdict(results.environment["fleet"]["verdict"])
         return _File(
             path,
             whole,
             results,
-            "" if fleet.judgements else wording.NO_BUDGET,
-            fleet.judgements,
-            hosts=fleet.hosts,
+            "" if judged_fleet.judgements else wording.NO_BUDGET,
+            judged_fleet.judgements,
+            hosts=judged_fleet.hosts,
             advice=fleet_diagnosis.diagnose(results.environment),
             left_out=left_out,
         )

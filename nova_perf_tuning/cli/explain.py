@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from nova_perf_tuning.cli import command, rich_text, spec_options
+from nova_perf_tuning.cli import command, option_types, spec_options
 from nova_perf_tuning.errors import ExitCode
 from nova_perf_tuning.guest import parsing as guest_parsing
 from nova_perf_tuning.guest import transform
@@ -67,7 +67,7 @@ class Explain(command.PerfCommand):
         parser.add_argument(
             "--vcpus",
             metavar="N",
-            type=spec_options.number(guest_parsing.MAX_VCPUS),
+            type=option_types.whole(1, guest_parsing.MAX_VCPUS),
             required=True,
             help="vCPUs of the flavor",
         )
@@ -91,7 +91,7 @@ class Explain(command.PerfCommand):
                 }
             )
         else:
-            _print_table(found, missing, warnings)
+            _print(found, missing, warnings)
         return ExitCode.PASS
 
 
@@ -153,31 +153,22 @@ def _sample(
     return tuple(dict.fromkeys(lines)), left_out
 
 
-def _print_table(found: Iterable[Row], missing: Mapping[str, str], warnings: Iterable[str]) -> None:
-    from rich import box, table, text
-
-    # Columns that shift with what is asked would be restless; without a terminal there is no width to fill.
-    grid = table.Table(box=box.SIMPLE_HEAD, pad_edge=False, expand=rich_text.is_terminal())
-    grid.add_column("Spec", overflow="fold", ratio=2)
-    grid.add_column("Becomes", overflow="fold", ratio=3)
+def _print(found: Sequence[Row], missing: Mapping[str, str], warnings: Iterable[str]) -> None:
     for row in found:
-        spec = text.Text.assemble((row.spec, "bold"), "=", row.value, "\n", (f"from {row.origin}", "dim"))
-        grid.add_row(spec, text.Text(_becomes(row) + "\n"))
-    if grid.row_count:
-        rich_text.show(grid)
-    else:
-        rich_text.show("Nothing is asked: the guest stays as Nova makes it.")
+        command.say(f"{row.spec}={row.value}  (from {row.origin})")
+        for line in _becomes(row):
+            command.say(f"    {line}")
+    if not found:
+        print("Nothing is asked: the guest stays as Nova makes it.")
     if missing:
         properties = " ".join(f"--property {key}={value}" for key, value in missing.items())
-        rich_text.show(
-            text.Text("The flavor must have Nova's own specs as well, which Nova reads before it boots a guest:")
-        )
-        rich_text.show(text.Text(f"  openstack flavor set {properties} FLAVOR"), soft_wrap=True)
+        print("\nThe flavor must have Nova's own specs as well, which Nova reads before it boots a guest:")
+        command.say(f"  openstack flavor set {properties} FLAVOR")
     for warning in warnings:
-        rich_text.show(text.Text(f"Warning: {warning}"))
+        command.say(f"Warning: {warning}")
 
 
-def _becomes(row: Row) -> str:
+def _becomes(row: Row) -> list[str]:
     lines = []
     if row.spec.startswith(vocabulary.PREFIX):
         if row.native:
@@ -190,4 +181,4 @@ def _becomes(row: Row) -> str:
         lines.append(f"host: {row.host}")
     if row.reason is not None:
         lines.append(f"why: {row.reason}")
-    return "\n".join(lines) or "left alone"
+    return lines or ["left alone"]

@@ -26,28 +26,22 @@ def add(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(f"--{name}", metavar="FILE", help=f"write {text}")
 
 
-def begin(args: argparse.Namespace, inputs: int = 1, made: Sequence[str] = ()) -> None:
+def begin(args: argparse.Namespace, inputs: Sequence[str] = (), outputs: Sequence[str] = ()) -> None:
     """Refuse files that cannot be written, and leave no verdict of an earlier run.
 
     Until :func:`write` the JUnit file has an error, and the others are not there.
 
-    :param inputs: how many results files there are; :param made: what else the command writes.
-    :raises whole_file.OutputError: a directory is missing, something else than a file is there, several results
-        would go into one table, or one file would take the place of another or of what is read.
+    :param inputs: results files that are read; :param outputs: other files that are written.
+    :raises whole_file.OutputError: no file can be there, or it would take the place of results; or several
+        results would go into one table.
     """
     wanted = _wanted(args)
-    if inputs > 1 and (wanted.keys() - {"junit"}):
-        raise whole_file.OutputError(f"--csv and --prometheus take one results file, and {inputs} were given")
-    known: list[str] = []
-    for name in ("results", "budget", "noise_file", "bare_host"):
-        given = getattr(args, name, None) or []
-        known += [given] if isinstance(given, str) else given
-    for path in wanted.values():
+    if len(inputs) > 1 and (wanted.keys() - {"junit"}):
+        raise whole_file.OutputError(f"--csv and --prometheus take one results file, and {len(inputs)} were given")
+    for path in (*outputs, *wanted.values()):
         whole_file.check(path)
-    for path in (*made, *wanted.values()):
-        if any(_same(path, other) for other in known):
-            raise whole_file.OutputError(f"{path}: this command reads or writes that file; give another one")
-        known.append(path)
+        if os.path.realpath(path) in map(os.path.realpath, inputs):
+            raise whole_file.OutputError(f"{path}: this command reads that file; give another one")
     for name, path in wanted.items():
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
@@ -83,14 +77,6 @@ def write(
             text = exports.prometheus(results, summaries, judged, recorded=recorded)
             store.write_atomically(wanted["prometheus"], text)
     return list(wanted.values())
-
-
-def _same(path: str, other: str) -> bool:
-    """Return whether two names are of one file, or will be."""
-    try:
-        return os.path.samefile(path, other)
-    except OSError:
-        return os.path.realpath(path) == os.path.realpath(other)
 
 
 def _wanted(args: argparse.Namespace) -> dict[str, str]:

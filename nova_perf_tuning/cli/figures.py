@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import collections
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-from nova_perf_tuning.budget import ablation, diagnosis, model, statistics, summary, text, verdict, wording
-from nova_perf_tuning.cli import command, state
-
-if TYPE_CHECKING:
-    from nova_perf_tuning.cloud import fleet
+from nova_perf_tuning.budget import (
+    ablation,
+    diagnosis,
+    fleet_diagnosis,
+    model,
+    statistics,
+    summary,
+    text,
+    verdict,
+    wording,
+)
+from nova_perf_tuning.cli import command
+from nova_perf_tuning.cloud import fleet
 
 #: Characters of a path that a table shows, from its end.
 _PATH = 60
@@ -46,7 +53,7 @@ def print_summary(summaries: Sequence[summary.BenchmarkSummary]) -> None:
                 ]
             )
     head = ("benchmark", "arm", "median", "trials", "ratio to", "ratio to host", "service CPU")
-    state.print_table(head, rows)
+    command.print_table(head, rows)
     _print_tests(summaries)
     if any(pair.ratio is not None for one in summaries for pair in one.comparisons):
         print(_RATIO)
@@ -72,12 +79,27 @@ def _print_tests(summaries: Sequence[summary.BenchmarkSummary]) -> None:
             rows += found
     if rows:
         print()
-        state.print_table(("benchmark", "figure", *(f"{arm}/{baseline}" for arm, baseline in pairs)), rows)
+        command.print_table(("benchmark", "figure", *(f"{arm}/{baseline}" for arm, baseline in pairs)), rows)
 
 
 def _ratios(comparisons: Sequence[summary.Comparison], pairs: Sequence[tuple[str, str]]) -> list[str]:
     found = {(one.arm, one.baseline): one.ratio for one in comparisons}
     return [wording.short_ratio(found.get(pair)) for pair in pairs]
+
+
+def print_headline(results: model.Results, summaries: Sequence[summary.BenchmarkSummary]) -> None:
+    """Print what the figures say in one sentence, and what to beware of."""
+    print()
+    command.say(wording.headline(summaries))
+    for note in wording.headline_notes(results, summaries) + wording.cautions(summaries):
+        command.say(f"note: {note}")
+
+
+def print_paths(results: str, report: str) -> None:
+    """Print where a validation's files are."""
+    print()
+    command.say(f"results: {results}")
+    command.say(f"report: {report}")
 
 
 def print_findings(results: model.Results) -> None:
@@ -93,7 +115,7 @@ def print_verdicts(judgements: Sequence[verdict.Judgement]) -> None:
         for one in judgements
         for word, why in one.told
     ]
-    state.print_table(("verdict", "benchmark", "arms", "why"), rows)
+    command.print_table(("verdict", "benchmark", "arms", "why"), rows)
 
 
 def print_left_out(lines: Sequence[str]) -> None:
@@ -107,7 +129,7 @@ def print_files(files: Sequence[tuple[str, verdict.Verdict, str]], whole: verdic
     rows = [
         [word.value, path if len(path) <= _PATH else f"...{path[3 - _PATH :]}", why] for path, word, why in files
     ]
-    state.print_table(("verdict", "file", "why"), rows)
+    command.print_table(("verdict", "file", "why"), rows)
     counts = collections.Counter(word.value for _, word, _ in files)
     told = ", ".join(f"{count} {word}" for word, count in sorted(counts.items()))
     print(f"\n{len(files)} files: {told}\n\n{whole.value}")
@@ -124,15 +146,13 @@ def print_hosts(hosts: Sequence[fleet.HostVerdict], whole: verdict.Verdict | Non
         ]
         for one in hosts
     ]
-    state.print_table(("verdict", "host", "peers", "why"), rows)
+    command.print_table(("verdict", "host", "peers", "why"), rows)
     if whole:
         print(f"\n{whole.value}")
 
 
 def print_fleet_diagnosis(results: model.Results) -> None:
     """Print what the verdicts on the hosts of ``results`` say together; nothing where no host has one."""
-    from nova_perf_tuning.budget import fleet_diagnosis
-
     if told := fleet_diagnosis.diagnose(results.environment):
         print_diagnosis(told)
 
@@ -150,6 +170,6 @@ def print_ablation(knobs: Sequence[ablation.Knob]) -> None:
     if not knobs:
         return
     print()
-    state.print_table(ablation.HEAD, ablation.lines(knobs))
+    command.print_table(ablation.HEAD, ablation.lines(knobs))
     for line in ablation.summary(knobs):
         command.say(line)

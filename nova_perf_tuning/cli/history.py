@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import datetime
 from typing import TYPE_CHECKING, Any
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.cli import command, rich_text, spec_options
+from nova_perf_tuning.budget import store, wording
+from nova_perf_tuning.cli import command, option_types
 
 if TYPE_CHECKING:
     from nova_perf_tuning.budget import history
@@ -32,7 +34,11 @@ class History(command.PerfCommand):
         parser.add_argument("--benchmark", metavar="NAME", help="only this benchmark")
         parser.add_argument("--arm", metavar="NAME", help="only this arm")
         parser.add_argument(
-            "--last", metavar="N", default="100", help="newest runs of each host to look at (default: 100)"
+            "--last",
+            metavar="N",
+            type=option_types.whole(1, 100_000),
+            default=100,
+            help="newest runs of each host to look at (default: 100)",
         )
         parser.add_argument(
             "--database",
@@ -41,26 +47,21 @@ class History(command.PerfCommand):
         )
 
     def run_command(self, args: argparse.Namespace) -> int:
-        from nova_perf_tuning.budget import history, store
-        from nova_perf_tuning.cli import validate
+        from nova_perf_tuning.budget import history  # brings scipy.stats and SQLAlchemy: a second
 
-        last = validate.number("--last", args.last, 1, 100_000)
         loaded = [(path, store.load(path)) for path in args.add]
         for path, results in loaded:
             if "fleet" in results.environment:
-                raise spec_options.OptionError(
+                raise option_types.OptionError(
                     f"--add {path}: these are results of many hosts, which the run itself keeps in its database;"
                     " give results of one host"
                 )
-        kept = history.History(args.database)
-        try:
+        with contextlib.closing(history.History(args.database)) as kept:
             for path, results in loaded:
                 run_id, new = kept.add(results)
                 if args.format != "json":
                     command.say(f"{path}: {'kept as' if new else 'was kept before as'} run {run_id}")
-            found = kept.series(args.host, args.benchmark, args.arm, last)
-        finally:
-            kept.close()
+            found = kept.series(args.host, args.benchmark, args.arm, args.last)
         if args.format == "json":
             command.print_json({"series": [_plain(one) for one in found]})
         else:
@@ -69,22 +70,21 @@ class History(command.PerfCommand):
 
 
 def _print(found: list[history.Series]) -> None:
-    from rich import box, table, text
-
-    from nova_perf_tuning.budget import history, wording
+    from nova_perf_tuning.budget import history
 
     if not found:
         print("no run of this kind is in the database; 'nova-perf history --add RESULTS.json' keeps one")
-        return
-    grid = table.Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for name in ("host", "benchmark", "arm", "tuning", "runs", "newest", "changes", "among equals"):
-        grid.add_column(name, overflow="fold")
-    for one, tuning in zip(found, history.tunings(found), strict=True):
-        newest = f"{wording.number(one.points[-1].value)} {one.unit}"
-        told = "; ".join(wording.change(one, change) for change in one.changes) or "-"
-        row = (one.host, one.benchmark, one.arm, tuning, str(len(one.points)), newest, told, _among_equals(one))
-        grid.add_row(*(text.Text(command.plain(field)) for field in row))
-    rich_text.show(grid)
+    head = ("host", "benchmark", "arm", "tuning", "runs", "newest", "changes", "among equals")
+    rows = [
+        (
+            *(one.host, one.benchmark, one.arm, tuning, len(one.points)),
+            f"{wording.number(one.points[-1].value)} {one.unit}",
+            "; ".join(wording.change(one, change) for change in one.changes) or None,
+            _among_equals(one),
+        )
+        for one, tuning in zip(found, history.tunings(found), strict=True)
+    ]
+    command.print_table(head, rows, limit=200)
 
 
 def _among_equals(one: history.Series) -> str:

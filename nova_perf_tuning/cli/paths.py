@@ -3,99 +3,88 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import os
 import pathlib
 import sys
 from collections.abc import Iterator
 from importlib import metadata
-from typing import Final
+from typing import Final, NamedTuple
 
 import nova_perf_tuning
 from nova_perf_tuning import errors
-from nova_perf_tuning.cli import command, state
+from nova_perf_tuning.cli import command
 
 _PACKAGE: Final = pathlib.Path(nova_perf_tuning.__file__).parent
 _SHARE: Final = "share/nova-perf-tuning"
-_UNIT: Final = "etc/systemd/nova-perf-agent.service"
-_POLICY: Final = "irqbalance-policy-nova-perf"
-_POLICY_TREE: Final = f"etc/irqbalance/{_POLICY}"
 
 
 class NoSuchPathError(errors.PerfTuningError):
     """No files of that name come with this installation."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Kind:
+class Kind(NamedTuple):
     """Files that belong together.
 
-    :ivar name: what people call them.
-    :ivar what: what they are for.
-    :ivar inside: where in the package they are; empty when they are installed beside it.
-    :ivar beside: where they are below the prefix (sys.prefix, /usr), then.
-    :ivar tree: where in a source tree they are, which is where an editable installation finds them.
+    :ivar name: what people call them; :ivar what: what they are for.
+    :ivar place: where in the package they are, or beside it below the prefix (sys.prefix, /usr).
+    :ivar tree: where in a source tree they are, which is where an editable installation finds them; empty for
+        those in the package.
     """
 
     name: str
     what: str
-    inside: str = ""
-    beside: str = ""
+    place: str
     tree: str = ""
-
-    def find(self) -> pathlib.Path | None:
-        """Return the folder or file, or None where it is not installed."""
-        if self.inside:
-            places: Iterator[pathlib.Path] = iter([_PACKAGE / self.inside])
-        else:
-            places = _beside(self.beside, self.tree)
-        return next((place for place in places if place.exists()), None)
 
 
 KINDS: Final = (
-    Kind("heat", "Heat templates and environments of the validation", inside="cloud/heat"),
-    Kind("metadefs", "metadata definitions for Glance", inside="metadefs"),
-    Kind("profiles", "tuning profiles; examples for your own", inside="specs/profiles"),
-    Kind("budgets", "the overhead budgets of '--budget default'", inside="budget/default_budgets.yaml"),
-    Kind("smoke", "smoke tests of a cloud, a test path for stestr", inside="../nova_perf_tuning_smoke"),
-    Kind("devstack", "the DevStack plugin", beside=f"{_SHARE}/devstack", tree="devstack"),
-    Kind("image", "how the benchmark image is built and uploaded", beside=f"{_SHARE}/image", tree="tools/image"),
-    Kind("systemd", "the agent's unit", beside="lib/systemd/system/nova-perf-agent.service", tree=_UNIT),
+    Kind("heat", "Heat templates and environments of the validation", "cloud/heat"),
+    Kind("metadefs", "metadata definitions for Glance", "metadefs"),
+    Kind("profiles", "tuning profiles; examples for your own", "specs/profiles"),
+    Kind("budgets", "the overhead budgets of '--budget default'", "budget/default_budgets.yaml"),
+    Kind("smoke", "smoke tests of a cloud, a test path for stestr", "../nova_perf_tuning_smoke"),
+    Kind("devstack", "the DevStack plugin", f"{_SHARE}/devstack", "devstack"),
+    Kind("image", "how the benchmark image is built and uploaded", f"{_SHARE}/image", "tools/image"),
+    Kind(
+        "systemd",
+        "the agent's unit",
+        "lib/systemd/system/nova-perf-agent.service",
+        "etc/systemd/nova-perf-agent.service",
+    ),
     Kind(
         "irqbalance",
         "policy script for irqbalance",
-        beside=f"{_SHARE}/{_POLICY}",
-        tree=f"etc/irqbalance/{_POLICY}",
+        f"{_SHARE}/irqbalance-policy-nova-perf",
+        "etc/irqbalance/irqbalance-policy-nova-perf",
     ),
-    Kind("dashboard", "Grafana's dashboard of agents' metrics", beside=f"{_SHARE}/grafana", tree="etc/grafana"),
-    Kind("sample", "configuration with every option and its help", beside=f"{_SHARE}/sample", tree="sample"),
-    Kind("tmpfiles.d", "folders of agent and driver", beside=f"{_SHARE}/tmpfiles.d", tree="etc/tmpfiles.d"),  # noqa: S108
+    Kind("dashboard", "Grafana's dashboard of agents' metrics", f"{_SHARE}/grafana", "etc/grafana"),
+    Kind("sample", "configuration with every option and its help", f"{_SHARE}/sample", "sample"),
+    Kind("tmpfiles.d", "folders of agent and driver", f"{_SHARE}/tmpfiles.d", "etc/tmpfiles.d"),  # noqa: S108
 )
 
 
 def found() -> dict[str, pathlib.Path]:
     """Return name -> where it is, of all that this installation has."""
-    places = ((kind.name, kind.find()) for kind in KINDS)
+    places = ((kind.name, next((place for place in _places(kind) if place.exists()), None)) for kind in KINDS)
     return {name: place.resolve() for name, place in places if place is not None}
 
 
-def _beside(below: str, tree: str) -> Iterator[pathlib.Path]:
-    """Yield where files outside of the package may be: its source tree, then as pip or a distribution put them."""
+def _places(kind: Kind) -> Iterator[pathlib.Path]:
+    """Yield where files may be: in the package or its source tree, or as pip or a distribution put them."""
+    if not kind.tree:
+        yield _PACKAGE / kind.place
+        return
     top = _PACKAGE.parent
     if (top / "setup.cfg").is_file() and (top / "devstack").is_dir():
-        yield top / tree
-    try:
-        files = metadata.files("nova-perf-tuning") or []
-    except metadata.PackageNotFoundError:
-        files = []
-    for file in files:
+        yield top / kind.tree
+    for file in metadata.files("nova-perf-tuning") or ():
         # Of a wheel: ../../../share/nova-perf-tuning/NAME/...
-        if f"/{below}/" in f"/{file.as_posix()}/":
+        if f"/{kind.place}/" in f"/{file.as_posix()}/":
             where = os.path.normpath(os.fspath(file.locate()))
-            yield pathlib.Path(where[: where.rindex(below) + len(below)])
+            yield pathlib.Path(where[: where.rindex(kind.place) + len(kind.place)])
             break
-    yield pathlib.Path(sys.prefix) / below
-    yield pathlib.Path("/usr") / below
+    yield pathlib.Path(sys.prefix) / kind.place
+    yield pathlib.Path("/usr") / kind.place
 
 
 class Paths(command.PerfCommand):
@@ -112,21 +101,15 @@ class Paths(command.PerfCommand):
         places = found()
         if args.name is not None:
             if args.name not in places:
-                raise NoSuchPathError(f"'{args.name[:40]}' does not come with this installation; {_known(places)}")
+                raise NoSuchPathError(
+                    f"'{args.name[:40]}' does not come with this installation; there are: {', '.join(places)}"
+                )
             places = {args.name: places[args.name]}
-        rows = [
-            {"name": kind.name, "path": str(places[kind.name]), "what": kind.what}
-            for kind in KINDS
-            if kind.name in places
-        ]
+        rows = [(kind.name, str(places[kind.name]), kind.what) for kind in KINDS if kind.name in places]
         if args.format == "json":
-            command.print_json({"paths": rows})
+            command.print_json({"paths": [dict(zip(("name", "path", "what"), row, strict=True)) for row in rows]})
         elif args.name is not None:
-            print(rows[0]["path"])
+            print(rows[0][1])
         else:
-            state.print_table(("name", "path", "what"), [tuple(row.values()) for row in rows], limit=200)
+            command.print_table(("name", "path", "what"), rows, limit=200)
         return int(errors.ExitCode.PASS)
-
-
-def _known(places: dict[str, pathlib.Path]) -> str:
-    return f"there are: {', '.join(places)}"

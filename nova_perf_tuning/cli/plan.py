@@ -11,7 +11,10 @@ from typing import Any
 from nova_perf_tuning import at_once, cpulist, errors
 from nova_perf_tuning.cli import command, plan_options
 from nova_perf_tuning.guest import domain as domain_module
-from nova_perf_tuning.host import model, setting
+from nova_perf_tuning.guest import parsing
+from nova_perf_tuning.host import model, novaconf, setting
+from nova_perf_tuning.host.facts import reader
+from nova_perf_tuning.host.plan import guests, planner
 from nova_perf_tuning.host.plan import model as plan_model
 
 #: Far more guests than a host can run; a bound for a folder named by mistake.
@@ -63,9 +66,6 @@ def plan_from(args: argparse.Namespace) -> tuple[model.HostFacts, plan_model.Pla
 
     :raises errors.PerfTuningError: an option, a file or the host cannot be used; names which.
     """
-    from nova_perf_tuning.host.facts import reader
-    from nova_perf_tuning.host.plan import guests, planner
-
     sets = cpu_sets(args)
     domains = [domain for _data, domain in domain_files(args.domain)]
     facts = guests.with_domains(reader.read_host(args.sysroot), domains)
@@ -77,8 +77,6 @@ def cpu_sets(args: argparse.Namespace) -> plan_model.CpuSets:
 
     :raises errors.PerfTuningError: a list or a nova.conf cannot be read.
     """
-    from nova_perf_tuning.host import novaconf
-
     nova = novaconf.read(args.nova_config) if args.nova_config else plan_model.CpuSets()
     flags = {
         name: None if getattr(args, name) is None else novaconf.parse_cpu_spec(getattr(args, name), f"--{name}")
@@ -99,8 +97,6 @@ def domain_files(paths: Sequence[str]) -> Iterator[tuple[bytes, domain_module.Do
     """
     if not paths:
         return
-    from nova_perf_tuning.guest import parsing
-
     origin: dict[str, str] = {}
     for path in _files(paths):
         try:
@@ -155,16 +151,14 @@ def as_json(plan: plan_model.Plan) -> dict[str, Any]:
 
 
 def _show(facts: model.HostFacts, plan: plan_model.Plan, everything: bool) -> None:
-    from nova_perf_tuning.cli import state  # brings SQLite along
-
     rows = [(name, text or "none", _ROLES.get(name, _ROLES["overlap"])) for name, text in plan.sets.items()]
-    state.print_table(("CPU set", "CPUs", "role"), rows)
+    command.print_table(("CPU set", "CPUs", "role"), rows)
     if not plan.sets["overlap"]:
         print("no overlap: emulator, iothread, vhost and irq share no CPU with dedicated")
     print()
     changes = plan.changes()
     if everything:
-        state.print_table(
+        command.print_table(
             ("kind", "target", "now", "planned", "reason"),
             [
                 (one.kind, one.target, one.current, "holds" if one.current == one.value else one.value, one.reason)
@@ -172,14 +166,14 @@ def _show(facts: model.HostFacts, plan: plan_model.Plan, everything: bool) -> No
             ],
         )
     else:
-        state.print_table(("for", "changes", "CPUs", "for example"), _summary(facts, changes))
+        command.print_table(("for", "changes", "CPUs", "for example"), _summary(facts, changes))
     if plan.settings:
         print()
     hint = "" if everything or not plan.settings else "; --all lists each with its reason"
     print(f"{len(plan.settings)} settings, {len(changes)} to change{hint}")
     shown = plan.warnings if everything else plan.warnings[:_SHOWN]
     for warning in shown:
-        print(f"warning: {''.join(char if char.isprintable() else '?' for char in warning)}")
+        command.say(f"warning: {warning}")
     if len(plan.warnings) > len(shown):
         print(f"and {len(plan.warnings) - len(shown)} more warnings; --all shows them")
 

@@ -7,23 +7,20 @@ import dataclasses
 import datetime
 import json
 import os
-import pathlib
 import platform
 import re
-import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+
+from oslo_config import cfg
 
 from nova_perf_tuning import errors, whole_file
-from nova_perf_tuning.cli import budget_options, command, spec_options
+from nova_perf_tuning.budget import budget_file
+from nova_perf_tuning.cli import budget_options, command, figures, option_types
+from nova_perf_tuning.cloud import host_results
+from nova_perf_tuning.conf import nova
+from nova_perf_tuning.printing import one_line
 from nova_perf_tuning.specs import vocabulary
-
-if TYPE_CHECKING:
-    from nova_perf_tuning.cloud import host_results
-    from nova_perf_tuning.virt import host_result
-
-#: Name of the state folder below /var/lib, where the result file is unless nova.conf says otherwise.
-_FOLDER = "nova-perf-tuning"
+from nova_perf_tuning.virt import host_result, traits
 
 
 class PublishError(errors.PerfTuningError):
@@ -75,11 +72,11 @@ class Publish(command.PerfCommand):
         if args.withdraw:
             return _withdraw(args, path)
         if args.result is None:
-            raise spec_options.OptionError(
+            raise option_types.OptionError(
                 "RESULT is missing: give what 'nova-perf validate' wrote, or --withdraw"
             )
         if args.host_kind and not re.fullmatch(vocabulary.NAME_PATTERN, args.host_kind):
-            raise spec_options.OptionError(
+            raise option_types.OptionError(
                 f"--host-kind '{args.host_kind[:40]}': letters, digits, '.', '_' and '-', at most 63"
             )
         max_age = datetime.timedelta(seconds=conf.nova_perf_tuning.result_max_age)
@@ -87,13 +84,9 @@ class Publish(command.PerfCommand):
         result = _usable(args, found, _own_name(found, conf.host), max_age)
         if args.host_kind:
             result = dataclasses.replace(result, host_kind=args.host_kind)
-        folder = os.path.dirname(os.path.abspath(path))
-        os.makedirs(folder, mode=0o755, exist_ok=True)
+        os.makedirs(os.path.dirname(os.path.abspath(path)), mode=0o755, exist_ok=True)
         with whole_file.writing(path) as file:
             file.write(result.to_json().encode())
-        if closed := _closed(folder):
-            line = f"others than root may not enter {closed}, so nova-compute cannot read the verdict: chmod o+x"
-            print(command.plain(f"nova-perf publish: warning: {line} {closed}"), file=sys.stderr)
         _tell(args, found, result, path)
         return 0
 
@@ -104,17 +97,13 @@ def read(args: argparse.Namespace, program: str) -> host_results.Found:
     :raises nova_perf_tuning.errors.PerfTuningError: RESULT, the budgets or the noise file cannot be read, or
         options are given that count only with budgets.
     """
-    from nova_perf_tuning.cloud import host_results
-
     if not args.budget:
         for option in ("host_group", "flavor", "noise_file"):
             if getattr(args, option) is not None:
-                raise spec_options.OptionError(
+                raise option_types.OptionError(
                     f"--{option.replace('_', '-')} says how budgets judge, and there are none; give --budget too"
                 )
         return host_results.read(args.result)
-    from nova_perf_tuning.budget import budget_file
-
     floors = budget_options.floors(args)
     name = os.path.splitext(os.path.basename(args.budget))[0]
     return host_results.read(
@@ -125,11 +114,7 @@ def read(args: argparse.Namespace, program: str) -> host_results.Found:
     )
 
 
-def _nova_conf(files: Sequence[str]) -> Any:
-    from oslo_config import cfg
-
-    from nova_perf_tuning.conf import nova
-
+def _nova_conf(files: Sequence[str]) -> cfg.ConfigOpts:
     conf = cfg.ConfigOpts()
     conf.register_opts([cfg.StrOpt("host")])
     nova.register_opts(conf)
@@ -140,7 +125,7 @@ def _nova_conf(files: Sequence[str]) -> Any:
         if wrong := [one for one in nova.mistakes(conf) if "result_" in one]:
             raise PublishError(wrong[0])
     except cfg.Error as error:
-        raise PublishError(f"nova.conf: {' '.join(str(error).split())[:300]}; see --nova-config") from None
+        raise PublishError(f"nova.conf: {one_line(error, 300)}; see --nova-config") from None
     return conf
 
 
@@ -148,8 +133,6 @@ def _usable(
     args: argparse.Namespace, found: host_results.Found, name: str, max_age: datetime.timedelta
 ) -> host_result.HostResult:
     """Return the result of this host, which nova-compute will accept."""
-    from nova_perf_tuning.cloud import host_results
-
     result = host_results.of_host(found.hosts, name, args.result)
     if result.verdict == "INVALID":
         raise PublishError(f"{args.result}: INVALID says nothing about the host; validate again")
@@ -161,8 +144,6 @@ def _usable(
 
 def _own_name(found: host_results.Found, service: str | None) -> str:
     """Return what the results call this host: as [DEFAULT] host calls its service, or as its node is called."""
-    from nova_perf_tuning.virt import host_result
-
     node = platform.node()
     known = [one.host for one in found.hosts]
     if not service or (any(host_result.same_host(one, node) for one in known) and service not in known):
@@ -170,25 +151,9 @@ def _own_name(found: host_results.Found, service: str | None) -> str:
     return service
 
 
-def _closed(folder: str) -> str:
-    """Return the first folder on the way to ``folder`` that shuts nova-compute out, which is not root; else "".
-
-    The project's own folder is opened: an earlier version made it for root alone. A group other than root's may be
-    the one that nova-compute is in.
-    """
-    for one in [*reversed(pathlib.Path(folder).parents), pathlib.Path(folder)]:
-        found = one.stat()
-        if found.st_mode & 0o001 or found.st_uid != 0 or (found.st_gid != 0 and found.st_mode & 0o010):
-            continue
-        if str(one) != folder or one.name != _FOLDER or os.geteuid() != 0:
-            return str(one)
-        one.chmod(0o755)
-    return ""
-
-
 def _withdraw(args: argparse.Namespace, path: str) -> int:
     if args.result is not None:
-        raise spec_options.OptionError("--withdraw takes away what is published; leave out RESULT")
+        raise option_types.OptionError("--withdraw takes away what is published; leave out RESULT")
     try:
         os.unlink(path)
         removed = True
@@ -202,9 +167,6 @@ def _withdraw(args: argparse.Namespace, path: str) -> int:
 
 
 def _tell(args: argparse.Namespace, found: host_results.Found, result: host_result.HostResult, path: str) -> None:
-    from nova_perf_tuning.cli import figures
-    from nova_perf_tuning.virt import traits
-
     earned = sorted(traits.wanted(result))
     if args.format == "json":
         published = {"file": path, "result": json.loads(result.to_json()), "traits": earned}

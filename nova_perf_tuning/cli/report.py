@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from nova_perf_tuning import errors, whole_file
+from nova_perf_tuning.budget import (
+    ablation,
+    budget_file,
+    model,
+    report,
+    store,
+    summary,
+    trial_filter,
+    verdict,
+)
 from nova_perf_tuning.cli import command, export_options
+from nova_perf_tuning.cloud import rejudge
 
 if TYPE_CHECKING:
-    from nova_perf_tuning.budget import budget_file, history, model
+    from nova_perf_tuning.budget import history
 
 
 class Report(command.PerfCommand):
@@ -37,18 +49,11 @@ class Report(command.PerfCommand):
             const="",
             help="show how this host did before, from the database of runs (see 'nova-perf history')",
         )
-        parser.add_argument(
-            "--last", metavar="N", default="100", help="newest runs of the host in its history (default: 100)"
-        )
         export_options.add(parser)
 
     def run_command(self, args: argparse.Namespace) -> int:
-        from nova_perf_tuning.budget import ablation, budget_file, report, store, summary, trial_filter, verdict
-        from nova_perf_tuning.cli import validate
-
         path = _output(args)
-        validate.number("--last", args.last, 1, 100_000)
-        export_options.begin(args, made=[path] if path is not None and path != "-" else [])
+        export_options.begin(args, [args.results], [path] if path and path != "-" else [])
 
         budgets = budget_file.load(args.budget) if args.budget else []
         results = store.load(args.results)
@@ -71,9 +76,6 @@ def _report_fleet(
     args: argparse.Namespace, path: str | None, results: model.Results, budgets: Sequence[budget_file.Budget]
 ) -> int:
     """Report many hosts: judged again by budgets, host by host; without any, as the file has it."""
-    from nova_perf_tuning.budget import report, summary, trial_filter
-    from nova_perf_tuning.cloud import rejudge
-
     recorded = not args.budget
     judged = None
     if not recorded:
@@ -94,8 +96,6 @@ def _report_fleet(
 
 def _write(args: argparse.Namespace, path: str, text: str, exported: Sequence[str]) -> None:
     """Write the HTML and print which files there are, unless stdout has something else."""
-    from nova_perf_tuning.budget import store
-
     if path == "-":
         sys.stdout.flush()
         sys.stdout.buffer.write(text.encode())
@@ -107,22 +107,18 @@ def _write(args: argparse.Namespace, path: str, text: str, exported: Sequence[st
 
 
 def _histories(args: argparse.Namespace, results: model.Results) -> Sequence[history.Series]:
-    return () if args.history is None else histories(results, args.history or None, int(args.last))
+    return () if args.history is None else histories(results, args.history or None)
 
 
-def histories(results: model.Results, url: str | None, last: int | None = None) -> list[history.Series]:
+def histories(results: model.Results, url: str | None) -> list[history.Series]:
     """Return the histories of the host of ``results`` with its fingerprint, of what its arms asked for.
 
-    :param last: newest runs that are looked at; None: as many as a history has by default.
     :raises nova_perf_tuning.errors.PerfTuningError: the database cannot be read.
     """
-    from nova_perf_tuning.budget import history
+    from nova_perf_tuning.budget import history  # brings scipy.stats and SQLAlchemy: a second
 
-    kept = history.History(url)
-    try:
-        found = kept.series(str(results.environment.get("host") or "unknown"), last=last or history.LAST)
-    finally:
-        kept.close()
+    with contextlib.closing(history.History(url)) as kept:
+        found = kept.series(str(results.environment.get("host") or "unknown"))
     environment = results.environment
     same = history.fingerprint(environment)
     return [

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from nova_perf_tuning import errors
+from nova_perf_tuning.cli import option_types
 from nova_perf_tuning.guest import parsing
 from nova_perf_tuning.specs import vocabulary
 
 _PROFILE = f"{vocabulary.PREFIX}profile"
-
-
-class OptionError(errors.PerfTuningError):
-    """An option's value cannot be used."""
 
 
 def add_flavor(parser: argparse.ArgumentParser, default_profile: str | None = None) -> None:
@@ -50,41 +46,32 @@ def add_housekeeping(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--housekeeping-cpus",
         metavar="N",
-        type=number(parsing.MAX_VCPUS),
+        type=option_types.whole(1, parsing.MAX_VCPUS),
         help="host CPUs that may serve the guest's queues; perf:vif_queues=auto asks for no more than these",
     )
-
-
-def number(high: int) -> Callable[[str], int]:
-    """Return the type of an option that takes a number from 1 to ``high``."""
-
-    def convert(text: str) -> int:
-        if text.isascii() and text.isdigit() and len(text) < 10 and 1 <= int(text) <= high:
-            return int(text)
-        raise argparse.ArgumentTypeError(f"{vocabulary.shown(text)}: give a number from 1 to {high}")
-
-    return convert
 
 
 def pairs(option: str, values: Sequence[str]) -> dict[str, str]:
     """Return ``KEY=VALUE`` texts as a mapping.
 
-    :raises OptionError: no ``=``, no key, or a key twice with different values.
+    :raises option_types.OptionError: no ``=``, no key, or a key twice with different values.
     """
     found: dict[str, str] = {}
     for text in values:
         key, equals, value = text.partition("=")
         if not equals or not key:
-            raise OptionError(f"{option} {vocabulary.shown(text)}: write it as KEY=VALUE")
+            raise option_types.OptionError(f"{option} {vocabulary.shown(text)}: write it as KEY=VALUE")
         if found.setdefault(key, value) != value:
-            raise OptionError(f"{option} {vocabulary.shown(key)} is given twice with different values; remove one")
+            raise option_types.OptionError(
+                f"{option} {vocabulary.shown(key)} is given twice with different values; remove one"
+            )
     return found
 
 
 def extra_specs(values: Sequence[str]) -> dict[str, str]:
     """Return the ``--spec`` options.
 
-    :raises OptionError: as :func:`pairs`, or a key without the scope that every extra spec of Nova has.
+    :raises option_types.OptionError: as :func:`pairs`, or a key without its scope.
     """
     found = pairs("--spec", values)
     for key in found:
@@ -93,7 +80,7 @@ def extra_specs(values: Sequence[str]) -> dict[str, str]:
                 vocabulary.suggestion(f"{vocabulary.PREFIX}{key}")
                 or "; write it with its scope, as in perf:vif_queues"
             )
-            raise OptionError(f"--spec {vocabulary.shown(key)}: unknown{hint}")
+            raise option_types.OptionError(f"--spec {vocabulary.shown(key)}: unknown{hint}")
     return found
 
 
@@ -101,21 +88,10 @@ def flavor(args: argparse.Namespace, default_profile: str | None = None) -> dict
     """Return the extra specs that ``--spec`` and ``--profile`` give.
 
     :param default_profile: taken when neither is given.
-    :raises OptionError: as :func:`extra_specs`, or two different profiles.
+    :raises option_types.OptionError: as :func:`extra_specs`, or two different profiles.
     """
     found = extra_specs(args.spec)
     name = args.profile or (None if found else default_profile)
     if name is not None and found.setdefault(_PROFILE, name) != name:
-        raise OptionError(f"--profile and --spec {_PROFILE} name different profiles; leave one out")
+        raise option_types.OptionError(f"--profile and --spec {_PROFILE} name different profiles; leave one out")
     return found
-
-
-def count(option: str, text: str | None, high: int) -> int | None:
-    """Return a number of at least 1, None for an option that is not given.
-
-    :raises OptionError: not a number from 1 to ``high``.
-    """
-    try:
-        return None if text is None else number(high)(text)
-    except argparse.ArgumentTypeError as error:
-        raise OptionError(f"{option} {error}") from None

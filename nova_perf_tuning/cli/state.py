@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import collections
-import enum
 import os
 import shlex
 import sys
-from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from nova_perf_tuning import errors
+from nova_perf_tuning.cli.command import count as count
+from nova_perf_tuning.cli.command import print_table as print_table
+from nova_perf_tuning.cli.command import summary as summary
 from nova_perf_tuning.conf import default
 
 if TYPE_CHECKING:
@@ -150,45 +150,3 @@ def restore_command(args: argparse.Namespace) -> str:
     for path in args.config_file:
         words += ["--config-file", path]
     return shlex.join(words)
-
-
-def count(results: Iterable[enum.Enum]) -> dict[str, int]:
-    """Return how often each result occurs, under its name, in the order of the enumeration."""
-    found = collections.Counter(results)
-    return {str(one.value): found[one] for kind in {type(one) for one in found} for one in kind if found[one]}
-
-
-def summary(counts: Mapping[str, int], of: str) -> str:
-    """Return counts as ``12 settings: 10 written, 2 unchanged``."""
-    total = sum(counts.values())
-    return f"{total} {of}{'' if total == 1 else 's'}" + (
-        ": " + ", ".join(f"{number} {name}" for name, number in counts.items()) if counts else ""
-    )
-
-
-def print_table(head: Sequence[str], rows: Sequence[Sequence[str | None]], limit: int = 60) -> None:
-    """Print rows in columns; a field is cut to ``limit`` characters, the last column is not.
-
-    What came from files is shown without control characters, which a terminal would obey.
-    """
-    if not rows:
-        return
-    last = len(head) - 1
-    lines = [
-        tuple(head),
-        *(
-            tuple(_shown(field, limit if place < last else 2000) for place, field in enumerate(row))
-            for row in rows
-        ),
-    ]
-    widths = [max(len(line[place]) for line in lines) for place in range(last)]
-    for line in lines:
-        text = "  ".join([*(field.ljust(width) for field, width in zip(line, widths, strict=False)), line[last]])
-        sys.stdout.write(text.rstrip() + "\n")
-
-
-def _shown(field: str | None, limit: int) -> str:
-    if field is None:
-        return "-"
-    text = "".join(char if char.isprintable() else "?" for char in field)
-    return text if len(text) <= limit else text[: limit - 3] + "..."

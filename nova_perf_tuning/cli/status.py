@@ -20,6 +20,7 @@ from nova_perf_tuning.host.transaction import apply as apply_module
 from nova_perf_tuning.host.transaction import journal as journal_module
 from nova_perf_tuning.host.transaction import rivals as rivals_module
 from nova_perf_tuning.host.transaction import verify as verify_module
+from nova_perf_tuning.printing import printable
 
 
 class Status(command.PerfCommand):
@@ -111,7 +112,7 @@ def _agent_lines(agent: Mapping[str, Any] | None) -> list[str]:
     if agent is None:
         return ["agent: not running"]
     if "unreadable" in agent:
-        return [command.plain(f"agent: its state cannot be read: {agent['unreadable']}")]
+        return [printable(f"agent: its state cannot be read: {agent['unreadable']}")]
     if not agent["running"]:
         return [f"agent: process {agent.get('pid')} was killed; what it placed stays, start it again"]
     total = sum((agent.get("written") or {}).values())
@@ -143,7 +144,7 @@ def _agent_lines(agent: Mapping[str, Any] | None) -> list[str]:
     for what, number in (agent.get("findings_total") or {}).items():
         if number > listed[what]:
             lines.append(f"agent: {what}: {number - listed[what]} more")
-    return [command.plain(" ".join(line.split())) for line in lines]
+    return [printable(" ".join(line.split())) for line in lines]
 
 
 def _counted(agent: Mapping[str, Any]) -> list[str]:

@@ -11,6 +11,8 @@ from typing import Any
 from nova_perf_tuning import cpulist, errors
 from nova_perf_tuning.cli import command
 from nova_perf_tuning.host import model
+from nova_perf_tuning.host.facts import reader
+from nova_perf_tuning.printing import counted
 
 #: Taps and guests that the table names one by one; a compute host has hundreds of both.
 _SHOWN = 16
@@ -27,10 +29,6 @@ _GUEST_HEAD = ("guest", "process", "vCPUs", "vCPUs on", "emulator on", "I/O thre
 class Topology(command.PerfCommand):
     """Show CPUs, NUMA nodes, network devices, interrupts and guests of this host or of a recorded one."""
 
-    def get_epilog(self) -> str:
-        # cliff would read the metadata of every installed package here.
-        return ""
-
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             "--sysroot",
@@ -41,8 +39,6 @@ class Topology(command.PerfCommand):
         )
 
     def run_command(self, args: argparse.Namespace) -> int:
-        from nova_perf_tuning.host.facts import reader
-
         facts = reader.read_host(args.sysroot)
         if args.format == "json":
             command.print_json(as_json(facts))
@@ -95,21 +91,19 @@ def _fields(item: Any) -> dict[str, Any]:
 
 def show(facts: model.HostFacts) -> None:
     """Print the facts as tables for people."""
-    from nova_perf_tuning.cli import state  # brings SQLite along
-
     print(_summary(facts))
     print()
-    state.print_table(_NODE_HEAD, list(_node_rows(facts)))
+    command.print_table(_NODE_HEAD, list(_node_rows(facts)))
     if facts.nics:
         print()
-        state.print_table(_NIC_HEAD, list(_nic_rows(facts)))
+        command.print_table(_NIC_HEAD, list(_nic_rows(facts)))
     if facts.guests:
         print()
-        state.print_table(_GUEST_HEAD, list(_guest_rows(facts.guests)))
+        command.print_table(_GUEST_HEAD, list(_guest_rows(facts.guests)))
     if facts.warnings:
         print()
     for warning in facts.warnings:
-        print(f"warning: {''.join(char if char.isprintable() else '?' for char in warning)}")
+        command.say(f"warning: {warning}")
 
 
 def _summary(facts: model.HostFacts) -> str:
@@ -123,8 +117,7 @@ def _summary(facts: model.HostFacts) -> str:
     lines = [
         f"Linux {facts.kernel or 'unknown'} on {facts.arch or 'unknown hardware'}, virtualization:"
         f" {facts.virtualization or 'unknown'}",
-        f"CPUs online: {facts.online or 'none'}; "
-        + ", ".join(f"{number} {word}{'' if number == 1 else 's'}" for number, word in counts),
+        f"CPUs online: {facts.online or 'none'}; " + ", ".join(counted(number, word) for number, word in counts),
     ]
     sets = (("offline", offline), ("isolated", facts.isolated), ("nohz_full", facts.nohz_full))
     named = [f"{name}: {cpus}" for name, cpus in sets if cpus]

@@ -1,122 +1,185 @@
-"""The plan of a run over many hosts from the options of ``validate``."""
+"""What ``validate`` measures, on this host and on a cloud, and what is found out before anything is measured."""
 
 from __future__ import annotations
 
 import argparse
-import dataclasses
-import datetime
+import os
 import secrets
-from importlib import metadata
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from nova_perf_tuning.cli import spec_options, validate
-
-if TYPE_CHECKING:
-    from nova_perf_tuning.cloud import fleet_plan, model
-
-#: What options are when they are not given.
-PEERS: Final = 2
-PARALLEL: Final = 4
-RETRIES: Final = 1
-MAX_LOSS: Final = "0.15"
-PAIR_LIMIT: Final = "20m"
-BOOT: Final = "60s"
-_LEAST_SLOT_S = 5
+from nova_perf_tuning import whole_file
+from nova_perf_tuning.bench import plugins
+from nova_perf_tuning.budget import ablation, budget_file, host_environment, noise, session, text
+from nova_perf_tuning.cli import command, option_types, spec_options
+from nova_perf_tuning.cli import validate_options as options
+from nova_perf_tuning.launch import base as launch
+from nova_perf_tuning.specs import crosscheck, parsing, profiles, request
 
 
-def plan(args: argparse.Namespace, run_id: str) -> fleet_plan.FleetPlan:
-    """Return the plan that the options ask for."""
-    from nova_perf_tuning.bench import plugins
-    from nova_perf_tuning.cloud import agent_metrics, campaign, fleet_plan, heat_pair, model
+def local(args: argparse.Namespace, vcpus: int | None) -> session.Plan:
+    """Return the plan for this host.
 
-    default = heat_pair.Settings()
-    guests = dataclasses.replace(
-        default,
-        image=args.image or default.image,
-        external_network=args.external_network or "",
-        vcpus=_number("--guest-vcpus", args.guest_vcpus or str(default.vcpus), 1, 1024),
-        ram_mib=_number("--guest-ram", args.guest_ram or str(default.ram_mib), 128, 1 << 24),
-        mtu=_number("--mtu", args.mtu or "0", 0, 65535),
-        guest_tx_offload=not args.no_guest_tx_offload,
-        slot_s=int(validate.duration("--slot-time", args.slot_time, _LEAST_SLOT_S)) if args.slot_time else 0,
-        boot_s=validate.duration("--boot-time", args.boot_time or BOOT),
-        agent_metrics=agent_metrics.option("--agent-metrics", args.agent_metrics),
-    )
-    seconds = _number("--seconds", args.seconds or "10", 1, 3600)
-    jobs = plugins.jobs(args.benchmark or validate.DEFAULT_BENCHMARKS, seconds)
-    limit_s = validate.duration("--pair-time-limit", args.pair_time_limit or PAIR_LIMIT)
-    seed = secrets.randbelow(2**32) if args.seed is None else _number("--seed", args.seed, 0, 2**32 - 1)
-    return fleet_plan.FleetPlan(
-        arms=_arms(args, guests.vcpus),
-        measure=model.MeasurePlan(run_id, tuple(jobs), _number("--blocks", args.blocks or "3", 1, 1000), limit_s),
-        settings=campaign.Settings(
-            peers=_number("--peers", args.peers or str(PEERS), 1, 1000),
-            seed=seed,
-            max_parallel=_number("--max-parallel", args.max_parallel or str(PARALLEL), 1, 1000),
-            retries=_number("--retries", args.retries or str(RETRIES), 0, 10),
-            time_limit_s=_time_limit(args),
-        ),
-        guests=guests,
-        max_loss=_share("--max-loss", args.max_loss or MAX_LOSS),
+    :param vcpus: of each guest, None where there are none.
+    """
+    judged = bool(args.budget)
+    tuned, reasons = tuned_request(args, vcpus)
+    wanted = jobs(args)
+    second = noise.ARMS[1] if args.noise_floor else "tuned"
+    left_out = ablation.arms(tuned) if args.ablation else {}
+    if args.ablation and len(left_out) < 2:
+        raise option_types.OptionError("--ablation needs a profile or at least two --spec, and no --noise-floor")
+    values = ablation.knobs(tuned)
+    facts = {arm.name: {"spec": spec, "value": values[spec]} for spec, arm in left_out.items()}
+    _check_programs(wanted)
+    return session.Plan(
+        arms=(launch.Arm("untuned", request.Request()), launch.Arm(second, tuned), *left_out.values()),
+        jobs=wanted,
+        groups=args.groups or (options.GROUPS_JUDGED if judged else options.GROUPS),
+        blocks=args.blocks or (options.BLOCKS_JUDGED if judged else options.BLOCKS),
+        seed=seed(args),
+        time_limit_s=args.time_limit or (options.TIME_LIMIT_JUDGED_S if judged else options.TIME_LIMIT_S),
+        reasons={second: reasons},
+        about={**_told_of_host(args), **({"ablation": facts} if facts else {})},
     )
 
 
-def _arms(args: argparse.Namespace, vcpus: int) -> tuple[model.Arm, ...]:
-    from nova_perf_tuning.cloud import model
+def jobs(args: argparse.Namespace) -> tuple[plugins.Job, ...]:
+    """Return the benchmarks to run."""
+    return tuple(plugins.jobs(args.benchmark or list(options.DEFAULT_BENCHMARKS), args.seconds or options.SECONDS))
 
-    if args.flavor:
+
+def seed(args: argparse.Namespace) -> int:
+    """Return the seed that was given, else a new one."""
+    return secrets.randbelow(options.LAST_SEED + 1) if args.seed is None else int(args.seed)
+
+
+def tuned_request(args: argparse.Namespace, vcpus: int | None) -> tuple[request.Request, dict[str, str]]:
+    """Return what the tuned guests ask for, and spec -> reason as the profile gives it.
+
+    :param vcpus: of each guest: what does not fit them is refused, where a guest would silently get less.
+    """
+    # Both arms of these are the same: A/A runs, whose interval shows the noise.
+    untuned = "--noise-floor" if args.noise_floor else "--launcher host" if args.launcher == "host" else ""
+    if untuned:
         if args.profile or args.spec:
-            raise spec_options.OptionError(
-                "--flavor: an existing flavor has its specs; leave out --profile and --spec"
-            )
-        if len(set(args.flavor)) < len(args.flavor):
-            raise spec_options.OptionError("--flavor: the same flavor is given twice; name it once")
-        return tuple(model.Arm(name, flavor=name) for name in args.flavor)
-    wanted, _ = validate.tuned_request(args, vcpus)
-    specs = {**spec_options.extra_specs(args.spec), **wanted.extra_specs()}
-    return model.Arm("untuned"), model.Arm("tuned", extra_specs={**_native(wanted, specs, vcpus), **specs})
+            raise option_types.OptionError(f"{untuned} tunes nothing; leave out --profile and --spec")
+        return request.Request(), {}
+    specs = spec_options.flavor(args, options.DEFAULT_PROFILE)
+    known = profiles.load(args.profile_dir)
+    wanted = parsing.parse(specs, {}, known)
+    crosscheck.check(wanted, specs, vcpus=vcpus)
+    chosen = known[wanted.profile].specs if wanted.profile else {}
+    return wanted, {key: entry.reason for key, entry in chosen.items() if key not in specs}
 
 
-def _native(wanted: Any, specs: dict[str, str], vcpus: int) -> dict[str, str]:
-    from nova_perf_tuning.specs import crosscheck
+def _check_programs(jobs: Sequence[plugins.Job]) -> None:
+    """Say which benchmarks this host cannot run; the others go on, and in guests they all do.
 
-    return crosscheck.needed_native(wanted, specs, {}, vcpus)
-
-
-def environment(cloud: str, plan: fleet_plan.FleetPlan) -> dict[str, Any]:
-    """Return what the results of a run rest on, as far as it is known when it begins."""
-    from nova_perf_tuning.budget import session
-
-    return {
-        "launcher": "heat",
-        "host": f"cloud {cloud}".strip(),
-        "nova_perf_tuning": metadata.version("nova-perf-tuning"),
-        "begun": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "seed": plan.settings.seed,
-        "blocks": plan.measure.trials,
-        "guest": {"vcpus": plan.guests.vcpus, "memory_mib": plan.guests.ram_mib},
-        "arms": {
-            arm.name: {"request": dict(arm.extra_specs) or ({"flavor": arm.flavor} if arm.flavor else {})}
-            for arm in plan.arms
-        },
-        "benchmarks": {job.label: session.describe(job) for job in plan.measure.jobs},
-        "settings": dataclasses.asdict(plan.settings),
-    }
+    :raises plugins.MissingProgramError: it can run none of them.
+    """
+    without = [job for job in jobs if plugins.missing(job.benchmark, job.parameters)]
+    if len(without) == len(jobs):
+        plugins.check_installed(without[0].benchmark, without[0].parameters)
+    for job in without:
+        absent = plugins.missing(job.benchmark, job.parameters)[0]
+        how = plugins.how_to_get(job.benchmark, job.parameters)
+        command.warn("nova-perf validate", f"{job.label}: {absent} is not on this host; {how}")
 
 
-def _time_limit(args: argparse.Namespace) -> float | None:
-    return validate.duration("--time-limit", args.time_limit) if args.time_limit else None
+def _told_of_host(args: argparse.Namespace) -> dict[str, str]:
+    """Return the host group and flavor that budgets are chosen by."""
+    if args.flavor and args.launcher == "host":
+        raise option_types.OptionError("--flavor: launcher 'host' has no guests of a flavor; leave it out")
+    if len(args.flavor) > 1:
+        raise option_types.OptionError(
+            "--flavor: on this host one run is judged for one flavor; give it once (several: --launcher heat)"
+        )
+    told = {"host_group": args.host_group, "flavor": "".join(args.flavor)}
+    return {name: word for name, word in told.items() if word}
 
 
-def _number(option: str, text: str, low: int, high: int) -> int:
-    return validate.number(option, text, low, high)
+# -- budgets and files
 
 
-def _share(option: str, text: str) -> float:
+def budgets_for(
+    budgets: list[budget_file.Budget],
+    path: str,
+    about: Mapping[str, object],
+    jobs: Sequence[plugins.Job],
+    arms: Sequence[str],
+) -> list[budget_file.Budget]:
+    """Return the budgets of the file at ``path`` that a run is judged by.
+
+    :param about: host group and flavor.
+    :raises option_types.OptionError: none is left, or one is for a benchmark or arm that the run does not have.
+    """
+    kinds = {job.label: job.benchmark.kind for job in jobs}
+    budgets = budget_file.for_measured(budgets, kinds, list(arms), None)
+    found = budget_file.applicable(budgets, about, {job.label: job.benchmark.primary[0] for job in jobs})
+    if not found:
+        if not budgets:
+            why = "all are optional, and this run lacks their benchmarks or arms; run one of these"
+        else:
+            named = ", ".join(f"{name} '{about.get(name, '')}'" for name in ("host_group", "flavor"))
+            why = f"none is for {named}; give --host-group or --flavor"
+        raise option_types.OptionError(f"--budget {path}: no budget applies: {why}, or another file")
+    for one in found:
+        for what, name, known in (
+            ("benchmark", one.benchmark, list(kinds)),
+            ("arm", one.arm, arms),
+            ("baseline", one.baseline, arms),
+        ):
+            if name not in known:
+                raise option_types.OptionError(
+                    f"--budget: {what} '{name[:80]}' is not in this run, which has {', '.join(known)}"
+                )
+    return found
+
+
+def check_noise_floors(
+    budgets: Sequence[budget_file.Budget],
+    jobs: Sequence[plugins.Job],
+    entries: Sequence[Mapping[str, Any]],
+    named: str,
+) -> None:
+    """Refuse budgets tighter than the noise of this host, as far as it is known before anything is measured.
+
+    :param entries: of the floor file.
+    :param named: its path if the user gave it, who is told if it has nothing for this run; else empty.
+    :raises option_types.OptionError: with the floor.
+    """
+    by_label = {job.label: job for job in jobs}
+    told = {job.label: {"kind": job.benchmark.kind, "parameters": dict(job.parameters)} for job in jobs}
+    known = noise.before_run(entries, host_environment.read(), told)
+    if named and not known:
+        why = "it has no noise floor for this host and these benchmarks, and changes nothing"
+        command.warn("nova-perf validate", f"--noise-file {named}: {why}")
+    for one in budgets:
+        if one.max_loss is None:
+            continue
+        metric = one.metric or by_label[one.benchmark].benchmark.primary[0]
+        if fault := noise.refusal(known, one.benchmark, metric, one.max_loss):
+            raise option_types.OptionError(f"--budget: {one.benchmark}: {text.of(fault)}")
+
+
+def output_files(folder: str) -> tuple[str, str]:
+    """Return the files that a validation writes: results and report."""
+    return os.path.join(folder, "results.json"), os.path.join(folder, "report.html")
+
+
+def make_output_folder(path: str) -> None:
+    """Make the output folder and see now, not after ten minutes, that files can be made in it.
+
+    :raises option_types.OptionError: it cannot be made or written.
+    :raises whole_file.OutputError: something else than a file has a name that is needed.
+    """
+    probe = os.path.join(path, f".nova-perf-{os.getpid()}")
     try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0.01 <= value <= 0.9:
-        raise spec_options.OptionError(f"{option} '{text[:40]}': give a share from 0.01 to 0.9, such as 0.15")
-    return value
+        os.makedirs(path, exist_ok=True)
+        with open(probe, "x", encoding="ascii"):
+            os.unlink(probe)
+    except OSError as error:
+        raise option_types.OptionError(f"--output {path}: {error.strerror}") from None
+    for file in output_files(path):
+        whole_file.check(file)

@@ -74,7 +74,7 @@ def probe(emulator: str, image: Image) -> str | None:
     command += ["-kernel", image.kernel, "-append", "console=ttyS0 earlyprintk=ttyS0 panic=-1"]
     process = subprocess.Popen(
         command,
-        env=programs.ENVIRONMENT,
+        env=programs.environment(),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -36,7 +36,7 @@ class _Process:
         self._popen = subprocess.Popen(
             [*(("ip", "netns", "exec", namespace) if namespace else ()), *argv],
             cwd=folder,
-            env=programs.ENVIRONMENT,
+            env=programs.environment(),
             stdin=subprocess.DEVNULL,
             stdout=self.stdout,
             stderr=self.stderr,

@@ -140,7 +140,7 @@ class LibvirtLauncher(base.Launcher):
             raise base.LaunchError("guests, bridges and namespaces are root's; run this as root")
         network.check_root()
         for program, package in programs.NEEDED.items():
-            if shutil.which(program, path=programs.ENVIRONMENT["PATH"]) is None:
+            if shutil.which(program, path=programs.environment()["PATH"]) is None:
                 raise base.LaunchError(f"program {program} is missing; install the package {package}")
         self._image = image.load(self._image_folder, self._programs)
         self._connect()

@@ -18,10 +18,13 @@ NEEDED = {
     "setpriv": "util-linux",
     "prlimit": "util-linux",
 }
-#: /usr/sbin is not on every user's PATH.
-ENVIRONMENT = {**os.environ, "PATH": cache_folder.program_path(), "LC_ALL": "C"}
 #: They take a second, but not on a disk that has other work or was never read from.
 _LIMIT_S = 300.0
+
+
+def environment() -> dict[str, str]:
+    """Return the environment of programs: plain English, and /usr/sbin, which is not on every user's PATH."""
+    return {**os.environ, "PATH": cache_folder.program_path(), "LC_ALL": "C"}
 
 
 def call(argv: Sequence[str], text: str = "") -> str:
@@ -32,7 +35,7 @@ def call(argv: Sequence[str], text: str = "") -> str:
     """
     try:
         done = subprocess.run(
-            argv, input=text, capture_output=True, text=True, timeout=_LIMIT_S, env=ENVIRONMENT, check=False
+            argv, input=text, capture_output=True, text=True, timeout=_LIMIT_S, env=environment(), check=False
         )
     except FileNotFoundError as error:
         package = NEEDED.get(argv[0], argv[0])

@@ -22,7 +22,7 @@ import numpy as np
 
 from nova_perf_tuning.budget import budget_file, interim, model, store, verdict
 from nova_perf_tuning.budget import statistics as product
-from nova_perf_tuning.cli import validate
+from nova_perf_tuning.cli import validate_options
 
 RECORDING = pathlib.Path(__file__).with_name("aa_guests.json.xz")
 BUSY = pathlib.Path(__file__).with_name("aa_guests_busy.json.xz")
@@ -114,8 +114,8 @@ class Plan:
     :ivar figures: benchmarks under one gate; the loss is that of the first, the others lose nothing.
     """
 
-    blocks: int = validate.BLOCKS_JUDGED
-    boots: int = validate.GROUPS_JUDGED
+    blocks: int = validate_options.BLOCKS_JUDGED
+    boots: int = validate_options.GROUPS_JUDGED
     figures: int = 1
 
     @property

@@ -1,5 +1,6 @@
 """Ablation: which arms there are, and what is said of each knob."""
 
+import argparse
 import collections
 import math
 import random
@@ -131,7 +132,8 @@ class JudgeTest(testtools.TestCase):
 
     def test_a_run_goes_on_until_each_knob_is_decided(self):
         budget = budget_file.Budget("b0", "tuned", 0.15, baseline="no-k1")
-        run = validate._Run(None, None, None, [budget], "", ())
+        args = argparse.Namespace(output="")
+        run = validate._Run(args, None, None, [budget], ())
         noisy = simulated([1.1, 1.0], groups=6, blocks=5, trial=0.02, boot=0.02)
         self.assertEqual(verdict.Verdict.PASS, verdict.overall(verdict.judge_all(noisy, [budget])))
         self.assertTrue(run._undecided(noisy), "k1 is undecided")

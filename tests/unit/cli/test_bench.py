@@ -1,43 +1,36 @@
-"""nova-perf bench in processes of its own, as a user runs it; benchmarks run for a second on this host."""
+"""nova-perf bench; benchmarks run for a second on this host."""
 
 import json
 import os
-import subprocess
-import sys
 import tempfile
 
 import fixtures
 import testtools
 
 from nova_perf_tuning.bench import plugins
+from tests.unit.cli import program
 
 DATA = os.path.join(os.path.dirname(__file__), "..", "bench", "data")
 
 
-def nova_perf(*arguments, **options):
-    """Run nova-perf and return it when it has ended."""
-    program = [sys.executable, "-m", "nova_perf_tuning.cli.main", *arguments]
-    return subprocess.run(program, capture_output=True, text=True, timeout=600, **options)
-
-
 class BenchTest(testtools.TestCase):
     def test_list(self):
-        done = nova_perf("bench", "list")
+        done = program.nova_perf("bench", "list")
         self.assertEqual(0, done.returncode, done.stderr)
         for word in ("iperf3", "fio", "cpu", "Mbit/s", "streams", "block_size"):
             self.assertIn(word, done.stdout)
-        found = json.loads(nova_perf("bench", "list", "-f", "json").stdout)
+        found = json.loads(program.nova_perf("bench", "list", "-f", "json").stdout)
         self.assertEqual([one.kind for one in plugins.load_all()], [one["kind"] for one in found["benchmarks"]])
 
     def test_each_runs_on_this_host(self):
         folder = self.useFixture(fixtures.TempDir()).path
-        for kind, metric, params in (
-            ("cpu", "events_per_second", ()),
-            ("fio:size=4M", "iops", ()),
-            ("iperf3", "throughput", ("--param", "omit=0", "--param", "streams=2")),
+        for kind, metric in (
+            ("cpu:", "events_per_second"),
+            ("fio:size=4M,", "iops"),
+            ("iperf3:omit=0,streams=2,", "throughput"),
         ):
-            done = nova_perf(
-                *("bench", "run", kind, "--param", "seconds=1", *params, "-f", "json"),
+            done = program.nova_perf(
+                *("bench", "run", f"{kind}seconds=1", "-f", "json"),
                 env={**os.environ, "TMPDIR": folder},
             )
             self.assertEqual((0, ""), (done.returncode, done.stderr))
@@ -48,33 +41,33 @@ class BenchTest(testtools.TestCase):
 
     def test_files_in_memory_are_said(self):
         """Where the scratch folder is, and where a parameter puts the files."""
-        run = ("bench", "run", "fio", "--param", "seconds=1", "--param", "size=4M")
+        run, kind = ("bench", "run"), "fio:seconds=1,size=4M"
         with tempfile.TemporaryDirectory(prefix="nova-perf-bench-", dir="/dev/shm") as folder:
-            done = nova_perf(*run, env={**os.environ, "TMPDIR": folder})
+            done = program.nova_perf(*run, kind, env={**os.environ, "TMPDIR": folder})
             self.assertEqual((0, ""), (done.returncode, done.stderr))
             self.assertIn("warning: fio: the files lay in memory (tmpfs)", done.stdout)
-            done = nova_perf(*run, "--param", f"directory={folder}", "-f", "json")
+            done = program.nova_perf(*run, f"{kind},directory={folder}", "-f", "json")
             self.assertEqual((0, ""), (done.returncode, done.stderr))
         found = json.loads(done.stdout)
         self.assertEqual("tmpfs", found["environment"]["scratch_filesystem"])
         self.assertIn("the speed of memory, not of a disk", " ".join(found["warnings"]))
 
     def test_parse(self):
-        done = nova_perf("bench", "parse", "iperf3", os.path.join(DATA, "iperf3-two-streams.json"))
+        done = program.nova_perf("bench", "parse", "iperf3", os.path.join(DATA, "iperf3-two-streams.json"))
         self.assertEqual(0, done.returncode)
         self.assertIn("23,411", done.stdout)
         with open(os.path.join(DATA, "sysbench-cpu.txt"), encoding="utf-8") as file:
-            done = nova_perf("bench", "parse", "cpu", "-", "-f", "json", stdin=file)
+            done = program.nova_perf("bench", "parse", "cpu", "-", "-f", "json", input=file.read())
         self.assertEqual(3052.87, json.loads(done.stdout)["readings"][0]["value"])
 
     def test_mistakes_are_one_line_and_exit_3(self):
         fio_text = os.path.join(DATA, "fio-two-jobs.json")
         for arguments, told in (
             (("run", "linpack"), "there is no benchmark 'linpack'; there are connect, cpu, cyclictest, fio"),
-            (("run", "cpu", "--param", "threads=0"), "threads='0' must be a whole number from 1 to 1024"),
-            (("run", "cpu", "--param", "threads"), "'threads' is not KEY=VALUE"),
+            (("run", "cpu:threads=0"), "threads='0' must be a whole number from 1 to 1024"),
+            (("run", "cpu:threads"), "'threads' is not KEY=VALUE"),
             (("run", "cpu", "--launcher", "cloud"), "there is no launcher 'cloud'; there are host, libvirt"),
-            (("run", "fio", "--param", "directory=/nonexistent"), "/nonexistent is not a directory"),
+            (("run", "fio:directory=/nonexistent"), "/nonexistent is not a directory"),
             (("parse", "iperf3", fio_text), "iperf3: the output has no 'start.test_start.protocol'"),
             (("parse", "cpu", fio_text), "cpu: the output is cut off or foreign: 0 lines 'events per second'"),
             (("parse", "cpu", "/nonexistent"), "/nonexistent: No such file or directory"),
@@ -82,12 +75,12 @@ class BenchTest(testtools.TestCase):
             (("parse", "cpu", "/dev/null"), "cpu: the output is empty"),
             (("parse", "cpu", "/dev/zero"), "larger than"),
         ):
-            done = nova_perf("bench", *arguments)
+            done = program.nova_perf("bench", *arguments)
             self.assertEqual((3, ""), (done.returncode, done.stdout), arguments)
             self.assertIn(told, done.stderr)
             self.assertEqual(1, done.stderr.count("\n"), done.stderr)
 
     def test_missing_program_names_the_package(self):
-        done = nova_perf("bench", "run", "cpu", env={**os.environ, "PATH": "/nonexistent"})
+        done = program.nova_perf("bench", "run", "cpu", env={**os.environ, "PATH": "/nonexistent"})
         self.assertEqual(3, done.returncode)
         self.assertIn("cpu: sysbench is not on this host; install sysbench", done.stderr)

@@ -12,7 +12,7 @@ import testtools
 
 from nova_perf_tuning.budget import store
 from tests.unit.budget import samples
-from tests.unit.cli import test_bench
+from tests.unit.cli import program
 from tests.unit.cloud import test_fleet
 
 
@@ -27,7 +27,7 @@ class EvaluateTest(testtools.TestCase):
         path = os.path.join(self.folder, "budget.yaml")
         with open(path, "w", encoding="utf-8") as file:
             file.write("budgets:\n" + "".join(f"- {{benchmark: iperf3, {line}}}\n" for line in lines))
-        return test_bench.nova_perf("evaluate", self.results, "--budget", path, "-f", form)
+        return program.nova_perf("evaluate", self.results, "--budget", path, "-f", form)
 
     def test_exit_codes(self):
         for lines, word, code in (
@@ -50,7 +50,7 @@ class EvaluateTest(testtools.TestCase):
 
     def test_no_budget_for_these_arms(self):
         store.save(samples.results({"untuned": 1000.0, "again": 900.0}, groups=3, blocks=6), self.results)
-        done = test_bench.nova_perf("evaluate", self.results)
+        done = program.nova_perf("evaluate", self.results)
         self.assertEqual((3, ""), (done.returncode, done.stderr))
         self.assertIn("no budget applies: the results have the arms untuned, again, budgets are for", done.stdout)
 
@@ -90,7 +90,7 @@ class EvaluateTest(testtools.TestCase):
         budget = os.path.join(self.folder, "budget.yaml")
         with open(budget, "w", encoding="utf-8") as file:
             file.write(f"budgets:\n- {{benchmark: iperf3, arm: tuned, max_loss: 0.15{extra}}}\n")
-        return test_bench.nova_perf("evaluate", *paths, "--budget", budget, "-f", form)
+        return program.nova_perf("evaluate", *paths, "--budget", budget, "-f", form)
 
     def test_several_files_have_a_row_each_and_the_worst_verdict(self):
         bad = os.path.join(self.folder, "bad.json")
@@ -137,7 +137,7 @@ class EvaluateTest(testtools.TestCase):
 
     def test_tables_are_of_one_file(self):
         wanted = os.path.join(self.folder, "table.csv")
-        done = test_bench.nova_perf("evaluate", self.results, self.results, "--csv", wanted)
+        done = program.nova_perf("evaluate", self.results, self.results, "--csv", wanted)
         self.assertEqual((3, ""), (done.returncode, done.stdout))
         self.assertIn("take one results file, and 2 were given", done.stderr)
 
@@ -147,10 +147,10 @@ class EvaluateTest(testtools.TestCase):
             file.write("{")
         budget = os.path.join(self.folder, "budget.yaml")
         self.assertEqual(0, self.evaluate("arm: tuned, max_loss: 0.15").returncode)
-        done = test_bench.nova_perf("evaluate", self.results, "--budget", budget, "--junit", wanted)
+        done = program.nova_perf("evaluate", self.results, "--budget", budget, "--junit", wanted)
         self.assertEqual(0, done.returncode)
         alone = ElementTree.parse(wanted).getroot()
-        done = test_bench.nova_perf("evaluate", self.results, broken, "--budget", budget, "--junit", wanted)
+        done = program.nova_perf("evaluate", self.results, broken, "--budget", budget, "--junit", wanted)
         self.assertEqual((3, ""), (done.returncode, done.stderr))
         whole = ElementTree.parse(wanted).getroot()
         self.assertEqual(("testsuites", "2", "1"), (whole.tag, whole.get("tests"), whole.get("errors")))
@@ -169,14 +169,14 @@ class EvaluateTest(testtools.TestCase):
             file.write("budgets: [{benchmark: iperf3, arm: tuned, max_loss: 0.15}]")
         fingerprint = {"benchmark": {"kind": None, "parameters": None}}
         arguments = ("evaluate", self.results, "--budget", budget, "--noise-file", noise_file)
-        missing = test_bench.nova_perf(*arguments)
+        missing = program.nova_perf(*arguments)
         self.assertEqual((3, "", 1), (missing.returncode, missing.stdout, missing.stderr.count("\n")))
         self.assertIn("noise.json: no such file", missing.stderr)
         for metric in ("latency", "throughput"):
             one = {"fingerprint": fingerprint, "benchmark": "iperf3", "created": "y", "losses": {metric: 0.01}}
             with open(noise_file, "w", encoding="utf-8") as file:
                 json.dump({"schema": 1, "floors": [one]}, file)
-            done = test_bench.nova_perf(*arguments)
+            done = program.nova_perf(*arguments)
             self.assertEqual((3, ""), (done.returncode, done.stderr), done.stdout)
             self.assertIn("noise floor of 30.0% (A/A run of x, y)", done.stdout)
 
@@ -184,7 +184,7 @@ class EvaluateTest(testtools.TestCase):
         noise_file = os.path.join(self.folder, "noise.json")
         with open(noise_file, "w", encoding="utf-8") as file:
             json.dump({"schema": 1, "floors": []}, file)
-        done = test_bench.nova_perf("evaluate", self.results, "--noise-file", noise_file)
+        done = program.nova_perf("evaluate", self.results, "--noise-file", noise_file)
         self.assertIn(f"--noise-file {noise_file}: it has no noise floor for this host and run", done.stderr)
         self.assertEqual(1, done.stderr.count("\n"))
 
@@ -208,7 +208,7 @@ class EvaluateTest(testtools.TestCase):
         budget = os.path.join(self.folder, "budget.yaml")
         with open(budget, "w", encoding="utf-8") as file:
             file.write("budgets: [{benchmark: iperf3, arm: tuned, max_loss: 0.1, host_group: elsewhere}]")
-        done = test_bench.nova_perf("evaluate", self.results, "--budget", budget, "--junit", wanted)
+        done = program.nova_perf("evaluate", self.results, "--budget", budget, "--junit", wanted)
         self.assertEqual((3, ""), (done.returncode, done.stderr))
         [case] = ElementTree.parse(wanted).getroot()
         self.assertIn("no budget applies", case.find("error").get("message"))
@@ -229,13 +229,13 @@ class EvaluateTest(testtools.TestCase):
         budget = os.path.join(self.folder, "budget.yaml")
         with open(budget, "w", encoding="utf-8") as file:
             json.dump({"budgets": [{"benchmark": f"b{escape}", "arm": "tuned", "max_loss": 0.05}]}, file)
-        seen = [test_bench.nova_perf("evaluate", self.results, "--budget", budget)]
+        seen = [program.nova_perf("evaluate", self.results, "--budget", budget)]
         self.assertEqual(1, seen[0].returncode, seen[0].stderr)
         data.trials[-1].unit = escape
         store.save(data, self.results)
-        seen.append(test_bench.nova_perf("evaluate", self.results, "--budget", budget))
-        seen.append(test_bench.nova_perf("evaluate", f"/missing{escape}"))
-        seen.append(test_bench.nova_perf("evaluate", self.results, f"--x{escape}"))
+        seen.append(program.nova_perf("evaluate", self.results, "--budget", budget))
+        seen.append(program.nova_perf("evaluate", f"/missing{escape}"))
+        seen.append(program.nova_perf("evaluate", self.results, f"--x{escape}"))
         for done in seen:
             for text in (done.stdout, done.stderr):
                 self.assertTrue(text.replace("\n", "").isprintable(), repr(text))

@@ -3,12 +3,10 @@
 import json
 import os
 import pathlib
-import subprocess
-import sys
 
 import testtools
 
-PROGRAM = "import sys; from nova_perf_tuning.cli import main; sys.exit(main.main(['paths', *sys.argv[1:]]))"
+from tests.unit.cli import program
 
 #: One file of each kind, to see that the folder is the right one.
 FILES = {
@@ -28,8 +26,7 @@ FILES = {
 
 class PathsTest(testtools.TestCase):
     def run_command(self, *arguments):
-        command = [sys.executable, "-c", PROGRAM, *arguments]
-        return subprocess.run(command, capture_output=True, text=True, cwd="/")
+        return program.nova_perf("paths", *arguments)
 
     def test_each_kind_is_where_it_says(self):
         done = self.run_command("-f", "json")

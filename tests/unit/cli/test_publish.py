@@ -13,7 +13,7 @@ from nova_perf_tuning.budget import store
 from nova_perf_tuning.conf import nova
 from nova_perf_tuning.virt import host_result, traits
 from tests.unit.budget import samples, test_store
-from tests.unit.cli import test_bench
+from tests.unit.cli import program
 from tests.unit.cloud import test_fleet
 
 
@@ -46,7 +46,7 @@ class PublishTest(testtools.TestCase):
         return self.write(name, f"budgets:\n- {{benchmark: iperf3, arm: tuned, max_loss: {max_loss}}}\n")
 
     def publish(self, *arguments):
-        return test_bench.nova_perf("publish", *arguments, "--nova-config", self.config, "-f", "json")
+        return program.nova_perf("publish", *arguments, "--nova-config", self.config, "-f", "json")
 
     def published_by(self, *arguments):
         done = self.publish(*arguments)
@@ -74,7 +74,7 @@ class PublishTest(testtools.TestCase):
             path = self.path(f"{number}.json")
             text = f"[DEFAULT]\nhost = cmp1\n[nova_perf_tuning]\nresult_file = {path}\n"
             self.write(os.path.join(".nova", name, "10-ours.conf"), text)
-            done = test_bench.nova_perf(
+            done = program.nova_perf(
                 "publish", "--withdraw", "-f", "json", env={**os.environ, "HOME": self.folder}
             )
             self.assertEqual({"file": path, "removed": False}, json.loads(done.stdout), done.stderr)
@@ -96,23 +96,6 @@ class PublishTest(testtools.TestCase):
         done = self.published_by(self.results, "--budget", self.budget(0.05))
         self.assertEqual([], done["traits"])
         self.assertEqual("FAIL", self.read_by_compute().verdict)
-
-    def test_nova_compute_may_enter_the_folder(self):
-        """Earlier versions made the project's own for root alone; a folder of the operator's is only told."""
-        now = datetime.datetime.now(datetime.UTC)
-        result = self.write("verdict.json", host_result.HostResult("cmp1", now, "PASS", {}).to_json())
-        # Folders of another user than root are for that user to open.
-        root = os.geteuid() == 0
-        for name, mode, told in (
-            ("nova-perf-tuning", 0o755 if root else 0o750, False),
-            ("operators", 0o750, root),
-        ):
-            os.mkdir(self.path(name), 0o750)
-            done = self.publish(result, "--result-file", self.path(name, "verdict.json"))
-            self.assertEqual(0, done.returncode, done.stderr)
-            self.assertEqual(mode, stat.S_IMODE(os.stat(self.path(name)).st_mode))
-            self.assertEqual(told, f"chmod o+x {self.path(name)}" in done.stderr, done.stderr)
-            self.assertEqual(int(told), done.stderr.count("\n"))
 
     def test_results_of_a_fleet(self):
         rows = (("cmp1.example.org", "PASS"), ("cmp2", "FAIL"))
@@ -156,7 +139,7 @@ class PublishTest(testtools.TestCase):
         self.assertIn("no budget applies: none is for host_group ''", done["left_out"][0])
         budget = self.untuned_budget(0.05, ", host_group: gen3")
         told = (self.results, "--nova-config", self.config, "--budget", budget)
-        refused = test_bench.nova_perf("publish", *told)
+        refused = program.nova_perf("publish", *told)
         self.assertEqual((3, ""), (refused.returncode, refused.stdout))
         self.assertIn("no budget applies: none is for host_group ''", refused.stderr)
         self.assertIn("since the results name no host group (give --host-group)", refused.stderr)
@@ -166,8 +149,8 @@ class PublishTest(testtools.TestCase):
     def test_how_it_was_judged_is_told(self):
         self.measure_fleet(0)
         told = (self.results, "--nova-config", self.config)
-        self.assertIn("PASS of host cmp1, as recorded in ", test_bench.nova_perf("publish", *told).stdout)
-        done = test_bench.nova_perf("publish", *told, "--budget", self.untuned_budget(0.05))
+        self.assertIn("PASS of host cmp1, as recorded in ", program.nova_perf("publish", *told).stdout)
+        done = program.nova_perf("publish", *told, "--budget", self.untuned_budget(0.05))
         self.assertIn("PASS of host cmp1, judged now from ", done.stdout)
 
     def test_options_of_budgets_are_those_of_evaluate(self):

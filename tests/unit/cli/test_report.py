@@ -9,7 +9,7 @@ import testtools
 
 from nova_perf_tuning.budget import store
 from tests.unit.budget import samples
-from tests.unit.cli import test_bench
+from tests.unit.cli import program
 
 
 class ReportTest(testtools.TestCase):
@@ -22,19 +22,19 @@ class ReportTest(testtools.TestCase):
     def test_beside_the_results_or_where_asked(self):
         other = os.path.join(self.folder, "other.html")
         for arguments, path in (((), os.path.join(self.folder, "report.html")), (("-o", other), other)):
-            done = test_bench.nova_perf("report", self.results, *arguments)
+            done = program.nova_perf("report", self.results, *arguments)
             self.assertEqual((0, f"{path}\n", ""), (done.returncode, done.stdout, done.stderr))
             with open(path, encoding="utf-8") as file:
                 self.assertIn("a gain in iperf3", file.read())
 
     def test_json_writes_no_file(self):
-        done = test_bench.nova_perf("report", self.results, "-f", "json")
+        done = program.nova_perf("report", self.results, "-f", "json")
         self.assertEqual("iperf3", json.loads(done.stdout)["benchmarks"][0]["label"])
         self.assertEqual(["results.json"], os.listdir(self.folder))
 
     def test_mistakes_are_one_line_and_exit_3(self):
         for arguments in (("/nonexistent",), (self.results, "-o", "/nonexistent/x.html"), (os.devnull,)):
-            done = test_bench.nova_perf("report", *arguments)
+            done = program.nova_perf("report", *arguments)
             self.assertEqual((3, "", 1), (done.returncode, done.stdout, done.stderr.count("\n")), done.stderr)
         self.assertEqual(["results.json"], os.listdir(self.folder))
 
@@ -44,14 +44,14 @@ class ReportTest(testtools.TestCase):
         os.mkfifo(pipe)
         before = os.stat(self.results)
         for path in (self.results, link, pipe, self.folder):
-            done = test_bench.nova_perf("report", self.results, "-o", path)
+            done = program.nova_perf("report", self.results, "-o", path)
             self.assertEqual((3, "", 1), (done.returncode, done.stdout, done.stderr.count("\n")), done.stderr)
         self.assertEqual((before.st_ino, before.st_mtime_ns), (os.stat(link).st_ino, os.stat(link).st_mtime_ns))
         self.assertTrue(stat.S_ISFIFO(os.lstat(pipe).st_mode))
 
     def test_stdout(self):
-        done = test_bench.nova_perf("report", self.results, "-o", "-")
+        done = program.nova_perf("report", self.results, "-o", "-")
         self.assertEqual((0, ""), (done.returncode, done.stderr))
         self.assertTrue(done.stdout.startswith("<!DOCTYPE html>"))
-        done = test_bench.nova_perf("report", self.results, "-o", "-", "-f", "json")
+        done = program.nova_perf("report", self.results, "-o", "-", "-f", "json")
         self.assertEqual((3, ""), (done.returncode, done.stdout))

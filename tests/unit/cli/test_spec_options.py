@@ -4,7 +4,7 @@ import argparse
 
 import testtools
 
-from nova_perf_tuning.cli import spec_options
+from nova_perf_tuning.cli import option_types, spec_options
 
 
 class FlavorTest(testtools.TestCase):
@@ -14,7 +14,7 @@ class FlavorTest(testtools.TestCase):
         return spec_options.flavor(parser.parse_args(arguments), default)
 
     def error(self, *arguments):
-        return str(self.assertRaises(spec_options.OptionError, self.flavor, *arguments))
+        return str(self.assertRaises(option_types.OptionError, self.flavor, *arguments))
 
     def test_profile_is_short_for_a_spec(self):
         self.assertEqual({"perf:profile": "storage"}, self.flavor("--profile", "storage"))

@@ -16,7 +16,7 @@ from nova_perf_tuning.cli import evaluate, report, validate, validate_cloud
 from nova_perf_tuning.cloud import rejudge, run_store
 from tests import simulated_cloud as simulation
 from tests.unit.budget import samples
-from tests.unit.cli import fleet_case
+from tests.unit.cli import fleet_case, program
 
 
 class ValidateCloudTest(fleet_case.SimulatedValidation):
@@ -44,9 +44,7 @@ class ValidateCloudTest(fleet_case.SimulatedValidation):
         self.assertEqual(1, self.validate("--hosts", "all", cloud=cloud))
         hosts = {one["host"]: one for one in self.results().environment["fleet"]["hosts"]}
         self.assertEqual(["h002"], [name for name, one in hosts.items() if one["verdict"] == "FAIL"])
-        self.assertRegex(
-            hosts["h002"]["reasons"][0], r"iperf3 \(\w+\): slower than the other hosts by \d+%"
-        )
+        self.assertRegex(hosts["h002"]["reasons"][0], r"iperf3 \(\w+\): slower than the other hosts by \d+%")
         self.assertIn("h002", self.report())
         self.assertIn("slower than the other hosts by", self.report())
         [line] = run_store.RunStore(self.url).lines()
@@ -61,7 +59,10 @@ class ValidateCloudTest(fleet_case.SimulatedValidation):
                     sick = "h002" == (pair.client, pair.server)[one.group] or (
                         one.benchmark == "iperf3" and "h002" in (pair.client, pair.server)
                     )
-                    yield dataclasses.replace(one, value=None, error="refused") if sick else one
+                    if not sick:
+                        yield one
+                    elif one.primary:  # a run that failed has no other figure
+                        yield dataclasses.replace(one, value=None, error="refused")
 
         with fixtures.MonkeyPatch("tests.simulated_cloud.SimulatedLauncher", Launcher):
             self.assertEqual(3, self.validate("--hosts", "all"))
@@ -322,8 +323,6 @@ class ValidateCloudTest(fleet_case.SimulatedValidation):
         runs = run_store.RunStore(self.url)
         [line] = runs.lines()
         self.assertEqual(30, runs.load(line.run_id).plan["guests"]["slot_s"])
-        error = self.assertRaises(errors.PerfTuningError, self.validate, "--hosts", "a,b", "--slot-time", "soon")
-        self.assertIn("--slot-time 'soon'", str(error))
 
     def test_json(self):
         self.assertEqual(0, self.validate("--hosts", "all", "-f", "json"))
@@ -383,15 +382,13 @@ class ValidateCloudTest(fleet_case.SimulatedValidation):
                 self.useFixture(fixtures.EnvironmentVariable(name))
         self.useFixture(fixtures.EnvironmentVariable("NOVA_PERF_DATABASE", self.url))
         self.useFixture(fixtures.EnvironmentVariable("HOME", self.folder))
-        command = validate.Validate(None, None)
-        parser = command.get_parser("nova-perf validate")
         for arguments, told in (
             ((), "--hosts: give compute hosts"),
             (("--hosts", "a,,b"), "--hosts: give compute hosts"),
-            (("--hosts", "a", "--peers", "0"), "--peers '0'"),
-            (("--hosts", "a", "--max-parallel", "x"), "--max-parallel 'x'"),
-            (("--hosts", "a", "--max-loss", "15"), "--max-loss '15': give a share"),
-            (("--hosts", "a", "--pair-time-limit", "1"), "--pair-time-limit '1'"),
+            (("--hosts", "a", "--peers", "0"), "--peers: '0'"),
+            (("--hosts", "a", "--max-parallel", "x"), "--max-parallel: 'x'"),
+            (("--hosts", "a", "--max-loss", "15"), "--max-loss: '15': give a number"),
+            (("--hosts", "a", "--pair-time-limit", "1"), "--pair-time-limit: '1'"),
             (("--hosts", "a", "--agent-metrics", "http://h:9751/"), "--agent-metrics 'http://h:9751/': say where"),
             (("--hosts", "a", "--flavor", "m1", "--profile", "compute"), "leave out --profile"),
             (("--hosts", "a", "--flavor", "m1", "--flavor", "m1"), "given twice"),
@@ -400,11 +397,8 @@ class ValidateCloudTest(fleet_case.SimulatedValidation):
             (("--hosts", "a", "--os-cloud", "nosuch"), "no way to the cloud"),
             (("--resume", "nosuch"), f"there is no database of runs at {self.folder}/results.db"),
         ):
-            out, err = io.StringIO(), io.StringIO()
-            with fixtures.MonkeyPatch("sys.stdout", out), fixtures.MonkeyPatch("sys.stderr", err):
-                args = parser.parse_args(["--launcher", "heat", "--output", self.output, *arguments])
-                code = command.run(args)
-            self.assertEqual((3, ""), (code, out.getvalue()), (arguments, err.getvalue()))
-            self.assertIn(told, err.getvalue())
-            self.assertEqual(1, err.getvalue().count("\n"), err.getvalue())
+            done = program.nova_perf("validate", *fleet_case.HEAT, "--output", self.output, *arguments)
+            self.assertEqual((3, ""), (done.returncode, done.stdout), (arguments, done.stderr))
+            self.assertIn(told, done.stderr)
+            self.assertEqual(1, done.stderr.count("\n"), done.stderr)
             self.assertEqual([], os.listdir(self.folder), "what is refused leaves nothing behind")

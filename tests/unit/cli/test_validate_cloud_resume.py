@@ -3,12 +3,13 @@
 import errno
 import json
 import os
+import shlex
 import signal
 
 import fixtures
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.cli import validate, validate_cloud, validate_resume
+from nova_perf_tuning.cli import validate, validate_cloud, validate_cloud_plan
 from nova_perf_tuning.cloud import model, run_store
 from tests import simulated_cloud as simulation
 from tests.unit.cli import fleet_case
@@ -93,7 +94,7 @@ class ResumeTest(fleet_case.SimulatedValidation):
             (["--agent-metrics", ""], ""),
             (["--agent-metrics", "http://{host}/m"], "http://{host}/m"),
         ):
-            plan = validate_resume.plan(parser.parse_args(["--resume", run, *options]), stored)
+            plan = validate_cloud_plan.resumed(parser.parse_args(["--resume", run, *options]), stored)
             self.assertEqual(expected, plan.guests.agent_metrics)
 
     def test_a_signal_when_all_is_measured(self):
@@ -115,67 +116,37 @@ class ResumeTest(fleet_case.SimulatedValidation):
             self.assertEqual("complete", self.results().environment["ended"])
             self.assertNotIn("interrupted", self.err.getvalue())
 
-    def test_options_of_a_resumed_run(self):
-        run = self.unfinished("--guest-ram", "512")
-        for option, value, told in (
-            ("--hosts", "nonsense", "not what run"),
-            ("--peers", "3", "not what run"),
-            ("--seed", "4", "--seed: not what run"),
-            ("--blocks", "7", "--blocks: not what run"),
-            ("--seconds", "3", "--benchmark, --seconds: not what run"),
-            ("--benchmark", "fio", "--benchmark: not what run"),
-            ("--flavor", "x", "--flavor: not what run"),
-            ("--spec", "perf:vif_queues=2", "--spec: not what run"),
-            ("--profile", "compute", "--profile: not what run"),
-            ("--image", "nosuch", "--image: not what run"),
-            ("--guest-ram", "256", "--guest-ram: not what run"),
-            ("--external-network", "x", "--external-network: not what run"),
-            ("--slot-time", "90s", "--slot-time: not what run"),
-            ("--host-group", "x", "--host-group: not what run"),
-            ("--mtu", "junk", "--mtu 'junk'"),
-            ("--pair-time-limit", "banana", "--pair-time-limit 'banana'"),
-            ("--retries", "x", "--retries 'x'"),
-            ("--max-loss", "9", "--max-loss '9'"),
-        ):
-            error = self.assertRaises(errors.PerfTuningError, self.validate, "--resume", run, option, value)
-            self.assertIn(told, str(error), option)
-        error = self.assertRaises(errors.PerfTuningError, self.validate, "--resume", run, "--no-guest-tx-offload")
-        self.assertIn("--no-guest-tx-offload: not what run", str(error))
-
-    def test_what_was_asked_may_be_given_again_in_part(self):
-        """Options that make up one thing together are compared with the others of the beginning."""
-        run = self.unfinished("--seconds", "20", "--profile", "compute", "--spec", "perf:vif_queues=2")
-        plain = validate.Validate(None, None).get_parser("validate")
-
-        def resumed(*options):
-            args = plain.parse_args(["--resume", run, *options])
-            return validate_resume.plan(args, run_store.RunStore(self.url).load(run))
-
-        labels = ["--benchmark", "iperf3", "--benchmark", "cpu"]
-        before = resumed()
-        for options in (
-            labels, ["--seconds", "20"], ["--profile", "compute"], ["--spec", "perf:vif_queues=2"],
-            [*labels, "--seconds", "20", "--profile", "compute", "--spec", "perf:vif_queues=2"],
-        ):  # fmt: skip
-            again = resumed(*options)
-            self.assertEqual(before.arms, again.arms, options)
-            self.assertEqual({"20"}, {job.parameters["seconds"] for job in again.measure.jobs}, options)
-        for options in (
-            ["--seconds", "10"], [*labels, "--seconds", "10"], ["--benchmark", "cpu"], ["--profile", "balanced"],
-            ["--flavor", "x"],
-        ):  # fmt: skip
-            error = self.assertRaises(errors.PerfTuningError, resumed, *options)
-            self.assertIn("not what run", str(error), options)
-
-    def test_hosts_of_a_run_that_did_not_note_them(self):
+    def test_a_resumed_run_keeps_what_is_measured(self):
         run = self.unfinished()
-        stored = run_store.RunStore(self.url).load(run)
-        del stored.plan["hosts"]
-        args = validate.Validate(None, None).get_parser("validate").parse_args(["--resume", run, "--hosts", "all"])
-        self.assertEqual(2, len(validate_resume.plan(args, stored).arms))
+        for name, *value in (
+            ("--hosts", "all"), ("--peers", "2"), ("--seed", "0"), ("--blocks", "3"), ("--seconds", "3"),
+            ("--benchmark", "cpu"), ("--flavor", "x"), ("--spec", "perf:vif_queues=2"), ("--profile", "compute"),
+            ("--image", "x"), ("--guest-ram", "256"), ("--guest-vcpus", "2"), ("--external-network", "x"),
+            ("--slot-time", "90s"), ("--host-group", "x"), ("--mtu", "1400"), ("--no-guest-tx-offload",),
+        ):  # fmt: skip
+            error = self.assertRaises(errors.PerfTuningError, self.validate, "--resume", run, name, *value)
+            self.assertIn(f"{name}: run {run} goes on as it was begun", str(error))
+
+    def test_the_command_that_goes_on(self):
+        """It names database, files and budgets of the call that was cut off, and no password."""
+        budget = os.path.join(self.folder, "b.yaml")
+        with open(budget, "w", encoding="utf-8") as file:
+            file.write("budgets: [{benchmark: iperf3, arm: tuned, baseline: untuned, max_loss: -0.5}]")
+        run = self.unfinished("--blocks", "8", "--budget", budget, "--os-cloud", "lab")
+        self.assertEqual([], os.listdir(self.output))
+        words = shlex.split(self.err.getvalue().rsplit("go on with: ", 1)[1])
+        self.assertEqual(["nova-perf", "validate", *fleet_case.HEAT, "--os-cloud", "lab"], words[:6])
+        self.assertEqual(["--resume", run], words[-2:])
+        self.assertEqual(1, self.validate(*words[2:]), "the budget counts")
+        args = validate.Validate(None, None).get_parser("validate").parse_args([])
+        args.database = "postgresql://perf:geheim@host/runs"
+        one = validate_cloud._Run(args, "openstack perf validate", "lab", None, [], None)
+        told = one._resume_command("r1")
+        self.assertEqual(
+            "openstack --os-cloud lab perf validate --database 'postgresql://perf:***@host/runs' --resume r1", told
+        )
 
     def test_limits_of_a_resumed_run(self):
-        """Options that the run was begun with may be given again, limits may differ."""
         seen = []
 
         class Launcher(simulation.SimulatedLauncher):
@@ -185,7 +156,7 @@ class ResumeTest(fleet_case.SimulatedValidation):
         self.useFixture(fixtures.MonkeyPatch("tests.simulated_cloud.SimulatedLauncher", Launcher))
         run = self.unfinished("--guest-ram", "512", "--peers", "2")
         limits = ("--pair-time-limit", "33m", "--boot-time", "3m", "--max-loss", "0.9", "--retries", "0")
-        again = ("--resume", run, "--hosts", "all", "--guest-ram", "512", "--peers", "2", *limits)
+        again = ("--resume", run, *limits)
         cloud = fleet_case.SimulatedCloud(simulation.Cloud(bad={"h002": 0.6}))
         self.assertEqual(0, self.validate(*again, cloud=cloud), "a loss of 40 % is allowed")
         self.assertEqual([20 * 60, 33 * 60], seen)

@@ -7,7 +7,7 @@ import pathlib
 import fixtures
 import openstack
 
-from nova_perf_tuning.cli import validate, validate_plan
+from nova_perf_tuning.cli import validate, validate_cloud_plan
 from nova_perf_tuning.cloud import api, fleet_plan, model, place, run_store
 from tests.unit.cloud import openstack_program, test_api
 
@@ -59,7 +59,7 @@ class CleanupTest(openstack_program.ProgramTestCase):
     def test_a_complete_run_is_judged_again_without_a_cloud(self):
         """An interrupted one needs it."""
         parser = validate.Validate(None, None).get_parser("validate")
-        plan = validate_plan.plan(parser.parse_args([]), RUNS[0])
+        plan = validate_cloud_plan.new(parser.parse_args([]), RUNS[0])
         self.store.create(RUNS[0], ["a", "b"], [PAIR], fleet_plan.to_dict(plan), {})
         self.write_clouds(password="wrong")
         again = ("perf", "validate", "--resume", RUNS[0], "--database", self.url, "--output", f"{self.folder}/out")

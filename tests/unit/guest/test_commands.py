@@ -16,12 +16,12 @@ from tests.unit.guest.test_parsing import HOSTILE, SMALL
 #: Options of ``explain`` -> words of the error.
 WRONG_OPTIONS = [
     ([], "--vcpus"),
-    (["--vcpus", "0"], "--vcpus: 0"),
+    (["--vcpus", "0"], "--vcpus: '0'"),
     (["--vcpus", "-1"], "--vcpus"),
-    (["--vcpus", "4.5"], "--vcpus: 4.5"),
-    (["--vcpus", "9" * 5000], "--vcpus: 999"),
+    (["--vcpus", "4.5"], "--vcpus: '4.5'"),
+    (["--vcpus", "9" * 5000], "--vcpus: '999"),
     (["--vcpus", "٤"], "--vcpus"),
-    (["--vcpus", "4", "--housekeeping-cpus", "x"], "--housekeeping-cpus: x"),
+    (["--vcpus", "4", "--housekeeping-cpus", "x"], "--housekeeping-cpus: 'x'"),
     (["--vcpus", "4", "--profile-dir", "/nowhere"], "profile folder /nowhere"),
     *(
         (["--vcpus", "4", "--spec", text], words)

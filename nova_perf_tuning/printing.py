@@ -1,0 +1,23 @@
+"""Text for people: names from foreign files made fit for a terminal or a log, and numbers with their nouns."""
+
+from __future__ import annotations
+
+
+def printable(text: str, keep: str = "") -> str:
+    """Return ``text`` with ``?`` for everything that a terminal would obey instead of showing.
+
+    :param keep: characters that stay although they are not printable, such as a line end.
+    """
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() or char in keep else "?" for char in text)
+
+
+def one_line(text: object, limit: int = 1000) -> str:
+    """Return an error or another text as one printable line of at most ``limit`` characters."""
+    return printable(" ".join(str(text).split())[:limit])
+
+
+def counted(number: int, noun: str) -> str:
+    """Return ``1 host``, ``2 hosts``."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -1,0 +1,33 @@
+"""``nova-perf`` in the process of the test, as a user runs it: what it printed, and its exit code."""
+
+import io
+import logging
+import os
+import subprocess
+from unittest import mock
+
+from nova_perf_tuning.cli import main
+
+
+def nova_perf(*arguments, env=None, input=""):
+    """Run nova-perf and return it as an ended process.
+
+    :param env: the whole environment; :param input: text on standard input.
+    """
+    out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8") for _ in range(2))
+    stdin = io.TextIOWrapper(io.BytesIO(input.encode()), encoding="utf-8")
+    with (
+        mock.patch.multiple("sys", stdin=stdin, stdout=out, stderr=err),
+        mock.patch("tempfile.tempdir", None),
+        mock.patch.dict(os.environ, env if env is not None else {}, clear=env is not None),
+    ):
+        handlers = logging.getLogger().handlers[:]
+        try:
+            code = main.main(arguments)
+        finally:
+            logging.getLogger().handlers[:] = handlers
+    shown = []
+    for stream in (out, err):
+        stream.flush()
+        shown.append(stream.buffer.getvalue().decode())
+    return subprocess.CompletedProcess(arguments, code, *shown)
