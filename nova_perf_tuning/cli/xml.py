@@ -95,14 +95,13 @@ def _request(
         wanted = spec_parsing.parse_expanded(asked.expanded)
     else:
         wanted = spec_parsing.parse(extra, image, known)
-    found = crosscheck.findings(wanted, extra, image, guest.vcpus)
-    if not native and not any(key.startswith(vocabulary.NATIVE_PREFIX) for key in specs):
-        # A domain that Nova did not make: nothing is known of hw:* specs.
-        found = tuple(finding for finding in found if finding.rule in crosscheck.WITHOUT_NATIVE)
-    wrong = [finding.message for finding in found if finding.level is crosscheck.Level.ERROR]
+    # Of a domain that Nova did not make nothing is known of hw:* specs.
+    of_nova = bool(native) or any(key.startswith(vocabulary.NATIVE_PREFIX) for key in specs)
+    found = crosscheck.findings(wanted, extra, image, guest.vcpus, native=of_nova)
+    wrong = crosscheck.errors_of(found)
     if wrong and specs:
-        raise crosscheck.ContradictionError("; and ".join(wrong))
-    return wanted, (*warnings, *(finding.message for finding in found))
+        raise crosscheck.contradiction(wrong)
+    return wanted, (*warnings, *map(crosscheck.message, found))
 
 
 def _read(path: str) -> bytes:

@@ -1,17 +1,15 @@
-"""Do the specs of a flavor and an image fit together, with each other and with Nova's own?
-
-Each rule says what it looks at, its level and why. The documentation is made from :data:`RULES`.
-"""
+"""Do the specs of a flavor and an image fit together, with each other and with Nova's own?"""
 
 from __future__ import annotations
 
+import abc
 import dataclasses
-import enum
 import re
-from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, ClassVar, Final
 
-from nova_perf_tuning import errors
+from nova_perf_tuning import errors, rules
+from nova_perf_tuning.rules import Finding, Level
 from nova_perf_tuning.specs import parsing, vocabulary
 from nova_perf_tuning.specs import request as request_module
 
@@ -24,13 +22,6 @@ _MULTIQUEUE: Final = "hw:vif_multiqueue_enabled"
 _VIRTIO_BUSES: Final = frozenset({"virtio", "scsi"})
 #: VIRTIO 1.x, 5.1.3.1 "Feature bit requirements": segmentation without checksums cannot be negotiated.
 _NEEDS_CHECKSUM: Final = ("tso4", "tso6", "ufo", "ecn")
-#: Nova's own specs that rules here look at: their values in nova/api/validation/extra_specs/hw.py (31 to 34).
-_NATIVE_CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
-    "hw:cpu_policy": ("dedicated", "shared", "mixed"),
-    "hw:cpu_thread_policy": ("prefer", "isolate", "require"),
-    "hw:emulator_threads_policy": ("isolate", "share"),
-}
-_NATIVE_FLAGS: Final = (_MULTIQUEUE,)
 #: Nova looks for these in the flavor alone, for others in the image as well (nova/virt/hardware.py).
 _OF_FLAVORS: Final = frozenset({"hw:emulator_threads_policy", "hw:pmem"})
 #: CPUs of its own by Placement's resource class; with it Nova refuses ``hw:cpu_policy`` (nova/virt/hardware.py).
@@ -46,49 +37,8 @@ def has_pcpus(extra_specs: Mapping[str, str]) -> bool:
     return any(_PCPUS.match(key) and text.strip() != "0" for key, text in extra_specs.items())
 
 
-_Broken = Callable[["_Facts"], Iterator[str]]
-
-
-class Level(enum.Enum):
-    """ERROR: the guest would not boot or not be what was asked. WARNING: a spec without effect."""
-
-    ERROR = "error"
-    WARNING = "warning"
-
-
 @dataclasses.dataclass(frozen=True, slots=True)
-class Rule:
-    """One rule: it yields a message (what is wrong, what to change) for each place where it is broken."""
-
-    name: str
-    level: Level
-    why: str
-    broken: Callable[[_Facts], Iterator[str]]
-
-
-#: In the order in which findings are shown.
-RULES: Final[list[Rule]] = []
-
-
-def _rule(name: str, level: Level, why: str) -> Callable[[_Broken], _Broken]:
-    def register(broken: _Broken) -> _Broken:
-        RULES.append(Rule(name, level, why, broken))
-        return broken
-
-    return register
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Finding:
-    """A broken rule."""
-
-    rule: str
-    level: Level
-    message: str
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Facts:
+class SpecFacts:
     """Request, Nova's own specs and the vCPUs, with questions that the rules ask of them."""
 
     request: request_module.Request
@@ -136,229 +86,236 @@ class _Facts:
         return asked is not None and int(asked) > 1
 
 
-@_rule(
-    "native-value",
-    Level.ERROR,
-    "Nova's API refuses other values; a rule below would take them for something that they are not.",
-)
-def _unknown_native(facts: _Facts) -> Iterator[str]:
-    for key, allowed in _NATIVE_CHOICES.items():
-        value = facts.native(key)
-        if value is not None and value not in allowed:
-            yield f"{key}={vocabulary.shown(value)} is no value of Nova's; it takes {', '.join(allowed)}"
-    for key in _NATIVE_FLAGS:
-        value = facts.native(key)
-        if value is not None and value.strip().lower() not in vocabulary.TRUE_STRINGS | vocabulary.FALSE_STRINGS:
-            yield f"{key}={vocabulary.shown(value)} is no value of Nova's; it takes true or false"
+class SpecRule(rules.Rule[SpecFacts]):
+    """A rule of level ERROR: the guest would not boot or not be what was asked; WARNING: a spec without effect.
+
+    :cvar native: it looks at Nova's own specs, which are unknown of a domain that Nova did not make.
+    """
+
+    level = Level.ERROR
+    remedy = "see the finding"
+    source = "specification of the perf: extra specs"
+    native: ClassVar[bool] = True
+
+    @abc.abstractmethod
+    def broken(self, facts: SpecFacts) -> Iterator[tuple[str, str]]:
+        """Yield what is wrong and what to change for each place where the rule is broken."""
+
+    def check(self, facts: SpecFacts) -> Iterator[Finding]:
+        return (self.finding([("specs", wrong)], remedy=remedy) for wrong, remedy in self.broken(facts))
 
 
-@_rule(
-    "vif-queues-above-vcpus",
-    Level.ERROR,
-    "A guest gives no work to queue pairs beyond its vCPUs; each of them still costs a host thread.",
-)
-def _vif_queues_above_vcpus(facts: _Facts) -> Iterator[str]:
-    return _above_vcpus(facts, "vif_queues")
+class _AboveVcpus(SpecRule):
+    name: ClassVar[str]
+    native = False
+
+    def broken(self, facts: SpecFacts) -> Iterator[tuple[str, str]]:
+        asked = getattr(facts.request, self.name)
+        if isinstance(asked, int) and facts.vcpus is not None and asked > facts.vcpus:
+            wrong = f"{facts.said(self.name)} is more than the {facts.vcpus} vCPUs"
+            yield wrong, f"use auto or at most {facts.vcpus}"
 
 
-@_rule("disk-queues-above-vcpus", Level.ERROR, "A guest gives no work to request queues beyond its vCPUs.")
-def _disk_queues_above_vcpus(facts: _Facts) -> Iterator[str]:
-    return _above_vcpus(facts, "disk_queues")
+class VifQueuesAboveVcpus(_AboveVcpus):
+    """Interfaces have no more queue pairs than the guest has vCPUs."""
+
+    id = "vif-queues-above-vcpus"
+    why = "A guest gives no work to queue pairs beyond its vCPUs; each of them still costs a host thread."
+    name = "vif_queues"
 
 
-def _above_vcpus(facts: _Facts, name: str) -> Iterator[str]:
-    asked = getattr(facts.request, name)
-    if isinstance(asked, int) and facts.vcpus is not None and asked > facts.vcpus:
-        yield f"{facts.said(name)} is more than the {facts.vcpus} vCPUs; use auto or at most {facts.vcpus}"
+class DiskQueuesAboveVcpus(_AboveVcpus):
+    """Disks have no more queues than the guest has vCPUs."""
+
+    id = "disk-queues-above-vcpus"
+    why = "A guest gives no work to request queues beyond its vCPUs."
+    name = "disk_queues"
 
 
-@_rule(
-    "multiqueue-off",
-    Level.ERROR,
-    "Nova and os-vif make the tap device; the kernel opens several queues only of one made for them.",
-)
-def _multiqueue_off(facts: _Facts) -> Iterator[str]:
-    if facts.several_queues and facts.flag(_MULTIQUEUE) is False:
-        yield (
-            f"{facts.said('vif_queues')} contradicts {_MULTIQUEUE}=false: Nova then makes a tap device with one "
-            f"queue; set {_MULTIQUEUE}=true or perf:vif_queues=1"
-        )
+class MultiqueueOff(SpecRule):
+    """Several queues are not asked for and forbidden at once."""
+
+    id = "multiqueue-off"
+    why = "Nova and os-vif make the tap device; the kernel opens several queues only of one made for them."
+
+    def broken(self, facts: SpecFacts) -> Iterator[tuple[str, str]]:
+        if facts.several_queues and facts.flag(_MULTIQUEUE) is False:
+            wrong = f"contradicts {_MULTIQUEUE}=false: Nova then makes a tap device with one queue"
+            yield f"{facts.said('vif_queues')} {wrong}", f"set {_MULTIQUEUE}=true or perf:vif_queues=1"
 
 
-@_rule(
-    "single-queue-of-multiqueue-tap",
-    Level.ERROR,
-    "The kernel refuses one queue of a tap device that was made for several (IFF_MULTI_QUEUE must agree).",
-)
-def _single_queue_tap(facts: _Facts) -> Iterator[str]:
-    if facts.request.vif_queues == 1 and facts.flag(_MULTIQUEUE) and facts.vcpus != 1:
-        yield (
-            f"{facts.said('vif_queues')} contradicts {_MULTIQUEUE}=true: a tap device made for several queues "
-            f"cannot be opened with one; set {_MULTIQUEUE}=false or ask for 2 or more"
-        )
+class SingleQueueTap(SpecRule):
+    """One queue is not asked of a tap device that is made for several."""
+
+    id = "single-queue-of-multiqueue-tap"
+    why = "The kernel refuses one queue of a tap device that was made for several (IFF_MULTI_QUEUE must agree)."
+
+    def broken(self, facts: SpecFacts) -> Iterator[tuple[str, str]]:
+        if facts.request.vif_queues == 1 and facts.flag(_MULTIQUEUE) and facts.vcpus != 1:
+            wrong = (
+                f"contradicts {_MULTIQUEUE}=true: a tap device made for several queues cannot be opened with one"
+            )
+            yield f"{facts.said('vif_queues')} {wrong}", f"set {_MULTIQUEUE}=false or ask for 2 or more"
 
 
-@_rule(
-    "multiqueue-not-set",
-    Level.WARNING,
-    "Without hw:vif_multiqueue_enabled=true a tap device made beforehand has one queue and keeps it.",
-)
-def _multiqueue_missing(facts: _Facts) -> Iterator[str]:
-    if facts.several_queues and facts.flag(_MULTIQUEUE) is None:
-        yield (
-            f"{facts.said('vif_queues')} has no effect on interfaces whose tap device is made beforehand; set "
-            f"{_MULTIQUEUE}=true as well"
-        )
+class MultiqueueMissing(SpecRule):
+    """Who asks for several queues asks Nova for them as well."""
+
+    id = "multiqueue-not-set"
+    level = Level.WARNING
+    why = "Without hw:vif_multiqueue_enabled=true a tap device made beforehand has one queue and keeps it."
+
+    def broken(self, facts: SpecFacts) -> Iterator[tuple[str, str]]:
+        if facts.several_queues and facts.flag(_MULTIQUEUE) is None:
+            wrong = "has no effect on interfaces whose tap device is made beforehand"
+            yield f"{facts.said('vif_queues')} {wrong}", f"set {_MULTIQUEUE}=true as well"
 
 
-@_rule(
-    "irq-vcpu-needs-dedicated",
-    Level.ERROR,
-    "Only a pinned vCPU has a host CPU that is its own.",
-)
-def _irq_on_shared(facts: _Facts) -> Iterator[str]:
-    if facts.request.irq_placement == "vcpu" and not facts.pinned:
-        yield (
-            f"{facts.said('irq_placement')} needs vCPUs with CPUs of their own; set hw:cpu_policy=dedicated (or "
-            "mixed) or perf:irq_placement=numa"
-        )
+class IrqOnShared(SpecRule):
+    """Interrupts go to the CPUs of vCPUs that have CPUs of their own."""
+
+    id = "irq-vcpu-needs-dedicated"
+    why = "Only a pinned vCPU has a host CPU that is its own."
+
+    def broken(self, facts: SpecFacts) -> Iterator[tuple[str, str]]:
+        if facts.request.irq_placement == "vcpu" and not facts.pinned:
+            wrong = f"{facts.said('irq_placement')} needs vCPUs with CPUs of their own"
+            yield wrong, "set hw:cpu_policy=dedicated (or mixed) or perf:irq_placement=numa"
 
 
-@_rule(
-    "emulator-numa-needs-topology",
-    Level.ERROR,
-    "Nova places the emulator on a node only for guests with a NUMA topology; others float over the host.",
-)
-def _emulator_without_node(facts: _Facts) -> Iterator[str]:
-    return _numa_without_node(facts, "emulator_placement")
+class _NumaWithoutNode(SpecRule):
+    name: ClassVar[str]
+
+    def broken(self, facts: SpecFacts) -> Iterator[tuple[str, str]]:
+        if getattr(facts.request, self.name) == "numa" and not facts.has_nodes:
+            otherwise = f"perf:{self.name}={vocabulary.BY_NAME[self.name].choices[0]}"
+            yield (
+                f"{facts.said(self.name)} needs a guest with a NUMA node of its own",
+                f"set hw:numa_nodes=1 or hw:cpu_policy=dedicated, or {otherwise}",
+            )
 
 
-@_rule(
-    "vhost-numa-without-topology",
-    Level.WARNING,
-    "A guest that floats over the host has no node; its vhost workers are left alone.",
-)
-def _vhost_without_node(facts: _Facts) -> Iterator[str]:
-    return _numa_without_node(facts, "vhost_placement")
+class EmulatorWithoutNode(_NumaWithoutNode):
+    """The emulator is placed on the node of a guest that has one."""
+
+    id = "emulator-numa-needs-topology"
+    why = "Nova places the emulator on a node only for guests with a NUMA topology; others float over the host."
+    name = "emulator_placement"
 
 
-def _numa_without_node(facts: _Facts, name: str) -> Iterator[str]:
-    if getattr(facts.request, name) == "numa" and not facts.has_nodes:
-        yield (
-            f"{facts.said(name)} needs a guest with a NUMA node of its own; set hw:numa_nodes=1 or "
-            f"hw:cpu_policy=dedicated, or perf:{name}={vocabulary.BY_NAME[name].choices[0]}"
-        )
+class VhostWithoutNode(_NumaWithoutNode):
+    """vhost workers are placed on the node of a guest that has one."""
+
+    id = "vhost-numa-without-topology"
+    level = Level.WARNING
+    why = "A guest that floats over the host has no node; its vhost workers are left alone."
+    name = "vhost_placement"
 
 
-@_rule(
-    "emulator-numa-or-isolate",
-    Level.ERROR,
-    "hw:emulator_threads_policy=isolate reserves a dedicated CPU that would then stay idle.",
-)
-def _emulator_isolated(facts: _Facts) -> Iterator[str]:
-    if facts.request.emulator_placement == "numa" and facts.native("hw:emulator_threads_policy") == "isolate":
-        yield (
-            f"{facts.said('emulator_placement')} contradicts hw:emulator_threads_policy=isolate, which gives the "
-            "emulator a dedicated CPU; set hw:emulator_threads_policy=share or remove perf:emulator_placement"
-        )
+class EmulatorIsolated(SpecRule):
+    """The emulator is not placed on shared CPUs and on one of its own at once."""
+
+    id = "emulator-numa-or-isolate"
+    why = "hw:emulator_threads_policy=isolate reserves a dedicated CPU that would then stay idle."
+
+    def broken(self, facts: SpecFacts) -> Iterator[tuple[str, str]]:
+        isolated = facts.native("hw:emulator_threads_policy") == "isolate"
+        if facts.request.emulator_placement == "numa" and isolated:
+            wrong = "contradicts hw:emulator_threads_policy=isolate, which gives the emulator a dedicated CPU"
+            yield (
+                f"{facts.said('emulator_placement')} {wrong}",
+                "set hw:emulator_threads_policy=share or remove perf:emulator_placement",
+            )
 
 
-@_rule(
-    "vif-specs-need-virtio",
-    Level.ERROR,
-    "Queues, rings, offloads and vhost workers exist for virtio interfaces alone.",
-)
-def _not_a_virtio_nic(facts: _Facts) -> Iterator[str]:
-    model = facts.image_properties.get("hw_vif_model", "virtio").lower()  # as Nova reads it
-    asked = [
-        name for name in vocabulary.BY_NAME if name.startswith(("vif_", "vhost_")) and _asked(facts.request, name)
-    ]
-    if model != "virtio" and asked:
-        yield (
-            f"perf:{asked[0]} needs virtio interfaces, but the image has hw_vif_model={vocabulary.shown(model)}; "
-            f"set hw_vif_model=virtio or remove {', '.join('perf:' + name for name in asked)}"
-        )
+class NotAVirtioNic(SpecRule):
+    """Specs of interfaces meet virtio interfaces."""
+
+    id = "vif-specs-need-virtio"
+    why = "Queues, rings, offloads and vhost workers exist for virtio interfaces alone."
+
+    def broken(self, facts: SpecFacts) -> Iterator[tuple[str, str]]:
+        model = facts.image_properties.get("hw_vif_model", "virtio").lower()  # as Nova reads it
+        names = (name for name in vocabulary.BY_NAME if name.startswith(("vif_", "vhost_")))
+        asked = [f"perf:{name}" for name in names if getattr(facts.request, name) not in (None, {}, "none")]
+        if model != "virtio" and asked:
+            wrong = f"needs virtio interfaces, but the image has hw_vif_model={vocabulary.shown(model)}"
+            yield f"{asked[0]} {wrong}", f"set hw_vif_model=virtio or remove {', '.join(asked)}"
 
 
-@_rule(
-    "disk-specs-need-virtio",
-    Level.ERROR,
-    "I/O threads and request queues exist for virtio-blk and virtio-scsi alone.",
-)
-def _not_a_virtio_disk(facts: _Facts) -> Iterator[str]:
-    bus = facts.image_properties.get("hw_disk_bus", "virtio")
-    model = facts.image_properties.get("hw_scsi_model", "virtio-scsi").lower()  # as Nova reads it
-    asked = [name for name in ("iothreads", "disk_queues") if getattr(facts.request, name)]
-    if not asked:
-        return
-    keys = ", ".join("perf:" + name for name in asked)
-    if bus not in _VIRTIO_BUSES:
-        yield (
-            f"{facts.said(asked[0])} needs virtio disks, but the image has hw_disk_bus={vocabulary.shown(bus)}; "
-            f"set hw_disk_bus=virtio (or scsi with hw_scsi_model=virtio-scsi) or remove {keys}"
-        )
-    elif bus == "scsi" and model != "virtio-scsi":
-        yield (
-            f"{facts.said(asked[0])} needs virtio disks, but the image has hw_scsi_model="
-            f"{vocabulary.shown(model)}; set hw_scsi_model=virtio-scsi or remove {keys}"
-        )
+class NotAVirtioDisk(SpecRule):
+    """Specs of disks meet virtio disks."""
+
+    id = "disk-specs-need-virtio"
+    why = "I/O threads and request queues exist for virtio-blk and virtio-scsi alone."
+
+    def broken(self, facts: SpecFacts) -> Iterator[tuple[str, str]]:
+        bus = facts.image_properties.get("hw_disk_bus", "virtio")
+        model = facts.image_properties.get("hw_scsi_model", "virtio-scsi").lower()  # as Nova reads it
+        asked = [name for name in ("iothreads", "disk_queues") if getattr(facts.request, name)]
+        if not asked:
+            return
+        wrong = f"{facts.said(asked[0])} needs virtio disks, but the image has"
+        remove = f"or remove {', '.join('perf:' + name for name in asked)}"
+        if bus not in _VIRTIO_BUSES:
+            yield (
+                f"{wrong} hw_disk_bus={vocabulary.shown(bus)}",
+                f"set hw_disk_bus=virtio (or scsi with hw_scsi_model=virtio-scsi) {remove}",
+            )
+        elif bus == "scsi" and model != "virtio-scsi":
+            yield f"{wrong} hw_scsi_model={vocabulary.shown(model)}", f"set hw_scsi_model=virtio-scsi {remove}"
 
 
-@_rule(
-    "offload-needs-checksum",
-    Level.ERROR,
-    "VIRTIO 1.x section 5.1.3.1: segmentation offloads need checksum offload, ECN needs segmentation.",
-)
-def _offload_without_checksum(facts: _Facts) -> Iterator[str]:
-    for name in ("vif_host_offload", "vif_guest_offload"):
-        offload: Mapping[str, bool] = getattr(facts.request, name)
-        key = f"perf:{name}"
-        wanted = [feature for feature in _NEEDS_CHECKSUM if offload.get(feature)]
-        if offload.get("csum") is False and wanted:
-            yield f"{key}.{wanted[0]}=true contradicts {key}.csum=false: it needs checksums; set both alike"
-        if offload.get("ecn") and offload.get("tso4") is False and offload.get("tso6") is False:
-            yield f"{key}.ecn=true needs segmentation; set {key}.tso4 or {key}.tso6 to true, or {key}.ecn=false"
+class OffloadWithoutChecksum(SpecRule):
+    """Offloads have those that they build on."""
+
+    id = "offload-needs-checksum"
+    why = "VIRTIO 1.x section 5.1.3.1: segmentation offloads need checksum offload, ECN needs segmentation."
+    native = False
+
+    def broken(self, facts: SpecFacts) -> Iterator[tuple[str, str]]:
+        for name in ("vif_host_offload", "vif_guest_offload"):
+            offload: Mapping[str, bool] = getattr(facts.request, name)
+            key = f"perf:{name}"
+            wanted = [feature for feature in _NEEDS_CHECKSUM if offload.get(feature)]
+            if offload.get("csum") is False and wanted:
+                wrong = f"{key}.{wanted[0]}=true contradicts {key}.csum=false: it needs checksums"
+                yield wrong, "set both alike"
+            if offload.get("ecn") and offload.get("tso4") is False and offload.get("tso6") is False:
+                remedy = f"set {key}.tso4 or {key}.tso6 to true, or {key}.ecn=false"
+                yield f"{key}.ecn=true needs segmentation", remedy
 
 
-@_rule(
-    "disk-queues-without-iothread",
-    Level.WARNING,
-    "Without an I/O thread the emulator thread serves every queue, one request after the other.",
-)
-def _queues_in_one_thread(facts: _Facts) -> Iterator[str]:
-    asked = facts.request.disk_queues
-    if facts.request.iothreads == 0 and asked not in (None, 1):
-        yield (
-            f"{facts.said('disk_queues')} has little effect with {facts.said('iothreads')}: one thread serves all "
-            "queues; set perf:iothreads to 1 or more"
-        )
+class QueuesInOneThread(SpecRule):
+    """Several disk queues have an I/O thread."""
+
+    id = "disk-queues-without-iothread"
+    level = Level.WARNING
+    why = "Without an I/O thread the emulator thread serves every queue, one request after the other."
+    native = False
+
+    def broken(self, facts: SpecFacts) -> Iterator[tuple[str, str]]:
+        if facts.request.iothreads == 0 and facts.request.disk_queues not in (None, 1):
+            wrong = f"has little effect with {facts.said('iothreads')}: one thread serves all queues"
+            yield f"{facts.said('disk_queues')} {wrong}", "set perf:iothreads to 1 or more"
 
 
-@_rule(
-    "placement-of-one-queue",
-    Level.WARNING,
-    "Spreading workers needs more than one of them.",
-)
-def _one_queue_to_place(facts: _Facts) -> Iterator[str]:
-    one = facts.request.vif_queues == 1 or facts.vcpus == 1
-    if one and facts.request.vhost_placement == "spread":
-        yield f"{facts.said('vhost_placement')} has no effect with one queue pair; ask for more or remove it"
+RULES: Final[list[SpecRule]] = rules.defined_in(globals())
 
 
-def _asked(request: request_module.Request, name: str) -> bool:
-    return getattr(request, name) not in (None, {}, "none")
+def message(finding: Finding) -> str:
+    """Return a finding as one sentence: what is wrong, and what to change."""
+    return f"{finding.evidence[0].value}; {finding.remedy}"
 
 
-#: Rules that hold whatever Nova's own specs are; those of a domain that Nova did not make are unknown.
-WITHOUT_NATIVE: Final = frozenset(
-    {
-        "vif-queues-above-vcpus",
-        "disk-queues-above-vcpus",
-        "offload-needs-checksum",
-        "disk-queues-without-iothread",
-        "placement-of-one-queue",
-    }
-)
+def errors_of(found: Iterable[Finding]) -> list[Finding]:
+    """Return the findings with which no guest can be built."""
+    return [finding for finding in found if finding.level is Level.ERROR]
+
+
+def contradiction(found: Iterable[Finding]) -> ContradictionError:
+    """Return the error that says all of ``found`` in one line."""
+    return ContradictionError("; and ".join(map(message, found)))
 
 
 def findings(
@@ -366,14 +323,18 @@ def findings(
     extra_specs: Mapping[str, str] = _NO_PROPERTIES,
     image_properties: Mapping[str, str] = _NO_PROPERTIES,
     vcpus: int | None = None,
-) -> tuple[Finding, ...]:
-    """Return every broken rule, in the order of :data:`RULES`.
+    *,
+    native: bool = True,
+) -> list[Finding]:
+    """Return what broken rules find.
 
     :param extra_specs, image_properties: what the request was parsed from: Nova's own specs are looked up there.
     :param vcpus: of the flavor; rules that need it keep silent without.
+    :param native: False: Nova's own specs are unknown, and rules that look at them are left out.
     """
-    facts = _Facts(request, extra_specs, image_properties, vcpus)
-    return tuple(Finding(rule.name, rule.level, message) for rule in RULES for message in rule.broken(facts))
+    chosen = [rule for rule in RULES if native or not rule.native]
+    facts = SpecFacts(request, extra_specs, image_properties, vcpus)
+    return rules.run(chosen, facts, strict=True).findings
 
 
 def check(
@@ -387,10 +348,10 @@ def check(
     :raises ContradictionError: a rule of level ERROR is broken (the first; all of them in one line).
     """
     found = findings(request, extra_specs, image_properties, vcpus)
-    wrong = [finding.message for finding in found if finding.level is Level.ERROR]
+    wrong = errors_of(found)
     if wrong:
-        raise ContradictionError("; and ".join(wrong))
-    return tuple(finding.message for finding in found)
+        raise contradiction(wrong)
+    return tuple(map(message, found))
 
 
 def guest_request(
@@ -412,23 +373,22 @@ def guest_request(
     """
     usable, warnings = parsing.usable_properties(extra_specs, image_properties, image_iothreads)
 
-    def parsed(
-        properties: Mapping[str, str],
-    ) -> tuple[request_module.Request, tuple[Finding, ...], dict[str, str]]:
+    def parsed(properties: Mapping[str, str]) -> tuple[request_module.Request, list[Finding]]:
         asked = parsing.parse(extra_specs, properties, profiles)
         in_force = asked if native_of_profile else dataclasses.replace(asked, native={})
-        found = findings(in_force, extra_specs, properties, vcpus)
-        return asked, found, {one.rule: one.message for one in found if one.level is Level.ERROR}
+        return asked, findings(in_force, extra_specs, properties, vcpus)
 
-    asked, found, wrong = parsed(usable)
-    if wrong:
-        asked, _, mistakes = parsed(_NO_PROPERTIES)
-        if wrong.keys() & mistakes.keys():
-            raise ContradictionError("; and ".join(wrong[rule] for rule in wrong if rule in mistakes))
+    asked, found = parsed(usable)
+    if errors_of(found):
+        asked, of_flavor = parsed(_NO_PROPERTIES)
+        mistakes = {finding.rule for finding in errors_of(of_flavor)}
+        wrong = [finding for finding in errors_of(found) if finding.rule in mistakes]
+        if wrong:
+            raise contradiction(wrong)
     if asked.native and not native_of_profile:
         lacks = ", ".join(f"{key}={text}" for key, text in sorted(asked.native.items()))
         warnings += (f"perf:profile={asked.profile}: the flavor lacks {lacks}; set them, Nova reads no profile",)
-    return asked, (*warnings, *(finding.message for finding in found))
+    return asked, (*warnings, *map(message, found))
 
 
 def needed_native(
@@ -441,7 +401,7 @@ def needed_native(
 
     They must be in the flavor before a guest is scheduled: Nova's scheduler and os-vif read them there.
     """
-    facts = _Facts(request, extra_specs, image_properties, vcpus)
+    facts = SpecFacts(request, extra_specs, image_properties, vcpus)
     needed = dict(request.native)
     if facts.several_queues is not False and facts.flag(_MULTIQUEUE) is None:
         needed[_MULTIQUEUE] = "true"

@@ -119,7 +119,7 @@ def _value(key: str, shown_key: str, text: str) -> vocabulary.Value:
 def _contradiction(key: str, own: str, image_key: str, text: str) -> SpecError:
     return SpecError(
         f"{key}={vocabulary.shown(str(own))} of the flavor contradicts "
-        f"{image_key}={vocabulary.shown(str(text))} of the image; remove one or make them equal"
+        f"{image_key}={vocabulary.shown(str(text))} of the image"
     )
 
 

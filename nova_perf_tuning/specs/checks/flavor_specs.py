@@ -81,27 +81,14 @@ def findings(
     try:
         asked = parsing.parse(readable, image_properties, profiles)
     except parsing.SpecError as error:
-        evidence, _, remedy = str(error).rpartition("; ")
-        found.append(wrong("flavor-and-image", evidence or str(error), remedy, _DRIVER))
+        found.append(wrong("flavor-and-image", str(error), "remove one of them, or make them equal", _DRIVER))
     else:
-        found += crosschecked(asked, readable, image_properties, vcpus)
+        found += crosscheck.findings(asked, readable, image_properties, vcpus)
         lacks = _needed(asked, readable, image_properties, vcpus)
         if lacks:
             found.append(_lacking(lacks))
     facts = flavor_rules.FlavorFacts(vcpus, ram_mib, specs)
     return found + rules.run(flavor_rules.RULES, facts, strict=True).findings
-
-
-def crosschecked(
-    asked: request.Request, specs: Mapping[str, str], properties: Mapping[str, str], vcpus: int | None = None
-) -> list[Finding]:
-    """Return what :mod:`nova_perf_tuning.specs.crosscheck` finds; its messages hold evidence and remedy."""
-    why = {rule.name: rule.why for rule in crosscheck.RULES}
-    return [
-        wrong(one.rule, evidence, remedy, why[one.rule], Level(one.level.value))
-        for one in crosscheck.findings(asked, specs, properties, vcpus)
-        for evidence, _, remedy in [one.message.rpartition("; ")]
-    ]
 
 
 def shown(specs: Mapping[str, str]) -> dict[str, str]:

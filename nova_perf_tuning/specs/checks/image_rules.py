@@ -12,7 +12,7 @@ from typing import ClassVar, Final
 
 from nova_perf_tuning import rules
 from nova_perf_tuning.rules import Finding
-from nova_perf_tuning.specs import parsing, profile, vocabulary
+from nova_perf_tuning.specs import crosscheck, parsing, profile, vocabulary
 from nova_perf_tuning.specs.checks import flavor_specs
 
 #: Models that QEMU emulates register by register; Nova's names and the old VMware ones it takes for them.
@@ -276,7 +276,7 @@ def findings(
     found = list(wrong.values())
     vcpus, ram_mib, specs = flavor or (0, 0, {})
     if flavor is None:
-        found += flavor_specs.crosschecked(parsing.parse({}, readable, profiles), {}, readable)
+        found += crosscheck.findings(parsing.parse({}, readable, profiles), {}, readable)
     else:
         alone = flavor_specs.findings(vcpus, ram_mib, specs, profiles)
         both = flavor_specs.findings(vcpus, ram_mib, specs, profiles, readable)
@@ -293,7 +293,7 @@ def _unreadable(properties: Mapping[str, str], profiles: Mapping[str, profile.Pr
                 parsing.parse({}, {key: value}, profiles)
             except parsing.SpecError as error:
                 found[key] = flavor_specs.wrong(
-                    "unknown-property" if "unknown" in str(error) else "value-not-allowed",
+                    "value-not-allowed" if key in vocabulary.BY_IMAGE_PROPERTY else "unknown-property",
                     f"{vocabulary.shown(key)}={vocabulary.shown(value)}",
                     str(error),
                     "The driver refuses to build a guest of this image.",

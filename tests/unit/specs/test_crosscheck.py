@@ -7,10 +7,6 @@ from nova_perf_tuning.specs import crosscheck, parsing, profile
 MULTI = {"hw:vif_multiqueue_enabled": "true"}
 #: rule -> [(extra specs, image properties, vCPUs, words of the message)] that break it.
 BROKEN = {
-    "native-value": [
-        ({"hw:cpu_policy": "banana"}, {}, None, "dedicated, shared, mixed"),
-        ({"perf:vif_queues": "auto", "hw:vif_multiqueue_enabled": "maybe"}, {}, 1, "true or false"),
-    ],
     "vif-queues-above-vcpus": [({"perf:vif_queues": "8", **MULTI}, {}, 4, "at most 4")],
     "disk-queues-above-vcpus": [({}, {"hw_perf_disk_queues": "8"}, 4, "hw_perf_disk_queues=8")],
     "multiqueue-off": [
@@ -79,7 +75,6 @@ BROKEN = {
     "disk-queues-without-iothread": [
         ({"perf:disk_queues": "4", "perf:iothreads": "0"}, {}, 4, "perf:iothreads=0")
     ],
-    "placement-of-one-queue": [({"perf:vif_queues": "1", "perf:vhost_placement": "spread"}, {}, 4, "no effect")],
 }
 FITTING = [
     ({"perf:vif_queues": "auto", **MULTI}, {}, 4),
@@ -114,19 +109,18 @@ def findings(specs, properties, vcpus):
 
 class CrosscheckTest(testtools.TestCase):
     def test_every_rule_has_an_example(self):
-        self.assertEqual([rule.name for rule in crosscheck.RULES], list(BROKEN))
+        self.assertEqual([rule.id for rule in crosscheck.RULES], list(BROKEN))
 
     def test_broken(self):
         for rule in crosscheck.RULES:
-            for specs, properties, vcpus, words in BROKEN[rule.name]:
+            for specs, properties, vcpus, words in BROKEN[rule.id]:
                 found = findings(specs, properties, vcpus)
-                self.assertEqual([(rule.name, rule.level)], [(finding.rule, finding.level) for finding in found])
-                self.assertIn(words, found[0].message)
-                self.assertTrue(any(key in found[0].message for key in (*specs, *properties)), found[0].message)
+                self.assertEqual([(rule.id, rule.level)], [(finding.rule, finding.level) for finding in found])
+                self.assertIn(words, crosscheck.message(found[0]))
 
     def test_fitting(self):
         for specs, properties, vcpus in FITTING:
-            self.assertEqual((), findings(specs, properties, vcpus))
+            self.assertEqual([], findings(specs, properties, vcpus))
 
     def test_errors_raise_and_warnings_come_back(self):
         parsed = parsing.parse({"perf:vif_queues": "9", "perf:irq_placement": "vcpu"})

@@ -36,7 +36,7 @@ class ShippedTest(testtools.TestCase):
     def test_specs_of_a_shipped_profile_fit_together(self):
         for name in profiles.shipped():
             specs = {"perf:profile": name}
-            self.assertEqual((), crosscheck.findings(parsing.parse(specs), specs, {}, 4), name)
+            self.assertEqual([], crosscheck.findings(parsing.parse(specs), specs, {}, 4), name)
 
 
 class ParseTest(testtools.TestCase):
