@@ -34,7 +34,7 @@ def new(args: argparse.Namespace, run_id: str) -> fleet_plan.FleetPlan:
         guest_tx_offload=not args.no_guest_tx_offload,
         slot_s=int(args.slot_time or 0),
         boot_s=args.boot_time or options.BOOT_S,
-        agent_metrics=agent_metrics.option("--agent-metrics", args.agent_metrics),
+        agent_metrics=agent_metrics.checked("--agent-metrics", args.agent_metrics),
     )
     limit_s, blocks = args.pair_time_limit or options.PAIR_LIMIT_S, args.blocks or options.BLOCKS_OF_PAIR
     return fleet_plan.FleetPlan(
@@ -95,7 +95,7 @@ def resumed(args: argparse.Namespace, run: model.StoredRun) -> fleet_plan.FleetP
             boot_s=args.boot_time or guests.boot_s,
             agent_metrics=guests.agent_metrics  # empty: none any more
             if args.agent_metrics is None
-            else agent_metrics.option("--agent-metrics", args.agent_metrics),
+            else agent_metrics.checked("--agent-metrics", args.agent_metrics),
         ),
         max_loss=args.max_loss or before.max_loss,
     )

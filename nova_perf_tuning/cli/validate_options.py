@@ -187,7 +187,7 @@ def _add_of_cloud(group: argparse._ArgumentGroup) -> None:
         metavar="URL",
         help="where a host's nova-perf-agent serves its metrics, {host} or {host_ip} being the hypervisor's name "
         "or address, as in 'http://{host}:9751/metrics': host CPU of guests is then known by class, and budgets "
-        "on it can be judged (default, and '' with --resume: Nova's diagnostics alone, vCPU time only)",
+        "on it can be judged (default, and '' with --resume: host CPU is not known)",
     )
     group.add_argument(
         "--database",

@@ -11,14 +11,14 @@ import re
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from openstack import connection
 
 from nova_perf_tuning.bench import output
-from nova_perf_tuning.cloud import agent_metrics, cloud_check, collector, faults, host_cpu, model, slots, stacks
 from nova_perf_tuning.cloud import api as api_module
+from nova_perf_tuning.cloud import cloud_check, collector, faults, host_cpu, model, slots, stacks
 
 _POLL_S: Final = 2.0
 #: Of the pair's time limit, kept for removing stacks.
@@ -49,8 +49,7 @@ class Settings:
     :ivar guest_tx_offload: False where the hosts' Open vSwitch runs in user space on tap devices.
     :ivar slot_s: length of a turn; 0: worked out from the benchmarks.
     :ivar boot_s: first guess, in seconds, of the time from the first stack to ready guests; then what was seen.
-    :ivar host_cpu: sample host CPU while guests measure: the agents' metrics, and Nova's diagnostics.
-    :ivar agent_metrics: where an agent answers, see :class:`agent_metrics.Url`; empty: none is asked.
+    :ivar agent_metrics: where agents tell the host CPU of guests, see :func:`agent_metrics.checked`, or empty.
     """
 
     image: str = "perf-guest"
@@ -65,7 +64,6 @@ class Settings:
     server_group_policy: str = "anti-affinity"
     slot_s: int = 0
     boot_s: float = 60.0
-    host_cpu: bool = True
     agent_metrics: str = ""
 
 
@@ -112,8 +110,6 @@ class HeatPairLauncher:
         self._tell = progress
         self._lock = threading.Lock()
         self._boots_s: list[float] = []
-        url = self.settings.agent_metrics
-        self._agents = agent_metrics.Agents(agent_metrics.Url.parse(url)) if url else None
 
     # -- the interface
 
@@ -215,9 +211,11 @@ class HeatPairLauncher:
                 running.remove(one)
                 _note(outcome, error.kind, str(error), arm.name)
         outcome.seconds["request"] = round(time.monotonic() - begun, 1)
-        with self._sampling(running, outcome) as samplers:
+        url = self.settings.agent_metrics
+        sampler = host_cpu.Sampler(self._api, url) if url else None
+        with contextlib.closing(sampler) if sampler else contextlib.nullcontext():
             finished = self._api.wait_until(
-                lambda: self._step(running, outcome, plan, grid, samplers), deadline, _POLL_S
+                lambda: self._step(running, outcome, plan, grid, sampler), deadline, _POLL_S
             )
         if not finished:
             for one in running:
@@ -233,23 +231,21 @@ class HeatPairLauncher:
         outcome: model.PairOutcome,
         plan: model.MeasurePlan,
         grid: slots.Grid,
-        samplers: dict[str, host_cpu.Sampler],
+        sampler: host_cpu.Sampler | None,
     ) -> bool:
         """Look after every stack once; True when all are done."""
         for one in running:
             if one.done:
                 continue
             status, reason = self._stacks.status(one.stack)
-            self._find_servers(one, samplers)
+            self._find_servers(one, sampler)
             if status == "CREATE_IN_PROGRESS":
                 continue
             one.done = True
-            if arm_sampler := samplers.get(one.arm.name):
-                arm_sampler.close()
             try:
                 if status != "CREATE_COMPLETE":
                     raise self._stacks.failure(one.stack, reason)
-                self._collect(one, outcome, plan, grid, samplers.get(one.arm.name))
+                self._collect(one, outcome, plan, grid, sampler)
             except stacks.StackError as error:
                 text = str(error)
                 if error.kind in (model.ErrorClass.NO_SIGNAL, model.ErrorClass.TIME_LIMIT):
@@ -299,8 +295,8 @@ class HeatPairLauncher:
             servers = [one.servers[role] for role in roles if role in one.servers]
             used = sampler.used(servers, run.begin, run.end) if sampler and len(servers) == len(roles) else None
             if used is not None:
-                trial.host_cpu_s = used.seconds
-                outcome.host_cpu_source = host_cpu.joined(outcome.host_cpu_source, used.source)
+                trial.host_cpu_s = used
+                outcome.host_cpu_source = host_cpu.SOURCE
         if sampler is not None and sampler.faults:
             outcome.environment.setdefault("host_cpu_faults", {}).update(sampler.faults)
         outcome.trials += trials
@@ -354,26 +350,13 @@ class HeatPairLauncher:
         most_s = plan.time_limit_s - _measuring_s(grid, plan) - _CLOSING_S
         return min(1.2 * max(seen) + 5, max(most_s, self.settings.boot_s))
 
-    def _find_servers(self, one: _Running, samplers: dict[str, host_cpu.Sampler]) -> None:
+    def _find_servers(self, one: _Running, sampler: host_cpu.Sampler | None) -> None:
         """Learn the guests' ids as soon as there are some; then their CPU time can be sampled."""
         if len(one.servers) == 2:
             return
         one.servers |= self._stacks.servers(one.stack)
-        if len(one.servers) == 2 and self.settings.host_cpu:
-            servers = list(one.servers.values())
-            known = {} if one.arm.flavor else {"vcpus": self.settings.vcpus}
-            samplers[one.arm.name] = host_cpu.Sampler(self._api, servers, one.start, self._agents, **known)
-
-    @contextlib.contextmanager
-    def _sampling(
-        self, running: Sequence[_Running], outcome: model.PairOutcome
-    ) -> Iterator[dict[str, host_cpu.Sampler]]:
-        samplers: dict[str, host_cpu.Sampler] = {}
-        try:
-            yield samplers
-        finally:
-            for sampler in samplers.values():
-                sampler.close()
+        if len(one.servers) == 2 and sampler is not None:
+            sampler.watch(one.servers.values(), one.start)
 
     def _consoles(self, one: _Running) -> str:
         """Return the tails of both guests' consoles as one line."""

@@ -1,143 +1,223 @@
-"""Host-side CPU time of guests: by class from the agents' metrics where they tell, else from Nova's diagnostics.
+"""Host CPU of a pair's guests while they measure, sampled from the agents on their hosts.
 
-A run of a benchmark has all of its CPU time from one source. What both know is never mixed: Nova's vCPU time and
-an agent's other classes are not of the same moments.
+A window is known only where samples are dense and no counter fell in it; else its trials have no host CPU, and
+:attr:`Sampler.faults` says why.
 """
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any, Final, Protocol
+import operator
+import threading
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, TypeAlias
 
+from nova_perf_tuning import errors
 from nova_perf_tuning.bench import output
 from nova_perf_tuning.budget import overhead
-from nova_perf_tuning.cloud import agent_metrics, cpu_series, diagnostics
+from nova_perf_tuning.cloud import agent_metrics, faults
 from nova_perf_tuning.cloud import api as api_module
 
-#: What each source knows, for people.
-KNOWS: Final[Mapping[str, str]] = {
-    agent_metrics.SOURCE: "all classes",
-    diagnostics.SOURCE: "vCPU time only, no service CPU",
-}
-_AND: Final = " and "
-#: No host has more CPUs: the most that Linux can be built for.
-_MAX_CPUS: Final = 8192
+#: What results say of figures that come from here.
+SOURCE: Final = "agent metrics"
+
+#: Samples further apart than this, in seconds, do not tell a trial's share of what lies between them.
+_MAX_GAP_S: Final = 5.0
+_INTERVAL_S: Final = 1.0
+_LIMIT_S: Final = 0.5
+#: Between two questions to Nova where a guest is, in seconds; and how long before the first trial it is asked.
+_FIND_S, _LEAD_S = 5.0, 5.0
 _MAX_NOTES: Final = 5
 
+#: Moment of the wall clock, and class -> CPU seconds so far.
+_Sample: TypeAlias = tuple[float, Mapping[str, float]]
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Used:
-    """What guests used between two moments.
 
-    :ivar seconds: class -> CPU seconds, as ``host_cpu_s`` of a trial has it; ``total`` where it has all classes.
+class Series:
+    """Counters of one guest over time."""
+
+    def __init__(self) -> None:
+        self._samples: list[_Sample] = []
+
+    def add(self, moment: float, seconds: Mapping[str, float]) -> None:
+        """Keep a sample: class -> CPU seconds at a moment of the wall clock.
+
+        One before the last (the clock was set back) begins a new series.
+        """
+        if self._samples and moment <= self._samples[-1][0]:
+            self._samples = []
+        self._samples.append((moment, seconds))
+
+    def used(self, begin: float, end: float) -> dict[str, float] | None:
+        """Return class -> CPU seconds between two moments, on straight lines between samples.
+
+        None if that is not known: no samples on either side, or a counter fell: it is another process's, or lacks
+        the time of a thread that has ended.
+        """
+        samples = self._samples
+        first, last = (bisect.bisect_left(samples, moment, key=_moment) for moment in (begin, end))
+        if not first or last >= len(samples):
+            return None
+        if any(_is_fault(samples[index - 1], samples[index]) for index in range(first, last + 1)):
+            return None
+        before = _between(samples[first - 1], samples[first], begin)
+        after = _between(samples[last - 1], samples[last], end)
+        return {name: after[name] - before[name] for name in after}
+
+
+_moment = operator.itemgetter(0)
+
+
+def _between(before: _Sample, after: _Sample, moment: float) -> dict[str, float]:
+    share = (moment - before[0]) / (after[0] - before[0])
+    return {name: before[1][name] + (after[1][name] - before[1][name]) * share for name in after[1]}
+
+
+def _is_fault(before: _Sample, after: _Sample) -> bool:
+    """Return whether nothing is known of what was used between two samples."""
+    grown = math.fsum(after[1].values()) - math.fsum(before[1].values())
+    # A thread that runs is read up to a tick late, and what is its own is then taken for another class's.
+    slack = overhead.SLACK_S + overhead.TICK_S * max(0.0, grown)
+    return (
+        after[0] - before[0] > _MAX_GAP_S
+        or grown < -overhead.TICK_S
+        or any(before[1][name] - after[1][name] > slack for name in after[1])
+    )
+
+
+@dataclasses.dataclass(slots=True)
+class _Guest:
+    """A guest that is sampled.
+
+    :ivar name: libvirt's. :ivar url: of the agent of its host; empty: not known yet.
+    :ivar find_at: by the wall clock, when Nova is asked where it is. :ivar fault: why the last sample is missing.
     """
 
-    source: str
-    seconds: Mapping[str, float]
-
-
-class _Source(Protocol):
-    @property
-    def series(self) -> Mapping[str, cpu_series.Series]: ...
-
-    def close(self) -> None: ...
+    find_at: float
+    name: str = ""
+    host: str = ""
+    url: str = ""
+    fault: str = "no answer yet"
+    series: Series = dataclasses.field(default_factory=Series)
 
 
 class Sampler:
-    """Samples the host CPU of some guests from every source until :meth:`close`.
+    """Samples the guests of a pair in a thread of its own until :meth:`close`.
 
-    :ivar faults: "source: why" for every window that a source could not tell; one for each source and host.
+    :ivar faults: "agent metrics of HOST" -> why a window is not known; one for each host.
     """
 
-    def __init__(
-        self,
-        api: api_module.Api,
-        servers: Sequence[str],
-        begin: float = 0.0,
-        agents: agent_metrics.Agents | None = None,
-        interval_s: float = 1.0,
-        vcpus: int = _MAX_CPUS,
-    ) -> None:
-        """Start to sample ``servers`` (ids).
+    def __init__(self, api: api_module.Api, url: str, interval_s: float = _INTERVAL_S) -> None:
+        """Ask nobody yet.
 
-        :param begin: seconds since the epoch before which nothing is asked.
-        :param agents: None: only Nova is asked. :param interval_s: between two questions to Nova.
-        :param vcpus: of each guest, where that is known.
+        :param url: of the agents' metrics, see :func:`agent_metrics.checked`.
         """
         self.faults: dict[str, str] = {}
-        self._vcpus = vcpus
-        self._sources: dict[str, _Source] = {}
-        self._agents = agent_metrics.Sampler(api, agents, servers, begin) if agents is not None else None
-        if self._agents is not None:
-            self._sources[agent_metrics.SOURCE] = self._agents
-        self._sources[diagnostics.SOURCE] = diagnostics.Sampler(api, servers, interval_s, begin)
+        self._api = api
+        self._url = url
+        self._interval_s = interval_s
+        self._guests: dict[str, _Guest] = {}
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="agent-metrics", daemon=True)
+
+    def watch(self, servers: Iterable[str], begin: float) -> None:
+        """Sample some servers (ids), too.
+
+        :param begin: seconds since the epoch of their first trial; nothing is asked long before it, since that
+            takes time that guests need to start.
+        """
+        self._guests = {**self._guests, **{server: _Guest(begin - _LEAD_S) for server in servers}}
+        if not self._thread.ident:
+            self._thread.start()
 
     def close(self) -> None:
-        """End it, which may have been done before; samples stay."""
-        for source in self._sources.values():
-            source.close()
+        """End it; samples stay. What is being asked is not waited for."""
+        self._stop.set()
 
-    def used(self, servers: Sequence[str], begin: float, end: float) -> Used | None:
-        """Return what ``servers`` used between two moments of the wall clock, by the first source that knows."""
-        for name, source in self._sources.items():
-            parts = [(server, source.series[server].used(begin, end)) for server in servers]
-            known = [part for _, part in parts if part is not None]
-            doubts = {
-                server: self._doubt(part, round(end - begin, 3)) for server, part in parts if part is not None
-            }
-            if len(known) == len(parts) and not any(doubts.values()):
-                return Used(name, _together(known))
-            for server, part in parts:
-                why = doubts.get(server, "")
-                if part is None:
-                    why = source.series[server].fault or "samples are missing, or a counter fell"
-                if why:
-                    self.faults[self._place(name, server)] = output.printable(why, 200)
-        return None
+    def used(self, servers: Sequence[str], begin: float, end: float) -> dict[str, float] | None:
+        """Return what ``servers`` used between two moments of the wall clock, by class, and ``total``.
 
-    def _doubt(self, part: Mapping[str, float], window_s: float) -> str:
-        """Return why a guest cannot have used so much, empty if it can: what a source tells is only its word."""
-        limits = {"vCPUs": (part["vcpu"], self._vcpus), "CPUs": (math.fsum(part.values()), _MAX_CPUS)}
-        for what, (seconds, cpus) in limits.items():
-            if seconds > overhead.most_s(cpus, window_s):
-                return f"it tells {seconds:.4g} s of CPU in {window_s:.1f} s of {cpus} {what}; not used"
-        return ""
+        None if that is not known of one of them.
+        """
+        guests = [self._guests[server] for server in servers]
+        parts = [guest.series.used(begin, end) for guest in guests]
+        for guest, part in zip(guests, parts, strict=True):
+            if part is None:
+                where = f"{SOURCE} of {guest.host}" if guest.host else SOURCE
+                self.faults[where] = guest.fault or "samples are missing, or a counter fell"
+        known = [part for part in parts if part is not None]
+        if len(known) < len(parts):
+            return None
+        found = {name: round(math.fsum(part[name] for part in known), 6) for name in overhead.CLASSES}
+        return {**found, "total": round(math.fsum(found.values()), 6)}
 
-    def _place(self, source: str, server: str) -> str:
-        host = self._agents.hosts.get(server, "") if self._agents is not None else ""
-        return f"{source} of {output.printable(host, 80)}" if host else source
+    def _run(self) -> None:
+        while not self._stop.wait(self._interval_s):
+            now = time.time()
+            by_url: dict[str, list[_Guest]] = {}
+            for server, guest in self._guests.items():
+                if not guest.url and now >= guest.find_at:
+                    guest.find_at = now + _FIND_S
+                    self._find(server, guest)
+                if guest.url:
+                    by_url.setdefault(guest.url, []).append(guest)
+            for url, guests in by_url.items():
+                _ask(url, guests)
+
+    def _find(self, server: str, guest: _Guest) -> None:
+        try:
+            found = api_module.read(lambda: self._api.connection.compute.get_server(server))
+            name, host = found.instance_name, found.hypervisor_hostname
+            if not (isinstance(name, str) and name and isinstance(host, str) and host):
+                raise agent_metrics.AgentError("Nova does not tell where the guest runs; it tells administrators")
+            guest.name, guest.host = name, output.printable(host, 80)
+            guest.url = agent_metrics.at(self._url, host, self._address(host))
+        except (*api_module.ERRORS, api_module.UnreadableError, errors.PerfTuningError) as error:
+            guest.fault = output.printable(faults.told(error), 200)
+
+    def _address(self, host: str) -> str:
+        """Return the IP address of a hypervisor, empty if it is not needed or not known."""
+        if "{host_ip}" not in self._url:
+            return ""
+        compute = self._api.connection.compute
+        known = api_module.read(lambda: list(compute.hypervisors(details=True, hypervisor_hostname_pattern=host)))
+        return next((str(hypervisor.host_ip or "") for hypervisor in known if hypervisor.name == host), "")
 
 
-def joined(sources: str, source: str) -> str:
-    """Return the sources of a pair's figures with one more."""
-    return _AND.join(sorted({*filter(None, sources.split(_AND)), source}))
+def _ask(url: str, guests: Sequence[_Guest]) -> None:
+    begun = time.time()
+    try:
+        told = agent_metrics.ask(url, [guest.name for guest in guests], _LIMIT_S)
+    except agent_metrics.AgentError as error:
+        for guest in guests:
+            guest.fault = str(error)
+        return
+    moment = (begun + time.time()) / 2
+    for guest in guests:
+        if guest.name in told:
+            guest.series.add(moment, told[guest.name])
+            guest.fault = ""
+        else:
+            guest.fault = f"it does not know the guest {output.printable(guest.name, 60)}, or not all classes"
 
 
 def told(pairs: Mapping[str, int]) -> str:
     """Return for people where the CPU figures of a run come from.
 
-    :param pairs: sources as :func:`joined` words them, empty where a pair has no figures -> how many pairs.
+    :param pairs: source, empty where a pair has no figures -> how many pairs.
     """
-    found = []
-    for sources, number in pairs.items():
-        known = _AND.join(f"{one} ({KNOWS[one]})" if one in KNOWS else one for one in sources.split(_AND) if one)
-        found.append(f"{known or 'none'}" + (f" in {number} pairs" if len(pairs) > 1 else ""))
-    return "; ".join(found) or "none"
+    if len(pairs) < 2:
+        return next(iter(pairs), "") or "none"
+    return "; ".join(f"{source or 'none'} in {number} pairs" for source, number in pairs.items())
 
 
 def notes(environment: Mapping[str, Any]) -> list[str]:
-    """Return for people where the host CPU of a run over many hosts comes from, and why not from elsewhere."""
-    faults = environment.get("host_cpu_faults", {})
-    shown = [f"host CPU is not known from {where}: {why}" for where, why in list(faults.items())[:_MAX_NOTES]]
-    if len(faults) > _MAX_NOTES:
-        shown.append(f"so with {len(faults) - _MAX_NOTES} more; see host_cpu_faults in the results")
+    """Return for people where the host CPU of a run over many hosts comes from, and why it is not known."""
+    lacking = environment.get("host_cpu_faults", {})
+    shown = [f"host CPU is not known from {where}: {why}" for where, why in list(lacking.items())[:_MAX_NOTES]]
+    if len(lacking) > _MAX_NOTES:
+        shown.append(f"so with {len(lacking) - _MAX_NOTES} more; see host_cpu_faults in the results")
     return [f"host CPU of guests: {environment['host_cpu_source']}", *shown]
-
-
-def _together(parts: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    found = {name: round(math.fsum(part[name] for part in parts), 6) for name in parts[0]} if parts else {}
-    if len(found) > 1:  # more than what vCPUs used: all there is
-        found["total"] = round(math.fsum(found.values()), 6)
-    return found

@@ -112,9 +112,8 @@ class PairOutcome:
     :ivar hosts: where the guests of each arm really ran: arm -> pair.
     :ivar environment: JSON-able facts: image, flavors, what each guest saw (queues, clock source, kernel),
         and ``runs``: order -> role, slot, begin, end (seconds since the epoch, guest's clock), role CPU times.
-    :ivar host_cpu_source: where ``host_cpu_s`` of the trials comes from: "agent metrics" (all classes and
-        ``total``), "nova diagnostics" (key ``vcpu`` alone), or both, each for some of the runs; empty when there
-        is none. ``host_cpu_faults`` of the environment then says why a source could not tell.
+    :ivar host_cpu_source: where ``host_cpu_s`` of the trials comes from, "agent metrics" (all classes, ``total``);
+        empty: there is none. ``host_cpu_faults`` of the environment says why a run has none.
     :ivar seconds: what it took: ``create``, ``measure``, ``delete``.
     """
 

@@ -64,9 +64,7 @@ def unmet_budgets(
 
 def _run(told: Mapping[str, Any], environment: Mapping[str, Any]) -> model.StoredRun:
     tasks = [
-        model.Task(
-            pair["number"], model.HostPair(pair["client"], pair["server"]), pair["state"], pair["attempts"]
-        )
+        model.Task(pair["number"], model.HostPair(pair["client"], pair["server"]), pair["state"], pair["attempts"])
         for pair in told["pairs"]
     ]
     scheduled = any(task.pair.client == "" for task in tasks)  # hosts without a name are written as 'any'

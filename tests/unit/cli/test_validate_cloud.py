@@ -105,7 +105,7 @@ class ValidateCloudTest(fleet_case.SimulatedValidation):
                 outcome = super()._measured(pair, *others)
                 outcome.host_cpu_source = "agent metrics"
                 if "h001" in (pair.client, pair.server):
-                    outcome.host_cpu_source = "agent metrics and nova diagnostics"
+                    outcome.host_cpu_source = ""
                     outcome.environment["host_cpu_faults"] = {"agent metrics of h001": "no answer <b>"}
                 return outcome
 
@@ -129,9 +129,8 @@ class ValidateCloudTest(fleet_case.SimulatedValidation):
         environment = self.results().environment
         verdicts = {one["host"]: one["verdict"] for one in environment["fleet"]["hosts"]}
         self.assertEqual({f"h00{n}": "FAIL" if n == 2 else "PASS" for n in range(6)}, verdicts)
-        both = "agent metrics (all classes) and nova diagnostics (vCPU time only, no service CPU)"
-        self.assertIn(f"{both} in 2 pairs", environment["host_cpu_source"])
-        self.assertIn("agent metrics (all classes) in 4 pairs", environment["host_cpu_source"])
+        self.assertIn("none in 2 pairs", environment["host_cpu_source"])
+        self.assertIn("agent metrics in 4 pairs", environment["host_cpu_source"])
         self.assertIn(f"note: host CPU of guests: {environment['host_cpu_source']}", self.out.getvalue())
         self.assertIn("host CPU is not known from agent metrics of h001: no answer <b>", self.out.getvalue())
         self.assertNotIn("host_cpu_faults", environment["first_pair"])
@@ -389,7 +388,7 @@ class ValidateCloudTest(fleet_case.SimulatedValidation):
             (("--hosts", "a", "--max-parallel", "x"), "--max-parallel: 'x'"),
             (("--hosts", "a", "--max-loss", "15"), "--max-loss: '15': give a number"),
             (("--hosts", "a", "--pair-time-limit", "1"), "--pair-time-limit: '1'"),
-            (("--hosts", "a", "--agent-metrics", "http://h:9751/"), "--agent-metrics 'http://h:9751/': say where"),
+            (("--hosts", "a", "--agent-metrics", "http://h:9751/"), "--agent-metrics 'http://h:9751/' is no URL"),
             (("--hosts", "a", "--flavor", "m1", "--profile", "compute"), "leave out --profile"),
             (("--hosts", "a", "--flavor", "m1", "--flavor", "m1"), "given twice"),
             (("--hosts", "a", "--spec", "perf:vif_queues=9"), "perf:vif_queues=9 is more than the 2 vCPUs"),

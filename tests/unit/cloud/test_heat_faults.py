@@ -139,7 +139,7 @@ class HeatCase(test_api.ApiCase):
         self.api.connection.authorize()
 
     def launcher(self, **changes):
-        settings = heat_pair.Settings(external_network="x", host_cpu=False, **changes)
+        settings = heat_pair.Settings(external_network="x", **changes)
         launcher = heat_pair.HeatPairLauncher(settings, connect=self.connect)
         for one in (launcher._api, launcher._closing._api):
             one._retry_for_s = 0.5
