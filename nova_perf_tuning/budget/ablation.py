@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-import math
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -40,9 +39,6 @@ MARGIN = 0.02
 #: than this: noise is no reason to give up a gain that matters.
 WIDEST_MARGIN = 0.05
 
-#: No advice is given for more boots than this.
-_MOST_BOOTS = 100
-
 
 class Call(enum.StrEnum):
     """What an ablation says of a knob."""
@@ -63,7 +59,6 @@ class Finding:
     :ivar margin: effects up to this share do not matter.
     :ivar effect: tuned / without it, more than 1 is a gain by the knob; :ivar near: the same with the interval of
         the two one-sided tests; None without a pair.
-    :ivar decide: what would decide it, in words; empty where it is decided.
     :ivar notes: what failed or was excluded, or why there is no effect for it.
     """
 
@@ -71,7 +66,6 @@ class Finding:
     margin: float
     effect: statistics.Estimate | None
     near: statistics.Estimate | None
-    decide: str
     notes: tuple[reasons.Reason, ...] = ()
 
     @property
@@ -191,9 +185,9 @@ def _finding(picked: trial_filter.Selection, arm: str, levels: tuple[float, floa
     effect, near = (statistics.ratio_of(logs, level) for level in levels)
     notes = (picked.invalid,) if picked.invalid else picked.notes
     if effect is None or near is None:
-        return Finding(Call.UNDECIDED, margin, None, None, "no pair of trials: see the errors", notes)
+        return Finding(Call.UNDECIDED, margin, None, None, notes)
     if effect.low is None or effect.high is None or near.low is None or near.high is None:
-        return Finding(Call.UNDECIDED, margin, effect, near, f"more boots: {effect.groups} so far", notes)
+        return Finding(Call.UNDECIDED, margin, effect, near, notes)
     call = Call.UNDECIDED
     if effect.low > 1:
         call = Call.PAYS
@@ -201,27 +195,7 @@ def _finding(picked: trial_filter.Selection, arm: str, levels: tuple[float, floa
         call = Call.HARMS
     elif near.low >= 1 - margin and near.high <= 1 / (1 - margin):
         call = Call.REMOVABLE
-    return Finding(
-        call, margin, effect, near, _more(effect, near, margin) if call is Call.UNDECIDED else "", notes
-    )
-
-
-def _more(effect: statistics.Estimate, near: statistics.Estimate, margin: float) -> str:
-    """Return how many boots would decide an effect, if they spread as those that there are."""
-    middle, edge = abs(math.log(effect.value)), -math.log(1 - margin)
-    for boots in range(effect.groups + 1, _MOST_BOOTS + 1):
-        if _reach(effect, boots) < middle or middle + _reach(near, boots) < edge:
-            return f"more boots: {boots} or more in all"
-    return f"more than {_MOST_BOOTS} boots, or a quieter host or longer trials"
-
-
-def _reach(found: statistics.Estimate, boots: int) -> float:
-    """Return half the width that an interval would have with so many boots, as a logarithm."""
-    if found.low is None or found.high is None:
-        return math.inf
-    chance = (1 + found.confidence) / 2
-    wider = statistics.student_t(chance, boots - 1) / statistics.student_t(chance, found.groups - 1)
-    return math.log(found.high / found.low) / 2 * wider * math.sqrt(found.groups / boots)
+    return Finding(call, margin, effect, near, notes)
 
 
 def _call(calls: Sequence[Call], met_with: verdict.Verdict | None, met: verdict.Verdict | None) -> Call:
@@ -238,7 +212,7 @@ def _call(calls: Sequence[Call], met_with: verdict.Verdict | None, met: verdict.
 
 
 #: Columns of :func:`lines`.
-HEAD = ("knob", "extra spec", "benchmark", "here", "tuned / without it", "budgets", "what would decide it")
+HEAD = ("knob", "extra spec", "benchmark", "here", "tuned / without it", "budgets")
 
 
 def lines(judged: Sequence[Knob]) -> list[list[str]]:
@@ -247,11 +221,8 @@ def lines(judged: Sequence[Knob]) -> list[list[str]]:
     for one in judged:
         met = "" if one.met_without is None else f"without it: {one.met_without.value}"
         for label, finding in one.findings.items():
-            told = finding.decide if one.call is Call.UNDECIDED else ""
-            if one.call is Call.UNDECIDED and not told:
-                told = "a verdict without it that is no worse: more boots"
             effect = "; ".join(filter(None, [wording.ratio(finding.shown), text.lines(finding.notes)]))
-            rows.append([one.call.value, f"{one.spec}={one.value}", label, finding.here, effect, met, told])
+            rows.append([one.call.value, f"{one.spec}={one.value}", label, finding.here, effect, met])
     return rows
 
 

@@ -69,7 +69,6 @@ class Measured:
         self._results = results
         self.environment = results.environment
         self.groups = len({one.group for one in results.trials})
-        self._capacity = overhead.Capacity(results.environment)
         self._trials: dict[str, list[model.Trial]] = collections.defaultdict(list)
         for one in results.trials:
             self._trials[one.benchmark].append(one)
@@ -116,10 +115,6 @@ class Measured:
             if trial_filter.lost(trials, self.environment, arm).too_many and trial_filter.zero_is_best(mine):
                 zeros = sum(one.value == 0 for one in mine)
                 return None, reason(_C.MOSTLY_ZERO, arm=arm, metric=rules.metric, zeros=zeros, of=len(mine))
-        judged = [one for one in trials if one.arm in arms]
-        fault = next(filter(None, map(self._capacity.exceeded, judged)), None)
-        if fault is not None:
-            return None, fault
         # All arms tell which blocks there ought to be.
         picked = trial_filter.select(
             self._results, trials, rules.arm, rules.baseline, rules.guards, rules.min_link_mbps, rules.link

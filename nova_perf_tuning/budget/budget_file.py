@@ -136,26 +136,24 @@ def applicable(
 
 
 def why_none(budgets: Sequence[Budget], results: model.Results) -> str:
-    """Return why no budget applies to results that none applies to."""
+    """Return why no budget applies to results that none applies to: what they have, and what budgets are for."""
     environment = results.environment
-    here = [one for one in budgets if one.is_for(environment)]
-    if not here:
-        named = " and ".join(f"{name} '{environment.get(name) or ''}'" for name in _PLACES)
-        return f"no budget applies: none is for {named}; give --host-group or --flavor, or another file"
-    arms = list(dict.fromkeys(one.arm for one in results.trials))
-    of_arms = [one for one in here if one.arm in arms and one.baseline in arms]
-    if not of_arms:
-        pairs = dict.fromkeys(f"{one.arm} against {one.baseline}" for one in here)
-        what, has, wanted = "the results have the arms", arms, pairs
-        return f"no budget applies: {what} {', '.join(has)}, budgets are for {', '.join(wanted)}"
-    accelerator = str(environment.get("accelerator", "unknown"))
-    fitting = [one for one in of_arms if one.accelerator in (None, accelerator)]
-    if not fitting:
-        others = dict.fromkeys(str(one.accelerator) for one in of_arms)
-        return f"no budget applies: guests ran on {accelerator}, budgets are for {', '.join(others)}"
+    arms = dict.fromkeys(one.arm for one in results.trials)
     labels = dict.fromkeys(one.benchmark for one in results.trials)
-    kinds = dict.fromkeys(one.benchmark for one in fitting)
-    return f"no budget applies: the results have {', '.join(labels)}, budgets are for {', '.join(kinds)}"
+    places = [f"{name} '{environment.get(name) or ''}'" for name in ("accelerator", *_PLACES)]
+    wanted = dict.fromkeys(
+        ", ".join(
+            [
+                f"{one.benchmark}, {one.arm} against {one.baseline}",
+                *(f"{name} '{value}'" for name in ("accelerator", *_PLACES) if (value := getattr(one, name))),
+            ]
+        )
+        for one in budgets
+    )
+    return (
+        f"no budget applies: the results have the arms {', '.join(arms)}, the benchmarks {', '.join(labels)},"
+        f" {', '.join(places)}; budgets are for {'; '.join([*wanted][:_NAMES])}"
+    )
 
 
 def for_measured(
@@ -179,50 +177,37 @@ def for_measured(
 
 
 def left_out(
-    budgets: Sequence[Budget], kinds: Mapping[str, str], arms: Sequence[str], accelerator: str | None
+    budgets: Sequence[Budget], environment: Mapping[str, Any], kinds: Mapping[str, str], arms: Sequence[str]
 ) -> list[str]:
-    """Return which optional budgets for what was measured :func:`for_measured` leaves out, a line for each cause.
+    """Return which budgets for what was measured do not apply, a line for each cause.
 
-    Those for benchmarks that nobody asked for are not told.
+    Not those for another host group or flavor than is told.
+
+    :param kinds, arms: as for :func:`for_measured`.
     """
-    found: dict[str, list[Budget]] = {}
+    causes: dict[str, dict[str, None]] = {}
     measured = {*kinds, *kinds.values()}
-    for one in budgets:
-        cause = _lacking(one, arms, accelerator) if one.optional else ""
-        if cause and one.benchmark in measured:
-            found.setdefault(cause, []).append(one)
-    return _told(found)
+    for one in (one for one in budgets if one.benchmark in measured):
+        cause = _unplaced(one, environment)
+        if not cause and one.optional and one.is_for(environment):
+            cause = _lacking(one, arms, accelerator(environment))
+        if cause:
+            causes.setdefault(cause, {})[f"{one.benchmark}, {one.arm} against {one.baseline}"] = None
+    return [
+        f"budgets left out, {cause}: {'; '.join([*names][:_NAMES])}"
+        f"{f' and {len(names) - _NAMES} more' if len(names) > _NAMES else ''}"
+        for cause, names in causes.items()
+    ]
 
 
-def unplaced(budgets: Sequence[Budget], environment: Mapping[str, Any], primary: Mapping[str, str]) -> list[str]:
-    """Return which budgets were left out only since nobody told the host group or flavor, a line for each cause.
-
-    Not the optional ones, those for another group or flavor than is told, and those that a more specific one
-    takes the place of.
-
-    :param primary: as for :meth:`Budget.figure`.
-    """
-    best = {one.figure(primary): one.specificity for one in applicable(budgets, environment, primary)}
-    found: dict[str, list[Budget]] = {}
-    for one in budgets:
-        if one.optional or one.is_for(environment) or one.specificity < best.get(one.figure(primary), 0):
-            continue
-        untold = [name for name in _PLACES if getattr(one, name) is not None and not environment.get(name)]
-        if one.is_for(environment, [name for name in _PLACES if name not in untold]):
-            names = " and no ".join(name.replace("_", " ") for name in untold)
-            options = " and ".join(f"--{name.replace('_', '-')}" for name in untold)
-            found.setdefault(f"since the results name no {names} (give {options})", []).append(one)
-    return _told(found)
-
-
-def _told(causes: Mapping[str, Sequence[Budget]]) -> list[str]:
-    """Return a line for each cause with the budgets that it left out."""
-    lines = []
-    for cause, some in causes.items():
-        names = list(dict.fromkeys(f"{one.benchmark}, {one.arm} against {one.baseline}" for one in some))
-        more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
-        lines.append(f"{len(some)} of the budgets left out, {cause}: {'; '.join(names[:_NAMES])}{more}")
-    return lines
+def _unplaced(budget: Budget, environment: Mapping[str, Any]) -> str:
+    """Return that a budget does not apply only since nobody told the host group or flavor; empty: it is not so."""
+    untold = [name for name in _PLACES if getattr(budget, name) is not None and not environment.get(name)]
+    if not untold or not budget.is_for(environment, [name for name in _PLACES if name not in untold]):
+        return ""
+    names = " and no ".join(name.replace("_", " ") for name in untold)
+    options = " and ".join(f"--{name.replace('_', '-')}" for name in untold)
+    return f"since the results name no {names} (give {options})"
 
 
 def _lacking(budget: Budget, arms: Sequence[str], accelerator: str | None) -> str:

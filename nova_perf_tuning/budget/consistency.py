@@ -20,7 +20,7 @@ def find(environment: Mapping[str, Any], trials: Sequence[model.Trial]) -> str:
         or next((f"trials[{index}]{fault}" for index, one in enumerate(trials) if (fault := _trial(one))), "")
         or _figures(environment, trials)
         or _runs(trials)
-        or _copied_boots(trials)
+        or _copied_boots(environment, trials)
     )
 
 
@@ -109,8 +109,10 @@ def _runs(trials: Sequence[model.Trial]) -> str:
     return ""
 
 
-def _copied_boots(trials: Sequence[model.Trial]) -> str:
+def _copied_boots(environment: Mapping[str, Any], trials: Sequence[model.Trial]) -> str:
     """Return which boot is there under two numbers: the interval is over boots, and copies would narrow it."""
+    if "fleet" in environment:  # there each boot is of a pair that is told of, with its hosts
+        return ""
     boots: dict[tuple[str, int], set[object]] = collections.defaultdict(set)
     for one in trials:
         if one.value:  # boots without a figure are alike, and no interval has them

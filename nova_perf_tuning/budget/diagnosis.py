@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Iterable, Sequence
 
-from nova_perf_tuning.budget import definitions, model, reasons, statistics, text, trial_filter, verdict
+from nova_perf_tuning.budget import definitions, model, reasons, text, verdict
 
 _C = reasons.ReasonCode
 
@@ -168,27 +168,22 @@ def diagnose(results: model.Results, judged: Sequence[verdict.Judgement]) -> Dia
         return None
     whole = verdict.overall(judged)
     deciding = [one for one in judged if one.verdict is whole]
-    more = f" (and {len(deciding) - 1} more of {len(judged)} budgets)" if len(deciding) > 1 else ""
     if whole is verdict.Verdict.PASS:
-        closest = max(judged, key=_nearness)
+        met = f"all {len(judged)} budgets are met" if len(judged) > 1 else f"the budget is met; {_told(judged[0])}"
         return Diagnosis(
-            f"PASS: {'the budget is' if len(judged) == 1 else f'all {len(judged)} budgets are'} met;"
-            f" {'' if len(judged) == 1 else 'the closest: '}{_loss(closest)}.{_lacking(judged)}",
+            f"PASS: {met}.",
             "",
             ("Enough: the budget is met. More tuning may gain more, but nothing asks for it.",),
         )
     if whole is verdict.Verdict.FAIL:
-        return _failed(results, deciding, more)
+        return _failed(results, deciding, len(judged))
     first = deciding[0]
     if whole is verdict.Verdict.INVALID:
-        what = f"{first.budget.arm} against {first.budget.baseline} in {first.budget.benchmark}"
         return Diagnosis(
-            f"INVALID: {what} cannot be judged: {text.of(first.reasons[-1])}{more}.",
-            "",
-            (advice(first.reasons[-1].codes),),
+            _sentence(first, deciding, len(judged)), "", (advice((first.deciding or first.reasons[-1]).codes),)
         )
     return Diagnosis(
-        f"INCONCLUSIVE: {_loss(first)}{more}; {_undecided(first)}.",
+        _sentence(first, deciding, len(judged)),
         "",
         (
             "Give it more time (--time-limit, --groups): boots are added until the verdict is certain.",
@@ -198,29 +193,32 @@ def diagnose(results: model.Results, judged: Sequence[verdict.Judgement]) -> Dia
     )
 
 
-def _failed(results: model.Results, failed: Sequence[verdict.Judgement], more: str) -> Diagnosis:
+def _sentence(first: verdict.Judgement, deciding: Sequence[verdict.Judgement], of: int) -> str:
+    more = f" (and {len(deciding) - 1} more of {of} budgets)" if len(deciding) > 1 else ""
+    return f"{first.verdict.value}: {_told(first)}{more}."
+
+
+def _told(one: verdict.Judgement) -> str:
+    """Return the figure that decided, or why none did."""
+    budget, why = one.budget, one.deciding or one.reasons[0]
+    return f"{budget.arm} against {budget.baseline} in {budget.benchmark}: {text.of(why)}"
+
+
+def _failed(results: model.Results, failed: Sequence[verdict.Judgement], of: int) -> Diagnosis:
     """Return what broken budgets point at; the sentence is of the one that points there."""
     lossy = [one for one in failed if not one.by_cpu]
     named = {
         resource([definitions.kind(one.budget.benchmark, results.environment)]): one for one in reversed(lossy)
     }
-    culprit = next((name for name in _RESOURCES.values() if name in named), "")
+    culprit = next((name for name in _RESOURCES.values() if name in named), "") if lossy else "host CPU"
     first = named.get(culprit, failed[0])
-    if not lossy:
-        return Diagnosis(
-            f"FAIL: {_loss(first)}{more}. It points at the host CPU.", "host CPU", actions("host CPU")
-        )
-    if first.budget.baseline == "host" and results.environment.get("accelerator") == "tcg":
-        return Diagnosis(f"FAIL: {_loss(first)}{more}. The guests are emulated.", "", (_EMULATED,))
-    dragged = _dragged(results, first, culprit)
-    culprit = dragged or culprit
-    points = f" It points at the {culprit}." if culprit else ""
+    sentence = _sentence(first, failed, of)
+    if lossy and first.budget.baseline == "host" and results.environment.get("accelerator") == "tcg":
+        return Diagnosis(f"{sentence} The guests are emulated.", "", (_EMULATED,))
     advised = actions(culprit) or _MIXED
-    if first.budget.baseline != "host":
+    if lossy and first.budget.baseline != "host":
         advised = (_tuning(first.budget), *advised)
-    if dragged:
-        points = f" It points at the {culprit}: what loads that alone loses as well, though no budget is for it."
-    return Diagnosis(f"FAIL: {_loss(first)}{more}.{points}", culprit, advised)
+    return Diagnosis(f"{sentence}{f' It points at the {culprit}.' if culprit else ''}", culprit, advised)
 
 
 def _tuning(budget: verdict.Budget) -> str:
@@ -229,36 +227,6 @@ def _tuning(budget: verdict.Budget) -> str:
         f"'{budget.arm}' and '{budget.baseline}' are guests of one host, which differ in what was asked for: leave"
         " a spec out and measure again; nova-perf validate --ablation finds the one that costs."
     )
-
-
-def _dragged(results: model.Results, failed: verdict.Judgement, culprit: str) -> str:
-    """Return what drags along the resource that a broken budget is about, by what was measured beside it.
-
-    Work in registers is measured beside packets: where it loses for certain as much as the budget allows, and no
-    budget speaks of it, packets are not what is held up.
-    """
-    if culprit == "CPU":
-        return ""
-    budget = failed.budget
-    for label in dict.fromkeys(one.benchmark for one in results.trials):
-        if definitions.kind(label, results.environment) != "cpu":
-            continue
-        trials = [one for one in results.trials if one.benchmark == label and one.primary]
-        picked = trial_filter.select(results, trials, budget.arm, budget.baseline, budget.guards)
-        ratio = None if picked.invalid else statistics.ratio(picked.trials, budget.arm, budget.baseline)
-        if ratio is not None and ratio.high is not None and 1 - ratio.high > max(budget.max_loss or 0.0, 0.0):
-            return "CPU"
-    return ""
-
-
-def _undecided(one: verdict.Judgement) -> str:
-    """Return why a figure that is not certain is not."""
-    found = one.cpu if one.by_cpu else one.loss
-    if found is not None and found.groups < statistics.MIN_BOOTS:
-        return f"one boot alone shows nothing, at least {statistics.MIN_BOOTS} are needed"
-    if any(_C.HOLM in why.codes for why in one.reasons):
-        return "alone it would be beyond the limit, but several figures are judged together (Holm's correction)"
-    return "the trials are too few or too unlike to tell"
 
 
 def actions(culprit: str) -> tuple[str, ...]:
@@ -271,61 +239,6 @@ def advice(codes: Collection[reasons.ReasonCode]) -> str:
     return next(
         (told for code, told in _ADVICE.items() if code in codes), "Remove what is named and measure again."
     )
-
-
-def _nearness(one: verdict.Judgement) -> float:
-    """Return how near a figure is to its limit."""
-    budget = one.budget
-    if budget.max_loss is not None:
-        return -1.0 if one.loss is None or one.loss.high is None else one.loss.high - budget.max_loss
-    if one.cpu is None or one.cpu.high is None or not budget.max_host_cpu_per_unit:
-        return -1.0
-    return one.cpu.high / budget.max_host_cpu_per_unit - 1
-
-
-def _lacking(judged: Sequence[verdict.Judgement]) -> str:
-    """Return which trials failed of what is within its budget, a sentence; empty: none."""
-    failed = dict.fromkeys(
-        f"{one.budget.benchmark}: {text.of(why)}"
-        for one in judged
-        for told in one.reasons
-        for why in told.notes
-        if why.code is _C.FAILED
-    )
-    return f" But {'; '.join(failed)}." if failed else ""
-
-
-def _meets(one: verdict.Judgement) -> bool:
-    """Return whether the loss alone is within the budget, so that the cost is what is left to tell."""
-    limit = one.budget.max_loss
-    return limit is None or (one.loss is not None and one.loss.high is not None and one.loss.high <= limit)
-
-
-def _loss(one: verdict.Judgement) -> str:
-    budget, loss = one.budget, one.loss
-    if one.cpu is not None and (one.by_cpu or _meets(one)):
-        limit = budget.max_host_cpu_per_unit
-        return (
-            f"{budget.benchmark} of {budget.arm} costs {one.cpu.value:.4g} s of host CPU per {one.unit or 'unit'}"
-            f" (allowed: {limit:.4g})"
-        )
-    if loss is None or budget.max_loss is None:
-        return f"{budget.benchmark} of {budget.arm} has no figure to compare with {budget.baseline}"
-    if round(loss.value, 3) >= 0:
-        change = f"loses {loss.value:.1%}"
-    else:
-        change = f"gains {-loss.value:.1%}"
-    span = ""
-    if loss.low is not None and loss.high is not None:
-        end, bound = (loss.low, "least") if one.verdict is verdict.Verdict.FAIL else (loss.high, "most")
-        other = "" if (end < 0) == (loss.value < 0) else "gaining " if end < 0 else "losing "
-        if end < 0:  # a gain, of which the least is the most of a loss
-            bound = "most" if bound == "least" else "least"
-        span = f", {other}at {bound} {abs(end):.1%}"
-    what = f"{budget.arm} {change} against {budget.baseline} in {budget.benchmark}"
-    limit = budget.max_loss
-    allowed = f"demanded: a gain of {-limit:.1%}" if limit < 0 else f"allowed: a loss of {limit:.1%}"
-    return f"{what}{span} ({allowed})"
 
 
 def resource(kinds: Iterable[str]) -> str:

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import collections
 import csv
-import dataclasses
 import datetime
 import io
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from xml.etree import ElementTree
 
 from nova_perf_tuning.budget import (
-    budget_file,
     diagnosis,
     guards,
     model,
@@ -45,12 +43,6 @@ _COLUMNS: Final = (
     *("window_s", "guest_cpu_s", "wait_s", "work", "work_unit"),
 )
 _CLASSES: Final = ("vcpu", "emulator", "iothread", "vhost", "worker", "total", "softirq")
-#: What guards look at; speeds of links are in a cell of their own, since hosts name links as they like.
-_CONDITIONS: Final = (
-    *("steal_share", "steal_of_busy", "throttle_events", "mhz", "busy_mhz", "max_mhz"),
-    *("sender_packets", "sender_dropped", "clock_step_s", "clocksource_changed"),
-)
-_LINK: Final = "link:"
 
 _FIGURE: Final = ("benchmark", "metric", "arm", "baseline")
 _LIMITS: Final = ("max_loss", "max_host_cpu_per_unit")
@@ -62,25 +54,18 @@ def printable(text: str, but: str = "") -> str:
     return "".join(char if char.isprintable() or char in but else "\N{REPLACEMENT CHARACTER}" for char in text)
 
 
-def labels(budgets: Sequence[budget_file.Budget]) -> list[dict[str, str]]:
-    """Return label -> text for each budget: its figure and its limits; later ones alike have a number."""
-    found = []
-    seen: collections.Counter[tuple[str, ...]] = collections.Counter()
-    for budget in budgets:
-        one = {name: printable(getattr(budget, name) or "") for name in _FIGURE}
-        one |= {name: repr(limit) for name in _LIMITS if (limit := getattr(budget, name)) is not None}
-        alike = tuple(f"{name}={text}" for name, text in one.items())
-        seen[alike] += 1
-        found.append(one | ({"number": str(seen[alike])} if seen[alike] > 1 else {}))
-    return found
-
-
 def _labelled(judged: Sequence[verdict.Judgement]) -> Iterator[tuple[verdict.Judgement, dict[str, str]]]:
-    return zip(judged, labels([one.budget for one in judged]), strict=True)
+    """Yield each judgement with label -> text of its budget: figure and limits; later ones alike have a number."""
+    seen: collections.Counter[tuple[str, ...]] = collections.Counter()
+    for one in judged:
+        names = {name: printable(getattr(one.budget, name) or "") for name in _FIGURE}
+        names |= {name: repr(limit) for name in _LIMITS if (limit := getattr(one.budget, name)) is not None}
+        alike = tuple(f"{name}={text}" for name, text in names.items())
+        seen[alike] += 1
+        yield one, names | ({"number": str(seen[alike])} if seen[alike] > 1 else {})
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Case:
+class _Case(NamedTuple):
     kind: str
     name: str
     verdict: verdict.Verdict
@@ -170,11 +155,10 @@ def table(results: model.Results, excluded: Mapping[guards.Run, str]) -> str:
 
     :param excluded: run -> why it does not count (:func:`summary.left_out`).
     """
-    text = io.StringIO()
-    writer = csv.writer(text)
+    written = io.StringIO()
+    writer = csv.writer(written)
     cpu = (f"host_cpu_s_{name}" for name in _CLASSES)
-    conditions = (f"condition_{name}" for name in _CONDITIONS)
-    writer.writerow([*_COLUMNS, *cpu, "host", "run", *conditions, "condition_links", "left_out"])
+    writer.writerow([*_COLUMNS, *cpu, "host", "run", "conditions", "left_out"])
     fleet = results.environment.get("fleet", {})
     run = fleet.get("run") or results.environment.get("created", "")
     # A boot of a pair's guests is that of its client, or of what its server ran alone.
@@ -184,16 +168,9 @@ def table(results: model.Results, excluded: Mapping[guards.Run, str]) -> str:
         cells = [getattr(one, name) for name in _COLUMNS]
         cells += [one.host_cpu_s.get(name) for name in _CLASSES]
         cells += [hosts.get(one.group, results.environment.get("host", "")), run]
-        cells += [one.conditions.get(name) for name in _CONDITIONS]
-        cells += [_links(one), excluded.get(guards.run(one), "")]
-        writer.writerow(map(_cell, cells))
-    return text.getvalue()
-
-
-def _links(trial: model.Trial) -> str:
-    """Return ``eth0=25000 eth1=0``: links and their speeds in Mbit/s."""
-    speeds = {name: mbps for name, mbps in trial.conditions.items() if name.startswith(_LINK)}
-    return " ".join(f"{name.removeprefix(_LINK)}={mbps:.0f}" for name, mbps in sorted(speeds.items()))
+        cells += [" ".join(f"{name}={value:g}" for name, value in sorted(one.conditions.items()))]
+        writer.writerow(map(_cell, [*cells, excluded.get(guards.run(one), "")]))
+    return written.getvalue()
 
 
 def prometheus(

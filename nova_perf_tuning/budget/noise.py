@@ -185,27 +185,12 @@ def load(path: str, *, named: bool = False) -> list[dict[str, Any]]:
 def added(environment: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, Any]:
     """Return what an environment has of floors once those found for it are merged into it.
 
+    Where it has a floor already that one counts: it is of the time of the run.
+
     :param found: as :func:`for_results` returns it.
     """
-    floor = _merged(environment.get("noise_floor"), found.get("noise_floor"))
+    floor = environment.get("noise_floor") or found.get("noise_floor")
     return {"noise_floor": floor} if floor else {}
-
-
-def _merged(recorded: Mapping[str, Any] | None, found: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return ``noise_floor`` of an environment with what results carry and what a file says of them.
-
-    Where both have a floor for a metric the larger counts: a quiet A/A run later or earlier does not make those
-    trials quiet which this one was made for.
-    """
-    known = [one for one in (recorded, found) if one]
-    losses: dict[str, dict[str, float]] = {}
-    for one in known:
-        for label, mine in one["losses"].items():
-            both = losses.setdefault(label, {})
-            for metric, loss in mine.items():
-                both[metric] = max(loss, both.get(metric, loss))
-    created = ", ".join(dict.fromkeys(str(one["created"]) for one in known))
-    return {"created": created, "losses": losses} if known else {}
 
 
 def floor(environment: Mapping[str, Any], benchmark: str, metric: str) -> float | None:

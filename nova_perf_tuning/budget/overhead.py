@@ -11,8 +11,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import statistics
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from nova_perf_tuning.budget import model, reasons
 from nova_perf_tuning.budget.reasons import reason
@@ -25,9 +24,6 @@ MAX_WAIT = 0.02
 SLACK_S = 0.05
 #: A scheduler tick: no median of so many trials lags by more.
 TICK_S, _MANY = 0.01, 6
-
-#: Machines of a trial at most: client and server.
-_MACHINES = 2
 
 #: CPUs may seem to give more than a window holds: a guest is asked some way outside it, and its clock ticks are
 #: booked late where its vCPUs wait. So much more of the window, and so many seconds, are no contradiction.
@@ -84,44 +80,9 @@ def cost(trial: model.Trial) -> Cost:
     return Cost(total, total - vcpu, total - trial.guest_cpu_s, share, None)
 
 
-class Capacity:
-    """What all CPUs of the host and of an arm's guests can give; what is not known limits nothing."""
-
-    def __init__(self, environment: Mapping[str, Any]) -> None:
-        # The environment of a fleet is of no single host.
-        self._cpus = None if "fleet" in environment else _count(environment, "cpus")
-        self._vcpus = _count(environment.get("guest"), "vcpus")
-        arms = environment.get("arms", {})
-        # A flavor of the operator's own has as many vCPUs as it likes.
-        self._unknown = {name for name, arm in arms.items() if "flavor" in arm.get("request", {})} | {"host"}
-
-    def exceeded(self, trial: model.Trial) -> reasons.Reason | None:
-        """Return which CPU time of a trial is more than there was; None: none."""
-        if self._cpus:
-            for name, seconds in trial.host_cpu_s.items():
-                if seconds > most_s(self._cpus, trial.window_s):
-                    return _exceeded(f"host_cpu_s.{name}", seconds, trial, self._cpus, "host")
-        if not self._vcpus or trial.arm in self._unknown:
-            return None
-        vcpus = _MACHINES * self._vcpus
-        for name, told in (("guest_cpu_s", trial.guest_cpu_s), ("host_cpu_s.vcpu", trial.host_cpu_s.get("vcpu"))):
-            if told is not None and told > most_s(vcpus, trial.window_s):
-                return _exceeded(name, told, trial, vcpus, "guests")
-        return None
-
-
-def _count(told: object, name: str) -> int | None:
-    number = told.get(name) if isinstance(told, Mapping) else None
-    return number if type(number) is int and number > 0 else None
-
-
 def most_s(cpus: int, window_s: float) -> float:
     """Return the CPU seconds that so many CPUs may seem to have given in a window; more is a contradiction."""
     return cpus * (window_s * (1 + _LATE_SHARE) + _LATE_S)
-
-
-def _exceeded(name: str, seconds: float, trial: model.Trial, cpus: int, of: str) -> reasons.Reason:
-    return reason(_C.COUNTERS_CAPACITY, name=name, seconds=seconds, window=trial.window_s, cpus=cpus, of=of)
 
 
 def _contradiction(trial: model.Trial, vcpu: float, total: float) -> reasons.Reason | None:

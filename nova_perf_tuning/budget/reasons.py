@@ -53,7 +53,6 @@ class ReasonCode(enum.StrEnum):
     COUNTERS_VCPU = "counters_vcpu"  # vcpu, total
     COUNTERS_PARTS = "counters_parts"  # parts, total
     COUNTERS_GUEST = "counters_guest"  # guest, total, wait
-    COUNTERS_CAPACITY = "counters_capacity"  # name, seconds, window, cpus, of (host, guests)
     COUNTERS_NEGATIVE = "counters_negative"  # arm, trials, total, median
     GUEST_BUSY_UNKNOWN = "guest_busy_unknown"
     WAIT_UNKNOWN = "wait_unknown"
@@ -99,7 +98,6 @@ CONTRADICTIONS = frozenset(
         ReasonCode.COUNTERS_VCPU,
         ReasonCode.COUNTERS_PARTS,
         ReasonCode.COUNTERS_GUEST,
-        ReasonCode.COUNTERS_CAPACITY,
         ReasonCode.COUNTERS_NEGATIVE,
     }
 )

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
 import json
-import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -33,9 +31,8 @@ from nova_perf_tuning.budget import (
 if TYPE_CHECKING:
     from nova_perf_tuning.budget import history
 
-#: What a diff may have to compare, in lines; more would take minutes and say nothing.
-_MAX_XML_LINES = 2000
 _SHOWN_TRIALS = 5000
+_SHOWN_FIGURES = 40
 _SHOWN_CHARACTERS = 4000
 
 #: Stacking order: what the guest does first, then what the host does for it.
@@ -136,7 +133,6 @@ def render(
         arms=[(arm, results.environment.get("arms", {}).get(arm, {})) for arm in arms if arm != summary.HOST],
         reasons=text.lines,
         colours=colours,
-        diff=_diff(results.environment.get("arms", {})),
         facts=_facts(results.environment),
         commands=_commands(results.environment),
         failures=_failures(results),
@@ -294,7 +290,7 @@ def _tests(one: summary.BenchmarkSummary) -> list[_Test]:
             [figure.medians.get(arm.arm) for arm in one.arms],
             [_ratio(pair, figure.comparisons) for pair in one.comparisons],
         )
-        for figure in (first, *one.secondary[: summary.MAX_RATIOS])
+        for figure in (first, *one.secondary[:_SHOWN_FIGURES])
     ]
 
 
@@ -311,65 +307,13 @@ def _ratio(like: summary.Comparison, comparisons: Sequence[summary.Comparison]) 
     return "", "-", ""
 
 
-def _diff(arms: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, str]]:
-    """Return what tells two arms' domain XML apart as (class, line); names made per guest are evened out."""
-    texts = [(name, str(arm["xml"])) for name, arm in arms.items() if arm.get("xml")][:2]
-    if len(texts) < 2:
-        return []
-    lines = [_evened(name, xml) for name, xml in texts]
-    if max(map(len, lines)) > _MAX_XML_LINES:
-        return [("meta", f"more than {_MAX_XML_LINES} lines; not compared")]
-    changed = difflib.unified_diff(lines[0], lines[1], texts[0][0], texts[1][0], n=2, lineterm="")
-    kinds = {"+": "added", "-": "removed", "@": "meta"}
-    return [(kinds.get(line[:1], ""), line) for line in changed]
-
-
-def _evened(arm: str, xml: str) -> list[str]:
-    xml = re.sub(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", "UUID", xml)
-    xml = re.sub(r"([0-9a-fA-F]{2}:){5}[0-9a-fA-F]{2}", "MAC", xml)
-    xml = re.sub(r"(<target dev=['\"])(?!vd|sd|hd)[^'\"]*", r"\1TAP", xml)
-    xml = re.sub(rf"(?<=[-/]){re.escape(arm)}(?=-(client|server))", "ARM", xml)
-    return [line.rstrip() for line in xml.splitlines()]
-
-
-_FACT_NAMES = {
-    "created": "begun (UTC)",
-    "host": "host",
-    "cpu_model": "CPU",
-    "cpus": "CPUs",
-    "memory_mib": "memory (MiB)",
-    "kernel": "host kernel",
-    "load_at_start": "load when it began",
-    "launcher": "launcher",
-    "accelerator": "accelerator",
-    "accelerator_reason": "accelerator chosen because",
-    "vhost_net": "/dev/vhost-net was there",
-    "scratch_filesystem": "file system of the scratch disks",
-    "qemu": "QEMU",
-    "libvirt": "libvirt",
-    "seed": "seed",
-    "groups": "boots planned",
-    "groups_run": "boots run",
-    "blocks": "blocks per boot",
-    "time_limit_s": "time limit (s)",
-    "elapsed_s": "taken (s)",
-    "after_boot_s": "of this after boot (s)",
-    "softirq_idle": "interrupts and softirqs when idle (CPUs)",
-    "measured_share": "share of that inside measuring windows",
-    "ended": "ended",
-    "host_cpu_source": "host CPU of guests is from",
-    "host_cpu_faults": "host CPU is not known from",
-}
+#: What has a place of its own in the report.
+_SHOWN_ELSEWHERE = ("arms", "benchmarks", "errors", "fleet")
 
 
 def _facts(environment: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the environment as rows: those with a known name first, then everything else."""
-    hidden = {"arms", "benchmarks", "errors", "fleet"}
-    names = [
-        *[name for name in _FACT_NAMES if name in environment],
-        *sorted(set(environment) - set(_FACT_NAMES) - hidden),
-    ]
-    return [(_FACT_NAMES.get(name, name), _fact(environment[name])) for name in names]
+    """Return the environment as rows."""
+    return [(name, _fact(value)) for name, value in environment.items() if name not in _SHOWN_ELSEWHERE]
 
 
 def _fact(value: object) -> str:

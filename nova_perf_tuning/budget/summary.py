@@ -5,15 +5,11 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from nova_perf_tuning.budget import guards, model, overhead, reasons, statistics, text, trial_filter
 
 HOST = "host"
-
-#: Figures of one benchmark that get ratios, so that a file with any number of them is read in time. UnixBench has
-#: most: 24 beside the judged one.
-MAX_RATIOS: Final = 40
 
 #: Seconds of CPU of a trial -> the same per unit of work, or per second.
 _Per = Callable[[float | None, model.Trial], float | None]
@@ -79,7 +75,7 @@ class Comparison:
 class Secondary:
     """A figure that is shown, not judged: medians per arm, and ratios made as those of the judged one.
 
-    :ivar comparisons: as those of the judged figure, without their single values; none beyond :data:`MAX_RATIOS`.
+    :ivar comparisons: as those of the judged figure, without their single values.
     """
 
     metric: str
@@ -288,10 +284,10 @@ def _secondary(trials: Sequence[model.Trial], arms: Sequence[str], by: _Limits) 
     # A run that failed has none of its figures, and stands there under the judged one alone.
     failed = [one for one in trials if one.value is None]
     metrics = _by((one for one in trials if not one.primary and one.value is not None), lambda one: one.metric)
-    for place, (metric, mine) in enumerate(metrics.items()):
+    for metric, mine in metrics.items():
         of_arm = _by((one for one in mine if guards.run(one) not in by.left_out), lambda one: one.arm)
         values = {arm: [one.value for one in of_arm.get(arm, ()) if one.value is not None] for arm in arms}
-        compared = _compared_figures([*mine, *failed], arms, by) if place < MAX_RATIOS else ()
+        compared = _compared_figures([*mine, *failed], arms, by)
         known = {arm: middle for arm in arms if (middle := statistics.median(values[arm])) is not None}
         found.append(Secondary(metric, mine[0].unit, mine[0].better, known, compared))
     return tuple(found)

@@ -305,10 +305,6 @@ _TEXTS: Final[Mapping[reasons.ReasonCode, str | Callable[[_Params], str]]] = {
         "counters contradict: the guest says it was busy {guest:.2f} s, its process used {total:.2f} s in all and"
         " its vCPUs waited {wait:.2f} s"
     ),
-    _C.COUNTERS_CAPACITY: lambda told: (
-        f"counters contradict: {told['name']} is {told['seconds']:.2f} s in a window of {told['window']:.2f} s of"
-        f" {told['cpus']} {'CPUs of the host' if told['of'] == 'host' else 'vCPUs of two guests'}"
-    ),
     _C.COUNTERS_NEGATIVE: (
         "'{arm}': counters contradict: service CPU of {trials} trials is {total:.2f} s,"
         " in the median {median:.3f} s"

@@ -109,11 +109,7 @@ def _applicable(results: model.Results, budgets: Sequence[Budget]) -> dict[Budge
 
 def left_out(results: model.Results, budgets: Sequence[Budget]) -> list[str]:
     """Return which budgets were left out although their benchmark was measured, a line for each cause."""
-    environment, primary = results.environment, _primary(results)
-    asked = _asked(results)
-    applicable = budget_file.applicable(budgets, environment, primary)
-    lines = budget_file.left_out(applicable, *asked, budget_file.accelerator(environment))
-    return lines + budget_file.unplaced(budgets, environment, primary)
+    return budget_file.left_out(budgets, results.environment, *_asked(results))
 
 
 def _primary(results: model.Results) -> dict[str, str]:

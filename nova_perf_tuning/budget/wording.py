@@ -17,11 +17,18 @@ _TCG = (
     "Guests ran under TCG (emulation): figures under TCG compare arms with each other, not hardware. Distance to "
     "the host is the emulator's, not KVM's."
 )
-_NOT_COUNTED: Final = "too many trials that do not count in {}"
-
-#: What an A/A run compares, and what it finds.
+#: What an A/A run compares.
 _SAME: Final = (noise.ARMS[1], noise.ARMS[0])
-_CHANCE: Final = "noise alone makes a difference in {}"
+#: What a comparison found, in the order of the headline.
+_KINDS: Final = (
+    _GAIN := "a gain in {}",
+    _LOSS := "a loss in {}",
+    _CHANCE := "noise alone makes a difference in {}",
+    _SAME_FOUND := "no difference shown in {}",
+    _TOO_FEW := "too few trials to tell in {}",
+    _NO_PAIR := "no pair of trials in {}",
+    _NOT_COUNTED := "too many trials that do not count in {}",
+)
 
 #: Terms of the report -> what they mean.
 GLOSSARY: Final = (
@@ -105,35 +112,26 @@ def gain(found: statistics.Estimate) -> str:
 
 def headline(summaries: Sequence[summary.BenchmarkSummary]) -> str:
     """Return one sentence on what the first comparison of guests found, benchmark by benchmark."""
-    kinds: dict[str, list[str]] = {}
+    kinds: dict[str, list[str]] = {kind: [] for kind in _KINDS}
     names = None
     for one in summaries:
         pair = next((pair for pair in one.comparisons if pair.baseline != summary.HOST), None)
-        if pair is not None:
-            names = (pair.arm, pair.baseline)
-        if pair is not None and pair.invalid:
-            kinds.setdefault(_NOT_COUNTED, []).append(one.label)
-            continue
-        if pair is None or pair.ratio is None:
-            kinds.setdefault("no pair of trials in {}", []).append(one.label)
-            continue
-        change = f"{one.label} ({percent(pair.ratio.value)})"
-        if pair.ratio.low is None or pair.ratio.high is None:
-            kinds.setdefault("too few trials to tell in {}", []).append(one.label)
-        elif pair.ratio.low > 1 or pair.ratio.high < 1:
-            kind = "a gain in {}" if pair.ratio.low > 1 else "a loss in {}"
-            kinds.setdefault(_CHANCE if names == _SAME else kind, []).append(change)
+        names = (pair.arm, pair.baseline) if pair else names
+        found = pair.ratio if pair else None
+        if found is None:
+            kinds[_NOT_COUNTED if pair and pair.invalid else _NO_PAIR].append(one.label)
+        elif found.low is None or found.high is None:
+            kinds[_TOO_FEW].append(one.label)
+        elif found.low <= 1 <= found.high:
+            kinds[_SAME_FOUND].append(one.label)
         else:
-            kinds.setdefault("no difference shown in {}", []).append(one.label)
-    if not kinds:
+            kind = _CHANCE if names == _SAME else _GAIN if found.low > 1 else _LOSS
+            kinds[kind].append(f"{one.label} ({percent(found.value)})")
+    said = "; ".join(kind.format(_listed(labels)) for kind, labels in kinds.items() if labels)
+    if not said:
         return "Nothing was measured."
-    order = ("a gain in {}", "a loss in {}", _CHANCE, "no difference shown in {}", "too few trials to tell in {}")
-    known = [kind for kind in (*order, "no pair of trials in {}", _NOT_COUNTED) if kind in kinds]
-    said = "; ".join(kind.format(_listed(kinds[kind])) for kind in known)
     text = f"{names[0]} against {names[1]}: {said}." if names else f"{said}."
-    if names == _SAME:
-        return f"A/A run, {text}"
-    return text[0].upper() + text[1:]
+    return f"A/A run, {text}" if names == _SAME else text[0].upper() + text[1:]
 
 
 def percent(ratio: float) -> str:
@@ -171,33 +169,19 @@ def headline_notes(results: model.Results, summaries: Sequence[summary.Benchmark
         found.append("Both pairs of guests are untuned (an A/A run): differences between them are noise.")
     ended = str(environment.get("ended", "complete"))
     if ended != "complete":
-        found.append(f"The run ended early ({ended}{_cut(results)}); the figures are of the trials up to then.")
+        found.append(f"The run ended early ({ended}); the figures are of the trials up to then.")
     failed = len({one.order for one in results.trials if one.value is None})
     if failed:
         found.append(f"{failed} of {len({one.order for one in results.trials})} trials failed; see the errors.")
     elsewhere = len(environment.get("errors", []))
     if elsewhere:
         found.append(f"Other incidents listed with the errors: {elsewhere}.")
-    return found + _windows(results.trials) + _left_out(summaries) + _cpu_faults(summaries)
-
-
-def _windows(trials: Sequence[model.Trial]) -> list[str]:
-    """Return over which part of the trials CPU is counted; nothing where the file does not say."""
-    runs = {trial.order: trial for trial in trials if trial.exec_s}.values()
-    shares = [trial.window_s / trial.exec_s for trial in runs if trial.window == "measuring" and trial.exec_s]
-    wide = sum(trial.window == "execution" for trial in runs)
-    found = []
-    if shares:
+    if wide := {one.order for one in results.trials if one.window == "execution"}:
         found.append(
-            "CPU is counted while the benchmark itself measured, which was"
-            f" {min(shares):.0%} to {max(shares):.0%} of the time from asking for it until its end was seen."
+            f"In {len(wide)} trials the guest's clock was not known to 0.1 s: their CPU includes start and end of"
+            " the program."
         )
-    if wide:
-        found.append(
-            f"In {wide} of {len(runs)} trials the guest's clock was not known to 0.1 s: their CPU includes start"
-            " and end of the program."
-        )
-    return found
+    return found + _left_out(summaries) + _cpu_faults(summaries)
 
 
 def _cpu_faults(summaries: Sequence[summary.BenchmarkSummary]) -> list[str]:
@@ -231,28 +215,6 @@ def _left_out(summaries: Sequence[summary.BenchmarkSummary]) -> list[str]:
         for why, pairs in without.items():
             found.append(f"{one.label}: no ratio {_listed(pairs)}: {why}.")
     return found
-
-
-def _cut(results: model.Results) -> str:
-    """Return how many of the planned blocks are whole, as a clause; empty where the plan is not known."""
-    environment = results.environment
-    groups, blocks = environment.get("groups"), environment.get("blocks")
-    if not (isinstance(groups, int) and isinstance(blocks, int)):
-        return ""
-    of_block: dict[tuple[int, int], set[tuple[str, str]]] = {}
-    for one in results.trials:
-        of_block.setdefault((one.group, one.block), set()).add((one.benchmark, one.arm))
-    arms = {*environment.get("arms", {}), *(one.arm for one in results.trials)}
-    if "fleet" in environment:  # the host's trials were dealt out to pairs, which may have none
-        arms.discard(summary.HOST)
-    labels = {*environment.get("benchmarks", {}), *(one.benchmark for one in results.trials)}
-    # Guests that did not boot are told among the errors; their group is no shorter for it.
-    lost = {(one.get("group"), one.get("arm")) for one in environment.get("errors", ()) if "benchmark" not in one}
-    whole = sum(
-        all((label, arm) in there for label in labels for arm in arms if (group, arm) not in lost)
-        for (group, _), there in of_block.items()
-    )
-    return f" after {whole} of {groups * blocks} blocks"
 
 
 def environment_warnings(environment: Mapping[str, Any]) -> list[str]:

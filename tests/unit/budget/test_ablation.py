@@ -80,7 +80,6 @@ class JudgeTest(testtools.TestCase):
         data.environment["arms"]["no-iothreads"]["virtualization"] = "qemu"
         [knob] = ablation.judge(data, [budget])
         self.assertEqual((C.UNDECIDED, verdict.Verdict.INVALID), (knob.call, knob.met_without))
-        self.assertIn("a verdict without it", ablation.lines([knob])[0][-1])
 
     def test_too_few(self):
         data = self.run_of(queues=500.0)
@@ -92,7 +91,6 @@ class JudgeTest(testtools.TestCase):
         self.assertEqual((C.UNDECIDED, []), (knob.call, ablation.removable([knob])))
         effect = knob.findings["b0"].effect
         self.assertTrue(effect.low < 1 < effect.high, knob)
-        self.assertRegex(ablation.lines([knob])[0][-1], "more boots: [0-9]+ or more in all")
         self.assertIn("undecided (keep them, or measure more boots): perf:k0", ablation.summary([knob]))
 
     def test_what_pays_here_and_harms_there_is_mixed(self):

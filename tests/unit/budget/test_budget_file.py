@@ -1,6 +1,5 @@
 """Which budgets apply where, and those that are shipped."""
 
-import dataclasses
 import os
 
 import fixtures
@@ -54,22 +53,15 @@ class ApplicableTest(testtools.TestCase):
     def test_why_none_applies(self):
         data = samples.results({"untuned": 1000.0, "again": 1000.0}, accelerator="tcg", host_group="gen1")
         for one, told in (
-            (B("iperf3", "again", 0.1, host_group="gen2"), "none is for host_group 'gen1' and flavor ''; give"),
-            (
-                B("iperf3", "tuned", 0.1, optional=True),
-                "the results have the arms untuned, again, budgets are for tuned against host",
-            ),
-            (
-                B("iperf3", "again", 0.1, baseline="untuned", accelerator="kvm", optional=True),
-                "guests ran on tcg, budgets are for kvm",
-            ),
-            (
-                B("fio", "again", 0.1, baseline="untuned", optional=True),
-                "the results have iperf3, budgets are for fio",
-            ),
+            (B("iperf3", "again", 0.1, host_group="gen2"), "host_group 'gen2'"),
+            (B("iperf3", "tuned", 0.1, optional=True), "tuned against host"),
+            (B("iperf3", "again", 0.1, baseline="untuned", accelerator="kvm", optional=True), "accelerator 'kvm'"),
+            (B("fio", "again", 0.1, baseline="untuned", optional=True), "fio"),
         ):
             self.assertEqual([], verdict.judge_all(data, [one]))
-            self.assertIn(told, budget_file.why_none([one], data))
+            has, wanted = budget_file.why_none([one], data).split("; budgets are for ")
+            self.assertIn("arms untuned, again, the benchmarks iperf3, accelerator 'tcg', host_group 'gen1'", has)
+            self.assertIn(told, wanted)
 
     def test_optional_ones_stand_for_every_label_of_their_kind(self):
         kinds = {"iperf3:streams=1": "iperf3", "iperf3:streams=4": "iperf3"}
@@ -87,8 +79,7 @@ class ApplicableTest(testtools.TestCase):
     def test_what_nobody_told_the_host_group_or_flavor_for(self):
         group, flavor = B("iperf3", "tuned", 0.1, host_group="gen3"), B("iperf3", "tuned", 0.2, flavor="big")
         both = B("iperf3", "tuned", 0.1, host_group="gen3", flavor="big")
-        optional = dataclasses.replace(group, optional=True)
-        begin, end = "1 of the budgets left out, since the results name no ", ": iperf3, tuned against host"
+        begin, end = "budgets left out, since the results name no ", ": iperf3, tuned against host"
         for known, told, expected in (
             ([group], {}, [f"{begin}host group (give --host-group){end}"]),
             ([flavor], {"host_group": "gen3"}, [f"{begin}flavor (give --flavor){end}"]),
@@ -97,8 +88,6 @@ class ApplicableTest(testtools.TestCase):
             ([both], {"flavor": "small"}, []),
             ([group], {"host_group": "gen4"}, []),
             ([group], {"host_group": "gen3"}, []),
-            ([optional], {}, []),
-            ([group, B("iperf3", "tuned", 0.3, host_group="*", flavor="*")], {}, []),
         ):
             data = samples.results({"host": 1000.0, "tuned": 900.0}, **told)
             self.assertEqual(expected, verdict.left_out(data, known), (known, told))
@@ -188,14 +177,12 @@ class ShippedTest(testtools.TestCase):
             ({"launcher": "heat"}, "since they are for kvm and guests ran on what a cloud does not tell"),
         ):
             data.environment = {**told}
-            expected = [f"1 of the budgets left out, {expected}: iperf3, tuned against host"]
+            expected = [f"budgets left out, {expected}: iperf3, tuned against host"]
             self.assertEqual(expected, verdict.left_out(data, budgets))
             self.assertEqual(["untuned"], [one.budget.baseline for one in verdict.judge_all(data, budgets)])
         data.trials = [one for one in data.trials if one.arm != "host"]
         [told] = verdict.left_out(data, budgets)
-        self.assertEqual(
-            "1 of the budgets left out, since arm 'host' was not measured: iperf3, tuned against host", told
-        )
+        self.assertEqual("budgets left out, since arm 'host' was not measured: iperf3, tuned against host", told)
 
     def test_host_budgets_are_not_for_emulation(self):
         data = samples.results(

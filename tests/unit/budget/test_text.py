@@ -87,10 +87,6 @@ CASES = (
     (reason(C.COUNTERS_VCPU, vcpu=9.0, total=1.0), "counters contradict: vCPU 9.00 s of 1.00 s"),
     (reason(C.COUNTERS_PARTS, parts=9.0, total=1.0), "counters contradict: the classes are 9.00 s"),
     (reason(C.COUNTERS_GUEST, guest=9.0, total=1.0, wait=0.0), "counters contradict: the guest says"),
-    (
-        reason(C.COUNTERS_CAPACITY, name="guest_cpu_s", seconds=9.0, window=1.0, cpus=2, of="guests"),
-        "counters contradict: guest_cpu_s is 9.00 s in a window of 1.00 s of 2 vCPUs of two guests",
-    ),
     (reason(C.COUNTERS_NEGATIVE, arm="tuned", **_TRIALS), "'tuned': counters contradict: service CPU of 9 trials"),
     (reason(C.GUEST_BUSY_UNKNOWN), "the guest's own busy time is unknown"),
     (reason(C.WAIT_UNKNOWN), "how long the vCPUs waited is unknown"),

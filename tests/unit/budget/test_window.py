@@ -9,7 +9,7 @@ import testtools
 from hypothesis import strategies as st
 
 from nova_perf_tuning.bench import base as bench
-from nova_perf_tuning.budget import local, model, sampling, store, trial, window, wording
+from nova_perf_tuning.budget import local, sampling, trial, window, wording
 from nova_perf_tuning.launch import base as launch
 from nova_perf_tuning.launch import clock, host_machine
 from tests.unit.budget import samples
@@ -153,15 +153,10 @@ class TrialTest(testtools.TestCase):
         self.assertEqual(sorted(totals), totals)
 
 
-class RecordedTest(testtools.TestCase):
-    def test_a_report_says_what_the_windows_are(self):
-        data = store.to_dict(samples.results({"host": 1.0, "untuned": 0.9}, groups=1, blocks=2))
-        for one in data["trials"]:
-            del one["window"], one["exec_s"]
-        old = store.from_dict(data, "old.json")
-        self.assertEqual([], wording.headline_notes(model.Results({}, old.trials)), "older files do not say")
-        for one, kind in zip(old.trials, ("measuring", "measuring", "execution", "program"), strict=True):
-            one.window, one.exec_s = kind, 2 * one.window_s
-        measuring, wide = wording.headline_notes(model.Results({}, old.trials))
-        self.assertIn("50% to 50%", measuring)
-        self.assertIn("In 1 of 4 trials", wide)
+class NoteTest(testtools.TestCase):
+    def test_what_includes_start_and_end_is_told(self):
+        data = samples.results({"host": 1.0, "untuned": 0.9}, groups=1, blocks=1)
+        self.assertEqual([], wording.headline_notes(data))
+        data.trials[0].window = "execution"
+        [told] = wording.headline_notes(data)
+        self.assertIn("In 1 trials", told)

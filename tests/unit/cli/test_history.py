@@ -126,7 +126,7 @@ class HistoryTest(testtools.TestCase):
         options = [text for name, path in files.items() for text in (f"--{name}", path)]
         done = self.run_command("evaluate", self.results, "--budget", budget, *options)
         self.assertEqual((1, ""), (done.returncode, done.stderr))
-        self.assertIn("FAIL: tuned loses", done.stdout)
+        self.assertIn("FAIL: tuned against", done.stdout)
         self.assertEqual("1", ElementTree.parse(files["junit"]).getroot().get("failures"))
         with open(files["csv"], encoding="utf-8", newline="") as file:
             self.assertEqual(30, len(list(csv.DictReader(file))))
