@@ -143,7 +143,7 @@ class ValidateTest(testtools.TestCase):
     def test_budgets_that_judge_nothing_are_refused(self):
         """Before the run; what applies no more when the accelerator is known is no PASS either."""
         for text, told in (
-            ("benchmark: cpu, arm: tuned, max_loss: 0.5, host_group: elsewhere", "host_group ''"),
+            ("benchmark: cpu, arm: tuned, max_loss: 0.5, host_group: elsewhere", "none is for host_group ''"),
             ("benchmark: fio, arm: tuned, max_loss: 0.5, optional: true", "all are optional"),
         ):
             self.refused("no budget applies: " + told, *QUICK, "--budget", self.budget(text))
