@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import TYPE_CHECKING
 
 from nova_perf_tuning import errors, interrupt
 from nova_perf_tuning.cli import audit_options, command, plan_options, state
 from nova_perf_tuning.cli import plan as plan_module
 from nova_perf_tuning.host import privileged
 from nova_perf_tuning.host import setting as setting_module
+from nova_perf_tuning.host.audit import persist, runner
 from nova_perf_tuning.host.settings import registry
 from nova_perf_tuning.host.transaction import apply as apply_module
-from nova_perf_tuning.host.transaction import owners
-
-if TYPE_CHECKING:
-    from nova_perf_tuning.host.transaction import journal as journal_module
+from nova_perf_tuning.host.transaction import journal as journal_module
+from nova_perf_tuning.host.transaction import owners, planfile
 
 
 class ApplyOptionError(errors.PerfTuningError):
@@ -126,8 +124,6 @@ def _plan(args: argparse.Namespace) -> tuple[list[setting_module.Setting], list[
             "--persist goes with --rule or --all-safe: numbers of interrupts change with each boot"
         )
     if args.plan_file:
-        from nova_perf_tuning.host.transaction import planfile
-
         return owners.from_file(planfile.load(args.plan_file)), []
     if args.rule or args.all_safe:
         return _proposed(args)
@@ -137,8 +133,6 @@ def _plan(args: argparse.Namespace) -> tuple[list[setting_module.Setting], list[
 
 def _proposed(args: argparse.Namespace) -> tuple[list[setting_module.Setting], list[str]]:
     """Return what the rules propose, with the files that make it last where that is asked for."""
-    from nova_perf_tuning.host.audit import persist, runner
-
     rules = runner.chosen(args.rule)
     for rule in rules:
         if not rule.appliable:
@@ -170,7 +164,7 @@ def _show_preview(
     args: argparse.Namespace, lines: list[str], rest: list[apply_module.Outcome], warnings: list[str]
 ) -> int:
     counts = {"to write": len(lines)} if lines else {}
-    counts |= state.count(one.result for one in rest)
+    counts |= command.count(one.result for one in rest)
     if args.format == "json":
         others = [_as_json(one) for one in rest]
         command.print_json({"writes": lines, "settings": others, "counts": counts, "warnings": warnings})
@@ -178,7 +172,7 @@ def _show_preview(
         for line in lines:
             print(line)
         _print_faults(rest, warnings, prefix="# ")
-        print(f"# {state.summary(counts, 'setting')}; nothing was changed")
+        print(f"# {command.summary(counts, 'setting')}; nothing was changed")
     return _exit_code(rest)
 
 
@@ -188,13 +182,13 @@ def _done(args: argparse.Namespace) -> str:
 
 
 def _show(args: argparse.Namespace, outcomes: list[apply_module.Outcome], warnings: list[str], path: str) -> int:
-    counts = state.count(one.result for one in outcomes)
+    counts = command.count(one.result for one in outcomes)
     if args.format == "json":
         rows = [_as_json(one) for one in outcomes]
         command.print_json({"settings": rows, "counts": counts, "warnings": warnings, "journal": path})
     else:
         _print_faults(outcomes, warnings)
-        print(state.summary(counts, "setting"))
+        print(command.summary(counts, "setting"))
         if apply_module.Result.PENDING.value in counts:
             print("pending: accepted by the kernel; these interrupts move when they fire next")
         print(f"journal: {path}; undo it with: {state.restore_command(args)}")
@@ -215,7 +209,7 @@ def _print_faults(outcomes: list[apply_module.Outcome], warnings: list[str], pre
         for one in outcomes
         if one.result not in plain
     ]
-    state.print_table((f"{prefix}result", "class", "kind", "target", "value", "detail"), rows)
+    command.print_table((f"{prefix}result", "class", "kind", "target", "value", "detail"), rows)
     for warning in warnings:
         print(f"{prefix}warning: {warning}")
 

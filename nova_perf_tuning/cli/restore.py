@@ -87,7 +87,7 @@ def _left_to_agent(journal: journal_module.Journal, boot: str) -> _Left:
 
 
 def _show(args: argparse.Namespace, done: list[restore_module.Restoration], left: _Left) -> None:
-    counts = state.count(one.result for one in done)
+    counts = command.count(one.result for one in done)
     if args.format == "json":
         agent = {"pid": left.agent, "left": left.written} if left.agent else None
         command.print_json({"settings": [_as_json(one) for one in done], "counts": counts, "agent": agent})
@@ -98,11 +98,11 @@ def _show(args: argparse.Namespace, done: list[restore_module.Restoration], left
         for one in done
         if one.result not in plain
     ]
-    state.print_table(("result", "kind", "target", "original", "found", "detail"), rows)
+    command.print_table(("result", "kind", "target", "original", "found", "detail"), rows)
     if restore_module.Undone.STALE.value in counts:
         print("the host has booted since some of it was applied: those originals are back by themselves")
     nothing = "nothing else is applied" if left.written else "nothing is applied, nothing to restore"
-    print(state.summary(counts, "setting") if done else nothing)
+    print(command.summary(counts, "setting") if done else nothing)
     if left.written:
         print(owners.left_to(left.agent, left.written))
 

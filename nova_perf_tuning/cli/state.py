@@ -5,22 +5,15 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
-import sys
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any
+
+from oslo_config import cfg
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.cli.command import count as count
-from nova_perf_tuning.cli.command import print_table as print_table
-from nova_perf_tuning.cli.command import summary as summary
-from nova_perf_tuning.conf import default
-
-if TYPE_CHECKING:
-    from oslo_config import cfg
-
-    from nova_perf_tuning.host.transaction import journal as journal_module
-
-#: A day: the longest wait for another command that makes sense.
-_MAX_WAIT_S: Final = 86400
+from nova_perf_tuning.agent import state as agent_module
+from nova_perf_tuning.cli import option_types
+from nova_perf_tuning.conf import default, opts
+from nova_perf_tuning.host.transaction import journal as journal_module
 
 
 class StateError(errors.PerfTuningError):
@@ -44,7 +37,7 @@ def add_state_options(parser: argparse.ArgumentParser, *, sysroot: bool = True) 
     parser.add_argument(
         "--lock-timeout",
         metavar="SECONDS",
-        type=_seconds,
+        type=option_types.number(0, 3600),
         help="how long to wait while another command changes this host (default: 10)",
     )
     parser.add_argument(
@@ -57,14 +50,6 @@ def add_state_options(parser: argparse.ArgumentParser, *, sysroot: bool = True) 
     )
 
 
-def _seconds(text: str) -> float:
-    """Return a waiting time for argparse; neither negative nor endless."""
-    seconds = float(text)
-    if not 0 <= seconds <= _MAX_WAIT_S:
-        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a number of seconds from 0 to {_MAX_WAIT_S}")
-    return seconds
-
-
 def open_journal(args: argparse.Namespace, *, writer: bool = False, undo: bool = False) -> journal_module.Journal:
     """Open the journal that the options name.
 
@@ -73,8 +58,6 @@ def open_journal(args: argparse.Namespace, *, writer: bool = False, undo: bool =
     :raises JournalError: see :class:`nova_perf_tuning.host.transaction.journal.Journal`.
     :raises ConfigError: a configuration file is wrong.
     """
-    from nova_perf_tuning.host.transaction import journal as journal_module  # brings SQLite along
-
     folder, patience = where(args)
     return journal_module.Journal(folder, args.sysroot, writer=writer, undo=undo, patience=patience)
 
@@ -85,56 +68,30 @@ def where(args: argparse.Namespace) -> tuple[str, float]:
     :raises StateError: the sysroot is no directory.
     :raises ConfigError: a configuration file is wrong.
     """
-    from nova_perf_tuning.host.transaction import journal as journal_module
-
     if not os.path.isdir(os.path.join(args.sysroot, "proc")):
         raise StateError(f"--sysroot {args.sysroot}: it is no directory with a host's proc and sys in it")
     folder, patience = args.state_dir, args.lock_timeout
-    group = None
-    if folder is None or patience is None or args.config_file:
-        conf = _configuration(args)
-        group = conf.nova_perf_tuning if conf is not None else None
-    if group is not None:
+    if folder is None or patience is None:
+        group = _configuration(args).nova_perf_tuning
         # The default of an option is of the live host; what a file says holds for any.
         if folder is None and (args.sysroot == "/" or group.state_dir != "/" + journal_module.STATE_DIR):
             folder = group.state_dir
         patience = group.lock_timeout if patience is None else patience
-    patience = 10.0 if patience is None else min(max(patience, 0.0), 3600.0)
     return folder or journal_module.default_state_dir(args.sysroot), patience
 
 
-def _configuration(args: argparse.Namespace) -> cfg.ConfigOpts | None:
-    """Return what the files that the options name say, else the agent's own file; None where there is none.
-
-    Where ``--state-dir`` names the journal, or nothing is written, a wrong default file is a warning.
+def _configuration(args: argparse.Namespace) -> cfg.ConfigOpts:
+    """Return what the files that the options name say, else the agent's own file, where there is one.
 
     :raises ConfigError: a file is wrong.
     """
     files = args.config_file or default.files(args.sysroot)
-    if not files:
-        return None
-    if not hasattr(args, "configuration"):
-        from nova_perf_tuning.conf import opts  # oslo.config is slow to import
-
-        args.configuration = None
-        try:
-            args.configuration = opts.load(files, ("state_dir", "lock_timeout", "run_dir"))
-        except opts.ConfigError as error:
-            if args.config_file:
-                raise
-            if args.state_dir is None and not getattr(args, "dry_run", False):
-                raise opts.ConfigError(f"{error}; or name the folder of the journal with --state-dir") from None
-            print(f"warning: {error}; going on without it", file=sys.stderr)
-    conf: cfg.ConfigOpts | None = args.configuration
-    return conf
+    return opts.load(files, ("state_dir", "lock_timeout", "run_dir"))
 
 
 def agent_state(args: argparse.Namespace) -> dict[str, Any] | None:
     """Return what the agent of the host that the options name says of itself; None where none runs or ran."""
-    from nova_perf_tuning.agent import state as agent_module
-
-    conf = _configuration(args)
-    folder = agent_module.RUN_DIR if conf is None else conf.agent.run_dir
+    folder: str = _configuration(args).agent.run_dir
     if args.sysroot != "/" and folder == agent_module.RUN_DIR:
         folder = os.path.join(os.path.realpath(args.sysroot), folder.lstrip("/"))
     return agent_module.read(folder)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import collections
 import datetime
 import os
 from collections.abc import Mapping, Sequence
@@ -20,7 +19,6 @@ from nova_perf_tuning.host.transaction import apply as apply_module
 from nova_perf_tuning.host.transaction import journal as journal_module
 from nova_perf_tuning.host.transaction import rivals as rivals_module
 from nova_perf_tuning.host.transaction import verify as verify_module
-from nova_perf_tuning.printing import printable
 
 
 class Status(command.PerfCommand):
@@ -41,12 +39,12 @@ class Status(command.PerfCommand):
         agent = _agent(args)
         guests = _guests(args.sysroot)
         if args.format == "json":
-            command.print_json(_encodable({**journal, "agent": agent, "guests": guests}))
+            command.print_json({**journal, "agent": agent, "guests": guests})
         else:
             _print_journal(journal)
             for line in _agent_lines(agent):
-                print(line)
-            state.print_table(("guest", *(f"{kind}, CPU s" for kind in guest_cpu.KINDS)), _guest_rows(guests))
+                command.say(line)
+            command.print_table(("guest", *(f"{kind}, CPU s" for kind in guest_cpu.KINDS)), _guest_rows(guests))
         return int(errors.ExitCode.INCONCLUSIVE if journal["journal_fault"] else errors.ExitCode.PASS)
 
 
@@ -69,7 +67,7 @@ def _journal(args: argparse.Namespace) -> dict[str, Any]:
         rows = [row for row in rows if row["applied"] or row["state"] != "holds"]
     return {
         "settings": rows,
-        "counts": state.count(seen.state for seen in found),
+        "counts": command.count(seen.state for seen in found),
         "stale": len(entries) - len(current),
         "rivals": rivals,
         "journal": path,
@@ -84,26 +82,16 @@ def _agent(args: argparse.Namespace) -> dict[str, Any] | None:
         return {"running": None, "unreadable": str(error)}
 
 
-def _encodable(value: Any) -> Any:
-    """Return it with what is no UTF-8 in names spelt out: JSON has no other way to say it."""
-    if isinstance(value, str):
-        return value if value.isascii() else value.encode("utf-8", "backslashreplace").decode()
-    if isinstance(value, dict):
-        return {_encodable(name): _encodable(one) for name, one in value.items()}
-    return [_encodable(one) for one in value] if isinstance(value, list) else value
-
-
 def _print_journal(journal: Mapping[str, Any]) -> None:
     if journal["journal_fault"]:
         command.say(f"what is applied is not known: the journal was not read: {journal['journal_fault']}")
         return
     head = ("state", "kind", "target", "value", "original", "since", "rule", "detail")
-    rows = [[None if row[name] is None else str(row[name]) for name in head] for row in journal["settings"]]
-    state.print_table(head, rows)
+    command.print_table(head, [[row[name] for name in head] for row in journal["settings"]])
     if journal["stale"]:
         stale = journal["stale"]
         print(f"{stale} settings are of an earlier boot and in force no more: 'nova-perf restore' forgets them")
-    print(state.summary(journal["counts"], "setting") if journal["counts"] else "nothing is applied")
+    print(command.summary(journal["counts"], "setting") if journal["counts"] else "nothing is applied")
     command.say(f"journal: {journal['journal']}")
 
 
@@ -112,20 +100,18 @@ def _agent_lines(agent: Mapping[str, Any] | None) -> list[str]:
     if agent is None:
         return ["agent: not running"]
     if "unreadable" in agent:
-        return [printable(f"agent: its state cannot be read: {agent['unreadable']}")]
+        return [f"agent: its state cannot be read: {agent['unreadable']}"]
     if not agent["running"]:
         return [f"agent: process {agent.get('pid')} was killed; what it placed stays, start it again"]
-    total = sum((agent.get("written") or {}).values())
-    age = agent["age_s"]
     lines = [
         f"agent: process {agent['pid']} keeps {agent.get('settings')} settings for {agent.get('guests')} guests, "
-        f"{total} writes so far, state of {age:.0f} s ago"
+        f"state of {agent['age_s']:.0f} s ago"
     ]
     if agent.get("late"):
-        lines[0] = (
-            f"agent: process {agent['pid']} has not reported for {age:.0f} s "
+        lines = [
+            f"agent: process {agent['pid']} has not reported for {agent['age_s']:.0f} s "
             f"(each {agent['told_within_s']:.0f} s at the latest): it hangs, or its run_dir cannot be written"
-        )
+        ]
     lines += _counted(agent)
     if agent.get("skipped"):
         lines.append(f"agent: {agent['skipped']} passes put off while a command was changing this host")
@@ -133,49 +119,26 @@ def _agent_lines(agent: Mapping[str, Any] | None) -> list[str]:
         lines.append(f"agent: cannot work: {agent['error']}")
     if agent.get("libvirt"):
         lines.append(f"agent: libvirt: not connected: {agent['libvirt']}")
-    for one in agent.get("findings") or []:
-        words = [
-            f"{name} {value}" for name, value in one.items() if name not in ("what", "detail", "kind", "target")
-        ]
-        place = f" {one['kind']} {one['target']}" if "target" in one else ""
-        lines.append(f"agent: {one.get('what')}:{place} {one.get('detail', '')} {', '.join(words)}")
-    lines += [f"agent: warning: {one}" for one in agent.get("warnings") or []]
-    listed = collections.Counter(one.get("what") for one in agent.get("findings") or [])
-    for what, number in (agent.get("findings_total") or {}).items():
-        if number > listed[what]:
-            lines.append(f"agent: {what}: {number - listed[what]} more")
-    return [printable(" ".join(line.split())) for line in lines]
+    findings = agent.get("findings") or []
+    lines += [f"agent: {', '.join(f'{name} {value}' for name, value in one.items())}" for one in findings]
+    if (more := sum((agent.get("findings_total") or {}).values()) - len(findings)) > 0:
+        lines.append(f"agent: {more} more findings")
+    return lines + [f"agent: warning: {one}" for one in agent.get("warnings") or []]
 
 
 def _counted(agent: Mapping[str, Any]) -> list[str]:
     """Return what the agent has counted since its start."""
-    placed = agent.get("event_to_placed")
-    if placed is None:
+    if (placed := agent.get("event_to_placed")) is None:
         return []
-
-    def by_kind(counts: Mapping[str, int]) -> str:
-        kinds = ", ".join(f"{kind} {number}" for kind, number in sorted(counts.items()))
-        return f"{sum(counts.values())}{f' ({kinds})' if kinds else ''}"
-
+    written, drifted = (sum(agent[name].values()) for name in ("written", "drifted"))
     lines = [
-        f"agent: written {by_kind(agent['written'])}, found changed {by_kind(agent['drifted'])}, put back "
-        f"{agent['withdrawn']}; {agent['passes']} passes, {agent['verifies']} full readings, "
-        f"{agent['errors']} failed, {agent['cpu_s']:.1f} s of CPU"
+        f"agent: written {written}, found changed {drifted}, put back {agent['withdrawn']}; {agent['passes']} "
+        f"passes, {agent['verifies']} full readings, {agent['errors']} failed, {agent['cpu_s']:.1f} s of CPU"
     ]
     if placed["count"]:
-        half, most = (_within(placed, share) for share in (0.5, 0.99))
-        lines.append(
-            f"agent: from an event to placed: half {half}, 99 % {most}, mean "
-            f"{placed['sum_s'] / placed['count']:.3f} s, of {placed['count']}"
-        )
+        mean_s = placed["sum_s"] / placed["count"]
+        lines.append(f"agent: from an event to placed: mean {mean_s:.3f} s, of {placed['count']}")
     return lines
-
-
-def _within(placed: Mapping[str, Any], share: float) -> str:
-    for bound, number in placed["within_s"].items():
-        if number >= share * placed["count"]:
-            return f"within {bound} s"
-    return f"later than {bound} s"
 
 
 def _guests(sysroot: str) -> list[dict[str, Any]]:
@@ -209,17 +172,8 @@ def _as_json(entry: journal_module.Entry, seen: base.Observation, rivals: dict[s
         "current": entry.wanted if seen is base.HELD else seen.current,
         "state": seen.state.value,
         "applied": entry.state != "held",
-        "since": _time(entry.since),
+        "since": datetime.datetime.fromtimestamp(entry.since).astimezone().isoformat(timespec="seconds"),
         "rule": entry.rule,
         "reason": entry.reason,
         "detail": detail,
     }
-
-
-def _time(seconds: float) -> str | None:
-    """Return a time of the journal; None for what only a damaged one holds."""
-    try:
-        when = datetime.datetime.fromtimestamp(seconds).astimezone()
-    except (ValueError, OverflowError, OSError):
-        return None
-    return when.isoformat(timespec="seconds") if seconds > 0 else None

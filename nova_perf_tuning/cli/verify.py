@@ -9,6 +9,7 @@ from nova_perf_tuning.cli import command, state
 from nova_perf_tuning.host import setting as setting_module
 from nova_perf_tuning.host.settings import base, registry
 from nova_perf_tuning.host.transaction import apply as apply_module
+from nova_perf_tuning.host.transaction import planfile
 from nova_perf_tuning.host.transaction import verify as verify_module
 
 
@@ -35,7 +36,7 @@ class Verify(command.PerfCommand):
         found = verify_module.verify(settings, kinds)
         drift = any(verify_module.is_drift(one, seen, kinds) for one, seen in zip(settings, found, strict=True))
         unreadable = any(seen.state is base.State.UNREADABLE for seen in found)
-        counts = state.count(seen.state for seen in found)
+        counts = command.count(seen.state for seen in found)
         if args.format == "json":
             command.print_json(
                 {
@@ -50,10 +51,10 @@ class Verify(command.PerfCommand):
                 for one, seen in zip(settings, found, strict=True)
                 if seen is not base.HELD
             ]
-            state.print_table(("state", "kind", "target", "wanted", "now", "detail"), rows)
+            command.print_table(("state", "kind", "target", "wanted", "now", "detail"), rows)
             if stale:
                 print(f"{stale} of an earlier boot are in force no more: 'nova-perf restore' forgets them")
-            print(state.summary(counts, "setting") if settings else "nothing is applied")
+            print(command.summary(counts, "setting") if settings else "nothing is applied")
         if unreadable:
             return int(errors.ExitCode.ERROR)
         return int(errors.ExitCode.FAIL if drift or stale else errors.ExitCode.PASS)
@@ -61,8 +62,6 @@ class Verify(command.PerfCommand):
     def _settings(self, args: argparse.Namespace) -> tuple[list[setting_module.Setting], int]:
         """Return what should hold, and how many entries of the journal are of an earlier boot."""
         if args.plan_file:
-            from nova_perf_tuning.host.transaction import planfile
-
             return planfile.load(args.plan_file), 0
         with state.open_journal(args) as journal:
             entries = journal.entries()

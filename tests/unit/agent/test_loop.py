@@ -361,14 +361,14 @@ class ToldTest(LoopTest):
         state = agent.snapshot.state
         self.assertEqual(50, len(state["findings"]))
         lines = status._agent_lines({**state, "running": True, "age_s": 0.0})
-        self.assertIn("agent: written by others: 10 more", lines)
+        self.assertIn("agent: 10 more findings", lines)
 
     def test_nothing_more_is_told_where_all_are_named(self):
         agent = self.serve()
         self.hold_back(agent, self.nic_vectors()[:3])
         self.assertEqual(3, len(agent.snapshot.state["findings"]))
         lines = status._agent_lines({**agent.snapshot.state, "running": True, "age_s": 0.0})
-        self.assertEqual([], [line for line in lines if line.endswith("more")])
+        self.assertEqual([], [line for line in lines if line.endswith("more findings")])
 
     def test_a_person_is_told_what_the_plan_cannot_give(self):
         plan = self.host.plan
@@ -391,13 +391,8 @@ class ToldTest(LoopTest):
         for bound, number in state["event_to_placed"]["within_s"].items():
             self.assertEqual(number, figures["nova_perf_event_to_placed_seconds_bucket", bound])
         lines = status._agent_lines({**state, "running": True, "age_s": 0.0})
-        self.assertEqual("agent: from an event to placed: half within 0.05 s, 99 % later than 5.0 s, mean "
-                         "1.768 s, of 4", lines[2])  # fmt: skip
-        self.assertRegex(
-            lines[1],
-            r"^agent: written \d+ \(irq_affinity \d+, xps \d+\), found changed \d+ \(irq_affinity \d+\), put "
-            r"back 0; \d+ passes, 0 full readings, 0 failed, \d+\.\d s of CPU$",
-        )
+        self.assertEqual("agent: from an event to placed: mean 1.768 s, of 4", lines[2])
+        self.assertIn(f"agent: written {sum(state['written'].values())}, found changed ", lines[1])
 
     def test_figures_are_fetched_without_a_look_at_what_the_loop_changes(self):
         agent = self.serve()
