@@ -146,7 +146,7 @@ _ADVICE = {
     _C.LINK_CHANGED: _LINK,
     _C.LINK_GONE: _LINK,
     **dict.fromkeys(
-        (_C.TOO_MANY_LOST, _C.HOST_LOST_TRIALS, _C.HOST_AT_FAULT, _C.GIVEN_UP, _C.NO_RESULT),
+        (_C.TOO_MANY_LOST, _C.HOST_LOST_TRIALS, _C.GIVEN_UP, _C.NO_RESULT),
         "See what became of these trials in the report, remove the cause and measure again.",
     ),
 }

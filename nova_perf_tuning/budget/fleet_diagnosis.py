@@ -35,8 +35,6 @@ def diagnose(environment: Mapping[str, Any]) -> diagnosis.Diagnosis | None:
         return None
     whole = verdict.worst(_V(host["verdict"]) for host in judged)
     deciding = [host for host in judged if host["verdict"] == whole.value]
-    if whole is _V.INVALID:
-        deciding.sort(key=lambda host: not any(_C.HOST_AT_FAULT in one["codes"] for one in _deciding(host)))
     culprit = _culprit(deciding, environment) if whole is _V.FAIL else ""
     actions = _actions(whole, deciding, culprit)
     if told.get("bad_pairs"):

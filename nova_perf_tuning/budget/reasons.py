@@ -79,14 +79,11 @@ class ReasonCode(enum.StrEnum):
     GIVEN_UP = "given_up"  # text, alone
     NO_RESULT = "no_result"  # nothing
     HOST_LOST_TRIALS = "host_lost_trials"  # as TOO_MANY_LOST
-    HOST_AT_FAULT = "host_at_fault"  # the same, and its peers do better with others
     PAIRS_LEFT_OUT = "pairs_left_out"  # peers
     ONLY_FAILING_PEERS = "only_failing_peers"
-    NOT_COMPARED = "not_compared"  # metric
-    SLOW = "slow"  # low, high (losses), pairs, spread
+    SLOW = "slow"  # low, high (losses), spread
     MAYBE_SLOW = "maybe_slow"  # the same
-    SLOW_OR_PEERS = "slow_or_peers"  # the same
-    HOST_BEYOND = "host_beyond"  # baseline, figure, low, high, pairs, limit, unit, spread: a budget
+    HOST_BEYOND = "host_beyond"  # baseline, figure, low, high, limit, unit, spread: a budget
     HOST_MAYBE_BEYOND = "host_maybe_beyond"  # the same
     BUDGET = "budget"  # figure, why: of a budget over all pairs, without arm
     NO_BUDGET_APPLIES = "no_budget_applies"  # text, alone

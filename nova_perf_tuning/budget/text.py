@@ -245,7 +245,14 @@ def _host_beyond(told: _Params) -> str:
         figure = f"{loss(told['low'])} to {loss(told['high'])} against '{told['baseline']}'"
     else:
         figure = f"service CPU per {told['unit'] or 'unit'} {told['low']:.4g} s to {told['high']:.4g} s"
-    return f"{_figure_of(told)}: {figure} in all its {told['pairs']} pairs is beyond {_limit(told)}"
+    return f"{_figure_of(told)}: {figure} in all its pairs is beyond {_limit(told)}"
+
+
+def _perhaps(told: _Params) -> str:
+    spread = f"{told['spread']:.1%}"
+    return (
+        f", which its peers or the noise of the hosts ({spread}) may explain; measure it with more hosts (--peers)"
+    )
 
 
 _TEXTS: Final[Mapping[reasons.ReasonCode, str | Callable[[_Params], str]]] = {
@@ -332,7 +339,6 @@ _TEXTS: Final[Mapping[reasons.ReasonCode, str | Callable[[_Params], str]]] = {
     _C.GIVEN_UP: "given up: {text}",
     _C.NO_RESULT: "no pair of it gave a result",
     _C.HOST_LOST_TRIALS: lambda told: f"{told['benchmark']}: {_too_many_lost(told)}",
-    _C.HOST_AT_FAULT: lambda told: f"{told['benchmark']}: {_too_many_lost(told)}; its peers do better with others",
     _C.PAIRS_LEFT_OUT: lambda told: (
         f"{_figure_of(told)}: pairs with {listed(told['peers'])} are left out, too many of whose trials are lost"
     ),
@@ -340,23 +346,10 @@ _TEXTS: Final[Mapping[reasons.ReasonCode, str | Callable[[_Params], str]]] = {
         "{benchmark} ({arm}): only measured with hosts that fail or lose too many trials; measure it with others"
         " (--peers)"
     ),
-    _C.NOT_COMPARED: (
-        "{benchmark} ({arm}): not compared with other hosts: {metric} is 0 in most trials, which is best, so"
-        " that no ratio can judge it"
-    ),
-    _C.SLOW: lambda told: f"{_slower(told)} in all its {told['pairs']} pairs",
-    _C.MAYBE_SLOW: lambda told: (
-        f"{_slower(told)}, which the noise of the hosts ({told['spread']:.1%}) may explain; measure it with more"
-        " hosts (--peers)"
-    ),
-    _C.SLOW_OR_PEERS: lambda told: (
-        f"{_slower(told)}, but its peers may be the reason; measure it with others (--peers)"
-    ),
+    _C.SLOW: lambda told: f"{_slower(told)} in all its pairs",
+    _C.MAYBE_SLOW: lambda told: f"{_slower(told)}{_perhaps(told)}",
     _C.HOST_BEYOND: _host_beyond,
-    _C.HOST_MAYBE_BEYOND: lambda told: (
-        f"{_host_beyond(told)}, which its peers or the noise of the hosts ({told['spread']:.1%}) may explain;"
-        " measure it with more hosts (--peers)"
-    ),
+    _C.HOST_MAYBE_BEYOND: lambda told: f"{_host_beyond(told)}{_perhaps(told)}",
     _C.BUDGET: lambda told: f"{told['benchmark']}: {lines(told['why'])}",
     _C.NO_BUDGET_APPLIES: "{text}",
 }

@@ -32,11 +32,6 @@ _State = peer_comparison.State
 
 #: The worst first; None: nothing was to be judged.
 _ORDER: Final = (_V.FAIL, _V.INVALID, _V.INCONCLUSIVE, _V.PASS, None)
-_SLOWNESS: Final = {
-    _State.SLOW: (_V.FAIL, _C.SLOW),
-    _State.UNCERTAIN: (_V.INCONCLUSIVE, _C.MAYBE_SLOW),
-    _State.PEERS: (_V.INCONCLUSIVE, _C.SLOW_OR_PEERS),
-}
 
 #: What one part of the judgement says of a host. Verdict None: a remark; reason None: it found nothing.
 _Told = tuple[judging.Verdict | None, Reason | None]
@@ -150,7 +145,13 @@ def judge(
         elif host not in with_results:
             mine.append((_V.INVALID, reason(_C.NO_RESULT)))
         mine += screened.told.get(host, ())
-        mine += [entry for comparison in comparisons for entry in _compared(host, comparison)]
+    for comparison in comparisons:
+        if len(comparison.states) >= peer_comparison.MIN_HOSTS:
+            for host, state in comparison.states.items():
+                losses = comparison.losses[host]
+                params: dict[str, Any] = {"benchmark": comparison.benchmark, "arm": comparison.arm}
+                params |= {"low": losses[-1], "high": losses[0], "spread": comparison.spread}
+                told[host].append(_placed(state, _C.SLOW, _C.MAYBE_SLOW, params))
     places = {(trial.benchmark, trial.group): pair for pair, trial in screened.kept}
     beside = [
         (places[trial.benchmark, trial.group], trial) for trial in bare if (trial.benchmark, trial.group) in places
@@ -181,20 +182,11 @@ def _concerned(task: model.Task, trial: results.Trial, paired: Mapping[str, bool
     return model.HostPair(host, host)
 
 
-def _compared(host: str, comparison: peer_comparison.Comparison) -> list[_Told]:
-    """Return what the comparison with the other hosts says of one in one benchmark and arm."""
-    figure = {"benchmark": comparison.benchmark, "arm": comparison.arm}
-    if comparison.mostly_zero:
-        return [(None, reason(_C.NOT_COMPARED, metric=comparison.metric, **figure))]
-    state = comparison.states.get(host)
-    if state is None or len(comparison.states) < peer_comparison.MIN_HOSTS:
-        return []
+def _placed(state: peer_comparison.State, slow: ReasonCode, maybe: ReasonCode, params: Mapping[str, Any]) -> _Told:
+    """Return what the state of a host means for its verdict."""
     if state is _State.GOOD:
-        return [(_V.PASS, None)]
-    losses = comparison.losses[host]
-    word, code = _SLOWNESS[state]
-    span = {"low": losses[-1], "high": losses[0], "pairs": len(losses), "spread": comparison.spread}
-    return [(word, reason(code, **figure, **span))]
+        return _V.PASS, None
+    return (_V.FAIL, Reason(slow, params)) if state is _State.SLOW else (_V.INCONCLUSIVE, Reason(maybe, params))
 
 
 def _failing(told: Mapping[str, Sequence[_Told]]) -> set[str]:
@@ -236,22 +228,20 @@ def _by_hosts(
         by = peer_comparison.judge(of_pair, 0.0, len(limits), limit)
         for host, state in by.states.items():
             if figure == "loss" and budget.baseline == BARE:
-                of_bare[host] = min(of_bare.get(host, math.inf), math.exp(by.values[host]))
-            if state is _State.GOOD:
-                continue
-            logs = [log for pair, log in of_pair.items() if host in (pair.client, pair.server)]
-            found = sorted(-math.expm1(log) if figure == "loss" else math.exp(-log) for log in logs)
-            params: dict[str, Any] = {
+                of_bare[host] = min(of_bare.get(host, math.inf), math.exp(by.logs[host][-1]))
+            found = [-math.expm1(log) if figure == "loss" else math.exp(-log) for log in by.logs[host]]
+            params = {
                 "benchmark": budget.benchmark,
                 "arm": budget.arm,
                 "baseline": budget.baseline,
+                "figure": figure,
+                "low": found[-1],
+                "high": found[0],
+                "limit": budget.max_loss if figure == "loss" else budget.max_host_cpu_per_unit,
+                "unit": judgement.unit,
+                "spread": by.spread,
             }
-            params |= {"figure": figure, "low": found[0], "high": found[-1], "pairs": len(found)}
-            most = budget.max_loss if figure == "loss" else budget.max_host_cpu_per_unit
-            params |= {"limit": most, "unit": judgement.unit, "spread": by.spread}
-            certain = state is _State.SLOW
-            code = _C.HOST_BEYOND if certain else _C.HOST_MAYBE_BEYOND
-            told[host].append((_V.FAIL if certain else _V.INCONCLUSIVE, reason(code, **params)))
+            told[host].append(_placed(state, _C.HOST_BEYOND, _C.HOST_MAYBE_BEYOND, params))
 
 
 def _limited(budget: judging.Budget, trials: _Trials) -> Iterator[tuple[str, float, dict[model.HostPair, float]]]:
@@ -300,20 +290,15 @@ def _by_budgets(told: Mapping[str, list[_Told]], judgements: Sequence[judging.Ju
     for judgement in judgements:
         benchmark = judgement.budget.benchmark
         lacking = reason(_C.ONLY_FAILING_PEERS, benchmark=benchmark, arm=judgement.budget.arm)
-        words = [
-            (
-                word,
-                None if word is _V.PASS else reason(_C.BUDGET, benchmark=benchmark, figure=figure, why=(why,)),
-            )
-            for word, why in judgement.told
-            for figure in [why.params.get("figure", "")]
-        ]
+        words: list[_Told] = [(_V.PASS, None)]
+        for word, why in judgement.told:
+            if word is not _V.PASS:
+                figure = why.params.get("figure", "")
+                words.append((word, reason(_C.BUDGET, benchmark=benchmark, figure=figure, why=(why,))))
         # A benchmark that no host has was asked of all of them.
         for host in (measured[benchmark] or told.keys()) - decided:
-            if host in judged[benchmark] or not measured[benchmark]:
-                told[host] += words
-            else:
-                told[host].append((_V.INCONCLUSIVE, lacking))
+            known = host in judged[benchmark] or not measured[benchmark]
+            told[host] += words if known else [(_V.INCONCLUSIVE, lacking)]
 
 
 def _peers(

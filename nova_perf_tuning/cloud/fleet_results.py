@@ -16,7 +16,7 @@ from typing import Any
 from nova_perf_tuning.bench import output
 from nova_perf_tuning.budget import model as results
 from nova_perf_tuning.budget import verdict
-from nova_perf_tuning.cloud import baselines, fleet, host_cpu, model, peer_comparison, run_store, screening
+from nova_perf_tuning.cloud import baselines, fleet, host_cpu, model, peer_comparison, run_store
 
 #: More trials than that make a file that cannot be read again: then pairs have one trial, their median.
 MAX_TRIALS = 40_000
@@ -55,12 +55,17 @@ def collect(
     run = store.load(run_id)
     of_pair: dict[int, list[results.Trial]] = {}
     beside: list[results.Trial] = []
+    count = 0
     for number, trial in store.trials(run_id):
-        trial = dataclasses.replace(trial, group=number + len(run.tasks) * trial.group)
+        count += 1
+        trial.group = number + len(run.tasks) * trial.group
         if trial.primary:
             of_pair.setdefault(number, []).append(trial)
-        elif len(beside) < MAX_TRIALS:
+        elif count <= MAX_TRIALS:
             beside.append(trial)
+    if count > MAX_TRIALS:  # without the figures that are only shown beside it may fit
+        beside.clear()
+    _number([*beside, *(trial for trials in of_pair.values() for trial in trials)])
     spread = baselines.spread(bare, run.tasks, of_pair)
     judged = fleet.judge(run, of_pair, paired, budgets, run.environment, max_loss, spread)
     environment = _environment(store, run, of_pair, judged, max_loss, ended)
@@ -69,10 +74,17 @@ def collect(
     shown = [trial for trials in of_pair.values() for trial in trials]
     if len(shown) > MAX_TRIALS:
         shown = [trial for trials in of_pair.values() for trial in _medians(trials)]
-    elif len(shown) + len(beside) <= MAX_TRIALS:
-        shown += beside
-    shown += spread
-    return FleetResults(results.Results(environment, screening.numbered(shown)), judged)
+    shown += [*beside, *spread]
+    _number(shown)
+    return FleetResults(results.Results(environment, shown), judged)
+
+
+def _number(trials: list[results.Trial]) -> None:
+    """Sort trials, and number their runs through: every pair numbers its own from the same number on."""
+    trials.sort(key=lambda trial: (trial.group, trial.order))
+    runs: dict[tuple[int, int], int] = {}
+    for trial in trials:
+        trial.order = runs.setdefault((trial.group, trial.order), len(runs))
 
 
 def _medians(trials: Sequence[results.Trial]) -> list[results.Trial]:

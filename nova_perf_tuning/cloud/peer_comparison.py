@@ -6,7 +6,7 @@ turned so that more is better. The values of all hosts have a median M and a spr
 and 3 %, which pairs of equal hosts differ by anyway. A host is SLOW when its value lies more than the limit
 below M, the robust z-score (value - M) / S is beyond the quantile that leaves 1 % for a wrong SLOW in the whole
 run (Bonferroni over hosts and figures), and one of its peers is good; UNCERTAIN when only the first holds; GOOD
-otherwise.
+otherwise. A figure of which less is better, and which is 0 in most trials, compares nobody: it has no ratio.
 
 Hosts are compared with each other: they must be of one kind, and half of them good. If all are equally slow,
 budgets tell.
@@ -23,6 +23,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from nova_perf_tuning.budget import model as results
+from nova_perf_tuning.budget import trial_filter
 from nova_perf_tuning.cloud import model
 
 #: Fewest hosts among which one can be told from the others.
@@ -38,10 +39,7 @@ class State(enum.StrEnum):
 
     GOOD = "good"
     SLOW = "slow"
-    #: Its pairs lost, which noise may explain.
     UNCERTAIN = "uncertain"
-    #: Its pairs lost, and so did those of all its peers, or there are too few hosts.
-    PEERS = "peers"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -53,31 +51,27 @@ class Comparison:
     :ivar states: of every host that was measured.
     :ivar losses: host -> loss of each of its pairs against the reference, 0.1 for a tenth, the worst first.
     :ivar bad_pairs: pairs of two good hosts that lost: the path between them, or what happened at that moment.
-    :ivar mostly_zero: most figures are 0, which is best, so that no ratio judges them; then there are no states.
     """
 
     benchmark: str
     arm: str
-    metric: str
-    unit: str
-    reference: float = 0.0
-    spread: float = 0.0
-    states: Mapping[str, State] = dataclasses.field(default_factory=dict)
-    losses: Mapping[str, Sequence[float]] = dataclasses.field(default_factory=dict)
-    bad_pairs: tuple[model.HostPair, ...] = ()
-    mostly_zero: bool = False
+    reference: float
+    spread: float
+    states: Mapping[str, State]
+    losses: Mapping[str, Sequence[float]]
+    bad_pairs: tuple[model.HostPair, ...]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Judged:
     """What figures of pairs say; all but ``states`` as logarithms, more is better.
 
-    :ivar states: of every host; :ivar values: the best of its pairs.
+    :ivar states: of every host; :ivar logs: of all its pairs, the best, which is its value, last.
     :ivar middle, spread: what hosts are compared with, and the standard deviation of their values.
     """
 
     states: Mapping[str, State]
-    values: Mapping[str, float]
+    logs: Mapping[str, Sequence[float]]
     middle: float
     spread: float
 
@@ -95,6 +89,7 @@ def compare(measured: Iterable[tuple[model.HostPair, results.Trial]], limit: flo
     return [
         _compare_figure(benchmark, arm, of_pair, limit, len(series))
         for (benchmark, arm), of_pair in series.items()
+        if not trial_filter.zero_is_best([trial for some in of_pair.values() for trial in some])
     ]
 
 
@@ -105,23 +100,16 @@ def _compare_figure(
     limit: float,
     figures: int,
 ) -> Comparison:
-    trials = [trial for some in of_pair.values() for trial in some]
-    metric, unit, better = trials[0].metric, trials[0].unit, trials[0].better
-    lower = better == "lower"
-    if lower and sum(trial.value == 0 for trial in trials) > len(trials) / 2:
-        return Comparison(benchmark, arm, metric, unit, mostly_zero=True)
+    lower = next(trial.better for some in of_pair.values() for trial in some) == "lower"
     medians = {pair: statistics.median(trial.value or 0.0 for trial in some) for pair, some in of_pair.items()}
     logs = {pair: _log(value, lower) for pair, value in medians.items()}
     by = judge(logs, limit, figures)
     middle, lost = by.middle, math.log(1 - limit)
     good = {host for host, state in by.states.items() if state is State.GOOD}
     bad_pairs = (pair for pair, log in logs.items() if log - middle < lost and {pair.client, pair.server} <= good)
-    losses: dict[str, list[float]] = collections.defaultdict(list)
-    for pair, log in sorted(logs.items(), key=lambda item: item[1]):
-        for host in {pair.client, pair.server}:
-            losses[host].append(-math.expm1(log - middle))
+    losses = {host: [-math.expm1(log - middle) for log in some] for host, some in by.logs.items()}
     reference = math.exp(-middle if lower else middle) if math.isfinite(middle) else 0.0
-    return Comparison(benchmark, arm, metric, unit, reference, by.spread, by.states, losses, tuple(bad_pairs))
+    return Comparison(benchmark, arm, reference, by.spread, by.states, losses, tuple(bad_pairs))
 
 
 def judge(
@@ -134,11 +122,12 @@ def judge(
     :param reference: what hosts are compared with in place of their median, such as the limit of a budget.
     """
     peers: dict[str, set[str]] = collections.defaultdict(set)
-    values: dict[str, float] = {}
-    for pair, log in logs.items():
-        for host, peer in ((pair.client, pair.server), (pair.server, pair.client)):
-            peers[host].add(peer)
-            values[host] = max(log, values.get(host, -math.inf))
+    of_hosts: dict[str, list[float]] = collections.defaultdict(list)
+    for pair, log in sorted(logs.items(), key=lambda item: item[1]):
+        for host in {pair.client, pair.server}:
+            peers[host] |= {pair.client, pair.server} - {host}
+            of_hosts[host].append(log)
+    values = {host: some[-1] for host, some in of_hosts.items()}
     middle = statistics.median(values.values())
     deviations = [abs(value - middle) for value in values.values() if math.isfinite(value)]
     spread = max(_LEAST_SPREAD, 1.4826 * statistics.median(deviations)) if deviations else _LEAST_SPREAD
@@ -148,14 +137,10 @@ def judge(
     lost = {host for host, value in values.items() if value - middle < math.log(1 - limit)}
     states = {}
     for host, value in values.items():
-        alone = peers[host] == {host}
-        if host not in lost:
-            states[host] = State.GOOD
-        elif len(values) < MIN_HOSTS or not (alone or peers[host] - lost - {host}):
-            states[host] = State.PEERS
-        else:
-            states[host] = State.SLOW if value - middle < beyond else State.UNCERTAIN
-    return Judged(states, values, middle, spread)
+        told_apart = len(values) >= MIN_HOSTS and (not peers[host] or bool(peers[host] - lost))
+        certain = told_apart and value - middle < beyond
+        states[host] = State.GOOD if host not in lost else State.SLOW if certain else State.UNCERTAIN
+    return Judged(states, of_hosts, middle, spread)
 
 
 def _log(value: float, lower_is_better: bool) -> float:

@@ -1,19 +1,17 @@
-"""Which trials of a fleet count, and which host is at fault where they do not.
+"""Which trials of a fleet count, and which hosts cannot be judged since they do not.
 
 A *cell* is what one boot of a pair gave of one benchmark in one arm. A trial in it is lost when it failed, is
 missing, is rejected by a guard, or lacks the service CPU that a budget limits. A cell that lost more than 20 %
-is a selection, not a sample: with it this benchmark of this boot is left out of everything. For each benchmark
-and arm a host is *failing* when more than half of its cells are left out, and *at fault* when a peer in one of
-them is not failing itself. Failing hosts are INVALID; but one of whose lost cells all have a peer at fault
-cannot be judged by this run: INCONCLUSIVE. Of the others only the pairs that are left out are remarked, so that
-one sick host spoils no verdict on its peers.
+is a selection, not a sample: with it this benchmark of this boot is left out of everything. A host more than
+half of whose cells of a benchmark and arm are left out is INVALID; of the others that is remarked, so that one
+sick host spoils no verdict on its peers.
 """
 
 from __future__ import annotations
 
 import collections
 import dataclasses
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from nova_perf_tuning.budget import guards, overhead, reasons, trial_filter, verdict
@@ -26,7 +24,6 @@ _FAILING: Final = 0.5
 _MANY: Final[Mapping[str, Any]] = {"fleet": {}}
 
 _C = reasons.ReasonCode
-_V = verdict.Verdict
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -75,13 +72,13 @@ def screen(
 ) -> Screened:
     """Return which trials of a run count and what the others say of its hosts.
 
-    :param measured: trials with the hosts that they are about, twice the same where there is one; a boot has a
-        group.
+    :param measured: trials with the hosts that they are about, twice the same where there is one. A boot has a
+        group, and a run a number of its own.
     :param cpu_wanted: benchmarks and arms whose trials must have service CPU.
     """
     mine = [(pair, trial) for pair, trial in measured if trial.primary]
     places = {(trial.benchmark, trial.group): pair for pair, trial in mine}
-    trials = numbered(trial for _, trial in mine)
+    trials = [trial for _, trial in mine]
     rejected = trial_filter.alone(results.Results({**environment, **_MANY}, trials), limits)
     left_out: set[tuple[str, int]] = set()
     parts: dict[tuple[str, int], list[results.Trial]] = collections.defaultdict(list)
@@ -104,15 +101,6 @@ def screen(
         for host, entry in _judge(cells):
             told[host].append(entry)
     return Screened(kept, [entry for entry in kept if guards.run(entry[1]) not in rejected], told)
-
-
-def numbered(trials: Iterable[results.Trial]) -> list[results.Trial]:
-    """Return trials numbered through: every pair numbers its runs from the same number on, and guards go by it."""
-    runs: dict[tuple[int, int], int] = {}
-    return [
-        dataclasses.replace(trial, order=runs.setdefault((trial.group, trial.order), len(runs)))
-        for trial in sorted(trials, key=lambda trial: (trial.group, trial.order))
-    ]
 
 
 def _cell(
@@ -138,39 +126,24 @@ def _cell(
     return cell
 
 
-def _judge(cells: Sequence[_Cell]) -> Iterable[tuple[str, tuple[verdict.Verdict | None, reasons.Reason]]]:
+def _judge(cells: Sequence[_Cell]) -> Iterator[tuple[str, tuple[verdict.Verdict | None, reasons.Reason]]]:
     """Yield what the cells of one benchmark and arm say of each host."""
     of: dict[str, list[_Cell]] = collections.defaultdict(list)
     for cell in cells:
         for host in cell.hosts:
             of[host].append(cell)
-    lost = {host: [cell for cell in mine if cell.left_out] for host, mine in of.items()}
-    failing = {host for host, mine in of.items() if len(lost[host]) > _FAILING * len(mine)}
-    at_fault = {host for host in failing if any(not (cell.hosts - {host}) & failing for cell in lost[host])}
     for host, mine in of.items():
-        peers = {peer for cell in lost[host] for peer in cell.hosts - {host}}
-        where = {"benchmark": mine[0].benchmark, "arm": mine[0].arm}
-        if host in failing and (host in at_fault or not peers or not peers <= at_fault):
-            code = _C.HOST_AT_FAULT if host in at_fault and peers else _C.HOST_LOST_TRIALS
-            yield host, (_V.INVALID, _lost(code, mine))
-        elif host in failing:
-            yield host, (_V.INCONCLUSIVE, reasons.reason(_C.ONLY_FAILING_PEERS, **where))
-        elif lost[host]:
-            yield host, (None, reasons.reason(_C.PAIRS_LEFT_OUT, **where, peers=sorted(peers)))
-
-
-def _lost(code: reasons.ReasonCode, cells: Sequence[_Cell]) -> reasons.Reason:
-    """Return how many trials of a host are lost in one benchmark and arm."""
-    return reasons.reason(
-        code,
-        benchmark=cells[0].benchmark,
-        arm=cells[0].arm,
-        count=sum(cell.lost for cell in cells),
-        of=sum(cell.whole for cell in cells),
-        failed=sum(cell.failed for cell in cells),
-        zeros=0,
-        missing=sum(cell.missing for cell in cells),
-        excluded=sum(len(cell.why) for cell in cells),
-        limit=trial_filter.MAX_LOST,
-        why=reasons.distinct(why for cell in cells for why in cell.why),
-    )
+        left_out = [cell for cell in mine if cell.left_out]
+        params: dict[str, Any] = {"benchmark": mine[0].benchmark, "arm": mine[0].arm}
+        if len(left_out) > _FAILING * len(mine):
+            params["count"] = sum(cell.lost for cell in mine)
+            params["of"] = sum(cell.whole for cell in mine)
+            params["failed"] = sum(cell.failed for cell in mine)
+            params["missing"] = sum(cell.missing for cell in mine)
+            params["excluded"] = sum(len(cell.why) for cell in mine)
+            params |= {"zeros": 0, "limit": trial_filter.MAX_LOST}
+            why = reasons.distinct(why for cell in mine for why in cell.why)
+            yield host, (verdict.Verdict.INVALID, reasons.reason(_C.HOST_LOST_TRIALS, **params, why=why))
+        elif left_out:
+            peers = sorted({peer for cell in left_out for peer in cell.hosts - {host}})
+            yield host, (None, reasons.reason(_C.PAIRS_LEFT_OUT, **params, peers=peers))

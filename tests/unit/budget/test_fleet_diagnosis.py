@@ -64,12 +64,6 @@ class FleetDiagnosisTest(testtools.TestCase):
         self.assertIn("Name in the budget what was measured", found.actions[0])
         self.assertTrue(all(told(("INVALID",)).actions))
 
-    def test_whoever_is_at_fault_comes_first(self):
-        lost, own = (detail("INVALID", code) for code in ("host_lost_trials", "host_at_fault"))
-        found = told(("INVALID", lost), ("INVALID", own), GOOD)
-        self.assertIn("2 of 3 hosts cannot be judged: c1, c0 (c1: why 1).", found.sentence)
-        self.assertIn("See what became of these trials", found.actions[0])
-
     def test_paths_between_good_hosts(self):
         self.assertIn("paths", told(GOOD, GOOD, bad_pairs=[{"client": "c0"}]).actions[-1])
 

@@ -12,7 +12,7 @@ _CPU = {**_LOSS, "figure": "cpu", "value": 0.2, "low": 0.1, "high": 0.3, "unit":
 _LOST = {"arm": "tuned", "count": 3, "of": 9, "failed": 2, "zeros": 0, "missing": 1}
 _FLOOR = {"limit": 0.02, "floor": 0.05, "created": "2026-01-01", "value": 0.1, "low": 0.08, "high": 0.12}
 _AT = {"benchmark": "fio", "arm": "tuned"}
-_SLOW = {**_AT, "low": 0.2, "high": 0.3, "pairs": 2, "spread": 0.03}
+_SLOW = {**_AT, "low": 0.2, "high": 0.3, "spread": 0.03}
 _OVER = {**_SLOW, "figure": "loss", "baseline": "host", "limit": 0.05, "unit": ""}
 _TRIALS = {"trials": 9, "total": -0.7, "median": -0.02}
 
@@ -127,23 +127,20 @@ CASES = (
         reason(C.HOST_LOST_TRIALS, **_LOST, benchmark="fio", excluded=0, limit=0.2, why=()),
         "fio: 3 of 9 trials of 'tuned' failed or are missing (limit 20%)",
     ),
-    (
-        reason(C.HOST_AT_FAULT, **_LOST, benchmark="fio", excluded=0, limit=0.2, why=()),
-        "fio: 3 of 9 trials of 'tuned' failed or are missing (limit 20%); its peers do better with others",
-    ),
     (reason(C.PAIRS_LEFT_OUT, **_AT, peers=["c1", "c2"]), "fio (tuned): pairs with c1, c2 are left out"),
     (reason(C.ONLY_FAILING_PEERS, **_AT), "fio (tuned): only measured with hosts that fail"),
-    (reason(C.NOT_COMPARED, **_AT, metric="errors"), "fio (tuned): not compared with other hosts: errors is 0"),
-    (reason(C.SLOW, **_SLOW), "fio (tuned): slower than the other hosts by 20% to 30% in all its 2 pairs"),
-    (reason(C.MAYBE_SLOW, **_SLOW), "fio (tuned): slower than the other hosts by 20% to 30%, which the noise"),
-    (reason(C.SLOW_OR_PEERS, **_SLOW), "fio (tuned): slower than the other hosts by 20% to 30%, but its peers"),
+    (reason(C.SLOW, **_SLOW), "fio (tuned): slower than the other hosts by 20% to 30% in all its pairs"),
+    (
+        reason(C.MAYBE_SLOW, **_SLOW),
+        "fio (tuned): slower than the other hosts by 20% to 30%, which its peers or the noise",
+    ),
     (
         reason(C.HOST_BEYOND, **_OVER),
-        "fio (tuned): loss 20.0% to loss 30.0% against 'host' in all its 2 pairs is beyond a loss of 5.0%",
+        "fio (tuned): loss 20.0% to loss 30.0% against 'host' in all its pairs is beyond a loss of 5.0%",
     ),
     (
         reason(C.HOST_MAYBE_BEYOND, **{**_OVER, "figure": "cpu"}),
-        "fio (tuned): service CPU per unit 0.2 s to 0.3 s in all its 2 pairs is beyond 0.05 s, which",
+        "fio (tuned): service CPU per unit 0.2 s to 0.3 s in all its pairs is beyond 0.05 s, which",
     ),
     (reason(C.BUDGET, benchmark="fio", figure="", why=(reason(C.NO_RESULT),)), "fio: no pair of it gave a result"),
     (reason(C.NO_BUDGET_APPLIES, text="none is for gold"), "none is for gold"),

@@ -72,8 +72,7 @@ class LostTrialsTest(testtools.TestCase):
     """Whose fault trials are that failed, are missing or do not count."""
 
     def test_cases(self):
-        dead = (V.INVALID, C.HOST_AT_FAULT)
-        lost = (V.INVALID, C.HOST_LOST_TRIALS)
+        dead = (V.INVALID, C.HOST_LOST_TRIALS)
         steal = lambda pair: {"steal_share": 0.5 if "h2" in pair else 0.0}  # noqa: E731
         for name, data, expected in (
             ("one dead host spoils no peer's verdict", run(of("h2")), {"h2": dead}),
@@ -83,19 +82,19 @@ class LostTrialsTest(testtools.TestCase):
                 {"h2": dead},
             ),
             ("few that fail are no fault", run(lambda pair, _, block: None if block == 3 else 1), {}),
-            ("nobody is named where all fail", run(lambda *_: None), {f"h{one}": lost for one in range(6)}),
+            ("nobody is named where all fail", run(lambda *_: None), {f"h{one}": dead for one in range(6)}),
             ("an arm is missing with a host", run(of("h2", factor="", arms=["tuned"]), peers=4), {"h2": dead}),
             ("in one pair", run(lambda pair, arm, _: "" if pair == ("h2", "h3") and arm == "tuned" else 1), {}),
             (
-                "only measured with those at fault",
+                "only measured with dead hosts",
                 run(of("h2", "h4")),
-                {"h2": dead, "h4": dead, "h3": (V.INCONCLUSIVE, C.ONLY_FAILING_PEERS)},
+                {"h2": dead, "h3": dead, "h4": dead},
             ),
             ("a path between good hosts", run(lambda pair, *_: None if pair == ("h2", "h3") else 1), {}),
             (
                 "no peer takes part",
                 run(lambda pair, *_: None if pair[0] == "h2" else 1, benchmark="cpu"),
-                {"h2": lost},
+                {"h2": dead},
             ),
             ("guards count", run(conditions=lambda pair: HOT if "h2" in pair else COLD, peers=4), {"h2": dead}),
             ("CPUs that others took do not make slow", run(of("h2", factor=0.5), steal, peers=4), {"h2": dead}),
@@ -128,7 +127,7 @@ class LostTrialsTest(testtools.TestCase):
         ]
         budgets = [budget_file.Budget("iperf3", "tuned", max_host_cpu_per_unit=0.1)]
         self.assertEqual(
-            {"h2": (V.INVALID, C.HOST_AT_FAULT)}, judged(dataclasses.replace(data, trials=trials), budgets)
+            {"h2": (V.INVALID, C.HOST_LOST_TRIALS)}, judged(dataclasses.replace(data, trials=trials), budgets)
         )
 
 
