@@ -95,30 +95,7 @@ def junit(
     *,
     recorded: bool = False,
 ) -> str:
-    """Return verdicts as a JUnit XML document, see :func:`junit_suite`."""
-    return junit_document([junit_suite(results, judged, unjudged, recorded=recorded)])
-
-
-def junit_document(suites: Sequence[ElementTree.Element]) -> str:
-    """Return a JUnit XML document of one suite, or of several."""
-    whole = suites[0]
-    if len(suites) > 1:
-        totals = {key: str(sum(int(one.get(key, "0")) for one in suites)) for key in _COUNTS}
-        whole = ElementTree.Element("testsuites", {"name": "nova-perf", **totals})
-        whole.extend(suites)
-    ElementTree.indent(whole)
-    return ElementTree.tostring(whole, encoding="unicode", xml_declaration=True) + "\n"
-
-
-def junit_suite(
-    results: model.Results,
-    judged: Sequence[verdict.Judgement],
-    unjudged: str = wording.NO_BUDGET,
-    *,
-    recorded: bool = False,
-    name: str = "nova-perf",
-) -> ElementTree.Element:
-    """Return verdicts as a suite of JUnit XML: a test case for each budget, and for each host of a fleet.
+    """Return verdicts as JUnit XML: a test case for each budget, and for each host of a fleet.
 
     FAIL is a failure, INVALID an error; INCONCLUSIVE is skipped, since nothing was shown (the exit code tells it).
     Where nothing was judged one test case is an error: CI programs show a suite without any as passed. Where
@@ -132,7 +109,7 @@ def junit_suite(
     counts = [_OUTCOME.get(one.verdict) for one in cases]
     found = ElementTree.Element(
         "testsuite",
-        name=_xml(name),
+        name="nova-perf",
         hostname=_xml(results.environment.get("host", "")),
         timestamp=_xml(results.environment.get("created", ""))[:19],
         tests=str(len(cases)),
@@ -147,7 +124,8 @@ def junit_suite(
         if outcome:
             ElementTree.SubElement(case, outcome, message=f"{one.verdict.value}: {_xml(one.why)}")
         ElementTree.SubElement(case, "system-out").text = _xml("\n".join([one.why, *findings]))
-    return found
+    ElementTree.indent(found)
+    return ElementTree.tostring(found, encoding="unicode", xml_declaration=True) + "\n"
 
 
 def table(results: model.Results, excluded: Mapping[guards.Run, str]) -> str:

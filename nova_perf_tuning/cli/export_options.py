@@ -12,9 +12,9 @@ from nova_perf_tuning.budget import exports, model, store, summary, trial_filter
 
 _FILES = {
     "junit": "JUnit XML for CI: a test case for each budget; FAIL is a failure, INVALID an error, INCONCLUSIVE"
-    " skipped; of several results files a suite for each",
-    "csv": "CSV: a row for each figure of each trial of one results file",
-    "prometheus": "medians, ratios and verdicts of one results file for the textfile collector of Prometheus'"
+    " skipped",
+    "csv": "CSV: a row for each figure of each trial",
+    "prometheus": "medians, ratios and verdicts for the textfile collector of Prometheus'"
     " node exporter (FILE.prom)",
 }
 _UNFINISHED = "the command did not come to a verdict; see what it printed"
@@ -26,21 +26,18 @@ def add(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(f"--{name}", metavar="FILE", help=f"write {text}")
 
 
-def begin(args: argparse.Namespace, inputs: Sequence[str] = (), outputs: Sequence[str] = ()) -> None:
+def begin(args: argparse.Namespace, results: str = "", outputs: Sequence[str] = ()) -> None:
     """Refuse files that cannot be written, and leave no verdict of an earlier run.
 
     Until :func:`write` the JUnit file has an error, and the others are not there.
 
-    :param inputs: results files that are read; :param outputs: other files that are written.
-    :raises whole_file.OutputError: no file can be there, or it would take the place of results; or several
-        results would go into one table.
+    :param results: the file that is read; :param outputs: other files that are written.
+    :raises whole_file.OutputError: no file can be there, or it would take the place of the results.
     """
     wanted = _wanted(args)
-    if len(inputs) > 1 and (wanted.keys() - {"junit"}):
-        raise whole_file.OutputError(f"--csv and --prometheus take one results file, and {len(inputs)} were given")
     for path in (*outputs, *wanted.values()):
         whole_file.check(path)
-        if os.path.realpath(path) in map(os.path.realpath, inputs):
+        if results and os.path.realpath(path) == os.path.realpath(results):
             raise whole_file.OutputError(f"{path}: this command reads that file; give another one")
     for name, path in wanted.items():
         with contextlib.suppress(FileNotFoundError):

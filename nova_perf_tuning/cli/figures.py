@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import collections
 from collections.abc import Sequence
 
 from nova_perf_tuning.budget import (
@@ -19,8 +18,6 @@ from nova_perf_tuning.budget import (
 from nova_perf_tuning.cli import command
 from nova_perf_tuning.cloud import fleet
 
-#: Characters of a path that a table shows, from its end.
-_PATH = 60
 _RATIO = (
     "ratio: median of the ratios within each block, where a drift of the host cancels out, and turned so that more"
     " than 1 is better; it is not the ratio of the medians beside it and may even point the other way"
@@ -122,17 +119,6 @@ def print_left_out(lines: Sequence[str]) -> None:
     """Print which budgets were not judged."""
     for line in lines:
         command.say(f"note: {line}")
-
-
-def print_files(files: Sequence[tuple[str, verdict.Verdict, str]], whole: verdict.Verdict) -> None:
-    """Print a row for each results file (path, verdict, why), how many have which verdict, and that on all."""
-    rows = [
-        [word.value, path if len(path) <= _PATH else f"...{path[3 - _PATH :]}", why] for path, word, why in files
-    ]
-    command.print_table(("verdict", "file", "why"), rows)
-    counts = collections.Counter(word.value for _, word, _ in files)
-    told = ", ".join(f"{count} {word}" for word, count in sorted(counts.items()))
-    print(f"\n{len(files)} files: {told}\n\n{whole.value}")
 
 
 def print_hosts(hosts: Sequence[fleet.HostVerdict], whole: verdict.Verdict | None) -> None:

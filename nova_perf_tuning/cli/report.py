@@ -53,7 +53,7 @@ class Report(command.PerfCommand):
 
     def run_command(self, args: argparse.Namespace) -> int:
         path = _output(args)
-        export_options.begin(args, [args.results], [path] if path and path != "-" else [])
+        export_options.begin(args, args.results, [path] if path and path != "-" else [])
 
         budgets = budget_file.load(args.budget) if args.budget else []
         results = store.load(args.results)

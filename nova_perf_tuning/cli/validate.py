@@ -7,7 +7,7 @@ import contextlib
 import signal
 from collections.abc import Iterator, Mapping, Sequence
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nova_perf_tuning import errors, interrupt
 from nova_perf_tuning.bench import plugins
@@ -32,15 +32,11 @@ from nova_perf_tuning.cli import (
     export_options,
     figures,
     progress,
-    report,
     validate_options,
     validate_plan,
 )
 from nova_perf_tuning.launch import base as launch
 from nova_perf_tuning.printing import one_line
-
-if TYPE_CHECKING:
-    from nova_perf_tuning.budget import history
 
 _PROGRAM = "nova-perf validate"
 
@@ -141,17 +137,13 @@ class _Run:
         knobs = ablation.judge(results, self._budgets)
         # What fails now is told when all that was measured is shown.
         late, written, floors = list[str](), list[str](), list[str]()
-        series: list[history.Series] = []
         with _put_off(late):
             unjudged = "" if judged else budget_file.why_none(self._budgets, results)
             written = export_options.write(self._args, results, judged, unjudged=unjudged)
-        if self._args.history:
-            with _put_off(late):
-                series = self._kept(results)
         if self._args.noise_floor:
             with _put_off(late):
                 floors = self._store_floors(results)
-        store.write_atomically(self._report_file, report_module.render(results, summaries, judged, knobs, series))
+        store.write_atomically(self._report_file, report_module.render(results, summaries, judged, knobs))
         if self._args.format == "json":
             command.print_json(report_module.as_json(results, summaries, judged, knobs))
         else:
@@ -171,14 +163,6 @@ class _Run:
             command.warn(_PROGRAM, line)
         code = verdict.overall(judged).exit_code if self._args.budget else errors.ExitCode.PASS
         return int(errors.ExitCode.ERROR if late and code is errors.ExitCode.PASS else code)
-
-    def _kept(self, results: model.Results) -> list[history.Series]:
-        """Keep the results in the database of runs and return the history of this host."""
-        from nova_perf_tuning.budget import history  # brings scipy.stats and SQLAlchemy: a second
-
-        with contextlib.closing(history.History(self._args.database)) as kept:
-            kept.add(results)
-        return report.histories(results, self._args.database)
 
     def _store_floors(self, results: model.Results) -> list[str]:
         """Keep the noise floors of an A/A run and return lines that tell them, or why there are none."""
@@ -245,10 +229,6 @@ def _planned(args: argparse.Namespace) -> _Run:
         budgets = validate_plan.budgets_for(budgets, args.budget, plan.about, plan.jobs, arms)
         validate_plan.check_noise_floors(budgets, plan.jobs, floors, named)
     validate_plan.make_output_folder(args.output)
-    if args.history:  # a database that cannot be opened shows now, not after the run
-        from nova_perf_tuning.budget import history  # brings scipy.stats and SQLAlchemy: a second
-
-        history.History(args.database).close()
     return _Run(args, plan, launcher, budgets, floors)
 
 

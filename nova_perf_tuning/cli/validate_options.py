@@ -87,12 +87,6 @@ def add(parser: argparse.ArgumentParser) -> None:
     budget_options.add(parser, NOISE_FILE, flavor=False)
     export_options.add(parser)
     parser.add_argument(
-        "--history",
-        action="store_true",
-        help="keep the results in the database of runs (--database), and show in the report how this host did"
-        " before",
-    )
-    parser.add_argument(
         "--time-limit",
         metavar="TIME",
         type=_TIME,

@@ -11,7 +11,7 @@ import subprocess
 import sys
 
 #: Modules of this package that need nothing but the project and a C compiler.
-BENCHMARKS = ("facts", "plan", "verify", "audit", "agent", "fleet", "evaluate")
+BENCHMARKS = ("facts", "plan", "verify", "audit", "agent", "fleet")
 
 
 def main() -> int:

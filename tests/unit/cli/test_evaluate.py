@@ -45,8 +45,6 @@ class EvaluateTest(testtools.TestCase):
         done = self.evaluate("arm: tuned, max_loss: 0.15, max_host_cpu_per_unit: 0.1")
         self.assertEqual(["PASS", "FAIL"], [row.split()[0] for row in done.stdout.splitlines()[1:3]])
         self.assertEqual("FAIL", done.stdout.split()[-1])
-        several = self.several(self.results, self.results, extra=", max_host_cpu_per_unit: 0.1")
-        self.assertIn("service CPU per Gbit", several.stdout.splitlines()[1])
 
     def test_no_budget_for_these_arms(self):
         store.save(samples.results({"untuned": 1000.0, "again": 900.0}, groups=3, blocks=6), self.results)
@@ -79,85 +77,7 @@ class EvaluateTest(testtools.TestCase):
             for line in found.values():
                 self.assertIn(f"warning: guests of tuned: {line}\n", done.stdout)
             alone = json.loads(self.evaluate("arm: tuned, max_loss: 0.15", form="json").stdout)
-            [one, _] = json.loads(self.several(self.results, self.results, form="json").stdout)["files"]
-            expected = [f"tuned: {line}" for line in found.values()]
-            self.assertEqual((expected, expected), (alone["findings"], one["findings"]))
-            self.assertIn(
-                f"warning: {self.results}: guests of tuned: {clock}", self.several(*[self.results] * 2).stdout
-            )
-
-    def several(self, *paths, form="table", extra=""):
-        budget = os.path.join(self.folder, "budget.yaml")
-        with open(budget, "w", encoding="utf-8") as file:
-            file.write(f"budgets:\n- {{benchmark: iperf3, arm: tuned, max_loss: 0.15{extra}}}\n")
-        return program.nova_perf("evaluate", *paths, "--budget", budget, "-f", form)
-
-    def test_several_files_have_a_row_each_and_the_worst_verdict(self):
-        bad = os.path.join(self.folder, "bad.json")
-        store.save(samples.results({"host": 1000.0, "tuned": 700.0}, groups=3, blocks=6), bad)
-        broken, missing = os.path.join(self.folder, "broken.json"), os.path.join(self.folder, "missing.json")
-        with open(broken, "w", encoding="ascii") as file:
-            file.write("{")
-        for paths, words, code in (
-            ((self.results, self.results), ["PASS", "PASS"], 0),
-            ((self.results, broken, missing), ["PASS", "INVALID", "INVALID"], 3),
-            ((self.results, bad, broken), ["PASS", "FAIL", "INVALID"], 1),
-        ):
-            done = self.several(*paths)
-            self.assertEqual((code, ""), (done.returncode, done.stderr), done.stdout)
-            rows = done.stdout.splitlines()[1 : 1 + len(paths)]
-            self.assertEqual(words, [row.split()[0] for row in rows])
-            self.assertEqual([path[-20:] for path in paths], [row.split()[1][-20:] for row in rows])
-        self.assertIn("3 files: 1 FAIL, 1 INVALID, 1 PASS\n\nFAIL\n", done.stdout)
-        self.assertIn("no JSON at line 1", rows[2])
-
-    def test_budgets_of_host_groups_over_several_files(self):
-        paths = []
-        for group in ("gold1", "silver1"):
-            data = samples.results({"host": 1000.0, "tuned": 990.0}, groups=3, blocks=6)
-            data.environment["host_group"] = group
-            paths.append(os.path.join(self.folder, f"{group}.json"))
-            store.save(data, paths[-1])
-        done = self.several(*paths, extra=', host_group: "gold*"')
-        self.assertEqual((3, ""), (done.returncode, done.stderr))
-        rows = done.stdout.splitlines()[1:3]
-        self.assertEqual(["PASS", "INVALID"], [row.split()[0] for row in rows])
-        self.assertIn("the budget is met", rows[0])
-        self.assertIn("host_group 'silver1'", rows[1])
-
-    def test_a_file_says_the_same_beside_others_as_alone(self):
-        alone = json.loads(self.evaluate("arm: tuned, max_loss: 0.15", form="json").stdout)
-        found = json.loads(self.several(self.results, self.results, form="json").stdout)
-        self.assertEqual("PASS", found["verdict"])
-        for one in found["files"]:
-            self.assertEqual(
-                (self.results, alone["verdict"], alone["judgements"]),
-                (one["file"], one["verdict"], one["judgements"]),
-            )
-
-    def test_tables_are_of_one_file(self):
-        wanted = os.path.join(self.folder, "table.csv")
-        done = program.nova_perf("evaluate", self.results, self.results, "--csv", wanted)
-        self.assertEqual((3, ""), (done.returncode, done.stdout))
-        self.assertIn("take one results file, and 2 were given", done.stderr)
-
-    def test_several_files_are_suites_of_one_junit_file(self):
-        wanted, broken = (os.path.join(self.folder, name) for name in ("junit.xml", "broken.json"))
-        with open(broken, "w", encoding="ascii") as file:
-            file.write("{")
-        budget = os.path.join(self.folder, "budget.yaml")
-        self.assertEqual(0, self.evaluate("arm: tuned, max_loss: 0.15").returncode)
-        done = program.nova_perf("evaluate", self.results, "--budget", budget, "--junit", wanted)
-        self.assertEqual(0, done.returncode)
-        alone = ElementTree.parse(wanted).getroot()
-        done = program.nova_perf("evaluate", self.results, broken, "--budget", budget, "--junit", wanted)
-        self.assertEqual((3, ""), (done.returncode, done.stderr))
-        whole = ElementTree.parse(wanted).getroot()
-        self.assertEqual(("testsuites", "2", "1"), (whole.tag, whole.get("tests"), whole.get("errors")))
-        self.assertEqual([self.results, broken], [one.get("name") for one in whole])
-        same = ([(case.get("name"), case.findtext("system-out")) for case in suite] for suite in (alone, whole[0]))
-        self.assertEqual(next(same), next(same))
-        self.assertIn("no JSON at line 1", whole[1][0].find("error").get("message"))
+            self.assertEqual([f"tuned: {line}" for line in found.values()], alone["findings"])
 
     def test_a_noise_file_takes_no_floor_away(self):
         """What the results carry stays where the file has nothing, or less."""

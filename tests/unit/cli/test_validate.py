@@ -166,7 +166,7 @@ class ValidateTest(testtools.TestCase):
 
     def test_what_fails_after_the_run_is_told_last(self):
         """The report and the table are there all the same."""
-        noise_file, database = os.path.join(self.folder, "noise.json"), os.path.join(self.folder, "runs.db")
+        noise_file = os.path.join(self.folder, "noise.json")
         results = samples.results({"untuned": 100.0, "again": 100.0}, groups=4, blocks=4)
 
         def run(one, *_):
@@ -178,7 +178,6 @@ class ValidateTest(testtools.TestCase):
         spoilt = []
         for arguments, bad in (
             (("--noise-floor", "--noise-file", noise_file), noise_file),
-            (("--history", "--database", f"sqlite:///{database}"), f"{database}-wal"),
             (("--csv", f"{noise_file}.csv"), f"{noise_file}.csv"),
         ):
             spoilt[:] = [bad]
@@ -186,9 +185,6 @@ class ValidateTest(testtools.TestCase):
             self.assertEqual((3, 1), (done.returncode, done.stderr.count("\n")), done.stderr)
             self.assertIn("report: ", done.stdout)
             self.assertEqual(["report.html"], os.listdir(self.output))
-
-    def test_the_database_is_opened_before_the_run(self):
-        self.refused("database sqlite", *QUICK, "--history", "--database", f"sqlite:///{self.folder}")
 
     def test_what_budgets_are_chosen_by(self):
         """The flavor is one text here, as results have it."""
