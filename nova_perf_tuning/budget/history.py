@@ -1,4 +1,4 @@
-"""The history of hosts in the database of runs: results are kept there, and compared with what is comparable.
+"""The history of hosts in the database of runs: results are kept there, and runs are put beside each other.
 
 Comparable are figures of the same benchmark with the same parameters, in the same arm with the same request, on
 hosts with the same fingerprint: CPU model and number, memory, accelerator and guest. Versions are no part of it,
@@ -67,8 +67,6 @@ class Series:
 
     :ivar parameters: of the benchmark, as JSON; :ivar request: of the arm, as :func:`request` has it.
     :ivar changes: where it changed, see :mod:`.trend`.
-    :ivar peers: equals with a newest figure, this host among them; :ivar compared: they were enough to compare.
-    :ivar outlier: robust z-score of the newest figure among them, None when it is like them or was not compared.
     """
 
     host: str
@@ -82,19 +80,11 @@ class Series:
     better: str
     points: tuple[Point, ...]
     changes: tuple[trend.Change, ...]
-    peers: int = 1
-    compared: bool = False
-    outlier: float | None = None
 
     def new_versions(self, change: trend.Change) -> dict[str, tuple[str, str]]:
         """Return what has another version since a change: name -> version before and after."""
         before, after = self.points[change.index - 1].versions, self.points[change.index].versions
         return {name: (before.get(name, "?"), new) for name, new in after.items() if before.get(name, "?") != new}
-
-    @property
-    def equals(self) -> tuple[str, ...]:
-        """What hosts must have in common to be compared."""
-        return self.fingerprint, self.benchmark, self.metric, self.parameters, self.arm, self.request
 
 
 def fingerprint(environment: Mapping[str, Any]) -> str:
@@ -190,32 +180,20 @@ class History:
     def series(
         self, host: str | None = None, benchmark: str | None = None, arm: str | None = None, last: int = LAST
     ) -> list[Series]:
-        """Return histories by host, benchmark, arm and request, compared with their equals.
+        """Return histories by host, benchmark, arm and request.
 
-        :param host, benchmark, arm: only these; equals of the host are looked at all the same.
+        :param host, benchmark, arm: only these.
         :param last: newest runs of each host that are looked at, of those that have such figures.
         """
         found = []
-        for key, some in sorted(self._points(last, benchmark, arm).items()):
+        for key, some in sorted(self._points(last, host, benchmark, arm).items()):
             points = tuple(sorted(some, key=lambda point: (point.at, point.run_id)))
             found.append(Series(*key, points, tuple(trend.changes([point.value for point in points]))))
-        groups: dict[tuple[str, ...], dict[str, float]] = collections.defaultdict(dict)
-        for one in found:
-            if one.fingerprint:
-                groups[one.equals][one.host] = one.points[-1].value
-        apart = {equals: trend.outliers(values) for equals, values in groups.items()}
-        return [
-            dataclasses.replace(
-                one,
-                peers=max(1, len(groups[one.equals])),
-                compared=len(groups[one.equals]) >= trend.LEAST_PEERS,
-                outlier=apart.get(one.equals, {}).get(one.host),
-            )
-            for one in found
-            if host in (None, one.host)
-        ]
+        return found
 
-    def _points(self, last: int, benchmark: str | None, arm: str | None) -> dict[_Key, list[Point]]:
+    def _points(
+        self, last: int, host: str | None, benchmark: str | None, arm: str | None
+    ) -> dict[_Key, list[Point]]:
         runs, pairs = tables.runs.c, tables.pairs.c
         points: dict[_Key, list[Point]] = collections.defaultdict(list)
         runs_of: collections.Counter[str] = collections.Counter()
@@ -226,13 +204,15 @@ class History:
                 versions = {word: str(environment[word]) for word in _VERSIONS if word in environment}
                 done = sa.select(pairs.client, pairs.trials).where(pairs.run_id == run_id, pairs.state == "done")
                 values: dict[str, dict[_Key, list[float]]] = collections.defaultdict(dict)
-                for host, trials in connection.execute(done.execution_options(yield_per=20)):
-                    for one in (model.Trial(**row) for row in trials if runs_of[host] < last):
+                if host is not None:
+                    done = done.where(pairs.client == host)
+                for client, trials in connection.execute(done.execution_options(yield_per=20)):
+                    for one in (model.Trial(**row) for row in trials if runs_of[client] < last):
                         wanted = benchmark in (None, one.benchmark) and arm in (None, one.arm)
                         if wanted and one.primary and one.value is not None and one.value > 0:
-                            values[host].setdefault(_key(host, environment, one), []).append(one.value)
-                for host, series in values.items():
-                    runs_of[host] += 1
+                            values[client].setdefault(_key(client, environment, one), []).append(one.value)
+                for client, series in values.items():
+                    runs_of[client] += 1
                     for key, some in series.items():
                         points[key].append(Point(run_id, created, statistics.median(some), len(some), versions))
         return points

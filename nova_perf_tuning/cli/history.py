@@ -17,17 +17,15 @@ if TYPE_CHECKING:
 
 
 class History(command.PerfCommand):
-    """Show what hosts gave from run to run: where they changed, and which differ from their equals.
+    """Show what hosts gave from run to run: and where they changed.
 
-    Only figures of the same benchmark with the same parameters, in the same arm with the same profile and extra
-    specs, on hosts with the same CPU, memory, accelerator and guest size are compared. Runs get into the database
+    A history has figures of the same benchmark with the same parameters, in the same arm with the same profile and
+    extra specs, with the same CPU, memory, accelerator and guest size. Runs get into the database
     with 'nova-perf validate --history', with --add from results at hand, and by validations of a cloud.
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument(
-            "host", metavar="HOST", nargs="?", help="only this host (its equals count all the same)"
-        )
+        parser.add_argument("host", metavar="HOST", nargs="?", help="only this host")
         parser.add_argument(
             "--add", metavar="RESULTS.json", action="append", default=[], help="keep these results"
         )
@@ -74,28 +72,16 @@ def _print(found: list[history.Series]) -> None:
 
     if not found:
         print("no run of this kind is in the database; 'nova-perf history --add RESULTS.json' keeps one")
-    head = ("host", "benchmark", "arm", "tuning", "runs", "newest", "changes", "among equals")
+    head = ("host", "benchmark", "arm", "tuning", "runs", "newest", "changes")
     rows = [
         (
             *(one.host, one.benchmark, one.arm, tuning, len(one.points)),
             f"{wording.number(one.points[-1].value)} {one.unit}",
             "; ".join(wording.change(one, change) for change in one.changes) or None,
-            _among_equals(one),
         )
         for one, tuning in zip(found, history.tunings(found), strict=True)
     ]
     command.print_table(head, rows, limit=200)
-
-
-def _among_equals(one: history.Series) -> str:
-    from nova_perf_tuning.budget import trend
-
-    equals = one.peers - 1
-    if not one.compared:
-        return f"too few equals to compare with: {equals} of at least {trend.LEAST_PEERS - 1}"
-    if one.outlier is None:
-        return f"like its {equals} equals"
-    return f"{abs(one.outlier):.1f} MAD-sigmas {'above' if one.outlier > 0 else 'below'} {equals} equals"
 
 
 def _plain(one: history.Series) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Change points and outliers against known histories."""
+"""Change points against known histories."""
 
 import random
 
@@ -41,29 +41,3 @@ class ChangesTest(testtools.TestCase):
         found = [one.index for one in trend.changes(values)]
         self.assertEqual(sorted(set(found)), found)
         self.assertTrue(all(trend.LEAST_RUNS <= index <= len(values) - trend.LEAST_RUNS for index in found))
-
-
-class OutliersTest(testtools.TestCase):
-    def test_one_of_many(self):
-        hosts = {f"host{number}": 100.0 + number % 3 for number in range(12)} | {"slow": 70.0}
-        found = trend.outliers(hosts)
-        self.assertEqual(["slow"], list(found))
-        self.assertTrue(found["slow"] < -3.5)
-
-    def test_several_do_not_hide_each_other(self):
-        hosts = {str(number): 100.0 + number % 3 for number in range(9)} | {"a": 80.0, "b": 81.0, "c": 79.5}
-        self.assertEqual({"a", "b", "c"}, set(trend.outliers(hosts)))
-
-    def test_equals_are_rarely_called_outliers(self):
-        """5 % promised for every number of hosts; three standard errors."""
-        for count in (5, 6, 7, 8, 10, 13, 20, 50):
-            rng = random.Random(count)
-            looks = ({str(host): rng.lognormvariate(0, 0.02) for host in range(count)} for _ in range(600))
-            called = sum(bool(trend.outliers(hosts)) for hosts in looks)
-            self.assertTrue(called <= 600 * 0.05 + 3 * (600 * 0.05 * 0.95) ** 0.5, (count, called))
-
-    def test_too_few_or_all_alike(self):
-        self.assertEqual({}, trend.outliers({"a": 1.0, "b": 1.0, "c": 1.0, "d": 9.0}))
-        equal = {str(number): 5.0 for number in range(9)}
-        self.assertEqual({}, trend.outliers(equal))
-        self.assertEqual(["other"], list(trend.outliers(equal | {"other": 4.0})))
