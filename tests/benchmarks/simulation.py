@@ -57,8 +57,11 @@ class Noise:
 
 
 def load(path: pathlib.Path = RECORDING) -> tuple[dict[str, Noise], dict[str, object]]:
-    """Return benchmark -> noise of a recording, and the environment it was made in."""
-    with lzma.open(path, "rt", encoding="utf-8") as file:
+    """Return benchmark -> noise of a recording, and the environment it was made in.
+
+    A recording is the results file of ``nova-perf validate --noise-floor``, compressed or not.
+    """
+    with (lzma.open if path.suffix == ".xz" else open)(path, "rt", encoding="utf-8") as file:
         results = store.from_dict(json.load(file), str(path))
     found = {label: noise(results, label) for label in dict.fromkeys(one.benchmark for one in results.trials)}
     return found, dict(results.environment)
