@@ -97,12 +97,12 @@ class Book:
             self._stamp = journal.stamp
 
     def ending(self) -> journal_module.Journal:
-        """Return the journal for putting things back at the end, which needs no space.
+        """Return the journal for putting things back at the end.
 
         :raises BusyError: a command has been changing this host all the time.
         """
         try:
-            return journal_module.Journal(self.folder, self._root, writer=True, undo=True, patience=self._ending)
+            return journal_module.Journal(self.folder, self._root, writer=True, patience=self._ending)
         except journal_module.BusyError:
             holder = lock.holder(os.path.join(self.folder, journal_module.LOCK))
             who = f"process {holder}" if holder else "a command"

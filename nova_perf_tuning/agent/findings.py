@@ -129,7 +129,7 @@ class Neighbours:
                 irqbalance.rescan()
 
     def findings(self) -> Iterator[Finding]:
-        """Yield programs that run, and files of systemd-udevd that place interrupts."""
+        """Yield programs that run and may place what is placed here."""
         now = self._clock()
         if now - self._looked >= _LOOK_S:
             self._looked, self._rivals = now, rivals.running(self._root)
@@ -141,8 +141,6 @@ class Neighbours:
                 yield Finding(IRQBALANCE, _NOT_TOLD, {"pid": pid})
             elif not irqbalance.uses_our_script(pid):
                 yield Finding(IRQBALANCE, _NO_SCRIPT, {"pid": pid})
-        for link in self._lookout.findings():
-            yield Finding(RIVAL, link["detail"], {"file": link["file"]})
 
     def contested(self, contests: Mapping[arbiter.Key, arbiter.Contest], now: float) -> Iterator[Finding]:
         """Yield what others keep changing and is held back, with the likely writer; a new one is logged.

@@ -85,7 +85,7 @@ class TunedHost:
 
     def kinds(self) -> Mapping[str, base.SettingKind]:
         """Return the kinds; they remember who owns which interrupt, so each pass takes new ones."""
-        return registry.Kinds(self.root)
+        return registry.kinds(self.root)
 
     def _names(self) -> dict[str, str]:
         """Return where each set is from: people look for it there."""

@@ -318,21 +318,18 @@ def _ours(
         entry = entries.get(_key(one))
         if entry is None or _is_ours(entry):
             ours.append(one)
-        elif not apply_module.means(kinds[one.kind], one.target, one.value, entry.wanted):
+        elif not kinds[one.kind].holds(one.target, one.value, entry.wanted):
             foreign.append((one, entry))
     return ours, foreign
 
 
 def _was_changed(entry: journal_module.Entry, kind: base.SettingKind, current: str | None) -> bool:
     """Whether somebody else has changed an object since we wrote or watched it."""
-    if entry.written is None or (current is not None and kind.is_cut(current)):
+    if entry.written is None:
         return False
-    try:
-        # Of a write that was only begun both may be there.
-        ours = entry.asked if entry.state == "intended" else (entry.written,)
-        return current is None or not any(kind.holds(entry.target, one, current) for one in ours)
-    except errors.PerfTuningError:
-        return False  # the entry is damaged: nobody can be blamed, and the next write mends it
+    # Of a write that was only begun both may be there.
+    ours = entry.asked if entry.state == "intended" else (entry.written,)
+    return current is None or not any(kind.holds(entry.target, one, current) for one in ours)
 
 
 def _is_silent(one: Setting) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Mapping
 
 from nova_perf_tuning import errors, interrupt
 from nova_perf_tuning.cli import audit_options, command, plan_options, state
@@ -11,7 +12,7 @@ from nova_perf_tuning.cli import plan as plan_module
 from nova_perf_tuning.host import privileged
 from nova_perf_tuning.host import setting as setting_module
 from nova_perf_tuning.host.audit import persist, runner
-from nova_perf_tuning.host.settings import registry
+from nova_perf_tuning.host.settings import base, registry
 from nova_perf_tuning.host.transaction import apply as apply_module
 from nova_perf_tuning.host.transaction import journal as journal_module
 from nova_perf_tuning.host.transaction import owners, planfile
@@ -69,7 +70,7 @@ class Apply(command.PerfCommand):
         if not args.dry_run:
             privileged.require(args.sysroot)
         settings, warnings = _plan(args)
-        kinds = registry.Kinds(args.sysroot)
+        kinds = registry.kinds(args.sysroot)
         if args.dry_run:
             owned: list[apply_module.Outcome] = []
             if owners.running_agent(state.where(args)[0]):  # without one nobody needs to be able to read it
@@ -95,7 +96,7 @@ class Apply(command.PerfCommand):
 def _beside_agent(
     args: argparse.Namespace,
     settings: list[setting_module.Setting],
-    kinds: registry.Kinds,
+    kinds: Mapping[str, base.SettingKind],
     journal: journal_module.Journal,
 ) -> tuple[list[setting_module.Setting], list[apply_module.Outcome]]:
     """Return what may be applied while an agent runs, if one does, and what became of the rest."""

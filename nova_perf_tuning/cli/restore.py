@@ -23,9 +23,8 @@ class Restore(command.PerfCommand):
     is left alone and reported, unless --force. While nova-perf-agent runs, what it keeps stays, since it would
     write it again: one line says so, and the rest is put back; stop it first to undo everything. After a reboot
     there is nothing to put back: that is said, and the journal cleared. Works after a crash in the middle of
-    apply or of restore, and where the disk is full or read-only (then the journal stays for a later restore to
-    clear); a second restore does nothing. Exit code 0 all is as it was (but for what the agent keeps), 1
-    something was left alone or failed or the journal was not cleared, 3 error; 129, 130 or 143 ended by SIGHUP,
+    apply or of restore; a second restore does nothing. Exit code 0 all is as it was (but for what the agent
+    keeps), 1 something was left alone or failed, 3 error; 129, 130 or 143 ended by SIGHUP,
     Ctrl-C or SIGTERM: the next restore puts back the rest.
     """
 
@@ -39,27 +38,23 @@ class Restore(command.PerfCommand):
 
     def run_command(self, args: argparse.Namespace) -> int:
         privileged.require(args.sysroot)
-        uncleared, left = "", _Left("", [])
+        left = _Left("", [])
         try:
-            with interrupt.Guard(), state.open_journal(args, writer=True, undo=True) as journal:
+            with interrupt.Guard(), state.open_journal(args, writer=True) as journal:
                 left = _left_to_agent(journal, apply_module.boot_id(args.sysroot))
                 keys = {entry.key for entry in left.entries}
                 done = restore_module.restore(
                     journal,
-                    registry.Kinds(args.sysroot),
+                    registry.kinds(args.sysroot),
                     apply_module.boot_id(args.sysroot),
                     force=args.force,
                     only=lambda entry: entry.key not in keys,
                 )
-        except restore_module.NotClearedError as error:
-            done, uncleared = error.done, str(error)
         except interrupt.Interrupted as error:
             print(f"nova-perf restore: {error}; another restore puts back the rest", file=sys.stderr)
             return error.exit_code
         _show(args, done, left)
-        if uncleared:
-            print(f"nova-perf restore: {uncleared}", file=sys.stderr)
-        kept = uncleared or any(one.result in restore_module.KEPT for one in done)
+        kept = any(one.result in restore_module.KEPT for one in done)
         return int(errors.ExitCode.FAIL if kept else errors.ExitCode.PASS)
 
 

@@ -50,16 +50,15 @@ def add_state_options(parser: argparse.ArgumentParser, *, sysroot: bool = True) 
     )
 
 
-def open_journal(args: argparse.Namespace, *, writer: bool = False, undo: bool = False) -> journal_module.Journal:
+def open_journal(args: argparse.Namespace, *, writer: bool = False) -> journal_module.Journal:
     """Open the journal that the options name.
 
-    :param undo: a writer that is content with reading where nothing can be written.
     :raises StateError: the sysroot is no directory.
     :raises JournalError: see :class:`nova_perf_tuning.host.transaction.journal.Journal`.
     :raises ConfigError: a configuration file is wrong.
     """
     folder, patience = where(args)
-    return journal_module.Journal(folder, args.sysroot, writer=writer, undo=undo, patience=patience)
+    return journal_module.Journal(folder, args.sysroot, writer=writer, patience=patience)
 
 
 def where(args: argparse.Namespace) -> tuple[str, float]:

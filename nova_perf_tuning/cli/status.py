@@ -59,7 +59,7 @@ def _journal(args: argparse.Namespace) -> dict[str, Any]:
         return {**unknown, "journal": path, "journal_fault": str(error)}
     boot = apply_module.boot_id(args.sysroot)
     current = [entry for entry in entries if entry.is_current(boot)]
-    found = verify_module.verify([entry.setting() for entry in current], registry.Kinds(args.sysroot))
+    found = verify_module.verify([entry.setting() for entry in current], registry.kinds(args.sysroot))
     drifted = any(seen.state is base.State.DRIFTED for seen in found)
     rivals = rivals_module.running(args.sysroot) if drifted else {}
     rows = [_as_json(entry, seen, rivals) for entry, seen in zip(current, found, strict=True)]

@@ -32,7 +32,7 @@ class Verify(command.PerfCommand):
 
     def run_command(self, args: argparse.Namespace) -> int:
         settings, stale = self._settings(args)
-        kinds = registry.Kinds(args.sysroot)
+        kinds = registry.kinds(args.sysroot)
         found = verify_module.verify(settings, kinds)
         drift = any(verify_module.is_drift(one, seen, kinds) for one, seen in zip(settings, found, strict=True))
         unreadable = any(seen.state is base.State.UNREADABLE for seen in found)

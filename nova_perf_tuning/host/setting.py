@@ -4,6 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 
+from nova_perf_tuning import errors
+
+
+class TargetError(errors.PerfTuningError):
+    """A target or value is not of the form that its kind takes, or it is not on the allow-list."""
+
 
 @dataclasses.dataclass(slots=True)
 class Setting:

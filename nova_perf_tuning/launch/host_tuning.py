@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Sequence
 from typing import Any
@@ -18,8 +17,6 @@ from nova_perf_tuning.host.transaction import restore as restore_module
 from nova_perf_tuning.launch import base
 from nova_perf_tuning.launch.guest import Guest
 
-LOG = logging.getLogger(__name__)
-
 
 class HostTuning:
     """Applies and restores; its journal lies in the run's folder, so a killed run's settings are undone later.
@@ -31,7 +28,7 @@ class HostTuning:
         """:param folder: of the journal; :param sets: the operator's CPU sets."""
         self._folder = folder
         self._sets = sets
-        self._kinds = registry.Kinds()
+        self._kinds = registry.kinds()
 
     def apply(self, active: Sequence[Guest], resting: Sequence[Guest]) -> list[dict[str, Any]]:
         """Bring the host settings of ``active`` into force; return each with what became of it.
@@ -71,18 +68,12 @@ class HostTuning:
     def restore(self) -> None:
         """Put back all that :meth:`apply` changed; nothing to do is no error.
 
-        A full disk does not hinder it; what is then left in the journal is found restored by the next time.
-
         :raises LaunchError: naming the first setting that could not be put back.
         """
         if not os.path.exists(os.path.join(self._folder, "journal.sqlite")):
             return
-        try:
-            with journal_module.Journal(self._folder, writer=True, undo=True) as journal:
-                done = restore_module.restore(journal, self._kinds, apply_module.boot_id())
-        except restore_module.NotClearedError as error:
-            LOG.warning("%s", error)
-            done = error.done
+        with journal_module.Journal(self._folder, writer=True) as journal:
+            done = restore_module.restore(journal, self._kinds, apply_module.boot_id())
         for one in done:
             if one.result is restore_module.Undone.FAILED:
                 raise base.LaunchError(f"{one.entry.kind} {one.entry.target} could not be restored: {one.detail}")

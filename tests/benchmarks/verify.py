@@ -37,7 +37,7 @@ from nova_perf_tuning.host.setting import Setting
 from nova_perf_tuning.host.settings import base, registry
 from nova_perf_tuning.host.transaction import verify
 facts = reader.read_host(sys.argv[1])
-kinds = {name: kind for name, kind in registry.Kinds(sys.argv[1]).items()}
+kinds = {name: kind for name, kind in registry.kinds(sys.argv[1]).items()}
 settings = []
 for nic in facts.nics:
     for number in nic.irqs:
@@ -51,7 +51,7 @@ for nic in facts.nics:
                 settings.append(Setting(kind, f"{nic.name}/{direction}-{queue}", mask, None, "", ""))
 threads = [f"tid:{thread.tid}" for guest in facts.guests for thread in guest.threads]
 if len(sys.argv) > 2:
-    kinds["thread_affinity"] = registry.Kinds("/")["thread_affinity"]
+    kinds["thread_affinity"] = registry.kinds("/")["thread_affinity"]
     threads = [f"tid:{tid}" for pid in sys.argv[2:] for tid in os.listdir(f"/proc/{pid}/task")]
 kind = kinds["thread_affinity"]
 settings += [Setting(kind.kind, one, kind.read(one), None, "", "", kind.identity(one)) for one in threads]

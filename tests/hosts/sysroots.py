@@ -45,7 +45,7 @@ def content(root: str) -> dict[str, bytes]:
 
 def settings(root: str) -> list[Setting]:
     """Return settings of all kinds that have files, none of which holds on a fresh tiny host."""
-    kinds = registry.Kinds(root)
+    kinds = registry.kinds(root)
     wanted = [
         ("mtu", "eth0", "9000"),
         ("sysctl", "net.core.rmem_max", "8388608"),

@@ -133,7 +133,7 @@ class Settings(Generated):
     """The kinds of settings that are installed, in the order in which they are written."""
 
     def lines(self) -> list[str]:
-        kinds = registry.Kinds()
+        kinds = registry.kinds()
         rows = [
             [
                 f"``{name}``",

@@ -11,9 +11,10 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from nova_perf_tuning.host import configuration_file, novaconf, privileged
+from nova_perf_tuning.host import configuration_file, novaconf
 from nova_perf_tuning.host import setting as setting_module
 from nova_perf_tuning.host.audit.host import Host
+from nova_perf_tuning.host.settings import attributes
 
 NAME: Final = configuration_file.NAME
 SYSCTL: Final = f"etc/sysctl.d/90-{NAME}.conf"
@@ -71,8 +72,7 @@ def plan(host: Host, settings: Sequence[Setting]) -> Persistent:
 def _sysfs_path(one: Setting) -> str | None:
     """Return the file below /sys that a setting writes, where it writes one with a lasting name."""
     if one.kind == "memory":
-        folder, name, _takes = privileged.MEMORY[one.target]
-        return f"/{folder}/{name}"
+        return attributes.MEMORY[one.target]
     if one.kind == "governor":
         return f"/sys/devices/system/cpu/cpufreq/{one.target}/scaling_governor"
     if one.kind == "module_parameter":

@@ -1,84 +1,113 @@
-"""Single attributes of sysfs: memory of guests, frequency governors, parameters of modules."""
+"""Kinds that are one file of /proc or /sys: sysctls, MTU, queue masks, memory, governors, module parameters."""
 
 from __future__ import annotations
 
 import re
+import shlex
+from typing import Final
 
+from nova_perf_tuning import cpulist
 from nova_perf_tuning.host import privileged
-from nova_perf_tuning.host.settings import base, files
+from nova_perf_tuning.host import setting as setting_module
+from nova_perf_tuning.host.settings import base
 
-_POLICY = re.compile(r"policy(0|[1-9][0-9]{0,4})", re.ASCII).fullmatch
+#: Target of :class:`Memory` -> its file.
+MEMORY: Final = {
+    "transparent_hugepage": "/sys/kernel/mm/transparent_hugepage/enabled",
+    "ksm": "/sys/kernel/mm/ksm/run",
+}
 
 
-class Memory(base.SettingKind):
+class Sysctl(base.Attribute):
+    """One file below /proc/sys: ``net.core.rmem_max`` = ``8388608``; those of ``net`` are this namespace's."""
+
+    kind = "sysctl"
+    order = 40
+
+    def path(self, target: str) -> str:
+        return f"/proc/sys/{privileged.check_sysctl(target).replace('.', '/')}"
+
+    def describe(self, target: str, value: str) -> str:
+        if self.live:
+            return f"sysctl -w {shlex.quote(f'{target}={value}')}"
+        return super().describe(target, shlex.quote(value))
+
+    def holds(self, target: str, value: str, current: str) -> bool:
+        return current.split() == value.split()  # the kernel prints tabs between three numbers
+
+
+class Mtu(base.Attribute):
+    """MTU of a network device: ``eth0`` = ``9000``."""
+
+    kind = "mtu"
+    order = 30
+    form = f"({privileged.DEVICE})"
+    example = "eth0"
+    place = "/sys/class/net/{0}/mtu"
+
+
+class Memory(base.Attribute):
     """Transparent huge pages and KSM: ``transparent_hugepage`` = ``madvise``, ``ksm`` = ``2``."""
 
     kind = "memory"
     order = 40
 
-    def _path(self, target: str) -> str:
-        if target not in privileged.MEMORY:
-            allowed = ", ".join(sorted(privileged.MEMORY))
-            raise base.TargetError(f"memory target {target[:40]!r}: write one of {allowed}")
-        folder, name, _takes = privileged.MEMORY[target]
-        return f"/{folder}/{name}"
+    def path(self, target: str) -> str:
+        if target not in MEMORY:
+            raise base.TargetError(f"memory target {target[:40]!r}: write one of {', '.join(MEMORY)}")
+        return MEMORY[target]
 
     def read(self, target: str) -> str:
         """Return the value; of a file that shows all choices, the one in brackets."""
-        text = files.read_text(self.prefix, self._path(target))
+        text = super().read(target)
         chosen = re.search(r"\[([a-z_]+)\]", text)
         return chosen[1] if chosen else text
 
-    def write(self, target: str, value: str) -> None:
-        privileged.write_memory(self.root, target, value)
 
-    def describe(self, target: str, value: str) -> str:
-        return f"echo {value} > {self.prefix}{self._path(target)}"
-
-
-class Governor(base.SettingKind):
+class Governor(base.Attribute):
     """Governor of a frequency domain: ``policy0`` = ``performance``."""
 
     kind = "governor"
     order = 40
-
-    def _number(self, target: str) -> int:
-        match = _POLICY(target)
-        if not match:
-            raise base.TargetError(f"governor target {target[:40]!r}: write policyN as in policy0")
-        return int(match[1])
-
-    def _path(self, target: str) -> str:
-        return f"/sys/devices/system/cpu/cpufreq/policy{self._number(target)}/scaling_governor"
-
-    def read(self, target: str) -> str:
-        return files.read_text(self.prefix, self._path(target))
-
-    def write(self, target: str, value: str) -> None:
-        privileged.write_governor(self.root, self._number(target), value)
-
-    def describe(self, target: str, value: str) -> str:
-        return f"echo {value} > {self.prefix}{self._path(target)}"
+    form = r"(policy\d{1,5})"
+    example = "policy0"
+    place = "/sys/devices/system/cpu/cpufreq/{0}/scaling_governor"
 
 
-class ModuleParameter(base.SettingKind):
+class ModuleParameter(base.Attribute):
     """Parameter of a loaded module: ``kvm/halt_poll_ns`` = ``0``."""
 
     kind = "module_parameter"
     order = 40
+    form = "(kvm)/(halt_poll_ns)"
+    example = "kvm/halt_poll_ns"
+    place = "/sys/module/{0}/parameters/{1}"
 
-    def _path(self, target: str) -> str:
-        if target not in privileged.MODULE_PARAMETERS:
-            allowed = ", ".join(sorted(privileged.MODULE_PARAMETERS))
-            raise base.TargetError(f"module_parameter target {target[:60]!r}: write one of {allowed}")
-        module, _, name = target.partition("/")
-        return f"/sys/module/{module}/parameters/{name}"
 
-    def read(self, target: str) -> str:
-        return files.read_text(self.prefix, self._path(target))
+class _QueueMask(base.Attribute):
+    """A CPU mask of one queue. All zeros means off."""
 
-    def write(self, target: str, value: str) -> None:
-        privileged.write_module_parameter(self.root, target, value)
+    def holds(self, target: str, value: str, current: str) -> bool:
+        return current == value or cpulist.parse_mask(current) == cpulist.parse_mask(value)
 
-    def describe(self, target: str, value: str) -> str:
-        return f"echo {value} > {self.prefix}{self._path(target)}"
+    def way(self, setting: setting_module.Setting) -> tuple[str, str]:
+        device, _, queue = setting.target.partition("/")
+        return f"/sys/class/net/{device}/queues", f"{queue}/{self.place.rpartition('/')[2]}"
+
+
+class Xps(_QueueMask):
+    """Which CPUs send through a transmit queue: ``eth0/tx-3`` = ``000000ff``; needs more than one queue."""
+
+    kind = "xps"
+    form = rf"({privileged.DEVICE})/(tx-\d{{1,4}})"
+    example = "eth0/tx-3"
+    place = "/sys/class/net/{0}/queues/{1}/xps_cpus"
+
+
+class Rps(_QueueMask):
+    """Which CPUs work on a receive queue's packets: ``eth0/rx-3`` = ``000000ff``."""
+
+    kind = "rps"
+    form = rf"({privileged.DEVICE})/(rx-\d{{1,4}})"
+    example = "eth0/rx-3"
+    place = "/sys/class/net/{0}/queues/{1}/rps_cpus"

@@ -1,16 +1,21 @@
-"""The interface of a kind of setting; each kind is one small class found by an entry point."""
+"""The interface of a kind of setting; each kind is one small class."""
 
 from __future__ import annotations
 
 import abc
 import enum
 import errno
+import itertools
 import os
+import re
 from collections.abc import Sequence
 from typing import ClassVar, NamedTuple
 
 from nova_perf_tuning import cpulist, errors
+from nova_perf_tuning.host import privileged
 from nova_perf_tuning.host import setting as setting_module
+from nova_perf_tuning.host.setting import TargetError as TargetError
+from nova_perf_tuning.host.settings import files
 
 
 class FailureClass(enum.Enum):
@@ -43,10 +48,6 @@ def classify(error: OSError) -> FailureClass:
 def is_gone(error: OSError) -> bool:
     """Whether ``error`` says that the object does not exist (any more)."""
     return error.errno in _GONE
-
-
-class TargetError(errors.PerfTuningError):
-    """A target's text is not of the form that its kind takes, or it is not on the allow-list."""
 
 
 class UnsupportedError(OSError):
@@ -142,13 +143,13 @@ class SettingKind(abc.ABC):
         """Whether ``current`` means the same as ``value``; texts may differ (leading zeros, order)."""
         return current == value
 
-    def is_cut(self, current: str) -> bool:
-        """Whether ``current`` can only be what a write of ours leaves that was cut in the middle."""
-        return False
-
     def effective(self, target: str) -> str | None:
         """Return what the kernel really uses where that can differ from what was written, else None."""
         return None
+
+    def reaches(self, target: str, value: str, effective: str) -> bool:
+        """Whether ``effective`` (see :meth:`effective`) is what ``value`` asks for."""
+        return self.holds(target, value, effective)
 
     def identity(self, target: str) -> str:
         """Return what tells this object from a later one under the same number; empty if nothing can.
@@ -156,22 +157,6 @@ class SettingKind(abc.ABC):
         :raises OSError: the object is gone or cannot be read.
         """
         return ""
-
-    def reaches(self, target: str, value: str, effective: str) -> bool:
-        """Whether ``effective`` (see :meth:`effective`) is what ``value`` asks for."""
-        return self.holds(target, value, effective)
-
-    def is_renamed(self, old: str, new: str) -> bool:
-        """Whether the object that was known by the identity ``old`` may be the one that is ``new`` now."""
-        return False
-
-    def put_back(self, target: str, original: str) -> str:
-        """Write an original, and return what is to be found then.
-
-        :raises OSError, TargetError: as :meth:`write`.
-        """
-        self.write(target, original)
-        return original
 
     def is_same(self, setting: setting_module.Setting) -> bool:
         """Whether the object now under the target is the one that ``setting`` was made for.
@@ -199,17 +184,71 @@ class SettingKind(abc.ABC):
             return Observation(State.PENDING, current, f"in effect on {effective} until it fires next")
         return HELD
 
-    def suspects(self, settings: Sequence[setting_module.Setting]) -> list[bool]:
-        """Return for each setting False where it surely holds; whether it is in effect yet is not asked.
+    def holding(self, settings: Sequence[setting_module.Setting]) -> list[bool]:
+        """Return for each setting whether it surely holds; what does not is observed one by one.
 
-        What watches a host all day asks this first and surveys the rest; a kind with thousands of objects reads
-        less here.
+        A kind with thousands of objects compares bytes here.
         """
-        return [True] * len(settings)
+        return [False] * len(settings)
 
     def survey(self, settings: Sequence[setting_module.Setting]) -> list[Observation]:
-        """Read many settings back, in their order. Kinds with thousands of objects have a faster way."""
-        return [self.observe(one) for one in settings]
+        """Read many settings back, in their order."""
+        return [
+            HELD if held else self.observe(one) for one, held in zip(settings, self.holding(settings), strict=True)
+        ]
+
+
+class Attribute(SettingKind):
+    """A value that is the content of one file of /proc or /sys.
+
+    :cvar form: regular expression of a target, :cvar example: a target, for messages.
+    :cvar place: path of the file, ``{0}`` being the first group of ``form``.
+    """
+
+    form: ClassVar[str]
+    example: ClassVar[str]
+    place: ClassVar[str]
+
+    def path(self, target: str) -> str:
+        """Return the file, from the root.
+
+        :raises TargetError: the target's text is wrong.
+        """
+        match = re.fullmatch(self.form, target, re.ASCII)
+        if not match:
+            raise TargetError(f"{self.kind} target {target[:60]!r}: write it as in {self.example}")
+        return self.place.format(*match.groups())
+
+    def read(self, target: str) -> str:
+        return files.read_text(self.prefix, self.path(target))
+
+    def write(self, target: str, value: str) -> None:
+        privileged.write(self.root, self.path(target), value)
+
+    def describe(self, target: str, value: str) -> str:
+        return f"echo {value} > {self.prefix}{self.path(target)}"
+
+    def way(self, setting: setting_module.Setting) -> tuple[str, str]:
+        """Return a directory and the way from it to the file; settings that share the directory are read together.
+
+        Only for reading what the journal or a plan names: the target is not checked.
+        """
+        return "/", self.path(setting.target)[1:]
+
+    def holding(self, settings: Sequence[setting_module.Setting]) -> list[bool]:
+        found: list[bool] = []
+        try:
+            ways = [self.way(one) for one in settings]
+        except TargetError:
+            return super().holding(settings)
+        for directory, group in itertools.groupby(zip(ways, settings, strict=True), lambda item: item[0][0]):
+            members = list(group)
+            contents = files.read_many(f"{self.prefix}{directory}", [way for (_top, way), _one in members])
+            found += [
+                content == f"{one.value}\n".encode("ascii", "replace")
+                for content, (_way, one) in zip(contents, members, strict=True)
+            ]
+        return found
 
 
 def whole_number(kind: str, value: str) -> int:
@@ -224,10 +263,4 @@ def whole_number(kind: str, value: str) -> int:
 
 def same_cpus(value: str, current: str) -> bool:
     """Whether two cpulists name the same CPUs; a text that is no list equals only itself."""
-    return current == value or (cpulist.find(current) is not None and cpulist.find(current) == cpulist.find(value))
-
-
-def is_part(inner: str, outer: str) -> bool:
-    """Whether the cpulist ``inner`` names no CPU that ``outer`` does not."""
-    some, every = cpulist.find(inner), cpulist.find(outer)
-    return bool(some and every and some <= every)
+    return current == value or cpulist.find(current) == cpulist.find(value) is not None

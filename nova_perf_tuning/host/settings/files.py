@@ -6,7 +6,7 @@ import errno
 import os
 from collections.abc import Iterable
 
-#: O_NONBLOCK: a named pipe in a hostile sysroot must not stop us; it changes nothing for kernel files.
+#: O_NONBLOCK: a named pipe in a stranger's recording must not stop us; it changes nothing for kernel files.
 READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 FOLDER = READ | os.O_DIRECTORY
 
@@ -27,25 +27,19 @@ def read_bytes(path: str, dir_fd: int | None = None, limit: int = LIMIT) -> byte
         os.close(fd)
 
 
-def read_many(folder: int, paths: Iterable[str]) -> list[bytes]:
-    """Return the first page of each file, relative to the open ``folder``; empty where it cannot be read.
-
-    The calls are bound and written out: at 2 us a file, a function call for each is a fifth of the whole, and
-    a path from an open folder saves the kernel as much as Python costs.
-    """
-    opened, read, close = os.open, os.read, os.close
+def read_many(directory: str, paths: Iterable[str]) -> list[bytes]:
+    """Return the first page of each file, relative to ``directory``; empty where it cannot be read."""
+    try:
+        folder = os.open(directory, FOLDER)
+    except (OSError, ValueError):  # ValueError: a NUL in a path out of a plan file
+        return [b"" for _path in paths]
     found = []
     for path in paths:
-        data = b""
         try:
-            fd = opened(path, READ, dir_fd=folder)
-            try:
-                data = read(fd, PAGE)
-            finally:
-                close(fd)
-        except (OSError, ValueError):  # ValueError: a NUL in a path out of a plan file
-            pass
-        found.append(data)
+            found.append(read_bytes(path, folder, PAGE))
+        except (OSError, ValueError):
+            found.append(b"")
+    os.close(folder)
     return found
 
 

@@ -1,40 +1,48 @@
-"""Finds the kinds of settings that are installed, under the entry point ``nova_perf_tuning.settings``."""
+"""The kinds of settings: our own, and those of others under the entry point ``nova_perf_tuning.settings``."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping
 from importlib import metadata
 
-from nova_perf_tuning.host.settings import base
+from nova_perf_tuning.host.settings import (
+    attributes,
+    base,
+    config_file,
+    ethtool,
+    irq,
+    irqbalance,
+    thread,
+)
 
 GROUP = "nova_perf_tuning.settings"
 
+_OWN: tuple[type[base.SettingKind], ...] = (
+    irq.IrqAffinity,
+    irqbalance.IrqbalanceBan,
+    thread.ThreadAffinity,
+    attributes.Xps,
+    attributes.Rps,
+    attributes.Sysctl,
+    attributes.Mtu,
+    attributes.Memory,
+    attributes.Governor,
+    attributes.ModuleParameter,
+    ethtool.Offload,
+    ethtool.Ring,
+    ethtool.Channels,
+    config_file.ConfigFile,
+)
+
 
 @functools.cache
-def _entry_points() -> dict[str, metadata.EntryPoint]:
-    return {point.name: point for point in metadata.entry_points(group=GROUP)}
+def _classes() -> dict[str, type[base.SettingKind]]:
+    points = metadata.entry_points(group=GROUP)
+    # An environment that was installed from an earlier release may list ours there.
+    others = {point.name: point.load() for point in points if not point.value.startswith("nova_perf_tuning.")}
+    return others | {kind.kind: kind for kind in _OWN}
 
 
-class Kinds(Mapping[str, base.SettingKind]):
-    """Kind name -> the object that reads and writes it below one root; a class is loaded when first asked for."""
-
-    def __init__(self, root: str = "/") -> None:
-        self.root = root
-        self._made: dict[str, base.SettingKind] = {}
-
-    def __getitem__(self, name: str) -> base.SettingKind:
-        if name not in self._made:
-            if name not in _entry_points():
-                raise KeyError(name)
-            made = _entry_points()[name].load()(self.root)
-            if not isinstance(made, base.SettingKind):
-                raise base.TargetError(f"kind {name}: {type(made).__name__} of its package is no SettingKind")
-            self._made[name] = made
-        return self._made[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(_entry_points())
-
-    def __len__(self) -> int:
-        return len(_entry_points())
+def kinds(root: str = "/") -> dict[str, base.SettingKind]:
+    """Return kind name -> the object that reads and writes it below ``root``."""
+    return {name: kind(root) for name, kind in _classes().items()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import itertools
 import time
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -11,6 +12,7 @@ from nova_perf_tuning import errors, interrupt
 from nova_perf_tuning.host import setting as setting_module
 from nova_perf_tuning.host.settings import base, files
 from nova_perf_tuning.host.transaction import journal as journal_module
+from nova_perf_tuning.host.transaction import verify
 
 #: Seconds before another try of what failed for a passing reason; once for all settings of a kind.
 PAUSES = (0.02, 0.1)
@@ -127,43 +129,34 @@ def apply(
 
 def _look(one: Setting, kind: base.SettingKind) -> tuple[Outcome, str]:
     """Return what applying ``one`` will come to, WRITTEN meaning that it has to be written, and its identity."""
+    outcome, identity = Outcome(one, Result.UNCHANGED), ""
     try:
         identity = kind.identity(one.target)
         if one.identity and identity not in ("", one.identity):
-            return Outcome(
-                one, Result.STALE, detail=f"planned for {one.identity}, which is {identity} now"
-            ), identity
-        if kind.needs_identity and not one.identity:
-            detail = (
-                f"the plan does not say which one it means (identity {identity} now): its number may be reused"
-            )
-            return Outcome(one, Result.STALE, detail=detail), identity
-        current = kind.read(one.target)
-        holds = kind.holds(one.target, one.value, current)
-    except base.UnsupportedError as error:
-        return Outcome(one, Result.UNSUPPORTED, detail=error.strerror or ""), ""
-    except OSError as error:
-        result = Result.STALE if base.is_gone(error) else Result.FAILED
-        return Outcome(one, result, None, base.classify(error), _text(error)), ""
-    except errors.PerfTuningError as error:
-        return Outcome(one, Result.FAILED, None, base.FailureClass.PERMANENT, str(error)), ""
-    if not holds and not kind.writable:
-        return Outcome(
-            one, Result.UNSUPPORTED, current, None, "it can be read in a sysroot, not written"
-        ), identity
-    return Outcome(one, Result.UNCHANGED if holds else Result.WRITTEN, current), identity
+            outcome.result, outcome.detail = Result.STALE, f"planned for {one.identity}, which is {identity} now"
+        elif kind.needs_identity and not one.identity:
+            outcome.result = Result.STALE
+            outcome.detail = f"the plan names no identity (it is {identity} now), and its number may be reused"
+        else:
+            outcome.previous = kind.read(one.target)
+            if not kind.holds(one.target, one.value, outcome.previous):
+                outcome.result = Result.WRITTEN if kind.writable else Result.UNSUPPORTED
+                outcome.detail = "" if kind.writable else "it can be read in a sysroot, not written"
+    except (OSError, errors.PerfTuningError) as error:
+        _refused(outcome, error)
+    return outcome, identity
 
 
-def means(kind: base.SettingKind, target: str, value: str, current: str) -> bool:
-    """Whether two values mean the same of which one is the journal's: a damaged entry's means nothing."""
-    try:
-        return kind.holds(target, value, current)
-    except errors.PerfTuningError:
-        return False
-
-
-def _text(error: OSError) -> str:
-    return error.strerror or str(error)
+def _refused(outcome: Outcome, error: OSError | errors.PerfTuningError) -> None:
+    """Note why a setting was not read or written."""
+    outcome.detail = getattr(error, "strerror", None) or str(error)
+    if isinstance(error, base.UnsupportedError):
+        outcome.result = Result.UNSUPPORTED
+    elif isinstance(error, OSError):
+        outcome.result = Result.STALE if base.is_gone(error) else Result.FAILED
+        outcome.failure = base.classify(error)
+    else:
+        outcome.result, outcome.failure = Result.FAILED, base.FailureClass.PERMANENT
 
 
 class _Run:
@@ -175,24 +168,20 @@ class _Run:
         self.boot = boot
         self.now = time.time()
         self.known = {entry.key: entry for entry in journal.entries()}
-        self.by_target: dict[tuple[str, str], list[journal_module.Entry]] = {}
-        for entry in self.known.values():
-            self.by_target.setdefault((entry.kind, entry.target), []).append(entry)
-        #: What this call journals, by the place of its outcome.
+        #: What this call journals, by the index of its outcome.
         self.entries: dict[int, journal_module.Entry] = {}
         #: Entries of this boot that become entries of any boot, since a file brings their values back now.
         self.replaced: list[journal_module.Entry] = []
         self.written: list[Outcome] = []
 
     def run(self, settings: Sequence[Setting]) -> list[Outcome]:
-        outcomes = [self._plan(place, one) for place, one in enumerate(settings)]
-        begun = {place: entry for place, entry in self.entries.items() if self._differs(entry)}
+        outcomes = [self._plan(index, one) for index, one in enumerate(settings)]
+        begun = [entry for entry in self.entries.values() if self._differs(entry)]
         if begun:
             with self.journal.transaction():
                 self.journal.drop(self.replaced)
-                self.journal.put(begun.values())
+                self.journal.put(begun)
         try:
-            self.journal.check_present()
             self._write_all(outcomes)
             self._read_back(outcomes)
             self._record(outcomes)
@@ -201,42 +190,22 @@ class _Run:
             raise
         return outcomes
 
-    def _plan(self, place: int, one: Setting) -> Outcome:
+    def _plan(self, index: int, one: Setting) -> Outcome:
         """Read the object and prepare its journal entry."""
         kind = self.kinds[one.kind]
         outcome, identity = _look(one, kind)
-        if outcome.result not in (Result.WRITTEN, Result.UNCHANGED):
-            return outcome
-        of_any, of_boot = (
-            self.known.get((one.kind, one.target, identity, boot)) for boot in (journal_module.ANY_BOOT, self.boot)
-        )
-        if of_any is None and of_boot is None:
-            of_boot = self._renamed(outcome, identity)
-        stays = of_any is not None or one.persistent or kind.persistent
-        try:
+        if outcome.result in (Result.WRITTEN, Result.UNCHANGED):
+            of_any, of_boot = (
+                self.known.get((one.kind, one.target, identity, boot))
+                for boot in (journal_module.ANY_BOOT, self.boot)
+            )
             entry = self._entry(outcome, identity, of_any or of_boot)
-        except errors.PerfTuningError as error:
-            detail = f"what the journal says of it is of no use: {error}"
-            return Outcome(one, Result.FAILED, outcome.previous, base.FailureClass.PERMANENT, detail)
-        entry.boot_id = journal_module.ANY_BOOT if stays else self.boot
-        if of_boot is not None and (stays or of_boot.identity != identity):
-            self.replaced.append(of_boot)
-        self.entries[place] = entry
+            if of_any is not None or one.persistent or kind.persistent:
+                entry.boot_id = journal_module.ANY_BOOT
+                if of_boot is not None:
+                    self.replaced.append(of_boot)
+            self.entries[index] = entry
         return outcome
-
-    def _renamed(self, outcome: Outcome, identity: str) -> journal_module.Entry | None:
-        """Return the entry of an object that holds what we wrote when it had another name, None without one."""
-        one, kind, current = outcome.setting, self.kinds[outcome.setting.kind], outcome.previous
-        for entry in self.by_target.get((one.kind, one.target), ()):
-            if (
-                current is not None
-                and entry.state != "held"
-                and entry.boot_id == self.boot
-                and kind.is_renamed(entry.identity, identity)
-                and means(kind, one.target, entry.wanted, current)
-            ):
-                return entry
-        return None
 
     def _entry(self, outcome: Outcome, identity: str, old: journal_module.Entry | None) -> journal_module.Entry:
         """Return what the journal says before the write: what was there, and what can be there if it is cut."""
@@ -248,11 +217,9 @@ class _Run:
         if first and outcome.result is Result.UNCHANGED:
             state = "applied"  # also a write that was cut before its outcome was noted
         elif outcome.result is Result.WRITTEN:
-            state, written = "intended", None
-            if first and means(kind, one.target, first.wanted, current):
+            state, written = "intended", first.written if first else None
+            if first and kind.holds(one.target, first.wanted, current):
                 written = current
-            elif first:
-                written = first.written
         return journal_module.Entry(
             kind=one.kind,
             target=one.target,
@@ -276,9 +243,8 @@ class _Run:
     def _write_all(self, outcomes: list[Outcome]) -> None:
         """Write kind by kind; what fails for a passing reason is tried again before the next kind."""
         waiting = [one for one in outcomes if one.result is Result.WRITTEN]
-        orders = sorted({self.kinds[one.setting.kind].order for one in waiting})
-        for order in orders:
-            group = [one for one in waiting if self.kinds[one.setting.kind].order == order]
+        for _order, members in itertools.groupby(waiting, lambda one: self.kinds[one.setting.kind].order):
+            group = list(members)
             for pause in (0.0, *PAUSES):
                 time.sleep(pause)
                 for one in group:
@@ -292,67 +258,47 @@ class _Run:
         outcome.result, outcome.failure, outcome.detail = Result.WRITTEN, None, ""
         try:
             # Channels written a moment ago may have given the number to another vector.
-            if not kind.is_same(one):
-                outcome.result, outcome.detail = (
-                    Result.STALE,
-                    "its number belongs to another object since a moment ago",
-                )
-                return
-            self.written.append(outcome)
-            kind.write(one.target, one.value)
-        except base.UnsupportedError as error:
-            outcome.result, outcome.detail = Result.UNSUPPORTED, _text(error)
-        except OSError as error:
-            outcome.result = Result.STALE if base.is_gone(error) else Result.FAILED
-            outcome.failure, outcome.detail = base.classify(error), _text(error)
-        except errors.PerfTuningError as error:
-            outcome.result, outcome.failure, outcome.detail = (
-                Result.FAILED,
-                base.FailureClass.PERMANENT,
-                str(error),
-            )
+            if kind.is_same(one):
+                self.written.append(outcome)
+                kind.write(one.target, one.value)
+            else:
+                outcome.result, outcome.detail = Result.STALE, "another object has its number since a moment ago"
+        except (OSError, errors.PerfTuningError) as error:
+            _refused(outcome, error)
 
     def _read_back(self, outcomes: list[Outcome]) -> None:
         """Look at what was written once all is written: a later write may have undone an earlier one."""
-        for name in {one.setting.kind for one in self.written}:
-            group = [one for one in outcomes if one.setting.kind == name and one.result is Result.WRITTEN]
-            seen = self.kinds[name].survey([one.setting for one in group])
-            for outcome, observation in zip(group, seen, strict=True):
-                if observation.state is base.State.PENDING:
-                    outcome.result, outcome.detail = Result.PENDING, observation.detail
-                elif observation.state is not base.State.HOLDS:
-                    outcome.result = Result.DIFFERS
-                    found = "nothing" if observation.current is None else observation.current
-                    outcome.detail = observation.detail or f"the kernel holds {found}"
+        written = [one for one in outcomes if one.result is Result.WRITTEN]
+        seen = verify.verify([one.setting for one in written], self.kinds)
+        for outcome, observation in zip(written, seen, strict=True):
+            if observation.state is base.State.PENDING:
+                outcome.result, outcome.detail = Result.PENDING, observation.detail
+            elif observation.state is not base.State.HOLDS:
+                found = "nothing" if observation.current is None else observation.current
+                outcome.result = Result.DIFFERS
+                outcome.detail = observation.detail or f"the kernel holds {found}"
 
     def _record(self, outcomes: list[Outcome]) -> None:
         """Note what is in force now; forget what was refused and never written, and threads that have ended."""
-        keep, drop = [], []
-        for place, entry in self.entries.items():
-            outcome = outcomes[place]
+        keep, drop = [], self._ended()
+        for index, entry in self.entries.items():
+            outcome = outcomes[index]
             if outcome.result is Result.UNCHANGED:
                 continue
             old, held = self.known.get(entry.key), self._now_held(outcome)
-            if held is None and outcome.result is Result.FAILED:
-                continue  # it may have been done all the same: what the journal says of the intent stays
-            entry.written = held
             if outcome.result in (Result.WRITTEN, Result.PENDING, Result.DIFFERS):
-                entry.state = "applied"
+                entry.state, entry.written = "applied", held
                 keep.append(entry)
-            elif held == entry.wanted:  # done after all, too late for an answer
-                keep.append(entry)
+            elif held == entry.wanted or (held is None and outcome.result is Result.FAILED):
+                continue  # it may yet be done, too late for an answer: the intent stays in the journal
             elif old is not None:  # refused: what held before is what can be expected and undone
                 keep.append(dataclasses.replace(old, written=held))
             elif held in (None, entry.original):
                 drop.append(entry)
-            else:  # refused, and yet changed: it can be undone
-                keep.append(entry)
-        drop += self._ended()
         if keep or drop:
             with self.journal.transaction():
                 self.journal.put(keep)
                 self.journal.drop(drop)
-            self.journal.check_present()
 
     def _now_held(self, outcome: Outcome) -> str | None:
         one = outcome.setting
@@ -365,16 +311,15 @@ class _Run:
 
     def _ended(self) -> list[journal_module.Entry]:
         """Entries of earlier boots and of threads that are no more: nothing of theirs is left to undo or check."""
-        names = {
-            name for name in {key[0] for key in self.known} if name in self.kinds and self.kinds[name].ephemeral
-        }
-        old = [entry for key, entry in self.known.items() if key[0] in names and key[3] == self.boot]
-        ended = [entry for entry in self.known.values() if not entry.is_current(self.boot)]
-        for name in names:
-            group = [entry for entry in old if entry.kind == name]
-            seen = self.kinds[name].survey([entry.setting() for entry in group])
-            ended += [entry for entry, what in zip(group, seen, strict=True) if what.state is base.State.GONE]
-        return ended
+        entries = self.known.values()
+        mortal = [
+            one for one in entries if one.boot_id == self.boot and one.kind in self.kinds
+            and self.kinds[one.kind].ephemeral
+        ]  # fmt: skip
+        seen = verify.verify([one.setting() for one in mortal], self.kinds)
+        return [one for one in entries if not one.is_current(self.boot)] + [
+            one for one, found in zip(mortal, seen, strict=True) if found.state is base.State.GONE
+        ]
 
     def _undo(self, cause: BaseException) -> None:
         """Put back what this call wrote, last first; no signal stops it halfway."""
@@ -389,7 +334,7 @@ class _Run:
                     if outcome.result is not Result.FAILED:
                         left.append(f"{one.kind} {one.target}")
         if left:
-            more = f" and {len(left) - 5} more" if len(left) > 5 else ""
             raise ApplyError(
-                f"{str(cause) or type(cause).__name__}; these keep their new value: {', '.join(left[:5])}{more}"
+                f"{str(cause) or type(cause).__name__}; {len(left)} settings keep their new value, "
+                f"'nova-perf restore' puts them back: {', '.join(left[:5])}"
             ) from cause

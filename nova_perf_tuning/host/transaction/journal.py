@@ -1,20 +1,18 @@
 """The journal: what every changed object was before, kept on disk before the kernel sees a write.
 
-SQLite in write-ahead mode with full synchronisation: a commit is on the disk when it returns, readers
-work beside the one writer. The writer holds a lock file, so that two commands never mix; the kernel drops
-that lock with the process, however it ends.
+SQLite in write-ahead mode with full synchronisation: a commit is on the disk when it returns, readers work beside
+the one writer. The writer holds a lock file, so that two commands never mix; the kernel drops that lock with the
+process. The journal is trusted: a damaged one gets one error that says what to remove.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-import errno
+import operator
 import os
 import sqlite3
-import stat
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 from nova_perf_tuning import errors
 from nova_perf_tuning.host import setting as setting_module
@@ -46,12 +44,6 @@ _SCHEMA = (
     f"PRAGMA user_version = {VERSION}",
 )
 
-_COLUMNS = "kind, target, identity, boot_id, original, wanted, written, reason, rule, state, since, changed"
-
-
-#: Of the columns: with a value that was read back, and without.
-_TYPES = [[*[str] * 6, written, *[str] * 3, float, float] for written in (str, type(None))]
-
 
 class JournalError(errors.PerfTuningError):
     """The journal cannot be read or written; nothing is changed on the host without it."""
@@ -63,10 +55,6 @@ class ForbiddenError(JournalError):
 
 class BusyError(JournalError):
     """Another process is changing this host; it will have ended soon."""
-
-
-class UnwritableError(JournalError):
-    """The disk is full or does not let the journal be written; what it holds may still be readable."""
 
 
 @dataclasses.dataclass(slots=True)
@@ -125,45 +113,19 @@ class Entry:
         )
 
 
+_FIELDS = [field.name for field in dataclasses.fields(Entry)]
+_COLUMNS = ", ".join(_FIELDS)
+_row = operator.attrgetter(*_FIELDS)
+_UPSERT = (
+    f"INSERT INTO entry ({_COLUMNS}) VALUES ({', '.join('?' * len(_FIELDS))})"  # noqa: S608
+    " ON CONFLICT (kind, target, identity, boot_id) DO UPDATE SET "
+    + ", ".join(f"{name} = excluded.{name}" for name in _FIELDS[4:])
+)
+
+
 def default_state_dir(root: str) -> str:
-    """Return the folder of the journal of the host below ``root``."""
+    """Return the directory of the journal of the host below ``root``."""
     return os.path.join(os.path.abspath(root), STATE_DIR)
-
-
-def _rows(connection: sqlite3.Connection) -> list[tuple[Any, ...]]:
-    query = f"SELECT {_COLUMNS} FROM entry ORDER BY id"  # noqa: S608
-    try:
-        return connection.execute(query).fetchall()
-    except sqlite3.OperationalError as error:
-        if "UTF-8" not in str(error):
-            raise
-    connection.text_factory = bytes
-    try:
-        return connection.execute(query).fetchall()
-    finally:
-        connection.text_factory = str
-
-
-def _mended(row: tuple[Any, ...]) -> Entry:
-    """Return the entry of a damaged row: the others shall be of use all the same."""
-    texts: list[Any] = [one.decode("utf-8", "replace") if isinstance(one, bytes) else str(one) for one in row[:10]]
-    if row[6] is None:
-        texts[6] = None
-    return Entry(*texts, *(one if isinstance(one, float) else 0.0 for one in row[10:]))
-
-
-def _forbidden(path: str, owner: int = 0) -> ForbiddenError:
-    who = f"user {owner}" if owner else "root"
-    return ForbiddenError(f"{path}: only its owner ({who}) may read it: run this as {who}")
-
-
-def _storable(path: str) -> str | bytes:
-    """Return what SQLite takes: a path that is no UTF-8 as the bytes that it is."""
-    try:
-        path.encode()
-    except UnicodeEncodeError:
-        return os.fsencode(path)
-    return path
 
 
 #: Time of the last change, inode, size.
@@ -182,46 +144,33 @@ def stamp(path: str) -> Stamp | None:
 class Journal:
     """The open journal of one host; a context manager.
 
-    :param state_dir: folder of the journal and its lock; made (mode 0700) by a writer.
+    :param state_dir: directory of the journal and its lock; made by a writer.
     :param root: the root that it belongs to; another one's journal is refused.
-    :param writer: take the lock, and create what is missing. A reader finds an empty journal where there is none,
-        and needs no space: where SQLite finds none for its index of the log, the reader keeps writers out and does
-        without it.
+    :param writer: take the lock, and create what is missing. A reader finds an empty journal where there is none.
     :param patience: seconds to wait for a writer.
-    :param undo: as a writer, be content with reading where the disk is full or read-only: undoing must not need
-        space. :attr:`obstacle` says then why nothing can be written.
     :ivar stamp: of a writer that has closed: the file as it left it (see :func:`stamp`).
     :raises BusyError: another writer is at work.
     :raises ForbiddenError: only another user may read it.
     :raises JournalError: damaged; of a newer version; disk full.
     """
 
-    def __init__(
-        self,
-        state_dir: str,
-        root: str = "/",
-        *,
-        writer: bool = False,
-        patience: float = 10.0,
-        undo: bool = False,
-    ) -> None:
+    def __init__(self, state_dir: str, root: str = "/", *, writer: bool = False, patience: float = 10.0) -> None:
         self.state_dir = os.path.abspath(state_dir)
         self.path = os.path.join(self.state_dir, JOURNAL)
         self.root = os.path.realpath(root)
-        self.obstacle: JournalError | None = None
         self.stamp: Stamp | None = None
         self._writer = writer
-        self._undo = undo
-        self._patience = patience
         self._lock = -1
-        self._file: tuple[int, int] | None = None
         self._connection: sqlite3.Connection | None = None
         try:
             if writer:
-                self._prepare_folder()
-                self._lock = self._take_lock()
-            if (writer and not undo) or self._exists():
-                self._open_as_possible()
+                self._prepare(patience)
+            if self._is_there():
+                self._connection = self._open()
+        except OSError as error:
+            self.close()
+            path = error.filename or self.state_dir
+            raise JournalError(f"{path}: {error.strerror}: name another directory with --state-dir") from None
         except BaseException:
             self.close()
             raise
@@ -234,144 +183,77 @@ class Journal:
 
     def close(self) -> None:
         """Close the file and let the next writer in."""
-        self._disconnect()
+        if self._connection is not None:
+            with contextlib.suppress(sqlite3.Error):
+                self._connection.close()
+            self._connection = None
         if self._lock >= 0:
             self.stamp = stamp(self.path)
             os.close(self._lock)
             self._lock = -1
 
-    def _disconnect(self) -> None:
-        if self._connection is not None:
-            with contextlib.suppress(sqlite3.Error):
-                self._connection.close()
-            self._connection = None
-
-    def _exists(self) -> bool:
-        try:
-            os.lstat(self.path)
-        except FileNotFoundError:
-            return False
-        except PermissionError:
-            raise _forbidden(self.path) from None
-        except OSError as error:
-            raise JournalError(f"{self.path}: {error.strerror}: name another folder with --state-dir") from None
-        return True
-
-    def _prepare_folder(self) -> None:
-        try:
-            # nova-compute, which is not root, reads the host's verdict there; the journal itself is 0600.
-            os.makedirs(self.state_dir, mode=0o755, exist_ok=True)
-            found = os.stat(self.state_dir)
-        except OSError as error:
-            raise JournalError(f"{self.state_dir}: {error.strerror}: name a folder with --state-dir") from None
+    def _prepare(self, patience: float) -> None:
+        """Make the directory and the file, and take the lock."""
+        # nova-compute, which is not root, reads the host's verdict there; the journal itself is 0600.
+        os.makedirs(self.state_dir, mode=0o755, exist_ok=True)
+        found = os.stat(self.state_dir)
         if found.st_uid != os.geteuid() or found.st_mode & 0o022:
             raise JournalError(
                 f"{self.state_dir}: others may write there; the journal decides what is written to the kernel: "
-                "name a folder of your own with --state-dir"
+                "name a directory of your own with --state-dir"
             )
-
-    def _take_lock(self) -> int:
-        path = os.path.join(self.state_dir, LOCK)
         try:
-            return lock_module.take(path, self._patience, readable=self._undo or not self._writer)
+            self._lock = lock_module.take(os.path.join(self.state_dir, LOCK), patience)
         except lock_module.HeldError as error:
             raise BusyError(
                 f"{self.state_dir}: process {error.holder} is changing this host; try again when it has ended"
             ) from None
-        except OSError as error:
-            raise JournalError(f"{path}: {error.strerror}: name another folder with --state-dir") from None
+        os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))  # SQLite's would be 0644
 
-    def _open_as_possible(self) -> None:
-        """Open it; read only, except for a writer that is not content with that, where it cannot be written."""
+    def _is_there(self) -> bool:
         try:
-            self._open()
-        except UnwritableError as error:
-            self._disconnect()
-            if (self._writer and not self._undo) or not self._exists():
-                raise
-            if self._lock < 0:
-                self._lock = self._take_lock()
-            self.obstacle, self._writer = error, False
-            self._open()
-
-    def _open(self) -> None:
-        try:
-            if self._writer:
-                flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-                os.close(os.open(self.path, flags, 0o600))  # SQLite would make it readable for all
-            self._check_file()
-        except OSError as error:
-            full = error.errno in (errno.EROFS, errno.ENOSPC, errno.EDQUOT)
-            raise (UnwritableError if full else JournalError)(f"{self.path}: {error.strerror}") from None
-        # A reader too must be able to finish what a killed writer left; it changes nothing else (query_only).
-        mode = "rw"
-        writable = os.access(self.state_dir, os.W_OK)
-        if not self._writer and (self.obstacle or not writable):
-            mode = ("rw" if writable else "ro") if self._has_log() else "ro&immutable=1"
-        with self._errors():
-            # A path may hold '?' and '#', which are syntax in a URI.
-            name = self.path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
-            self._connection = sqlite3.connect(
-                f"file:{name}?mode={mode}", uri=True, timeout=10.0, isolation_level=None, check_same_thread=False
-            )
-            self._set_up(self._connection)
-
-    def _has_log(self) -> bool:
-        """Whether a killed or a running writer has left commits beside the file."""
-        try:
-            return os.stat(f"{self.path}-wal").st_size > 0
-        except OSError:
+            owner = os.stat(self.path).st_uid
+        except FileNotFoundError:
             return False
+        except PermissionError:
+            owner = 0
+        if owner != os.geteuid():
+            who = f"user {owner}" if owner else "root"
+            raise ForbiddenError(f"{self.path}: only its owner ({who}) may read it: run this as {who}")
+        return True
 
-    def _check_file(self) -> None:
-        found = os.lstat(self.path)
-        if stat.S_ISREG(found.st_mode) and found.st_uid != os.geteuid() != 0:
-            raise _forbidden(self.path, found.st_uid)
-        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
-            raise JournalError(f"{self.path}: it is not a file that you alone may write: move it away")
-        self._file = (found.st_dev, found.st_ino)
-
-    def _set_up(self, connection: sqlite3.Connection) -> None:
-        # Before anything is believed: what a hostile or damaged file could make SQLite do.
-        connection.execute("PRAGMA trusted_schema = OFF")
-        connection.execute("PRAGMA cell_size_check = ON")
-        if self.obstacle is not None and os.access(self.state_dir, os.W_OK):
-            # SQLite keeps its index of the log in memory then, where it would need space; the lock is ours.
-            connection.execute("PRAGMA locking_mode = EXCLUSIVE")
-        version = connection.execute("PRAGMA user_version").fetchone()[0]
-        application = connection.execute("PRAGMA application_id").fetchone()[0]
-        empty = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
-        if not empty and (application != APPLICATION_ID or version < 1):
-            raise JournalError(f"{self.path}: it is not a journal of this program: move it away")
-        if version > VERSION:
-            raise JournalError(f"{self.path}: version {version} was written by a newer release: use that one")
-        if self._writer:
-            connection.execute("PRAGMA journal_mode = WAL")
-            connection.execute("PRAGMA synchronous = FULL")
+    def _open(self) -> sqlite3.Connection | None:
+        """Return the connection; None for a reader of what a writer died in making."""
+        with self._errors():
+            connection = sqlite3.connect(self.path, timeout=10.0, isolation_level=None, check_same_thread=False)
+            empty = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
+            if empty and not self._writer:
+                connection.close()
+                return None
+            if self._writer:
+                connection.execute("PRAGMA journal_mode = WAL")
+                connection.execute("PRAGMA synchronous = FULL")
+            else:  # it can still finish what a killed writer left
+                connection.execute("PRAGMA query_only = ON")
             if empty:
-                with self.transaction():
+                with _transaction(connection):
                     for statement in _SCHEMA:
                         connection.execute(statement)
-                    connection.execute("INSERT INTO host (root) VALUES (?)", (_storable(self.root),))
-        else:
-            connection.execute("PRAGMA query_only = ON")
-            if empty:
-                self.close()
-                return
-        if self._writer or self._undo:
-            found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
-            if found != "ok":
-                raise sqlite3.DatabaseError(found)
-        self._check_root(connection)
+                    connection.execute("INSERT INTO host (root) VALUES (?)", (self.root,))
+            self._check(connection)
+            return connection
 
-    def _check_root(self, connection: sqlite3.Connection) -> None:
-        row = connection.execute("SELECT root FROM host").fetchone()
-        if row is None:
-            raise sqlite3.DatabaseError("it names no host")
-        if row[0] != _storable(self.root):
-            other = os.fsdecode(row[0]) if isinstance(row[0], bytes) else row[0]
+    def _check(self, connection: sqlite3.Connection) -> None:
+        """Refuse what is not this host's journal of this release."""
+        if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
+            raise JournalError(f"{self.path}: it is not a journal of this program: move it away")
+        version = connection.execute("PRAGMA user_version").fetchone()[0]
+        if version > VERSION:
+            raise JournalError(f"{self.path}: version {version} was written by a newer release: use that one")
+        (root,) = connection.execute("SELECT root FROM host").fetchone()
+        if root != self.root:
             raise JournalError(
-                f"{self.path}: it belongs to the host below {other}, not {self.root}: name another --state-dir"
+                f"{self.path}: it belongs to the host below {root}, not {self.root}: name another --state-dir"
             )
 
     @contextlib.contextmanager
@@ -379,36 +261,11 @@ class Journal:
         """Turn SQLite's errors into one line."""
         try:
             yield
-        except sqlite3.Error as error:
-            text = " ".join(str(error).split())
-            kind = JournalError
-            if "full" in text or "I/O" in text:
-                kind = UnwritableError
-                advice = "free some space and run it again"
-            elif "readonly" in text or "unable to open" in text:
-                kind = UnwritableError
-                advice = "make its folder writable or name another with --state-dir"
-            elif "locked" in text:
-                advice = "another program has it open; try again"
-            else:
-                advice = "it is damaged: move it away; what the host holds now stays as it is"
-            raise kind(f"{self.path}: {text}: {advice}") from None
-        except UnicodeEncodeError as error:
+        except (sqlite3.Error, TypeError, UnicodeError) as error:
             raise JournalError(
-                f"{self.path}: {error.object!r} is no UTF-8 text: rename what is called so"
+                f"{self.path}: {' '.join(str(error).split())}: make room on the disk if it is full, remount it if "
+                "it is read-only; else the journal is damaged: remove it, and what the host holds now stays"
             ) from None
-
-    def check_present(self) -> None:
-        """Make sure that what was committed can be found again under the journal's name.
-
-        :raises JournalError: somebody deleted or replaced the file while it is open.
-        """
-        try:
-            found = os.lstat(self.path)
-        except OSError as error:
-            raise JournalError(f"{self.path}: it was taken away while in use: {error.strerror}") from None
-        if (found.st_dev, found.st_ino) != self._file:
-            raise JournalError(f"{self.path}: it was replaced while in use")
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
@@ -416,48 +273,25 @@ class Journal:
 
         :raises JournalError: they could not be written.
         """
-        connection = self._connection
-        if self.obstacle is not None:
-            raise self.obstacle
-        if connection is None or not self._writer:
-            raise JournalError(f"{self.path}: it is open for reading only")
-        with self._errors():
-            connection.execute("BEGIN IMMEDIATE")
-            try:
-                yield
-                connection.execute("COMMIT")
-            except BaseException:
-                with contextlib.suppress(sqlite3.Error):
-                    connection.execute("ROLLBACK")
-                raise
+        assert self._connection is not None and self._writer, "it is open for reading only"
+        with self._errors(), _transaction(self._connection):
+            yield
 
     def entries(self) -> list[Entry]:
-        """Return all entries, oldest first; in damaged ones what is no text is made text, which no kind may take.
+        """Return all entries, oldest first.
 
         :raises JournalError: it cannot be read.
         """
         if self._connection is None:
             return []
         with self._errors():
-            rows = _rows(self._connection)
-        return [Entry(*row) if [*map(type, row)] in _TYPES else _mended(row) for row in rows]
+            rows = self._connection.execute(f"SELECT {_COLUMNS} FROM entry ORDER BY id")  # noqa: S608
+            return [Entry(*row) for row in rows]
 
     def put(self, entries: Iterable[Entry]) -> None:
         """Insert entries or replace those with the same key, keeping their place. Within :meth:`transaction`."""
         assert self._connection is not None
-        self._connection.executemany(
-            f"INSERT INTO entry ({_COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?)"  # noqa: S608
-            " ON CONFLICT (kind, target, identity, boot_id) DO UPDATE SET wanted = excluded.wanted,"
-            " original = excluded.original, written = excluded.written, reason = excluded.reason,"
-            " rule = excluded.rule, state = excluded.state, since = excluded.since, changed = excluded.changed",
-            [
-                (
-                    one.kind, one.target, one.identity, one.boot_id, one.original, one.wanted, one.written,
-                    one.reason, one.rule, one.state, one.since, one.changed,
-                )
-                for one in entries
-            ],
-        )  # fmt: skip
+        self._connection.executemany(_UPSERT, map(_row, entries))
 
     def drop(self, entries: Iterable[Entry]) -> None:
         """Forget entries. Within :meth:`transaction`."""
@@ -466,3 +300,15 @@ class Journal:
             "DELETE FROM entry WHERE kind = ? AND target = ? AND identity = ? AND boot_id = ?",
             [one.key for one in entries],
         )
+
+
+@contextlib.contextmanager
+def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        with contextlib.suppress(sqlite3.Error):
+            connection.execute("ROLLBACK")
+        raise

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import fcntl
 import os
 import time
 
 from nova_perf_tuning import errors
-
-#: A record may have a FIFO there, whose other end nobody opens.
-_FLAGS = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 
 class HeldError(errors.PerfTuningError):
@@ -25,29 +20,24 @@ class HeldError(errors.PerfTuningError):
         self.holder = holder
 
 
-def take(path: str, patience: float, *, readable: bool = False) -> int:
+def take(path: str, patience: float) -> int:
     """Take the lock file at ``path``, made if need be, and return its descriptor: closing it gives it back.
 
     :param patience: seconds to wait for its holder.
-    :param readable: be content with a file on a file system that cannot be written.
     :raises HeldError: somebody else holds it.
-    :raises OSError: the file cannot be opened.
+    :raises OSError: the file cannot be opened or written; ELOOP: it is a link, whose target would be written to.
     """
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | _FLAGS, 0o600)
-    except OSError as error:
-        if not readable or error.errno != errno.EROFS:
-            raise
-        fd = os.open(path, os.O_RDONLY | _FLAGS)
-    deadline = time.monotonic() + patience
-    while not _try(fd, fcntl.LOCK_EX):
-        if time.monotonic() >= deadline:
-            named = _named(fd)
-            os.close(fd)
-            raise HeldError(path, named)
-        time.sleep(0.05)
-    with contextlib.suppress(OSError):  # the number is for people; a full disk shows soon enough
+        deadline = time.monotonic() + patience
+        while not _try(fd, fcntl.LOCK_EX):
+            if time.monotonic() >= deadline:
+                raise HeldError(path, _named(fd))
+            time.sleep(0.05)
         os.pwrite(fd, f"{os.getpid():<19d}\n".encode(), 0)
+    except BaseException:
+        os.close(fd)
+        raise
     return fd
 
 
@@ -57,7 +47,7 @@ def holder(path: str) -> str | None:
     It takes a shared lock for a moment, so that two who ask do not see each other.
     """
     try:
-        fd = os.open(path, os.O_RDONLY | _FLAGS)
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
         return None
     try:

@@ -35,7 +35,6 @@ class Restoration:
 
     :ivar entry: its original is the value that was to be put back.
     :ivar current: the value found before anything was written, None when it could not be read.
-    :ivar left: what the kernel holds where it took the original and made something else of it.
     :ivar detail: one clause for people.
     """
 
@@ -43,20 +42,6 @@ class Restoration:
     result: Undone
     current: str | None = None
     detail: str = ""
-    left: str | None = None
-
-
-class NotClearedError(errors.PerfTuningError):
-    """The values are back, but the journal could not be written; the next restore clears it.
-
-    :ivar done: what became of each entry.
-    """
-
-    exit_code = errors.ExitCode.FAIL
-
-    def __init__(self, done: list[Restoration], cause: journal_module.JournalError) -> None:
-        super().__init__(f"the journal could not be cleared, run 'nova-perf restore' again for that: {cause}")
-        self.done = done
 
 
 def restore(
@@ -70,31 +55,24 @@ def restore(
     """Undo everything in the journal, or ``only`` some of it, in the reverse order of writing.
 
     Entries leave the journal only after all writes: killed at any point, the next run finds values that are
-    their originals already and goes on. An object that failed or was left alone keeps its entry. What the kernel
-    made of an original (XPS takes no CPU that is offline) counts as ours at the next try.
-
-    A value that others share gets what they have made of theirs since, whether or not it is as we left it.
+    their originals already and goes on. An object that failed or was left alone keeps its entry.
 
     :param force: also put back what somebody else has changed since.
-    :raises JournalError: the journal cannot be read.
-    :raises NotClearedError: all was put back as far as it goes, but the journal cannot be written.
+    :raises JournalError: the journal cannot be read; or all was put back, but it cannot be written, as it says.
     """
     entries = [entry for entry in journal.entries() if only is None or only(entry)]
-    newest_first = sorted(
-        enumerate(entries),
-        key=lambda item: (kinds[item[1].kind].order if item[1].kind in kinds else 0, item[0]),
-        reverse=True,
-    )
-    done = [_restore(entry, kinds, boot, force) for _place, entry in newest_first]
+    entries.reverse()
+    newest_first = sorted(entries, key=lambda one: -kinds[one.kind].order if one.kind in kinds else 0)
+    done = [_restore(entry, kinds, boot, force) for entry in newest_first]
     ended = [one.entry for one in done if one.result not in KEPT]
-    cut = [dataclasses.replace(one.entry, written=one.left) for one in done if one.left is not None]
-    if ended or cut:
+    if ended:
         try:
             with journal.transaction():
                 journal.drop(ended)
-                journal.put(cut)
         except journal_module.JournalError as error:
-            raise NotClearedError(done, error) from None
+            raise journal_module.JournalError(
+                f"values are put back, but the journal could not be cleared, run it again for that: {error}"
+            ) from None
     return done
 
 
@@ -120,7 +98,7 @@ def _restore(
             ours = entry.written or entry.wanted
             detail = f"we wrote {ours}, somebody has set {current} since; the original is {entry.original}"
             return Restoration(entry, Undone.FOREIGN, current, detail)
-        expected = kind.put_back(entry.target, entry.original)
+        kind.write(entry.target, entry.original)
         now = kind.read(entry.target)
     except OSError as error:
         if base.is_gone(error):
@@ -128,16 +106,14 @@ def _restore(
         return Restoration(entry, Undone.FAILED, None, error.strerror or str(error))
     except errors.PerfTuningError as error:
         return Restoration(entry, Undone.FAILED, None, str(error))
-    if not kind.holds(entry.target, expected, now):
+    if not kind.holds(entry.target, entry.original, now):
         detail = f"the kernel holds {now}, not the original {entry.original}"
-        return Restoration(entry, Undone.FAILED, current, detail, left=now)
+        return Restoration(entry, Undone.FAILED, current, detail)
     return Restoration(entry, Undone.RESTORED, current)
 
 
 def _is_ours(entry: journal_module.Entry, kind: base.SettingKind, current: str) -> bool:
     """Whether ``current`` is what we asked for now or, if cut before this write, what we had written last."""
-    return (
-        kind.holds(entry.target, entry.wanted, current)
-        or (entry.written is not None and kind.holds(entry.target, entry.written, current))
-        or kind.is_cut(current)
+    return kind.holds(entry.target, entry.wanted, current) or (
+        entry.written is not None and kind.holds(entry.target, entry.written, current)
     )

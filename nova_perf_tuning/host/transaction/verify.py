@@ -13,40 +13,30 @@ def verify(
 ) -> list[base.Observation]:
     """Return what each setting's object holds now, in the order of ``settings``.
 
-    Ten thousand settings cost little more than reading their files once: each kind compares bytes and looks
-    closely at what differs only. A kind that is not installed any more gives ``UNREADABLE``.
+    A kind that is not installed any more gives ``UNREADABLE``.
     """
-    places: dict[str, list[int]] = {}
-    for place, one in enumerate(settings):
-        places.setdefault(one.kind, []).append(place)
+    by_kind: dict[str, list[int]] = {}
+    for index, one in enumerate(settings):
+        by_kind.setdefault(one.kind, []).append(index)
     found = [base.HELD] * len(settings)
-    for name, group in places.items():
-        if name not in kinds:
-            lost = base.Observation(base.State.UNREADABLE, None, f"kind {name[:40]} is not installed")
-            for place in group:
-                found[place] = lost
-            continue
-        seen = kinds[name].survey([settings[place] for place in group])
-        for place, observation in zip(group, seen, strict=True):
-            found[place] = observation
+    for name, members in by_kind.items():
+        if name in kinds:
+            seen = kinds[name].survey([settings[index] for index in members])
+        else:
+            seen = [base.Observation(base.State.UNREADABLE, None, f"kind {name[:40]} is not installed")] * len(
+                members
+            )
+        for index, observation in zip(members, seen, strict=True):
+            found[index] = observation
     return found
 
 
 def drifted(
     settings: Sequence[setting_module.Setting], kinds: Mapping[str, base.SettingKind]
 ) -> list[setting_module.Setting]:
-    """Return those settings that :func:`verify` would find drifted, kind by kind, at less than its cost."""
-    groups: dict[str, list[setting_module.Setting]] = {}
-    for one in settings:
-        groups.setdefault(one.kind, []).append(one)
-    found = []
-    for name, group in groups.items():
-        if name not in kinds:
-            continue
-        kind = kinds[name]
-        maybe = [one for one, suspect in zip(group, kind.suspects(group), strict=True) if suspect]
-        found += [one for one, seen in zip(maybe, kind.survey(maybe), strict=True) if is_drift(one, seen, kinds)]
-    return found
+    """Return those settings that :func:`verify` finds drifted."""
+    seen = verify(settings, kinds)
+    return [one for one, found in zip(settings, seen, strict=True) if is_drift(one, found, kinds)]
 
 
 def is_drift(

@@ -39,7 +39,7 @@ def main() -> None:
         patience.until(lambda: moved(process) >= OURS, "irqbalance moves all")
         tell("started", moved(process))
         with tempfile.TemporaryDirectory() as folder, journal.Journal(folder, "/", writer=True) as book:
-            apply.apply(neighbours.ban(placed), registry.Kinds("/"), book, "boot")
+            apply.apply(neighbours.ban(placed), registry.kinds("/"), book, "boot")
             # As the agent does when it finds them moved.
             patience.until(lambda: neighbours.moved() or not moved(process) & OURS, "it lets go of ours")
             tell("placed", moved(process))
@@ -49,7 +49,7 @@ def main() -> None:
             process = start(words)
             patience.until(lambda: moved(process), "irqbalance works again")
             tell("started again", moved(process))
-            restore.restore(book, registry.Kinds("/"), "boot")
+            restore.restore(book, registry.kinds("/"), "boot")
             patience.until(lambda: moved(process) >= OURS, "it has all again")
         tell("restored", moved(process))
         tell("banned", asked(process, "setup"))

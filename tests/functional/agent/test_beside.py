@@ -57,7 +57,7 @@ class BesideCase(agent_case.AgentCase):
     def identity(self, target):
         from nova_perf_tuning.host.settings import registry
 
-        return registry.Kinds(self.root)["irq_affinity"].identity(target)
+        return registry.kinds(self.root)["irq_affinity"].identity(target)
 
     def restored(self):
         """Restore what is left, and compare every byte."""

@@ -22,11 +22,11 @@ program = shutil.copy(shutil.which("sleep"), folder + "/qemu-system-of-a-test")
 process = subprocess.Popen([program, "600"])
 try:
     before, target = os.sched_getaffinity(process.pid), f"tid:{process.pid}"
-    kind = registry.Kinds()["thread_affinity"]
+    kind = registry.kinds()["thread_affinity"]
     cpu, now, identity = str(min(before)), kind.read(target), kind.identity(target)
     settings = [setting.Setting("thread_affinity", target, cpu, now, "", "test", identity)]
     with journal.Journal(folder, writer=True) as book:
-        apply.apply(settings, registry.Kinds(), book, apply.boot_id())
+        apply.apply(settings, registry.kinds(), book, apply.boot_id())
     assert os.sched_getaffinity(process.pid) == {min(before)} != before
     try:
         with open(folder + "/fill", "wb", buffering=0) as file:

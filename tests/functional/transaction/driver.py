@@ -67,12 +67,12 @@ class Cut:
     def apply(self, settings: list[Setting]) -> list[apply.Outcome]:
         """Apply all ``settings``."""
         with journal.Journal(self.state_dir, self.root, writer=True) as book:
-            return apply.apply(settings, registry.Kinds(self.root), book, apply.boot_id(self.root))
+            return apply.apply(settings, registry.kinds(self.root), book, apply.boot_id(self.root))
 
     def restore(self) -> list[restore.Restoration]:
         """Restore everything."""
         with journal.Journal(self.state_dir, self.root, writer=True) as book:
-            return restore.restore(book, registry.Kinds(self.root), apply.boot_id(self.root))
+            return restore.restore(book, registry.kinds(self.root), apply.boot_id(self.root))
 
     def child(self, work: Callable[[], object], place: int, torn: int, report: int = -1) -> bool:
         """Run ``work`` in a child that dies at boundary ``place``; return whether it died there."""
@@ -108,7 +108,7 @@ class Cut:
     def check(self, where: str) -> None:
         """Restore, twice, and compare every byte of the host."""
         with journal.Journal(self.state_dir, self.root) as book:  # readable as the kill left it
-            verify.verify([one.setting() for one in book.entries()], registry.Kinds(self.root))
+            verify.verify([one.setting() for one in book.entries()], registry.kinds(self.root))
         bad = [f"{one.entry.target} {one.result.value}" for one in self.restore() if one.result in restore.KEPT]
         if bad:
             self.wrong.append(f"{where}: not restored: {bad}")

@@ -89,7 +89,6 @@ class LiveObjects:
             ("channels", "npv0/rx", "1"),
             ("offload", "npv0/tx-tcp-segmentation", "off"),
             ("offload", "npv0/rx-gro", "on"),
-            ("coalesce", "nptap0/rx-frames", "16"),
             ("mtu", "npv0", "9000"),
             ("sysctl", "net.core.somaxconn", "512"),
             ("sysctl", "net.ipv4.tcp_rmem", "4096 131072 8388608"),
@@ -101,7 +100,7 @@ class LiveObjects:
 
     def settings(self) -> list[Setting]:
         """Return :meth:`wanted` as settings with their identities."""
-        kinds = registry.Kinds(ROOT)
+        kinds = registry.kinds(ROOT)
         return [
             Setting(
                 kind, target, value, kinds[kind].read(target), "for a test", "test", kinds[kind].identity(target)

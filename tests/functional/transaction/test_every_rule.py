@@ -46,7 +46,7 @@ ip link add d8 type vxlan id 1 dstport 4789
 ASK = """
 import json, subprocess, sys
 from nova_perf_tuning.host.settings import registry
-kinds = registry.Kinds("/")
+kinds = registry.kinds("/")
 for line in sys.argv[1].strip().splitlines():
     subprocess.run(line.split(), check=False, capture_output=True)
 links = json.loads(subprocess.run("ip -j link".split(), check=True, capture_output=True).stdout)
@@ -155,7 +155,7 @@ class HardwareTest(testtools.TestCase):
 
     def test_rings_of_this_machine_s_own_nics(self) -> None:
         """Read, and more asked for than there can be, which the kernel refuses before its driver hears of it."""
-        kind = registry.Kinds("/")["ring"]
+        kind = registry.kinds("/")["ring"]
         used = 0
         for device in sorted(os.listdir("/sys/class/net")):
             text = self.rings(device)

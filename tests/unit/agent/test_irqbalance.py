@@ -37,7 +37,7 @@ class ListTest(testtools.TestCase):
 
     def apply(self, *numbers):
         settings = self.neighbours.ban([placed(number) for number in numbers])
-        return [one.result for one in apply.apply(settings, registry.Kinds(self.root), self.journal, "boot")]
+        return [one.result for one in apply.apply(settings, registry.kinds(self.root), self.journal, "boot")]
 
     def test_it_holds_any_number_and_goes_with_the_restore(self):
         numbers = range(24, 24 + 2048)
@@ -46,7 +46,7 @@ class ListTest(testtools.TestCase):
         self.assertEqual(0o644, stat.S_IMODE(self.path.stat().st_mode), "irqbalance may be another user")
         self.assertEqual([apply.Result.WRITTEN], self.apply(30))
         self.assertEqual("30\n", self.path.read_text())
-        restore.restore(self.journal, registry.Kinds(self.root), "boot")
+        restore.restore(self.journal, registry.kinds(self.root), "boot")
         self.assertFalse(self.path.exists())
 
     def test_without_interrupts_or_by_option_there_is_none(self):

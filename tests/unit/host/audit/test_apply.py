@@ -212,7 +212,7 @@ class ConfigFileTest(testtools.TestCase):
     def setUp(self) -> None:
         super().setUp()
         self.root = hosts.grow(self, {"etc/sysctl.d/x": "", "proc/x": ""})
-        self.kind = registry.Kinds(self.root)["config_file"]
+        self.kind = registry.kinds(self.root)["config_file"]
 
     def test_content_comes_back(self) -> None:
         path = pathlib.Path(self.root, persist.SYSCTL)

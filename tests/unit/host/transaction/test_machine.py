@@ -97,7 +97,7 @@ class Machine(stateful.RuleBasedStateMachine):
         self._set(target, OBJECTS[target][2])
 
     def _settings(self, values):
-        kinds = registry.Kinds(self.root)
+        kinds = registry.kinds(self.root)
         return [
             Setting(kind, target, value, None, "", "", kinds[kind].identity(target))
             for target, value in values.items()
@@ -110,7 +110,7 @@ class Machine(stateful.RuleBasedStateMachine):
     def _in_child(self, work, at, after):
         """Run ``work(kinds)`` in a process that dies at its at-th write."""
         countdown = [at]
-        kinds = {name: Dying(kind, countdown, after) for name, kind in registry.Kinds(self.root).items()}
+        kinds = {name: Dying(kind, countdown, after) for name, kind in registry.kinds(self.root).items()}
         pid = os.fork()
         if pid == 0:
             try:
@@ -141,7 +141,7 @@ class Machine(stateful.RuleBasedStateMachine):
         before = {target: self._get(target) for target in TARGETS}
         with self._journal() as book:
             outcomes = apply.apply(
-                self._settings(values), registry.Kinds(self.root), book, apply.boot_id(self.root)
+                self._settings(values), registry.kinds(self.root), book, apply.boot_id(self.root)
             )
         assert all(self._get(target) == value for target, value in values.items())
         written = {one.setting.target for one in outcomes if one.result is not apply.Result.UNCHANGED}
@@ -201,7 +201,7 @@ class Machine(stateful.RuleBasedStateMachine):
     def restore_everything(self):
         before = {target: self._get(target) for target in TARGETS}
         with self._journal() as book:
-            done = restore.restore(book, registry.Kinds(self.root), apply.boot_id(self.root))
+            done = restore.restore(book, registry.kinds(self.root), apply.boot_id(self.root))
         kept = {one.entry.target for one in done if one.result in restore.KEPT}
         for target in TARGETS:
             now, original = self._get(target), self.original.get(target)
@@ -214,13 +214,13 @@ class Machine(stateful.RuleBasedStateMachine):
                 del self.original[target]
         assert kept <= set(self.original), kept
         with self._journal() as book:
-            again = restore.restore(book, registry.Kinds(self.root), apply.boot_id(self.root))
+            again = restore.restore(book, registry.kinds(self.root), apply.boot_id(self.root))
         assert {one.entry.target for one in again} == kept
 
     @stateful.rule()
     def restore_by_force(self):
         with self._journal() as book:
-            done = restore.restore(book, registry.Kinds(self.root), apply.boot_id(self.root), force=True)
+            done = restore.restore(book, registry.kinds(self.root), apply.boot_id(self.root), force=True)
         assert not [one for one in done if one.result in restore.KEPT]
         for target, original in self.original.items():
             assert self._get(target) == original, target
@@ -230,7 +230,7 @@ class Machine(stateful.RuleBasedStateMachine):
     def journal_can_be_read(self):
         with self._journal(writer=False) as book:
             settings = [entry.setting() for entry in book.entries()]
-        assert len(verify.verify(settings, registry.Kinds(self.root))) == len(settings)
+        assert len(verify.verify(settings, registry.kinds(self.root))) == len(settings)
 
 
 MachineTest = Machine.TestCase
