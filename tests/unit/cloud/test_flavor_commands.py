@@ -117,7 +117,7 @@ class FlavorCreateTest(openstack_program.ProgramTestCase):
     def test_wrong_usage(self):
         for words, options in {
             "--vcpus": ["--ram", "512"],
-            "give a number from 1": ["--vcpus", "x", "--ram", "512"],
+            "give a whole number from 1": ["--vcpus", "x", "--ram", "512"],
             "write it as KEY=VALUE": ["--vcpus", "1", "--ram", "512", "--spec", "perf:iothreads"],
             "did you mean perf:vif_queues": ["--vcpus", "1", "--ram", "512", "--spec", "vif_queues=1"],
             "leave one out": [
