@@ -166,8 +166,8 @@ def _add_of_cloud(group: argparse._ArgumentGroup) -> None:
         "--boot-time",
         metavar="TIME",
         type=_TIME,
-        help="how long the first pair's guests get until they are ready, later ones get what was seen; lower it "
-        "where guests boot fast, since turns begin no earlier (default: 60s)",
+        help="how long guests get until they are ready; lower it where they boot fast, since turns begin no "
+        "earlier (default: 60s)",
     )
     group.add_argument(
         "--resume",

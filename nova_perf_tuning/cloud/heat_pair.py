@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import datetime
 import functools
 import math
 import re
 import secrets
-import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from openstack import connection
@@ -29,13 +27,10 @@ _HAND_OVER_S: Final = 20.0
 _NOTICE_S: Final = 10.0
 #: Least time that guests get to report.
 _LEAST_WAIT_S: Final = 30
-#: What guests take until they are ready is learnt from so many of the last stacks.
-_BOOTS: Final = 8
 #: Lines of a guest's console in an error.
 _CONSOLE_LINES: Final = 12
 #: The database of the run is where cleaning up looks for what was left.
 _CLEAN_UP: Final = "run 'openstack perf cleanup', with the --database of this run if it had one"
-_RUN_ID: Final = re.compile(r"[a-z0-9-]{1,32}").fullmatch
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -48,7 +43,7 @@ class Settings:
     :ivar cidr: of each pair's own network. :ivar mtu: of it, in bytes; 0: Neutron's choice.
     :ivar guest_tx_offload: False where the hosts' Open vSwitch runs in user space on tap devices.
     :ivar slot_s: length of a turn; 0: worked out from the benchmarks.
-    :ivar boot_s: first guess, in seconds, of the time from the first stack to ready guests; then what was seen.
+    :ivar boot_s: time, in seconds, that guests get from the first stack until they are ready and turns begin.
     :ivar agent_metrics: where agents tell the host CPU of guests, see :func:`agent_metrics.checked`, or empty.
     """
 
@@ -108,8 +103,6 @@ class HeatPairLauncher:
         self._stacks = stacks.Stacks(self._api)
         self._closing = stacks.Stacks(self._api.patient())
         self._tell = progress
-        self._lock = threading.Lock()
-        self._boots_s: list[float] = []
 
     # -- the interface
 
@@ -118,9 +111,7 @@ class HeatPairLauncher:
 
         :raises model.CloudError: naming what is missing.
         """
-        if not _RUN_ID(plan.run_id):
-            raise model.CloudError(f"run id '{plan.run_id[:40]}' must be 1 to 32 of a-z, 0-9 and '-'")
-        need = self._least_time_s(arms, plan)
+        need = self.expected_s(arms, plan)
         if plan.time_limit_s < need:
             raise model.CloudError(
                 f"a pair needs about {need:.0f} s for {len(arms)} arms of {plan.trials} trials, "
@@ -130,9 +121,8 @@ class HeatPairLauncher:
         cloud_check.check(self._api, self.settings.image, self.settings.external_network, arms)
 
     def expected_s(self, arms: Sequence[model.Arm], plan: model.MeasurePlan) -> float:
-        """Return about how long a pair takes: boots as the last ones took, then the slots of all blocks."""
-        grid = self._grid(arms, plan)
-        return self._boot_s(grid, plan) + _measuring_s(grid, plan) + _CLOSING_S
+        """Return about how long a pair takes: until its guests are ready, the slots of all blocks, removal."""
+        return self.settings.boot_s + _measuring_s(self._grid(arms, plan), plan) + _CLOSING_S
 
     def measure(
         self, pair: model.HostPair, arms: Sequence[model.Arm], plan: model.MeasurePlan
@@ -192,7 +182,7 @@ class HeatPairLauncher:
         deadline = begun + plan.time_limit_s - min(_CLOSING_S, plan.time_limit_s / 4)
         grid = self._grid(arms, plan)
         # Guests that are ready have a slot's time before it to warm up.
-        start = math.ceil(time.time() + self._boot_s(grid, plan) + grid.length_s)
+        start = math.ceil(time.time() + self.settings.boot_s + grid.length_s)
         outcome.environment = self._environment(plan, grid)
         for number, arm in enumerate(arms):
             self._api.sleep(0)
@@ -221,7 +211,7 @@ class HeatPairLauncher:
             for one in running:
                 if not one.done:
                     reason = f"no result after {time.monotonic() - begun:.0f} s; {self._consoles(one)}"
-                    _note(outcome, self._overdue(one), reason, one.arm.name)
+                    _note(outcome, model.ErrorClass.TIME_LIMIT, reason, one.arm.name)
         outcome.seconds["measure"] = round(time.monotonic() - begun, 1)
         _number_blocks(outcome)
 
@@ -250,23 +240,10 @@ class HeatPairLauncher:
                 text = str(error)
                 if error.kind in (model.ErrorClass.NO_SIGNAL, model.ErrorClass.TIME_LIMIT):
                     text = f"{text}; {self._consoles(one)}"
-                    with contextlib.suppress(*api_module.ERRORS, api_module.ApiError):
-                        self._learn(one, stacks.ready(self._stacks.events(one.stack)))
                 _note(outcome, error.kind, text, one.arm.name)
             except collector.DocumentError as error:
                 _note(outcome, model.ErrorClass.BAD_RESULTS, str(error), one.arm.name)
         return all(one.done for one in running)
-
-    def _overdue(self, one: _Running) -> model.ErrorClass:
-        """Return why an arm has not ended in time: guests that never told anything would not have."""
-        try:
-            if len(self._stacks.servers(one.stack, made=True)) < 2:
-                return model.ErrorClass.TIME_LIMIT
-            ready = stacks.ready(self._stacks.events(one.stack))
-        except (*api_module.ERRORS, api_module.ApiError):
-            return model.ErrorClass.TIME_LIMIT
-        self._learn(one, ready)
-        return model.ErrorClass.TIME_LIMIT if len(ready) > 1 else model.ErrorClass.NO_SIGNAL
 
     def _collect(
         self,
@@ -284,7 +261,9 @@ class HeatPairLauncher:
         expected = collector.Expected(
             plan.run_id, one.arm.name, one.number, grid, plan.jobs, plan.trials, one.begun, time.time()
         )
-        self._check_signals(one)
+        times = len(stacks.signals(self._stacks.events(one.stack), "documents_handle"))
+        if times > 1:  # Heat itself lets a second signal replace the first
+            raise collector.DocumentError(f"the client signalled {times} times instead of once; nothing is used")
         document = collector.read(told.get("documents"), expected)
         order = 1 + max((trial.order for trial in outcome.trials), default=-1)
         trials = collector.trials(document, expected, 0, order)
@@ -318,37 +297,6 @@ class HeatPairLauncher:
             }
             for number, run in by_order.items()
         }
-
-    def _check_signals(self, one: _Running) -> None:
-        """See that the client told its documents once: Heat itself lets a second signal replace the first.
-
-        :raises collector.DocumentError: it told them more often.
-        """
-        events = self._stacks.events(one.stack)
-        times = len(stacks.signals(events, "documents_handle"))
-        if times > 1:
-            raise collector.DocumentError(f"the client signalled {times} times instead of once; nothing is used")
-        self._learn(one, stacks.ready(events))
-
-    def _learn(self, one: _Running, ready: Mapping[str, Any]) -> None:
-        """Note how long guests took until both were ready."""
-        if len(ready) > 1:
-            with contextlib.suppress(ValueError):  # no time at all
-                times = [datetime.datetime.fromisoformat(str(told.event_time)) for told in ready.values()]
-                with self._lock:
-                    self._boots_s.append(max(times).replace(tzinfo=datetime.UTC).timestamp() - one.begun)
-
-    def _boot_s(self, grid: slots.Grid, plan: model.MeasurePlan) -> float:
-        """Return how long guests take until they are ready, a little more than the slowest of the last pairs.
-
-        No more than leaves time to measure: one pair that was slow would else leave none to all that come later.
-        """
-        with self._lock:
-            seen = self._boots_s[-_BOOTS:]
-        if not seen:
-            return self.settings.boot_s
-        most_s = plan.time_limit_s - _measuring_s(grid, plan) - _CLOSING_S
-        return min(1.2 * max(seen) + 5, max(most_s, self.settings.boot_s))
 
     def _find_servers(self, one: _Running, sampler: host_cpu.Sampler | None) -> None:
         """Learn the guests' ids as soon as there are some; then their CPU time can be sampled."""
@@ -419,17 +367,13 @@ class HeatPairLauncher:
     def _grid(self, arms: Sequence[model.Arm], plan: model.MeasurePlan) -> slots.Grid:
         return slots.Grid(len(arms), self.settings.slot_s or slots.length_s(plan.jobs))
 
-    def _least_time_s(self, arms: Sequence[model.Arm], plan: model.MeasurePlan) -> float:
-        grid = self._grid(arms, plan)
-        return self.settings.boot_s + _measuring_s(grid, plan) + _CLOSING_S
-
     def _wait_condition_s(self, left_s: float, grid: slots.Grid, plan: model.MeasurePlan) -> int:
         """Return how long Heat waits for the guests' signals, which it does from when both are active.
 
         It ends before the pair does, since it says who was silent: what guests take until they are ready, which
         holds what they take until they are active, is left out. It lasts as long as guests need that work.
         """
-        boot_s = self._boot_s(grid, plan)
+        boot_s = self.settings.boot_s
         wait_s = max(left_s - boot_s - _NOTICE_S, min(left_s, boot_s + _measuring_s(grid, plan)))
         return max(_LEAST_WAIT_S, min(43200, int(wait_s)))
 

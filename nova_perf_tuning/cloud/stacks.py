@@ -24,9 +24,8 @@ _TEMPLATE: Final = "benchmark_pair.yaml"
 _DELETE_S: Final = 180.0
 #: So often may Heat refuse to remove a stack, or not answer, until it is given up.
 _DELETE_ERRORS: Final = 3
-#: Pauses between attempts to delete double from the first to the last: Heat's delete fails while Nova or Neutron
-#: still hold something, for a second or for minutes.
-_PAUSE_S: Final = (1.0, 30.0)
+#: Between two attempts: Heat's delete fails while Nova or Neutron still hold something, which may take minutes.
+_RETRY_S: Final = 5.0
 _POLL_S: Final = 1.0
 #: A stack whose creation nobody confirmed may appear so much later: Heat still works on the request.
 _APPEAR_S: Final = 10.0
@@ -84,20 +83,10 @@ class _Removal:
     """
 
     stack: Stack
-    begun: float = dataclasses.field(default_factory=time.monotonic)
     due: float = 0.0
-    pause_s: float = _PAUSE_S[0]
     attempts: int = 0
     errors: int = 0
     problem: str = ""
-    failed: bool = False
-    gone: bool = False
-
-    def later(self) -> None:
-        """Note an attempt; the next one comes after a pause."""
-        self.attempts += 1
-        self.due = time.monotonic() + self.pause_s
-        self.pause_s = min(2 * self.pause_s, _PAUSE_S[1])
 
 
 @functools.cache
@@ -181,18 +170,13 @@ class Stacks:
         found = self._list("stack_events", _known(stack))
         return sorted(found, key=lambda event: str(event.event_time))
 
-    def servers(self, stack: Stack, *, made: bool = False) -> dict[str, str]:
-        """Return the ids of the guests that Nova knows, by role.
-
-        :param made: only of those that are no longer being built.
-        """
+    def servers(self, stack: Stack) -> dict[str, str]:
+        """Return the ids of the guests that Nova knows, by role."""
         found = self._list("resources", _known(stack))
         return {
             one.name: one.physical_resource_id
             for one in found
-            if one.name in ("client", "server")
-            and one.physical_resource_id
-            and (not made or one.status == "CREATE_COMPLETE")
+            if one.name in ("client", "server") and one.physical_resource_id
         }
 
     def _list(self, what: str, *of: Any) -> list[Any]:
@@ -230,54 +214,47 @@ class Stacks:
         """Remove stacks and wait until they are gone; return what could not be removed, a line each."""
         waiting = [_Removal(stack) for stack in stacks]
         problems: list[str] = []
-        deadline = time.monotonic() + _DELETE_S
-        with self._api.until(deadline):
-            while waiting and time.monotonic() < deadline:
+        begun = time.monotonic()
+        with self._api.until(begun + _DELETE_S):
+            while waiting and time.monotonic() - begun < _DELETE_S:
                 for one in list(waiting):
-                    if time.monotonic() < deadline and self._is_over(one):
+                    late = time.monotonic() - begun
+                    if late >= _DELETE_S:  # a Heat that does not answer holds up each call
+                        break
+                    if self._is_gone(one, late >= _APPEAR_S):
                         waiting.remove(one)
-                        if not one.gone:
-                            problems.append(f"stack {one.stack.name}: {one.problem}")
+                    elif one.errors >= _DELETE_ERRORS:
+                        waiting.remove(one)
+                        problems.append(f"stack {one.stack.name}: {one.problem}")
                 if waiting:
                     time.sleep(_POLL_S)
         for one in waiting:
-            why = f": {one.problem}" if one.problem else ""
-            problems.append(
-                f"stack {one.stack.name}: still there after {_DELETE_S:.0f} s and {one.attempts} attempts{why}"
-            )
+            after = f"{_DELETE_S:.0f} s and {one.attempts} attempts"
+            problems.append(f"stack {one.stack.name}: still there after {after}: {one.problem or 'no reason'}")
         return problems
 
-    def _is_over(self, one: _Removal) -> bool:
-        """Push one stack towards its end; True when it is gone or given up."""
-        try:
-            one.gone = self._delete_step(one)
-        except (*api_module.ERRORS, api_module.ApiError) as error:
-            one.later()
-            one.errors += 1
-            one.problem = faults.told(error)
-            return one.errors >= _DELETE_ERRORS or api_module.credentials_refused(error)
-        return one.gone
+    def _is_gone(self, one: _Removal, appeared: bool) -> bool:
+        """Push one stack towards its end.
 
-    def _delete_step(self, one: _Removal) -> bool:
-        """Push one stack towards its end; True when it is gone."""
-        if (one.failed or one.errors) and time.monotonic() < one.due:
-            return False
+        :param appeared: a stack whose creation nobody confirmed would be seen by now.
+        """
         try:
             found = self._get(one.stack.id or one.stack.name, resolve_outputs=False)
-        except sdk_errors.NotFoundException:
-            return bool(one.stack.id) or time.monotonic() - one.begun >= _APPEAR_S
-        if not one.stack.id:
             one.stack = Stack(str(found.id), one.stack.name)
-        status = str(found.status)
-        if status == "DELETE_COMPLETE":
-            return True
-        one.failed = status == "DELETE_FAILED"
-        if one.failed:
-            one.problem = output.printable(found.status_reason or "", 300)
-        if status == "DELETE_IN_PROGRESS" or time.monotonic() < one.due:
-            return False
-        one.later()
-        self._api.call(self._api.connection.orchestration.delete_stack, one.stack.id, ignore_missing=True)
+            if found.status == "DELETE_FAILED":
+                one.problem = output.printable(found.status_reason or "", 300)
+            elif found.status in ("DELETE_COMPLETE", "DELETE_IN_PROGRESS"):
+                return bool(found.status == "DELETE_COMPLETE")
+            if time.monotonic() >= one.due:
+                one.due = time.monotonic() + _RETRY_S
+                one.attempts += 1
+                heat = self._api.connection.orchestration
+                self._api.call(heat.delete_stack, one.stack.id, ignore_missing=True)
+        except sdk_errors.NotFoundException:
+            return bool(one.stack.id) or appeared
+        except (*api_module.ERRORS, api_module.ApiError) as error:
+            one.errors = _DELETE_ERRORS if api_module.credentials_refused(error) else one.errors + 1
+            one.problem = faults.told(error)
         return False
 
 
