@@ -62,7 +62,7 @@ class Apply(command.PerfCommand):
             "--persist",
             action="store_true",
             help="with --rule or --all-safe: also write files that bring it back after a reboot (in sysctl.d, "
-            "tmpfiles.d, modprobe.d; a .link file for NICs)",
+            "tmpfiles.d, modprobe.d and udev/rules.d)",
         )
         audit_options.add_path_options(parser)
 

@@ -13,7 +13,7 @@ NAME = "nova-perf-tuning"
 #: Every file that may be written, below the root. All of them are ours: no other program has files of this name.
 _ALLOWED = re.compile(
     rf"etc/(?:sysctl|tmpfiles)\.d/90-{NAME}\.conf|etc/modprobe\.d/{NAME}\.conf"
-    rf"|etc/systemd/network/10-{NAME}-[A-Za-z0-9_.@-]{{1,15}}\.link",
+    rf"|etc/udev/rules\.d/90-{NAME}\.rules",
     re.ASCII,
 ).fullmatch
 

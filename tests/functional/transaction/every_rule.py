@@ -19,6 +19,7 @@ import io
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -35,7 +36,7 @@ _DEVICE = f"sys/devices/pci{_ADDRESS[:7]}/{_ADDRESS}"
 #: Kept of the real /sys: what the rules write to.
 _REAL = ("kernel/mm", "module/kvm")
 #: Folders into which ``--persist`` writes, and those with what udev and libvirt know of this machine.
-_PRIVATE = ("/etc/sysctl.d", "/etc/tmpfiles.d", "/etc/modprobe.d", "/etc/systemd/network", "/run")
+_PRIVATE = ("/etc/sysctl.d", "/etc/tmpfiles.d", "/etc/modprobe.d", "/etc/udev/rules.d", "/run")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -223,25 +224,26 @@ def boot(nic: str | None) -> None:
     tmpfiles = f"/{persist.TMPFILES}"
     if os.path.exists(tmpfiles):
         _shell(f"systemd-tmpfiles --create {tmpfiles}")
-    if nic is not None and os.listdir("/etc/systemd/network"):
-        _link(nic)
+    if nic is not None and os.path.exists(f"/{persist.UDEV}"):
+        _add(nic)
 
 
-def _link(nic: str) -> None:
-    """Let udev set a NIC up. Its database says where the NIC is, which it cannot see of a veth pair."""
-    index = pathlib.Path(f"/mnt/sys/class/net/{nic}/ifindex").read_text().strip()
-    Stage._put(f"run/udev/data/n{index}", f"E:ID_PATH=pci-{_ADDRESS}\n")
+def _add(nic: str) -> None:
+    """Run what udev would run when a NIC appears. A veth pair has no PCI device above it, so our rule names it."""
+    rules = pathlib.Path("/", persist.UDEV)
+    text = rules.read_text()
+    rules.write_text(text.replace(f'KERNELS=="{_ADDRESS}"', f'KERNEL=="{nic}"'))
     _shell("mount -t sysfs sysfs /sys")  # over the staged one: udev looks at nothing but a real sysfs
     done = subprocess.run(
-        ["udevadm", "test-builtin", "net_setup_link", f"/sys/class/net/{nic}"],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        ["udevadm", "test", "--action=add", f"/sys/class/net/{nic}"], capture_output=True, text=True, check=True
+    )
     _shell("umount /sys")
-    wrong = [line for line in done.stderr.splitlines() if "ignoring" in line or "nknown" in line]
-    if f"ID_NET_LINK_FILE=/etc/systemd/network/10-nova-perf-tuning-{nic}.link" not in done.stdout + done.stderr:
-        raise AssertionError(f"udev did not take the file: {done.stdout} {done.stderr}")
-    if any("nova-perf-tuning" in line for line in wrong):
-        raise AssertionError(f"udev did not take all of it: {wrong}")
+    rules.write_text(text)
+    commands = re.findall("^run: '(.*ethtool .*)'$", done.stdout + done.stderr, re.MULTILINE)
+    if not commands or re.search(r"tuning\.rules:.*(nvalid|nknown)", done.stdout + done.stderr):
+        raise AssertionError(f"udev did not take all of it: {done.stdout} {done.stderr}")
+    for command in commands:
+        _shell(command)
 
 
 def _command(*words: str) -> tuple[int, Any]:

@@ -6,8 +6,6 @@ systemd-tmpfiles and udev make of what ``--persist`` writes for a rule is in ``t
 
 from __future__ import annotations
 
-import contextlib
-import io
 import pathlib
 import re
 import sys
@@ -15,45 +13,31 @@ import tempfile
 
 import testtools
 
-from nova_perf_tuning.cli import main
 from nova_perf_tuning.host import configuration_file
 from nova_perf_tuning.host import setting as setting_module
 from nova_perf_tuning.host.audit import persist
-from nova_perf_tuning.host.facts import reader
 from tests.functional import patience
 from tests.hosts import audit_hosts as hosts
-from tests.unit.host.audit import cases
 
 TOP = pathlib.Path(__file__).parents[3]
-#: In namespaces: a veth pair called eth0 where udev's database says that eth0 of the generated host is.
+#: In namespaces: udev makes of our rules what it would run when a veth pair called eth0 appears, and that is run.
 UDEV = """
-import pathlib, subprocess, sys
+import pathlib, re, subprocess, sys
 
 def run(command):
     return subprocess.run(command, shell=True, check=True, capture_output=True, text=True)
 
 queues = "numrxqueues 4 numtxqueues 4"
-run("mount -t sysfs sysfs /sys && mount -t tmpfs tmpfs /run && mount -t tmpfs tmpfs /etc/systemd/network")
+run("mount -t sysfs sysfs /sys && mount -t tmpfs tmpfs /run && mount -t tmpfs tmpfs /etc/udev/rules.d")
 run(f"ip link add eth0 {queues} type veth peer name eth1 {queues}")
 run("ethtool -K eth0 gro off tso off tx off")
-pathlib.Path("/run/udev/data").mkdir(parents=True)
-index = pathlib.Path("/sys/class/net/eth0/ifindex").read_text().strip()
-pathlib.Path(f"/run/udev/data/n{index}").write_text("E:ID_PATH=pci-0000:41:00.0\\n")
-pathlib.Path("/etc/systemd/network/10-nova-perf-tuning-eth0.link").write_text(sys.stdin.read())
-done = run("udevadm test-builtin net_setup_link /sys/class/net/eth0")
+pathlib.Path("/etc/udev/rules.d/90-nova-perf-tuning.rules").write_text(sys.stdin.read())
+done = run("udevadm test --action=add /sys/class/net/eth0")
 print(done.stdout + done.stderr)
+for command in re.findall("^run: '(.*ethtool .*)'$", done.stdout + done.stderr, re.MULTILINE):
+    print(subprocess.run(command, shell=True, capture_output=True, text=True).stderr)
 print(run("ethtool -k eth0; ethtool -l eth0").stdout)
 """
-
-
-def run(*words: str) -> str:
-    """Return what ``nova-perf WORDS`` prints; it must succeed."""
-    out, err = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        code = main.main(list(words))
-    if code or err.getvalue():
-        raise AssertionError(f"{words}: {code}: {err.getvalue()}")
-    return out.getvalue()
 
 
 def written(settings: list[setting_module.Setting], tree: hosts.Tree) -> dict[str, str]:
@@ -90,46 +74,33 @@ class ReadersCase(testtools.TestCase):
         self.assertEqual(0, done.returncode, done.stderr)
         return done.stdout
 
-    def grown(self, rules: tuple[str, ...]) -> str:
-        """Return a generated host on which ``rules`` fire."""
-        changes: dict[str, str | None] = {}
-        for rule in rules:
-            changes |= cases.CASES[rule].changes
-        return hosts.grow(self, hosts.changed(hosts.good(), changes))
+
+#: What udev says of a line of ours that it does not take.
+_COMPLAINT = r"nova-perf-tuning\.rules:\d+.*(nvalid|nknown)"
 
 
 class UdevTest(ReadersCase):
-    def test_every_key(self) -> None:
-        """All that a .link file of ours may hold at once, of which a veth pair has offloads and queues."""
-        settings = [
-            setting("offload", f"eth0/{name}", "on") for name in persist.LINK_KEYS["offload"] if name != "rx-lro"
-        ]
-        settings += [setting("offload", "eth0/rx-lro", "off"), setting("ring", "eth0/rx", "512")]
+    def told(self, text: str) -> str:
+        """Return what udev and ethtool say of a file of rules; a veth pair has no PCI device above it."""
+        return self.namespaces(UDEV, stdin=text.replace('KERNELS=="0000:41:00.0"', 'KERNEL=="eth0"'))
+
+    def test_every_kind_of_setting(self) -> None:
+        """Offloads, queues and rings, of which a veth pair has no rings."""
+        names = ("rx-gro", "tx-tcp-segmentation", "tx-checksum-ip-generic")
+        settings = [setting("offload", f"eth0/{name}", "on") for name in names]
         settings += [setting("channels", f"eth0/{name}", "2") for name in ("rx", "tx")]
+        settings += [setting("ring", "eth0/rx", "512")]
         ((target, text),) = written(settings, hosts.good()).items()
-        self.assertEqual("etc/systemd/network/10-nova-perf-tuning-eth0.link", target)
-        self.assertEqual(6, text.count("=true"))
-        told = self.namespaces(UDEV, stdin=text)
-        self.assertIn(f"ID_NET_LINK_FILE=/{target}", told)
-        self.assertNotRegex(told, r"nova-perf-tuning-eth0\.link:\d+")  # where systemd complains of a line
+        self.assertEqual(persist.UDEV, target)
+        told = self.told(text)
+        self.assertNotRegex(told, _COMPLAINT)
         for word in ("generic-receive-offload", "tcp-segmentation-offload", "tx-checksum-ip-generic"):
             self.assertIn(f"{word}: on", told)
         self.assertEqual(["2", "2"], re.findall(r"^[RT]X:\s+(\d+)$", told, re.MULTILINE)[-2:])
+        self.assertIn("ethtool -G eth0 rx 512", told)
 
     def test_a_line_that_udev_does_not_know_would_be_seen(self) -> None:
-        told = self.namespaces(UDEV, stdin="[Match]\nPath=pci-0000:41:00.0\n[Link]\nNoSuchKey=true\n")
-        self.assertRegex(told, r"nova-perf-tuning-eth0\.link:\d+: Unknown key")
-
-    def test_the_path_is_udev_s(self) -> None:
-        """A .link file names a NIC by its place; for this machine's own NICs udev's name of it is asked."""
-        used = 0
-        for nic in reader.read_root(reader.open_root("/")).nics:
-            if nic.kind != "physical" or nic.pci is None:
-                continue
-            done = patience.run(["udevadm", "test-builtin", "path_id", f"/sys/class/net/{nic.name}"])
-            self.assertIn(f"ID_PATH=pci-{nic.pci}\n", done.stdout + done.stderr)
-            used += 1
-        print(f"USED: {used} NICs of this machine named to udev")
+        self.assertRegex(self.told('NOSUCHKEY=="eth0", NAME="x"\n'), _COMPLAINT)
 
 
 class ParameterTest(ReadersCase):
@@ -142,11 +113,11 @@ class ParameterTest(ReadersCase):
         self.assertEqual((0, ""), (done.returncode, done.stderr))
         self.assertIn("options kvm halt_poll_ns=0", done.stdout.splitlines())
 
-    def test_generated_sysctls(self) -> None:
+    def test_sysctls(self) -> None:
         """By procps and by systemd, each in a network namespace of its own."""
-        root = self.grown(("tcp-autotuning-off",))
-        path = pathlib.Path(self.folder, "generated.conf")
-        path.write_text(run("generate", "sysctl", "--sysroot", root))
+        files = written([setting("sysctl", "net.ipv4.tcp_moderate_rcvbuf", "1")], hosts.good())
+        path = pathlib.Path(self.folder, "ours.conf")
+        path.write_text(files[persist.SYSCTL])
         key = "/proc/sys/net/ipv4/tcp_moderate_rcvbuf"
         for reads in ("sysctl -p", "/lib/systemd/systemd-sysctl"):
             script = f"echo 0 > {key} && {reads} {path} >&2 && cat {key}"

@@ -178,28 +178,14 @@ class PersistTest(ApplyCase):
         found = runner.run(view, runner.chosen([rule]), strict=True).findings
         return persist.plan(view, [one for finding in found for one in finding.settings])
 
-    def test_a_nic_gets_a_link_file_with_udevs_own_naming(self) -> None:
-        lasting = self.files_for(cases.CASES["lro-on-forwarding"].tree(), "lro-on-forwarding")
-        (file, offload) = lasting.settings
-        self.assertEqual("etc/systemd/network/10-nova-perf-tuning-eth0.link", file.target)
-        content = configuration_file.decode(file.value)
-        assert content is not None
-        for line in (
-            "Path=pci-0000:41:00.0",
-            "NamePolicy=keep path",
-            "MACAddressPolicy=none",
-            "LargeReceiveOffload=false",
-        ):
-            self.assertIn(f"{line}\n", content)
-        self.assertTrue(file.persistent and offload.persistent)
-
-    def test_an_operators_link_file_is_not_masked(self) -> None:
-        tree = hosts.changed(
-            cases.CASES["lro-on-forwarding"].tree(), {"etc/systemd/network/20-lan.link": "[Match]\nDriver=ice\n"}
+    def test_a_nic_gets_a_rule_of_udev(self) -> None:
+        (file, offload) = self.files_for(cases.CASES["lro-on-forwarding"].tree(), "lro-on-forwarding").settings
+        self.assertEqual(persist.UDEV, file.target)
+        self.assertIn(
+            'SUBSYSTEM=="net", KERNELS=="0000:41:00.0", RUN+="/usr/sbin/ethtool -K $name rx-lro off"\n',
+            configuration_file.decode(file.value) or "",
         )
-        lasting = self.files_for(tree, "lro-on-forwarding")
-        self.assertEqual(["offload"], [one.kind for one in lasting.settings])
-        self.assertIn("add LargeReceiveOffload=false there yourself", lasting.warnings[0])
+        self.assertTrue(file.persistent and offload.persistent)
 
     def test_without_a_folder_for_it(self) -> None:
         tree = hosts.changed(cases.CASES["tcp-autotuning-off"].tree(), {"etc/sysctl.d": None})
@@ -231,7 +217,7 @@ class ConfigFileTest(testtools.TestCase):
             "etc/passwd",
             "etc/sysctl.d/../passwd",
             "/etc/sysctl.d/90-nova-perf-tuning.conf",
-            "etc/systemd/network/10-nova-perf-tuning-../x.link",
+            "etc/udev/rules.d/70-nova-perf-tuning.rules",
             persist.SYSCTL + "\n",
         ):
             self.assertRaises(base.TargetError, self.kind.read, target)

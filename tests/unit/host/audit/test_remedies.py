@@ -223,12 +223,3 @@ class LastingTest(test_apply.ApplyCase):
         self.assertIn("w /sys/module/kvm/parameters/halt_poll_ns - - - - 0\n", self.text(persist.TMPFILES))
         self.command("restore")
         self.assertEqual(self.before, hosts.content(self.root))
-
-    def test_netplan_s_link_file_is_not_masked(self) -> None:
-        netplan = {"run/systemd/network/10-netplan-lan.link": "[Match]\nMACAddress=52:54:00:00:00:01\n"}
-        tree = hosts.changed(cases.CASES["lro-on-forwarding"].tree(), netplan)
-        view = hosts.view(tree, **cases.PATH)
-        found = runner.run(view, runner.chosen(["lro-on-forwarding"]), strict=True).findings
-        lasting = persist.plan(view, [one for finding in found for one in finding.settings])
-        self.assertEqual(["offload"], [one.kind for one in lasting.settings])
-        self.assertIn("/run/systemd/network/10-netplan-lan.link may be what names eth0", lasting.warnings[0])
