@@ -35,7 +35,8 @@ def read(
     """Return the verdict on each host that a file tells of.
 
     :param path: the result file of one host, or results of ``nova-perf validate``. Budgets judge their trials, of
-        one host and of many; without budgets those of a run over many hosts have the verdicts that the file holds.
+        one host and of many; without budgets those of a run over many hosts have the verdicts that the file holds,
+        but FAIL where the comparison of hosts gives that now.
     :param name: of ``budgets`` taken together, for the host's trait; empty: they have none.
     :param told: adds to results what is known of their hosts beside them.
     :raises InputError, ResultError, CloudError: unreadable, not of either schema, nothing to be judged by or to
@@ -55,8 +56,7 @@ def read(
     created = _created(results.environment, path)
     fleet = results.environment.get("fleet")
     if fleet is not None and not budgets:
-        recorded = [(one["host"], one["verdict"] or "INCONCLUSIVE") for one in fleet["hosts"]]
-        return Found([host_result.HostResult(host, created, word, {}) for host, word in recorded], recorded=True)
+        return Found(_recorded_fleet(results, created), recorded=True)
     if not budgets:
         raise model.CloudError(f"{path}: these are trials without a verdict; give --budget FILE to judge them by")
     results = told(results) if told is not None else results
@@ -68,6 +68,16 @@ def read(
     judged = verdict.judge_all(results, budgets)
     one = _result(host, created, verdict.overall(judged), name if judged else "", _of_bare(judged))
     return Found([one], recorded=False, left_out=verdict.left_out(results, budgets))
+
+
+def _recorded_fleet(results: results_model.Results, created: datetime.datetime) -> list[host_result.HostResult]:
+    """Return the verdicts that a run over many hosts has, but FAIL where its trials show a slow host."""
+    _, judged = rejudge.judge(results, [])
+    slow = {host.host or "any" for host in judged.hosts if host.verdict is verdict.Verdict.FAIL}
+    words = {host["host"]: host["verdict"] or "INCONCLUSIVE" for host in results.environment["fleet"]["hosts"]}
+    return [
+        host_result.HostResult(host, created, "FAIL" if host in slow else word, {}) for host, word in words.items()
+    ]
 
 
 def _judged_fleet(

@@ -12,7 +12,7 @@ from oslo_config import cfg
 from nova_perf_tuning.budget import store
 from nova_perf_tuning.conf import nova
 from nova_perf_tuning.virt import host_result, traits
-from tests.unit.budget import samples, test_store
+from tests.unit.budget import samples
 from tests.unit.cli import program
 from tests.unit.cloud import test_fleet
 
@@ -98,21 +98,26 @@ class PublishTest(testtools.TestCase):
         self.assertEqual("FAIL", self.read_by_compute().verdict)
 
     def test_results_of_a_fleet(self):
-        rows = (("cmp1.example.org", "PASS"), ("cmp2", "FAIL"))
-        hosts = [{"host": one, "verdict": two, "reasons": [], "peers": 1, "measured": 1} for one, two in rows]
-        fleet = {"run": "r", "verdict": "FAIL", "pairs": test_store.pairs(3)}
-        self.measure(fleet={**fleet, "hosts": hosts})
+        self.measure_fleet(0)
         self.assertEqual(["CUSTOM_PERF_VALIDATED"], self.published_by(self.results)["traits"])
         self.assertEqual("PASS", self.read_by_compute().verdict)
-        self.measure(fleet={**fleet, "hosts": hosts[1:]})
-        self.assertIn("there is no result of host 'cmp1' in it; there is cmp2", self.refused(self.results))
+        self.measure_fleet(0, slow=0.5)
+        self.assertEqual("FAIL", self.published_by(self.results)["result"]["verdict"], "PASS was recorded")
+        data = store.load(self.results)
+        hosts = [one for one in data.environment["fleet"]["hosts"] if one["host"] != "cmp1"]
+        data.environment["fleet"]["hosts"] = hosts
+        store.save(data, self.results)
+        self.assertIn("there is no result of host 'cmp1' in it; there is c0, c2, c3", self.refused(self.results))
 
-    def measure_fleet(self, loss):
-        """Write a run over many hosts, cmp1 among them, that has recorded PASS whatever its trials say."""
+    def measure_fleet(self, loss, slow=0.0):
+        """Write a run over many hosts, cmp1 among them, that has recorded PASS whatever its trials say.
+
+        :param loss: of tuned guests; :param slow: of all of cmp1.
+        """
         data = test_fleet.ring()
         fleet = json.loads(json.dumps(data.environment["fleet"]).replace('"c1"', '"cmp1"'))
         for one in data.trials:
-            one.value *= 1 - loss * (one.arm == "tuned")
+            one.value *= (1 - loss * (one.arm == "tuned")) * (1 - slow * (one.group in (0, 1)))
         now = datetime.datetime.now(datetime.UTC).isoformat()
         data.environment |= {"created": now, "launcher": "heat", "fleet": fleet}
         store.save(data, self.results)
