@@ -110,7 +110,7 @@ class BesideTest(BesideCase):
         plan = self.plan(
             ("irq_affinity", "irq:24", "0", "mine"),
             ("irq_affinity", "irq:25", "2", "nic-irq-local"),
-            ("sysctl", "net.core.rmem_max", "300000", "mine"),
+            ("rps", "eth0/rx-3", "0f", "mine"),
         )
         for more in ((), ("--dry-run",)):
             out, _err = self.command("apply", "--from", plan, *more, code=1)
@@ -118,7 +118,7 @@ class BesideTest(BesideCase):
             self.assertEqual(2, len(lines), out)
             self.assertIn("keeps it at 4", out)
         self.assertEqual("4", self.irq())
-        self.assertEqual("300000", self.file("proc/sys/net/core/rmem_max").read_text().strip())
+        self.assertEqual("0f", self.file("sys/class/net/eth0/queues/rx-3/rps_cpus").read_text().strip())
         self.end(process)
         self.restored()
 
@@ -184,7 +184,7 @@ class BesideTest(BesideCase):
 class BothWriteTest(BesideCase):
     def test_both_write_and_are_killed_and_no_original_is_lost(self):
         plan = self.plan(
-            ("sysctl", "net.core.rmem_max", "300000", "mine"),
+            ("rps", "eth0/rx-3", "0f", "mine"),
             ("sysctl", "kernel.numa_balancing", "0", "mine"),
             ("mtu", "eth0", "9000", "mine"),
         )

@@ -25,8 +25,8 @@ SCHEMA = {
                 "required": ["kind", "target", "value", "current", "reason", "rule", "identity"],
                 "additionalProperties": False,
                 "properties": {
-                    "kind": {"enum": ["irq_affinity", "thread_affinity", "xps", "rps", "coalesce"]},
-                    "target": {"type": "string", "pattern": r"^(irq:\d+|tid:\d+|[^/]+/(tx|rx)-(\d+|frames))$"},
+                    "kind": {"enum": ["irq_affinity", "thread_affinity", "xps", "rps"]},
+                    "target": {"type": "string", "pattern": r"^(irq:\d+|tid:\d+|[^/]+/(tx|rx)-\d+)$"},
                     "value": {"type": "string", "pattern": "^[0-9a-f,-]+$"},
                     "current": {"type": ["string", "null"]},
                     "reason": {"type": "string", "minLength": 20},

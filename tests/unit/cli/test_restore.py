@@ -5,6 +5,8 @@ import pathlib
 from tests.hosts import sysroots
 from tests.unit.cli import transaction_case
 
+_RPS = "sys/class/net/eth0/queues/rx-0/rps_cpus"
+
 
 class RestoreTest(transaction_case.TransactionCase):
     def test_every_byte_and_twice(self):
@@ -18,13 +20,13 @@ class RestoreTest(transaction_case.TransactionCase):
 
     def test_what_somebody_else_changed(self):
         self.run_json("apply", "--from", self.some_plan())
-        self.put("sys/class/net/eth0/mtu", "1400")
+        self.put(_RPS, "3c")
         code, out, _err = self.run_command("restore")
         self.assertEqual(1, code)
         self.assertIn("foreign", out)
-        self.assertEqual("1400", pathlib.Path(self.root, "sys/class/net/eth0/mtu").read_text().strip())
+        self.assertEqual("3c", pathlib.Path(self.root, _RPS).read_text().strip())
         self.assertEqual({"restored": 1}, self.run_json("restore", "--force")["counts"])
-        self.assertEqual("1500", pathlib.Path(self.root, "sys/class/net/eth0/mtu").read_text().strip())
+        self.assertEqual("00", pathlib.Path(self.root, _RPS).read_text().strip())
 
     def test_after_a_reboot_it_says_so_and_forgets(self):
         pathlib.Path(self.root, "proc/sys/kernel/random").mkdir(parents=True)

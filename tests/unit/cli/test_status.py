@@ -8,6 +8,8 @@ import time
 from nova_perf_tuning.agent import state as agent_state
 from tests.unit.cli import transaction_case
 
+_RPS = "sys/class/net/eth0/queues/rx-0/rps_cpus"
+
 TOP = pathlib.Path(__file__).parents[3]
 
 
@@ -46,41 +48,41 @@ class StatusTest(StateCase):
         self.assertRegex(irq["since"], r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d\d:\d\d$")
         code, out, _err = self.run_command("status")
         self.assertEqual(0, code)
-        for word in ("irq:24", "eth0/tx-1", "net.core.rmem_max", "journal: "):
+        for word in ("irq:24", "eth0/tx-1", "eth0/rx-0", "journal: "):
             self.assertIn(word, out)
 
     def test_what_held_already_is_not_listed_as_applied(self):
-        self.run_json("apply", "--from", self.plan([{"kind": "mtu", "target": "eth0", "value": "1500"}]))
+        self.run_json("apply", "--from", self.plan([{"kind": "rps", "target": "eth0/rx-0", "value": "00"}]))
         self.assertEqual([], self.run_json("status")["settings"])
-        self.assertEqual(["eth0"], [one["target"] for one in self.run_json("status", "--all")["settings"]])
+        self.assertEqual(["eth0/rx-0"], [one["target"] for one in self.run_json("status", "--all")["settings"]])
 
     def test_drift_names_the_suspect(self):
         self.run_json("apply", "--from", self.some_plan())
         self.put("proc/irq/24/smp_affinity_list", "5")
-        self.put("sys/class/net/eth0/mtu", "1400")
+        self.put(_RPS, "3c")
         pathlib.Path(self.root, "proc/4242").mkdir()
         self.put("proc/4242/comm", "irqbalance")
         result = self.run_json("status")
         self.assertEqual({"irqbalance": 4242}, result["rivals"])
         details = {one["target"]: one["detail"] for one in result["settings"]}
         self.assertEqual("holds 5; may have been written by irqbalance (pid 4242)", details["irq:24"])
-        self.assertEqual("holds 1400; may have been written by a program that is not known", details["eth0"])
+        self.assertEqual("holds 3c; may have been written by a program that is not known", details["eth0/rx-0"])
 
     def test_an_apply_that_was_cut(self):
         self.run_json("apply", "--from", self.some_plan())
         connection = sqlite3.connect(f"{self.state}/journal.sqlite")
-        connection.execute("UPDATE entry SET state = 'intended', written = NULL WHERE target = 'eth0'")
+        connection.execute("UPDATE entry SET state = 'intended', written = NULL WHERE target = 'eth0/rx-0'")
         connection.commit()
         connection.close()
         details = {one["target"]: one["detail"] for one in self.run_json("status")["settings"]}
-        self.assertIn("cut short", details["eth0"])
+        self.assertIn("cut short", details["eth0/rx-0"])
 
     def test_what_a_file_says_cannot_command_the_terminal(self):
         self.run_json("apply", "--from", self.some_plan())
-        self.put("sys/class/net/eth0/mtu", "\x1b[2J1400")
+        self.put(_RPS, "\x1b[2J3c")
         _code, out, _err = self.run_command("status")
         self.assertNotIn("\x1b", out)
-        self.assertIn("?[2J1400", out)
+        self.assertIn("?[2J3c", out)
 
     def test_who_may_not_read_the_journal_sees_the_agent(self):
         self.run_json("apply", "--from", self.some_plan())

@@ -5,6 +5,8 @@ import shutil
 
 from tests.unit.cli import transaction_case
 
+_RPS = "sys/class/net/eth0/queues/rx-0/rps_cpus"
+
 
 class VerifyTest(transaction_case.TransactionCase):
     def test_nothing_applied(self):
@@ -19,11 +21,11 @@ class VerifyTest(transaction_case.TransactionCase):
 
     def test_drift(self):
         self.run_json("apply", "--from", self.some_plan())
-        self.put("sys/class/net/eth0/mtu", "1400")
+        self.put(_RPS, "3c")
         result = self.run_json("verify", code=1)
         self.assertEqual({"holds": 2, "pending": 1, "drifted": 1}, result["counts"])
         drifted = next(one for one in result["settings"] if one["state"] == "drifted")
-        self.assertEqual(("eth0", "9000", "1400"), (drifted["target"], drifted["value"], drifted["current"]))
+        self.assertEqual(("eth0/rx-0", "0f", "3c"), (drifted["target"], drifted["value"], drifted["current"]))
         code, out, _err = self.run_command("verify")
         self.assertEqual(1, code)
         self.assertIn("drifted", out)
@@ -31,7 +33,7 @@ class VerifyTest(transaction_case.TransactionCase):
     def test_gone_is_drift_for_a_nic(self):
         self.run_json("apply", "--from", self.some_plan())
         pathlib.Path(self.root, "sys/class/net/eth0").unlink()
-        self.assertEqual(2, self.run_json("verify", code=1)["counts"]["gone"])
+        self.assertEqual(3, self.run_json("verify", code=1)["counts"]["gone"])
 
     def test_a_guest_that_has_ended_is_no_drift(self):
         plan = self.plan(
@@ -43,7 +45,7 @@ class VerifyTest(transaction_case.TransactionCase):
 
     def test_unreadable_is_an_error(self):
         self.run_json("apply", "--from", self.some_plan())
-        path = pathlib.Path(self.root, "sys/class/net/eth0/mtu")
+        path = pathlib.Path(self.root, _RPS)
         path.unlink()
         path.mkdir()
         code, out, _err = self.run_command("verify")

@@ -53,8 +53,8 @@ class TransactionCase(testtools.TestCase):
             [
                 {"kind": "irq_affinity", "target": "irq:24", "value": "2", "reason": "why", "rule": "nic"},
                 {"kind": "xps", "target": "eth0/tx-1", "value": "0f"},
-                {"kind": "sysctl", "target": "net.core.rmem_max", "value": "300000"},
-                {"kind": "mtu", "target": "eth0", "value": "9000"},
+                {"kind": "xps", "target": "eth0/tx-2", "value": "f0"},
+                {"kind": "rps", "target": "eth0/rx-0", "value": "0f"},
             ]
         )
 
