@@ -72,8 +72,8 @@ CPUs for that long. One look costs about half a millisecond on a host with 2,000
         help="""
 Seconds between two readings of everything that was placed.
 
-It finds what nobody announced: a mask that a driver or the kernel has reset, a thread that somebody moved. Too
-large shows as drift that ``nova-perf status`` reports late. On a host with 2,000 interrupts and 512 guests one
+It finds what nobody announced: a mask that a driver or the kernel has reset, an interrupt or a thread that
+somebody moved. Too large a value shows as drift that is put right late. On a host with 2,000 interrupts and 512 guests one
 reading takes about 20 ms of one CPU, more where guests ask to be placed.
 """,
     ),
@@ -140,9 +140,9 @@ interrupts in the wrong place: the agent does not fight.
         help="""
 How often in a row a value that somebody else keeps changing is written again before the agent holds back.
 
-After that it tries again after 20 seconds, then 40, up to ``rewrite_pause_max``, and reports who may be writing. A
-change that an event explains (a driver that was loaded, a guest or this agent that has just started) counts as a
-fifth.
+Five minutes in which it holds earn one more. After that the agent tries again after 20 seconds, then 40, up to
+``rewrite_pause_max``, and reports who may be writing. A change that an event explains (a driver that was loaded, a
+guest or this agent that has just started) counts as a fifth.
 Too large shows as two programs that take turns and burn CPU; too small as values that stay wrong for a while after
 several resets by a driver.
 """,
@@ -162,13 +162,17 @@ several resets by a driver.
 Folder for what lives as long as the host runs: the agent's state, which ``nova-perf status`` shows.
 
 Add it to ``RuntimeDirectory`` of the systemd unit, and keep ``nova-perf-tuning`` there, from where irqbalance's
-policy script reads its list. The symptom of a folder that others may write is an agent that does not start.
+policy script reads its list.
 """,
     ),
     cfg.HostAddressOpt(
         "metrics_address",
         default="127.0.0.1",
-        help="Address on which Prometheus may fetch figures; 0.0.0.0 for all. There is no password.",
+        help="""
+Address on which Prometheus may fetch figures; 0.0.0.0 for all. There is no password.
+
+The unit lets only this host connect: add ``IPAddressAllow=`` with Prometheus's address in a drop-in.
+""",
     ),
     cfg.PortOpt(
         "metrics_port",
