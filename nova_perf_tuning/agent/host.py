@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Protocol
 
 from nova_perf_tuning.host import model, novaconf
 from nova_perf_tuning.host.facts import reader
@@ -12,22 +11,6 @@ from nova_perf_tuning.host.plan import model as plan_model
 from nova_perf_tuning.host.plan import planner
 from nova_perf_tuning.host.settings import base, registry
 from nova_perf_tuning.host.transaction import apply as apply_module
-
-
-class Host(Protocol):
-    """What :class:`nova_perf_tuning.agent.reconcile.Reconciler` asks of a host."""
-
-    def facts(self) -> model.HostFacts:
-        """Read the host."""
-
-    def plan(self, facts: model.HostFacts) -> plan_model.Plan:
-        """Return what should hold."""
-
-    def kinds(self) -> Mapping[str, base.SettingKind]:
-        """Return the kinds of settings, with nothing remembered of the host as it was before."""
-
-    def boot(self) -> str:
-        """Return what names this boot of the host."""
 
 
 class TunedHost:

@@ -18,12 +18,11 @@ class Inbox:
 
     :ivar arrivals: when events that explain a change came, as long as nobody has cleared them: one time for all
         that was read from a source in one go.
-    :ivar polled: when sources were last looked at.
     """
 
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
-        self.polled = self._came = time.monotonic()
+        self._polled = time.monotonic()
         self.arrivals: collections.deque[float] = collections.deque(maxlen=_MOST)
 
     def add(self, source: sources.Source) -> None:
@@ -36,25 +35,20 @@ class Inbox:
             cast(sources.Source, key.fileobj).close()
         self._selector.close()
 
-    def wait(self, seconds: float) -> bool:
-        """Wait until something has come, and return whether it has.
+    def take(self, seconds: float) -> set[str]:
+        """Wait until something has come, and return its kinds; empty when nothing has in so many seconds.
 
         What is there at once came while its reader was at work, at the earliest when it was last here.
         """
-        self._came, ready = self.polled, self._selector.select(0)
+        came, ready = self._polled, self._selector.select(0)
         if not ready:
             ready = self._selector.select(seconds)
-            self._came = time.monotonic()
-        self.polled = time.monotonic()
-        return bool(ready)
-
-    def take(self) -> set[str]:
-        """Return the kinds of all that has come: what was waited for, and what came since."""
-        self.polled = time.monotonic()
+            came = time.monotonic()
+        self._polled = time.monotonic()
         causes: set[str] = set()
-        for key, _mask in self._selector.select(0):
+        for key, _mask in ready:
             kinds = cast(sources.Source, key.fileobj).drain()
             if kinds & sources.EXCUSES:
-                self.arrivals.append(self._came)
+                self.arrivals.append(came)
             causes |= kinds
         return causes

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import functools
 import logging
 import os
 import sys
@@ -165,15 +164,14 @@ def _guests(uri: str, waker: sources.Waker) -> guests_module.LibvirtEvents | Non
 
 
 def _sources(root: str, live: bool) -> Iterator[sources.Source]:
-    """Make the kernel's sources; one that this kernel or container has not is passed over, the timers remain."""
-    makers: list[Callable[[], sources.Source]] = [functools.partial(sources.FileWatch, root)]
+    """Make the sources of events; one that this kernel or container has not is passed over, the timers remain."""
+    makers: list[tuple[str, Callable[[], sources.Source]]] = [("files", lambda: sources.GuestFiles(root))]
     if live:
-        makers += [sources.Links, sources.Uevents]
-    for make in makers:
+        makers += [("links", sources.links), ("uevents", sources.uevents)]
+    for name, make in makers:
         try:
             yield make()
         except OSError as error:
-            name = getattr(make, "__name__", "files")
             LOG.warning("events of %s: %s: such changes are found by the timers", name, error.strerror or error)
 
 

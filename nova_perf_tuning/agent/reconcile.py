@@ -40,7 +40,6 @@ class Pass:
 
     :ivar wanted: settings of the plan; :ivar written: those that were written, pending ones included.
     :ivar drifted: found changed by others since we wrote them; of those held back what has come since.
-    :ivar held_back: not tried now, since others keep changing them or the kernel does not take them.
     :ivar foreign: wanted otherwise than a person has applied it, whose entry this is; left alone.
     :ivar withdrawn: put back because nobody asks for them any more.
     :ivar faults: what this pass could not bring into force; see also :meth:`Reconciler.not_in_force`.
@@ -51,7 +50,6 @@ class Pass:
     wanted: int
     written: list[apply_module.Outcome]
     drifted: list[Setting]
-    held_back: list[Setting]
     foreign: list[tuple[Setting, journal_module.Entry]]
     withdrawn: list[restore_module.Restoration]
     faults: list[apply_module.Outcome]
@@ -66,7 +64,7 @@ class Reconciler:
 
     def __init__(
         self,
-        host: host_module.Host,
+        host: host_module.TunedHost,
         book: book_module.Book,
         arbiter: arbiter_module.Arbiter,
         *,
@@ -80,7 +78,6 @@ class Reconciler:
         self._clock = clock
         #: What should hold, as of the last pass.
         self.wanted: list[Setting] = []
-        self._by_target: dict[str, list[Setting]] = {}
         #: What is wanted and was not brought into force, and what is not wanted and could not be put back.
         self._unmet: dict[_Object, apply_module.Outcome] = {}
         self._stuck: dict[_Object, apply_module.Outcome] = {}
@@ -110,7 +107,7 @@ class Reconciler:
         wanted, foreign = _ours([one for one in plan.settings if not _is_silent(one)], entries, kinds)
         if self._extra is not None:
             wanted += self._extra([*wanted, *filter(_is_silent, plan.settings)])
-        todo, drifted, held_back = self._differences(wanted, entries, kinds, excused)
+        todo, drifted = self._differences(wanted, entries, kinds, excused)
         outcomes = apply_module.apply(todo, kinds, journal, boot) if todo else []
         self._want(wanted)
         self._note(outcomes)
@@ -123,7 +120,6 @@ class Reconciler:
             wanted=len(wanted),
             written=[one for one in outcomes if one.result in done],
             drifted=drifted,
-            held_back=held_back,
             foreign=foreign,
             withdrawn=withdrawn,
             faults=[one for one in outcomes if one.result in apply_module.FAULTS],
@@ -132,9 +128,6 @@ class Reconciler:
     def _want(self, wanted: list[Setting]) -> None:
         """Remember what should hold, and forget what was amiss with anything else."""
         self.wanted = wanted
-        self._by_target = {}
-        for one in wanted:
-            self._by_target.setdefault(one.target, []).append(one)
         keys = set(map(_key, wanted))
         self._unmet = {key: one for key, one in self._unmet.items() if key in keys}
         self._settled &= keys
@@ -145,8 +138,8 @@ class Reconciler:
         entries: Mapping[_Object, journal_module.Entry],
         kinds: Mapping[str, base.SettingKind],
         excused: bool,
-    ) -> tuple[list[Setting], list[Setting], list[Setting]]:
-        """Return what is to be given to apply, what others have changed, and what of it is held back.
+    ) -> tuple[list[Setting], list[Setting]]:
+        """Return what is to be given to apply, and what others have changed.
 
         The values were read a moment ago with the facts, so nothing is read again here. What holds and is not in
         the journal is given too: apply notes it as watched.
@@ -154,7 +147,6 @@ class Reconciler:
         now = self._clock()
         todo: list[Setting] = []
         drifted: list[Setting] = []
-        held_back: list[Setting] = []
         for one in wanted:
             key = _key(one)
             entry, failed = entries.get(key), self._unmet.get(key)
@@ -173,11 +165,11 @@ class Reconciler:
             changed = entry is not None and _was_changed(entry, kinds[one.kind], current)
             if changed and not self.arbiter.is_known(key, now, current or ""):
                 drifted.append(one)
-            allowed = not (changed or failed is not None) or self.arbiter.allow(
+            if not (changed or failed is not None) or self.arbiter.allow(
                 key, now, excused=excused, held=failed is None, found=current or ""
-            )
-            (todo if allowed else held_back).append(one)
-        return todo, drifted, held_back
+            ):
+                todo.append(one)
+        return todo, drifted
 
     def _note(self, outcomes: Iterable[apply_module.Outcome]) -> None:
         """Remember what is not in force, and which of it the kernel will never take, as a managed interrupt."""
@@ -267,10 +259,6 @@ class Reconciler:
             return self.arbiter.allow(key, now, excused=excused, held=False)
         return present or kind is None or kind.ephemeral or now - self._gone.setdefault(key, now) > _GRACE
 
-    def wants(self, targets: Collection[str]) -> bool:
-        """Whether each of these is kept by us."""
-        return all(target in self._by_target for target in targets)
-
     def overdue(self) -> bool:
         """Whether it is time to try again what could not be put back, or brought into force and not read since."""
         waiting = self.arbiter.held_back(self._clock())
@@ -281,9 +269,7 @@ class Reconciler:
 
         :param targets: only these; None: everything.
         """
-        wanted: Sequence[Setting] = self.wanted
-        if targets is not None:
-            wanted = [one for target in sorted(targets) for one in self._by_target.get(target, ())]
+        wanted = [one for one in self.wanted if targets is None or one.target in targets]
         kinds = self._host.kinds()
         waiting = self.arbiter.held_back(self._clock())
         return [
@@ -329,7 +315,7 @@ def _was_changed(entry: journal_module.Entry, kind: base.SettingKind, current: s
         return False
     # Of a write that was only begun both may be there.
     ours = entry.asked if entry.state == "intended" else (entry.written,)
-    return current is None or not any(kind.holds(entry.target, one, current) for one in ours)
+    return current is None or not any(kind.holds(entry.target, value, current) for value in ours)
 
 
 def _is_silent(one: Setting) -> bool:

@@ -1,18 +1,20 @@
 """What the agent counts: plain numbers, shown by ``nova-perf status`` and given to Prometheus.
 
-An event-to-placed time begins when an event came that explains a change (guests, links, channels, hardware; not
-writes by others), or, where it came while the loop was at work, when the loop last looked: the time is rather too
-long than too short. It ends with the pass that answered the event. Events that were read from one source in one go
-are one. A pass that had nothing to write counts for none. Where a look 0.25, 1 or 3 seconds after the event finds
-that a driver has set its values later, what is written then counts as one more time, from the same event on.
+An event-to-placed time begins when an event came that explains a change (guests, links, channels, hardware), or,
+where it came while the loop was at work, when the loop last looked: it is rather too long than too short. It ends
+with the pass that answered the event; a pass that had nothing to write counts for none.
 """
 
 from __future__ import annotations
 
+import bisect
 import collections
 import dataclasses
 import itertools
+from collections.abc import Collection, Iterable
 from typing import Any, Final
+
+from nova_perf_tuning.agent import reconcile
 
 #: Upper bounds of the latency histogram in seconds; a value above the last counts in none of them.
 BOUNDS: Final = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
@@ -69,11 +71,22 @@ class Stats:
             },
         }
 
+    def count(self, causes: Collection[str], done: reconcile.Pass, waited: Iterable[float]) -> None:
+        """Count a pass.
+
+        :param waited: seconds since each event that it answers.
+        """
+        self.passes[min(causes)] += 1
+        self.written.update(outcome.setting.kind for outcome in done.written)
+        self.drifted.update(setting.kind for setting in done.drifted)
+        self.withdrawn += len(done.withdrawn)
+        for seconds in waited if done.written else ():
+            self.placed_after(seconds)
+
     def placed_after(self, seconds: float) -> None:
         """Count one event that was answered after ``seconds``."""
-        for place, bound in enumerate(BOUNDS):
-            if seconds <= bound:
-                self.latency[place] += 1
-                break
+        bucket = bisect.bisect_left(BOUNDS, seconds)
+        if bucket < len(BOUNDS):
+            self.latency[bucket] += 1
         self.latency_sum += seconds
         self.latency_count += 1

@@ -42,7 +42,7 @@ TimeoutStartSec=900
 TimeoutStopSec=900
 WatchdogSec=900
 """
-_LOAD = "cd /opt/perf/tree && python3 -c 'import nova_perf_tuning.agent.main, nova_perf_tuning.agent.run'"
+_LOAD = "cd /opt/perf/tree && python3 -c 'import nova_perf_tuning.agent.main'"
 _RESTORE = "cd /opt/perf/tree && python3 -m nova_perf_tuning.cli.main restore -f json"
 
 

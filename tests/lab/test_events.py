@@ -5,7 +5,6 @@ from __future__ import annotations
 from tests.lab import rig
 
 #: An instance of procfs whose files are other inodes than those that the agent watches.
-_OTHER_PROC = "/run/lab/proc"
 _AGENT_KEEPS = {"vhost_placement": "numa", "emulator_placement": "numa"}
 _GUEST = ["guest", "g1", rig.NODE1]
 
@@ -13,15 +12,14 @@ _GUEST = ["guest", "g1", rig.NODE1]
 def link(nic: str, folder: str = "device") -> rig.Call:
     """Return the event of a link that goes down and up.
 
-    That alone moves nothing, so an interrupt is moved meanwhile, in a way of which no file event tells (see
-    :meth:`EventsTest.setUp`): all that an agent hears is the link.
+    That alone moves nothing, so an interrupt is moved meanwhile: all that an agent hears is the link.
 
     :param folder: where the NIC's PCI device is, from the NIC's own folder.
     """
     return [
         "must",
         f"irq=$(ls /sys/class/net/{nic}/{folder}/msi_irqs | sort -n | sed -n 2p) && ip link set {nic} down && "
-        f"echo 0 >{_OTHER_PROC}/irq/$irq/smp_affinity_list && ip link set {nic} up",
+        f"echo 0 >/proc/irq/$irq/smp_affinity_list && ip link set {nic} up",
     ]
 
 
@@ -53,8 +51,6 @@ class EventsTest(rig.LabCase):
     def setUp(self):
         super().setUp()
         self.without_vfs()
-        self.lab.run(f"mkdir -p {_OTHER_PROC} && mount -t proc proc {_OTHER_PROC}")
-        self.addCleanup(self.lab.ask, "run", f"umount {_OTHER_PROC}")
 
     def start_keeping(self):
         """Note what every affinity and mask is, start an agent that puts it back, and let CPUs come back first."""

@@ -77,7 +77,7 @@ class PlacementTest(rig.LabCase):
                      f"{self.lab.ask('nic_irqs', 'igb1')[1]['irq']}/smp_affinity_list")  # fmt: skip
 
     def test_what_others_write_once_is_put_right(self):
-        self.placed()
+        self.placed("verify_interval = 2\n")
         for name in ("nic1", "igb1"):
             irq = self.lab.ask("nic_irqs", name)[1]["irq"]
             write = f"echo 2 > /proc/irq/{irq}/smp_affinity_list"
@@ -85,7 +85,7 @@ class PlacementTest(rig.LabCase):
 
     def test_rival_is_reported_and_not_fought(self):
         """By a process of TuneD's name: who writes is known by the names of those that may."""
-        self.placed("rewrite_limit = 3\n")
+        self.placed("rewrite_limit = 3\nverify_interval = 1\n")
         irq = self.lab.ask("nic_irqs", "igb1")[1]["irq"]
         self.lab.run(
             "systemd-run -q --unit lab-rival sh -c 'echo tuned >/proc/self/comm; "

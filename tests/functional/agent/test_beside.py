@@ -134,7 +134,6 @@ class BesideTest(BesideCase):
         self.until(lambda: not self.status()["findings"], "nothing is told any more")
         code, err = self.end(process)
         self.assertEqual(0, code, err)
-        self.assertEqual(1, err.count("a person applied 2 (mine)"), err)
         self.assertEqual(self.before, sysroots.content(self.root))
 
     def test_a_plan_file_with_the_planners_rules_is_the_persons_too(self):
@@ -208,6 +207,7 @@ class BothWriteTest(BesideCase):
                 # Gives the agent something to write.
                 self.file("proc/irq/25/smp_affinity_list").write_text("0-7\n")
                 self.file(_XPS).write_text("ff\n")
+                agent.send_signal(signal.SIGHUP)
                 self.drain()
                 time.sleep(chance.uniform(0.005, 0.05))
             for process in (agent, commands):

@@ -1,4 +1,4 @@
-"""A thousand random histories of a simulated host.
+"""Hundreds of random histories of a simulated host.
 
 It always comes to the plan, nothing else is written, no write is tried without end, and every original comes back.
 """
@@ -84,7 +84,7 @@ INTRUDED = [
 
 
 class OneJournal:
-    """A journal that stays open between the passes: a thousand histories take long enough."""
+    """A journal that stays open between the passes: hundreds of histories take long enough."""
 
     def __init__(self, journal):
         self._journal = journal
@@ -164,7 +164,7 @@ class Bench:
 
 class ConvergenceTest(testtools.TestCase):
     @hypothesis.settings(
-        max_examples=1000, deadline=None, database=None, suppress_health_check=list(hypothesis.HealthCheck)
+        max_examples=300, deadline=None, database=None, suppress_health_check=list(hypothesis.HealthCheck)
     )
     @hypothesis.given(events=HISTORIES)
     @hypothesis.example(events=INTRUDED)
@@ -252,32 +252,32 @@ class RivalTest(testtools.TestCase):
         self.number = min(self.bench.host.numbers("eth0"))
         self.ours = self.bench.host.vectors[self.number].affinity
 
-    def _contest(self, seconds, excused=False):
+    def _contest(self, seconds, excused=False, every=1.0):
         begin = len(self.bench.host.writes)
-        for _ in range(seconds):
-            self.bench.now += 1.0
+        for _ in range(int(seconds / every)):
+            self.bench.now += every
             self.bench.host.vectors[self.number].affinity = "0-7"
             self.bench.agent.reconcile(excused=excused)
         return len(self.bench.host.writes) - begin
 
     def test_an_hour_of_war_costs_few_writes(self):
-        self.assertLess(self._contest(3600), 20)
+        self.assertLess(self._contest(3600, every=5.0), 20)
 
     def test_who_writes_by_the_clock_is_a_rival_too(self):
         """A cron job, irqbalance with a long interval: answered a few times, then ever more rarely."""
-        for interval, event in ((21, False), (60, False), (110, False), (4, True)):
+        for interval, event in ((60, False), (110, False), (20, True)):
             self.bench = Bench()
             self.addCleanup(self.bench.close)
             self.bench.agent.reconcile()
-            begin, told, hours = len(self.bench.host.writes), False, 4
+            begin, told, hours = len(self.bench.host.writes), False, 2
             for _ in range(hours * 3600 // interval):
                 self.bench.now += interval
                 self.bench.host.vectors[self.number].affinity = "0-7"
                 self.bench.agent.reconcile(excused=event)
                 told = told or bool(self.bench.agent.contested())
             self.assertTrue(told, interval)
-            # what patience there is, twelve an hour, and both the end of each long pause and an event within it
-            allowed = 100 + hours * 30 if event else 20 + hours * 12 + 10
+            # five, those that time has earned, and both the end of each long pause and an event within it
+            allowed = 5 + hours * 12 * (6 if event else 2) + 10
             self.assertLess(len(self.bench.host.writes) - begin, allowed, interval)
 
     def test_once_in_ten_minutes_is_answered_for_ever(self):
@@ -289,7 +289,7 @@ class RivalTest(testtools.TestCase):
         self.assertEqual({}, self.bench.agent.contested())
 
     def test_nor_does_a_storm_of_events_excuse_everything(self):
-        self.assertLess(self._contest(3600, excused=True), 60)
+        self.assertLess(self._contest(3600, excused=True, every=5.0), 60)
 
     def test_what_is_held_back_is_told_and_not_taken_for_new_drift(self):
         self._contest(30)

@@ -59,12 +59,12 @@ class RefusalTest(testtools.TestCase):
         self.assertEqual([], self._told())
 
     def test_what_may_pass_is_tried_ever_more_rarely_and_told(self):
-        for error in (errno.EINVAL, errno.EBUSY, errno.ERANGE, errno.ENOMEM, errno.ENOSPC):
+        for error in (errno.EINVAL, errno.EBUSY):
             before = self._attempts()
             self.host.refuses[self.number] = (error, True)
             self.host.vectors[self.number].give("0-7")
-            for _ in range(3600):
-                self._pass()
+            for _ in range(360):
+                self._pass(10.0)
             self.assertLess(self._attempts() - before, test_convergence.TRIES * 20)
             self.assertEqual([(self.target, apply.Result.FAILED, os.strerror(error))], self._told())
             self.assertEqual({}, self.agent.contested())
@@ -90,9 +90,9 @@ class RefusalTest(testtools.TestCase):
         self.assertNotEqual("0-7", self.host.vectors[self.number].affinity)
 
     def test_one_who_overwrites_every_write_is_not_fought(self):
-        for _ in range(3600):
+        for _ in range(360):
             self.host.intruders[self.number] = "0-7"
-            self._pass()
+            self._pass(10.0)
         self.assertLess(self._attempts(), 20)
 
     def test_what_cannot_be_put_back_is_told_and_tried_ever_more_rarely(self):
@@ -103,8 +103,8 @@ class RefusalTest(testtools.TestCase):
         self.host.refuses[self.number] = (errno.EINVAL, True)
         self.host.guests["guest1"].asks = None
         before = self._attempts()
-        for _ in range(3600):
-            self._pass()
+        for _ in range(360):
+            self._pass(10.0)
         self.assertLess(self._attempts() - before, 20)
         ((target, _result, detail),) = self._told()
         self.assertEqual(self.target, target)
@@ -195,32 +195,11 @@ class RefusalTest(testtools.TestCase):
 
 
 class PausesTest(testtools.TestCase):
-    def test_pauses_that_began_apart_end_together(self):
-        """Two hundred objects that never take what is written, each found seven seconds after the one before."""
-        judge = arbiter.Arbiter(5, 600.0)
-        keys = [("thread_affinity", str(number), "") for number in range(200)]
-        now = tried = 0.0
-        ends: list[float] = []
-        while now < 7200.0:
-            found = keys[: int(now // 7.0) + 1]
-            waiting = judge.held_back(now)
-            if any(key not in waiting for key in found):
-                ends.append(now)
-                for key in found:
-                    judge.allow(key, now, held=False)
-            tried, due = now, judge.due(now)
-            now = min(one for one in (due, now - now % 7.0 + 7.0) if one is not None and one > tried)
-        self.assertLess(len([one for one in ends if one > 5400.0]), 20)
-
-    def test_a_pause_is_never_longer_than_told_nor_much_shorter(self):
-        for begin in (0.0, 3.3, 17.0, 12345.678):
-            judge = arbiter.Arbiter(1, 600.0)
-            key = ("irq_affinity", "irq:30", "")
-            judge.allow(key, begin)
-            judge.allow(key, begin)
-            now = begin
-            for told in (20.0, 40.0, 80.0, 160.0, 320.0, 600.0, 600.0):
-                (contest,) = judge.held_back(now).values()
-                self.assertTrue(0.75 * told <= contest.until - now <= told, (begin, told, contest))
-                now = contest.until
-                self.assertTrue(judge.allow(key, now))
+    def test_each_pause_is_twice_as_long_as_the_one_before(self):
+        judge, key, now = arbiter.Arbiter(1, 600.0), ("irq_affinity", "irq:30", ""), 3.3
+        self.assertTrue(judge.allow(key, now))
+        self.assertFalse(judge.allow(key, now))
+        for pause in (20.0, 40.0, 80.0, 160.0, 320.0, 600.0, 600.0):
+            self.assertAlmostEqual(pause, judge.due(now) - now)
+            now += pause
+            self.assertTrue(judge.allow(key, now))
