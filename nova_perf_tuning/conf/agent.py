@@ -73,8 +73,8 @@ CPUs for that long. One look costs about half a millisecond on a host with 2,000
 Seconds between two readings of everything that was placed.
 
 It finds what nobody announced: a mask that a driver or the kernel has reset, an interrupt or a thread that
-somebody moved. Too large a value shows as drift that is put right late. On a host with 2,000 interrupts and 512 guests one
-reading takes about 20 ms of one CPU, more where guests ask to be placed.
+somebody moved. Too large a value shows as drift that is put right late. On a host with 2,000 interrupts and 512
+guests one reading takes about 20 ms of one CPU, more where guests ask to be placed.
 """,
     ),
     cfg.FloatOpt(
