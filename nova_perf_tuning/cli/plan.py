@@ -17,8 +17,6 @@ from nova_perf_tuning.host.facts import reader
 from nova_perf_tuning.host.plan import guests, planner
 from nova_perf_tuning.host.plan import model as plan_model
 
-#: Far more guests than a host can run; a bound for a folder named by mistake.
-_MAX_DOMAINS = 20_000
 #: Guests and warnings that the table names one by one.
 _SHOWN = 20
 
@@ -95,8 +93,6 @@ def domain_files(paths: Sequence[str]) -> Iterator[tuple[bytes, domain_module.Do
 
     :raises PlanInputError: one cannot be read, is no domain XML, or two are of the same guest.
     """
-    if not paths:
-        return
     origin: dict[str, str] = {}
     for path in _files(paths):
         try:
@@ -115,18 +111,13 @@ def domain_files(paths: Sequence[str]) -> Iterator[tuple[bytes, domain_module.Do
 def _files(paths: Sequence[str]) -> list[str]:
     found: list[str] = []
     for path in paths:
-        try:
-            if os.path.isdir(path):
-                names = sorted(name for name in os.listdir(path) if name.endswith(".xml"))
-                if not names:
-                    raise PlanInputError(f"--domain {path!r}: the folder has no *.xml")
-                found += [os.path.join(path, name) for name in names]
-            else:
-                found.append(path)
-        except (OSError, ValueError) as error:
-            raise PlanInputError(f"--domain {path!r}: {getattr(error, 'strerror', None) or error}") from None
-        if len(found) > _MAX_DOMAINS:
-            raise PlanInputError(f"--domain {path!r}: more than {_MAX_DOMAINS} files")
+        if not os.path.isdir(path):
+            found.append(path)
+            continue
+        names = sorted(name for name in os.listdir(path) if name.endswith(".xml"))
+        if not names:
+            raise PlanInputError(f"--domain {path!r}: the folder has no *.xml")
+        found += [os.path.join(path, name) for name in names]
     return found
 
 
@@ -135,13 +126,8 @@ def as_json(plan: plan_model.Plan) -> dict[str, Any]:
     return {
         "settings": [
             {
-                "kind": one.kind,
-                "target": one.target,
-                "value": one.value,
-                "current": one.current,
-                "reason": one.reason,
-                "rule": one.rule,
-                "identity": one.identity,
+                name: getattr(one, name)
+                for name in ("kind", "target", "value", "current", "reason", "rule", "identity")
             }
             for one in plan.settings
         ],
@@ -179,22 +165,15 @@ def _show(facts: model.HostFacts, plan: plan_model.Plan, everything: bool) -> No
 
 
 def _summary(facts: model.HostFacts, changes: Sequence[setting.Setting]) -> list[tuple[str, str, str, str]]:
-    """Return a row for each NIC and guest; of many guests the first ones and the sum of the others."""
+    """Return a row for each NIC and guest; of many the first ones and the sum of the others."""
     owner = _Owners(facts)
-    grouped: dict[tuple[str, bool], list[setting.Setting]] = {}
+    grouped: dict[str, list[setting.Setting]] = {}
     for one in changes:
         grouped.setdefault(owner.of(one), []).append(one)
-    rows: list[tuple[str, str, str, str]] = []
-    rest: list[setting.Setting] = []
-    guests = 0
-    for (name, is_guest), members in grouped.items():
-        guests += is_guest
-        if is_guest and guests > _SHOWN:
-            rest += members
-        else:
-            rows.append(_row(name, members))
+    shown, rest = list(grouped.items())[:_SHOWN], list(grouped.values())[_SHOWN:]
+    rows = [_row(name, members) for name, members in shown]
     if rest:
-        rows.append(_row(f"{guests - _SHOWN} more guests", rest))
+        rows.append(_row(f"{len(rest)} more", [one for members in rest for one in members]))
     return rows
 
 
@@ -220,14 +199,13 @@ class _Owners:
                 self._device.update((address.lower(), guest.name) for address in guest.domain.hostdevs)
                 self._tap.update((one.device, guest.name) for one in guest.domain.interfaces if one.device)
 
-    def of(self, one: setting.Setting) -> tuple[str, bool]:
-        """Return the owner's name and whether it is a guest."""
+    def of(self, one: setting.Setting) -> str:
         if one.kind == "thread_affinity":
-            return self._guest.get(int(one.identity.split(":")[0]), one.target), True
+            return self._guest.get(int(one.identity.split(":")[0]), one.target)
         if one.kind == "irq_affinity":
             nic = self._nic.get(int(one.target.removeprefix("irq:")))
             if nic is not None and one.rule.startswith("nic-"):
-                return nic, False
-            return self._device.get(one.identity.split("|")[0].lower(), one.target), True
+                return nic
+            return self._device.get(one.identity.split("|")[0].lower(), one.target)
         name = one.target.rpartition("/")[0]
-        return (self._tap[name], True) if name in self._tap else (name, False)
+        return self._tap.get(name, name)

@@ -21,6 +21,7 @@ from oslo_upgradecheck import upgradecheck
 
 from nova_perf_tuning import errors
 from nova_perf_tuning.conf import nova as options
+from nova_perf_tuning.printing import one_line
 from nova_perf_tuning.specs import profiles, vocabulary
 from nova_perf_tuning.virt import host_result, selfcheck
 
@@ -38,7 +39,19 @@ NO_NOVA_EITHER = "Not checked: there is no Nova in this environment, see the fir
 
 #: Exit code when the check could not be made, as of nova-status.
 BROKEN = 255
-SUCCESS, WARNING, FAILURE = upgradecheck.Code.SUCCESS, upgradecheck.Code.WARNING, upgradecheck.Code.FAILURE
+Result = upgradecheck.Result
+
+
+def _fine(details: str) -> Result:
+    return Result(upgradecheck.Code.SUCCESS, details)
+
+
+def _look(details: str) -> Result:
+    return Result(upgradecheck.Code.WARNING, details)
+
+
+def _mend(details: str) -> Result:
+    return Result(upgradecheck.Code.FAILURE, details)
 
 
 class Checks(upgradecheck.UpgradeCommands):
@@ -58,109 +71,93 @@ class Checks(upgradecheck.UpgradeCommands):
             return BROKEN
         return super().check()
 
-    def _nova(self) -> upgradecheck.Result:
+    def _nova(self) -> Result:
         version = _nova_version()
         if version is None:
-            return upgradecheck.Result(WARNING, NO_NOVA)
+            return _look(NO_NOVA)
         first, last = selfcheck.TESTED
         if not version.split(".")[0].isdigit() or not first <= int(version.split(".")[0]) <= last:
-            return upgradecheck.Result(
-                WARNING,
+            return _look(
                 f"Nova {version} is not among the releases that this version is tested with, {first} to {last}; "
                 "run its functional tests (tools/nova_tests.sh), or install another version of either.",
             )
-        return upgradecheck.Result(SUCCESS, f"Nova {version} is one of the releases {first} to {last}.")
+        return _fine(f"Nova {version} is one of the releases {first} to {last}.")
 
-    def _shim(self) -> upgradecheck.Result:
+    def _shim(self) -> Result:
         if _nova_version() is None:
-            return upgradecheck.Result(WARNING, NO_NOVA_EITHER)
+            return _look(NO_NOVA_EITHER)
         try:
             _import(selfcheck.SHIM)
         except Exception as error:
             reason = ". ".join(selfcheck.problems()) or "Mend what Nova's driver imports"
-            return upgradecheck.Result(FAILURE, f"{_said(error)}. {reason}.")
-        return upgradecheck.Result(SUCCESS, f"Nova can import {selfcheck.SHIM}.")
+            return _mend(f"{_said(error)}. {reason}.")
+        return _fine(f"Nova can import {selfcheck.SHIM}.")
 
-    def _driver(self) -> upgradecheck.Result:
+    def _driver(self) -> Result:
         driver = self.conf.compute_driver
         if driver == DRIVER:
-            return upgradecheck.Result(SUCCESS, f"[DEFAULT] compute_driver is {DRIVER}.")
+            return _fine(f"[DEFAULT] compute_driver is {DRIVER}.")
         read = ", ".join(self.conf.config_file or ()) or "no configuration file"
         if not driver:  # Nova has no default
-            return upgradecheck.Result(
-                WARNING,
+            return _look(
                 f"[DEFAULT] compute_driver is not set ({read}), and nova-compute does not start without it; on a "
                 f"compute host, set it to {DRIVER}.",
             )
-        return upgradecheck.Result(
-            WARNING,
+        return _look(
             f"[DEFAULT] compute_driver is {driver} ({read}), so guests of this host are not tuned; on a compute "
             f"host, set it to {DRIVER}.",
         )
 
-    def _validators(self) -> upgradecheck.Result:
+    def _validators(self) -> Result:
         if _nova_version() is None:
-            return upgradecheck.Result(WARNING, NO_NOVA_EITHER)
+            return _look(NO_NOVA_EITHER)
         if not any(point.name == "perf" for point in importlib.metadata.entry_points(group=VALIDATORS)):
-            return upgradecheck.Result(
-                FAILURE,
+            return _mend(
                 f"The entry point 'perf' of {VALIDATORS} is missing, so that Nova's API takes any perf: spec; "
                 "install nova-perf-tuning again.",
             )
         try:
             validators = _import("nova.api.validation.extra_specs.validators")
         except Exception as error:
-            return upgradecheck.Result(FAILURE, f"Nova's validators cannot be loaded ({_said(error)}); mend that.")
+            return _mend(f"Nova's validators cannot be loaded ({_said(error)}); mend that.")
         registered = [name for name in validators.VALIDATORS if name.startswith(vocabulary.PREFIX)]
         if len(registered) != len(vocabulary.VOCABULARY):
-            return upgradecheck.Result(
-                FAILURE,
+            return _mend(
                 f"Nova's API knows {len(registered)} of {len(vocabulary.VOCABULARY)} kinds of perf: extra specs; "
                 "install nova-perf-tuning again and look for 'Failed to load' in the log of nova-api.",
             )
-        return upgradecheck.Result(SUCCESS, f"Nova's API checks {len(registered)} kinds of perf: extra specs.")
+        return _fine(f"Nova's API checks {len(registered)} kinds of perf: extra specs.")
 
-    def _profiles(self) -> upgradecheck.Result:
+    def _profiles(self) -> Result:
         folder = self.conf.nova_perf_tuning.profile_dir or None
         try:
             known = profiles.load(folder)
         except errors.PerfTuningError as error:
-            return upgradecheck.Result(FAILURE, f"{error}; until then every instance with a profile fails.")
+            return _mend(f"{error}; until then every instance with a profile fails.")
         where = (
             f"with those of {folder}" if folder else "of the package; [nova_perf_tuning] profile_dir is not set"
         )
-        return upgradecheck.Result(SUCCESS, f"{len(known)} profiles {where}.")
+        return _fine(f"{len(known)} profiles {where}.")
 
-    def _result(self) -> upgradecheck.Result:
+    def _result(self) -> Result:
         path = self.conf.nova_perf_tuning.result_file
+        none = "nova-compute gives the host no CUSTOM_PERF_* traits"
         try:
             result = host_result.read(path)
         except errors.PerfTuningError as error:
-            return upgradecheck.Result(
-                WARNING, f"{error}; nova-compute gives the host no CUSTOM_PERF_* traits until it is mended."
-            )
+            return _look(f"{error}; {none} until it is mended.")
         if result is None:
-            return upgradecheck.Result(
-                SUCCESS,
-                f"{path}: no validation result yet, so nova-compute gives the host no CUSTOM_PERF_* traits.",
-            )
+            return _fine(f"{path}: no validation result yet, so {none}.")
         now = datetime.datetime.now(datetime.UTC)
         max_age = datetime.timedelta(seconds=self.conf.nova_perf_tuning.result_max_age)
         # nova-compute goes by the name of its node, whatever [DEFAULT] host calls the service.
         names = [self.conf.host, platform.node()] if self.conf.host else [platform.node()]
         objections = [result.objection(name, now, max_age) for name in names]
         if None not in objections:
-            return upgradecheck.Result(
-                WARNING, f"{path}: {objections[0]}; nova-compute gives the host no CUSTOM_PERF_* traits."
-            )
+            return _look(f"{path}: {objections[0]}; {none}.")
         if result.verdict == "INVALID":
-            return upgradecheck.Result(
-                WARNING,
-                f"{path}: INVALID of {result.created_at:%Y-%m-%d}, which earns no traits; validate again.",
-            )
-        return upgradecheck.Result(
-            SUCCESS, f"{path}: {result.verdict} of {result.created_at:%Y-%m-%d}, which counts."
-        )
+            return _look(f"{path}: INVALID of {result.created_at:%Y-%m-%d} earns no traits; validate again.")
+        return _fine(f"{path}: {result.verdict} of {result.created_at:%Y-%m-%d}, which counts.")
 
     _upgrade_checks = (
         ("Nova release", _nova),
@@ -180,7 +177,7 @@ def _import(name: str) -> Any:
 
 
 def _said(error: Exception) -> str:
-    return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+    return f"{type(error).__name__}: {one_line(error, 200)}"
 
 
 def _nova_version() -> str | None:
@@ -215,7 +212,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             )
         )
     except (cfg.Error, OSError) as error:
-        print(f"nova-perf-status: {' '.join(str(error).split())}", file=sys.stderr)
+        print(f"nova-perf-status: {one_line(error)}", file=sys.stderr)
         return BROKEN
 
 

@@ -1,6 +1,8 @@
 """nova-perf-status upgrade check in an environment without Nova; with Nova it is in tests/nova."""
 
+import contextlib
 import datetime
+import io
 import json
 import os
 import subprocess
@@ -9,7 +11,16 @@ import sys
 import fixtures
 import testtools
 
+from nova_perf_tuning.cli import status_upgrade
 from nova_perf_tuning.virt import host_result
+
+
+def run(*arguments):
+    """Run the program; return it as an ended process."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = status_upgrade.main(arguments)
+    return subprocess.CompletedProcess(arguments, code, out.getvalue(), err.getvalue())
 
 
 class StatusUpgradeTest(testtools.TestCase):
@@ -18,7 +29,7 @@ class StatusUpgradeTest(testtools.TestCase):
         self.folder = self.useFixture(fixtures.TempDir()).path
 
     def run_check(self, *options, **settings):
-        """Run the program in a process of its own, as an operator does; return it when it has ended."""
+        """Run the program with these settings in nova.conf."""
         settings.setdefault("result_file", os.path.join(self.folder, "none.json"))
         path = os.path.join(self.folder, "nova.conf")
         with open(path, "w") as file:
@@ -26,8 +37,7 @@ class StatusUpgradeTest(testtools.TestCase):
                 f"[DEFAULT]\nhost = cmp1\ncompute_driver = {settings.pop('driver', '')}\n[nova_perf_tuning]\n"
             )
             file.writelines(f"{name} = {value}\n" for name, value in settings.items())
-        program = [sys.executable, "-m", "nova_perf_tuning.cli.status_upgrade", "--config-file", path]
-        return subprocess.run([*program, "upgrade", "check", *options], capture_output=True, text=True)
+        return run("--config-file", path, "upgrade", "check", *options)
 
     def check(self, **settings):
         """Return name of the check -> (code, sentence) and the exit code."""
@@ -80,11 +90,10 @@ class StatusUpgradeTest(testtools.TestCase):
         first = os.path.join(self.folder, "nova.conf")
         with open(first, "w") as file:
             file.write("[DEFAULT]\ncompute_driver = libvirt.LibvirtDriver\n[nova_perf_tuning]\non_error = never\n")
-        program = [sys.executable, "-m", "nova_perf_tuning.cli.status_upgrade"]
         files = ["--config-file", first, "--config-file", own]
 
         def check():
-            return subprocess.run([*program, *files, "upgrade", "check"], capture_output=True, text=True)
+            return run(*files, "upgrade", "check")
 
         done = check()
         self.assertEqual((255, 1), (done.returncode, len(done.stderr.splitlines())), done.stderr)
@@ -104,12 +113,8 @@ class StatusUpgradeTest(testtools.TestCase):
             os.makedirs(os.path.join(self.folder, ".nova", name))
             with open(os.path.join(self.folder, ".nova", name, "10-ours.conf"), "w") as file:
                 file.write(text)
-        done = subprocess.run(
-            [sys.executable, "-m", "nova_perf_tuning.cli.status_upgrade", "upgrade", "check", "--json"],
-            capture_output=True,
-            text=True,
-            env={**os.environ, "HOME": self.folder},
-        )
+        with fixtures.EnvironmentVariable("HOME", self.folder):
+            done = run("upgrade", "check", "--json")
         found = {one["check"]: one["details"] for one in json.loads(done.stdout)["checks"]}
         self.assertIn("is perf_tuning.PerfTuningLibvirtDriver", found["Driver is configured"])
         self.assertIn("/nowhere/of-the-folder.json", found["Validation result"])
