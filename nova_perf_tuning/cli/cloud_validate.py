@@ -130,7 +130,7 @@ class Cleanup(cloud_command.CloudLister):
         removed = []
         for run_id in runs:
             cloud = lines[run_id].cloud if run_id in lines else ""
-            if cloud and cloud != here:
+            if run_id in lines and cloud != here:
                 self._tell(f"run {run_id} was on another cloud or project and is left alone: {cloud}", args.run)
                 continue
             try:
@@ -143,11 +143,7 @@ class Cleanup(cloud_command.CloudLister):
             except (model.CloudError, run_store.RunError) as error:
                 self._tell(str(error), failed=True)
                 continue
-            if cloud:
-                store.clean(run_id)
-            else:  # that nothing is left here does not show that nothing is left where it was
-                store.release(run_id)
-                self._tell(f"run {run_id} stays in the list: it was begun without Keystone, its cloud is unknown")
+            store.clean(run_id)
         if args.all_stacks:
             try:
                 if names := launcher.cleanup():

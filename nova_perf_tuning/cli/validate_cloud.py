@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import dataclasses
 import logging
 import os
 import re
@@ -226,31 +225,26 @@ class _Run:
         validate_plan.make_output_folder(self._args.output)
         launcher = self._cloud.launcher(plan.guests)
         stored = self._store.claim(before.run_id)
-        leftovers = stored.leftovers
         try:
-            if leftovers:
+            if stored.leftovers:
                 # Before the check: what is left may be what fills the quota.
                 self._warn("removing what the run left when it was cut off")
                 launcher.cleanup(stored.run_id)
-                leftovers = not stored.cloud
+                stored.leftovers = False
             launcher.check(plan.arms, plan.measure)
         except BaseException:
-            self._store.end(stored.run_id, "interrupted", leftovers=leftovers)
+            self._store.end(stored.run_id, "interrupted", leftovers=stored.leftovers)
             raise
-        return dataclasses.replace(stored, leftovers=leftovers), plan, launcher
+        return stored, plan, launcher
 
     def _check_cloud(self, run: model.StoredRun) -> None:
-        """Warn where it is not certain that this is the cloud on which a run began.
+        """See that this is the cloud on which a run began.
 
         :raises nova_perf_tuning.cloud.run_store.RunError: it is another one.
         """
-        here = self._cloud.place()
-        if not run.cloud:
-            self._warn(f"run {run.run_id} was begun without Keystone; make sure that it was on this cloud")
-        elif run.cloud != here:
+        if run.cloud != (here := self._cloud.place()):
             raise run_store.RunError(
-                f"run {run.run_id} was begun on another cloud or project: {run.cloud}; "
-                f"this is {here or 'one without Keystone'}"
+                f"run {run.run_id} was begun on another cloud or project: {run.cloud}; this is {here}"
             )
 
     def _check_budgets(self, plan: fleet_plan.FleetPlan, environment: Mapping[str, Any]) -> None:

@@ -71,7 +71,7 @@ class Campaign:
     ) -> None:
         """Prepare; nothing runs yet.
 
-        :param run: owned by this process, see :meth:`~.run_store.RunStore.claim`.
+        :param run: owned by this process, see :meth:`~.run_store.RunStore.claim`; nothing of it is left.
         :param progress: called from the caller's thread whenever a pair begins or ends.
         """
         self._store = store
@@ -86,17 +86,14 @@ class Campaign:
         self._pending = collections.deque(task.number for task in run.tasks if task.state == "planned")
         self._running: dict[int, float] = {}
         self._busy: set[str] = set()
-        #: Of the busy hosts, those on which a stack stayed; and those that are measured beside one.
+        #: Of the busy hosts, those on which a stack stayed, which would disturb what is measured there.
         self._held: set[str] = set()
-        self._beside: set[str] = set()
         self._limit = settings.max_parallel
         self._out = dict(run.out)
         self._taken_s = [task.seconds for task in run.tasks if task.state == "done" and task.seconds]
         self._signals = stop_signals.StopSignals(self._threads.wake)
         self._cleanups = itertools.count(-1, -1)
-        self._unclean = run.leftovers
-        # What was left somewhere unknown is not shown to be gone by a cloud that has nothing of it.
-        self._lost = run.leftovers and not run.cloud
+        self._unclean = False
         self._tried = {task.number: task.attempts for task in run.tasks}
         self._stop_by: float | None = None
         self._broken: errors.PerfTuningError | None = None
@@ -104,13 +101,12 @@ class Campaign:
         self._begun = self._seen = self._threads.now()
         self._told = float("-inf")
         self._said = ""
-        self._chain: tuple[object, int] = (None, 0)
         self._unheard: BaseException | None = None
 
     def run(self) -> str:
         """Run what is left and return how it ended: ``complete``, ``interrupted`` or ``time limit``.
 
-        Stacks of an owner that died are removed first, and all stacks of this run are when it returns or raises.
+        All stacks of this run are removed when it returns or raises.
         SIGINT, SIGTERM and SIGHUP stop it; what removes stacks goes on until another one comes.
 
         :raises model.CloudError: nothing can be measured on this cloud (any more).
@@ -120,7 +116,6 @@ class Campaign:
         ended = "interrupted"
         with self._signals.heard():
             try:
-                self._remove_leftovers()
                 ended = self._go_through()
             finally:
                 self._close("complete" if ended == "complete" else "interrupted")
@@ -136,7 +131,7 @@ class Campaign:
     @property
     def unclean(self) -> bool:
         """Return whether stacks of this run may be left."""
-        return self._unclean or self._lost
+        return self._unclean
 
     @property
     def unheard(self) -> BaseException | None:
@@ -185,16 +180,13 @@ class Campaign:
         self._say(f"measuring {_shown(task.pair)}")
 
     def _free_hosts(self) -> None:
-        """Remove the stacks that stayed on hosts, which would disturb what is measured there; nothing runs now."""
+        """Remove the stacks that stayed on hosts; nothing runs now. The run ends where they cannot be removed."""
         try:
-            if self._removed(lambda: bool(self._signals.first)) is None:
-                return
+            if self._removed(lambda: bool(self._signals.first)) is not None:
+                self._busy -= self._held
+                self._held.clear()
         except model.CloudError as error:
-            self._beside |= self._held
-            told = f"{', '.join(sorted(self._held))}: measured beside stacks that cannot be removed"
-            self._say(f"{told}: {output.printable(error, 300)}", important=True)
-        self._busy -= self._held
-        self._held.clear()
+            self._break(error)
 
     def _hear(self, limit_s: float) -> bool:
         """Wait for a pair to end and deal with it; False when none did."""
@@ -311,9 +303,6 @@ class Campaign:
         self._pending.appendleft(task.number)
 
     def _finish(self, task: model.Task, outcome: model.PairOutcome, state: str) -> None:
-        if beside := sorted(self._hosts(task.number) & self._beside):
-            told = f"measured beside an earlier stack on {', '.join(beside)} that could not be removed"
-            outcome.errors.append(model.PairError(model.ErrorClass.NOT_REMOVED, told))
         self._store.finish(self._run.run_id, task, outcome, state)
 
     def _given_up(self, pair: model.HostPair) -> bool:
@@ -372,12 +361,6 @@ class Campaign:
             with contextlib.suppress(errors.PerfTuningError):  # it may be the database that ends the run
                 self._beat()
 
-    def _remove_leftovers(self) -> None:
-        """Remove the stacks of an owner that died: a pair could not be made again under their names."""
-        if self._unclean:
-            self._say("removing what the run left when it was cut off", important=True)
-            self._unclean = self._removed(lambda: bool(self._signals.first)) is None
-
     def _sweep(self) -> None:
         """Remove what a pair could not remove itself; what is left then is said and remembered."""
         self._unclean = True
@@ -426,19 +409,9 @@ class Campaign:
         each_s = self._each_s()
         now = self._threads.now()
         passed_s = [min(now - begun, each_s) for begun in self._running.values()]
-        ahead = [self._tasks[number].pair for number in (*self._pending, *self._running)]
-        work_s = len(ahead) * each_s - sum(passed_s)
+        work_s = (len(self._pending) + len(self._running)) * each_s - sum(passed_s)
         hosts = len(self._run.hosts) - len(self._out)
-        at_a_time = max(1, min(self._limit, hosts // 2))
-        longest_s = self._longest(ahead) * each_s - max(passed_s, default=0.0)
-        return max(0.0, work_s / at_a_time, longest_s)
-
-    def _longest(self, ahead: Sequence[model.HostPair]) -> int:
-        """Return how many of the pairs follow one another; worked out anew where pairs have begun or ended."""
-        now = tuple(ahead)
-        if self._chain[0] != now:
-            self._chain = now, pairing.longest_chain(ahead)
-        return self._chain[1]
+        return max(0.0, work_s / max(1, min(self._limit, hosts // 2)))
 
     def _each_s(self) -> float:
         if self._taken_s:

@@ -161,7 +161,7 @@ class StoredRun:
     """A run over many hosts as it is in the database.
 
     :ivar out: host -> why it was given up.
-    :ivar cloud: where it began, as :func:`nova_perf_tuning.cloud.place.of` says; empty: not known.
+    :ivar cloud: where it began, as :func:`nova_perf_tuning.cloud.place.of` says.
     """
 
     run_id: str

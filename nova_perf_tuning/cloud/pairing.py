@@ -6,7 +6,6 @@ circulant graph), as often as client as as server. With an odd number of peers i
 
 from __future__ import annotations
 
-import collections
 import random
 from collections.abc import Iterable
 
@@ -72,10 +71,3 @@ def additional(
         known[server].add(client)
         found.append(model.HostPair(client, server))
     return found
-
-
-def longest_chain(pairs: Iterable[model.HostPair]) -> int:
-    """Return how many of ``pairs`` one host has at most: they cannot run at the same time."""
-    return max(
-        collections.Counter(name for pair in pairs for name in {pair.client, pair.server}).values(), default=0
-    )

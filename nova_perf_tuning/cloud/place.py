@@ -13,9 +13,7 @@ _INTERFACES: Final = ("public", "internal", "admin")
 def of(api: api_module.Api) -> str:
     """Return the region and the project's id, a random number that no other cloud has, as one line.
 
-    :returns: empty where one logs in without Keystone or without a project: then stacks cannot be told from those
-        of other clouds.
-    :raises model.CloudError: the cloud does not let one in.
+    :raises model.CloudError: the cloud does not let one in, or not into a project.
     """
     try:
         return api.call(_of, api)
@@ -26,11 +24,12 @@ def of(api: api_module.Api) -> str:
 def _of(api: api_module.Api) -> str:
     session = api.connection.session
     auth: Any = session.auth
-    if not hasattr(auth, "get_access"):
-        return ""
-    access = auth.get_access(session)
+    access = auth.get_access(session) if hasattr(auth, "get_access") else None
+    if access is None or not access.project_id:
+        raise model.CloudError("log in to a project by Keystone; stacks are told from those of other clouds by it")
     wanted = api.connection.config.region_name or None
-    catalog = access.service_catalog
-    heat = catalog.get_endpoint_data_list(service_type="orchestration", interface=_INTERFACES, region_name=wanted)
+    heat = access.service_catalog.get_endpoint_data_list(
+        service_type="orchestration", interface=_INTERFACES, region_name=wanted
+    )
     region = getattr(heat[0], "region_name", None) if heat else None
-    return f"region {region or wanted or ''} project {access.project_id}" if access.project_id else ""
+    return f"region {region or wanted or ''} project {access.project_id}"

@@ -40,6 +40,7 @@ def main():
     plan = model.MeasurePlan(run.run_id, tuple(plugins.jobs(["cpu"])), 3, 900.0)
     settings = campaign.Settings(peers=PEERS, seed=1, max_parallel=4)
     launcher = LoggingLauncher(folder, float(scale))
+    launcher.cleanup(run.run_id)
     print(run.run_id, flush=True)
     print(campaign.Campaign(store, launcher, run, ARMS, plan, settings).run(), flush=True)
 

@@ -123,16 +123,6 @@ class CleanupTest(openstack_program.ProgramTestCase):
         listed = {row["Run"]: (row["Leftovers"], row["Cloud"]) for row in self.cleanup("--list").data}
         self.assertEqual({RUNS[0]: ("none", self.here()), RUNS[1]: ("maybe", elsewhere)}, listed)
 
-    def test_runs_without_keystone_stay_in_the_list(self):
-        """Nothing says on which cloud they were: that this one has nothing shows nothing."""
-        self.left(RUNS[0], "")
-        done = self.cleanup()
-        self.assertEqual((0, [RUNS[0]]), (done.code, [row["Run"] for row in done.data]))
-        self.assertEqual([], self.names())
-        self.assertIn(f"run {RUNS[0]} stays in the list: it was begun without Keystone", done.err)
-        [line] = self.store.lines()
-        self.assertEqual((True, False, "interrupted"), (line.leftovers, line.alive, line.state))
-
     def test_one_that_cannot_be_removed_holds_up_no_other(self):
         here = self.here()
         for run_id in RUNS:
