@@ -67,7 +67,6 @@ class Inventory:
     hugepages: bool = False
     cells: int = 0
     placed: bool = False
-    cpu_mode: str = ""
     hyperv: frozenset[str] = frozenset()
     hyperv_clock: bool = False
     windows: bool = False
@@ -92,7 +91,6 @@ def read(xml: str | bytes) -> Inventory:
         hugepages=root.find("memoryBacking/hugepages") is not None,
         cells=len(root.findall("cpu/numa/cell")),
         placed=root.find("numatune/memory") is not None or root.find("numatune/memnode") is not None,
-        cpu_mode=_attribute(root, "cpu", "mode") or ("custom" if root.find("cpu/model") is not None else ""),
         hyperv=_hyperv(root.find("features/hyperv")),
         hyperv_clock=any(
             timer.get("name") == "hypervclock" and timer.get("present") != "no"

@@ -28,11 +28,10 @@ NEUTRON_FILES: Final = (
 PHYSNET: Final = "neutron_physnet_"
 #: Sections and options that a recording keeps; nova.conf holds passwords, so nothing else may be in it.
 _RECORDED: Final = {
-    "DEFAULT": "vcpu_pin_set cpu_allocation_ratio reserved_huge_pages",
+    "DEFAULT": "vcpu_pin_set",
     "compute": "cpu_dedicated_set cpu_shared_set",
-    "libvirt": "virt_type cpu_mode cpu_power_management cpu_power_management_strategy disk_cachemodes"
-    " hw_machine_type rx_queue_size tx_queue_size num_pcie_ports",
-    "securitygroup": "firewall_driver enable_security_group",
+    "libvirt": "virt_type cpu_power_management cpu_power_management_strategy",
+    "securitygroup": "firewall_driver",
     "linux_bridge": "physical_interface_mappings",
     "sriov_nic": "physical_device_mappings",
     "ovs": "bridge_mappings",

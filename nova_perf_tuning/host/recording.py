@@ -80,7 +80,7 @@ _ASKING: Final = (f"{_NOVA}extraSpec", f"{_NOVA}property", parsing.SPEC)
 #: Element of domain XML -> its attributes that are recorded; one that is not here is left out with all in it.
 _DOMAIN: Final = {
     **dict.fromkeys(("name", "vcpu", "iothreads", "cputune", "numatune", "memoryBacking", "hugepages", "os"), ""),
-    **dict.fromkeys(("numa", "features", "clock", "devices", "emulator", "source", "metadata"), ""),
+    **dict.fromkeys(("cpu", "numa", "features", "clock", "devices", "emulator", "source", "metadata"), ""),
     "domstatus": "state pid",
     "domain": "type id",
     "memory": "unit mode nodeset",
@@ -89,7 +89,6 @@ _DOMAIN: Final = {
     "iothreadpin": "iothread cpuset",
     "memnode": "cellid mode nodeset",
     "type": "machine",
-    "cpu": "mode",
     "model": "type",
     "cell": "id",
     "hyperv": "mode",
@@ -239,7 +238,6 @@ def _add_texts(tree: Tree) -> None:
         tree.copy(path, novaconf.recorded)
     for path in ("etc/default/irqbalance", "etc/sysconfig/irqbalance"):
         tree.copy(path, _lines("IRQBALANCE_BANNED_CPULIST IRQBALANCE_BANNED_CPUS IRQBALANCE_ARGS OPTIONS"))
-    tree.copy("etc/systemd/network/*.link", _lines("IRQAffinity"))
     for path in ("etc/systemd/system.conf", "etc/systemd/system.conf.d/*"):
         tree.copy(path, _lines("CPUAffinity"))
     tree.copy(f"{_NIC}/uevent", _lines("INTERFACE= IFINDEX= DEVTYPE="))

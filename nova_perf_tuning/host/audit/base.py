@@ -9,21 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from nova_perf_tuning import rules
 from nova_perf_tuning.host import setting as setting_module
 from nova_perf_tuning.host.audit.host import Guest, Host
-from nova_perf_tuning.rules import Evidence, Finding, Level, NotApplicableError, known, named, need, plural
-
-__all__ = (
-    "Evidence",
-    "Finding",
-    "GuestRule",
-    "Level",
-    "NotApplicableError",
-    "Rule",
-    "hosted_by_qemu",
-    "known",
-    "named",
-    "need",
-    "plural",
-)
+from nova_perf_tuning.rules import Finding, Level, need
 
 
 class Rule(rules.Rule[Host]):

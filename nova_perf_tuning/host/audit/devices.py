@@ -8,8 +8,9 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from nova_perf_tuning.guest import inventory
-from nova_perf_tuning.host.audit.base import Finding, GuestRule, Level, Rule, hosted_by_qemu, named, need, plural
+from nova_perf_tuning.host.audit.base import GuestRule, Rule, hosted_by_qemu
 from nova_perf_tuning.host.audit.host import Guest, Host
+from nova_perf_tuning.rules import Finding, Level, named, need, plural
 from nova_perf_tuning.specs.checks import flavor_rules, image_rules
 
 _WINDOWS = "published measurements of Windows on KVM: virtio NIC 1.77 times, NIC and disk 2.22 times as fast"
@@ -184,39 +185,6 @@ class DiskCache(_DiskRule):
         unsafe = any(disk.cache == "unsafe" for disk in disks)
         also = "; unsafe loses what was flushed when the host fails" if unsafe else ""
         return f"cached by the host{also}", ""
-
-
-class DiskIo(GuestRule):
-    """Disks without the host's cache use native or io_uring I/O."""
-
-    id = "guest-disk-io"
-    level = Level.INFO
-    why = "With threads each request wakes a worker of QEMU's pool; native AIO hands the kernel a batch at once."
-    remedy = "Nova chooses native where the backing allows it: preallocate_images=space, or raw files and volumes"
-    source = "QEMU documentation of aio; nova/virt/libvirt: native for preallocated and block-backed disks"
-
-    def about(self, host: Host, guest: Guest) -> Finding | None:
-        disks = [disk for disk in guest.inventory.disks if disk.kind == "disk"]
-        broken = [disk for disk in disks if disk.io == "native" and disk.cache not in ("none", "directsync")]
-        if broken:
-            return self.of(
-                guest,
-                [f"{disk.device}: io native, cache {disk.cache or 'default'}" for disk in broken],
-                f"{guest.name}: native I/O needs cache none or directsync; with another one it blocks QEMU's main "
-                "loop, or QEMU refuses it",
-                "cache none for these disks",
-                level=Level.WARNING,
-            )
-        slow = [
-            disk
-            for disk in disks
-            if disk.source == "block" and disk.cache == "none" and disk.io in ("", "threads")
-        ]
-        if not slow:
-            return None
-        evidence = [f"{disk.device}: io {disk.io or 'not named'}" for disk in slow]
-        what = f"{plural(len(slow), 'block device')} of {guest.name} served by QEMU's pool of threads"
-        return self.of(guest, evidence, what)
 
 
 class Queues(Rule):

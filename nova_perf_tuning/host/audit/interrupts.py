@@ -9,13 +9,13 @@ from typing import Final
 
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.host import irqbalance, model
-from nova_perf_tuning.host.audit.base import Finding, Level, Rule, need, plural
+from nova_perf_tuning.host.audit.base import Rule
 from nova_perf_tuning.host.audit.host import Host
 from nova_perf_tuning.host.plan import nics as plan_nics
+from nova_perf_tuning.rules import Finding, Level, need, plural
 
 _NOWHERE: Final = "first leave it a housekeeping CPU (rule nova-cpu-sets); 'nova-perf plan' says what stops it"
 _IRQBALANCE: Final = ("etc/default/irqbalance", "etc/sysconfig/irqbalance")
-_LINKS: Final = "etc/systemd/network"
 
 
 class NicInterruptRule(Rule):
@@ -212,16 +212,6 @@ class Rivals(Rule):
             if name in host.programs:
                 yield self.finding(
                     [(f"/proc/{host.programs[name]}/comm", name)], f"{name} runs: {what}", subject=name
-                )
-        for name in host.names(_LINKS):
-            lines = (host.content(f"{_LINKS}/{name}") or "").splitlines() if name.endswith(".link") else []
-            placing = [line.strip() for line in lines if line.strip().startswith("IRQAffinity")]
-            if placing:
-                yield self.finding(
-                    [(f"/{_LINKS}/{name}", line) for line in placing],
-                    "systemd-udevd places the interrupts of these NICs whenever they appear",
-                    "let one of the two place them: remove these lines, or leave the NICs out of nova-perf's plan",
-                    subject=name,
                 )
         profile = host.text("etc/tuned/active_profile") or ""
         if "tuned" in host.programs and "realtime" in profile and host.facts.guests:

@@ -7,9 +7,10 @@ import shlex
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from nova_perf_tuning.host.audit.base import Finding, GuestRule, Level, Rule, known, named, need, plural
+from nova_perf_tuning.host.audit.base import GuestRule, Rule
 from nova_perf_tuning.host.audit.host import Guest, Host
 from nova_perf_tuning.host.facts import virtualization
+from nova_perf_tuning.rules import Finding, Level, known, named, need, plural
 
 # What a kernel says while it boots; one of a class is enough (old ones on HVM print no "Hypervisor detected").
 _PV_LOG = re.compile(

@@ -4,18 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nova_perf_tuning.host.audit.base import (
-    Finding,
-    Level,
-    Rule,
-    known,
-    named,
-    need,
-    plural,
-    sysctl_path,
-)
+from nova_perf_tuning.host.audit.base import Rule, sysctl_path
 from nova_perf_tuning.host.audit.host import Host
 from nova_perf_tuning.host.facts.root import decimal
+from nova_perf_tuning.rules import Finding, Level, known, named, need, plural
 
 _THP = "sys/kernel/mm/transparent_hugepage/enabled"
 _KSM = "sys/kernel/mm/ksm"

@@ -9,18 +9,10 @@ from typing import ClassVar, Final, NamedTuple
 
 from nova_perf_tuning.host import model
 from nova_perf_tuning.host import setting as setting_module
-from nova_perf_tuning.host.audit.base import (
-    Finding,
-    Level,
-    NotApplicableError,
-    Rule,
-    named,
-    need,
-    plural,
-    sysctl_path,
-)
+from nova_perf_tuning.host.audit.base import Rule, sysctl_path
 from nova_perf_tuning.host.audit.host import Host
 from nova_perf_tuning.host.facts import ethtool
+from nova_perf_tuning.rules import Finding, Level, NotApplicableError, named, need, plural
 
 _ORACLE = "Oracle, 10GbE network performance tuning (2013)"
 _JUMBO_MBPS = 10000

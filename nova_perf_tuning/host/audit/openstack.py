@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator
 
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.host import model, novaconf
-from nova_perf_tuning.host.audit.base import Finding, Level, Rule, known, named, need, plural
+from nova_perf_tuning.host.audit.base import Rule
 from nova_perf_tuning.host.audit.host import Host
+from nova_perf_tuning.rules import Finding, Level, known, named, need, plural
 
 _MAPPINGS = {
     "ovs": "bridge_mappings",

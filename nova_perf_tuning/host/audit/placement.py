@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 from nova_perf_tuning import cpulist
-from nova_perf_tuning.host.audit.base import Finding, GuestRule, Rule, need
+from nova_perf_tuning.host.audit.base import GuestRule, Rule
 from nova_perf_tuning.host.audit.host import Guest, Host
+from nova_perf_tuning.rules import Finding, need
 
 _ORACLE = "Oracle, 10GbE network performance tuning (2013): pin the guest's vCPUs to the socket of dom0"
 _CERN = "CERN (2016): one guest of 32 vCPUs lost 20.4 %, two of 16 lost 16 %, four of 8 lost 7.8 %"

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nova_perf_tuning import cpulist
-from nova_perf_tuning.host.audit.base import Finding, Level, Rule, named, need
+from nova_perf_tuning.host.audit.base import Rule
 from nova_perf_tuning.host.audit.host import Host
+from nova_perf_tuning.rules import Finding, Level, named, need
 
 _FREQ = "sys/devices/system/cpu/cpufreq"
 #: Exit latency of idle states that a request on the LAN notices, in microseconds.

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.host.audit import kernel
-from nova_perf_tuning.host.audit.base import Finding, Level, Rule, known, need, plural
+from nova_perf_tuning.host.audit.base import Rule
 from nova_perf_tuning.host.audit.host import Host
+from nova_perf_tuning.rules import Finding, Level, known, need, plural
 
 _ISOLATED = "/sys/devices/system/cpu/isolated"
 _CMDLINE = "/proc/cmdline"

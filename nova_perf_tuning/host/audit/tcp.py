@@ -11,9 +11,10 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from nova_perf_tuning.host import setting as setting_module
-from nova_perf_tuning.host.audit.base import Finding, Level, Rule, known, need, sysctl_path
+from nova_perf_tuning.host.audit.base import Rule, sysctl_path
 from nova_perf_tuning.host.audit.host import Host
 from nova_perf_tuning.host.facts.root import decimal
+from nova_perf_tuning.rules import Finding, Level, known, need
 
 #: Defaults of Linux since 3.4 for a host with enough memory: the third value of tcp_rmem and tcp_wmem.
 DEFAULT_MAX: Final = {"net.ipv4.tcp_rmem": 6291456, "net.ipv4.tcp_wmem": 4194304}

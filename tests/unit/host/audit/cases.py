@@ -217,11 +217,6 @@ CASES: dict[str, Case] = {
     "guest-disk-cache": Case(
         {_GUEST: hosts.domain(disk="<driver type='qcow2' cache='writeback'/>")}, "warning", "vda: cache writeback"
     ),
-    "guest-disk-io": Case(
-        {_GUEST: hosts.domain(disk="<driver type='raw' cache='writeback' io='native'/>")},
-        "warning",
-        "vda: io native, cache writeback",
-    ),
     "guest-queues": Case(
         {_GUEST: hosts.domain(vcpus=4, pins=("2", "3", "10", "11"), driver="<driver name='vhost'/>")},
         "info",

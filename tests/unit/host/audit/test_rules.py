@@ -159,6 +159,24 @@ class CautionTest(testtools.TestCase):
             ("vhost-net-missing", {**cases.CASES["vhost-net-missing"].changes, "dev/vhost-net": ""}),
             ("mtu-mismatch", ovs),
             ("gro-off", {"nova-perf/ethtool/eth0.json": fixed}),
+            # The two vectors of one queue are one queue.
+            (
+                "nic-irq-one-cpu",
+                {
+                    **hosts.irq(40, "virtio2-input.0", 9, hosts.ETH0),
+                    **hosts.irq(41, "virtio2-output.0", 9, hosts.ETH0),
+                    "proc/irq/40/eth0-TxRx-0": None,
+                    "proc/irq/41/eth0-TxRx-1": None,
+                },
+            ),
+            # A guest that does not fit into a node is not said to float.
+            (
+                "guest-floats-over-nodes",
+                {
+                    **hosts.process(vcpus=("0-15", "0-15")),
+                    "run/libvirt/qemu/instance-1.xml": hosts.domain(pins=(), policy="shared", memory_gib=100),
+                },
+            ),
         ):
             self.assertEqual([rule], judge(rule, changes).clean, rule)
 
@@ -212,11 +230,6 @@ class CautionTest(testtools.TestCase):
         self.assertEqual(1, len(commands), commands)
         self.assertIn("`id`", shlex.split(commands[0], comments=True))
         self.assertNotIn("$(id)", "".join(lines))
-
-    def test_udev_that_places_interrupts_is_a_rival(self) -> None:
-        link = {"etc/systemd/network/20-lan.link": "[Match]\nDriver=ice\n[Link]\nIRQAffinityPolicy=spread\n"}
-        (found,) = judge("rival-writers", link).findings
-        self.assertEqual("IRQAffinityPolicy=spread", found.evidence[0].value)
 
 
 class RunnerTest(testtools.TestCase):
