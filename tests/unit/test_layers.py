@@ -11,6 +11,7 @@ PACKAGE = pathlib.Path(__file__).parents[2] / "nova_perf_tuning"
 RANK = {
     "errors": -1,
     "at_once": -1,
+    "printing": -1,
     "cpulist": 0,
     "rules": 0,
     "interrupt": 0,
