@@ -54,16 +54,11 @@ _HALF: Final = 0.05
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Row:
-    """One test of a report.
-
-    :ivar printed: the index that the report prints; None in a CSV, which has none.
-    :ivar samples: passes behind the result; None in a CSV.
-    """
+    """One test of a report; ``printed``: the index that the report prints."""
 
     test: str
     result: float
-    printed: float | None = None
-    samples: int | None = None
+    printed: float
 
     @property
     def baseline(self) -> float:
@@ -77,7 +72,7 @@ class Row:
     def agrees(self) -> bool:
         """Whether the printed index can come from the printed result, whose last digit is rounded as well."""
         tolerance = _HALF / self.baseline * 10 + _HALF + 1e-9
-        return self.printed is None or abs(self.printed - self.index) <= tolerance
+        return abs(self.printed - self.index) <= tolerance
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -87,7 +82,7 @@ class Report:
     version: str
     copies: int
     rows: tuple[Row, ...]
-    printed_score: float | None = None
+    printed_score: float
 
     @property
     def score(self) -> float:
@@ -96,8 +91,6 @@ class Report:
 
     def agrees(self) -> bool:
         """Whether the printed score can come from the printed results."""
-        if self.printed_score is None:
-            return True
         spread = math.fsum(_HALF / row.result for row in self.rows) / len(self.rows)
         return abs(self.printed_score - self.score) <= self.score * spread + _HALF + 1e-9
 
@@ -116,7 +109,7 @@ def read(kind: str, text: str) -> list[Report]:
 
 
 def _report(kind: str, version: str, text: str) -> Report:
-    results = {found[1]: (float(found[2]), int(found[4])) for found in _RESULT.finditer(text)}
+    results = {found[1]: float(found[2]) for found in _RESULT.finditer(text)}
     indexes = {found[1]: found for found in _INDEX.finditer(text)}
     copies, score = _COPIES.search(text), _SCORE.search(text)
     missing = [name for name in TESTS if name not in results or name not in indexes]
@@ -125,13 +118,12 @@ def _report(kind: str, version: str, text: str) -> Report:
         raise base.OutputError(f"{kind}: the report is cut off or of few tests: {what} is missing")
     rows = []
     for name, (_short, baseline, _unit) in TESTS.items():
-        result, samples = results[name]
-        found = indexes[name]
+        result, found = results[name], indexes[name]
         if float(found[2]) != baseline or float(found[3]) != result:
             raise base.OutputError(f"{kind}: '{name}': baseline or result differ between the report's two tables")
         if result <= 0:
             raise base.OutputError(f"{kind}: '{name}' has the result {result:g}; the test did not work")
-        rows.append(Row(name, result, float(found[4]), samples))
+        rows.append(Row(name, result, float(found[4])))
     return Report(version, int(copies[2]), tuple(rows), float(score[1]))
 
 

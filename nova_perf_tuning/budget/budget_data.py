@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import functools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -72,7 +71,6 @@ class Measured:
         self._trials: dict[str, list[model.Trial]] = collections.defaultdict(list)
         for one in results.trials:
             self._trials[one.benchmark].append(one)
-        self._select = functools.cache(self._selection)
 
     def figures(self, budget: budget_file.Budget) -> Figures:
         """Return what a budget limits, or why it cannot be judged."""
@@ -82,10 +80,7 @@ class Measured:
             return Figures(fault=fault)
         # What an arm costs needs no other to compare with.
         baseline = budget.arm if budget.max_loss is None else budget.baseline
-        rules = dataclasses.replace(
-            budget, metric=metric, baseline=baseline, max_loss=None, max_host_cpu_per_unit=None, reason=""
-        )
-        picked, fault = self._select(rules)
+        picked, fault = self._selection(dataclasses.replace(budget, metric=metric, baseline=baseline))
         if picked is None or fault is not None:
             return Figures(metric, fault=fault)
         logs = statistics.log_ratios(picked.trials, budget.arm, baseline)

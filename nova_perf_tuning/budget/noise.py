@@ -219,11 +219,3 @@ def refusal(
     code = reasons.ReasonCode.BEYOND_NOISE_FLOOR if beyond else reasons.ReasonCode.BELOW_NOISE_FLOOR
     created = environment["noise_floor"]["created"]
     return reason(code, limit=max_loss, floor=least, created=created, value=value, low=low, high=high)
-
-
-def unknown(environment: Mapping[str, Any], benchmark: str, metric: str) -> reasons.Reason | None:
-    """Return that a figure has no floor where the host has some; None if it has one, or none has."""
-    known = environment.get("noise_floor") or {}
-    if not known or metric in known["losses"].get(benchmark, {}):
-        return None
-    return reason(reasons.ReasonCode.NO_NOISE_FLOOR, benchmark=benchmark, metric=metric)

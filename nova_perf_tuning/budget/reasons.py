@@ -27,7 +27,6 @@ class ReasonCode(enum.StrEnum):
     FAILED = "failed"  # arm, count, of, failed, zeros, missing
     EXCLUDED = "excluded"  # count, of, what (pairs, trials), why (reasons of guards)
     WORST = "worst"  # arm, count: blocks that failed count as the worst
-    NO_NOISE_FLOOR = "no_noise_floor"  # benchmark, metric
 
     # -- why a budget cannot be judged
     NO_BENCHMARK = "no_benchmark"  # benchmark, known

@@ -269,10 +269,6 @@ _TEXTS: Final[Mapping[reasons.ReasonCode, str | Callable[[_Params], str]]] = {
     _C.FAILED: _lost,
     _C.EXCLUDED: lambda told: f"{told['count']} of {told['of']} {told['what']} excluded: {lines(told['why'])}",
     _C.WORST: "{count} blocks without a figure of '{arm}' count as its worst",
-    _C.NO_NOISE_FLOOR: (
-        "no noise floor of {benchmark} {metric} is known on this host, so the limit may be below its noise;"
-        " validate --noise-floor measures it"
-    ),
     _C.NO_BENCHMARK: lambda told: (
         f"benchmark '{told['benchmark']}' was not measured; the results have {listed(told['known'])}"
     ),

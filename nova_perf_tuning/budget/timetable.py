@@ -12,9 +12,6 @@ from nova_perf_tuning.launch import base as launch
 #: Left of the time limit for removing guests and writing the report.
 CLOSING_S = 10.0
 
-#: A round of warm-ups takes about so much of the time of a round of trials.
-_WARM_UP = 0.5
-
 
 class Timetable:
     """What is done of a session, and when the rest will be.
@@ -49,17 +46,17 @@ class Timetable:
         self._group_deadline = self.deadline
         self.done = 0
         self.groups = groups
-        self._jobs, self._arms, self._boots, self._blocks = jobs, boots + with_host, boots, blocks
+        self._jobs, self._arms, self._boots = jobs, boots + with_host, boots
         self._per_group = (blocks + 1) * self._arms * len(jobs)
-        self._groups_begun = self._group_began_at = self._boots_left = 0
+        self._groups_begun = self._cut = self._boots_left = 0
         self._guesses = boot_s, trial_overhead_s
         self._boots_s: list[float] = []
         self._overheads_s: dict[str, list[float]] = {job.label: [] for job in jobs}
 
     def begin_group(self) -> None:
         """Note that the next group begins: what the one before it left out will not come any more."""
+        self._cut = self._groups_begun * self._per_group - self.done
         self._groups_begun += 1
-        self._group_began_at = self.done
         self._boots_left = self._boots
         self._group_deadline = self.deadline
 
@@ -88,8 +85,7 @@ class Timetable:
 
     def total(self) -> int:
         """Return how many trials there will be, but for those that the time limit is still to cut."""
-        groups = self._later() + bool(self._groups_begun)
-        return max(self.done, self._group_began_at + groups * self._per_group)
+        return max(self.done, self.groups * self._per_group - self._cut)
 
     def fits(self, job: plugins.Job) -> bool:
         """Whether one more trial ends in the current group's time."""
@@ -104,12 +100,9 @@ class Timetable:
 
     def expected_s(self) -> float:
         """Return how long what is left of the plan takes, in seconds, whatever the time limit."""
-        later_s = self._later() * self._group_s(self._blocks)
-        if not self._groups_begun:
-            return later_s
-        done_s = (self.done - self._group_began_at) / self._per_group * (self._blocks + 1) * self._round_s()
-        trials_s = (self._blocks + _WARM_UP) * self._round_s() - done_s
-        return later_s + max(0, self._boots_left) * self._boot_s() + max(0.0, trials_s)
+        boots = self._later() * self._boots + max(0, self._boots_left)
+        trial_s = self._round_s() / (self._arms * len(self._jobs))
+        return boots * self._boot_s() + (self.total() - self.done) * trial_s
 
     def left_s(self) -> float:
         """Return the estimated seconds to the end: of the plan, or of what the time limit leaves of it."""
@@ -119,7 +112,7 @@ class Timetable:
         return max(0, self.groups - self._groups_begun)
 
     def _group_s(self, blocks: int) -> float:
-        return self._boots * self._boot_s() + (blocks + _WARM_UP) * self._round_s()
+        return self._boots * self._boot_s() + (blocks + 1) * self._round_s()
 
     def _round_s(self) -> float:
         return self._arms * sum(map(self._trial_s, self._jobs))

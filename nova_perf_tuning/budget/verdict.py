@@ -17,7 +17,6 @@ from nova_perf_tuning.budget import (
     budget_file,
     interim,
     model,
-    noise,
     statistics,
 )
 from nova_perf_tuning.budget.budget_file import Budget as Budget
@@ -52,7 +51,7 @@ class Judgement:
     :ivar loss: ``1 - ratio`` with its interval; None when no limit was set, or without a pair.
     :ivar cpu: service CPU seconds per :attr:`unit`; None when no limit was set or nothing was measured.
     :ivar reasons: one for each limit, and what else is to be said.
-    :ivar verdicts: on each of them alone; PASS of a remark, which decides nothing.
+    :ivar verdicts: on each of them alone.
     :ivar pairs_left_out: pairs of which a guard rejected a trial.
     """
 
@@ -233,13 +232,11 @@ class _Case:
         self._figures = figures = measured.figures(budget)
         self._loss: _Gate | None = None
         self._cpu: _Gate | None = None
-        self._no_floor: Reason | None = None
         if figures.fault is not None:
             return
         level = interim.confidence(budget.confidence, measured.environment, measured.groups)
         figure = (budget.benchmark, figures.metric, budget.arm, budget.baseline)
         if budget.max_loss is not None:
-            self._no_floor = noise.unknown(measured.environment, budget.benchmark, figures.metric)
             self._loss = _Gate((*figure, "loss"), figures.loss, level, budget.max_loss, "")
         if budget.max_host_cpu_per_unit is not None and figures.cpu_fault is None:
             limit = budget.max_host_cpu_per_unit
@@ -257,8 +254,6 @@ class _Case:
 
     def judgement(self) -> Judgement:
         told = [(one.verdict, one.reason) for one in self.gates]
-        if self._no_floor is not None:
-            told.append((Verdict.PASS, self._no_floor))
         if (fault := self._figures.fault or self._figures.cpu_fault) is not None:
             told.append((Verdict.INVALID, fault))
         verdicts, why = zip(*told, strict=True)

@@ -56,11 +56,6 @@ class JudgeTest(testtools.TestCase):
         self.assertEqual(["perf:iothreads"], ablation.removable(found))
         self.assertAlmostEqual(1.25, found[0].findings["iperf3"].effect.value, 1)
 
-    def test_intervals_are_corrected_for_their_number(self):
-        one = ablation.judge(self.run_of(queues=990.0))[0].findings["iperf3"].effect
-        many = ablation.judge(self.run_of(queues=990.0, a=1.0, b=1.0, c=1.0, d=1.0))[0].findings["iperf3"].effect
-        self.assertEqual((0.95, 0.99), (one.confidence, round(many.confidence, 6)))
-
     def test_the_budget_without_each(self):
         budget = budget_file.Budget("iperf3", "tuned", 0.15)
         found = ablation.judge(self.run_of(queues=700.0, iothreads=1000.0), [budget])
@@ -112,14 +107,6 @@ class JudgeTest(testtools.TestCase):
         [knob] = ablation.judge(data)
         self.assertEqual((C.UNDECIDED, None), (knob.call, knob.findings["b1"].effect))
         self.assertIn("too_many_lost", {why.code.value for why in knob.findings["b1"].notes})
-
-    def test_the_margin_is_the_noise_floor_within_bounds(self):
-        trials = [samples.trial()]
-        for floor, margin in ((0.001, 0.02), (0.03, 0.03), (0.4, 0.05)):
-            losses = {"noise_floor": {"created": "", "losses": {"iperf3": {"throughput": floor}}}}
-            self.assertEqual(margin, ablation.margin(losses, "iperf3", trials))
-            self.assertEqual(0.02, ablation.margin(losses, "fio", trials))
-        self.assertEqual(0.02, ablation.margin({"noise_floor": None}, "iperf3", trials))
 
     def test_looks_share_the_error(self):
         data = self.run_of(queues=990.0, iothreads=1000.0)

@@ -30,10 +30,6 @@ class ApplicableTest(testtools.TestCase):
         ):
             self.assertEqual(expected, budget_file.applicable(known, environment, {}))
 
-    def test_a_case_of_its_own_is_not_shadowed_by_another_baseline(self):
-        both = [B("fio", "tuned", 0.3), B("fio", "tuned", 0.0, baseline="untuned", host_group="*")]
-        self.assertEqual(both, budget_file.applicable(both, {}, {}))
-
     def test_the_primary_figure_is_one_by_name_and_by_default(self):
         general = B("iperf3", "tuned", 0.01)
         own = B("iperf3", "tuned", 0.2, metric="throughput", host_group="gpu*")
@@ -45,10 +41,6 @@ class ApplicableTest(testtools.TestCase):
             )
         data = samples.results({"host": 1000.0, "tuned": 900.0}, host_group="gpu7")
         self.assertEqual([own], [one.budget for one in verdict.judge_all(data, [general, own])])
-
-    def test_one_for_the_group_and_one_for_the_flavor_both_count(self):
-        both = [B("fio", "tuned", 0.3, host_group="a"), B("fio", "tuned", 0.1, flavor="b")]
-        self.assertEqual(both, budget_file.applicable(both, {"host_group": "a", "flavor": "b"}, {}))
 
     def test_why_none_applies(self):
         data = samples.results({"untuned": 1000.0, "again": 1000.0}, accelerator="tcg", host_group="gen1")

@@ -62,14 +62,6 @@ class CapacityTest(testtools.TestCase):
         for rate, warned in ((0.1, True), (2.5, True), (0.5, False), (1.5, False), (None, False)):
             self.assertEqual(warned, bool(fitting(results(*blocks), rate=rate).note))
 
-    def test_dedicated_cpus_may_run_out_first(self):
-        found = fitting(results(trial(vhost=0.1)), 4, 0.8, vcpus=8, dedicated_cpus=28)
-        self.assertEqual(("dedicated CPUs", 3), (found.limits[0].resource, found.limits[0].guests))
-
-    def test_one_thread_cannot_take_two_cpus(self):
-        [vhost] = [one for one in fitting(results(trial(vhost=20.0))).limits if one.resource == "vhost"]
-        self.assertIn("several queues", vhost.note)
-
     def test_what_does_not_count(self):
         """Trials that guards reject, that failed, or whose CPU is not known: too many leave no sample."""
         for changes in (

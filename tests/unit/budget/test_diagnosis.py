@@ -109,7 +109,7 @@ class DiagnosisTest(testtools.TestCase):
 
     def test_every_reason_not_to_judge_has_advice(self):
         decided = {C.WITHIN, C.BEYOND, C.UNDECIDED, C.TOO_FEW_BOOTS, C.NO_PAIRS}
-        remarks = {C.INTERIM, C.HOLM, C.FAILED, C.EXCLUDED, C.WORST, C.NO_NOISE_FLOOR}
+        remarks = {C.INTERIM, C.HOLM, C.FAILED, C.EXCLUDED, C.WORST}
         overhead = {C.COUNTERS_STILL, C.GUEST_BUSY_UNKNOWN, C.WAIT_UNKNOWN, C.VCPUS_WAITED}
         usual = diagnosis.advice([])
         codes = list(C)[: list(C).index(C.CLOCK_SOURCE) + 1]  # what follows is of fleets

@@ -11,7 +11,7 @@ import re
 import testtools
 
 from nova_perf_tuning.bench import unixbench
-from nova_perf_tuning.budget import guards, model, report, statistics, summary
+from nova_perf_tuning.budget import guards, model, report, summary
 from nova_perf_tuning.cli import figures
 from tests.unit.budget import samples
 
@@ -65,14 +65,6 @@ class EveryFigureTest(testtools.TestCase):
                 self.assertTrue(estimate.low < estimate.value < estimate.high, (metric, pair, estimate))
                 self.assertAlmostEqual(1, estimate.value / value, delta=0.03)
                 self.assertAlmostEqual(1, estimate.value / value, places=1)
-
-    def test_statistics_are_those_of_the_judged_figure(self):
-        data = measured()
-        as_judged = [dataclasses.replace(one, primary=True) for one in data.trials if one.metric == "p99"]
-        [judged] = summary.summarise(model.Results(data.environment, as_judged))
-        for pair in judged.comparisons:
-            self.assertEqual(pair.ratio, ratios(data, "p99")[pair.arm, pair.baseline].ratio)
-            self.assertEqual(statistics.ratio(as_judged, pair.arm, pair.baseline), pair.ratio)
 
     def test_what_a_guard_rejects_or_fails_counts_for_no_figure(self):
         data = measured(groups=5)
@@ -129,26 +121,6 @@ class EveryFigureTest(testtools.TestCase):
         figure = told["benchmarks"][0]["secondary"][0]
         self.assertEqual("syscall", figure["metric"])
         self.assertTrue(figure["comparisons"][0]["ratio"]["low"] < 4 < figure["comparisons"][0]["ratio"]["high"])
-
-    def test_terminal_shows_the_test_that_the_judged_figure_hides(self):
-        lines = printed(measured()).splitlines()
-        [head] = [line for line in lines if " figure " in line]
-        self.assertEqual(["tuned/untuned", "untuned/host", "tuned/host"], head.split()[2:])
-        for metric, ratio in (("throughput (judged)", "1.00|0.99"), ("syscall", "4.0|3.9"), ("p99", "2.0|1.9")):
-            self.assertTrue(
-                any(re.match(rf"iperf3 +{re.escape(metric)} +({ratio})", line) for line in lines), metric
-            )
-
-    def test_without_an_interval_the_number_of_pairs_is_told(self):
-        data = measured(groups=1, blocks=2)
-        self.assertRegex(printed(data), r"syscall +[34]\.\d{3} \(n=2\) +0\.1\d\d \(n=2\)")
-        html = report.render(data, summary.summarise(data), [])
-        self.assertRegex(html, r'class="n same">[34]\.\d{3} \(n=2\)<')
-
-    def test_a_benchmark_of_one_figure_has_no_table(self):
-        data = samples.results({"untuned": 500.0, "tuned": 600.0})
-        self.assertNotIn("Test by test", report.render(data, summary.summarise(data), []))
-        self.assertNotIn("judged", printed(data))
 
     def test_bounded_output(self):
         """UnixBench's figures are all in the report; of a file with hundreds not all are."""

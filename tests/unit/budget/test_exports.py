@@ -119,16 +119,6 @@ class ExportsTest(testtools.TestCase):
         suite = ElementTree.fromstring(exports.junit(self.data, verdict.judge_all(self.data, budgets)))
         self.assertEqual(5, len({case.get("name") for case in suite}))
 
-    def test_the_cpu_limit_and_what_was_judged_by_it(self):
-        budget = budget_file.Budget("iperf3", "tuned", 0.9, max_host_cpu_per_unit=0.5)
-        [one] = verdict.judge_all(self.data, [budget])
-        text = exports.prometheus(self.data, [], [one])
-        self.assertRegex(text, r'nova_perf_budget_max_host_cpu_per_unit\{.*max_host_cpu_per_unit="0.5"\} 0.5\n')
-        for bound in ("value", "low", "high"):
-            value = re.escape(repr(getattr(one.cpu, bound)))
-            pattern = rf'nova_perf_budget_host_cpu_per_unit\{{.*work_unit="Gbit",bound="{bound}"\}} {value}\n'
-            self.assertRegex(text, pattern)
-
     def test_hosts_of_a_fleet(self):
         hosts = [
             {"host": "one", "verdict": "PASS", "reasons": [], "peers": 2, "measured": 2},

@@ -74,7 +74,7 @@ class SessionTest(testtools.TestCase):
     def test_the_seed_is_the_order(self):
         first, again = (self.order(self.run_session(groups=1)) for _ in range(2))
         self.assertEqual(first, again)
-        others = [self.order(self.run_session(seed=seed, groups=1)) for seed in range(6)]
+        others = [self.order(self.run_session(seed=seed, groups=1)) for seed in range(3)]
         self.assertTrue(any(other[0] != first[0] for other in others))
 
     def test_what_a_trial_carries(self):
@@ -93,20 +93,11 @@ class SessionTest(testtools.TestCase):
         self.assertEqual((5, 2), (results.environment["seed"], results.environment["groups_run"]))
         self.assertEqual({"untuned", "tuned"}, set(results.environment["arms"]))
 
-    def test_saved_after_every_block(self):
-        self.run_session()
-        self.assertEqual(2 * 3 + 1, self.saves)
-
     def test_guests_are_warmed_up_in_every_group_and_the_host_once(self):
         said = []
         self.run_session(blocks=1, tell=lambda what: said.append(what.text))
         warmed = [text.partition(" on ")[2] for text in said if "warm-up" in text]
         self.assertEqual({"host": 1, "untuned": 2, "tuned": 2}, {arm: warmed.count(arm) for arm in set(warmed)})
-
-    def test_cpu_of_the_program_is_counted(self):
-        script = "i=0; while [ $i -lt 60000 ]; do i=$((i+1)); done; echo 40 2"
-        results = self.run_session(samples.job(script), groups=1, blocks=1)
-        self.assertTrue(all(one.host_cpu_s["total"] > 0.01 for one in results.trials), results.trials)
 
     def test_one_arm_that_does_not_boot(self):
         results = self.run_session(launcher=RefusingLauncher(self.folder, {"tuned"}))
@@ -123,14 +114,18 @@ class SessionTest(testtools.TestCase):
         self.assertEqual([], os.listdir(self.folder), "results without a trial")
 
     def test_time_limit_keeps_every_group(self):
-        """A thousand blocks do not fit; each group gets its share of what does, and the run ends in time."""
-        begun = time.monotonic()
-        results = self.run_session(samples.job("sleep 0.05; echo 40 2"), blocks=1000, time_limit_s=9.0)
+        """A thousand blocks do not fit: that is said, each group gets its share, and the run ends in time."""
+        begun, told = time.monotonic(), []
+        results = self.run_session(
+            samples.job("sleep 0.05; echo 40 2"), blocks=1000, time_limit_s=5.0, tell=told.append
+        )
         # All blocks would take minutes.
         self.assertTrue(time.monotonic() - begun < 60)
         self.assertEqual(2, results.environment["groups_run"])
         self.assertEqual("time limit", results.environment["ended"])
         self.assertEqual("time_limit", results.environment["errors"][0]["code"])
+        places = [place for place, now in enumerate(told) if now.important]
+        self.assertEqual((3, 1), (len(places), places[0]), "before the first boot, and for each group")
 
     def test_interrupted(self):
         def tell(now):
@@ -144,12 +139,6 @@ class SessionTest(testtools.TestCase):
         self.assertEqual("interrupted", results.environment["ended"])
         self.assertEqual(3, sum(trial.primary for trial in results.trials))
         self.assertEqual(["results.json"], os.listdir(self.folder))
-
-    def test_a_plan_that_does_not_fit_says_so(self):
-        told = []
-        self.run_session(samples.job("sleep 0.05; echo 40 2"), blocks=1000, time_limit_s=6.0, tell=told.append)
-        places = [place for place, now in enumerate(told) if now.important]
-        self.assertEqual((3, 1), (len(places), places[0]), "before the first boot, and for each group")
 
     def test_one_look_at_half_of_the_boots_may_end_it(self):
         for answer, run in ((True, 6), (False, 3)):
@@ -166,13 +155,6 @@ class SessionTest(testtools.TestCase):
             self.assertEqual(run, one.results.environment["groups_run"])
             self.assertEqual([{"groups": 3}], one.results.environment["looks"])
             self.assertEqual("complete", one.results.environment["ended"])
-
-    def test_few_boots_have_no_look(self):
-        one = self.make(groups=3, blocks=1)
-        with self.launcher:
-            one.run(lambda _: self.fail("a look"))
-        self.assertEqual(3, one.results.environment["groups_run"])
-        self.assertNotIn("looks", one.results.environment)
 
     def test_progress_counts_up_to_its_total(self):
         told = []

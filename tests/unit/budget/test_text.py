@@ -44,7 +44,6 @@ CASES = (
         "1 of 9 pairs excluded: CPUs were throttled 2 times",
     ),
     (reason(C.WORST, arm="tuned", count=2), "2 blocks without a figure of 'tuned'"),
-    (reason(C.NO_NOISE_FLOOR, benchmark="fio", metric="iops"), "no noise floor of fio iops is known"),
     (
         reason(C.NO_BENCHMARK, benchmark="fio", known=["cpu"]),
         "benchmark 'fio' was not measured; the results have cpu",

@@ -99,12 +99,6 @@ class JudgeTest(testtools.TestCase):
         found = self.check(V.FAIL, C.BEYOND, baseline="untuned", max_loss=-0.2, max_host_cpu_per_unit=1.0)
         self.assertEqual((V.FAIL, V.INVALID), found.verdicts)
 
-    def test_waiting_guests_can_still_be_judged_by_service_cpu(self):
-        self.data.environment["accelerator"] = "tcg"
-        for one in self.data.trials:
-            one.wait_s = 10.0
-        self.assertEqual(V.PASS, judged(self.data, max_host_cpu_per_unit=1.0).verdict)
-
     def test_what_was_not_measured(self):
         for changes, code in (
             ({"benchmark": "fio"}, C.NO_BENCHMARK),
