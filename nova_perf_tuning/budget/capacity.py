@@ -92,10 +92,9 @@ class Measured:
     :ivar note: what was excluded.
     """
 
-    def __init__(self, results: model.Results, benchmark: str, arm: str, classes: Sequence[str] = CLASSES) -> None:
+    def __init__(self, results: model.Results, benchmark: str, arm: str) -> None:
         """Find the trials.
 
-        :param classes: of :data:`CLASSES`, those that the shared CPUs serve; the others run elsewhere.
         :raises CapacityError: none counted its work or CPU by class, too many do not count for the rest to be a
             sample, or counters contradict each other.
         """
@@ -123,14 +122,13 @@ class Measured:
         faults = filter(None, (overhead.cost(one).contradiction for one in self.trials))
         if (fault := next(faults, None) or overhead.contradiction(self.trials)) is not None:
             raise CapacityError(f"{where}: {text.of(fault)}")
-        self.classes = [name for name in classes if any(one.host_cpu_s.get(name) for one in self.trials)]
+        self.classes = [name for name in CLASSES if any(one.host_cpu_s.get(name) for one in self.trials)]
         if not self.classes:
-            others = [name for name in CLASSES if any(one.host_cpu_s.get(name) for one in self.trials)]
-            raise CapacityError(f"{', '.join(classes)}: took no CPU here; these did: {text.listed(others)}")
+            raise CapacityError(f"{where}: took no CPU beside its vCPUs")
         self.work_unit = self.trials[0].work_unit
         rates = [one.work / one.window_s for one in self.trials if one.work and one.window_s > 0]
         self.rate = statistics.median(rates) or 0.0
-        no_softirq = "softirq" in classes and not any("softirq" in one.host_cpu_s for one in self.trials)
+        no_softirq = not any("softirq" in one.host_cpu_s for one in self.trials)
         self.note = _joined(
             text.lines(picked.notes),
             without if len(self.trials) < len(working) else "",
@@ -172,23 +170,17 @@ def capacity(
     shared_cpus: float,
     busy: float,
     rate: float | None = None,
-    vcpus: int | None = None,
-    dedicated_cpus: int | None = None,
 ) -> Capacity:
     """Return how many guests fit, resource by resource.
 
     :param shared_cpus: CPUs of the host for emulators, vhost workers and interrupts.
     :param busy: share of them that may be busy, above 0 to 1.
     :param rate: units per second that each guest does; None: what the measured one did.
-    :param vcpus: of each guest, with ``dedicated_cpus`` of the host for pinned ones.
     """
     own = measured.rate
     rate = own if rate is None else rate
     parts = [(ALL, measured.classes), *((name, [name]) for name in measured.classes)]
     limits = [_limit(name, measured.cost(classes), rate, shared_cpus * busy) for name, classes in parts]
-    if vcpus and dedicated_cpus is not None:
-        count = dedicated_cpus // vcpus
-        limits.append(Limit("dedicated CPUs", 0.0, float(vcpus), count, count, count))
     limits.sort(key=lambda one: math.inf if one.careful is None else one.careful)
     other_rate, waited = "", ""
     if own and not 1 / _SAME_RATE <= rate / own <= _SAME_RATE:

@@ -301,7 +301,7 @@ def _ratio(like: summary.Comparison, comparisons: Sequence[summary.Comparison]) 
             colour = _verdict_class(pair.ratio) if pair.ratio else ""
             return (
                 colour,
-                wording.short_ratio(pair.ratio),
+                wording.ratio(pair.ratio),
                 "; ".join(filter(None, (pair.invalid, pair.left_out))),
             )
     return "", "-", ""

@@ -58,19 +58,12 @@ GLOSSARY: Final = (
 
 
 def ratio(found: statistics.Estimate | None) -> str:
-    """Return a ratio with its interval: ``1.07 (1.02 to 1.11)``, or that n is too small for one."""
+    """Return a ratio with its interval, ``1.07 (1.02 to 1.11)``; without one of how many pairs it is."""
     if found is None:
         return "-"
     if found.low is None or found.high is None:
-        return f"{found.value:.3f} (n={found.n}: too few for an interval)"
-    return f"{found.value:.3f} ({found.low:.3f} to {found.high:.3f})"
-
-
-def short_ratio(found: statistics.Estimate | None) -> str:
-    """Return a ratio for a table of many: where there is no interval, of how many pairs it is."""
-    if found is not None and found.low is None:
         return f"{found.value:.3f} (n={found.n})"
-    return ratio(found)
+    return f"{found.value:.3f} ({found.low:.3f} to {found.high:.3f})"
 
 
 def number(value: float | None) -> str:
@@ -98,16 +91,12 @@ def interval(found: statistics.Estimate | None, factor: float = 1.0, digits: int
 
 
 def gain(found: statistics.Estimate) -> str:
-    """Return a ratio in words: gain or loss in percent with its interval, or what cannot be said."""
-    middle = f"{percent(found.value)}"
+    """Return a ratio as percent of gain with its interval: ``+20.0% (95% interval +10.0% to +30.0%)``."""
     if found.low is None or found.high is None:
-        return f"{middle} measured, but {found.groups} boot is too few for an interval"
-    span = f"{found.confidence:.0%} interval {percent(found.low)} to {percent(found.high)}"
-    if found.low > 1:
-        return f"{middle} gain ({span})"
-    if found.high < 1:
-        return f"{middle}, a loss ({span})"
-    return f"no difference shown ({middle}; {span})"
+        return f"{percent(found.value)} (one boot, so no interval)"
+    return (
+        f"{percent(found.value)} ({found.confidence:.0%} interval {percent(found.low)} to {percent(found.high)})"
+    )
 
 
 def headline(summaries: Sequence[summary.BenchmarkSummary]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 
-from nova_perf_tuning import cpulist, errors
+from nova_perf_tuning import errors
 from nova_perf_tuning.budget import capacity, store, wording
 from nova_perf_tuning.cli import command, option_types
 
@@ -33,22 +33,6 @@ class Capacity(command.PerfCommand):
             help="shared CPUs of the host, such as 0-3,16",
         )
         parser.add_argument(
-            "--classes",
-            metavar="LIST",
-            type=_classes,
-            default=capacity.CLASSES,
-            help="what they serve, such as emulator,worker where interrupts run elsewhere (default: everything)",
-        )
-        parser.add_argument(
-            "--dedicated",
-            metavar="LIST",
-            type=option_types.cpus,
-            help="CPUs of the host for pinned guests; with --vcpus",
-        )
-        parser.add_argument(
-            "--vcpus", metavar="N", type=option_types.whole(1, 4096), help="vCPUs of each pinned guest"
-        )
-        parser.add_argument(
             "--rate",
             metavar="UNITS",
             type=option_types.number(1e-9, 1e9),
@@ -69,15 +53,8 @@ class Capacity(command.PerfCommand):
         )
 
     def run_command(self, args: argparse.Namespace) -> int:
-        if (args.dedicated is None) != (args.vcpus is None):
-            raise option_types.OptionError("--dedicated and --vcpus belong together; give both or none")
-        if both := args.shared & (args.dedicated or frozenset()):
-            raise option_types.OptionError(
-                f"--shared and --dedicated both name CPUs {cpulist.format(both)}; give each CPU once"
-            )
-        measured = capacity.Measured(store.load(args.results), args.benchmark, args.arm, args.classes)
-        pinned = None if args.dedicated is None else len(args.dedicated)
-        found = capacity.capacity(measured, len(args.shared), args.busy, args.rate, args.vcpus, pinned)
+        measured = capacity.Measured(store.load(args.results), args.benchmark, args.arm)
+        found = capacity.capacity(measured, len(args.shared), args.busy, args.rate)
         nic = capacity.housekeeping(measured, args.nic_speed, args.busy) if args.nic_speed else None
         if args.format == "json":
             told = {"capacity": dataclasses.asdict(found), "busy": args.busy}
@@ -118,11 +95,3 @@ def _show(found: capacity.Capacity, nic: capacity.Housekeeping | None, busy: flo
 
 def _count(number: int | None) -> str:
     return "no limit" if number is None else f"{number:,}"
-
-
-def _classes(text: str) -> tuple[str, ...]:
-    named = dict.fromkeys(text.split(","))
-    for name in named:
-        if name not in capacity.CLASSES:
-            raise argparse.ArgumentTypeError(f"'{name[:40]}': give some of {','.join(capacity.CLASSES)}")
-    return tuple(named)

@@ -81,7 +81,7 @@ def _print_tests(summaries: Sequence[summary.BenchmarkSummary]) -> None:
 
 def _ratios(comparisons: Sequence[summary.Comparison], pairs: Sequence[tuple[str, str]]) -> list[str]:
     found = {(one.arm, one.baseline): one.ratio for one in comparisons}
-    return [wording.short_ratio(found.get(pair)) for pair in pairs]
+    return [wording.ratio(found.get(pair)) for pair in pairs]
 
 
 def print_headline(results: model.Results, summaries: Sequence[summary.BenchmarkSummary]) -> None:

@@ -23,8 +23,8 @@ def results(*trials):
     return model.Results({}, list(trials))
 
 
-def fitting(data, shared=8, busy=1.0, classes=capacity.CLASSES, **options):
-    return capacity.capacity(capacity.Measured(data, "iperf3", "tuned", classes), shared, busy, **options)
+def fitting(data, shared=8, busy=1.0, **options):
+    return capacity.capacity(capacity.Measured(data, "iperf3", "tuned"), shared, busy, **options)
 
 
 def housekeeping(data, speed=25, busy=1.0):
@@ -45,8 +45,6 @@ class CapacityTest(testtools.TestCase):
         )
         first = found.limits[0]
         self.assertEqual((16, 16, 16, 1.0, ""), (first.fewest, first.careful, first.most, found.rate, found.note))
-        served = fitting(results(*blocks), 10, 0.9, classes=("vhost", "emulator"))
-        self.assertEqual([20, 22, 180], [one.guests for one in served.limits])
 
     def test_interval_and_rate(self):
         blocks = [trial(block=at, group=at % 4, order=at, vhost=4.0 + (at % 4) / 2) for at in range(12)]
@@ -90,7 +88,6 @@ class CapacityTest(testtools.TestCase):
         for wrong in (results(), results(trial(work=None)), results(trial(arm="untuned"))):
             self.refused(wrong, "benchmarks that did")
         self.refused(results(dataclasses.replace(trial(), host_cpu_s={"total": 3.0})), "is no guest")
-        self.refused(results(trial(vhost=1.0)), "these did: vhost", classes=("iothread",))
         wrong = trial(vhost=1.0)
         wrong.host_cpu_s = {**wrong.host_cpu_s, "vhost": 4.0}
         self.refused(results(wrong, trial(block=1, order=1)), "counters contradict")
@@ -104,7 +101,6 @@ class CapacityTest(testtools.TestCase):
         self.assertEqual(40, found.limits[0].guests)
         for note in (found.note, housekeeping(fleet).note):
             self.assertIn("softirqs were not measured", note)
-        self.assertEqual("", fitting(fleet, classes=("vhost",)).note)
         pair = model.Results({"benchmarks": {"iperf3": {"commands": [["a"], ["b"]]}}}, [trial(vhost=4.0)])
         self.assertEqual(16, fitting(pair, 4, 0.8).limits[0].guests, "a pair shares the cost")
 
