@@ -35,9 +35,6 @@ _ARM_LENGTH = 40
 
 #: An effect smaller than this, either way, is no reason to keep a spec: boots of a quiet host differ by as much.
 MARGIN = 0.02
-#: Where the noise floor of the host is larger it is the margin, since nothing smaller shows there, but no more
-#: than this: noise is no reason to give up a gain that matters.
-WIDEST_MARGIN = 0.05
 
 
 class Call(enum.StrEnum):
@@ -56,27 +53,14 @@ class Finding:
     """What a knob does in one benchmark.
 
     :ivar call: pays, harms, removable or undecided.
-    :ivar margin: effects up to this share do not matter.
-    :ivar effect: tuned / without it, more than 1 is a gain by the knob; :ivar near: the same with the interval of
-        the two one-sided tests; None without a pair.
+    :ivar effect: tuned / without it, more than 1 is a gain by the knob, with the interval that the call rests on;
+        None without a pair.
     :ivar notes: what failed or was excluded, or why there is no effect for it.
     """
 
     call: Call
-    margin: float
     effect: statistics.Estimate | None
-    near: statistics.Estimate | None
     notes: tuple[reasons.Reason, ...] = ()
-
-    @property
-    def shown(self) -> statistics.Estimate | None:
-        """Return the effect with the interval that its call rests on."""
-        return self.near if self.call is Call.REMOVABLE else self.effect
-
-    @property
-    def here(self) -> str:
-        """Return in words what the knob does in this benchmark."""
-        return "no effect" if self.call is Call.REMOVABLE else self.call.value
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -143,10 +127,7 @@ def judge(results: model.Results, budgets: Sequence[verdict.Budget] = (), confid
     for arm, one in without_knob.items():
         findings = {
             label: _finding(
-                trial_filter.select(results, mine, FULL, arm, trial_filter.limits(budgets)),
-                arm,
-                levels,
-                margin(results.environment, label, mine),
+                trial_filter.select(results, mine, FULL, arm, trial_filter.limits(budgets)), arm, levels
             )
             for label, mine in trials.items()
         }
@@ -166,36 +147,25 @@ def _levels(results: model.Results, confidence: float, knobs: int, benchmarks: i
     return 1 - error / max(1, knobs * benchmarks), max(confidence, 1 - 2 * error / max(1, knobs))
 
 
-def margin(environment: Mapping[str, Any], benchmark: str, trials: Sequence[model.Trial]) -> float:
-    """Return how large an effect in ``benchmark``, whose ``trials`` these are, does not matter on this host."""
-    floors = (environment.get("noise_floor") or {}).get("losses", {}).get(benchmark, {})
-    floor = max((floors.get(metric, 0.0) for metric in {one.metric for one in trials}), default=0.0)
-    return min(max(MARGIN, floor), WIDEST_MARGIN)
-
-
 def _met(results: model.Results, budgets: Sequence[verdict.Budget], arm: str) -> verdict.Verdict | None:
     """Return the verdict of budgets on an arm, None where none applies."""
     judged = verdict.judge_all(results, [dataclasses.replace(budget, arm=arm) for budget in budgets])
     return verdict.overall(judged) if judged else None
 
 
-def _finding(picked: trial_filter.Selection, arm: str, levels: tuple[float, float], margin: float) -> Finding:
+def _finding(picked: trial_filter.Selection, arm: str, levels: tuple[float, float]) -> Finding:
     """Return what the trials of a benchmark say of the knob that ``arm`` lacks."""
     logs = {} if picked.invalid else statistics.log_ratios(picked.trials, FULL, arm)
     effect, near = (statistics.ratio_of(logs, level) for level in levels)
     notes = (picked.invalid,) if picked.invalid else picked.notes
-    if effect is None or near is None:
-        return Finding(Call.UNDECIDED, margin, None, None, notes)
-    if effect.low is None or effect.high is None or near.low is None or near.high is None:
-        return Finding(Call.UNDECIDED, margin, effect, near, notes)
-    call = Call.UNDECIDED
-    if effect.low > 1:
-        call = Call.PAYS
-    elif effect.high < 1:
-        call = Call.HARMS
-    elif near.low >= 1 - margin and near.high <= 1 / (1 - margin):
-        call = Call.REMOVABLE
-    return Finding(call, margin, effect, near, notes)
+    if effect is None or effect.low is None or effect.high is None:
+        return Finding(Call.UNDECIDED, effect, notes)
+    if not effect.low <= 1 <= effect.high:
+        return Finding(Call.PAYS if effect.low > 1 else Call.HARMS, effect, notes)
+    assert near is not None and near.low is not None and near.high is not None  # of the same boots
+    if near.low >= 1 - MARGIN and near.high <= 1 / (1 - MARGIN):
+        return Finding(Call.REMOVABLE, near, notes)
+    return Finding(Call.UNDECIDED, effect, notes)
 
 
 def _call(calls: Sequence[Call], met_with: verdict.Verdict | None, met: verdict.Verdict | None) -> Call:
@@ -221,8 +191,8 @@ def lines(judged: Sequence[Knob]) -> list[list[str]]:
     for one in judged:
         met = "" if one.met_without is None else f"without it: {one.met_without.value}"
         for label, finding in one.findings.items():
-            effect = "; ".join(filter(None, [wording.ratio(finding.shown), text.lines(finding.notes)]))
-            rows.append([one.call.value, f"{one.spec}={one.value}", label, finding.here, effect, met])
+            effect = "; ".join(filter(None, [wording.ratio(finding.effect), text.lines(finding.notes)]))
+            rows.append([one.call.value, f"{one.spec}={one.value}", label, finding.call.value, effect, met])
     return rows
 
 
@@ -235,12 +205,8 @@ def summary(judged: Sequence[Knob]) -> list[str]:
     """Return in sentences which extra specs can be left out and which are not decided; nothing without knobs."""
     if not judged:
         return []
-    margins = sorted({finding.margin for one in judged for finding in one.findings.values()})
-    within = " or ".join(f"{margin:.1%}" for margin in margins)
-    found = [
-        f"removable, each by itself (effect shown to be below {within} either way):"
-        f" {', '.join(removable(judged)) or 'none'}"
-    ]
+    names = ", ".join(removable(judged)) or "none"
+    found = [f"removable, each by itself (effect shown to be below {MARGIN:.0%} either way): {names}"]
     if undecided := [one.spec for one in judged if one.call is Call.UNDECIDED]:
         found.append(f"undecided (keep them, or measure more boots): {', '.join(undecided)}")
     return found

@@ -215,13 +215,13 @@ def _knobs(knobs: Sequence[ablation.Knob]) -> charts.Chart | None:
         charts.Line(
             colours.get(finding.call, "same"),
             f"{one.spec.removeprefix('perf:')}: {label}",
-            f"{finding.here} ({wording.percent(effect.value)})",
+            f"{finding.call.value} ({wording.percent(effect.value)})",
             [],
             effect,
         )
         for one in knobs
         for label, finding in one.findings.items()
-        if (effect := finding.shown) is not None
+        if (effect := finding.effect) is not None
     ]
     return charts.chart(lines, [1.0])
 

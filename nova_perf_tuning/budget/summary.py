@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from nova_perf_tuning.budget import guards, model, overhead, reasons, statistics, text, trial_filter
 
@@ -99,30 +99,23 @@ class BenchmarkSummary:
     secondary: tuple[Secondary, ...]
 
 
-def summarise(
-    results: model.Results, confidence: float = 0.95, limits: guards.Limits | None = None
-) -> list[BenchmarkSummary]:
+def summarise(results: model.Results, limits: guards.Limits | None = None) -> list[BenchmarkSummary]:
     """Return one summary per benchmark, in the order in which they were first run.
 
     :param limits: of the guards; None: the defaults.
     """
     places = {arm: place for place, arm in enumerate(arm_order(results))}
-    chosen = _Limits(results, limits or guards.Limits(), confidence)
+    chosen = _Chosen(results, limits or guards.Limits(), trial_filter.alone(results, limits or guards.Limits()))
     trials = _by(results.trials, lambda one: one.benchmark)
     return [_benchmark(label, mine, places, chosen) for label, mine in trials.items()]
 
 
-class _Limits:
-    """What all figures of some results go by.
+class _Chosen(NamedTuple):
+    """What all figures of some results go by; ``left_out``: run -> why it does not count."""
 
-    :ivar left_out: run -> why it does not count.
-    """
-
-    def __init__(self, results: model.Results, limits: guards.Limits, confidence: float) -> None:
-        self.results = results
-        self.guards = limits
-        self.confidence = confidence
-        self.left_out = trial_filter.alone(results, limits)
+    results: model.Results
+    guards: guards.Limits
+    left_out: Mapping[guards.Run, reasons.Reason]
 
 
 def _by(trials: Iterable[model.Trial], key: Callable[[model.Trial], str]) -> dict[str, list[model.Trial]]:
@@ -153,7 +146,7 @@ def to_dict(summaries: Sequence[BenchmarkSummary]) -> list[dict[str, Any]]:
 
 
 def _benchmark(
-    label: str, trials: Sequence[model.Trial], places: Mapping[str, int], by: _Limits
+    label: str, trials: Sequence[model.Trial], places: Mapping[str, int], by: _Chosen
 ) -> BenchmarkSummary:
     """:param places: arm -> its place among all arms."""
     primary = [one for one in trials if one.primary]
@@ -167,7 +160,7 @@ def _benchmark(
         unit=first.unit,
         better=first.better,
         work_unit=next((one.work_unit for one in chosen if one.work_unit), ""),
-        arms=tuple(_arm(arm, of_arm[arm], by.left_out, by.confidence) for arm in here),
+        arms=tuple(_arm(arm, of_arm[arm], by.left_out) for arm in here),
         comparisons=tuple(
             _comparison([*of_arm[arm], *of_arm[baseline]], arm, baseline, by) for arm, baseline in _pairs(here)
         ),
@@ -175,12 +168,12 @@ def _benchmark(
     )
 
 
-def _comparison(trials: Sequence[model.Trial], arm: str, baseline: str, by: _Limits) -> Comparison:
+def _comparison(trials: Sequence[model.Trial], arm: str, baseline: str, by: _Chosen) -> Comparison:
     picked = trial_filter.select(by.results, trials, arm, baseline, by.guards)
     invalid = "" if picked.invalid is None else text.of(picked.invalid)
     logs = {} if picked.invalid else statistics.log_ratios(picked.trials, arm, baseline)
     values = tuple((group, math.exp(log)) for group, some in logs.items() for log in some)
-    ratio = statistics.ratio_of(logs, by.confidence)
+    ratio = statistics.ratio_of(logs)
     return Comparison(arm, baseline, ratio, picked.pairs_excluded, text.lines(picked.notes), invalid, values)
 
 
@@ -191,9 +184,7 @@ def _pairs(arms: Sequence[str]) -> list[tuple[str, str]]:
     return pairs + [(arm, HOST) for arm in guests if HOST in arms]
 
 
-def _arm(
-    arm: str, trials: list[model.Trial], left_out: Mapping[guards.Run, reasons.Reason], confidence: float
-) -> ArmSummary:
+def _arm(arm: str, trials: list[model.Trial], left_out: Mapping[guards.Run, reasons.Reason]) -> ArmSummary:
     zeros_count = trial_filter.zero_is_best(trials)
     measured = [one for one in trials if one.value is not None and (zeros_count or not trial_filter.failed(one))]
     good = [one for one in measured if guards.run(one) not in left_out]
@@ -210,7 +201,7 @@ def _arm(
             value = figure(one)
             if value is not None:
                 samples.setdefault(one.group, []).append(value)
-        return statistics.estimate(samples, confidence, positive=True)
+        return statistics.estimate(samples, positive=True)
 
     def cpu(
         seconds: Callable[[overhead.Cost], float | None], per: _Per, fault: str = cpu_invalid
@@ -278,7 +269,7 @@ def _cpus(trials: Sequence[model.Trial]) -> dict[str, float]:
     return found
 
 
-def _secondary(trials: Sequence[model.Trial], arms: Sequence[str], by: _Limits) -> tuple[Secondary, ...]:
+def _secondary(trials: Sequence[model.Trial], arms: Sequence[str], by: _Chosen) -> tuple[Secondary, ...]:
     """Return the figures that are not judged, of all trials of a benchmark."""
     found = []
     # A run that failed has none of its figures, and stands there under the judged one alone.
@@ -293,7 +284,7 @@ def _secondary(trials: Sequence[model.Trial], arms: Sequence[str], by: _Limits) 
     return tuple(found)
 
 
-def _compared_figures(trials: Sequence[model.Trial], arms: Sequence[str], by: _Limits) -> tuple[Comparison, ...]:
+def _compared_figures(trials: Sequence[model.Trial], arms: Sequence[str], by: _Chosen) -> tuple[Comparison, ...]:
     of_arm = _by(trials, lambda one: one.arm)
     return tuple(
         dataclasses.replace(_comparison([*of_arm[arm], *of_arm[baseline]], arm, baseline, by), values=())
