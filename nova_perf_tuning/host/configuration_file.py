@@ -7,7 +7,7 @@ import os
 import re
 
 from nova_perf_tuning import whole_file
-from nova_perf_tuning.host.settings import base
+from nova_perf_tuning.host.settings import base, files
 
 NAME = "nova-perf-tuning"
 #: Every file that may be written, below the root. All of them are ours: no other program has files of this name.
@@ -54,10 +54,10 @@ def decode(value: str) -> str | None:
 def read(root: str, target: str) -> str:
     """Return the file as :func:`encode` writes it, :data:`ABSENT` where there is none.
 
-    :raises OSError: it cannot be read.
+    :raises OSError: it cannot be read; ELOOP: a link of a sysroot leads out of it.
     """
     try:
-        with open(os.path.join(root, check(target)), encoding="utf-8", newline="") as file:
+        with open(_path(root, target), encoding="utf-8", newline="") as file:
             return encode(file.read())
     except FileNotFoundError:
         return ABSENT
@@ -68,14 +68,19 @@ def read(root: str, target: str) -> str:
 def write(root: str, target: str, value: str) -> None:
     """Make the file hold ``value``, or remove it for :data:`ABSENT`.
 
-    :raises OSError: it cannot be written.
+    :raises OSError: it cannot be written; ELOOP: a link of a sysroot leads out of it.
     :raises OutputError: its directory is missing, or something else than a file is there.
     :raises TargetError: it may not be written, or ``value`` is not what :func:`encode` makes.
     """
-    path = os.path.join(root, check(target))
+    path = _path(root, target)
     content = decode(value)
     if content is not None:
         with whole_file.writing(path) as file:
             file.write(content.encode())
     elif os.path.lexists(path):
         os.unlink(path)
+
+
+def _path(root: str, target: str) -> str:
+    files.check_inside(os.path.abspath(root).rstrip("/"), f"/{check(target)}")
+    return os.path.join(root, target)

@@ -87,15 +87,16 @@ class PrivilegeError(errors.PerfTuningError):
 
 
 def require(root: str = "/") -> None:
-    """Refuse at once, before anything is touched, when writing cannot work.
+    """Refuse at once, before anything is touched, when writing cannot work or would serve a stranger.
 
-    :raises PrivilegeError: the live host is meant and this is not root, or the sysroot is not writable.
+    :raises PrivilegeError: the live host is meant and this is not root, or the sysroot is not the user's own.
     """
     if os.path.realpath(root) == "/":
         if os.geteuid() != 0:
             raise PrivilegeError("changing this host's settings needs root: run it again with sudo")
-    elif not os.access(root, os.W_OK):
-        raise PrivilegeError(f"{root}: this sysroot may not be written by you: name a copy of your own")
+    elif os.path.isdir(root) and os.stat(root).st_uid != os.geteuid():
+        # Root would follow whatever its owner puts there meanwhile.
+        raise PrivilegeError(f"{root}: this sysroot may not be written by you: run this as its owner, or copy it")
 
 
 def check_device(name: str) -> str:
@@ -252,6 +253,7 @@ def list_interrupts(root: str, numbers: Collection[int]) -> None:
     :raises OSError: it cannot be written.
     """
     path = os.path.join(root, irqbalance.LIST)
+    files.check_inside(os.path.abspath(root).rstrip("/"), f"/{irqbalance.LIST}")
     if numbers:
         os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
         with whole_file.writing(path) as file:

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator
 
 from nova_perf_tuning import errors
 from nova_perf_tuning.host import setting as setting_module
+from nova_perf_tuning.host.settings import files
 from nova_perf_tuning.host.transaction import lock as lock_module
 
 #: Below the root of the host that is tuned.
@@ -162,7 +163,11 @@ class Journal:
         self._writer = writer
         self._lock = -1
         self._connection: sqlite3.Connection | None = None
+        prefix = os.path.abspath(root)
         try:
+            if prefix != "/" and self.state_dir.startswith(f"{prefix}/"):
+                for suffix in ("", "-wal", "-shm"):  # SQLite follows links, and makes what is not there
+                    files.check_inside(prefix, f"{self.path.removeprefix(prefix)}{suffix}")
             if writer:
                 self._prepare(patience)
             if self._is_there():

@@ -1,10 +1,13 @@
 """``nova-perf apply``."""
 
+import errno
 import json
 import os
 import pathlib
 import shlex
+import shutil
 
+from nova_perf_tuning.host import configuration_file, privileged
 from nova_perf_tuning.host.settings import registry
 from nova_perf_tuning.host.transaction import planfile
 from tests.hosts import sysroots
@@ -178,3 +181,44 @@ class OptionsTest(transaction_case.TransactionCase):
     def test_a_waiting_time_that_is_none(self):
         for text in ("nan", "inf", "-1", "soon"):
             self.refused("status", f"--lock-timeout={text}", words=("--lock-timeout",))
+
+
+class StrangersSysrootTest(transaction_case.TransactionCase):
+    """A recorded host is a stranger's: nothing is written through its links, nor by root to another user's."""
+
+    def test_a_journal_behind_a_link(self):
+        outside = sysroots.make_host(self)
+        before = os.listdir(outside)
+        os.makedirs(self.state)
+        for link, target in (("journal.sqlite", "x"), ("journal.sqlite-wal", "x"), ("", ""), ("..", "")):
+            path = os.path.normpath(os.path.join(self.state, link))
+            shutil.rmtree(path, ignore_errors=True)
+            os.symlink(os.path.join(outside, target), path)
+            for command in (("apply", "--from", self.some_plan()), ("restore",)):
+                self.refused(*command, words=("leads out of",))
+            os.unlink(path)
+            os.makedirs(self.state, exist_ok=True)
+        self.assertEqual(before, os.listdir(outside))
+
+    def test_files_behind_a_link(self):
+        outside = sysroots.make_host(self)
+        for name in ("etc", "run"):
+            shutil.rmtree(os.path.join(self.root, name), ignore_errors=True)
+            os.symlink(outside, os.path.join(self.root, name))
+        os.makedirs(os.path.join(outside, "sysctl.d"))
+        error = self.assertRaises(
+            OSError, configuration_file.write, self.root, "etc/sysctl.d/90-nova-perf-tuning.conf", '"x"'
+        )
+        self.assertEqual(errno.ELOOP, error.errno)
+        self.assertRaises(OSError, privileged.list_interrupts, self.root, [1])
+        self.assertEqual([], os.listdir(os.path.join(outside, "sysctl.d")))
+
+    def test_the_sysroot_of_another_user(self):
+        before = sysroots.content(self.root)
+        if os.geteuid() == 0:
+            os.chown(self.root, 65534, 65534)
+        else:
+            self.patch(os, "geteuid", lambda: 0)
+        for command in (("apply", "--from", self.some_plan()), ("restore",)):
+            self.refused(*command, words=("may not be written by you",))
+        self.assertEqual(before, sysroots.content(self.root))
