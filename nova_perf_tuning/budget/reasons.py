@@ -79,7 +79,6 @@ class ReasonCode(enum.StrEnum):
     NO_RESULT = "no_result"  # nothing
     HOST_LOST_TRIALS = "host_lost_trials"  # as TOO_MANY_LOST
     PAIRS_LEFT_OUT = "pairs_left_out"  # peers
-    ONLY_FAILING_PEERS = "only_failing_peers"
     SLOW = "slow"  # low, high (losses), spread
     MAYBE_SLOW = "maybe_slow"  # the same
     HOST_BEYOND = "host_beyond"  # baseline, figure, low, high, limit, unit, spread: a budget

@@ -338,10 +338,6 @@ _TEXTS: Final[Mapping[reasons.ReasonCode, str | Callable[[_Params], str]]] = {
     _C.PAIRS_LEFT_OUT: lambda told: (
         f"{_figure_of(told)}: pairs with {listed(told['peers'])} are left out, too many of whose trials are lost"
     ),
-    _C.ONLY_FAILING_PEERS: (
-        "{benchmark} ({arm}): only measured with hosts that fail or lose too many trials; measure it with others"
-        " (--peers)"
-    ),
     _C.SLOW: lambda told: f"{_slower(told)} in all its pairs",
     _C.MAYBE_SLOW: lambda told: f"{_slower(told)}{_perhaps(told)}",
     _C.HOST_BEYOND: _host_beyond,

@@ -282,14 +282,11 @@ def _of_pairs(
 def _by_budgets(told: Mapping[str, list[_Told]], judgements: Sequence[judging.Judgement], trials: _Trials) -> None:
     """Add to ``told`` what budgets say over all pairs, of the hosts that have no worse verdict already."""
     decided = {host for host, mine in told.items() if any(word in (_V.FAIL, _V.INVALID) for word, _ in mine)}
-    failing = _failing(told)
-    measured, judged = (collections.defaultdict[str, set[str]](set) for _ in range(2))
-    for some, kept in ((measured, trials), (judged, _without(failing, trials))):
-        for pair, trial in kept:
-            some[trial.benchmark] |= {pair.client, pair.server}
+    measured: dict[str, set[str]] = collections.defaultdict(set)
+    for pair, trial in trials:
+        measured[trial.benchmark] |= {pair.client, pair.server}
     for judgement in judgements:
         benchmark = judgement.budget.benchmark
-        lacking = reason(_C.ONLY_FAILING_PEERS, benchmark=benchmark, arm=judgement.budget.arm)
         words: list[_Told] = [(_V.PASS, None)]
         for word, why in judgement.told:
             if word is not _V.PASS:
@@ -297,8 +294,7 @@ def _by_budgets(told: Mapping[str, list[_Told]], judgements: Sequence[judging.Ju
                 words.append((word, reason(_C.BUDGET, benchmark=benchmark, figure=figure, why=(why,))))
         # A benchmark that no host has was asked of all of them.
         for host in (measured[benchmark] or told.keys()) - decided:
-            known = host in judged[benchmark] or not measured[benchmark]
-            told[host] += words if known else [(_V.INCONCLUSIVE, lacking)]
+            told[host] += words
 
 
 def _peers(

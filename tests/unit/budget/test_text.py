@@ -127,7 +127,6 @@ CASES = (
         "fio: 3 of 9 trials of 'tuned' failed or are missing (limit 20%)",
     ),
     (reason(C.PAIRS_LEFT_OUT, **_AT, peers=["c1", "c2"]), "fio (tuned): pairs with c1, c2 are left out"),
-    (reason(C.ONLY_FAILING_PEERS, **_AT), "fio (tuned): only measured with hosts that fail"),
     (reason(C.SLOW, **_SLOW), "fio (tuned): slower than the other hosts by 20% to 30% in all its pairs"),
     (
         reason(C.MAYBE_SLOW, **_SLOW),
