@@ -188,8 +188,3 @@ def named(names: Iterable[str], limit: int = 3) -> str:
     every = list(names)
     more = f" and {len(every) - limit} more" if len(every) > limit else ""
     return ", ".join(every[:limit]) + more
-
-
-def plural(number: int, what: str) -> str:
-    """Return ``1 guest``, ``2 guests``."""
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"

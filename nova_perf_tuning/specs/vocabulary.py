@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from nova_perf_tuning import printing
 from nova_perf_tuning.specs import request as request_module
 
 PREFIX: Final = "perf:"
@@ -286,4 +287,4 @@ def suggestion(key: str) -> str:
 
 def shown(text: str, limit: int = 80) -> str:
     """Return untrusted text fit for one line of a message: short, nothing that moves a terminal's cursor."""
-    return "".join(char if char.isprintable() else "?" for char in text[:limit])
+    return printing.printable(text[:limit])

@@ -10,7 +10,8 @@ from typing import Final
 from nova_perf_tuning.guest import inventory
 from nova_perf_tuning.host.audit.base import GuestRule, Rule, hosted_by_qemu
 from nova_perf_tuning.host.audit.host import Guest, Host
-from nova_perf_tuning.rules import Finding, Level, named, need, plural
+from nova_perf_tuning.printing import counted
+from nova_perf_tuning.rules import Finding, Level, named, need
 from nova_perf_tuning.specs.checks import flavor_rules, image_rules
 
 _WINDOWS = "published measurements of Windows on KVM: virtio NIC 1.77 times, NIC and disk 2.22 times as fast"
@@ -49,7 +50,7 @@ class EmulatedNic(GuestRule):
         return self.of(
             guest,
             [f"<model type='{model}'>" for model in slow],
-            f"{plural(len(slow), 'NIC')} of {guest.name}: {named(sorted(set(slow)))}",
+            f"{counted(len(slow), 'NIC')} of {guest.name}: {named(sorted(set(slow)))}",
             _DRIVERS + set_property(guest, "hw_vif_model=virtio"),
         )
 
@@ -71,7 +72,7 @@ class _DiskRule(GuestRule):
             return None
         what, remedy = self.told(guest, [disk for disk, _wrong in found])
         evidence = [f"{disk.device}: {wrong}" for disk, wrong in found]
-        return self.of(guest, evidence, f"{plural(len(found), 'disk')} of {guest.name} {what}", remedy)
+        return self.of(guest, evidence, f"{counted(len(found), 'disk')} of {guest.name} {what}", remedy)
 
 
 class EmulatedDisk(_DiskRule):
@@ -213,6 +214,6 @@ class Queues(Rule):
                 names = named(guest.name for guest, _shown in found)
                 yield self.finding(
                     [(guest.path, shown)],
-                    f"{plural(len(found), 'guest')} {what}: {names}",
+                    f"{counted(len(found), 'guest')} {what}: {names}",
                     subject=guest.name,
                 )

@@ -8,6 +8,7 @@ from nova_perf_tuning import cpulist, rules
 from nova_perf_tuning.host import model, novaconf
 from nova_perf_tuning.host.audit import openstack
 from nova_perf_tuning.host.audit.host import Host
+from nova_perf_tuning.printing import counted
 
 #: One core of a node's housekeeping serves so much of its NICs' speed; a proposal to start from, then measure.
 MBPS_PER_CORE = 25000
@@ -50,7 +51,7 @@ def split(host: Host) -> Split:
         known = (
             f"{speed} Mbit/s of NICs there, a core for each {MBPS_PER_CORE}" if speed else "no NIC of known speed"
         )
-        reasons.append(f"{where}: {rules.plural(taken, 'core')} of {len(cores)} for the host ({known})")
+        reasons.append(f"{where}: {counted(taken, 'core')} of {len(cores)} for the host ({known})")
     return Split(frozenset(keep), host.online - keep, tuple(reasons))
 
 

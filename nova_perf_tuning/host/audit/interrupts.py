@@ -12,7 +12,8 @@ from nova_perf_tuning.host import irqbalance, model
 from nova_perf_tuning.host.audit.base import Rule
 from nova_perf_tuning.host.audit.host import Host
 from nova_perf_tuning.host.plan import nics as plan_nics
-from nova_perf_tuning.rules import Finding, Level, need, plural
+from nova_perf_tuning.printing import counted
+from nova_perf_tuning.rules import Finding, Level, need
 
 _NOWHERE: Final = "first leave it a housekeeping CPU (rule nova-cpu-sets); 'nova-perf plan' says what stops it"
 _IRQBALANCE: Final = ("etc/default/irqbalance", "etc/sysconfig/irqbalance")
@@ -59,7 +60,7 @@ class NicInterruptRule(Rule):
                 apply = f"nova-perf apply --rule {self.id}  # 'nova-perf plan --all' shows where to"
                 yield self.finding(
                     self.evidence(host, nic, irqs),
-                    f"{plural(len(irqs), 'interrupt')} of {nic.name} ({speed}) {where}",
+                    f"{counted(len(irqs), 'interrupt')} of {nic.name} ({speed}) {where}",
                     apply if settings else _NOWHERE,
                     subject=nic.name,
                     settings=settings,
@@ -144,7 +145,7 @@ class OneCpu(NicInterruptRule):
         used = {cpus for irq in irqs if (cpus := _cpus(irq))}
         if len(queues) < 2 or pool is None or len(pool.cpus) < 2 or len(used) != 1 or len(min(used)) != 1:
             return [], ""
-        spare = f"{pool.where} has {plural(len(pool.cpus), 'housekeeping CPU')}"
+        spare = f"{pool.where} has {counted(len(pool.cpus), 'housekeeping CPU')}"
         return irqs, f"of all {len(queues)} queues served by CPU {min(min(used))}; {spare}"
 
 

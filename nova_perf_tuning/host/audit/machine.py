@@ -10,7 +10,8 @@ from typing import Final
 from nova_perf_tuning.host.audit.base import GuestRule, Rule
 from nova_perf_tuning.host.audit.host import Guest, Host
 from nova_perf_tuning.host.facts import virtualization
-from nova_perf_tuning.rules import Finding, Level, known, named, need, plural
+from nova_perf_tuning.printing import counted
+from nova_perf_tuning.rules import Finding, Level, known, named, need
 
 # What a kernel says while it boots; one of a class is enough (old ones on HVM print no "Hypervisor detected").
 _PV_LOG = re.compile(
@@ -112,7 +113,7 @@ class Tcg(Rule):
             steps = ["[libvirt] virt_type = kvm in nova.conf", "restart nova-compute", *steps]
         if host.names(_MISC) and not host.has_device("kvm"):
             steps.insert(0, "KVM, which this host lacks (rule kvm-missing)")
-        why = f"{plural(len(slow), 'guest')} without KVM: {named(guest.name for guest in slow)}"
+        why = f"{counted(len(slow), 'guest')} without KVM: {named(guest.name for guest in slow)}"
         yield self.finding(evidence, why, ", then ".join(steps), subject=slow[0].name)
 
 
@@ -129,7 +130,7 @@ class Nested(Rule):
         told = virtualization.find_virtualization(host.root, virtualization.cpuinfo_head(host.root))
         told = known(told if host.guests else None, "no guests, or nothing tells what this machine is")
         if told.kind not in ("none", "xen-dom0"):
-            why = f"this host of {plural(len(host.guests), 'guest')} runs on {told.kind}"
+            why = f"this host of {counted(len(host.guests), 'guest')} runs on {told.kind}"
             yield self.finding([(told.path, told.text)], why)
 
 
@@ -163,7 +164,7 @@ class VhostNetMissing(GuestRule):
         return self.of(
             guest,
             ["<driver name='qemu'> of a virtio interface"],
-            f"{plural(len(slow), 'interface')} of {guest.name} served by QEMU, not by vhost-net",
+            f"{counted(len(slow), 'interface')} of {guest.name} served by QEMU, not by vhost-net",
             f"virsh edit {shlex.quote(guest.name)}  # take <driver name='qemu'> out; counts from the next start",
             level=Level.WARNING,
         )
@@ -238,5 +239,5 @@ class Mitigations(Rule):
             also = f"; open: {named(exposed)}" if exposed else ""
             yield self.finding(
                 [(f"/{folder}/{name}", text) for name, text in found[:4]],
-                f"{plural(len(found) - len(exposed), 'mitigation')} at work{also}",
+                f"{counted(len(found) - len(exposed), 'mitigation')} at work{also}",
             )

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from nova_perf_tuning.host.audit.base import Rule, sysctl_path
 from nova_perf_tuning.host.audit.host import Host
 from nova_perf_tuning.host.facts.root import decimal
-from nova_perf_tuning.rules import Finding, Level, known, named, need, plural
+from nova_perf_tuning.printing import counted
+from nova_perf_tuning.rules import Finding, Level, known, named, need
 
 _THP = "sys/kernel/mm/transparent_hugepage/enabled"
 _KSM = "sys/kernel/mm/ksm"
@@ -33,7 +34,7 @@ class Hugepages(Rule):
         if small:
             yield self.finding(
                 [(small[0].path, "no <hugepages>")],
-                f"{plural(len(small), 'guest')} with dedicated CPUs on pages of 4 KiB (or what THP finds): "
+                f"{counted(len(small), 'guest')} with dedicated CPUs on pages of 4 KiB (or what THP finds): "
                 f"{named(guest.name for guest in small)}",
             )
 
@@ -56,7 +57,7 @@ class TransparentPages(Rule):
         need(needing, "it is never, and no guest is known that would ask for them")
         yield self.finding(
             [(f"/{_THP}", text)],
-            f"{plural(len(needing), 'guest')} without huge pages of their own get 4 KiB pages: {named(needing)}",
+            f"{counted(len(needing), 'guest')} without huge pages of their own get 4 KiB pages: {named(needing)}",
             settings=[self.setting("memory", "transparent_hugepage", "madvise", "never")],
         )
 
@@ -105,7 +106,7 @@ class NumaBalancing(Rule):
             also = f"; {named(floating)} float and may profit from it: compare" if floating else ""
             yield self.finding(
                 [(sysctl_path(key), value)],
-                f"{plural(len(pinned), 'guest')} pinned to {len(host.facts.nodes)} nodes pay for its faults: "
+                f"{counted(len(pinned), 'guest')} pinned to {len(host.facts.nodes)} nodes pay for its faults: "
                 f"{named(pinned)}{also}",
                 settings=[self.setting("sysctl", key, "0", value)],
                 level=Level.INFO if len(floating) > len(pinned) else None,

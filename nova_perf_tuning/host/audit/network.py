@@ -12,7 +12,8 @@ from nova_perf_tuning.host import setting as setting_module
 from nova_perf_tuning.host.audit.base import Rule, sysctl_path
 from nova_perf_tuning.host.audit.host import Host
 from nova_perf_tuning.host.facts import ethtool
-from nova_perf_tuning.rules import Finding, Level, NotApplicableError, named, need, plural
+from nova_perf_tuning.printing import counted
+from nova_perf_tuning.rules import Finding, Level, NotApplicableError, named, need
 
 _ORACLE = "Oracle, 10GbE network performance tuning (2013)"
 _JUMBO_MBPS = 10000
@@ -276,10 +277,10 @@ class Channels(NicRule):
         wrong = [count for name in names if (count := self._wrong(link, name, len(pool.cpus)))]
         if not wrong:
             return None
-        queues = (plural(one.now, "queue" if one.name == "combined" else f"{one.name} queue") for one in wrong)
+        queues = (counted(one.now, "queue" if one.name == "combined" else f"{one.name} queue") for one in wrong)
         return self.finding(
             [(f"ethtool -l {nic.name}", f"{one.name} {one.now} of {one.most}") for one in wrong],
-            f"{nic.name} has {' and '.join(queues)}, {pool.where} {plural(len(pool.cpus), 'CPU')} to serve them",
+            f"{nic.name} has {' and '.join(queues)}, {pool.where} {counted(len(pool.cpus), 'CPU')} to serve them",
             f"ethtool -L {shlex.quote(nic.name)} {' '.join(f'{one.name} {one.wanted}' for one in wrong)}  # its "
             "interrupts are made anew: run nova-perf apply after it",
             subject=nic.name,

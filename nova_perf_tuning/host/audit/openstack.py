@@ -8,7 +8,8 @@ from nova_perf_tuning import cpulist
 from nova_perf_tuning.host import model, novaconf
 from nova_perf_tuning.host.audit.base import Rule
 from nova_perf_tuning.host.audit.host import Host
-from nova_perf_tuning.rules import Finding, Level, known, named, need, plural
+from nova_perf_tuning.printing import counted
+from nova_perf_tuning.rules import Finding, Level, known, named, need
 
 _MAPPINGS = {
     "ovs": "bridge_mappings",
@@ -144,7 +145,7 @@ class CpuSets(Rule):
         ]
         if split:
             why = (
-                f"of {plural(len(split), 'core')} one thread is dedicated and the other is not ({named(split)}): "
+                f"of {counted(len(split), 'core')} one thread is dedicated and the other is not ({named(split)}): "
             )
             yield self._about(host, why + "whatever runs beside takes half of the core", level=Level.WARNING)
 

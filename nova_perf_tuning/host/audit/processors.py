@@ -9,7 +9,8 @@ from nova_perf_tuning import cpulist
 from nova_perf_tuning.host.audit import kernel
 from nova_perf_tuning.host.audit.base import Rule
 from nova_perf_tuning.host.audit.host import Host
-from nova_perf_tuning.rules import Finding, Level, known, need, plural
+from nova_perf_tuning.printing import counted
+from nova_perf_tuning.rules import Finding, Level, known, need
 
 _ISOLATED = "/sys/devices/system/cpu/isolated"
 _CMDLINE = "/proc/cmdline"
@@ -88,7 +89,7 @@ class HousekeepingUnset(Rule):
         yield self.finding(
             evidence,
             f"guests own CPUs {cpulist.format(dedicated)}, and everything else on this host may run there as well "
-            f"as on the other {plural(len(host.online - dedicated), 'CPU')} ({plural(nodes, 'node')})",
+            f"as on the other {counted(len(host.online - dedicated), 'CPU')} ({counted(nodes, 'node')})",
             remedy,
             level=level,
         )

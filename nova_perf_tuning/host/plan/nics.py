@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from nova_perf_tuning.host import model, setting
 from nova_perf_tuning.host.plan import spread
 from nova_perf_tuning.host.plan.sets import HostSets, Room
-from nova_perf_tuning.rules import plural
+from nova_perf_tuning.printing import counted
 
 #: Weight of a link whose speed the driver does not tell (down, virtio): that of 1 Gbit/s.
 UNKNOWN_SPEED_MBPS = 1000
@@ -142,8 +142,8 @@ def settings(found: Sequence[NicQueues], placed: spread.Placed) -> list[setting.
         rule = "nic-irq-nearest" if room.warning else "nic-irq-local"
         speed = f"{nic.speed_mbps} Mbit/s, " if nic.speed_mbps else ""
         node = "node unknown" if nic.node is None else f"node {nic.node}"
-        head = f"{nic.name} ({speed}{node}) has {plural(len(one.queues), 'queue')} for "
-        head += f"{plural(len(room.cpus), f'{room.what} CPU')} of {room.where}: queue "
+        head = f"{nic.name} ({speed}{node}) has {counted(len(one.queues), 'queue')} for "
+        head += f"{counted(len(room.cpus), f'{room.what} CPU')} of {room.where}: queue "
         if room.warning:
             head = f"{nic.name}: {room.warning}; queue "
         tails = {
