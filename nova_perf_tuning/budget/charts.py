@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import datetime
 import math
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -90,19 +89,6 @@ class Segment(NamedTuple):
     value: float
 
 
-class Track(NamedTuple):
-    """A history: a dot for each run, a level line for each stretch between changes; all in percent, 0 at the top.
-
-    Dots are (x, y, text), levels (from x, to x, y), marks the x of changes, dates (x, text) along the foot.
-    """
-
-    dots: Sequence[tuple[float, float, str]]
-    levels: Sequence[tuple[float, float, float]]
-    marks: Sequence[float]
-    ticks: Sequence[Tick]
-    dates: Sequence[tuple[float, str]]
-
-
 def axis(values: Sequence[float], include: Sequence[float] = ()) -> Axis:
     """Return an axis for positive ``values``, logarithmic when they span more than a factor of four.
 
@@ -147,44 +133,6 @@ def bar(parts: Sequence[tuple[str, float]], full: float) -> list[Segment]:
         segments.append(Segment(name, x, width, value))
         x += width
     return segments
-
-
-def track(
-    values: Sequence[tuple[float, str]], changes: Sequence[int], times: Sequence[datetime.datetime]
-) -> Track:
-    """Return the history of positive values, in the order of time.
-
-    :param changes: indexes of the first value after each change; :param times: of each value.
-    """
-    numbers = [value for value, _ in values]
-    low, high = _padded(min(numbers), max(numbers), 0.15)
-
-    def across(index: float) -> float:
-        return _MARGIN + (100 - 2 * _MARGIN) * (index + 0.5) / len(numbers)
-
-    def down(value: float) -> float:
-        return 100 - 100 * (value - low) / (high - low)
-
-    ends = [0, *changes, len(numbers)]
-    return Track(
-        dots=[(across(index), down(value), text) for index, (value, text) in enumerate(values)],
-        levels=[
-            (across(begin - 0.4), across(end - 0.6), down(sorted(numbers[begin:end])[(end - begin) // 2]))
-            for begin, end in zip(ends, ends[1:], strict=False)
-        ],
-        marks=[across(index - 0.5) for index in changes],
-        ticks=[Tick(down(step), step) for step in _linear_steps(low, high)],
-        dates=[(across(index), text) for index, text in _dates(times)],
-    )
-
-
-def _dates(times: Sequence[datetime.datetime]) -> list[tuple[int, str]]:
-    """Return (index, text) of some times, the first and the last among them; with the hour where days repeat."""
-    last = len(times) - 1
-    indexes = sorted({round(part * last / (_DATES - 1)) for part in range(_DATES)})
-    days = {times[index].date() for index in indexes}
-    form = "%Y-%m-%d" if len(days) == len(indexes) else "%Y-%m-%d %H:%M"
-    return [(index, times[index].strftime(form)) for index in indexes]
 
 
 def _padded(low: float, high: float, share: float) -> tuple[float, float]:

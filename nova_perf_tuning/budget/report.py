@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from nova_perf_tuning import errors
 
@@ -27,9 +27,6 @@ from nova_perf_tuning.budget import (
     verdict,
     wording,
 )
-
-if TYPE_CHECKING:
-    from nova_perf_tuning.budget import history
 
 _SHOWN_TRIALS = 5000
 _SHOWN_FIGURES = 40
@@ -86,13 +83,12 @@ def render(
     summaries: Sequence[summary.BenchmarkSummary],
     judged: Sequence[verdict.Judgement],
     knobs: Sequence[ablation.Knob] = (),
-    series: Sequence[history.Series] = (),
     *,
     recorded: bool = False,
 ) -> str:
     """Return the HTML report. All text from results is escaped; it has no script and loads nothing.
 
-    :param knobs: of an ablation; :param series: histories of the host.
+    :param knobs: of an ablation.
     :param recorded: verdicts on hosts of a fleet are those of the file, and said to be.
     """
     environment = jinja2.Environment(
@@ -117,7 +113,6 @@ def render(
         knob_summary=ablation.summary(knobs),
         knob_chart=_knobs(knobs),
         aa=wording.is_aa(results.environment),
-        tracks=_tracks(series),
         glossary=wording.GLOSSARY,
         notes=wording.headline_notes(results, summaries),
         warnings=wording.environment_warnings(results.environment),
@@ -149,26 +144,6 @@ def _told(results: model.Results, judged: Sequence[verdict.Judgement]) -> diagno
     if "fleet" in results.environment:
         return fleet_diagnosis.diagnose(results.environment)
     return diagnosis.diagnose(results, judged)
-
-
-def _tracks(series: Sequence[history.Series]) -> list[tuple[history.Series, str, charts.Track, list[str]]]:
-    """Return histories of more than one run with their tunings, their charts and their changes in words."""
-    if not series:
-        return []
-    from nova_perf_tuning.budget import history  # brings SQLAlchemy along
-
-    found = []
-    for one, tuning in zip(series, history.tunings(series), strict=True):
-        if len(one.points) < 2:
-            continue
-        values = [
-            (point.value, f"{point.at:%Y-%m-%d %H:%M}: {wording.number(point.value)} {one.unit}")
-            for point in one.points
-        ]
-        times = [point.at for point in one.points]
-        drawn = charts.track(values, [change.index for change in one.changes], times)
-        found.append((one, tuning, drawn, [wording.change(one, change) for change in one.changes]))
-    return found
 
 
 def _colours(arms: Sequence[str]) -> dict[str, str]:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import os
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from nova_perf_tuning import errors, whole_file
 from nova_perf_tuning.budget import (
@@ -22,9 +20,6 @@ from nova_perf_tuning.budget import (
 )
 from nova_perf_tuning.cli import command, export_options
 from nova_perf_tuning.cloud import rejudge
-
-if TYPE_CHECKING:
-    from nova_perf_tuning.budget import history
 
 
 class Report(command.PerfCommand):
@@ -42,13 +37,6 @@ class Report(command.PerfCommand):
             help="HTML file, - for stdout (default: report.html beside the results)",
         )
         parser.add_argument("--budget", metavar="FILE", help="show the verdict by these overhead budgets (YAML)")
-        parser.add_argument(
-            "--history",
-            metavar="URL",
-            nargs="?",
-            const="",
-            help="show how this host did before, from the database of runs (see 'nova-perf history')",
-        )
         export_options.add(parser)
 
     def run_command(self, args: argparse.Namespace) -> int:
@@ -62,13 +50,12 @@ class Report(command.PerfCommand):
             return _report_fleet(args, path, results, budgets)
         judged = verdict.judge_all(results, budgets)
         knobs = ablation.judge(results, budgets)
-        series = _histories(args, results)
         unjudged = budget_file.why_none(budgets, results) if args.budget and not judged else ""
         told = export_options.write(args, results, judged, unjudged=unjudged)
         if args.format == "json":
             command.print_json(report.as_json(results, summaries, judged, knobs))
         if path is not None:
-            _write(args, path, report.render(results, summaries, judged, knobs, series), told)
+            _write(args, path, report.render(results, summaries, judged, knobs), told)
         return int(errors.ExitCode.PASS)
 
 
@@ -81,7 +68,6 @@ def _report_fleet(
     if not recorded:
         results, judged = rejudge.judge(results, budgets)
     summaries = summary.summarise(results, limits=trial_filter.limits(budgets))
-    series = _histories(args, results)
     told = export_options.write(args, results, [], recorded=recorded)
     if args.format == "json":
         data = report.as_json(results, summaries, [])
@@ -90,7 +76,7 @@ def _report_fleet(
             data["hosts"] = [host.as_data() for host in judged.hosts]
         command.print_json(data)
     if path is not None:
-        _write(args, path, report.render(results, summaries, [], series=series, recorded=recorded), told)
+        _write(args, path, report.render(results, summaries, [], recorded=recorded), told)
     return int(errors.ExitCode.PASS)
 
 
@@ -104,26 +90,6 @@ def _write(args: argparse.Namespace, path: str, text: str, exported: Sequence[st
     if args.format != "json":
         for one in (path, *exported):
             command.say(one)
-
-
-def _histories(args: argparse.Namespace, results: model.Results) -> Sequence[history.Series]:
-    return () if args.history is None else histories(results, args.history or None)
-
-
-def histories(results: model.Results, url: str | None) -> list[history.Series]:
-    """Return the histories of the host of ``results`` with its fingerprint, of what its arms asked for.
-
-    :raises nova_perf_tuning.errors.PerfTuningError: the database cannot be read.
-    """
-    from nova_perf_tuning.budget import history  # brings scipy.stats and SQLAlchemy: a second
-
-    with contextlib.closing(history.History(url)) as kept:
-        found = kept.series(str(results.environment.get("host") or "unknown"))
-    environment = results.environment
-    same = history.fingerprint(environment)
-    return [
-        one for one in found if one.fingerprint == same and one.request == history.request(environment, one.arm)
-    ]
 
 
 def _output(args: argparse.Namespace) -> str | None:

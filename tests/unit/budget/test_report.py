@@ -1,6 +1,5 @@
 """The report: complete, self-contained, and deaf to what hostile results say."""
 
-import datetime
 import html.parser
 import json
 
@@ -10,12 +9,10 @@ from nova_perf_tuning.budget import (
     ablation,
     budget_file,
     charts,
-    history,
     report,
     statistics,
     store,
     summary,
-    trend,
     verdict,
     wording,
 )
@@ -98,41 +95,14 @@ class ReportTest(testtools.TestCase):
         told = report.as_json(data, summary.summarise(data), [])
         self.assertEqual(["tuned: client: its clock source is hpet"], told["findings"])
 
-    def test_ablation_and_history(self):
+    def test_ablation(self):
         left_out = {"no-iothreads": {"spec": "perf:iothreads", "value": "1"}}
         data = samples.results(
             {"untuned": 500.0, "tuned": 600.0, "no-iothreads": 500.0}, groups=6, ablation=left_out
         )
-        knobs = ablation.judge(data)
-        begin = datetime.datetime(2026, 10, 1)
-        points = tuple(
-            history.Point(
-                str(day), begin + datetime.timedelta(day), 100.0 if day < 5 else 80.0, 9, {"kernel": HOSTILE}
-            )
-            for day in range(10)
-        )
-        series = history.Series(
-            host=HOSTILE,
-            benchmark="iperf3",
-            metric="throughput",
-            arm="tuned",
-            fingerprint="f",
-            parameters="{}",
-            request="",
-            unit="Mbit/s",
-            better="higher",
-            points=points,
-            changes=(trend.Change(5, 0.8),),
-        )
-        text = report.render(data, summary.summarise(data), [], knobs, [series])
-        seen = Page(text)
-        self.assertIn("Which extra spec paid", seen.text)
-        self.assertIn("perf:iothreads=1", seen.text)
-        self.assertIn("-20.0% (worse) from 2026-10-06", seen.text)
-        self.assertNotIn("script", seen.tags)
-        self.assertIn("without one spec", seen.text)
-        for told in ("2026-10-01", "2026-10-10", "80.0", "100"):
-            self.assertIn(told, seen.text[seen.text.index("History of this host") :], "the chart has an axis")
+        seen = Page(report.render(data, summary.summarise(data), [], ablation.judge(data)))
+        for told in ("Which extra spec paid", "perf:iothreads=1", "without one spec"):
+            self.assertIn(told, seen.text)
 
     def test_an_a_a_run_is_called_so(self):
         for arms, environment in (
@@ -253,19 +223,6 @@ class ChartTest(testtools.TestCase):
             self.assertEqual(sorted(places), places)
             self.assertTrue(all(0 <= place <= 100 for place in places), values)
             self.assertTrue(len(axis.ticks) <= 12, axis)
-
-    def test_a_history_has_values_and_dates(self):
-        begin = datetime.datetime(2026, 10, 1, 10)
-        for count, step, first in ((1, 24, "2026-10-01"), (30, 24, "2026-10-01"), (5, 1, "2026-10-01 10:00")):
-            times = [begin + datetime.timedelta(hours=step * index) for index in range(count)]
-            drawn = charts.track([(100.0 + index, "") for index in range(count)], [], times)
-            self.assertEqual(first, drawn.dates[0][1])
-            self.assertEqual(min(count, 4), len(drawn.dates))
-            self.assertEqual(drawn.dots[-1][0], drawn.dates[-1][0], "under the newest run")
-            places = [tick.at for tick in drawn.ticks]
-            self.assertTrue(len(places) >= 2, drawn.ticks)
-            self.assertEqual(sorted(places, reverse=True), places)
-            self.assertTrue(all(0 <= place <= 100 for place in places), places)
 
     def test_bar_fills_its_scale(self):
         for low, high in ((290.0, 1310.0), (2.1, 9.4), (1.0, 4.01)):

@@ -182,7 +182,7 @@ class EvaluateTest(testtools.TestCase):
             file.write("budgets: [{benchmark: iperf3, baseline: untuned, arm: tuned, max_loss: 0.15}]")
         done = self.without_sqlalchemy("evaluate", self.results, "--budget", budget)
         self.assertEqual((0, ""), (done.returncode, done.stderr), done.stdout)
-        for arguments in (("history",), ("report", self.results, "--history")):
+        for arguments in (("history",),):
             done = self.without_sqlalchemy(*arguments)
             self.assertEqual((3, "", 1), (done.returncode, done.stdout, done.stderr.count("\n")))
             self.assertIn("install nova-perf-tuning[report]", done.stderr)

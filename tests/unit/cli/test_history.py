@@ -50,11 +50,6 @@ class HistoryTest(testtools.TestCase):
         shown = self.run_command("history", *files).stdout
         kernels = f"kernel {versions[0]['kernel']} -> {versions[1]['kernel']}"
         self.assertIn(f"(worse) from 2026-10-07 10:00 on; {kernels}, qemu 7.1 -> 7.12", shown)
-        page = self.path("page.html")
-        done = self.run_command("report", self.path("1.json"), "--history", "-o", page)
-        self.assertEqual((0, ""), (done.returncode, done.stderr))
-        with open(page, encoding="utf-8") as file:
-            self.assertIn("12 runs", file.read())
 
     def test_results_of_many_hosts_are_not_kept_as_one(self):
         fleet = {"run": "r", "verdict": None, "hosts": [], "pairs": test_store.pairs(3)}
