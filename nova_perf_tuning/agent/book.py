@@ -6,7 +6,6 @@ A command of a person may write to it meanwhile; the next round reads what it ho
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 from collections.abc import Iterator
 from typing import Final
@@ -14,8 +13,6 @@ from typing import Final
 from nova_perf_tuning import errors
 from nova_perf_tuning.host.transaction import journal as journal_module
 from nova_perf_tuning.host.transaction import lock
-
-LOG = logging.getLogger(__name__)
 
 #: A command that asks whether an agent runs holds its lock for an instant.
 _INSTANT_S: Final = 0.5
@@ -81,8 +78,6 @@ class Book:
         :raises BusyError: somebody else holds it.
         :raises JournalError: it cannot be used.
         """
-        if self._stamp is not None and not os.path.exists(self._path):
-            LOG.warning("%s was taken away: what was placed before can no longer be undone", self._path)
         try:
             journal = journal_module.Journal(self.folder, self._root, writer=True, patience=0.0)
         except journal_module.BusyError:

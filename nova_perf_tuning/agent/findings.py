@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 import logging
 import math
@@ -60,31 +59,25 @@ class Finding:
 
 def named(found: Iterable[Finding]) -> list[Finding]:
     """Return the first findings of each sort."""
-    counts: collections.Counter[str] = collections.Counter()
-    listed = []
-    for one in found:
-        counts[one.what] += 1
-        if counts[one.what] <= NAMED:
-            listed.append(one)
-    return listed
+    sorts: dict[str, list[Finding]] = {}
+    for finding in found:
+        sorts.setdefault(finding.what, []).append(finding)
+    return [finding for findings in sorts.values() for finding in findings[:NAMED]]
 
 
 def applied_by_a_person(one: setting_module.Setting, entry: journal_module.Entry) -> Finding:
     """Return that a value is wanted otherwise than a person has applied it."""
     detail = f"a person applied {entry.wanted} ({entry.rule or 'no rule'}), left so until 'nova-perf restore'"
-    return Finding(APPLIED_BY_A_PERSON, detail, {"kind": one.kind, "target": one.target, "wanted": one.value})
+    return Finding(APPLIED_BY_A_PERSON, detail, _wanted(one))
 
 
 def not_in_force(unmet: Iterable[apply_module.Outcome]) -> list[Finding]:
     """Return what could not be brought into force, with the cause."""
-    return [
-        Finding(
-            NOT_IN_FORCE,
-            one.detail,
-            {"kind": one.setting.kind, "target": one.setting.target, "wanted": one.setting.value},
-        )
-        for one in unmet
-    ]
+    return [Finding(NOT_IN_FORCE, outcome.detail, _wanted(outcome.setting)) for outcome in unmet]
+
+
+def _wanted(setting: setting_module.Setting) -> dict[str, str]:
+    return {"kind": setting.kind, "target": setting.target, "wanted": setting.value}
 
 
 class Neighbours:
@@ -98,11 +91,9 @@ class Neighbours:
         self._ban = ban
         self._clock = clock
         self._kind = ban_module.IrqbalanceBan(root)
-        self._lookout = rivals.Lookout(root)
         self._rivals: dict[str, int] = {}
         self._looked = self._rescanned = -math.inf
-        #: (kind, target) -> the likely writer, as of the beginning of the contest.
-        self._writers: dict[tuple[str, str], str] = {}
+        self._known: frozenset[arbiter.Key] = frozenset()
 
     def ban(self, placed: Sequence[setting_module.Setting]) -> list[setting_module.Setting]:
         """Return the list for irqbalance's policy script, given all that is placed."""
@@ -128,11 +119,13 @@ class Neighbours:
             if self._root == "/":
                 irqbalance.rescan()
 
+    def _look(self) -> None:
+        self._looked, self._rivals = self._clock(), rivals.running(self._root)
+
     def findings(self) -> Iterator[Finding]:
         """Yield programs that run and may place what is placed here."""
-        now = self._clock()
-        if now - self._looked >= _LOOK_S:
-            self._looked, self._rivals = now, rivals.running(self._root)
+        if self._clock() - self._looked >= _LOOK_S:
+            self._look()
         for name, pid in self._rivals.items():
             if name != "irqbalance":
                 kinds = ", ".join(sorted(rivals.RIVALS[name]))
@@ -142,26 +135,22 @@ class Neighbours:
             elif not irqbalance.uses_our_script(pid):
                 yield Finding(IRQBALANCE, _NO_SCRIPT, {"pid": pid})
 
-    def contested(self, contests: Mapping[arbiter.Key, arbiter.Contest], now: float) -> Iterator[Finding]:
-        """Yield what others keep changing and is held back, with the likely writer; a new one is logged.
+    def contested(self, contests: Mapping[arbiter.Key, arbiter.Contest], now: float) -> list[Finding]:
+        """Return what others keep changing and is held back, with the likely writer; a new one is logged.
 
         :param now: monotonic clock.
         """
-        known, self._writers = self._writers, {}
-        for (kind, target, _identity), contest in contests.items():
-            writer = known.get((kind, target)) or self._lookout.likely(kind)
-            self._writers[kind, target] = writer
-            wait = round(contest.until - now, 1)
-            if (kind, target) not in known:
+        known, self._known = self._known, frozenset(contests)
+        if self._known - known:
+            self._look()
+        found = []
+        for (kind, target, identity), contest in contests.items():
+            writer, wait = rivals.likely(kind, self._rivals), round(contest.until - now, 1)
+            if (kind, target, identity) not in known:
                 LOG.warning(
                     "%s %s keeps being changed, now to %s, perhaps by %s: it is tried again in %.0f s",
                     *(kind, target, contest.found, writer, wait),
                 )
-            fields = {
-                "kind": kind,
-                "target": target,
-                "found": contest.found,
-                "rewrites": contest.rewrites,
-                "next_try_s": wait,
-            }
-            yield Finding(WRITTEN_BY_OTHERS, f"may be written by {writer}", fields)
+            fields = {"kind": kind, "target": target, "found": contest.found, "rewrites": contest.rewrites}
+            found.append(Finding(WRITTEN_BY_OTHERS, f"may be written by {writer}", {**fields, "next_try_s": wait}))
+        return found

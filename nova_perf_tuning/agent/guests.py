@@ -6,18 +6,16 @@ restarts) is made again; meanwhile guests are seen by libvirt's files.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
-import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 LOG = logging.getLogger(__name__)
 
-#: Seconds before another try to connect, doubled up to the second.
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
-#: A connection that lasted so many seconds was none that is closed at once.
-_LASTED = 10.0
+#: Seconds before another try to connect.
+_PAUSE_S: Final = 2.0
 
 _EVENTS = (
     "VIR_DOMAIN_EVENT_ID_LIFECYCLE",
@@ -69,29 +67,21 @@ class LibvirtEvents:
                 self._stop.wait(1.0)
 
     def _keep_connected(self) -> None:
-        pause = _FIRST_PAUSE
         while not self._stop.is_set():
             self._lost.clear()
             try:
                 self._connect()
             except self._libvirt.libvirtError as error:
                 self.fault = " ".join(str(error).split())[:200]
-                self._close()
-                self._stop.wait(pause)
-                pause = min(_LONGEST_PAUSE, pause * 2)
-                continue
-            self.fault, since = "", time.monotonic()
-            self._wake()  # what happened while nobody listened
-            self._lost.wait()
-            if time.monotonic() - since > _LASTED:
-                pause = _FIRST_PAUSE
-            else:  # one that takes connections and closes them
-                self._stop.wait(pause)
-                pause = min(_LONGEST_PAUSE, pause * 2)
-            if not self._stop.is_set():
-                LOG.info("libvirt has closed the connection; connecting again")
-                self.fault = "connection lost"
+            else:
+                self.fault = ""
+                self._wake()  # what happened while nobody listened
+                self._lost.wait()
+                if not self._stop.is_set():
+                    LOG.info("libvirt has closed the connection; connecting again")
+                    self.fault = "connection lost"
             self._close()
+            self._stop.wait(_PAUSE_S)
 
     def _connect(self) -> None:
         self._connection = self._libvirt.openReadOnly(self._uri)
@@ -104,12 +94,6 @@ class LibvirtEvents:
 
     def _close(self) -> None:
         connection, self._connection = self._connection, None
-        if connection is not None:
-            try:
-                connection.unregisterCloseCallback()
-            except self._libvirt.libvirtError:
-                pass
-            try:
-                connection.close()
-            except self._libvirt.libvirtError:
-                pass
+        for close in (connection.unregisterCloseCallback, connection.close) if connection is not None else ():
+            with contextlib.suppress(self._libvirt.libvirtError):
+                close()

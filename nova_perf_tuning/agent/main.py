@@ -70,7 +70,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--sysroot", metavar="DIR", default="/", help="root of a generated host's files instead of this host"
     )
-    parser.add_argument("--once", action="store_true", help="make one pass, say what was done and end")
     parser.add_argument("--debug", action="store_true", help="log more, and show tracebacks")
     return parser
 
@@ -107,8 +106,6 @@ def _serve(
     reconciler = reconcile.Reconciler(
         target, journal, arbiter.Arbiter(options.rewrite_limit, options.rewrite_pause_max), extra=neighbours.ban
     )
-    if args.once:
-        return _once(reconciler)
     with contextlib.ExitStack() as stack:
         waker = sources.Waker()
         guests = _guests(options.libvirt_uri, waker) if live else None
@@ -143,13 +140,6 @@ def _given(options: Any) -> plan_model.CpuSets:
         return novaconf.parse_cpu_spec(options[name], f"[agent] {name}") if options[name] else None
 
     return plan_model.CpuSets(cpus("dedicated"), cpus("shared"), cpus("housekeeping"))
-
-
-def _once(reconciler: reconcile.Reconciler) -> int:
-    done = reconciler.reconcile(excused=True)
-    print(f"{done.wanted} settings: {len(done.written)} written, {len(done.withdrawn)} put back", end="")
-    print(f", {len(done.faults)} not in force" if done.faults else "")
-    return int(errors.ExitCode.FAIL if done.faults else errors.ExitCode.PASS)
 
 
 def _guests(uri: str, waker: sources.Waker) -> guests_module.LibvirtEvents | None:

@@ -14,7 +14,7 @@ from types import FrameType
 from typing import Any, Final, Protocol
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.agent import findings, inbox, notify, reconcile, sources, stats, watch
+from nova_perf_tuning.agent import findings, notify, reconcile, sources, stats, watch
 from nova_perf_tuning.agent import state as state_module
 from nova_perf_tuning.host import model
 from nova_perf_tuning.host.settings import irq
@@ -81,7 +81,7 @@ class Service:
         self._notifier = notifier or notify.Notifier({})
         self._guests_fault = guests_fault
         self._neighbours = neighbours
-        self._inbox = inbox.Inbox()
+        self._inbox = sources.Inbox()
         self.waker = waker or sources.Waker()
         self._files: sources.GuestFiles | None = None
         self.add(self.waker)

@@ -6,12 +6,15 @@ lost event costs time and nothing else.
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import errno
 import os
 import re
+import selectors
 import socket
-from typing import Final, Protocol
+import time
+from typing import Final, Protocol, cast
 
 import inotify_simple
 from inotify_simple import flags
@@ -26,6 +29,8 @@ EXCUSES: Final = frozenset((LINK, HARDWARE, GUEST))
 _NETLINK_KOBJECT_UEVENT: Final = 15
 _RTMGRP_LINK: Final = 1
 _UEVENTS_OF_KERNEL: Final = 1
+#: Events whose times are remembered until a pass answers them.
+_MOST: Final = 4096
 #: A number of channels that is changed (``ethtool -L``) makes and ends queues.
 _SUBSYSTEMS: Final = re.compile(rb"(?:^|\0)SUBSYSTEM=(?:cpu|pci|net|queues|virtio)(?:\0|$)")
 
@@ -143,3 +148,44 @@ class GuestFiles:
 
     def close(self) -> None:
         self._inotify.close()
+
+
+class Inbox:
+    """Waits on sources; used by one thread.
+
+    :ivar arrivals: when events that explain a change came, as long as nobody has cleared them: one time for all
+        that was read from a source in one go.
+    """
+
+    def __init__(self) -> None:
+        self._selector = selectors.DefaultSelector()
+        self._polled = time.monotonic()
+        self.arrivals: collections.deque[float] = collections.deque(maxlen=_MOST)
+
+    def add(self, source: Source) -> None:
+        """Listen to one more source of events."""
+        self._selector.register(source, selectors.EVENT_READ)
+
+    def close(self) -> None:
+        """Close the sources too."""
+        for key in list(self._selector.get_map().values()):
+            cast(Source, key.fileobj).close()
+        self._selector.close()
+
+    def take(self, seconds: float) -> set[str]:
+        """Wait until something has come, and return its kinds; empty when nothing has in so many seconds.
+
+        What is there at once came while its reader was at work, at the earliest when it was last here.
+        """
+        came, ready = self._polled, self._selector.select(0)
+        if not ready:
+            ready = self._selector.select(seconds)
+            came = time.monotonic()
+        self._polled = time.monotonic()
+        causes: set[str] = set()
+        for key, _mask in ready:
+            kinds = cast(Source, key.fileobj).drain()
+            if kinds & EXCUSES:
+                self.arrivals.append(came)
+            causes |= kinds
+        return causes

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import math
 import os
-import time
-from typing import Final
 
 from nova_perf_tuning.host import irqbalance
 from nova_perf_tuning.host.settings import files
@@ -19,8 +16,6 @@ RIVALS = {
     "numad": frozenset(("thread_affinity",)),
     "bpftune": frozenset(("sysctl",)),
 }
-#: Seconds for which it is remembered who runs: that reads every process's name.
-_RECENT_S: Final = 10.0
 
 
 def running(root: str = "/") -> dict[str, int]:
@@ -52,20 +47,3 @@ def likely(kind: str, rivals: dict[str, int]) -> str:
     """Return who may have written settings of ``kind``, for people, as ``irqbalance (pid 812)``."""
     suspects = [f"{name} (pid {pid})" for name, pid in sorted(rivals.items()) if kind in RIVALS[name]]
     return " or ".join(suspects) or "a program that is not known"
-
-
-class Lookout:
-    """Remembers for a while who else writes on the host below ``root``."""
-
-    def __init__(self, root: str = "/") -> None:
-        self._root = root
-        self._rivals: dict[str, int] = {}
-        self._looked = -math.inf
-
-    def likely(self, kind: str) -> str:
-        """Return who of those that run now may have written settings of ``kind``, for people."""
-        now = time.monotonic()
-        if now - self._looked >= _RECENT_S:
-            self._looked = now
-            self._rivals = running(self._root)
-        return likely(kind, self._rivals)

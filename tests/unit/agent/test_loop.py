@@ -14,7 +14,7 @@ from unittest import mock
 
 import testtools
 
-from nova_perf_tuning.agent import arbiter, findings, inbox, metrics, reconcile, service, sources, watch
+from nova_perf_tuning.agent import arbiter, findings, metrics, reconcile, service, sources, watch
 from nova_perf_tuning.cli import status
 from nova_perf_tuning.host.transaction import journal
 from tests.hosts import sysroots
@@ -274,7 +274,7 @@ class TimesTest(LoopTest):
         self.assertEqual(2, agent.stats.latency_count)
 
     def test_an_event_is_one_for_a_source_that_told_it_twice(self):
-        box = inbox.Inbox()
+        box = sources.Inbox()
         self.addCleanup(box.close)
         told = Told(sources.GUEST)
         box.add(told)

@@ -7,7 +7,7 @@ import math
 import os
 from unittest import mock
 
-from nova_perf_tuning.agent import arbiter, inbox, reconcile, service, sources
+from nova_perf_tuning.agent import arbiter, reconcile, service, sources
 from tests.unit.agent import test_loop
 
 
@@ -66,7 +66,7 @@ class PaceTest(test_loop.LoopTest):
     def setUp(self):
         super().setUp()
         self.clock = Clock()
-        for module in (service, inbox):
+        for module in (service, sources):
             self.enterContext(mock.patch.object(module, "time", self.clock))
         book = self.reconciler.book
         self.reconciler = reconcile.Reconciler(self.host, book, arbiter.Arbiter(), clock=self.clock.monotonic)

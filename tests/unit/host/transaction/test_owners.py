@@ -80,15 +80,6 @@ class BookTest(FolderTest):
             self.assertEqual([], opened.entries())
         self.assertFalse(ours.changed())
 
-    def test_a_journal_that_was_taken_away_is_told(self):
-        ours = self.book()
-        with ours.writing():
-            pass
-        os.unlink(os.path.join(self.folder, journal.JOURNAL))
-        with self.assertLogs(book.LOG, "WARNING") as logged, ours.writing():
-            pass
-        self.assertIn("taken away", logged.output[0])
-
     def test_the_end_waits_for_a_command_and_names_what_to_do(self):
         ours = book.Book(self.folder, "/", 0.0, ending=0.3)
         with journal.Journal(self.folder, writer=True):

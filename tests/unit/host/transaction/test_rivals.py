@@ -1,11 +1,9 @@
 """Who else writes: known programs that run."""
 
 import os
-import pathlib
 import subprocess
 from unittest import mock
 
-import fixtures
 import testtools
 
 from nova_perf_tuning.host import irqbalance
@@ -37,12 +35,6 @@ class RivalsTest(testtools.TestCase):
         self.program("x", "--policyscript=/x/theirs")
         self.assertTrue(irqbalance.uses_our_script(rivals.running()["irqbalance"]))
 
-    def test_the_likely_one_is_remembered_for_a_while(self):
-        comm = pathlib.Path(self.useFixture(fixtures.TempDir()).path, "proc/77/comm")
-        comm.parent.mkdir(parents=True)
-        comm.write_text("tuned\n")
-        lookout = rivals.Lookout(str(comm.parents[2]))
-        self.assertEqual("tuned (pid 77)", lookout.likely("irq_affinity"))
-        comm.unlink()
-        self.assertEqual("tuned (pid 77)", lookout.likely("irq_affinity"))
-        self.assertEqual("a program that is not known", lookout.likely("vhost"))
+    def test_the_likely_one(self):
+        self.assertEqual("tuned (pid 77)", rivals.likely("irq_affinity", {"tuned": 77, "numad": 78}))
+        self.assertEqual("a program that is not known", rivals.likely("vhost", {"tuned": 77}))
