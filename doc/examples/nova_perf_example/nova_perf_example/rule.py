@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from nova_perf_tuning import rules
 from nova_perf_tuning.host.audit import base, host
 
 #: From this link speed on packets come faster than one by one is worth.
@@ -15,7 +16,7 @@ class ManyReceivers(base.Rule):
     """Fast NICs gather packets for a moment."""
 
     id = "example-many-receivers"
-    level = base.Level.INFO
+    level = rules.Level.INFO
     why = (
         "Each packet wakes the receiving thread, where a few microseconds of gathering would hand on many at once."
     )
@@ -23,11 +24,11 @@ class ManyReceivers(base.Rule):
     source = "Linux, Documentation/networking/napi.rst"
     appliable = True
 
-    def check(self, host: host.Host) -> Iterator[base.Finding]:
+    def check(self, host: host.Host) -> Iterator[rules.Finding]:
         fast = [nic for nic in host.facts.nics if nic.kind == "physical" and (nic.speed_mbps or 0) >= FAST_MBPS]
         found = [(nic, host.text(f"sys/class/net/{nic.name}/gro_flush_timeout")) for nic in fast]
         if not any(value is not None for _nic, value in found):
-            raise base.NotApplicableError("no fast NIC with gro_flush_timeout")
+            raise rules.NotApplicableError("no fast NIC with gro_flush_timeout")
         for nic, value in found:
             if value == "0":
                 yield self.finding(

@@ -9,7 +9,7 @@ import subprocess
 import testtools
 
 from nova_perf_tuning import rules
-from nova_perf_tuning.host.audit import base, generate, persist, runner
+from nova_perf_tuning.host.audit import generate, persist, runner
 from tests.hosts import audit_hosts as hosts
 from tests.unit.host.audit import cases, test_apply
 
@@ -24,7 +24,7 @@ _READ = re.compile(
 _PLACEHOLDER = re.compile(r"\b(NIC|MAX|N|NAME|UUID|TAP|NODE)\b")
 
 
-def every_finding() -> list[base.Finding]:
+def every_finding() -> list[rules.Finding]:
     """Return the findings of all cases and of the paper's host before it was tuned."""
     found = []
     for case in cases.CASES.values():

@@ -187,7 +187,7 @@ class CautionTest(testtools.TestCase):
     def test_an_empty_ban_of_irqbalance_is_an_error(self) -> None:
         empty = {"proc/300/comm": "irqbalance\n", "etc/default/irqbalance": "IRQBALANCE_BANNED_CPULIST=\n"}
         (found,) = judge("irqbalance-unaware", empty).findings
-        self.assertEqual(base.Level.ERROR, found.level)
+        self.assertEqual(rules.Level.ERROR, found.level)
 
     def test_a_queue_more_than_cpus_may_be_on_cpu_0(self) -> None:
         tree = {

@@ -9,17 +9,11 @@ import json
 import os
 import pathlib
 import re
-import resource
-import signal
-import stat
-import subprocess
-import sys
 import tarfile
 from typing import Any
 
 import testtools
 
-from nova_perf_tuning import whole_file
 from nova_perf_tuning.cli import main, topology
 from nova_perf_tuning.guest import inventory, parsing
 from nova_perf_tuning.host import recording
@@ -108,23 +102,6 @@ class TestRecording(testtools.TestCase):
         facts(self.path)
         self.assertEqual({"host.tar.xz", "x"}, set(os.listdir(os.path.dirname(self.path))))
 
-    def test_places_that_cannot_be_written(self) -> None:
-        for path in ("/does/not/exist/host.tar.xz", f"{self.path}/x"):
-            error = self.assertRaises(whole_file.OutputError, recording.record, path)
-            self.assertNotIn("\n", str(error))
-
-    def test_only_files_are_replaced(self) -> None:
-        os.mkfifo(self.path)
-        self.assertRaises(whole_file.OutputError, recording.record, self.path, overwrite=True)
-        self.assertTrue(stat.S_ISFIFO(os.lstat(self.path).st_mode))
-
-    def test_full_disk(self) -> None:
-        """A file that may not grow beyond 2 KiB: one line, exit code 3, and nothing left behind."""
-        error, code = run_limited(["record", self.path], 2048)
-        self.assertEqual((3, 1), (code, len(error.splitlines())), error)
-        self.assertIn("cannot be written", error)
-        self.assertEqual(["x"], os.listdir(os.path.dirname(self.path)))
-
     def test_command(self) -> None:
         output = io.StringIO()
         with contextlib.redirect_stdout(output):
@@ -180,21 +157,3 @@ class TestCommittedRecordings(testtools.TestCase):
         self.assertEqual((8, {1, 2}), (len(taps), {tap["rx_queues"] for tap in taps}))
         bridges = {nic["name"] for nic in found["nics"] if nic["kind"] == "bridge"}
         self.assertLessEqual({tap["bridge"] for tap in taps}, bridges)
-
-
-def run_limited(arguments: list[str], size: int) -> tuple[str, int]:
-    """Run nova-perf with files limited to ``size`` bytes, which fails like a full disk; return stderr and code."""
-
-    def limit() -> None:
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # write() then fails with EFBIG
-        resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
-
-    code = "import sys; from nova_perf_tuning.cli import main; sys.exit(main.main(sys.argv[1:]))"
-    done = subprocess.run(
-        [sys.executable, "-B", "-c", code, *arguments],
-        preexec_fn=limit,
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
-    return done.stderr, done.returncode
