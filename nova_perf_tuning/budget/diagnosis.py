@@ -139,7 +139,6 @@ _ADVICE = {
     _C.FREQUENCY_GAP: _FREQUENCY,
     _C.DROPS: _SENDER,
     _C.SENDER_BUSY: _SENDER,
-    _C.SENDER_UNKNOWN: "Measure what tells client_cpu, or leave max_sender_cpu out of the budget file.",
     _C.CLOCK_STEP: _CLOCK,
     _C.CLOCK_SOURCE: _CLOCK,
     _C.LINK_DOWN: _LINK,

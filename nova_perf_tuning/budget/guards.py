@@ -13,7 +13,7 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from nova_perf_tuning.budget import definitions, model, overhead, reasons
+from nova_perf_tuning.budget import model, overhead, reasons
 from nova_perf_tuning.budget.reasons import reason
 
 #: One run: benchmark, arm and number of the run, which its figures share.
@@ -34,8 +34,7 @@ class Limits:
     :ivar max_clock_step_s: seconds by which the wall clock may move against the monotonic one in a trial.
     :ivar max_drops: packets dropped on the sender's way out, as a share of those it sent.
     :ivar max_sender_cpu: share of one CPU that the sending process may use. None: 0.95 where a budget declares
-        a link speed, since it then speaks of the link, and no limit elsewhere. Where it is given, a network
-        benchmark has to tell that CPU.
+        a link speed, since it then speaks of the link, and no limit elsewhere.
     """
 
     max_steal: float = 0.05
@@ -54,7 +53,6 @@ class Context:
     :ivar sender_cpu: number of the run -> CPU of the sending process in percent.
     :ivar first: name of a condition -> what it was at the first trial that has it, and the number of its run.
     :ivar mhz: arm -> median CPU frequency.
-    :ivar sends: whether the benchmark has a sending process, as far as is known.
     """
 
     environment: Mapping[str, Any]
@@ -64,7 +62,6 @@ class Context:
     sender_cpu: Mapping[int, float]
     first: Mapping[str, tuple[float, int]]
     mhz: Mapping[str, float]
-    sends: bool
 
 
 def context(
@@ -88,12 +85,8 @@ def context(
             if name in speeds:
                 speeds[name].setdefault(trial.arm, []).append(value)
     mhz = speeds["busy_mhz"] or speeds["mhz"]  # older results have the mean of all CPUs alone
-    sends = False
-    if trials and limits.max_sender_cpu is not None:
-        benchmark = definitions.benchmark(trials[0].benchmark, environment)
-        sends = benchmark is None or benchmark.paired  # one that is not installed here may send
     medians = {arm: statistics.median(values) for arm, values in mhz.items()}
-    return Context(environment, limits, min_link_mbps, link, sender_cpu, first, medians, sends)
+    return Context(environment, limits, min_link_mbps, link, sender_cpu, first, medians)
 
 
 def _over(code: reasons.ReasonCode, share: float, limit: float) -> reasons.Reason | None:
@@ -183,8 +176,6 @@ def _busy_sender(trial: model.Trial, context: Context) -> reasons.Reason | None:
     limit = context.limits.max_sender_cpu
     if limit is None and context.min_link_mbps is not None:
         limit = 0.95
-    if context.sends and trial.order not in context.sender_cpu:
-        return reason(_C.SENDER_UNKNOWN)
     share = context.sender_cpu.get(trial.order, 0.0) / 100
     return None if limit is None else _over(_C.SENDER_BUSY, share, limit)
 

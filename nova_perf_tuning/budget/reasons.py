@@ -69,7 +69,6 @@ class ReasonCode(enum.StrEnum):
     LINK_UNKNOWN = "link_unknown"  # link (pattern or None), needed
     LINK_SLOW = "link_slow"  # link, has, needed, others (a faster one is there)
     DROPS = "drops"  # share, limit
-    SENDER_UNKNOWN = "sender_unknown"
     SENDER_BUSY = "sender_busy"  # share, limit
     CLOCK_STEP = "clock_step"  # seconds, limit
     CLOCK_SOURCE = "clock_source"

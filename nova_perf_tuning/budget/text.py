@@ -326,9 +326,6 @@ _TEXTS: Final[Mapping[reasons.ReasonCode, str | Callable[[_Params], str]]] = {
     _C.LINK_UNKNOWN: _no_link,
     _C.LINK_SLOW: _slow,
     _C.DROPS: _share("{} of the sender's packets were dropped on its side", digits=2),
-    _C.SENDER_UNKNOWN: (
-        "the budget file has max_sender_cpu, and the sending process's CPU (client_cpu in %) is not known"
-    ),
     _C.SENDER_BUSY: "the sending process used {share:.0%} of a CPU, so its rate says nothing of the link",
     _C.CLOCK_STEP: _clock,
     _C.CLOCK_SOURCE: "the kernel changed its clock source, which it does when it finds one unreliable",

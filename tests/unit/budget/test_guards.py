@@ -39,7 +39,6 @@ CASES = (
     (_LINKS, {}, {"min_link_mbps": 25000.0, "link": "eth*"}, {}, C.LINK_SLOW),
     (_LINKS, {}, {"min_link_mbps": 25000.0, "link": "bond0"}, {}, C.LINK_UNKNOWN),
     ({}, {}, {"min_link_mbps": 1000.0}, {}, C.LINK_UNKNOWN),
-    ({}, {}, {}, {"max_sender_cpu": 0.9}, C.SENDER_UNKNOWN),
 )
 
 

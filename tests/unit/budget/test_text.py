@@ -116,7 +116,6 @@ CASES = (
         reason(C.DROPS, share=0.01, limit=0.001),
         "1.00% of the sender's packets were dropped on its side (limit 0.10%)",
     ),
-    (reason(C.SENDER_UNKNOWN), "the budget file has max_sender_cpu"),
     (reason(C.SENDER_BUSY, share=0.99, limit=0.95), "the sending process used 99% of a CPU"),
     (reason(C.CLOCK_STEP, seconds=-2.0, limit=0.05), "the clock jumped by -2.00 s (limit 0.05 s)"),
     (reason(C.CLOCK_SOURCE), "the kernel changed its clock source"),
