@@ -22,6 +22,12 @@ _MULTIQUEUE: Final = "hw:vif_multiqueue_enabled"
 _VIRTIO_BUSES: Final = frozenset({"virtio", "scsi"})
 #: VIRTIO 1.x, 5.1.3.1 "Feature bit requirements": segmentation without checksums cannot be negotiated.
 _NEEDS_CHECKSUM: Final = ("tso4", "tso6", "ufo", "ecn")
+#: Nova's own specs that rules here look at: their values in nova/api/validation/extra_specs/hw.py (31 to 34).
+_NATIVE_VALUES: Final[Mapping[str, tuple[str, ...]]] = {
+    "hw:cpu_policy": ("dedicated", "shared", "mixed"),
+    "hw:cpu_thread_policy": ("prefer", "isolate", "require"),
+    "hw:emulator_threads_policy": ("isolate", "share"),
+}
 #: Nova looks for these in the flavor alone, for others in the image as well (nova/virt/hardware.py).
 _OF_FLAVORS: Final = frozenset({"hw:emulator_threads_policy", "hw:pmem"})
 #: CPUs of its own by Placement's resource class; with it Nova refuses ``hw:cpu_policy`` (nova/virt/hardware.py).
@@ -103,6 +109,20 @@ class SpecRule(rules.Rule[SpecFacts]):
 
     def check(self, facts: SpecFacts) -> Iterator[Finding]:
         return (self.finding([("specs", wrong)], remedy=remedy) for wrong, remedy in self.broken(facts))
+
+
+class NativeValue(SpecRule):
+    """Nova's own specs have values that Nova takes."""
+
+    id = "native-value"
+    why = "Nova's API refuses other values; a rule below would take them for something that they are not."
+
+    def broken(self, facts: SpecFacts) -> Iterator[tuple[str, str]]:
+        for key, allowed in _NATIVE_VALUES.items():
+            value = facts.native(key)
+            if value is not None and value not in allowed:
+                wrong = f"{key}={vocabulary.shown(value)} is no value of Nova's"
+                yield wrong, f"it takes {', '.join(allowed)}"
 
 
 class _AboveVcpus(SpecRule):

@@ -7,6 +7,7 @@ from nova_perf_tuning.specs import crosscheck, parsing, profile
 MULTI = {"hw:vif_multiqueue_enabled": "true"}
 #: rule -> [(extra specs, image properties, vCPUs, words of the message)] that break it.
 BROKEN = {
+    "native-value": [({"hw:cpu_policy": "banana"}, {}, None, "dedicated, shared, mixed")],
     "vif-queues-above-vcpus": [({"perf:vif_queues": "8", **MULTI}, {}, 4, "at most 4")],
     "disk-queues-above-vcpus": [({}, {"hw_perf_disk_queues": "8"}, 4, "hw_perf_disk_queues=8")],
     "multiqueue-off": [
