@@ -23,8 +23,6 @@ EMULATED_BUSES: Final = frozenset({"ide", "sata", "fdc", "usb"})
 #: The first QEMU machine types that give virtio-scsi and virtio-blk one queue for each vCPU by themselves.
 AUTO_QUEUES: Final = (5, 2)
 
-#: Buses of a CD-ROM drive that Windows reads with virtio drivers only.
-_NEED_DRIVERS: Final = frozenset({"virtio", "scsi"})
 #: Sockets that desktop editions of Windows use at most; Pro for Workstations alone uses four.
 _DESKTOP_SOCKETS: Final = 2
 _TOPOLOGY: Final = frozenset({"hw:cpu_sockets", "hw:cpu_cores", "hw:cpu_max_sockets"})
@@ -154,30 +152,6 @@ class WindowsNotSaid(ImageRule):
             yield f"{about} with {facts.shown('os_type')}"
 
 
-class WindowsIso(ImageRule):
-    """Windows is installed with its drivers, not started from its installer."""
-
-    id = "windows-iso"
-    why = (
-        "Windows' installer has no virtio drivers: a guest that starts from its disc sees no virtio disk, and a "
-        "disc with the drivers must lie in a drive that needs none of them."
-    )
-    remedy = (
-        "install Windows once with the virtio-win ISO in a SATA or IDE drive (hw_cdrom_bus=sata), and upload its "
-        "disk as qcow2 or raw"
-    )
-    source = "virtio-win: drivers of NetKVM, viostor and vioscsi are not part of Windows"
-
-    def broken(self, facts: ImageFacts) -> Iterator[str]:
-        if facts.value("disk_format") != "iso":
-            return
-        if facts.looks_like_windows:
-            yield facts.shown("disk_format")
-        if "virtio-win" in re.sub("[_. ]", "-", facts.name.lower()):
-            buses = ("hw_cdrom_bus", "hw_rescue_bus")
-            yield from (facts.shown(key) for key in buses if facts.value(key) in _NEED_DRIVERS)
-
-
 class WindowsSockets(ImageRule):
     """Desktop Windows gets two sockets at most."""
 
@@ -242,19 +216,6 @@ class MultiqueueOff(ImageRule):
     remedy = "remove hw_vif_multiqueue_enabled; the flavor decides"
     source = "nova/virt/hardware.py: a flavor that asks for queues and an image that forbids them are a conflict"
     bad = {"hw_vif_multiqueue_enabled": vocabulary.FALSE_STRINGS}
-
-
-class VmwareHints(ImageRule):
-    """An image from VMware says which devices its guest drives on KVM."""
-
-    id = "vmware-hints"
-    why = "Properties for another hypervisor have no effect on KVM; nothing says which devices the guest drives."
-    remedy = "remove vmware_*, set hw_disk_bus and hw_vif_model to virtio once the guest has the drivers"
-    source = "Glance: useful image properties"
-
-    def broken(self, facts: ImageFacts) -> Iterator[str]:
-        if facts.value("vmware_adaptertype") and not facts.value("hw_disk_bus"):
-            yield facts.shown("vmware_adaptertype")
 
 
 RULES: Final[list[ImageRule]] = rules.defined_in(globals())

@@ -17,17 +17,9 @@ CASES = {
         {"hw_disk_bus": "scsi", "hw_scsi_model": "virtio-scsi", "hw_machine_type": "pc-q35-7.2"},
     ),
     "windows-not-said": ({"os_distro": "windows"}, {"os_distro": "windows", "os_type": "windows"}),
-    "windows-iso": (
-        {"os_distro": "windows", "os_type": "windows", "disk_format": "iso"},
-        {"os_distro": "windows", "os_type": "windows", "disk_format": "qcow2"},
-    ),
     "hpet": ({"hw_time_hpet": "True"}, {"hw_time_hpet": "false"}),
     "paravirtual-era": ({"hw_vm_mode": "xen"}, {"hw_vm_mode": "hvm"}),
     "multiqueue-off": ({"hw_vif_multiqueue_enabled": "no"}, {"hw_vif_multiqueue_enabled": "yes"}),
-    "vmware-hints": (
-        {"vmware_adaptertype": "lsiLogic"},
-        {"vmware_adaptertype": "lsiLogic", "hw_disk_bus": "virtio"},
-    ),
 }
 
 
@@ -51,13 +43,6 @@ class RulesTest(testtools.TestCase):
         for value in ("Windows", "WINDOWS", " windows"):
             self.assertEqual({"windows-not-said"}, self.found({"os_type": value}, "x"), value)
             self.assertEqual({"windows-not-said"}, self.found({"os_distro": "windows", "os_type": value}), value)
-
-    def test_disc_with_the_drivers_of_windows(self):
-        for name in ("virtio-win-0.1.266", "virtio_win.iso"):
-            for key in ("hw_cdrom_bus", "hw_rescue_bus"):
-                self.assertEqual({"windows-iso"}, self.found({"disk_format": "iso", key: "virtio"}, name))
-                self.assertEqual(set(), self.found({"disk_format": "iso", key: "sata"}, name))
-        self.assertEqual(set(), self.found({"disk_format": "iso", "hw_cdrom_bus": "virtio"}, "debian-12"))
 
     def test_sockets_of_desktop_windows(self):
         windows = {"os_type": "windows", "os_distro": "windows"}
