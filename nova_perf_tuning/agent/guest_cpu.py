@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Sequence
 from typing import Final
@@ -10,7 +9,6 @@ from typing import Final
 from nova_perf_tuning.host import model
 
 _PROC: Final = "/proc"
-_TICKS: Final = os.sysconf("SC_CLK_TCK")
 _CLASSES: Final = ("vcpu", "emulator", "iothread", "vhost")
 #: All that there are of a guest; worker: all that no other class has.
 KINDS: Final = (*_CLASSES, "worker")
@@ -62,12 +60,5 @@ def _thread_s(pid: int, thread: model.Thread) -> float:
             return 0.0
         with open(f"{folder}/schedstat", "rb") as file:
             return int(file.read().split()[0]) / 1e9
-    except FileNotFoundError:
-        pass  # it has ended, or the kernel was built without CONFIG_SCHED_INFO
-    except (OSError, IndexError, ValueError):
-        return 0.0
-    try:
-        fields = _stat(folder)
-        return (int(fields[11]) + int(fields[12])) / _TICKS
     except (OSError, IndexError, ValueError):
         return 0.0

@@ -1,12 +1,9 @@
-"""Host CPU time of a guest by class, of real threads and of a kernel with less to tell."""
+"""Host CPU time of a guest by class, of real threads."""
 
 from __future__ import annotations
 
 import os
-import pathlib
-import tempfile
 import threading
-from unittest import mock
 
 import testtools
 
@@ -47,21 +44,3 @@ class SpentTest(testtools.TestCase):
         found = guest_cpu.spent(os.getpid(), threads)
         self.assertLess(found["emulator"], main + 0.2)
         self.assertGreater(found["worker"], 0.2)
-
-    def test_without_schedstat_there_are_ticks(self):
-        with tempfile.TemporaryDirectory() as folder, mock.patch.object(guest_cpu, "_PROC", folder):
-            for name, user, system in (("100/task/101", 150, 50), ("200/task/200", 25, 0)):
-                task = pathlib.Path(folder, name)
-                task.mkdir(parents=True)
-                times = ["0"] * 11 + [str(user), str(system)] + ["0"] * 6 + ["77"]
-                (task / "stat").write_text(f"9 (CPU 0/KVM (x)) {' '.join(times)} 0 0\n")
-            second = guest_cpu._TICKS
-            vcpu = model.Thread(101, "vcpu", 0, "0", 77)
-            worker = model.Thread(200, "vhost", 0, "0", 77, kernel=True)
-            gone = model.Thread(102, "vcpu", 1, "0", 77)
-            self.assertEqual(
-                [200 / second, 25 / second, 0.0],
-                [guest_cpu._thread_s(100, one) for one in (vcpu, worker, gone)],
-            )
-            (task / "schedstat").write_text("1500000000 7 8\n")
-            self.assertEqual(1.5, guest_cpu._thread_s(100, worker))
