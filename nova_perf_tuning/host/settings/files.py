@@ -31,13 +31,13 @@ def read_many(directory: str, paths: Iterable[str]) -> list[bytes]:
     """Return the first page of each file, relative to ``directory``; empty where it cannot be read."""
     try:
         folder = os.open(directory, FOLDER)
-    except (OSError, ValueError):  # ValueError: a NUL in a path out of a plan file
+    except OSError:
         return [b"" for _path in paths]
     found = []
     for path in paths:
         try:
             found.append(read_bytes(path, folder, PAGE))
-        except (OSError, ValueError):
+        except OSError:
             found.append(b"")
     os.close(folder)
     return found

@@ -289,8 +289,6 @@ class _Run:
             if outcome.result in (Result.WRITTEN, Result.PENDING, Result.DIFFERS):
                 entry.state, entry.written = "applied", held
                 keep.append(entry)
-            elif held == entry.wanted or (held is None and outcome.result is Result.FAILED):
-                continue  # it may yet be done, too late for an answer: the intent stays in the journal
             elif old is not None:  # refused: what held before is what can be expected and undone
                 keep.append(dataclasses.replace(old, written=held))
             elif held in (None, entry.original):

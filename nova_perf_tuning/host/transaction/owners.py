@@ -26,7 +26,6 @@ AGENT_RULES: Final = frozenset(
         "nic-irq-nearest",
         "nic-xps",
         "nic-rps",
-        "tap-rx-frames",
         "vhost-numa",
         "vhost-spread",
         "emulator-numa",

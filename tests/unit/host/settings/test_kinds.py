@@ -1,6 +1,7 @@
 """Kinds of settings: reading, comparing, identities, and the fast way against the exact one."""
 
 import dataclasses
+import errno
 import os
 import pathlib
 
@@ -56,16 +57,7 @@ class ReadTest(testtools.TestCase):
 
     def test_hostile_targets(self):
         for name in KINDS:
-            for target in (
-                "",
-                "irq:../../x",
-                "irq:-1",
-                "tid:0",
-                "eth0/../..",
-                "../../etc/passwd",
-                "irq:1\n",
-                "a/b/c",
-            ):
+            for target in HOSTILE:
                 self.assertRaises((base.TargetError, base.UnsupportedError), self.kinds[name].read, target)
                 self.assertRaises((base.TargetError, base.UnsupportedError), self.kinds[name].write, target, "1")
 
@@ -213,7 +205,6 @@ class SurveyTest(testtools.TestCase):
                         {"target": "tid:1"},
                         {"target": "eth9/tx-0"},
                         {"target": "../.."},
-                        {"target": "eth0/rx-0\0"},
                     )
                 )
             )
@@ -232,12 +223,6 @@ class SurveyTest(testtools.TestCase):
             one.identity = f"{pid}:{int(start) - 1}"
         found = self.kinds["thread_affinity"].survey(self.settings["thread_affinity"])
         self.assertEqual({base.State.GONE}, {one.state for one in found})
-
-    def test_a_nul_in_a_target(self):
-        for name, settings in self.settings.items():
-            hostile = [dataclasses.replace(one, target="tid:1\0") for one in settings]
-            found = self.kinds[name].survey(hostile)
-            self.assertEqual({base.State.UNREADABLE}, {one.state for one in found}, name)
 
     def test_pending_and_gone(self):
         number = self.settings["irq_affinity"][0].target[4:]
@@ -269,8 +254,6 @@ class SurveyTest(testtools.TestCase):
 
 class ErrorsTest(testtools.TestCase):
     def test_classes(self):
-        import errno
-
         for number in (errno.EAGAIN, errno.EBUSY, errno.EINVAL, errno.ERANGE, errno.ENOMEM):
             self.assertIs(base.FailureClass.TRANSIENT, base.classify(OSError(number, "")))
         self.assertIs(base.FailureClass.NO_ROOM, base.classify(OSError(errno.ENOSPC, "")))

@@ -53,13 +53,6 @@ class ApplyTest(TransactionCase):
         self.assertEqual({"a": "1", "b": "1", "c": "1"}, self.box.values)
         self.assertEqual({}, self.restore())
 
-    def test_a_second_apply_does_not_touch_the_journal(self):
-        self.apply(boxes.setting("a", "2"))
-        with self.open() as book:
-            before = book._connection.total_changes
-            apply.apply([boxes.setting("a", "2")], self.kinds, book, "boot")
-            self.assertEqual(before, book._connection.total_changes)
-
     def test_the_first_original_is_kept(self):
         for value in ("2", "3", "4"):
             self.apply(boxes.setting("a", value))
@@ -157,10 +150,6 @@ class ApplyTest(TransactionCase):
         self.assertRaises(base.TargetError, self.apply, boxes.setting("a", "2"), boxes.setting("a", "3"))
         self.assertEqual([], self.box.writes)
 
-    def test_twice_the_same_is_one(self):
-        self.assertEqual({"a": Result.WRITTEN}, self.apply(boxes.setting("a", "2"), boxes.setting("a", "2")))
-        self.assertEqual([("a", "2")], self.box.writes)
-
     def test_ended_threads_leave_the_journal(self):
         self.box.ephemeral = True
         self.apply(boxes.setting("a", "2"), boxes.setting("b", "2"))
@@ -213,12 +202,6 @@ class RestoreTest(TransactionCase):
         self.assertEqual({"a": Undone.FOREIGN}, self.restore())
         self.assertEqual({"a": Undone.RESTORED}, self.restore(force=True))
         self.assertEqual("1", self.box.values["a"])
-        self.assertEqual({}, self.entries())
-
-    def test_what_somebody_else_put_back_is_over(self):
-        self.apply(boxes.setting("a", "2"))
-        self.box.values["a"] = "1"
-        self.assertEqual({"a": Undone.ALREADY}, self.restore())
         self.assertEqual({}, self.entries())
 
     def test_after_a_reboot_originals_are_stale(self):
