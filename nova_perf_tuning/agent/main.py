@@ -91,7 +91,7 @@ def run(args: argparse.Namespace, notifier: notify.Notifier) -> int:
             run_dir = os.path.join(os.path.realpath(args.sysroot), "run/nova-perf-tuning")
         if state_dir == f"/{journal_module.STATE_DIR}":
             state_dir = journal_module.default_state_dir(args.sysroot)
-    state_module.prepare(run_dir)
+    os.makedirs(run_dir, mode=0o755, exist_ok=True)  # its files are for everybody to read
     journal = book.Book(state_dir, args.sysroot, conf.nova_perf_tuning.lock_timeout)
     with journal.agent():
         return _serve(args, conf.agent, journal, run_dir, live, notifier)

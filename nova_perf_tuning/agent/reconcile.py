@@ -38,7 +38,7 @@ _GRACE: Final = 600.0
 class Pass:
     """What one pass did.
 
-    :ivar wanted: settings of the plan; :ivar written: those that were written, pending ones included.
+    :ivar written: settings that were written, pending ones included.
     :ivar drifted: found changed by others since we wrote them; of those held back what has come since.
     :ivar foreign: wanted otherwise than a person has applied it, whose entry this is; left alone.
     :ivar withdrawn: put back because nobody asks for them any more.
@@ -47,7 +47,6 @@ class Pass:
 
     facts: model.HostFacts
     plan: plan_model.Plan
-    wanted: int
     written: list[apply_module.Outcome]
     drifted: list[Setting]
     foreign: list[tuple[Setting, journal_module.Entry]]
@@ -117,7 +116,6 @@ class Reconciler:
         return Pass(
             facts=facts,
             plan=plan,
-            wanted=len(wanted),
             written=[one for one in outcomes if one.result in done],
             drifted=drifted,
             foreign=foreign,

@@ -295,7 +295,13 @@ class Service:
         if done.written or done.withdrawn:
             LOG.info(
                 "%s: %d of %d settings written, %d put back, in %.0f ms",
-                *("+".join(sorted(causes)), len(done.written), done.wanted, len(done.withdrawn), seconds * 1e3),
+                *(
+                    "+".join(sorted(causes)),
+                    len(done.written),
+                    len(self._reconciler.wanted),
+                    len(done.withdrawn),
+                    seconds * 1e3,
+                ),
             )
         for outcome in done.faults:
             failed = outcome.setting
@@ -306,7 +312,7 @@ class Service:
         self._passed = frozenset(
             setting.target for setting in self._reconciler.wanted if setting.rule.startswith("passthrough-")
         )
-        self._passed_through = bool(self._passed) or any(
+        self._passed_through = any(
             guest.domain is not None
             and guest.domain.hostdevs
             and guest.domain.request is not None

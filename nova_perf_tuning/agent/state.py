@@ -17,23 +17,8 @@ RUN_DIR: Final = "/run/nova-perf-tuning"
 _LATE_SHARE, _LATE_S = 0.5, 10.0
 
 
-class RunDirError(errors.PerfTuningError):
-    """The folder below /run cannot be made."""
-
-
 class UnreadableError(errors.PerfTuningError):
     """What is there is not what an agent of this version writes."""
-
-
-def prepare(folder: str) -> None:
-    """Make the folder if need be (0755: its files are for everybody to read, for us alone to write).
-
-    :raises RunDirError: it cannot be made.
-    """
-    try:
-        os.makedirs(folder, mode=0o755, exist_ok=True)
-    except OSError as error:
-        raise RunDirError(f"[agent] run_dir {folder}: {error.strerror}: name one that root can make") from None
 
 
 def write(folder: str, content: dict[str, Any]) -> None:

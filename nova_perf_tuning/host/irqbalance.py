@@ -6,6 +6,7 @@ would do for few interrupts only: before 1.9.5 it reads 500 bytes of a list, whi
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import signal
@@ -34,19 +35,10 @@ def rescan() -> None:
     It passes over the signal before its first look after a start and, since 1.9.4, before the one that follows
     another rescan. Whoever sees interrupts moved that are on the list sends it again.
     """
-    for name in os.listdir("/proc"):
-        if name.isdigit() and _is_ours(int(name)):
-            try:
-                descriptor = os.pidfd_open(int(name))
-            except OSError:  # it has ended
-                continue
-            try:
-                if _is_ours(int(name)):
-                    signal.pidfd_send_signal(descriptor, signal.SIGHUP)
-            except ProcessLookupError:
-                pass
-            finally:
-                os.close(descriptor)
+    for pid in [int(name) for name in os.listdir("/proc") if name.isdigit()]:
+        if _is_ours(pid):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGHUP)
 
 
 def _is_ours(pid: int) -> bool:
