@@ -221,15 +221,10 @@ def _exit_code(outcomes: list[apply_module.Outcome]) -> int:
 
 
 def _as_json(one: apply_module.Outcome) -> dict[str, object]:
-    setting = one.setting
     return {
-        "kind": setting.kind,
-        "target": setting.target,
-        "value": setting.value,
+        **{name: getattr(one.setting, name) for name in ("kind", "target", "value", "reason", "rule")},
         "previous": one.previous,
         "result": one.result.value,
         "class": one.failure.value if one.failure else None,
         "detail": one.detail,
-        "reason": setting.reason,
-        "rule": setting.rule,
     }

@@ -132,17 +132,15 @@ def _show(
 
 
 def _describe(benchmark: base.Benchmark) -> dict[str, Any]:
-    return {
+    metric, unit, better = benchmark.primary
+    described: dict[str, Any] = {
         "kind": benchmark.kind,
         "summary": benchmark.summary,
-        "metric": benchmark.primary[0],
-        "unit": benchmark.primary[1],
-        "better": benchmark.primary[2],
-        "packages": list(benchmark.packages),
-        "programs": list(benchmark.programs),
-        "paired": benchmark.paired,
-        "parameters": dict(benchmark.defaults),
+        "metric": metric,
+        "unit": unit,
     }
+    described |= {"better": better, "packages": list(benchmark.packages), "programs": list(benchmark.programs)}
+    return {**described, "paired": benchmark.paired, "parameters": dict(benchmark.defaults)}
 
 
 def _free_port() -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import sys
 
 from nova_perf_tuning import errors, interrupt
@@ -38,11 +37,10 @@ class Restore(command.PerfCommand):
 
     def run_command(self, args: argparse.Namespace) -> int:
         privileged.require(args.sysroot)
-        left = _Left("", [])
         try:
             with interrupt.Guard(), state.open_journal(args, writer=True) as journal:
-                left = _left_to_agent(journal, apply_module.boot_id(args.sysroot))
-                keys = {entry.key for entry in left.entries}
+                agent, left = _left_to_agent(journal, apply_module.boot_id(args.sysroot))
+                keys = {entry.key for entry in left}
                 done = restore_module.restore(
                     journal,
                     registry.kinds(args.sysroot),
@@ -53,39 +51,25 @@ class Restore(command.PerfCommand):
         except interrupt.Interrupted as error:
             print(f"nova-perf restore: {error}; another restore puts back the rest", file=sys.stderr)
             return error.exit_code
-        _show(args, done, left)
+        _show(args, done, agent, sum(entry.state != "held" for entry in left))
         kept = any(one.result in restore_module.KEPT for one in done)
         return int(errors.ExitCode.FAIL if kept else errors.ExitCode.PASS)
 
 
-@dataclasses.dataclass
-class _Left:
-    """What stays with an agent that runs.
-
-    :ivar agent: number of its process, empty where none runs.
-    """
-
-    agent: str
-    entries: list[journal_module.Entry]
-
-    @property
-    def written(self) -> int:
-        """How many of them hold another value than their original."""
-        return sum(one.state != "held" for one in self.entries)
-
-
-def _left_to_agent(journal: journal_module.Journal, boot: str) -> _Left:
+def _left_to_agent(journal: journal_module.Journal, boot: str) -> tuple[str, list[journal_module.Entry]]:
+    """Return the number of the agent's process and what stays with it; an empty number where none runs."""
     agent = owners.running_agent(journal.state_dir)
     if agent is None:
-        return _Left("", [])
-    return _Left(agent, [entry for entry in journal.entries() if owners.is_agents(entry, boot)])
+        return "", []
+    return agent, [entry for entry in journal.entries() if owners.is_agents(entry, boot)]
 
 
-def _show(args: argparse.Namespace, done: list[restore_module.Restoration], left: _Left) -> None:
+def _show(args: argparse.Namespace, done: list[restore_module.Restoration], agent: str, left: int) -> None:
+    """:param left: how many values stay with the agent."""
     counts = command.count(one.result for one in done)
     if args.format == "json":
-        agent = {"pid": left.agent, "left": left.written} if left.agent else None
-        command.print_json({"settings": [_as_json(one) for one in done], "counts": counts, "agent": agent})
+        kept = {"pid": agent, "left": left} if agent else None
+        command.print_json({"settings": [_as_json(one) for one in done], "counts": counts, "agent": kept})
         return
     plain = (restore_module.Undone.RESTORED, restore_module.Undone.ALREADY, restore_module.Undone.STALE)
     rows = [
@@ -96,10 +80,10 @@ def _show(args: argparse.Namespace, done: list[restore_module.Restoration], left
     command.print_table(("result", "kind", "target", "original", "found", "detail"), rows)
     if restore_module.Undone.STALE.value in counts:
         print("the host has booted since some of it was applied: those originals are back by themselves")
-    nothing = "nothing else is applied" if left.written else "nothing is applied, nothing to restore"
+    nothing = "nothing else is applied" if left else "nothing is applied, nothing to restore"
     print(command.summary(counts, "setting") if done else nothing)
-    if left.written:
-        print(owners.left_to(left.agent, left.written))
+    if left:
+        print(owners.left_to(agent, left))
 
 
 def _as_json(one: restore_module.Restoration) -> dict[str, object]:

@@ -49,6 +49,7 @@ class Topology(command.PerfCommand):
 
 def as_json(facts: model.HostFacts) -> dict[str, Any]:
     """Return the facts in the documented form; CPU sets are kernel cpulists, what is unknown is null."""
+    single = ("online", "isolated", "nohz_full", "arch", "kernel", "virtualization")
     return {
         "cpus": [_fields(cpu) for cpu in facts.cpus],
         "nodes": [
@@ -61,24 +62,13 @@ def as_json(facts: model.HostFacts) -> dict[str, Any]:
                 "name": guest.name,
                 "pid": guest.pid,
                 "threads": [
-                    {
-                        "tid": one.tid,
-                        "kind": one.kind,
-                        "index": one.index,
-                        "affinity": one.affinity,
-                        "kernel": one.kernel,
-                    }
-                    for one in guest.threads
+                    {name: getattr(thread, name) for name in ("tid", "kind", "index", "affinity", "kernel")}
+                    for thread in guest.threads
                 ],
             }
             for guest in facts.guests
         ],
-        "online": facts.online,
-        "isolated": facts.isolated,
-        "nohz_full": facts.nohz_full,
-        "arch": facts.arch,
-        "kernel": facts.kernel,
-        "virtualization": facts.virtualization,
+        **{name: getattr(facts, name) for name in single},
         "sysctls": dict(facts.sysctls),
         "warnings": list(facts.warnings),
     }
@@ -129,7 +119,7 @@ def _summary(facts: model.HostFacts) -> str:
     return "\n".join([*lines, *(["; ".join(named)] if named else [])])
 
 
-def _node_rows(facts: model.HostFacts) -> Iterator[tuple[str, ...]]:
+def _node_rows(facts: model.HostFacts) -> Iterator[tuple[object, ...]]:
     """Yield a row for each package's part of each node, then one for each node without CPUs."""
     groups: dict[tuple[int | None, int | None], list[model.Cpu]] = {}
     for cpu in facts.cpus:
@@ -139,10 +129,7 @@ def _node_rows(facts: model.HostFacts) -> Iterator[tuple[str, ...]]:
     for (package, node), cpus in sorted(groups.items(), key=lambda item: item[1][0].id):
         cores = len({cpu.siblings for cpu in cpus})
         yield (
-            _text(package),
-            _text(node),
-            str(cores),
-            str(len(cpus)),
+            *(package, node, cores, len(cpus)),
             *_node_columns(nodes.get(node) if node is not None else None),
             cpulist.format(cpu.id for cpu in cpus),
         )
@@ -162,28 +149,18 @@ def _node_columns(node: model.Node | None) -> tuple[str, str]:
     return memory, " ".join(map(str, distances)) or "-"
 
 
-def _nic_rows(facts: model.HostFacts) -> Iterator[tuple[str, ...]]:
+def _nic_rows(facts: model.HostFacts) -> Iterator[tuple[object, ...]]:
     taps = [nic for nic in facts.nics if nic.kind == "tap"]
-    hidden = taps[_SHOWN:] if len(taps) > _SHOWN else []
+    summed = len(taps) > _SHOWN
     for nic in facts.nics:
-        if hidden and nic in taps:
-            continue
-        yield (
-            nic.name,
-            nic.kind,
-            _text(nic.driver),
-            _text(nic.pci),
-            _text(nic.node),
-            f"{nic.rx_queues}/{nic.tx_queues}",
-            _text(nic.mtu),
-            _text(nic.speed_mbps),
-            _text(nic.bridge or nic.bond),
-            _interrupts(facts, nic),
-        )
-    if hidden:
+        if not (summed and nic.kind == "tap"):
+            queues, member = f"{nic.rx_queues}/{nic.tx_queues}", nic.bridge or nic.bond
+            where = (nic.driver, nic.pci, nic.node, queues, nic.mtu, nic.speed_mbps, member)
+            yield (nic.name, nic.kind, *where, _interrupts(facts, nic))
+    if summed:
         masters = collections.Counter(nic.bridge or nic.bond or "no bridge" for nic in taps)
         members = ", ".join(f"{count} of {name}" for name, count in masters.most_common(3))
-        yield f"{len(taps)} taps", "tap", "-", "-", "-", "-", "-", "-", members, "none (-f json lists them all)"
+        yield f"{len(taps)} taps", "tap", *[None] * 6, members, "none (-f json lists them all)"
 
 
 def _interrupts(facts: model.HostFacts, nic: model.Nic) -> str:
@@ -224,7 +201,3 @@ def _union(texts: Iterable[str | None]) -> str:
     for text in {text for text in texts if text}:
         cpus |= cpulist.parse(text)
     return cpulist.format(cpus) or "none"
-
-
-def _text(value: object) -> str:
-    return "-" if value is None else str(value)
