@@ -54,6 +54,8 @@ class PerfCommand(command.Command):
                 raise
             line = " ".join(str(error).split())
             code = error.exit_code if isinstance(error, errors.PerfTuningError) else errors.ExitCode.ERROR
+        except ModuleNotFoundError as error:
+            line, code = f"{error}; install nova-perf-tuning[report,cloud]", errors.ExitCode.ERROR
         except Exception as error:
             if self._debug():
                 raise
