@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from nova_perf_tuning.budget import model, noise, overhead, statistics, summary
+from nova_perf_tuning.budget import model, noise, statistics, summary
 
 if TYPE_CHECKING:
     from nova_perf_tuning.budget import history, trend
@@ -147,7 +147,7 @@ def is_aa(environment: Mapping[str, Any]) -> bool:
 
 
 def headline_notes(results: model.Results, summaries: Sequence[summary.BenchmarkSummary] = ()) -> list[str]:
-    """Return what must be read before the figures: emulation, an early end, errors, trials left out."""
+    """Return what must be read before the figures: emulation, an early end, errors, what has no figure."""
     environment = results.environment
     found = []
     if environment.get("accelerator") == "tcg":
@@ -170,40 +170,12 @@ def headline_notes(results: model.Results, summaries: Sequence[summary.Benchmark
             f"In {len(wide)} trials the guest's clock was not known to 0.1 s: their CPU includes start and end of"
             " the program."
         )
-    return found + _left_out(summaries) + _cpu_faults(summaries)
-
-
-def _cpu_faults(summaries: Sequence[summary.BenchmarkSummary]) -> list[str]:
-    """Return of which arms no CPU can be told, or not that of all trials."""
-    found = []
-    for one in summaries:
-        for arm in one.arms:
-            if arm.cpu_invalid:
-                found.append(f"{one.label} on {arm.arm}: no CPU is shown: {arm.cpu_invalid}.")
-            elif arm.uncounted:
-                found.append(
-                    f"{one.label} on {arm.arm}: {arm.uncounted} of {arm.n} trials have no CPU counters; the CPU"
-                    " shown is that of the others."
-                )
-    return found
-
-
-def _left_out(summaries: Sequence[summary.BenchmarkSummary]) -> list[str]:
-    """Return which trials and pairs do not count and why, and for what there is no ratio then."""
-    found = []
-    for one in summaries:
-        for arm in one.arms:
-            if arm.left_out:
-                why = "; ".join(dict.fromkeys(text for _, text in arm.left_out))
-                whole = arm.n + len(arm.left_out)
-                found.append(f"{one.label} on {arm.arm}: {len(arm.left_out)} of {whole} trials left out: {why}.")
-        without: dict[str, list[str]] = {}
-        for pair in one.comparisons:
-            if pair.invalid:
-                without.setdefault(pair.invalid, []).append(f"{pair.arm}/{pair.baseline}")
-        for why, pairs in without.items():
-            found.append(f"{one.label}: no ratio {_listed(pairs)}: {why}.")
-    return found
+    return found + [
+        f"{one.label}: no ratio {pair.arm}/{pair.baseline}: {pair.invalid}."
+        for one in summaries
+        for pair in one.comparisons
+        if pair.invalid
+    ]
 
 
 def environment_warnings(environment: Mapping[str, Any]) -> list[str]:
@@ -247,21 +219,24 @@ def cautions(summaries: Sequence[summary.BenchmarkSummary]) -> list[str]:
     found: dict[str, list[str]] = {}
     for one in summaries:
         for pair in one.comparisons:
-            if pair.ratio is None:
-                continue
-            one_boot = "" if pair.ratio.low is not None else "one boot only, so no interval"
+            one_boot = "" if pair.ratio is None or pair.ratio.low is not None else "one boot only, so no interval"
             for note in filter(None, (one_boot, pair.left_out)):
                 found.setdefault(note, []).append(f"{one.label} {pair.arm}/{pair.baseline}")
-    lines = [f"{', '.join(where)}: {note}" for note, where in found.items()]
-    faults = [
-        f"{one.label} on {arm.arm}: {arm.full_invalid}"
-        for one in summaries
-        for arm in one.arms
-        if arm.full_invalid and not arm.cpu_invalid
-    ]
-    if faults:
-        lines.append(
-            "Full overhead is not shown where a guest's own count cannot be trusted: it books waiting for a host"
-            f" CPU as work (limit {overhead.MAX_WAIT:.0%}). Service CPU is not affected. {'; '.join(faults)}."
-        )
-    return lines
+        for arm in one.arms:
+            for note in _arm_notes(arm):
+                found.setdefault(note, []).append(f"{one.label} on {arm.arm}")
+    return [f"{', '.join(where)}: {note}" for note, where in found.items()]
+
+
+def _arm_notes(arm: summary.ArmSummary) -> Iterator[str]:
+    """Yield which trials do not count, and what CPU is not shown."""
+    if arm.left_out:
+        why = "; ".join(dict.fromkeys(text for _, text in arm.left_out))
+        yield f"{len(arm.left_out)} of {arm.n + len(arm.left_out)} trials left out: {why}"
+    if arm.cpu_invalid:
+        yield f"no CPU is shown: {arm.cpu_invalid}"
+        return
+    if arm.uncounted:
+        yield f"{arm.uncounted} of {arm.n} trials have no CPU counters"
+    if arm.full_invalid:
+        yield f"no full overhead is shown, but service CPU: {arm.full_invalid}"
