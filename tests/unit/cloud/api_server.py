@@ -26,11 +26,14 @@ class QuietServer(http.server.ThreadingHTTPServer):
 
 
 class Answer(Exception):
-    """An HTTP answer other than what the route returns."""
+    """An HTTP answer other than what the route returns.
 
-    def __init__(self, status, body=b"", kind="application/json"):
+    :ivar done: the service has done what it was asked for all the same. :ivar missing: bytes that never come.
+    """
+
+    def __init__(self, status, body=b"", kind="application/json", *, done=False, missing=0):
         super().__init__(status)
-        self.status, self.kind = status, kind
+        self.status, self.kind, self.done, self.missing = status, kind, done, missing
         self.body = body if isinstance(body, bytes) else json.dumps(body).encode()
 
 
@@ -42,15 +45,20 @@ def nova_error(status, name, message):
 class ApiServer(fixtures.Fixture):
     """All services below one port.
 
-    :ivar faults: (method, pattern of the path, answer or None) consumed from the front, one for each request
-        that fits; None: no answer at all until the fixture is removed.
+    :ivar faults: (pattern of the method, pattern of the path, answer or None) consumed from the front, one for each
+        request that fits; None: no answer at all until the fixture is removed.
     :ivar requests: (method, path with query, microversion, JSON body) of everything asked but Keystone.
     """
 
     def __init__(self):
         self.flavors, self.images, self.services, self.providers = {}, {}, {}, {}
         self.traits = {"COMPUTE_NODE"}
-        self.stacks, self.stuck = {}, set()  # id -> stack; names of stacks that cannot be deleted
+        self.stacks, self.stuck = {}, set()  # name -> stack; names of stacks that cannot be deleted
+        self.made, self.events = [], []  # requests for stacks; events of every stack
+        self.status = "CREATE_IN_PROGRESS", ""  # of every stack that is made, and the reason
+        self.deleted = lambda name: (
+            None
+        )  # told a stack's name; returns its new status and reason, None: it is gone
         self.faults, self.requests = [], []
         self.admin = True
         self.without = ()  # services left out of the catalog
@@ -210,6 +218,8 @@ class ApiServer(fixtures.Fixture):
         microversion = tuple(map(int, version.split(".")))
         if path.startswith("/flavors"):
             return self.flavor_api(method, path, body, microversion)
+        if match := re.fullmatch("/servers/([^/]+)/action", path):
+            return 200, {"output": f"Kernel panic of {match[1]}"}
         if not self.admin:
             rule = "os-services:list" if path.startswith("/os-services") else "os-hypervisors:list-detail"
             raise nova_error(403, "forbidden", f"Policy doesn't allow os_compute_api:{rule} to be performed.")
@@ -349,33 +359,45 @@ class ApiServer(fixtures.Fixture):
 
     # ---- Heat ----
 
-    def add_stack(self, name):
-        """Add a stack of a run, as the templates of this package tag it."""
-        stack_id = str(uuid.uuid4())
-        self.stacks[stack_id] = {
-            "id": stack_id,
+    def add_stack(self, name, status="CREATE_COMPLETE", reason="", tags=()):
+        """Add a stack of a run, as the templates of this package tag it, and return it."""
+        self.stacks[name] = {
+            "id": f"id-{name}",
             "stack_name": name,
-            "stack_status": "CREATE_COMPLETE",
-            "stack_status_reason": "",
-            "tags": ["nova-perf", name[:30]],
+            "stack_status": status,
+            "stack_status_reason": reason,
+            "tags": ["nova-perf", name[:30], *tags],
             "links": [],
+            "outputs": [],
         }
+        return self.stacks[name]
 
-    def orchestration(self, method, path, _query, _body, _headers):
-        stack_id = path.rpartition("/")[2]
-        if path == "/v1/p/stacks":
+    def orchestration(self, method, path, _query, body, _headers):
+        _, _, _, _, name, *rest = [*path.split("/"), "", ""]
+        name = name.removeprefix("id-")
+        if method == "POST":
+            self.made.append(body)
+            if body["stack_name"] in self.stacks:
+                raise Answer(409, {"error": {"message": f"The Stack ({body['stack_name']}) already exists."}})
+            return 201, {"stack": self.add_stack(body["stack_name"], *self.status)}
+        if not name:
             return 200, {"stacks": list(self.stacks.values())}
-        if stack_id not in self.stacks:
-            raise Answer(
-                404, {"code": 404, "title": "Not Found", "error": {"message": "The Stack was not found."}}
-            )
-        stack = self.stacks[stack_id]
-        if method == "DELETE" and stack["stack_name"] in self.stuck:
+        if name not in self.stacks:
+            raise Answer(404, {"code": 404, "error": {"message": "The Stack was not found."}})
+        if "events" in rest:
+            return 200, {"events": self.events}
+        if "resources" in rest:
+            made = [{"resource_name": role, "physical_resource_id": f"{role}-id"} for role in ("client", "server")]
+            return 200, {"resources": made}
+        if method == "DELETE" and name in self.stuck:
             raise Answer(403, {"code": 403, "title": "Forbidden", "error": {"message": "it is pinned"}})
         if method == "DELETE":
-            del self.stacks[stack_id]
+            if (now := self.deleted(name)) is None:
+                del self.stacks[name]
+            else:
+                self.stacks[name] |= {"stack_status": now[0], "stack_status_reason": now[1]}
             return 204, None
-        return 200, {"stack": stack}
+        return 200, {"stack": self.stacks[name]}
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
@@ -395,35 +417,40 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         sent = self.rfile.read(size)
         body = json.loads(sent) if size and "json" in self.headers["Content-Type"] else sent or None
         try:
-            self.fail_if_asked(url.path)
+            fault = self.fault(url.path)
             with self.cloud.lock:
                 if service != "identity":
                     version = self.headers.get("OpenStack-API-Version", "").rpartition(" ")[2]
                     self.cloud.requests.append((self.command, self.path, version, body))
+                if fault is not None and not fault.done:
+                    raise fault
                 status, data = getattr(self.cloud, service)(self.command, path, query, body, self.headers)
-            raise Answer(status, data if data is not None else b"")
+            raise fault or Answer(status, data if data is not None else b"")
         except Answer as answer:
             self.send_response(answer.status)
             if answer.status == 201 and service == "identity":
                 self.send_header("X-Subject-Token", "token")
             self.send_header("Content-Type", answer.kind)
             self.send_header("X-Openstack-Request-Id", "req-0815")
-            self.send_header("Content-Length", str(len(answer.body)))
+            self.send_header("Content-Length", str(len(answer.body) + answer.missing))
             self.end_headers()
             self.wfile.write(answer.body)
+            if answer.missing:
+                self.close_connection = True
 
     do_GET = do_PUT = do_POST = do_PATCH = do_DELETE = handle_one
 
-    def fail_if_asked(self, path):
+    def fault(self, path):
+        """Return the answer that a test wants in place of the service's; where it wants none, wait for its end."""
         with self.cloud.lock:
-            fitting = next(
-                (one for one in self.cloud.faults if one[0] == self.command and re.search(one[1], path)), None
-            )
-            if fitting is None:
-                return
-            self.cloud.faults.remove(fitting)
-        if fitting[2] is None:
+            for one in self.cloud.faults:
+                if re.fullmatch(one[0], self.command) and re.search(one[1], path):
+                    break
+            else:
+                return None
+            self.cloud.faults.remove(one)
+        if one[2] is None:
             self.cloud.over.wait()
             self.close_connection = True
             raise ConnectionAbortedError
-        raise fitting[2]
+        return one[2]

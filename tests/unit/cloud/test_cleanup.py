@@ -9,7 +9,7 @@ import openstack
 
 from nova_perf_tuning.cli import validate, validate_cloud_plan
 from nova_perf_tuning.cloud import api, fleet_plan, model, place, run_store
-from tests.unit.cloud import openstack_program, test_api
+from tests.unit.cloud import openstack_program, test_heat_pair
 
 RUNS = tuple(f"20261123-06373{number}-d69{number}" for number in range(4))
 PAIR = model.HostPair("a", "b")
@@ -131,7 +131,7 @@ class CleanupTest(openstack_program.ProgramTestCase):
         self.cloud.stuck.add(stuck)
         self.cloud.add_stack("nova-perf-20201123-063730-d690-a-b-tuned-1")  # of a run of another machine
         self.useFixture(fixtures.MonkeyPatch("nova_perf_tuning.cloud.stacks._DELETE_S", 2.5))
-        self.useFixture(test_api.RemovalClock())
+        self.useFixture(test_heat_pair.RemovalClock())
         done = self.cleanup(*reversed(RUNS), "nosuch")
         self.assertEqual(3, done.code)
         self.assertEqual(sorted(RUNS[:3]), sorted(row["Run"] for row in done.data))

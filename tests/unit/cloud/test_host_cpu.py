@@ -17,10 +17,10 @@ from openstack.compute.v2 import hypervisor, server
 
 from nova_perf_tuning.agent import metrics, service, stats
 from nova_perf_tuning.budget import overhead
-from nova_perf_tuning.cloud import agent_metrics, heat_pair, host_cpu, stacks
+from nova_perf_tuning.cloud import agent_metrics, heat_pair, host_cpu
 from nova_perf_tuning.cloud import model as model_of_cloud
 from nova_perf_tuning.host import model as host_model
-from tests.unit.cloud import documents, test_api
+from tests.unit.cloud import documents, test_heat_pair
 
 NAME = "nova_perf_guest_host_cpu_seconds_total"
 LINES = "".join(
@@ -252,7 +252,7 @@ class SeriesTest(testtools.TestCase):
             self.assertEqual(expected, found, (samples, begin, end))
 
 
-class PairTest(test_api.ApiCase):
+class PairTest(test_heat_pair.HeatCase):
     """What the launcher makes of it, out of Heat's answers by the real openstacksdk."""
 
     def test_runs_have_host_cpu_while_agents_told(self):
@@ -260,9 +260,8 @@ class PairTest(test_api.ApiCase):
         wanted = dataclasses.replace(documents.expected(), begun=now - 300, ended=now)
         written = documents.document(wanted)
         outputs = [{"output_key": "documents", "output_value": documents.signalled(written)}]
-        stack = {**self.stack()["stack"], "outputs": outputs}
-        self.server.answers = [(200, {"stack": stack}), (200, {"stack": stack}), (200, {"events": []})]
-        launcher = heat_pair.HeatPairLauncher(heat_pair.Settings(external_network="x"), connect=self.connect)
+        self.cloud.add_stack("n")["outputs"] = outputs
+        launcher = self.launcher()
         sampler = host_cpu.Sampler(Cloud(), "http://{host}:9751/metrics")
         self.addCleanup(sampler.close)
         sampler.watch(["c", "s"], time.time() + 600)
@@ -274,7 +273,7 @@ class PairTest(test_api.ApiCase):
         outcome = model_of_cloud.PairOutcome(model_of_cloud.HostPair("a", "b"))
         plan = model_of_cloud.MeasurePlan(wanted.run_id, wanted.jobs, wanted.trials, 600)
         outcome.environment = launcher._environment(plan, wanted.grid)
-        one = heat_pair._Running(0, model_of_cloud.Arm("untuned"), stacks.Stack("s1", "n"), now - 300, now)
+        one = heat_pair._Running(0, model_of_cloud.Arm("untuned"), test_heat_pair.STACK, now - 300, now)
         one.servers = {"client": "c", "server": "s"}
         launcher._collect(one, outcome, plan, wanted.grid, sampler)
         primary = sorted((one for one in outcome.trials if one.primary), key=lambda one: one.order)
