@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import difflib
 import textwrap
+from collections.abc import Mapping
 from typing import Any
+
+import jsonschema
 
 #: Characters of a wrong value that are shown, and of the reason.
 _SHOWN = 60
 _REASON = 160
+
+
+def find(data: Any, schema: Mapping[str, Any]) -> str | None:
+    """Return where ``data`` breaks a JSON schema and why, in one line; None when it does not."""
+    error = jsonschema.exceptions.best_match(jsonschema.Draft202012Validator(schema).iter_errors(data))
+    return None if error is None else ": ".join([*map(str, error.absolute_path), text(error)])
 
 
 def text(error: Any) -> str:

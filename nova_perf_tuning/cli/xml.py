@@ -33,9 +33,11 @@ class Xml(command.PerfCommand):
         parser.add_argument("domain", metavar="DOMAIN.xml", help="file with the domain's XML, - for stdin")
         parser.add_argument("--diff", action="store_true", help="print a unified diff in place of the whole XML")
         spec_options.add(parser)
-        for program in ("libvirt", "qemu"):
-            help_text = f"leave out what this {'libvirt' if program == 'libvirt' else 'QEMU'} cannot do"
-            parser.add_argument(f"--{program}-version", metavar="A.B.C", type=_version, help=help_text)
+        spreads = "spreads the queues of one disk over several I/O threads"
+        help_text = f"version of the host's libvirt; from 10.0.0 on it {spreads}"
+        parser.add_argument("--libvirt-version", metavar="A.B.C", type=_version, help=help_text)
+        help_text = f"version of the host's QEMU; from 9.0.0 on it {spreads}"
+        parser.add_argument("--qemu-version", metavar="A.B.C", type=_version, help=help_text)
 
     def run_command(self, args: argparse.Namespace) -> int:
         known = features.Features(args.libvirt_version, args.qemu_version)

@@ -8,7 +8,6 @@ from typing import Final, NamedTuple
 from lxml import etree
 
 from nova_perf_tuning.guest import domain, notes, parsing
-from nova_perf_tuning.guest import features as features_module
 from nova_perf_tuning.specs import request as request_module
 from nova_perf_tuning.specs import vocabulary
 
@@ -33,7 +32,6 @@ class Guest(NamedTuple):
     vcpus: int
     accelerated: bool
     housekeeping_cpus: int | None
-    features: features_module.Features
 
 
 def vif_queues(wanted: request_module.Queues, vcpus: int, housekeeping_cpus: int | None) -> tuple[int, str]:
@@ -153,12 +151,13 @@ def _attributes(
     for name, size in (("rx_queue_size", request.vif_rx_queue_size), ("tx_queue_size", request.vif_tx_queue_size)):
         if size is None:
             continue
-        reason = guest.features.missing(name)
         if name == "tx_queue_size" and kind not in _TX_KINDS:
-            shown = vocabulary.shown(kind)
-            reason = f"QEMU honours a transmit ring of vhost-user and vDPA interfaces only, this is {shown}"
-        if reason is None:
-            wanted[name] = str(size)
+            found.append(
+                notes.left_out(
+                    f"{label}: QEMU honours a transmit ring of vhost-user and vDPA interfaces only, "
+                    f"this is {vocabulary.shown(kind)}"
+                )
+            )
         else:
-            found.append(notes.left_out(f"{label}: {reason}"))
+            wanted[name] = str(size)
     return wanted, found

@@ -36,13 +36,10 @@ def write(
             elif reason:
                 found.append(notes.left_out(f"{_label(device)}: {reason}"))
     if request.disk_queues is not None:
-        found += _set_queues(able, request.disk_queues, vcpus, features)
+        found += _set_queues(able, request.disk_queues, vcpus)
     if request.iothreads == 0:
         found += _detach(able)
     elif request.iothreads is not None:
-        reason = features.missing("iothread")
-        if reason is not None:
-            return [*found, notes.left_out(f"perf:iothreads={request.iothreads}: {reason}")]
         threads = _make_threads(domain, request.iothreads, found)
         limit = min(request.disk_queues, vcpus) if isinstance(request.disk_queues, int) else vcpus
         found += _spread(able, threads, limit, features)
@@ -83,13 +80,7 @@ def _why_not(device: etree._Element) -> str | None:
     return None
 
 
-def _set_queues(
-    devices: Iterable[etree._Element],
-    asked: request_module.Queues,
-    vcpus: int,
-    features: features_module.Features,
-) -> list[notes.Note]:
-    reason = features.missing("disk_queues")
+def _set_queues(devices: Iterable[etree._Element], asked: request_module.Queues, vcpus: int) -> list[notes.Note]:
     if asked == request_module.AUTO:
         queues, why = min(vcpus, _MOST_QUEUES), "auto: one for each vCPU"
     else:
@@ -97,9 +88,7 @@ def _set_queues(
         queues, why = min(asked, vcpus), "as asked" if asked <= vcpus else f"{asked} asked, cut to the vCPUs"
     found = []
     for device in devices:
-        if device.tag == "disk" and reason is not None:
-            found.append(notes.left_out(f"{_label(device)}: {reason}"))
-        elif network.assign(network.child(device, "driver"), {"queues": str(queues)}):
+        if network.assign(network.child(device, "driver"), {"queues": str(queues)}):
             found.append(notes.Note(f"{_label(device)}: {queues} request queue{'s' * (queues > 1)} ({why})"))
     return found
 
@@ -134,20 +123,18 @@ def _spread(
     :param limit: how many threads one disk can use: as many as it has queues.
     """
     load = dict.fromkeys(threads, 0)
-    found, homeless = [], []
+    homeless = []
     for device in devices:
         served = _served_by(device)
-        reason = None if device.tag == "disk" else features.missing("scsi_iothread")
         if served and served <= load.keys():
             for thread in served:
                 load[thread] += 1
-        elif reason is not None:
-            found.append(notes.left_out(f"{_label(device)}: {reason}"))
         else:
             homeless.append(device)
     if not homeless and not any(load.values()):
-        return [*found, notes.left_out("no virtio disk or controller that an I/O thread could serve")]
-    mapping = len(threads) > 1 and features.confirmed("iothread_mapping")
+        return [notes.left_out("no virtio disk or controller that an I/O thread could serve")]
+    found = []
+    mapping = len(threads) > 1 and features.spreads_one_disk
     for waiting, device in zip(range(len(homeless), 0, -1), homeless, strict=True):
         spare: Sequence[int] = ()
         if mapping and device.tag == "disk":
@@ -160,9 +147,11 @@ def _spread(
         found.append(notes.Note(f"{_label(device)}: I/O thread{'s' * (len(chosen) > 1)} {text}"))
     idle = [str(thread) for thread in threads if not load[thread]]
     if idle:
-        reason = features.missing("iothread_mapping") or "spreading one disk needs libvirt 10.0.0 and QEMU 9.0.0"
         found.append(
-            notes.left_out(f"I/O thread {', '.join(idle)} serves no disk, there are fewer disks; {reason}")
+            notes.left_out(
+                f"I/O thread {', '.join(idle)} serves no disk, there are fewer disks; "
+                "spreading one disk needs libvirt 10.0.0 and QEMU 9.0.0"
+            )
         )
     return found
 

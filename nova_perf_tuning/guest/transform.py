@@ -77,7 +77,7 @@ def write(
     if not request:
         return ()
     vcpus = parsing.number(domain.findtext("vcpu", "1").strip(), 1, parsing.MAX_VCPUS, "<vcpu>")
-    guest = network.Guest(vcpus, kind == "kvm", housekeeping_cpus, features)
+    guest = network.Guest(vcpus, kind == "kvm", housekeeping_cpus)
     found = []
     if request.asks_network:
         for interface in domain.iterfind("devices/interface"):

@@ -2,9 +2,7 @@
 what was asked for.
 
 The guest runs :data:`SCRIPT`, which needs a shell, grep and, for offloads, ethtool; its output is foreign text.
-How a mode is told from the others is known from hosts and documents: the line "Booting paravirtualized kernel"
-alone says nothing, DMI names QEMU under KVM and emulation alike, and Xen's old PV kernels end their line with
-"on Xen".
+DMI names QEMU under KVM and under emulation alike, so it decides only where the kernel found no hypervisor.
 """
 
 from __future__ import annotations
@@ -24,8 +22,8 @@ s() { echo "== $1"; }
 s flags; grep -m1 -ow hypervisor /proc/cpuinfo
 c=/dev/cpu/0/cpuid
 s signature; [ -r $c ] && dd if=$c bs=16 skip=67108864 count=1 | tail -c 12; echo
-s log; dmesg | grep -m9 -iE 'hypervisor detected|booting paravirtualized kernel|xen version'
-s xen; cat /sys/hypervisor/type /sys/hypervisor/guest_type
+s log; dmesg | grep -m9 -iE 'hypervisor detected|booting paravirtualized kernel'
+s xen; cat /sys/hypervisor/type
 s vendor; cat /sys/class/dmi/id/sys_vendor
 s clock; cat /sys/devices/system/clocksource/clocksource0/current_clocksource
 s clocks; cat /sys/devices/system/clocksource/clocksource0/available_clocksource
@@ -109,8 +107,8 @@ class Nic:
 class Truth:
     """What a guest said.
 
-    :ivar virtualization: ``none`` (bare metal), ``kvm``, ``qemu`` (emulation, TCG), ``xen-pv``, ``xen-hvm``,
-        ``xen-pvh``, ``xen`` (which is not told), ``microsoft``, ``unknown``. :ivar evidence: what shows it.
+    :ivar virtualization: ``none`` (bare metal), ``kvm``, ``qemu`` (emulation, TCG), ``xen``,
+        ``microsoft``, ``unknown``. :ivar evidence: what shows it.
     :ivar vectors: interrupts of the queues of virtio NICs, None when not told.
     :ivar disks: disk -> hardware queues.
     """
@@ -218,8 +216,7 @@ def contradiction(mode: str, accelerator: str) -> str:
 
 def told(mode: str) -> str:
     """Return a mode in words."""
-    words = {"none": "bare metal", "qemu": "emulation (TCG)", "kvm": "KVM"}
-    return words.get(mode, mode.replace("xen-", "Xen ").upper() if mode.startswith("xen-") else mode)
+    return {"none": "bare metal", "qemu": "emulation (TCG)", "kvm": "KVM"}.get(mode, mode)
 
 
 def _nic_findings(nic: Nic, asked: request_module.Request) -> list[Finding]:
@@ -245,16 +242,15 @@ def _nic_findings(nic: Nic, asked: request_module.Request) -> list[Finding]:
 def _mode(parts: Mapping[str, list[str]]) -> tuple[str, str]:
     """Return the mode and what shows it, the surest sign first."""
     log = [line.rstrip() for line in parts.get("log", [])]
-    if found := _xen_mode(parts.get("xen", []), log):
-        return found
     signature = _first(parts, "signature").strip("\0")
     if signature in _SIGNATURES:
         return _SIGNATURES[signature], f"CPUID says {signature}"
+    if _first(parts, "xen") == "xen":
+        return "xen", "/sys/hypervisor/type is xen"
     detected = next((line.rpartition("detected: ")[2] for line in log if "ypervisor detected: " in line), "")
-    if detected.startswith("KVM"):
-        return "kvm", "the kernel detected KVM"
-    if detected.startswith("Microsoft"):
-        return "microsoft", "the kernel detected Hyper-V"
+    for name, mode in (("KVM", "kvm"), ("Microsoft", "microsoft"), ("Xen", "xen")):
+        if detected.startswith(name):
+            return mode, f"the kernel detected {detected[:40]}"
     if "kvm-clock" in _first(parts, "clocks").split():
         return "kvm", "it has the clock source kvm-clock"
     if _first(parts, "flags") != "hypervisor":
@@ -263,27 +259,6 @@ def _mode(parts: Mapping[str, list[str]]) -> tuple[str, str]:
     if _first(parts, "vendor") == "QEMU" and any(line.endswith("on bare hardware") for line in log):
         return "qemu", "QEMU's DMI, and a kernel that found no hypervisor to work with"
     return "unknown", "a hypervisor that does not say which"
-
-
-#: Ends of lines in a kernel's log -> mode of a Xen guest.
-_XEN_LOG: Final = {
-    "paravirtualized kernel on Xen PVH": "xen-pvh",
-    "with PVH extensions": "xen-pvh",
-    "paravirtualized kernel on Xen": "xen-pv",
-    "paravirtualized kernel on Xen HVM": "xen-hvm",
-    "Hypervisor detected: Xen HVM": "xen-hvm",
-}
-
-
-def _xen_mode(xen: list[str], log: list[str]) -> tuple[str, str] | None:
-    """Return the mode of a Xen guest by what the kernel tells in /sys/hypervisor, else by its log."""
-    told_by_kernel = len(xen) > 1 and xen[0] == "xen" and xen[1].lower() in ("pv", "hvm", "pvh")
-    if told_by_kernel:
-        return f"xen-{xen[1].lower()}", f"/sys/hypervisor/guest_type is {xen[1]}"
-    for end, mode in _XEN_LOG.items():
-        if any(line.endswith(end) for line in log):
-            return mode, f"the kernel's log ends a line with '{end}'"
-    return ("xen", "/sys/hypervisor/type is xen") if xen and xen[0] == "xen" else None
 
 
 def _nic(lines: list[str], offloads: list[str]) -> Nic:

@@ -144,9 +144,9 @@ class LibvirtLauncher(base.Launcher):
                 raise base.LaunchError(f"program {program} is missing; install the package {package}")
         self._image = image.load(self._image_folder, self._programs)
         self._connect()
-        self._emulator, capabilities = self._capabilities()
-        self._features = features_module.from_capabilities(
-            capabilities, self._connected().getLibVersion(), self._connected().getVersion()
+        self._emulator = self._find_emulator()
+        self._features = features_module.Features(
+            self._connected().getLibVersion(), self._connected().getVersion()
         )
         self._guard.install()
         try:
@@ -428,8 +428,8 @@ class LibvirtLauncher(base.Launcher):
             raise base.LaunchError("the launcher is not prepared, or closed already")
         return self._run
 
-    def _capabilities(self) -> tuple[str, str]:
-        """Return QEMU's program and the domain capabilities of this machine type."""
+    def _find_emulator(self) -> str:
+        """Return QEMU's program for this machine type, as libvirt's domain capabilities name it."""
         try:
             xml = self._connected().getDomainCapabilities(None, "x86_64", self._machine, "qemu")
         except libvirt.libvirtError as error:
@@ -437,8 +437,7 @@ class LibvirtLauncher(base.Launcher):
                 f"libvirt has no QEMU for x86_64 machine '{self._machine}' ({printable(str(error), 200)});"
                 " install the package qemu-system-x86"
             ) from error
-        path = etree.fromstring(xml).findtext("path")
-        return path or "qemu-system-x86_64", xml
+        return etree.fromstring(xml).findtext("path") or "qemu-system-x86_64"
 
     def _domain_name(self, arm: str, role: str) -> str:
         return f"{_PREFIX}-{self._prepared().id}-{arm}-{role}"

@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-import jsonschema
 import yaml
 
 from nova_perf_tuning import errors, schema_fault
@@ -84,7 +83,9 @@ def parse(text: str, source: str) -> Profile:
     :raises ProfileError: not YAML, not of the schema, a key twice, an unknown spec or value.
     """
     data = load_yaml(text, source)
-    _check_schema(data, source)
+    fault = schema_fault.find(data, SCHEMA)
+    if fault is not None:
+        raise ProfileError(f"{source}: {fault}")
     specs = {key: _spec(key, entry, source) for key, entry in data["specs"].items()}
     return Profile(data["name"], " ".join(data["description"].split()), specs, source, data.get("override", False))
 
@@ -132,13 +133,6 @@ def load_yaml(text: str, source: str) -> Any:
         raise ProfileError(f"{source}: {place}not usable YAML: {error.problem}") from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise ProfileError(f"{source}: not usable YAML: {' '.join(str(error).split())[:200]}") from None
-
-
-def _check_schema(data: Any, source: str) -> None:
-    error = jsonschema.exceptions.best_match(jsonschema.Draft202012Validator(SCHEMA).iter_errors(data))
-    if error is not None:
-        place = ": ".join(str(part) for part in error.absolute_path)
-        raise ProfileError(f"{source}: {place + ': ' if place else ''}{schema_fault.text(error)}")
 
 
 def _spec(key: str, entry: Mapping[str, Any], source: str) -> ProfileSpec:

@@ -161,8 +161,7 @@ class PerfTuningLibvirtDriver(driver.LibvirtDriver):
             topology = instance.numa_topology
             nodes = frozenset(cell.id for cell in topology.cells) if topology else None
             kvm = CONF.libvirt.virt_type == "kvm"
-            cpus = self._housekeeping(nodes, request)
-            guest = network.Guest(instance.flavor.vcpus, kvm, cpus, self._features())
+            guest = network.Guest(instance.flavor.vcpus, kvm, self._housekeeping(nodes, request))
             self._log(instance, network.write(element, request, guest) if request.asks_network else ())
         except Exception as error:
             faults.judge(instance, error)

@@ -19,10 +19,10 @@ from nova_perf_tuning.virt import asked
 LOG = logging.getLogger(__name__)
 CONF = nova.conf.CONF
 
-#: Nova cuts a fault message at 255 bytes; cause and specs must both be within, but for a user's mistake, whose
-#: cause names the specs that matter and says at its end what to change.
-_MAX_CAUSE: Final = 170
+#: Nova cuts a fault message at 255 bytes. A user's mistake names the specs that matter; the cause of a fault of
+#: ours leaves room for all that were asked.
 _MAX_MESSAGE: Final = 255
+_MAX_CAUSE: Final = 170
 _IMAGE: Final = f"image_{vocabulary.IMAGE_PREFIX}"
 
 
@@ -79,10 +79,7 @@ def _flavor_asks(instance: Any) -> bool:
 
 def cause(error: Exception) -> str:
     """Return one line that says what went wrong: a user's mistake as it is, a fault of ours with its type."""
-    try:
-        text = " ".join(str(error).split())
-    except Exception:  # of a class that is not ours; a guest must not be lost for want of its words
-        text = "it has no text"
+    text = " ".join(str(error).split())
     return text if isinstance(error, errors.PerfTuningError) else f"internal error, {type(error).__name__}: {text}"
 
 
@@ -95,16 +92,11 @@ def failure(instance: Any, error: Exception, flavor: Any = None) -> TuningFailed
         names = asked.specs(instance, flavor)
     except Exception:  # whatever made the tuning fail must not hide its own message
         names = {}
-    specs = ", ".join(f"{key}={text}" for key, text in sorted(names.items()))
-    head, shown = "nova-perf-tuning: ", f" (asked: {specs})"
-    room = _MAX_MESSAGE - len(head)
     text = cause(error)
-    most = room if isinstance(error, errors.PerfTuningError) else _MAX_CAUSE
-    if len(text) > most:
-        text = f"{text[: most - 4]} ..."
-    # Specs of which hardly one would fit are left to the log. Values come from whoever owns the image.
-    reason = f"{head}{text}{shown if room - len(text) >= min(len(shown), 40) else ''}"
-    return TuningFailed(instance_uuid=instance.uuid, reason=_printable(reason))
+    if not isinstance(error, errors.PerfTuningError):
+        specs = ", ".join(f"{key}={value}" for key, value in sorted(names.items()))
+        text = f"{text[:_MAX_CAUSE]} (asked: {specs})"
+    return TuningFailed(instance_uuid=instance.uuid, reason=_printable(f"nova-perf-tuning: {text}"))
 
 
 def _printable(text: str) -> str:

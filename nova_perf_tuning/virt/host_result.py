@@ -10,7 +10,7 @@ import dataclasses
 import datetime
 import json
 from collections.abc import Mapping
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 from nova_perf_tuning import at_once, errors, schema_fault
 from nova_perf_tuning.specs import vocabulary
@@ -112,18 +112,13 @@ def parse(text: str, source: str) -> HostResult:
     :param source: file name for messages.
     :raises ResultError: not JSON, or not of the schema.
     """
-    import jsonschema  # nova-compute has it loaded; the command line need not wait for it
-
     try:
-        data = json.loads(text, parse_constant=_refuse_constant)
-        # Looking for faults goes deeper than reading, and so does telling of them.
-        fault = jsonschema.exceptions.best_match(jsonschema.Draft202012Validator(SCHEMA).iter_errors(data))
+        data = json.loads(text)
     except (ValueError, RecursionError) as error:
-        reason = "nested too deeply" if isinstance(error, RecursionError) else " ".join(str(error).split())[:200]
-        raise ResultError(f"{source}: not usable JSON: {reason}") from None
+        raise ResultError(f"{source}: not usable JSON: {error}") from None
+    fault = schema_fault.find(data, SCHEMA)
     if fault is not None:
-        place = ": ".join(str(part) for part in fault.absolute_path)
-        raise ResultError(f"{source}: {place + ': ' if place else ''}{schema_fault.text(fault)}")
+        raise ResultError(f"{source}: {fault}")
     expires_at = data.get("expires_at")
     return HostResult(
         host=data["host"],
@@ -147,10 +142,6 @@ def read(path: str) -> HostResult | None:
         return None
     except OSError as error:
         raise ResultError(f"{path}: {error.strerror}") from None
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not a number of JSON")
 
 
 def _time(text: str, place: str) -> datetime.datetime:

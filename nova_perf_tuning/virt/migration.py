@@ -7,7 +7,6 @@ stream; what names CPUs of the source host must not arrive.
 
 from __future__ import annotations
 
-import collections
 import copy
 from collections.abc import Callable
 from typing import Any, Final
@@ -32,11 +31,15 @@ def destination_xml(running: str, rewritten: str) -> str:
     :param running: the source's migratable XML; :param rewritten: what Nova made of it.
     """
     source, root = parsing.parse_xml(running), parsing.parse_xml(rewritten)
-    for tag, identity, keep in (("interface", _mac, _keep_interface), ("disk", _target, _keep_disk)):
-        originals = _devices(source, tag, identity)
-        for key, device in _devices(root, tag, identity).items():
-            if key in originals:
-                keep(originals[key].find("driver"), device)
+    for tag, child, attribute, keep in (
+        ("interface", "mac", "address", _keep_interface),
+        ("disk", "target", "dev", _keep_disk),
+    ):
+        originals = _devices(source, tag, child, attribute)
+        for device in root.iterfind(f"devices/{tag}[{child}]"):
+            original = originals.get(device.find(child).get(attribute, "").lower())
+            if original is not None:
+                keep(original.find("driver"), device)
     emulator = root.find("cputune/emulatorpin")
     if emulator is not None:
         # Nova renews the first I/O thread's pin only, and 31 and 32 none.
@@ -46,28 +49,10 @@ def destination_xml(running: str, rewritten: str) -> str:
     return text
 
 
-def _devices(
-    root: etree._Element, tag: str, identity: Callable[[etree._Element], str]
-) -> dict[tuple[str, int], etree._Element]:
-    """Return (identity, how many of the same stand before it) -> device; two networks may give one MAC twice."""
-    found: dict[tuple[str, int], etree._Element] = {}
-    seen: collections.Counter[str] = collections.Counter()
-    for device in root.iterfind(f"devices/{tag}"):
-        name = identity(device)
-        if name:
-            found[name, seen[name]] = device
-            seen[name] += 1
-    return found
-
-
-def _mac(interface: etree._Element) -> str:
-    mac = interface.find("mac")
-    return "" if mac is None else str(mac.get("address", "")).lower()
-
-
-def _target(disk: etree._Element) -> str:
-    target = disk.find("target")
-    return "" if target is None else str(target.get("dev", ""))
+def _devices(root: etree._Element, tag: str, child: str, attribute: str) -> dict[str, etree._Element]:
+    """Return the devices of a kind by what tells them apart, an interface's MAC or a disk's name."""
+    devices = root.iterfind(f"devices/{tag}[{child}]")
+    return {device.find(child).get(attribute, "").lower(): device for device in devices}
 
 
 def _keep_interface(source: etree._Element | None, interface: etree._Element) -> None:

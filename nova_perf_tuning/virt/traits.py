@@ -14,8 +14,6 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from oslo_config import cfg
-
 from nova_perf_tuning.virt import host_result
 
 LOG = logging.getLogger(__name__)
@@ -107,7 +105,7 @@ class HostTraits:
             if result is None:
                 self._say(nodename, logging.INFO, f"{path}: no validation result yet")
                 return None
-        except (host_result.ResultError, cfg.Error, ValueError, TypeError) as error:
+        except host_result.ResultError as error:
             self._say(nodename, logging.WARNING, str(error))
             return None
         objection = result.objection(nodename, datetime.datetime.now(datetime.UTC), max_age)

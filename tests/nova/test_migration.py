@@ -1,23 +1,10 @@
 """Live migration: what the guest sees stays as it runs, what names CPUs of the source does not arrive."""
 
-from unittest import mock
-
 import fixtures
-from lxml import etree
 from nova.tests.functional.libvirt import base as nova_base
 from nova.virt.libvirt import migration as nova_migration
 
-from nova_perf_tuning.guest import parsing
 from tests.nova import base
-
-
-def _named(post_server, name):
-    """Return Nova's request for a server with another name in it."""
-
-    def post(server, *args, **kwargs):
-        return post_server({"server": server["server"] | {"name": name}}, *args, **kwargs)
-
-    return post
 
 
 class LiveMigrationTestCase(nova_base.LibvirtMigrationMixin, base.PerfTestCase):
@@ -106,38 +93,11 @@ class LiveMigrationTest(LiveMigrationTestCase):
         self.assertEqual("2", domain.findtext("iothreads"))
         self.assertEqual([], domain.findall("cputune/iothreadpin"))
 
-    def test_there_and_back(self):
-        self.boot_on_a(base.TUNED)
-        self.migrate()
-        self.src, self.dest = self.dest, self.src
-        self.migrate_stub_ran = False
-        self.flags(cpu_dedicated_set=self.dedicated, cpu_shared_set=self.shared, group="compute")
-        self._live_migrate(self.server, "completed")
-        domain = self.domain(self.server, "host_a")
-        on_first_node = domain.find("cputune/vcpupin").get("cpuset") in "123"
-        self.assert_tuned(domain, emulator="0" if on_first_node else "4")
-
     def test_values_in_force_beat_changed_configuration(self):
         self.boot_on_a(base.TUNED | {"perf:vif_rx_queue_size": "512"})
         self.flags(rx_queue_size=256, max_queues=1, group="libvirt")
         driver = self.migrate().find("devices/interface/driver")
         self.assertEqual({"name": "vhost", "queues": "2", "rx_queue_size": "512"}, dict(driver.attrib))
-
-    def test_our_namespace_as_a_name_is_no_request(self):
-        self.migrate_named(parsing.PERF_NAMESPACE)
-
-    def test_our_element_as_a_name_is_no_request(self):
-        self.migrate_named(f'<x xmlns="{parsing.PERF_NAMESPACE}">')
-
-    def migrate_named(self, name):
-        """Names are the tenant's: a guest that asks for nothing arrives as Nova has it, also with this one."""
-        self.flags(rx_queue_size=1024, group="libvirt")
-        with mock.patch.object(self.api, "post_server", _named(self.api.post_server, name)):
-            self.boot_on_a(base.PLAIN)
-        self.assertIn(parsing.PERF_NAMESPACE, etree.tostring(self.domain(self.server, "host_a")).decode())
-        self.flags(rx_queue_size=512, group="libvirt")
-        self.migrate()
-        self.assertEqual(self.rewritten[-1], self.arrived_xml)
 
     def test_guest_of_before_migrates_as_it_runs(self):
         """Booted without the hook, its flavor has a request: the running guest's devices are what counts."""
@@ -193,19 +153,6 @@ class OtherCpusTest(LiveMigrationTestCase):
         self.assertEqual({"2", "3", "6", "7"}, pins)
         self.assertEqual(3, len(domain.findall("devices/disk")))
 
-    def test_profile_folder_that_has_gone(self):
-        """The running guest is what counts; only what is worked out anew is Nova's."""
-        folder = self.useFixture(fixtures.TempDir()).path
-        with open(f"{folder}/own.yaml", "w", encoding="utf-8") as file:
-            file.write("name: own\ndescription: x\nspecs:\n  'perf:iothreads': {value: 2, reason: y}\n")
-        self.flags(profile_dir=folder, group="nova_perf_tuning")
-        self.boot_on_a(base.TUNED | {"perf:profile": "own"}, vcpus=2)
-        self.flags(profile_dir=f"{folder}/gone", group="nova_perf_tuning")
-        domain = self.migrate()
-        pins = domain.find("cputune/emulatorpin").get("cpuset")
-        self.assert_tuned(domain, emulator=pins)
-        self.assertTrue(pins)
-
 
 class EmulatedMigrationTest(LiveMigrationTestCase):
     """virt_type=qemu with several queues: what Nova forgets at boot it forgets at the destination as well."""
@@ -221,14 +168,6 @@ class EmulatedMigrationTest(LiveMigrationTestCase):
 
 class RemovedTest(LiveMigrationTestCase):
     """The driver has gone from both hosts."""
-
-    def test_nova_alone_rebuilds_the_interfaces(self):
-        """Why the documentation says to reboot a guest hard before it live-migrates: QEMU would refuse this."""
-        self.boot_on_a(base.TUNED)
-        self.restart_with(base.NOVAS_DRIVER)
-        driver = self.migrate().find("devices/interface/driver")
-        self.assertIsNone(driver.get("rx_queue_size"))
-        self.assertEqual([], list(driver))
 
     def test_after_a_hard_reboot_it_migrates_as_any_other(self):
         self.boot_on_a(base.TUNED)
@@ -249,27 +188,4 @@ class NoSharedCpusTest(LiveMigrationTestCase):
     def test_all_iothreads_follow(self):
         self.boot_on_a(base.TUNED)
         self.assert_tuned(self.domain(self.server, "host_a"), emulator="0")
-        self.assert_tuned(self.migrate(), emulator="5-7")
-
-
-class FaultTest(LiveMigrationTestCase):
-    """Too late to refuse: an exception would put a guest that runs well into ERROR."""
-
-    def setUp(self):
-        super().setUp()
-        self.boot_on_a(base.TUNED)
-
-    def inject(self, where):
-        def fault(*args, **kwargs):
-            raise RuntimeError("injected")
-
-        self.useFixture(fixtures.MonkeyPatch(f"nova_perf_tuning.virt.{where}", fault))
-
-    def test_fault_in_the_middle_migrates_with_novas_xml(self):
-        self.inject("migration.destination_xml")
-        self.migrate()
-        self.assertEqual([self.arrived_xml], self.rewritten)
-
-    def test_placement_on_the_destination_never_stops_a_migration(self):
-        self.inject("placement.shared_cpus")
         self.assert_tuned(self.migrate(), emulator="5-7")

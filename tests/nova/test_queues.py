@@ -44,7 +44,7 @@ HOSTS = (
 )
 
 
-class AutoQueuesTest(base.PerfTestCase):
+class QueuesTestCase(base.PerfTestCase):
     def setUp(self):
         super().setUp()
         info = base.fakelibvirt.HostInfo(cpu_nodes=2, cpu_sockets=1, cpu_cores=3, cpu_threads=2)
@@ -58,6 +58,8 @@ class AutoQueuesTest(base.PerfTestCase):
         self._delete_server(server)
         return None if found is None else found.get("queues")
 
+
+class AutoQueuesTest(QueuesTestCase):
     def test_hosts(self):
         for shared, dedicated, vcpus, specs, queues in HOSTS:
             self.flags(cpu_shared_set=shared, cpu_dedicated_set=dedicated, group="compute")
@@ -67,7 +69,7 @@ class AutoQueuesTest(base.PerfTestCase):
             self.assertEqual(None if queues is None else str(queues), found, case)
 
 
-class EmulatedQueuesTest(AutoQueuesTest):
+class EmulatedQueuesTest(QueuesTestCase):
     """virt_type=qemu: Nova says nothing of queues there, the hook has to."""
 
     virt_type = "qemu"
@@ -163,12 +165,3 @@ class UntouchedFlavorsTest(base.PerfTestCase):
 
     def test_pinned(self):
         self.compare(base.PLAIN, 3)
-
-    def test_floating(self):
-        self.flags(cpu_dedicated_set=None, cpu_shared_set=None, group="compute")
-        self._run_periodics()
-        self.compare({}, 2)
-
-
-class UntouchedEmulatedFlavorsTest(UntouchedFlavorsTest):
-    virt_type = "qemu"

@@ -145,13 +145,6 @@ class GlanceTest(testtools.TestCase):
         self.assert_in_glance()
         self.assertTrue(self.image.get_metadef_namespace(FLAVOR).is_protected)
 
-    def test_reader_is_refused_in_one_line(self):
-        done = self.load("reader")
-        self.assertEqual(["", 3], [done.stdout, done.returncode])
-        self.assertEqual(1, len(done.stderr.splitlines()), done.stderr)
-        self.assertIn("cloud reader: ", done.stderr)
-        self.assertIn("403", done.stderr)
-
     def test_files_load_with_glance_manage(self):
         manage = [str(pathlib.Path(sys.executable).parent / "glance-manage"), "--config-file"]
         subprocess.run(

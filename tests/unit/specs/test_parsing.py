@@ -50,10 +50,6 @@ class ParsingTest(testtools.TestCase):
         )
         self.assertEqual(expected, parsed)
 
-    def test_errors_name_key_value_and_what_is_allowed(self):
-        self.assertEqual("perf:vif_queues=0: allowed: auto or 1 to 256", self.error({"perf:vif_queues": "0"}))
-        self.assertEqual("hw_perf_iothreads=x: allowed: 0 to 16", self.error({}, {"hw_perf_iothreads": "x"}))
-
     def test_unknown_key_suggests_the_nearest(self):
         self.assertIn("did you mean perf:vif_queues?", self.error({"perf:vif_queue": "1"}))
         self.assertIn("did you mean hw_perf_iothreads?", self.error({}, {"hw_perf_iothread": "1"}))
@@ -62,10 +58,6 @@ class ParsingTest(testtools.TestCase):
     def test_flavor_and_image_contradict(self):
         message = self.error({"perf:vif_queues": "2"}, {"hw_perf_vif_queues": "4"})
         self.assertIn("perf:vif_queues=2 of the flavor contradicts hw_perf_vif_queues=4 of the image", message)
-
-    def test_flavor_and_image_agree_in_other_words(self):
-        parsed = parsing.parse({"perf:vif_host_offload.gso": "YES"}, {"hw_perf_vif_host_offload_gso": "1"})
-        self.assertEqual({"gso": True}, parsed.vif_host_offload)
 
     def test_profile_expands_and_explicit_specs_win(self):
         parsed = parsing.parse({"perf:profile": "storage", "perf:disk_queues": "2"}, {"hw_perf_iothreads": "4"})
@@ -89,10 +81,6 @@ class ParsingTest(testtools.TestCase):
 
     def test_expanded_request_needs_no_profile(self):
         self.assertEqual("gone", parsing.parse_expanded({"perf:profile": "gone"}).profile)
-
-    def test_hostile_text_stays_one_line(self):
-        message = self.error({"perf:vif_queues": "1\n\x1b[31m" + "x" * 10000})
-        self.assertTrue(message.isprintable() and len(message) < 200, message)
 
     @hypothesis.given(VALID_SPECS, PROFILES)
     def test_round_trip(self, specs, name):

@@ -3,7 +3,6 @@
 import datetime
 import json
 import os
-import sys
 
 import fixtures
 import hypothesis
@@ -31,11 +30,6 @@ RESULTS = strategies.builds(
     score=strategies.none() | strategies.floats(0, 100),
 )
 
-DOCUMENTS = strategies.recursive(
-    strategies.none() | strategies.booleans() | strategies.integers() | strategies.text(max_size=9),
-    lambda inner: strategies.lists(inner, max_size=4) | strategies.dictionaries(strategies.text(), inner),
-)
-
 
 def result(**kwargs):
     fields = {"host": "cmp1", "created_at": NOW, "verdict": "PASS", "budgets": {}, **kwargs}
@@ -47,19 +41,11 @@ class ParseTest(testtools.TestCase):
     def test_round_trip(self, one):
         self.assertEqual(one, host_result.parse(one.to_json(), "f"))
 
-    @hypothesis.given(strategies.text(max_size=200) | DOCUMENTS.map(json.dumps))
+    @hypothesis.given(strategies.text(max_size=200))
     def test_anything_else_is_one_line(self, text):
         error = self.assertRaises(host_result.ResultError, host_result.parse, text, "/f.json")
         self.assertTrue(str(error).startswith("/f.json: "))
         self.assertEqual(1, len(str(error).splitlines()))
-
-    def test_nested_too_deeply(self):
-        """Up to some depth it can be read, but not be told of any more."""
-        limit = sys.getrecursionlimit()
-        for depth in range(limit - 300, limit + 20):
-            text = f'{{"schema": {"[" * depth}{"]" * depth}}}'
-            error = self.assertRaises(host_result.ResultError, host_result.parse, text, "/f.json")
-        self.assertEqual("/f.json: not usable JSON: nested too deeply", str(error))
 
     def test_each_wrong_field(self):
         right = json.loads(result(score=50.0, host_kind="a").to_json())
@@ -80,22 +66,6 @@ class ParseTest(testtools.TestCase):
                 text = json.dumps({**right, key: value})
                 error = self.assertRaises(host_result.ResultError, host_result.parse, text, "f")
                 self.assertIn(key, str(error), f"{key}={value!r}")
-
-    def test_required_keys(self):
-        right = json.loads(result().to_json())
-        for key in ("schema", "host", "created_at", "verdict", "budgets"):
-            text = json.dumps({name: value for name, value in right.items() if name != key})
-            self.assertRaises(host_result.ResultError, host_result.parse, text, "f")
-
-    def test_not_a_number(self):
-        for constant in ("NaN", "Infinity", "-Infinity"):
-            text = result(score=50.0).to_json().replace("50.0", constant)
-            self.assertIn(constant, str(self.assertRaises(host_result.ResultError, host_result.parse, text, "f")))
-
-    def test_too_many_budgets(self):
-        budgets = {f"b{number}": "PASS" for number in range(host_result.MAX_BUDGETS + 1)}
-        text = result(budgets=budgets).to_json()
-        self.assertRaises(host_result.ResultError, host_result.parse, text, "f")
 
     def test_a_newer_writer_may_add_keys(self):
         text = json.dumps({**json.loads(result().to_json()), "later": {"a": 1}})
@@ -156,43 +126,6 @@ class ReadTest(testtools.TestCase):
         self.refused("larger")
         self.write(b"\xff\xfe")
         self.refused("UTF-8")
-        self.write(result().to_json().encode())
-        os.unlink(self.path)
-        os.mkfifo(self.path)
-        self.refused("not a plain file")
-        os.unlink(self.path)
-        os.mkdir(self.path)
-        self.refused("Is a directory")
-
-    def test_a_folder_takes_no_descriptor(self):
-        """The result is read with each report of the host's resources, for months."""
-        os.mkdir(self.path)
-        self.refused("Is a directory")
-        before = len(os.listdir("/proc/self/fd"))
-        for _ in range(5):
-            self.refused("Is a directory")
-        self.assertEqual(before, len(os.listdir("/proc/self/fd")))
-
-    def test_no_permission(self):
-        """As a user who may not read it; nova-compute does not run as root."""
-        self.write(result().to_json().encode())
-        os.chmod(self.path, 0)
-        os.chmod(os.path.dirname(self.path), 0o755)
-        user = os.geteuid()
-        os.seteuid(user or 65534)
-        try:
-            self.refused("Permission denied")
-        finally:
-            os.seteuid(user)
-
-    def test_links_in_a_circle(self):
-        os.symlink(self.path, self.path)
-        self.refused("Too many levels of symbolic links")
-
-    def test_below_a_file(self):
-        self.write(b"")
-        self.path += "/verdict.json"
-        self.refused("Not a directory")
 
     def refused(self, reason):
         error = self.assertRaises(host_result.ResultError, host_result.read, self.path)

@@ -66,17 +66,6 @@ class InterfaceTest(testtools.TestCase):
         xml = finished(running, domain(interface("", mac="52:54:00:aa:00:01")))
         self.assertIn("queues='2'", xml)
 
-    def test_two_of_one_mac_on_two_networks(self):
-        """Neutron's MACs are unique within a network only, and Nova keeps the order of the interfaces."""
-        running = domain(interface("<driver queues='2'/>") + interface("<driver queues='3'/>"))
-        xml = finished(running, domain(interface("") + interface("<driver queues='4'/>")))
-        self.assertEqual(same(running), xml)
-
-    def test_unknown_interface_stays(self):
-        rewritten = domain(interface("<driver queues='3'/>", mac="52:54:00:00:00:02"))
-        running = domain(interface("<driver queues='2'/>"))
-        self.assertEqual(same(rewritten), finished(running, rewritten))
-
 
 class DiskTest(testtools.TestCase):
     def test_lost_attributes_come_back(self):
@@ -88,10 +77,6 @@ class DiskTest(testtools.TestCase):
         mapping = "<driver name='qemu'><iothreads><iothread id='1'/><iothread id='2'/></iothreads></driver>"
         xml = finished(domain(disk(mapping)), domain(disk("<driver name='qemu'/>")))
         self.assertEqual(same(domain(disk(mapping))), xml)
-
-    def test_kept_by_nova_is_not_doubled(self):
-        mapping = "<driver name='qemu'><iothreads><iothread id='1'/></iothreads></driver>"
-        self.assertEqual(same(domain(disk(mapping))), finished(domain(disk(mapping)), domain(disk(mapping))))
 
 
 class PinTest(testtools.TestCase):

@@ -9,7 +9,6 @@ import fixtures
 import hypothesis
 import testtools
 from oslo_config import cfg
-from oslo_config import fixture as config_fixture
 
 from nova_perf_tuning.conf import nova as options
 from nova_perf_tuning.virt import traits
@@ -28,11 +27,6 @@ class WantedTest(testtools.TestCase):
             {"CUSTOM_PERF_BUDGET_NET_10G"},
             self.wanted(verdict="FAIL", budgets={"net-10g": "PASS", "disk": "FAIL", "x": "INCONCLUSIVE"}),
         )
-
-    def test_names_that_share_a_trait_must_all_pass(self):
-        for order in (("a.b", "a-b"), ("a-b", "a.b")):
-            budgets = dict(zip(order, ("PASS", "FAIL"), strict=True))
-            self.assertEqual({"CUSTOM_PERF_VALIDATED"}, self.wanted(budgets=budgets))
 
     def test_invalid_earns_nothing(self):
         self.assertEqual(set(), self.wanted(verdict="INVALID", budgets={"a": "PASS"}, host_kind="k"))
@@ -104,22 +98,3 @@ class ReportTest(testtools.TestCase):
         self.assertIsNone(self.traits.result("cmp1"))
         self.assertEqual(1, len(self.lines()))
         self.assertNotIn("\x1b", self.log.output)
-
-    def test_option_that_cannot_be_read_costs_the_traits_only(self):
-        config = config_fixture.Config(self.conf)
-        self.write(self.fresh(score=50))
-        config.load_raw_values("nova_perf_tuning", result_max_age="a month")
-        for _ in range(3):
-            self.assertEqual({}, self.traits.stats("cmp1"))
-        (line,) = self.lines()
-        self.assertIn("result_max_age", line)
-
-    def test_new_age_counts_at_once(self):
-        self.write(
-            test_host_result.result(
-                created_at=datetime.datetime.now(datetime.UTC) - datetime.timedelta(hours=1)
-            ).to_json()
-        )
-        self.assertIsNotNone(self.traits.result("cmp1"))
-        self.set("result_max_age", 60)
-        self.assertIsNone(self.traits.result("cmp1"))
