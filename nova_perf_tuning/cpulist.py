@@ -17,6 +17,8 @@ from nova_perf_tuning import errors
 MAX_CPU: Final = 8191
 # A set of all CPUs takes 0.7 MB.
 _CACHED: Final = 512
+#: The longest list, every second CPU of all, has some 40,000 characters.
+_MAX_TEXT: Final = 65536
 
 _MASK = re.compile(r"[0-9a-fA-F]{1,8}(?:,[0-9a-fA-F]{8})*").fullmatch
 
@@ -31,9 +33,12 @@ def parse(text: str) -> frozenset[int]:
     :param text: a kernel list; spaces are ignored. ``0-15:2/4`` (stride) is understood too.
     :raises CpuListError: the text is no list, runs backwards, or names a CPU beyond :data:`MAX_CPU`.
     """
-    if len(text) < 5 and text.isdigit() and text.isascii():  # most often, and there is one for each CPU
-        return frozenset((_checked(int(text), text),))
-    return _parse(text)
+    return frozenset((int(text),)) if _is_one(text) else _parse(text)
+
+
+def _is_one(text: str) -> bool:
+    """Whether it is the number of one CPU: most often it is, and the list of one is never kept."""
+    return len(text) < 5 and text.isdigit() and text.isascii() and int(text) <= MAX_CPU
 
 
 @functools.lru_cache(maxsize=_CACHED)
@@ -66,12 +71,15 @@ def find(text: str | None) -> frozenset[int] | None:
 
 def is_list(text: str) -> bool:
     """Whether :func:`parse` takes ``text``; no set is made, so that hostile lists cost nothing."""
+    return _is_one(text) or (len(text) <= _MAX_TEXT and _is_list(text))
+
+
+@functools.lru_cache(maxsize=_CACHED)
+def _is_list(text: str) -> bool:
     try:
-        for _ in _spans(text):
-            pass
+        return all(True for _ in _spans(text))
     except CpuListError:
         return False
-    return True
 
 
 def is_mask(text: str) -> bool:
@@ -84,6 +92,8 @@ def _spans(text: str, exclusions: bool = False) -> Iterator[tuple[bool, Iterable
     text = text.strip()
     if not text or text == "(null)":  # nohz_full prints (null) on kernels before 6.6
         return
+    if len(text) > _MAX_TEXT:
+        raise CpuListError(f"'{text[:80]}' is not a CPU list: it has {len(text)} characters")
     total = 0
     for part in text.split(","):
         part = part.strip()
@@ -99,16 +109,12 @@ def _spans(text: str, exclusions: bool = False) -> Iterator[tuple[bool, Iterable
         except ValueError:
             raise CpuListError(f"'{text[:80]}' is not a CPU list; write it as in 0-3,8") from None
         total += high - low + 1
-        if low > _checked(high, text) or total > MAX_CPU + 1 or not 0 < used <= group:
+        if high > MAX_CPU:
+            raise CpuListError(f"'{text[:80]}' is not a CPU list: CPUs go up to {MAX_CPU}")
+        if low > high or total > MAX_CPU + 1 or not 0 < used <= group:
             raise CpuListError(f"'{text[:80]}' is not a CPU list: '{part[:80]}' is out of range")
         cpus = range(low, high + 1)
         yield excluded, cpus if group == used else (cpu for cpu in cpus if (cpu - low) % group < used)
-
-
-def _checked(cpu: int, text: str) -> int:
-    if cpu > MAX_CPU:
-        raise CpuListError(f"'{text[:80]}' is not a CPU list: CPUs go up to {MAX_CPU}")
-    return cpu
 
 
 def _number(text: str) -> int:

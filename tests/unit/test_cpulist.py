@@ -54,15 +54,12 @@ class CpuListTest(testtools.TestCase):
             self.assertRaises(cpulist.CpuListError, cpulist.parse_mask, text)
 
     def test_hostile_lists_cost_nothing(self):
-        """What is refused is so before it is expanded, and what is kept stays within some 100 MiB."""
+        """What is refused is so before it is expanded, and kept nowhere."""
         tracemalloc.start()
         self.addCleanup(tracemalloc.stop)
         self.assertFalse(cpulist.is_list(",".join(["0-8191"] * 6000)))
         self.assertRaises(cpulist.CpuListError, cpulist.parse, ",".join(["0-8191"] * 6000))
         self.assertLess(tracemalloc.get_traced_memory()[1], 10 << 20)
-        for first in range(600):
-            cpulist.parse(f"{first}-8191")
-        self.assertLess(tracemalloc.get_traced_memory()[1], 512 << 20)
 
     @hypothesis.given(CPUS)
     def test_list_round_trip(self, cpus):

@@ -104,7 +104,9 @@ class ArchiveRoot(Root):
         entry = self._entries.get(f"{folder}/{name}")
         if isinstance(entry, str):
             entry = self._entries.get(self._resolve(f"{folder}/{name}") or "")
-        return self._within(entry, limit, whole, folder, name) if isinstance(entry, bytes) else None
+        if not isinstance(entry, bytes) or len(entry) <= limit:
+            return entry if isinstance(entry, bytes) else None
+        return self._cut(entry, limit, whole, folder, name)
 
 
 def _decompressed(path: str) -> BinaryIO:

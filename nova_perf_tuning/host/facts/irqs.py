@@ -7,9 +7,8 @@ lock while it does.
 
 from __future__ import annotations
 
-import itertools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from nova_perf_tuning.host import model
@@ -40,22 +39,14 @@ def read_irqs(root: Root, devices: Mapping[str, PciDevice]) -> dict[int, model.I
         root.notes.add(f"no interrupts in {_FOLDER}: they are unknown")
     values = root.each(base, [f"{irq}/{file}" for irq in found for file in _AFFINITIES])
     irqs: dict[int, model.Irq] = {}
-    last: PciDevice | None = None
-    likely: Iterator[str] = iter(())
     for irq, affinity, effective in zip(found, values[::2], values[1::2], strict=True):
         folder = Folder(f"{base}/{irq}")
         owner = owners.get(irq)
-        # A device's queue vectors are mostly numbered in a row, one handler each: a look for the next does.
-        name = next(likely, None) if owner is not None and owner is last else None
-        if name is None or not root.has(folder, name):
-            name = _action(root, folder)
-            likely = _following(name)
-        last = owner
         if affinity is None:
             root.notes.add("affinity unreadable", folder)
         irqs[irq] = model.Irq(
             irq,
-            name,
+            _action(root, folder),
             None if owner is None else owner.address,
             root.cpu_list(affinity, folder),
             root.cpu_list(effective, folder),
@@ -74,13 +65,6 @@ def _action(root: Root, folder: Folder) -> str | None:
     if len(names) > 1:
         names.sort()
     return ",".join(names) or None
-
-
-def _following(name: str | None) -> Iterator[str]:
-    """Return the names that follow a numbered one: after ``eth0-TxRx-3`` come ``eth0-TxRx-4`` and so on."""
-    stem = name.rstrip("0123456789") if name else ""
-    digits = name[len(stem) :] if name else ""
-    return (f"{stem}{number}" for number in itertools.count(int(digits) + 1)) if 0 < len(digits) < 6 else iter(())
 
 
 def read_names(root: Root) -> dict[int, str]:

@@ -76,7 +76,7 @@ class Root:
         self._flags = _LIVE_FLAGS if self.live else _RECORDED_FLAGS
         self._real: dict[str, str | None] = {}
         self._directories = {""}
-        self._texts: dict[bytes, str | None] = {}
+        # One host repeats few lists and masks thousands of times.
         self._lists: dict[bytes, str | None] = {}
         self._masks: dict[bytes, str | None] = {}
 
@@ -159,10 +159,10 @@ class Root:
             return None
         finally:
             os.close(descriptor)
-        return self._within(data, limit, whole, folder, name)
+        return data if len(data) <= limit else self._cut(data, limit, whole, folder, name)
 
-    def _within(self, data: bytes, limit: int, whole: bool, *place: str) -> bytes | None:
-        if len(data) > limit and whole:
+    def _cut(self, data: bytes, limit: int, whole: bool, *place: str) -> bytes | None:
+        if whole:
             self.notes.add("too long, not read", "/".join(place))
             return None
         return data[:limit]
@@ -259,40 +259,30 @@ class Root:
 
     def line(self, data: bytes, *place: str) -> str | None:
         """Return ``data`` as :meth:`text` does; ``place`` says in the notes where it was."""
-        if data in self._texts:
-            return self._texts[data]
-        text: str | None = data.decode("utf-8", "replace").strip(_BLANKS)
-        if text and not text.replace("\t", " ").isprintable():
-            text = None
-            self.notes.add("not text", "/".join(place))
-        self._texts[data] = text
-        return text
+        text = data.decode("utf-8", "replace").strip(_BLANKS)
+        if text.isprintable() or text.replace("\t", " ").isprintable():
+            return text
+        self.notes.add("not text", "/".join(place))
+        return None
 
     def cpu_list(self, data: bytes | None, *place: str) -> str | None:
         """Return ``data`` as :meth:`cpus` does; ``place`` says in the notes where it was."""
-        return self._checked(data, self._lists, cpulist.is_list, "not a CPU list", place)
+        if data is not None and data not in self._lists:
+            self._lists[data] = self._valid(data, cpulist.is_list, "not a CPU list", place)
+        return None if data is None else self._lists[data]
 
     def cpu_mask(self, data: bytes | None, *place: str) -> str | None:
         """Return ``data`` as :meth:`mask` does; ``place`` says in the notes where it was."""
-        return self._checked(data, self._masks, cpulist.is_mask, "not a CPU mask", place)
+        if data is not None and data not in self._masks:
+            self._masks[data] = self._valid(data, cpulist.is_mask, "not a CPU mask", place)
+        return None if data is None else self._masks[data]
 
-    def _checked(
-        self,
-        data: bytes | None,
-        known: dict[bytes, str | None],
-        valid: Callable[[str], bool],
-        fault: str,
-        place: tuple[str, ...],
-    ) -> str | None:
-        if data is None or data in known:
-            return None if data is None else known[data]
-        text: str | None = data.decode("utf-8", "replace").strip(_BLANKS)
-        if text is None or not valid(text):
-            if self.line(data, *place) is not None:
-                self.notes.add(fault, "/".join(place))
-            text = None
-        known[data] = "" if text == _NO_CPUS else text
-        return known[data]
+    def _valid(self, data: bytes, valid: Callable[[str], bool], fault: str, place: tuple[str, ...]) -> str | None:
+        text = self.line(data, *place)
+        if text is not None and not valid(text):
+            self.notes.add(fault, "/".join(place))
+            return None
+        return "" if text == _NO_CPUS else text
 
 
 def decimal(text: str | None) -> int | None:
