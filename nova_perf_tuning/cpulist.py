@@ -159,18 +159,3 @@ def parse_mask(text: str) -> frozenset[int]:
         cpus.append(low.bit_length() - 1)
         bits ^= low
     return frozenset(cpus)
-
-
-@functools.lru_cache(maxsize=_CACHED)
-def format_mask(cpus: frozenset[int], width: int = 0) -> str:
-    """Return ``cpus`` as the kernel prints a mask of ``width`` CPUs (default: the highest CPU's group).
-
-    The first group has as many digits as the width needs, all others eight: ``%*pb`` of the kernel.
-    """
-    width = max(width, max(cpus, default=-1) + 1, 1)
-    bits = sum(1 << cpu for cpu in cpus)
-    groups = []
-    for low in reversed(range(0, width, 32)):
-        digits = (min(32, width - low) + 3) // 4
-        groups.append(f"{(bits >> low) & 0xFFFFFFFF:0{digits}x}")
-    return ",".join(groups)

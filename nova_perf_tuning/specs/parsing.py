@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.specs import request, vocabulary
-
-if TYPE_CHECKING:
-    from nova_perf_tuning.specs import profile
+from nova_perf_tuning.specs import profile, request, vocabulary
+from nova_perf_tuning.specs import profiles as profiles_module
 
 _NO_PROPERTIES: Final[Mapping[str, str]] = {}
 
@@ -124,15 +122,11 @@ def _contradiction(key: str, own: str, image_key: str, text: str) -> SpecError:
 
 
 def _profile(name: str, profiles: Mapping[str, profile.Profile] | None) -> profile.Profile:
-    if profiles is None:
-        # Profiles are rare; YAML and JSON schema are slow to import.
-        from nova_perf_tuning.specs import profiles as files
-
-        profiles = files.load(None)
+    known = profiles_module.shipped() if profiles is None else profiles
     try:
-        return profiles[name]
+        return known[name]
     except KeyError:
-        raise SpecError(f"perf:profile={name}: no such profile; there are {', '.join(sorted(profiles))}") from None
+        raise SpecError(f"perf:profile={name}: no such profile; there are {', '.join(sorted(known))}") from None
 
 
 def _build(values: Mapping[str, vocabulary.Value], native: Mapping[str, str]) -> request.Request:

@@ -97,15 +97,6 @@ def read_root(root: Root) -> model.HostFacts:
     )
 
 
-def read_topology(sysroot: str = "/") -> topology.Topology:
-    """Read CPUs and nodes alone.
-
-    :raises FactsError: see :func:`open_root`.
-    """
-    root = open_root(sysroot)
-    return topology.read_topology(root, virtualization.cpuinfo_head(root))
-
-
 def read_sysctls(root: Root) -> dict[str, str]:
     """Return those of :data:`SYSCTLS` that the host has, as the kernel prints them."""
     values = {}

@@ -134,24 +134,8 @@ class XmlTest(CommandTest):
             self.run_command("xml", self.xml_file(SMALL % ""), "--spec", "perf:vif_queues=256"), "more than the"
         )
 
-    def test_contradictions_of_the_domain_are_warnings_where_novas_specs_are_known(self):
-        path = self.xml_file(corpus.text("hostdev.xml"))
-        code, out, _ = self.run_command("xml", path, "--spec", "perf:irq_placement=vcpu")
-        self.assertEqual(0, code)
-        code, _, err = self.run_command("xml", self.xml_file(out.replace("dedicated", "shared")))
-        self.assertEqual(0, code)
-        self.assertIn("warning: perf:irq_placement=vcpu needs vCPUs with CPUs of their own", err)
-        _, _, err = self.run_command("xml", self.xml_file(SMALL % ""), "--spec", "perf:irq_placement=vcpu")
-        self.assertNotIn("warning", err)
-
     def test_hostile_domains(self):
         for content, words in HOSTILE:
             for options in ((), ("--spec", "perf:iothreads=1", "--diff")):
                 result = self.run_command("xml", self.xml_file(content), *options)
                 self.check_error(result, "not well formed" if "not UTF-8" in words else words)
-
-    def test_unusable_request_of_the_domain(self):
-        path = self.xml_file(corpus.text("virtio-blk.xml").replace(">auto<", ">many<"))
-        self.check_error(self.run_command("xml", path), "perf:vif_queues=many")
-        code, _, _ = self.run_command("xml", path, "--spec", "perf:iothreads=1")
-        self.assertEqual(0, code)

@@ -7,6 +7,7 @@ import testtools
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.host.plan import guests, nics, planner, sets, steering
 from nova_perf_tuning.host.plan.model import CpuSets, PlanError, Policy
+from tests.hosts import gen_host
 from tests.unit.host.plan import hosts
 
 #: Two nodes of four cores with two threads each: node 0 has 0-3 and 8-11, node 1 has 4-7 and 12-15.
@@ -32,9 +33,6 @@ class NicTest(testtools.TestCase):
         placed = [int(one.value) for one in plan.settings if one.kind == "irq_affinity"]
         self.assertEqual([1, 2, 3, 8, 9, 10, 11, 0], placed)
 
-    def test_on_the_node_of_the_nic(self):
-        self.assertEqual({"4", "5", "6", "7"}, set(values(self.plan(node=1), "irq_affinity").values()))
-
     def test_reason_names_what_it_rests_on(self):
         one = by_target(self.plan())["irq:24"]
         self.assertEqual(
@@ -54,30 +52,6 @@ class NicTest(testtools.TestCase):
         )
         self.assertEqual("nic-irq-nearest", plan.settings[0].rule)
 
-    def test_dedicated_isolated_and_offline_cpus_are_avoided(self):
-        cpus = hosts.cpus_of([(0, 4), (1, 4)], 2, offline={1})
-        plan = self.plan(6, cpus=cpus, sets=CpuSets(dedicated="2"), isolated="3")
-        self.assertEqual({"0", "8", "9", "10", "11"}, set(values(plan, "irq_affinity").values()))
-
-    def test_without_numa_data_all_cpus_serve(self):
-        plan = self.plan(8, node=None, cpus=hosts.cpus_of([(None, 4)], 2))
-        self.assertEqual({str(cpu) for cpu in range(8)}, set(values(plan, "irq_affinity").values()))
-        self.assertEqual([], plan.warnings)
-
-    def test_strong_cores_first(self):
-        cpus = hosts.cpus_of([(0, 6)], capacity=lambda core: 1024 if core >= 4 else 400)
-        self.assertEqual(["4", "5"], list(values(self.plan(2, cpus=cpus), "irq_affinity").values()))
-
-    def test_heavier_links_weigh_more(self):
-        """The slow card's queues go where the fast card's are not."""
-        fast, one = hosts.nic_with_irqs("eth0", 2, 24, speed=100000, pci="0000:10:00.0")
-        slow, two = hosts.nic_with_irqs("eth1", 4, 40, speed=1000, pci="0000:11:00.0")
-        facts = hosts.facts(hosts.cpus_of([(0, 4)]), [slow, fast], one + two)
-        placed = values(planner.plan(facts, CpuSets()), "irq_affinity")
-        self.assertEqual({"1", "2"}, {placed["irq:24"], placed["irq:25"]})
-        # Four queues on four CPUs: each has one, whatever the others carry.
-        self.assertEqual({"0", "1", "2", "3"}, {placed[f"irq:{number}"] for number in range(40, 44)})
-
     def test_even_placement_is_kept_and_only_the_crowded_moves(self):
         nic, irqs = hosts.nic_with_irqs("eth0", 4)
         for one, affinity in zip(irqs, ("3", "2", "2", "1"), strict=True):
@@ -86,30 +60,6 @@ class NicTest(testtools.TestCase):
         self.assertEqual(
             [("irq:26", "8")], [(one.target, one.value) for one in plan.changes() if one.kind == "irq_affinity"]
         )
-
-    def test_cards_that_crowd_one_cpu_part(self):
-        """Each card alone is even; together they carry more on CPU 2 than one of them weighs."""
-        cards = [
-            hosts.nic_with_irqs(f"eth{card}", 1, 24 + card, pci=f"0000:1{card}:00.0", affinity="2")
-            for card in range(3)
-        ]
-        facts = hosts.facts(
-            TWO_NODES, [nic for nic, _irqs in cards], [one for _nic, irqs in cards for one in irqs]
-        )
-        placed = values(planner.plan(facts, CpuSets()), "irq_affinity")
-        self.assertEqual({"irq:24": "2", "irq:25": "3", "irq:26": "1"}, dict(sorted(placed.items())))
-
-    def test_queue_pairs_share_a_cpu_and_config_is_placed_too(self):
-        names = [
-            "virtio5-config",
-            *(f"virtio5-{side}.{queue}" for queue in range(2) for side in ("input", "output")),
-        ]
-        irqs = [hosts.irq(30 + index, name, "0000:10:00.0") for index, name in enumerate(names)]
-        nic = hosts.nic("eth1", range(30, 35), queues=2)
-        placed = values(planner.plan(hosts.facts(TWO_NODES, [nic], irqs), CpuSets()), "irq_affinity")
-        self.assertEqual(placed["irq:31"], placed["irq:32"])
-        self.assertNotEqual(placed["irq:31"], placed["irq:33"])
-        self.assertIn(placed["irq:30"], {"1", "2", "3", "8", "9", "10", "11", "0"})
 
     def test_vectors_by_their_names(self):
         for names, queues, control in (
@@ -163,22 +113,6 @@ class SteeringTest(testtools.TestCase):
         for mask, irq in zip(masks, values(plan, "irq_affinity").values(), strict=True):
             self.assertLessEqual({int(irq) % 8, int(irq) % 8 + 8}, mask)
 
-    def test_cores_of_all_nodes_are_dealt_evenly(self):
-        """With more queues than cores on each node, too."""
-        cpus = hosts.cpus_of([(node, 4) for node in range(8)], 2)
-        nic, irqs = hosts.nic_with_irqs("eth0", 8)
-        nic.xps = ("0" * 16,) * 8
-        plan = planner.plan(hosts.facts(cpus, [nic], irqs), CpuSets())
-        sizes = [len(cpulist.parse_mask(value)) for value in values(plan, "xps").values()]
-        self.assertLessEqual(max(sizes) - min(sizes), 2, sizes)
-
-    def test_the_other_cores_are_dealt_evenly_too(self):
-        """Cores that serve queues are no share, also where they are every other one."""
-        plan = self.plan(hosts.cpus_of([(0, 8), (1, 8)]), sets=CpuSets(dedicated="0,2,4,6"))
-        self.assertEqual(["1", "3", "5", "7"], list(values(plan, "irq_affinity").values()))
-        sizes = [len(cpulist.parse_mask(value)) for value in values(plan, "xps").values()]
-        self.assertEqual([4] * 4, sizes)
-
     def test_cpus_that_may_go_offline_send_nothing(self):
         plan = self.plan(sets=CpuSets(dedicated="4-7,12-15", power_managed=True))
         union = frozenset().union(*map(cpulist.parse_mask, values(plan, "xps").values()))
@@ -200,15 +134,7 @@ class SteeringTest(testtools.TestCase):
             digits = steering.mask_digits(hosts.facts(cpus))
             for chosen in ((), (0,), range(width), (width - 1,)):
                 bits = sum(1 << cpu for cpu in chosen)
-                self.assertEqual(cpulist.format_mask(frozenset(chosen), width), steering.write_mask(bits, digits))
-
-    def test_no_mask_is_wider_than_the_hosts_others(self):
-        """nr_cpu_ids may exceed the CPUs that are there; a mask too narrow to be true is not obeyed."""
-        for mask, digits in (("00000000,00000000", 16), ("0", 4)):
-            plan = self.plan(mask=mask)
-            self.assertEqual(
-                {digits}, {len(one.value.replace(",", "")) for one in plan.settings if one.kind == "xps"}
-            )
+                self.assertEqual(gen_host.cpumask(chosen, width), steering.write_mask(bits, digits))
 
     def test_rps_only_when_asked_and_with_fewer_queues_than_cpus(self):
         self.assertEqual({}, values(self.plan(count=2), "rps"))
@@ -242,11 +168,6 @@ class GuestTest(testtools.TestCase):
         self.assertEqual(
             "g asks vhost_placement=numa: worker 0 may use the shared CPUs 4,12 of node 1", worker.reason
         )
-
-    def test_housekeeping_of_the_node_where_no_shared_cpu_is(self):
-        one = hosts.guest("g", 1000, ["5"], workers=1, asks=self.NUMA)
-        plan = self.plan(one, sets=CpuSets(dedicated="5-7", shared="0-1"))
-        self.assertEqual("4,12-15", by_target(plan)["tid:1001"].value)
 
     def test_spread_gives_each_worker_a_cpu_of_its_own(self):
         """Whole cores first, then their siblings (12, 15), then those that share a core with a guest's CPU."""
@@ -313,10 +234,6 @@ class GuestTest(testtools.TestCase):
         plan = planner.plan(facts, CpuSets(housekeeping=housekeeping))
         return values(plan, "irq_affinity"), [one for one in plan.warnings if "housekeeping CPU" in one]
 
-    def test_numa_interrupts_of_a_guest_on_several_nodes_are_beside_the_device(self):
-        self.assertEqual(({"irq:60": "4", "irq:61": "6"}, []), self.numa_values(1, "0-1"))
-        self.assertEqual(({"irq:60": "2", "irq:61": "3"}, []), self.numa_values(0, "0-1"))
-
     def test_numa_interrupts_of_a_device_beside_none_of_its_guests_nodes(self):
         far = {0: {0: 10, 1: 15, 2: 31}, 1: {0: 15, 1: 10, 2: 21}, 2: {0: 31, 1: 21, 2: 10}}
         self.assertEqual({"irq:60": "4", "irq:61": "6"}, self.numa_values(2, "0-1", far)[0])
@@ -348,14 +265,6 @@ class GuestTest(testtools.TestCase):
         for irq in irqs:
             irq.affinity = irq.effective = "1"
         self.assertEqual("", self.plan(silent, irqs=irqs).sets["overlap"])
-
-    def test_vcpu_interrupts_of_a_floating_guest(self):
-        address = "0000:82:10.0"
-        irqs = [hosts.irq(60, "vfio-msix[0]", address)]
-        one = hosts.guest("g", 1000, ["0-15"], asks={"irq_placement": "vcpu"}, hostdevs=[address])
-        plan = self.plan(one, irqs=irqs)
-        self.assertIn("hw:cpu_policy=dedicated", plan.warnings[0])
-        self.assertEqual("passthrough-numa", plan.settings[0].rule)
 
     def test_mixed_guests_own_only_what_one_vcpu_has_alone(self):
         one = hosts.guest("g", 1000, ["4", "5", "0-3", "0-3", "6", "6"], dedicated=True)
@@ -420,9 +329,6 @@ class SetsTest(testtools.TestCase):
         again = layout.threads(frozenset({0}), None, frozenset(first.cpus[:1]))
         self.assertEqual((1, 2), (first.cpus[0], again.cpus[0]))
 
-    def test_a_host_without_cpus_gives_an_empty_plan(self):
-        self.assertEqual([], planner.plan(hosts.facts(()), CpuSets()).settings)
-
     def test_offline_cpus_in_a_set_are_named_unless_power_managed(self):
         facts = hosts.facts(hosts.cpus_of([(0, 4)], offline={3}))
         self.assertIn("offline: 3", planner.plan(facts, CpuSets(dedicated="2-3")).warnings[0])
@@ -434,10 +340,3 @@ class SetsTest(testtools.TestCase):
         plan = planner.plan(facts, CpuSets(shared="4,6"))
         self.assertEqual("6", by_target(plan)["tid:1001"].value)
         self.assertIn("isolates: 4; they are left out", plan.warnings[0])
-
-    def test_guests_that_contradict_the_sets_are_named(self):
-        one, two = hosts.guest("g", 1000, ["5"]), hosts.guest("h", 2000, ["5"])
-        text = " | ".join(self.plan(one, two, dedicated="6-7", shared="5").warnings)
-        self.assertIn("CPU 5 is dedicated to two guests: g and h", text)
-        self.assertIn("guest g owns CPUs 5 of --shared (cpu_shared_set): they count as dedicated", text)
-        self.assertIn("guest h owns CPUs 5, which are not in --dedicated", text)

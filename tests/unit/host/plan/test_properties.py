@@ -16,7 +16,7 @@ from nova_perf_tuning.specs import request
 from tests.hosts import gen_host
 from tests.unit.host.plan import checks, hosts
 
-SETTINGS = hypothesis.settings(max_examples=40, deadline=None, suppress_health_check=list(hypothesis.HealthCheck))
+SETTINGS = hypothesis.settings(max_examples=25, deadline=None, suppress_health_check=list(hypothesis.HealthCheck))
 ROOT = pathlib.Path(__file__).parents[4]
 TOPOLOGIES = pathlib.Path(os.environ.get("NOVA_PERF_TOPOLOGIES") or ROOT.parent / "shared/data/topologies")
 
