@@ -13,7 +13,14 @@ _NO_PROPERTIES: Final[Mapping[str, str]] = {}
 
 
 class SpecError(errors.PerfTuningError):
-    """A flavor or image asks for something impossible; the message names key, value and what is allowed."""
+    """A flavor or image asks for something impossible; the message names key, value and what is allowed.
+
+    :ivar rule: what it breaks: ``unknown-spec``, ``unknown-profile``, ``contradiction`` or ``value-not-allowed``.
+    """
+
+    def __init__(self, message: str, rule: str = "value-not-allowed") -> None:
+        super().__init__(message)
+        self.rule = rule
 
 
 def parse(
@@ -100,14 +107,15 @@ def _image_value(image_key: str, text: str) -> tuple[str, vocabulary.Value]:
     key = vocabulary.BY_IMAGE_PROPERTY.get(image_key, "")
     own = f"{vocabulary.PREFIX}{image_key.removeprefix(vocabulary.IMAGE_PREFIX)}"
     if not key and own in vocabulary.BY_KEY:
-        raise SpecError(f"{image_key}: images cannot ask for it; set {own} on the flavor")
+        raise SpecError(f"{image_key}: images cannot ask for it; set {own} on the flavor", "unknown-spec")
     return key, _value(key, image_key, text)
 
 
 def _value(key: str, shown_key: str, text: str) -> vocabulary.Value:
     known = vocabulary.BY_KEY.get(key)
     if known is None:
-        raise SpecError(f"unknown spec {vocabulary.shown(shown_key)}{vocabulary.suggestion(shown_key)}")
+        hint = vocabulary.suggestion(shown_key)
+        raise SpecError(f"unknown spec {vocabulary.shown(shown_key)}{hint}", "unknown-spec")
     try:
         return known[0].parse(str(text))
     except vocabulary.SpecValueError as error:
@@ -117,7 +125,8 @@ def _value(key: str, shown_key: str, text: str) -> vocabulary.Value:
 def _contradiction(key: str, own: str, image_key: str, text: str) -> SpecError:
     return SpecError(
         f"{key}={vocabulary.shown(str(own))} of the flavor contradicts "
-        f"{image_key}={vocabulary.shown(str(text))} of the image"
+        f"{image_key}={vocabulary.shown(str(text))} of the image",
+        "contradiction",
     )
 
 
@@ -126,7 +135,8 @@ def _profile(name: str, profiles: Mapping[str, profile.Profile] | None) -> profi
     try:
         return known[name]
     except KeyError:
-        raise SpecError(f"perf:profile={name}: no such profile; there are {', '.join(sorted(known))}") from None
+        there = ", ".join(sorted(known))
+        raise SpecError(f"perf:profile={name}: no such profile; there are {there}", "unknown-profile") from None
 
 
 def _build(values: Mapping[str, vocabulary.Value], native: Mapping[str, str]) -> request.Request:

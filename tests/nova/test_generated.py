@@ -2,7 +2,6 @@
 
 import os
 import pathlib
-import re
 import subprocess
 import sys
 import tempfile
@@ -10,13 +9,12 @@ import tempfile
 import testtools
 from nova import conf as nova_conf
 from nova import test as nova_test
-from nova.cmd.manage import ImagePropertyCommands
 from nova.conf import neutron as neutron_conf
 from nova.virt import hardware
 
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.host import novaconf
-from nova_perf_tuning.host.audit import base, devices, generate
+from nova_perf_tuning.host.audit import generate
 from tests.hosts import audit_hosts as hosts
 
 CONF = nova_conf.CONF
@@ -72,24 +70,3 @@ class ValidatorTest(testtools.TestCase):
     def test_no_option_is_unknown(self) -> None:
         done = self.validate(generated(CHANGES))
         self.assertEqual(0, done.returncode, done.stdout + done.stderr)
-
-    def test_an_unknown_one_would_be_seen(self) -> None:
-        done = self.validate(generated(CHANGES) + "[libvirt]\nrx_queue_sise = 1024\n")
-        self.assertEqual(1, done.returncode, done.stdout)
-        self.assertIn("libvirt/rx_queue_sise is not part of the sample config", done.stdout + done.stderr)
-
-
-class RemedyTest(testtools.TestCase):
-    def test_nova_manage_takes_what_is_proposed(self) -> None:
-        """Properties of guests that are there: nova-manage refuses names and values that Nova does not know."""
-        windows = hosts.domain("windows", pins=(), os_type="windows", bus="ide", model="e1000", features="")
-        view = hosts.view(hosts.changed(hosts.good(), {"etc/libvirt/qemu/windows.xml": windows}))
-        rules: tuple[base.Rule, ...] = (
-            devices.EmulatedNic(), devices.EmulatedDisk(), devices.WindowsEnlightenments(), devices.WindowsVirtio()
-        )  # fmt: skip
-        asked = set()
-        for rule in rules:
-            (found,) = rule.check(view)
-            asked |= set(re.findall(r"--property (\S+)", found.remedy))
-        self.assertEqual({"hw_vif_model=virtio", "hw_disk_bus=virtio", "os_type=windows"}, asked)
-        self.assertEqual(3, len(ImagePropertyCommands()._validate_image_properties(sorted(asked))))

@@ -93,13 +93,6 @@ class TwoHostsTest(base.PerfTestCase):
         self._revert_resize(self.server)
         self.assert_tuned(self.domain(self.server, "host_a"), emulator="0")
 
-    def test_resize_to_untuned_and_revert(self):
-        plain = self._create_flavor(vcpu=3, extra_spec=base.PLAIN)
-        self._resize_server(self.server, plain)
-        self.assert_untuned(self.domain(self.server, "host_b"))
-        self._revert_resize(self.server)
-        self.assert_tuned(self.domain(self.server, "host_a"), emulator="0")
-
     def test_resize_to_other_request(self):
         specs = base.PLAIN | {"perf:iothreads": "1", "perf:vif_queues": "3"}
         self._resize_server(self.server, self._create_flavor(vcpu=3, extra_spec=specs))
@@ -162,11 +155,6 @@ class RequestTest(base.PerfTestCase):
             self.assertEqual(threads, domain.findtext("iothreads"))
             self.assertEqual({"perf:profile": "own", "perf:iothreads": threads}, self.request(domain))
 
-    def test_emulator_stays_without_shared_cpus(self):
-        self.flags(cpu_shared_set=None, group="compute")
-        domain = self.domain(self.boot(base.PLAIN | {"perf:emulator_placement": "numa"}))
-        self.assertEqual("1-3", domain.find("cputune/emulatorpin").get("cpuset"))
-
     def test_cpus_of_its_own_by_their_resource_class(self):
         """Nova pins such a guest, and refuses hw:cpu_policy beside it."""
         for key in ("resources:PCPU", "resources1:PCPU"):
@@ -178,11 +166,6 @@ class RequestTest(base.PerfTestCase):
             self.assertEqual(shared, domain.find("cputune/emulatorpin").get("cpuset"))
             self._delete_server(server)
 
-    def test_contradiction_fails_with_its_name(self):
-        server = self.boot(base.PLAIN | {"perf:vif_queues": "3"}, vcpus=2, expected_state="ERROR")
-        self.assertIn("perf:vif_queues=3 is more than the 2 vCPUs", server["fault"]["message"])
-        self.assertFalse(self.has_domain(server, "compute1"))
-
 
 class EmulatedTest(base.PerfTestCase):
     """virt_type=qemu: Nova makes the tap device for several queues, and asks libvirt for one."""
@@ -192,12 +175,6 @@ class EmulatedTest(base.PerfTestCase):
     def setUp(self):
         super().setUp()
         self.start()
-
-    def test_queues_of_multiqueue_alone(self):
-        server = self.boot({"hw:vif_multiqueue_enabled": "true", "perf:iothreads": "1"}, vcpus=2)
-        self._attach_interface(server, self.new_port())
-        drivers = self.domain(server).findall("devices/interface/driver")
-        self.assertEqual([{"name": "qemu", "queues": "2"}] * 2, [dict(driver.attrib) for driver in drivers])
 
     def test_without_request_as_nova_writes_it(self):
         domain = self.domain(self.boot({"hw:vif_multiqueue_enabled": "true"}, vcpus=2))

@@ -84,15 +84,6 @@ class LiveMigrationTest(LiveMigrationTestCase):
                 path,
             )
 
-    def test_guest_without_node(self):
-        specs = {key: text for key, text in base.TUNED.items() if "cpu_policy" not in key and "numa" not in key}
-        del specs["perf:emulator_placement"]
-        self.boot_on_a(specs, vcpus=2)
-        domain = self.migrate()
-        self.assertEqual("2", domain.find("devices/interface/driver").get("queues"))
-        self.assertEqual("2", domain.findtext("iothreads"))
-        self.assertEqual([], domain.findall("cputune/iothreadpin"))
-
     def test_values_in_force_beat_changed_configuration(self):
         self.boot_on_a(base.TUNED | {"perf:vif_rx_queue_size": "512"})
         self.flags(rx_queue_size=256, max_queues=1, group="libvirt")

@@ -1,10 +1,8 @@
 """What operators and users get wrong: typos, contradictions, files that vanish, hostile values."""
 
 import os
-import re
 import shutil
 import time
-from concurrent import futures
 
 import fixtures
 from nova import config as nova_config  # noqa: F401  (registers what the driver reads)
@@ -131,51 +129,6 @@ class RequestsTest(OperatorTestCase):
             self.assertTrue("\x1b" not in line and len(line) < 1000, line)
         self.assertEqual([], [line for line in self.log_lines("root logged in") if line.startswith("2026-01-01")])
         self.assertEqual(0, self.failed_builds())
-
-
-class TwoAtOnceTest(OperatorTestCase):
-    """Guests whose XML is written at the same time, in threads where nova-compute has them."""
-
-    ROUNDS = 6
-
-    def setUp(self):
-        super().setUp()
-        self.start()
-        self.driver = self.computes["compute1"].driver
-        self.calls = []
-        write = self.driver._get_guest_config
-
-        def noted(*args, **kwargs):
-            self.calls.append((args, kwargs))
-            return write(*args, **kwargs)
-
-        self.driver._get_guest_config = noted
-
-    def written(self, call):
-        args, kwargs = call
-        try:
-            xml = type(self.driver)._get_guest_config(self.driver, *args, **kwargs).to_xml()
-            return re.sub("<nova:creationTime>.*", "", xml)  # Nova's, of this second
-        except Exception as error:
-            return f"{type(error).__name__}: {error}"
-
-    def test_each_gets_its_own(self):
-        requests = (
-            base.PLAIN | {"perf:vif_queues": "2", "perf:iothreads": "2"},
-            {"hw:vif_multiqueue_enabled": "true", "perf:vif_rx_queue_size": "512"},
-            {},
-        )
-        for specs in requests:
-            self.boot(specs, vcpus=2, networks=[{"port": self.new_port()}])
-        self.refused(base.PLAIN | {"perf:vif_queues": "3"}, vcpus=2)
-        self.assertEqual(4, len(self.calls))
-        alone = [self.written(call) for call in self.calls]
-        self.assertEqual(3, sum("<domain" in text for text in alone))
-        self.assertEqual(1, sum(text.startswith("TuningFailed: ") for text in alone))
-        self.assertEqual(4, len(set(alone)))
-        with futures.ThreadPoolExecutor(len(alone)) as pool:
-            for _ in range(self.ROUNDS):
-                self.assertEqual(alone, list(pool.map(self.written, self.calls)))
 
 
 class BeforehandTest(OperatorTestCase):

@@ -112,24 +112,14 @@ def _of_profile(key: str, value: str, old: profile.Profile) -> bool:
 
 
 def _unreadable(specs: Mapping[str, str], profiles: Mapping[str, profile.Profile]) -> dict[str, Finding]:
-    """Return a finding for each ``perf:`` key that is unknown or has a value that is not allowed."""
+    """Return a finding for each ``perf:`` key that cannot be used whatever else the flavor says."""
     found = {}
     for key, value in specs.items():
-        known = vocabulary.BY_KEY.get(key)
-        evidence = f"{vocabulary.shown(key)}={vocabulary.shown(value)}"
-        if known is None:
-            if key.startswith(vocabulary.PREFIX):
-                hint = vocabulary.suggestion(key).removeprefix("; ")
-                found[key] = wrong("unknown-spec", evidence, hint or "remove it", _DRIVER_AND_API)
-            continue
         try:
-            known[0].parse(value)
-        except vocabulary.SpecValueError as error:
-            found[key] = wrong("value-not-allowed", evidence, str(error), _DRIVER_AND_API)
-        else:
-            if key == PROFILE and value not in profiles:
-                there = f"there are {', '.join(sorted(profiles))}"
-                found[key] = wrong("unknown-profile", evidence, there, _DRIVER_AND_API)
+            parsing.parse({key: value}, profiles=profiles)
+        except parsing.SpecError as error:
+            evidence = f"{vocabulary.shown(key)}={vocabulary.shown(value)}"
+            found[key] = wrong(error.rule, evidence, str(error), _DRIVER_AND_API)
     return found
 
 

@@ -167,11 +167,6 @@ class PreferenceTest(ResultTestCase):
         self.start_with_scores(compute1=99, compute2=60)
         self.assertEqual("compute1", self.boot({"perf:iothreads": "1"}, vcpus=1)["OS-EXT-SRV-ATTR:host"])
 
-    def test_multiplier_turns_it_round(self):
-        self.flags(perf_weight_multiplier=-1.0, group="nova_perf_tuning")
-        self.start_with_scores(compute1=60, compute2=99)
-        self.assertEqual("compute1", self.boot({"perf:iothreads": "1"}, vcpus=1)["OS-EXT-SRV-ATTR:host"])
-
 
 class WeigherTest(testtools.TestCase):
     """Nova's own weight handler with real host states and request specs."""
