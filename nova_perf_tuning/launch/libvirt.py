@@ -113,7 +113,6 @@ class LibvirtLauncher(base.Launcher):
         self._arms: dict[str, _Arm] = {}
         self._hosts: list[HostMachine] = []
         self._active: str | None = None
-        self._booted = 0
 
     @property
     def run_id(self) -> str | None:
@@ -195,7 +194,6 @@ class LibvirtLauncher(base.Launcher):
 
     def _create(self, arm: base.Arm, role: str, run: run_directory.RunDirectory) -> tuple[Guest, tuple[str, ...]]:
         """Start one guest; it boots while the next one is made."""
-        self._booted += 1
         name = self._domain_name(arm.name, role)
         tap, mac, address = self._network.new_port()
         files = disks.create(run, f"{arm.name}-{role}", self._files, self._size)

@@ -15,8 +15,6 @@ from lxml import etree
 
 from nova_perf_tuning.guest import network, parsing
 
-#: Of an interface's driver all is seen by the guest but the back end's name, which Nova chooses per host.
-_HOST_SIDE: Final = frozenset({"name"})
 _DISK: Final = ("queues", "iothread")
 
 
@@ -56,22 +54,18 @@ def _devices(root: etree._Element, tag: str, child: str, attribute: str) -> dict
 
 
 def _keep_interface(source: etree._Element | None, interface: etree._Element) -> None:
-    """Copy what the guest sees of its NIC's driver: queues, rings, offloads, packed."""
+    """Copy what the guest sees of its NIC's driver: all but the back end's name, which Nova chooses per host."""
     own = interface.find("driver")
     driver = etree.Element("driver") if source is None else copy.deepcopy(source)
-    novas = {} if own is None else {key: text for key, text in own.attrib.items() if key in _HOST_SIDE}
-    seen = {key: text for key, text in driver.attrib.items() if key not in _HOST_SIDE}
+    seen = {key: text for key, text in driver.attrib.items() if key != "name"}
     driver.attrib.clear()
-    driver.attrib.update({**novas, **seen})
-    driver.tail = None
     if own is not None:
-        driver.tail = own.tail
-        interface.replace(own, driver)
-    elif driver.attrib or len(driver):
+        interface.remove(own)
+        driver.attrib.update({key: text for key, text in own.attrib.items() if key == "name"})
+    driver.attrib.update(seen)
+    if driver.attrib or len(driver):
         before = interface.find("model")
         (interface.find("mac") if before is None else before).addnext(driver)
-    if own is not None and not driver.attrib and not len(driver):
-        interface.remove(driver)
 
 
 def _keep_disk(source: etree._Element | None, disk: etree._Element) -> None:

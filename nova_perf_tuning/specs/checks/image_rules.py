@@ -254,7 +254,7 @@ def _unreadable(properties: Mapping[str, str], profiles: Mapping[str, profile.Pr
                 parsing.parse({}, {key: value}, profiles)
             except parsing.SpecError as error:
                 found[key] = flavor_specs.wrong(
-                    "unknown-property" if error.rule == "unknown-spec" else error.rule,
+                    "value-not-allowed" if key in vocabulary.BY_IMAGE_PROPERTY else "unknown-property",
                     f"{vocabulary.shown(key)}={vocabulary.shown(value)}",
                     str(error),
                     "The driver refuses to build a guest of this image.",

@@ -144,18 +144,3 @@ class GlanceTest(testtools.TestCase):
         self.assertEqual({"updated": 1, "unchanged": counts[FLAVOR] - 1}, self.loaded()[FLAVOR])
         self.assert_in_glance()
         self.assertTrue(self.image.get_metadef_namespace(FLAVOR).is_protected)
-
-    def test_files_load_with_glance_manage(self):
-        manage = [str(pathlib.Path(sys.executable).parent / "glance-manage"), "--config-file"]
-        subprocess.run(
-            [
-                *manage,
-                f"{self.folder}/glance-api.conf",
-                "db_load_metadefs",
-                str(pathlib.Path(definitions.__file__).parent),
-            ],
-            check=True,
-            capture_output=True,
-            env=self.environment,
-        )
-        self.assert_in_glance()

@@ -92,9 +92,3 @@ class ReportTest(testtools.TestCase):
         self.write("{")
         self.assertIsNone(self.traits.result("cmp1"))
         self.assertEqual(3, len(self.lines()))
-
-    def test_hostile_text_stays_one_line(self):
-        self.write(self.fresh(host="a\nb\x1b[2J"))
-        self.assertIsNone(self.traits.result("cmp1"))
-        self.assertEqual(1, len(self.lines()))
-        self.assertNotIn("\x1b", self.log.output)

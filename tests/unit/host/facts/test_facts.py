@@ -305,22 +305,6 @@ class TestGuests(testtools.TestCase):
         self.assertEqual([], running)
         self.assertIn("another guest's too", self.root.notes.lines()[0])
 
-    def test_defined_domains(self) -> None:
-        tree = _guest("a", 100, ("qemu-kvm", "0"), ("CPU 0/KVM", "4"))
-        tree |= {
-            "etc/libvirt/qemu/a.xml": _XML.format(name="stale", driver=""),
-            "etc/libvirt/qemu/b.xml": _XML.format(name="b", driver=""),
-        }
-        tree["etc/libvirt/qemu/broken.xml"] = "<domain"
-        running, domains = self.read(tree)
-        self.assertEqual((["a"], ["a", "b"]), ([one.name for one in running], [one.name for one in domains]))
-        self.assertIn("not well formed", self.root.notes.lines()[0])
-
-    def test_guest_without_usable_xml(self) -> None:
-        tree = _guest("a", 100, ("qemu-kvm", "0"), ("CPU 0/KVM", "4")) | {"run/libvirt/qemu/a.xml": "<!DOCTYPE x>"}
-        ((guest,), domains) = self.read(tree)
-        self.assertEqual((None, []), (guest.domain, domains))
-
 
 class TestTopologyTraps(testtools.TestCase):
     def read(self, tree: Tree) -> topology.Topology:
@@ -357,17 +341,6 @@ class TestTopologyTraps(testtools.TestCase):
             (3, "0", 1024, {}),
             (found.nodes[0].id, found.nodes[0].cpus, found.nodes[0].memory_kib, found.nodes[0].distances),
         )
-
-    def test_distances_of_sparse_nodes(self) -> None:
-        base = "sys/devices/system/node"
-        tree = trees.cpus(2) | {f"{base}/online": "0,8"}
-        for node, distance in ((0, "10 40"), (8, "40 10")):
-            tree |= {f"{base}/node{node}/cpulist": str(node // 8), f"{base}/node{node}/distance": distance}
-        found = self.read(tree)
-        self.assertEqual([{0: 10, 8: 40}, {0: 40, 8: 10}], [dict(node.distances) for node in found.nodes])
-        for bad in ("10", "10 0", "10 x", "10 999"):
-            found = self.read(tree | {f"{base}/node0/distance": bad})
-            self.assertEqual({}, found.nodes[0].distances, bad)
 
     def test_capacity_only_where_cores_differ(self) -> None:
         base = "sys/devices/system/cpu"
@@ -406,10 +379,6 @@ class TestVirtualization(testtools.TestCase):
             (None, {"proc/cpuinfo": "CPU implementer\t: 0x41\nCPU architecture: 8"}),
         ):
             self.assertEqual(wanted, self.read(tree)[0], tree)
-
-    def test_architectures(self) -> None:
-        self.assertEqual("aarch64", self.read({"proc/cpuinfo": "CPU architecture: 8"})[1])
-        self.assertEqual("riscv64", self.read({"proc/sys/kernel/arch": "riscv64"})[1])
 
 
 class TestReadHost(testtools.TestCase):

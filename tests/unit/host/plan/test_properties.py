@@ -96,33 +96,6 @@ class DrawnHostsTest(testtools.TestCase):
         moved = [key for key in left if left[key] != new[key] and key[0] != "xps"]
         self.assertLessEqual(len(moved), removed)
 
-    @SETTINGS
-    @hypothesis.given(hosts.hosts(speeds=(10000,)))
-    def test_one_nic_more_moves_nothing(self, host):
-        physical = [nic for nic in host.nics if nic.kind == "physical"]
-        hypothesis.assume(physical)
-        host = _one_room(host)
-        host = dataclasses.replace(
-            host, nics=tuple(_same_width(nic, host) for nic in host.nics if nic.kind == "physical")
-        )
-        for index, newcomer in enumerate(host.nics):
-            fewer = dataclasses.replace(host, nics=host.nics[:index] + host.nics[index + 1 :])
-            before = planner.plan(fewer, CpuSets())
-            # A driver that has just started leaves its interrupts where the kernel puts all: anywhere.
-            fresh = {
-                number: dataclasses.replace(host.irqs[number], affinity=host.online) for number in newcomer.irqs
-            }
-            more = hosts.applied(dataclasses.replace(host, irqs={**host.irqs, **fresh}), before)
-            new = values(planner.plan(more, CpuSets()))
-            moved = [key for key, value in values(before).items() if new[key] != value]
-            self.assertEqual([], moved)
-
-
-def _same_width(nic, host):
-    """Return the NIC with its interrupts of the first four queues and no others: equal weights everywhere."""
-    keep = [number for number in nic.irqs if "TxRx" in (host.irqs[number].name or "")][:4]
-    return dataclasses.replace(nic, irqs=tuple(keep) if len(keep) == 4 else ())
-
 
 def _one_room(host):
     """Return the host as one node without emulator pins, so that everything shares one room."""
