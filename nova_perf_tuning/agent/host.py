@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Mapping, Sequence
 
@@ -46,7 +47,12 @@ class TunedHost:
         :raises PlanError: the CPU sets contradict each other or the host.
         :raises NovaConfigError: a nova.conf cannot be used.
         """
-        return planner.plan(facts, self.sets(), self._policy)
+        # agent.json is for everybody's eyes, and a title is what a tenant calls an instance: libvirt's name alone.
+        guests = tuple(
+            dataclasses.replace(guest, domain=guest.domain and dataclasses.replace(guest.domain, title=None))
+            for guest in facts.guests
+        )
+        return planner.plan(dataclasses.replace(facts, guests=guests), self.sets(), self._policy)
 
     def sets(self) -> plan_model.CpuSets:
         """Return the CPU sets; nova.conf is read again when it has changed."""
