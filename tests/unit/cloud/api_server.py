@@ -45,8 +45,8 @@ def nova_error(status, name, message):
 class ApiServer(fixtures.Fixture):
     """All services below one port.
 
-    :ivar faults: (pattern of the method, pattern of the path, answer or None) consumed from the front, one for each
-        request that fits; None: no answer at all until the fixture is removed.
+    :ivar faults: (pattern of the method, pattern of the path, answer or None) consumed from the front, one for
+        each request that fits; None: no answer at all until the fixture is removed.
     :ivar requests: (method, path with query, microversion, JSON body) of everything asked but Keystone.
     """
 
