@@ -10,12 +10,11 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Final
 
-from nova_perf_tuning.host import configuration_file
 from nova_perf_tuning.host import setting as setting_module
 from nova_perf_tuning.host.audit.host import Host
-from nova_perf_tuning.host.settings import attributes
+from nova_perf_tuning.host.settings import attributes, config_file
 
-NAME: Final = configuration_file.NAME
+NAME: Final = config_file.NAME
 SYSCTL: Final = f"etc/sysctl.d/90-{NAME}.conf"
 #: Not the name of the file that this project is installed with, which is for its own folders.
 TMPFILES: Final = f"etc/tmpfiles.d/90-{NAME}.conf"
@@ -68,8 +67,8 @@ def plan(host: Host, settings: Sequence[Setting]) -> Persistent:
         Setting(
             "config_file",
             path,
-            configuration_file.encode(_HEAD + "\n".join(lines[path].values()) + "\n"),
-            configuration_file.ABSENT if host.content(path) is None else None,
+            config_file.encode(_HEAD + "\n".join(lines[path].values()) + "\n"),
+            config_file.ABSENT if host.content(path) is None else None,
             f"brings back after a reboot what {', '.join(dict.fromkeys(reasons[path]))} set",
             reasons[path][0],
             persistent=True,

@@ -20,9 +20,8 @@ import signal
 import sys
 from collections.abc import Callable
 
-from nova_perf_tuning.host import configuration_file
 from nova_perf_tuning.host.setting import Setting
-from nova_perf_tuning.host.settings import registry
+from nova_perf_tuning.host.settings import config_file, registry
 from nova_perf_tuning.host.transaction import apply, journal, restore, verify
 from tests.functional.transaction import live
 from tests.hosts import audit_hosts, sysroots
@@ -34,7 +33,7 @@ def other_file(one: Setting) -> str:
     """Return another content of a configuration file; the value of any other setting as it is."""
     if one.kind != "config_file":
         return one.value
-    return configuration_file.encode("# another content\n")
+    return config_file.encode("# another content\n")
 
 
 class Cut:

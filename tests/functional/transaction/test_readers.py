@@ -13,9 +13,9 @@ import tempfile
 
 import testtools
 
-from nova_perf_tuning.host import configuration_file
 from nova_perf_tuning.host import setting as setting_module
 from nova_perf_tuning.host.audit import persist
+from nova_perf_tuning.host.settings import config_file
 from tests.functional import patience
 from tests.hosts import audit_hosts as hosts
 
@@ -45,7 +45,7 @@ def written(settings: list[setting_module.Setting], tree: hosts.Tree) -> dict[st
     lasting = persist.plan(hosts.view(tree), settings)
     files = {}
     for one in lasting.settings:
-        content = configuration_file.decode(one.value) if one.kind == "config_file" else None
+        content = config_file.decode(one.value) if one.kind == "config_file" else None
         if content is not None:
             files[one.target] = content
     if lasting.warnings:

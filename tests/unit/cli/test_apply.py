@@ -7,8 +7,8 @@ import pathlib
 import shlex
 import shutil
 
-from nova_perf_tuning.host import configuration_file, privileged
-from nova_perf_tuning.host.settings import registry
+from nova_perf_tuning.host import privileged
+from nova_perf_tuning.host.settings import config_file, registry
 from nova_perf_tuning.host.transaction import planfile
 from tests.hosts import sysroots
 from tests.unit.cli import transaction_case
@@ -206,9 +206,8 @@ class StrangersSysrootTest(transaction_case.TransactionCase):
             shutil.rmtree(os.path.join(self.root, name), ignore_errors=True)
             os.symlink(outside, os.path.join(self.root, name))
         os.makedirs(os.path.join(outside, "sysctl.d"))
-        error = self.assertRaises(
-            OSError, configuration_file.write, self.root, "etc/sysctl.d/90-nova-perf-tuning.conf", '"x"'
-        )
+        kind = config_file.ConfigFile(self.root)
+        error = self.assertRaises(OSError, kind.write, "etc/sysctl.d/90-nova-perf-tuning.conf", '"x"')
         self.assertEqual(errno.ELOOP, error.errno)
         self.assertRaises(OSError, privileged.list_interrupts, self.root, [1])
         self.assertEqual([], os.listdir(os.path.join(outside, "sysctl.d")))

@@ -11,9 +11,8 @@ import pathlib
 import testtools
 
 from nova_perf_tuning.cli import main
-from nova_perf_tuning.host import configuration_file
 from nova_perf_tuning.host.audit import persist, runner
-from nova_perf_tuning.host.settings import base, registry
+from nova_perf_tuning.host.settings import base, config_file, registry
 from tests.hosts import audit_hosts as hosts
 from tests.unit.host.audit import cases
 
@@ -182,7 +181,7 @@ class PersistTest(ApplyCase):
         self.assertEqual(persist.UDEV, file.target)
         self.assertIn(
             'SUBSYSTEM=="net", KERNELS=="0000:41:00.0", RUN+="/usr/sbin/ethtool -K $name rx-lro off"\n',
-            configuration_file.decode(file.value) or "",
+            config_file.decode(file.value) or "",
         )
         self.assertTrue(file.persistent and offload.persistent)
 
@@ -203,12 +202,12 @@ class ConfigFileTest(testtools.TestCase):
         path = pathlib.Path(self.root, persist.SYSCTL)
         path.write_bytes(b"old = 1\r\n\xe2\x82\xac")
         original = self.kind.read(persist.SYSCTL)
-        self.kind.write(persist.SYSCTL, configuration_file.encode("new\n"))
+        self.kind.write(persist.SYSCTL, config_file.encode("new\n"))
         self.assertEqual(b"new\n", path.read_bytes())
         self.kind.write(persist.SYSCTL, original)
         self.assertEqual(b"old = 1\r\n\xe2\x82\xac", path.read_bytes())
-        self.kind.write(persist.SYSCTL, configuration_file.ABSENT)
-        self.assertEqual(configuration_file.ABSENT, self.kind.read(persist.SYSCTL))
+        self.kind.write(persist.SYSCTL, config_file.ABSENT)
+        self.assertEqual(config_file.ABSENT, self.kind.read(persist.SYSCTL))
 
     def test_only_files_of_ours(self) -> None:
         for target in (
@@ -220,13 +219,13 @@ class ConfigFileTest(testtools.TestCase):
             persist.SYSCTL + "\n",
         ):
             self.assertRaises(base.TargetError, self.kind.read, target)
-            self.assertRaises(base.TargetError, self.kind.write, target, configuration_file.ABSENT)
+            self.assertRaises(base.TargetError, self.kind.write, target, config_file.ABSENT)
         for value in ("", "x", "7"):
             self.assertRaises(base.TargetError, self.kind.write, persist.SYSCTL, value)
 
     def test_links_are_not_followed(self) -> None:
         outside = hosts.grow(self, {"secret": "s\n"})
         os.symlink(f"{outside}/secret", os.path.join(self.root, persist.SYSCTL))
-        value = configuration_file.encode("x")
+        value = config_file.encode("x")
         self.assertRaises(OSError, self.kind.write, persist.SYSCTL, value)
         self.assertEqual("s\n", pathlib.Path(outside, "secret").read_text())
