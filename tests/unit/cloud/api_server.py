@@ -12,6 +12,7 @@ import urllib.parse
 import uuid
 
 import fixtures
+import tenacity
 
 from nova_perf_tuning.specs import vocabulary
 
@@ -65,6 +66,8 @@ class ApiServer(fixtures.Fixture):
         self.before_traits_put = None  # called before a write of traits: another writer
 
     def _setUp(self):
+        soon = tenacity.wait_fixed(0.01)
+        self.useFixture(fixtures.MockPatchObject(tenacity, "wait_random_exponential", lambda **_: soon))
         self.over = threading.Event()
         self.lock = threading.RLock()
         server = QuietServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"cloud": self}))

@@ -163,13 +163,13 @@ class FaultTest(openstack_program.ProgramTestCase):
 
     def test_lists_of_hosts_that_are_something_else(self):
         """They are asked for again, and what stays so is an error of one line."""
-        patient, connected = (api.Api(validate_cloud.HeatCloud("test").connect, one) for one in (600, 0.6))
+        patient, connected = (api.Api(validate_cloud.HeatCloud("test").connect, one) for one in (600, 0.1))
         for rubbish in ([], 7, {"services": None}, {"services": [7]}, {}):
             self.cloud.faults = [("GET", "/os-services", api_server.Answer(200, rubbish))]
             self.assertTrue(cloud_check.may_choose_hosts(patient))
-            self.cloud.faults = [("GET", "/os-services", api_server.Answer(200, rubbish))] * 50
+            self.cloud.faults = [("GET", "/os-services", api_server.Answer(200, rubbish))] * 500
             error = self.assertRaises(model.CloudError, host_choice.choose, connected, ["all"])
-            self.assertIn("the API failed for 1 s: the answer ", str(error))
+            self.assertIn("the API failed for 0 s: the answer ", str(error))
 
     def test_no_admin_rights(self):
         self.cloud.admin = False
@@ -192,8 +192,6 @@ class FaultTest(openstack_program.ProgramTestCase):
     def test_the_program_itself(self):
         """As a user starts it: exit codes and streams are those of the process."""
         program = [sys.executable, "-W", "ignore", "-m", "openstackclient.shell", "--os-cloud", "test", "perf"]
-        done = subprocess.run([*program, "flavor", "check", "--all", "-f", "json"], capture_output=True, text=True)
-        self.assertEqual(["[]", "", 0], [done.stdout.strip(), done.stderr, done.returncode])
         self.cloud.add_flavor("pinned", hw_cpu_policy="dedicated")
         done = subprocess.run([*program, "flavor", "check", "--all", "-f", "json"], capture_output=True, text=True)
         self.assertEqual(["", 1], [done.stderr, done.returncode])

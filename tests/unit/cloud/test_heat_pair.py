@@ -10,7 +10,6 @@ from unittest import mock
 import fixtures
 import openstack
 import requests
-import tenacity
 import testtools
 from keystoneauth1 import exceptions as keystone_errors
 
@@ -71,8 +70,6 @@ class HeatCase(testtools.TestCase):
         for name, value in (("_APPEAR_S", 0.3), ("_POLL_S", 0.05), ("_RETRY_S", 0.2), ("_DELETE_S", 600)):
             self.useFixture(fixtures.MockPatchObject(stacks, name, value))
         self.useFixture(fixtures.MockPatchObject(heat_pair, "_POLL_S", 0.05))
-        soon = fixtures.MockPatchObject(tenacity, "wait_random_exponential", lambda **_: tenacity.wait_fixed(0.01))
-        self.useFixture(soon)
         self.useFixture(fixtures.FakeLogger())
 
     def connect(self, path="/identity/v3"):
