@@ -13,7 +13,7 @@ import datetime
 import hashlib
 import json
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from nova_perf_tuning.database import engine as database  # first: it says which extra SQLAlchemy is of
@@ -86,6 +86,14 @@ class Series:
         before, after = self.points[change.index - 1].versions, self.points[change.index].versions
         return {name: (before.get(name, "?"), new) for name, new in after.items() if before.get(name, "?") != new}
 
+    @property
+    def tuning(self) -> str:
+        """The request in words: the profile and all extra specs; ``-`` for none."""
+        specs = json.loads(self.request or "{}")
+        profile = specs.pop("perf:profile", "")
+        text = ", ".join(f"{name.removeprefix('perf:')}={value}" for name, value in specs.items())
+        return f"{profile} ({text})" if profile and text else profile or text or "-"
+
 
 def fingerprint(environment: Mapping[str, Any]) -> str:
     """Return what hosts must have in common to be compared, in words; empty where the CPU is not known."""
@@ -106,29 +114,6 @@ def request(environment: Mapping[str, Any], arm: str) -> str:
     asked = environment.get("arms", {}).get(arm, {}).get("request", {})
     specs = {key: value for key, value in asked.items() if key != _JUDGES}
     return json.dumps(specs, sort_keys=True) if specs else ""
-
-
-def tunings(series: Sequence[Series]) -> list[str]:
-    """Return the request of each series in words: the profile and the extra specs that tell it from others.
-
-    Of a profile that was requested in one way alone its name says enough; without a profile all specs are there.
-    """
-    specs = [{"perf:profile": "", **json.loads(one.request or "{}")} for one in series]
-    asked: dict[tuple[str, ...], list[Mapping[str, str]]] = collections.defaultdict(list)
-    for one, mine in zip(series, specs, strict=True):
-        asked[one.host, one.benchmark, one.arm, mine["perf:profile"]].append(mine)
-    words = []
-    for one, mine in zip(series, specs, strict=True):
-        profile = mine["perf:profile"]
-        alike = asked[one.host, one.benchmark, one.arm, profile]
-        names = sorted({name for other in alike for name in other if name != "perf:profile"})
-        text = ", ".join(
-            f"{name.removeprefix('perf:')}={mine.get(name, 'none')}"
-            for name in names
-            if len({other.get(name) for other in alike}) > 1 or (not profile and name in mine)
-        )
-        words.append((f"{profile} ({text})" if text else profile) if profile else text or "-")
-    return words
 
 
 class History:

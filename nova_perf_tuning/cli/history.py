@@ -68,18 +68,16 @@ class History(command.PerfCommand):
 
 
 def _print(found: list[history.Series]) -> None:
-    from nova_perf_tuning.budget import history
-
     if not found:
         print("no run of this kind is in the database; 'nova-perf history --add RESULTS.json' keeps one")
     head = ("host", "benchmark", "arm", "tuning", "runs", "newest", "changes")
     rows = [
         (
-            *(one.host, one.benchmark, one.arm, tuning, len(one.points)),
+            *(one.host, one.benchmark, one.arm, one.tuning, len(one.points)),
             f"{wording.number(one.points[-1].value)} {one.unit}",
             "; ".join(wording.change(one, change) for change in one.changes) or None,
         )
-        for one, tuning in zip(found, history.tunings(found), strict=True)
+        for one in found
     ]
     command.print_table(head, rows, limit=200)
 
