@@ -25,11 +25,6 @@ SLACK_S = 0.05
 #: A scheduler tick: no median of so many trials lags by more.
 TICK_S, _MANY = 0.01, 6
 
-#: CPUs may seem to give more than a window holds: a guest is asked some way outside it, and its clock ticks are
-#: booked late where its vCPUs wait. So much more of the window, and so many seconds, are no contradiction.
-_LATE_SHARE = 0.1
-_LATE_S = 0.5
-
 #: A guest counts in ticks of its own, which need not fall where its CPU time does.
 GUEST_SLACK = 0.05
 
@@ -78,11 +73,6 @@ def cost(trial: model.Trial) -> Cost:
     if share > MAX_WAIT:
         return Cost(total, total - vcpu, None, share, reason(_C.VCPUS_WAITED, share=share, limit=MAX_WAIT))
     return Cost(total, total - vcpu, total - trial.guest_cpu_s, share, None)
-
-
-def most_s(cpus: int, window_s: float) -> float:
-    """Return the CPU seconds that so many CPUs may seem to have given in a window; more is a contradiction."""
-    return cpus * (window_s * (1 + _LATE_SHARE) + _LATE_S)
 
 
 def _contradiction(trial: model.Trial, vcpu: float, total: float) -> reasons.Reason | None:
