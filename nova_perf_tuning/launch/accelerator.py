@@ -15,6 +15,7 @@ import time
 
 from nova_perf_tuning.launch import base, programs
 from nova_perf_tuning.launch.image import Image
+from nova_perf_tuning.printing import printable
 
 KVM = "kvm"
 TCG = "tcg"
@@ -106,4 +107,4 @@ def _watch(process: subprocess.Popen[bytes]) -> str | None:
     if b"Linux version" in output and b"Kernel panic" in output:
         return None
     last = output.decode("utf-8", "replace").strip().splitlines()[-1:]
-    return f"a test guest ended early: {''.join(c for c in ''.join(last)[-200:] if c.isprintable())}"
+    return f"a test guest ended early: {printable(''.join(last)[-200:])}"

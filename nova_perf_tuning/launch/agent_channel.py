@@ -17,6 +17,7 @@ import libvirt
 import libvirt_qemu
 
 from nova_perf_tuning.launch import base
+from nova_perf_tuning.printing import one_line
 
 _RUN: Final = "/usr/lib/perf/run-job"
 _KILL: Final = "/usr/lib/perf/kill-job"
@@ -54,7 +55,7 @@ class AgentChannel:
         try:
             answer = libvirt_qemu.qemuAgentCommand(self._domain, json.dumps(request), timeout_s, 0)
         except libvirt.libvirtError as error:
-            raise AgentError(f"{command}: {printable(str(error), 300)}") from error
+            raise AgentError(f"{command}: {one_line(error, 300)}") from error
         try:
             return json.loads(answer)["return"]
         except (ValueError, KeyError, TypeError, RecursionError) as error:
@@ -125,8 +126,3 @@ def _text(data: object, limit: int) -> str:
         return base64.b64decode(data, validate=True)[:limit].decode("utf-8", "replace")
     except (binascii.Error, ValueError) as error:
         raise AgentError("guest-exec-status: the output is not base64") from error
-
-
-def printable(text: str, limit: int) -> str:
-    """Return the end of ``text`` without what could act on a terminal; line ends stay."""
-    return "".join(c for c in text[-limit:] if c.isprintable() or c == "\n")

@@ -77,6 +77,18 @@ class CpuReading:
     wait_s: float | None
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class GuestSize:
+    """Virtual hardware of each guest, the same in every arm.
+
+    :ivar memory_mib: the image needs 160 MiB; :ivar scratch_mib: second disk, where programs run.
+    """
+
+    vcpus: int = 2
+    memory_mib: int = 320
+    scratch_mib: int = 512
+
+
 class Machine(abc.ABC):
     """Somewhere a program can be run: a guest, or the host itself.
 

@@ -15,7 +15,6 @@ from nova_perf_tuning.launch import base, programs
 from nova_perf_tuning.launch.domain_xml import GuestFiles
 from nova_perf_tuning.launch.image import Image
 from nova_perf_tuning.launch.run_directory import RunDirectory
-from nova_perf_tuning.launch.size import GuestSize
 
 #: Two arms of two guests at a time; an overlay grows by what the guest writes to its root disk, next to nothing.
 _GUESTS = 4
@@ -23,7 +22,7 @@ _OVERLAY = 32 << 20
 _ALIGNMENT = 4096
 
 
-def check_space(folder: str, image: Image, size: GuestSize) -> None:
+def check_space(folder: str, image: Image, size: base.GuestSize) -> None:
     """See that the disks of two arms fit.
 
     :raises LaunchError: naming the folder, what is needed and what is free.
@@ -87,7 +86,7 @@ def cache_mode(folder: str) -> str:
     return "none"
 
 
-def create(run: RunDirectory, name: str, image: Image, size: GuestSize) -> GuestFiles:
+def create(run: RunDirectory, name: str, image: Image, size: base.GuestSize) -> GuestFiles:
     """Make one guest's disks.
 
     The scratch disk is allocated at once: a full disk shows now, not in the middle of a benchmark, and no arm

@@ -13,7 +13,7 @@ from typing import Final
 from lxml import etree
 from lxml.builder import E
 
-from nova_perf_tuning.launch.size import GuestSize
+from nova_perf_tuning.launch import base
 
 #: ``<perf-run:run>`` in the metadata says which run of the launcher a domain belongs to.
 RUN_NAMESPACE: Final = "http://openstack.org/xmlns/libvirt/nova-perf-tuning/run/1.0"
@@ -41,7 +41,7 @@ def base_domain(
     name: str,
     uuid: str,
     run_id: str,
-    size: GuestSize,
+    size: base.GuestSize,
     files: GuestFiles,
     *,
     kvm: bool,

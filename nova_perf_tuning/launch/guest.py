@@ -19,8 +19,9 @@ from nova_perf_tuning.host.facts import guests
 from nova_perf_tuning.host.facts.root import Root
 from nova_perf_tuning.launch import base, cpu
 from nova_perf_tuning.launch import clock as clock_module
-from nova_perf_tuning.launch.agent_channel import AgentChannel, AgentError, Exit, printable
+from nova_perf_tuning.launch.agent_channel import AgentChannel, AgentError, Exit
 from nova_perf_tuning.launch.host_machine import first_line
+from nova_perf_tuning.printing import printable
 
 #: How long a program may take to go away after SIGKILL, and a server to come to rest after its start.
 _DEATH_S = 60.0
@@ -97,7 +98,7 @@ class Guest(base.Machine):
         lines = [line for line in lines if line]
         # A panic's reason stands before its call trace.
         panic = max((at for at, line in enumerate(lines) if "Kernel panic" in line), default=len(lines))
-        kept = [printable(line, 300) for line in lines[: panic + 2][-_CONSOLE_LINES:]]
+        kept = [printable(line[-300:]) for line in lines[: panic + 2][-_CONSOLE_LINES:]]
         return "\n".join(f"  | {line}" for line in kept) or "  (nothing)"
 
     def configure_network(self, peer: str | None = None) -> None:

@@ -15,6 +15,7 @@ from typing import IO, Final
 
 from nova_perf_tuning.launch import base, cpu, programs
 from nova_perf_tuning.launch import clock as clock_module
+from nova_perf_tuning.printing import printable
 
 _SETTLE_S = 10.0
 _CHILDREN: Final = "/proc/thread-self/children"
@@ -23,7 +24,7 @@ _TICK_S = 1.0 / os.sysconf("SC_CLK_TCK")
 
 def first_line(text: str) -> str:
     """Return the first line of a program's errors, safe to print; most name their fault there, usage follows."""
-    return "".join(char for char in text.strip().partition("\n")[0][:200] if char.isprintable())
+    return printable(text.strip().partition("\n")[0][:200])
 
 
 class _Process:

@@ -35,10 +35,9 @@ from nova_perf_tuning.launch import (
     programs,
     run_directory,
 )
-from nova_perf_tuning.launch.agent_channel import printable
 from nova_perf_tuning.launch.guest import Guest
 from nova_perf_tuning.launch.host_machine import HostMachine
-from nova_perf_tuning.launch.size import GuestSize
+from nova_perf_tuning.printing import one_line
 
 LOG = logging.getLogger(__name__)
 
@@ -81,7 +80,7 @@ class LibvirtLauncher(base.Launcher):
     def __init__(
         self,
         *,
-        size: GuestSize | None = None,
+        size: base.GuestSize | None = None,
         accelerator: str = "auto",
         image_folder: str | None = None,
         machine: str = "pc",
@@ -98,7 +97,7 @@ class LibvirtLauncher(base.Launcher):
         :param sets: the operator's CPU sets for the host plan.
         :param state_dir: where runs keep their disks; QEMU's user must be able to pass through it.
         """
-        self._size = size or GuestSize()
+        self._size = size or base.GuestSize()
         self._programs: frozenset[str] = frozenset()
         self._wanted = accelerator
         self._image_folder = image_folder
@@ -134,10 +133,8 @@ class LibvirtLauncher(base.Launcher):
     # --- making ---------------------------------------------------------------------------------------------
 
     def prepare(self) -> None:
-        self._size.check()
         if os.geteuid():
             raise base.LaunchError("guests, bridges and namespaces are root's; run this as root")
-        network.check_root()
         for program, package in programs.NEEDED.items():
             if shutil.which(program, path=programs.environment()["PATH"]) is None:
                 raise base.LaunchError(f"program {program} is missing; install the package {package}")
@@ -215,15 +212,12 @@ class LibvirtLauncher(base.Launcher):
             # libvirt destroys the domain when this connection ends, however the process does.
             domain = self._connected().createXML(transformed.xml, libvirt.VIR_DOMAIN_START_AUTODESTROY)
         except libvirt.libvirtError as error:
-            raise base.LaunchError(f"libvirt cannot start guest {name}: {printable(str(error), 400)}") from error
+            raise base.LaunchError(f"libvirt cannot start guest {name}: {one_line(error, 400)}") from error
         notes = tuple(map(str, transformed.notes))
         return Guest(name, domain, address, tap, files.console, transformed.xml), notes
 
     def altered(self, arm: base.Arm, xml: str) -> str:
-        """Return the domain XML that a guest of ``arm`` is made from, before what its request changes in it.
-
-        For comparisons of what no extra spec asks for, such as emulated devices: a subclass changes it.
-        """
+        """Return the domain XML that a guest of ``arm`` is made from; benchmarks of devices change it."""
         return xml
 
     def _await_agents(self, guests: tuple[Guest, ...]) -> None:
@@ -379,7 +373,7 @@ class LibvirtLauncher(base.Launcher):
                 self._connect()  # libvirtd was started anew; its guests live on
             names = [domain.name() for domain in self._connected().listAllDomains()]
         except libvirt.libvirtError as error:
-            raise base.LaunchError(f"guests of run {run_id}: {printable(str(error), 200)}") from error
+            raise base.LaunchError(f"guests of run {run_id}: {one_line(error, 200)}") from error
         return [name for name in names if name.startswith(f"{_PREFIX}-{run_id}-")]
 
     def _destroy_domains(self, names: list[str]) -> None:
@@ -393,7 +387,7 @@ class LibvirtLauncher(base.Launcher):
             self._connected().lookupByName(name).destroy()
         except libvirt.libvirtError as error:
             if error.get_error_code() != libvirt.VIR_ERR_NO_DOMAIN:
-                raise base.LaunchError(f"guest {name} cannot be ended: {printable(str(error), 200)}") from error
+                raise base.LaunchError(f"guest {name} cannot be ended: {one_line(error, 200)}") from error
 
     def _attempt(self, action: Callable[[], None], faults: list[str]) -> bool:
         """Do one step of the clean-up; what fails is noted and does not stop the rest."""
@@ -413,7 +407,7 @@ class LibvirtLauncher(base.Launcher):
             self._connection = libvirt.open(self._uri)
         except libvirt.libvirtError as error:
             raise base.LaunchError(
-                f"libvirt does not answer at {self._uri} ({printable(str(error), 200)}); {_START_LIBVIRT}"
+                f"libvirt does not answer at {self._uri} ({one_line(error, 200)}); {_START_LIBVIRT}"
             ) from error
 
     def _connected(self) -> libvirt.virConnect:
@@ -432,7 +426,7 @@ class LibvirtLauncher(base.Launcher):
             xml = self._connected().getDomainCapabilities(None, "x86_64", self._machine, "qemu")
         except libvirt.libvirtError as error:
             raise base.LaunchError(
-                f"libvirt has no QEMU for x86_64 machine '{self._machine}' ({printable(str(error), 200)});"
+                f"libvirt has no QEMU for x86_64 machine '{self._machine}' ({one_line(error, 200)});"
                 " install the package qemu-system-x86"
             ) from error
         return etree.fromstring(xml).findtext("path") or "qemu-system-x86_64"

@@ -79,9 +79,8 @@ class Network:
     def remove(self) -> None:
         """Remove all that :meth:`create` made and every process in the namespaces; may be called at any time."""
         for role in ROLES:
-            path = os.path.join(_NAMESPACES, self.namespace(role))
-            if os.path.exists(path):
-                _kill_inside(path)
+            if os.path.exists(os.path.join(_NAMESPACES, self.namespace(role))):
+                _kill_inside(self.namespace(role))
                 programs.call(["ip", "netns", "del", self.namespace(role)])
         taps = [name for name in os.listdir("/sys/class/net") if name.startswith(f"npt{self.run_id}")]
         for device in (*self._veths.values(), *taps, self.bridge):
@@ -89,31 +88,6 @@ class Network:
                 # A veth goes with its namespace, which the kernel takes down a moment later.
                 with contextlib.suppress(base.LaunchError):
                     programs.call(["ip", "link", "del", device])
-        self._unmount_namespaces()
-
-    def _unmount_namespaces(self) -> None:
-        """Undo the mount that ``ip netns add`` puts on an empty folder; the next one makes it anew."""
-        if _is_mount(_NAMESPACES) and not os.listdir(_NAMESPACES):
-            with contextlib.suppress(base.LaunchError):  # busy: somebody has just made a namespace
-                programs.call(["umount", _NAMESPACES])
-
-
-def check_root() -> None:
-    """See that network namespaces can be entered: that takes a mount at /, which a plain chroot has not.
-
-    :raises LaunchError: there is none.
-    """
-    if not _is_mount("/"):
-        raise base.LaunchError(
-            "there is no mount at / (a plain chroot), which network namespaces need; bind the folder on itself"
-            " before you enter it: mount --bind DIR DIR"
-        )
-
-
-def _is_mount(path: str) -> bool:
-    """Whether something is mounted there; os.path.ismount misses a folder that is mounted on itself."""
-    with open("/proc/self/mounts", encoding="utf-8", errors="replace") as file:
-        return any(line.split(" ", 2)[1] == path for line in file)
 
 
 def _disable_ipv6(device: str) -> None:
@@ -142,21 +116,12 @@ def _free_subnet(run_id: str) -> ipaddress.IPv4Network:
 
 
 def _kill_inside(namespace: str) -> None:
-    """Kill every process in a namespace that is ours; a benchmark's server outlives a launcher that was killed."""
-    wanted = os.stat(namespace)
+    """Kill every process in a namespace; a benchmark's server outlives a launcher that was killed."""
     for _round in range(10):
-        found = [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if _is_inside(pid, wanted)]
+        found = programs.call(["ip", "netns", "pids", namespace]).split()
         if not found:
             return
         for pid in found:
             with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+                os.kill(int(pid), signal.SIGKILL)
         time.sleep(0.05)
-
-
-def _is_inside(pid: int, wanted: os.stat_result) -> bool:
-    try:
-        found = os.stat(f"/proc/{pid}/ns/net")
-    except OSError:
-        return False
-    return (found.st_ino, found.st_dev) == (wanted.st_ino, wanted.st_dev)

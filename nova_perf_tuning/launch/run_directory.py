@@ -70,7 +70,6 @@ class RunDirectory:
                 shutil.rmtree(self.path, ignore_errors=True)
             os.close(self._lock)
             self._lock = -1
-        _remove_empty(self.parent)
 
 
 def sweep(remove: Callable[[str, str], None], parent: str = BASE) -> list[str]:
@@ -97,7 +96,6 @@ def sweep(remove: Callable[[str, str], None], parent: str = BASE) -> list[str]:
                 LOG.warning("run %s has ended, but its remains cannot be removed: %s", name, error)
             finally:
                 os.close(lock)
-    _remove_empty(parent)
     return swept
 
 
@@ -108,28 +106,18 @@ def _locked(parent: str) -> Iterator[None]:
     :raises LaunchError: another process has held the lock for :data:`_PATIENCE_S`.
     """
     deadline = time.monotonic() + _PATIENCE_S
-    while True:
-        os.makedirs(parent, exist_ok=True)
-        try:
-            # Passed through by QEMU's user; who could list it could lock it, and stop every run.
-            os.chmod(parent, 0o711)  # noqa: S103
-            lock = os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        except FileNotFoundError:
-            continue
-        try:
-            while not _try_lock(lock):
-                if time.monotonic() >= deadline:
-                    raise base.LaunchError(f"{parent} is locked by another process")
-                time.sleep(0.05)
-            try:
-                same = os.stat(parent).st_ino == os.fstat(lock).st_ino
-            except FileNotFoundError:
-                same = False
-            if same:  # else another run removed it as empty while this one waited
-                yield
-                return
-        finally:
-            os.close(lock)
+    os.makedirs(parent, exist_ok=True)
+    # Passed through by QEMU's user; who could list it could lock it, and stop every run.
+    os.chmod(parent, 0o711)  # noqa: S103
+    lock = os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        while not _try_lock(lock):
+            if time.monotonic() >= deadline:
+                raise base.LaunchError(f"{parent} is locked by another process")
+            time.sleep(0.05)
+        yield
+    finally:
+        os.close(lock)
 
 
 def _try_lock(descriptor: int) -> bool:
@@ -138,8 +126,3 @@ def _try_lock(descriptor: int) -> bool:
     except BlockingIOError:
         return False
     return True
-
-
-def _remove_empty(parent: str) -> None:
-    with contextlib.suppress(OSError):  # not empty, or gone
-        os.rmdir(parent)

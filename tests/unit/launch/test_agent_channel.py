@@ -96,7 +96,3 @@ class AgentChannelTest(unittest.TestCase):
                 question()
             except base.LaunchError:
                 continue
-
-    def test_printable(self) -> None:
-        self.assertEqual("a\nb[2J", agent_channel.printable("a\nb\x1b[2J\r\x07", 100))
-        self.assertEqual("yz", agent_channel.printable("xyz", 2))

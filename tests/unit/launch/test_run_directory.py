@@ -44,7 +44,7 @@ class RunDirectoryTest(unittest.TestCase):
         self.assertEqual([], self.sweep())
         run.close()
         run.close()
-        self.assertFalse(os.path.exists(self.parent))
+        self.assertEqual([], os.listdir(self.parent))
 
     def test_umask_does_not_lock_qemu_out(self) -> None:
         before = os.umask(0o077)
