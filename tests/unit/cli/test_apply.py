@@ -137,13 +137,6 @@ class PlanFileTest(transaction_case.TransactionCase):
         self.assertLessEqual({one["kind"] for one in found}, set(planfile.FORMS))
         self.assertEqual(len(found), len(planfile.load(self.plan(found))))
 
-    def test_files_that_cannot_be_read(self):
-        self.refused("apply", "--from", "/no/such/file", words=("/no/such/file", "No such file"))
-        self.refused("apply", "--from", self.root, words=(self.root,))
-        fifo = os.path.join(self.root, "fifo")
-        os.mkfifo(fifo)
-        self.refused("apply", "--from", fifo, words=(fifo,))
-
 
 class OptionsTest(transaction_case.TransactionCase):
     def test_wrong_places(self):
@@ -177,10 +170,6 @@ class OptionsTest(transaction_case.TransactionCase):
         ):
             config.write_text(text)
             self.refused("status", "--config-file", str(config), words=(str(config),))
-
-    def test_a_waiting_time_that_is_none(self):
-        for text in ("nan", "inf", "-1", "soon"):
-            self.refused("status", f"--lock-timeout={text}", words=("--lock-timeout",))
 
 
 class StrangersSysrootTest(transaction_case.TransactionCase):

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import pathlib
-import subprocess
-import sys
 import tempfile
 from xml.etree import ElementTree
 
@@ -93,8 +91,6 @@ class AuditTest(testtools.TestCase):
         root = self.grow()
         (found,) = self.json("--sysroot", root, "--kernel-log", str(path), code=1)["findings"]
         self.assertEqual("xen-pv-guest", found["rule"])
-        path.write_text("[0.0] DMI: Xen HVM domU, BIOS 4.1.5 11/28/2013\n")
-        self.json("--sysroot", root, "--kernel-log", str(path), code=0)
 
     def test_what_a_rule_could_not_read_is_told(self) -> None:
         root = self.grow()
@@ -103,28 +99,6 @@ class AuditTest(testtools.TestCase):
         found = self.json("--sysroot", root, code=1)
         self.assertEqual(["too long, not read: etc/nova/nova.conf"], found["warnings"])
         self.assertIn("\nwarning: too long, not read: etc/nova/nova.conf\n", run("audit", "--sysroot", root)[1])
-
-    def test_tabs_are_no_control_characters(self) -> None:
-        root = hosts.grow(self, cases.CASES["tcp-buffers-absurd"].tree())
-        pathlib.Path(root, "proc/sys/net/ipv4/tcp_rmem").write_text("4096\t87380\t134217728\n")
-        out = run("audit", "--sysroot", root, "--rtt", "0.2")[1]
-        self.assertIn("read: /proc/sys/net/ipv4/tcp_rmem: 4096 87380 134217728\n", out)
-
-    def test_any_name_in_a_locale_of_ascii(self) -> None:
-        xml = hosts.domain("\u00e9t\u00e9", vcpus=40, pins=(), policy="shared")
-        tree = {
-            **hosts.good(),
-            "etc/libvirt/qemu/other.xml": xml,
-            "etc/nova/nova.conf": "[libvirt]\nvirt_type = kvm\n[neutron_physnet_\u00e9]\nnuma_nodes = \u00e9\n",
-        }
-        ascii_only = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
-        done = subprocess.run(
-            [sys.executable, "-m", "nova_perf_tuning.cli.main", "audit", "--sysroot", hosts.grow(self, tree)],
-            env={**os.environ, **ascii_only},
-            capture_output=True,
-        )
-        self.assertEqual((1, b""), (done.returncode, done.stderr))
-        self.assertIn(b"neutron_physnet_\\xe9", done.stdout)
 
     def test_nova_config_and_domains_that_are_named(self) -> None:
         root = self.grow()

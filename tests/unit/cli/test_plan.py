@@ -130,20 +130,6 @@ class PlanCommandTest(testtools.TestCase):
         self.assertNotIn("no overlap", out)
         self.assertIn("interrupts may run on dedicated CPUs 3,7: of eth0", out)
 
-    def test_many_guests_are_summed_up(self):
-        root = str(self.folder / "many")
-        with contextlib.redirect_stderr(io.StringIO()):
-            gen_host.main([root, "--preset", "small", "--guests", "40"])
-        self.root, self.xml = root, os.path.join(root, "etc/libvirt/qemu")
-        self.ask(vhost_placement="spread")
-        _code, out, _err = run("--sysroot", root)
-        self.assertIn("22 more", out)
-        self.assertLess(len(out.splitlines()), 50)
-
-    def test_every_cpu_dedicated(self):
-        _code, out, _err = run("--sysroot", self.root, "--dedicated", "0-7")
-        self.assertIn("warning: no CPU is left for the host", out)
-
     def test_contradictions_are_one_line(self):
         for arguments, words in (
             (["--dedicated", "0-3", "--shared", "3-5"], "overlap in CPUs 3"),
@@ -160,13 +146,6 @@ class PlanCommandTest(testtools.TestCase):
         ):
             self.assertIn(words, self.refused(*arguments))
 
-    def test_bad_nova_conf_is_one_line(self):
-        conf = self.folder / "nova.conf"
-        for data in (b"\xff\xfe\0", b"[compute\n", b"[compute]\ncpu_shared_set = x\n"):
-            conf.write_bytes(data)
-            self.assertIn(str(conf), self.refused("--nova-config", str(conf)))
-        self.assertIn("No such file", self.refused("--nova-config", str(self.folder / "absent")))
-
     def test_hostile_domains_are_one_line(self):
         bad = self.folder / "bad"
         bad.mkdir()
@@ -175,27 +154,11 @@ class PlanCommandTest(testtools.TestCase):
         os.mkfifo(one)
         self.assertIn("not a plain file", self.refused("--domain", str(bad)))
         one.unlink()
-        one.symlink_to("/dev/zero")
-        self.assertIn("not a plain file", self.refused("--domain", str(bad)))
-        one.unlink()
-        one.symlink_to(one.name)
-        self.assertIn("symbolic links", self.refused("--domain", str(bad)))
-        one.unlink()
-        for data in (
-            b"",
-            b"<domain>",
-            b"<network><name>x</name></network>",
-            b"\xff\xfe",
-            b'<!DOCTYPE d [<!ENTITY e SYSTEM "file:///etc/passwd">]><domain><name>&e;</name></domain>',
-            b"<domain>" + b"<a>" * 100_000,
-        ):
+        for data in (b"", b"<network><name>x</name></network>", b"\xff\xfe", b"<domain>" + b"<a>" * 100_000):
             one.write_bytes(data)
             self.assertIn("one.xml", self.refused("--domain", str(bad)))
         self.assertIn("is in", self.refused("--domain", self.xml, "--domain", self.xml))
         self.assertIn("No such file", self.refused("--domain", str(bad / "absent.xml")))
-        one.unlink()
-        (bad / "folder.xml").mkdir()
-        self.assertIn("folder.xml", self.refused("--domain", str(bad)))
 
     def test_names_of_guests_cannot_drive_the_terminal(self):
         path = self.folder / "evil.xml"

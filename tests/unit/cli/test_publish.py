@@ -136,28 +136,6 @@ class PublishTest(testtools.TestCase):
         done = self.published_by(self.results, "--budget", self.untuned_budget(0.4))
         self.assertEqual(["CUSTOM_PERF_BUDGET_NET_10G", "CUSTOM_PERF_VALIDATED"], done["traits"])
 
-    def test_budgets_that_were_not_for_the_fleet_earn_no_trait_of_their_own(self):
-        self.measure_fleet(0)
-        optional = self.untuned_budget(0.05, ", host_group: gen3, optional: true")
-        done = self.published_by(self.results, "--budget", optional)
-        self.assertEqual(["CUSTOM_PERF_VALIDATED"], done["traits"])
-        self.assertIn("no budget applies: ", done["left_out"][0])
-        budget = self.untuned_budget(0.05, ", host_group: gen3")
-        told = (self.results, "--nova-config", self.config, "--budget", budget)
-        refused = program.nova_perf("publish", *told)
-        self.assertEqual((3, ""), (refused.returncode, refused.stdout))
-        self.assertIn("no budget applies: ", refused.stderr)
-        self.assertIn("since the results name no host group (give --host-group)", refused.stderr)
-        done = self.published_by(self.results, "--budget", budget, "--host-group", "gen3")
-        self.assertIn("CUSTOM_PERF_BUDGET_NET_10G", done["traits"])
-
-    def test_how_it_was_judged_is_told(self):
-        self.measure_fleet(0)
-        told = (self.results, "--nova-config", self.config)
-        self.assertIn("PASS of host cmp1, as recorded in ", program.nova_perf("publish", *told).stdout)
-        done = program.nova_perf("publish", *told, "--budget", self.untuned_budget(0.05))
-        self.assertIn("PASS of host cmp1, judged now from ", done.stdout)
-
     def test_options_of_budgets_are_those_of_evaluate(self):
         self.measure(host_group="gen3")
         lines = (
@@ -174,11 +152,6 @@ class PublishTest(testtools.TestCase):
         line = self.refused(self.results, "--budget", budget, "--noise-file", floors)
         self.assertIn("INVALID says nothing", line)
         self.assertIn("--flavor says how budgets judge", self.refused(self.results, "--flavor", "big"))
-
-    def test_a_verdict_without_trials_is_not_judged(self):
-        now = datetime.datetime.now(datetime.UTC)
-        path = self.write("verdict.json", host_result.HostResult("cmp1", now, "PASS", {}).to_json())
-        self.assertIn("a verdict without trials", self.refused(path, "--budget", self.budget(0.15)))
 
     def test_a_result_file_and_its_withdrawal(self):
         now = datetime.datetime.now(datetime.UTC)

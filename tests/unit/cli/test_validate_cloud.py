@@ -314,20 +314,6 @@ class ValidateCloudTest(fleet_case.SimulatedValidation):
         )
         self.assertIn("nothing of fio on the host itself", str(error))
 
-    def test_length_of_a_turn(self):
-        self.assertEqual(
-            0,
-            self.validate("--hosts", "a,b", "--slot-time", "30s", cloud=fleet_case.SimulatedCloud(count=2)),
-        )
-        runs = run_store.RunStore(self.url)
-        [line] = runs.lines()
-        self.assertEqual(30, runs.load(line.run_id).plan["guests"]["slot_s"])
-
-    def test_json(self):
-        self.assertEqual(0, self.validate("--hosts", "all", "-f", "json"))
-        found = json.loads(self.out.getvalue())
-        self.assertEqual("PASS", found["environment"]["fleet"]["verdict"])
-
     def test_two_hosts_have_no_verdict_without_a_budget(self):
         self.assertEqual(0, self.validate("--hosts", "a,b", cloud=fleet_case.SimulatedCloud(count=2)))
         fleet = self.results().environment["fleet"]
