@@ -15,7 +15,7 @@ from nova_perf_tuning import errors
 from nova_perf_tuning.agent import arbiter, book, findings, host, notify, reconcile, service, sources, watch
 from nova_perf_tuning.agent import guests as guests_module
 from nova_perf_tuning.agent import state as state_module
-from nova_perf_tuning.conf import default, opts
+from nova_perf_tuning.conf import opts
 from nova_perf_tuning.host import novaconf, privileged
 from nova_perf_tuning.host.plan import model as plan_model
 from nova_perf_tuning.host.transaction import journal as journal_module
@@ -65,7 +65,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="FILE",
         action="append",
         help="read [agent] and [nova_perf_tuning] of FILE; may be repeated "
-        f"(default: {default.CONFIG} if it is there and --sysroot is not given)",
+        f"(default: {opts.CONFIG} if it is there and --sysroot is not given)",
     )
     parser.add_argument(
         "--sysroot", metavar="DIR", default="/", help="root of a generated host's files instead of this host"
@@ -79,7 +79,7 @@ def run(args: argparse.Namespace, notifier: notify.Notifier) -> int:
 
     :raises PerfTuningError: it cannot work.
     """
-    files = args.config_file or default.files(args.sysroot)
+    files = args.config_file or opts.default_files(args.sysroot)
     conf = opts.load(files)
     for line in opts.unknown(files):
         LOG.warning("%s", line)

@@ -12,7 +12,7 @@ from oslo_config import cfg
 from nova_perf_tuning import errors
 from nova_perf_tuning.agent import state as agent_module
 from nova_perf_tuning.cli import option_types
-from nova_perf_tuning.conf import default, opts
+from nova_perf_tuning.conf import opts
 from nova_perf_tuning.host.transaction import journal as journal_module
 
 
@@ -46,7 +46,7 @@ def add_state_options(parser: argparse.ArgumentParser, *, sysroot: bool = True) 
         action="append",
         default=[],
         help="read [nova_perf_tuning] state_dir and lock_timeout and [agent] run_dir from FILE; a flag wins; may "
-        f"be repeated (default: {default.CONFIG}, as the agent does, if it is there and --sysroot is not given)",
+        f"be repeated (default: {opts.CONFIG}, as the agent does, if it is there and --sysroot is not given)",
     )
 
 
@@ -84,7 +84,7 @@ def _configuration(args: argparse.Namespace) -> cfg.ConfigOpts:
 
     :raises ConfigError: a file is wrong.
     """
-    files = args.config_file or default.files(args.sysroot)
+    files = args.config_file or opts.default_files(args.sysroot)
     return opts.load(files, ("state_dir", "lock_timeout", "run_dir"))
 
 

@@ -17,13 +17,17 @@ from collections.abc import Collection, Iterator, Sequence
 from types import ModuleType
 from typing import Any, Final
 
-from oslo_config import cfg, types
+from oslo_config import cfg
 
 from nova_perf_tuning import at_once, conf, errors
 
 #: Options that name a folder: below the current one it would be another for each who reads the file.
 _FOLDERS: Final = ("state_dir", "run_dir")
 _MAX_BYTES: Final = 4 << 20
+
+
+#: Read where no file is named; it is of the live host.
+CONFIG: Final = "/etc/nova-perf-tuning/nova-perf-tuning.conf"
 
 
 class ConfigError(errors.PerfTuningError):
@@ -40,6 +44,11 @@ def _modules() -> Iterator[ModuleType]:
 def list_opts() -> list[tuple[cfg.OptGroup, list[cfg.Opt]]]:
     """Return every group with its options."""
     return [pair for module in _modules() for pair in module.list_opts()]
+
+
+def default_files(root: str) -> list[str]:
+    """Return the file that the agent and the commands read for the host below ``root``, where there is one."""
+    return [CONFIG] if os.path.realpath(root) == "/" and os.path.lexists(CONFIG) else []
 
 
 def load(files: Sequence[str], only: Collection[str] = ()) -> cfg.ConfigOpts:
@@ -92,7 +101,7 @@ def _check_value(options: cfg.ConfigOpts, group: str, option: cfg.Opt, named: st
     else:
         fault = _unusable(option, value)
     if fault:
-        raise ConfigError(f"configuration {named}: [{group}] {option.dest}: {fault}; {_remedy(option)}")
+        raise ConfigError(f"configuration {named}: [{group}] {option.dest}: {fault}; mend or remove the line")
 
 
 def _unusable(option: cfg.Opt, value: Any) -> str:
@@ -104,21 +113,6 @@ def _unusable(option: cfg.Opt, value: Any) -> str:
     if option.dest in _FOLDERS and not os.path.isabs(value):
         return f"{value} does not begin with '/'"
     return ""
-
-
-def _remedy(option: cfg.Opt) -> str:
-    kind, give = option.type, "mend the line"
-    if option.dest in _FOLDERS:
-        give = "give the whole path of a folder"
-    elif isinstance(kind, types.Number):
-        whole = "a whole number" if isinstance(kind, types.Integer) else "a number"
-        limits = f" from {kind.min:g} to {kind.max:g}" if kind.min is not None and kind.max is not None else ""
-        give = f"give {whole}{limits}"
-    elif isinstance(kind, types.Boolean):
-        give = "give true or false"
-    elif isinstance(kind, types.String) and kind.choices:
-        give = f"give {' or '.join(map(str, kind.choices))}"
-    return f"{give}, or remove the line" + (f" for the default, {option.default}" if option.default else "")
 
 
 def _line(error: object) -> str:

@@ -12,7 +12,7 @@ import testtools
 
 from nova_perf_tuning.agent import state as agent_module
 from nova_perf_tuning.cli import main, state
-from nova_perf_tuning.conf import default, opts
+from nova_perf_tuning.conf import opts
 from tests.hosts import sysroots
 
 
@@ -21,7 +21,7 @@ class DefaultConfigTest(testtools.TestCase):
         super().setUp()
         self.folder = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
         self.config = self.folder / "default.conf"
-        self.enterContext(mock.patch.object(default, "CONFIG", str(self.config)))
+        self.enterContext(mock.patch.object(opts, "CONFIG", str(self.config)))
         self.config.write_text(
             f"[nova_perf_tuning]\nstate_dir = {self.folder}/state\nlock_timeout = 3\n"
             f"[agent]\nrun_dir = {self.folder}/run\n"
@@ -52,7 +52,7 @@ class DefaultConfigTest(testtools.TestCase):
         root = sysroots.make_host(self)
         self.assertEqual((f"{root}/var/lib/nova-perf-tuning", 10.0), state.where(self.args("--sysroot", root)))
         self.assertIsNone(state.agent_state(self.args("--sysroot", root)))
-        self.assertEqual([], default.files(root))
+        self.assertEqual([], opts.default_files(root))
 
     def test_one_that_cannot_be_used_does_not_mean_the_defaults(self):
         self.config.unlink()

@@ -25,26 +25,22 @@ class LoadTest(testtools.TestCase):
 
     def test_values_that_oslo_config_lets_pass(self):
         for key in ("interval", "verify_interval", "passthrough_interval", "rewrite_pause_max"):
-            self.refused(f"[agent]\n{key} = nan\n", f"[agent] {key}: nan is no number; give a number from ")
-        self.refused(
-            "[nova_perf_tuning]\nlock_timeout = NaN\n", "[nova_perf_tuning] lock_timeout: nan", "0 to 3600"
-        )
+            self.refused(f"[agent]\n{key} = nan\n", f"[agent] {key}: nan is no number")
+        self.refused("[nova_perf_tuning]\nlock_timeout = NaN\n", "[nova_perf_tuning] lock_timeout: nan")
         for key in ("interval", "rewrite_limit", "rewrite_pause_max", "metrics_port", "run_dir"):
-            self.refused(f"[agent]\n{key} =\n", f"[agent] {key}: it is empty; give ", "or remove the line")
+            self.refused(f"[agent]\n{key} =\n", f"[agent] {key}: it is empty")
         for group, key in (("nova_perf_tuning", "state_dir"), ("agent", "run_dir")):
             self.refused(f"[{group}]\n{key} =\n", f"[{group}] {key}: it is empty")
-            self.refused(
-                f"[{group}]\n{key} = x/y\n", f"[{group}] {key}: x/y does not begin with '/'; give the whole"
-            )
+            self.refused(f"[{group}]\n{key} = x/y\n", f"[{group}] {key}: x/y does not begin with '/'")
 
     def test_what_oslo_config_refuses_names_the_key_and_the_remedy(self):
         for line, words in (
-            ("interval = soon", "give a number from 0.5 to 3600"),
-            ("interval = 0", "0.5; give a number"),
-            ("on_stop = explode", "give leave or restore"),
-            ("rps =", "give true or false"),
+            ("interval = soon", "mend or remove the line"),
+            ("interval = 0", "0.5"),
+            ("on_stop = explode", "leave"),
+            ("rps =", "mend or remove"),
             ("interval = $interval", "it refers to itself"),
-            ("metrics_address = !", "mend the line"),
+            ("metrics_address = !", "mend or remove"),
         ):
             self.refused(f"[agent]\n{line}\n", f"[agent] {line.split()[0]}: ", words)
         self.refused("nothing\n", "mend that line")
