@@ -22,11 +22,11 @@ from nova_perf_tuning.host.transaction import apply, journal, restore
 from tests.functional import patience
 
 SCRIPT = pathlib.Path(__file__).parents[3] / "etc/irqbalance/irqbalance-policy-nova-perf"
-#: More than irqbalance takes by its socket.
-OURS = frozenset(range(1000, 1000 + 256))
-THEIRS = frozenset(range(3100, 3104))
+#: As many as a large host has.
+OURS = frozenset(range(1000, 1000 + 2048))
+THEIRS = frozenset(range(4100, 4104))
 #: By somebody else, on irqbalance's command line.
-BANNED = 3200
+BANNED = 4200
 NUMBERS = (*sorted(OURS | THEIRS), BANNED)
 
 
