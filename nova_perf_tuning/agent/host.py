@@ -32,7 +32,6 @@ class TunedHost:
         self._nova_config = tuple(nova_config)
         self._given = given or plan_model.CpuSets()
         self._policy = policy or plan_model.Policy()
-        self._sets: tuple[object, plan_model.CpuSets] | None = None
 
     def facts(self) -> model.HostFacts:
         """Read the host.
@@ -55,22 +54,16 @@ class TunedHost:
         return planner.plan(dataclasses.replace(facts, guests=guests), self.sets(), self._policy)
 
     def sets(self) -> plan_model.CpuSets:
-        """Return the CPU sets; nova.conf is read again when it has changed."""
+        """Return the CPU sets, those of nova.conf as it is now."""
         files = [path for path in self._nova_config if os.path.exists(path)]
-        stamp = [(path, os.stat(path).st_mtime_ns) for path in files]
-        if self._sets is None or self._sets[0] != stamp:
-            nova = novaconf.read(files) if files else plan_model.CpuSets()
-            self._sets = (
-                stamp,
-                plan_model.CpuSets(
-                    dedicated=self._given.dedicated or nova.dedicated,
-                    shared=self._given.shared or nova.shared,
-                    housekeeping=self._given.housekeeping,
-                    power_managed=nova.power_managed,
-                    names=self._names(),
-                ),
-            )
-        return self._sets[1]
+        nova = novaconf.read(files) if files else plan_model.CpuSets()
+        return plan_model.CpuSets(
+            dedicated=self._given.dedicated or nova.dedicated,
+            shared=self._given.shared or nova.shared,
+            housekeeping=self._given.housekeeping,
+            power_managed=nova.power_managed,
+            names=self._names(),
+        )
 
     def kinds(self) -> Mapping[str, base.SettingKind]:
         """Return the kinds; they remember who owns which interrupt, so each pass takes new ones."""
