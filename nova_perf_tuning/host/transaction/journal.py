@@ -220,8 +220,6 @@ class Journal:
             owner = os.stat(self.path).st_uid
         except FileNotFoundError:
             return False
-        except PermissionError:
-            owner = 0
         if owner != os.geteuid():
             who = f"user {owner}" if owner else "root"
             raise ForbiddenError(f"{self.path}: only its owner ({who}) may read it: run this as {who}")

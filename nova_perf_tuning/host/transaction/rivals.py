@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 
-from nova_perf_tuning.host import irqbalance
 from nova_perf_tuning.host.settings import files
 
 #: Command name -> kinds that it writes. tuned: its scheduler, net and sysctl plugins; numad moves guests'
@@ -19,12 +18,11 @@ RIVALS = {
 
 
 def running(root: str = "/") -> dict[str, int]:
-    """Return the rivals that run on the host below ``root``: command name -> process id.
+    """Return the rivals that run on the host below ``root``: command name -> process id, the lowest of two.
 
-    Anybody may give a process such a name: on the running host only those of root and of our own user count. Of
-    two with one name it is the lower number, but an irqbalance with our policy script comes first.
+    Anybody may give a process such a name: on the running host only those of root and of our own user count.
     """
-    found: dict[str, list[int]] = {}
+    found: dict[str, int] = {}
     prefix = root.rstrip("/")
     try:
         pids = sorted(int(name) for name in os.listdir(f"{prefix}/proc") if name.isdigit())
@@ -33,14 +31,11 @@ def running(root: str = "/") -> dict[str, int]:
     for pid in pids:
         try:
             name = files.read_text(prefix, f"/proc/{pid}/comm")
-            if name not in RIVALS or (not prefix and os.stat(f"/proc/{pid}").st_uid not in (0, os.geteuid())):
-                continue
+            if name in RIVALS and (prefix or os.stat(f"/proc/{pid}").st_uid in (0, os.geteuid())):
+                found.setdefault(name, pid)
         except OSError:  # it has ended
             continue
-        found.setdefault(name, []).append(pid)
-    if not prefix:
-        found.get("irqbalance", []).sort(key=lambda pid: not irqbalance.uses_our_script(pid))
-    return {name: numbers[0] for name, numbers in found.items()}
+    return found
 
 
 def likely(kind: str, rivals: dict[str, int]) -> str:

@@ -6,16 +6,15 @@ from unittest import mock
 
 import testtools
 
-from nova_perf_tuning.host import irqbalance
 from nova_perf_tuning.host.transaction import rivals
 
 
 class RivalsTest(testtools.TestCase):
-    def program(self, *words, **options):
+    def program(self, **options):
         """Start a process that is named irqbalance."""
         code = "echo irqbalance >/proc/$$/comm; echo ready; read -r line"
         process = subprocess.Popen(
-            ["sh", "-c", code, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, **options
+            ["sh", "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, **options
         )
         for clean in (process.stdout.close, process.stdin.close, process.wait, process.kill):
             self.addCleanup(clean)
@@ -29,11 +28,6 @@ class RivalsTest(testtools.TestCase):
             stranger = self.program()
             self.enterContext(mock.patch.object(os, "geteuid", lambda: 65534))
         self.assertNotIn(stranger, rivals.running().values())
-
-    def test_an_irqbalance_with_our_script_comes_first(self):
-        self.program("x", "--policyscript=/x/irqbalance-policy-nova-perf")
-        self.program("x", "--policyscript=/x/theirs")
-        self.assertTrue(irqbalance.uses_our_script(rivals.running()["irqbalance"]))
 
     def test_the_likely_one(self):
         self.assertEqual("tuned (pid 77)", rivals.likely("irq_affinity", {"tuned": 77, "numad": 78}))
