@@ -52,6 +52,13 @@ class UnitTest(rig.LabCase):
             self.assertEqual([0, ""], self.within(f"true >>{path}"), path)
         self.assertEqual([0, "/home:\n\n/root:\n"], self.within("ls /home /root"))
 
+    def test_it_reaches_nobody_who_acts_for_root(self):
+        self.start_agent()
+        for path in ("/run/systemd/private", "/run/libvirt/libvirt-sock"):
+            connect = f'python3 -c "import socket; socket.socket(socket.AF_UNIX).connect(\\"{path}\\")"'
+            self.lab.run(connect)
+            self.assertNotEqual(0, self.within(connect)[0], path)
+
     def within(self, command):
         """Run a command among the agent's mounts, with all that root may do elsewhere."""
         return self.lab.ask("run", f"nsenter --target {self.pid()} --mount sh -c '{command}'")

@@ -73,12 +73,6 @@ class RefusalTest(testtools.TestCase):
             self.assertEqual([], self._told())
             self._pass(5000.0)
 
-    def test_nor_does_rare_trying_earn_a_budget(self):
-        self.host.refuses[self.number] = (errno.EINVAL, True)
-        for _ in range(60):
-            self._pass(60.0)
-        self.assertLess(self._attempts(), test_convergence.TRIES * 20)
-
     def test_a_write_that_others_overwrite_at_once_is_told_and_tried_again(self):
         self.host.intruders[self.number] = "0-7"
         self._pass()
@@ -123,8 +117,8 @@ class RefusalTest(testtools.TestCase):
         self._pass()
         self.assertEqual(([], True), (self.agent.drifting(), self.agent.overdue()))
         before = self._attempts_of(number)
-        for _ in range(3600):
-            self.bench.now += 1.0
+        for _ in range(360):
+            self.bench.now += 10.0
             if self.agent.overdue():
                 self.agent.reconcile()
         self.assertLess(5, self._attempts_of(number) - before)

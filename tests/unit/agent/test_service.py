@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import time
 from unittest import mock
 
@@ -33,19 +32,6 @@ class FindingsTest(testtools.TestCase):
         for _ in range(passes):
             self.service.make_pass({"look"})
         return [(one["what"], one["target"]) for one in self.service.as_state()["findings"]]
-
-    def test_what_is_refused_is_told_as_long_as_it_does_not_hold(self):
-        expected = [("not in force", f"irq:{self.number}")]
-        for number in (errno.EIO, errno.EINVAL):
-            self.host.refuses[self.number] = (number, True)
-            with self.assertLogs(service.LOG, "WARNING"):
-                self.assertEqual(expected, self.findings())
-                self.assertEqual(expected, self.findings(10))
-            self.agent.retry_refused()
-        self.host.refuses.clear()
-        self.host.vectors[self.number].give("4")
-        self.host.vectors[self.number].give(next(one.value for one in self.agent.wanted))
-        self.assertEqual([], self.findings())
 
     def test_when_it_tells_anew_at_the_latest(self):
         self.findings()
