@@ -6,8 +6,8 @@ import pathlib
 import shutil
 import subprocess
 import sys
+import tempfile
 
-import fixtures
 import testtools
 
 from tests.hosts import sysroots
@@ -17,19 +17,22 @@ PROGRAM = "import sys; from nova_perf_tuning.cli import main; sys.exit(main.main
 
 
 class ExamplePackageTest(testtools.TestCase):
-    def setUp(self):
-        super().setUp()
-        folder = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        folder = tempfile.TemporaryDirectory(prefix="nova-perf-example-")
+        cls.addClassCleanup(folder.cleanup)
         # A copy: setuptools leaves build folders in the tree.
-        source = shutil.copytree(EXAMPLE, folder / "source", ignore=shutil.ignore_patterns("*.egg-info", "build"))
-        self.packages = folder / "packages"
+        source = f"{folder.name}/source"
+        shutil.copytree(EXAMPLE, source, ignore=shutil.ignore_patterns("*.egg-info", "build"))
+        cls.packages = f"{folder.name}/packages"
         pip = [sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-build-isolation"]
-        subprocess.run([*pip, "--no-deps", "--target", self.packages, source], check=True, capture_output=True)
+        subprocess.run([*pip, "--no-deps", "--target", cls.packages, source], check=True, capture_output=True)
 
     def nova_perf(self, *arguments, code=0):
         done = subprocess.run(
             [sys.executable, "-c", PROGRAM, *arguments, "-f", "json"],
-            env={**os.environ, "PYTHONPATH": str(self.packages)},
+            env={**os.environ, "PYTHONPATH": self.packages},
             capture_output=True,
             text=True,
         )
