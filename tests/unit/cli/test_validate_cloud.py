@@ -78,17 +78,6 @@ class ValidateCloudTest(fleet_case.SimulatedValidation):
         self.assertEqual({True, False}, {bool(alone) for _, _, alone in boots})
         self.assertTrue({int(number) for _, number, _ in boots} <= set(range(1, 7)), boots)
 
-    def test_errors_are_in_the_report(self):
-        cloud = fleet_case.SimulatedCloud(simulation.Cloud(dead={"h001"}), count=8)
-        self.assertEqual(3, self.validate("--hosts", "all", "--retries", "0", "--peers", "3", cloud=cloud))
-        results = self.results()
-        [host] = [one for one in results.environment["fleet"]["hosts"] if one["host"] == "h001"]
-        self.assertEqual("INVALID", host["verdict"])
-        self.assertIn("given up: no pair worked with", host["reasons"][0])
-        self.assertTrue(any("Kernel panic" in one["error"] for one in results.environment["errors"]))
-        self.assertIn("Kernel panic", self.report())
-        self.assertIn("is given up", self.out.getvalue())
-
     def test_budgets_per_host(self):
         budget = os.path.join(self.folder, "budget.yaml")
         with open(budget, "w", encoding="utf-8") as file:
@@ -171,14 +160,6 @@ class ValidateCloudTest(fleet_case.SimulatedValidation):
         again, _ = rejudge.judge(results, budget_file.load(budget))
         self.assertEqual(results.environment["fleet"], again.environment["fleet"])
 
-    def test_vcpu_time_alone_is_no_service_cpu(self):
-        budget = os.path.join(self.folder, "budget.yaml")
-        with open(budget, "w", encoding="utf-8") as file:
-            file.write("budgets: [{benchmark: cpu, arm: tuned, baseline: untuned, max_host_cpu_per_unit: 0.1}]")
-        self.assertEqual(3, self.validate("--hosts", "a,b", "--budget", budget))
-        [told, *_] = self.results().environment["fleet"]["hosts"][0]["reasons"]
-        self.assertIn("service CPU of 'tuned' was not measured", told)
-
     def test_budgets_for_a_host_group(self):
         """Without the group none applies, which is refused before anything is measured."""
         budget = os.path.join(self.folder, "budget.yaml")
@@ -252,19 +233,6 @@ class ValidateCloudTest(fleet_case.SimulatedValidation):
             told += [reason for one in fleet["hosts"] for reason in one["reasons"]]
         self.assertTrue(any("given up" in one for one in told), told)
 
-    def test_both_hosts_are_judged_by_what_needs_no_peer(self):
-        budget = os.path.join(self.folder, "budget.yaml")
-        with open(budget, "w", encoding="utf-8") as file:
-            file.write("budgets: [{benchmark: cpu, arm: tuned, baseline: untuned, max_loss: 0.05}]")
-        cloud = fleet_case.SimulatedCloud(simulation.Cloud(bad={"h001": 0.5}), count=2)
-        self.assertEqual(0, self.validate("--hosts", "a,b", "--budget", budget, cloud=cloud), self.out.getvalue())
-        fleet = self.results().environment["fleet"]
-        self.assertEqual(["PASS", "PASS"], [one["verdict"] for one in fleet["hosts"]])
-        for pair in fleet["pairs"]:
-            of = {one["host"]: one["median"] for one in pair["figures"] if one["benchmark"] == "cpu"}
-            self.assertLess(of["h001"], 0.6 * of["h000"])
-        self.assertIn("cpu tuned on h001", self.report())
-
     def bare_host(self, name, **values):
         """Write what a host alone did, 4 times each benchmark, every arm being the host; return the path."""
         path = os.path.join(self.folder, f"{name}.json")
@@ -313,14 +281,6 @@ class ValidateCloudTest(fleet_case.SimulatedValidation):
             errors.PerfTuningError, validate_cloud.run, args, "", fleet_case.SimulatedCloud()
         )
         self.assertIn("nothing of fio on the host itself", str(error))
-
-    def test_two_hosts_have_no_verdict_without_a_budget(self):
-        self.assertEqual(0, self.validate("--hosts", "a,b", cloud=fleet_case.SimulatedCloud(count=2)))
-        fleet = self.results().environment["fleet"]
-        self.assertEqual([None, None], [one["verdict"] for one in fleet["hosts"]])
-        self.assertEqual(
-            {("h000", "h001"), ("h001", "h000")}, {(p["client"], p["server"]) for p in fleet["pairs"]}
-        )
 
     def test_wherever_the_scheduler_puts_it(self):
         self.assertEqual(0, self.validate("--hosts", "any"))

@@ -118,12 +118,6 @@ class AddedTest(unittest.TestCase):
         self.assertEqual(1, done.returncode)
         self.assertRegex(done.stderr, rf"\Aimage/build: --add {path}[^\n]*{told}[^\n]*\n\Z")
 
-    def test_what_changes_meanwhile(self) -> None:
-        listing = self.folder / "listing"
-        listing.write_text(self.listed(self.tool))
-        (self.tool / "some data").write_text("3 2 1\n")
-        self.assertIn("it changed while the image was built", run("copy", listing, self.root).stderr)
-
     def test_refused(self) -> None:
         os.mkfifo(self.folder / "fifo")
         self.assert_refused("there is no such file", self.folder / "nothing")
@@ -135,15 +129,3 @@ class AddedTest(unittest.TestCase):
         self.assert_refused("has the same name", self.program("Run"), self.tool / "Run")
         (self.tool / 'a "name"').touch()
         self.assert_refused("an image cannot hold such a name", self.tool)
-
-    def test_links_that_lead_nowhere_or_back(self) -> None:
-        (self.tool / "back").symlink_to("..")
-        self.assert_refused("it leads back to a folder that it is in", self.tool)
-        (self.tool / "back").unlink()
-        (self.tool / "dead").symlink_to("nowhere")
-        self.assert_refused(f"{self.tool}/dead: it leads to nothing", self.tool)
-
-    def test_too_much(self) -> None:
-        with open(self.tool / "large", "wb") as file:
-            file.truncate(3 << 30)
-        self.assert_refused("with it more than 2048 MiB are added", self.tool)
