@@ -36,7 +36,7 @@ class Apply(command.PerfCommand):
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
-        plan_options.add_plan_options(parser)
+        plan_options.add_plan(parser)
         state.add_state_options(parser, sysroot=False)
         parser.add_argument("--dry-run", action="store_true", help="print the exact writes and change nothing")
         parser.add_argument(
@@ -64,7 +64,7 @@ class Apply(command.PerfCommand):
             help="with --rule or --all-safe: also write files that bring it back after a reboot (in sysctl.d, "
             "tmpfiles.d, modprobe.d and udev/rules.d)",
         )
-        audit_options.add_path_options(parser)
+        audit_options.add_path(parser)
 
     def run_command(self, args: argparse.Namespace) -> int:
         if not args.dry_run:

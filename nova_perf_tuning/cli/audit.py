@@ -10,7 +10,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from nova_perf_tuning import errors, rules, whole_file
-from nova_perf_tuning.cli import audit_options, command
+from nova_perf_tuning.cli import audit_options, command, plan_options
 from nova_perf_tuning.host.audit import base, runner
 from nova_perf_tuning.printing import printable
 
@@ -77,8 +77,8 @@ class Audit(command.PerfCommand):
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
-        audit_options.add_host_options(parser)
-        audit_options.add_path_options(parser)
+        plan_options.add_host(parser, "/etc/nova/nova.conf")
+        audit_options.add_path(parser)
         parser.add_argument(
             "--rule", metavar="ID", action="append", default=[], help="only this rule; may be repeated"
         )

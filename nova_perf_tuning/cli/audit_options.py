@@ -6,6 +6,7 @@ import argparse
 from typing import Final
 
 from nova_perf_tuning import at_once, errors
+from nova_perf_tuning.cli import option_types
 from nova_perf_tuning.cli import plan as plan_module
 from nova_perf_tuning.host import novaconf
 from nova_perf_tuning.host.audit import host as host_module
@@ -20,41 +21,19 @@ class AuditInputError(errors.PerfTuningError):
     """An option of the audit cannot be used."""
 
 
-def add_host_options(parser: argparse.ArgumentParser) -> None:
-    """Add ``--sysroot``, ``--nova-config`` and ``--domain``, as the plan has them."""
-    parser.add_argument(
-        "--sysroot",
-        metavar="DIR|FILE",
-        default="/",
-        help="a recorded host: a directory with its sys and proc in it, or a file made by 'nova-perf record'"
-        " (default: /, this host)",
-    )
-    parser.add_argument(
-        "--nova-config",
-        metavar="FILE",
-        action="append",
-        default=[],
-        help="read this nova.conf instead of /etc/nova/nova.conf; later files win; may be repeated",
-    )
-    parser.add_argument(
-        "--domain",
-        metavar="XML|DIR",
-        action="append",
-        default=[],
-        help="also judge this guest's domain XML, or all .xml files of a folder; may be repeated",
-    )
-
-
-def add_path_options(parser: argparse.ArgumentParser) -> None:
+def add_path(parser: argparse.ArgumentParser) -> None:
     """Add what is known of the path that matters, and the kernel's log."""
     parser.add_argument(
         "--bandwidth",
         metavar="MBITS",
-        type=_positive,
+        type=option_types.number(0.001, 1e9),
         help="bandwidth of the path in Mbit/s, for TCP buffers (default: the fastest link of the host)",
     )
     parser.add_argument(
-        "--rtt", metavar="MS", type=_positive, help="round trip time of the path in milliseconds, for TCP buffers"
+        "--rtt",
+        metavar="MS",
+        type=option_types.number(0.001, 1e9),
+        help="round trip time of the path in milliseconds, for TCP buffers",
     )
     parser.add_argument(
         "--physnet",
@@ -69,13 +48,6 @@ def add_path_options(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="text of dmesg of the machine that is judged (- is stdin; default: its /var/log/dmesg)",
     )
-
-
-def _positive(text: str) -> float:
-    number = float(text)
-    if not 0 < number <= 1e9:
-        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a number above 0")
-    return number
 
 
 def view(args: argparse.Namespace) -> host_module.Host:

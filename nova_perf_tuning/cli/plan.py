@@ -43,7 +43,7 @@ class Plan(command.PerfCommand):
     """Show how interrupts, vhost workers, emulator and I/O threads should be placed, and why; changes nothing."""
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
-        plan_options.add_plan_options(parser)
+        plan_options.add_plan(parser)
         parser.add_argument(
             "--all",
             action="store_true",

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from nova_perf_tuning import cpulist, errors
-from nova_perf_tuning.cli import command
+from nova_perf_tuning.cli import command, plan_options
 from nova_perf_tuning.host import model
 from nova_perf_tuning.host.facts import reader
 from nova_perf_tuning.printing import counted
@@ -30,13 +30,7 @@ class Topology(command.PerfCommand):
     """Show CPUs, NUMA nodes, network devices, interrupts and guests of this host or of a recorded one."""
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument(
-            "--sysroot",
-            metavar="DIR|FILE",
-            default="/",
-            help="a recorded host: a directory with its sys and proc in it, or a file made by 'nova-perf record'"
-            " (default: /, this host)",
-        )
+        plan_options.add_sysroot(parser)
 
     def run_command(self, args: argparse.Namespace) -> int:
         facts = reader.read_host(args.sysroot)
