@@ -1,34 +1,20 @@
-"""Finds launchers by name: ``host`` is built in, others are entry points (``nova_perf_tuning.launchers``)."""
+"""What makes the machines of a measurement: guests through libvirt, or the host itself."""
 
 from __future__ import annotations
 
-from importlib import metadata
+from typing import Final
 
-from nova_perf_tuning import errors
+from nova_perf_tuning.budget import local
 from nova_perf_tuning.launch import base
 
-NAMESPACE = "nova_perf_tuning.launchers"
-
-
-class UnknownLauncherError(errors.PerfTuningError):
-    """There is no such launcher; the message lists those there are."""
+#: Names that the command line takes.
+NAMES: Final = ("libvirt", "host")
 
 
 def load(name: str) -> base.Launcher:
-    """Return a launcher; nothing is made before its ``prepare()``.
-
-    :raises UnknownLauncherError: nothing installed has that name, or a library that it needs is missing.
-    """
+    """Return a launcher; nothing is made before its ``prepare()``."""
     if name == "host":
-        from nova_perf_tuning.budget import local
-
         return local.LocalLauncher()
-    found = {point.name: point for point in metadata.entry_points(group=NAMESPACE)}
-    if name not in found:
-        raise UnknownLauncherError(f"there is no launcher '{name[:40]}'; there are {', '.join(['host', *found])}")
-    try:
-        launcher = found[name].load()()
-    except ImportError as error:
-        raise UnknownLauncherError(f"launcher '{name}' cannot be loaded: {error}") from None
-    assert isinstance(launcher, base.Launcher)
-    return launcher
+    from nova_perf_tuning.launch import libvirt  # loads libvirt's library, which no help needs
+
+    return libvirt.LibvirtLauncher()

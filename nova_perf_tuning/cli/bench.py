@@ -53,7 +53,7 @@ class BenchRun(command.PerfCommand):
             metavar="KIND[:KEY=VALUE,...]",
             help="benchmark, see 'nova-perf bench list'; with parameters as 'nova-perf validate' takes them",
         )
-        parser.add_argument("--launcher", default="host", help="where: host (default), libvirt")
+        parser.add_argument("--launcher", choices=launchers.NAMES, default="host", help="where (default: host)")
 
     def run_command(self, args: argparse.Namespace) -> int:
         kind, _, given = args.kind.partition(":")

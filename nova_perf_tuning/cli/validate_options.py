@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Final
 
+from nova_perf_tuning.budget import launchers
 from nova_perf_tuning.cli import budget_options, export_options, option_types, spec_options
 
 DEFAULT_PROFILE: Final = "balanced"
@@ -36,7 +37,10 @@ _TIME: Final = option_types.duration(20)
 def add(parser: argparse.ArgumentParser) -> None:
     """Add all of them."""
     parser.add_argument(
-        "--launcher", default="libvirt", help="what makes the guests: libvirt (default), host or heat"
+        "--launcher",
+        choices=(*launchers.NAMES, "heat"),
+        default="libvirt",
+        help="what makes the guests: libvirt (default), heat for those of a cloud; host: there are none",
     )
     spec_options.add_flavor(parser, DEFAULT_PROFILE)
     parser.add_argument(

@@ -215,7 +215,7 @@ class ValidateTest(testtools.TestCase):
         for arguments, told in (
             (("--benchmark", "linpack"), "there is no benchmark 'linpack'"),
             (("--benchmark", "cpu:threads=x"), "threads='x'"),
-            (("--launcher", "cloud"), "there is no launcher 'cloud'"),
+            (("--launcher", "cloud"), "--launcher: invalid choice: 'cloud'"),
             (("--time-limit", "5"), "--time-limit: '5'"),
             (("--time-limit", "soon"), "--time-limit: 'soon'"),
             (("--groups", "0"), "--groups: '0'"),
