@@ -83,7 +83,10 @@ def _show(args: argparse.Namespace, done: list[restore_module.Restoration], agen
     nothing = "nothing else is applied" if left else "nothing is applied, nothing to restore"
     print(command.summary(counts, "setting") if done else nothing)
     if left:
-        print(owners.left_to(agent, left))
+        print(
+            f"left to nova-perf-agent (process {agent}), which runs and would write them again: {left}; to undo "
+            "them too, stop it (systemctl stop nova-perf-agent) and restore again"
+        )
 
 
 def _as_json(one: restore_module.Restoration) -> dict[str, object]:

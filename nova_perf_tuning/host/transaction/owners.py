@@ -37,8 +37,6 @@ AGENT_RULES: Final = frozenset(
 )
 #: Stands before the rule of what a person took from a plan file.
 _FROM_FILE: Final = "file:"
-#: Ends one line about an agent that is in the way.
-_REMEDY: Final = "stop it first (systemctl stop nova-perf-agent)"
 
 
 def running_agent(state_dir: str) -> str | None:
@@ -57,15 +55,6 @@ def from_file(settings: Iterable[Setting]) -> list[Setting]:
         dataclasses.replace(one, rule=_FROM_FILE + one.rule) if one.rule in AGENT_RULES else one
         for one in settings
     ]
-
-
-def left_to(agent: str, number: int) -> str:
-    """Return the line of a restore that leaves ``number`` settings to the agent with process number ``agent``."""
-    plural = "" if number == 1 else "s"
-    return (
-        f"{number} setting{plural} of nova-perf-agent (process {agent}) left alone: it runs and would write them "
-        "again; to undo them too, stop it (systemctl stop nova-perf-agent) and restore again"
-    )
 
 
 def split(
@@ -94,7 +83,8 @@ def split(
             free.append(one)
         else:
             keeps = f"keeps it at {entry.wanted}" if entry is not None else "places these and does not want it"
-            detail = f"nova-perf-agent (process {agent}) {keeps} and would undo this: {_REMEDY}"
+            stop = "stop it first (systemctl stop nova-perf-agent)"
+            detail = f"nova-perf-agent (process {agent}) {keeps} and would undo this: {stop}"
             rest.append(apply_module.Outcome(one, apply_module.Result.OWNED, one.current, detail=detail))
     return free, rest
 

@@ -235,5 +235,5 @@ class Machine(stateful.RuleBasedStateMachine):
 
 MachineTest = Machine.TestCase
 MachineTest.settings = hypothesis.settings(
-    max_examples=25, stateful_step_count=12, deadline=None, suppress_health_check=list(hypothesis.HealthCheck)
+    max_examples=20, stateful_step_count=12, deadline=None, suppress_health_check=list(hypothesis.HealthCheck)
 )
