@@ -34,7 +34,6 @@ NAMED: Final = 50
 _LOOK_S: Final = 300.0
 #: Seconds after which irqbalance is told again to ask the script: it may have passed over the last signal.
 _RESCAN_S: Final = 30.0
-_NOT_TOLD: Final = "it runs and is not told what to leave alone ([agent] irqbalance = report)"
 _NO_SCRIPT: Final = (
     "it moves interrupts placed here: install nova-perf-tuning's drop-in for irqbalance.service and restart it "
     f"(--policyscript=/usr/share/nova-perf-tuning/{irqbalance.SCRIPT})"
@@ -81,14 +80,10 @@ def _wanted(setting: setting_module.Setting) -> dict[str, str]:
 
 
 class Neighbours:
-    """Other programs that place things on this host: irqbalance is kept from what is ours, all are reported.
+    """Other programs that place things on this host: irqbalance is kept from what is ours, all are reported."""
 
-    :param ban: False: irqbalance is only reported.
-    """
-
-    def __init__(self, root: str = "/", *, ban: bool = True, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, root: str = "/", *, clock: Callable[[], float] = time.monotonic) -> None:
         self._root = root
-        self._ban = ban
         self._clock = clock
         self._kind = ban_module.IrqbalanceBan(root)
         self._rivals: dict[str, int] = {}
@@ -98,7 +93,7 @@ class Neighbours:
     def ban(self, placed: Sequence[setting_module.Setting]) -> list[setting_module.Setting]:
         """Return the list for irqbalance's policy script, given all that is placed."""
         numbers = [int(one.target[4:]) for one in placed if one.kind == irq.IrqAffinity.kind]
-        if not self._ban or not numbers:
+        if not numbers:
             return []
         return [
             setting_module.Setting(
@@ -114,7 +109,7 @@ class Neighbours:
     def moved(self) -> None:
         """Note that others have moved interrupts: an irqbalance may have come, or have missed the last signal."""
         now = self._clock()
-        if self._ban and now - self._rescanned >= _RESCAN_S:
+        if now - self._rescanned >= _RESCAN_S:
             self._rescanned, self._looked = now, -math.inf
             if self._root == "/":
                 irqbalance.rescan()
@@ -130,8 +125,6 @@ class Neighbours:
             if name != "irqbalance":
                 kinds = ", ".join(sorted(rivals.RIVALS[name]))
                 yield Finding(RIVAL, f"{name} runs, which may write {kinds}", {"pid": pid})
-            elif not self._ban:
-                yield Finding(IRQBALANCE, _NOT_TOLD, {"pid": pid})
             elif not irqbalance.uses_our_script(pid):
                 yield Finding(IRQBALANCE, _NO_SCRIPT, {"pid": pid})
 

@@ -102,7 +102,7 @@ def _serve(
 ) -> int:
     target = host.TunedHost(args.sysroot, options.nova_config, _given(options), plan_model.Policy(rps=options.rps))
     list(target.kinds().values())  # finding the installed kinds takes long: not while a guest waits
-    neighbours = findings.Neighbours("/" if live else args.sysroot, ban=options.irqbalance == "ban")
+    neighbours = findings.Neighbours("/" if live else args.sysroot)
     reconciler = reconcile.Reconciler(
         target, journal, arbiter.Arbiter(options.rewrite_limit, options.rewrite_pause_max), extra=neighbours.ban
     )

@@ -116,22 +116,6 @@ reboots by itself is then seen with ``passthrough_interval`` only. The symptom o
 not connected" in ``nova-perf status``.
 """,
     ),
-    cfg.StrOpt(
-        "irqbalance",
-        default="ban",
-        choices=[
-            ("ban", "irqbalance leaves alone exactly the interrupts that are placed here"),
-            ("report", "irqbalance is not told anything; that it runs is reported"),
-        ],
-        help="""
-How to share the host with irqbalance, which moves every interrupt that it knows every ten seconds.
-
-With ``ban`` the agent lists them for irqbalance's policy script, with which irqbalance must be started: install
-the drop-in that comes with this package. What others have banned stays banned. The symptom of ``report``, or of
-an irqbalance without the script, is a finding "written by others" for each NIC queue in ``nova-perf status``, and
-interrupts in the wrong place: the agent does not fight.
-""",
-    ),
     cfg.IntOpt(
         "rewrite_limit",
         default=5,

@@ -49,9 +49,8 @@ class ListTest(testtools.TestCase):
         restore.restore(self.journal, registry.kinds(self.root), "boot")
         self.assertFalse(self.path.exists())
 
-    def test_without_interrupts_or_by_option_there_is_none(self):
+    def test_without_interrupts_there_is_none(self):
         self.assertEqual([], self.neighbours.ban([]))
-        self.assertEqual([], findings.Neighbours(self.root, ban=False).ban([placed(24)]))
 
     def test_a_damaged_one_is_one_error_that_says_what_to_remove(self):
         self.path.parent.mkdir(parents=True)
@@ -110,18 +109,13 @@ class ProgramsTest(testtools.TestCase):
         self.assertEqual((False, None), (untold.exists(), other.poll()))
         self.assertFalse(irqbalance.uses_our_script(other.pid))
 
-    def test_what_is_reported(self):
-        for arguments, ban_it, expected in (
-            ([f"--policyscript=/x/{irqbalance.SCRIPT}"], True, None),
-            (["--banirq=9"], True, "drop-in"),
-            (["--banirq=9"], False, "[agent] irqbalance = report"),
-        ):
-            with self.subTest(arguments=arguments, ban=ban_it):
-                process, _told = self.start(*arguments)
+    def test_one_without_our_script_is_reported(self):
+        for argument, reported in ((f"--policyscript=/x/{irqbalance.SCRIPT}", False), ("--banirq=9", True)):
+            with self.subTest(argument=argument):
+                process, _told = self.start(argument)
                 with mock.patch.object(rivals, "running", return_value={"irqbalance": process.pid}):
-                    found = [one for one in findings.Neighbours(ban=ban_it).findings() if "pid" in one.fields]
-                self.assertEqual([process.pid] if expected else [], [one.fields["pid"] for one in found])
-                self.assertIn(expected or "", "".join(one.detail for one in found))
+                    found = [(finding.what, finding.fields["pid"]) for finding in findings.Neighbours().findings()]
+                self.assertEqual([(findings.IRQBALANCE, process.pid)] if reported else [], found)
 
 
 class MovedTest(testtools.TestCase):
