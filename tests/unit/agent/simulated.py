@@ -80,7 +80,7 @@ class Guest:
 
 
 class Simulated:
-    """The host; what happens to it are its methods, what the agent asks of it is the protocol ``Host``.
+    """The host; what happens to it are its methods, what the agent asks of it is as of ``TunedHost``.
 
     :ivar writes: (kind, target, identity, value) of every write that took effect, in order, over all boots.
     :ivar attempts: how often a write was begun, by kind, target and identity.
