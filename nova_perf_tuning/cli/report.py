@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from collections.abc import Sequence
 
-from nova_perf_tuning import errors, whole_file
+from nova_perf_tuning import errors
 from nova_perf_tuning.budget import (
     ablation,
     budget_file,
@@ -34,14 +33,14 @@ class Report(command.PerfCommand):
             "-o",
             "--output",
             metavar="FILE",
-            help="HTML file, - for stdout (default: report.html beside the results)",
+            help="HTML file (default: report.html beside the results)",
         )
         parser.add_argument("--budget", metavar="FILE", help="show the verdict by these overhead budgets (YAML)")
         export_options.add(parser)
 
     def run_command(self, args: argparse.Namespace) -> int:
         path = _output(args)
-        export_options.begin(args, args.results, [path] if path and path != "-" else [])
+        export_options.begin(args, args.results, [path] if path else [])
 
         budgets = budget_file.load(args.budget) if args.budget else []
         results = store.load(args.results)
@@ -81,11 +80,7 @@ def _report_fleet(
 
 
 def _write(args: argparse.Namespace, path: str, text: str, exported: Sequence[str]) -> None:
-    """Write the HTML and print which files there are, unless stdout has something else."""
-    if path == "-":
-        sys.stdout.flush()
-        sys.stdout.buffer.write(text.encode())
-        return
+    """Write the HTML and print which files there are, unless stdout has the JSON."""
     store.write_atomically(path, text)
     if args.format != "json":
         for one in (path, *exported):
@@ -93,18 +88,8 @@ def _write(args: argparse.Namespace, path: str, text: str, exported: Sequence[st
 
 
 def _output(args: argparse.Namespace) -> str | None:
-    """Return the file for the HTML, ``-`` for stdout, None for none.
-
-    :raises whole_file.OutputError: no file can be there, or it is one of those that are read.
-    """
+    """Return the file for the HTML, None for none."""
     path: str | None = args.output
-    if path is None:
-        if args.format == "json":
-            return None
-        path = os.path.join(os.path.dirname(args.results), "report.html")
-    if path in ("-", "/dev/stdout"):
-        if args.format == "json":
-            raise whole_file.OutputError(f"-o {path}: with -f json stdout has the JSON; give a file for the HTML")
-        return "-"
-    whole_file.check(path)
-    return path
+    if path is not None or args.format == "json":
+        return path
+    return os.path.join(os.path.dirname(args.results), "report.html")

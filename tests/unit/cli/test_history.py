@@ -106,7 +106,7 @@ class HistoryTest(testtools.TestCase):
             self.assertFalse(os.path.exists(files["csv"]) or os.path.exists(files["prometheus"]))
         with open(files["prometheus"], "w", encoding="ascii") as file:
             file.write("of a run that passed")
-        done = self.run_command("validate", "--launcher", "nowhere", "--prometheus", files["prometheus"])
+        done = self.run_command("validate", "--benchmark", "nowhere", "--prometheus", files["prometheus"])
         self.assertEqual((3, 1), (done.returncode, done.stderr.count("\n")), done.stderr)
         self.assertFalse(os.path.exists(files["prometheus"]))
 

@@ -48,10 +48,3 @@ class ReportTest(testtools.TestCase):
             self.assertEqual((3, "", 1), (done.returncode, done.stdout, done.stderr.count("\n")), done.stderr)
         self.assertEqual((before.st_ino, before.st_mtime_ns), (os.stat(link).st_ino, os.stat(link).st_mtime_ns))
         self.assertTrue(stat.S_ISFIFO(os.lstat(pipe).st_mode))
-
-    def test_stdout(self):
-        done = program.nova_perf("report", self.results, "-o", "-")
-        self.assertEqual((0, ""), (done.returncode, done.stderr))
-        self.assertTrue(done.stdout.startswith("<!DOCTYPE html>"))
-        done = program.nova_perf("report", self.results, "-o", "-", "-f", "json")
-        self.assertEqual((3, ""), (done.returncode, done.stdout))
