@@ -6,14 +6,12 @@ Tokens that expire are no matter: keystoneauth fetches a new one when a service 
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
-import requests
 import tenacity
 from keystoneauth1 import exceptions as keystone_errors
 from openstack import config, connection
@@ -57,7 +55,7 @@ def is_transient(error: BaseException) -> bool:
         return not isinstance(error.original, ValueError)
     return isinstance(
         error, keystone_errors.ConnectFailure | keystone_errors.RetriableConnectionFailure | UnreadableError
-    ) or _is_no_json(error)
+    )
 
 
 def credentials_refused(error: BaseException) -> bool:
@@ -82,10 +80,6 @@ def http_status(error: BaseException) -> int | None:
     return error.http_status if isinstance(error, keystone_errors.HttpError) else None
 
 
-def _is_no_json(error: BaseException) -> bool:
-    return isinstance(error, json.JSONDecodeError | requests.exceptions.JSONDecodeError)
-
-
 def read(question: Callable[[], _Answer]) -> _Answer:
     """Return what a method of openstacksdk makes of an answer, which it takes to be what it should be.
 
@@ -93,14 +87,8 @@ def read(question: Callable[[], _Answer]) -> _Answer:
     """
     try:
         return question()
-    except KeyError as error:
-        raise UnreadableError(f"the answer has no {error}") from error
-    except (AttributeError, TypeError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise UnreadableError(f"the answer is not made as it should be ({type(error).__name__})") from error
-    except ValueError as error:
-        if _is_no_json(error):
-            raise UnreadableError("the answer is not JSON") from error
-        raise
 
 
 class Api:
@@ -145,8 +133,7 @@ class Api:
             return retrying(function, *arguments, **named)
         except Exception as error:
             if is_transient(error):
-                said = "the answer is not JSON" if _is_no_json(error) else faults.told(error)
-                raise ApiError(f"the API failed for {retry_for_s:.0f} s: {said}") from error
+                raise ApiError(f"the API failed for {retry_for_s:.0f} s: {faults.told(error)}") from error
             raise
 
     @contextlib.contextmanager

@@ -95,7 +95,6 @@ class Campaign:
         self._cleanups = itertools.count(-1, -1)
         self._unclean = False
         self._tried = {task.number: task.attempts for task in run.tasks}
-        self._stop_by: float | None = None
         self._broken: errors.PerfTuningError | None = None
         self._blame = blame.Blame({one.number: one.last_errors for one in run.tasks if one.state == "failed"})
         self._begun = self._seen = self._threads.now()
@@ -148,7 +147,6 @@ class Campaign:
                 break
             if not self._hear(HEARTBEAT_S):
                 self._say(self._said)  # so that the time left is seen to pass
-        self._drain(store=True)
         if self._halted():
             return "interrupted"
         return "time limit" if timed_out and self._pending else "complete"
@@ -333,33 +331,24 @@ class Campaign:
         """Remove what is left, then say how the run ended; each whatever becomes of the other."""
         try:
             try:
-                # Also after a fault of the database itself: stacks go first.
-                self._drain(store=False)
+                self._drain()
             finally:
                 self._sweep()
         finally:
             self._store.end(self._run.run_id, state, leftovers=self.unclean)
 
-    def _drain(self, *, store: bool) -> None:
-        """Wait until nothing runs any more; what runs is interrupted if the run is to end early.
-
-        :param store: write what still arrives; without, the pairs are left as they are for a later run.
-        """
+    def _drain(self) -> None:
+        """Interrupt what still runs, and wait until it has ended; what still arrives is stored."""
         if not self._running:
             return
         self._launcher.interrupt()
-        if self._running:
-            self._say(f"stopping: the stacks of {_pairs(len(self._running))} are being removed", important=True)
-        if self._stop_by is None:  # one limit for both drains
-            self._stop_by = self._threads.now() + STOP_S
-        while self._running and not self._signals.again and (left_s := self._stop_by - self._threads.now()) > 0:
-            if store:
+        self._say(f"stopping: the stacks of {_pairs(len(self._running))} are being removed", important=True)
+        stop_by = self._threads.now() + STOP_S
+        while self._running and not self._signals.again and (left_s := stop_by - self._threads.now()) > 0:
+            try:
                 self._hear(min(HEARTBEAT_S, left_s))
-                continue
-            if (ended := self._threads.wait(min(HEARTBEAT_S, left_s))) is not None:
-                self._running.pop(ended.number, None)
-            with contextlib.suppress(errors.PerfTuningError):  # it may be the database that ends the run
-                self._beat()
+            except errors.PerfTuningError as error:  # the database; stacks go all the same
+                self._break(error)
 
     def _sweep(self) -> None:
         """Remove what a pair could not remove itself; what is left then is said and remembered."""

@@ -29,10 +29,6 @@ class Grid:
     arms: int
     length_s: int
 
-    def index(self, moment: float) -> int:
-        """Return the slot that ``moment`` (seconds since the epoch) is in."""
-        return math.floor(moment / self.length_s)
-
     def begin(self, index: int) -> int:
         """Return when a slot begins, in seconds since the epoch."""
         return index * self.length_s
@@ -45,13 +41,6 @@ class Grid:
         """Return the arm that a slot belongs to."""
         position = index % self.arms
         return self.arms - 1 - position if self.block(index) % 2 else position
-
-    def following(self, arm: int, moment: float) -> int:
-        """Return the first slot of ``arm`` that begins at ``moment`` or later."""
-        index = math.ceil(moment / self.length_s)
-        while self.arm(index) != arm:
-            index += 1
-        return index
 
 
 def length_s(jobs: Iterable[plugins.Job]) -> int:

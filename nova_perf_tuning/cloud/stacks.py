@@ -119,7 +119,7 @@ class Stacks:
             "disable_rollback": True,
         }
         try:
-            return Stack(self._api.call(self._post, request), name)
+            return Stack(self._api.read(lambda: self._post(request)), name)
         except sdk_errors.ConflictException:
             # The answer to an earlier attempt was lost; names are unique.
             found = self._api.read(
@@ -138,10 +138,7 @@ class Stacks:
         """Make a stack and return its id; create_stack() would make a list of the tags, and Heat wants text."""
         answer = self._api.connection.orchestration.post("/stacks", json=request)
         sdk_errors.raise_from_response(answer)
-        try:
-            return str(answer.json()["stack"]["id"])
-        except (KeyError, TypeError):
-            raise api_module.UnreadableError("Heat's answer names no stack") from None
+        return str(answer.json()["stack"]["id"])
 
     def status(self, stack: Stack) -> tuple[str, str]:
         """Return ``CREATE_COMPLETE`` or the like, and why."""

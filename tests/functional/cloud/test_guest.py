@@ -18,6 +18,7 @@ import testtools
 
 from nova_perf_tuning.bench import plugins
 from nova_perf_tuning.cloud import collector, slots
+from tests.unit.cloud import documents
 
 TOP = pathlib.Path(__file__).resolve().parents[3]
 HEAT = TOP / "heat"
@@ -220,12 +221,12 @@ class RunnerTest(RunnerCase):
         ]
         signals, begun, log = self.measure(benchmarks, 2)
         self.assertEqual({"server", "client", "results", "figures"}, set(signals), log)
-        path, documents = signals["results"]
+        path, told = signals["results"]
         self.assertEqual("/documents", path)
         jobs = tuple(plugins.jobs(["iperf3:seconds=1,omit=0", "cpu:seconds=1"]))
         grid = slots.Grid(2, self.SLOT_S)
         expected = collector.Expected("run1", "tuned", 1, grid, jobs, 2, begun, time.time())
-        found = collector.read(json.dumps({"results": documents["data"]}), expected)
+        found = collector.read(json.dumps({"results": told["data"]}), expected)
         self.assertEqual([""] * 6, [run.error for run in found.runs])
         alone = [run for run in found.runs if run.job.label == "cpu"]
         self.assertEqual(["client", "server"] * 2, [run.role for run in alone])
@@ -248,9 +249,9 @@ class RunnerTest(RunnerCase):
         grid = slots.Grid(2, self.SLOT_S)
         jobs = tuple(plugins.jobs(["cpu:seconds=1"]))
         expected = collector.Expected("run1", "tuned", 1, grid, jobs, 1, begun, time.time())
-        documents = json.dumps({"results": signals["results"][1]["data"]})
-        runs = collector.read(documents, expected).runs
-        self.assertEqual([grid.following(1, self.start_epoch)] * 2, [run.slot for run in runs])
+        told = json.dumps({"results": signals["results"][1]["data"]})
+        runs = collector.read(told, expected).runs
+        self.assertEqual([documents.following(grid, 1, self.start_epoch)] * 2, [run.slot for run in runs])
 
     def test_a_warm_up_that_failed_is_repeated_in_a_slot(self):
         # As a server that does not answer yet: the first run fails, later ones do not.

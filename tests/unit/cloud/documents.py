@@ -2,7 +2,9 @@
 
 import base64
 import gzip
+import itertools
 import json
+import math
 import pathlib
 
 from nova_perf_tuning.bench import plugins
@@ -33,12 +35,17 @@ def expected(arm=0, trials=2, jobs=("iperf3", "fio")):
     )
 
 
+def following(grid, arm, moment):
+    """Return the first slot of ``arm`` that begins at ``moment`` or later, as heat/runner.sh works it out."""
+    return next(slot for slot in itertools.count(math.ceil(moment / grid.length_s)) if grid.arm(slot) == arm)
+
+
 def document(wanted):
     """Return a document that answers ``wanted``."""
     trials = []
     moment = wanted.begun
     for number in range(1, wanted.trials + 1):
-        slot = wanted.grid.following(wanted.arm, moment)
+        slot = following(wanted.grid, wanted.arm, moment)
         begin = float(wanted.grid.begin(slot)) + 0.5
         for job in wanted.jobs:
             output = IPERF3 if job.benchmark.kind == "iperf3" else FIO

@@ -10,10 +10,10 @@ from hypothesis import strategies
 
 from nova_perf_tuning.bench import plugins
 from nova_perf_tuning.cloud import slots
+from tests.unit.cloud import documents
 
 RUNNER = pathlib.Path(slots.__file__).parent / "heat" / "runner.sh"
 grids = strategies.builds(slots.Grid, strategies.integers(1, 8), strategies.integers(3, 7200))
-moments = strategies.floats(1, 4e9)
 
 
 class GridTest(testtools.TestCase):
@@ -30,22 +30,6 @@ class GridTest(testtools.TestCase):
             for number in (block, block + 1)
         ]
         self.assertEqual(orders[0], orders[1][::-1])
-
-    @hypothesis.given(grids, moments, strategies.data())
-    def test_following_is_the_next_own_slot(self, grid, moment, data):
-        arm = data.draw(strategies.integers(0, grid.arms - 1))
-        index = grid.following(arm, moment)
-        self.assertEqual(arm, grid.arm(index))
-        self.assertGreaterEqual(grid.begin(index), moment)
-        self.assertLess(grid.begin(index) - moment, 2 * grid.arms * grid.length_s)
-        between = range(grid.index(moment) + 1, index)
-        self.assertNotIn(arm, [grid.arm(one) for one in between])
-
-    @hypothesis.given(grids, moments)
-    def test_slots_tile_time(self, grid, moment):
-        index = grid.index(moment)
-        self.assertLessEqual(grid.begin(index), moment)
-        self.assertGreater(grid.begin(index + 1), moment)
 
     def test_length_covers_the_runs(self):
         jobs = plugins.jobs(["iperf3:seconds=5,omit=2", "fio:seconds=7"])
@@ -74,4 +58,6 @@ class RunnerTest(testtools.TestCase):
         arm = data.draw(strategies.integers(0, grid.arms - 1))
         start = data.draw(strategies.sampled_from([0, now + ahead]))
         # The runner adds a second to its clock: a slot that begins this very moment is not taken any more.
-        self.assertEqual(grid.following(arm, max(now + 1, start)), self.next_slot(grid, arm, now, start))
+        self.assertEqual(
+            documents.following(grid, arm, max(now + 1, start)), self.next_slot(grid, arm, now, start)
+        )
