@@ -1,7 +1,5 @@
 """What goes wrong between the commands and a cloud: one line, exit code 3, no traceback."""
 
-import contextlib
-import io
 import os
 import subprocess
 import sys
@@ -9,7 +7,7 @@ import sys
 import fixtures
 from keystoneauth1 import exceptions as keystone_errors
 
-from nova_perf_tuning.cli import metadefs, validate_cloud
+from nova_perf_tuning.cli import validate_cloud
 from nova_perf_tuning.cloud import api, cloud_check, faults, host_choice, model
 from tests.unit.cloud import api_server, openstack_program
 
@@ -34,11 +32,6 @@ class FaultTest(openstack_program.ProgramTestCase):
             self.assertIn("the credentials are refused (401)", line)
             self.assertNotIn("wrong", line)
 
-    def test_nothing_listens(self):
-        self.write_clouds(url="http://127.0.0.1:1")
-        line = self.refused("flavor", "list")
-        self.assertIn("Unable to establish connection to http://127.0.0.1:1/identity/v3; ", line)
-
     def test_no_credentials(self):
         os.unlink(f"{self.folder}/clouds.yaml")
         done = subprocess.run(
@@ -56,27 +49,24 @@ class FaultTest(openstack_program.ProgramTestCase):
         self.cloud.without = ("image",)
         self.assertIn("image", self.refused("image", "check", "i"))
 
-    def test_server_errors_name_the_request(self):
-        error = api_server.nova_error(500, "computeFault", "Unexpected API Error.\nPlease report this.")
-        self.cloud.faults = [("GET", "/flavors", error)] * 9
-        line = self.refused("flavor", "list")
-        for words in (
-            "the service has failed (500)",
-            "req-0815",
-            "Unexpected API Error. Please report",
-            self.cloud.url,
-        ):
-            self.assertIn(words, line)
-
     def test_unavailable_for_a_moment_is_bridged(self):
         self.cloud.faults = [("GET", "/flavors/detail", api_server.Answer(503, HTML, "text/html"))] * 2
         self.assertEqual(["f"], [row["Name"] for row in self.perf("flavor", "list", "--all")])
 
-    def test_unavailable_for_good_is_one_line(self):
-        self.cloud.faults = [("GET", "/flavors/detail", api_server.Answer(503, HTML, "text/html"))] * 9
+    def test_what_stays_so_is_one_line(self):
+        failed = api_server.nova_error(500, "computeFault", "Unexpected API Error.\nPlease report this.")
+        for answer, words in (
+            (api_server.Answer(503, HTML, "text/html"), ("unavailable (503)",)),
+            (failed, ("has failed (500)", "req-0815", "Unexpected API Error. Please report", self.cloud.url)),
+            (api_server.Answer(200, b"<html>hello", "text/html"), ()),
+        ):
+            self.cloud.faults = [("GET", "/flavors/detail", answer)] * 9
+            line = self.refused("flavor", "list")
+            self.assertTrue(all(word in line for word in words), line)
+            self.assertNotIn("\x1b", line)
+        self.write_clouds(url="http://127.0.0.1:1")
         line = self.refused("flavor", "list")
-        self.assertIn("unavailable (503)", line)
-        self.assertNotIn("\x1b", line)
+        self.assertIn("Unable to establish connection to http://127.0.0.1:1/identity/v3; ", line)
 
     def test_a_service_that_never_answers(self):
         self.write_clouds(api_timeout=0.2)
@@ -86,19 +76,6 @@ class FaultTest(openstack_program.ProgramTestCase):
             if len(self.cloud.faults) < 9:  # else Keystone was not so fast, and Nova not asked
                 break
         self.assertIn("no answer in time", line)
-
-    def test_there_is_a_time_limit_without_one_in_clouds_yaml(self):
-        seen = []
-
-        class Command(openstack_program.shell.OpenStackShell):
-            def clean_up(shell, cmd, result, err):
-                seen.append(shell.client_manager.session.timeout)
-                super().clean_up(cmd, result, err)
-
-        openstack_program.shell.OpenStackShell, kept = Command, openstack_program.shell.OpenStackShell
-        self.addCleanup(setattr, openstack_program.shell, "OpenStackShell", kept)
-        self.perf("flavor", "list")
-        self.assertEqual([60.0], seen)
 
     def test_a_keystone_that_never_answers(self):
         """The same by clouds.yaml and by OS_*, of which openstacksdk makes a cloud of another kind."""
@@ -126,16 +103,6 @@ class FaultTest(openstack_program.ProgramTestCase):
         error = self.assertRaises(keystone_errors.DiscoveryFailure, lambda: list(connection.compute.flavors()))
         self.assertIn("timed out", str(error))
 
-    def test_loading_definitions_has_the_same_limit(self):
-        self.useFixture(
-            fixtures.MockPatch("nova_perf_tuning.cloud.faults.DEFAULTS", {**faults.DEFAULTS, "api_timeout": 0.2})
-        )
-        self.cloud.faults = [("GET", "^/image", None)] * 9
-        load, said = metadefs.MetadefsLoad(None, None), io.StringIO()
-        with contextlib.redirect_stderr(said):
-            self.assertEqual(3, load.run(load.get_parser("load").parse_args(["--os-cloud", "test"])))
-        self.assertEqual(1, len(said.getvalue().splitlines()), said.getvalue())
-
     def test_what_the_user_has_set_stays(self):
         self.write_clouds(api_timeout=7)
         self.assertEqual(7.0, validate_cloud.HeatCloud("test").connect().session.timeout)
@@ -156,10 +123,6 @@ class FaultTest(openstack_program.ProgramTestCase):
             ("REGION_NAME", "RegionOne"),
         ):
             self.useFixture(fixtures.EnvironmentVariable(f"OS_{name}", value))
-
-    def test_rubbish_instead_of_json(self):
-        self.cloud.faults = [("GET", "/flavors/detail", api_server.Answer(200, b"<html>hello", "text/html"))]
-        self.assertNotIn("Traceback", self.refused("flavor", "list"))
 
     def test_lists_of_hosts_that_are_something_else(self):
         """They are asked for again, and what stays so is an error of one line."""

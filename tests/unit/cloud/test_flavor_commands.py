@@ -19,20 +19,6 @@ class FlavorListTest(openstack_program.ProgramTestCase):
         self.assertEqual({"hw:cpu_policy": "shared", "perf:vif_queues": "auto"}, shown[0]["Specs"])
         self.assertEqual(["net", "plain", "trait"], [row["Name"] for row in self.perf("flavor", "list", "--all")])
 
-    def test_output_formats(self):
-        for kind, words in {
-            "table": "| net ",
-            "csv": '"net",4,4096,"network-throughput","{\'hw:cpu_policy\':',
-            "value": "net 4 4096 network-throughput",
-            "yaml": "- Name: net",
-            "json": '"Name": "net"',
-        }.items():
-            done = self.run_openstack("perf", "flavor", "list", "-f", kind)
-            self.assertEqual([0, ""], [done.code, done.err])
-            self.assertIn(words, done.out)
-        done = self.run_openstack("perf", "flavor", "list", "-f", "value", "-c", "Name")
-        self.assertEqual("net\ntrait\n", done.out)
-
 
 class FlavorCreateTest(openstack_program.ProgramTestCase):
     def create(self, *options):
@@ -67,9 +53,6 @@ class FlavorCreateTest(openstack_program.ProgramTestCase):
                 self.assertEqual(0, done.code, done.err)
                 found = self.run_openstack("perf", "flavor", "check", flavor, "--fail-on", "error", "-f", "json")
                 self.assertEqual(([], 0), (found.data, found.code), flavor)
-
-    def test_private(self):
-        self.assertFalse(self.create("--private")["public"])
 
     def test_contradiction_never_reaches_nova(self):
         line = self.refused(
@@ -155,11 +138,6 @@ class FlavorSetTest(openstack_program.ProgramTestCase):
             specs,
         )
 
-    def test_native_specs_that_lack_are_written(self):
-        flavor = self.cloud.add_flavor("f", perf_profile="network-throughput")
-        self.assertIn("hw:vif_multiqueue_enabled", self.perf("flavor", "set", "f")["set"])
-        self.assertEqual("true", flavor["extra_specs"]["hw:vif_multiqueue_enabled"])
-
     def test_a_refusal_changes_nothing(self):
         flavor = self.cloud.add_flavor("f", perf_iothreads="1")
         before = dict(flavor["extra_specs"])
@@ -225,16 +203,6 @@ class FlavorExplainTest(openstack_program.ProgramTestCase):
             self.assertEqual(
                 (0, "", out), (done.code, done.err, done.out.removesuffix("\n") + "\n" * (kind == "table"))
             )
-
-    def test_a_flavor_with_its_profile_written_out_still_says_why(self):
-        self.perf("flavor", "create", "made", "--vcpus", "4", "--ram", "2048", "--profile", "network-throughput")
-        brought = {"perf:vif_queues", "perf:vhost_placement"}
-        rows = {row["Spec"]: row for row in self.perf("flavor", "explain", "made")}
-        why = {row["Why"] for name, row in rows.items() if name in brought}
-        self.assertTrue(why and all(why), rows)
-        self.cloud.add_flavor("own", vcpus=4, perf_profile="network-throughput", perf_vif_queues="2")
-        [own] = [row for row in self.perf("flavor", "explain", "own") if row["Spec"] == "perf:vif_queues"]
-        self.assertEqual(("flavor", ""), (own["From"], own["Why"]))
 
     def test_as_nova_perf_explain(self):
         self.cloud.add_flavor("f", perf_profile="balanced", perf_iothreads="2")
