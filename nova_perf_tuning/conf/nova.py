@@ -10,6 +10,7 @@ from typing import Final
 from oslo_config import cfg
 
 from nova_perf_tuning.conf import host
+from nova_perf_tuning.printing import one_line
 
 GROUP = host.GROUP
 
@@ -135,7 +136,7 @@ def mistakes(conf: cfg.ConfigOpts) -> list[str]:
                 continue
             reason = "it is empty, remove the line for the default"
         except (cfg.Error, ValueError) as error:
-            reason = "".join(char if char.isprintable() else "?" for char in " ".join(str(error).split())[:400])
+            reason = one_line(error, 400)
         found.append(f"[{GROUP.name}] {option.dest}: {reason}; mend it and restart the service")
     return found
 

@@ -20,6 +20,7 @@ from typing import Any, Final
 from oslo_config import cfg
 
 from nova_perf_tuning import at_once, conf, errors
+from nova_perf_tuning.printing import one_line
 
 #: Options that name a folder: below the current one it would be another for each who reads the file.
 _FOLDERS: Final = ("state_dir", "run_dir")
@@ -66,9 +67,11 @@ def load(files: Sequence[str], only: Collection[str] = ()) -> cfg.ConfigOpts:
     try:
         options([], project="nova-perf-tuning", default_config_files=list(files), default_config_dirs=[])
     except cfg.ConfigFileParseError as error:
-        raise ConfigError(f"configuration {error.config_file}: {_line(error.msg)}; mend that line") from None
+        raise ConfigError(
+            f"configuration {error.config_file}: {one_line(error.msg, 200)}; mend that line"
+        ) from None
     except (cfg.Error, OSError, ValueError) as error:
-        raise ConfigError(f"configuration {named}: {_line(error)}") from None
+        raise ConfigError(f"configuration {named}: {one_line(error, 400)}") from None
     for group, members in list_opts():
         for option in members:
             if not only or option.dest in only:
@@ -92,7 +95,7 @@ def _check_value(options: cfg.ConfigOpts, group: str, option: cfg.Opt, named: st
         value = getattr(options[group], option.dest)
     except (cfg.Error, ValueError, RecursionError) as error:
         # oslo.config's own text goes on with the repr of where it is from, and names no group.
-        text = _line(error)
+        text = one_line(error, 400)
         fault = (
             "it refers to itself"
             if isinstance(error, RecursionError)
@@ -113,10 +116,6 @@ def _unusable(option: cfg.Opt, value: Any) -> str:
     if option.dest in _FOLDERS and not os.path.isabs(value):
         return f"{value} does not begin with '/'"
     return ""
-
-
-def _line(error: object) -> str:
-    return " ".join(str(error).split())[:400]
 
 
 def unknown(files: Sequence[str]) -> list[str]:
