@@ -46,8 +46,6 @@ BUILT: Final = frozenset(
     "busybox iperf3 fio sysbench ethtool mariadbd smbd smbclient cyclictest nova-perf-bench nova-perf-database"
     " nova-perf-share nova-perf-tpcc.lua".split()
 )
-#: Link in the cache folder -> how the image is built; the smaller one first.
-_VARIANTS: Final = {"image": "tools/image/build", "full-image": "tools/image/build --full"}
 #: Link to the image that was built last with --add: taken by those alone who ask for something added.
 _WITH_ADDED: Final = "own-image"
 #: Of a text file of an image: with 50 000 files, their sums and paths take some 8 MiB.
@@ -62,30 +60,23 @@ def default_folder(programs: Collection[str] = ()) -> str:
     :param programs: names of programs, and absolute paths of other files.
     :raises LaunchError: there are images, but none has them all; says how to build one.
     """
-    lacking: dict[str, list[str]] = {}
-    for name in (*_VARIANTS, _WITH_ADDED):
+    lacking: list[list[str]] = []
+    for name in ("image", "full-image", _WITH_ADDED):
         folder = cache_folder.path(name)
         if os.path.exists(os.path.join(folder, "complete")):
-            missing = sorted(set(programs) - programs_in(folder))
-            if not missing:
+            lacking.append(sorted(set(programs) - programs_in(folder)))
+            if not lacking[-1]:
                 return folder
-            lacking[name] = missing
-    if lacking and (foreign := sorted(set(programs) - BUILT)):
-        full = " --full" if set(lacking.get("image", ())) - set(foreign) else ""
-        raise base.LaunchError(
-            f"no guest image has {', '.join(lacking.get(_WITH_ADDED, foreign))}; build one with"
-            f" tools/image/build{full} {' '.join(_add(foreign))} and what else these need, or measure with"
-            " --launcher host"
-        )
-    if "full-image" in lacking:
-        absent = ", ".join(lacking["full-image"])
-        raise base.LaunchError(f"the full guest image has no {absent}; build it anew: {_VARIANTS['full-image']}")
-    if lacking:
-        absent = ", ".join(lacking["image"])
-        raise base.LaunchError(
-            f"the small guest image has no {absent}; {_VARIANTS['full-image']} makes one that has"
-        )
-    return cache_folder.path("image")
+    if not lacking:
+        return cache_folder.path("image")
+    foreign = sorted(set(programs) - BUILT)
+    fewest = min(lacking, key=len)
+    full = ["--full"] if any(set(some) & BUILT for some in lacking) else []
+    more = " and what else these need, or measure with --launcher host" if foreign else ""
+    raise base.LaunchError(
+        f"no guest image has {', '.join(fewest)}; build one with"
+        f" {' '.join(['tools/image/build', *full, *_add(foreign)])}{more}"
+    )
 
 
 def _add(wanted: Collection[str]) -> list[str]:

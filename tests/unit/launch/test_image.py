@@ -45,9 +45,8 @@ class ImageTest(unittest.TestCase):
                 with self.assertRaisesRegex(base.LaunchError, "build --full"):
                     image.default_folder(["cyclictest"])
                 for wanted in (["perl"], ["netperf", "netserver", "cyclictest"]):
-                    with self.assertRaisesRegex(base.LaunchError, f"has {wanted[0]}.*--launcher host") as caught:
+                    with self.assertRaisesRegex(base.LaunchError, f"has .*{wanted[0]}.*--launcher host"):
                         image.default_folder(wanted)
-                    self.assertNotIn("build it anew", str(caught.exception))
             self.assertEqual(str(self.folder / "full-image"), image.default_folder(["smbd"]))
 
     def test_what_was_added_is_taken_by_those_who_need_it(self) -> None:
