@@ -49,7 +49,6 @@ def _parse(text: str) -> frozenset[int]:
     return frozenset(cpus)
 
 
-@functools.lru_cache(maxsize=_CACHED)
 def parse_spec(text: str) -> frozenset[int]:
     """Return the CPUs of a list with exclusions, such as Nova's and libvirt's ``0-7,^4-5``; an exclusion wins.
 
@@ -143,7 +142,6 @@ def format(cpus: Iterable[int]) -> str:
     return _format(cpus if isinstance(cpus, frozenset) else frozenset(cpus))
 
 
-@functools.lru_cache(maxsize=_CACHED)
 def parse_mask(text: str) -> frozenset[int]:
     """Return the CPUs of a mask such as ``"00000001,000000ff"`` (groups of 32 bits, low group last).
 

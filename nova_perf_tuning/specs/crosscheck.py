@@ -6,15 +6,12 @@ import abc
 import dataclasses
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import ClassVar, Final
 
 from nova_perf_tuning import errors, rules
 from nova_perf_tuning.rules import Finding, Level
-from nova_perf_tuning.specs import parsing, vocabulary
+from nova_perf_tuning.specs import parsing, profile, vocabulary
 from nova_perf_tuning.specs import request as request_module
-
-if TYPE_CHECKING:
-    from nova_perf_tuning.specs import profile
 
 _NO_PROPERTIES: Final[Mapping[str, str]] = {}
 _MULTIQUEUE: Final = "hw:vif_multiqueue_enabled"

@@ -127,15 +127,6 @@ class PerfTestCase(base.ServersTestBase):
         self.assertTrue(max(map(used.count, threads)) - min(map(used.count, threads)) <= 1, used)
         self.assertEqual("2", self.request(domain)["perf:vif_queues"])
 
-    def assert_untuned(self, domain):
-        """Nothing of ours is in the domain."""
-        xml = etree.tostring(domain, encoding="unicode")
-        for trace in ("rx_queue_size", "mrg_rxbuf", "tso4", " iothread=", parsing.PERF_NAMESPACE):
-            if trace == " iothread=":
-                self.assertEqual([], domain.xpath("devices/disk/driver/@iothread"))
-            else:
-                self.assertNotIn(trace, xml)
-
     def request(self, domain):
         """Return the specs in our metadata element."""
         path = f"metadata/{{{parsing.PERF_NAMESPACE}}}request/{{{parsing.PERF_NAMESPACE}}}spec"

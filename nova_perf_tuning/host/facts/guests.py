@@ -8,7 +8,6 @@ in /etc/libvirt (KVM's or Xen's).
 from __future__ import annotations
 
 import collections
-import functools
 import os
 import re
 from collections.abc import Container, Iterable, Mapping
@@ -190,7 +189,6 @@ def _allowed(root: Root, status: bytes, place: Folder | None) -> str | None:
     return root.cpu_list(status[start:end], place or "")
 
 
-@functools.lru_cache(maxsize=4096)
 def _classify(comm: bytes) -> tuple[str | None, int | None]:
     """Return class and number of a thread of QEMU by its name; class None for one that is not QEMU's own.
 

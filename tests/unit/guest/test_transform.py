@@ -15,12 +15,6 @@ from tests.unit.specs.test_parsing import VALID_SPECS
 REQUESTS = VALID_SPECS.map(spec_parsing.parse)
 NEW = features.Features(libvirt=10_000_000, qemu=9_000_000)
 DEBIAN_12 = features.Features(libvirt=9_000_000, qemu=7_002_022)
-TUNE = {
-    "perf:vif_queues": "auto",
-    "perf:vif_rx_queue_size": "1024",
-    "perf:iothreads": "2",
-    "perf:disk_queues": "auto",
-}
 
 
 def changed(name, specs, **options):
