@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from nova_perf_tuning import at_once, errors
 from nova_perf_tuning.cli import command, spec_options
 from nova_perf_tuning.guest import domain as domain_module
-from nova_perf_tuning.guest import features, parsing, transform
+from nova_perf_tuning.guest import parsing, storage, transform
 from nova_perf_tuning.specs import crosscheck, profile, profiles, request, vocabulary
 from nova_perf_tuning.specs import parsing as spec_parsing
 
@@ -40,15 +40,15 @@ class Xml(command.PerfCommand):
         parser.add_argument("--qemu-version", metavar="A.B.C", type=_version, help=help_text)
 
     def run_command(self, args: argparse.Namespace) -> int:
-        known = features.Features(args.libvirt_version, args.qemu_version)
+        mapping = storage.can_map(args.libvirt_version or 0, args.qemu_version or 0)
         specs = spec_options.flavor(args)
         properties = spec_options.pairs("--image-property", args.image_property)
         own_profiles = profiles.load(args.profile_dir)
         data = _read(args.domain)
         try:
             guest = parsing.parse_domain(data)
-            wanted, warnings = _request(guest, parsing.asked(data), specs, properties, own_profiles)
-            result = transform.transform(data, wanted, housekeeping_cpus=args.housekeeping_cpus, features=known)
+            wanted, warnings = _request(guest, specs, properties, own_profiles)
+            result = transform.transform(data, wanted, housekeeping_cpus=args.housekeeping_cpus, mapping=mapping)
         except parsing.DomainError as error:
             raise InputError(f"{args.domain}: {error}") from None
         notes = [*(f"warning: {text}" for text in warnings), *map(str, result.notes)]
@@ -72,7 +72,6 @@ class Xml(command.PerfCommand):
 
 def _request(
     guest: domain_module.Domain,
-    asked: parsing.Asked,
     specs: Mapping[str, str],
     properties: Mapping[str, str],
     known: Mapping[str, profile.Profile],
@@ -84,6 +83,7 @@ def _request(
     :raises crosscheck.ContradictionError: the options ask for what the driver would refuse at build. What a domain
         carries already is only warned of: it was booted so.
     """
+    asked = guest.specs
     extra, image = dict(asked.extra_specs), dict(asked.image_properties)
     native = {key: text for key, text in extra.items() if not key.startswith(vocabulary.PREFIX)}
     if specs or properties:

@@ -41,6 +41,19 @@ class Interface:
 
 
 @dataclasses.dataclass(slots=True)
+class MetadataSpecs:
+    """What a domain's metadata says of its flavor and image, unparsed.
+
+    :ivar extra_specs, image_properties: Nova's, all of them; empty before Nova 32.
+    :ivar expanded: the specs of our own element, the profile already expanded; None without one.
+    """
+
+    extra_specs: Mapping[str, str]
+    image_properties: Mapping[str, str]
+    expanded: Mapping[str, str] | None
+
+
+@dataclasses.dataclass(slots=True)
 class Domain:
     """One guest as libvirt knows it.
 
@@ -55,6 +68,7 @@ class Domain:
     :ivar domain_id: libvirt's running number (start order), None when not running or unknown.
     :ivar title: Nova's display name if the metadata has one.
     :ivar request_error: why the request in the metadata cannot be used; ``request`` is None then.
+    :ivar specs: the texts behind ``request``, for those who have profiles of their own.
     :ivar pid: process id of its QEMU, by libvirt's status file; None in any other XML.
     """
 
@@ -74,4 +88,5 @@ class Domain:
     domain_id: int | None = None
     title: str | None = None
     request_error: str | None = None
+    specs: MetadataSpecs = dataclasses.field(default_factory=lambda: MetadataSpecs({}, {}, None))
     pid: int | None = None

@@ -6,7 +6,6 @@ every entity, is refused before the parser sees it; nothing outside the text is 
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -117,8 +116,8 @@ def parse_domain(xml: str | bytes) -> domain.Domain:
     vcpus = number(_text(parts, "vcpu") or "1", 1, MAX_VCPUS, "<vcpu>")
     pins, emulator, iothread_pins = _cputune(parts.get("cputune", ()))
     interfaces, hostdevs = _devices(parts.get("devices", ()))
-    asked, title = _metadata(parts.get("metadata", ()))
-    request, request_error = _request(asked)
+    specs, title = _metadata(parts.get("metadata", ()))
+    request, request_error = _request(specs)
     identity = root.get("id")
     return domain.Domain(
         name,
@@ -133,36 +132,15 @@ def parse_domain(xml: str | bytes) -> domain.Domain:
         interfaces,
         hostdevs,
         _is_dedicated(
-            asked.extra_specs.get("hw:cpu_policy") or asked.image_properties.get("hw_cpu_policy"), vcpus, pins
+            specs.extra_specs.get("hw:cpu_policy") or specs.image_properties.get("hw_cpu_policy"), vcpus, pins
         ),
         request,
         None if identity is None else number(identity, 0, 1 << 31, "domain id"),
         title,
         request_error,
+        specs,
         None if pid is None else number(pid, 1, domain.MAX_PID, "domstatus pid"),
     )
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Asked:
-    """What a domain's metadata says of its flavor and image, unparsed.
-
-    :ivar extra_specs, image_properties: Nova's, all of them; empty before Nova 32.
-    :ivar expanded: the specs of our own element, the profile already expanded; None without one.
-    """
-
-    extra_specs: Mapping[str, str]
-    image_properties: Mapping[str, str]
-    expanded: Mapping[str, str] | None
-
-
-def asked(xml: str | bytes) -> Asked:
-    """Return the texts behind ``Domain.request``, for those who have profiles of their own.
-
-    :raises DomainError: as :func:`parse_domain`.
-    """
-    metadata = parse_tree(xml).find("metadata")
-    return _metadata(() if metadata is None else metadata)[0]
 
 
 def _text(parts: Mapping[str, etree._Element], tag: str) -> str:
@@ -284,7 +262,7 @@ def _is_dedicated(policy: str | None, vcpus: int, pins: Mapping[int, str]) -> bo
     return len(pins) >= vcpus and len({text for text in pins.values() if text.isdecimal()}) == len(pins)
 
 
-def _metadata(elements: Iterable[etree._Element]) -> tuple[Asked, str | None]:
+def _metadata(elements: Iterable[etree._Element]) -> tuple[domain.MetadataSpecs, str | None]:
     """Return what the metadata asks, and the title."""
     extra_specs: dict[str, str] = {}
     properties: dict[str, str] = {}
@@ -297,22 +275,22 @@ def _metadata(elements: Iterable[etree._Element]) -> tuple[Asked, str | None]:
             title = (element.findtext(_TITLE) or "").strip() or None
         elif element.tag == REQUEST:
             ours = _named(element.iter(SPEC))
-    return Asked(extra_specs, properties, ours), title
+    return domain.MetadataSpecs(extra_specs, properties, ours), title
 
 
 def _named(elements: Iterable[etree._Element]) -> dict[str, str]:
     return {element.get("name", ""): (element.text or "").strip() for element in elements}
 
 
-def _request(asked: Asked) -> tuple[request_module.Request | None, str | None]:
+def _request(specs: domain.MetadataSpecs) -> tuple[request_module.Request | None, str | None]:
     """Return the request of our own metadata element, else of Nova's; or why it cannot be used."""
     try:
-        if asked.expanded is not None:
-            return spec_parsing.parse_expanded(asked.expanded), None
-        specs = {key: text for key, text in asked.extra_specs.items() if key.startswith(vocabulary.PREFIX)}
-        properties, _ = spec_parsing.usable_properties(specs, asked.image_properties)
-        if specs or any(key.startswith(vocabulary.IMAGE_PREFIX) for key in properties):
-            return spec_parsing.parse(specs, properties), None
+        if specs.expanded is not None:
+            return spec_parsing.parse_expanded(specs.expanded), None
+        ours = {key: text for key, text in specs.extra_specs.items() if key.startswith(vocabulary.PREFIX)}
+        properties, _ = spec_parsing.usable_properties(ours, specs.image_properties)
+        if ours or any(key.startswith(vocabulary.IMAGE_PREFIX) for key in properties):
+            return spec_parsing.parse(ours, properties), None
     except errors.PerfTuningError as error:
         return None, str(error)
     return None, None

@@ -7,7 +7,6 @@ from typing import Final
 
 from lxml import etree
 
-from nova_perf_tuning.guest import features as features_module
 from nova_perf_tuning.guest import network, notes, parsing
 from nova_perf_tuning.specs import request as request_module
 from nova_perf_tuning.specs import vocabulary
@@ -19,13 +18,21 @@ _ADDRESSES: Final = frozenset({"pci", "ccw"})
 _MOST_QUEUES: Final = parsing.MAX_QUEUES - 2
 
 
+def can_map(libvirt: int, qemu: int) -> bool:
+    """Whether versions, in libvirt's form (9000000 for 9.0.0), can spread one disk over several I/O threads."""
+    return libvirt >= 10_000_000 and qemu >= 9_000_000
+
+
 def write(
     domain: etree._Element,
     request: request_module.Request,
     vcpus: int,
-    features: features_module.Features,
+    mapping: bool,
 ) -> list[notes.Note]:
-    """Give ``domain`` its I/O threads and disk queues; return what was changed and what was left out."""
+    """Give ``domain`` its I/O threads and disk queues; return what was changed and what was left out.
+
+    :param mapping: the queues of one disk can be spread over several I/O threads (:func:`can_map`).
+    """
     found = []
     able = []
     for device in domain.iterfind("devices/*"):
@@ -42,7 +49,7 @@ def write(
     elif request.iothreads is not None:
         threads = _make_threads(domain, request.iothreads, found)
         limit = min(request.disk_queues, vcpus) if isinstance(request.disk_queues, int) else vcpus
-        found += _spread(able, threads, limit, features)
+        found += _spread(able, threads, limit, mapping)
         found += _pin(domain, threads)
     return found
 
@@ -116,7 +123,7 @@ def _make_threads(domain: etree._Element, asked: int, found: list[notes.Note]) -
 
 
 def _spread(
-    devices: Iterable[etree._Element], threads: Sequence[int], limit: int, features: features_module.Features
+    devices: Iterable[etree._Element], threads: Sequence[int], limit: int, mapping: bool
 ) -> list[notes.Note]:
     """Give each device the thread that serves fewest; spare threads share a disk's queues where QEMU can.
 
@@ -134,10 +141,9 @@ def _spread(
     if not homeless and not any(load.values()):
         return [notes.left_out("no virtio disk or controller that an I/O thread could serve")]
     found = []
-    mapping = len(threads) > 1 and features.spreads_one_disk
     for waiting, device in zip(range(len(homeless), 0, -1), homeless, strict=True):
         spare: Sequence[int] = ()
-        if mapping and device.tag == "disk":
+        if mapping and len(threads) > 1 and device.tag == "disk":
             spare = [thread for thread in threads if not load[thread]][::waiting]
         chosen = spare[:limit] if len(spare[:limit]) > 1 else [min(threads, key=load.__getitem__)]
         _attach(device, chosen)

@@ -7,14 +7,12 @@ from typing import Final
 
 from lxml import etree
 
-from nova_perf_tuning.guest import features as features_module
 from nova_perf_tuning.guest import network, notes, parsing, storage
 from nova_perf_tuning.specs import request as request_module
 from nova_perf_tuning.specs import vocabulary
 
 _NAMESPACES: Final = {"perf": parsing.PERF_NAMESPACE}
 _UNTUNED: Final = f"{{{parsing.PERF_NAMESPACE}}}untuned"
-_ANYTHING: Final = features_module.Features()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -30,16 +28,16 @@ def transform(
     request: request_module.Request,
     *,
     housekeeping_cpus: int | None = None,
-    features: features_module.Features = _ANYTHING,
+    mapping: bool = False,
 ) -> Transformed:
     """Write a request into a domain's XML. Doing it twice changes nothing more; an empty one changes no byte.
 
-    :param housekeeping_cpus, features: as of :func:`write`.
+    :param housekeeping_cpus, mapping: as of :func:`write`.
     :raises DomainError: not the XML of a KVM or QEMU domain, or hostile.
     """
     parsing.parse_domain(xml)
     root = parsing.parse_xml(xml)
-    found = write(root, request, housekeeping_cpus, features)
+    found = write(root, request, housekeeping_cpus, mapping)
     if not request:
         return Transformed(xml if isinstance(xml, str) else xml.decode(), ())
     return Transformed(text(root), found)
@@ -55,7 +53,7 @@ def write(
     domain: etree._Element,
     request: request_module.Request,
     housekeeping_cpus: int | None = None,
-    features: features_module.Features = _ANYTHING,
+    mapping: bool = False,
 ) -> tuple[notes.Note, ...]:
     """Write a request into a ``<domain>``; return what was changed and what was left out.
 
@@ -63,7 +61,7 @@ def write(
     I/O threads, which Nova carries along in a live migration.
 
     :param housekeeping_cpus: host CPUs that may serve this guest's queues, None when not known.
-    :param features: what the host can do.
+    :param mapping: the queues of one disk can be spread over several I/O threads.
     :raises DomainError: not a KVM or QEMU domain, or an impossible value.
     """
     if domain.tag != "domain":
@@ -83,7 +81,7 @@ def write(
         for interface in domain.iterfind("devices/interface"):
             found += network.write(interface, request, guest)
     if request.asks_storage:
-        found += storage.write(domain, request, vcpus, features)
+        found += storage.write(domain, request, vcpus, mapping)
     specs = request.extra_specs()
     if specs:
         element = _metadata(domain)

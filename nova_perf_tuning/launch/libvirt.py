@@ -20,7 +20,7 @@ import libvirt
 from lxml import etree
 
 from nova_perf_tuning import errors, interrupt
-from nova_perf_tuning.guest import features as features_module
+from nova_perf_tuning.guest import storage
 from nova_perf_tuning.guest import transform as transform_module
 from nova_perf_tuning.guest import truth as truth_module
 from nova_perf_tuning.host.plan import model as plan_model
@@ -141,9 +141,6 @@ class LibvirtLauncher(base.Launcher):
         self._image = image.load(self._image_folder, self._programs)
         self._connect()
         self._emulator = self._find_emulator()
-        self._features = features_module.Features(
-            self._connected().getLibVersion(), self._connected().getVersion()
-        )
         self._guard.install()
         try:
             self._accelerator = accelerator.choose(self._wanted, self._emulator, self._image)
@@ -207,7 +204,8 @@ class LibvirtLauncher(base.Launcher):
             mac=mac,
             cache=self._cache,
         )
-        transformed = transform_module.transform(self.altered(arm, xml), arm.request, features=self._features)
+        mapping = storage.can_map(self._connected().getLibVersion(), self._connected().getVersion())
+        transformed = transform_module.transform(self.altered(arm, xml), arm.request, mapping=mapping)
         try:
             # libvirt destroys the domain when this connection ends, however the process does.
             domain = self._connected().createXML(transformed.xml, libvirt.VIR_DOMAIN_START_AUTODESTROY)

@@ -19,8 +19,7 @@ from oslo_log import log as logging
 
 from nova_perf_tuning import errors
 from nova_perf_tuning.conf import nova as options
-from nova_perf_tuning.guest import features as features_module
-from nova_perf_tuning.guest import network, transform
+from nova_perf_tuning.guest import network, storage, transform
 from nova_perf_tuning.guest import notes as notes_module
 from nova_perf_tuning.specs import request as request_module
 from nova_perf_tuning.virt import asked, faults, hotplug, migration, placement, selfcheck, traits
@@ -73,7 +72,7 @@ class PerfTuningLibvirtDriver(driver.LibvirtDriver):
             nodes = _nodes(element)
             if request.emulator_placement == "numa" and nodes is not None:
                 warnings += self._place_emulator(element, nodes)
-            notes = transform.write(element, request, self._housekeeping(nodes, request), self._features())
+            notes = transform.write(element, request, self._housekeeping(nodes, request), self._can_map())
             self._log(instance, notes, warnings)
         except Exception as error:
             faults.judge(instance, error)
@@ -188,7 +187,7 @@ class PerfTuningLibvirtDriver(driver.LibvirtDriver):
             request, _ = asked.request(instance)
             if request.iothreads or request.disk_queues:
                 running = self._host.get_guest(instance).get_xml_desc()
-                self._log(instance, hotplug.write_disk(element, running, request, self._features()))
+                self._log(instance, hotplug.write_disk(element, running, request, self._can_map()))
         except Exception as error:
             faults.judge(instance, error)
             return render()
@@ -265,9 +264,9 @@ class PerfTuningLibvirtDriver(driver.LibvirtDriver):
             LOG.exception("No score of %s is reported", nodename)
         return resources
 
-    def _features(self) -> features_module.Features:
+    def _can_map(self) -> bool:
         connection = self._host.get_connection()
-        return features_module.Features(connection.getLibVersion(), connection.getVersion())
+        return storage.can_map(connection.getLibVersion(), connection.getVersion())
 
     def _housekeeping(self, nodes: frozenset[int] | None, request: request_module.Request) -> int | None:
         """Return how many CPUs of ``nodes`` (None: of all) may serve the guest's queues, None when not known."""

@@ -9,7 +9,6 @@ from typing import Any, Final
 
 from lxml import etree
 
-from nova_perf_tuning.guest import features as features_module
 from nova_perf_tuning.guest import notes, parsing, storage
 from nova_perf_tuning.specs import request as request_module
 
@@ -29,12 +28,13 @@ def plugging(instance: Any) -> Iterator[None]:
 
 
 def write_disk(
-    disk: etree._Element, domain_xml: str, request: request_module.Request, features: features_module.Features
+    disk: etree._Element, domain_xml: str, request: request_module.Request, mapping: bool
 ) -> list[notes.Note]:
     """Give a ``<disk>`` its queues and the I/O thread of the running guest that serves fewest disks.
 
     :param domain_xml: the guest it is plugged into; only I/O threads that it has are given, which are
         none when it was started before this package was installed.
+    :param mapping: as of :func:`storage.write`.
     """
     domain = parsing.parse_tree(domain_xml)
     there = parsing.number(domain.findtext("iothreads", "0").strip(), 0, parsing.MAX_IOTHREADS, "<iothreads>")
@@ -46,6 +46,6 @@ def write_disk(
     vcpus = parsing.number(domain.findtext("vcpu", "1").strip(), 1, parsing.MAX_VCPUS, "<vcpu>")
     devices.append(disk)
     try:
-        return storage.write(domain, wanted, vcpus, features)
+        return storage.write(domain, wanted, vcpus, mapping)
     finally:
         devices.remove(disk)

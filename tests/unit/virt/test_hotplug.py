@@ -3,7 +3,6 @@
 import testtools
 from lxml import etree
 
-from nova_perf_tuning.guest import features
 from nova_perf_tuning.specs import request
 from nova_perf_tuning.virt import hotplug
 
@@ -23,7 +22,7 @@ class DiskTest(testtools.TestCase):
         """Return the attributes that the disk's driver gets."""
         disk = etree.fromstring(DISK.format(bus))
         domain = DOMAIN.format(iothreads=iothreads)
-        hotplug.write_disk(disk, domain, request.Request(**asked), features.Features())
+        hotplug.write_disk(disk, domain, request.Request(**asked), mapping=False)
         self.assertIsNone(disk.getparent())
         return {key: text for key, text in disk.find("driver").attrib.items() if key != "name"}
 
