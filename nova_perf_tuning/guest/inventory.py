@@ -14,8 +14,6 @@ from nova_perf_tuning.guest import parsing
 
 #: Devices of one kind in one guest; QEMU takes some hundreds.
 _MAX_DEVICES = 1024
-_UNITS = {"b": 1, "bytes": 1, "kb": 1000, "k": 1 << 10, "kib": 1 << 10, "mb": 10**6, "m": 1 << 20, "mib": 1 << 20}
-_UNITS |= {"gb": 10**9, "g": 1 << 30, "gib": 1 << 30, "tb": 10**12, "t": 1 << 40, "tib": 1 << 40}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -30,47 +28,36 @@ class Disk:
     kind: str = "disk"
     source: str = "file"
     bus: str = ""
-    format: str = ""
     cache: str = ""
-    io: str = ""
-    queues: str = ""
-    iothread: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Controller:
-    """One ``<controller>``: its type (``scsi``, ``ide`` ...), model, and the driver's queues and I/O thread."""
+    """One ``<controller>``: its type (``scsi``, ``ide`` ...), model, and the driver's queues."""
 
     kind: str
     model: str = ""
     queues: str = ""
-    iothread: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Inventory:
-    """What a domain's XML says of devices, memory, CPU model and features.
+    """What a domain's XML says of devices, memory and features.
 
-    :ivar machine: machine type as written (``pc-q35-8.2``), empty when none is.
-    :ivar memory_kib: of the guest, 0 when it is not stated in a unit of libvirt's.
+    :ivar memory_kib: of the guest, 0 when it is not stated in KiB, as libvirt does.
     :ivar hugepages: ``<memoryBacking><hugepages>``; :ivar cells: guest NUMA cells, 0 for none.
-    :ivar placed: memory bound to host nodes (``<numatune>``).
     :ivar hyperv: names of the Hyper-V enlightenments that are on; ``passthrough`` for all that the host has.
     :ivar hyperv_clock: ``<timer name='hypervclock' present='yes'>``.
     :ivar windows: image properties or libosinfo say so.
-    :ivar emulator: path of the QEMU binary.
     :ivar rx_queue_sizes, mtus: of each interface; what the XML does not say is empty or None.
     """
 
-    machine: str = ""
     memory_kib: int = 0
     hugepages: bool = False
     cells: int = 0
-    placed: bool = False
     hyperv: frozenset[str] = frozenset()
     hyperv_clock: bool = False
     windows: bool = False
-    emulator: str = ""
     disks: tuple[Disk, ...] = ()
     controllers: tuple[Controller, ...] = ()
     rx_queue_sizes: tuple[str, ...] = ()
@@ -86,18 +73,15 @@ def read(xml: str | bytes) -> Inventory:
     devices = root.find("devices")
     children = [] if devices is None else list(devices)
     return Inventory(
-        machine=_attribute(root, "os/type", "machine"),
         memory_kib=_memory(root.find("memory")),
         hugepages=root.find("memoryBacking/hugepages") is not None,
         cells=len(root.findall("cpu/numa/cell")),
-        placed=root.find("numatune/memory") is not None or root.find("numatune/memnode") is not None,
         hyperv=_hyperv(root.find("features/hyperv")),
         hyperv_clock=any(
             timer.get("name") == "hypervclock" and timer.get("present") != "no"
             for timer in root.findall("clock/timer")
         ),
         windows=_is_windows(root),
-        emulator=("" if devices is None else devices.findtext("emulator") or "").strip(),
         disks=tuple(_disk(one) for one in children if one.tag == "disk")[:_MAX_DEVICES],
         controllers=tuple(_controller(one) for one in children if one.tag == "controller")[:_MAX_DEVICES],
         rx_queue_sizes=tuple(
@@ -126,9 +110,8 @@ def _short(attributes: Mapping[str, str], name: str) -> str:
 
 def _memory(element: etree._Element | None) -> int:
     text = "" if element is None else (element.text or "").strip()
-    if element is None or not (text.isascii() and text.isdigit() and len(text) < 19):
-        return 0
-    return int(text) * _UNITS.get(element.get("unit", "KiB").lower(), 0) // 1024
+    stated = element is not None and element.get("unit", "KiB") == "KiB" and len(text) < 19
+    return int(text) if stated and text.isascii() and text.isdigit() else 0
 
 
 def _hyperv(element: etree._Element | None) -> frozenset[str]:
@@ -153,28 +136,18 @@ def _is_windows(root: etree._Element) -> bool:
 
 
 def _disk(element: etree._Element) -> Disk:
-    driver = element.find("driver")
-    attributes = {} if driver is None else driver.attrib
     return Disk(
         device=_attribute(element, "target", "dev") or "?",
         kind=_short(element.attrib, "device") or "disk",
         source=_short(element.attrib, "type"),
         bus=_attribute(element, "target", "bus"),
-        format=_short(attributes, "type"),
-        cache=_short(attributes, "cache"),
-        io=_short(attributes, "io"),
-        queues=_short(attributes, "queues"),
-        iothread=_short(attributes, "iothread")
-        or ("mapped" if element.find("driver/iothreads") is not None else ""),
+        cache=_attribute(element, "driver", "cache"),
     )
 
 
 def _controller(element: etree._Element) -> Controller:
-    driver = element.find("driver")
-    attributes = {} if driver is None else driver.attrib
     return Controller(
         _short(element.attrib, "type"),
         _short(element.attrib, "model"),
-        _short(attributes, "queues"),
-        _short(attributes, "iothread"),
+        _attribute(element, "driver", "queues"),
     )

@@ -205,7 +205,7 @@ def domain(
         "<metadata><nova:instance xmlns:nova='http://openstack.org/xmlns/libvirt/nova/1.1'><nova:flavor><nova:extraSpecs>"
         f"<nova:extraSpec name='hw:cpu_policy'>{policy}</nova:extraSpec></nova:extraSpecs></nova:flavor>"
         f"<nova:image><nova:properties><nova:property name='os_type'>{os_type}</nova:property></nova:properties>"
-        f"</nova:image></nova:instance></metadata><memory unit='GiB'>{memory_gib}</memory>{backing}"
+        f"</nova:image></nova:instance></metadata><memory unit='KiB'>{memory_gib << 20}</memory>{backing}"
         f"<vcpu>{vcpus}</vcpu><cputune>{pinned}<emulatorpin cpuset='0-1,8-9'/></cputune>"
         f"<os><type machine='pc-q35-9.0'>hvm</type></os>{features}<cpu mode='host-model'>{numa}</cpu><devices>"
         f"<disk type='{source}' device='disk'>{disk}<target dev='vda' bus='{bus}'/></disk>{devices}"
