@@ -116,7 +116,6 @@ class Truth:
     virtualization: str
     evidence: str
     clocksource: str
-    clocksources: tuple[str, ...]
     vectors: int | None
     nics: Mapping[str, Nic]
     disks: Mapping[str, int]
@@ -138,13 +137,11 @@ def parse(text: str) -> Truth:
             nics[device] = _nic(lines, parts.get(f"offload {device}", []))
         elif kind == "disk" and len(disks) < _MAX_DEVICES:
             disks[device] = sum(line.isdecimal() for line in lines)
-    clocks = _first(parts, "clocks").split()
     vectors = _first(parts, "vectors")
     return Truth(
         virtualization=mode,
         evidence=evidence,
         clocksource=_first(parts, "clock"),
-        clocksources=tuple(clocks[:20]),
         vectors=int(vectors) if re.fullmatch("[0-9]{1,6}", vectors) else None,
         nics=nics,
         disks=disks,
