@@ -12,7 +12,7 @@ from nova import exception
 from oslo_config import cfg
 from oslo_log import log as logging
 
-from nova_perf_tuning import errors
+from nova_perf_tuning import errors, printing
 from nova_perf_tuning.specs import vocabulary
 from nova_perf_tuning.virt import asked
 
@@ -96,9 +96,6 @@ def failure(instance: Any, error: Exception, flavor: Any = None) -> TuningFailed
     if not isinstance(error, errors.PerfTuningError):
         specs = ", ".join(f"{key}={value}" for key, value in sorted(names.items()))
         text = f"{text[:_MAX_CAUSE]} (asked: {specs})"
-    return TuningFailed(instance_uuid=instance.uuid, reason=_printable(f"nova-perf-tuning: {text}"))
-
-
-def _printable(text: str) -> str:
-    # Not vocabulary.shown: what says that a function of ours has failed calls no other of them.
-    return "".join(char if char.isprintable() else "?" for char in text[:_MAX_MESSAGE])
+    return TuningFailed(
+        instance_uuid=instance.uuid, reason=printing.one_line(f"nova-perf-tuning: {text}", _MAX_MESSAGE)
+    )

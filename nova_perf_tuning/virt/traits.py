@@ -14,6 +14,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+from nova_perf_tuning import printing
 from nova_perf_tuning.virt import host_result
 
 LOG = logging.getLogger(__name__)
@@ -118,6 +119,4 @@ class HostTraits:
     def _say(self, nodename: str, level: int, reason: str) -> None:
         if self._said.get(nodename) != reason:
             self._said[nodename] = reason
-            LOG.log(
-                level, "Host %s gets no %s* traits: %s", nodename, PREFIX, "".join(filter(str.isprintable, reason))
-            )
+            LOG.log(level, "Host %s gets no %s* traits: %s", nodename, PREFIX, printing.printable(reason))
