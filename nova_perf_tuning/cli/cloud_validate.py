@@ -117,7 +117,7 @@ class Cleanup(cloud_command.CloudLister):
         self, store: run_store.RunStore, args: argparse.Namespace
     ) -> list[tuple[str, cloud_flavor.Lines]]:
         """Remove what can be; what cannot is told, and is the exit code."""
-        launcher = heat_pair.HeatPairLauncher(connect=lambda: self.connection)
+        launcher = heat_pair.HeatPairLauncher(heat_pair.Settings(), lambda: self.connection)
         lines = {line.run_id: line for line in store.lines()}
         alive = [line.run_id for line in lines.values() if line.alive]
         if args.all_stacks and alive:

@@ -71,7 +71,7 @@ class HeatCloud:
 
     def launcher(self, guests: heat_pair.Settings) -> model.PairLauncher:
         """Return what measures pairs; nothing is made before it is used."""
-        return heat_pair.HeatPairLauncher(guests, connect=self.connect)
+        return heat_pair.HeatPairLauncher(guests, self.connect)
 
     def place(self) -> str:
         """Return where stacks are made, see :mod:`nova_perf_tuning.cloud.place`."""

@@ -84,27 +84,14 @@ class _Running:
 class HeatPairLauncher:
     """A :class:`nova_perf_tuning.cloud.model.PairLauncher` on openstacksdk and Heat."""
 
-    def __init__(
-        self,
-        settings: Settings | None = None,
-        cloud: str | None = None,
-        *,
-        connect: Callable[[], connection.Connection] | None = None,
-        progress: Callable[[str], None] = lambda _: None,
-    ) -> None:
+    def __init__(self, settings: Settings, connect: Callable[[], connection.Connection]) -> None:
         """Connect nothing yet.
 
-        :param cloud: entry of clouds.yaml; default: OS_CLOUD or the other OS_* variables.
         :param connect: makes a connection; called once for each thread.
-        :param progress: told what goes on, from any thread.
         """
-        self.settings = settings or Settings()
-        self._api = api_module.Api(connect or (lambda: api_module.connect(cloud)))
-        self._stacks = stacks.Stacks(self._api)
+        self.settings = settings
+        self._api = api_module.Api(connect)
         self._closing = stacks.Stacks(self._api.patient())
-        self._tell = progress
-
-    # -- the interface
 
     def check(self, arms: Sequence[model.Arm], plan: model.MeasurePlan) -> None:
         """See that the cloud has what every pair needs; makes nothing.
@@ -122,7 +109,8 @@ class HeatPairLauncher:
 
     def expected_s(self, arms: Sequence[model.Arm], plan: model.MeasurePlan) -> float:
         """Return about how long a pair takes: until its guests are ready, the slots of all blocks, removal."""
-        return self.settings.boot_s + _measuring_s(self._grid(arms, plan), plan) + _CLOSING_S
+        grid = _grid(self.settings, arms, plan)
+        return self.settings.boot_s + _measuring_s(grid, plan) + _CLOSING_S
 
     def measure(
         self, pair: model.HostPair, arms: Sequence[model.Arm], plan: model.MeasurePlan
@@ -131,25 +119,23 @@ class HeatPairLauncher:
 
         :raises model.CloudError: the credentials are refused; no pair can be measured with them.
         """
-        outcome = model.PairOutcome(pair)
-        running: list[_Running] = []
+        measured = _Pair(self._api, self.settings, pair, arms, plan)
         try:
-            self._measure(outcome, running, arms, plan)
+            measured.measure(arms)
         except api_module.Interrupted:
-            _note(outcome, model.ErrorClass.INTERRUPTED, "the run was interrupted")
+            measured.note(model.ErrorClass.INTERRUPTED, "the run was interrupted")
         except api_module.ApiError as error:
-            _note(outcome, model.ErrorClass.API, str(error))
+            measured.note(model.ErrorClass.API, str(error))
         except api_module.ERRORS as error:
             if api_module.credentials_refused(error):
                 raise model.CloudError(f"the cloud cannot be used: {faults.told(error)}") from error
-            _note(outcome, model.ErrorClass.API, faults.told(error))
+            measured.note(model.ErrorClass.API, faults.told(error))
         finally:
             begun = time.monotonic()
-            self._tell(f"{_shown(pair)}: removing {len(running)} stacks")
-            for problem in self._closing.delete([one.stack for one in running]):
-                _note(outcome, model.ErrorClass.NOT_REMOVED, f"{problem}; {_CLEAN_UP}")
-            outcome.seconds["delete"] = round(time.monotonic() - begun, 1)
-        return outcome
+            for problem in self._closing.delete([one.stack for one in measured.running]):
+                measured.note(model.ErrorClass.NOT_REMOVED, f"{problem}; {_CLEAN_UP}")
+            measured.outcome.seconds["delete"] = round(time.monotonic() - begun, 1)
+        return measured.outcome
 
     def interrupt(self) -> None:
         """Let every running :meth:`measure` end soon; later ones return at once."""
@@ -169,97 +155,109 @@ class HeatPairLauncher:
             raise model.CloudError("; ".join(problems))
         return [one.name for one in found]
 
-    # -- one pair
 
-    def _measure(
+class _Pair:
+    """One pair while it is measured."""
+
+    def __init__(
         self,
-        outcome: model.PairOutcome,
-        running: list[_Running],
+        api: api_module.Api,
+        settings: Settings,
+        pair: model.HostPair,
         arms: Sequence[model.Arm],
         plan: model.MeasurePlan,
     ) -> None:
+        self._api = api
+        self._stacks = stacks.Stacks(api)
+        self._settings = settings
+        self._plan = plan
+        self._grid = _grid(settings, arms, plan)
+        self._sampler = host_cpu.Sampler(api, settings.agent_metrics) if settings.agent_metrics else None
+        self.running: list[_Running] = []
+        self.outcome = model.PairOutcome(pair)
+        self.outcome.environment = {
+            "launcher": "heat",
+            "image": settings.image,
+            "run_id": plan.run_id,
+            "slot_seconds": self._grid.length_s,
+            "settings": dataclasses.asdict(settings),
+            "guests": {},
+            "runs": {},
+        }
+
+    def measure(self, arms: Sequence[model.Arm]) -> None:
+        """Make the stacks of all arms and take over what their guests tell; stacks stay."""
         begun = time.monotonic()
-        deadline = begun + plan.time_limit_s - min(_CLOSING_S, plan.time_limit_s / 4)
-        grid = self._grid(arms, plan)
+        deadline = begun + self._plan.time_limit_s - min(_CLOSING_S, self._plan.time_limit_s / 4)
         # Guests that are ready have a slot's time before it to warm up.
-        start = math.ceil(time.time() + self.settings.boot_s + grid.length_s)
-        outcome.environment = self._environment(plan, grid)
+        start = math.ceil(time.time() + self._settings.boot_s + self._grid.length_s)
         for number, arm in enumerate(arms):
             self._api.sleep(0)
-            wait_s = deadline - time.monotonic()
-            parameters = self._parameters(outcome.pair, arm, number, plan, grid)
-            parameters |= {"start_epoch": start, "time_limit": self._wait_condition_s(wait_s, grid, plan)}
-            name = _stack_name(plan.run_id, outcome.pair, arm.name)
-            self._tell(f"{_shown(outcome.pair)}: making stack {name}")
-            # Noted before it is made: when the answer is lost, Heat has a stack all the same.
-            one = _Running(number, arm, stacks.Stack("", name), time.time(), start)
-            running.append(one)
-            try:
-                tags = [f"{model.NAME_PREFIX}{plan.run_id}"]
-                one.stack = self._stacks.create(name, parameters, tags, math.ceil(wait_s / 60) + 2)
-            except stacks.StackError as error:
-                running.remove(one)
-                _note(outcome, error.kind, str(error), arm.name)
-        outcome.seconds["request"] = round(time.monotonic() - begun, 1)
-        url = self.settings.agent_metrics
-        sampler = host_cpu.Sampler(self._api, url) if url else None
-        with contextlib.closing(sampler) if sampler else contextlib.nullcontext():
-            finished = self._api.wait_until(
-                lambda: self._step(running, outcome, plan, grid, sampler), deadline, _POLL_S
-            )
-        if not finished:
-            for one in running:
-                if not one.done:
-                    reason = f"no result after {time.monotonic() - begun:.0f} s; {self._consoles(one)}"
-                    _note(outcome, model.ErrorClass.TIME_LIMIT, reason, one.arm.name)
-        outcome.seconds["measure"] = round(time.monotonic() - begun, 1)
-        _number_blocks(outcome)
+            self._make(number, arm, start, deadline - time.monotonic())
+        self.outcome.seconds["request"] = round(time.monotonic() - begun, 1)
+        with contextlib.closing(self._sampler) if self._sampler else contextlib.nullcontext():
+            self._api.wait_until(self._step, deadline, _POLL_S)
+        for one in self.running:
+            if not one.done:
+                reason = f"no result after {time.monotonic() - begun:.0f} s; {self._consoles(one)}"
+                self.note(model.ErrorClass.TIME_LIMIT, reason, one.arm.name)
+        self.outcome.seconds["measure"] = round(time.monotonic() - begun, 1)
+        _number_blocks(self.outcome)
 
-    def _step(
-        self,
-        running: Sequence[_Running],
-        outcome: model.PairOutcome,
-        plan: model.MeasurePlan,
-        grid: slots.Grid,
-        sampler: host_cpu.Sampler | None,
-    ) -> bool:
+    def note(self, kind: model.ErrorClass, reason: str, arm: str = "") -> None:
+        """Note an error of the pair, or of one of its arms."""
+        self.outcome.errors.append(model.PairError(kind, output.printable(reason, 2000), arm))
+
+    def _make(self, number: int, arm: model.Arm, start: int, left_s: float) -> None:
+        """Ask Heat for the stack of an arm.
+
+        :param start: seconds since the epoch before which no trial begins. :param left_s: until the pair's end.
+        """
+        run = f"{model.NAME_PREFIX}{self._plan.run_id}"
+        name = _stack_name(run, self.outcome.pair, arm.name)
+        parameters = self.parameters(number, arm)
+        parameters |= {"start_epoch": start, "time_limit": self._wait_condition_s(left_s)}
+        # Noted before it is made: when the answer is lost, Heat has a stack all the same.
+        one = _Running(number, arm, stacks.Stack("", name), time.time(), start)
+        self.running.append(one)
+        try:
+            one.stack = self._stacks.create(name, parameters, [run], math.ceil(left_s / 60) + 2)
+        except stacks.StackError as error:
+            self.running.remove(one)
+            self.note(error.kind, str(error), arm.name)
+
+    def _step(self) -> bool:
         """Look after every stack once; True when all are done."""
-        for one in running:
+        for one in self.running:
             if one.done:
                 continue
             status, reason = self._stacks.status(one.stack)
-            self._find_servers(one, sampler)
+            self._find_servers(one)
             if status == "CREATE_IN_PROGRESS":
                 continue
             one.done = True
             try:
                 if status != "CREATE_COMPLETE":
                     raise self._stacks.failure(one.stack, reason)
-                self._collect(one, outcome, plan, grid, sampler)
+                self.collect(one)
             except stacks.StackError as error:
                 text = str(error)
                 if error.kind in (model.ErrorClass.NO_SIGNAL, model.ErrorClass.TIME_LIMIT):
                     text = f"{text}; {self._consoles(one)}"
-                _note(outcome, error.kind, text, one.arm.name)
+                self.note(error.kind, text, one.arm.name)
             except collector.DocumentError as error:
-                _note(outcome, model.ErrorClass.BAD_RESULTS, str(error), one.arm.name)
-        return all(one.done for one in running)
+                self.note(model.ErrorClass.BAD_RESULTS, str(error), one.arm.name)
+        return all(one.done for one in self.running)
 
-    def _collect(
-        self,
-        one: _Running,
-        outcome: model.PairOutcome,
-        plan: model.MeasurePlan,
-        grid: slots.Grid,
-        sampler: host_cpu.Sampler | None,
-    ) -> None:
+    def collect(self, one: _Running) -> None:
         """Take over what one arm's guests told.
 
         :raises collector.DocumentError: it cannot be used.
         """
+        outcome, sampler, plan = self.outcome, self._sampler, self._plan
         told = self._stacks.outputs(one.stack)
         expected = collector.Expected(
-            plan.run_id, one.arm.name, one.number, grid, plan.jobs, plan.trials, one.begun, time.time()
+            plan.run_id, one.arm.name, one.number, self._grid, plan.jobs, plan.trials, one.begun, time.time()
         )
         times = len(stacks.signals(self._stacks.events(one.stack), "documents_handle"))
         if times > 1:  # Heat itself lets a second signal replace the first
@@ -282,7 +280,7 @@ class HeatPairLauncher:
         for run in document.runs:
             if run.error:
                 reason = f"{run.job.label} on the {run.role} in slot {run.slot}: {run.error}"
-                _note(outcome, model.ErrorClass.BENCHMARK_FAILED, reason, one.arm.name)
+                self.note(model.ErrorClass.BENCHMARK_FAILED, reason, one.arm.name)
         hosts = told.get("hosts")
         if isinstance(hosts, dict) and all(isinstance(hosts.get(role), str) for role in ("client", "server")):
             outcome.hosts[one.arm.name] = model.HostPair(hosts["client"], hosts["server"])
@@ -298,13 +296,13 @@ class HeatPairLauncher:
             for number, run in by_order.items()
         }
 
-    def _find_servers(self, one: _Running, sampler: host_cpu.Sampler | None) -> None:
+    def _find_servers(self, one: _Running) -> None:
         """Learn the guests' ids as soon as there are some; then their CPU time can be sampled."""
         if len(one.servers) == 2:
             return
         one.servers |= self._stacks.servers(one.stack)
-        if len(one.servers) == 2 and sampler is not None:
-            sampler.watch(one.servers.values(), one.start)
+        if len(one.servers) == 2 and self._sampler is not None:
+            self._sampler.watch(one.servers.values(), one.start)
 
     def _consoles(self, one: _Running) -> str:
         """Return the tails of both guests' consoles as one line."""
@@ -326,10 +324,9 @@ class HeatPairLauncher:
             tails.append(f"{role}'s console ends: {output.printable(str(text)[-1200:], 600) or '(empty)'}")
         return "; ".join(tails)
 
-    def _parameters(
-        self, pair: model.HostPair, arm: model.Arm, number: int, plan: model.MeasurePlan, grid: slots.Grid
-    ) -> dict[str, Any]:
-        settings = self.settings
+    def parameters(self, number: int, arm: model.Arm) -> dict[str, Any]:
+        """Return those of the template that are the same whenever the stack is made."""
+        settings, pair, plan = self._settings, self.outcome.pair, self._plan
         size: dict[str, Any] = {"flavor": arm.flavor}
         if not arm.flavor:
             size = {"vcpus": settings.vcpus, "ram": settings.ram_mib, "disk": settings.disk_gib}
@@ -349,33 +346,24 @@ class HeatPairLauncher:
             "trials": plan.trials,
             "run_id": plan.run_id,
             "arm": number,
-            "arms": grid.arms,
-            "slot_seconds": grid.length_s,
+            "arms": self._grid.arms,
+            "slot_seconds": self._grid.length_s,
         }
 
-    def _environment(self, plan: model.MeasurePlan, grid: slots.Grid) -> dict[str, Any]:
-        return {
-            "launcher": "heat",
-            "image": self.settings.image,
-            "run_id": plan.run_id,
-            "slot_seconds": grid.length_s,
-            "settings": dataclasses.asdict(self.settings),
-            "guests": {},
-            "runs": {},
-        }
-
-    def _grid(self, arms: Sequence[model.Arm], plan: model.MeasurePlan) -> slots.Grid:
-        return slots.Grid(len(arms), self.settings.slot_s or slots.length_s(plan.jobs))
-
-    def _wait_condition_s(self, left_s: float, grid: slots.Grid, plan: model.MeasurePlan) -> int:
+    def _wait_condition_s(self, left_s: float) -> int:
         """Return how long Heat waits for the guests' signals, which it does from when both are active.
 
         It ends before the pair does, since it says who was silent: what guests take until they are ready, which
         holds what they take until they are active, is left out. It lasts as long as guests need that work.
         """
-        boot_s = self.settings.boot_s
-        wait_s = max(left_s - boot_s - _NOTICE_S, min(left_s, boot_s + _measuring_s(grid, plan)))
+        boot_s = self._settings.boot_s
+        need_s = boot_s + _measuring_s(self._grid, self._plan)
+        wait_s = max(left_s - boot_s - _NOTICE_S, min(left_s, need_s))
         return max(_LEAST_WAIT_S, min(43200, int(wait_s)))
+
+
+def _grid(settings: Settings, arms: Sequence[model.Arm], plan: model.MeasurePlan) -> slots.Grid:
+    return slots.Grid(len(arms), settings.slot_s or slots.length_s(plan.jobs))
 
 
 def _measuring_s(grid: slots.Grid, plan: model.MeasurePlan) -> float:
@@ -406,16 +394,8 @@ def _number_blocks(outcome: model.PairOutcome) -> None:
             trial.block = rank[trial.block]
 
 
-def _stack_name(run_id: str, pair: model.HostPair, arm: str) -> str:
+def _stack_name(run: str, pair: model.HostPair, arm: str) -> str:
     """Return a name that Heat takes (letters, digits, '_.-'), with a random end: hosts may meet twice."""
     parts = [pair.client or "any", pair.server or "any", arm]
     words = "-".join(re.sub(r"[^A-Za-z0-9_.-]", "_", part)[:60] for part in parts)
-    return f"{model.NAME_PREFIX}{run_id}-{words}-{secrets.token_hex(3)}"
-
-
-def _shown(pair: model.HostPair) -> str:
-    return f"{pair.client or 'any host'} with {pair.server or 'any host'}"
-
-
-def _note(outcome: model.PairOutcome, kind: model.ErrorClass, reason: str, arm: str = "") -> None:
-    outcome.errors.append(model.PairError(kind, output.printable(reason, 2000), arm))
+    return f"{run}-{words}-{secrets.token_hex(3)}"

@@ -49,7 +49,6 @@ class HeatCase(base.CloudTest):
     def setUp(self):
         super().setUp()
         self.run_id = f"test-{secrets.token_hex(3)}"
-        self.said = []
         self.hosts = sorted(one.host for one in self.cloud.compute.services(binary="nova-compute"))
 
     def connect(self):
@@ -59,7 +58,7 @@ class HeatCase(base.CloudTest):
 
     def launcher(self, **changes):
         settings = dataclasses.replace(SETTINGS, **changes)
-        launcher = heat_pair.HeatPairLauncher(settings, connect=self.connect, progress=self.said.append)
+        launcher = heat_pair.HeatPairLauncher(settings, self.connect)
         self.addCleanup(launcher.cleanup, self.run_id)
         return launcher
 
@@ -298,15 +297,20 @@ class FailureTest(HeatCase):
 
     def test_an_interruption_removes_the_stacks(self):
         launcher = self.launcher()
-        with mock.patch.object(launcher, "_tell", side_effect=lambda _: launcher.interrupt()):
-            # The first thing that is told is that a stack is being made; then it is there.
+        made = stacks.Stacks.create
+
+        def create(*arguments):
+            launcher.interrupt()
+            return made(*arguments)
+
+        with mock.patch.object(stacks.Stacks, "create", create):
             outcome = launcher.measure(self.pair(), [model.Arm("one"), model.Arm("two")], self.plan())
         self.assertEqual({model.ErrorClass.INTERRUPTED}, {one.kind for one in outcome.errors})
         self.assertEqual(self.before, self.inventory())
 
     def test_cleanup_removes_what_a_dead_run_left(self):
         launcher = self.launcher()
-        left = launcher._stacks.create(
+        left = stacks.Stacks(launcher._api).create(
             f"{model.NAME_PREFIX}{self.run_id}-dead",
             {
                 "external_network": base.NETWORK,

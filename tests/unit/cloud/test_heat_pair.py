@@ -85,7 +85,7 @@ class HeatCase(testtools.TestCase):
 
     def launcher(self, **changes):
         settings = heat_pair.Settings(external_network="x", **changes)
-        launcher = heat_pair.HeatPairLauncher(settings, connect=self.connect)
+        launcher = heat_pair.HeatPairLauncher(settings, self.connect)
         for one in (launcher._api, launcher._closing._api):
             one._retry_for_s = 0.5
         return launcher

@@ -261,8 +261,11 @@ class PairTest(test_heat_pair.HeatCase):
         written = documents.document(wanted)
         outputs = [{"output_key": "documents", "output_value": documents.signalled(written)}]
         self.cloud.add_stack("n")["outputs"] = outputs
-        launcher = self.launcher()
-        sampler = host_cpu.Sampler(Cloud(), "http://{host}:9751/metrics")
+        plan = model_of_cloud.MeasurePlan(wanted.run_id, wanted.jobs, wanted.trials, 600)
+        settings = heat_pair.Settings(agent_metrics="http://{host}:9751/metrics", slot_s=wanted.grid.length_s)
+        arms = [model_of_cloud.Arm("untuned"), model_of_cloud.Arm("tuned")]
+        pair = heat_pair._Pair(self.api, settings, model_of_cloud.HostPair("a", "b"), arms, plan)
+        sampler, outcome = pair._sampler, pair.outcome
         self.addCleanup(sampler.close)
         sampler.watch(["c", "s"], time.time() + 600)
         last = written["trials"][-1]["begin"]
@@ -270,12 +273,9 @@ class PairTest(test_heat_pair.HeatCase):
             for guest in sampler._guests.values():
                 classes = dict.fromkeys(overhead.CLASSES, 0.0) | {"vcpu": second / 2, "vhost": second / 10}
                 guest.series.add(second, classes)
-        outcome = model_of_cloud.PairOutcome(model_of_cloud.HostPair("a", "b"))
-        plan = model_of_cloud.MeasurePlan(wanted.run_id, wanted.jobs, wanted.trials, 600)
-        outcome.environment = launcher._environment(plan, wanted.grid)
-        one = heat_pair._Running(0, model_of_cloud.Arm("untuned"), test_heat_pair.STACK, now - 300, now)
+        one = heat_pair._Running(0, arms[0], test_heat_pair.STACK, now - 300, now)
         one.servers = {"client": "c", "server": "s"}
-        launcher._collect(one, outcome, plan, wanted.grid, sampler)
+        pair.collect(one)
         primary = sorted((one for one in outcome.trials if one.primary), key=lambda one: one.order)
         self.assertEqual([6] * 5 + [0], [len(one.host_cpu_s) for one in primary])
         self.assertAlmostEqual(5.25 / 5, primary[0].host_cpu_s["vhost"], places=3)  # iperf3: two guests

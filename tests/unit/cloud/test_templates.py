@@ -5,6 +5,7 @@ import pathlib
 import re
 import subprocess
 import sys
+from unittest import mock
 
 import hypothesis
 import testtools
@@ -12,7 +13,7 @@ import yaml
 from hypothesis import strategies
 
 from nova_perf_tuning.bench import parameter, plugins
-from nova_perf_tuning.cloud import heat_pair, stacks
+from nova_perf_tuning.cloud import api, heat_pair, model, stacks
 from tests.unit.cloud import documents
 
 TOP = pathlib.Path(__file__).parents[3]
@@ -60,13 +61,13 @@ class ParametersTest(testtools.TestCase):
         self.assertEqual(set(pair), set(inner["resources"]["pair"]["properties"]))
 
     def test_the_launcher_gives_parameters_that_exist(self):
-        launcher = heat_pair.HeatPairLauncher(heat_pair.Settings(external_network="provider"))
-        from nova_perf_tuning.cloud import model, slots
-
+        settings = heat_pair.Settings(external_network="provider")
         plan = model.MeasurePlan("r", tuple(plugins.jobs(["iperf3"])), 1, 100)
         known = set(template("benchmark_pair.yaml")["parameters"])
-        for arm in (model.Arm("a", "m1.small"), model.Arm("b", "", {"perf:profile": "storage"})):
-            given = launcher._parameters(model.HostPair("x", "y"), arm, 0, plan, slots.Grid(2, 20))
+        arms = model.Arm("a", "m1.small"), model.Arm("b", "", {"perf:profile": "storage"})
+        pair = heat_pair._Pair(api.Api(mock.Mock()), settings, model.HostPair("x", "y"), arms, plan)
+        for number, arm in enumerate(arms):
+            given = pair.parameters(number, arm)
             self.assertEqual(set(), set(given) - known)
 
     def test_environments_hold_known_parameters_and_benchmarks(self):
