@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from nova_perf_tuning.budget import (
@@ -19,10 +18,6 @@ from nova_perf_tuning.budget import (
 )
 from nova_perf_tuning.budget.reasons import reason
 from nova_perf_tuning.guest import truth
-
-#: Beyond this gain the figures of two arms are rather in two units than of a tuning that good, unless a budget
-#: says otherwise. A loss may be as large: a guest whose network stands still has one.
-MAX_GAIN = 10.0
 
 _C = reasons.ReasonCode
 
@@ -89,8 +84,6 @@ class Measured:
         if worst and logs:
             notes = (*notes, reason(_C.WORST, arm=budget.arm, count=len(worst)))
         found = Figures(metric, _with_worst(logs, min, worst), notes=notes, pairs_excluded=picked.pairs_excluded)
-        if (fault := _too_good(budget, found.logs)) is not None:
-            return Figures(metric, fault=fault)
         measured = found.loss(budget.confidence)
         fault = noise.refusal(self.environment, budget.benchmark, metric, budget.max_loss, measured)
         if fault is not None:
@@ -103,13 +96,9 @@ class Measured:
         # A run that failed has none of its figures, and stands there under the judged one alone.
         trials = [one for one in self._trials[rules.benchmark] if one.metric == rules.metric or one.value is None]
         for arm in arms:
-            mine = [one for one in trials if one.arm == arm]
-            if not mine:
+            if all(one.arm != arm for one in trials):
                 known = sorted({one.arm for one in self._trials[rules.benchmark]})
                 return None, reason(_C.NO_ARM, arm=arm, known=known)
-            if trial_filter.lost(trials, self.environment, arm).too_many and trial_filter.zero_is_best(mine):
-                zeros = sum(one.value == 0 for one in mine)
-                return None, reason(_C.MOSTLY_ZERO, arm=arm, metric=rules.metric, zeros=zeros, of=len(mine))
         # All arms tell which blocks there ought to be.
         picked = trial_filter.select(
             self._results, trials, rules.arm, rules.baseline, rules.guards, rules.min_link_mbps, rules.link
@@ -201,17 +190,6 @@ def _with_worst(
     for group in groups:
         found.setdefault(group, []).append(worst)
     return found
-
-
-def _too_good(budget: budget_file.Budget, logs: Mapping[int, Sequence[float]]) -> reasons.Reason | None:
-    """Return that a gain is rather another unit; a budget that demands a gain expects one."""
-    middle = statistics.median([log for some in logs.values() for log in some])
-    most = budget.max_gain
-    if most is None:
-        most = MAX_GAIN * max(1.0, 1 - (budget.max_loss or 0.0))
-    if middle is None or middle <= math.log(most):
-        return None
-    return reason(_C.TOO_GOOD, arm=budget.arm, baseline=budget.baseline, factor=math.exp(middle), limit=most)
 
 
 def _uncounted(trials: Sequence[model.Trial], arm: str, known: int) -> reasons.Reason | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import fnmatch
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import resources
 from typing import Any, Final
@@ -35,7 +34,6 @@ class Budget:
         the service CPU alone is limited.
     :ivar max_host_cpu_per_unit: most service CPU in seconds per unit of work (Gbit, 1,000 IO, 1,000 events).
     :ivar work_unit: what that unit must be (``Gbit``); None: whatever the trials count in.
-    :ivar max_gain: how many times as good the arm may be before its unit is doubted; None: 10.
     :ivar accelerator: what the guests must have run on (``kvm``); None: anything.
     :ivar virtualization: what the guests must have found themselves (``kvm``, ``qemu`` …); None: anything.
     :ivar min_link_mbps: slowest link allowed; None: links must only stay as they were at the start.
@@ -60,7 +58,6 @@ class Budget:
     optional: bool = False
     reason: str = ""
     work_unit: str | None = None
-    max_gain: float | None = None
     link: str | None = None
     guards: guards.Limits = dataclasses.field(default_factory=guards.Limits)
 
@@ -100,13 +97,6 @@ def load(path: str) -> list[Budget]:
     except profile.ProfileError as error:
         raise schema.InputError(str(error)) from None
     schema.check("budget", data, path)
-    for where, one in (
-        ("guards", data.get("guards", {})),
-        *((f"budgets[{at}]", one) for at, one in enumerate(data["budgets"])),
-    ):
-        # It is in every range of a schema, and nothing is beyond it: each budget would be met.
-        if wrong := [name for name, value in one.items() if isinstance(value, float) and math.isnan(value)]:
-            raise schema.InputError(f"{path}: {where}.{wrong[0]}: is not a number")
     limits = guards.Limits(**data.get("guards", {}))
     budgets = [Budget(**one, guards=limits) for one in data["budgets"]]
     for index, budget in enumerate(budgets):

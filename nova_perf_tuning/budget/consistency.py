@@ -15,41 +15,11 @@ MIN_FIGURE = 1e-9
 def find(environment: Mapping[str, Any], trials: Sequence[model.Trial]) -> str:
     """Return the first contradiction, the place in the file first; empty: none."""
     return (
-        _boots(environment, trials)
-        or _pairs(environment, trials)
-        or next((f"trials[{index}]{fault}" for index, one in enumerate(trials) if (fault := _trial(one))), "")
+        next((f"trials[{index}]{fault}" for index, one in enumerate(trials) if (fault := _trial(one))), "")
         or _figures(environment, trials)
         or _runs(trials)
         or _copied_boots(environment, trials)
     )
-
-
-def _boots(environment: Mapping[str, Any], trials: Sequence[model.Trial]) -> str:
-    """Return what is wrong with the number of boots: where some are gone, the rest may be a choice."""
-    run = environment.get("groups_run")
-    if "fleet" in environment or not isinstance(run, int | float):  # there a pair's server is a group of its own
-        return ""
-    found = len({one.group for one in trials})
-    return f"environment.groups_run: is {run:g}, but there are trials of {found} groups" if found != run else ""
-
-
-def _pairs(environment: Mapping[str, Any], trials: Sequence[model.Trial]) -> str:
-    """Return what a run over many hosts lacks of its pairs: hosts whose pairs are gone would not be judged."""
-    if "fleet" not in environment:
-        return ""
-    pairs = environment["fleet"]["pairs"]
-    planned, found = environment.get("groups"), sum(one["state"] != "dropped" for one in pairs)
-    if isinstance(planned, int | float) and found != planned:
-        return f"environment.groups: is {planned:g}, but fleet.pairs has {found} that were not dropped"
-    if {one["number"] for one in pairs} != set(range(len(pairs))):
-        return f"environment.fleet.pairs: numbers are not those from 0 to {len(pairs) - 1}, each once"
-    hosts = collections.Counter(one["host"] for one in environment["fleet"]["hosts"])
-    if twice := [name for name, times in hosts.items() if times > 1]:
-        return f"environment.fleet.hosts: has '{twice[0]}' twice; leave one of them out"
-    for index, one in enumerate(trials):
-        if not 0 <= one.group < 2 * len(pairs):  # the second half are groups of what servers ran alone
-            return f"trials[{index}].group: is {one.group}, which no pair in environment.fleet.pairs has"
-    return ""
 
 
 def _trial(one: model.Trial) -> str:

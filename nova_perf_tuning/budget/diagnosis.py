@@ -96,7 +96,6 @@ _ADVICE = {
     _C.NO_METRIC: _NOT_MEASURED,
     _C.NO_ARM: _NOT_MEASURED,
     _C.UNKNOWN_METRIC: "Name in the budget the metric that it is for.",
-    _C.MOSTLY_ZERO: "Name in the budget another metric of this benchmark.",
     _C.BEYOND_NOISE_FLOOR: (
         "The arm loses more than this host's noise can explain: look for the cause. A budget of at least the floor"
         " tells how certain that is."
@@ -119,10 +118,6 @@ _ADVICE = {
     _C.LINK_UNKNOWN: _WANTED_LINK,
     _C.LINK_SLOW: _WANTED_LINK,
     **dict.fromkeys((*reasons.CONTRADICTIONS, _C.NO_SERVICE_CPU, _C.LITTLE_SERVICE_CPU), _COUNTERS),
-    _C.TOO_GOOD: (
-        "See that both arms give the figure in the same unit. Where such a gain is real, allow it with max_gain in"
-        " the budget."
-    ),
     _C.OTHER_WORK_UNIT: "Correct the budget's work_unit and its limit, which is per unit.",
     _C.STEAL: (
         "Ask for a quieter machine: this host is a guest whose CPUs others take. To judge it all the same, allow"

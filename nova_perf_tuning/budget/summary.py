@@ -19,8 +19,7 @@ _Per = Callable[[float | None, model.Trial], float | None]
 class ArmSummary:
     """One arm in one benchmark.
 
-    :ivar n: trials that count; :ivar failed: those without a figure, or with 0, which has no ratio. Of a metric
-        that is best at 0 and mostly is 0 counts.
+    :ivar n: trials that count; :ivar failed: those without a figure, or with 0, which has no ratio.
     :ivar median: of the primary figure, with its interval.
     :ivar total_per_unit, service_per_unit, full_per_unit: CPU seconds per unit of work; None: not measured
         or not valid.
@@ -185,8 +184,7 @@ def _pairs(arms: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def _arm(arm: str, trials: list[model.Trial], left_out: Mapping[guards.Run, reasons.Reason]) -> ArmSummary:
-    zeros_count = trial_filter.zero_is_best(trials)
-    measured = [one for one in trials if one.value is not None and (zeros_count or not trial_filter.failed(one))]
+    measured = [one for one in trials if not trial_filter.failed(one)]
     good = [one for one in measured if guards.run(one) not in left_out]
     costs = {id(one): overhead.cost(one) for one in good}
     with_cpu = [one for one in good if "total" in one.host_cpu_s and (arm == HOST or "vcpu" in one.host_cpu_s)]

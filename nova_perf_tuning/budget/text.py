@@ -160,14 +160,6 @@ def _guests(told: _Params) -> str:
     return f"guests of '{told['arm']}' are not what was asked for: {told['finding']}{more}"
 
 
-def _too_good(told: _Params) -> str:
-    factor = f"{told['factor']:.3g}" if told["factor"] < 1000 else f"{told['factor']:,.0f}"
-    return (
-        f"'{told['arm']}' is {factor} times as good as '{told['baseline']}' (limit {told['limit']:g}): are both in"
-        " one unit? If so, allow it with the budget's max_gain"
-    )
-
-
 def listed(names: Iterable[str]) -> str:
     """Return names in words, the first of very many."""
     found = sorted(names)
@@ -286,13 +278,8 @@ _TEXTS: Final[Mapping[reasons.ReasonCode, str | Callable[[_Params], str]]] = {
     _C.OTHER_VIRTUALIZATION: _virtualization,
     _C.OTHER_GUESTS: _guests,
     _C.TOO_MANY_LOST: _too_many_lost,
-    _C.MOSTLY_ZERO: (
-        "{metric} is 0 in {zeros} of {of} trials of '{arm}', so no ratio can judge it: name another metric in the"
-        " budget"
-    ),
     _C.BELOW_NOISE_FLOOR: _noise_floor,
     _C.BEYOND_NOISE_FLOOR: lambda told: f"{_noise_floor(told)}, which is beyond that floor",
-    _C.TOO_GOOD: _too_good,
     _C.OTHER_WORK_UNIT: lambda told: (
         f"work was counted in {listed(told['found'])}, the budget's limit is for {told['wanted']}"
     ),

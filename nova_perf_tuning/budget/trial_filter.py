@@ -104,12 +104,6 @@ def failed(trial: model.Trial) -> bool:
     return not trial.value
 
 
-def zero_is_best(trials: Collection[model.Trial]) -> bool:
-    """Return whether most figures are 0 and can be no better, as counts of errors: then 0 is no failure."""
-    known = [one for one in trials if one.value is not None]
-    return 2 * sum(_best(one) for one in known) > len(known)
-
-
 def _best(trial: model.Trial) -> bool:
     return trial.value == 0 and trial.better == "lower"
 

@@ -23,7 +23,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from nova_perf_tuning.budget import model as results
-from nova_perf_tuning.budget import trial_filter
 from nova_perf_tuning.cloud import model
 
 #: Fewest hosts among which one can be told from the others.
@@ -89,7 +88,7 @@ def compare(measured: Iterable[tuple[model.HostPair, results.Trial]], limit: flo
     return [
         _compare_figure(benchmark, arm, of_pair, limit, len(series))
         for (benchmark, arm), of_pair in series.items()
-        if not trial_filter.zero_is_best([trial for some in of_pair.values() for trial in some])
+        if any(trial.value for some in of_pair.values() for trial in some)
     ]
 
 

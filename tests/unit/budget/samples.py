@@ -93,3 +93,9 @@ class Paired(Quick):
 def job(script="echo 40 2", kind=Quick, label=None):
     """Return a job of :class:`Quick`."""
     return plugins.Job(label or kind.kind, kind(), {"script": script})
+
+
+def pairs(count):
+    """Return pairs of hosts as a run over many has them."""
+    rest = {"state": "done", "attempts": 1, "seconds": 60.0, "errors": [], "figures": []}
+    return [{"number": one, "client": f"c{one}", "server": f"c{one + 1}", **rest} for one in range(count)]

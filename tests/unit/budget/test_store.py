@@ -14,16 +14,6 @@ from nova_perf_tuning.budget import schema, store
 from tests.unit.budget import samples
 
 
-def pairs(count):
-    """Return pairs of hosts as a run over many has them."""
-    rest = {"state": "done", "attempts": 1, "seconds": 60.0, "errors": [], "figures": []}
-    return [{"number": one, "client": f"c{one}", "server": f"c{one + 1}", **rest} for one in range(count)]
-
-
-def fleet(found, hosts=()):
-    return {"run": "r", "verdict": None, "hosts": list(hosts), "pairs": found}
-
-
 class StoreCase(testtools.TestCase):
     def setUp(self):
         super().setUp()
@@ -221,27 +211,3 @@ class ContradictionTest(StoreCase):
         for one in [*self.rows, *copies]:
             one.update(value=None, error="lost")
         self.load(json.dumps(document))
-
-    def test_as_many_boots_as_were_run(self):
-        self.environment["groups_run"] = 3
-        self.load()
-        for number in (2, 4):
-            self.environment["groups_run"] = number
-            self.refused("environment.groups_run")
-        self.environment["fleet"] = fleet(pairs(3))
-        self.load()  # there the server's own guest is a boot too
-
-    def test_a_fleet_has_all_its_pairs_and_each_host_once(self):
-        host = {"host": "c0", "verdict": None, "reasons": [], "peers": 1, "measured": 1}
-        for groups, found, hosts, place in (
-            (3, pairs(3), [host], ""),
-            (3, [*pairs(3), {**pairs(4)[3], "state": "dropped"}], [], ""),
-            (3, pairs(2), [], "environment.groups"),
-            (2, pairs(3), [], "environment.groups"),
-            (None, pairs(1), [], "trials[12].group"),
-            (None, [*pairs(3), *pairs(1)], [], "environment.fleet.pairs"),
-            (None, [*pairs(3), pairs(5)[4]], [], "environment.fleet.pairs"),
-            (3, pairs(3), [host, host], "environment.fleet.hosts"),
-        ):
-            self.environment |= {"groups": groups, "fleet": fleet(found, hosts)}
-            self.refused(place) if place else self.load()

@@ -70,15 +70,10 @@ CASES = (
         "3 of 9 trials of 'tuned' failed or are missing or were excluded (limit 20%): the kernel changed",
     ),
     (
-        reason(C.MOSTLY_ZERO, arm="tuned", metric="errors", zeros=8, of=9),
-        "errors is 0 in 8 of 9 trials of 'tuned'",
-    ),
-    (
         reason(C.BELOW_NOISE_FLOOR, **{**_FLOOR, "value": None}),
         "a budget of 2.0% is tighter than this host's noise",
     ),
     (reason(C.BEYOND_NOISE_FLOOR, **_FLOOR), "a budget of 2.0% is tighter than this host's noise floor of 5.0%"),
-    (reason(C.TOO_GOOD, arm="tuned", baseline="host", factor=70.0, limit=10.0), "'tuned' is 70 times as good as"),
     (reason(C.OTHER_WORK_UNIT, found={"Gbit"}, wanted="IO"), "work was counted in Gbit"),
     (reason(C.NO_SERVICE_CPU, arm="tuned"), "service CPU of 'tuned' was not measured"),
     (reason(C.LITTLE_SERVICE_CPU, arm="tuned", count=5, of=9, limit=0.2), "5 of 9 trials of 'tuned' have no CPU"),

@@ -62,11 +62,6 @@ class SelectTest(testtools.TestCase):
         self.data.environment["launcher"] = "heat"
         self.assertIsNone(self.select().invalid)
 
-    def test_zero_is_best_where_most_are(self):
-        for count, expected in ((11, True), (9, False)):
-            some = [samples.trial(better="lower", value=float(index >= count)) for index in range(20)]
-            self.assertEqual(expected, trial_filter.zero_is_best(some))
-
 
 class LostTest(testtools.TestCase):
     def setUp(self):

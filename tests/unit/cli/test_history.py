@@ -9,7 +9,7 @@ import fixtures
 import testtools
 
 from nova_perf_tuning.budget import store
-from tests.unit.budget import samples, test_store
+from tests.unit.budget import samples
 from tests.unit.cli import program
 
 
@@ -52,7 +52,7 @@ class HistoryTest(testtools.TestCase):
         self.assertIn(f"(worse) from 2026-10-07 10:00 on; {kernels}, qemu 7.1 -> 7.12", shown)
 
     def test_results_of_many_hosts_are_not_kept_as_one(self):
-        fleet = {"run": "r", "verdict": None, "hosts": [], "pairs": test_store.pairs(3)}
+        fleet = {"run": "r", "verdict": None, "hosts": [], "pairs": samples.pairs(3)}
         store.save(samples.results({"untuned": 100.0, "tuned": 80.0}, fleet=fleet), self.results)
         done = self.run_command("history", "--add", self.results)
         self.assertEqual((3, "", 1), (done.returncode, done.stdout, done.stderr.count("\n")))

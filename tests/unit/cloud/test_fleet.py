@@ -8,7 +8,7 @@ import testtools
 
 from nova_perf_tuning.budget import budget_file, model, reasons, verdict
 from nova_perf_tuning.cloud import rejudge
-from tests.unit.budget import samples, test_store
+from tests.unit.budget import samples
 
 V, C = verdict.Verdict, reasons.ReasonCode
 BUDGET = [budget_file.Budget("iperf3", "tuned", 0.05, baseline="untuned")]
@@ -18,7 +18,7 @@ HOT, COLD = {"throttle_events": 5.0}, {"throttle_events": 0.0}
 
 def ring(count=4):
     """Return a run of hosts in a ring whose tuned guests lose nothing."""
-    tasks = test_store.pairs(count)
+    tasks = samples.pairs(count)
     tasks[-1]["server"] = "c0"
     hosts = [
         {"host": f"c{one}", "verdict": "PASS", "reasons": [], "peers": 2, "measured": 2} for one in range(count)
