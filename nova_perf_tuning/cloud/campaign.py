@@ -96,7 +96,8 @@ class Campaign:
         self._unclean = False
         self._tried = {task.number: task.attempts for task in run.tasks}
         self._broken: errors.PerfTuningError | None = None
-        self._blame = blame.Blame({one.number: one.last_errors for one in run.tasks if one.state == "failed"})
+        #: Attempts that failed on end for the cloud's sake.
+        self._streak: list[model.Task] = []
         self._begun = self._seen = self._threads.now()
         self._told = float("-inf")
         self._said = ""
@@ -228,7 +229,10 @@ class Campaign:
         if model.ErrorClass.QUOTA in kinds:
             self._too_many(task, outcome)
             return
-        self._blame.ended(task, outcome)
+        if not outcome.trials and blame.is_the_clouds(outcome.errors):
+            self._streak.append(task)
+        else:
+            self._streak.clear()
         if outcome.trials and not (self._lacking(outcome) and self._worth_another(task, outcome)):
             self._taken_s.append(sum(outcome.seconds.values()))
             self._finish(task, outcome, "done")
@@ -265,19 +269,17 @@ class Campaign:
                     self._tasks.values(), f"the first {failed} pairs all failed, the last one with {reason}"
                 )
                 return
-        if cut := self._blame.cloud_fails(self._limit):
-            self._blame.forget()
-            self._hopeless(
-                cut, f"{len(cut)} pairs failed on end for what is no host's fault, the last one with {reason}"
-            )
+        if blame.cloud_fails(self._streak, self._limit):
+            told = f"{len(self._streak)} attempts failed on end for what is no host's fault, the last one with {reason}"
+            self._hopeless(self._streak, told)
             return
-        for host, why in self._blame.bad_hosts(self._tasks.values(), self._out).items():
+        for host, why in blame.bad_hosts(self._tasks.values(), self._out).items():
             self._take_out(host, why)
 
     def _hopeless(self, tasks: Iterable[model.Task], why: str) -> None:
         """End the run; leave pairs that failed to whoever resumes it: what made all of them fail is not theirs."""
         self._break(HopelessError(why))
-        for task in list(tasks):
+        for task in {task.number: task for task in tasks}.values():
             if task.state == "failed" and not self._given_up(task.pair):
                 self._put_back(task)
 

@@ -103,11 +103,8 @@ def read(data: object, expected: Expected) -> Document:
     return Document(content["guests"], sorted(runs, key=lambda run: run.begin))
 
 
-def trials(document: Document, expected: Expected, first_block: int, order: int) -> list[model.Trial]:
-    """Return the runs as trials, numbered from ``order``; those that ran on the server alone are of group 1.
-
-    :param first_block: block of the grid that is block 0 of the results.
-    """
+def trials(document: Document, expected: Expected, order: int) -> list[model.Trial]:
+    """Return the runs as trials, numbered from ``order``; those that ran on the server alone are of group 1."""
     found = []
     for run in document.runs:
         benchmark = run.job.benchmark
@@ -124,7 +121,7 @@ def trials(document: Document, expected: Expected, first_block: int, order: int)
                     better=one.better if one else better,
                     arm=expected.name,
                     group=int(run.role == "server"),
-                    block=expected.grid.block(run.slot) - first_block,
+                    block=expected.grid.block(run.slot),
                     value=one.value if one else None,
                     host_cpu_s={},
                     guest_cpu_s=None if None in busy else sum(value for value in busy if value is not None),

@@ -264,7 +264,7 @@ class _Pair:
             raise collector.DocumentError(f"the client signalled {times} times instead of once; nothing is used")
         document = collector.read(told.get("documents"), expected)
         order = 1 + max((trial.order for trial in outcome.trials), default=-1)
-        trials = collector.trials(document, expected, 0, order)
+        trials = collector.trials(document, expected, order)
         by_order = {order + index: run for index, run in enumerate(document.runs)}
         for trial in trials:
             run = by_order[trial.order]

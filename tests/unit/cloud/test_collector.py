@@ -23,7 +23,7 @@ class GoodTest(testtools.TestCase):
     def test_trials_of_two_arms(self):
         for arm in (0, 1):
             wanted = documents.expected(arm)
-            found = collector.trials(read(documents.document(wanted), wanted), wanted, 0, 10)
+            found = collector.trials(read(documents.document(wanted), wanted), wanted, 10)
             self.assertEqual({wanted.name}, {one.arm for one in found})
             self.assertEqual([10, 11, 12, 13, 14, 15], sorted({one.order for one in found}))
             self.assertEqual(6, len([one for one in found if one.primary and one.value]))
@@ -47,7 +47,7 @@ class GoodTest(testtools.TestCase):
     def test_a_failed_run_is_a_trial_with_a_reason(self):
         content = documents.document(WANTED)
         content["trials"][0] |= {"status": 1, "stdout": "", "stderr": "bind failed\nevil\x1b[31m"}
-        found = collector.trials(read(content), WANTED, 0, 0)
+        found = collector.trials(read(content), WANTED, 0)
         [failed] = [one for one in found if one.value is None]
         self.assertIn("status 1: bind failed evil?[31m", failed.error)
 
@@ -55,7 +55,7 @@ class GoodTest(testtools.TestCase):
         content = documents.document(WANTED)
         for one in content["trials"]:
             one["cpu"]["server"] = None
-        found = collector.trials(read(content), WANTED, 0, 0)
+        found = collector.trials(read(content), WANTED, 0)
         self.assertEqual({None}, {one.guest_cpu_s for one in found if one.benchmark == "iperf3"})
 
 
@@ -189,7 +189,7 @@ class AnythingTest(testtools.TestCase):
             | strategies.just({})
         )
         try:
-            found = collector.trials(read(content), WANTED, 0, 0)
+            found = collector.trials(read(content), WANTED, 0)
         except collector.DocumentError as error:
             self.assertLess(len(str(error)), 500)
             self.assertTrue(str(error).isprintable())

@@ -76,8 +76,8 @@ class EngineTest(testtools.TestCase):
 
     def test_two_at_once_make_one(self):
         program = "import sys; from nova_perf_tuning.database import engine; engine.connect(sys.argv[1]).dispose()"
-        running = [subprocess.Popen([sys.executable, "-c", program, self.url]) for _ in range(4)]
-        self.assertEqual([0, 0, 0, 0], [one.wait() for one in running])
+        running = [subprocess.Popen([sys.executable, "-c", program, self.url]) for _ in range(2)]
+        self.assertEqual([0, 0], [one.wait() for one in running])
 
     def test_made_by_a_newer_version(self):
         self.connect().dispose()
