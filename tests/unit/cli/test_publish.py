@@ -136,23 +136,6 @@ class PublishTest(testtools.TestCase):
         done = self.published_by(self.results, "--budget", self.untuned_budget(0.4))
         self.assertEqual(["CUSTOM_PERF_BUDGET_NET_10G", "CUSTOM_PERF_VALIDATED"], done["traits"])
 
-    def test_options_of_budgets_are_those_of_evaluate(self):
-        self.measure(host_group="gen3")
-        lines = (
-            f"- {{benchmark: iperf3, arm: tuned, max_loss: {loss}{more}}}"
-            for loss, more in ((0.15, ""), (0.05, ", host_group: gen4"), (0.05, ", flavor: big"))
-        )
-        budget = self.write("b.yaml", "budgets:\n" + "\n".join(lines))
-        for options, expected in (((), "PASS"), (("--host-group", "gen4"), "FAIL"), (("--flavor", "big"), "FAIL")):
-            done = self.published_by(self.results, "--budget", budget, *options)
-            self.assertEqual(expected, done["result"]["verdict"])
-        entry = {"fingerprint": {"host": "cmp1", "benchmark": {"kind": None, "parameters": None}}}
-        entry |= {"benchmark": "iperf3", "created": "x", "losses": {"throughput": 0.3}}
-        floors = self.write("noise.json", json.dumps({"schema": 1, "floors": [entry]}))
-        line = self.refused(self.results, "--budget", budget, "--noise-file", floors)
-        self.assertIn("INVALID says nothing", line)
-        self.assertIn("--flavor says how budgets judge", self.refused(self.results, "--flavor", "big"))
-
     def test_a_result_file_and_its_withdrawal(self):
         now = datetime.datetime.now(datetime.UTC)
         result = host_result.HostResult("cmp1", now, "PASS", {"disk": "PASS"}, score=97.5)

@@ -137,11 +137,6 @@ class StatusUpgradeTest(testtools.TestCase):
             file.write("{")
         self.assertEqual(1, self.check(result_file=path)["Validation result"][0])
 
-    def test_table(self):
-        done = self.run_check()
-        self.assertIn("| Check: Profiles", done.stdout)
-        self.assertEqual(1, done.returncode)
-
     def test_wrong_option_is_one_line(self):
         for name, value in (("result_max_age", "long"), ("result_max_age", "")):
             done = self.run_check(**{name: value})

@@ -11,7 +11,7 @@ import signal
 import fixtures
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.budget import budget_file, store
+from nova_perf_tuning.budget import store
 from nova_perf_tuning.cli import evaluate, report, validate, validate_cloud
 from nova_perf_tuning.cloud import rejudge, run_store
 from tests import simulated_cloud as simulation
@@ -78,14 +78,6 @@ class ValidateCloudTest(fleet_case.SimulatedValidation):
         self.assertEqual({True, False}, {bool(alone) for _, _, alone in boots})
         self.assertTrue({int(number) for _, number, _ in boots} <= set(range(1, 7)), boots)
 
-    def test_budgets_per_host(self):
-        budget = os.path.join(self.folder, "budget.yaml")
-        with open(budget, "w", encoding="utf-8") as file:
-            file.write("budgets: [{benchmark: iperf3, arm: tuned, baseline: untuned, max_loss: -0.5}]")
-        self.assertEqual(1, self.validate("--hosts", "a,b", "--blocks", "8", "--budget", budget))
-        [told, *_] = self.results().environment["fleet"]["hosts"][0]["reasons"]
-        self.assertIn("misses the demanded gain of 50", told)
-
     def test_host_cpu_by_class_is_judged_and_its_source_told(self):
         """h002 costs more beside its vCPUs; what agents do not tell is no reason to fail."""
 
@@ -125,53 +117,6 @@ class ValidateCloudTest(fleet_case.SimulatedValidation):
         self.assertNotIn("host_cpu_faults", environment["first_pair"])
         self.assertIn("<td>host_cpu_source", self.report())
         self.assertIn("no answer &lt;b&gt;", self.report())
-
-    def test_a_host_without_an_agent_leaves_its_peers_their_budget(self):
-        """What they did with it has no service CPU; that is remarked, and left out of their own."""
-
-        class Launcher(simulation.SimulatedLauncher):
-            def _trials(self, pair, arms, plan, rng):
-                for one in super()._trials(pair, arms, plan, rng):
-                    ran_on = (pair.client, pair.server)
-                    ran_on = ran_on if one.benchmark == "iperf3" else ran_on[one.group : one.group + 1]
-                    cpu = {"vcpu": 4.0} if "h001" in ran_on else {"vcpu": 4.0, "vhost": 0.4, "total": 4.4}
-                    unit = "Gbit" if one.benchmark == "iperf3" else "1,000 events"
-                    yield dataclasses.replace(one, host_cpu_s=cpu, work=10.0, work_unit=unit)
-
-        budget = os.path.join(self.folder, "budget.yaml")
-        with open(budget, "w", encoding="utf-8") as file:
-            file.write("budgets: [{benchmark: iperf3, arm: tuned, baseline: untuned, max_host_cpu_per_unit: 0.1}]")
-        with fixtures.MonkeyPatch("tests.simulated_cloud.SimulatedLauncher", Launcher):
-            code = self.validate("--hosts", "all", "--peers", "3", "--blocks", "8", "--budget", budget)
-        self.assertEqual(3, code)
-        results = self.results()
-        hosts = {one["host"]: one for one in results.environment["fleet"]["hosts"]}
-        self.assertEqual(
-            {f"h00{n}": "INVALID" if n == 1 else "PASS" for n in range(6)},
-            {name: one["verdict"] for name, one in hosts.items()},
-        )
-        self.assertIn("service CPU of 'tuned' was not measured", hosts["h001"]["reasons"][0])
-        remark = "iperf3 (tuned): pairs with h001 are left out, too many of whose trials are lost"
-        pairs = [{one["client"], one["server"]} for one in results.environment["fleet"]["pairs"]]
-        peers = set().union(*(pair for pair in pairs if "h001" in pair)) - {"h001"}
-        self.assertEqual(3, len(peers))
-        self.assertEqual(peers, {name for name, one in hosts.items() if remark in one["reasons"]})
-        self.assertIn("pairs with h001 are left out", self.report())
-        again, _ = rejudge.judge(results, budget_file.load(budget))
-        self.assertEqual(results.environment["fleet"], again.environment["fleet"])
-
-    def test_budgets_for_a_host_group(self):
-        """Without the group none applies, which is refused before anything is measured."""
-        budget = os.path.join(self.folder, "budget.yaml")
-        with open(budget, "w", encoding="utf-8") as file:
-            file.write(
-                "budgets: [{benchmark: iperf3, arm: tuned, baseline: untuned, max_loss: -0.5, host_group: big}]"
-            )
-        asked = ("--hosts", "a,b", "--blocks", "8", "--budget", budget)
-        error = self.assertRaises(errors.PerfTuningError, self.validate, *asked)
-        self.assertIn("no budget applies: ", str(error))
-        self.assertEqual(1, self.validate(*asked, "--host-group", "big"))
-        self.assertEqual("big", self.results().environment["host_group"])
 
     def test_a_report_judges_again_by_budgets_and_says_what_is_recorded(self):
         """A file may say anything of its verdicts."""
