@@ -270,8 +270,8 @@ class Campaign:
                 )
                 return
         if blame.cloud_fails(self._streak, self._limit):
-            told = f"{len(self._streak)} attempts failed on end for what is no host's fault, the last one with {reason}"
-            self._hopeless(self._streak, told)
+            told = f"{len(self._streak)} attempts failed on end for what is no host's fault"
+            self._hopeless(self._streak, f"{told}, the last one with {reason}")
             return
         for host, why in blame.bad_hosts(self._tasks.values(), self._out).items():
             self._take_out(host, why)
