@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 
 from nova_perf_tuning import errors, interrupt
-from nova_perf_tuning.cli import audit_options, command, plan_options, state
+from nova_perf_tuning.cli import audit_options, command, option_types, plan_options, state
 from nova_perf_tuning.cli import plan as plan_module
 from nova_perf_tuning.host import privileged
 from nova_perf_tuning.host import setting as setting_module
@@ -16,10 +16,6 @@ from nova_perf_tuning.host.settings import base, registry
 from nova_perf_tuning.host.transaction import apply as apply_module
 from nova_perf_tuning.host.transaction import journal as journal_module
 from nova_perf_tuning.host.transaction import owners, planfile
-
-
-class ApplyOptionError(errors.PerfTuningError):
-    """Options of ``apply`` that do not go together, or a rule that cannot be applied."""
 
 
 class Apply(command.PerfCommand):
@@ -119,9 +115,9 @@ def _tell(args: argparse.Namespace, outcomes: list[apply_module.Outcome], warnin
 def _plan(args: argparse.Namespace) -> tuple[list[setting_module.Setting], list[str]]:
     rules = bool(args.rule or args.all_safe)
     if rules and (args.plan_file or args.rps or args.housekeeping):
-        raise ApplyOptionError("--rule and --all-safe go with none of --from, --rps and --housekeeping")
+        raise option_types.OptionError("--rule and --all-safe go with none of --from, --rps and --housekeeping")
     if args.persist and not rules:
-        raise ApplyOptionError(
+        raise option_types.OptionError(
             "--persist goes with --rule or --all-safe: numbers of interrupts change with each boot"
         )
     if args.plan_file:
@@ -137,7 +133,7 @@ def _proposed(args: argparse.Namespace) -> tuple[list[setting_module.Setting], l
     rules = runner.chosen(args.rule)
     for rule in rules:
         if not rule.appliable:
-            raise ApplyOptionError(f"--rule {rule.id} cannot be applied, only followed: {rule.remedy}")
+            raise option_types.OptionError(f"--rule {rule.id} cannot be applied, only followed: {rule.remedy}")
     if args.all_safe:
         rules += [rule for rule in runner.load() if rule.safe and rule not in rules]
     host = audit_options.view(args)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Final
 
-from nova_perf_tuning import at_once, errors
+from nova_perf_tuning import at_once
 from nova_perf_tuning.cli import option_types
 from nova_perf_tuning.cli import plan as plan_module
 from nova_perf_tuning.host import novaconf
@@ -15,10 +15,6 @@ from nova_perf_tuning.host.plan import guests
 
 #: Texts that an operator names: a kernel log of a large host has a megabyte.
 _MAX_TEXT: Final = 16 << 20
-
-
-class AuditInputError(errors.PerfTuningError):
-    """An option of the audit cannot be used."""
 
 
 def add_path(parser: argparse.ArgumentParser) -> None:
@@ -74,7 +70,7 @@ def _physnets(texts: list[str]) -> dict[str, str]:
     for text in texts:
         name, equals, nic = text.partition("=")
         if not (name and equals and nic):
-            raise AuditInputError(f"--physnet {text[:60]!r}: write NAME=NIC as in physnet1=eth0")
+            raise option_types.OptionError(f"--physnet {text[:60]!r}: write NAME=NIC as in physnet1=eth0")
         found[name] = nic
     return found
 
@@ -102,4 +98,4 @@ def _text(option: str, path: str) -> str:
     try:
         return at_once.read_argument(path, _MAX_TEXT).decode("utf-8", "replace")
     except OSError as error:
-        raise AuditInputError(f"{option} {path}: {error.strerror}") from None
+        raise option_types.OptionError(f"{option} {path}: {error.strerror}") from None

@@ -12,14 +12,10 @@ from typing import Final, NamedTuple
 
 import nova_perf_tuning
 from nova_perf_tuning import errors
-from nova_perf_tuning.cli import command
+from nova_perf_tuning.cli import command, option_types
 
 _PACKAGE: Final = pathlib.Path(nova_perf_tuning.__file__).parent
 _SHARE: Final = "share/nova-perf-tuning"
-
-
-class NoSuchPathError(errors.PerfTuningError):
-    """No files of that name come with this installation."""
 
 
 class Kind(NamedTuple):
@@ -101,7 +97,7 @@ class Paths(command.PerfCommand):
         places = found()
         if args.name is not None:
             if args.name not in places:
-                raise NoSuchPathError(
+                raise option_types.OptionError(
                     f"'{args.name[:40]}' does not come with this installation; there are: {', '.join(places)}"
                 )
             places = {args.name: places[args.name]}

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from nova_perf_tuning import at_once, cpulist, errors
-from nova_perf_tuning.cli import command, plan_options
+from nova_perf_tuning.cli import command, option_types, plan_options
 from nova_perf_tuning.guest import domain as domain_module
 from nova_perf_tuning.guest import parsing
 from nova_perf_tuning.host import model, novaconf, setting
@@ -33,10 +33,6 @@ _ROLES = {
     "irq_vcpu": "interrupts that guests want on their own CPUs (perf:irq_placement=vcpu)",
     "overlap": "dedicated CPUs on which something of the host may run",
 }
-
-
-class PlanInputError(errors.PerfTuningError):
-    """An option of ``plan`` or a domain file that it names cannot be used."""
 
 
 class Plan(command.PerfCommand):
@@ -91,7 +87,7 @@ def cpu_sets(args: argparse.Namespace) -> plan_model.CpuSets:
 def domain_files(paths: Sequence[str]) -> Iterator[tuple[bytes, domain_module.Domain]]:
     """Read the domains of XML files, and of all ``*.xml`` of folders, each with its text.
 
-    :raises PlanInputError: one cannot be read, is no domain XML, or two are of the same guest.
+    :raises option_types.OptionError: one cannot be read, is no domain XML, or two are of the same guest.
     """
     origin: dict[str, str] = {}
     for path in _files(paths):
@@ -99,11 +95,15 @@ def domain_files(paths: Sequence[str]) -> Iterator[tuple[bytes, domain_module.Do
             data = at_once.read(path, parsing.MAX_BYTES)
             one = parsing.parse_domain(data)
         except OSError as error:
-            raise PlanInputError(f"--domain {path!r}: {error.strerror}; give domain XML (virsh dumpxml)") from None
+            raise option_types.OptionError(
+                f"--domain {path!r}: {error.strerror}; give domain XML (virsh dumpxml)"
+            ) from None
         except parsing.DomainError as error:
-            raise PlanInputError(f"--domain {path!r}: {error}") from None
+            raise option_types.OptionError(f"--domain {path!r}: {error}") from None
         if one.name in origin:
-            raise PlanInputError(f"--domain {path!r}: guest {one.name!r} is in {origin[one.name]!r} already")
+            raise option_types.OptionError(
+                f"--domain {path!r}: guest {one.name!r} is in {origin[one.name]!r} already"
+            )
         origin[one.name] = path
         yield data, one
 
@@ -116,7 +116,7 @@ def _files(paths: Sequence[str]) -> list[str]:
             continue
         names = sorted(name for name in os.listdir(path) if name.endswith(".xml"))
         if not names:
-            raise PlanInputError(f"--domain {path!r}: the folder has no *.xml")
+            raise option_types.OptionError(f"--domain {path!r}: the folder has no *.xml")
         found += [os.path.join(path, name) for name in names]
     return found
 

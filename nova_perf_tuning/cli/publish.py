@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from oslo_config import cfg
 
-from nova_perf_tuning import errors, whole_file
+from nova_perf_tuning import whole_file
 from nova_perf_tuning.budget import budget_file
 from nova_perf_tuning.cli import budget_options, command, figures, option_types
 from nova_perf_tuning.cloud import host_results
@@ -21,10 +21,6 @@ from nova_perf_tuning.conf import nova
 from nova_perf_tuning.printing import one_line
 from nova_perf_tuning.specs import vocabulary
 from nova_perf_tuning.virt import host_result, traits
-
-
-class PublishError(errors.PerfTuningError):
-    """A result says nothing of this host, or the configuration of Nova cannot be read."""
 
 
 class Publish(command.PerfCommand):
@@ -123,9 +119,9 @@ def _nova_conf(files: Sequence[str]) -> cfg.ConfigOpts:
         folders = [] if files else cfg.find_config_dirs("nova", "nova-compute")
         conf([], project="nova", default_config_files=found, default_config_dirs=folders)
         if wrong := [one for one in nova.mistakes(conf) if "result_" in one]:
-            raise PublishError(wrong[0])
+            raise option_types.OptionError(wrong[0])
     except cfg.Error as error:
-        raise PublishError(f"nova.conf: {one_line(error, 300)}; see --nova-config") from None
+        raise option_types.OptionError(f"nova.conf: {one_line(error, 300)}; see --nova-config") from None
     return conf
 
 
@@ -135,10 +131,10 @@ def _usable(
     """Return the result of this host, which nova-compute will accept."""
     result = host_results.of_host(found.hosts, name, args.result)
     if result.verdict == "INVALID":
-        raise PublishError(f"{args.result}: INVALID says nothing about the host; validate again")
+        raise option_types.OptionError(f"{args.result}: INVALID says nothing about the host; validate again")
     objection = result.objection(name, datetime.datetime.now(datetime.UTC), max_age)
     if objection is not None:
-        raise PublishError(f"{args.result}: {objection}")
+        raise option_types.OptionError(f"{args.result}: {objection}")
     return result
 
 

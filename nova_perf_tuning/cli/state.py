@@ -9,15 +9,10 @@ from typing import Any
 
 from oslo_config import cfg
 
-from nova_perf_tuning import errors
 from nova_perf_tuning.agent import state as agent_module
 from nova_perf_tuning.cli import option_types
 from nova_perf_tuning.conf import opts
 from nova_perf_tuning.host.transaction import journal as journal_module
-
-
-class StateError(errors.PerfTuningError):
-    """The host that a command is to change or to check is not one."""
 
 
 def add_state_options(parser: argparse.ArgumentParser, *, sysroot: bool = True) -> None:
@@ -53,7 +48,7 @@ def add_state_options(parser: argparse.ArgumentParser, *, sysroot: bool = True) 
 def open_journal(args: argparse.Namespace, *, writer: bool = False) -> journal_module.Journal:
     """Open the journal that the options name.
 
-    :raises StateError: the sysroot is no directory.
+    :raises option_types.OptionError: the sysroot is no directory.
     :raises JournalError: see :class:`nova_perf_tuning.host.transaction.journal.Journal`.
     :raises ConfigError: a configuration file is wrong.
     """
@@ -64,11 +59,13 @@ def open_journal(args: argparse.Namespace, *, writer: bool = False) -> journal_m
 def where(args: argparse.Namespace) -> tuple[str, float]:
     """Return the folder of the journal that the options name, and how long to wait for who writes to it.
 
-    :raises StateError: the sysroot is no directory.
+    :raises option_types.OptionError: the sysroot is no directory.
     :raises ConfigError: a configuration file is wrong.
     """
     if not os.path.isdir(os.path.join(args.sysroot, "proc")):
-        raise StateError(f"--sysroot {args.sysroot}: it is no directory with a host's proc and sys in it")
+        raise option_types.OptionError(
+            f"--sysroot {args.sysroot}: it is no directory with a host's proc and sys in it"
+        )
     folder, patience = args.state_dir, args.lock_timeout
     if folder is None or patience is None:
         group = _configuration(args).nova_perf_tuning

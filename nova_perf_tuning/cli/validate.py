@@ -41,10 +41,6 @@ from nova_perf_tuning.printing import one_line
 _PROGRAM = "nova-perf validate"
 
 
-class _NothingMeasuredError(errors.PerfTuningError):
-    """The run ended without a single trial."""
-
-
 class Validate(command.PerfCommand):
     """Measure what a flavor's tuning is worth on this host: untuned and tuned guests, and the host itself.
 
@@ -64,7 +60,9 @@ class Validate(command.PerfCommand):
 
     def run_command(self, args: argparse.Namespace) -> int:
         if args.launcher == "heat":
-            from nova_perf_tuning.cli import validate_cloud  # needs what only the extra "cloud" brings
+            from nova_perf_tuning.cli import (  # needs what only the extra "cloud" brings
+                validate_cloud,
+            )
 
             return validate_cloud.run(args, f"{_PROGRAM} --launcher heat")
         # Before anything is started: the launcher's own guard comes only with its preparation.
@@ -120,7 +118,7 @@ class _Run:
         if results is None or not results.trials:
             if stopped is not None:
                 return _tell_stop(stopped, measured=False)
-            raise _NothingMeasuredError(_why_nothing(results))
+            raise errors.PerfTuningError(_why_nothing(results))
         code = self.finish(results)
         return code if stopped is None else _tell_stop(stopped, measured=True)
 

@@ -9,15 +9,11 @@ import sys
 from collections.abc import Mapping
 
 from nova_perf_tuning import at_once, errors
-from nova_perf_tuning.cli import command, spec_options
+from nova_perf_tuning.cli import command, option_types, spec_options
 from nova_perf_tuning.guest import domain as domain_module
 from nova_perf_tuning.guest import parsing, storage, transform
 from nova_perf_tuning.specs import crosscheck, profile, profiles, request, vocabulary
 from nova_perf_tuning.specs import parsing as spec_parsing
-
-
-class InputError(errors.PerfTuningError):
-    """The domain's file cannot be used."""
 
 
 class Xml(command.PerfCommand):
@@ -50,7 +46,7 @@ class Xml(command.PerfCommand):
             wanted, warnings = _request(guest, specs, properties, own_profiles)
             result = transform.transform(data, wanted, housekeeping_cpus=args.housekeeping_cpus, mapping=mapping)
         except parsing.DomainError as error:
-            raise InputError(f"{args.domain}: {error}") from None
+            raise option_types.OptionError(f"{args.domain}: {error}") from None
         notes = [*(f"warning: {text}" for text in warnings), *map(str, result.notes)]
         if not wanted:
             notes.append("nothing is asked, neither by options nor in the domain's metadata: the XML is unchanged")
@@ -110,7 +106,9 @@ def _read(path: str) -> bytes:
     try:
         return at_once.read_argument(path, parsing.MAX_BYTES)
     except OSError as error:
-        raise InputError(f"{path}: {error.strerror}; give domain XML (virsh dumpxml), or - for stdin") from None
+        raise option_types.OptionError(
+            f"{path}: {error.strerror}; give domain XML (virsh dumpxml), or - for stdin"
+        ) from None
 
 
 def _version(text: str) -> int:
