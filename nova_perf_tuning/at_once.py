@@ -21,7 +21,10 @@ def read_text(path: str | os.PathLike[str], limit: int) -> str:
 
     :raises OSError: as :func:`read`, or it is not UTF-8 (EILSEQ).
     """
-    return _text(read(path, limit))
+    try:
+        return read(path, limit).decode()
+    except UnicodeDecodeError as error:
+        raise OSError(errno.EILSEQ, f"it is not UTF-8 text (byte {error.start})") from None
 
 
 def read_argument(path: str, limit: int) -> bytes:
@@ -59,10 +62,3 @@ def _bounded(data: bytes, limit: int) -> bytes:
         size = f"{limit >> 20} MiB" if limit >= 1 << 20 else f"{limit >> 10} KiB"
         raise OSError(errno.EFBIG, f"it is larger than {size}")
     return data
-
-
-def _text(data: bytes) -> str:
-    try:
-        return data.decode()
-    except UnicodeDecodeError as error:
-        raise OSError(errno.EILSEQ, f"it is not UTF-8 text (byte {error.start})") from None

@@ -7,7 +7,6 @@ import fcntl
 import os
 import stat
 import tempfile
-import time
 from collections.abc import Iterator
 from typing import BinaryIO
 
@@ -60,23 +59,12 @@ def writing(path: str, overwrite: bool = True) -> Iterator[BinaryIO]:
 
 
 @contextlib.contextmanager
-def changing(path: str, patience: float = 30.0) -> Iterator[None]:
+def changing(path: str) -> Iterator[None]:
     """Keep others who use this from changing the file at ``path`` between reading and writing it.
 
     The lock is an empty file beside it that stays; the kernel drops the lock with the process.
-
-    :param patience: seconds to wait for others.
-    :raises OutputError: they took longer.
     """
     directory, name = os.path.split(os.path.abspath(path))
-    deadline = time.monotonic() + patience
     with open(os.path.join(directory, f".{name[:200]}.lock"), "ab") as lock:
-        while True:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() >= deadline:
-                    raise OutputError(f"{path} is locked by another process ({lock.name})") from None
-                time.sleep(0.02)
+        fcntl.flock(lock, fcntl.LOCK_EX)
         yield
