@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.host import model
 from nova_perf_tuning.host.plan.sets import HostSets
+from nova_perf_tuning.rules import named
 
 #: Classes of work that must stay off dedicated CPUs, and what they are called.
 WORK: Mapping[str, str] = {
@@ -16,22 +16,10 @@ WORK: Mapping[str, str] = {
     "vhost": "vhost workers",
     "irq": "interrupts",
 }
-_NAMED = 3
 #: What moves work that the plan leaves alone.
 _THREADS_MOVED_BY = "perf:emulator_placement=numa and perf:vhost_placement=numa move them"
 _NICS_MOVED_BY = "an online CPU that is neither dedicated nor isolated takes them"
 _DEVICES_MOVED_BY = "perf:irq_placement=numa moves them"
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Resting:
-    """Interrupts that the plan leaves alone: cpulist -> names of what has interrupts there.
-
-    :ivar nics: of the host; :ivar devices: passed through to guests.
-    """
-
-    nics: Mapping[str, Sequence[str]]
-    devices: Mapping[str, Sequence[str]]
 
 
 def show(
@@ -40,17 +28,20 @@ def show(
     planned: Mapping[int, str],
     irq: frozenset[int],
     irq_vcpu: frozenset[int],
-    resting: Resting,
+    nics: Mapping[str, Sequence[str]],
+    devices: Mapping[str, Sequence[str]],
 ) -> tuple[dict[str, str], list[str]]:
     """Return the sets once the plan holds (see :class:`~nova_perf_tuning.host.plan.model.Plan`), and warnings.
 
     :param planned: thread id -> cpulist. Threads that the plan leaves alone count with the CPUs that they may
         use now.
     :param irq: CPUs of the interrupts that are planned; :param irq_vcpu: those put on guests' own CPUs.
+    :param nics, devices: interrupts that the plan leaves alone, of the host's NICs and of devices passed through:
+        cpulist -> names of what has interrupts there.
     """
     users = _users(facts, planned)
     work = {name: _union(texts) for name, texts in users.items()}
-    work["irq"] = irq | _union(resting.nics) | _union(resting.devices)
+    work["irq"] = irq | _union(nics) | _union(devices)
     shown = {
         "housekeeping": cpulist.format(sets.housekeeping),
         "shared": cpulist.format(sets.shared),
@@ -69,9 +60,9 @@ def show(
             text = shown[f"overlap_{name}"] = cpulist.format(both)
             who = [_who(users[name], both, _THREADS_MOVED_BY)]
             if name == "irq":
-                who = [_who(resting.nics, both, _NICS_MOVED_BY), _who(resting.devices, both, _DEVICES_MOVED_BY)]
-            named = "; ".join(filter(None, who))
-            warnings.append(f"overlap: {title} may run on dedicated CPUs {text}{': ' if named else ''}{named}")
+                who = [_who(nics, both, _NICS_MOVED_BY), _who(devices, both, _DEVICES_MOVED_BY)]
+            whose = "; ".join(filter(None, who))
+            warnings.append(f"overlap: {title} may run on dedicated CPUs {text}{': ' if whose else ''}{whose}")
     shown["overlap"] = cpulist.format(total)
     return shown, warnings
 
@@ -97,5 +88,4 @@ def _who(by_text: Mapping[str, Sequence[str]], cpus: frozenset[int], moved_by: s
     )
     if not names:
         return ""
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return f"of {', '.join(names[:_NAMED])}{more}, which the plan leaves alone ({moved_by})"
+    return f"of {named(names)}, which the plan leaves alone ({moved_by})"

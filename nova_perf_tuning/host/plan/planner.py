@@ -52,7 +52,8 @@ def plan(facts: model.HostFacts, sets: CpuSets, policy: Policy = _DEFAULT) -> Pl
         {int(one.target[4:]): one.value for one in thread_settings},
         frozenset(cpu for group in near for cpu in placed[group]),
         frozenset(cpu for group in own for cpu in placed[group]),
-        overlap.Resting(nics.left_alone(facts, moved, passed_through), guests.left_alone(facts, moved)),
+        nics.left_alone(facts, moved, passed_through),
+        guests.left_alone(facts, moved),
     )
     warnings = [*facts.warnings, *warnings, *nics_warnings, *guests_warnings, *rooms_warnings, *threads_warnings]
     return Plan(settings, shown, [*warnings, *overlaps])
