@@ -21,6 +21,13 @@ def names(count):
     return [f"h{number:03d}" for number in range(count)]
 
 
+def kill(one, number):
+    """Send a signal to this process and wait until the campaign has heard of it."""
+    os.kill(os.getpid(), number)
+    while not one.stopped_by:
+        threading.Event().wait(0.01)
+
+
 class CampaignCase(testtools.TestCase):
     def setUp(self):
         super().setUp()
@@ -314,9 +321,7 @@ class CampaignTest(CampaignCase):
 
         def stop(*what):
             started(*what)
-            os.kill(os.getpid(), signal.SIGTERM)
-            while not one.stopped_by:
-                threading.Event().wait(0.01)
+            kill(one, signal.SIGTERM)
 
         self.threads.start = stop
         self.assertEqual("interrupted", one.run())
@@ -335,9 +340,7 @@ class CampaignTest(CampaignCase):
 
             def cleanup(_run_id, one=one, second=second, begun=begun):
                 begun.append(self.threads.now())
-                os.kill(os.getpid(), signal.SIGTERM)
-                while not one.stopped_by:
-                    threading.Event().wait(0.01)
+                kill(one, signal.SIGTERM)
                 if second:
                     os.kill(os.getpid(), signal.SIGTERM)
                 self.threads.sleep(400.0)
@@ -375,55 +378,43 @@ class CampaignTest(CampaignCase):
             self.assertEqual(0, one.stopped_by)
             self.assertIs(signal.SIG_IGN, signal.getsignal(signal.SIGHUP))
 
-    def test_nobody_hears_of_the_progress_any_more(self):
-        """As when Ctrl-C has ended the reader of the pipe, too: nothing is left, and the run is not lost."""
-        for gone, left in ((BrokenPipeError("gone"), "x-1"), (SystemExit(1), "x-2")):
-            one = self.begin(16)
-            run_id = one._run.run_id
-            whole = self.launcher._measured
-            one._tell = mock.Mock(side_effect=gone)
-            self.launcher._make(f"{model.NAME_PREFIX}{run_id}-{left}")
-
-            def measured(*rest, one=one, whole=whole):
-                outcome = whole(*rest)
-                if sum(what == "end" for what, _, _ in self.launcher.log) == 4:
-                    os.kill(os.getpid(), signal.SIGINT)
-                    while not one.stopped_by:
-                        threading.Event().wait(0.01)
-                return outcome
-
-            self.launcher._measured = measured
-            self.assertEqual("interrupted", one.run())
-            self.assertIs(gone, one.unheard)
-            self.assertGreaterEqual(self.states(run_id)["done"], 4)
-            self.check_consistent(run_id)
-            run = self.store.load(run_id)
-            self.assertEqual(("interrupted", False), (run.state, run.leftovers))
-
     def test_ctrl_c_and_resume(self):
-        for number in (signal.SIGINT, signal.SIGTERM):
+        """Also where it has ended the reader of the progress, too: nothing is left, and the run is not lost."""
+        for number, gone in (
+            (signal.SIGINT, None),
+            (signal.SIGTERM, None),
+            (signal.SIGINT, BrokenPipeError("gone")),
+            (signal.SIGINT, SystemExit(1)),
+        ):
             one = self.begin(16, peers=3)
-            whole = self.launcher._measured
-
-            def measured(pair, *rest, one=one, whole=whole, number=number):
-                outcome = whole(pair, *rest)
-                if sum(what == "end" for what, _, _ in self.launcher.log) == 7:
-                    os.kill(os.getpid(), number)
-                    while not one.stopped_by:
-                        threading.Event().wait(0.01)
-                return outcome
-
-            self.launcher._measured = measured
-            self.assertEqual("interrupted", one.run())
-            self.assertEqual(number, one.stopped_by)
             run_id = one._run.run_id
+            self.launcher._make(f"{model.NAME_PREFIX}{run_id}-left")
+            if gone:
+                one._tell = mock.Mock(side_effect=gone)
+            self.stop_after(one, 7, number)
+            self.assertEqual("interrupted", one.run())
+            self.assertEqual((number, gone), (one.stopped_by, one.unheard))
             before = self.states(run_id)
             self.assertTrue(before["done"] >= 7 and before["planned"] > 5, before)
             self.assertEqual(24, before["done"] + before["planned"])
             self.check_consistent(run_id)
-            done = {task.pair for task in self.store.load(run_id).tasks if task.state == "done"}
+            run = self.store.load(run_id)
+            self.assertEqual(("interrupted", False), (run.state, run.leftovers))
+            done = {task.pair for task in run.tasks if task.state == "done"}
             again = self.campaign(self.store.claim(run_id))
             self.assertEqual("complete", again.run())
             self.assertEqual({"done": 24}, self.states(run_id))
             self.assertEqual(set(), done & {pair for _, pair, _ in self.launcher.log}, "measured twice")
             self.check_consistent(run_id)
+
+    def stop_after(self, one, ended, number):
+        """Send a signal to this process when so many attempts have ended."""
+        whole = self.launcher._measured
+
+        def measured(*rest):
+            outcome = whole(*rest)
+            if sum(what == "end" for what, _, _ in self.launcher.log) == ended:
+                kill(one, number)
+            return outcome
+
+        self.launcher._measured = measured
