@@ -21,7 +21,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nova_perf_tuning.budget import interim, model, reasons, statistics, text, trial_filter, verdict, wording
+from nova_perf_tuning.budget import interim, model, reasons, statistics, text, trial_filter, verdict
 from nova_perf_tuning.launch import base as launch
 from nova_perf_tuning.specs import request as request_module
 
@@ -191,7 +191,7 @@ def lines(judged: Sequence[Knob]) -> list[list[str]]:
     for one in judged:
         met = "" if one.met_without is None else f"without it: {one.met_without.value}"
         for label, finding in one.findings.items():
-            effect = "; ".join(filter(None, [wording.ratio(finding.effect), text.lines(finding.notes)]))
+            effect = "; ".join(filter(None, [text.ratio(finding.effect), text.lines(finding.notes)]))
             rows.append([one.call.value, f"{one.spec}={one.value}", label, finding.call.value, effect, met])
     return rows
 

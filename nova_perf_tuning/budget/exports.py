@@ -23,7 +23,6 @@ from nova_perf_tuning.budget import (
     summary,
     text,
     verdict,
-    wording,
 )
 
 #: What XML 1.0 has no character for.
@@ -91,7 +90,7 @@ def _cases(results: model.Results, judged: Sequence[verdict.Judgement], recorded
 def junit(
     results: model.Results,
     judged: Sequence[verdict.Judgement],
-    unjudged: str = wording.NO_BUDGET,
+    unjudged: str = text.NO_BUDGET,
     *,
     recorded: bool = False,
 ) -> str:

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Final, Literal
+
+#: The arm that is the host itself.
+HOST: Final = "host"
+#: Arms of an A/A run: the first, and the same again.
+AA_ARMS: Final = ("untuned", "again")
 
 
 @dataclasses.dataclass(slots=True)

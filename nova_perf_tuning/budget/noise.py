@@ -17,10 +17,6 @@ from nova_perf_tuning.budget import model, reasons, schema, statistics, store, t
 from nova_perf_tuning.budget.reasons import reason
 from nova_perf_tuning.virt import host_result
 
-#: Arms of an A/A run: the first, and the same again.
-ARMS: Final = ("untuned", "again")
-
-
 _MAX_BYTES: Final = 4 * 1024 * 1024
 
 #: Floors hold only where all of these are the same.
@@ -42,9 +38,10 @@ def floors(results: model.Results, confidence: float = 0.95) -> dict[str, dict[s
     of_figure: dict[tuple[str, str], list[model.Trial]] = {}
     for trial in sorted(results.trials, key=lambda trial: not trial.primary):
         of_figure.setdefault((trial.benchmark, trial.metric), []).append(trial)
+    first, again = model.AA_ARMS
     for (label, metric), trials in of_figure.items():
-        picked = trial_filter.select(results, trials, ARMS[1], ARMS[0])
-        ratio = None if picked.invalid else statistics.ratio(picked.trials, ARMS[1], ARMS[0], confidence)
+        picked = trial_filter.select(results, trials, again, first)
+        ratio = None if picked.invalid else statistics.ratio(picked.trials, again, first, confidence)
         if ratio is not None and ratio.low is not None and ratio.high is not None:
             found.setdefault(label, {})[metric] = 1 - min(ratio.low, 1 / ratio.high)
         elif trials[0].primary and picked.invalid is not None:

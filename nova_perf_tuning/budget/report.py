@@ -25,7 +25,6 @@ from nova_perf_tuning.budget import (
     summary,
     text,
     verdict,
-    wording,
 )
 
 _SHOWN_TRIALS = 5000
@@ -64,13 +63,13 @@ def as_json(
     """Return the report as plain data."""
     told = _told(results, judged)
     return {
-        "headline": told.sentence if told else wording.headline(summaries),
+        "headline": told.sentence if told else text.headline(summaries),
         "culprit": told.culprit if told else "",
         "actions": list(told.actions) if told else [],
         "findings": diagnosis.spoilt(results),
         "knobs": [text.knob(one) for one in knobs],
-        "notes": wording.headline_notes(results, summaries),
-        "warnings": wording.environment_warnings(results.environment),
+        "notes": text.headline_notes(results, summaries),
+        "warnings": text.environment_warnings(results.environment),
         "verdict": verdict.overall(judged).value if judged else None,
         "judgements": [text.judgement(one) for one in judged],
         "benchmarks": summary.to_dict(summaries),
@@ -98,24 +97,23 @@ def render(
         lstrip_blocks=True,
         finalize=lambda value: exports.printable(value, "\n\t") if type(value) is str else value,
     )
-    environment.globals.update(number=wording.number, interval=wording.interval)
+    environment.globals.update(number=text.number, interval=text.interval)
     arms = summary.arm_order(results)
     colours = _colours(arms)
     trials = sorted(results.trials, key=lambda one: one.order)
     return environment.get_template("report.html.j2").render(
         environment=results.environment,
         recorded=recorded,
-        headline=wording.headline(summaries),
+        headline=text.headline(summaries),
         diagnosis=_told(results, judged),
         findings=diagnosis.spoilt(results),
         knobs=ablation.lines(knobs),
         knob_head=ablation.HEAD,
         knob_summary=ablation.summary(knobs),
         knob_chart=_knobs(knobs),
-        aa=wording.is_aa(results.environment),
-        glossary=wording.GLOSSARY,
-        notes=wording.headline_notes(results, summaries),
-        warnings=wording.environment_warnings(results.environment),
+        aa=text.is_aa(results.environment),
+        notes=text.headline_notes(results, summaries),
+        warnings=text.environment_warnings(results.environment),
         verdict=verdict.overall(judged) if judged else None,
         judged=judged,
         gains=_gains(results, summaries),
@@ -125,14 +123,14 @@ def render(
             for one in summaries
         ],
         classes=_CLASSES,
-        arms=[(arm, results.environment.get("arms", {}).get(arm, {})) for arm in arms if arm != summary.HOST],
+        arms=[(arm, results.environment.get("arms", {}).get(arm, {})) for arm in arms if arm != model.HOST],
         reasons=text.lines,
         colours=colours,
         facts=_facts(results.environment),
         commands=_commands(results.environment),
         failures=_failures(results),
         rows=_SHOWN_TRIALS,
-        cautions=wording.cautions(summaries),
+        cautions=text.cautions(summaries),
         trials=[(one, overhead.cost(one)) for one in trials if one.primary][:_SHOWN_TRIALS],
         left_out=summary.left_out(summaries),
         trial_count=sum(one.primary for one in trials),
@@ -148,8 +146,8 @@ def _told(results: model.Results, judged: Sequence[verdict.Judgement]) -> diagno
 
 def _colours(arms: Sequence[str]) -> dict[str, str]:
     """Return arm -> its CSS class: the host's own, then one of four by position."""
-    guests = [one for one in arms if one != summary.HOST]
-    return {summary.HOST: "host"} | {arm: f"arm{place % 4}" for place, arm in enumerate(guests)}
+    guests = [one for one in arms if one != model.HOST]
+    return {model.HOST: "host"} | {arm: f"arm{place % 4}" for place, arm in enumerate(guests)}
 
 
 def _gains(results: model.Results, summaries: Sequence[summary.BenchmarkSummary]) -> charts.Chart | None:
@@ -160,7 +158,7 @@ def _gains(results: model.Results, summaries: Sequence[summary.BenchmarkSummary]
             charts.Line(
                 _verdict_class(pair.ratio),
                 one.label if len(pairs) == 1 else f"{one.label}: {pair.arm}",
-                wording.gain(pair.ratio),
+                text.gain(pair.ratio),
                 [(ratio, f"{_boot(group, fleet)}: {ratio:.3f}") for group, ratio in pair.values],
                 pair.ratio,
             )
@@ -179,7 +177,7 @@ def _compared(results: model.Results, summaries: Sequence[summary.BenchmarkSumma
     """
     left_out = results.environment.get("ablation", {})
     pairs = [(pair.arm, pair.baseline) for one in summaries for pair in one.comparisons]
-    known = [pair for pair in pairs if pair[1] != summary.HOST and pair[0] not in left_out]
+    known = [pair for pair in pairs if pair[1] != model.HOST and pair[0] not in left_out]
     return list(dict.fromkeys(known))
 
 
@@ -190,7 +188,7 @@ def _knobs(knobs: Sequence[ablation.Knob]) -> charts.Chart | None:
         charts.Line(
             colours.get(finding.call, "same"),
             f"{one.spec.removeprefix('perf:')}: {label}",
-            f"{finding.call.value} ({wording.percent(effect.value)})",
+            f"{finding.call.value} ({text.percent(effect.value)})",
             [],
             effect,
         )
@@ -221,9 +219,9 @@ def _dots(one: summary.BenchmarkSummary, colours: Mapping[str, str], fleet: int)
             charts.Line(
                 colours[arm.arm],
                 arm.arm,
-                f"{wording.number(arm.median.value)} {one.unit}" if arm.median else "no figure",
+                f"{text.number(arm.median.value)} {one.unit}" if arm.median else "no figure",
                 [
-                    (value, f"{_boot(group, fleet)}, block {block + 1}: {wording.number(value)} {one.unit}")
+                    (value, f"{_boot(group, fleet)}, block {block + 1}: {text.number(value)} {one.unit}")
                     for group, block, value in arm.values
                 ],
                 arm.median,
@@ -243,9 +241,9 @@ def _bars(one: summary.BenchmarkSummary, colours: Mapping[str, str]) -> _Bars | 
     for arm in one.arms:
         service = ""
         if arm.service_per_second is not None:
-            service = f"service {wording.number(arm.service_per_second.value)} CPU"
+            service = f"service {text.number(arm.service_per_second.value)} CPU"
         if arm.service_per_unit is not None and one.work_unit:
-            service += f" = {wording.number(arm.service_per_unit.value * 1e3)} ms per {one.work_unit}"
+            service += f" = {text.number(arm.service_per_unit.value * 1e3)} ms per {one.work_unit}"
         if stacked[arm.arm]:
             rows.append((colours[arm.arm], charts.bar(stacked[arm.arm], full), arm.arm, service))
     return _Bars(full, rows) if rows else None
@@ -276,7 +274,7 @@ def _ratio(like: summary.Comparison, comparisons: Sequence[summary.Comparison]) 
             colour = _verdict_class(pair.ratio) if pair.ratio else ""
             return (
                 colour,
-                wording.ratio(pair.ratio),
+                text.ratio(pair.ratio),
                 "; ".join(filter(None, (pair.invalid, pair.left_out))),
             )
     return "", "-", ""

@@ -19,9 +19,6 @@ from nova_perf_tuning.bench import output, plugins
 from nova_perf_tuning.budget import host_environment, interim, model, timetable, trial
 from nova_perf_tuning.launch import base as launch
 
-#: The arm that is the host itself.
-HOST = "host"
-
 #: A warm-up need not be long: it lays out files, fills caches and opens connections once. Guests get one after
 #: each boot, the host one for the session.
 _WARM_UP_S = 1
@@ -196,14 +193,14 @@ class Session:
                 self._read_environment()
                 self._save(self.results)
         finally:
-            for arm in [one for one in self._pairs if one != HOST]:
+            for arm in [one for one in self._pairs if one != model.HOST]:
                 self._launcher.destroy(arm)
             self._pairs.clear()
             self._lost.clear()
 
     def _boot(self, group: int) -> None:
         if self._plan.with_host:
-            self._pairs[HOST] = self._launcher.host_pair()
+            self._pairs[model.HOST] = self._launcher.host_pair()
         failed: list[launch.LaunchError] = []
         for arm in self._random.sample(self._plan.arms, len(self._plan.arms)):
             self._tell(self._progress(f"group {group + 1}/{self._times.groups}: booting {arm.name}"))
@@ -237,7 +234,7 @@ class Session:
         if "omit" in parameters:
             parameters["omit"] = "0"
         short = dataclasses.replace(job, parameters=parameters)
-        stays_warm = arm == HOST and group > 0  # guests are new in each group, the host and its files are not
+        stays_warm = arm == model.HOST and group > 0  # guests are new in each group, the host is not
         if stays_warm or not self._times.fits(short):
             self._times.trial_done(short, None)
             return
@@ -251,7 +248,7 @@ class Session:
             self._times.trial_done(job, None)
             return trial.Outcome(error=f"not run: the machines of '{arm}' were lost before", lost=True)
         begun = time.monotonic()
-        self._launcher.activate(None if arm == HOST else arm)
+        self._launcher.activate(None if arm == model.HOST else arm)
         outcome = trial.run(job, self._pairs[arm], self._times.deadline - begun, self._idle_softirq)
         if outcome.lost:
             self._lost.add(arm)

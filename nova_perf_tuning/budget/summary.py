@@ -9,8 +9,6 @@ from typing import Any, NamedTuple
 
 from nova_perf_tuning.budget import guards, model, overhead, reasons, statistics, text, trial_filter
 
-HOST = "host"
-
 #: Seconds of CPU of a trial -> the same per unit of work, or per second.
 _Per = Callable[[float | None, model.Trial], float | None]
 
@@ -128,7 +126,7 @@ def _by(trials: Iterable[model.Trial], key: Callable[[model.Trial], str]) -> dic
 def arm_order(results: model.Results) -> list[str]:
     """Return the arms: the host, then guests as the plan names them, then any other."""
     seen = {one.arm for one in results.trials}
-    planned = dict.fromkeys([HOST, *results.environment.get("arms", {})])
+    planned = dict.fromkeys([model.HOST, *results.environment.get("arms", {})])
     return [arm for arm in planned if arm in seen] + sorted(seen - planned.keys())
 
 
@@ -178,16 +176,17 @@ def _comparison(trials: Sequence[model.Trial], arm: str, baseline: str, by: _Cho
 
 def _pairs(arms: Sequence[str]) -> list[tuple[str, str]]:
     """Return what is compared: guests with the first guest, then every guest with the host."""
-    guests = [arm for arm in arms if arm != HOST]
+    guests = [arm for arm in arms if arm != model.HOST]
     pairs = [(arm, guests[0]) for arm in guests[1:]]
-    return pairs + [(arm, HOST) for arm in guests if HOST in arms]
+    return pairs + [(arm, model.HOST) for arm in guests if model.HOST in arms]
 
 
 def _arm(arm: str, trials: list[model.Trial], left_out: Mapping[guards.Run, reasons.Reason]) -> ArmSummary:
     measured = [one for one in trials if not trial_filter.failed(one)]
     good = [one for one in measured if guards.run(one) not in left_out]
     costs = {id(one): overhead.cost(one) for one in good}
-    with_cpu = [one for one in good if "total" in one.host_cpu_s and (arm == HOST or "vcpu" in one.host_cpu_s)]
+    counted = {"total"} if arm == model.HOST else {"total", "vcpu"}
+    with_cpu = [one for one in good if counted <= one.host_cpu_s.keys()]
     uncounted = len(good) - len(with_cpu) if with_cpu else 0
     cpu_invalid = _cpu_fault(list(costs.values()), uncounted)
 

@@ -25,8 +25,6 @@ MAX_LOST: Final = 0.2
 #: Code of what a session notes of a boot for whose blocks there was no time left.
 TIME_LIMIT: Final = "time_limit"
 
-#: The host itself is not booted; of a fleet it has fewer samples than the guests, dealt out to them.
-_HOST: Final = "host"
 _DEFAULT: Final = guards.Limits()
 _C = reasons.ReasonCode
 
@@ -135,7 +133,7 @@ def _missing(trials: Collection[model.Trial], environment: Mapping[str, Any], ar
     The last block of a boot may be missing where the time limit cut it: in the last boot, and where it was noted.
     """
     many = of_many_hosts(environment)
-    if arm == _HOST and many:
+    if arm == model.HOST and many:  # it is not booted; it has fewer samples than the guests, dealt out to them
         return set(), 0
     blocks = {(one.group, one.block) for one in trials}
     absent = blocks - {(one.group, one.block) for one in trials if one.arm == arm}

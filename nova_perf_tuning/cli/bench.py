@@ -11,7 +11,7 @@ from typing import Any
 from nova_perf_tuning import at_once, errors
 from nova_perf_tuning.bench import base, output, plugins
 from nova_perf_tuning.bench import parameter as parameters
-from nova_perf_tuning.budget import host_environment, launchers, trial, wording
+from nova_perf_tuning.budget import host_environment, launchers, text, trial
 from nova_perf_tuning.cli import command
 from nova_perf_tuning.launch import base as launch
 from nova_perf_tuning.launch import disks
@@ -108,7 +108,7 @@ def _show(
     readings: list[base.Reading],
     environment: dict[str, Any] | None = None,
 ) -> None:
-    warnings = wording.environment_warnings(environment) if environment else []
+    warnings = text.environment_warnings(environment) if environment else []
     if args.format == "json":
         told: dict[str, Any] = {"benchmark": benchmark.kind, "parameters": used}
         told["readings"] = [dataclasses.asdict(one) for one in readings]
@@ -119,7 +119,7 @@ def _show(
     rows = [
         (
             one.metric,
-            wording.number(one.value),
+            text.number(one.value),
             one.unit,
             f"{one.better} is better",
             "judged" if one.primary else "",

@@ -6,7 +6,7 @@ import argparse
 import dataclasses
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.budget import capacity, store, wording
+from nova_perf_tuning.budget import capacity, store, text
 from nova_perf_tuning.cli import command, option_types
 
 
@@ -65,14 +65,14 @@ class Capacity(command.PerfCommand):
 
 
 def _show(found: capacity.Capacity, nic: capacity.Housekeeping | None, busy: float) -> None:
-    rate = f"{wording.number(found.rate)} {found.work_unit} per second"
+    rate = f"{text.number(found.rate)} {found.work_unit} per second"
     print(f"{found.benchmark} on {found.arm}, trials: {found.trials}; each guest does {rate}")
     print(f"{found.shared_cpus:g} shared CPUs, {busy:.0%} of them may be busy\n")
     rows = [
         (
             one.resource,
-            wording.number(one.per_unit_s * 1e3) if one.per_unit_s else "-",
-            wording.number(one.per_guest),
+            text.number(one.per_unit_s * 1e3) if one.per_unit_s else "-",
+            text.number(one.per_guest),
             _count(one.guests),
             "-" if one.fewest is None and one.most is None else f"{_count(one.fewest)} to {_count(one.most)}",
             one.note,

@@ -15,7 +15,6 @@ from nova_perf_tuning.budget import (
     store,
     text,
     verdict,
-    wording,
 )
 from nova_perf_tuning.cli import budget_options, command, export_options, figures
 from nova_perf_tuning.cloud import rejudge
@@ -77,7 +76,7 @@ def _judge_fleet(
 ) -> int:
     results, judged = rejudge.judge(results, budgets)
     whole = verdict.Verdict(results.environment["fleet"]["verdict"])
-    export_options.write(args, results, judged.judgements, unjudged="" if judged.judgements else wording.NO_BUDGET)
+    export_options.write(args, results, judged.judgements, unjudged="" if judged.judgements else text.NO_BUDGET)
     if args.format == "json":
         advice = fleet_diagnosis.diagnose(results.environment)
         data = _as_data(results, judged.judgements, whole, advice, left_out)

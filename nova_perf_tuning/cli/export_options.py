@@ -8,7 +8,7 @@ import os
 from collections.abc import Sequence
 
 from nova_perf_tuning import whole_file
-from nova_perf_tuning.budget import exports, model, store, summary, trial_filter, verdict, wording
+from nova_perf_tuning.budget import exports, model, store, summary, text, trial_filter, verdict
 
 _FILES = {
     "junit": "JUnit XML for CI: a test case for each budget; FAIL is a failure, INVALID an error, INCONCLUSIVE"
@@ -22,8 +22,8 @@ _UNFINISHED = "the command did not come to a verdict; see what it printed"
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Add ``--junit``, ``--csv`` and ``--prometheus``."""
-    for name, text in _FILES.items():
-        parser.add_argument(f"--{name}", metavar="FILE", help=f"write {text}")
+    for name, form in _FILES.items():
+        parser.add_argument(f"--{name}", metavar="FILE", help=f"write {form}")
 
 
 def begin(args: argparse.Namespace, results: str = "", outputs: Sequence[str] = ()) -> None:
@@ -62,17 +62,15 @@ def write(
     """
     wanted = _wanted(args)
     if "junit" in wanted:
-        unjudged = (
-            (unjudged or wording.NO_BUDGET) if args.budget else "no budget was given; give one with --budget"
-        )
+        unjudged = (unjudged or text.NO_BUDGET) if args.budget else "no budget was given; give one with --budget"
         store.write_atomically(wanted["junit"], exports.junit(results, judged, unjudged, recorded=recorded))
     if wanted.keys() - {"junit"}:
         summaries = summary.summarise(results, limits=trial_filter.limits([one.budget for one in judged]))
         if "csv" in wanted:
             store.write_atomically(wanted["csv"], exports.table(results, summary.left_out(summaries)))
         if "prometheus" in wanted:
-            text = exports.prometheus(results, summaries, judged, recorded=recorded)
-            store.write_atomically(wanted["prometheus"], text)
+            gauges = exports.prometheus(results, summaries, judged, recorded=recorded)
+            store.write_atomically(wanted["prometheus"], gauges)
     return list(wanted.values())
 
 

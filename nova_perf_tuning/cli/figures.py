@@ -13,7 +13,6 @@ from nova_perf_tuning.budget import (
     summary,
     text,
     verdict,
-    wording,
 )
 from nova_perf_tuning.cli import command
 from nova_perf_tuning.cloud import fleet
@@ -26,7 +25,7 @@ _RATIO = (
 
 def cpu(found: statistics.Estimate | None) -> str:
     """Return CPU seconds per unit as milliseconds."""
-    return "-" if found is None else wording.number(found.value * 1e3)
+    return "-" if found is None else text.number(found.value * 1e3)
 
 
 def print_summary(summaries: Sequence[summary.BenchmarkSummary]) -> None:
@@ -35,17 +34,17 @@ def print_summary(summaries: Sequence[summary.BenchmarkSummary]) -> None:
     for one in summaries:
         for arm in one.arms:
             ratios = {pair.baseline: pair.ratio for pair in one.comparisons if pair.arm == arm.arm}
-            first = next((baseline for baseline in ratios if baseline != summary.HOST), None)
+            first = next((baseline for baseline in ratios if baseline != model.HOST), None)
             rows.append(
                 [
                     one.label,
                     arm.arm,
-                    f"{wording.number(arm.median.value)} {one.unit}" if arm.median else "-",
+                    f"{text.number(arm.median.value)} {one.unit}" if arm.median else "-",
                     str(arm.n)
                     + (f" ({arm.failed} failed)" if arm.failed else "")
                     + (f" ({len(arm.left_out)} left out)" if arm.left_out else ""),
-                    f"{first}: {wording.ratio(ratios[first])}" if first else "-",
-                    wording.ratio(ratios.get(summary.HOST)),
+                    f"{first}: {text.ratio(ratios[first])}" if first else "-",
+                    text.ratio(ratios.get(model.HOST)),
                     f"{cpu(arm.service_per_unit)} ms/{one.work_unit}" if arm.service_per_unit else "-",
                 ]
             )
@@ -62,7 +61,7 @@ def _print_tests(summaries: Sequence[summary.BenchmarkSummary]) -> None:
     Of an ablation only the first two guests are compared here; the report has all.
     """
     pairs = list(dict.fromkeys((pair.arm, pair.baseline) for one in summaries for pair in one.comparisons))
-    guests = list(dict.fromkeys(arm.arm for one in summaries for arm in one.arms if arm.arm != summary.HOST))[:2]
+    guests = list(dict.fromkeys(arm.arm for one in summaries for arm in one.arms if arm.arm != model.HOST))[:2]
     pairs = [pair for pair in pairs if pair[0] in guests]
     rows: list[list[str]] = []
     for one in summaries:
@@ -81,14 +80,14 @@ def _print_tests(summaries: Sequence[summary.BenchmarkSummary]) -> None:
 
 def _ratios(comparisons: Sequence[summary.Comparison], pairs: Sequence[tuple[str, str]]) -> list[str]:
     found = {(one.arm, one.baseline): one.ratio for one in comparisons}
-    return [wording.ratio(found.get(pair)) for pair in pairs]
+    return [text.ratio(found.get(pair)) for pair in pairs]
 
 
 def print_headline(results: model.Results, summaries: Sequence[summary.BenchmarkSummary]) -> None:
     """Print what the figures say in one sentence, and what to beware of."""
     print()
-    command.say(wording.headline(summaries))
-    for note in wording.headline_notes(results, summaries) + wording.cautions(summaries):
+    command.say(text.headline(summaries))
+    for note in text.headline_notes(results, summaries) + text.cautions(summaries):
         command.say(f"note: {note}")
 
 

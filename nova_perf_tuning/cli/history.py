@@ -9,7 +9,7 @@ import datetime
 from typing import TYPE_CHECKING, Any
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.budget import store, wording
+from nova_perf_tuning.budget import store, text
 from nova_perf_tuning.cli import command, option_types
 
 if TYPE_CHECKING:
@@ -74,8 +74,8 @@ def _print(found: list[history.Series]) -> None:
     rows = [
         (
             *(one.host, one.benchmark, one.arm, one.tuning, len(one.points)),
-            f"{wording.number(one.points[-1].value)} {one.unit}",
-            "; ".join(wording.change(one, change) for change in one.changes) or None,
+            f"{text.number(one.points[-1].value)} {one.unit}",
+            "; ".join(text.change(one, change) for change in one.changes) or None,
         )
         for one in found
     ]

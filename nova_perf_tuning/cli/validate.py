@@ -21,10 +21,10 @@ from nova_perf_tuning.budget import (
     session,
     store,
     summary,
+    text,
     timetable,
     trial_filter,
     verdict,
-    wording,
 )
 from nova_perf_tuning.budget import report as report_module
 from nova_perf_tuning.cli import (
@@ -186,7 +186,7 @@ class _Run:
     ) -> None:
         """Print what the figures say: the headline, what to beware of, and the verdict."""
         figures.print_headline(results, summaries)
-        for warning in wording.environment_warnings(results.environment):
+        for warning in text.environment_warnings(results.environment):
             command.say(f"warning: {warning}")
         figures.print_findings(results)
         figures.print_left_out(verdict.left_out(results, self._budgets))

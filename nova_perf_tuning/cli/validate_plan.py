@@ -10,7 +10,7 @@ from typing import Any
 
 from nova_perf_tuning import whole_file
 from nova_perf_tuning.bench import plugins
-from nova_perf_tuning.budget import ablation, budget_file, host_environment, noise, session, text
+from nova_perf_tuning.budget import ablation, budget_file, host_environment, model, noise, session, text
 from nova_perf_tuning.cli import command, option_types, spec_options
 from nova_perf_tuning.cli import validate_options as options
 from nova_perf_tuning.launch import base as launch
@@ -25,7 +25,7 @@ def local(args: argparse.Namespace, vcpus: int | None) -> session.Plan:
     judged = bool(args.budget)
     tuned, reasons = tuned_request(args, vcpus)
     wanted = jobs(args)
-    second = noise.ARMS[1] if args.noise_floor else "tuned"
+    second = model.AA_ARMS[1] if args.noise_floor else "tuned"
     left_out = ablation.arms(tuned) if args.ablation else {}
     if args.ablation and len(left_out) < 2:
         raise option_types.OptionError("--ablation needs a profile or at least two --spec, and no --noise-floor")

@@ -7,7 +7,7 @@ import datetime
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from nova_perf_tuning.budget import budget_file, schema, store, verdict, wording
+from nova_perf_tuning.budget import budget_file, schema, store, text, verdict
 from nova_perf_tuning.budget import model as results_model
 from nova_perf_tuning.cloud import model, rejudge
 from nova_perf_tuning.virt import host_result
@@ -51,7 +51,7 @@ def read(
             raise model.CloudError(f"{path}: a verdict without trials, which --budget could judge; leave it out")
         return Found([result], recorded=True)
     results = store.from_dict(data, path)
-    if wording.is_aa(results.environment):
+    if text.is_aa(results.environment):
         raise model.CloudError(f"{path}: {_aa(results.environment)}")
     created = _created(results.environment, path)
     fleet = results.environment.get("fleet")

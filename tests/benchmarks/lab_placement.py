@@ -26,7 +26,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from nova_perf_tuning.budget import model, statistics, wording
+from nova_perf_tuning.budget import model, statistics, text
 from tests.lab import rig
 
 TOP = pathlib.Path(__file__).resolve().parents[2]
@@ -176,7 +176,7 @@ def rows(found: Sequence[model.Trial]) -> list[list[str]]:
                     else f"{ratio.low:.2f} to {ratio.high:.2f}"
                 )
                 span = f"{ratio.value:.2f} ({inside})"
-            table.append([metric, TITLES[arm], f"{wording.number(float(np.median(values)))} {some[0].unit}", span])
+            table.append([metric, TITLES[arm], f"{text.number(float(np.median(values)))} {some[0].unit}", span])
     return table
 
 

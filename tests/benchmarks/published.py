@@ -163,7 +163,7 @@ def _run(results: model.Results) -> dict[str, Any]:
                 "figures": [_figure(figure, guest.arm) for figure in (judged, *one.secondary)],
             }
             for guest in one.arms
-            if guest.arm != summary.HOST
+            if guest.arm != model.HOST
         ]
     return {
         "run": {
@@ -183,13 +183,13 @@ def _cpu(guest: summary.ArmSummary) -> float | None:
 
 def _figure(figure: summary.Secondary, guests: str) -> dict[str, Any]:
     ratio = next(
-        (pair.ratio for pair in figure.comparisons if (pair.arm, pair.baseline) == (guests, summary.HOST)), None
+        (pair.ratio for pair in figure.comparisons if (pair.arm, pair.baseline) == (guests, model.HOST)), None
     )
     return {
         "metric": figure.metric,
         "unit": figure.unit,
         "better": figure.better,
-        "host": _rounded(figure.medians.get(summary.HOST)),
+        "host": _rounded(figure.medians.get(model.HOST)),
         "guest": _rounded(figure.medians.get(guests)),
         "ratio": _estimate(ratio),
     }

@@ -16,7 +16,7 @@ from code_reference import Generated, table
 from sphinx.application import Sphinx
 
 from nova_perf_tuning.bench import unixbench
-from nova_perf_tuning.budget import wording
+from nova_perf_tuning.budget import text
 
 DATA = pathlib.Path(__file__).parents[1] / "data"
 
@@ -67,7 +67,7 @@ class Here:
 
 def number(value: float | None) -> str:
     """Return a figure as the report has it; empty: there is none."""
-    return "" if value is None else wording.number(value)
+    return "" if value is None else text.number(value)
 
 
 def percent(share: float | None) -> str:

@@ -13,8 +13,8 @@ from nova_perf_tuning.budget import (
     statistics,
     store,
     summary,
+    text,
     verdict,
-    wording,
 )
 from tests.unit.budget import samples
 
@@ -110,14 +110,14 @@ class ReportTest(testtools.TestCase):
             ({"untuned": 5.0, "tuned": 5.0}, {"launcher": "host"}),
         ):
             data = samples.results(arms, host="vm", **environment)
-            text, seen = page(data)
+            html, seen = page(data)
             self.assertIn("A/A run: what is noise on vm", " ".join(seen.text.split()))
-            self.assertIn("<title>A/A run on vm</title>", text)
+            self.assertIn("<title>A/A run on vm</title>", html)
             self.assertRegex(seen.text, "Noise of (again|tuned) over untuned: both are the same")
             self.assertIn("(an A/A run): differences between them are noise", seen.text)
             self.assertNotIn("Gain of", seen.text)
         data = samples.results({"untuned": 500.0, "again": 600.0}, groups=6)
-        told = wording.headline(summary.summarise(data))
+        told = text.headline(summary.summarise(data))
         self.assertRegex(told, r"^A/A run, again against untuned: noise alone makes a difference in iperf3 \(\+")
 
     def test_loads_nothing_and_runs_nothing(self):
@@ -208,7 +208,7 @@ class ReportTest(testtools.TestCase):
         ratio = found["benchmarks"][0]["comparisons"][0]
         self.assertEqual(("tuned", "untuned"), (ratio["arm"], ratio["baseline"]))
         self.assertEqual(statistics.ratio(self.data.trials, "tuned", "untuned").value, ratio["ratio"]["value"])
-        self.assertEqual(wording.headline(summaries), found["headline"])
+        self.assertEqual(text.headline(summaries), found["headline"])
 
 
 class ChartTest(testtools.TestCase):
@@ -233,29 +233,3 @@ class ChartTest(testtools.TestCase):
             self.assertTrue(all(axis.low <= tick.value <= axis.high for tick in axis.ticks))
         one, other = charts.bar([("vcpu", 1.0), ("vhost", 3.0)], 4.0)
         self.assertEqual((0, 25, 25, 75), (one.x, one.width, other.x, other.width))
-
-
-class WordingTest(testtools.TestCase):
-    def test_numbers(self):
-        for value, text in (
-            (None, "-"),
-            (0, "0"),
-            (11097.4, "11,097"),
-            (99.96, "100"),
-            (65.23, "65.2"),
-            (1.0, "1.00"),
-            (0.179, "0.179"),
-            (0.0232, "0.0232"),
-            (3e-7, "3.00e-07"),
-            (2.5e12, "2.50e+12"),
-        ):
-            self.assertEqual(text, wording.number(value))
-
-    def test_gain_in_words(self):
-        for ends, told in (
-            ((1.1, 1.2, 1.3), "+20.0% (95% interval +10.0% to +30.0%)"),
-            ((0.98, 0.99999, 1.04), "+0.0% (95% interval -2.0% to +4.0%)"),
-            ((None, 1.2, None), "+20.0% (one boot, so no interval)"),
-        ):
-            low, value, high = ends
-            self.assertEqual(told, wording.gain(statistics.Estimate(value, low, high, 9, 3, 0.95)))

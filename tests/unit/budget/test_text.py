@@ -1,8 +1,8 @@
-"""The English of reasons."""
+"""The English of reasons and figures."""
 
 import testtools
 
-from nova_perf_tuning.budget import reasons, text
+from nova_perf_tuning.budget import reasons, statistics, text
 
 C = reasons.ReasonCode
 reason = reasons.reason
@@ -89,7 +89,7 @@ CASES = (
         reason(C.STEAL, share=0.0501, limit=0.05),
         "the host's CPUs were taken away 5.01% of the time they were wanted",
     ),
-    (reason(C.WAITING_VCPUS, share=0.2, limit=0.1), "vCPUs waited 20% of the time"),
+    (reason(C.WAITING_VCPUS, share=0.2, limit=0.1), "vCPUs waited 20.00% of the time"),
     (reason(C.THROTTLING, count=2.0), "CPUs were throttled 2 times"),
     (
         reason(C.FREQUENCY_LIMIT, first=3000.0, now=2000.0),
@@ -155,3 +155,29 @@ class TextTest(testtools.TestCase):
     def test_distinct(self):
         some = [reason(C.LINK_DOWN, link="a"), reason(C.CLOCK_SOURCE), reason(C.LINK_DOWN, link="b")]
         self.assertEqual(tuple(some[:2]), reasons.distinct(some))
+
+
+class FigureTest(testtools.TestCase):
+    def test_numbers(self):
+        for value, expected in (
+            (None, "-"),
+            (0, "0"),
+            (11097.4, "11,097"),
+            (99.96, "100"),
+            (65.23, "65.2"),
+            (1.0, "1.00"),
+            (0.179, "0.179"),
+            (0.0232, "0.0232"),
+            (3e-7, "3.00e-07"),
+            (2.5e12, "2.50e+12"),
+        ):
+            self.assertEqual(expected, text.number(value))
+
+    def test_gain_in_words(self):
+        for ends, told in (
+            ((1.1, 1.2, 1.3), "+20.0% (95% interval +10.0% to +30.0%)"),
+            ((0.98, 0.99999, 1.04), "+0.0% (95% interval -2.0% to +4.0%)"),
+            ((None, 1.2, None), "+20.0% (one boot, so no interval)"),
+        ):
+            low, value, high = ends
+            self.assertEqual(told, text.gain(statistics.Estimate(value, low, high, 9, 3, 0.95)))

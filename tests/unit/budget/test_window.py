@@ -8,7 +8,7 @@ import testtools
 from hypothesis import strategies as st
 
 from nova_perf_tuning.bench import base as bench
-from nova_perf_tuning.budget import local, sampling, trial, window, wording
+from nova_perf_tuning.budget import local, sampling, text, trial, window
 from nova_perf_tuning.launch import base as launch
 from nova_perf_tuning.launch import clock
 from tests.unit.budget import samples
@@ -131,7 +131,7 @@ class TrialTest(testtools.TestCase):
 class NoteTest(testtools.TestCase):
     def test_what_includes_start_and_end_is_told(self):
         data = samples.results({"host": 1.0, "untuned": 0.9}, groups=1, blocks=1)
-        self.assertEqual([], wording.headline_notes(data))
+        self.assertEqual([], text.headline_notes(data))
         data.trials[0].window = "execution"
-        [told] = wording.headline_notes(data)
+        [told] = text.headline_notes(data)
         self.assertIn("In 1 trials", told)
