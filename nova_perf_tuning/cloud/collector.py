@@ -17,6 +17,8 @@ import zlib
 from collections.abc import Mapping
 from typing import Any, Final, NoReturn
 
+import jsonschema
+
 from nova_perf_tuning import errors
 from nova_perf_tuning.bench import base as bench
 from nova_perf_tuning.bench import output, plugins
@@ -199,8 +201,6 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 @functools.cache
 def _validator() -> Any:
-    import jsonschema
-
     text = importlib.resources.files(__package__).joinpath("document.schema.json").read_text(encoding="utf-8")
     return jsonschema.Draft202012Validator(json.loads(text))
 

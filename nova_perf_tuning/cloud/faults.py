@@ -6,13 +6,14 @@ import contextlib
 import re
 import urllib.parse
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+
+from keystoneauth1 import exceptions as auth
+from openstack import exceptions as sdk
+from openstack.config import loader
 
 from nova_perf_tuning.cloud import model
 from nova_perf_tuning.specs import vocabulary
-
-if TYPE_CHECKING:
-    from openstack.config import loader
 
 #: Connection settings where the user's clouds.yaml says nothing. Without a timeout a service that accepts a
 #: connection and never answers would hold a command for ever; 503 is what a load balancer says in between.
@@ -55,9 +56,6 @@ def line(error: BaseException) -> str | None:
 
     What the cloud says about the reason is in it, made printable and cut at 300 characters.
     """
-    from keystoneauth1 import exceptions as auth
-    from openstack import exceptions as sdk
-
     if not isinstance(error, sdk.SDKException | auth.ClientException):
         return None
     status = getattr(error, "status_code", None) or getattr(error, "http_status", None)

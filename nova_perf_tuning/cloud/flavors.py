@@ -7,6 +7,8 @@ import urllib.parse
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from openstack import exceptions
+
 from nova_perf_tuning.cloud import faults, model
 
 #: From this microversion on Nova checks extra specs; the SDK on its own asks for an older one.
@@ -104,8 +106,6 @@ def change(connection: Any, flavor: Flavor, extra_specs: Mapping[str, str]) -> t
 
 def _set(connection: Any, flavor_id: str, extra_specs: Mapping[str, str], doing: str) -> None:
     """Set all of them in one request, which Nova takes or refuses as a whole."""
-    from openstack import exceptions
-
     if not extra_specs:
         return
     with faults.one_line(doing):
@@ -130,8 +130,6 @@ def _url(flavor_id: str) -> str:
 
 
 def _remove(connection: Any, flavor_id: str, keys: Iterable[str]) -> None:
-    from openstack import exceptions
-
     for key in keys:
         quoted = urllib.parse.quote(key, safe=":")
         response = connection.compute.delete(f"{_url(flavor_id)}/{quoted}", microversion=CHECKED)

@@ -6,6 +6,8 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any, Final
 
+from openstack import exceptions
+
 from nova_perf_tuning.cloud import faults, model
 from nova_perf_tuning.virt import host_result, traits
 
@@ -108,8 +110,6 @@ def provider_traits(connection: Any, provider_id: str) -> tuple[frozenset[str], 
 
     :raises SDKException: Placement cannot be reached or refuses.
     """
-    from openstack import exceptions
-
     response = connection.placement.get(f"/resource_providers/{provider_id}/traits", microversion=_PLACEMENT)
     exceptions.raise_from_response(response)
     data = response.json()
@@ -118,7 +118,6 @@ def provider_traits(connection: Any, provider_id: str) -> tuple[frozenset[str], 
 
 def _traits(connection: Any) -> dict[str, set[str]]:
     """Return provider id -> its ``CUSTOM_PERF_*`` traits."""
-    from openstack import exceptions
 
     def get(path: str, **query: str) -> Any:
         response = connection.placement.get(path, params=query, microversion=_PLACEMENT)

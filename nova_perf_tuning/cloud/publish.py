@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 import tenacity
+from openstack import exceptions
 
 from nova_perf_tuning.cloud import faults, hosts, model
 from nova_perf_tuning.virt import host_result, traits
@@ -119,8 +120,6 @@ def _bring(connection: Any, host: hosts.Host, wanted: frozenset[str]) -> _Change
 
 
 def _put(connection: Any, host: hosts.Host, wanted: frozenset[str]) -> _Change:
-    from openstack import exceptions
-
     present, generation = hosts.provider_traits(connection, host.provider_id)
     ours = frozenset(trait for trait in present if trait.startswith(traits.PREFIX))
     added, removed = wanted - ours, ours - wanted - {traits.MANAGED}
@@ -146,8 +145,6 @@ def _put(connection: Any, host: hosts.Host, wanted: frozenset[str]) -> _Change:
 
 def _retrying(work: Callable[[], _Change]) -> _Change:
     """Do it again, from reading on, as long as somebody else changes the provider in between (409)."""
-    from openstack import exceptions
-
     retrying = tenacity.Retrying(
         retry=tenacity.retry_if_exception_type(exceptions.ConflictException),
         stop=tenacity.stop_after_attempt(ATTEMPTS),
