@@ -78,14 +78,13 @@ def context(
     :param link: shell pattern of the links that are measured, None: not told.
     """
     first: dict[str, tuple[float, int]] = {}
-    speeds: dict[str, dict[str, list[float]]] = {"busy_mhz": {}, "mhz": {}}
+    speeds: dict[str, list[float]] = {}
     for trial in trials:
         for name, value in trial.conditions.items():
             first.setdefault(name, (value, trial.order))
-            if name in speeds:
-                speeds[name].setdefault(trial.arm, []).append(value)
-    mhz = speeds["busy_mhz"] or speeds["mhz"]  # older results have the mean of all CPUs alone
-    medians = {arm: statistics.median(values) for arm, values in mhz.items()}
+        if "busy_mhz" in trial.conditions:
+            speeds.setdefault(trial.arm, []).append(trial.conditions["busy_mhz"])
+    medians = {arm: statistics.median(values) for arm, values in speeds.items()}
     return Context(environment, limits, min_link_mbps, link, sender_cpu, first, medians)
 
 
@@ -94,9 +93,7 @@ def _over(code: reasons.ReasonCode, share: float, limit: float) -> reasons.Reaso
 
 
 def _steal(trial: model.Trial, context: Context) -> reasons.Reason | None:
-    """Of the two shares that are recorded the one of the time wanted is never less; older results lack it."""
-    share = max(trial.conditions.get(name, 0.0) for name in ("steal_share", "steal_of_busy"))
-    return _over(_C.STEAL, share, context.limits.max_steal)
+    return _over(_C.STEAL, trial.conditions.get("steal_share", 0.0), context.limits.max_steal)
 
 
 def _waiting_vcpus(trial: model.Trial, context: Context) -> reasons.Reason | None:

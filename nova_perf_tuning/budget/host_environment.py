@@ -13,13 +13,11 @@ import re
 import time
 from collections.abc import Collection, Iterator, Mapping
 from importlib import metadata
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import psutil
 
-#: Key of all CPUs together in :func:`_stat`.
-_ALL: Final = -1
-_STAT = re.compile(r"^cpu([0-9]*) +" + " ".join(["([0-9]+)"] * 8), re.MULTILINE)
+_STAT = re.compile(r"^cpu([0-9]+) +" + " ".join(["([0-9]+)"] * 8), re.MULTILINE)
 
 
 def read() -> dict[str, Any]:
@@ -64,7 +62,6 @@ class Circumstances:
 
     stat: Mapping[int, Ticks]
     throttled: int | None
-    mhz: float | None
     max_mhz: float | None
     wall_minus_monotonic_s: float
     clocksource: str
@@ -85,8 +82,7 @@ def look(interface: str | None = None, root: str = "/") -> Circumstances:
     return Circumstances(
         stat=_stat(root),
         throttled=sum(throttled) if throttled else None,
-        mhz=_mean_mhz(devices, "scaling_cur_freq"),
-        max_mhz=_mean_mhz(devices, "scaling_max_freq"),
+        max_mhz=_max_mhz(devices),
         wall_minus_monotonic_s=time.time() - time.monotonic(),
         clocksource=_text(devices / "clocksource/clocksource0/current_clocksource"),
         links=_links(nics),
@@ -103,16 +99,15 @@ def conditions(before: Circumstances, after: Circumstances, own_cpus: Collection
     """
     found: dict[str, float] = {}
     spent = {cpu: now.since(before.stat[cpu]) for cpu, now in after.stat.items() if cpu in before.stat}
-    if sum(spent.get(_ALL, ())):
-        found["steal_share"] = spent[_ALL].steal / sum(spent[_ALL])
-    if window := max((sum(one) for cpu, one in spent.items() if cpu != _ALL), default=0):
-        found["steal_of_busy"] = max(
-            _steal_of_busy([one for cpu, one in spent.items() if cpu != _ALL], window),
-            _steal_of_busy([one for cpu, one in spent.items() if cpu in own_cpus], window),
+    if window := max(map(sum, spent.values()), default=0):
+        found["steal_share"] = max(
+            _steal_share(spent.values(), window),
+            _steal_share([one for cpu, one in spent.items() if cpu in own_cpus], window),
         )
     if before.throttled is not None and after.throttled is not None:
         found["throttle_events"] = max(0, after.throttled - before.throttled)
-    found |= {name: value for name, value in (("mhz", after.mhz), ("max_mhz", after.max_mhz)) if value is not None}
+    if after.max_mhz is not None:
+        found["max_mhz"] = after.max_mhz
     found["clock_step_s"] = after.wall_minus_monotonic_s - before.wall_minus_monotonic_s
     if after.clocksource != before.clocksource:
         found["clocksource_changed"] = 1
@@ -128,7 +123,7 @@ def conditions(before: Circumstances, after: Circumstances, own_cpus: Collection
     return {name: round(float(value), 6) for name, value in sorted(found.items())}
 
 
-def _steal_of_busy(cpus: Collection[Ticks], window: int) -> float:
+def _steal_share(cpus: Collection[Ticks], window: int) -> float:
     """Return which share of the time that CPUs were wanted was stolen."""
     stolen = sum(one.steal for one in cpus)
     return stolen / max(window, stolen + sum(one.busy for one in cpus))
@@ -136,11 +131,7 @@ def _steal_of_busy(cpus: Collection[Ticks], window: int) -> float:
 
 def busy_ticks(before: Circumstances, after: Circumstances) -> dict[int, int]:
     """Return CPU -> ticks that it was busy between two looks."""
-    return {
-        cpu: now.busy - before.stat[cpu].busy
-        for cpu, now in after.stat.items()
-        if cpu in before.stat and cpu != _ALL
-    }
+    return {cpu: now.busy - before.stat[cpu].busy for cpu, now in after.stat.items() if cpu in before.stat}
 
 
 def softirq_by_cpu() -> dict[int, float]:
@@ -150,7 +141,7 @@ def softirq_by_cpu() -> dict[int, float]:
     decides), so they are never added to a process's time.
     """
     hertz = os.sysconf("SC_CLK_TCK")
-    return {cpu: (one.irq + one.softirq) / hertz for cpu, one in _stat("/").items() if cpu != _ALL}
+    return {cpu: (one.irq + one.softirq) / hertz for cpu, one in _stat("/").items()}
 
 
 def idle_softirq(seconds: float = 0.5) -> float:
@@ -162,13 +153,13 @@ def idle_softirq(seconds: float = 0.5) -> float:
 
 
 def _stat(root: str) -> dict[int, Ticks]:
-    """Return CPU -> its ticks, all CPUs together under :data:`_ALL`."""
+    """Return CPU -> its ticks."""
     text = _text(pathlib.Path(root, "proc/stat"))
-    return {int(match[1] or _ALL): Ticks(*map(int, match.groups()[1:])) for match in _STAT.finditer(text)}
+    return {int(match[1]): Ticks(*map(int, match.groups()[1:])) for match in _STAT.finditer(text)}
 
 
-def _mean_mhz(devices: pathlib.Path, name: str) -> float | None:
-    speeds = [khz / 1000 for khz in _numbers(devices, f"cpu/cpufreq/policy*/{name}") if khz]
+def _max_mhz(devices: pathlib.Path) -> float | None:
+    speeds = [khz / 1000 for khz in _numbers(devices, "cpu/cpufreq/policy*/scaling_max_freq") if khz]
     return sum(speeds) / len(speeds) if speeds else None
 
 

@@ -2,7 +2,6 @@
 
 Between two readings a counter is taken to grow evenly. What the host knows is read by a thread that takes about
 one per cent of a CPU; guests are asked for their own busy time a few times per second, since it costs them CPU.
-Both read ever more seldom the longer a trial takes: the error is a share of its length.
 """
 
 from __future__ import annotations
@@ -24,8 +23,6 @@ _HOST_S: Final = 0.05
 _GUEST_S: Final = 0.25
 #: After a reading so many times the CPU that it took passes without one, as many host CPUs make it expensive.
 _REST: Final = 100
-#: So many readings are kept; then every second one goes and time between them doubles.
-_MOST: Final = 1024
 #: Name of the vCPUs' wait beside the classes of CPU.
 _WAIT: Final = "wait_s"
 _BUSY: Final = "busy_s"
@@ -60,9 +57,6 @@ class Series:
         values = self._read()
         self._times.append((begun + time.monotonic()) / 2)
         self._values.append(values)
-        if len(self._times) > _MOST:
-            del self._times[1:-1:2], self._values[1:-1:2]
-            self._interval_s *= 2
 
     def _run(self) -> None:
         pause = self._interval_s

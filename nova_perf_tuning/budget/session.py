@@ -7,12 +7,11 @@ trial of every benchmark in every arm. The order of arms is random in one block 
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import datetime
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from nova_perf_tuning.bench import output, plugins
@@ -106,7 +105,7 @@ class Session:
         self._pairs: dict[str, launch.Pair] = {}
         self._lost: set[str] = set()
         self._order = 0
-        self._windows_s = self._booting_s = self._idle_softirq = 0.0
+        self._idle_softirq = 0.0
         self._cut = False
         self._environment: dict[str, Any] = {
             "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
@@ -138,10 +137,8 @@ class Session:
         ended = "error"
         try:
             self._tell(self._progress("preparing the launcher"))
-            with self._booting():
-                self._launcher.prepare()
-                self._idle_softirq = host_environment.idle_softirq()
-                self._environment["softirq_idle"] = round(self._idle_softirq, 4)
+            self._launcher.prepare()
+            self._idle_softirq = host_environment.idle_softirq()
             self._warn_of_limit()
             ended = "complete" if self._run_groups(more) and not self._cut else "time limit"
         except TimeUp:
@@ -153,7 +150,6 @@ class Session:
             self._environment["ended"] = ended
             self._environment["groups_run"] = len({one.group for one in self.results.trials})
             self._environment["elapsed_s"] = round(self._times.elapsed_s(), 1)
-            self._note_share()
             if self.results.trials:
                 self._save(self.results)
         return self.results
@@ -177,8 +173,7 @@ class Session:
     def _run_group(self, group: int) -> None:
         self._times.begin_group()
         try:
-            with self._booting():
-                self._boot(group)
+            self._boot(group)
             arms = sorted(self._pairs)
             for job in self._plan.jobs:
                 for arm in arms:
@@ -284,23 +279,6 @@ class Session:
             dataclasses.replace(failed, **dataclasses.asdict(one), error=None) for one in figures
         ] or [failed]
         self._order += 1
-        self._windows_s += window.end - window.begin if window else 0.0
-
-    @contextlib.contextmanager
-    def _booting(self) -> Iterator[None]:
-        """Count the time until guests have booted; the rest is to be measuring, removing them included."""
-        begun = time.monotonic()
-        try:
-            yield
-        finally:
-            self._booting_s += time.monotonic() - begun
-
-    def _note_share(self) -> None:
-        """Write down how much of the time after boot benchmarks measured."""
-        after_boot_s = self._times.elapsed_s() - self._booting_s
-        if after_boot_s > 0:
-            self._environment["after_boot_s"] = round(after_boot_s, 1)
-            self._environment["measured_share"] = round(self._windows_s / after_boot_s, 4)
 
     def _note(self, group: int, error: str, **where: str) -> None:
         self._environment["errors"].append({"group": group, **where, "error": error})

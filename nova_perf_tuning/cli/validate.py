@@ -149,9 +149,6 @@ class _Run:
             figures.print_summary(summaries)
             self._print_told(results, summaries, judged)
             figures.print_ablation(knobs)
-            if "measured_share" in results.environment:
-                share = results.environment["measured_share"]
-                print(f"\n{share:.1%} of the time after boot lay inside measuring windows")
             for line in [*floors, *(f"written: {path}" for path in written)]:
                 command.say(line)
             figures.print_paths(self._results_file, self._report_file)
