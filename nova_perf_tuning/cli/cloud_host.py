@@ -44,7 +44,7 @@ class HostShow(cloud_command.CloudShowOne):
         parser.add_argument("host", metavar="HOST", help="host or hypervisor, with or without its domain")
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
-        host = hosts.find(self.connection, parsed_args.host)
+        host = hosts.choose(hosts.list_hosts(self.connection), parsed_args.host)
         shown = {
             "host": host.name,
             "node": host.node,

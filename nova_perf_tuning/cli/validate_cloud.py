@@ -16,6 +16,7 @@ from openstack.config import exceptions as config_errors
 
 from nova_perf_tuning import errors, whole_file
 from nova_perf_tuning.budget import budget_file, report, store, summary, trial_filter, verdict
+from nova_perf_tuning.budget import model as results_model
 from nova_perf_tuning.cli import (
     command,
     export_options,
@@ -262,11 +263,11 @@ class _Run:
 
         :raises nova_perf_tuning.errors.PerfTuningError: a file cannot be written; says how to do it again.
         """
-        found = fleet_results.collect(
+        results, judged = fleet_results.collect(
             self._store, run_id, plan.paired, self._budgets, plan.max_loss, ended, self._bare
         )
         try:
-            return self._finish(found) if found.results.trials else None
+            return self._finish(results, judged) if results.trials else None
         except BrokenPipeError:
             raise
         except (OSError, whole_file.OutputError) as error:
@@ -275,9 +276,8 @@ class _Run:
                 f"{one_line(error)}; what was measured is kept, and {how}: {self._resume_command(run_id)}"
             ) from error
 
-    def _finish(self, found: fleet_results.FleetResults) -> int:
+    def _finish(self, results: results_model.Results, judged: fleet.FleetVerdict) -> int:
         """Write results and report, print the tables and return the exit code."""
-        results = found.results
         store.save(results, self._results_file)
         summaries = summary.summarise(results, limits=trial_filter.limits(self._budgets))
         store.write_atomically(self._report_file, report.render(results, summaries, []))
@@ -291,7 +291,7 @@ class _Run:
             for note in host_cpu.notes(results.environment):
                 command.say(f"note: {note}")
             print()
-            figures.print_hosts(found.judged.hosts, found.judged.whole)
+            figures.print_hosts(judged.hosts, judged.whole)
             figures.print_fleet_diagnosis(results)
             figures.print_left_out(verdict.left_out(results, self._budgets))
             for path in written:
@@ -299,9 +299,9 @@ class _Run:
             figures.print_paths(self._results_file, self._report_file)
         if not any(one.value is not None for one in results.trials):
             return int(errors.ExitCode.ERROR)
-        if found.judged.whole is None:
+        if judged.whole is None:
             return int(errors.ExitCode.ERROR if self._args.budget else errors.ExitCode.PASS)
-        return int(found.judged.whole.exit_code)
+        return int(judged.whole.exit_code)
 
     def _resume_command(self, run_id: str) -> str:
         """Return the command that goes on with a run, with what the run does not keep itself."""

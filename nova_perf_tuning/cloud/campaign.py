@@ -27,9 +27,6 @@ STOP_S = 600.0
 #: The run ends when so many pairs failed and none has given a result.
 HOPELESS = 8
 
-#: Progress is told so often, in seconds, but for what is important.
-_TELL_S = 0.5
-
 #: A second attempt may help with all but these: what failed in the guest is a result, and a limit was long enough.
 _FINAL = {model.ErrorClass.BENCHMARK_FAILED, model.ErrorClass.TIME_LIMIT}
 
@@ -99,7 +96,6 @@ class Campaign:
         #: Attempts that failed on end for the cloud's sake.
         self._streak: list[model.Task] = []
         self._begun = self._seen = self._threads.now()
-        self._told = float("-inf")
         self._said = ""
         self._unheard: BaseException | None = None
 
@@ -414,11 +410,7 @@ class Campaign:
         return limit_s is None or self._threads.now() - self._begun + self._each_s() <= limit_s
 
     def _say(self, text: str, important: bool = False) -> None:
-        now = self._threads.now()
         self._said = text
-        if now - self._told < _TELL_S and not important:
-            return  # working out what is left costs more than nobody seeing it
-        self._told = now
         states = collections.Counter(task.state for task in self._tasks.values())
         done = states["done"] + states["failed"]
         total = len(self._tasks) - states["dropped"]

@@ -77,14 +77,9 @@ def create(
         )
     try:
         _set(connection, made.id, extra_specs, f"create flavor {name}")
-    except BaseException as error:
-        try:
+    except BaseException:
+        with faults.one_line(f"flavor {name} without its specs is left, 'openstack flavor delete {made.id}'"):
             connection.compute.delete_flavor(made.id)
-        except Exception as second:
-            raise model.CloudError(
-                f"{error}; and the flavor without its specs is still there ({faults.line(second) or second}): "
-                f"openstack flavor delete {made.id}"
-            ) from error
         raise
     return dataclasses.replace(_flavor(made), extra_specs=dict(extra_specs))
 

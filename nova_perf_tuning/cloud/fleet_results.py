@@ -25,17 +25,6 @@ _MAX_CPU_FAULTS = 50
 _OF_EACH_PAIR = frozenset({"runs", "host_cpu_faults"})
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class FleetResults:
-    """What a run gave.
-
-    :ivar results: for reports.
-    """
-
-    results: results.Results
-    judged: fleet.FleetVerdict
-
-
 def collect(
     store: run_store.RunStore,
     run_id: str,
@@ -44,8 +33,8 @@ def collect(
     max_loss: float,
     ended: str,
     bare: Sequence[baselines.BareHost] = (),
-) -> FleetResults:
-    """Read a run from the database and judge it.
+) -> tuple[results.Results, fleet.FleetVerdict]:
+    """Read a run from the database and judge it; return its results for reports, and the verdict.
 
     :param paired: benchmark -> whether its server takes part.
     :param max_loss: loss against the other hosts from which a host is slow.
@@ -76,7 +65,7 @@ def collect(
         shown = [trial for trials in of_pair.values() for trial in _medians(trials)]
     shown += [*beside, *spread]
     _number(shown)
-    return FleetResults(results.Results(environment, shown), judged)
+    return results.Results(environment, shown), judged
 
 
 def _number(trials: list[results.Trial]) -> None:

@@ -81,14 +81,6 @@ def list_hosts(connection: Any) -> list[Host]:
     return sorted(found, key=lambda host: (host.name, host.node))
 
 
-def find(connection: Any, name: str) -> Host:
-    """Return a compute host by the name of its service or hypervisor, with or without its domain.
-
-    :raises CloudError: there is none, the name fits several, no admin rights, or as :func:`list_hosts`.
-    """
-    return choose(list_hosts(connection), name)
-
-
 def choose(known: Sequence[Host], name: str) -> Host:
     """Return that one of ``known`` with this name of service or hypervisor, with or without its domain.
 

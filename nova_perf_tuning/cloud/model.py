@@ -6,7 +6,7 @@ import dataclasses
 import datetime
 import enum
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 from nova_perf_tuning import errors
 from nova_perf_tuning.bench import plugins
@@ -179,7 +179,6 @@ class StoredRun:
         return str(self.plan.get("cloud", ""))
 
 
-@runtime_checkable
 class PairLauncher(Protocol):
     """Launches the guests of a pair, measures and removes them. Calls may come from several threads at once."""
 

@@ -11,17 +11,13 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import enum
-from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import Any
 
 import tenacity
 from openstack import exceptions
 
 from nova_perf_tuning.cloud import faults, hosts, model
 from nova_perf_tuning.virt import host_result, traits
-
-#: A provider's generation changes with every write of nova-compute, at most a few in a minute.
-ATTEMPTS: Final = 8
 
 
 class Service(enum.StrEnum):
@@ -30,7 +26,6 @@ class Service(enum.StrEnum):
     UNTOUCHED = "left alone"
     DISABLED = "disabled"
     ENABLED = "enabled again"
-    ALREADY = "disabled already"
     FOREIGN = "left disabled: not by this command"
 
 
@@ -103,23 +98,28 @@ def withdraw(connection: Any, host: hosts.Host, *, enable: bool = False) -> Publ
     return Published(host.name, "", holds, added, removed, service)
 
 
-class _Change(NamedTuple):
-    added: tuple[str, ...]
-    removed: tuple[str, ...]
-    holds: tuple[str, ...]
-
-
-def _bring(connection: Any, host: hosts.Host, wanted: frozenset[str]) -> _Change:
-    """Bring the ``CUSTOM_PERF_*`` traits to ``wanted``; all others stay."""
+def _bring(
+    connection: Any, host: hosts.Host, wanted: frozenset[str]
+) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    """Bring the ``CUSTOM_PERF_*`` traits to ``wanted``; return which were added, removed, and are there."""
     if not host.provider_id:
         raise model.CloudError(
             f"host {host.name} has no hypervisor yet, so no traits either; start its nova-compute"
         )
     with faults.one_line(f"traits of host {host.name}"):
-        return _retrying(lambda: _put(connection, host, wanted))
+        added, removed, holds = _put(connection, host, wanted)
+    return tuple(sorted(added)), tuple(sorted(removed)), tuple(sorted(holds))
 
 
-def _put(connection: Any, host: hosts.Host, wanted: frozenset[str]) -> _Change:
+@tenacity.retry(  # whole, where somebody else changes the provider in between, as nova-compute does now and then
+    retry=tenacity.retry_if_exception_type(exceptions.ConflictException),
+    stop=tenacity.stop_after_attempt(8),
+    wait=tenacity.wait_random_exponential(multiplier=0.1, max=2),
+    reraise=True,
+)
+def _put(
+    connection: Any, host: hosts.Host, wanted: frozenset[str]
+) -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
     present, generation = hosts.provider_traits(connection, host.provider_id)
     ours = frozenset(trait for trait in present if trait.startswith(traits.PREFIX))
     added, removed = wanted - ours, ours - wanted - {traits.MANAGED}
@@ -140,27 +140,12 @@ def _put(connection: Any, host: hosts.Host, wanted: frozenset[str]) -> _Change:
             microversion="1.6",
         )
         exceptions.raise_from_response(response)
-    return _Change(tuple(sorted(added)), tuple(sorted(removed)), tuple(sorted(ours - removed | added)))
-
-
-def _retrying(work: Callable[[], _Change]) -> _Change:
-    """Do it again, from reading on, as long as somebody else changes the provider in between (409)."""
-    retrying = tenacity.Retrying(
-        retry=tenacity.retry_if_exception_type(exceptions.ConflictException),
-        stop=tenacity.stop_after_attempt(ATTEMPTS),
-        wait=tenacity.wait_random_exponential(multiplier=0.1, max=2),
-        reraise=True,
-    )
-    done: _Change = retrying(work)
-    return done
+    return added, removed, ours - removed | added
 
 
 def _disable(connection: Any, host: hosts.Host, reason: str) -> Service:
-    if host.status == "disabled":
-        if not host.disabled_reason.startswith(hosts.REASON_PREFIX):
-            return Service.FOREIGN
-        if host.disabled_reason == reason:
-            return Service.ALREADY
+    if host.status == "disabled" and not host.disabled_reason.startswith(hosts.REASON_PREFIX):
+        return Service.FOREIGN
     with faults.one_line(f"disable nova-compute of {host.name}"):
         connection.compute.disable_service(host.service_id, host.name, "nova-compute", disabled_reason=reason)
     return Service.DISABLED

@@ -125,7 +125,7 @@ def run(hosts: int, peers: int, parallel: int, seed: int) -> dict[str, float]:
         cpu_s = time.process_time() - begun
         after = store.load(run_id)
         paired = {"cpu": False, "fio": False}
-        hosts_of = fleet_results.collect(store, run_id, paired, BUDGETS, 0.15, "complete").judged.hosts
+        hosts_of = fleet_results.collect(store, run_id, paired, BUDGETS, 0.15, "complete")[1].hosts
         store.close()
     if launcher.overlaps or launcher.stacks():
         raise SystemExit("a host was in two pairs at a time, or a stack is left")

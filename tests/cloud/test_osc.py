@@ -226,7 +226,7 @@ class PublishTest(CommandTest):
         self.assertEqual("disabled", service.status)
         self.assertTrue(service.disabled_reason.startswith("nova-perf: validation FAIL of net at "))
         self.assertEqual("FAIL", self.perf("host", "show", "host1")["verdict"])
-        self.assertEqual("disabled already", self.publish(failed, "--disable-on-fail")["Service"])
+        self.assertEqual("disabled", self.publish(failed, "--disable-on-fail")["Service"])
         self.assertEqual("enabled again", self.publish(self.write(), "--disable-on-fail")["Service"])
         self.assertEqual(("enabled", None), (self.service().status, self.service().disabled_reason))
 

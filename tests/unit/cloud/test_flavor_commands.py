@@ -26,11 +26,11 @@ class FlavorCreateTest(openstack_program.ProgramTestCase):
 
     def test_profile_is_written_out(self):
         made = self.create(
-            "--profile", "network-latency", "--spec", "perf:vif_queues=2", "--disk", "5", "--id", "x1"
+            "--profile", "network-latency", "--spec", "perf:vif_queues=2", "--disk", "5", "--id", "x1", "--private"
         )
         specs = made["properties"]
         self.assertEqual(["x1", "f", 4, 2048, 5], [made[key] for key in ("id", "name", "vcpus", "ram", "disk")])
-        self.assertEqual("2", specs["perf:vif_queues"])
+        self.assertEqual(["2", False], [specs["perf:vif_queues"], made["public"]])
         for key, value in {
             "perf:profile": "network-latency",
             "perf:emulator_placement": "numa",
@@ -51,8 +51,7 @@ class FlavorCreateTest(openstack_program.ProgramTestCase):
                     *("perf", "flavor", "create", flavor, "--vcpus", vcpus, "--ram", "512", "--profile", name)
                 )
                 self.assertEqual(0, done.code, done.err)
-                found = self.run_openstack("perf", "flavor", "check", flavor, "--fail-on", "error", "-f", "json")
-                self.assertEqual(([], 0), (found.data, found.code), flavor)
+        self.assertEqual([], self.perf("flavor", "check", "--all"))
 
     def test_contradiction_never_reaches_nova(self):
         line = self.refused(
@@ -64,19 +63,8 @@ class FlavorCreateTest(openstack_program.ProgramTestCase):
         self.assertEqual([], [one for one in self.cloud.requests if one[0] != "GET"])
 
     def test_novas_reason_in_one_line_and_no_flavor_stays(self):
-        line = self.refused(
-            *(
-                "flavor",
-                "create",
-                "f",
-                "--vcpus",
-                "2",
-                "--ram",
-                "512",
-                "--spec",
-                "hw:pci_numa_affinity_policy=legcy",
-            )
-        )
+        spec = "hw:pci_numa_affinity_policy=legcy"
+        line = self.refused("flavor", "create", "f", "--vcpus", "2", "--ram", "512", "--spec", spec)
         self.assertIn(
             "f: hw:pci_numa_affinity_policy=legcy: refused (400): Validation failed; 'legcy' is not one of", line
         )
@@ -150,9 +138,6 @@ class FlavorSetTest(openstack_program.ProgramTestCase):
             )
             self.assertEqual(before, flavor["extra_specs"])
 
-    def test_no_such_flavor(self):
-        self.assertIn("there is no flavor 'g'", self.refused("flavor", "set", "g"))
-
 
 class FlavorCheckTest(openstack_program.ProgramTestCase):
     def check(self, *arguments):
@@ -189,9 +174,6 @@ class FlavorCheckTest(openstack_program.ProgramTestCase):
         self.cloud.add_image("other", hw_perf_iothreads="2")
         self.assertEqual(({"f": {"disk-specs-need-virtio"}}, 1), self.check("f", "--image", "old"))
         self.assertEqual(({"f": {"flavor-and-image"}}, 1), self.check("f", "--image", "other"))
-
-    def test_one_or_all(self):
-        self.assertIn("required", self.refused("flavor", "check"))
 
 
 class FlavorExplainTest(openstack_program.ProgramTestCase):

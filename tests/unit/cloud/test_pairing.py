@@ -37,9 +37,6 @@ class ScheduleTest(testtools.TestCase):
     def test_order_and_repetitions_do_not_matter(self, hosts, peers, seed):
         self.assertEqual(pairing.schedule(hosts, peers, seed), pairing.schedule(hosts[::-1] * 2, peers, seed))
 
-    def test_the_seed_does(self):
-        self.assertGreater(len({tuple(pairing.schedule(names(10), 3, seed)) for seed in range(20)}), 15)
-
     def test_pairs_can_be_measured_side_by_side(self):
         for count, peers in ((10, 2), (10, 3), (40, 4)):
             pairs = pairing.schedule(names(count), peers)
