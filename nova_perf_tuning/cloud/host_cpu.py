@@ -142,6 +142,8 @@ class Sampler:
 
         None if that is not known of one of them.
         """
+        if not self._guests.keys() >= set(servers):
+            return None
         guests = [self._guests[server] for server in servers]
         parts = [guest.series.used(begin, end) for guest in guests]
         for guest, part in zip(guests, parts, strict=True):
