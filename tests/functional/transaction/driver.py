@@ -1,9 +1,9 @@
 """Runs under boundary.c: kills forked children at every boundary and restores after each.
 
-    LD_PRELOAD=boundary.so python -m tests.functional.transaction.driver BOUNDARY.so FOLDER [ROOT [PLAN]]
+    LD_PRELOAD=boundary.so python -m tests.functional.transaction.driver BOUNDARY.so FOLDER [ROOT PLAN]
 
-ROOT is a fresh generated host; without it real kernel objects are changed, in the namespaces of this process.
-PLAN is a file with the settings, whatever they are; then all of the host is compared, and every empty folder.
+ROOT is a fresh generated host and PLAN a file with the settings, whatever they are; all of the host is compared,
+and every empty folder. Without them real kernel objects are changed, in the namespaces of this process.
 FOLDER is for the journal. Prints a JSON object: for each phase and way to die the number of boundaries, the
 letters and results of the uncut run, and what was wrong after a restore.
 """
@@ -24,7 +24,7 @@ from nova_perf_tuning.host.setting import Setting
 from nova_perf_tuning.host.settings import config_file, registry
 from nova_perf_tuning.host.transaction import apply, journal, restore, verify
 from tests.functional.transaction import live
-from tests.hosts import audit_hosts, sysroots
+from tests.hosts import audit_hosts
 
 LIMIT = 2000
 
@@ -179,10 +179,7 @@ def main() -> None:
     folder = sys.argv[2]
     if len(sys.argv) > 3:
         root = sys.argv[3]
-        settings, content = sysroots.settings, sysroots.content
-        if len(sys.argv) > 4:
-            settings, content = (lambda _root: proposed(sys.argv[4])), everything
-        result = run(Cut(library, root, folder, settings(root), lambda: content(root)))
+        result = run(Cut(library, root, folder, proposed(sys.argv[4]), lambda: everything(root)))
     else:
         with live.LiveObjects(folder) as objects:
             result = run(Cut(library, "/", folder, objects.settings(), objects.content))

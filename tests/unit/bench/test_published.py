@@ -94,11 +94,6 @@ class UnixBenchTablesTest(testtools.TestCase):
             text = text_of(FIGURES["unixbench"][0], version=version)
             self.assertRaises(base.OutputError, unixbench.UnixBench().parse, text)
 
-    def test_truncations(self):
-        text = text_of(FIGURES["unixbench"][0])
-        for length in (0, 40, len(text) // 3, len(text) // 2, len(text) - 20):
-            self.assertRaises(base.OutputError, unixbench.UnixBench().parse, text[:length])
-
     def test_doubled_index_values_in_the_claims(self):
         """What the documents say in words: "nearly double" for Ubuntu is 1.57 times."""
         score = {
@@ -196,11 +191,6 @@ class NetworkTablesTest(testtools.TestCase):
 
 class ClaimsTest(testtools.TestCase):
     """The arithmetic in words that doc/source/reference/published.rst corrects."""
-
-    def test_rates_of_the_10_gbit_paper(self):
-        self.assertAlmostEqual(141.2, (8.2 / 3.4 - 1) * 100, 1)  # printed: 240 % faster
-        self.assertEqual(125_000_000, int(0.1 * 10e9 / 8))  # printed: 134,217,728
-        self.assertEqual(134_217_728, 2**27)
 
     def test_losses(self):
         losses = [100 * (1 - one["guest_mflops"] / one["host_mflops"]) for one in FIGURES["himeno"]]

@@ -16,12 +16,11 @@ from nova_perf_tuning import rules
 from nova_perf_tuning.cli import audit as audit_command
 from nova_perf_tuning.host.audit import generate, host, persist, runner
 from nova_perf_tuning.host.facts import archive, reader
-from nova_perf_tuning.host.facts.root import FactsError
 from tests.hosts import audit_hosts as hosts
 from tests.unit.host.facts import test_recorded_hosts as recorded
 
 #: Mutated hosts in the default run; NOVA_PERF_MUTATIONS asks for another number.
-COUNT = int(os.environ.get("NOVA_PERF_MUTATIONS", "600"))
+COUNT = int(os.environ.get("NOVA_PERF_MUTATIONS", "400"))
 GARBAGE = (
     b"",
     b"\n",
@@ -77,8 +76,10 @@ def judge(root: archive.ArchiveRoot, **options: object) -> rules.Report:
     """Run every rule, make what apply and generate would make of it, and print it in all forms."""
     view = host.Host(root, reader.read_root(root), host.Options(**options))  # type: ignore[arg-type]
     report = runner.run(view, strict=True)
-    text = json.dumps(audit_command.as_json(report), ensure_ascii=False).encode()
-    assert text
+    persist.plan(view, [one for finding in report.findings for one in finding.settings])
+    assert generate.nova_conf(view) and generate.grub_args(view)
+    assert json.dumps(audit_command.as_json(report), ensure_ascii=False).encode()
+    assert b"<testsuite" in audit_command.junit(report, "info")
     output = io.StringIO()
     with contextlib.redirect_stdout(output):
         audit_command._show(report, True)
@@ -103,21 +104,6 @@ class MutationTest(testtools.TestCase):
         print(f"USED: {COUNT} mutated hosts, {findings} findings", file=sys.stderr)
         self.assertGreater(findings, COUNT)
 
-    def test_what_is_made_of_findings(self) -> None:
-        dice = random.Random(7)
-        for _ in range(40):
-            root = hosts.TreeRoot(hosts.good())
-            damage(root, dice)
-            view = host.Host(root, reader.read_root(root), host.Options(rtt_ms=100.0))
-            report = runner.run(view, strict=True)
-            persist.plan(view, [one for finding in report.findings for one in finding.settings])
-            for text in (
-                generate.nova_conf(view),
-                generate.grub_args(view),
-            ):
-                self.assertTrue(text.endswith("\n"))
-            self.assertIn(b"<testsuite", audit_command.junit(report, "info"))
-
     def test_recorded_hosts_of_hwloc(self) -> None:
         used = 0
         for name in recorded.HOSTS:
@@ -132,6 +118,3 @@ class MutationTest(testtools.TestCase):
         folder = pathlib.Path(__file__).parents[3] / "hosts" / "recorded"
         for path in sorted(folder.glob("*.tar.xz")):
             self.assertGreater(len(judge(archive.ArchiveRoot(str(path))).clean), 10)
-
-    def test_roots_that_are_none(self) -> None:
-        self.assertRaises(FactsError, reader.open_root, "/proc/self/environ")

@@ -9,7 +9,7 @@ import shlex
 import testtools
 
 from nova_perf_tuning import rules
-from nova_perf_tuning.host.audit import base, kernel, runner, tcp
+from nova_perf_tuning.host.audit import base, runner, tcp
 from tests.hosts import audit_hosts as hosts
 from tests.unit.host.audit import cases
 
@@ -134,9 +134,6 @@ class ArithmeticTest(testtools.TestCase):
                 bdp = tcp.bdp_bytes(mbps, rtt)
                 value = tcp.proposal(bdp, 4194304)
                 self.assertTrue(min(2 * bdp, 1 << 30) <= value <= max(4 * bdp, 4194304), (mbps, rtt))
-
-    def test_command_lines(self) -> None:
-        self.assertEqual({2, 3, 7}, kernel.cpus("managed_irq,domain,2-3,7"))
 
 
 class CautionTest(testtools.TestCase):
