@@ -125,24 +125,15 @@ def applicable(
     return [one for one in matching if one.specificity == best[one.figure(primary)]]
 
 
-def why_none(budgets: Sequence[Budget], results: model.Results) -> str:
-    """Return why no budget applies to results that none applies to: what they have, and what budgets are for."""
+def why_none(results: model.Results) -> str:
+    """Return that no budget applies to results, and what they have."""
     environment = results.environment
     arms = dict.fromkeys(one.arm for one in results.trials)
     labels = dict.fromkeys(one.benchmark for one in results.trials)
     places = [f"{name} '{environment.get(name) or ''}'" for name in ("accelerator", *_PLACES)]
-    wanted = dict.fromkeys(
-        ", ".join(
-            [
-                f"{one.benchmark}, {one.arm} against {one.baseline}",
-                *(f"{name} '{value}'" for name in ("accelerator", *_PLACES) if (value := getattr(one, name))),
-            ]
-        )
-        for one in budgets
-    )
     return (
         f"no budget applies: the results have the arms {', '.join(arms)}, the benchmarks {', '.join(labels)},"
-        f" {', '.join(places)}; budgets are for {'; '.join([*wanted][:_NAMES])}"
+        f" {', '.join(places)}"
     )
 
 

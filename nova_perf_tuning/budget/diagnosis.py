@@ -84,26 +84,10 @@ _LINK = (
     "See why the link changed (ethtool, dmesg); with others beside it name the one that is measured in the budget"
     " (link)."
 )
-_WANTED_LINK = "Measure on a host with the link that the budget needs, or correct its min_link_mbps."
-_NOT_MEASURED = (
-    "Name in the budget what was measured, or measure what it names; the report's errors tell what failed."
-)
-_OTHER_MACHINE = "Measure on what the budget is for, or judge by a budget for what these guests ran on."
 
-#: Why a budget cannot be judged, or why too many trials do not count -> what to do; the first that fits.
+#: Why a budget cannot be judged, or why too many trials do not count -> what to do, where the reason does not
+#: say it itself; the first that fits.
 _ADVICE = {
-    _C.NO_BENCHMARK: _NOT_MEASURED,
-    _C.NO_METRIC: _NOT_MEASURED,
-    _C.NO_ARM: _NOT_MEASURED,
-    _C.UNKNOWN_METRIC: "Name in the budget the metric that it is for.",
-    _C.BEYOND_NOISE_FLOOR: (
-        "The arm loses more than this host's noise can explain: look for the cause. A budget of at least the floor"
-        " tells how certain that is."
-    ),
-    _C.BELOW_NOISE_FLOOR: (
-        "Allow more in the budget, or make the host quieter and renew its floor with nova-perf validate"
-        " --noise-floor."
-    ),
     _C.VIRTUALIZATION_UNREAD: (
         "See why the guests cannot tell (dmesg and /proc/cpuinfo of their image), or judge by a budget without"
         " accelerator."
@@ -112,13 +96,7 @@ _ADVICE = {
         "See why the guests got another accelerator than was declared (virsh dumpxml: the domain's type; virt_type"
         " of nova.conf; /dev/kvm), and measure again: no budget fits such a run."
     ),
-    _C.OTHER_ACCELERATOR: _OTHER_MACHINE,
-    _C.OTHER_VIRTUALIZATION: _OTHER_MACHINE,
-    _C.OTHER_GUESTS: ("Mend the guest's image or flavor until it has what was asked for, and measure again."),
-    _C.LINK_UNKNOWN: _WANTED_LINK,
-    _C.LINK_SLOW: _WANTED_LINK,
     **dict.fromkeys((*reasons.CONTRADICTIONS, _C.NO_SERVICE_CPU, _C.LITTLE_SERVICE_CPU), _COUNTERS),
-    _C.OTHER_WORK_UNIT: "Correct the budget's work_unit and its limit, which is per unit.",
     _C.STEAL: (
         "Ask for a quieter machine: this host is a guest whose CPUs others take. To judge it all the same, allow"
         " more in the budget file (guards: max_steal)."
@@ -230,9 +208,8 @@ def actions(culprit: str) -> tuple[str, ...]:
 
 def advice(codes: Collection[reasons.ReasonCode]) -> str:
     """Return what to do about what could not be judged, for these reasons."""
-    return next(
-        (told for code, told in _ADVICE.items() if code in codes), "Remove what is named and measure again."
-    )
+    usual = "Correct the budget, or mend what is named and measure again."
+    return next((told for code, told in _ADVICE.items() if code in codes), usual)
 
 
 def resource(kinds: Iterable[str]) -> str:

@@ -6,7 +6,6 @@ begins like a formula.
 
 from __future__ import annotations
 
-import collections
 import csv
 import datetime
 import io
@@ -34,8 +33,6 @@ _OUTCOME: Final = {
     verdict.Verdict.INVALID: "error",
     verdict.Verdict.INCONCLUSIVE: "skipped",
 }
-#: Attributes of a JUnit suite that several of them add up to.
-_COUNTS: Final = ("tests", "failures", "errors", "skipped")
 
 _COLUMNS: Final = (
     *("benchmark", "metric", "unit", "better", "primary", "arm", "group", "block", "order", "value", "error"),
@@ -54,14 +51,11 @@ def printable(text: str, but: str = "") -> str:
 
 
 def _labelled(judged: Sequence[verdict.Judgement]) -> Iterator[tuple[verdict.Judgement, dict[str, str]]]:
-    """Yield each judgement with label -> text of its budget: figure and limits; later ones alike have a number."""
-    seen: collections.Counter[tuple[str, ...]] = collections.Counter()
+    """Yield each judgement with label -> text of its budget: figure and limits."""
     for one in judged:
         names = {name: printable(getattr(one.budget, name) or "") for name in _FIGURE}
         names |= {name: repr(limit) for name in _LIMITS if (limit := getattr(one.budget, name)) is not None}
-        alike = tuple(f"{name}={text}" for name, text in names.items())
-        seen[alike] += 1
-        yield one, names | ({"number": str(seen[alike])} if seen[alike] > 1 else {})
+        yield one, names
 
 
 class _Case(NamedTuple):

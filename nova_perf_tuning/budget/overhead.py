@@ -20,7 +20,7 @@ from nova_perf_tuning.budget.reasons import reason
 MAX_WAIT = 0.02
 
 #: The counters are read one after another and lag by up to a scheduler tick per thread; a service CPU
-#: below minus this many seconds is a contradiction, as are classes that miss their total by more.
+#: below minus this many seconds is a contradiction.
 SLACK_S = 0.05
 #: A scheduler tick: no median of so many trials lags by more.
 TICK_S, _MANY = 0.01, 6
@@ -79,10 +79,6 @@ def _contradiction(trial: model.Trial, vcpu: float, total: float) -> reasons.Rea
     """Return which counters cannot all be true; None: none."""
     if vcpu > total + SLACK_S:
         return reason(_C.COUNTERS_VCPU, vcpu=vcpu, total=total)
-    known = [trial.host_cpu_s[name] for name in CLASSES if name in trial.host_cpu_s]
-    parts = sum(known)
-    if parts > total + SLACK_S or (len(known) == len(CLASSES) and parts < total - SLACK_S):
-        return reason(_C.COUNTERS_PARTS, parts=parts, total=total)
     guest, wait = trial.guest_cpu_s, trial.wait_s
     if guest is None or wait is None:  # while its vCPUs wait a guest counts on
         return None

@@ -48,7 +48,6 @@ class ReasonCode(enum.StrEnum):
     # -- CPU counters of a trial
     COUNTERS_STILL = "counters_still"
     COUNTERS_VCPU = "counters_vcpu"  # vcpu, total
-    COUNTERS_PARTS = "counters_parts"  # parts, total
     COUNTERS_GUEST = "counters_guest"  # guest, total, wait
     COUNTERS_NEGATIVE = "counters_negative"  # arm, trials, total, median
     GUEST_BUSY_UNKNOWN = "guest_busy_unknown"
@@ -88,7 +87,6 @@ class ReasonCode(enum.StrEnum):
 CONTRADICTIONS = frozenset(
     {
         ReasonCode.COUNTERS_VCPU,
-        ReasonCode.COUNTERS_PARTS,
         ReasonCode.COUNTERS_GUEST,
         ReasonCode.COUNTERS_NEGATIVE,
     }

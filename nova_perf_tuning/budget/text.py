@@ -274,7 +274,6 @@ _TEXTS: Final[Mapping[reasons.ReasonCode, str | Callable[[_Params], str]]] = {
     ),
     _C.COUNTERS_STILL: "no counter moved, so its CPU was not measured",
     _C.COUNTERS_VCPU: "counters contradict: vCPU {vcpu:.2f} s of {total:.2f} s in all",
-    _C.COUNTERS_PARTS: ("counters contradict: the classes are {parts:.2f} s together, the total is {total:.2f} s"),
     _C.COUNTERS_GUEST: (
         "counters contradict: the guest says it was busy {guest:.2f} s, its process used {total:.2f} s in all and"
         " its vCPUs waited {wait:.2f} s"

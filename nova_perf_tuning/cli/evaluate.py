@@ -52,7 +52,7 @@ class Evaluate(command.PerfCommand):
             return _judge_fleet(args, results, budgets, left_out)
         judged = verdict.judge_all(results, budgets)
         whole = verdict.overall(judged)
-        why = "" if judged else budget_file.why_none(budgets, results)
+        why = "" if judged else budget_file.why_none(results)
         advice, knobs = diagnosis.diagnose(results, judged), ablation.judge(results, budgets)
         export_options.write(args, results, judged, unjudged=why)
         if args.format == "json":

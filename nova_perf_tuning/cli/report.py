@@ -49,7 +49,7 @@ class Report(command.PerfCommand):
             return _report_fleet(args, path, results, budgets)
         judged = verdict.judge_all(results, budgets)
         knobs = ablation.judge(results, budgets)
-        unjudged = budget_file.why_none(budgets, results) if args.budget and not judged else ""
+        unjudged = budget_file.why_none(results) if args.budget and not judged else ""
         told = export_options.write(args, results, judged, unjudged=unjudged)
         if args.format == "json":
             command.print_json(report.as_json(results, summaries, judged, knobs))

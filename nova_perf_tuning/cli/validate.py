@@ -136,7 +136,7 @@ class _Run:
         # What fails now is told when all that was measured is shown.
         late, written, floors = list[str](), list[str](), list[str]()
         with _put_off(late):
-            unjudged = "" if judged else budget_file.why_none(self._budgets, results)
+            unjudged = "" if judged else budget_file.why_none(results)
             written = export_options.write(self._args, results, judged, unjudged=unjudged)
         if self._args.noise_floor:
             with _put_off(late):
@@ -194,7 +194,7 @@ class _Run:
             figures.print_diagnosis(told)
         elif self._args.budget:
             print()
-            command.say(budget_file.why_none(self._budgets, results))
+            command.say(budget_file.why_none(results))
             print(f"\n{verdict.overall(judged).value}")
 
 

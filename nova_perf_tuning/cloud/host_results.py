@@ -92,7 +92,7 @@ def _judged_fleet(
     if why := rejudge.unmet_budgets(results, judged, budgets):
         raise model.CloudError("; ".join([why, *left_out]))
     if not judged.judgements:
-        why = budget_file.why_none(budgets, results)
+        why = budget_file.why_none(results)
         left_out.insert(0, f"{why}; hosts were only compared with each other")
     found = [
         _result(

@@ -59,7 +59,7 @@ def unmet_budgets(
     """Return why no budget was for a run although some have to hold; empty: one was, or none has to."""
     if judged.judgements or all(budget.optional for budget in budgets):
         return ""
-    return budget_file.why_none(budgets, found)
+    return budget_file.why_none(found)
 
 
 def _run(told: Mapping[str, Any], environment: Mapping[str, Any]) -> model.StoredRun:

@@ -61,7 +61,7 @@ class FleetDiagnosisTest(testtools.TestCase):
     def test_what_could_not_be_judged_has_advice(self):
         found = told(("INVALID", detail("INVALID", "budget", "no_arm", benchmark="fio")))
         self.assertEqual("INVALID: 1 of 1 hosts cannot be judged: c0", found.sentence.partition(" (")[0])
-        self.assertIn("Name in the budget what was measured", found.actions[0])
+        self.assertIn("Correct the budget", found.actions[0])
         self.assertTrue(all(told(("INVALID",)).actions))
 
     def test_paths_between_good_hosts(self):

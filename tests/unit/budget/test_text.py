@@ -79,7 +79,6 @@ CASES = (
     (reason(C.LITTLE_SERVICE_CPU, arm="tuned", count=5, of=9, limit=0.2), "5 of 9 trials of 'tuned' have no CPU"),
     (reason(C.COUNTERS_STILL), "no counter moved"),
     (reason(C.COUNTERS_VCPU, vcpu=9.0, total=1.0), "counters contradict: vCPU 9.00 s of 1.00 s"),
-    (reason(C.COUNTERS_PARTS, parts=9.0, total=1.0), "counters contradict: the classes are 9.00 s"),
     (reason(C.COUNTERS_GUEST, guest=9.0, total=1.0, wait=0.0), "counters contradict: the guest says"),
     (reason(C.COUNTERS_NEGATIVE, arm="tuned", **_TRIALS), "'tuned': counters contradict: service CPU of 9 trials"),
     (reason(C.GUEST_BUSY_UNKNOWN), "the guest's own busy time is unknown"),
