@@ -71,20 +71,6 @@ class Capacity:
     note: str = ""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Housekeeping:
-    """CPUs to keep for a NIC's speed.
-
-    :ivar cpus: by the measured cost; :ivar cautious: by its costly end, None without an interval.
-    :ivar note: what is not in the cost.
-    """
-
-    speed_gbit: float
-    cpus: int
-    cautious: int | None
-    note: str = ""
-
-
 class Measured:
     """What the guests of an arm cost in one benchmark.
 
@@ -206,27 +192,6 @@ def _limit(name: str, found: statistics.Estimate, rate: float, cpus: float) -> L
         "more than one CPU per guest: it takes several queues or threads to get there" if several else "",
     )
     return Limit(name, found.value, per_guest, fits(cpus, per_guest), dear, cheap, note)
-
-
-def housekeeping(measured: Measured, speed_gbit: float, busy: float) -> Housekeeping:
-    """Return how many CPUs the guests' traffic at a NIC's full speed takes beside their vCPUs, at least one.
-
-    :param speed_gbit: both directions together, as the guests are to use it.
-    :raises CapacityError: the benchmark's unit of work is not Gbit.
-    """
-    if measured.work_unit != "Gbit":
-        raise CapacityError(
-            f"'{measured.benchmark}' counts its work in {measured.work_unit}; a NIC's speed needs iperf3"
-        )
-    found = measured.cost(measured.classes)
-
-    def cpus(per_unit: float) -> int:
-        return max(1, math.ceil(speed_gbit * per_unit / busy - 1e-9))
-
-    one_host = measured.environment.get("launcher") == "libvirt"
-    no_nic = "both guests were on one bridge of the host: the NIC's own interrupts and driver are not in the cost"
-    note = _joined(_one_boot(found), no_nic if one_host else "", measured.note)
-    return Housekeeping(speed_gbit, cpus(found.value), None if found.high is None else cpus(found.high), note)
 
 
 def _one_boot(found: statistics.Estimate) -> str:

@@ -18,7 +18,7 @@ class Capacity(command.PerfCommand):
     Plan with the number at the costly end of the interval. It is worked out, not tried: run that many guests
     before you sell them.
 
-    Example: nova-perf capacity results.json --benchmark iperf3 --rate 0.5 --shared 0-3 --nic-speed 25
+    Example: nova-perf capacity results.json --benchmark iperf3 --rate 0.5 --shared 0-3
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
@@ -45,26 +45,18 @@ class Capacity(command.PerfCommand):
             default=0.8,
             help="share of a CPU that may be busy (default: 0.8)",
         )
-        parser.add_argument(
-            "--nic-speed",
-            metavar="GBIT",
-            type=option_types.number(0.001, 1e6),
-            help="also say how many shared CPUs guests need to use a NIC of this speed",
-        )
 
     def run_command(self, args: argparse.Namespace) -> int:
         measured = capacity.Measured(store.load(args.results), args.benchmark, args.arm)
         found = capacity.capacity(measured, len(args.shared), args.busy, args.rate)
-        nic = capacity.housekeeping(measured, args.nic_speed, args.busy) if args.nic_speed else None
         if args.format == "json":
-            told = {"capacity": dataclasses.asdict(found), "busy": args.busy}
-            command.print_json(told | ({"housekeeping": dataclasses.asdict(nic)} if nic else {}))
+            command.print_json({"capacity": dataclasses.asdict(found), "busy": args.busy})
         else:
-            _show(found, nic, args.busy)
+            _show(found, args.busy)
         return int(errors.ExitCode.PASS)
 
 
-def _show(found: capacity.Capacity, nic: capacity.Housekeeping | None, busy: float) -> None:
+def _show(found: capacity.Capacity, busy: float) -> None:
     rate = f"{text.number(found.rate)} {found.work_unit} per second"
     print(f"{found.benchmark} on {found.arm}, trials: {found.trials}; each guest does {rate}")
     print(f"{found.shared_cpus:g} shared CPUs, {busy:.0%} of them may be busy\n")
@@ -84,11 +76,6 @@ def _show(found: capacity.Capacity, nic: capacity.Housekeeping | None, busy: flo
     first = found.limits[0] if found.limits else None
     if first is not None and first.careful is not None:
         print(f"\n{first.resource} runs out first: plan with {first.careful} guests, then try that many")
-    if nic is not None:
-        more = "" if nic.cautious is None else f", {nic.cautious} at the costly end of the interval"
-        print(f"a NIC of {nic.speed_gbit:g} Gbit/s, used to the full by guests: {nic.cpus} shared CPUs{more}")
-        if nic.note:
-            print(f"warning: {nic.note}")
     if found.note:
         print(f"warning: {found.note}")
 

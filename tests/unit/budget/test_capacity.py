@@ -27,10 +27,6 @@ def fitting(data, shared=8, busy=1.0, **options):
     return capacity.capacity(capacity.Measured(data, "iperf3", "tuned"), shared, busy, **options)
 
 
-def housekeeping(data, speed=25, busy=1.0):
-    return capacity.housekeeping(capacity.Measured(data, "iperf3", "tuned"), speed, busy)
-
-
 class CapacityTest(testtools.TestCase):
     def refused(self, data, told="", **options):
         self.assertIn(told, str(self.assertRaises(capacity.CapacityError, lambda: fitting(data, **options))))
@@ -89,7 +85,7 @@ class CapacityTest(testtools.TestCase):
             self.refused(wrong, "benchmarks that did")
         self.refused(results(dataclasses.replace(trial(), host_cpu_s={"total": 3.0})), "is no guest")
         wrong = trial(vhost=1.0)
-        wrong.host_cpu_s = {**wrong.host_cpu_s, "vhost": 4.0}
+        wrong.host_cpu_s = {**wrong.host_cpu_s, "vcpu": 80.0}
         self.refused(results(wrong, trial(block=1, order=1)), "counters contradict")
 
     def test_a_fleet_has_pairs_and_no_softirqs(self):
@@ -99,18 +95,9 @@ class CapacityTest(testtools.TestCase):
         fleet = model.Results({"fleet": {}}, blocks)
         found = fitting(fleet)
         self.assertEqual(40, found.limits[0].guests)
-        for note in (found.note, housekeeping(fleet).note):
-            self.assertIn("softirqs were not measured", note)
+        self.assertIn("softirqs were not measured", found.note)
         pair = model.Results({"benchmarks": {"iperf3": {"commands": [["a"], ["b"]]}}}, [trial(vhost=4.0)])
         self.assertEqual(16, fitting(pair, 4, 0.8).limits[0].guests, "a pair shares the cost")
-
-    def test_housekeeping_for_a_nic(self):
-        blocks = [trial(block=at, group=at % 2, order=at, vhost=1.0, softirq=1.0) for at in range(8)]
-        self.assertEqual((7, 7, ""), dataclasses.astuple(housekeeping(results(*blocks), 25, 0.8))[1:])
-        self.assertEqual(1, housekeeping(results(*blocks), 1, 0.8).cautious)
-        one_host = model.Results({"launcher": "libvirt"}, blocks)
-        self.assertIn("NIC's own interrupts", housekeeping(one_host).note)
-        self.assertRaises(capacity.CapacityError, housekeeping, results(trial(unit="1,000 IO", vhost=1.0)))
 
     @hypothesis.given(strategies.floats(0.01, 1000), strategies.floats(1e-6, 100))
     def test_as_many_as_fit_and_no_more(self, cpus, per_guest):

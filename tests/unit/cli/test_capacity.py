@@ -22,12 +22,11 @@ class CapacityCommandTest(testtools.TestCase):
         return program.nova_perf("capacity", self.path, *arguments)
 
     def test_answer(self):
-        done = self.capacity("--shared", "0-9", "--nic-speed", "25", "-f", "json")
+        done = self.capacity("--shared", "0-9", "-f", "json")
         self.assertEqual((0, ""), (done.returncode, done.stderr))
         told = json.loads(done.stdout)
         self.assertEqual(("all shared work", 16), (told["capacity"]["limits"][0]["resource"],
                                                    told["capacity"]["limits"][0]["guests"]))  # fmt: skip
-        self.assertEqual(16, told["housekeeping"]["cpus"])
 
     def test_mistakes(self):
         for arguments, words in (
