@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import urllib.parse
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from openstack import exceptions
@@ -95,7 +96,9 @@ def change(connection: Any, flavor: Flavor, extra_specs: Mapping[str, str]) -> t
     doing = f"set flavor {flavor.name}"
     _set(connection, flavor.id, wanted, doing)
     with faults.one_line(f"{doing}: what was to be set is set, what was to be removed is not"):
-        _remove(connection, flavor.id, removed)
+        for key in removed:
+            with contextlib.suppress(exceptions.NotFoundException):  # somebody was faster
+                connection.compute.delete_flavor_extra_specs_property(flavor.id, key)
     return sorted(wanted), removed
 
 
@@ -105,7 +108,7 @@ def _set(connection: Any, flavor_id: str, extra_specs: Mapping[str, str], doing:
         return
     with faults.one_line(doing):
         response = connection.compute.post(
-            _url(flavor_id),
+            f"/flavors/{urllib.parse.quote(flavor_id, safe='')}/os-extra_specs",
             json={"extra_specs": dict(extra_specs)},
             microversion=CHECKED,
         )
@@ -118,18 +121,6 @@ def _set(connection: Any, flavor_id: str, extra_specs: Mapping[str, str], doing:
                 f"{key}={value}" for key, value in extra_specs.items() if f"'{value}'" in said and key not in said
             ]
             raise model.CloudError(": ".join([doing, *meant, str(faults.line(error))])) from error
-
-
-def _url(flavor_id: str) -> str:
-    return f"/flavors/{urllib.parse.quote(flavor_id, safe='')}/os-extra_specs"
-
-
-def _remove(connection: Any, flavor_id: str, keys: Iterable[str]) -> None:
-    for key in keys:
-        quoted = urllib.parse.quote(key, safe=":")
-        response = connection.compute.delete(f"{_url(flavor_id)}/{quoted}", microversion=CHECKED)
-        if response.status_code != 404:  # somebody was faster
-            exceptions.raise_from_response(response)
 
 
 def _flavor(found: Any) -> Flavor:

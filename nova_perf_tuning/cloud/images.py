@@ -13,7 +13,6 @@ from nova_perf_tuning.cloud import faults, model
 class Image:
     """An image: its name and every property that has a value, Glance's own ones and custom ones alike."""
 
-    id: str
     name: str
     properties: Mapping[str, str]
 
@@ -30,7 +29,6 @@ def find(connection: Any, name: str) -> Image:
     flat = found.to_dict(computed=False, original_names=True)
     custom = flat.pop("properties", None) or {}
     return Image(
-        str(found.id),
         str(found.name),
         {
             str(key): str(value)

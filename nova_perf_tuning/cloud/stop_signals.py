@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import signal
-import threading
 import time
 from collections.abc import Callable, Iterator
 from types import FrameType
@@ -33,9 +32,6 @@ class StopSignals:
 
         What is ignored stays so: SIGHUP under nohup, SIGINT of a job in the background.
         """
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
         numbers = [
             number
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
