@@ -80,14 +80,13 @@ def before_run(
 def for_results(results: model.Results, entries: Sequence[_Entry]) -> dict[str, Any]:
     """Return what belongs into the environment of ``results``: the floors that hold for them, if there are any.
 
-    Where several floors agree with what is known, the largest counts: which of them holds is not known. A run over
-    many hosts has none: an A/A run is of one host.
+    Where several floors agree with what is known, the largest counts: which of them holds is not known.
 
     :param entries: of the floor file.
     """
     wanted = {one: fingerprint(results, one) for one in dict.fromkeys(one.benchmark for one in results.trials)}
     found = _of_host(entries, wanted, results.environment.get("host"), max)
-    return {"noise_floor": found} if found and "fleet" not in results.environment else {}
+    return {"noise_floor": found} if found else {}
 
 
 def _of_host(
@@ -177,17 +176,6 @@ def load(path: str, *, named: bool = False) -> list[dict[str, Any]]:
     schema.check("noise", data, path)
     entries: list[dict[str, Any]] = data["floors"]
     return entries
-
-
-def added(environment: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what an environment has of floors once those found for it are merged into it.
-
-    Where it has a floor already that one counts: it is of the time of the run.
-
-    :param found: as :func:`for_results` returns it.
-    """
-    floor = environment.get("noise_floor") or found.get("noise_floor")
-    return {"noise_floor": floor} if floor else {}
 
 
 def floor(environment: Mapping[str, Any], benchmark: str, metric: str) -> float | None:

@@ -97,7 +97,7 @@ class Publish(cloud_command.CloudLister):
             if args.withdraw and args.host:
                 return [(args.host, None)], ""
             raise option_types.OptionError("RESULT is missing: give a result file, or --withdraw --host HOST")
-        found = publish_module.read(args, "openstack perf publish")
+        found = publish_module.read(args)
         for line in found.left_out:
             self.warn(line)
         judged = "" if args.withdraw else "as recorded" if found.recorded else "now"

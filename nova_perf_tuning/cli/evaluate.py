@@ -43,10 +43,7 @@ class Evaluate(command.PerfCommand):
     def run_command(self, args: argparse.Namespace) -> int:
         export_options.begin(args, args.results)
         budgets = budget_file.load(args.budget)
-        floors = budget_options.floors(args)
-        results = budget_options.applied(
-            store.load(args.results), args.results, args, floors, "nova-perf evaluate"
-        )
+        results = budget_options.applied(store.load(args.results), args)
         left_out = verdict.left_out(results, budgets)
         if "fleet" in results.environment:
             return _judge_fleet(args, results, budgets, left_out)

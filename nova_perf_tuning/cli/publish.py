@@ -76,7 +76,7 @@ class Publish(command.PerfCommand):
                 f"--host-kind '{args.host_kind[:40]}': letters, digits, '.', '_' and '-', at most 63"
             )
         max_age = datetime.timedelta(seconds=conf.nova_perf_tuning.result_max_age)
-        found = read(args, "nova-perf publish")
+        found = read(args)
         result = _usable(args, found, _own_name(found, conf.host), max_age)
         if args.host_kind:
             result = dataclasses.replace(result, host_kind=args.host_kind)
@@ -87,26 +87,25 @@ class Publish(command.PerfCommand):
         return 0
 
 
-def read(args: argparse.Namespace, program: str) -> host_results.Found:
+def read(args: argparse.Namespace) -> host_results.Found:
     """Return the verdicts in RESULT, by the budgets that were given.
 
-    :raises nova_perf_tuning.errors.PerfTuningError: RESULT, the budgets or the noise file cannot be read, or
-        options are given that count only with budgets.
+    :raises nova_perf_tuning.errors.PerfTuningError: RESULT or the budgets cannot be read, or there are options
+        that count only with budgets.
     """
     if not args.budget:
-        for option in ("host_group", "flavor", "noise_file"):
+        for option in ("host_group", "flavor"):
             if getattr(args, option) is not None:
                 raise option_types.OptionError(
                     f"--{option.replace('_', '-')} says how budgets judge, and there are none; give --budget too"
                 )
         return host_results.read(args.result)
-    floors = budget_options.floors(args)
     name = os.path.splitext(os.path.basename(args.budget))[0]
     return host_results.read(
         args.result,
         budget_file.load(args.budget),
         name if re.fullmatch(vocabulary.NAME_PATTERN, name) else "",
-        lambda loaded: budget_options.applied(loaded, args.result, args, floors, program),
+        lambda loaded: budget_options.applied(loaded, args),
     )
 
 

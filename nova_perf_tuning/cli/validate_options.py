@@ -88,7 +88,14 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="judge by these overhead budgets (YAML; 'default': those shipped); the run ends at half of its"
         " boots if the verdict is clear then",
     )
-    budget_options.add(parser, NOISE_FILE, flavor=False)
+    budget_options.add(parser, flavor=False)
+    parser.add_argument(
+        "--noise-file",
+        metavar="FILE",
+        default=NOISE_FILE,
+        help="where noise floors of this host are kept by --noise-floor; a budget tighter than the floor is"
+        f" refused (default: {NOISE_FILE})",
+    )
     export_options.add(parser)
     parser.add_argument(
         "--time-limit",

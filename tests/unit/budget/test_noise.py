@@ -86,13 +86,6 @@ class NoiseTest(testtools.TestCase):
         job["iperf3"]["parameters"] = {"seconds": "9"}
         self.assertEqual({}, noise.before_run(noise.load(self.path), {"host": "compute1"}, job))
 
-    def test_the_floor_that_results_carry_counts(self):
-        carried = {"created": "a", "losses": {"iperf3": {"throughput": 0.3}}}
-        found = {"created": "b", "losses": {"iperf3": {"throughput": 0.1}}}
-        for here, more, expected in ((carried, found, carried), (carried, {}, carried), ({}, found, found)):
-            self.assertEqual({"noise_floor": expected}, noise.added({"noise_floor": here}, {"noise_floor": more}))
-        self.assertEqual({}, noise.added({}, {}))
-
     def entry(self, loss, **fingerprint):
         benchmark = {"kind": "iperf3", "parameters": {"seconds": "4"}}
         whole = {"fingerprint": {**fingerprint, "benchmark": benchmark}, "benchmark": "iperf3"}

@@ -78,35 +78,6 @@ class EvaluateTest(testtools.TestCase):
             alone = json.loads(self.evaluate("arm: tuned, max_loss: 0.15", form="json").stdout)
             self.assertEqual([f"tuned: {line}" for line in found.values()], alone["findings"])
 
-    def test_a_noise_file_takes_no_floor_away(self):
-        """What the results carry stays where the file has nothing, or less."""
-        data = samples.results({"host": 1000.0, "tuned": 990.0}, groups=4, blocks=6)
-        data.environment["noise_floor"] = {"created": "x", "losses": {"iperf3": {"throughput": 0.3}}}
-        store.save(data, self.results)
-        budget, noise_file = os.path.join(self.folder, "budget.yaml"), os.path.join(self.folder, "noise.json")
-        with open(budget, "w", encoding="utf-8") as file:
-            file.write("budgets: [{benchmark: iperf3, arm: tuned, max_loss: 0.15}]")
-        fingerprint = {"benchmark": {"kind": None, "parameters": None}}
-        arguments = ("evaluate", self.results, "--budget", budget, "--noise-file", noise_file)
-        missing = program.nova_perf(*arguments)
-        self.assertEqual((3, "", 1), (missing.returncode, missing.stdout, missing.stderr.count("\n")))
-        self.assertIn("noise.json: no such file", missing.stderr)
-        for metric in ("latency", "throughput"):
-            one = {"fingerprint": fingerprint, "benchmark": "iperf3", "created": "y", "losses": {metric: 0.01}}
-            with open(noise_file, "w", encoding="utf-8") as file:
-                json.dump({"schema": 1, "floors": [one]}, file)
-            done = program.nova_perf(*arguments)
-            self.assertEqual((3, ""), (done.returncode, done.stderr), done.stdout)
-            self.assertIn("noise floor of 30.0% (A/A run of x)", done.stdout)
-
-    def test_a_noise_file_without_a_floor_for_the_run_is_told(self):
-        noise_file = os.path.join(self.folder, "noise.json")
-        with open(noise_file, "w", encoding="utf-8") as file:
-            json.dump({"schema": 1, "floors": []}, file)
-        done = program.nova_perf("evaluate", self.results, "--noise-file", noise_file)
-        self.assertIn(f"--noise-file {noise_file}: it has no noise floor for this host and run", done.stderr)
-        self.assertEqual(1, done.stderr.count("\n"))
-
     def test_budgets_for_a_host_group_that_nobody_told(self):
         lines = ["arm: tuned, max_loss: 0.15", "arm: tuned, max_loss: 0.01, host_group: gen3"]
         told = (
