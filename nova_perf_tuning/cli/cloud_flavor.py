@@ -43,7 +43,7 @@ class FlavorList(cloud_command.CloudLister):
             shown = flavor_specs.shown(flavor.extra_specs)
             if shown or parsed_args.all:
                 profile = shown.pop(flavor_specs.PROFILE, "")
-                rows.append((flavor.name, flavor.vcpus, flavor.ram_mib, profile, format_columns.DictColumn(shown)))
+                rows.append((flavor.name, flavor.vcpus, flavor.ram, profile, format_columns.DictColumn(shown)))
         return ("Name", "VCPUs", "RAM", "Profile", "Specs"), rows
 
 
@@ -81,10 +81,10 @@ class FlavorCreate(cloud_command.CloudShowOne):
             parsed_args.name,
             written.specs,
             vcpus=parsed_args.vcpus,
-            ram_mib=parsed_args.ram,
-            disk_gib=parsed_args.disk,
-            public=not parsed_args.private,
-            flavor_id=parsed_args.id,
+            ram=parsed_args.ram,
+            disk=parsed_args.disk,
+            is_public=not parsed_args.private,
+            **({"id": parsed_args.id} if parsed_args.id else {}),
         )
         return _shown(made)
 
@@ -146,7 +146,7 @@ class FlavorCheck(cloud_command.CloudLister):
         found = [
             (flavor.name, one)
             for flavor in checked
-            for one in flavor_specs.findings(flavor.vcpus, flavor.ram_mib, flavor.extra_specs, known, properties)
+            for one in flavor_specs.findings(flavor.vcpus, flavor.ram, flavor.extra_specs, known, properties)
         ]
         return findings_table(self, "Flavor", found, parsed_args.fail_on)
 
@@ -219,9 +219,9 @@ def _shown(flavor: Any) -> tuple[Sequence[str], Sequence[Any]]:
         flavor.id,
         flavor.name,
         flavor.vcpus,
-        flavor.ram_mib,
-        flavor.disk_gib,
-        flavor.public,
+        flavor.ram,
+        flavor.disk,
+        flavor.is_public,
         format_columns.DictColumn(dict(sorted(flavor.extra_specs.items()))),
     )
     return names, values

@@ -29,7 +29,7 @@ class ImageCheck(cloud_command.CloudLister):
         together = None
         if parsed_args.flavor:
             flavor = flavors.find(self.connection, parsed_args.flavor)
-            together = (flavor.vcpus, flavor.ram_mib, flavor.extra_specs)
+            together = (flavor.vcpus, flavor.ram, flavor.extra_specs)
         found = image_rules.findings(image.name, image.properties, known, together)
         return cloud_flavor.findings_table(
             self, "Image", [(image.name, one) for one in found], parsed_args.fail_on

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import urllib.parse
 from collections.abc import Mapping
 from typing import Any, Final
 
 from openstack import exceptions
+from openstack.compute.v2 import flavor as sdk_flavor
 
 from nova_perf_tuning.cloud import faults, model
 
@@ -16,76 +16,49 @@ from nova_perf_tuning.cloud import faults, model
 CHECKED: Final = "2.86"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Flavor:
-    """A flavor as Nova has it."""
-
-    id: str
-    name: str
-    vcpus: int
-    ram_mib: int
-    disk_gib: int
-    public: bool
-    extra_specs: Mapping[str, str]
-
-
-def list_flavors(connection: Any) -> list[Flavor]:
+def list_flavors(connection: Any) -> list[sdk_flavor.Flavor]:
     """Return all flavors that this project may see, with their extra specs, by name.
 
     :raises CloudError: the cloud cannot be reached or refuses.
     """
     with faults.one_line("list flavors"):
-        found = [_flavor(one) for one in connection.compute.flavors(get_extra_specs=True)]
+        found = list(connection.compute.flavors(get_extra_specs=True))
     return sorted(found, key=lambda flavor: (flavor.name, flavor.id))
 
 
-def find(connection: Any, name: str) -> Flavor:
+def find(connection: Any, name: str) -> sdk_flavor.Flavor:
     """Return a flavor by name or id.
 
     :raises CloudError: there is none, two have the name, or the cloud cannot be reached or refuses.
     """
     with faults.one_line(f"flavor {name}"):
-        found = connection.compute.find_flavor(name, get_extra_specs=True)
+        found: sdk_flavor.Flavor | None = connection.compute.find_flavor(name, get_extra_specs=True)
     if found is None:
         raise model.CloudError(f"there is no flavor '{name}'; see 'openstack flavor list --all'")
-    return _flavor(found)
+    return found
 
 
-def create(
-    connection: Any,
-    name: str,
-    extra_specs: Mapping[str, str],
-    *,
-    vcpus: int,
-    ram_mib: int,
-    disk_gib: int = 0,
-    public: bool = True,
-    flavor_id: str | None = None,
-) -> Flavor:
+def create(connection: Any, name: str, extra_specs: Mapping[str, str], **fields: Any) -> sdk_flavor.Flavor:
     """Make a flavor with its extra specs, or none at all.
 
+    :param fields: as openstacksdk calls them: vcpus, ram (MiB), disk (GiB), is_public, id.
     :raises CloudError: Nova refuses it or one of the specs (its reason is in the message), the name is taken,
         no rights, or the cloud cannot be reached.
     """
     with faults.one_line(f"create flavor {name}"):
-        made = connection.compute.create_flavor(
-            name=name,
-            vcpus=vcpus,
-            ram=ram_mib,
-            disk=disk_gib,
-            is_public=public,
-            **({"id": flavor_id} if flavor_id else {}),
-        )
+        made = connection.compute.create_flavor(name=name, **fields)
     try:
         _set(connection, made.id, extra_specs, f"create flavor {name}")
     except BaseException:
         with faults.one_line(f"flavor {name} without its specs is left, 'openstack flavor delete {made.id}'"):
             connection.compute.delete_flavor(made.id)
         raise
-    return dataclasses.replace(_flavor(made), extra_specs=dict(extra_specs))
+    return find(connection, made.id)
 
 
-def change(connection: Any, flavor: Flavor, extra_specs: Mapping[str, str]) -> tuple[list[str], list[str]]:
+def change(
+    connection: Any, flavor: sdk_flavor.Flavor, extra_specs: Mapping[str, str]
+) -> tuple[list[str], list[str]]:
     """Bring a flavor's extra specs to ``extra_specs``; guests that exist keep what they were built with.
 
     :return: keys set, keys removed.
@@ -121,15 +94,3 @@ def _set(connection: Any, flavor_id: str, extra_specs: Mapping[str, str], doing:
                 f"{key}={value}" for key, value in extra_specs.items() if f"'{value}'" in said and key not in said
             ]
             raise model.CloudError(": ".join([doing, *meant, str(faults.line(error))])) from error
-
-
-def _flavor(found: Any) -> Flavor:
-    return Flavor(
-        id=str(found.id),
-        name=str(found.name),
-        vcpus=int(found.vcpus or 0),
-        ram_mib=int(found.ram or 0),
-        disk_gib=int(found.disk or 0),
-        public=found.is_public is not False,
-        extra_specs={str(key): str(value) for key, value in (found.extra_specs or {}).items()},
-    )
