@@ -88,7 +88,7 @@ class Measured:
         fault = noise.refusal(self.environment, budget.benchmark, metric, budget.max_loss, measured)
         if fault is not None:
             return Figures(metric, fault=fault)
-        return found if budget.max_host_cpu_per_unit is None else self._with_cpu(found, budget, picked, worst)
+        return found if budget.max_host_cpu_per_unit is None else self._with_cpu(found, budget.arm, picked, worst)
 
     def _selection(self, rules: budget_file.Budget) -> tuple[trial_filter.Selection | None, reasons.Reason | None]:
         """Return the trials of two arms that no guard rejects, or why too few are left."""
@@ -155,24 +155,15 @@ class Measured:
         }
         return [group for group, _ in sorted(failed & others)]
 
-    def _with_cpu(
-        self,
-        found: Figures,
-        budget: budget_file.Budget,
-        picked: trial_filter.Selection,
-        worst: Sequence[int],
-    ) -> Figures:
-        mine = [one for one in picked.trials if one.arm == budget.arm]
+    def _with_cpu(self, found: Figures, arm: str, picked: trial_filter.Selection, worst: Sequence[int]) -> Figures:
+        mine = [one for one in picked.trials if one.arm == arm]
         samples: dict[int, list[float]] = {}
         for one in mine:
             value = overhead.per_unit(overhead.cost(one).service_s, one)
             if value is not None:
                 samples.setdefault(one.group, []).append(value)
         units = {one.work_unit for one in mine if one.work is not None}
-        fault: reasons.Reason | None = None
-        if budget.work_unit is not None and units - {budget.work_unit}:
-            fault = reason(_C.OTHER_WORK_UNIT, found=sorted(units), wanted=budget.work_unit)
-        fault = fault or _uncounted(mine, budget.arm, sum(map(len, samples.values())))
+        fault = _uncounted(mine, arm, sum(map(len, samples.values())))
         unit = min(units, default="")
         if fault is not None:
             return dataclasses.replace(found, unit=unit, cpu_fault=fault)

@@ -33,7 +33,6 @@ class Budget:
     :ivar max_loss: largest loss allowed, ``1 - arm/baseline`` (0.15 = 15 %); negative demands a gain; None: any,
         the service CPU alone is limited.
     :ivar max_host_cpu_per_unit: most service CPU in seconds per unit of work (Gbit, 1,000 IO, 1,000 events).
-    :ivar work_unit: what that unit must be (``Gbit``); None: whatever the trials count in.
     :ivar accelerator: what the guests must have run on (``kvm``); None: anything.
     :ivar virtualization: what the guests must have found themselves (``kvm``, ``qemu`` …); None: anything.
     :ivar min_link_mbps: slowest link allowed; None: links must only stay as they were at the start.
@@ -57,7 +56,6 @@ class Budget:
     flavor: str | None = None
     optional: bool = False
     reason: str = ""
-    work_unit: str | None = None
     link: str | None = None
     guards: guards.Limits = dataclasses.field(default_factory=guards.Limits)
 

@@ -41,7 +41,6 @@ class ReasonCode(enum.StrEnum):
     TOO_MANY_LOST = "too_many_lost"  # arm, count, of, failed, zeros, missing, excluded, limit, why
     BELOW_NOISE_FLOOR = "below_noise_floor"  # limit, floor, created, value, low, high
     BEYOND_NOISE_FLOOR = "beyond_noise_floor"  # the same, and the loss is larger than the floor
-    OTHER_WORK_UNIT = "other_work_unit"  # found, wanted
     NO_SERVICE_CPU = "no_service_cpu"  # arm
     LITTLE_SERVICE_CPU = "little_service_cpu"  # arm, count, of, limit
 

@@ -28,7 +28,6 @@ from nova_perf_tuning.budget import (
 )
 
 _SHOWN_TRIALS = 5000
-_SHOWN_FIGURES = 40
 _SHOWN_CHARACTERS = 4000
 
 #: Stacking order: what the guest does first, then what the host does for it.
@@ -263,7 +262,7 @@ def _tests(one: summary.BenchmarkSummary) -> list[_Test]:
             [figure.medians.get(arm.arm) for arm in one.arms],
             [_ratio(pair, figure.comparisons) for pair in one.comparisons],
         )
-        for figure in (first, *one.secondary[:_SHOWN_FIGURES])
+        for figure in (first, *one.secondary)
     ]
 
 

@@ -264,9 +264,6 @@ _TEXTS: Final[Mapping[reasons.ReasonCode, str | Callable[[_Params], str]]] = {
     _C.TOO_MANY_LOST: _too_many_lost,
     _C.BELOW_NOISE_FLOOR: _noise_floor,
     _C.BEYOND_NOISE_FLOOR: lambda told: f"{_noise_floor(told)}, which is beyond that floor",
-    _C.OTHER_WORK_UNIT: lambda told: (
-        f"work was counted in {listed(told['found'])}, the budget's limit is for {told['wanted']}"
-    ),
     _C.NO_SERVICE_CPU: "service CPU of '{arm}' was not measured",
     _C.LITTLE_SERVICE_CPU: (
         "{count} of {of} trials of '{arm}' have no CPU counters or no count of work, so its service CPU is not"

@@ -121,12 +121,6 @@ def lost(trials: Collection[model.Trial], environment: Mapping[str, Any], arm: s
     return Lost(arm, len(mine) + missing, without, zeros, missing, frozenset(blocks | absent))
 
 
-def missing(trials: Collection[model.Trial], environment: Mapping[str, Any], arm: str) -> int:
-    """Return how many trials ``arm`` lacks where another arm has some, or where its guest did not boot."""
-    absent, unbooted = _missing(trials, environment, arm)
-    return len(absent) + unbooted
-
-
 def _missing(trials: Collection[model.Trial], environment: Mapping[str, Any], arm: str) -> tuple[set[Block], int]:
     """Return the blocks that ``arm`` lacks, and how many more it ought to have in boots of which no arm has any.
 

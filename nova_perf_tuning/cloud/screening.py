@@ -112,7 +112,7 @@ def _cell(
     cpu_wanted: bool,
 ) -> _Cell:
     """:param trials: of all arms of the boot."""
-    missing = trial_filter.missing(trials, _MANY, arm)
+    missing = trial_filter.lost(trials, _MANY, arm).missing
     cell = _Cell(benchmark, arm, frozenset((pair.client, pair.server)), missing, 0, missing, [])
     for trial in trials:
         if trial.arm == arm:

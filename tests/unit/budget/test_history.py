@@ -49,10 +49,10 @@ class HistoryTest(testtools.TestCase):
         self.assertEqual(5, point.n)
         self.assertTrue(point.value > 90)
 
-    def test_other_hardware_and_other_requests_are_other_series(self):
-        for told in ({}, {"cpu_model": "old CPU"}, {"cpu_model": ""}, {"request": {"perf:vif_queues": "4"}}):
+    def test_other_hardware_is_another_series(self):
+        for told in ({}, {"cpu_model": "old CPU"}, {"cpu_model": ""}):
             self.add(**told)
-        self.assertEqual([1] * 4, [len(one.points) for one in self.kept.series()])
+        self.assertEqual([1] * 3, [len(one.points) for one in self.kept.series()])
 
     def test_the_newest_runs_are_those_of_each_host(self):
         for day in range(1, 5):
@@ -89,12 +89,6 @@ class HistoryTest(testtools.TestCase):
             {one.tuning: len(one.points) for one in found},
         )
         self.assertEqual([], [one.changes for one in found if one.changes])
-
-    def test_requests_in_words(self):
-        self.add(request={"perf:vif_queues": "4", "perf:iothreads": "2"})
-        self.assertEqual(["iothreads=2, vif_queues=4"], [one.tuning for one in self.kept.series()])
-        for arms in ({}, {"untuned": {}}, {"untuned": {"request": {}}}):
-            self.assertEqual("", history.request({"arms": arms}, "untuned"))
 
     def test_other_parameters_are_another_series(self):
         for day, seconds in ((1, "4"), (2, "8")):

@@ -74,7 +74,6 @@ CASES = (
         "a budget of 2.0% is tighter than this host's noise",
     ),
     (reason(C.BEYOND_NOISE_FLOOR, **_FLOOR), "a budget of 2.0% is tighter than this host's noise floor of 5.0%"),
-    (reason(C.OTHER_WORK_UNIT, found={"Gbit"}, wanted="IO"), "work was counted in Gbit"),
     (reason(C.NO_SERVICE_CPU, arm="tuned"), "service CPU of 'tuned' was not measured"),
     (reason(C.LITTLE_SERVICE_CPU, arm="tuned", count=5, of=9, limit=0.2), "5 of 9 trials of 'tuned' have no CPU"),
     (reason(C.COUNTERS_STILL), "no counter moved"),

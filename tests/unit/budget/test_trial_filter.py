@@ -69,7 +69,7 @@ class LostTest(testtools.TestCase):
         self.data = samples.results({"host": 1000.0, "tuned": 950.0}, groups=4, blocks=3)
 
     def missing(self, arm="tuned"):
-        return trial_filter.missing(self.data.trials, self.data.environment, arm)
+        return trial_filter.lost(self.data.trials, self.data.environment, arm).missing
 
     def remove(self, condition):
         self.data.trials = [one for one in self.data.trials if one.arm != "tuned" or not condition(one)]
