@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import abc
 import shlex
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from nova_perf_tuning.guest import inventory
 from nova_perf_tuning.host.audit.base import GuestRule, Rule, hosted_by_qemu
 from nova_perf_tuning.host.audit.host import Guest, Host
 from nova_perf_tuning.printing import counted
@@ -58,21 +56,14 @@ class EmulatedNic(GuestRule):
 class _DiskRule(GuestRule):
     """A rule on the disks of guests."""
 
-    @abc.abstractmethod
-    def wrong(self, disk: inventory.Disk) -> str | None:
-        """Return what is wrong with a disk, for the evidence."""
-
-    @abc.abstractmethod
-    def told(self, guest: Guest, disks: Sequence[inventory.Disk]) -> tuple[str, str]:
-        """Return what follows ``N disks of NAME``, and the remedy (empty: the rule's)."""
-
-    def about(self, host: Host, guest: Guest) -> Finding | None:
-        found = [(disk, wrong) for disk in guest.inventory.disks if (wrong := self.wrong(disk))]
-        if not found:
+    def of_disks(
+        self, guest: Guest, wrong: Sequence[tuple[str, str]], what: str, remedy: str = ""
+    ) -> Finding | None:
+        """Return a finding about disks: device and what is wrong with it; None where none is wrong."""
+        if not wrong:
             return None
-        what, remedy = self.told(guest, [disk for disk, _wrong in found])
-        evidence = [f"{disk.device}: {wrong}" for disk, wrong in found]
-        return self.of(guest, evidence, f"{counted(len(found), 'disk')} of {guest.name} {what}", remedy)
+        evidence = [f"{device}: {text}" for device, text in wrong]
+        return self.of(guest, evidence, f"{counted(len(wrong), 'disk')} of {guest.name} {what}", remedy)
 
 
 class EmulatedDisk(_DiskRule):
@@ -83,13 +74,12 @@ class EmulatedDisk(_DiskRule):
     remedy = "hw_disk_bus=virtio, or scsi with hw_scsi_model=virtio-scsi, with virtio drivers in the guest"
     source = _WINDOWS
 
-    def wrong(self, disk: inventory.Disk) -> str | None:
-        slow = disk.kind in ("disk", "lun") and disk.bus in image_rules.EMULATED_BUSES
-        return f"bus {disk.bus}" if slow else None
-
-    def told(self, guest: Guest, disks: Sequence[inventory.Disk]) -> tuple[str, str]:
+    def about(self, host: Host, guest: Guest) -> Finding | None:
+        disks = [one for one in guest.inventory.disks if one.kind in ("disk", "lun")]
+        slow = [one for one in disks if one.bus in image_rules.EMULATED_BUSES]
+        what = f"on {named(sorted({one.bus for one in slow}))}"
         remedy = _DRIVERS + set_property(guest, "hw_disk_bus=virtio")
-        return f"on {named(sorted({disk.bus for disk in disks}))}", remedy
+        return self.of_disks(guest, [(one.device, f"bus {one.bus}") for one in slow], what, remedy)
 
 
 class EmulatedController(GuestRule):
@@ -176,16 +166,13 @@ class DiskCache(_DiskRule):
     remedy = "[libvirt] disk_cachemodes = file=none,block=none, restart nova-compute, hard reboot the guest"
     source = "QEMU documentation of cache modes; Nova's of disk_cachemodes"
 
-    def wrong(self, disk: inventory.Disk) -> str | None:
-        cached = disk.cache in ("writethrough", "writeback", "unsafe")
-        return (
-            f"cache {disk.cache}" if cached and disk.kind == "disk" and disk.source in ("file", "block") else None
-        )
-
-    def told(self, guest: Guest, disks: Sequence[inventory.Disk]) -> tuple[str, str]:
-        unsafe = any(disk.cache == "unsafe" for disk in disks)
+    def about(self, host: Host, guest: Guest) -> Finding | None:
+        disks = [one for one in guest.inventory.disks if one.kind == "disk" and one.source in ("file", "block")]
+        cached = [one for one in disks if one.cache in ("writethrough", "writeback", "unsafe")]
+        unsafe = any(one.cache == "unsafe" for one in cached)
         also = "; unsafe loses what was flushed when the host fails" if unsafe else ""
-        return f"cached by the host{also}", ""
+        wrong = [(one.device, f"cache {one.cache}") for one in cached]
+        return self.of_disks(guest, wrong, f"cached by the host{also}")
 
 
 class Queues(Rule):

@@ -11,15 +11,8 @@ from typing import Final
 
 from nova_perf_tuning import cpulist
 
-#: Parameters that a recording keeps; a command line may hold addresses, volume names and keys.
-RECORDED: Final = frozenset(
-    "isolcpus nohz_full nohz rcu_nocbs rcu_nocb_poll irqaffinity mitigations spectre_v2 spec_store_bypass_disable"
-    " l1tf mds tsx_async_abort kvm.nx_huge_pages retbleed default_hugepagesz hugepagesz hugepages hugepages_alloc"
-    " transparent_hugepage numa_balancing intel_iommu amd_iommu iommu intel_pstate amd_pstate processor.max_cstate"
-    " intel_idle.max_cstate idle cpuidle.governor cpufreq.default_governor skew_tick tsc clocksource nosmt"
-    " nmi_watchdog nosoftlockup nowatchdog kthread_cpus systemd.cpu_affinity kvm.halt_poll_ns audit"
-    " kvm-intel.nested kvm-amd.nested numa dom0_mem dom0_max_vcpus dom0_vcpus_pin".split()
-)
+#: Parameters that rules read, and a recording keeps; a command line may hold addresses, volume names and keys.
+RECORDED: Final = ("isolcpus", "irqaffinity", "systemd.cpu_affinity", "dom0_max_vcpus", "dom0_vcpus_pin")
 _MAX_WORDS: Final = 4096
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import shlex
 from collections.abc import Iterator
-from typing import ClassVar, Final, NamedTuple
+from typing import ClassVar, Final
 
 from nova_perf_tuning.host import model
 from nova_perf_tuning.host import setting as setting_module
@@ -249,15 +249,6 @@ class TapDrops(Rule):
                 )
 
 
-class _Count(NamedTuple):
-    """Queues of one direction: as they are, at most, and as they should be."""
-
-    name: str
-    now: int
-    most: int
-    wanted: int
-
-
 class Channels(NicRule):
     """A NIC has about as many queues as its node has housekeeping CPUs."""
 
@@ -274,28 +265,27 @@ class Channels(NicRule):
             return None
         # A driver has queues for both directions at once, or for each (mlx4, veth).
         names = ("combined",) if link.channels.get("combined_max") else ("rx", "tx")
-        wrong = [count for name in names if (count := self._wrong(link, name, len(pool.cpus)))]
+        wrong = []
+        for name in names:
+            now, most = link.channels.get(name, 0), link.channels.get(f"{name}_max", 0)
+            wanted = max(1, min(len(pool.cpus), most))
+            if now and most and not min(wanted, _ENOUGH_QUEUES) <= now <= 2 * wanted:
+                wrong.append((name, now, most, wanted))
         if not wrong:
             return None
-        queues = (counted(one.now, "queue" if one.name == "combined" else f"{one.name} queue") for one in wrong)
+        queues = [counted(now, "queue" if name == "combined" else f"{name} queue") for name, now, *_ in wrong]
+        counts = " ".join(f"{name} {wanted}" for name, _now, _most, wanted in wrong)
         return self.finding(
-            [(f"ethtool -l {nic.name}", f"{one.name} {one.now} of {one.most}") for one in wrong],
+            [(f"ethtool -l {nic.name}", f"{name} {now} of {most}") for name, now, most, _wanted in wrong],
             f"{nic.name} has {' and '.join(queues)}, {pool.where} {counted(len(pool.cpus), 'CPU')} to serve them",
-            f"ethtool -L {shlex.quote(nic.name)} {' '.join(f'{one.name} {one.wanted}' for one in wrong)}  # its "
-            "interrupts are made anew: run nova-perf apply after it",
+            f"ethtool -L {shlex.quote(nic.name)} {counts}"
+            "  # its interrupts are made anew: run nova-perf apply after it",
             subject=nic.name,
             settings=[
-                self.setting("channels", f"{nic.name}/{one.name}", str(one.wanted), str(one.now)) for one in wrong
+                self.setting("channels", f"{nic.name}/{name}", str(wanted), str(now))
+                for name, now, _most, wanted in wrong
             ],
         )
-
-    @staticmethod
-    def _wrong(link: ethtool.Link, name: str, cpus: int) -> _Count | None:
-        now, most = link.channels.get(name, 0), link.channels.get(f"{name}_max", 0)
-        wanted = max(1, min(cpus, most))
-        if not now or not most or min(wanted, _ENOUGH_QUEUES) <= now <= 2 * wanted:
-            return None
-        return _Count(name, now, most, wanted)
 
 
 _NF: Final = tuple(f"net.bridge.bridge-nf-call-{name}" for name in ("iptables", "ip6tables", "arptables"))
