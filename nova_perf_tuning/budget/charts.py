@@ -12,8 +12,6 @@ from nova_perf_tuning.budget import statistics
 #: Beyond this ratio of largest to smallest value equal ratios get equal lengths.
 _LOG_FROM = 4.0
 _MARGIN = 3.0
-#: So many dates have room beside each other.
-_DATES = 4
 
 
 class Tick(NamedTuple):

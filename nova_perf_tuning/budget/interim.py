@@ -20,11 +20,6 @@ def due(groups: int, planned: int) -> bool:
     return planned >= MIN_BOOTS and groups == (planned + 1) // 2
 
 
-def recorded(groups: int) -> dict[str, Any]:
-    """Return a look as the results' environment has it, under ``looks``."""
-    return {"groups": groups}
-
-
 def confidence(promised: float, environment: Mapping[str, Any], groups: int) -> float:
     """Return the confidence of an interval over ``groups`` boots that keeps the promise over both looks.
 

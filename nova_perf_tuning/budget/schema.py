@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import collections
 import functools
 import itertools
 import json
 import math
-from collections.abc import Sequence
 from importlib import resources
 from typing import Any, NoReturn
 
@@ -63,29 +61,19 @@ def read_text(path: str, limit: int) -> str:
 
 
 def load_json(path: str, limit: int) -> Any:
-    """Return a JSON document without NaN, infinity, half surrogate pairs, and keys stated twice in it.
+    """Return a JSON document without NaN, infinity and half surrogate pairs.
 
     :raises InputError: no JSON, or not acceptable.
     """
     text = read_text(path, limit)
     try:
-        data = json.loads(
-            text, object_pairs_hook=_once, parse_constant=_refuse, parse_float=_finite, parse_int=_whole
-        )
+        data = json.loads(text, parse_constant=_refuse, parse_float=_finite, parse_int=_whole)
         if "\\ud" in text.lower():
             json.dumps(data, ensure_ascii=False).encode("utf-8")
     except json.JSONDecodeError as error:
         raise InputError(f"{path}: no JSON at line {error.lineno} column {error.colno}: {error.msg}") from None
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: no acceptable JSON: {' '.join(str(error).split())[:100]}") from None
-    return data
-
-
-def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    data = dict(pairs)
-    if len(data) != len(pairs):
-        twice = collections.Counter(name for name, _ in pairs).most_common(1)[0][0]
-        raise ValueError(f"the key '{twice[:50]}' stands twice in one object; leave one of them out")
     return data
 
 

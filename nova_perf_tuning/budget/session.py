@@ -163,7 +163,7 @@ class Session:
             if more is not None and not self._cut and interim.due(group, self._plan.groups):
                 # Whoever judges these results later has to know it.
                 groups = len({one.group for one in self.results.trials})
-                self._environment["looks"] = [interim.recorded(groups)]
+                self._environment["looks"] = [{"groups": groups}]
                 if not more(self.results):
                     return True
         return group >= self._plan.groups

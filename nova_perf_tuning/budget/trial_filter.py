@@ -51,10 +51,6 @@ class Lost:
     def count(self) -> int:
         return self.failed + self.zeros + self.missing
 
-    @property
-    def too_many(self) -> bool:
-        return self.count > MAX_LOST * self.of
-
     def told(self, code: reasons.ReasonCode = _C.FAILED, **more: Any) -> reasons.Reason:
         kinds = {"failed": self.failed, "zeros": self.zeros, "missing": self.missing}
         return reason(code, **{"arm": self.arm, "count": self.count, "of": self.of, **kinds, **more})

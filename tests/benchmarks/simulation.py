@@ -207,7 +207,7 @@ def decide(logs: np.ndarray, limit: float, plan: Plan) -> tuple[verdict.Verdict,
     ]
     for boots in range(1, plan.boots + 1):
         if interim.due(boots, plan.boots):
-            whole.environment = {"looks": [interim.recorded(boots)]}
+            whole.environment = {"looks": [{"groups": boots}]}
             seen = [one for one in whole.trials if one.group < boots]
             judged = verdict.judge_all(dataclasses.replace(whole, trials=seen), budgets)
             if not any(one.open for one in judged):

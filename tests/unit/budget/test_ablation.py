@@ -7,7 +7,7 @@ import random
 
 import testtools
 
-from nova_perf_tuning.budget import ablation, budget_file, interim, model, verdict
+from nova_perf_tuning.budget import ablation, budget_file, model, verdict
 from nova_perf_tuning.cli import validate
 from nova_perf_tuning.specs import parsing, profiles, request
 from tests.unit.budget import samples
@@ -111,7 +111,7 @@ class JudgeTest(testtools.TestCase):
     def test_looks_share_the_error(self):
         data = self.run_of(queues=990.0, iothreads=1000.0)
         once = ablation.judge(data)[0].findings["iperf3"].effect.confidence
-        data.environment["looks"] = [interim.recorded(8)]
+        data.environment["looks"] = [{"groups": 8}]
         looked = ablation.judge(data)[0].findings["iperf3"].effect.confidence
         self.assertEqual((0.975, 0.99), (round(once, 6), round(looked, 6)))
 

@@ -37,7 +37,7 @@ class InterimTest(testtools.TestCase):
             self.assertEqual(looks, [boots for boots in range(1, planned + 5) if interim.due(boots, planned)])
 
     def test_both_looks_share_the_error(self):
-        looks = {"looks": [interim.recorded(6)]}
+        looks = {"looks": [{"groups": 6}]}
         for environment, boots, expected in (
             ({}, 12, 0.95),
             (looks, 6, 1 - 0.05 * interim.SHARE),
