@@ -35,12 +35,7 @@ class Job:
 
 def load_all() -> list[base.Benchmark]:
     """Return every installed benchmark, ordered by kind."""
-    from stevedore import extension
-
-    manager: extension.ExtensionManager[base.Benchmark]
-    manager = extension.ExtensionManager(NAMESPACE, invoke_on_load=True)
-    found = (one.obj for one in manager)
-    return sorted((one for one in found if one is not None), key=lambda benchmark: benchmark.kind)
+    return [found() for kind in sorted(_installed()) if (found := find(kind)) is not None]
 
 
 def load(kind: str) -> base.Benchmark:
@@ -48,19 +43,21 @@ def load(kind: str) -> base.Benchmark:
 
     :raises UnknownBenchmarkError: nothing installed has that name.
     """
-    found = {benchmark.kind: benchmark for benchmark in load_all()}
-    if kind not in found:
-        raise UnknownBenchmarkError(f"there is no benchmark '{kind[:40]}'; there are {', '.join(found)}")
-    return found[kind]
+    found = find(kind)
+    if found is None:
+        raise UnknownBenchmarkError(
+            f"there is no benchmark '{kind[:40]}'; there are {', '.join(sorted(_installed()))}"
+        )
+    return found()
 
 
 @functools.lru_cache(maxsize=1000)
 def find(kind: str) -> type[base.Benchmark] | None:
-    """Return the class of a kind of benchmark, None where it is not installed.
+    """Return the class of a kind of benchmark, None where it is not installed, or broken.
 
     Loads no other: to load all of them takes longer than to read most files.
     """
-    with contextlib.suppress(Exception):  # one that is broken tells nothing
+    with contextlib.suppress(Exception):
         if (entry := _installed().get(kind)) is not None:
             found: type[base.Benchmark] = entry.load()
             return found

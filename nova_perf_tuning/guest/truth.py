@@ -30,7 +30,7 @@ s clocks; cat /sys/devices/system/clocksource/clocksource0/available_clocksource
 s vectors; grep -cE 'virtio[0-9]+-(in|out)put[.]' /proc/interrupts
 for d in /sys/class/net/*; do
 n=${d##*/}; [ -e "$d/device" ] || continue
-s "nic $n"; basename "$(readlink "$d/device/driver")"; ls "$d/queues"; ethtool -l "$n"
+s "nic $n"; ls "$d/queues"; ethtool -l "$n"
 s "offload $n"; ethtool -k "$n"
 done
 for d in /sys/block/*; do [ -d "$d/mq" ] && { s "disk ${d##*/}"; ls "$d/mq"; }; done
@@ -96,7 +96,6 @@ class Nic:
     :ivar offloads: feature -> whether it is on.
     """
 
-    driver: str
     queues: int
     enabled: int | None
     possible: int | None
@@ -270,8 +269,7 @@ def _nic(lines: list[str], offloads: list[str]) -> Nic:
         if match := re.match(r"([a-z0-9-]{1,60}): (on|off)\b", line.strip()):
             features[match[1]] = match[2] == "on"
     queues = sum(line.startswith("rx-") for line in lines)
-    driver = lines[0][:60] if lines else ""
-    return Nic(driver, queues, counts.get(True), counts.get(False), features)
+    return Nic(queues, counts.get(True), counts.get(False), features)
 
 
 def _sections(text: str) -> dict[str, list[str]]:

@@ -15,12 +15,9 @@ from lxml.builder import E
 
 from nova_perf_tuning.launch import base
 
-#: ``<perf-run:run>`` in the metadata says which run of the launcher a domain belongs to.
-RUN_NAMESPACE: Final = "http://openstack.org/xmlns/libvirt/nova-perf-tuning/run/1.0"
 #: For an emulated CPU. Its TSC is calibrated against a timer that a busy host delays by half, and a wrong clock
 #: makes wrong figures: the HPET is used instead. Mitigations protect nothing there; crypto self-tests take time.
 _EMULATED: Final = " tsc=unstable no_timer_check mitigations=off cryptomgr.notests"
-AGENT_CHANNEL: Final = "org.qemu.guest_agent.0"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -40,7 +37,6 @@ class GuestFiles:
 def base_domain(
     name: str,
     uuid: str,
-    run_id: str,
     size: base.GuestSize,
     files: GuestFiles,
     *,
@@ -61,7 +57,6 @@ def base_domain(
     domain = E.domain(
         E.name(name),
         E.uuid(uuid),
-        E.metadata(etree.Element(f"{{{RUN_NAMESPACE}}}run", {"id": run_id}, {"perf-run": RUN_NAMESPACE})),
         E.memory(str(size.memory_mib), unit="MiB"),
         E.vcpu(str(size.vcpus)),
         E.os(
@@ -81,7 +76,7 @@ def base_domain(
             E.controller(type="usb", model="none"),
             _interface(kvm, bridge, tap, mac),
             E.serial(E.log(file=files.console, append="off"), type="pty"),
-            E.channel(E.target(type="virtio", name=AGENT_CHANNEL), type="unix"),
+            E.channel(E.target(type="virtio", name="org.qemu.guest_agent.0"), type="unix"),
             E.memballoon(model="virtio"),
             E.rng(E.backend("/dev/urandom", model="random"), model="virtio"),
         ),

@@ -194,7 +194,6 @@ class LibvirtLauncher(base.Launcher):
         xml = domain_xml.base_domain(
             name,
             str(uuid_module.uuid4()),
-            run.id,
             self._size,
             files,
             kvm=self._accelerator.kvm,

@@ -49,8 +49,6 @@ class RunDirectory:
                 os.chmod(self.path, 0o711)  # noqa: S103  # whatever the umask: QEMU's user passes through
                 self._lock = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
                 fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                with open(os.path.join(self.path, "owner"), "w", encoding="ascii") as file:
-                    file.write(f"{os.getpid()}\n")
         except OSError as error:
             raise base.LaunchError(f"run folder {self.path} cannot be made: {error.strerror}") from error
 

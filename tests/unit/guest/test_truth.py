@@ -25,7 +25,6 @@ MODES = {
 }
 
 ETHTOOL = """== nic eth0
-virtio_net
 rx-0
 tx-0
 rx-1
@@ -50,7 +49,7 @@ class TruthTest(testtools.TestCase):
     def test_queues_vectors_offloads_disks(self):
         found = truth.parse(f"{ETHTOOL}== vectors\n2\n== disk vda\n0\n1\n")
         nic = found.nics["eth0"]
-        self.assertEqual(("virtio_net", 2, 1, 2), (nic.driver, nic.queues, nic.enabled, nic.possible))
+        self.assertEqual((2, 1, 2), (nic.queues, nic.enabled, nic.possible))
         self.assertEqual((True, False), (nic.offloads["rx-checksumming"], nic.offloads["tx-tcp-segmentation"]))
         self.assertEqual((2, {"vda": 2}), (found.vectors, found.disks))
 

@@ -23,7 +23,7 @@ def domain(kvm: bool = False, **options: str) -> str:
         "cache": "none",
     } | options
     guest = base.GuestSize(vcpus=2, memory_mib=300)
-    return domain_xml.base_domain("nova-perf-1-a-client", UUID, "0123abcd", guest, FILES, kvm=kvm, **values)
+    return domain_xml.base_domain("nova-perf-1-a-client", UUID, guest, FILES, kvm=kvm, **values)
 
 
 class BaseDomainTest(unittest.TestCase):
@@ -51,11 +51,6 @@ class BaseDomainTest(unittest.TestCase):
     def test_emulated_guest_does_not_trust_its_tsc(self) -> None:
         self.assertIn("tsc=unstable", etree.fromstring(domain()).findtext("os/cmdline"))
         self.assertNotIn("mitigations=off", etree.fromstring(domain(kvm=True)).findtext("os/cmdline"))
-
-    def test_run_is_in_the_metadata_beside_the_request(self) -> None:
-        root = etree.fromstring(transform.transform(domain(), TUNED).xml)
-        self.assertEqual("0123abcd", root.find(f"metadata/{{{domain_xml.RUN_NAMESPACE}}}run").get("id"))
-        self.assertIsNotNone(root.find(f"metadata/{{{parsing.PERF_NAMESPACE}}}request"))
 
     def test_names_are_escaped(self) -> None:
         root = etree.fromstring(domain(bridge="<&\"'>"))

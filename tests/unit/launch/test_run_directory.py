@@ -2,7 +2,6 @@
 
 import fcntl
 import os
-import pathlib
 import signal
 import tempfile
 import unittest
@@ -40,7 +39,6 @@ class RunDirectoryTest(unittest.TestCase):
         run = run_directory.RunDirectory(self.parent)
         self.assertRegex(run.id, "^[0-9a-f]{8}$")
         self.assertEqual(0o711, os.stat(run.path).st_mode & 0o777)
-        self.assertEqual(f"{os.getpid()}\n", pathlib.Path(run.file("owner")).read_text())
         self.assertEqual([], self.sweep())
         run.close()
         run.close()
