@@ -15,6 +15,8 @@ from lxml.builder import E
 
 from nova_perf_tuning.launch import base
 
+#: Machine type as in ``hw_machine_type``: libvirt's default and so Nova's.
+MACHINE: Final = "pc"
 #: For an emulated CPU. Its TSC is calibrated against a timer that a busy host delays by half, and a wrong clock
 #: makes wrong figures: the HPET is used instead. Mitigations protect nothing there; crypto self-tests take time.
 _EMULATED: Final = " tsc=unstable no_timer_check mitigations=off cryptomgr.notests"
@@ -41,7 +43,6 @@ def base_domain(
     files: GuestFiles,
     *,
     kvm: bool,
-    machine: str,
     bridge: str,
     tap: str,
     mac: str,
@@ -49,7 +50,6 @@ def base_domain(
 ) -> str:
     """Return the XML of one untuned guest.
 
-    :param machine: machine type as in ``hw_machine_type``; ``pc`` is libvirt's default and so Nova's.
     :param cache: disk cache mode: ``none`` where the file system can do direct I/O, else ``writeback``,
         which is how Nova chooses.
     """
@@ -60,7 +60,7 @@ def base_domain(
         E.memory(str(size.memory_mib), unit="MiB"),
         E.vcpu(str(size.vcpus)),
         E.os(
-            E.type("hvm", arch="x86_64", machine=machine),
+            E.type("hvm", arch="x86_64", machine=MACHINE),
             E.kernel(files.kernel),
             E.initrd(files.initrd),
             E.cmdline(cmdline),

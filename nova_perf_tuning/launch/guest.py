@@ -52,7 +52,7 @@ class Guest(base.Machine):
 
     Programs run in the scratch disk's folder.
 
-    :ivar xml: the domain XML it was started with; :ivar tap: its host-side interface.
+    :ivar xml: the domain XML it was started with.
     """
 
     def __init__(
@@ -60,7 +60,6 @@ class Guest(base.Machine):
     ) -> None:
         self.name = name
         self.address = address
-        self.tap = tap
         self.interface = tap
         self.xml = xml
         self._domain = domain

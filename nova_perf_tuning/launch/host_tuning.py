@@ -24,10 +24,9 @@ class HostTuning:
     Only threads of the guests given are touched, never a NIC or another guest.
     """
 
-    def __init__(self, folder: str, sets: plan_model.CpuSets) -> None:
-        """:param folder: of the journal; :param sets: the operator's CPU sets."""
+    def __init__(self, folder: str) -> None:
+        """:param folder: of the journal."""
         self._folder = folder
-        self._sets = sets
         self._kinds = registry.kinds()
 
     def apply(self, active: Sequence[Guest], resting: Sequence[Guest]) -> list[dict[str, Any]]:
@@ -40,7 +39,7 @@ class HostTuning:
         idle = {guest.process().pid for guest in resting}
         facts.guests = tuple(guest for guest in facts.guests if guest.pid not in idle)
         pids = {guest.process().pid for guest in active}
-        plan = planner.plan(facts, self._sets)
+        plan = planner.plan(facts, plan_model.CpuSets())
         settings = [one for one in plan.settings if _belongs(one, pids)]
         if not settings:
             return []

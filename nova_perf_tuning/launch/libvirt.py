@@ -23,7 +23,6 @@ from nova_perf_tuning import errors, interrupt
 from nova_perf_tuning.guest import storage
 from nova_perf_tuning.guest import transform as transform_module
 from nova_perf_tuning.guest import truth as truth_module
-from nova_perf_tuning.host.plan import model as plan_model
 from nova_perf_tuning.launch import (
     accelerator,
     base,
@@ -80,32 +79,20 @@ class LibvirtLauncher(base.Launcher):
     def __init__(
         self,
         *,
-        size: base.GuestSize | None = None,
-        accelerator: str = "auto",
+        accelerator: str = accelerator.KVM,
         image_folder: str | None = None,
-        machine: str = "pc",
-        sets: plan_model.CpuSets | None = None,
         boot_timeout_s: float = BOOT_S,
-        uri: str = URI,
-        state_dir: str = run_directory.BASE,
     ) -> None:
         """Nothing is looked at or made before :meth:`prepare`.
 
-        :param accelerator: ``auto``, ``kvm`` or ``tcg``.
+        :param accelerator: ``kvm``, where it works, or ``tcg``.
         :param image_folder: guest image; default: the one that tools/image/build made last.
-        :param machine: machine type, ``pc`` or ``q35`` or a versioned one.
-        :param sets: the operator's CPU sets for the host plan.
-        :param state_dir: where runs keep their disks; QEMU's user must be able to pass through it.
         """
-        self._size = size or base.GuestSize()
+        self._size = base.GuestSize()
         self._programs: frozenset[str] = frozenset()
         self._wanted = accelerator
         self._image_folder = image_folder
-        self._machine = machine
-        self._sets = sets or plan_model.CpuSets()
         self._boot_timeout_s = boot_timeout_s
-        self._uri = uri
-        self._state_dir = state_dir
         self._guard = interrupt.Guard(interrupt.TERMINATION)
         self._connection: libvirt.virConnect | None = None
         self._run: run_directory.RunDirectory | None = None
@@ -146,11 +133,11 @@ class LibvirtLauncher(base.Launcher):
             self._accelerator = accelerator.choose(self._wanted, self._emulator, self._image)
             self.remove_dead_runs()
             with interrupt.deferred():
-                self._run = run_directory.RunDirectory(self._state_dir)
+                self._run = run_directory.RunDirectory()
             disks.check_space(self._run.path, self._image, self._size)
             self._files = disks.copy_image(self._image, self._run)
             self._cache = disks.cache_mode(self._run.path)
-            self._tuning = host_tuning.HostTuning(self._run.file("journal"), self._sets)
+            self._tuning = host_tuning.HostTuning(self._run.file("journal"))
             self._network = network.Network(self._run.id)
             self._network.create()
         except BaseException:
@@ -163,7 +150,7 @@ class LibvirtLauncher(base.Launcher):
         What cannot be removed now is logged and tried again by the next run.
         """
         with interrupt.deferred():
-            return run_directory.sweep(self._remove_remains, self._state_dir)
+            return run_directory.sweep(self._remove_remains)
 
     def boot(self, arm: base.Arm) -> base.Pair:
         if not _ARM_NAME.fullmatch(arm.name) or arm.name == HOST_ARM:
@@ -197,7 +184,6 @@ class LibvirtLauncher(base.Launcher):
             self._size,
             files,
             kvm=self._accelerator.kvm,
-            machine=self._machine,
             bridge=self._network.bridge,
             tap=tap,
             mac=mac,
@@ -279,7 +265,7 @@ class LibvirtLauncher(base.Launcher):
             "qemu": _version(connection.getVersion()),
             "emulator": self._emulator,
             "kernel": platform.release(),
-            "machine": self._machine,
+            "machine": domain_xml.MACHINE,
             "disk_cache": self._cache,
             "scratch_filesystem": disks.filesystem(self._prepared().path),
             "vhost_net": os.path.exists(_VHOST_NET),
@@ -355,7 +341,7 @@ class LibvirtLauncher(base.Launcher):
         """Remove all of one run but its folder: settings, guests, network, QEMU's logs."""
         LOG.debug("removing run %s", run_id)
         faults: list[str] = []
-        tuning = host_tuning.HostTuning(os.path.join(folder, "journal"), self._sets)
+        tuning = host_tuning.HostTuning(os.path.join(folder, "journal"))
         self._attempt(tuning.restore, faults)
         self._attempt(lambda: self._destroy_domains(self._domain_names(run_id)), faults)
         self._attempt(network.Network(run_id).remove, faults)
@@ -401,10 +387,10 @@ class LibvirtLauncher(base.Launcher):
         # libvirt would print every error on stderr besides raising it.
         libvirt.registerErrorHandler(lambda _context, _error: None, None)
         try:
-            self._connection = libvirt.open(self._uri)
+            self._connection = libvirt.open(URI)
         except libvirt.libvirtError as error:
             raise base.LaunchError(
-                f"libvirt does not answer at {self._uri} ({one_line(error, 200)}); {_START_LIBVIRT}"
+                f"libvirt does not answer at {URI} ({one_line(error, 200)}); {_START_LIBVIRT}"
             ) from error
 
     def _connected(self) -> libvirt.virConnect:
@@ -418,12 +404,12 @@ class LibvirtLauncher(base.Launcher):
         return self._run
 
     def _find_emulator(self) -> str:
-        """Return QEMU's program for this machine type, as libvirt's domain capabilities name it."""
+        """Return QEMU's program for the guests' machine type, as libvirt's domain capabilities name it."""
         try:
-            xml = self._connected().getDomainCapabilities(None, "x86_64", self._machine, "qemu")
+            xml = self._connected().getDomainCapabilities(None, "x86_64", domain_xml.MACHINE, "qemu")
         except libvirt.libvirtError as error:
             raise base.LaunchError(
-                f"libvirt has no QEMU for x86_64 machine '{self._machine}' ({one_line(error, 200)});"
+                f"libvirt has no QEMU for x86_64 machine '{domain_xml.MACHINE}' ({one_line(error, 200)});"
                 " install the package qemu-system-x86"
             ) from error
         return etree.fromstring(xml).findtext("path") or "qemu-system-x86_64"

@@ -16,7 +16,6 @@ TUNED = request.Request(vif_queues=2, vif_rx_queue_size=512, iothreads=2, disk_q
 
 def domain(kvm: bool = False, **options: str) -> str:
     values = {
-        "machine": "pc",
         "bridge": "npb1",
         "tap": "npt1",
         "mac": "fa:16:3e:00:00:01",

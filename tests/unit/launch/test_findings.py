@@ -17,7 +17,7 @@ class FindingsTest(testtools.TestCase):
         sound = test_truth.ETHTOOL.replace("Combined:\t1", "Combined:\t2")
         truths = tuple(truth.parse(f"== signature\nKVMKVMKVM\n{text}") for text in (test_truth.ETHTOOL, sound))
         guests = (types.SimpleNamespace(xml=xml),) * 2
-        launcher = libvirt.LibvirtLauncher(size=base.GuestSize(vcpus=2))
+        launcher = libvirt.LibvirtLauncher()
         launcher._accelerator = types.SimpleNamespace(name="kvm")
         arm = libvirt._Arm(base.Arm("tuned", asked), guests, (), truths)
         self.assertEqual(
