@@ -77,8 +77,6 @@ def _check_flavors(api: api_module.Api, arms: Sequence[model.Arm]) -> None:
     for arm in arms:
         if arm.flavor and _flavor(api, arm.flavor) is None:
             raise model.CloudError(f"flavor '{arm.flavor}' of arm '{arm.name}' does not exist")
-        if arm.flavor and arm.extra_specs:
-            raise model.CloudError(f"arm '{arm.name}' names a flavor and extra specs; give one of them")
     made = [arm.name for arm in arms if not arm.flavor]
     if made and not may_choose_hosts(api):
         raise model.CloudError(
