@@ -33,11 +33,11 @@ class Interrupted(Exception):
     """The run is to end; raised out of a wait or a retry."""
 
 
-class ApiError(Exception):
+class ApiError(sdk_errors.SDKException):
     """An API refused, or failed for longer than retries bridge; one printable line."""
 
 
-class UnreadableError(Exception):
+class UnreadableError(sdk_errors.SDKException):
     """An answer that the service itself does not give, such as a proxy's page with status 200."""
 
 

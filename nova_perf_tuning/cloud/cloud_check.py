@@ -17,7 +17,7 @@ def check(api: api_module.Api, image: str, network: str, arms: Sequence[model.Ar
     :param network: of :class:`nova_perf_tuning.cloud.heat_pair.Settings`.
     :raises model.CloudError: the first thing that is missing, and what to do.
     """
-    try:
+    with faults.one_line("the cloud cannot be used"):
         _check_image(api, image)
         if network:
             _check_network(api, network)
@@ -26,8 +26,6 @@ def check(api: api_module.Api, image: str, network: str, arms: Sequence[model.Ar
         _check_heat(api)
         _check_flavors(api, arms)
         _check_quota(api, 2 * len(arms))
-    except (*api_module.ERRORS, api_module.ApiError) as error:
-        raise model.CloudError(f"the cloud cannot be used: {faults.told(error)}") from error
 
 
 def external_network(api: api_module.Api) -> str:

@@ -83,7 +83,7 @@ def line(error: BaseException) -> str | None:
     ):
         if isinstance(error, kind):
             return f"{meaning}: {_clean(str(error))}; {remedy}"
-    return f"{_clean(str(error))} ({type(error).__name__})"
+    return _clean(str(error)) or type(error).__name__
 
 
 def told(error: BaseException) -> str:

@@ -124,8 +124,6 @@ class HeatPairLauncher:
             measured.measure(arms)
         except api_module.Interrupted:
             measured.note(model.ErrorClass.INTERRUPTED, "the run was interrupted")
-        except api_module.ApiError as error:
-            measured.note(model.ErrorClass.API, str(error))
         except api_module.ERRORS as error:
             if api_module.credentials_refused(error):
                 raise model.CloudError(f"the cloud cannot be used: {faults.told(error)}") from error
@@ -146,10 +144,8 @@ class HeatPairLauncher:
 
         :raises model.CloudError: the cloud cannot be reached, or a stack cannot be removed.
         """
-        try:
+        with faults.one_line("the cloud cannot be used"):
             found = self._closing.owned(run_id)
-        except (*api_module.ERRORS, api_module.ApiError) as error:
-            raise model.CloudError(f"the cloud cannot be used: {faults.told(error)}") from error
         problems = self._closing.delete(found)
         if problems:
             raise model.CloudError("; ".join(problems))
@@ -319,7 +315,7 @@ class _Pair:
                 )
                 found = self._api.read(ask)
                 text = found.get("output", "") if isinstance(found, dict) else found
-            except (*api_module.ERRORS, api_module.ApiError) as error:
+            except api_module.ERRORS as error:
                 text = f"(cannot be read: {faults.told(error)})"
             tails.append(f"{role}'s console ends: {output.printable(str(text)[-1200:], 600) or '(empty)'}")
         return "; ".join(tails)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
+from openstack import exceptions as sdk_errors
+
 from nova_perf_tuning.cloud import api as api_module
 from nova_perf_tuning.cloud import faults, model
 
@@ -62,17 +64,16 @@ def choose(api: api_module.Api, wanted: Sequence[str]) -> Chosen:
 
 def _ask(api: api_module.Api) -> tuple[dict[str, str], dict[str, list[str]]]:
     """Return host -> why it cannot be used (empty if it can), and aggregate -> its hosts."""
-    try:
-        compute = api.connection.compute
-        services = api.read(lambda: list(compute.services(binary="nova-compute")))
-        aggregates = api.read(lambda: list(compute.aggregates()))
-    except (*api_module.ERRORS, api_module.ApiError) as error:
-        if getattr(error, "status_code", None) == 403:
+    with faults.one_line("the cloud cannot be used"):
+        try:
+            compute = api.connection.compute
+            services = api.read(lambda: list(compute.services(binary="nova-compute")))
+            aggregates = api.read(lambda: list(compute.aggregates()))
+        except sdk_errors.ForbiddenException:
             raise model.CloudError(
                 "--hosts: only administrators may choose hosts, and Nova says that you are none (403); "
                 "use an administrator's credentials, or '--hosts any' for a pair where the scheduler puts it"
             ) from None
-        raise model.CloudError(f"the cloud cannot be used: {faults.told(error)}") from error
     states = {}
     for one in services:
         disabled = f"disabled ({one.disabled_reason})" if one.disabled_reason else "disabled"

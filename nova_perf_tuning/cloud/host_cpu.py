@@ -177,7 +177,7 @@ class Sampler:
                 raise agent_metrics.AgentError("Nova does not tell where the guest runs; it tells administrators")
             guest.name, guest.host = name, output.printable(host, 80)
             guest.url = agent_metrics.at(self._url, host, self._address(host))
-        except (*api_module.ERRORS, api_module.UnreadableError, errors.PerfTuningError) as error:
+        except (*api_module.ERRORS, errors.PerfTuningError) as error:
             guest.fault = output.printable(faults.told(error), 200)
 
     def _address(self, host: str) -> str:

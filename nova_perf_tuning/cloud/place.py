@@ -15,10 +15,8 @@ def of(api: api_module.Api) -> str:
 
     :raises model.CloudError: the cloud does not let one in, or not into a project.
     """
-    try:
+    with faults.one_line("the cloud cannot be used"):
         return api.call(_of, api)
-    except (*api_module.ERRORS, api_module.ApiError) as error:
-        raise model.CloudError(f"the cloud cannot be used: {faults.told(error)}") from error
 
 
 def _of(api: api_module.Api) -> str:

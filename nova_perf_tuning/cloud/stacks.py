@@ -249,7 +249,7 @@ class Stacks:
                 self._api.call(heat.delete_stack, one.stack.id, ignore_missing=True)
         except sdk_errors.NotFoundException:
             return bool(one.stack.id) or appeared
-        except (*api_module.ERRORS, api_module.ApiError) as error:
+        except api_module.ERRORS as error:
             one.errors = _DELETE_ERRORS if api_module.credentials_refused(error) else one.errors + 1
             one.problem = faults.told(error)
         return False
