@@ -53,59 +53,30 @@ def floors(results: model.Results, confidence: float = 0.95) -> dict[str, dict[s
     return found
 
 
-def fingerprint(results: model.Results, label: str) -> dict[str, Any]:
+def fingerprint(environment: Mapping[str, Any], label: str) -> dict[str, Any]:
     """Return what must be the same for a floor to hold: the host, its software and how the benchmark is run."""
-    environment = results.environment
     known = {name: environment[name] for name in _FINGERPRINT if name in environment}
     benchmark = environment.get("benchmarks", {}).get(label, {})
     return {**known, "benchmark": {name: benchmark.get(name) for name in ("kind", "parameters")}}
 
 
-def before_run(
-    entries: Sequence[_Entry], host: Mapping[str, Any], benchmarks: Mapping[str, Mapping[str, Any]]
+def holding(
+    environment: Mapping[str, Any], entries: Sequence[_Entry], pick: Callable[[Iterable[float]], float] = max
 ) -> dict[str, Any]:
-    """Return an environment with the floors that may hold for a run that has not begun, as far as is known then.
-
-    Of several the lowest: what the others refuse may be allowed once all is known.
-
-    :param entries: of the floor file; :param host: facts of the host.
-    :param benchmarks: label -> ``kind`` and ``parameters``.
-    """
-    known = {name: host[name] for name in _FINGERPRINT if name in host}
-    wanted = {label: {**known, "benchmark": dict(one)} for label, one in benchmarks.items()}
-    found = _of_host(entries, wanted, host.get("host"), min)
-    return {"noise_floor": found} if found else {}
-
-
-def for_results(results: model.Results, entries: Sequence[_Entry]) -> dict[str, Any]:
-    """Return what belongs into the environment of ``results``: the floors that hold for them, if there are any.
-
-    Where several floors agree with what is known, the largest counts: which of them holds is not known.
-
-    :param entries: of the floor file.
-    """
-    wanted = {one: fingerprint(results, one) for one in dict.fromkeys(one.benchmark for one in results.trials)}
-    found = _of_host(entries, wanted, results.environment.get("host"), max)
-    return {"noise_floor": found} if found else {}
-
-
-def _of_host(
-    entries: Iterable[_Entry],
-    wanted: Mapping[str, Mapping[str, Any]],
-    host: str | None,
-    pick: Callable[[Iterable[float]], float],
-) -> dict[str, Any]:
-    """Return ``noise_floor`` of a host; empty: it has none.
+    """Return what of noise floors belongs into the environment of a run; empty: none holds for its benchmarks.
 
     A floor holds where its fingerprint agrees with all that is known. The host has always to agree: a floor of one
     says nothing of another, nor of results that do not tell theirs.
 
-    :param wanted: label -> fingerprint, as far as it is known. :param pick: which of several floors counts.
+    :param entries: of the floor file.
+    :param pick: which of several floors counts, since it is not known which of them holds: the largest; before a
+        run the lowest, since what the others refuse may be allowed once all is known.
     """
     losses: dict[str, dict[str, list[float]]] = {}
     created = ""
+    wanted = {label: fingerprint(environment, label) for label in environment.get("benchmarks", {})}
     for one in entries:
-        if not _same(one["fingerprint"].get("host"), host):
+        if not _same(one["fingerprint"].get("host"), environment.get("host")):
             continue
         for label, known in wanted.items():
             if all(one["fingerprint"].get(name) == value for name, value in known.items() if name != "host"):
@@ -113,7 +84,7 @@ def _of_host(
                 for metric, loss in one["losses"].items():
                     losses.setdefault(label, {}).setdefault(metric, []).append(loss)
     floors_of = {label: {metric: pick(some) for metric, some in mine.items()} for label, mine in losses.items()}
-    return {"created": created, "losses": floors_of} if floors_of else {}
+    return {"noise_floor": {"created": created, "losses": floors_of}} if floors_of else {}
 
 
 def _same(one: object, other: object) -> bool:
@@ -131,7 +102,7 @@ def save(results: model.Results, path: str) -> dict[str, dict[str, float]]:
     :raises OSError: it cannot be written.
     """
     found = floors(results)
-    known = {label: fingerprint(results, label) for label in found}
+    known = {label: fingerprint(results.environment, label) for label in found}
     created = str(results.environment.get("created", ""))
     new = [
         {"fingerprint": known[label], "benchmark": label, "created": created, "losses": losses}

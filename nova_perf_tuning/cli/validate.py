@@ -108,7 +108,7 @@ class _Run:
                     self._plan,
                     lambda found: store.save(found, self._results_file),
                     progress.shower(self._args.format == "json"),
-                    lambda found: noise.for_results(found, self._floors),
+                    lambda found: noise.holding(found.environment, self._floors),
                 )
                 results = running.results
                 with contextlib.suppress(session.TimeUp):  # rang while the results were being saved

@@ -157,10 +157,3 @@ class ShippedTest(testtools.TestCase):
         data.trials = [one for one in data.trials if one.arm != "host"]
         [told] = verdict.left_out(data, budgets)
         self.assertEqual("budgets left out, since arm 'host' was not measured: iperf3, tuned against host", told)
-
-    def test_host_budgets_are_not_for_emulation(self):
-        data = samples.results(
-            {"host": 1000.0, "untuned": 8.0, "tuned": 9.0}, groups=4, blocks=4, accelerator="tcg"
-        )
-        found = verdict.judge_all(data, budget_file.load("default"))
-        self.assertEqual({"untuned"}, {one.budget.baseline for one in found})

@@ -53,15 +53,15 @@ class NoiseTest(testtools.TestCase):
         noise.save(aa_run(host="compute2"), self.path)
         noise.save(aa_run(seed=9), self.path)
         self.assertEqual(2, len(noise.load(self.path)))
-        told = noise.for_results(aa_run(seed=3), noise.load(self.path))["noise_floor"]
+        told = noise.holding(aa_run(seed=3).environment, noise.load(self.path))["noise_floor"]
         self.assertNotEqual(first, told["losses"])
-        self.assertEqual({}, noise.for_results(aa_run(kernel="6.12"), noise.load(self.path)))
-        self.assertEqual({}, noise.for_results(aa_run(), noise.load(self.path + ".missing")))
+        self.assertEqual({}, noise.holding(aa_run(kernel="6.12").environment, noise.load(self.path)))
+        self.assertEqual({}, noise.holding(aa_run().environment, noise.load(self.path + ".missing")))
 
     def test_a_tighter_budget_is_refused_with_the_figure(self):
         noise.save(aa_run(noise=0.05), self.path)
         data = samples.results({"untuned": 1000.0, "tuned": 1000.0}, groups=4, blocks=3, noise=0.001)
-        data.environment |= {**aa_run().environment, **noise.for_results(aa_run(), noise.load(self.path))}
+        data.environment |= {**aa_run().environment, **noise.holding(aa_run().environment, noise.load(self.path))}
         floor = data.environment["noise_floor"]["losses"]["iperf3"]["throughput"]
         for limit, refused in ((floor / 2, True), (floor * 1.01, False), (-floor / 2, True), (-2 * floor, False)):
             budget = budget_file.Budget("iperf3", "tuned", limit, baseline="untuned")
@@ -80,11 +80,10 @@ class NoiseTest(testtools.TestCase):
 
     def test_before_a_run_what_is_known_then_decides(self):
         noise.save(aa_run(), self.path)
-        job = {"iperf3": {"kind": "iperf3", "parameters": {"seconds": "4"}}}
-        self.assertIn("noise_floor", noise.before_run(noise.load(self.path), {"host": "compute1"}, job))
-        self.assertEqual({}, noise.before_run(noise.load(self.path), {"host": "compute3"}, job))
-        job["iperf3"]["parameters"] = {"seconds": "9"}
-        self.assertEqual({}, noise.before_run(noise.load(self.path), {"host": "compute1"}, job))
+        for host, seconds, known in (("compute1", "4", True), ("compute3", "4", False), ("compute1", "9", False)):
+            job = {"iperf3": {"kind": "iperf3", "parameters": {"seconds": seconds}}}
+            found = noise.holding({"host": host, "benchmarks": job}, noise.load(self.path), min)
+            self.assertEqual(known, "noise_floor" in found)
 
     def entry(self, loss, **fingerprint):
         benchmark = {"kind": "iperf3", "parameters": {"seconds": "4"}}
@@ -92,7 +91,7 @@ class NoiseTest(testtools.TestCase):
         return {**whole, "created": str(loss), "losses": {"throughput": loss}}
 
     def losses(self, data, *entries):
-        return noise.for_results(data, entries).get("noise_floor", {}).get("losses", {}).get("iperf3")
+        return noise.holding(data.environment, entries).get("noise_floor", {}).get("losses", {}).get("iperf3")
 
     def test_a_floor_is_of_the_host_that_it_names(self):
         data, mine = aa_run(), self.entry(0.2, host="compute1", kernel="6.1")

@@ -74,8 +74,7 @@ class SessionTest(testtools.TestCase):
     def test_the_seed_is_the_order(self):
         first, again = (self.order(self.run_session(groups=1)) for _ in range(2))
         self.assertEqual(first, again)
-        others = [self.order(self.run_session(seed=seed, groups=1)) for seed in range(3)]
-        self.assertTrue(any(other[0] != first[0] for other in others))
+        self.assertNotEqual(first[0], self.order(self.run_session(seed=1, groups=1))[0])
 
     def test_what_a_trial_carries(self):
         results = self.run_session(samples.job())
