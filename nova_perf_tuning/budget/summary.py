@@ -70,10 +70,7 @@ class Comparison:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Secondary:
-    """A figure that is shown, not judged: medians per arm, and ratios made as those of the judged one.
-
-    :ivar comparisons: as those of the judged figure, without their single values.
-    """
+    """A figure that is shown, not judged: medians per arm, and ratios made as those of the judged one."""
 
     metric: str
     unit: str
@@ -158,9 +155,7 @@ def _benchmark(
         better=first.better,
         work_unit=next((one.work_unit for one in chosen if one.work_unit), ""),
         arms=tuple(_arm(arm, of_arm[arm], by.left_out) for arm in here),
-        comparisons=tuple(
-            _comparison([*of_arm[arm], *of_arm[baseline]], arm, baseline, by) for arm, baseline in _pairs(here)
-        ),
+        comparisons=_comparisons(of_arm, here, by),
         secondary=_secondary(trials, here, by),
     )
 
@@ -172,6 +167,15 @@ def _comparison(trials: Sequence[model.Trial], arm: str, baseline: str, by: _Cho
     values = tuple((group, math.exp(log)) for group, some in logs.items() for log in some)
     ratio = statistics.ratio_of(logs)
     return Comparison(arm, baseline, ratio, picked.pairs_excluded, text.lines(picked.notes), invalid, values)
+
+
+def _comparisons(
+    of_arm: Mapping[str, Sequence[model.Trial]], arms: Sequence[str], by: _Chosen
+) -> tuple[Comparison, ...]:
+    return tuple(
+        _comparison([*of_arm[arm], *of_arm[baseline]], arm, baseline, by)
+        for arm, baseline in _pairs([arm for arm in arms if arm in of_arm])
+    )
 
 
 def _pairs(arms: Sequence[str]) -> list[tuple[str, str]]:
@@ -275,15 +279,7 @@ def _secondary(trials: Sequence[model.Trial], arms: Sequence[str], by: _Chosen) 
     for metric, mine in metrics.items():
         of_arm = _by((one for one in mine if guards.run(one) not in by.left_out), lambda one: one.arm)
         values = {arm: [one.value for one in of_arm.get(arm, ()) if one.value is not None] for arm in arms}
-        compared = _compared_figures([*mine, *failed], arms, by)
+        compared = _comparisons(_by([*mine, *failed], lambda one: one.arm), arms, by)
         known = {arm: middle for arm in arms if (middle := statistics.median(values[arm])) is not None}
         found.append(Secondary(metric, mine[0].unit, mine[0].better, known, compared))
     return tuple(found)
-
-
-def _compared_figures(trials: Sequence[model.Trial], arms: Sequence[str], by: _Chosen) -> tuple[Comparison, ...]:
-    of_arm = _by(trials, lambda one: one.arm)
-    return tuple(
-        dataclasses.replace(_comparison([*of_arm[arm], *of_arm[baseline]], arm, baseline, by), values=())
-        for arm, baseline in _pairs([arm for arm in arms if arm in of_arm])
-    )
