@@ -136,10 +136,3 @@ class FaultTest(openstack_program.ProgramTestCase):
             line = self.refused(*arguments)
             self.assertIn("not allowed (403)", line)
             self.assertIn("admin", line)
-
-    def test_the_program_itself(self):
-        """As a user starts it: exit codes and streams are those of the process."""
-        program = [sys.executable, "-W", "ignore", "-m", "openstackclient.shell", "--os-cloud", "test", "perf"]
-        self.cloud.add_flavor("pinned", hw_cpu_policy="dedicated")
-        done = subprocess.run([*program, "flavor", "check", "--all", "-f", "json"], capture_output=True, text=True)
-        self.assertEqual(["", 1], [done.stderr, done.returncode])
