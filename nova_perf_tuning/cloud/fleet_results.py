@@ -8,6 +8,7 @@ and pairs stands in the environment under ``fleet`` (see ``results.schema.json``
 from __future__ import annotations
 
 import collections
+import dataclasses
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -17,8 +18,8 @@ from nova_perf_tuning.budget import model as results
 from nova_perf_tuning.budget import verdict
 from nova_perf_tuning.cloud import baselines, fleet, host_cpu, model, peer_comparison, run_store
 
-#: With more trials than that those that are only shown beside the others are left out, so that the file stays
-#: small enough to be read.
+#: With more trials than that a file cannot be read again (see the schema): those that are only shown beside the
+#: others are left out, and where that is not enough pairs have one trial, their median.
 MAX_TRIALS = 40_000
 #: More causes why host CPU is not known help nobody.
 _MAX_CPU_FAULTS = 50
@@ -61,6 +62,9 @@ def collect(
     environment = _environment(store, run, of_pair, judged, max_loss, ended)
     if bare:
         environment["bare_hosts"] = {one.name: one.created for one in bare}
+    if len(shown) > MAX_TRIALS:
+        shown = [*(trial for trials in of_pair.values() for trial in _medians(trials)), *spread]
+        _number(shown)
     return results.Results(environment, shown), judged
 
 
@@ -70,6 +74,18 @@ def _number(trials: list[results.Trial]) -> None:
     runs: dict[tuple[int, int], int] = {}
     for trial in trials:
         trial.order = runs.setdefault((trial.group, trial.order), len(runs))
+
+
+def _medians(trials: Sequence[results.Trial]) -> list[results.Trial]:
+    series: dict[tuple[int, str, str], list[results.Trial]] = {}
+    for one in trials:
+        series.setdefault((one.group, one.benchmark, one.arm), []).append(one)
+    found = []
+    for some in series.values():
+        good = sorted((one for one in some if one.value is not None), key=lambda one: one.value or 0.0)
+        middle = good[len(good) // 2] if good else some[0]
+        found.append(dataclasses.replace(middle, block=0))
+    return found
 
 
 def _environment(

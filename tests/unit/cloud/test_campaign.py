@@ -11,7 +11,7 @@ import fixtures
 import testtools
 
 from nova_perf_tuning.bench import plugins
-from nova_perf_tuning.cloud import campaign, model, pairing, run_store, stop_signals
+from nova_perf_tuning.cloud import campaign, fleet_results, model, pairing, run_store, stop_signals
 from tests import simulated_cloud as simulation
 
 ARMS = (model.Arm("untuned"), model.Arm("tuned", extra_specs={"perf:profile": "balanced"}))
@@ -261,6 +261,15 @@ class CampaignTest(CampaignCase):
             self.assertEqual(12, len(begun))
             self.assertEqual(1 + retries, max(begun.values()))
             self.check_consistent(run_id)
+
+    def test_results_of_many_trials_are_short_enough_to_be_read(self):
+        one = self.begin(6)
+        one.run()
+        for limit, count in ((144, 144), (143, 72), (71, 36)):
+            self.useFixture(fixtures.MockPatchObject(fleet_results, "MAX_TRIALS", limit))
+            paired = {"iperf3": True, "cpu": False}
+            found, judged = fleet_results.collect(self.store, one._run.run_id, paired, [], 0.15, "complete")
+            self.assertEqual((count, "PASS"), (len(found.trials), judged.whole))
 
     def test_time_limit(self):
         one = self.begin(20, max_parallel=2, time_limit_s=1500.0)
