@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from nova_perf_tuning.bench import base, output, own, parameter
 
@@ -29,60 +29,63 @@ def fan(argv: Sequence[str], processes: int, port: int) -> tuple[str, ...]:
     return (own.PROGRAM, "fan", str(processes), str(port), *argv)
 
 
-def documents(kind: str, text: str, protocol: str) -> list[dict[str, Any]]:
-    """Return iperf3's JSON of every process.
+class _Iperf(base.Benchmark):
+    """A benchmark of iperf3; ``protocol``: ``TCP`` or ``UDP``."""
 
-    :param protocol: ``TCP`` or ``UDP``, of which it must be.
-    :raises base.NotReadyError: a server did not listen yet.
-    :raises base.OutputError: no JSON, one that tells an error, or of another protocol.
-    """
-    data = output.load_json(kind, text)
-    found = data.get("outputs", [data])
-    if not isinstance(found, list) or not found or not all(isinstance(one, dict) for one in found):
-        raise base.OutputError(f"{kind}: the output has no list of processes")
-    for one in found:
-        if "error" in one:
-            message = output.printable(one["error"])
-            if "refused" in message:
-                raise base.NotReadyError(f"{kind}: {message}")
-            raise base.OutputError(f"{kind}: {message}")
-        if (told := output.find(kind, one, "start", "test_start", "protocol")) != protocol:
-            raise base.OutputError(
-                f"{kind}: the output is of a {output.printable(told, 20)} test, not of {protocol}"
-            )
-    return found
+    packages = ("iperf3",)
+    programs = ("iperf3",)
+    paired = True
+    protocol: ClassVar[str]
+
+    def documents(self, text: str) -> list[dict[str, Any]]:
+        """Return iperf3's JSON of every process.
+
+        :raises base.NotReadyError: a server did not listen yet.
+        :raises base.OutputError: no JSON, one that tells an error, or of another protocol.
+        """
+        data = output.load_json(self.kind, text)
+        found = data.get("outputs", [data])
+        if not isinstance(found, list) or not found or not all(isinstance(one, dict) for one in found):
+            raise base.OutputError(f"{self.kind}: the output has no list of processes")
+        for one in found:
+            if "error" in one:
+                message = output.printable(one["error"])
+                fault = base.NotReadyError if "refused" in message else base.OutputError
+                raise fault(f"{self.kind}: {message}")
+            if (told := output.find(self.kind, one, "start", "test_start", "protocol")) != self.protocol:
+                raise base.OutputError(
+                    f"{self.kind}: the output is of a {output.printable(told, 20)} test, not of {self.protocol}"
+                )
+        return found
+
+    def transferred(self, data: Mapping[str, Any]) -> float:
+        """Return all bytes of a run; ``end`` leaves out the omitted seconds, the intervals do not."""
+        intervals = output.find(self.kind, data, "intervals")
+        if not isinstance(intervals, list) or not intervals:
+            raise base.OutputError(f"{self.kind}: the output has no 'intervals'")
+        return sum(output.number(self.kind, interval, "sum", "bytes") for interval in intervals)
+
+    def span(self, text: str) -> base.Span:
+        # All but the omitted seconds; it ends some 10 ms after the last interval.
+        seconds, counted, everything = [], 0.0, 0.0
+        for one in self.documents(text):
+            everything += self.transferred(one)
+            sums = [output.find(self.kind, interval, "sum") for interval in one["intervals"]]
+            kept = [found for found in sums if not found.get("omitted")]
+            seconds.append(sum(output.number(self.kind, found, "seconds") for found in kept))
+            counted += sum(output.number(self.kind, found, "bytes") for found in kept)
+        return base.Span(max(seconds), work_share=counted / everything if everything else 1.0)
+
+    def cpu_shares(self, found: Sequence[Mapping[str, Any]]) -> list[base.Reading]:
+        """Return the CPU of iperf3's own processes on both sides in per cent of one CPU, summed up."""
+        readings = []
+        for name, field in (("client_cpu", "host_total"), ("server_cpu", "remote_total")):
+            share = sum(output.number(self.kind, one, "end", "cpu_utilization_percent", field) for one in found)
+            readings.append(base.Reading(name, "%", "lower", share))
+        return readings
 
 
-def transferred(kind: str, data: Mapping[str, Any], what: str = "bytes") -> float:
-    """Return all bytes (or packets) of a run; ``end`` leaves out the omitted seconds, the intervals do not."""
-    intervals = output.find(kind, data, "intervals")
-    if not isinstance(intervals, list) or not intervals:
-        raise base.OutputError(f"{kind}: the output has no 'intervals'")
-    return sum(output.number(kind, interval, "sum", what) for interval in intervals)
-
-
-def span(kind: str, text: str, protocol: str) -> base.Span:
-    """Return when iperf3 measured: all but the omitted seconds; it ends some 10 ms after the last interval."""
-    seconds, counted, everything = [], 0.0, 0.0
-    for one in documents(kind, text, protocol):
-        everything += transferred(kind, one)
-        sums = [output.find(kind, interval, "sum") for interval in one["intervals"]]
-        kept = [found for found in sums if not found.get("omitted")]
-        seconds.append(sum(output.number(kind, found, "seconds") for found in kept))
-        counted += sum(output.number(kind, found, "bytes") for found in kept)
-    return base.Span(max(seconds), work_share=counted / everything if everything else 1.0)
-
-
-def cpu_shares(kind: str, found: Sequence[Mapping[str, Any]]) -> list[base.Reading]:
-    """Return the CPU of iperf3's own processes on both sides in per cent of one CPU, summed up."""
-    readings = []
-    for name, field in (("client_cpu", "host_total"), ("server_cpu", "remote_total")):
-        share = sum(output.number(kind, one, "end", "cpu_utilization_percent", field) for one in found)
-        readings.append(base.Reading(name, "%", "lower", share))
-    return readings
-
-
-class Iperf3(base.Benchmark):
+class Iperf3(_Iperf):
     """One TCP test between two machines; the receiver's rate counts, in Mbit/s of 1,000,000 bit/s.
 
     iperf3 before 3.16 serves all streams with one thread, so several streams show queues, not several CPUs;
@@ -91,9 +94,8 @@ class Iperf3(base.Benchmark):
     """
 
     kind = "iperf3"
+    protocol = "TCP"
     summary = "TCP throughput between two machines, as the receiver counts it"
-    packages = ("iperf3",)
-    programs = ("iperf3",)
     primary = ("throughput", "Mbit/s", "higher")
     parameters = (
         parameter.Integer("seconds", "10", "length of the measured part", 1, 3600),
@@ -111,7 +113,6 @@ class Iperf3(base.Benchmark):
         ),
     )
     self_check = "the receiver must have got something; bytes of all intervals count as work"
-    paired = True
     work_metric = "transferred"
     work_unit = "Gbit"
 
@@ -149,11 +150,11 @@ class Iperf3(base.Benchmark):
         )
 
     def parse(self, text: str) -> list[base.Reading]:
-        found = documents(self.kind, text, "TCP")
+        found = self.documents(text)
         rates = [output.number(self.kind, one, "end", "sum_received", "bits_per_second") for one in found]
         if not all(rates):
             raise base.OutputError(f"{self.kind}: the receiver got nothing (0 bit/s)")
-        work = sum(transferred(self.kind, one) for one in found)
+        work = sum(self.transferred(one) for one in found)
         readings = [
             base.Reading(*self.primary, sum(rates) / 1e6, primary=True),
             base.Reading("transferred", self.work_unit, "higher", work * 8 / 1e9),
@@ -162,13 +163,10 @@ class Iperf3(base.Benchmark):
         if all(isinstance(one, dict) and "retransmits" in one for one in sent):  # only systems with TCP_INFO
             count = sum(output.number(self.kind, one, "retransmits") for one in sent)
             readings.append(base.Reading("retransmits", "segments", "lower", count))
-        return readings + cpu_shares(self.kind, found)
-
-    def span(self, text: str) -> base.Span:
-        return span(self.kind, text, "TCP")
+        return readings + self.cpu_shares(found)
 
 
-class Packets(base.Benchmark):
+class Packets(_Iperf):
     """Small UDP packets as fast as the sender can, counted where they arrive.
 
     What the sender sent says nothing: on a loaded path half of it is lost on the way. The packets that arrived per
@@ -176,9 +174,8 @@ class Packets(base.Benchmark):
     """
 
     kind = "packets"
+    protocol = "UDP"
     summary = "small UDP packets per second that arrive (iperf3)"
-    packages = ("iperf3",)
-    programs = ("iperf3",)
     primary = ("packets_per_second", "1/s", "higher")
     parameters = (
         parameter.SECONDS,
@@ -190,7 +187,6 @@ class Packets(base.Benchmark):
         parameter.Integer("port", "5211", "port of the server", 1, 65_535),
     )
     self_check = "no more may arrive than was sent"
-    paired = True
     work_metric = "received"
     work_unit = "1,000 packets"
 
@@ -208,7 +204,7 @@ class Packets(base.Benchmark):
         return (base.Step(server, "server", timeout_s), base.Step(tuple(client), "client", timeout_s))
 
     def parse(self, text: str) -> list[base.Reading]:
-        found = documents(self.kind, text, "UDP")
+        found = self.documents(text)
         end = output.find(self.kind, found[0], "end")
         sent = output.number(self.kind, end, "sum", "packets")
         # The receiver's own bytes: as lost it tells the gaps alone, and not what is missing after its last packet.
@@ -228,8 +224,5 @@ class Packets(base.Benchmark):
             base.Reading("lost_share", "%", "lower", 100 * (1 - arrived / sent)),
             base.Reading("jitter", "ms", "lower", output.number(self.kind, end, "sum", "jitter_ms")),
             base.Reading("received", self.work_unit, "higher", arrived / 1e3),
-            *cpu_shares(self.kind, found),
+            *self.cpu_shares(found),
         ]
-
-    def span(self, text: str) -> base.Span:
-        return span(self.kind, text, "UDP")
