@@ -34,7 +34,6 @@ _UNITS: Final = {"lps": "1/s", "lpm": "1/min", "MWIPS": "MWIPS", "KBps": "KiB/s"
 _NAMES = "|".join(re.escape(name) for name in TESTS)
 _NUMBER = output.NUMBER
 _HEADER = re.compile(r"BYTE UNIX Benchmarks \(Version ([0-9]{1,3}(?:\.[0-9]{1,4}){1,3})\)")
-_COPIES = re.compile(r"^([0-9]{1,6}) CPUs? in system; running ([0-9]{1,6}) parallel cop(?:y|ies) of tests", re.M)
 _RESULT = re.compile(
     rf"^({_NAMES})[ \t]+{_NUMBER}[ \t]+(lps|MWIPS|KBps|lpm)[ \t]+\([0-9.]{{1,9}} s, ([0-9]{{1,6}}) samples\)", re.M
 )
@@ -80,7 +79,6 @@ class Report:
     """One run of UnixBench; figures of different versions must never be compared."""
 
     version: str
-    copies: int
     rows: tuple[Row, ...]
     printed_score: float
 
@@ -111,10 +109,10 @@ def read(kind: str, text: str) -> list[Report]:
 def _report(kind: str, version: str, text: str) -> Report:
     results = {found[1]: float(found[2]) for found in _RESULT.finditer(text)}
     indexes = {found[1]: found for found in _INDEX.finditer(text)}
-    copies, score = _COPIES.search(text), _SCORE.search(text)
+    score = _SCORE.search(text)
     missing = [name for name in TESTS if name not in results or name not in indexes]
-    if missing or copies is None or score is None:
-        what = f"test '{missing[0]}'" if missing else "its score" if copies else "the number of copies"
+    if missing or score is None:
+        what = f"test '{missing[0]}'" if missing else "its score"
         raise base.OutputError(f"{kind}: the report is cut off or of few tests: {what} is missing")
     rows = []
     for name, (_short, baseline, _unit) in TESTS.items():
@@ -124,7 +122,7 @@ def _report(kind: str, version: str, text: str) -> Report:
         if result <= 0:
             raise base.OutputError(f"{kind}: '{name}' has the result {result:g}; the test did not work")
         rows.append(Row(name, result, float(found[4])))
-    return Report(version, int(copies[2]), tuple(rows), float(score[1]))
+    return Report(version, tuple(rows), float(score[1]))
 
 
 class UnixBench(base.Benchmark):

@@ -31,15 +31,12 @@ def call(argv: Sequence[str], text: str = "") -> str:
     """Run a program to its end and return its standard output.
 
     :param text: its standard input.
-    :raises LaunchError: it is missing, fails (last line of its errors) or takes five minutes.
+    :raises LaunchError: it fails (last line of its errors) or takes five minutes.
     """
     try:
         done = subprocess.run(
             argv, input=text, capture_output=True, text=True, timeout=_LIMIT_S, env=environment(), check=False
         )
-    except FileNotFoundError as error:
-        package = NEEDED.get(argv[0], argv[0])
-        raise base.LaunchError(f"program {argv[0]} is missing; install the package {package}") from error
     except subprocess.TimeoutExpired as error:
         raise base.LaunchError(f"{' '.join(argv)[:200]} did not end within {_LIMIT_S:.0f} s") from error
     if done.returncode:

@@ -109,7 +109,6 @@ class Published(Generated):
         reports = [
             unixbench.Report(
                 one["version"],
-                one["copies"],
                 tuple(unixbench.Row(name, *pair) for name, pair in one["tests"].items()),
                 one["score"],
             )
