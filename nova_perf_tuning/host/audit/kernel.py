@@ -13,15 +13,14 @@ from nova_perf_tuning import cpulist
 
 #: Parameters that rules read, and a recording keeps; a command line may hold addresses, volume names and keys.
 RECORDED: Final = ("isolcpus", "irqaffinity", "systemd.cpu_affinity", "dom0_max_vcpus", "dom0_vcpus_pin")
-_MAX_WORDS: Final = 4096
 
 
 def words(line: str) -> list[str]:
     """Return the words of a command line; a value may be quoted."""
     try:
-        return shlex.split(line)[:_MAX_WORDS]
+        return shlex.split(line)
     except ValueError:
-        return line.split()[:_MAX_WORDS]
+        return line.split()
 
 
 def parameters(line: str) -> Mapping[str, str]:

@@ -118,11 +118,6 @@ class PairTest(rig.GuestCase):
         self.assertEqual(127, missing.returncode)
         self.assertIn("no-such-program", missing.stderr)
 
-    def test_arguments_are_not_given_to_a_shell(self) -> None:
-        hostile = ["$(id)", "`id`", "a b", "'", '"', ";id", "*", "-n", "\\", "ü"]
-        shown = self.text(self.active("untuned").client, "printf", "%s\\n", *hostile)
-        self.assertEqual(hostile, shown.splitlines())
-
     def test_flooding_output_is_cut_and_does_not_block(self) -> None:
         script = "head -c 6000000 /dev/zero; head -c 400000 /dev/zero >&2; exit 3"
         done = self.active("untuned").client.run(["sh", "-c", script], patience.LIMIT_S)
@@ -241,10 +236,6 @@ class PairTest(rig.GuestCase):
         self.assertIsNone(pair.client.run(["sleep", "4323"], 0.3).returncode)
         with self.assertRaisesRegex(base.LaunchError, "ended at once"):
             pair.server.start(["iperf3", "--no-such-option"])
-
-    def test_both_kinds_of_machine_run_programs_in_a_writable_folder(self) -> None:
-        for pair in (self.active("untuned"), self.launcher.host_pair()):
-            self.text(pair.client, "sh", "-c", "echo x >file && rm file && [ $(pwd) != / ]")
 
     def test_environment_is_json_and_names_what_was_not_applied(self) -> None:
         environment = json.loads(json.dumps(self.launcher.environment()))
