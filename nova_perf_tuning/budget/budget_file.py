@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import fnmatch
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import resources
 from typing import Any, Final
@@ -95,6 +96,10 @@ def load(path: str) -> list[Budget]:
     except profile.ProfileError as error:
         raise schema.InputError(str(error)) from None
     schema.check("budget", data, path)
+    for part in (data.get("guards", {}), *data["budgets"]):
+        # It is in every range of a schema, and nothing is beyond it: each budget would be met.
+        if wrong := [name for name, value in part.items() if isinstance(value, float) and math.isnan(value)]:
+            raise schema.InputError(f"{path}: {wrong[0]} is not a number")
     limits = guards.Limits(**data.get("guards", {}))
     budgets = [Budget(**one, guards=limits) for one in data["budgets"]]
     for index, budget in enumerate(budgets):

@@ -173,7 +173,8 @@ class PassthroughTest(rig.LabCase):
         """The other agent logs success after failure. No interrupt can go back to a CPU that is offline."""
         self.start(cpus=None)
         irq = self.move(1)
-        self.start_agent("on_stop = restore\n", vectors(rig.NODE1), "the agent's start with a guest")
+        options = "on_stop = restore\nverify_interval = 1\n"
+        self.start_agent(options, vectors(rig.NODE1), "the agent's start with a guest")
         self.addCleanup(self.lab.ask, *rig.online(1, 1))
         # What the kernel resets then is written again first: it would count as changed by others.
         self.right_again("CPU 1 offline", rig.online(1, 1, 0), rig.nics(nic0=[0], igb0=[0]))
@@ -197,7 +198,7 @@ class PassthroughTest(rig.LabCase):
         server = self.lab.ask("sockets", int(self.lab.run("systemctl show -P MainPID ssh")))
         self.assertIn("tcp", server, "a socket of TCP would not be seen")
         found = self.lab.ask("sockets", int(self._agent["MainPID"]))
-        self.assertGreaterEqual(found.get("netlink", 0), 3)
+        self.assertGreaterEqual(found.get("netlink", 0), 2)
         self.assertEqual(set(), set(found) - {"netlink", "unix"}, found)
 
     def test_7_no_secret_in_its_log(self):
