@@ -13,8 +13,10 @@ machine is touched.
 from __future__ import annotations
 
 import concurrent.futures
+import glob
 import os
 import select
+import shutil
 import socket
 import subprocess
 import sys
@@ -52,6 +54,9 @@ def _at_rest(folder: str, name: str, options: str) -> float:
         try:
             while b"READY=1" not in notify.recv(65536):
                 pass
+            # Generated files do not follow a write as a kernel's do.
+            for path in glob.glob(f"{root}/proc/irq/*/smp_affinity_list"):
+                shutil.copyfile(path, os.path.join(os.path.dirname(path), "effective_affinity_list"))
             _read(notify, SETTLES)
             before, begin = _busy(process.pid), time.monotonic()
             _read(notify, MEASURED)

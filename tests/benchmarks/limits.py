@@ -36,13 +36,20 @@ class Reading:
 
 
 def _topology(root: str) -> list[str]:
-    """One file for each core, three for each node and five for all."""
+    """One file for each core, two for each last-level cache, three for each node and five for all."""
     cpus = f"{root}/sys/devices/system/cpu"
     paths = [f"{cpus}/{name}" for name in ("online", "possible", "present", "isolated", "nohz_full")]
-    cores: dict[str, str] = {}
-    for path in glob.glob(f"{cpus}/cpu[0-9]*/topology/core_cpus_list"):
-        cores.setdefault(pathlib.Path(path).read_text(), path)
-    paths += cores.values()
+    cores: set[str] = set()
+    caches: set[str] = set()
+    count = len(glob.glob(f"{cpus}/cpu[0-9]*"))
+    for cpu in range(count):
+        core = f"{cpus}/cpu{cpu}/topology/core_cpus_list"
+        cache = f"{cpus}/cpu{cpu}/cache/index3"
+        for path, seen in ((core, cores), (f"{cache}/shared_cpu_list", caches)):
+            text = pathlib.Path(path).read_text()
+            if text not in seen:
+                seen.add(text)
+                paths += [core] if seen is cores else [path, f"{cache}/size"]
     for node in glob.glob(f"{root}/sys/devices/system/node/node[0-9]*"):
         paths += [f"{node}/cpulist", f"{node}/distance", f"{node}/meminfo"]
     return paths
@@ -79,7 +86,7 @@ def facts_paths(root: str) -> list[str]:
     paths += [f"{root}/run/libvirt/qemu/", f"{root}/etc/libvirt/qemu/", f"{root}/proc/irq/"]
     paths += [f"{folder}/" for folder in glob.glob(f"{root}/proc/irq/[0-9]*")]
     paths += _tasks(root, "comm") + _tasks(root, "status")
-    return [*paths, f"{root}/proc/sys/kernel/osrelease"]
+    return [*paths, f"{root}/proc/stat", f"{root}/proc/sys/kernel/osrelease"]
 
 
 def verify_paths(root: str) -> list[str]:

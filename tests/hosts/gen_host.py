@@ -19,6 +19,7 @@ from __future__ import annotations
 import argparse
 import functools
 import json
+import math
 import os
 import random
 import sys
@@ -28,6 +29,11 @@ from collections.abc import Sequence
 
 SIZES = ("cpus", "nodes", "packages", "nics", "queues", "guests")
 PRESETS = {"tiny": (8, 2, 2, 1, 4, 2), "small": (64, 2, 2, 2, 16, 16), "huge": (1024, 8, 2, 16, 128, 512)}
+NETSTATS = (
+    "collisions multicast rx_bytes rx_crc_errors rx_dropped rx_errors rx_fifo_errors rx_missed_errors "
+    "rx_nohandler rx_over_errors rx_packets tx_bytes tx_dropped tx_errors tx_fifo_errors tx_packets"
+).split()
+CACHES = (("1", "Data", 48), ("1", "Instruction", 32), ("2", "Unified", 2048), ("3", "Unified", 32768))
 SYSCTL = {
     "net/core": {
         "busy_poll": 0,
@@ -42,7 +48,11 @@ SYSCTL = {
     "net/bridge": {"bridge-nf-call-iptables": 0, "bridge-nf-call-ip6tables": 0},
     "kernel": {"numa_balancing": 1, "osrelease": "6.12.0-synthetic", "sched_rt_runtime_us": 950000},
 }
-FLAGS = "fpu vme de pse tsc msr pae cx8 apic sep lm constant_tsc nonstop_tsc x2apic avx avx2"
+FLAGS = (
+    "fpu vme de pse tsc msr pae mce cx8 apic sep mtrr pge mca cmov pat pse36 clflush mmx fxsr sse sse2 ht "
+    "syscall nx pdpe1gb rdtscp lm constant_tsc nonstop_tsc pni pclmulqdq ssse3 fma cx16 sse4_1 sse4_2 "
+    "x2apic popcnt aes avx avx2"
+)
 
 
 def cpulist(cpus):
@@ -76,11 +86,11 @@ class Tree:
             os.makedirs(f"{self.root}/{path}", exist_ok=True)
             self.made.add(path)
 
-    def put(self, folder, values):
+    def put(self, folder, values, newline="\n"):
         """Write {name: value} into `folder`; each value gets one newline at its end."""
         self.mkdir(folder)
         for name, value in values.items():
-            data = f"{value}\n".encode()
+            data = f"{value}{newline}".encode()
             fd = os.open(f"{self.root}/{folder}/{name}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
             os.write(fd, data)
             os.close(fd)
@@ -102,6 +112,7 @@ class Host:
         self.opt, self.n = opt, opt.cpus
         self.cores = opt.cpus // 2
         self.per_node = self.cores // opt.nodes
+        self.llc_cores = math.gcd(opt.llc, self.per_node)  # a last-level cache never spans two nodes
         self.rng = random.Random(opt.seed)
 
     def mask(self, cpus):
@@ -118,6 +129,10 @@ class Host:
 
     def package_of(self, cpu):
         return self.node_of(cpu) * self.opt.packages // self.opt.nodes
+
+    def llc_cpus(self, cpu):
+        first = cpu % self.cores // self.llc_cores * self.llc_cores
+        return self.threads(range(first, first + self.llc_cores))
 
     def pools(self, node):
         """(housekeeping, dedicated, shared) CPUs of a node: 1/8, 5/8 and 1/4 of its cores."""
@@ -143,17 +158,49 @@ def write_cpus(tree, host):
     )
     tree.put(f"{base}/cpu/smt", {"active": 1, "control": "on"})
     packages = [tuple(c for c in range(host.n) if host.package_of(c) == pkg) for pkg in range(opt.packages)]
-    view = functools.cache(lambda cpus: (host.mask(cpus), cpulist(cpus)))  # many CPUs share a mask
+    view = functools.lru_cache(None)(lambda cpus: (host.mask(cpus), cpulist(cpus)))  # many CPUs share a mask
     for cpu in range(host.n):
         core, node, pkg = cpu % host.cores, host.node_of(cpu), host.package_of(cpu)
-        one, whole = (view(tuple(cpus)) for cpus in (host.threads([core]), packages[pkg]))
+        one, llc, whole = (view(tuple(cpus)) for cpus in (host.threads([core]), host.llc_cpus(cpu), packages[pkg]))
         path = f"{base}/cpu/cpu{cpu}"
         if cpu:
             tree.put(path, {"online": 1})
-        topology = {"physical_package_id": pkg, "core_id": core}
-        for names, (mask, text) in (("core_cpus thread_siblings", one), ("package_cpus core_siblings", whole)):
-            topology |= dict.fromkeys(names.split(), mask) | {f"{name}_list": text for name in names.split()}
-        tree.put(f"{path}/topology", topology)
+        tree.put(
+            f"{path}/topology",
+            {
+                "physical_package_id": pkg,
+                "die_id": 0,
+                "core_id": core,
+                "cluster_id": 65535,
+                "core_cpus": one[0],
+                "core_cpus_list": one[1],
+                "thread_siblings": one[0],
+                "thread_siblings_list": one[1],
+                "package_cpus": whole[0],
+                "package_cpus_list": whole[1],
+                "core_siblings": whole[0],
+                "core_siblings_list": whole[1],
+                "die_cpus": whole[0],
+                "die_cpus_list": whole[1],
+            },
+        )
+        for index, (level, kind, kib) in enumerate(CACHES):
+            shared = llc if level == "3" else one
+            tree.put(
+                f"{path}/cache/index{index}",
+                {
+                    "level": level,
+                    "type": kind,
+                    "size": f"{kib}K",
+                    "coherency_line_size": 64,
+                    "number_of_sets": kib,
+                    "ways_of_associativity": 16,
+                    "physical_line_partition": 1,
+                    "shared_cpu_map": shared[0],
+                    "shared_cpu_list": shared[1],
+                    "id": core // host.llc_cores if level == "3" else core,
+                },
+            )
         tree.link(f"{path}/node{node}", f"{base}/node/node{node}")
     nodes = f"0-{opt.nodes - 1}" if opt.nodes > 1 else "0"
     tree.put(
@@ -175,6 +222,9 @@ def write_cpus(tree, host):
                 "distance": far,
                 "meminfo": f"Node {node} MemTotal:       {total} kB\nNode {node} MemFree:        {total // 2} kB",
             },
+        )
+        tree.put(
+            f"{path}/hugepages/hugepages-2048kB", {"nr_hugepages": total // 8192, "free_hugepages": total // 16384}
         )
         for cpu in cpus:
             tree.link(f"{path}/cpu{cpu}", f"{base}/cpu/cpu{cpu}")
@@ -201,7 +251,7 @@ def write_cpus(tree, host):
         tree.put(f"proc/sys/{folder}", values)
 
 
-def write_netdev(tree, host, path, index, speed, queues):
+def write_netdev(tree, host, path, index, speed, queues, stats=True):
     """One network device: attributes, statistics and its queues (RPS off, XPS off)."""
     name, none = path.rsplit("/", 1)[1], host.mask(())
     tree.put(
@@ -220,9 +270,12 @@ def write_netdev(tree, host, path, index, speed, queues):
             "uevent": f"INTERFACE={name}\nIFINDEX={index}",
         },
     )
+    if stats:
+        busy = {key: host.rng.randrange(1 << 40) for key in NETSTATS if key[3:] in ("bytes", "packets")}
+        tree.put(f"{path}/statistics", dict(dict.fromkeys(NETSTATS, 0), **busy))
     for q in range(queues):
-        tree.put(f"{path}/queues/rx-{q}", {"rps_cpus": none})
-        tree.put(f"{path}/queues/tx-{q}", {"xps_cpus": none})
+        tree.put(f"{path}/queues/rx-{q}", {"rps_cpus": none, "rps_flow_cnt": 0})
+        tree.put(f"{path}/queues/tx-{q}", {"xps_cpus": none, "xps_rxqs": "0", "tx_maxrate": 0, "tx_timeout": 0})
     tree.link(f"sys/class/net/{name}", path)
 
 
@@ -280,11 +333,11 @@ def write_nics(tree, host):
 def write_irqs(tree, host, irqs):
     """/proc/irq/*, /proc/interrupts and /proc/stat; every vector may run anywhere, one CPU does."""
     prec = max(3, len(str(irqs[-1][0])))
-    every, none, zero = host.mask(range(host.n)), host.mask(()), f" {0:10d}"
+    every, none, zero, totals = host.mask(range(host.n)), host.mask(()), f" {0:10d}", {}
     out = [" " * (prec + 8) + "".join(f"CPU{cpu:<8d}" for cpu in range(host.n))]
     for number, name, chip, vector, node, hint in irqs:
         cpu = host.rng.randrange(host.n)
-        count = host.rng.randrange(1, 1 << 30)
+        totals[number] = count = host.rng.randrange(1, 1 << 30)
         tree.put(
             f"proc/irq/{number}",
             {
@@ -310,7 +363,20 @@ def write_irqs(tree, host, irqs):
         row = "".join(f" {0 if short == 'NMI' else host.rng.randrange(1 << 24):10d}" for _ in range(host.n))
         out.append(f"{short:>{prec}s}:{row}   {text}")
     tree.put("proc/irq", {"default_smp_affinity": every})
-    tree.put("proc", {"interrupts": "\n".join(out)})
+    rows = [[host.rng.randrange(1 << 22) for _ in range(4)] + [100, 0, 50, 0, 0, 0] for _ in range(host.n)]
+    intr = [totals.get(number, 0) for number in range(irqs[-1][0] + 1)]
+    lines = ["cpu  " + " ".join(str(sum(col)) for col in zip(*rows, strict=True))]
+    lines += [f"cpu{cpu} " + " ".join(map(str, row)) for cpu, row in enumerate(rows)]
+    lines += [
+        f"intr {sum(intr)} " + " ".join(map(str, intr)),
+        "ctxt 1000000",
+        "btime 1700000000",
+        "processes 100000",
+        "procs_running 1",
+        "procs_blocked 0",
+        "softirq 0 0 0 0 0 0 0 0 0 0 0",
+    ]
+    tree.put("proc", {"interrupts": "\n".join(out), "stat": "\n".join(lines)})
 
 
 def write_task(tree, host, folder, tid, tgid, comm, cpus, threads):
@@ -330,9 +396,14 @@ def write_task(tree, host, folder, tid, tgid, comm, cpus, threads):
             "comm": comm,
             "stat": " ".join(map(str, stat)),
             "status": (
-                f"Name:\t{comm}\nTgid:\t{tgid}\nPid:\t{tid}\nPPid:\t1\nThreads:\t{threads}\n"
-                f"Cpus_allowed:\t{host.mask(cpus)}\nCpus_allowed_list:\t{cpulist(cpus)}\n"
-                f"Mems_allowed_list:\t0-{host.opt.nodes - 1}"
+                f"Name:\t{comm}\nUmask:\t0002\nState:\tS (sleeping)\nTgid:\t{tgid}\nNgid:\t0\nPid:\t{tid}\n"
+                f"PPid:\t1\nTracerPid:\t0\n"
+                f"Uid:\t64055\t64055\t64055\t64055\nGid:\t108\t108\t108\t108\nFDSize:\t128\nKthread:\t0\n"
+                f"VmRSS:\t 1048576 kB\n"
+                f"Threads:\t{threads}\nSigQ:\t0/96365\nCpus_allowed:\t{host.mask(cpus)}\n"
+                f"Cpus_allowed_list:\t{cpulist(cpus)}\n"
+                f"Mems_allowed_list:\t0-{host.opt.nodes - 1}\nvoluntary_ctxt_switches:\t{ticks}\n"
+                f"nonvoluntary_ctxt_switches:\t0"
             ),
         },
     )
@@ -393,10 +464,25 @@ def write_guests(tree, host):
         ] * queues
         threads += [(f"CPU {i}/KVM", cpus) for i, cpus in enumerate(pins)]
         tree.put("run/libvirt/qemu", {f"{name}.pid": pid})
+        argv = [
+            "/usr/bin/qemu-system-x86_64",
+            "-name",
+            f"guest={name},debug-threads=on",
+            "-S",
+            "-accel",
+            "kvm",
+            "-uuid",
+            ident,
+            "-smp",
+            str(vcpus),
+            "-netdev",
+            '{"type":"tap","vhost":true,"id":"hostnet0"}',
+        ]
         write_task(tree, host, f"proc/{pid}", pid, pid, threads[0][0], threads[0][1], len(threads))
+        tree.put(f"proc/{pid}", {"cmdline": "\0".join(argv) + "\0"}, newline="")
         for i, (comm, cpus) in enumerate(threads):
             write_task(tree, host, f"proc/{pid}/task/{pid + i}", pid + i, pid, comm, cpus, len(threads))
-        write_netdev(tree, host, f"sys/devices/virtual/net/{tap}", 100 + guest, 10000, queues)
+        write_netdev(tree, host, f"sys/devices/virtual/net/{tap}", 100 + guest, 10000, queues, stats=False)
         pid += len(threads) + 1
 
 
@@ -406,11 +492,17 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--preset", choices=sorted(PRESETS), default="small")
     for key in SIZES:
         parser.add_argument(f"--{key}", type=int, help="override the preset's value (queues: of each card)")
+    parser.add_argument("--llc", type=int, default=8, help="cores sharing one last-level cache (default 8)")
     parser.add_argument("--seed", type=int, default=1, help="seed of counters and first placements (default 1)")
     opt = parser.parse_args(argv)
     for key, value in zip(SIZES, PRESETS[opt.preset], strict=True):
         setattr(opt, key, value if getattr(opt, key) is None else getattr(opt, key))
-    if min(opt.cpus, opt.nodes) < 1 or opt.cpus % (2 * opt.nodes) or opt.nodes % opt.packages or opt.nics > 60:
+    if (
+        min(opt.cpus, opt.nodes, opt.llc) < 1
+        or opt.cpus % (2 * opt.nodes)
+        or opt.nodes % opt.packages
+        or opt.nics > 60
+    ):
         parser.error("cpus must be a multiple of 2*nodes, nodes of packages; at most 60 cards")
     if os.path.exists(f"{opt.out}/sys"):
         parser.error(f"{opt.out} holds a tree already")

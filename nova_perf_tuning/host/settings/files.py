@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import functools
 import os
 from collections.abc import Iterable
 
@@ -48,8 +49,19 @@ def read_text(prefix: str, path: str) -> str:
 
     :raises OSError: it cannot be opened or read; ELOOP: a link of a sysroot leads out of it.
     """
-    check_inside(prefix, path)
-    return read_bytes(f"{prefix}{path}").decode("ascii", "replace").strip()
+    fd = os.open(f"{prefix}{path}", READ)
+    try:
+        # Asked of what is open: half the cost of walking the path, and nothing can be swapped in between.
+        if prefix and not os.readlink(f"/proc/self/fd/{fd}").startswith(f"{_real(prefix)}/"):
+            raise OSError(errno.ELOOP, f"{path} leads out of {prefix}")
+        return os.read(fd, LIMIT).decode("ascii", "replace").strip()
+    finally:
+        os.close(fd)
+
+
+@functools.lru_cache(maxsize=8)
+def _real(prefix: str) -> str:
+    return os.path.realpath(prefix)
 
 
 def check_inside(prefix: str, path: str) -> None:
