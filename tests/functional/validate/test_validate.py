@@ -32,9 +32,9 @@ class ValidateTest(rig.GuestCase):
         return [*PROGRAM, *fixed, *arguments]
 
     def assert_removed(self) -> None:
-        """Nothing that has this run's id in its name is left; the id stands in the guests' XML."""
+        """Nothing that has this run's id in its name is left; the id stands in the guests' names."""
         xml = store.load(self.results).environment["arms"]["untuned"]["xml"]
-        found = re.search(r'/run/1\.0" id="([0-9a-f]{8})"', xml)
+        found = re.search("<name>nova-perf-([0-9a-f]{8})-", xml)
         assert found, xml
         self.assertEqual([], rig.remains(found[1]))
 
