@@ -32,7 +32,7 @@ KINDS: Final = (WRITTEN_BY_OTHERS, APPLIED_BY_A_PERSON, NOT_IN_FORCE, IRQBALANCE
 NAMED: Final = 50
 #: Seconds between two searches for other programs that tune hosts: one reads the name of every process.
 _LOOK_S: Final = 300.0
-#: Seconds after which irqbalance is told again to ask the script: it may have passed over the last signal.
+#: Seconds after which irqbalance is made to ask the script again: it may have passed over the last signal.
 _RESCAN_S: Final = 30.0
 _NO_SCRIPT: Final = (
     "it moves interrupts placed here: install nova-perf-tuning's drop-in for irqbalance.service and restart it "

@@ -10,7 +10,6 @@ import dataclasses
 import glob
 import os
 import pathlib
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -125,12 +124,6 @@ class CReader:
         )
         files, folders, size, cpu_us = output.stdout.split()
         return Reading(int(files), int(folders), int(size), float(cpu_us) / 1e3)
-
-
-def c_medians(root: str, runs: int = 7) -> dict[str, float]:
-    """Return the median CPU time in milliseconds of reading each set of the host at ``root``."""
-    with CReader(root) as reader:
-        return {name: statistics.median(reader.run(name).cpu_ms for _ in range(runs)) for name in SETS}
 
 
 def generated_host(folder: str, preset: str) -> str:

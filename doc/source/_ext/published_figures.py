@@ -145,18 +145,18 @@ class Published(Generated):
         rows = []
         for size, columns in figures["copies"].items():
             means = [math.fsum(one["runs"]) / len(one["runs"]) for one in columns]
-            for told, mean in zip(columns, means, strict=True):
+            for column, mean in zip(columns, means, strict=True):
                 share, host = 100 * mean / means[0], 100 * mean / means[-1]
-                printed = f"{told['mean']:,.0f}; {told['percent']:.1f} %"
+                printed = f"{column['mean']:,.0f}; {column['percent']:.1f} %"
                 rows.append(
                     [
                         f"{size} MB",
-                        told["label"],
+                        column["label"],
                         f"{mean:,.2f}",
                         f"{share:.2f} %",
                         printed,
                         f"{host:.1f} %",
-                        self.copied(told["label"], size),
+                        self.copied(column["label"], size),
                     ]
                 )
         head = ["File", "Guest", "Mean of three, bytes/s", "Of the first", "Printed", "Of the host"]
