@@ -6,6 +6,7 @@ import contextlib
 import logging
 import os
 import pathlib
+import sqlite3
 from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeVar
 
@@ -182,8 +183,15 @@ def _prepare_sqlite(connection: Any, _record: object) -> None:
     # migration; with None it begins none and _begin_sqlite does.
     connection.isolation_level = None
     cursor = connection.cursor()
-    for pragma in (f"busy_timeout = {_PATIENCE_S * 1000}", "journal_mode = WAL", "synchronous = FULL"):
-        cursor.execute(f"PRAGMA {pragma}")
+    cursor.execute(f"PRAGMA busy_timeout = {_PATIENCE_S * 1000}")
+    # Two that turn a new file to WAL at once: SQLite refuses one without waiting.
+    tenacity.Retrying(
+        retry=tenacity.retry_if_exception_type(sqlite3.OperationalError),
+        wait=tenacity.wait_random(0.01, 0.1),
+        stop=tenacity.stop_after_attempt(_ATTEMPTS),
+        reraise=True,
+    )(cursor.execute, "PRAGMA journal_mode = WAL")
+    cursor.execute("PRAGMA synchronous = FULL")
     cursor.execute("PRAGMA foreign_keys = ON")
     cursor.close()
 
