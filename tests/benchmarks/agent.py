@@ -16,7 +16,6 @@ import concurrent.futures
 import glob
 import os
 import select
-import shutil
 import socket
 import subprocess
 import sys
@@ -42,6 +41,10 @@ exec "$2" --foreground --interval=1
 def _at_rest(folder: str, name: str, options: str) -> float:
     """Return the share of a CPU that a running agent takes, all its threads, from a while after its start."""
     root = limits.generated_host(os.path.join(folder, name), "huge")
+    # Generated files do not follow a write as a kernel's do.
+    for path in glob.glob(f"{root}/proc/irq/*/effective_affinity_list"):
+        os.unlink(path)
+        os.symlink("smp_affinity_list", path)
     config, notified = os.path.join(folder, f"{name}.conf"), os.path.join(folder, f"{name}.notify")
     with open(config, "w") as file:
         file.write(f"[agent]\n{options}")
@@ -54,9 +57,6 @@ def _at_rest(folder: str, name: str, options: str) -> float:
         try:
             while b"READY=1" not in notify.recv(65536):
                 pass
-            # Generated files do not follow a write as a kernel's do.
-            for path in glob.glob(f"{root}/proc/irq/*/smp_affinity_list"):
-                shutil.copyfile(path, os.path.join(os.path.dirname(path), "effective_affinity_list"))
             _read(notify, SETTLES)
             before, begin = _busy(process.pid), time.monotonic()
             _read(notify, MEASURED)
