@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from nova_perf_tuning import errors
+from nova_perf_tuning import errors, printing
 
 try:
     import jinja2
@@ -17,7 +17,6 @@ from nova_perf_tuning.budget import (
     ablation,
     charts,
     diagnosis,
-    exports,
     fleet_diagnosis,
     model,
     overhead,
@@ -94,7 +93,7 @@ def render(
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,
-        finalize=lambda value: exports.printable(value, "\n\t") if type(value) is str else value,
+        finalize=lambda value: printing.printable(value, "\n\t") if type(value) is str else value,
     )
     environment.globals.update(number=text.number, interval=text.interval)
     arms = summary.arm_order(results)

@@ -1,6 +1,6 @@
 """Which trials count: the one place that excludes what guards reject, for verdicts and for all other figures.
 
-Figures that no budget judges (medians, ratios, ablation, noise floors, exports) go by the limits of the budgets
+Figures that no budget judges (medians, ratios, ablation, noise floors) go by the limits of the budgets
 that were given, else by the defaults. What failed, is missing or was excluded is told with every figure; where it
 is too much of an arm, what is left is a selection, not a sample.
 """

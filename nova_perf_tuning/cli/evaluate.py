@@ -16,7 +16,7 @@ from nova_perf_tuning.budget import (
     text,
     verdict,
 )
-from nova_perf_tuning.cli import budget_options, command, export_options, figures
+from nova_perf_tuning.cli import budget_options, command, figures, junit_option
 from nova_perf_tuning.cloud import rejudge
 
 
@@ -38,10 +38,10 @@ class Evaluate(command.PerfCommand):
             help=f"overhead budgets (YAML; default: '{budget_file.SHIPPED}', those shipped with this program)",
         )
         budget_options.add(parser)
-        export_options.add(parser)
+        junit_option.add(parser)
 
     def run_command(self, args: argparse.Namespace) -> int:
-        export_options.begin(args, args.results)
+        junit_option.begin(args, args.results)
         budgets = budget_file.load(args.budget)
         results = budget_options.applied(store.load(args.results), args)
         left_out = verdict.left_out(results, budgets)
@@ -51,7 +51,7 @@ class Evaluate(command.PerfCommand):
         whole = verdict.overall(judged)
         why = "" if judged else budget_file.why_none(results)
         advice, knobs = diagnosis.diagnose(results, judged), ablation.judge(results, budgets)
-        export_options.write(args, results, judged, unjudged=why)
+        junit_option.write(args, results, judged, why)
         if args.format == "json":
             data = _as_data(results, judged, whole, advice, left_out)
             command.print_json(data | ({"knobs": list(map(text.knob, knobs))} if knobs else {}))
@@ -73,7 +73,7 @@ def _judge_fleet(
 ) -> int:
     results, judged = rejudge.judge(results, budgets)
     whole = verdict.Verdict(results.environment["fleet"]["verdict"])
-    export_options.write(args, results, judged.judgements, unjudged="" if judged.judgements else text.NO_BUDGET)
+    junit_option.write(args, results, judged.judgements)
     if args.format == "json":
         advice = fleet_diagnosis.diagnose(results.environment)
         data = _as_data(results, judged.judgements, whole, advice, left_out)

@@ -17,7 +17,7 @@ from nova_perf_tuning.budget import (
     trial_filter,
     verdict,
 )
-from nova_perf_tuning.cli import command, export_options
+from nova_perf_tuning.cli import command, junit_option
 from nova_perf_tuning.cloud import rejudge
 
 
@@ -36,12 +36,11 @@ class Report(command.PerfCommand):
             help="HTML file (default: report.html beside the results)",
         )
         parser.add_argument("--budget", metavar="FILE", help="show the verdict by these overhead budgets (YAML)")
-        export_options.add(parser)
 
     def run_command(self, args: argparse.Namespace) -> int:
         path = _output(args)
-        export_options.begin(args, args.results, [path] if path else [])
-
+        if path is not None:
+            junit_option.check_output(path, args.results)
         budgets = budget_file.load(args.budget) if args.budget else []
         results = store.load(args.results)
         summaries = summary.summarise(results, limits=trial_filter.limits(budgets))
@@ -49,12 +48,10 @@ class Report(command.PerfCommand):
             return _report_fleet(args, path, results, budgets)
         judged = verdict.judge_all(results, budgets)
         knobs = ablation.judge(results, budgets)
-        unjudged = budget_file.why_none(results) if args.budget and not judged else ""
-        told = export_options.write(args, results, judged, unjudged=unjudged)
         if args.format == "json":
             command.print_json(report.as_json(results, summaries, judged, knobs))
         if path is not None:
-            _write(args, path, report.render(results, summaries, judged, knobs), told)
+            _write(args, path, report.render(results, summaries, judged, knobs))
         return int(errors.ExitCode.PASS)
 
 
@@ -67,7 +64,6 @@ def _report_fleet(
     if not recorded:
         results, judged = rejudge.judge(results, budgets)
     summaries = summary.summarise(results, limits=trial_filter.limits(budgets))
-    told = export_options.write(args, results, [], recorded=recorded)
     if args.format == "json":
         data = report.as_json(results, summaries, [])
         if judged is not None:
@@ -75,16 +71,15 @@ def _report_fleet(
             data["hosts"] = [host.as_data() for host in judged.hosts]
         command.print_json(data)
     if path is not None:
-        _write(args, path, report.render(results, summaries, [], recorded=recorded), told)
+        _write(args, path, report.render(results, summaries, [], recorded=recorded))
     return int(errors.ExitCode.PASS)
 
 
-def _write(args: argparse.Namespace, path: str, text: str, exported: Sequence[str]) -> None:
-    """Write the HTML and print which files there are, unless stdout has the JSON."""
+def _write(args: argparse.Namespace, path: str, text: str) -> None:
+    """Write the HTML and print its name, unless stdout has the JSON."""
     store.write_atomically(path, text)
     if args.format != "json":
-        for one in (path, *exported):
-            command.say(one)
+        command.say(path)
 
 
 def _output(args: argparse.Namespace) -> str | None:

@@ -29,8 +29,8 @@ from nova_perf_tuning.budget import (
 from nova_perf_tuning.budget import report as report_module
 from nova_perf_tuning.cli import (
     command,
-    export_options,
     figures,
+    junit_option,
     progress,
     validate_options,
     validate_plan,
@@ -70,7 +70,7 @@ class Validate(command.PerfCommand):
         guard.install()
         try:
             try:
-                export_options.begin(args)
+                junit_option.begin(args)
                 run = _planned(args)
             except (KeyboardInterrupt, SystemExit) as stop:
                 return _tell_stop(stop, measured=False)
@@ -134,10 +134,10 @@ class _Run:
         judged = verdict.judge_all(results, self._budgets)
         knobs = ablation.judge(results, self._budgets)
         # What fails now is told when all that was measured is shown.
-        late, written, floors = list[str](), list[str](), list[str]()
+        late, floors = list[str](), list[str]()
         with _put_off(late):
             unjudged = "" if judged else budget_file.why_none(results)
-            written = export_options.write(self._args, results, judged, unjudged=unjudged)
+            junit_option.write(self._args, results, judged, unjudged)
         if self._args.noise_floor:
             with _put_off(late):
                 floors = self._store_floors(results)
@@ -149,7 +149,7 @@ class _Run:
             figures.print_summary(summaries)
             self._print_told(results, summaries, judged)
             figures.print_ablation(knobs)
-            for line in [*floors, *(f"written: {path}" for path in written)]:
+            for line in floors:
                 command.say(line)
             figures.print_paths(self._results_file, self._report_file)
         if not any(one.value is not None for one in results.trials):

@@ -19,8 +19,8 @@ from nova_perf_tuning.budget import budget_file, report, store, summary, trial_f
 from nova_perf_tuning.budget import model as results_model
 from nova_perf_tuning.cli import (
     command,
-    export_options,
     figures,
+    junit_option,
     option_types,
     progress,
     validate_cloud_plan,
@@ -104,7 +104,7 @@ def run(args: argparse.Namespace, program: str, cloud: HeatCloud | None = None, 
     :raises nova_perf_tuning.errors.PerfTuningError: a mistake, or the cloud or the database fails.
     """
     cloud = cloud or HeatCloud(args.os_cloud)
-    export_options.begin(args)
+    junit_option.begin(args)
     budgets = budget_file.load(args.budget) if args.budget else []
     with contextlib.ExitStack() as opened:
         return _Run(args, program, os_cloud, cloud, budgets, opened).run()
@@ -281,7 +281,7 @@ class _Run:
         store.save(results, self._results_file)
         summaries = summary.summarise(results, limits=trial_filter.limits(self._budgets))
         store.write_atomically(self._report_file, report.render(results, summaries, []))
-        written = export_options.write(self._args, results, [])
+        junit_option.write(self._args, results, [])
         if self._args.format == "json":
             command.print_json(report.as_json(results, summaries, []))
         else:
@@ -294,8 +294,6 @@ class _Run:
             figures.print_hosts(judged.hosts, judged.whole)
             figures.print_fleet_diagnosis(results)
             figures.print_left_out(verdict.left_out(results, self._budgets))
-            for path in written:
-                command.say(f"written: {path}")
             figures.print_paths(self._results_file, self._report_file)
         if not any(one.value is not None for one in results.trials):
             return int(errors.ExitCode.ERROR)

@@ -6,7 +6,7 @@ import argparse
 from typing import Final
 
 from nova_perf_tuning.budget import launchers
-from nova_perf_tuning.cli import budget_options, export_options, option_types, spec_options
+from nova_perf_tuning.cli import budget_options, junit_option, option_types, spec_options
 
 DEFAULT_PROFILE: Final = "balanced"
 DEFAULT_BENCHMARKS: Final = ("iperf3", "fio", "cpu")
@@ -96,7 +96,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="where noise floors of this host are kept by --noise-floor; a budget tighter than the floor is"
         f" refused (default: {NOISE_FILE})",
     )
-    export_options.add(parser)
+    junit_option.add(parser)
     parser.add_argument(
         "--time-limit",
         metavar="TIME",

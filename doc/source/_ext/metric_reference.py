@@ -1,39 +1,23 @@
-"""Tables of what Prometheus can read, made by letting the exporters say it.
-
-``perf-metrics:: agent`` asks the agent's collector, ``perf-metrics:: validation`` the textfile of a validation.
-"""
+"""``perf-metrics``: a table of what Prometheus can read, made by asking the agent's collector."""
 
 from __future__ import annotations
 
 import collections
-import json
-import lzma
-import pathlib
-import re
 import types
 from collections.abc import Iterable
-from typing import Any, ClassVar
+from typing import Any
 
 from code_reference import Generated, table
 from sphinx.application import Sphinx
 
 from nova_perf_tuning.agent import metrics, stats
-from nova_perf_tuning.budget import budget_file, exports, model, store, summary, verdict
-
-TOP = pathlib.Path(__file__).resolve().parents[3]
-RECORDING = TOP / "tests/benchmarks/aa_guests.json.xz"
-SAMPLE = re.compile(r"(\w+)\{(.*)\} ")
-LABEL = re.compile(r'(\w+)="')
 
 
 class Metrics(Generated):
     """Name, kind, labels and meaning of each metric."""
 
-    required_arguments: ClassVar[int] = 1
-
     def lines(self) -> list[str]:
-        rows = {"agent": agent_rows, "validation": validation_rows}[self.arguments[0]]()
-        return table(["Metric", "Kind", "Labels", "Meaning"], rows, "34 12 22 32")
+        return table(["Metric", "Kind", "Labels", "Meaning"], agent_rows(), "34 12 22 32")
 
 
 def agent_rows() -> list[list[str]]:
@@ -50,23 +34,6 @@ def agent_rows() -> list[list[str]]:
         names = {label: None for sample in family.samples for label in sample.labels if label != "le"}
         rows.append([f"``{name}``", family.type, labels(names), f"{family.documentation}."])
     return rows
-
-
-def validation_rows() -> list[list[str]]:
-    """Return a row for each metric of a validation with a budget and a host of a fleet, judged and as recorded."""
-    data = json.loads(lzma.decompress(RECORDING.read_bytes()))
-    measured = store.from_dict(data, str(RECORDING))
-    fleet = {"hosts": [{"host": "host1", "verdict": "PASS", "reasons": []}]}
-    arms = {"untuned": {"findings": []}}
-    results = model.Results({**measured.environment, "fleet": fleet, "arms": arms}, measured.trials)
-    judged = verdict.judge_all(results, [budget_file.Budget("cpu", "untuned", 0.15, max_host_cpu_per_unit=1.0)])
-    text = exports.prometheus(results, summary.summarise(results), judged)
-    text += exports.prometheus(results, [], [], recorded=True)
-    found: dict[str, str] = {}
-    for sample in SAMPLE.finditer(text):
-        found.setdefault(sample[1], labels(LABEL.findall(sample[2])))
-    meaning = dict(re.findall(r"# HELP (\w+) (.*)", text))
-    return [[f"``{name}``", "gauge", names, meaning[name]] for name, names in found.items()]
 
 
 def labels(names: Iterable[str]) -> str:

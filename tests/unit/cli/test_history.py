@@ -1,6 +1,5 @@
-"""nova-perf history, and the forms for other programs, as commands."""
+"""nova-perf history and the JUnit file as commands."""
 
-import csv
 import json
 import os
 from xml.etree import ElementTree
@@ -74,8 +73,6 @@ class HistoryTest(testtools.TestCase):
         with open(self.results, "rb") as file:
             before = file.read()
         for arguments in (
-            ("report", self.results, "--csv", self.results),
-            ("report", link, "--csv", self.results),
             ("report", link, "-o", self.results),
             ("evaluate", self.results, "--junit", self.results),
         ):
@@ -86,43 +83,20 @@ class HistoryTest(testtools.TestCase):
             self.assertEqual(before, file.read())
 
     def test_no_verdict_of_yesterday_is_left(self):
-        """Whoever looks for a verdict finds the error or nothing, where this run came to none."""
-        files = {name: self.path(f"out.{name}") for name in ("junit", "csv", "prometheus")}
-        options = [text for name, path in files.items() for text in (f"--{name}", path)]
-        budget = self.path("budget.yaml")
-        with open(budget, "w", encoding="ascii") as file:
-            file.write("budgets: [{benchmark: iperf3, baseline: untuned, arm: tuned, max_loss: 0.9}]")
-        broken = self.path("broken.json")
-        with open(broken, "w", encoding="ascii") as file:
-            file.write("{")
-        for command, code in (("evaluate", 0), ("report", 0)):
-            done = self.run_command(command, self.results, "--budget", budget, *options)
-            self.assertEqual((code, ""), (done.returncode, done.stderr))
-            self.assertEqual("0", ElementTree.parse(files["junit"]).getroot().get("errors"))
-            done = self.run_command(command, broken, "--budget", budget, *options)
-            self.assertEqual((3, 1), (done.returncode, done.stderr.count("\n")), done.stderr)
-            [case] = ElementTree.parse(files["junit"]).getroot()
-            self.assertIn("did not come to a verdict", case.find("error").get("message"))
-            self.assertFalse(os.path.exists(files["csv"]) or os.path.exists(files["prometheus"]))
-        with open(files["prometheus"], "w", encoding="ascii") as file:
-            file.write("of a run that passed")
-        done = self.run_command("validate", "--benchmark", "nowhere", "--prometheus", files["prometheus"])
-        self.assertEqual((3, 1), (done.returncode, done.stderr.count("\n")), done.stderr)
-        self.assertFalse(os.path.exists(files["prometheus"]))
-
-    def test_forms_for_other_programs(self):
-        budget = self.path("budget.yaml")
+        """Whoever looks for a verdict finds the error, where this run came to none."""
+        path, budget, broken = map(self.path, ("out.xml", "budget.yaml", "broken.json"))
         with open(budget, "w", encoding="ascii") as file:
             file.write("budgets: [{benchmark: iperf3, baseline: untuned, arm: tuned, max_loss: 0.05}]")
-        files = {name: self.path(f"out.{name}") for name in ("junit", "csv", "prometheus")}
-        options = [text for name, path in files.items() for text in (f"--{name}", path)]
-        done = self.run_command("evaluate", self.results, "--budget", budget, *options)
-        self.assertEqual((1, ""), (done.returncode, done.stderr))
-        self.assertIn("FAIL: tuned against", done.stdout)
-        self.assertEqual("1", ElementTree.parse(files["junit"]).getroot().get("failures"))
-        with open(files["csv"], encoding="utf-8", newline="") as file:
-            self.assertEqual(30, len(list(csv.DictReader(file))))
-        with open(files["prometheus"], encoding="utf-8") as file:
-            self.assertIn('verdict="FAIL"} 1.0', file.read())
-        refused = self.run_command("evaluate", self.results, "--csv", self.path("missing/out.csv"))
+        with open(broken, "w", encoding="ascii") as file:
+            file.write("{")
+        for arguments in (("evaluate", broken, "--budget", budget), ("validate", "--benchmark", "nowhere")):
+            done = self.run_command("evaluate", self.results, "--budget", budget, "--junit", path)
+            self.assertEqual((1, ""), (done.returncode, done.stderr))
+            suite = ElementTree.parse(path).getroot()
+            self.assertEqual(("1", "0"), (suite.get("failures"), suite.get("errors")))
+            done = self.run_command(*arguments, "--junit", path)
+            self.assertEqual((3, 1), (done.returncode, done.stderr.count("\n")), done.stderr)
+            [case] = ElementTree.parse(path).getroot()
+            self.assertIn("did not come to a verdict", case.find("error").get("message"))
+        refused = self.run_command("evaluate", self.results, "--junit", self.path("missing/out.xml"))
         self.assertEqual((3, 1), (refused.returncode, refused.stderr.count("\n")), refused.stderr)

@@ -172,6 +172,8 @@ class ValidateTest(testtools.TestCase):
 
         def run(one, *_):
             one.results.trials += results.trials
+            if os.path.isfile(spoilt[0]):
+                os.unlink(spoilt[0])
             os.mkdir(spoilt[0])
             return one.results
 
@@ -179,7 +181,7 @@ class ValidateTest(testtools.TestCase):
         spoilt = []
         for arguments, bad in (
             (("--noise-floor", "--noise-file", noise_file), noise_file),
-            (("--csv", f"{noise_file}.csv"), f"{noise_file}.csv"),
+            (("--junit", f"{noise_file}.xml"), f"{noise_file}.xml"),
         ):
             spoilt[:] = [bad]
             done = self.validate(*QUICK, *arguments)

@@ -129,25 +129,16 @@ class ValidateCloudTest(fleet_case.SimulatedValidation):
             host |= {"verdict": "PASS", "reasons": []}
         path = os.path.join(self.output, "results.json")
         store.save(found, path)
-        files = {name: os.path.join(self.folder, name) for name in ("junit", "prometheus")}
         for budget, words in (
-            ((), ('PASS">PASS (as recorded)<', "not judged again", 'host_recorded_verdict{host="h002"')),
-            (
-                ("--budget", "default"),
-                ('FAIL">FAIL<', "slower than the other hosts", 'host="h002",verdict="FAIL"} 1'),
-            ),
+            ((), ('PASS">PASS (as recorded)<', "not judged again")),
+            (("--budget", "default"), ('FAIL">FAIL<', "slower than the other hosts")),
         ):
             command = report.Report(None, None)
-            options = [text for name, file in files.items() for text in (f"--{name}", file)]
             with fixtures.MonkeyPatch("sys.stdout", io.StringIO()):
-                code = command.run(command.get_parser("report").parse_args([path, *budget, *options]))
+                code = command.run(command.get_parser("report").parse_args([path, *budget]))
             self.assertEqual(0, code)
-            texts = [self.report()]
-            for file in files.values():
-                with open(file, encoding="utf-8") as stream:
-                    texts.append(stream.read())
-            for text, word in zip(texts, words, strict=True):
-                self.assertIn(word, text)
+            for word in words:
+                self.assertIn(word, self.report())
 
     def evaluate(self, budget):
         """Return what 'nova-perf evaluate' says of the results as JSON, and its exit code."""
