@@ -11,7 +11,7 @@ from nova_perf_tuning.specs.checks import image_rules
 
 
 class ImageCheck(cloud_command.CloudLister):
-    """Check the properties of an image: emulated devices, missing hints, leftovers of other hypervisors.
+    """Check the properties of an image: emulated devices and missing hints.
 
     With a flavor, also whether the two contradict each other. Exit code 0 without findings, 1 with them.
     """
@@ -29,7 +29,7 @@ class ImageCheck(cloud_command.CloudLister):
         together = None
         if parsed_args.flavor:
             flavor = flavors.find(self.connection, parsed_args.flavor)
-            together = (flavor.vcpus, flavor.ram, flavor.extra_specs)
+            together = (flavor.vcpus, flavor.extra_specs)
         found = image_rules.findings(image.name, image.properties, known, together)
         return cloud_flavor.findings_table(
             self, "Image", [(image.name, one) for one in found], parsed_args.fail_on

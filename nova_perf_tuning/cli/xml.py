@@ -96,9 +96,8 @@ def _request(
     # Of a domain that Nova did not make nothing is known of hw:* specs.
     of_nova = bool(native) or any(key.startswith(vocabulary.NATIVE_PREFIX) for key in specs)
     found = crosscheck.findings(wanted, extra, image, guest.vcpus, native=of_nova)
-    wrong = crosscheck.errors_of(found)
-    if wrong and specs:
-        raise crosscheck.contradiction(wrong)
+    if specs:
+        crosscheck.refuse(found)
     return wanted, (*warnings, *map(crosscheck.message, found))
 
 

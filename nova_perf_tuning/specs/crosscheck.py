@@ -1,30 +1,22 @@
-"""Do the specs of a flavor and an image fit together, with each other and with Nova's own?"""
+"""Do the specs of a flavor and an image fit together, with each other and with Nova's own?
+
+Looked for is what Nova does not refuse by itself: a guest that would not boot, or would not be what was asked.
+"""
 
 from __future__ import annotations
 
-import abc
 import dataclasses
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import ClassVar, Final
+from typing import Final
 
-from nova_perf_tuning import errors, rules
-from nova_perf_tuning.rules import Finding, Level
+from nova_perf_tuning import errors
+from nova_perf_tuning.rules import Evidence, Finding, Level
 from nova_perf_tuning.specs import parsing, profile, vocabulary
 from nova_perf_tuning.specs import request as request_module
 
 _NO_PROPERTIES: Final[Mapping[str, str]] = {}
-_MULTIQUEUE: Final = "hw:vif_multiqueue_enabled"
-#: Buses whose disks are virtio devices; Nova's names (nova/virt/libvirt/blockinfo.py).
-_VIRTIO_BUSES: Final = frozenset({"virtio", "scsi"})
-#: VIRTIO 1.x, 5.1.3.1 "Feature bit requirements": segmentation without checksums cannot be negotiated.
-_NEEDS_CHECKSUM: Final = ("tso4", "tso6", "ufo", "ecn")
-#: Nova's own specs that rules here look at: their values in nova/api/validation/extra_specs/hw.py (31 to 34).
-_NATIVE_VALUES: Final[Mapping[str, tuple[str, ...]]] = {
-    "hw:cpu_policy": ("dedicated", "shared", "mixed"),
-    "hw:cpu_thread_policy": ("prefer", "isolate", "require"),
-    "hw:emulator_threads_policy": ("isolate", "share"),
-}
+MULTIQUEUE: Final = "hw:vif_multiqueue_enabled"
 #: Nova looks for these in the flavor alone, for others in the image as well (nova/virt/hardware.py).
 _OF_FLAVORS: Final = frozenset({"hw:emulator_threads_policy", "hw:pmem"})
 #: CPUs of its own by Placement's resource class; with it Nova refuses ``hw:cpu_policy`` (nova/virt/hardware.py).
@@ -56,9 +48,10 @@ class SpecFacts:
             own = self.image_properties.get(key.replace(":", "_"))
         return own if own is not None else self.request.native.get(key)
 
-    def flag(self, key: str) -> bool | None:
-        """Return a native boolean, None when it is not stated."""
-        value = self.native(key)
+    @property
+    def multiqueue(self) -> bool | None:
+        """Whether Nova makes tap devices for several queues, None when nobody says."""
+        value = self.native(MULTIQUEUE)
         return None if value is None else value.strip().lower() in vocabulary.TRUE_STRINGS
 
     def said(self, name: str) -> str:
@@ -89,235 +82,80 @@ class SpecFacts:
         return asked is not None and int(asked) > 1
 
 
-class SpecRule(rules.Rule[SpecFacts]):
-    """A rule of level ERROR: the guest would not boot or not be what was asked; WARNING: a spec without effect.
-
-    :cvar native: it looks at Nova's own specs, which are unknown of a domain that Nova did not make.
-    """
-
-    level = Level.ERROR
-    remedy = "see the finding"
-    source = "specification of the perf: extra specs"
-    native: ClassVar[bool] = True
-
-    @abc.abstractmethod
-    def broken(self, facts: SpecFacts) -> Iterator[tuple[str, str]]:
-        """Yield what is wrong and what to change for each place where the rule is broken."""
-
-    def check(self, facts: SpecFacts) -> Iterator[Finding]:
-        return (self.finding([("specs", wrong)], remedy=remedy) for wrong, remedy in self.broken(facts))
+def wrong(rule: str, evidence: str, remedy: str, why: str, level: Level = Level.ERROR) -> Finding:
+    """Return a finding against the vocabulary or the cross-checks of the perf: extra specs."""
+    where = "specification of the perf: extra specs"
+    return Finding(rule, level, "", (Evidence("specs", evidence),), why, remedy, where)
 
 
-class NativeValue(SpecRule):
-    """Nova's own specs have values that Nova takes."""
-
-    id = "native-value"
-    why = "Nova's API refuses other values; a rule below would take them for something that they are not."
-
-    def broken(self, facts: SpecFacts) -> Iterator[tuple[str, str]]:
-        for key, allowed in _NATIVE_VALUES.items():
-            value = facts.native(key)
-            if value is not None and value not in allowed:
-                wrong = f"{key}={vocabulary.shown(value)} is no value of Nova's"
-                yield wrong, f"it takes {', '.join(allowed)}"
-
-
-class _AboveVcpus(SpecRule):
-    name: ClassVar[str]
-    native = False
-
-    def broken(self, facts: SpecFacts) -> Iterator[tuple[str, str]]:
-        asked = getattr(facts.request, self.name)
+def _of_request(facts: SpecFacts) -> Iterator[Finding]:
+    """Yield what is wrong whatever Nova's own specs say."""
+    for name in ("vif_queues", "disk_queues"):
+        asked = getattr(facts.request, name)
         if isinstance(asked, int) and facts.vcpus is not None and asked > facts.vcpus:
-            wrong = f"{facts.said(self.name)} is more than the {facts.vcpus} vCPUs"
-            yield wrong, f"use auto or at most {facts.vcpus}"
-
-
-class VifQueuesAboveVcpus(_AboveVcpus):
-    """Interfaces have no more queue pairs than the guest has vCPUs."""
-
-    id = "vif-queues-above-vcpus"
-    why = "A guest gives no work to queue pairs beyond its vCPUs; each of them still costs a host thread."
-    name = "vif_queues"
-
-
-class DiskQueuesAboveVcpus(_AboveVcpus):
-    """Disks have no more queues than the guest has vCPUs."""
-
-    id = "disk-queues-above-vcpus"
-    why = "A guest gives no work to request queues beyond its vCPUs."
-    name = "disk_queues"
-
-
-class MultiqueueOff(SpecRule):
-    """Several queues are not asked for and forbidden at once."""
-
-    id = "multiqueue-off"
-    why = "Nova and os-vif make the tap device; the kernel opens several queues only of one made for them."
-
-    def broken(self, facts: SpecFacts) -> Iterator[tuple[str, str]]:
-        if facts.several_queues and facts.flag(_MULTIQUEUE) is False:
-            wrong = f"contradicts {_MULTIQUEUE}=false: Nova then makes a tap device with one queue"
-            yield f"{facts.said('vif_queues')} {wrong}", f"set {_MULTIQUEUE}=true or perf:vif_queues=1"
-
-
-class SingleQueueTap(SpecRule):
-    """One queue is not asked of a tap device that is made for several."""
-
-    id = "single-queue-of-multiqueue-tap"
-    why = "The kernel refuses one queue of a tap device that was made for several (IFF_MULTI_QUEUE must agree)."
-
-    def broken(self, facts: SpecFacts) -> Iterator[tuple[str, str]]:
-        if facts.request.vif_queues == 1 and facts.flag(_MULTIQUEUE) and facts.vcpus != 1:
-            wrong = (
-                f"contradicts {_MULTIQUEUE}=true: a tap device made for several queues cannot be opened with one"
+            yield wrong(
+                f"{name.replace('_', '-')}-above-vcpus",
+                f"{facts.said(name)} is more than the {facts.vcpus} vCPUs",
+                f"use auto or at most {facts.vcpus}",
+                "A guest gives no work to queues beyond its vCPUs; some of them still cost a host thread.",
             )
-            yield f"{facts.said('vif_queues')} {wrong}", f"set {_MULTIQUEUE}=false or ask for 2 or more"
-
-
-class MultiqueueMissing(SpecRule):
-    """Who asks for several queues asks Nova for them as well."""
-
-    id = "multiqueue-not-set"
-    level = Level.WARNING
-    why = "Without hw:vif_multiqueue_enabled=true a tap device made beforehand has one queue and keeps it."
-
-    def broken(self, facts: SpecFacts) -> Iterator[tuple[str, str]]:
-        if facts.several_queues and facts.flag(_MULTIQUEUE) is None:
-            wrong = "has no effect on interfaces whose tap device is made beforehand"
-            yield f"{facts.said('vif_queues')} {wrong}", f"set {_MULTIQUEUE}=true as well"
-
-
-class IrqOnShared(SpecRule):
-    """Interrupts go to the CPUs of vCPUs that have CPUs of their own."""
-
-    id = "irq-vcpu-needs-dedicated"
-    why = "Only a pinned vCPU has a host CPU that is its own."
-
-    def broken(self, facts: SpecFacts) -> Iterator[tuple[str, str]]:
-        if facts.request.irq_placement == "vcpu" and not facts.pinned:
-            wrong = f"{facts.said('irq_placement')} needs vCPUs with CPUs of their own"
-            yield wrong, "set hw:cpu_policy=dedicated (or mixed) or perf:irq_placement=numa"
-
-
-class _NumaWithoutNode(SpecRule):
-    name: ClassVar[str]
-
-    def broken(self, facts: SpecFacts) -> Iterator[tuple[str, str]]:
-        if getattr(facts.request, self.name) == "numa" and not facts.has_nodes:
-            otherwise = f"perf:{self.name}={vocabulary.BY_NAME[self.name].choices[0]}"
-            yield (
-                f"{facts.said(self.name)} needs a guest with a NUMA node of its own",
-                f"set hw:numa_nodes=1 or hw:cpu_policy=dedicated, or {otherwise}",
+    for name in ("vif_host_offload", "vif_guest_offload"):
+        offload: Mapping[str, bool] = getattr(facts.request, name)
+        wanted = [feature for feature in ("tso4", "tso6", "ufo", "ecn") if offload.get(feature)]
+        if offload.get("csum") is False and wanted:
+            yield wrong(
+                "offload-needs-checksum",
+                f"perf:{name}.{wanted[0]}=true contradicts perf:{name}.csum=false: it needs checksums",
+                "set both alike",
+                "VIRTIO 1.x, 5.1.3.1: segmentation without checksums cannot be negotiated.",
             )
 
 
-class EmulatorWithoutNode(_NumaWithoutNode):
-    """The emulator is placed on the node of a guest that has one."""
-
-    id = "emulator-numa-needs-topology"
-    why = "Nova places the emulator on a node only for guests with a NUMA topology; others float over the host."
-    name = "emulator_placement"
-
-
-class VhostWithoutNode(_NumaWithoutNode):
-    """vhost workers are placed on the node of a guest that has one."""
-
-    id = "vhost-numa-without-topology"
-    level = Level.WARNING
-    why = "A guest that floats over the host has no node; its vhost workers are left alone."
-    name = "vhost_placement"
-
-
-class EmulatorIsolated(SpecRule):
-    """The emulator is not placed on shared CPUs and on one of its own at once."""
-
-    id = "emulator-numa-or-isolate"
-    why = "hw:emulator_threads_policy=isolate reserves a dedicated CPU that would then stay idle."
-
-    def broken(self, facts: SpecFacts) -> Iterator[tuple[str, str]]:
-        isolated = facts.native("hw:emulator_threads_policy") == "isolate"
-        if facts.request.emulator_placement == "numa" and isolated:
-            wrong = "contradicts hw:emulator_threads_policy=isolate, which gives the emulator a dedicated CPU"
-            yield (
-                f"{facts.said('emulator_placement')} {wrong}",
-                "set hw:emulator_threads_policy=share or remove perf:emulator_placement",
+def _with_novas(facts: SpecFacts) -> Iterator[Finding]:
+    """Yield where the request and Nova's own specs do not go together."""
+    request = facts.request
+    if facts.several_queues and facts.multiqueue is False:
+        yield wrong(
+            "multiqueue-off",
+            f"{facts.said('vif_queues')} contradicts {MULTIQUEUE}=false: the tap device then has one queue",
+            f"set {MULTIQUEUE}=true or perf:vif_queues=1",
+            "The kernel opens several queues only of a tap device that was made for them.",
+        )
+    if request.vif_queues == 1 and facts.multiqueue and facts.vcpus != 1:
+        yield wrong(
+            "single-queue-of-multiqueue-tap",
+            f"{facts.said('vif_queues')} contradicts {MULTIQUEUE}=true: a tap device made for several "
+            "queues cannot be opened with one",
+            f"set {MULTIQUEUE}=false or ask for 2 or more",
+            "IFF_MULTI_QUEUE must agree between who makes a tap device and who opens it.",
+        )
+    if request.irq_placement == "vcpu" and not facts.pinned:
+        yield wrong(
+            "irq-vcpu-needs-dedicated",
+            f"{facts.said('irq_placement')} needs vCPUs with CPUs of their own",
+            "set hw:cpu_policy=dedicated (or mixed) or perf:irq_placement=numa",
+            "Only a pinned vCPU has a host CPU that is its own.",
+        )
+    for name, rule, otherwise, level in (
+        ("emulator_placement", "emulator-numa-needs-topology", "default", Level.ERROR),
+        ("vhost_placement", "vhost-numa-without-topology", "none", Level.WARNING),
+    ):
+        if getattr(request, name) == "numa" and not facts.has_nodes:
+            yield wrong(
+                rule,
+                f"{facts.said(name)} needs a guest with a NUMA node of its own",
+                f"set hw:numa_nodes=1 or hw:cpu_policy=dedicated, or perf:{name}={otherwise}",
+                "Nova gives nodes to guests with a NUMA topology alone; others float over the host.",
+                level,
             )
-
-
-class NotAVirtioNic(SpecRule):
-    """Specs of interfaces meet virtio interfaces."""
-
-    id = "vif-specs-need-virtio"
-    why = "Queues, rings, offloads and vhost workers exist for virtio interfaces alone."
-
-    def broken(self, facts: SpecFacts) -> Iterator[tuple[str, str]]:
-        model = facts.image_properties.get("hw_vif_model", "virtio").lower()  # as Nova reads it
-        names = (name for name in vocabulary.BY_NAME if name.startswith(("vif_", "vhost_")))
-        asked = [f"perf:{name}" for name in names if getattr(facts.request, name) not in (None, {}, "none")]
-        if model != "virtio" and asked:
-            wrong = f"needs virtio interfaces, but the image has hw_vif_model={vocabulary.shown(model)}"
-            yield f"{asked[0]} {wrong}", f"set hw_vif_model=virtio or remove {', '.join(asked)}"
-
-
-class NotAVirtioDisk(SpecRule):
-    """Specs of disks meet virtio disks."""
-
-    id = "disk-specs-need-virtio"
-    why = "I/O threads and request queues exist for virtio-blk and virtio-scsi alone."
-
-    def broken(self, facts: SpecFacts) -> Iterator[tuple[str, str]]:
-        bus = facts.image_properties.get("hw_disk_bus", "virtio")
-        model = facts.image_properties.get("hw_scsi_model", "virtio-scsi").lower()  # as Nova reads it
-        asked = [name for name in ("iothreads", "disk_queues") if getattr(facts.request, name)]
-        if not asked:
-            return
-        wrong = f"{facts.said(asked[0])} needs virtio disks, but the image has"
-        remove = f"or remove {', '.join('perf:' + name for name in asked)}"
-        if bus not in _VIRTIO_BUSES:
-            yield (
-                f"{wrong} hw_disk_bus={vocabulary.shown(bus)}",
-                f"set hw_disk_bus=virtio (or scsi with hw_scsi_model=virtio-scsi) {remove}",
-            )
-        elif bus == "scsi" and model != "virtio-scsi":
-            yield f"{wrong} hw_scsi_model={vocabulary.shown(model)}", f"set hw_scsi_model=virtio-scsi {remove}"
-
-
-class OffloadWithoutChecksum(SpecRule):
-    """Offloads have those that they build on."""
-
-    id = "offload-needs-checksum"
-    why = "VIRTIO 1.x section 5.1.3.1: segmentation offloads need checksum offload, ECN needs segmentation."
-    native = False
-
-    def broken(self, facts: SpecFacts) -> Iterator[tuple[str, str]]:
-        for name in ("vif_host_offload", "vif_guest_offload"):
-            offload: Mapping[str, bool] = getattr(facts.request, name)
-            key = f"perf:{name}"
-            wanted = [feature for feature in _NEEDS_CHECKSUM if offload.get(feature)]
-            if offload.get("csum") is False and wanted:
-                wrong = f"{key}.{wanted[0]}=true contradicts {key}.csum=false: it needs checksums"
-                yield wrong, "set both alike"
-            if offload.get("ecn") and offload.get("tso4") is False and offload.get("tso6") is False:
-                remedy = f"set {key}.tso4 or {key}.tso6 to true, or {key}.ecn=false"
-                yield f"{key}.ecn=true needs segmentation", remedy
-
-
-class QueuesInOneThread(SpecRule):
-    """Several disk queues have an I/O thread."""
-
-    id = "disk-queues-without-iothread"
-    level = Level.WARNING
-    why = "Without an I/O thread the emulator thread serves every queue, one request after the other."
-    native = False
-
-    def broken(self, facts: SpecFacts) -> Iterator[tuple[str, str]]:
-        if facts.request.iothreads == 0 and facts.request.disk_queues not in (None, 1):
-            wrong = f"has little effect with {facts.said('iothreads')}: one thread serves all queues"
-            yield f"{facts.said('disk_queues')} {wrong}", "set perf:iothreads to 1 or more"
-
-
-RULES: Final[list[SpecRule]] = rules.defined_in(globals())
+    if request.emulator_placement == "numa" and facts.native("hw:emulator_threads_policy") == "isolate":
+        yield wrong(
+            "emulator-numa-or-isolate",
+            f"{facts.said('emulator_placement')} contradicts hw:emulator_threads_policy=isolate, which gives the "
+            "emulator a dedicated CPU",
+            "set hw:emulator_threads_policy=share or remove perf:emulator_placement",
+            "The dedicated CPU would stay idle.",
+        )
 
 
 def message(finding: Finding) -> str:
@@ -325,14 +163,13 @@ def message(finding: Finding) -> str:
     return f"{finding.evidence[0].value}; {finding.remedy}"
 
 
-def errors_of(found: Iterable[Finding]) -> list[Finding]:
-    """Return the findings with which no guest can be built."""
-    return [finding for finding in found if finding.level is Level.ERROR]
-
-
-def contradiction(found: Iterable[Finding]) -> ContradictionError:
-    """Return the error that says all of ``found`` in one line."""
-    return ContradictionError("; and ".join(map(message, found)))
+def refuse(found: Iterable[Finding]) -> None:
+    """
+    :raises ContradictionError: findings of level ERROR are among ``found``; says all of them in one line.
+    """
+    mistakes = [message(finding) for finding in found if finding.level is Level.ERROR]
+    if mistakes:
+        raise ContradictionError("; and ".join(mistakes))
 
 
 def findings(
@@ -343,15 +180,14 @@ def findings(
     *,
     native: bool = True,
 ) -> list[Finding]:
-    """Return what broken rules find.
+    """Return what does not fit together; ERROR: the guest would not boot or not be what was asked.
 
     :param extra_specs, image_properties: what the request was parsed from: Nova's own specs are looked up there.
-    :param vcpus: of the flavor; rules that need it keep silent without.
-    :param native: False: Nova's own specs are unknown, and rules that look at them are left out.
+    :param vcpus: of the flavor; what depends on it is not looked at without.
+    :param native: False: Nova's own specs are unknown, and not looked at.
     """
-    chosen = [rule for rule in RULES if native or not rule.native]
     facts = SpecFacts(request, extra_specs, image_properties, vcpus)
-    return rules.run(chosen, facts, strict=True).findings
+    return [*_of_request(facts), *(_with_novas(facts) if native else ())]
 
 
 def check(
@@ -362,12 +198,10 @@ def check(
 ) -> tuple[str, ...]:
     """Return the warnings; arguments as of :func:`findings`.
 
-    :raises ContradictionError: a rule of level ERROR is broken (the first; all of them in one line).
+    :raises ContradictionError: as :func:`refuse`.
     """
     found = findings(request, extra_specs, image_properties, vcpus)
-    wrong = errors_of(found)
-    if wrong:
-        raise contradiction(wrong)
+    refuse(found)
     return tuple(map(message, found))
 
 
@@ -396,12 +230,10 @@ def guest_request(
         return asked, findings(in_force, extra_specs, properties, vcpus)
 
     asked, found = parsed(usable)
-    if errors_of(found):
+    if any(finding.level is Level.ERROR for finding in found):
         asked, of_flavor = parsed(_NO_PROPERTIES)
-        mistakes = {finding.rule for finding in errors_of(of_flavor)}
-        wrong = [finding for finding in errors_of(found) if finding.rule in mistakes]
-        if wrong:
-            raise contradiction(wrong)
+        mistakes = {finding.rule for finding in of_flavor}
+        refuse(finding for finding in found if finding.rule in mistakes)
     if asked.native and not native_of_profile:
         lacks = ", ".join(f"{key}={text}" for key, text in sorted(asked.native.items()))
         warnings += (f"perf:profile={asked.profile}: the flavor lacks {lacks}; set them, Nova reads no profile",)
@@ -420,6 +252,6 @@ def needed_native(
     """
     facts = SpecFacts(request, extra_specs, image_properties, vcpus)
     needed = dict(request.native)
-    if facts.several_queues is not False and facts.flag(_MULTIQUEUE) is None:
-        needed[_MULTIQUEUE] = "true"
+    if facts.several_queues is not False and facts.multiqueue is None:
+        needed[MULTIQUEUE] = "true"
     return needed

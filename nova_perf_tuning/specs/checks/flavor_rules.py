@@ -1,4 +1,4 @@
-"""What flavors get wrong beyond the vocabulary: specs that Nova refuses when a server is made, and wasted ones."""
+"""A flavor's extra specs without any cloud: profiles written out, changes worked out, faults found."""
 
 from __future__ import annotations
 
@@ -10,19 +10,20 @@ from typing import Final
 
 from nova_perf_tuning import rules
 from nova_perf_tuning.rules import Finding, Level
-from nova_perf_tuning.specs import crosscheck, vocabulary
+from nova_perf_tuning.specs import crosscheck, parsing, profile, request, vocabulary
 
-MULTIQUEUE: Final = "hw:vif_multiqueue_enabled"
+PROFILE: Final = "perf:profile"
+#: Extra specs that are shown as ours: what this package reads, what Nova's guests are shaped by, our traits.
+SHOWN: Final = (vocabulary.PREFIX, vocabulary.NATIVE_PREFIX, "trait:CUSTOM_PERF_")
 POLICY: Final = "hw:cpu_policy"
 EMULATOR: Final = "hw:emulator_threads_policy"
-THREADS: Final = "hw:cpu_thread_policy"
-NODES: Final = "hw:numa_nodes"
 
 #: Beyond this many queue pairs a host pays more than a guest gains (published: 1 to 8 took 2 to 13 Gb/s).
 MANY_QUEUES: Final = 8
 
 _OURS: Final = re.compile(r"(hw:)?perf[_:]?\w|hw_perf_", re.IGNORECASE)
-_REFUSED: Final = "Nova refuses every server of this flavor."
+_NONE: Final[Mapping[str, str]] = {}
+_DRIVER: Final = "The driver refuses to build such a guest."
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -30,18 +31,15 @@ class FlavorFacts:
     """A flavor as the rules see it: its extra specs as Nova has them, nothing expanded."""
 
     vcpus: int
-    ram_mib: int
     specs: Mapping[str, str]
 
     @property
-    def multiqueue(self) -> bool:
-        """Whether it asks Nova for several queues."""
-        return self.specs.get(MULTIQUEUE, "").strip().lower() in vocabulary.TRUE_STRINGS
-
-    @property
-    def pinned(self) -> bool:
-        """Whether its vCPUs, or some of them, have host CPUs of their own."""
-        return self.specs.get(POLICY) in ("dedicated", "mixed") or crosscheck.has_pcpus(self.specs)
+    def policy(self) -> str:
+        """What gives its vCPUs, or some of them, host CPUs of their own; empty when nothing does."""
+        policy = self.specs.get(POLICY)
+        if policy in ("dedicated", "mixed"):
+            return f"{POLICY}={policy}"
+        return "resources:PCPU" if crosscheck.has_pcpus(self.specs) else ""
 
     def shown(self, key: str) -> str:
         """Return ``key=value`` for a message."""
@@ -59,19 +57,6 @@ class FlavorRule(rules.Rule[FlavorFacts]):
         return (self.finding([("flavor", text)]) for text in self.broken(facts))
 
 
-class MultiqueueOfOneVcpu(FlavorRule):
-    """A guest with one vCPU is not asked to have several queues."""
-
-    id = "multiqueue-of-one-vcpu"
-    why = "Nova ignores it for a guest with one vCPU, which has one queue pair whatever the flavor says."
-    remedy = f"remove {MULTIQUEUE}, or give the flavor more vCPUs"
-    source = "nova/virt/libvirt/vif.py"
-
-    def broken(self, facts: FlavorFacts) -> Iterator[str]:
-        if facts.multiqueue and facts.vcpus == 1:
-            yield f"{facts.shown(MULTIQUEUE)} with 1 vCPU"
-
-
 class QueueForEachVcpu(FlavorRule):
     """A guest with many vCPUs says how many queues it needs."""
 
@@ -82,8 +67,9 @@ class QueueForEachVcpu(FlavorRule):
 
     def broken(self, facts: FlavorFacts) -> Iterator[str]:
         limited = facts.specs.keys() & {"perf:vif_queues", "perf:profile"}
-        if facts.multiqueue and facts.vcpus > MANY_QUEUES and not limited:
-            yield f"{facts.shown(MULTIQUEUE)} with {facts.vcpus} vCPUs and no perf:vif_queues"
+        multiqueue = facts.specs.get(crosscheck.MULTIQUEUE, "").strip().lower() in vocabulary.TRUE_STRINGS
+        if multiqueue and facts.vcpus > MANY_QUEUES and not limited:
+            yield f"{facts.shown(crosscheck.MULTIQUEUE)} with {facts.vcpus} vCPUs and no perf:vif_queues"
 
 
 class EmulatorOnOwnCpus(FlavorRule):
@@ -95,82 +81,8 @@ class EmulatorOnOwnCpus(FlavorRule):
     source = "Nova's documentation of CPU topologies; vendors strongly recommend it for NFV"
 
     def broken(self, facts: FlavorFacts) -> Iterator[str]:
-        if facts.pinned and EMULATOR not in facts.specs:
-            yield f"{POLICY}={facts.specs.get(POLICY, 'dedicated')} without {EMULATOR}"
-
-
-class IsolateUnpinned(FlavorRule):
-    """Isolated emulator threads need a pinned guest."""
-
-    id = "isolate-without-dedicated"
-    level = Level.ERROR
-    why = _REFUSED
-    remedy = f"set {POLICY}=dedicated or remove {EMULATOR}"
-    source = "nova/virt/hardware.py, BadRequirementEmulatorThreadsPolicy"
-
-    def broken(self, facts: FlavorFacts) -> Iterator[str]:
-        if facts.specs.get(EMULATOR) == "isolate" and not facts.pinned:
-            yield f"{facts.shown(EMULATOR)} without {POLICY}=dedicated"
-
-
-class ShareWithoutTopology(FlavorRule):
-    """Shared emulator threads need a guest with a NUMA topology."""
-
-    id = "emulator-share-without-topology"
-    why = "Nova places the emulator of guests with a NUMA topology only; it has no effect here."
-    remedy = f"set {NODES}=1 or {POLICY}=dedicated, or remove {EMULATOR}"
-    source = "nova/virt/libvirt/driver.py"
-
-    def broken(self, facts: FlavorFacts) -> Iterator[str]:
-        topology = facts.pinned or facts.specs.keys() & {NODES, "hw:mem_page_size", "hw:pmem"}
-        if facts.specs.get(EMULATOR) == "share" and not topology:
-            yield f"{facts.shown(EMULATOR)} of a guest without a NUMA topology"
-
-
-class ThreadPolicyUnpinned(FlavorRule):
-    """A thread policy needs a pinned guest."""
-
-    id = "thread-policy-without-dedicated"
-    level = Level.ERROR
-    why = _REFUSED
-    remedy = f"set {POLICY}=dedicated or remove {THREADS}"
-    source = "nova/virt/hardware.py, CPUThreadPolicyConfigurationInvalid"
-
-    def broken(self, facts: FlavorFacts) -> Iterator[str]:
-        if THREADS in facts.specs and not facts.pinned:
-            yield f"{facts.shown(THREADS)} without {POLICY}=dedicated"
-
-
-class MixedWithoutMask(FlavorRule):
-    """A mixed guest says which vCPUs are pinned."""
-
-    id = "mixed-without-mask"
-    level = Level.ERROR
-    why = _REFUSED
-    remedy = "set hw:cpu_dedicated_mask to the vCPUs that are to have CPUs of their own"
-    source = "nova/virt/hardware.py, RequiredMixedOrRealtimeCPUMask"
-
-    def broken(self, facts: FlavorFacts) -> Iterator[str]:
-        masks = facts.specs.keys() & {"hw:cpu_dedicated_mask", "hw:cpu_realtime_mask"}
-        if facts.specs.get(POLICY) == "mixed" and not masks:
-            yield f"{facts.shown(POLICY)} without hw:cpu_dedicated_mask"
-
-
-class UnevenNodes(FlavorRule):
-    """Guest NUMA nodes divide vCPUs and memory evenly."""
-
-    id = "uneven-numa-nodes"
-    level = Level.ERROR
-    why = f"{_REFUSED} Each node must get the same share."
-    remedy = f"choose vCPUs and memory that {NODES} divides, or set hw:numa_cpus.N and hw:numa_mem.N"
-    source = "nova/virt/hardware.py, ImageNUMATopologyAsymmetric"
-
-    def broken(self, facts: FlavorFacts) -> Iterator[str]:
-        text = facts.specs.get(NODES, "")
-        if re.fullmatch(r"[1-9][0-9]{0,3}", text) and "hw:numa_cpus.0" not in facts.specs:
-            for name, value in (("vCPUs", facts.vcpus), ("MiB of memory", facts.ram_mib)):
-                if value % int(text):
-                    yield f"{facts.shown(NODES)} with {value} {name}"
+        if facts.policy and EMULATOR not in facts.specs:
+            yield f"{facts.policy} without {EMULATOR}"
 
 
 class QuotaOfPinned(FlavorRule):
@@ -182,8 +94,8 @@ class QuotaOfPinned(FlavorRule):
     source = "kernel documentation, CFS bandwidth control"
 
     def broken(self, facts: FlavorFacts) -> Iterator[str]:
-        if facts.pinned and facts.specs.get("quota:cpu_quota", "-1") not in ("-1", "0"):
-            yield f"{facts.shown('quota:cpu_quota')} with {POLICY}={facts.specs.get(POLICY, 'dedicated')}"
+        if facts.policy and facts.specs.get("quota:cpu_quota", "-1") not in ("-1", "0"):
+            yield f"{facts.shown('quota:cpu_quota')} with {facts.policy}"
 
 
 class MistypedScope(FlavorRule):
@@ -202,3 +114,119 @@ class MistypedScope(FlavorRule):
 
 
 RULES: Final[list[FlavorRule]] = rules.defined_in(globals())
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Written:
+    """Extra specs as they are written into a flavor.
+
+    :ivar specs: everything, the profile's specs and Nova's own included.
+    :ivar warnings: specs without effect, for the user.
+    """
+
+    specs: Mapping[str, str]
+    warnings: tuple[str, ...]
+
+
+def written(specs: Mapping[str, str], vcpus: int, profiles: Mapping[str, profile.Profile]) -> Written:
+    """Return ``specs`` with the profile and what Nova must have beside them written out; stated values win.
+
+    Nova's scheduler, its API and os-vif read the flavor and know nothing of profiles: what they must see has
+    to be in it.
+
+    :raises SpecError, ContradictionError: unknown spec, value not allowed, specs that exclude each other.
+    """
+    asked = parsing.parse(specs, profiles=profiles)
+    warnings = crosscheck.check(asked, specs, vcpus=vcpus)
+    return Written({**_needed(asked, specs, _NONE, vcpus), **asked.extra_specs(), **specs}, warnings)
+
+
+def changed(
+    current: Mapping[str, str],
+    set_specs: Mapping[str, str],
+    removed: frozenset[str],
+    vcpus: int,
+    profiles: Mapping[str, profile.Profile],
+) -> Written:
+    """Return what a flavor's extra specs become when ``set_specs`` are set and ``removed`` are taken out.
+
+    With another profile, what the old one brought goes with it; values that differ from the old profile's were
+    set by somebody on purpose and stay.
+
+    :raises SpecError, ContradictionError: as :func:`written`.
+    """
+    kept = dict(current)
+    old = profiles.get(kept.get(PROFILE, ""))
+    if old is not None and (PROFILE in removed or set_specs.get(PROFILE, old.name) != old.name):
+        kept = {key: value for key, value in kept.items() if not _of_profile(key, value, old)}
+    kept = {key: value for key, value in {**kept, **set_specs}.items() if key not in removed}
+    return written(kept, vcpus, profiles)
+
+
+def findings(
+    vcpus: int,
+    specs: Mapping[str, str],
+    profiles: Mapping[str, profile.Profile],
+    image_properties: Mapping[str, str] = _NONE,
+) -> list[Finding]:
+    """Return everything that is wrong with a flavor, and with it and an image together when there is one."""
+    found, readable = unreadable(specs, profiles)
+    try:
+        asked = parsing.parse(readable, image_properties, profiles)
+    except parsing.SpecError as error:
+        remedy, why = (
+            "remove one of them, or make them equal",
+            "The flavor wins; the driver leaves the image's out.",
+        )
+        found.append(crosscheck.wrong("flavor-and-image", str(error), remedy, why))
+    else:
+        found += crosscheck.findings(asked, readable, image_properties, vcpus)
+        lacks = _needed(asked, readable, image_properties, vcpus)
+        if lacks:
+            found.append(
+                crosscheck.wrong(
+                    "native-specs-missing",
+                    f"without {' '.join(f'{key}={value}' for key, value in lacks.items())}",
+                    "openstack perf flavor set FLAVOR writes them",
+                    "Nova's scheduler and os-vif read the flavor before a guest is built; they know no profiles.",
+                    Level.WARNING,
+                )
+            )
+    return found + rules.run(RULES, FlavorFacts(vcpus, specs), strict=True).findings
+
+
+def shown(specs: Mapping[str, str]) -> dict[str, str]:
+    """Return those extra specs that matter to this package, sorted."""
+    return {key: specs[key] for key in sorted(specs) if key.startswith(SHOWN)}
+
+
+def _needed(
+    asked: request.Request, specs: Mapping[str, str], properties: Mapping[str, str], vcpus: int
+) -> dict[str, str]:
+    needed = crosscheck.needed_native(asked, specs, properties, vcpus)
+    if vcpus == 1:
+        needed.pop(crosscheck.MULTIQUEUE, None)  # Nova takes no notice of it then
+    return needed
+
+
+def _of_profile(key: str, value: str, old: profile.Profile) -> bool:
+    if key in old.specs:
+        return value.strip().lower() == old.specs[key].value.lower()
+    return key == crosscheck.MULTIQUEUE and "perf:vif_queues" in old.specs and value.lower() == "true"
+
+
+def unreadable(
+    specs: Mapping[str, str], profiles: Mapping[str, profile.Profile], *, of_image: bool = False
+) -> tuple[list[Finding], dict[str, str]]:
+    """Return a finding for each key of ours that cannot be used whatever else is said, and what is left."""
+    found, readable = [], {}
+    why = "The driver leaves it out." if of_image else f"{_DRIVER} Nova's API does not take it anew either."
+    for key, value in specs.items():
+        try:
+            parsing.parse({} if of_image else {key: value}, {key: value} if of_image else {}, profiles)
+            readable[key] = value
+        except parsing.SpecError as error:
+            rule = "unknown-property" if of_image and error.rule == "unknown-spec" else error.rule
+            evidence = f"{vocabulary.shown(key)}={vocabulary.shown(value)}"
+            found.append(crosscheck.wrong(rule, evidence, str(error), why))
+    return found, readable

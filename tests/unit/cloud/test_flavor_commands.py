@@ -153,27 +153,18 @@ class FlavorCheckTest(openstack_program.ProgramTestCase):
     def test_findings_and_exit_codes(self):
         self.cloud.add_flavor("good", perf_iothreads="1")
         self.cloud.add_flavor("typo", perf_vif_queus="2", perf_iothreads="99", perf_profile="gone")
-        self.cloud.add_flavor("one", vcpus=1, hw_vif_multiqueue_enabled="true")
         self.cloud.add_flavor("many", vcpus=2, perf_vif_queues="4")
         self.cloud.add_flavor("pinned", hw_cpu_policy="dedicated")
         self.assertEqual(({}, 0), self.check("good"))
         expected = {
             "typo": {"unknown-spec", "value-not-allowed", "unknown-profile"},
-            "one": {"multiqueue-of-one-vcpu"},
-            "many": {"vif-queues-above-vcpus", "native-specs-missing", "multiqueue-not-set"},
+            "many": {"vif-queues-above-vcpus", "native-specs-missing"},
             "pinned": {"emulator-on-the-guests-cpus"},
         }
         self.assertEqual((expected, 1), self.check("--all"))
         self.assertEqual(({"pinned": expected["pinned"]}, 1), self.check("pinned"))
         self.assertEqual(({"pinned": expected["pinned"]}, 0), self.check("pinned", "--fail-on", "error"))
         self.assertEqual(1, self.check("typo", "--fail-on", "error")[1])
-
-    def test_with_an_image(self):
-        self.cloud.add_flavor("f", perf_iothreads="1")
-        self.cloud.add_image("old", hw_disk_bus="ide")
-        self.cloud.add_image("other", hw_perf_iothreads="2")
-        self.assertEqual(({"f": {"disk-specs-need-virtio"}}, 1), self.check("f", "--image", "old"))
-        self.assertEqual(({"f": {"flavor-and-image"}}, 1), self.check("f", "--image", "other"))
 
 
 class FlavorExplainTest(openstack_program.ProgramTestCase):
