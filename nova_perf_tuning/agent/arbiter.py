@@ -12,8 +12,9 @@ from typing import Final
 
 #: Seconds in which one write is earned back: who changes a value oftener is a competing writer.
 EARNED_S: Final = 300.0
-#: Seconds of the first pause.
+#: Seconds of the first pause, and of the longest.
 FIRST_PAUSE_S: Final = 20.0
+LONGEST_PAUSE_S: Final = 600.0
 #: What a write costs whose cause is known.
 EXCUSED: Final = 0.2
 
@@ -45,12 +46,11 @@ class Contest:
 class Arbiter:
     """Decides whether an object that was found changed is written again now.
 
-    :param limit: writes in a row; :param longest: seconds of the longest pause.
+    :param limit: writes in a row.
     """
 
-    def __init__(self, limit: int = 5, longest: float = 600.0) -> None:
+    def __init__(self, limit: int = 5) -> None:
         self._limit = float(limit)
-        self._longest = longest
         self._contests: dict[Key, Contest] = {}
 
     def allow(self, key: Key, now: float, *, excused: bool = False, held: bool = True, found: str = "") -> bool:
@@ -77,7 +77,7 @@ class Arbiter:
         contest.rewrites += 1
         contest.last = now
         if contest.pause:  # it is over: one attempt, and a longer pause when it does not hold
-            self._hold_back(contest, now, min(self._longest, contest.pause * 2))
+            self._hold_back(contest, now, min(LONGEST_PAUSE_S, contest.pause * 2))
             return True
         cost = EXCUSED if excused and held else 1.0
         if contest.budget < cost:

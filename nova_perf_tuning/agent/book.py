@@ -27,14 +27,12 @@ class SecondAgentError(errors.PerfTuningError):
 class Book:
     """The journal in ``folder`` of the host below ``root``.
 
-    :param patience: seconds that :meth:`agent` waits for others; a round never waits.
     :param ending: seconds that :meth:`ending` waits for a command.
     """
 
-    def __init__(self, folder: str, root: str, patience: float, ending: float = _ENDING_S) -> None:
+    def __init__(self, folder: str, root: str, ending: float = _ENDING_S) -> None:
         self.folder = os.path.abspath(folder)
         self._root = root
-        self._patience = patience
         self._ending = ending
         self._path = os.path.join(self.folder, journal_module.JOURNAL)
         self._stamp: journal_module.Stamp | None = None
@@ -50,7 +48,7 @@ class Book:
             pass  # what is wrong with it is said at the start
         path = os.path.join(self.folder, journal_module.AGENT_LOCK)
         try:
-            fd = lock.take(path, max(self._patience, _INSTANT_S))
+            fd = lock.take(path, _INSTANT_S)
         except lock.HeldError as error:
             raise SecondAgentError(
                 f"{self.folder}: another nova-perf-agent, process {error.holder}, keeps this host: stop it first"

@@ -79,10 +79,7 @@ def run(args: argparse.Namespace, notifier: notify.Notifier) -> int:
 
     :raises PerfTuningError: it cannot work.
     """
-    files = args.config_file or opts.default_files(args.sysroot)
-    conf = opts.load(files)
-    for line in opts.unknown(files):
-        LOG.warning("%s", line)
+    conf = opts.load(args.config_file or opts.default_files(args.sysroot))
     privileged.require(args.sysroot)
     live = os.path.realpath(args.sysroot) == "/"
     run_dir, state_dir = conf.agent.run_dir, conf.nova_perf_tuning.state_dir
@@ -92,7 +89,7 @@ def run(args: argparse.Namespace, notifier: notify.Notifier) -> int:
         if state_dir == f"/{journal_module.STATE_DIR}":
             state_dir = journal_module.default_state_dir(args.sysroot)
     os.makedirs(run_dir, mode=0o755, exist_ok=True)  # its files are for everybody to read
-    journal = book.Book(state_dir, args.sysroot, conf.nova_perf_tuning.lock_timeout)
+    journal = book.Book(state_dir, args.sysroot)
     with journal.agent():
         return _serve(args, conf.agent, journal, run_dir, live, notifier)
 
@@ -104,7 +101,7 @@ def _serve(
     list(target.kinds().values())  # finding the installed kinds takes long: not while a guest waits
     neighbours = findings.Neighbours("/" if live else args.sysroot)
     reconciler = reconcile.Reconciler(
-        target, journal, arbiter.Arbiter(options.rewrite_limit, options.rewrite_pause_max), extra=neighbours.ban
+        target, journal, arbiter.Arbiter(options.rewrite_limit), extra=neighbours.ban
     )
     with contextlib.ExitStack() as stack:
         waker = sources.Waker()

@@ -69,7 +69,7 @@ class Apply(command.PerfCommand):
         kinds = registry.kinds(args.sysroot)
         if args.dry_run:
             owned: list[apply_module.Outcome] = []
-            if owners.running_agent(state.where(args)[0]):  # without one nobody needs to be able to read it
+            if owners.running_agent(state.directory(args)):  # without one nobody needs to be able to read it
                 with state.open_journal(args) as journal:
                     settings, owned = _beside_agent(args, settings, kinds, journal)
             lines, rest = apply_module.preview(settings, kinds)

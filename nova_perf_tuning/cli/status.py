@@ -55,7 +55,7 @@ def _journal(args: argparse.Namespace) -> dict[str, Any]:
             entries, path = journal.entries(), journal.path
     except journal_module.ForbiddenError as error:
         unknown = dict.fromkeys(("settings", "counts", "stale", "rivals"))
-        path = os.path.join(os.path.abspath(state.where(args)[0]), journal_module.JOURNAL)
+        path = os.path.join(os.path.abspath(state.directory(args)), journal_module.JOURNAL)
         return {**unknown, "journal": path, "journal_fault": str(error)}
     boot = apply_module.boot_id(args.sysroot)
     current = [entry for entry in entries if entry.is_current(boot)]

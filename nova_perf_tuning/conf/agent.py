@@ -124,24 +124,17 @@ not connected" in ``nova-perf status``.
         help="""
 How often in a row a value that somebody else keeps changing is written again before the agent holds back.
 
-Five minutes in which it holds earn one more. After that the agent tries again after 20 seconds, then 40, up to
-``rewrite_pause_max``, and reports who may be writing. A change that an event explains (a driver that was loaded, a
+Five minutes in which it holds earn one more. After that the agent tries again after 20 seconds, then 40, up to ten
+minutes, and reports who may be writing. A change that an event explains (a driver that was loaded, a
 guest or this agent that has just started) counts as a fifth.
 Too large shows as two programs that take turns and burn CPU; too small as values that stay wrong for a while after
 several resets by a driver.
 """,
     ),
-    cfg.FloatOpt(
-        "rewrite_pause_max",
-        default=600.0,
-        min=20.0,
-        max=86400.0,
-        help="Longest pause in seconds between two attempts on a value that somebody else keeps changing or that "
-        "the kernel keeps refusing.",
-    ),
     cfg.StrOpt(
         "run_dir",
         default="/run/nova-perf-tuning",
+        regex="^/",
         help="""
 Folder for what lives as long as the host runs: the agent's state, which ``nova-perf status`` shows.
 
@@ -172,14 +165,3 @@ at once and says so.
 """,
     ),
 ]
-
-
-def register_opts(conf: cfg.ConfigOpts) -> None:
-    """Add this group to ``conf``."""
-    conf.register_group(GROUP)
-    conf.register_opts(OPTS, group=GROUP)
-
-
-def list_opts() -> list[tuple[cfg.OptGroup, list[cfg.Opt]]]:
-    """Return this module's group with its options, for the sample generator."""
-    return [(GROUP, OPTS)]

@@ -5,6 +5,7 @@ They stand in ``nova.conf``, in the group that :mod:`nova_perf_tuning.conf.host`
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from oslo_config import cfg
@@ -127,26 +128,27 @@ CUSTOM_PERF_VALIDATED instead.
 ]
 
 
+def faults(conf: cfg.ConfigOpts, group: str, options: Iterable[cfg.Opt]) -> list[str]:
+    """Return one line, ``[group] option: reason``, for each option whose value cannot be used."""
+    found = []
+    for option in options:
+        try:
+            empty = conf[group][option.dest] in (None, "")
+            reason = "it is empty" if empty and option.default is not None and option.dest != "libvirt_uri" else ""
+        except (cfg.Error, ValueError) as error:
+            text = one_line(error, 400)  # oslo.config's own begins with the repr of where the value is from
+            reason = text.partition(" is not valid: ")[2] or text
+        if reason:
+            found.append(f"[{group}] {option.dest}: {reason}; mend or remove the line")
+    return found
+
+
 def mistakes(conf: cfg.ConfigOpts) -> list[str]:
     """Return one line for each of these options whose value cannot be used; none of them stops Nova's service."""
-    found = []
-    for option in OPTS:
-        try:
-            if getattr(conf[GROUP.name], option.dest) not in (None, "") or option.default is None:
-                continue
-            reason = "it is empty, remove the line for the default"
-        except (cfg.Error, ValueError) as error:
-            reason = one_line(error, 400)
-        found.append(f"[{GROUP.name}] {option.dest}: {reason}; mend it and restart the service")
-    return found
+    return [f"{line} and restart the service" for line in faults(conf, GROUP.name, OPTS)]
 
 
 def register_opts(conf: cfg.ConfigOpts) -> None:
     """Add these options to ``conf``, Nova's own among others; doing it twice changes nothing."""
     conf.register_group(GROUP)
     conf.register_opts(OPTS, group=GROUP)
-
-
-def list_opts() -> list[tuple[cfg.OptGroup, list[cfg.Opt]]]:
-    """Return this module's group with its options, for the sample generator."""
-    return [(GROUP, OPTS)]

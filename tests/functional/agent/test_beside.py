@@ -166,11 +166,6 @@ class BesideTest(BesideCase):
         self.assertIn(f"process {os.getpid()} is changing this host", err)
         self.restored()
 
-    def test_a_command_waits_and_says_who_is_at_work(self):
-        with self.hold():
-            _out, err = self.command("restore", "--lock-timeout", "0.2", code=3)
-        self.assertIn(f"process {os.getpid()} is changing this host", err)
-
     def test_it_starts_while_a_command_is_at_work(self):
         with self.hold():
             process = self.start()

@@ -237,7 +237,6 @@ class OutputTest(RoughCase):
 class TogetherTest(RoughCase):
     def test_two_applies_at_once(self):
         where = ["--sysroot", self.root, "--from", self.plan, "-f", "json"]
-        where += ["--lock-timeout", str(patience.LIMIT_S)]
         runs = [
             subprocess.Popen(
                 [*COMMAND, "apply", *where], cwd=TOP, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

@@ -190,7 +190,7 @@ class RefusalTest(testtools.TestCase):
 
 class PausesTest(testtools.TestCase):
     def test_each_pause_is_twice_as_long_as_the_one_before(self):
-        judge, key, now = arbiter.Arbiter(1, 600.0), ("irq_affinity", "irq:30", ""), 3.3
+        judge, key, now = arbiter.Arbiter(1), ("irq_affinity", "irq:30", ""), 3.3
         self.assertTrue(judge.allow(key, now))
         self.assertFalse(judge.allow(key, now))
         for pause in (20.0, 40.0, 80.0, 160.0, 320.0, 600.0, 600.0):

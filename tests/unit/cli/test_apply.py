@@ -145,31 +145,6 @@ class OptionsTest(transaction_case.TransactionCase):
         self.refused("apply", "--from", plan, "--sysroot", plan, sysroot=False)
         self.refused("apply", "--from", plan, "--state-dir", plan, words=("--state-dir",))
         self.refused("apply", "--from", plan, "--state-dir", "/proc/nova", words=("/proc/nova",))
-        self.refused("apply", "--from", plan, "--config-file", "/no/such.conf", words=("/no/such.conf",))
-
-    def test_state_dir_of_flag_and_configuration(self):
-        plan = self.some_plan()
-        config = pathlib.Path(self.root, "perf.conf")
-        config.write_text(f"[nova_perf_tuning]\nstate_dir = {self.root}/conf-state\n")
-        self.run_json("apply", "--from", plan, "--config-file", str(config))
-        self.assertTrue(os.path.exists(f"{self.root}/conf-state/journal.sqlite"))
-        self.assertEqual({}, self.run_json("verify")["counts"])
-        self.assertEqual(
-            {"holds": 3, "pending": 1}, self.run_json("verify", "--config-file", str(config))["counts"]
-        )
-        arguments = ("--config-file", str(config), "--state-dir", f"{self.root}/flag-state")
-        self.assertEqual({"unchanged": 4}, self.run_json("apply", "--from", plan, *arguments)["counts"])
-        self.assertTrue(os.path.exists(f"{self.root}/flag-state/journal.sqlite"))
-
-    def test_a_configuration_that_is_wrong(self):
-        config = pathlib.Path(self.root, "perf.conf")
-        for text in (
-            "[nova_perf_tuning]\nlock_timeout = soon\n",
-            "no section",
-            "[nova_perf_tuning]\nlock_timeout=-1",
-        ):
-            config.write_text(text)
-            self.refused("status", "--config-file", str(config), words=(str(config),))
 
 
 class StrangersSysrootTest(transaction_case.TransactionCase):

@@ -3,7 +3,6 @@
 import argparse
 import contextlib
 import io
-import os
 import pathlib
 from unittest import mock
 
@@ -23,8 +22,7 @@ class DefaultConfigTest(testtools.TestCase):
         self.config = self.folder / "default.conf"
         self.enterContext(mock.patch.object(opts, "CONFIG", str(self.config)))
         self.config.write_text(
-            f"[nova_perf_tuning]\nstate_dir = {self.folder}/state\nlock_timeout = 3\n"
-            f"[agent]\nrun_dir = {self.folder}/run\n"
+            f"[nova_perf_tuning]\nstate_dir = {self.folder}/state\n[agent]\nrun_dir = {self.folder}/run\n"
         )
         (self.folder / "run").mkdir()
         agent_module.write(
@@ -36,28 +34,26 @@ class DefaultConfigTest(testtools.TestCase):
         state.add_state_options(parser)
         return parser.parse_args(words)
 
-    def test_state_run_dir_and_timeout(self):
-        self.assertEqual((f"{self.folder}/state", 3.0), state.where(self.args()))
+    def test_state_and_run_dir(self):
+        self.assertEqual(f"{self.folder}/state", state.directory(self.args()))
         self.assertEqual(1, state.agent_state(self.args())["pid"])
         self.assertEqual("nova-perf restore", state.restore_command(self.args()))
 
-    def test_flags_and_named_files_win(self):
-        self.assertEqual(("/x", 3.0), state.where(self.args("--state-dir", "/x")))
-        standard = ("/var/lib/nova-perf-tuning", 10.0)
-        self.assertEqual(standard, state.where(self.args("--config-file", os.devnull)))
+    def test_a_flag_wins_and_without_the_file_there_are_defaults(self):
+        self.assertEqual("/x", state.directory(self.args("--state-dir", "/x")))
         self.config.unlink()
-        self.assertEqual(standard, state.where(self.args()))
+        self.assertEqual("/var/lib/nova-perf-tuning", state.directory(self.args()))
 
     def test_it_is_of_the_live_host(self):
         root = sysroots.make_host(self)
-        self.assertEqual((f"{root}/var/lib/nova-perf-tuning", 10.0), state.where(self.args("--sysroot", root)))
+        self.assertEqual(f"{root}/var/lib/nova-perf-tuning", state.directory(self.args("--sysroot", root)))
         self.assertIsNone(state.agent_state(self.args("--sysroot", root)))
         self.assertEqual([], opts.default_files(root))
 
     def test_one_that_cannot_be_used_does_not_mean_the_defaults(self):
         self.config.unlink()
         self.config.mkdir()
-        error = self.assertRaises(opts.ConfigError, state.where, self.args())
+        error = self.assertRaises(opts.ConfigError, state.directory, self.args())
         self.assertIn(str(self.config), str(error))
         with contextlib.redirect_stderr(io.StringIO()):
             self.assertEqual(3, main.main(["status"]))

@@ -8,7 +8,7 @@ import fixtures
 import testtools
 from oslo_config import cfg, generator
 
-from nova_perf_tuning.conf import host, nova
+from nova_perf_tuning.conf import nova
 
 
 class OptionsTest(testtools.TestCase):
@@ -16,7 +16,6 @@ class OptionsTest(testtools.TestCase):
         conf = cfg.ConfigOpts()
         nova.register_opts(conf)
         nova.register_opts(conf)
-        host.register_opts(conf)
         conf([], project="test", default_config_files=[], default_config_dirs=[])
         self.assertEqual("fail", conf.nova_perf_tuning.on_error)
         self.assertEqual("/var/lib/nova-perf-tuning/verdict.json", conf.nova_perf_tuning.result_file)

@@ -23,15 +23,12 @@ class LoadTest(testtools.TestCase):
             self.assertNotIn(word, line)
         return line
 
-    def test_values_that_oslo_config_lets_pass(self):
-        for key in ("interval", "verify_interval", "passthrough_interval", "rewrite_pause_max"):
-            self.refused(f"[agent]\n{key} = nan\n", f"[agent] {key}: nan is no number")
-        self.refused("[nova_perf_tuning]\nlock_timeout = NaN\n", "[nova_perf_tuning] lock_timeout: nan")
-        for key in ("interval", "rewrite_limit", "rewrite_pause_max", "metrics_port", "run_dir"):
+    def test_values_that_are_empty_or_no_folder(self):
+        for key in ("interval", "rewrite_limit", "metrics_port"):
             self.refused(f"[agent]\n{key} =\n", f"[agent] {key}: it is empty")
         for group, key in (("nova_perf_tuning", "state_dir"), ("agent", "run_dir")):
-            self.refused(f"[{group}]\n{key} =\n", f"[{group}] {key}: it is empty")
-            self.refused(f"[{group}]\n{key} = x/y\n", f"[{group}] {key}: x/y does not begin with '/'")
+            for value in ("", "x/y"):
+                self.refused(f"[{group}]\n{key} = {value}\n", f"[{group}] {key}: ", "mend or remove")
 
     def test_what_oslo_config_refuses_names_the_key_and_the_remedy(self):
         for line, words in (
@@ -39,7 +36,6 @@ class LoadTest(testtools.TestCase):
             ("interval = 0", "0.5"),
             ("on_stop = explode", "leave"),
             ("rps =", "mend or remove"),
-            ("interval = $interval", "it refers to itself"),
             ("metrics_address = !", "mend or remove"),
         ):
             self.refused(f"[agent]\n{line}\n", f"[agent] {line.split()[0]}: ", words)
@@ -63,7 +59,3 @@ class LoadTest(testtools.TestCase):
         pathlib.Path(self.path).write_text("[agent]\nlibvirt_uri =\nshared =\n")
         self.assertEqual("", opts.load([self.path]).agent.libvirt_uri)
         self.assertEqual("qemu:///system", opts.load([os.devnull]).agent.libvirt_uri)
-
-    def test_what_a_command_does_not_need_does_not_stop_it(self):
-        pathlib.Path(self.path).write_text("[agent]\ninterval = nan\n[nova_perf_tuning]\nstate_dir = /x\n")
-        self.assertEqual("/x", opts.load([self.path], ("state_dir",)).nova_perf_tuning.state_dir)

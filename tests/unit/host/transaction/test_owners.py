@@ -46,8 +46,8 @@ class LockTest(FolderTest):
 
 
 class BookTest(FolderTest):
-    def book(self, patience=0.0):
-        return book.Book(self.folder, "/", patience)
+    def book(self):
+        return book.Book(self.folder, "/")
 
     def test_one_agent_and_commands_between_its_rounds(self):
         with self.book().agent():
@@ -58,7 +58,7 @@ class BookTest(FolderTest):
         self.assertIsNone(owners.running_agent(self.folder))
 
     def test_a_round_does_not_wait(self):
-        ours = self.book(60.0)
+        ours = self.book()
         with journal.Journal(self.folder, writer=True):
             self.assertRaises(journal.BusyError, ours.check_free)
             self.assertRaises(journal.BusyError, ours.writing().__enter__)
@@ -81,7 +81,7 @@ class BookTest(FolderTest):
         self.assertFalse(ours.changed())
 
     def test_the_end_waits_for_a_command_and_names_what_to_do(self):
-        ours = book.Book(self.folder, "/", 0.0, ending=0.3)
+        ours = book.Book(self.folder, "/", ending=0.3)
         with journal.Journal(self.folder, writer=True):
             error = self.assertRaises(journal.BusyError, ours.ending)
         self.assertIn(f"process {os.getpid()} was changing", str(error))
@@ -90,7 +90,7 @@ class BookTest(FolderTest):
         ends = threading.Timer(0.2, command.close)
         ends.start()
         self.addCleanup(ends.join)
-        with book.Book(self.folder, "/", 0.0).ending():
+        with book.Book(self.folder, "/").ending():
             pass
 
     def test_it_waits_far_less_than_systemd(self):
