@@ -100,9 +100,7 @@ class Measured:
                 known = sorted({one.arm for one in self._trials[rules.benchmark]})
                 return None, reason(_C.NO_ARM, arm=arm, known=known)
         # All arms tell which blocks there ought to be.
-        picked = trial_filter.select(
-            self._results, trials, rules.arm, rules.baseline, rules.guards, rules.min_link_mbps, rules.link
-        )
+        picked = trial_filter.select(self._results, trials, rules.arm, rules.baseline, rules.guards)
         return picked, picked.invalid
 
     def _absent(self, budget: budget_file.Budget, metric: str | None) -> reasons.Reason | None:
@@ -136,8 +134,6 @@ class Measured:
                 return reason(_C.ACCELERATOR_CONTRADICTED, arm=arm, accelerator=accelerator, found=found)
             if found == "unknown" and wanted is not None:
                 return reason(_C.VIRTUALIZATION_UNREAD, arm=arm, wanted=wanted)
-            if budget.virtualization is not None and arm != "host" and found != budget.virtualization:
-                return reason(_C.OTHER_VIRTUALIZATION, arm=arm, found=found, wanted=budget.virtualization)
             if grave := [one for one in told.get("findings", ()) if one["code"] not in truth.HARMLESS]:
                 return reason(_C.OTHER_GUESTS, arm=arm, finding=grave[0]["text"], more=len(grave) - 1)
         return None

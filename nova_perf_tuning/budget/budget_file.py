@@ -35,9 +35,6 @@ class Budget:
         the service CPU alone is limited.
     :ivar max_host_cpu_per_unit: most service CPU in seconds per unit of work (Gbit, 1,000 IO, 1,000 events).
     :ivar accelerator: what the guests must have run on (``kvm``); None: anything.
-    :ivar virtualization: what the guests must have found themselves (``kvm``, ``qemu`` …); None: anything.
-    :ivar min_link_mbps: slowest link allowed; None: links must only stay as they were at the start.
-    :ivar link: shell pattern of the links that are measured; None: any that is up may be.
     :ivar host_group, flavor: shell patterns of the host groups and flavors it is for; None: all.
     :ivar optional: left out where the benchmark was not asked for or an arm was not measured, instead of INVALID.
     :ivar reason: why this figure.
@@ -51,13 +48,10 @@ class Budget:
     max_host_cpu_per_unit: float | None = None
     confidence: float = 0.95
     accelerator: str | None = None
-    virtualization: str | None = None
-    min_link_mbps: float | None = None
     host_group: str | None = None
     flavor: str | None = None
     optional: bool = False
     reason: str = ""
-    link: str | None = None
     guards: guards.Limits = dataclasses.field(default_factory=guards.Limits)
 
     @property

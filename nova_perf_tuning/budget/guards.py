@@ -8,7 +8,6 @@ trials of a judged arm do not count the verdict is INVALID. What a host could no
 from __future__ import annotations
 
 import dataclasses
-import fnmatch
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
@@ -33,8 +32,6 @@ class Limits:
     :ivar max_frequency_gap: how far the CPU frequencies of the judged arms may lie apart.
     :ivar max_clock_step_s: seconds by which the wall clock may move against the monotonic one in a trial.
     :ivar max_drops: packets dropped on the sender's way out, as a share of those it sent.
-    :ivar max_sender_cpu: share of one CPU that the sending process may use. None: 0.95 where a budget declares
-        a link speed, since it then speaks of the link, and no limit elsewhere.
     """
 
     max_steal: float = 0.05
@@ -42,80 +39,50 @@ class Limits:
     max_frequency_gap: float = 0.05
     max_clock_step_s: float = 0.05
     max_drops: float = 0.001
-    max_sender_cpu: float | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Context:
+class _Context:
     """What a guard knows beside a trial.
 
-    :ivar limits, min_link_mbps, link: as the budget declares them.
-    :ivar sender_cpu: number of the run -> CPU of the sending process in percent.
     :ivar first: name of a condition -> what it was at the first trial that has it, and the number of its run.
     :ivar mhz: arm -> median CPU frequency.
     """
 
     environment: Mapping[str, Any]
     limits: Limits
-    min_link_mbps: float | None
-    link: str | None
-    sender_cpu: Mapping[int, float]
     first: Mapping[str, tuple[float, int]]
     mhz: Mapping[str, float]
-
-
-def context(
-    trials: Sequence[model.Trial],
-    environment: Mapping[str, Any],
-    limits: Limits,
-    min_link_mbps: float | None,
-    sender_cpu: Mapping[int, float],
-    link: str | None = None,
-) -> Context:
-    """Return what guards know beside a trial.
-
-    :param trials: those of the judged arms and benchmark, in the order of time.
-    :param link: shell pattern of the links that are measured, None: not told.
-    """
-    first: dict[str, tuple[float, int]] = {}
-    speeds: dict[str, list[float]] = {}
-    for trial in trials:
-        for name, value in trial.conditions.items():
-            first.setdefault(name, (value, trial.order))
-        if "busy_mhz" in trial.conditions:
-            speeds.setdefault(trial.arm, []).append(trial.conditions["busy_mhz"])
-    medians = {arm: statistics.median(values) for arm, values in speeds.items()}
-    return Context(environment, limits, min_link_mbps, link, sender_cpu, first, medians)
 
 
 def _over(code: reasons.ReasonCode, share: float, limit: float) -> reasons.Reason | None:
     return reason(code, share=share, limit=limit) if share > limit else None
 
 
-def _steal(trial: model.Trial, context: Context) -> reasons.Reason | None:
+def _steal(trial: model.Trial, context: _Context) -> reasons.Reason | None:
     return _over(_C.STEAL, trial.conditions.get("steal_share", 0.0), context.limits.max_steal)
 
 
-def _waiting_vcpus(trial: model.Trial, context: Context) -> reasons.Reason | None:
+def _waiting_vcpus(trial: model.Trial, context: _Context) -> reasons.Reason | None:
     limit = context.limits.max_wait
     if limit is None:
         limit = 1.0 if context.environment.get("accelerator") in ("tcg", "none") else 0.1
     return _over(_C.WAITING_VCPUS, overhead.wait_share(trial) or 0.0, limit)
 
 
-def _throttling(trial: model.Trial, context: Context) -> reasons.Reason | None:
+def _throttling(trial: model.Trial, context: _Context) -> reasons.Reason | None:
     count = trial.conditions.get("throttle_events", 0.0)
     return reason(_C.THROTTLING, count=count) if count > 0 else None
 
 
-def _frequency_limit(trial: model.Trial, context: Context) -> reasons.Reason | None:
+def _frequency_limit(trial: model.Trial, context: _Context) -> reasons.Reason | None:
     """Someone or something changed how fast CPUs may run."""
     first, _ = context.first.get("max_mhz", (0.0, 0))
     now = trial.conditions.get("max_mhz", first)
     return reason(_C.FREQUENCY_LIMIT, first=first, now=now) if abs(now - first) > 1 else None
 
 
-def _frequency_gap(trial: model.Trial, context: Context) -> reasons.Reason | None:
+def _frequency_gap(trial: model.Trial, context: _Context) -> reasons.Reason | None:
     """One arm ran at another frequency than the other."""
     known, limit = context.mhz.values(), context.limits.max_frequency_gap
     if len(known) < 2 or max(known) <= min(known) * (1 + limit):
@@ -123,7 +90,7 @@ def _frequency_gap(trial: model.Trial, context: Context) -> reasons.Reason | Non
     return reason(_C.FREQUENCY_GAP, mhz=context.mhz, limit=limit)
 
 
-def _links(trial: model.Trial, context: Context) -> reasons.Reason | None:
+def _links(trial: model.Trial, context: _Context) -> reasons.Reason | None:
     """A link went down or away, or changed its speed.
 
     Which links the packets took is not known: one that was down from first to last is taken for an unused port.
@@ -142,63 +109,27 @@ def _links(trial: model.Trial, context: Context) -> reasons.Reason | None:
     return None
 
 
-def _slow_link(trial: model.Trial, context: Context) -> reasons.Reason | None:
-    """A link of those named is too slow, or of all that are up, of which any may be the one that is measured."""
-    needed, pattern = context.min_link_mbps, context.link
-    if needed is None:
-        return None
-    speeds = {name.removeprefix(_LINK): mbps for name, mbps in trial.conditions.items() if name.startswith(_LINK)}
-    mine = {
-        name: mbps
-        for name, mbps in speeds.items()
-        if (mbps > 0 if pattern is None else fnmatch.fnmatchcase(name, pattern))
-    }
-    if not mine:
-        return reason(_C.LINK_UNKNOWN, link=pattern, needed=needed)
-    slowest = min(mine, key=lambda name: mine[name])
-    if mine[slowest] >= needed:
-        return None
-    others = pattern is None and max(mine.values()) >= needed
-    return reason(_C.LINK_SLOW, link=slowest, has=mine[slowest], needed=needed, others=others)
-
-
-def _drops(trial: model.Trial, context: Context) -> reasons.Reason | None:
+def _drops(trial: model.Trial, context: _Context) -> reasons.Reason | None:
     dropped, sent = (trial.conditions.get(f"sender_{name}", 0.0) for name in ("dropped", "packets"))
     if dropped <= context.limits.max_drops * max(sent, 1.0):
         return None
     return reason(_C.DROPS, share=dropped / max(sent + dropped, 1.0), limit=context.limits.max_drops)
 
 
-def _busy_sender(trial: model.Trial, context: Context) -> reasons.Reason | None:
-    limit = context.limits.max_sender_cpu
-    if limit is None and context.min_link_mbps is not None:
-        limit = 0.95
-    share = context.sender_cpu.get(trial.order, 0.0) / 100
-    return None if limit is None else _over(_C.SENDER_BUSY, share, limit)
-
-
-def _clock_step(trial: model.Trial, context: Context) -> reasons.Reason | None:
+def _clock_step(trial: model.Trial, context: _Context) -> reasons.Reason | None:
     step, limit = trial.conditions.get("clock_step_s", 0.0), context.limits.max_clock_step_s
     return reason(_C.CLOCK_STEP, seconds=step, limit=limit) if abs(step) > limit else None
 
 
-def _clock_source(trial: model.Trial, context: Context) -> reasons.Reason | None:
-    """The kernel changes its clock source when it finds one unreliable."""
-    return reason(_C.CLOCK_SOURCE) if trial.conditions.get("clocksource_changed", 0.0) else None
-
-
-GUARDS: Final[tuple[Callable[[model.Trial, Context], reasons.Reason | None], ...]] = (
+GUARDS: Final[tuple[Callable[[model.Trial, _Context], reasons.Reason | None], ...]] = (
     _steal,
     _waiting_vcpus,
     _throttling,
     _frequency_limit,
     _frequency_gap,
     _links,
-    _slow_link,
     _drops,
-    _busy_sender,
     _clock_step,
-    _clock_source,
 )
 
 
@@ -207,8 +138,22 @@ def run(trial: model.Trial) -> Run:
     return trial.benchmark, trial.arm, trial.order
 
 
-def faults(trials: Sequence[model.Trial], known: Context) -> dict[Run, reasons.Reason]:
-    """Return run -> first fault, for every run that does not count."""
+def faults(
+    trials: Sequence[model.Trial], environment: Mapping[str, Any], limits: Limits
+) -> dict[Run, reasons.Reason]:
+    """Return run -> first fault, for every run that does not count.
+
+    :param trials: those of the judged arms and benchmark, in the order of time.
+    """
+    first: dict[str, tuple[float, int]] = {}
+    speeds: dict[str, list[float]] = {}
+    for trial in trials:
+        for name, value in trial.conditions.items():
+            first.setdefault(name, (value, trial.order))
+        if "busy_mhz" in trial.conditions:
+            speeds.setdefault(trial.arm, []).append(trial.conditions["busy_mhz"])
+    medians = {arm: statistics.median(values) for arm, values in speeds.items()}
+    known = _Context(environment, limits, first, medians)
     found: dict[Run, reasons.Reason] = {}
     for trial in trials:
         fault = next((fault for guard in GUARDS if (fault := guard(trial, known)) is not None), None)

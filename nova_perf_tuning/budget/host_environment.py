@@ -64,7 +64,6 @@ class Circumstances:
     throttled: int | None
     max_mhz: float | None
     wall_minus_monotonic_s: float
-    clocksource: str
     links: Mapping[str, float]
     packets: int | None
     dropped: int | None
@@ -84,7 +83,6 @@ def look(interface: str | None = None, root: str = "/") -> Circumstances:
         throttled=sum(throttled) if throttled else None,
         max_mhz=_max_mhz(devices),
         wall_minus_monotonic_s=time.time() - time.monotonic(),
-        clocksource=_text(devices / "clocksource/clocksource0/current_clocksource"),
         links=_links(nics),
         # What a guest sends its tap receives.
         packets=_number(sent / "rx_packets") if sent else None,
@@ -109,8 +107,6 @@ def conditions(before: Circumstances, after: Circumstances, own_cpus: Collection
     if after.max_mhz is not None:
         found["max_mhz"] = after.max_mhz
     found["clock_step_s"] = after.wall_minus_monotonic_s - before.wall_minus_monotonic_s
-    if after.clocksource != before.clocksource:
-        found["clocksource_changed"] = 1
     for name in before.links.keys() | after.links.keys():
         speeds = (before.links.get(name, 0.0), after.links.get(name, 0.0))
         found[f"link:{name}"] = 0.0 if 0.0 in speeds else speeds[1]

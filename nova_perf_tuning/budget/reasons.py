@@ -36,7 +36,6 @@ class ReasonCode(enum.StrEnum):
     OTHER_ACCELERATOR = "other_accelerator"  # accelerator, wanted
     ACCELERATOR_CONTRADICTED = "accelerator_contradicted"  # arm, accelerator, found
     VIRTUALIZATION_UNREAD = "virtualization_unread"  # arm, wanted
-    OTHER_VIRTUALIZATION = "other_virtualization"  # arm, found, wanted
     OTHER_GUESTS = "other_guests"  # arm, finding, more
     TOO_MANY_LOST = "too_many_lost"  # arm, count, of, failed, zeros, missing, excluded, limit, why
     BELOW_NOISE_FLOOR = "below_noise_floor"  # limit, floor, created, value, low, high
@@ -62,12 +61,8 @@ class ReasonCode(enum.StrEnum):
     LINK_DOWN = "link_down"  # link
     LINK_CHANGED = "link_changed"  # link, first, now
     LINK_GONE = "link_gone"  # link
-    LINK_UNKNOWN = "link_unknown"  # link (pattern or None), needed
-    LINK_SLOW = "link_slow"  # link, has, needed, others (a faster one is there)
     DROPS = "drops"  # share, limit
-    SENDER_BUSY = "sender_busy"  # share, limit
     CLOCK_STEP = "clock_step"  # seconds, limit
-    CLOCK_SOURCE = "clock_source"
 
     # -- hosts of a fleet: benchmark and arm, and
     GIVEN_UP = "given_up"  # text, alone

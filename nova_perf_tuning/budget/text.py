@@ -165,11 +165,6 @@ def _metric(told: _Params) -> str:
     return f"metric '{told['metric']}' was not measured; {told['benchmark']} has {listed(told['known'])}{hint}"
 
 
-def _virtualization(told: _Params) -> str:
-    found = told["found"] or "nothing that was recorded"
-    return f"guests of '{told['arm']}' found themselves on {found}, the budget is for {told['wanted']}"
-
-
 def _guests(told: _Params) -> str:
     more = f" (and {told['more']} more)" if told["more"] else ""
     return f"guests of '{told['arm']}' are not what was asked for: {told['finding']}{more}"
@@ -188,16 +183,6 @@ def listed(names: Iterable[str]) -> str:
 def _frequencies(told: _Params) -> str:
     known = ", ".join(f"{arm} {mhz:.0f} MHz" for arm, mhz in told["mhz"].items())
     return f"arms ran at different CPU frequencies: {known} (limit {told['limit']:.0%})"
-
-
-def _no_link(told: _Params) -> str:
-    what = "no link's speed is known" if told["link"] is None else f"no link '{told['link']}' is known"
-    return f"the budget needs a link of {told['needed']:.0f} Mbit/s, and {what} on this host"
-
-
-def _slow(told: _Params) -> str:
-    hint = "; if it is not measured, name the one that is with the budget's 'link'" if told["others"] else ""
-    return f"link {told['link']} has {told['has']:.0f} Mbit/s, the budget needs {told['needed']:.0f}{hint}"
 
 
 # -- hosts of a fleet
@@ -259,7 +244,6 @@ _TEXTS: Final[Mapping[reasons.ReasonCode, str | Callable[[_Params], str]]] = {
         f"guests of '{told['arm']}': {truth.contradiction(told['found'], told['accelerator'])}"
     ),
     _C.VIRTUALIZATION_UNREAD: ("what guests of '{arm}' run on could not be read, the budget is for {wanted}"),
-    _C.OTHER_VIRTUALIZATION: _virtualization,
     _C.OTHER_GUESTS: _guests,
     _C.TOO_MANY_LOST: _too_many_lost,
     _C.BELOW_NOISE_FLOOR: _noise_floor,
@@ -290,12 +274,8 @@ _TEXTS: Final[Mapping[reasons.ReasonCode, str | Callable[[_Params], str]]] = {
     _C.LINK_DOWN: "link {link} was down",
     _C.LINK_CHANGED: "link {link} changed from {first:.0f} to {now:.0f} Mbit/s",
     _C.LINK_GONE: "link {link} was there at first and then no more",
-    _C.LINK_UNKNOWN: _no_link,
-    _C.LINK_SLOW: _slow,
     _C.DROPS: "{share:.2%} of the sender's packets were dropped on its side (limit {limit:.2%})",
-    _C.SENDER_BUSY: "the sending process used {share:.0%} of a CPU, so its rate says nothing of the link",
     _C.CLOCK_STEP: "the clock jumped by {seconds:+.2f} s (limit {limit:.2f} s)",
-    _C.CLOCK_SOURCE: "the kernel changed its clock source, which it does when it finds one unreliable",
     _C.GIVEN_UP: "given up: {text}",
     _C.NO_RESULT: "no pair of it gave a result",
     _C.HOST_LOST_TRIALS: lambda told: f"{told['benchmark']}: {_too_many_lost(told)}",

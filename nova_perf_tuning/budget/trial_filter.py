@@ -159,17 +159,14 @@ def select(
     arm: str,
     baseline: str,
     limits: guards.Limits = _DEFAULT,
-    min_link_mbps: float | None = None,
-    link: str | None = None,
 ) -> Selection:
     """Return which of ``trials`` count where ``arm`` is compared with ``baseline``; they may be the same.
 
     :param trials: of one benchmark and one figure, failed ones included.
-    :param link: pattern of the links that ``min_link_mbps`` is about.
     """
     arms = tuple(dict.fromkeys((arm, baseline)))
     judged = [one for one in trials if one.arm in arms]
-    excluded = faults(results, judged, limits, min_link_mbps, link)
+    excluded = _faults(results, judged, limits)
     gone = tuple(lost(trials, results.environment, one) for one in arms)
     counting = [one for one in judged if guards.run(one) not in excluded]
     before, after = (_pairs(some, arms) for some in (judged, counting))
@@ -197,30 +194,14 @@ def alone(results: model.Results, limits: guards.Limits = _DEFAULT) -> dict[guar
         series.setdefault((one.benchmark, one.arm), []).append(one)
     found: dict[guards.Run, reasons.Reason] = {}
     for some in series.values():
-        found |= faults(results, some, limits, None)
+        found |= _faults(results, some, limits)
     return found
 
 
-def faults(
-    results: model.Results,
-    trials: Sequence[model.Trial],
-    limits: guards.Limits,
-    min_link_mbps: float | None,
-    link: str | None = None,
+def _faults(
+    results: model.Results, trials: Sequence[model.Trial], limits: guards.Limits
 ) -> dict[guards.Run, reasons.Reason]:
-    """Return run -> why it does not count, of trials that are compared with each other.
-
-    :param trials: of one benchmark and one figure, failed ones included.
-    """
-    sender: dict[int, float] = {}
-    if trials and (min_link_mbps is not None or limits.max_sender_cpu is not None):
-        sender = {
-            one.order: one.value
-            for one in results.trials
-            if one.benchmark == trials[0].benchmark
-            and (one.metric, one.unit) == ("client_cpu", "%")
-            and one.value is not None
-        }
+    """Return run -> why it does not count, of trials that are compared with each other."""
     # Links and frequencies of different hosts differ, and nothing is wrong then: boot by boot there.
     many = of_many_hosts(results.environment)
     parts: dict[int, list[model.Trial]] = {}
@@ -228,8 +209,7 @@ def faults(
         parts.setdefault(one.group if many else 0, []).append(one)
     found: dict[guards.Run, reasons.Reason] = {}
     for some in parts.values():
-        known = guards.context(some, results.environment, limits, min_link_mbps, sender, link)
-        found |= guards.faults(some, known)
+        found |= guards.faults(some, results.environment, limits)
     return found
 
 
