@@ -1,8 +1,6 @@
-"""What a guest says of itself: virtualization mode, clock source, queues, vectors, offloads; and whether that is
-what was asked for.
+"""What a guest says of itself: virtualization mode, clock source, queues, offloads; is that what was asked for?
 
 The guest runs :data:`SCRIPT`, which needs a shell, grep and, for offloads, ethtool; its output is foreign text.
-DMI names QEMU under KVM and under emulation alike, so it decides only where the kernel found no hypervisor.
 """
 
 from __future__ import annotations
@@ -22,12 +20,8 @@ s() { echo "== $1"; }
 s flags; grep -m1 -ow hypervisor /proc/cpuinfo
 c=/dev/cpu/0/cpuid
 s signature; [ -r $c ] && dd if=$c bs=16 skip=67108864 count=1 | tail -c 12; echo
-s log; dmesg | grep -m9 -iE 'hypervisor detected|booting paravirtualized kernel'
-s xen; cat /sys/hypervisor/type
-s vendor; cat /sys/class/dmi/id/sys_vendor
 s clock; cat /sys/devices/system/clocksource/clocksource0/current_clocksource
 s clocks; cat /sys/devices/system/clocksource/clocksource0/available_clocksource
-s vectors; grep -cE 'virtio[0-9]+-(in|out)put[.]' /proc/interrupts
 for d in /sys/class/net/*; do
 n=${d##*/}; [ -e "$d/device" ] || continue
 s "nic $n"; ls "$d/queues"; ethtool -l "$n"
@@ -44,12 +38,9 @@ _MAX_TEXT: Final = 256 * 1024
 _MAX_DEVICES: Final = 64
 
 #: Signature of CPUID leaf 0x40000000 -> mode.
-_SIGNATURES: Final = {
-    "KVMKVMKVM": "kvm",
-    "TCGTCGTCGTCG": "qemu",
-    "XenVMMXenVMM": "xen",
-    "Microsoft Hv": "microsoft",
-}
+_SIGNATURES: Final = {"KVMKVMKVM": "kvm", "TCGTCGTCGTCG": "qemu"}
+#: Accelerator that a run declares -> mode of its guests.
+_MODES: Final = {"kvm": "kvm", "tcg": "qemu"}
 
 #: Clock sources that cost an exit to the host, or worse, each time the clock is read.
 _SLOW_CLOCKS: Final = ("hpet", "acpi_pm", "pit", "jiffies", "refined-jiffies")
@@ -74,11 +65,10 @@ class FindingCode(enum.StrEnum):
     QUEUES = "queues"
     OFFLOAD = "offload"
     DISK_QUEUES = "disk_queues"
-    SHARED_VECTORS = "shared_vectors"
 
 
 #: Findings that are to be known, and leave the guest what was asked for.
-HARMLESS: Final = frozenset({FindingCode.UNREAD, FindingCode.CLOCK_SOURCE, FindingCode.SHARED_VECTORS})
+HARMLESS: Final = frozenset({FindingCode.UNREAD, FindingCode.CLOCK_SOURCE})
 
 
 class Finding(NamedTuple):
@@ -106,16 +96,14 @@ class Nic:
 class Truth:
     """What a guest said.
 
-    :ivar virtualization: ``none`` (bare metal), ``kvm``, ``qemu`` (emulation, TCG), ``xen``,
-        ``microsoft``, ``unknown``. :ivar evidence: what shows it.
-    :ivar vectors: interrupts of the queues of virtio NICs, None when not told.
+    :ivar virtualization: ``none`` (bare metal), ``kvm``, ``qemu`` (emulation, TCG) or ``unknown``.
+    :ivar evidence: what shows it.
     :ivar disks: disk -> hardware queues.
     """
 
     virtualization: str
     evidence: str
     clocksource: str
-    vectors: int | None
     nics: Mapping[str, Nic]
     disks: Mapping[str, int]
 
@@ -136,15 +124,7 @@ def parse(text: str) -> Truth:
             nics[device] = _nic(lines, parts.get(f"offload {device}", []))
         elif kind == "disk" and len(disks) < _MAX_DEVICES:
             disks[device] = sum(line.isdecimal() for line in lines)
-    vectors = _first(parts, "vectors")
-    return Truth(
-        virtualization=mode,
-        evidence=evidence,
-        clocksource=_first(parts, "clock"),
-        vectors=int(vectors) if re.fullmatch("[0-9]{1,6}", vectors) else None,
-        nics=nics,
-        disks=disks,
-    )
+    return Truth(mode, evidence, _first(parts, "clock"), nics, disks)
 
 
 def resolved(asked: request_module.Request, xml: str, vcpus: int) -> request_module.Request:
@@ -189,17 +169,7 @@ def findings(truth: Truth, asked: request_module.Request, accelerator: str, vcpu
             for name, queues in truth.disks.items()
             if queues and queues < most and name.startswith("vd")
         ]
-    if isinstance(asked.vif_queues, int) and truth.vectors is not None and truth.vectors < 2 * asked.vif_queues:
-        line = (
-            f"queues of virtio NICs have {truth.vectors} interrupts, {asked.vif_queues} queue pairs need"
-            f" {2 * asked.vif_queues}; queues share vectors"
-        )
-        found.append(Finding(FindingCode.SHARED_VECTORS, line))
     return found
-
-
-#: Accelerator that a run declares -> mode of its guests.
-_MODES: Final = {"kvm": "kvm", "tcg": "qemu"}
 
 
 def contradiction(mode: str, accelerator: str) -> str:
@@ -207,12 +177,8 @@ def contradiction(mode: str, accelerator: str) -> str:
     expected = _MODES.get(accelerator)
     if expected is None or mode in (expected, "unknown", ""):
         return ""
-    return f"declared to run on {accelerator}, but found on {told(mode)}"
-
-
-def told(mode: str) -> str:
-    """Return a mode in words."""
-    return {"none": "bare metal", "qemu": "emulation (TCG)", "kvm": "KVM"}.get(mode, mode)
+    words = {"none": "bare metal", "qemu": "emulation (TCG)", "kvm": "KVM"}
+    return f"declared to run on {accelerator}, but found on {words.get(mode, mode)}"
 
 
 def _nic_findings(nic: Nic, asked: request_module.Request) -> list[Finding]:
@@ -237,24 +203,14 @@ def _nic_findings(nic: Nic, asked: request_module.Request) -> list[Finding]:
 
 def _mode(parts: Mapping[str, list[str]]) -> tuple[str, str]:
     """Return the mode and what shows it, the surest sign first."""
-    log = [line.rstrip() for line in parts.get("log", [])]
     signature = _first(parts, "signature").strip("\0")
     if signature in _SIGNATURES:
         return _SIGNATURES[signature], f"CPUID says {signature}"
-    if _first(parts, "xen") == "xen":
-        return "xen", "/sys/hypervisor/type is xen"
-    detected = next((line.rpartition("detected: ")[2] for line in log if "ypervisor detected: " in line), "")
-    for name, mode in (("KVM", "kvm"), ("Microsoft", "microsoft"), ("Xen", "xen")):
-        if detected.startswith(name):
-            return mode, f"the kernel detected {detected[:40]}"
     if "kvm-clock" in _first(parts, "clocks").split():
         return "kvm", "it has the clock source kvm-clock"
-    if _first(parts, "flags") != "hypervisor":
-        known = any(parts.get(name) for name in ("clock", "vendor", "log"))
-        return ("none", "the CPU has no flag 'hypervisor'") if known else ("unknown", "it said nothing")
-    if _first(parts, "vendor") == "QEMU" and any(line.endswith("on bare hardware") for line in log):
-        return "qemu", "QEMU's DMI, and a kernel that found no hypervisor to work with"
-    return "unknown", "a hypervisor that does not say which"
+    if _first(parts, "flags") == "hypervisor":
+        return "unknown", "a hypervisor that does not say which"
+    return ("none", "the CPU has no flag 'hypervisor'") if parts.get("clock") else ("unknown", "it said nothing")
 
 
 def _nic(lines: list[str], offloads: list[str]) -> Nic:
