@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import datetime
 import json
 import os
@@ -50,7 +49,6 @@ class Publish(command.PerfCommand):
             "name without .yaml is that of the budget in CUSTOM_PERF_BUDGET_NAME",
         )
         budget_options.add(parser)
-        parser.add_argument("--host-kind", metavar="NAME", help="hosts of this hardware: CUSTOM_PERF_KIND_NAME")
         parser.add_argument("--withdraw", action="store_true", help="remove what is published")
         parser.add_argument(
             "--nova-config",
@@ -71,15 +69,9 @@ class Publish(command.PerfCommand):
             raise option_types.OptionError(
                 "RESULT is missing: give what 'nova-perf validate' wrote, or --withdraw"
             )
-        if args.host_kind and not re.fullmatch(vocabulary.NAME_PATTERN, args.host_kind):
-            raise option_types.OptionError(
-                f"--host-kind '{args.host_kind[:40]}': letters, digits, '.', '_' and '-', at most 63"
-            )
         max_age = datetime.timedelta(seconds=conf.nova_perf_tuning.result_max_age)
         found = read(args)
         result = _usable(args, found, _own_name(found, conf.host), max_age)
-        if args.host_kind:
-            result = dataclasses.replace(result, host_kind=args.host_kind)
         os.makedirs(os.path.dirname(os.path.abspath(path)), mode=0o755, exist_ok=True)
         with whole_file.writing(path) as file:
             file.write(result.to_json().encode())

@@ -23,9 +23,10 @@ from nova_perf_tuning import errors
 from nova_perf_tuning.conf import nova as options
 from nova_perf_tuning.printing import one_line
 from nova_perf_tuning.specs import profiles, vocabulary
-from nova_perf_tuning.virt import host_result, selfcheck
+from nova_perf_tuning.virt import TESTED, host_result
 
 DRIVER = "perf_tuning.PerfTuningLibvirtDriver"
+SHIM = "nova.virt.perf_tuning"
 VALIDATORS = "nova.api.extra_spec_validators"
 
 #: Said of everything that needs Nova where there is none.
@@ -75,7 +76,7 @@ class Checks(upgradecheck.UpgradeCommands):
         version = _nova_version()
         if version is None:
             return _look(NO_NOVA)
-        first, last = selfcheck.TESTED
+        first, last = TESTED
         if not version.split(".")[0].isdigit() or not first <= int(version.split(".")[0]) <= last:
             return _look(
                 f"Nova {version} is not among the releases that this version is tested with, {first} to {last}; "
@@ -87,11 +88,13 @@ class Checks(upgradecheck.UpgradeCommands):
         if _nova_version() is None:
             return _look(NO_NOVA_EITHER)
         try:
-            _import(selfcheck.SHIM)
+            _import(SHIM)
         except Exception as error:
-            reason = ". ".join(selfcheck.problems()) or "Mend what Nova's driver imports"
-            return _mend(f"{_said(error)}. {reason}.")
-        return _fine(f"Nova can import {selfcheck.SHIM}.")
+            return _mend(
+                f"{_said(error)}; mend that, or install nova-perf-tuning in the same way as Nova: both as wheels, "
+                "or both editable without editable_mode=strict or compat."
+            )
+        return _fine(f"Nova can import {SHIM}.")
 
     def _driver(self) -> Result:
         driver = self.conf.compute_driver

@@ -103,8 +103,7 @@ Too long shows as a host that keeps its trait though a new kernel, BIOS setting 
 too short as hosts that vanish from scheduling between two validations. Running instances are not affected
 either way.
 
-Start with 30 days, and keep it at least twice the interval at which hosts are validated. An expiry written in
-the result itself holds too; whichever comes first.
+Start with 30 days, and keep it at least twice the interval at which hosts are validated.
 """,
     ),
     cfg.FloatOpt(

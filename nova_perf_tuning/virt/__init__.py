@@ -3,3 +3,8 @@
 Written to run unchanged on Nova 31 to 34. Every override takes the parameters that are stable over these
 releases by name and passes all others through.
 """
+
+from typing import Final
+
+#: Releases of Nova that the functional tests run on.
+TESTED: Final = (31, 34)

@@ -22,7 +22,7 @@ from nova_perf_tuning.conf import nova as options
 from nova_perf_tuning.guest import network, storage, transform
 from nova_perf_tuning.guest import notes as notes_module
 from nova_perf_tuning.specs import request as request_module
-from nova_perf_tuning.virt import asked, faults, hotplug, migration, placement, selfcheck, traits
+from nova_perf_tuning.virt import asked, faults, hotplug, migration, placement, traits
 from nova_perf_tuning.virt import vif as vif_module
 
 LOG = logging.getLogger(__name__)
@@ -42,15 +42,13 @@ class PerfTuningLibvirtDriver(driver.LibvirtDriver):
         return traits.HostTraits(CONF)
 
     def init_host(self, host: str, *args: Any, **kwargs: Any) -> None:
-        """Start as Nova does, then say in the log whether the installation is sound."""
+        """Start as Nova does, then say in the log which options cannot be used."""
         super().init_host(host, *args, **kwargs)
         try:
-            for problem in selfcheck.problems():
-                LOG.warning("%s", problem)
             for mistake in options.mistakes(CONF):
                 LOG.error("%s", mistake)
         except Exception:
-            LOG.exception("The self-check has failed, nothing else")
+            LOG.exception("The options were not looked at, nothing else")
         LOG.info("Guests are tuned by their perf: extra specs, on_error=%s", faults.on_error())
 
     # ---- whole domains: boot, rebuild, hard reboot, resize, rescue, unshelve, evacuate ----

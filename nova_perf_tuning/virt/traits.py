@@ -23,7 +23,6 @@ LOG = logging.getLogger(__name__)
 PREFIX: Final = "CUSTOM_PERF_"
 VALIDATED: Final = f"{PREFIX}VALIDATED"
 BUDGET_PREFIX: Final = f"{PREFIX}BUDGET_"
-KIND_PREFIX: Final = f"{PREFIX}KIND_"
 
 #: A node that carries this one gets all its CUSTOM_PERF_* traits from nova-compute, which has a result file to
 #: read. Without it they are left to whoever sets them through Placement's API (``openstack perf publish``).
@@ -41,15 +40,13 @@ def trait_name(prefix: str, name: str) -> str:
 def wanted(result: host_result.HostResult) -> frozenset[str]:
     """Return the traits that a result earns, given that it counts.
 
-    CUSTOM_PERF_VALIDATED when it passed as a whole, CUSTOM_PERF_BUDGET_<NAME> for each budget passed, and
-    CUSTOM_PERF_KIND_<NAME>. An INVALID result earns nothing. Names that differ in punctuation only share one
-    trait, which then asks that all of them passed.
+    CUSTOM_PERF_VALIDATED when it passed as a whole and CUSTOM_PERF_BUDGET_<NAME> for each budget passed. An
+    INVALID result earns nothing. Names that differ in punctuation only share one trait, which then asks that all
+    of them passed.
     """
     if result.verdict == "INVALID":
         return frozenset()
     traits = {VALIDATED} if result.verdict == "PASS" else set()
-    if result.host_kind is not None:
-        traits.add(trait_name(KIND_PREFIX, result.host_kind))
     judged = [(trait_name(BUDGET_PREFIX, name), outcome == "PASS") for name, outcome in result.budgets.items()]
     traits |= {trait for trait, passed in judged if passed}
     traits -= {trait for trait, passed in judged if not passed}

@@ -12,7 +12,7 @@ import openstack
 import testtools
 
 from nova_perf_tuning.metadefs import definitions
-from nova_perf_tuning.virt import selfcheck
+from nova_perf_tuning.virt import TESTED
 
 HERE = pathlib.Path(__file__).parent
 PROGRAMS = pathlib.Path(sys.executable).parent
@@ -22,7 +22,7 @@ FLAVOR = "OS::Compute::PerfTuning"
 
 # The definitions are the same whichever Nova runs beside them, so one real Glance is enough; the environments of
 # older Nova releases are spared another service's dependencies.
-@testtools.skipUnless(selfcheck.TESTED[1] == RELEASE, "Glance is in the environment of the newest release only")
+@testtools.skipUnless(TESTED[1] == RELEASE, "Glance is in the environment of the newest release only")
 class GlanceTest(testtools.TestCase):
     """A server and a database for each test."""
 

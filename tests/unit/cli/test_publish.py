@@ -81,14 +81,10 @@ class PublishTest(testtools.TestCase):
 
     def test_trials_of_this_host_and_a_budget(self):
         self.measure()
-        done = self.published_by(self.results, "--budget", self.budget(0.15), "--host-kind", "epyc-2")
-        self.assertEqual(
-            ["CUSTOM_PERF_BUDGET_NET_10G", "CUSTOM_PERF_KIND_EPYC_2", "CUSTOM_PERF_VALIDATED"], done["traits"]
-        )
+        done = self.published_by(self.results, "--budget", self.budget(0.15))
+        self.assertEqual(["CUSTOM_PERF_BUDGET_NET_10G", "CUSTOM_PERF_VALIDATED"], done["traits"])
         result = self.read_by_compute()
-        self.assertEqual(
-            ("PASS", {"net-10g": "PASS"}, "epyc-2"), (result.verdict, result.budgets, result.host_kind)
-        )
+        self.assertEqual(("PASS", {"net-10g": "PASS"}), (result.verdict, result.budgets))
         self.assertAlmostEqual(90, result.score, delta=3)
         self.assertEqual(0o644, stat.S_IMODE(os.stat(self.published).st_mode))
         self.assertEqual(["verdict.json"], os.listdir(os.path.dirname(self.published)))
@@ -151,7 +147,6 @@ class PublishTest(testtools.TestCase):
         self.assertIn("No such file", self.refused(self.results))
         self.measure()
         self.assertIn("give --budget FILE", self.refused(self.results))
-        self.assertIn("--host-kind 'a b'", self.refused(self.results, "--host-kind", "a b"))
         other = self.write("other.yaml", "budgets:\n- {benchmark: fio, arm: tuned, max_loss: 0.1}\n")
         self.assertIn("INVALID says nothing", self.refused(self.results, "--budget", other))
         self.measure(host="cmp2")

@@ -150,7 +150,6 @@ class PublishTest(openstack_program.ProgramTestCase):
             "INVALID": {"verdict": "INVALID"},
             "more than 2592000 seconds ago": {"created_at": now - datetime.timedelta(days=31)},
             "in the future": {"created_at": now + datetime.timedelta(days=1)},
-            "it expired at": {"expires_at": now - datetime.timedelta(seconds=1)},
             "there is no compute host 'cmp9'": {"host": "cmp9"},
         }.items():
             self.assertIn(words, self.refused("publish", write_result(self.folder, **fields)))

@@ -29,7 +29,7 @@ class WantedTest(testtools.TestCase):
         )
 
     def test_invalid_earns_nothing(self):
-        self.assertEqual(set(), self.wanted(verdict="INVALID", budgets={"a": "PASS"}, host_kind="k"))
+        self.assertEqual(set(), self.wanted(verdict="INVALID", budgets={"a": "PASS"}))
 
     @hypothesis.given(test_host_result.RESULTS)
     def test_names_are_what_placement_takes(self, one):
