@@ -15,57 +15,6 @@ from nova_perf_tuning.host.audit import base, runner
 from nova_perf_tuning.printing import printable
 
 _LEVELS = [level.value for level in rules.Level]
-_TEXT = {"type": "string"}
-
-
-def _text(description: str) -> dict[str, Any]:
-    return {**_TEXT, "description": description}
-
-
-def _list(items: dict[str, Any], description: str = "") -> dict[str, Any]:
-    return {"type": "array", "items": items, **({"description": description} if description else {})}
-
-
-def _object(optional: Sequence[str] = (), **properties: dict[str, Any]) -> dict[str, Any]:
-    required = [key for key in properties if key not in optional]
-    return {"type": "object", "required": required, "properties": properties}
-
-
-_FINDING = _object(
-    ("settings",),
-    rule=_text("id of the rule, as in --rule"),
-    level={"enum": _LEVELS},
-    subject=_text("device, guest or option; empty for the host"),
-    evidence=_list(_object(path=_text("what was read"), value=_text("what it said"))),
-    why=_text("why it matters on this host"),
-    remedy=_text("commands, one a line, or a configuration"),
-    source=_text("where the recommendation is from"),
-    appliable={"type": "boolean", "description": "nova-perf apply --rule can do it"},
-    safe={"type": "boolean", "description": "so can nova-perf apply --all-safe"},
-    settings=_list(
-        _object(
-            kind=_TEXT,
-            target=_TEXT,
-            value=_TEXT,
-            current={"type": ["string", "null"]},
-            reason=_TEXT,
-            rule=_TEXT,
-            identity=_TEXT,
-        )
-    ),
-)
-#: What ``nova-perf audit -f json`` prints.
-SCHEMA: dict[str, Any] = {
-    "$schema": "https://json-schema.org/draft/2020-12/schema",
-    **_object(
-        findings=_list(_FINDING, "the most severe first"),
-        clean=_list(_TEXT, "rules that hold here"),
-        unknown=_list(_object(rule=_TEXT, reason=_text("what is not there or not known"))),
-        failed=_list(_object(rule=_TEXT, error=_text("what is broken in the rule itself"))),
-        counts={"type": "object", "additionalProperties": {"type": "integer"}},
-        warnings=_list(_TEXT, "what could not be read"),
-    ),
-}
 
 
 class Audit(command.PerfCommand):
@@ -135,23 +84,9 @@ def _list_rules(args: argparse.Namespace, chosen: Sequence[base.Rule]) -> int:
 
 
 def as_json(report: rules.Report, warnings: Sequence[str] = ()) -> dict[str, Any]:
-    """Return the report in the documented form (:data:`SCHEMA`)."""
+    """Return the report in the documented form (``host/audit/report.schema.json``)."""
     return {
-        "findings": [
-            {
-                "rule": finding.rule,
-                "level": finding.level.value,
-                "subject": finding.subject,
-                "evidence": [evidence._asdict() for evidence in finding.evidence],
-                "why": finding.why,
-                "remedy": finding.remedy,
-                "source": finding.source,
-                "appliable": finding.appliable,
-                "safe": finding.appliable and finding.safe,
-                "settings": [_setting(setting) for setting in finding.settings],
-            }
-            for finding in report.findings
-        ],
+        "findings": [_finding(finding) for finding in report.findings],
         "clean": report.clean,
         "unknown": [{"rule": name, "reason": reason} for name, reason in report.unknown],
         "failed": [{"rule": name, "error": error} for name, error in report.failed],
@@ -160,9 +95,13 @@ def as_json(report: rules.Report, warnings: Sequence[str] = ()) -> dict[str, Any
     }
 
 
-def _setting(setting: Any) -> dict[str, Any]:
-    keys = _FINDING["properties"]["settings"]["items"]["required"]
-    return {key: value for key, value in dataclasses.asdict(setting).items() if key in keys}
+def _finding(finding: rules.Finding) -> dict[str, Any]:
+    fields = dataclasses.asdict(finding) | {"level": finding.level.value, "appliable": finding.appliable}
+    fields["safe"] = finding.appliable and finding.safe
+    fields["evidence"] = [evidence._asdict() for evidence in finding.evidence]
+    for setting in fields["settings"]:
+        del setting["persistent"]
+    return fields
 
 
 def _counts(report: rules.Report) -> dict[str, int]:

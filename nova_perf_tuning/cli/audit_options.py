@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from typing import Final
 
-from nova_perf_tuning import at_once
 from nova_perf_tuning.cli import option_types
 from nova_perf_tuning.cli import plan as plan_module
 from nova_perf_tuning.host import novaconf
@@ -13,12 +11,9 @@ from nova_perf_tuning.host.audit import host as host_module
 from nova_perf_tuning.host.facts import reader
 from nova_perf_tuning.host.plan import guests
 
-#: Texts that an operator names: a kernel log of a large host has a megabyte.
-_MAX_TEXT: Final = 16 << 20
-
 
 def add_path(parser: argparse.ArgumentParser) -> None:
-    """Add what is known of the path that matters, and the kernel's log."""
+    """Add what is known of the path that matters."""
     parser.add_argument(
         "--bandwidth",
         metavar="MBITS",
@@ -39,11 +34,6 @@ def add_path(parser: argparse.ArgumentParser) -> None:
         help="NIC, bond or bridge of a physical network of Neutron, where its agents' files do not say; may be "
         "repeated",
     )
-    parser.add_argument(
-        "--kernel-log",
-        metavar="FILE",
-        help="text of dmesg of the machine that is judged (- is stdin; default: its /var/log/dmesg)",
-    )
 
 
 def view(args: argparse.Namespace) -> host_module.Host:
@@ -58,7 +48,6 @@ def view(args: argparse.Namespace) -> host_module.Host:
         bandwidth_mbps=None if args.bandwidth is None else int(args.bandwidth) or 1,
         rtt_ms=args.rtt,
         physnets=_physnets(args.physnet),
-        kernel_log=_kernel_log(args.kernel_log),
         nova=_nova(args),
         domains=[(domain.name, data) for data, domain in given],
     )
@@ -77,25 +66,10 @@ def _physnets(texts: list[str]) -> dict[str, str]:
 
 def _nova(args: argparse.Namespace) -> list[tuple[str, str]]:
     """Return the named configuration files, and CPU sets given as flags as if they were a last one."""
-    files = []
-    if args.nova_config:
-        novaconf.read(args.nova_config)
-        files = [(path, _text("--nova-config", path)) for path in args.nova_config]
+    novaconf.read(args.nova_config)  # which refuses what is wrong
+    files = novaconf.texts(args.nova_config)
     for flag, option in (("dedicated", "cpu_dedicated_set"), ("shared", "cpu_shared_set")):
         value = getattr(args, flag, None)
         if value is not None:
             files.append((f"--{flag}", f"[compute]\n{option} = {novaconf.parse_cpu_spec(value, f'--{flag}')}\n"))
     return files
-
-
-def _kernel_log(path: str | None) -> tuple[str, str] | None:
-    if path is None:
-        return None
-    return "standard input" if path == "-" else path, _text("--kernel-log", path)
-
-
-def _text(option: str, path: str) -> str:
-    try:
-        return at_once.read_argument(path, _MAX_TEXT).decode("utf-8", "replace")
-    except OSError as error:
-        raise option_types.OptionError(f"{option} {path}: {error.strerror}") from None

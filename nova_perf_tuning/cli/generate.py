@@ -10,7 +10,7 @@ from nova_perf_tuning.host.audit import generate
 
 _WHAT = {
     "nova-conf": "CPU sets and NUMA nodes of networks for nova.conf",
-    "grub-args": "arguments for the kernel's command line, or Xen's",
+    "grub-args": "arguments for the kernel's command line",
 }
 
 

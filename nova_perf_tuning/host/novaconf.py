@@ -122,18 +122,26 @@ def cpu_set(options: Options, section: str, key: str) -> frozenset[int] | None:
         return None
 
 
+def texts(paths: Sequence[str]) -> list[tuple[str, str]]:
+    """Return (path, text) of files.
+
+    :raises NovaConfigError: one is missing or no text.
+    """
+    found = []
+    for path in paths:
+        try:
+            found.append((path, at_once.read_text(path, MAX_BYTES)))
+        except OSError as error:
+            raise NovaConfigError(f"nova.conf {path}: {error.strerror}") from None
+    return found
+
+
 def read(paths: Sequence[str]) -> CpuSets:
     """Return the CPU sets and the power management of ``paths``, read in order: a later file wins.
 
     :raises NovaConfigError: a file is missing, no text, malformed, or has a wrong value.
     """
-    files = []
-    for path in paths:
-        try:
-            files.append((path, at_once.read_text(path, MAX_BYTES)))
-        except OSError as error:
-            raise NovaConfigError(f"nova.conf {path}: {error.strerror}") from None
-    options = merge(files, strict=True)
+    options = merge(texts(paths), strict=True)
     if ("DEFAULT", "config_source") in options:
         raise NovaConfigError(
             f"nova.conf {options['DEFAULT', 'config_source'].source}: other sources are not read; "

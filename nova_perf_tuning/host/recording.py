@@ -20,7 +20,7 @@ from nova_perf_tuning import whole_file
 from nova_perf_tuning.guest import parsing
 from nova_perf_tuning.host import model, novaconf
 from nova_perf_tuning.host.audit import host as audit_host
-from nova_perf_tuning.host.audit import kernel, machine
+from nova_perf_tuning.host.audit import kernel
 from nova_perf_tuning.host.facts import ethtool, irqs, reader
 from nova_perf_tuning.host.facts.root import FactsError, Folder, Root
 
@@ -241,10 +241,6 @@ def _add_texts(tree: Tree) -> None:
     for path in ("etc/systemd/system.conf", "etc/systemd/system.conf.d/*"):
         tree.copy(path, _lines("CPUAffinity"))
     tree.copy(f"{_NIC}/uevent", _lines("INTERFACE= IFINDEX= DEVTYPE="))
-    for path in audit_host.BOOT_FILES:
-        tree.copy(path, _xen)
-    for path in ("var/log/dmesg", "var/log/dmesg.0"):
-        tree.copy(path, lambda text: "\n".join(filter(str.isprintable, machine.telling_lines(text))))
     programs = {name[:15] for name in audit_host.PROGRAMS}
     for folder, name in list(tree.find("proc/[0-9]*/comm")):
         program = tree.root.text(folder, name)
@@ -262,13 +258,6 @@ def _lines(starts: str) -> Callable[[str], str]:
         return "".join(f"{line}\n" for line in wanted)
 
     return kept
-
-
-def _xen(text: str) -> str:
-    """Return the words for the control domain in a boot loader's configuration."""
-    lines = [line for line in text.splitlines() if "xen" in line.lower()]
-    words = {word for line in lines for word in kernel.recorded(line).split() if word.startswith("dom0_")}
-    return " ".join(["kernel /xen.gz", *sorted(words)]) if lines else ""
 
 
 def _stat(text: str) -> str:

@@ -330,7 +330,6 @@ def good() -> dict[str, str | None]:
         "etc/nova/nova.conf": NOVA_CONF,
         "etc/neutron/plugins/ml2/linuxbridge_agent.ini": "[linux_bridge]\n"
         "physical_interface_mappings = physnet1:eth0\n",
-        "var/log/dmesg": "Linux version 6.12.0\n",
         "var/cache/libvirt/qemu/capabilities/a.xml": "<qemuCaps><selfvers>10000000</selfvers>"
         "<version>9000000</version></qemuCaps>\n",
         "sys/class/misc/kvm": FOLDER,
@@ -389,11 +388,7 @@ def oracle(*, tuned: bool) -> dict[str, str | None]:
     nf = "0" if tuned else "1"
     tree |= {
         "proc/1/comm": "init\n",
-        "sys/hypervisor/type": "xen\n",
-        "proc/xen/capabilities": "control_d\n",
-        "boot/grub/grub.conf": "title Oracle VM\n\troot (hd0,0)\n\tkernel /xen.gz dom0_mem=582M"
-        + (" dom0_vcpus_pin dom0_max_vcpus=20\n" if tuned else "\n"),
-        "proc/cpuinfo": "processor\t: 0\nvendor_id\t: GenuineIntel\nflags\t\t: fpu lm hypervisor\n\n",
+        "proc/cpuinfo": "processor\t: 0\nvendor_id\t: GenuineIntel\nflags\t\t: fpu lm\n\n",
         "proc/sys/kernel/osrelease": "2.6.39-300.22.2.el5uek\n",
         "proc/sys/net/core/rmem_max": "134217728\n" if tuned else "131071\n",
         "proc/sys/net/core/wmem_max": "134217728\n" if tuned else "131071\n",
@@ -407,9 +402,8 @@ def oracle(*, tuned: bool) -> dict[str, str | None]:
         f"proc/sys/net/bridge/bridge-nf-call-{name}": f"{nf}\n" for name in ("iptables", "ip6tables", "arptables")
     }
     pins = ("0-19", "0-19") if tuned else ()
-    tree["etc/libvirt/libxl/myvm.xml"] = domain(
+    tree["etc/libvirt/qemu/myvm.xml"] = domain(
         "myvm",
-        type="xen",
         pins=pins,
         memory_gib=2,
         policy="shared",
@@ -420,8 +414,8 @@ def oracle(*, tuned: bool) -> dict[str, str | None]:
     )
     if not tuned:
         tree["proc/812/comm"] = "irqbalance\n"
-        tree["etc/libvirt/libxl/large.xml"] = domain(
-            "large", type="xen", vcpus=40, pins=(), memory_gib=8, policy="shared", device="vif2.0", driver="",
+        tree["etc/libvirt/qemu/large.xml"] = domain(
+            "large", vcpus=40, pins=(), memory_gib=8, policy="shared", device="vif2.0", driver="",
             features="", backing="",
         )  # fmt: skip
     return tree

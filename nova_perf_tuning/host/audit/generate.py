@@ -99,16 +99,9 @@ def _physnets(host: Host) -> list[str]:
 
 
 def grub_args(host: Host) -> str:
-    """Return arguments for the kernel's command line (or Xen's); they are printed, never written."""
+    """Return arguments for the kernel's command line; they are printed, never written."""
     found = split(host)
     lines = ["# For GRUB_CMDLINE_LINUX in /etc/default/grub, then update-grub and a reboot."]
-    if host.is_xen:
-        first = min(host.facts.cpus, key=lambda cpu: cpu.id, default=None)
-        same = [
-            cpu for cpu in host.facts.cpus if cpu.online and first is not None and cpu.package == first.package
-        ]
-        lines = ["# For Xen's command line (GRUB_CMDLINE_XEN, or kernel /xen.gz in grub.conf), then a reboot."]
-        return "\n".join([*lines, f"dom0_max_vcpus={max(len(same), 1)} dom0_vcpus_pin"]) + "\n"
     if not found.dedicated:
         return "\n".join([*lines, "# No CPU is left to isolate: nothing to add."]) + "\n"
     owned, keep = cpulist.format(found.dedicated), cpulist.format(found.housekeeping)

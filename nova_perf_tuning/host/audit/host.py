@@ -24,8 +24,6 @@ _TEXT_LIMIT: Final = 4 << 20
 _LINK: Final = ("physical", "vf")
 #: Programs that matter to a rule, by the name the kernel keeps of them (15 characters).
 PROGRAMS: Final = ("irqbalance", "tuned", "numad", "bpftune", "ksmtuned", "ovs-vswitchd", "virtqemud", "libvirtd")
-#: Where a boot loader's command lines are, those of Xen among them.
-BOOT_FILES: Final = ("boot/grub/grub.conf", "boot/grub2/grub.cfg", "boot/grub/grub.cfg", "etc/default/grub")
 _MAX_PID: Final = 1 << 22
 
 
@@ -36,14 +34,12 @@ class Options:
     :ivar bandwidth_mbps: of the path that matters; None: the fastest link of the host.
     :ivar rtt_ms: round trip time of that path; None: not known.
     :ivar physnets: Neutron physical network -> NIC, beyond what Neutron's files say.
-    :ivar kernel_log: text of ``dmesg``, in place of the host's own.
     :ivar nova: (path, text) of configuration files in place of /etc/nova/nova.conf.
     """
 
     bandwidth_mbps: int | None = None
     rtt_ms: float | None = None
     physnets: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    kernel_log: tuple[str, str] | None = None
     nova: Sequence[tuple[str, str]] = ()
     domains: Sequence[tuple[str, bytes]] = ()
 
@@ -147,32 +143,13 @@ class Host:
         return bool(self.programs) or self.has("proc/1/comm")
 
     @property
-    def is_xen(self) -> bool:
-        """Whether this is the control domain of Xen."""
-        return self.facts.virtualization == "xen-dom0"
-
-    @property
     def runs_guests(self) -> bool:
-        """Whether this is a host of guests: it has domains, Nova's configuration, or is Xen's control domain."""
-        return bool(self.facts.domains or self.facts.guests or self.nova) or self.is_xen
+        """Whether this is a host of guests: it has domains or Nova's configuration."""
+        return bool(self.facts.domains or self.facts.guests or self.nova)
 
     def has_device(self, name: str) -> bool:
         """Whether the kernel has /dev/NAME, or loads the module of it when somebody opens it."""
         return self.has(f"sys/class/misc/{name}") or self.has(f"dev/{name}")
-
-    @functools.cached_property
-    def kernel_log(self) -> tuple[str, str] | None:
-        """(path, text) of what ``dmesg`` shows since boot; None when there is none."""
-        return self.options.kernel_log or self._first("var/log/dmesg", "var/log/dmesg.0")
-
-    @functools.cached_property
-    def boot_file(self) -> tuple[str, str] | None:
-        """(path, text) of the boot loader's configuration."""
-        return self._first(*BOOT_FILES)
-
-    def _first(self, *paths: str) -> tuple[str, str] | None:
-        found = ((f"/{path}", text) for path in paths if (text := self.content(path)))
-        return next(found, None)
 
     # CPU sets
 

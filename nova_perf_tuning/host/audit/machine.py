@@ -13,53 +13,8 @@ from nova_perf_tuning.host.facts import virtualization
 from nova_perf_tuning.printing import counted
 from nova_perf_tuning.rules import Finding, Level, known, named, need
 
-# What a kernel says while it boots; one of a class is enough (old ones on HVM print no "Hypervisor detected").
-_PV_LOG = re.compile(
-    r"Booting paravirtualized kernel on Xen(?! (?:HVM|PVH))|Xen: using vcpuop timer interface"
-    r"|PCI: setting up Xen PCI frontend stub"
-)
-_HVM_LOG = re.compile(
-    r"Hypervisor detected: Xen HVM|DMI: Xen HVM domU|Booting paravirtualized kernel on Xen (?:HVM|PVH)"
-    r"|Xen Platform PCI: I/O protocol|\(v0[0-9] +Xen +HVM"
-)
-#: First words of a kernel, or a line that every one has that may run as PV: without them a log tells nothing.
-_BOOT_LOG = re.compile(r"Linux version [0-9]|Booting paravirtualized kernel on ")
 _MISC = "sys/class/misc"
 _SLOW_TCG = "Without KVM every instruction of a guest is translated: a tenth of the speed or less."
-
-
-def telling_lines(text: str) -> list[str]:
-    """Return the lines of a kernel's log that tell PV from HVM."""
-    lines = (line.strip() for line in text.splitlines())
-    return [line for line in lines if _PV_LOG.search(line) or _HVM_LOG.search(line)]
-
-
-class XenPv(Rule):
-    """A guest of Xen runs with hardware virtualization (HVM or PVH), not PV."""
-
-    id = "xen-pv-guest"
-    level = Level.ERROR
-    why = (
-        "This is a Xen PV guest: every system call, page fault and context switch goes through the hypervisor. "
-        "HVM runs the same system 1.6 to 2.8 times as fast in UnixBench's index."
-    )
-    remedy = "build the system as HVM: an image with its own kernel and boot loader on a machine type that is HVM"
-    source = "published UnixBench runs: the same system 2.5 times as fast with HVM, system calls 6.2 times"
-
-    def check(self, host: Host) -> Iterator[Finding]:
-        kind = host.facts.virtualization
-        need(host.kernel_log or kind == "xen-pv", "no kernel log, and not a guest of Xen")
-        path, text = host.kernel_log or ("", "")
-        telling = telling_lines(text)
-        whole = kind == "xen-pv" or telling or _BOOT_LOG.search(text)
-        need(whole, f"{path} does not reach back to the boot: give dmesg from then")
-        evidence: list[tuple[str, object]] = []
-        if host.options.kernel_log is None and kind == "xen-pv":
-            evidence.append(("/sys/hypervisor/guest_type", host.text("sys/hypervisor/guest_type") or "PV"))
-        if kind != "xen-dom0" and not any(_HVM_LOG.search(line) for line in telling):
-            evidence += [(path, line) for line in telling[:2]]
-        if evidence:
-            yield self.finding(evidence)
 
 
 class KvmMissing(Rule):
@@ -73,7 +28,7 @@ class KvmMissing(Rule):
     _MODULES: Final = {"vmx": "kvm_intel", "svm": "kvm_amd"}
 
     def check(self, host: Host) -> Iterator[Finding]:
-        need(host.runs_guests and not host.is_xen, "Xen, or not a host of guests")
+        need(host.runs_guests, "not a host of guests")
         need(host.names(_MISC), "/sys/class/misc is not in this record")
         if host.has_device("kvm"):
             return
@@ -129,7 +84,7 @@ class Nested(Rule):
     def check(self, host: Host) -> Iterator[Finding]:
         told = virtualization.find_virtualization(host.root, virtualization.cpuinfo_head(host.root))
         told = known(told if host.guests else None, "no guests, or nothing tells what this machine is")
-        if told.kind not in ("none", "xen-dom0"):
+        if told.kind != "none":
             why = f"this host of {counted(len(host.guests), 'guest')} runs on {told.kind}"
             yield self.finding([(told.path, told.text)], why)
 
@@ -144,7 +99,7 @@ class VhostNetMissing(GuestRule):
     source = "wangzheng422 (2026): 20-30 %; libvirt: driver name vhost"
 
     def check(self, host: Host) -> Iterator[Finding]:
-        need(host.runs_guests and not host.is_xen, "Xen, or not a host of guests")
+        need(host.runs_guests, "not a host of guests")
         if host.names(_MISC) and not host.has_device("vhost-net") and not host.has("sys/module/vhost_net"):
             yield self.finding(
                 [(f"/{_MISC}", "no vhost-net")],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from nova_perf_tuning import cpulist
@@ -18,48 +17,6 @@ _ORACLE = "Oracle, 10GbE network performance tuning (2013): the most important s
 _SEAPATH = "seapath/ansible #865, TuneD realtime-virtual-host, kernel documentation of these parameters"
 
 
-class XenDom0SpansSockets(Rule):
-    """Xen's control domain has the CPUs of one socket."""
-
-    id = "xen-dom0-spans-sockets"
-    why = "The back ends of guests' disks and NICs wander over the sockets, away from their buffers and caches."
-    remedy = "dom0_max_vcpus=THREADS_OF_A_SOCKET dom0_vcpus_pin on Xen's command line, then reboot"
-    source = _ORACLE
-
-    def check(self, host: Host) -> Iterator[Finding]:
-        need(host.is_xen, "not Xen's control domain")
-        sockets: dict[int, int] = {}
-        for cpu in host.facts.cpus:
-            socket = cpu.package if cpu.package is not None else cpu.node
-            if cpu.online and socket is not None:
-                sockets[socket] = sockets.get(socket, 0) + 1
-        if len(sockets) > 1:
-            threads = sockets[min(sockets)]
-            yield self.finding(
-                [("/proc/xen/capabilities", "control_d"), ("/sys/devices/system/cpu/online", host.facts.online)],
-                f"dom0 has {len(host.online)} CPUs of {len(sockets)} sockets: netback and blkback run on any of "
-                f"them, far from the NIC and the guest they serve; socket {min(sockets)} has {threads} threads",
-                f"on Xen's command line (kernel /xen.gz, GRUB_CMDLINE_XEN): dom0_max_vcpus={threads} "
-                "dom0_vcpus_pin; then reboot",
-            )
-
-
-class XenDom0Unpinned(Rule):
-    """The CPUs of Xen's control domain are pinned."""
-
-    id = "xen-dom0-unpinned"
-    why = "Xen is started without dom0_vcpus_pin: it moves dom0's CPUs over all physical ones."
-    remedy = "dom0_vcpus_pin on Xen's command line, then reboot"
-    source = _ORACLE
-
-    def check(self, host: Host) -> Iterator[Finding]:
-        need(host.is_xen, "not Xen's control domain")
-        path, text = known(host.boot_file, "no boot loader configuration to read")
-        lines = [line.strip() for line in text.splitlines() if re.search(r"xen[^ ]*\.gz|GRUB_CMDLINE_XEN", line)]
-        if lines and not any("dom0_vcpus_pin" in line for line in lines):
-            yield self.finding([(path, lines[0][:200])])
-
-
 class HousekeepingUnset(Rule):
     """The host's own work is confined to housekeeping CPUs."""
 
@@ -73,7 +30,7 @@ class HousekeepingUnset(Rule):
 
     def check(self, host: Host) -> Iterator[Finding]:
         dedicated = host.sets.dedicated
-        need(dedicated and not host.is_xen, "no guest has CPUs of its own here")
+        need(dedicated, "no guest has CPUs of its own here")
         affinity = _systemd_affinity(host)
         if host.dedicated is not None and (host.isolated or (affinity and not affinity & dedicated)):
             return

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import pathlib
 import tempfile
+from importlib import resources
 from xml.etree import ElementTree
 
 import jsonschema
 import testtools
 
-from nova_perf_tuning.cli import audit
 from nova_perf_tuning.host import novaconf
 from nova_perf_tuning.host.audit import runner
 from tests.hosts import audit_hosts as hosts
@@ -30,7 +29,8 @@ class AuditTest(testtools.TestCase):
         found, out, err = run("audit", "-f", "json", *arguments)
         self.assertEqual((code, ""), (found, err))
         result: dict[str, list[dict[str, object]]] = json.loads(out)
-        jsonschema.Draft202012Validator(audit.SCHEMA).validate(result)
+        schema = resources.files("nova_perf_tuning").joinpath("host/audit/report.schema.json").read_text()
+        jsonschema.Draft202012Validator(json.loads(schema)).validate(result)
         return result
 
     def test_clean_and_findings(self) -> None:
@@ -62,7 +62,7 @@ class AuditTest(testtools.TestCase):
         code, out, _err = run("audit", "--sysroot", self.grow(), "--all")
         self.assertEqual(0, code)
         self.assertIn("holds    nic-irq-on-cpu0", out)
-        self.assertIn("unknown  xen-dom0-unpinned: not Xen's control domain", out)
+        self.assertIn("unknown  cpu-governor: ", out)
 
     def test_list(self) -> None:
         code, out, _err = run("audit", "--list", "-f", "json")
@@ -82,15 +82,6 @@ class AuditTest(testtools.TestCase):
         told = [case.get("name") for case in suite if case.find("system-out") is not None]
         self.assertEqual((["tcp-autotuning-off"], ["rival-writers"]), (failed, told))
         self.assertEqual(int(suite.get("skipped", "")), len(suite.findall("testcase/skipped")))
-
-    def test_kernel_log(self) -> None:
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        path = pathlib.Path(folder.name, "dmesg")
-        path.write_text("[0.0] Booting paravirtualized kernel on Xen\n")
-        root = self.grow()
-        (found,) = self.json("--sysroot", root, "--kernel-log", str(path), code=1)["findings"]
-        self.assertEqual("xen-pv-guest", found["rule"])
 
     def test_what_a_rule_could_not_read_is_told(self) -> None:
         root = self.grow()
@@ -130,7 +121,6 @@ class AuditTest(testtools.TestCase):
             ("--rule", "no-such"),
             ("--physnet", "x"),
             ("--rtt", "-1"),
-            ("--kernel-log", "/nonexistent"),
             ("--junit", "/nonexistent/x"),
             ("--nova-config", "/nonexistent"),
         ):
@@ -168,5 +158,3 @@ class GenerateTest(testtools.TestCase):
         lines = self.made("grub-args", hosts.good()).splitlines()
         args = [line for line in lines if not line.startswith("#")]
         self.assertEqual([f"isolcpus=managed_irq,domain,{hosts.DEDICATED} irqaffinity={hosts.SHARED}"], args)
-        xen = self.made("grub-args", hosts.oracle(tuned=False))
-        self.assertIn("\ndom0_max_vcpus=20 dom0_vcpus_pin\n", xen)

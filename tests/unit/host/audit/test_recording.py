@@ -17,7 +17,6 @@ SECRETS = {
     "proc/cmdline": "root=UUID=geheim isolcpus=2-3 luks.key=geheim ip=192.0.2.77\n",
     "etc/default/irqbalance": "SECRET=geheim\nIRQBALANCE_ARGS=--debug\n",
     "etc/systemd/system.conf": "[Manager]\nCPUAffinity=0-1\nDefaultEnvironment=geheim\n",
-    "var/log/dmesg": "geheim\nDMI: Xen HVM domU, BIOS 4.1.5\n",
     "proc/4242/comm": "geheim\n",
     "etc/libvirt/qemu/disk.xml": hosts.domain(
         "disk",

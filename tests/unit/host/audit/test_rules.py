@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pathlib
-import re
 import shlex
 
 import testtools
@@ -15,8 +13,6 @@ from tests.unit.host.audit import cases
 
 #: Step of Oracle's paper -> the rules that find it.
 ORACLE_STEPS = {
-    "fewer CPUs for dom0": {"xen-dom0-spans-sockets"},
-    "dom0's CPUs pinned": {"xen-dom0-unpinned"},
     "interrupts of the port off CPU 0": {"nic-irq-on-cpu0"},
     "irqbalance stopped": {"irqbalance-unaware"},
     "guest on dom0's socket": {"guest-floats-over-nodes"},
@@ -28,9 +24,6 @@ ORACLE_STEPS = {
     "jumbo frames": {"mtu-small"},
     "offloads, LRO off": {"offloads-off", "gro-off", "lro-on-forwarding"},
 }
-PUBLISHED = pathlib.Path(__file__).parents[5] / "shared" / "data" / "published"
-#: Documents with kernel logs, and whether their excerpts are of PV guests, in their order.
-LOGS = {"000_dc568ab6006a014f.txt": [True, False, False], "001_e9e72f9e3b201d0a.txt": [True, False, False]}
 
 
 def judge(rule: str, changes: hosts.Tree, **options: object) -> rules.Report:
@@ -63,16 +56,14 @@ class TableTest(testtools.TestCase):
                 self.assertEqual((case.level, []), (first.level.value, report.unknown), first.why)
                 self.assertIn(case.value, [evidence.value for evidence in first.evidence])
                 self.assertEqual(name in appliable, first.appliable)
-                options = dict(hosts.ORACLE_PATH if case.oracle else cases.PATH)
+                options = dict(cases.PATH)
                 report = runner.run(hosts.view(case.clean(), **options), [rule], strict=True)
                 self.assertEqual(([], [name]), (report.findings, report.clean), report.unknown)
 
     def test_all_rules_on_the_good_host(self) -> None:
         report = runner.run(hosts.view(hosts.good(), **cases.PATH), strict=True)
         self.assertEqual([], report.findings)
-        self.assertEqual(
-            {"cpu-governor", "xen-dom0-spans-sockets", "xen-dom0-unpinned"}, {name for name, _ in report.unknown}
-        )
+        self.assertEqual({"cpu-governor"}, {name for name, _ in report.unknown})
 
     def test_an_empty_host_is_unknown_not_clean(self) -> None:
         report = runner.run(hosts.view({"proc/x": "", "sys/x": ""}), strict=True)
@@ -88,41 +79,6 @@ class OracleTest(testtools.TestCase):
     def test_its_buffers_on_a_lan_are_absurd(self) -> None:
         found = ids(hosts.oracle(tuned=True), bandwidth_mbps=10000, rtt_ms=0.2)
         self.assertEqual({"tcp-buffers-absurd", "backlog-latency-trap"}, found)
-
-
-class KernelLogTest(testtools.TestCase):
-    PV = "[    0.000000] Booting paravirtualized kernel on Xen\n[    0.000000] Xen version: 4.1.5 (preserve-AD)\n"
-    HVM = "DMI: Xen HVM domU, BIOS 4.1.5 11/28/2013\nXen Platform PCI: I/O protocol version 1\n"
-
-    def judge(self, text: str) -> rules.Report:
-        view = hosts.view({"sys/x": ""}, kernel_log=("dmesg", text))
-        return runner.run(view, runner.chosen(["xen-pv-guest"]), strict=True)
-
-    def test_pv_and_hvm(self) -> None:
-        (found,) = self.judge(self.PV).findings
-        self.assertIn("Booting paravirtualized kernel on Xen", found.evidence[0].value)
-        for text in (
-            self.HVM,
-            "[0.0] Booting paravirtualized kernel on Xen HVM\n",
-            "[0.0] Booting paravirtualized kernel on KVM\n",
-            # Kernels print this one on HVM with paravirtual drivers too.
-            self.HVM + "[0.1] Xen: using vcpuop timer interface\n",
-        ):
-            self.assertEqual(["xen-pv-guest"], self.judge(text).clean, text)
-        for text in ("", "[9000.1] usb 1-1: new device\n"):
-            self.assertEqual("xen-pv-guest", self.judge(text).unknown[0][0], text)
-
-    def test_published_texts(self) -> None:
-        used = 0
-        for name, expected in LOGS.items():
-            path = PUBLISHED / name
-            if path.exists():
-                text = path.read_text(encoding="utf-8")
-                # An excerpt begins at its prompt and ends where no line of a kernel follows any more.
-                logs = re.findall(r"dmesg ?\|grep Xen\n((?:[^\n]*(?:Xen|CPU 0|front|DMI)[^\n]*\n)+)", text)
-                self.assertEqual(expected, [bool(self.judge(log).findings) for log in logs], name)
-                used += len(logs)
-        print(f"USED: {used} published kernel logs of Xen guests")
 
 
 class ArithmeticTest(testtools.TestCase):
