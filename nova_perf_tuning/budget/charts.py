@@ -1,4 +1,4 @@
-"""Geometry of the report's charts: positions in percent of the width, so that text keeps its size everywhere."""
+"""Axes of the report's charts: positions in percent of the width, so that text keeps its size everywhere."""
 
 from __future__ import annotations
 
@@ -12,13 +12,6 @@ from nova_perf_tuning.budget import statistics
 #: Beyond this ratio of largest to smallest value equal ratios get equal lengths.
 _LOG_FROM = 4.0
 _MARGIN = 3.0
-
-
-class Tick(NamedTuple):
-    """A line of an axis; ``at`` in percent."""
-
-    at: float
-    value: float
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -39,26 +32,9 @@ class Axis:
         return _MARGIN + share * (100 - 2 * _MARGIN)
 
     @property
-    def ticks(self) -> list[Tick]:
-        steps = _log_steps(self.low, self.high) if self.logarithmic else _linear_steps(self.low, self.high)
-        return [Tick(self.place(step), step) for step in steps]
-
-
-class Dot(NamedTuple):
-    """One trial or pair; ``y`` in percent of its row, ``text`` for the tooltip."""
-
-    x: float
-    y: float
-    text: str
-
-
-class Row(NamedTuple):
-    """One line of a dot chart: every value, the median and the interval (None without one)."""
-
-    dots: Sequence[Dot]
-    median: float | None
-    low: float | None
-    high: float | None
+    def ticks(self) -> list[float]:
+        """The values that are marked."""
+        return (_log_steps if self.logarithmic else _linear_steps)(self.low, self.high)
 
 
 class Line(NamedTuple):
@@ -72,31 +48,20 @@ class Line(NamedTuple):
 
 
 class Chart(NamedTuple):
-    """A dot chart: its axis, and (colour, row, label, figure) of each line."""
+    """A dot chart."""
 
     axis: Axis
-    rows: Sequence[tuple[str, Row, str, str]]
+    lines: Sequence[Line]
 
 
-class Segment(NamedTuple):
-    """One class of CPU time in a bar; positions in percent."""
-
-    name: str
-    x: float
-    width: float
-    value: float
-
-
-def axis(values: Sequence[float], include: Sequence[float] = ()) -> Axis:
-    """Return an axis for positive ``values``, logarithmic when they span more than a factor of four.
-
-    :param include: further values that must be on it.
-    """
-    found = [value for value in (*values, *include) if value > 0] or [1.0]
+def axis(values: Sequence[float]) -> Axis:
+    """Return an axis for positive ``values``, logarithmic when they span more than a factor of four."""
+    found = [value for value in values if value > 0] or [1.0]
     low, high = min(found), max(found)
     if high / low > _LOG_FROM:
         return Axis(low / 1.15, high * 1.15, True)
-    return Axis(*_padded(low, high, 0.08), False)
+    pad = (high - low) * 0.08 or high * 0.05
+    return Axis(max(0.0, low - pad), high + pad, False)
 
 
 def chart(lines: Sequence[Line], include: Sequence[float] = ()) -> Chart | None:
@@ -106,36 +71,8 @@ def chart(lines: Sequence[Line], include: Sequence[float] = ()) -> Chart | None:
     """
     estimates = [line.estimate for line in lines if line.estimate]
     ends = [end for one in estimates for end in (one.value, one.low, one.high) if end is not None]
-    values = [value for line in lines for value, _ in line.values]
-    if not values and not ends:
-        return None
-    scale = axis([*values, *ends], include)
-    return Chart(
-        scale, [(line.colour, row(scale, line.values, line.estimate), line.label, line.figure) for line in lines]
-    )
-
-
-def row(axis: Axis, values: Sequence[tuple[float, str]], estimate: statistics.Estimate | None) -> Row:
-    """Return a chart row; dots are spread over three heights so that equal values stay visible."""
-    dots = [Dot(axis.place(value), 50 + (index % 3 - 1) * 16, text) for index, (value, text) in enumerate(values)]
-    ends = (estimate.value, estimate.low, estimate.high) if estimate else (None, None, None)
-    return Row(dots, *(None if end is None else axis.place(end) for end in ends))
-
-
-def bar(parts: Sequence[tuple[str, float]], full: float) -> list[Segment]:
-    """Return a stacked bar of (name, value) on a scale that ends at ``full``."""
-    segments = []
-    x = 0.0
-    for name, value in parts:
-        width = 100 * max(0.0, value) / full if full > 0 else 0.0
-        segments.append(Segment(name, x, width, value))
-        x += width
-    return segments
-
-
-def _padded(low: float, high: float, share: float) -> tuple[float, float]:
-    pad = (high - low) * share or high * 0.05
-    return max(0.0, low - pad), high + pad
+    values = [value for line in lines for value, _ in line.values] + ends
+    return Chart(axis([*values, *include]), lines) if values else None
 
 
 def _linear_steps(low: float, high: float, wanted: int = 4) -> list[float]:

@@ -39,17 +39,7 @@ class _Bars(NamedTuple):
     """Stacked bars: what the full width is, and (class of the arm, segments, label, figure) of each."""
 
     full: float
-    rows: Sequence[tuple[str, Sequence[charts.Segment], str, str]]
-
-
-class _Test(NamedTuple):
-    """One figure of a benchmark: medians per arm, and per comparison a class, the ratio, what to beware of."""
-
-    metric: str
-    unit: str
-    better: str
-    medians: Sequence[float | None]
-    ratios: Sequence[tuple[str, str, str]]
+    rows: Sequence[tuple[str, Sequence[tuple[str, float]], str, str]]
 
 
 def as_json(
@@ -95,7 +85,7 @@ def render(
         lstrip_blocks=True,
         finalize=lambda value: printing.printable(value, "\n\t") if type(value) is str else value,
     )
-    environment.globals.update(number=text.number, interval=text.interval)
+    environment.globals.update(number=text.number, interval=text.interval, ratio=text.ratio, colour=_colour)
     arms = summary.arm_order(results)
     colours = _colours(arms)
     trials = sorted(results.trials, key=lambda one: one.order)
@@ -116,16 +106,12 @@ def render(
         judged=judged,
         gains=_gains(results, summaries),
         compared=[f"{arm} over {baseline}" for arm, baseline in _compared(results, summaries)],
-        benchmarks=[
-            (one, _dots(one, colours, _fleet(results)), _bars(one, colours), _pairs(one), _tests(one))
-            for one in summaries
-        ],
+        benchmarks=[(one, _dots(one, colours, _fleet(results)), _bars(one, colours)) for one in summaries],
         classes=_CLASSES,
         arms=[(arm, results.environment.get("arms", {}).get(arm, {})) for arm in arms if arm != model.HOST],
         reasons=text.lines,
         colours=colours,
         facts=_facts(results.environment),
-        commands=_commands(results.environment),
         failures=_failures(results),
         rows=_SHOWN_TRIALS,
         cautions=text.cautions(summaries),
@@ -154,7 +140,7 @@ def _gains(results: model.Results, summaries: Sequence[summary.BenchmarkSummary]
     return charts.chart(
         [
             charts.Line(
-                _verdict_class(pair.ratio),
+                _colour(pair.ratio),
                 one.label if len(pairs) == 1 else f"{one.label}: {pair.arm}",
                 text.gain(pair.ratio),
                 [(ratio, f"{_boot(group, fleet)}: {ratio:.3f}") for group, ratio in pair.values],
@@ -197,15 +183,8 @@ def _knobs(knobs: Sequence[ablation.Knob]) -> charts.Chart | None:
     return charts.chart(lines, [1.0])
 
 
-def _pairs(one: summary.BenchmarkSummary) -> dict[str, list[summary.Comparison]]:
-    """Return arm -> what it is compared with."""
-    found: dict[str, list[summary.Comparison]] = {}
-    for pair in one.comparisons:
-        found.setdefault(pair.arm, []).append(pair)
-    return found
-
-
-def _verdict_class(ratio: statistics.Estimate) -> str:
+def _colour(ratio: statistics.Estimate) -> str:
+    """Return the class of a ratio: for one that is certainly better, or worse."""
     if ratio.low is None or ratio.high is None or ratio.low <= 1 <= ratio.high:
         return "same"
     return "better" if ratio.low > 1 else "worse"
@@ -243,39 +222,8 @@ def _bars(one: summary.BenchmarkSummary, colours: Mapping[str, str]) -> _Bars | 
         if arm.service_per_unit is not None and one.work_unit:
             service += f" = {text.number(arm.service_per_unit.value * 1e3)} ms per {one.work_unit}"
         if stacked[arm.arm]:
-            rows.append((colours[arm.arm], charts.bar(stacked[arm.arm], full), arm.arm, service))
+            rows.append((colours[arm.arm], stacked[arm.arm], arm.arm, service))
     return _Bars(full, rows) if rows else None
-
-
-def _tests(one: summary.BenchmarkSummary) -> list[_Test]:
-    """Return the figures of a benchmark that has several, the judged one first, as rows of their table."""
-    if not one.secondary:
-        return []
-    judged = {arm.arm: arm.median.value for arm in one.arms if arm.median}
-    first = summary.Secondary(one.metric, one.unit, one.better, judged, one.comparisons)
-    return [
-        _Test(
-            figure.metric,
-            figure.unit,
-            figure.better,
-            [figure.medians.get(arm.arm) for arm in one.arms],
-            [_ratio(pair, figure.comparisons) for pair in one.comparisons],
-        )
-        for figure in (first, *one.secondary)
-    ]
-
-
-def _ratio(like: summary.Comparison, comparisons: Sequence[summary.Comparison]) -> tuple[str, str, str]:
-    """Return the ratio of the same arms as ``like`` has: its class, its text, and what to beware of."""
-    for pair in comparisons:
-        if (pair.arm, pair.baseline) == (like.arm, like.baseline):
-            colour = _verdict_class(pair.ratio) if pair.ratio else ""
-            return (
-                colour,
-                text.ratio(pair.ratio),
-                "; ".join(filter(None, (pair.invalid, pair.left_out))),
-            )
-    return "", "-", ""
 
 
 #: What has a place of its own in the report.
@@ -297,14 +245,6 @@ def _fact(value: object) -> str:
 
 def _plain(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value)
-
-
-def _commands(environment: Mapping[str, Any]) -> list[tuple[str, str, str]]:
-    found = []
-    for label, one in environment.get("benchmarks", {}).items():
-        lines = [" ".join(argv) for argv in one.get("commands", [])]
-        found.append((label, str(one.get("summary", "")), "\n".join(lines)))
-    return found
 
 
 def _fleet(results: model.Results) -> int:

@@ -92,6 +92,13 @@ class BenchmarkSummary:
     comparisons: tuple[Comparison, ...]
     secondary: tuple[Secondary, ...]
 
+    @property
+    def figures(self) -> tuple[Secondary, ...]:
+        """The judged figure and the others, as rows of one table."""
+        medians = {arm.arm: arm.median.value for arm in self.arms if arm.median}
+        judged = Secondary(self.metric, self.unit, self.better, medians, self.comparisons)
+        return (judged, *self.secondary)
+
 
 def summarise(results: model.Results, limits: guards.Limits | None = None) -> list[BenchmarkSummary]:
     """Return one summary per benchmark, in the order in which they were first run.

@@ -50,37 +50,8 @@ def print_summary(summaries: Sequence[summary.BenchmarkSummary]) -> None:
             )
     head = ("benchmark", "arm", "median", "trials", "ratio to", "ratio to host", "service CPU")
     command.print_table(head, rows)
-    _print_tests(summaries)
     if any(pair.ratio is not None for one in summaries for pair in one.comparisons):
         print(_RATIO)
-
-
-def _print_tests(summaries: Sequence[summary.BenchmarkSummary]) -> None:
-    """Print the ratios of benchmarks with several figures, a row for each: the judged one may hide a bad one.
-
-    Of an ablation only the first two guests are compared here; the report has all.
-    """
-    pairs = list(dict.fromkeys((pair.arm, pair.baseline) for one in summaries for pair in one.comparisons))
-    guests = list(dict.fromkeys(arm.arm for one in summaries for arm in one.arms if arm.arm != model.HOST))[:2]
-    pairs = [pair for pair in pairs if pair[0] in guests]
-    rows: list[list[str]] = []
-    for one in summaries:
-        found = [
-            [one.label, figure.metric, *_ratios(figure.comparisons, pairs)]
-            for figure in one.secondary
-            if any(two.ratio is not None for two in figure.comparisons)
-        ]
-        if found:
-            rows.append([one.label, f"{one.metric} (judged)", *_ratios(one.comparisons, pairs)])
-            rows += found
-    if rows:
-        print()
-        command.print_table(("benchmark", "figure", *(f"{arm}/{baseline}" for arm, baseline in pairs)), rows)
-
-
-def _ratios(comparisons: Sequence[summary.Comparison], pairs: Sequence[tuple[str, str]]) -> list[str]:
-    found = {(one.arm, one.baseline): one.ratio for one in comparisons}
-    return [text.ratio(found.get(pair)) for pair in pairs]
 
 
 def print_headline(results: model.Results, summaries: Sequence[summary.BenchmarkSummary]) -> None:

@@ -150,8 +150,6 @@ def page_data(results: Sequence[model.Results]) -> dict[str, Any]:
 def _run(results: model.Results) -> dict[str, Any]:
     found = []
     for one in summary.summarise(results):
-        medians = {arm.arm: arm.median.value for arm in one.arms if arm.median}
-        judged = summary.Secondary(one.metric, one.unit, one.better, medians, one.comparisons)
         told = results.environment.get("benchmarks", {}).get(one.label, {})
         found += [
             {
@@ -160,7 +158,7 @@ def _run(results: model.Results) -> dict[str, Any]:
                 "parameters": dict(told.get("parameters", {})),
                 "host_cpu": _cpu(guest),
                 "guest_busy": _rounded(guest.guest_busy),
-                "figures": [_figure(figure, guest.arm) for figure in (judged, *one.secondary)],
+                "figures": [_figure(figure, guest.arm) for figure in one.figures],
             }
             for guest in one.arms
             if guest.arm != model.HOST

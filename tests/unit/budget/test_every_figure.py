@@ -1,8 +1,6 @@
 """Every figure of a benchmark has its ratio, since a score alone hides a bad one."""
 
-import contextlib
 import dataclasses
-import io
 import json
 import math
 import random
@@ -11,7 +9,6 @@ import re
 import testtools
 
 from nova_perf_tuning.budget import guards, model, report, summary
-from nova_perf_tuning.cli import figures
 from tests.unit.budget import samples
 
 #: Metric -> better way, true value in each arm. The geometric mean of guests is that of the host.
@@ -39,12 +36,6 @@ def ratios(results, metric, **options):
     [one] = summary.summarise(results, **options)
     [figure] = [figure for figure in one.secondary if figure.metric == metric]
     return {(pair.arm, pair.baseline): pair for pair in figure.comparisons}
-
-
-def printed(results):
-    with contextlib.redirect_stdout(io.StringIO()) as out:
-        figures.print_summary(summary.summarise(results))
-    return out.getvalue()
 
 
 def rows(html):

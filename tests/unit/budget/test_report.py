@@ -215,8 +215,8 @@ class ChartTest(testtools.TestCase):
     def test_axes(self):
         narrow, wide = charts.axis([90, 100, 110]), charts.axis([5, 1000])
         self.assertEqual((False, True), (narrow.logarithmic, wide.logarithmic))
-        self.assertEqual([90, 95, 100, 105, 110], [tick.value for tick in narrow.ticks])
-        self.assertEqual([10, 100, 1000], [tick.value for tick in wide.ticks])
+        self.assertEqual([90, 95, 100, 105, 110], narrow.ticks)
+        self.assertEqual([10, 100, 1000], wide.ticks)
 
     def test_values_lie_on_the_axis_in_their_order(self):
         for values in ([1.0], [1.0, 1.0], [1e-9, 1e15], [3.0, 3.1, 2.9], [0.0, 5.0]):
@@ -226,10 +226,8 @@ class ChartTest(testtools.TestCase):
             self.assertTrue(all(0 <= place <= 100 for place in places), values)
             self.assertTrue(len(axis.ticks) <= 12, axis)
 
-    def test_bar_fills_its_scale(self):
+    def test_logarithmic_axes_have_ticks(self):
         for low, high in ((290.0, 1310.0), (2.1, 9.4), (1.0, 4.01)):
             axis = charts.axis([low, high])
             self.assertTrue(axis.logarithmic and len(axis.ticks) >= 2, axis.ticks)
-            self.assertTrue(all(axis.low <= tick.value <= axis.high for tick in axis.ticks))
-        one, other = charts.bar([("vcpu", 1.0), ("vhost", 3.0)], 4.0)
-        self.assertEqual((0, 25, 25, 75), (one.x, one.width, other.x, other.width))
+            self.assertTrue(all(axis.low <= tick <= axis.high for tick in axis.ticks))
