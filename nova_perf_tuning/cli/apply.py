@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Mapping
+from typing import Final
 
 from nova_perf_tuning import errors, interrupt
 from nova_perf_tuning.cli import audit_options, command, option_types, plan_options, state
@@ -16,6 +17,9 @@ from nova_perf_tuning.host.settings import base, registry
 from nova_perf_tuning.host.transaction import apply as apply_module
 from nova_perf_tuning.host.transaction import journal as journal_module
 from nova_perf_tuning.host.transaction import owners, planfile
+
+#: Results that the table passes over.
+_PLAIN: Final = ("unchanged", "written", "pending")
 
 
 class Apply(command.PerfCommand):
@@ -74,7 +78,7 @@ class Apply(command.PerfCommand):
                     settings, owned = _beside_agent(args, settings, kinds, journal)
             lines, rest = apply_module.preview(settings, kinds)
             rest = [*owned, *rest]
-            return _show_preview(args, lines, rest, warnings)
+            return _show(args, rest, warnings, writes=lines)
         outcomes: list[apply_module.Outcome] | None = None
         try:
             with interrupt.Guard():  # also while telling, which waits for whoever reads it
@@ -104,7 +108,7 @@ def _beside_agent(
 
 def _tell(args: argparse.Namespace, outcomes: list[apply_module.Outcome], warnings: list[str], path: str) -> int:
     try:
-        code = _show(args, outcomes, warnings, path)
+        code = _show(args, outcomes, warnings, path=path)
         sys.stdout.flush()
     except OSError:
         print(f"nova-perf apply: {_done(args)}", file=sys.stderr)
@@ -124,7 +128,7 @@ def _plan(args: argparse.Namespace) -> tuple[list[setting_module.Setting], list[
         return owners.from_file(planfile.load(args.plan_file)), []
     if args.rule or args.all_safe:
         return _proposed(args)
-    _facts, plan = plan_module.plan_from(args)
+    plan = plan_module.plan_from(args)
     return plan.settings, plan.warnings
 
 
@@ -157,58 +161,42 @@ def _proposed(args: argparse.Namespace) -> tuple[list[setting_module.Setting], l
     return settings, warnings
 
 
-def _show_preview(
-    args: argparse.Namespace, lines: list[str], rest: list[apply_module.Outcome], warnings: list[str]
-) -> int:
-    counts = {"to write": len(lines)} if lines else {}
-    counts |= command.count(one.result for one in rest)
-    if args.format == "json":
-        others = [_as_json(one) for one in rest]
-        command.print_json({"writes": lines, "settings": others, "counts": counts, "warnings": warnings})
-    else:
-        for line in lines:
-            print(line)
-        _print_faults(rest, warnings, prefix="# ")
-        print(f"# {command.summary(counts, 'setting')}; nothing was changed")
-    return _exit_code(rest)
-
-
 def _done(args: argparse.Namespace) -> str:
     # Said where the exit code alone would be read as: nothing is changed.
     return f"the settings were written, the output was not; undo them with: {state.restore_command(args)}"
 
 
-def _show(args: argparse.Namespace, outcomes: list[apply_module.Outcome], warnings: list[str], path: str) -> int:
-    counts = command.count(one.result for one in outcomes)
+def _show(
+    args: argparse.Namespace,
+    outcomes: list[apply_module.Outcome],
+    warnings: list[str],
+    *,
+    path: str = "",
+    writes: list[str] | None = None,
+) -> int:
+    """Tell what became of settings, and return the exit code.
+
+    :param path: of the journal; :param writes: what a dry run would write.
+    """
+    rows = [_as_json(one) for one in outcomes]
+    counts = ({"to write": len(writes)} if writes else {}) | command.count(one.result for one in outcomes)
+    prefix = "" if writes is None else "# "
     if args.format == "json":
-        rows = [_as_json(one) for one in outcomes]
-        command.print_json({"settings": rows, "counts": counts, "warnings": warnings, "journal": path})
-    else:
-        _print_faults(outcomes, warnings)
-        print(command.summary(counts, "setting"))
+        told = {"settings": rows, "counts": counts, "warnings": warnings}
+        command.print_json({**told, "journal": path} if writes is None else {"writes": writes, **told})
+        return _exit_code(outcomes)
+    for line in writes or ():
+        print(line)
+    head = ("result", "class", "kind", "target", "value", "detail")
+    command.print_rows(head, (row for row in rows if row["result"] not in _PLAIN), prefix)
+    for warning in warnings:
+        print(f"{prefix}warning: {warning}")
+    print(f"{prefix}{command.summary(counts, 'setting')}{'; nothing was changed' if prefix else ''}")
+    if writes is None:
         if apply_module.Result.PENDING.value in counts:
             print("pending: accepted by the kernel; these interrupts move when they fire next")
         print(f"journal: {path}; undo it with: {state.restore_command(args)}")
     return _exit_code(outcomes)
-
-
-def _print_faults(outcomes: list[apply_module.Outcome], warnings: list[str], prefix: str = "") -> None:
-    plain = (apply_module.Result.UNCHANGED, apply_module.Result.WRITTEN, apply_module.Result.PENDING)
-    rows = [
-        (
-            prefix + one.result.value,
-            one.failure.value if one.failure else "",
-            one.setting.kind,
-            one.setting.target,
-            one.setting.value,
-            one.detail,
-        )
-        for one in outcomes
-        if one.result not in plain
-    ]
-    command.print_table((f"{prefix}result", "class", "kind", "target", "value", "detail"), rows)
-    for warning in warnings:
-        print(f"{prefix}warning: {warning}")
 
 
 def _exit_code(outcomes: list[apply_module.Outcome]) -> int:

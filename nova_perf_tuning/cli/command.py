@@ -108,19 +108,33 @@ def print_json(data: Any) -> None:
     sys.stdout.write(json.dumps(data, indent=2) + "\n")
 
 
-def print_table(head: Sequence[str], rows: Sequence[Sequence[object]], limit: int = _FIELD) -> None:
-    """Print rows in columns, None as ``-``; a field is cut to ``limit`` characters, the last column is not."""
+def print_table(
+    head: Sequence[str], rows: Sequence[Sequence[object]], limit: int = _FIELD, most: int | None = None
+) -> None:
+    """Print rows in columns, None as ``-``; a field is cut to ``limit`` characters, the last column is not.
+
+    :param most: how many rows; one line tells of the others.
+    """
     if not rows:
         return
     last = len(head) - 1
     lines = [
         [_field(field, limit if place < last else _LAST_FIELD) for place, field in enumerate(row)]
-        for row in (head, *rows)
+        for row in (head, *rows[:most])
     ]
     widths = [max(len(line[place]) for line in lines) for place in range(last)]
     for line in lines:
         text = "  ".join([*(field.ljust(width) for field, width in zip(line, widths, strict=False)), line[last]])
         sys.stdout.write(text.rstrip() + "\n")
+    if most is not None and len(rows) > most:
+        print(f"and {len(rows) - most} more; -f json lists them all")
+
+
+def print_rows(head: Sequence[str], rows: Iterable[Mapping[str, object]], prefix: str = "") -> None:
+    """Print the fields ``head`` of rows that JSON has as well, with ``prefix`` before each line."""
+    first = head[0]
+    table = [(f"{prefix}{row[first]}", *(row[name] for name in head[1:])) for row in rows]
+    print_table((f"{prefix}{first}", *head[1:]), table)
 
 
 def _field(field: object, limit: int) -> str:

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import argparse
-import collections
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from nova_perf_tuning import at_once, cpulist, errors
 from nova_perf_tuning.cli import command, option_types, plan_options
 from nova_perf_tuning.guest import domain as domain_module
 from nova_perf_tuning.guest import parsing
-from nova_perf_tuning.host import model, novaconf, setting
+from nova_perf_tuning.host import novaconf, setting
 from nova_perf_tuning.host.facts import reader
 from nova_perf_tuning.host.plan import guests, planner
 from nova_perf_tuning.host.plan import model as plan_model
 
-#: Guests and warnings that the table names one by one.
+#: Warnings that are shown one by one.
 _SHOWN = 20
 
 _ROLES = {
@@ -47,23 +46,23 @@ class Plan(command.PerfCommand):
         )
 
     def run_command(self, args: argparse.Namespace) -> int:
-        facts, plan = plan_from(args)
+        plan = plan_from(args)
         if args.format == "json":
             command.print_json(as_json(plan))
         else:
-            _show(facts, plan, args.all)
+            _show(plan, args.all)
         return int(errors.ExitCode.PASS)
 
 
-def plan_from(args: argparse.Namespace) -> tuple[model.HostFacts, plan_model.Plan]:
-    """Read the host that the options name and return its facts and its plan.
+def plan_from(args: argparse.Namespace) -> plan_model.Plan:
+    """Read the host that the options name and return its plan.
 
     :raises errors.PerfTuningError: an option, a file or the host cannot be used; names which.
     """
     sets = cpu_sets(args)
     domains = [domain for _data, domain in domain_files(args.domain)]
     facts = guests.with_domains(reader.read_host(args.sysroot), domains)
-    return facts, planner.plan(facts, sets, plan_model.Policy(rps=args.rps))
+    return planner.plan(facts, sets, plan_model.Policy(rps=args.rps))
 
 
 def cpu_sets(args: argparse.Namespace) -> plan_model.CpuSets:
@@ -136,7 +135,7 @@ def as_json(plan: plan_model.Plan) -> dict[str, Any]:
     }
 
 
-def _show(facts: model.HostFacts, plan: plan_model.Plan, everything: bool) -> None:
+def _show(plan: plan_model.Plan, everything: bool) -> None:
     rows = [(name, text or "none", _ROLES.get(name, _ROLES["overlap"])) for name, text in plan.sets.items()]
     command.print_table(("CPU set", "CPUs", "role"), rows)
     if not plan.sets["overlap"]:
@@ -152,7 +151,7 @@ def _show(facts: model.HostFacts, plan: plan_model.Plan, everything: bool) -> No
             ],
         )
     else:
-        command.print_table(("for", "changes", "CPUs", "for example"), _summary(facts, changes))
+        command.print_table(("rule", "changes", "CPUs", "for example"), _summary(changes))
     if plan.settings:
         print()
     hint = "" if everything or not plan.settings else "; --all lists each with its reason"
@@ -164,48 +163,15 @@ def _show(facts: model.HostFacts, plan: plan_model.Plan, everything: bool) -> No
         print(f"and {len(plan.warnings) - len(shown)} more warnings; --all shows them")
 
 
-def _summary(facts: model.HostFacts, changes: Sequence[setting.Setting]) -> list[tuple[str, str, str, str]]:
-    """Return a row for each NIC and guest; of many the first ones and the sum of the others."""
-    owner = _Owners(facts)
+def _summary(changes: Iterable[setting.Setting]) -> list[tuple[object, ...]]:
+    """Return a row for each rule of the planner."""
     grouped: dict[str, list[setting.Setting]] = {}
     for one in changes:
-        grouped.setdefault(owner.of(one), []).append(one)
-    shown, rest = list(grouped.items())[:_SHOWN], list(grouped.values())[_SHOWN:]
-    rows = [_row(name, members) for name, members in shown]
-    if rest:
-        rows.append(_row(f"{len(rest)} more", [one for members in rest for one in members]))
+        grouped.setdefault(one.rule, []).append(one)
+    rows: list[tuple[object, ...]] = []
+    for rule, members in grouped.items():
+        cpus: frozenset[int] = frozenset()
+        for text in {one.value for one in members if one.kind.endswith("_affinity")}:
+            cpus |= cpulist.parse(text)
+        rows.append((rule, len(members), cpulist.format(cpus) or None, members[0].reason))
     return rows
-
-
-def _row(name: str, members: Sequence[setting.Setting]) -> tuple[str, str, str, str]:
-    counts = collections.Counter(one.rule for one in members)
-    cpus: frozenset[int] = frozenset()
-    for text in {one.value for one in members if one.kind.endswith("_affinity")}:
-        cpus |= cpulist.parse(text)
-    what = ", ".join(f"{number} {rule}" for rule, number in counts.items())
-    return name, what, cpulist.format(cpus), members[0].reason
-
-
-class _Owners:
-    """Tells for which NIC or guest a setting is."""
-
-    def __init__(self, facts: model.HostFacts) -> None:
-        self._nic = {number: nic.name for nic in facts.nics for number in nic.irqs}
-        self._guest = {guest.pid: guest.name for guest in facts.guests}
-        self._device: dict[str, str] = {}
-        self._tap: dict[str, str] = {}
-        for guest in facts.guests:
-            if guest.domain:
-                self._device.update((address.lower(), guest.name) for address in guest.domain.hostdevs)
-                self._tap.update((one.device, guest.name) for one in guest.domain.interfaces if one.device)
-
-    def of(self, one: setting.Setting) -> str:
-        if one.kind == "thread_affinity":
-            return self._guest.get(int(one.identity.split(":")[0]), one.target)
-        if one.kind == "irq_affinity":
-            nic = self._nic.get(int(one.target.removeprefix("irq:")))
-            if nic is not None and one.rule.startswith("nic-"):
-                return nic
-            return self._device.get(one.identity.split("|")[0].lower(), one.target)
-        name = one.target.rpartition("/")[0]
-        return self._tap.get(name, name)

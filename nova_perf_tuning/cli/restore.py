@@ -67,17 +67,14 @@ def _left_to_agent(journal: journal_module.Journal, boot: str) -> tuple[str, lis
 def _show(args: argparse.Namespace, done: list[restore_module.Restoration], agent: str, left: int) -> None:
     """:param left: how many values stay with the agent."""
     counts = command.count(one.result for one in done)
+    rows = [_as_json(one) for one in done]
     if args.format == "json":
         kept = {"pid": agent, "left": left} if agent else None
-        command.print_json({"settings": [_as_json(one) for one in done], "counts": counts, "agent": kept})
+        command.print_json({"settings": rows, "counts": counts, "agent": kept})
         return
     plain = (restore_module.Undone.RESTORED, restore_module.Undone.ALREADY, restore_module.Undone.STALE)
-    rows = [
-        (one.result.value, one.entry.kind, one.entry.target, one.entry.original, one.current, one.detail)
-        for one in done
-        if one.result not in plain
-    ]
-    command.print_table(("result", "kind", "target", "original", "found", "detail"), rows)
+    head = ("result", "kind", "target", "original", "current", "detail")
+    command.print_rows(head, (row for row, one in zip(rows, done, strict=True) if one.result not in plain))
     if restore_module.Undone.STALE.value in counts:
         print("the host has booted since some of it was applied: those originals are back by themselves")
     nothing = "nothing else is applied" if left else "nothing is applied, nothing to restore"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from nova_perf_tuning import errors
@@ -25,14 +25,13 @@ class Status(command.PerfCommand):
     """Show what is applied, since when, by which rule, and what has drifted.
 
     For what has drifted it names the programs running on this host that are known to write such values
-    (irqbalance, tuned, numad, bpftune). What nova-perf-agent says of itself follows, the same that it tells
-    Prometheus: what it wrote, how long after events, and the host's CPU time of each guest by class. Exit code 0,
-    also where nothing is applied; 2 where only root may read the journal and the rest is shown; 3 error.
+    (irqbalance, tuned, numad, bpftune). What nova-perf-agent says of itself follows (with -f json all that it
+    tells Prometheus: what it wrote, how long after events), and the host's CPU time of each guest by class. Exit
+    code 0, also where nothing is applied; 2 where only root may read the journal and the rest is shown; 3 error.
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         state.add_state_options(parser)
-        parser.add_argument("--all", action="store_true", help="also list what held already and was never written")
 
     def run_command(self, args: argparse.Namespace) -> int:
         journal = _journal(args)
@@ -44,7 +43,10 @@ class Status(command.PerfCommand):
             _print_journal(journal)
             for line in _agent_lines(agent):
                 command.say(line)
-            command.print_table(("guest", *(f"{kind}, CPU s" for kind in guest_cpu.KINDS)), _guest_rows(guests))
+            rows = [
+                [guest["name"], *(f"{seconds:.1f}" for seconds in guest["cpu_s"].values())] for guest in guests
+            ]
+            command.print_table(("guest", *(f"{kind}, CPU s" for kind in guest_cpu.KINDS)), rows)
         return int(errors.ExitCode.INCONCLUSIVE if journal["journal_fault"] else errors.ExitCode.PASS)
 
 
@@ -63,8 +65,7 @@ def _journal(args: argparse.Namespace) -> dict[str, Any]:
     drifted = any(seen.state is base.State.DRIFTED for seen in found)
     rivals = rivals_module.running(args.sysroot) if drifted else {}
     rows = [_as_json(entry, seen, rivals) for entry, seen in zip(current, found, strict=True)]
-    if not args.all:
-        rows = [row for row in rows if row["applied"] or row["state"] != "holds"]
+    rows = [row for row in rows if row["applied"] or row["state"] != "holds"]
     return {
         "settings": rows,
         "counts": command.count(seen.state for seen in found),
@@ -87,7 +88,7 @@ def _print_journal(journal: Mapping[str, Any]) -> None:
         command.say(f"what is applied is not known: the journal was not read: {journal['journal_fault']}")
         return
     head = ("state", "kind", "target", "value", "original", "since", "rule", "detail")
-    command.print_table(head, [[row[name] for name in head] for row in journal["settings"]])
+    command.print_rows(head, journal["settings"])
     if journal["stale"]:
         stale = journal["stale"]
         print(f"{stale} settings are of an earlier boot and in force no more: 'nova-perf restore' forgets them")
@@ -112,7 +113,6 @@ def _agent_lines(agent: Mapping[str, Any] | None) -> list[str]:
             f"agent: process {agent['pid']} has not reported for {agent['age_s']:.0f} s "
             f"(each {agent['told_within_s']:.0f} s at the latest): it hangs, or its run_dir cannot be written"
         ]
-    lines += _counted(agent)
     if agent.get("skipped"):
         lines.append(f"agent: {agent['skipped']} passes put off while a command was changing this host")
     if agent.get("error"):
@@ -126,21 +126,6 @@ def _agent_lines(agent: Mapping[str, Any] | None) -> list[str]:
     return lines + [f"agent: warning: {one}" for one in agent.get("warnings") or []]
 
 
-def _counted(agent: Mapping[str, Any]) -> list[str]:
-    """Return what the agent has counted since its start."""
-    if (placed := agent.get("event_to_placed")) is None:
-        return []
-    written, drifted = (sum(agent[name].values()) for name in ("written", "drifted"))
-    lines = [
-        f"agent: written {written}, found changed {drifted}, put back {agent['withdrawn']}; {agent['passes']} "
-        f"passes, {agent['verifies']} full readings, {agent['errors']} failed, {agent['cpu_s']:.1f} s of CPU"
-    ]
-    if placed["count"]:
-        mean_s = placed["sum_s"] / placed["count"]
-        lines.append(f"agent: from an event to placed: mean {mean_s:.3f} s, of {placed['count']}")
-    return lines
-
-
 def _guests(sysroot: str) -> list[dict[str, Any]]:
     """Return the CPU time of this host's guests by class since they began; of a record's there is none."""
     if sysroot != "/":
@@ -151,10 +136,6 @@ def _guests(sysroot: str) -> list[dict[str, Any]]:
         if seconds:
             found.append({"name": one.name, "cpu_s": {kind: round(value, 3) for kind, value in seconds.items()}})
     return found
-
-
-def _guest_rows(guests: Sequence[Mapping[str, Any]]) -> list[list[str]]:
-    return [[one["name"], *(f"{one['cpu_s'][kind]:.1f}" for kind in guest_cpu.KINDS)] for one in guests]
 
 
 def _as_json(entry: journal_module.Entry, seen: base.Observation, rivals: dict[str, int]) -> dict[str, object]:

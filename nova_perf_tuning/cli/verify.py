@@ -9,65 +9,42 @@ from nova_perf_tuning.cli import command, state
 from nova_perf_tuning.host import setting as setting_module
 from nova_perf_tuning.host.settings import base, registry
 from nova_perf_tuning.host.transaction import apply as apply_module
-from nova_perf_tuning.host.transaction import planfile
 from nova_perf_tuning.host.transaction import verify as verify_module
 
 
 class Verify(command.PerfCommand):
     """Read back whether what was applied still holds.
 
-    Reads every object of the journal (or of a plan) and says what it holds: "holds"; "drifted" (somebody
-    else has changed it); "gone" (the object does not exist any more; a guest's thread may); "pending" (an
-    interrupt that moves when it fires next); "unreadable". Exit code 0 all hold, 1 drift, 3 error.
+    Reads every object of the journal and says what it holds: "holds"; "drifted" (somebody else has changed it);
+    "gone" (the object does not exist any more; a guest's thread may); "pending" (an interrupt that moves when it
+    fires next); "unreadable". Exit code 0 all hold, 1 drift, 3 error.
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         state.add_state_options(parser)
-        parser.add_argument(
-            "--from",
-            dest="plan_file",
-            metavar="PLAN.json",
-            help="compare with this plan (from 'nova-perf plan -f json') instead of what was applied; - is stdin",
-        )
 
     def run_command(self, args: argparse.Namespace) -> int:
-        settings, stale = self._settings(args)
-        kinds = registry.kinds(args.sysroot)
-        found = verify_module.verify(settings, kinds)
-        drift = any(verify_module.is_drift(one, seen, kinds) for one, seen in zip(settings, found, strict=True))
-        unreadable = any(seen.state is base.State.UNREADABLE for seen in found)
-        counts = command.count(seen.state for seen in found)
-        if args.format == "json":
-            command.print_json(
-                {
-                    "settings": [_as_json(one, seen) for one, seen in zip(settings, found, strict=True)],
-                    "counts": counts,
-                    "stale": stale,
-                }
-            )
-        else:
-            rows = [
-                (seen.state.value, one.kind, one.target, one.value, seen.current, seen.detail)
-                for one, seen in zip(settings, found, strict=True)
-                if seen is not base.HELD
-            ]
-            command.print_table(("state", "kind", "target", "wanted", "now", "detail"), rows)
-            if stale:
-                print(f"{stale} of an earlier boot are in force no more: 'nova-perf restore' forgets them")
-            print(command.summary(counts, "setting") if settings else "nothing is applied")
-        if unreadable:
-            return int(errors.ExitCode.ERROR)
-        return int(errors.ExitCode.FAIL if drift or stale else errors.ExitCode.PASS)
-
-    def _settings(self, args: argparse.Namespace) -> tuple[list[setting_module.Setting], int]:
-        """Return what should hold, and how many entries of the journal are of an earlier boot."""
-        if args.plan_file:
-            return planfile.load(args.plan_file), 0
         with state.open_journal(args) as journal:
             entries = journal.entries()
         boot = apply_module.boot_id(args.sysroot)
-        now = [entry.setting() for entry in entries if entry.is_current(boot)]
-        return now, len(entries) - len(now)
+        settings = [entry.setting() for entry in entries if entry.is_current(boot)]
+        stale = len(entries) - len(settings)
+        kinds = registry.kinds(args.sysroot)
+        found = verify_module.verify(settings, kinds)
+        rows = [_as_json(setting, seen) for setting, seen in zip(settings, found, strict=True)]
+        counts = command.count(seen.state for seen in found)
+        if args.format == "json":
+            command.print_json({"settings": rows, "counts": counts, "stale": stale})
+        else:
+            head = ("state", "kind", "target", "value", "current", "detail")
+            command.print_rows(head, (row for row in rows if row["state"] != base.HELD.state.value))
+            if stale:
+                print(f"{stale} of an earlier boot are in force no more: 'nova-perf restore' forgets them")
+            print(command.summary(counts, "setting") if settings else "nothing is applied")
+        if any(seen.state is base.State.UNREADABLE for seen in found):
+            return int(errors.ExitCode.ERROR)
+        drift = any(verify_module.is_drift(one, seen, kinds) for one, seen in zip(settings, found, strict=True))
+        return int(errors.ExitCode.FAIL if drift or stale else errors.ExitCode.PASS)
 
 
 def _as_json(one: setting_module.Setting, seen: base.Observation) -> dict[str, object]:

@@ -279,7 +279,5 @@ class KernelTest(RoughCase):
         self.assertEqual("stale", found["irq:9999998"]["result"])
         self.assertEqual("stale", found[f"tid:{os.getpid()}"]["result"])
         self.assertEqual(before, path.read_text())
-        run = self.run_command(
-            "status", "--all", "--state-dir", f"{self.folder}/state", "-f", "json", sysroot=False
-        )
+        run = self.run_command("verify", "--state-dir", f"{self.folder}/state", "-f", "json", sysroot=False)
         self.assertEqual([], json.loads(run.stdout)["settings"])

@@ -115,7 +115,8 @@ class PlanCommandTest(testtools.TestCase):
         for words in (
             "dedicated     1,3,5,7  owned by guests",
             "no overlap: emulator, iothread, vhost and irq share no CPU with dedicated",
-            "4 nic-irq-local, 4 nic-xps",
+            "nic-irq-local  4        0,",
+            "nic-xps        4        -",
             "8 settings, 8 to change; --all lists each with its reason",
         ):
             self.assertIn(words, out)

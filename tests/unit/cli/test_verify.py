@@ -52,12 +52,6 @@ class VerifyTest(transaction_case.TransactionCase):
         self.assertEqual(3, code)
         self.assertIn("unreadable", out)
 
-    def test_against_a_plan_file(self):
-        plan = self.some_plan()
-        self.assertEqual({"drifted": 4}, self.run_json("verify", "--from", plan, code=1)["counts"])
-        self.run_json("apply", "--from", plan)
-        self.assertEqual({"holds": 3, "pending": 1}, self.run_json("verify", "--from", plan)["counts"])
-
     def test_after_a_reboot(self):
         self._boot("one")
         self.run_json("apply", "--from", self.some_plan())

