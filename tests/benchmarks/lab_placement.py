@@ -1,7 +1,7 @@
 """Everything on CPU 0, irqbalance alone, the agent: throughput and service CPU of one guest in the emulated host.
 
     NOVA_PERF_LAB=DIR tools/lab/up --kernel 6.12
-    NOVA_PERF_LAB=DIR python -m tests.benchmarks.lab_placement [--boots N] [--blocks N] [--seconds N]
+    NOVA_PERF_LAB=DIR python -m tests.benchmarks lab_placement [--boots N] [--blocks N] [--seconds N]
 
 Prints a table. A client beside the emulated host sends four streams
 through its NIC on node 1 (interrupts, softirqs), its routing and four vhost workers to a guest on node 1. In each

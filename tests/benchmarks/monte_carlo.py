@@ -1,4 +1,4 @@
-"""What verdicts are worth: ``python -m tests.benchmarks.monte_carlo [--repeats N] [--recording FILE]``.
+"""What verdicts are worth: ``python -m tests.benchmarks monte_carlo [--repeats N] [--recording FILE]``.
 
 Simulates validations at the default settings of ``nova-perf validate --budget`` out of the noise of live guests
 (:mod:`tests.benchmarks.simulation`), as it was recorded and scaled to the spread of a quiet host, and prints how

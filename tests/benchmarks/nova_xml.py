@@ -1,6 +1,6 @@
 """Cost of the driver on Nova's own generation of a guest's XML: 4 interfaces, 4 disks, real Nova code.
 
-    "$(tools/nova_tests.sh --python 34)" -m tests.benchmarks.nova_xml
+    "$(tools/nova_tests.sh --python 34)" -m tests.benchmarks nova_xml
 
 Nova's method and ours run in turn on the same guest, so that whatever else the machine does hits both. Each round
 is another guest of the flavor: its own name, MAC addresses and tap devices. Goal: the median of the differences is

@@ -1,8 +1,8 @@
 """What the published documents measured, as far as it can be run here: a guest and its host, with intervals.
 
-    python -m tests.benchmarks.published                 measures "main", "copies", "large"; needs root and libvirt
-    python -m tests.benchmarks.published --part large    measures one part
-    python -m tests.benchmarks.published FILE ...        takes runs that there are, of nova-perf validate too
+    python -m tests.benchmarks published                 measures all parts; needs root and libvirt
+    python -m tests.benchmarks published --part large    measures one part
+    python -m tests.benchmarks published FILE ...        takes runs that there are, of nova-perf validate too
 
 Writes doc/source/data/measured.yaml, which the page of published measurements has beside their figures, from the
 runs in the order in which they are given. Guests are untuned, as the published ones were, and parameters small,
@@ -10,8 +10,7 @@ since guests were emulated so far. Each boot has one block, since boots differ m
 
 The parts are runs of their own, since they need other guests: "main" has virtio devices, "copies" the three kinds
 of guests that the published copies of 100 MB had, and "large" copies 1000 MB, three times a trial and not five,
-which takes an emulated guest minutes. "netperf" and "unixbench" are measured only where they are named: they need
-netperf in /usr/local/bin and UnixBench 5.1.3 in /opt/UnixBench, which are built by hand and added to the image.
+which takes an emulated guest minutes.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from typing import Any, Final
 
 import yaml
 
-from nova_perf_tuning.bench import plugins, unixbench
+from nova_perf_tuning.bench import plugins
 from nova_perf_tuning.budget import model, session, statistics, store, summary
 from nova_perf_tuning.launch import base as launch
 from nova_perf_tuning.launch import libvirt
@@ -46,15 +45,8 @@ JOBS: Final = (
 )
 #: What the page tells of the run, from the environment of its results.
 _TOLD: Final = (
-    "created",
-    "accelerator",
-    "cpu_model",
-    "cpus",
-    "load_at_start",
-    "vhost_net",
-    "scratch_filesystem",
-    "qemu",
-    "ended",
+    *("created", "accelerator", "cpu_model", "cpus", "load_at_start"),
+    *("vhost_net", "scratch_filesystem", "qemu", "ended"),
 )
 
 
@@ -98,35 +90,18 @@ PARTS: Final = {
         DevicesLauncher,
     ),
     "large": Part(("smb:megabytes=1000,runs=3",)),
-    "netperf": Part(
-        ("netperf:seconds=2",),
-        image=tuple(f"--add=/usr/local/bin/{name}" for name in ("netperf", "netserver")),
-    ),
-    "unixbench": Part(
-        ("unixbench:passes=1",),
-        image=tuple(
-            f"--add={path}"
-            for path in (
-                "/opt/UnixBench",
-                *(f"/usr/bin/{name}" for name in unixbench.UnixBench.programs),
-                *(f"/usr/lib/x86_64-linux-gnu/{name}" for name in ("perl-base", "perl/5.36")),
-            )
-        ),
-    ),
 }
-#: Of a machine where nothing was built by hand.
-USUAL: Final = ("main", "copies", "large")
 
 
-def measure(part: Part, args: argparse.Namespace, save: pathlib.Path) -> model.Results:
-    """Run every job on the host and in a pair of guests, in turn."""
+def measure(part: Part, save: pathlib.Path) -> model.Results:
+    """Run every job on the host and in a pair of guests, in turn, and save each trial's results."""
     plan = session.Plan(
         arms=tuple(launch.Arm(name, request.Request()) for name in part.arms),
-        jobs=tuple(plugins.jobs(part.jobs, args.seconds)),
-        groups=args.groups,
-        blocks=args.blocks,
+        jobs=tuple(plugins.jobs(part.jobs, 2)),
+        groups=6,
+        blocks=1,
         seed=1,
-        time_limit_s=args.time_limit,
+        time_limit_s=3600.0,
     )
     build = [str(TOP / "tools/image/build"), "--quiet", *part.image]
     image = subprocess.run(build, check=True, capture_output=True, text=True).stdout.strip()
@@ -204,7 +179,7 @@ def _rounded(value: float | None) -> float | None:
 
 def written(results: Sequence[model.Results]) -> str:
     """Return the file's text."""
-    head = "# Written by python -m tests.benchmarks.published; do not edit.\n"
+    head = "# Written by python -m tests.benchmarks published; do not edit.\n"
     data = page_data(results)
     return head + yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=110, default_flow_style=None)
 
@@ -214,16 +189,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("results", nargs="*", help="results.json of runs that there are")
     parser.add_argument("--part", choices=PARTS, action="append", help="what to measure; may be repeated")
-    parser.add_argument("--groups", type=int, default=6, help="boots of each kind of guests")
-    parser.add_argument("--blocks", type=int, default=1, help="in each boot")
-    parser.add_argument("--seconds", type=int, default=2)
-    parser.add_argument("--time-limit", type=float, default=3600.0, metavar="S", help="of each part")
-    parser.add_argument("--save", type=pathlib.Path, default=pathlib.Path(), help="folder for the runs' results")
     parser.add_argument("--output", type=pathlib.Path, default=TARGET)
     args = parser.parse_args(arguments)
     runs = [store.load(one) for one in args.results]
     if not runs:
-        runs = [measure(PARTS[name], args, args.save / f"{name}.json") for name in args.part or USUAL]
+        runs = [measure(PARTS[name], pathlib.Path(f"{name}.json")) for name in args.part or PARTS]
     args.output.write_text(written(runs), encoding="utf-8")
     print(args.output)
     return 0

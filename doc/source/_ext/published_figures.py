@@ -1,7 +1,7 @@
 """Tables of the published figures, worked out again by this project's own code, beside what was measured here.
 
 ``perf-published:: TABLE`` with TABLE one of unixbench, copies, himeno, fio, iperf, tpcc, netperf, measured.
-Figures come from data/published.yaml and, written by ``python -m tests.benchmarks.published``, data/measured.yaml.
+Figures come from data/published.yaml and, written by ``python -m tests.benchmarks published``, data/measured.yaml.
 """
 
 from __future__ import annotations
