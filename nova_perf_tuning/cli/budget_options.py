@@ -16,7 +16,7 @@ def add(parser: argparse.ArgumentParser, *, flavor: bool = True) -> None:
         metavar="NAME",
         help="group of hosts that this one belongs to, for budgets with 'host_group'; recorded in the results",
     )
-    if flavor:  # validate has this option for its cloud; what is given there counts here too
+    if flavor:
         parser.add_argument("--flavor", metavar="NAME", help="flavor that is judged, for budgets with 'flavor'")
 
 

@@ -59,12 +59,6 @@ class Validate(command.PerfCommand):
         validate_options.add(parser)
 
     def run_command(self, args: argparse.Namespace) -> int:
-        if args.launcher == "heat":
-            from nova_perf_tuning.cli import (  # needs what only the extra "cloud" brings
-                validate_cloud,
-            )
-
-            return validate_cloud.run(args, f"{_PROGRAM} --launcher heat")
         # Before anything is started: the launcher's own guard comes only with its preparation.
         guard = interrupt.Guard(interrupt.TERMINATION)
         guard.install()

@@ -1,4 +1,4 @@
-"""The options of ``validate``, on this host and on a cloud, and what they are when they are not given."""
+"""The options of ``nova-perf validate`` and what they are when they are not given."""
 
 from __future__ import annotations
 
@@ -22,25 +22,15 @@ GROUPS, GROUPS_JUDGED = 4, 12
 TIME_LIMIT_S, TIME_LIMIT_JUDGED_S = 40 * 60.0, 150 * 60.0
 NOISE_FILE: Final = "/var/lib/nova-perf-tuning/noise.json"
 
-#: Of a run over many hosts.
-BLOCKS_OF_PAIR: Final = 3
-PEERS: Final = 2
-PARALLEL: Final = 4
-RETRIES: Final = 1
-MAX_LOSS: Final = 0.15
-PAIR_LIMIT_S: Final = 20 * 60.0
-BOOT_S: Final = 60.0
-
-_TIME: Final = option_types.duration(20)
-
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Add all of them."""
     parser.add_argument(
         "--launcher",
-        choices=(*launchers.NAMES, "heat"),
+        type=_launcher,
+        choices=launchers.NAMES,
         default="libvirt",
-        help="what makes the guests: libvirt (default), heat for those of a cloud; host: there are none",
+        help="what makes the guests: libvirt (default); host: there are none",
     )
     spec_options.add_flavor(parser, DEFAULT_PROFILE)
     parser.add_argument(
@@ -73,8 +63,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--blocks",
         metavar="N",
         type=option_types.whole(1, 1000),
-        help=f"trials per arm and boot (default: {BLOCKS}; with --budget {BLOCKS_JUDGED}; heat: {BLOCKS_OF_PAIR}"
-        " per pair of hosts)",
+        help=f"trials per arm and boot (default: {BLOCKS}; with --budget {BLOCKS_JUDGED})",
     )
     parser.add_argument(
         "--seconds",
@@ -88,7 +77,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="judge by these overhead budgets (YAML; 'default': those shipped); the run ends at half of its"
         " boots if the verdict is clear then",
     )
-    budget_options.add(parser, flavor=False)
+    budget_options.add(parser)
     parser.add_argument(
         "--noise-file",
         metavar="FILE",
@@ -100,9 +89,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--time-limit",
         metavar="TIME",
-        type=_TIME,
-        help="90s, 8m or 1h: the whole run ends by then with what it has (default: 40m, with"
-        " --budget 150m; none on a cloud)",
+        type=option_types.duration(20),
+        help="90s, 8m or 1h: the whole run ends by then with what it has (default: 40m, with --budget 150m)",
     )
     parser.add_argument(
         "--output", metavar="DIR", default=".", help="folder for results.json and report.html (default: here)"
@@ -113,123 +101,9 @@ def add(parser: argparse.ArgumentParser) -> None:
         type=option_types.whole(0, LAST_SEED),
         help="of the order of trials; default: a new one, recorded",
     )
-    _add_of_cloud(parser.add_argument_group("on a cloud (--launcher heat)"))
 
 
-def _add_of_cloud(group: argparse._ArgumentGroup) -> None:
-    group.add_argument(
-        "--hosts",
-        metavar="A,B,...",
-        help="compute hosts or host aggregates by name, 'all' that are up and enabled (administrators only), or "
-        "'any': one pair where the scheduler puts it",
-    )
-    group.add_argument(
-        "--peers",
-        metavar="K",
-        type=option_types.whole(1, 1000),
-        help="how many different peers each host is measured with; 1 shows that hosts work, 2 tell a bad host "
-        f"from a bad peer, 3 do so where several hosts are bad (default: {PEERS})",
-    )
-    group.add_argument(
-        "--max-parallel",
-        metavar="N",
-        type=option_types.whole(1, 1000),
-        help="pairs measured at a time, no host in two of them; lower it where hosts share a network or the quota "
-        f"is small, raise it for large fleets (default: {PARALLEL})",
-    )
-    group.add_argument(
-        "--max-loss",
-        metavar="SHARE",
-        type=option_types.number(0.01, 0.9),
-        help="a host whose pairs all lose more than this against the other hosts FAILs; not below twice the noise "
-        f"of an A/A run (default: {MAX_LOSS}, 15 %%)",
-    )
-    group.add_argument(
-        "--bare-host",
-        metavar="RESULTS.json",
-        action="append",
-        default=[],
-        help="what 'validate --launcher host' with the same --benchmark options wrote on one of the hosts: shown "
-        "beside its guests, and what budgets against 'host' are judged by; may be repeated, once for each host",
-    )
-    group.add_argument(
-        "--retries",
-        metavar="N",
-        type=option_types.whole(0, 10),
-        help=f"further attempts for a pair that gave nothing (default: {RETRIES})",
-    )
-    group.add_argument(
-        "--pair-time-limit",
-        metavar="TIME",
-        type=_TIME,
-        help="for one pair from its first stack to its last result; raise it where guests boot slowly "
-        "(default: 20m)",
-    )
-    group.add_argument(
-        "--slot-time",
-        metavar="TIME",
-        type=option_types.duration(5),
-        help="length of a turn, in which a pair of guests runs every benchmark once; raise it where a trial ends "
-        "with 'no time was left in the slot' (default: what the benchmarks take, those that need no peer twice, "
-        "and 5 s for each run)",
-    )
-    group.add_argument(
-        "--boot-time",
-        metavar="TIME",
-        type=_TIME,
-        help="how long guests get until they are ready; lower it where they boot fast, since turns begin no "
-        "earlier (default: 60s)",
-    )
-    group.add_argument(
-        "--resume",
-        metavar="RUN",
-        help="go on with a run that was interrupted or has died; one that is complete is judged and written again."
-        " What is measured is as the run was begun: only limits, --retries, --max-parallel, --agent-metrics,"
-        " budgets and output files can be given beside it",
-    )
-    group.add_argument(
-        "--agent-metrics",
-        metavar="URL",
-        help="where a host's nova-perf-agent serves its metrics, {host} or {host_ip} being the hypervisor's name "
-        "or address, as in 'http://{host}:9751/metrics': host CPU of guests is then known by class, and budgets "
-        "on it can be judged (default, and '' with --resume: host CPU is not known)",
-    )
-    group.add_argument(
-        "--database",
-        metavar="URL",
-        help="SQLAlchemy URL where runs are kept; in $NOVA_PERF_DATABASE a password in it is not seen by others "
-        "(default: a SQLite file in the state directory)",
-    )
-    group.add_argument("--os-cloud", metavar="NAME", help="entry of clouds.yaml (default: $OS_CLOUD, OS_*)")
-    group.add_argument("--image", metavar="NAME", help="of the guests (default: perf-guest)")
-    group.add_argument(
-        "--flavor",
-        metavar="NAME",
-        action="append",
-        default=[],
-        help="measure this flavor, which exists, instead of untuned against tuned; may be repeated to compare",
-    )
-    group.add_argument("--external-network", metavar="NAME", help="by which guests reach Heat (default: the only)")
-    group.add_argument(
-        "--guest-vcpus",
-        metavar="N",
-        type=option_types.whole(1, 1024),
-        help="of flavors that are made (default: 2)",
-    )
-    group.add_argument(
-        "--guest-ram",
-        metavar="MIB",
-        type=option_types.whole(128, 1 << 24),
-        help="of flavors that are made (default: 256)",
-    )
-    group.add_argument(
-        "--mtu",
-        metavar="BYTES",
-        type=option_types.whole(1, 65535),
-        help="of the pair's own network (default: Neutron's choice)",
-    )
-    group.add_argument(
-        "--no-guest-tx-offload",
-        action="store_true",
-        help="for hosts whose Open vSwitch runs in user space on tap devices, where TCP of guests gets lost else",
-    )
+def _launcher(name: str) -> str:
+    if name == "heat":
+        raise argparse.ArgumentTypeError("the hosts of a cloud are measured by 'openstack perf validate'")
+    return name

@@ -23,7 +23,11 @@ def local(args: argparse.Namespace, vcpus: int | None) -> session.Plan:
     :param vcpus: of each guest, None where there are none.
     """
     judged = bool(args.budget)
-    tuned, reasons = tuned_request(args, vcpus)
+    # Both arms of these are the same: A/A runs, whose interval shows the noise.
+    untuned = "--noise-floor" if args.noise_floor else "--launcher host" if args.launcher == "host" else ""
+    if untuned and (args.profile or args.spec):
+        raise option_types.OptionError(f"{untuned} tunes nothing; leave out --profile and --spec")
+    tuned, reasons = (request.Request(), {}) if untuned else tuned_request(args, vcpus)
     wanted = jobs(args)
     second = model.AA_ARMS[1] if args.noise_floor else "tuned"
     left_out = ablation.arms(tuned) if args.ablation else {}
@@ -59,12 +63,6 @@ def tuned_request(args: argparse.Namespace, vcpus: int | None) -> tuple[request.
 
     :param vcpus: of each guest: what does not fit them is refused, where a guest would silently get less.
     """
-    # Both arms of these are the same: A/A runs, whose interval shows the noise.
-    untuned = "--noise-floor" if args.noise_floor else "--launcher host" if args.launcher == "host" else ""
-    if untuned:
-        if args.profile or args.spec:
-            raise option_types.OptionError(f"{untuned} tunes nothing; leave out --profile and --spec")
-        return request.Request(), {}
     specs = spec_options.flavor(args, options.DEFAULT_PROFILE)
     known = profiles.load(args.profile_dir)
     wanted = parsing.parse(specs, {}, known)
@@ -91,11 +89,7 @@ def _told_of_host(args: argparse.Namespace) -> dict[str, str]:
     """Return the host group and flavor that budgets are chosen by."""
     if args.flavor and args.launcher == "host":
         raise option_types.OptionError("--flavor: launcher 'host' has no guests of a flavor; leave it out")
-    if len(args.flavor) > 1:
-        raise option_types.OptionError(
-            "--flavor: on this host one run is judged for one flavor; give it once (several: --launcher heat)"
-        )
-    told = {"host_group": args.host_group, "flavor": "".join(args.flavor)}
+    told = {"host_group": args.host_group, "flavor": args.flavor}
     return {name: word for name, word in told.items() if word}
 
 

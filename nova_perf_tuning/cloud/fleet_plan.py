@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 from collections.abc import Mapping
+from importlib import metadata
 from typing import Any
 
 from nova_perf_tuning import errors
 from nova_perf_tuning.bench import plugins
+from nova_perf_tuning.budget import session
 from nova_perf_tuning.cloud import campaign, heat_pair, model
 
 
@@ -74,3 +77,23 @@ def from_dict(data: Mapping[str, Any], run_id: str) -> FleetPlan:
         raise PlanError(
             f"run {run_id}: another version wrote its plan ({type(error).__name__}: {error}); begin a new run"
         ) from None
+
+
+def environment(plan: FleetPlan, cloud: str, host_group: str | None) -> dict[str, Any]:
+    """Return what the results of a run rest on, as far as it is known when it begins."""
+    return {
+        "launcher": "heat",
+        "host": f"cloud {cloud}".strip(),
+        "nova_perf_tuning": metadata.version("nova-perf-tuning"),
+        "begun": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "seed": plan.settings.seed,
+        "blocks": plan.measure.trials,
+        "guest": {"vcpus": plan.guests.vcpus, "memory_mib": plan.guests.ram_mib},
+        "arms": {
+            arm.name: {"request": dict(arm.extra_specs) or ({"flavor": arm.flavor} if arm.flavor else {})}
+            for arm in plan.arms
+        },
+        "benchmarks": {job.label: session.describe(job) for job in plan.measure.jobs},
+        "settings": dataclasses.asdict(plan.settings),
+        **({"host_group": host_group} if host_group else {}),
+    }

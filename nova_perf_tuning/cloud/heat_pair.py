@@ -40,7 +40,6 @@ class Settings:
     :ivar image: name or id of what tools/image/upload made.
     :ivar external_network: through which the guests reach Heat; empty: the only one that the cloud has.
     :ivar vcpus, ram_mib, disk_gib: of the flavors that are made.
-    :ivar cidr: of each pair's own network. :ivar mtu: of it, in bytes; 0: Neutron's choice.
     :ivar guest_tx_offload: False where the hosts' Open vSwitch runs in user space on tap devices.
     :ivar slot_s: length of a turn; 0: worked out from the benchmarks.
     :ivar boot_s: time, in seconds, that guests get from the first stack until they are ready and turns begin.
@@ -52,12 +51,8 @@ class Settings:
     vcpus: int = 2
     ram_mib: int = 256
     disk_gib: int = 1
-    cidr: str = "192.168.73.0/24"
-    mtu: int = 0
     guest_tx_offload: bool = True
-    availability_zone: str = "nova"
-    server_group_policy: str = "anti-affinity"
-    slot_s: int = 0
+    slot_s: float = 0
     boot_s: float = 60.0
     agent_metrics: str = ""
 
@@ -332,11 +327,7 @@ class _Pair:
             "image": settings.image,
             "client_host": pair.client,
             "server_host": pair.server,
-            "availability_zone": settings.availability_zone,
-            "server_group_policy": settings.server_group_policy,
             "external_network": settings.external_network or cloud_check.external_network(self._api),
-            "cidr": settings.cidr,
-            "mtu": settings.mtu,
             "guest_tx_offload": settings.guest_tx_offload,
             "benchmarks": [_benchmark(job) for job in plan.jobs],
             "trials": plan.trials,
@@ -359,7 +350,7 @@ class _Pair:
 
 
 def _grid(settings: Settings, arms: Sequence[model.Arm], plan: model.MeasurePlan) -> slots.Grid:
-    return slots.Grid(len(arms), settings.slot_s or slots.length_s(plan.jobs))
+    return slots.Grid(len(arms), int(settings.slot_s) or slots.length_s(plan.jobs))
 
 
 def _measuring_s(grid: slots.Grid, plan: model.MeasurePlan) -> float:

@@ -136,9 +136,7 @@ def _aa(environment: Mapping[str, Any]) -> str:
         what = "every arm is the host itself (launcher host), so it says nothing about guests"
     else:
         what = "both pairs of guests are untuned (an A/A run), so it says nothing about tuned ones"
-    return (
-        f"{what}; publish results of 'nova-perf validate' with --launcher libvirt or heat, without --noise-floor"
-    )
+    return f"{what}; publish what 'nova-perf validate' measured in guests, without --noise-floor"
 
 
 def _of_bare(judged: Sequence[verdict.Judgement]) -> float | None:

@@ -1,13 +1,38 @@
-"""Which cloud, region and project stacks are in, in words that stay the same however one logs in."""
+"""A cloud, and which region and project stacks are in, in words that stay the same however one logs in."""
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Callable
 from typing import Any, Final
 
 from nova_perf_tuning.cloud import api as api_module
-from nova_perf_tuning.cloud import faults, model
+from nova_perf_tuning.cloud import faults, heat_pair, host_choice, model
 
 _INTERFACES: Final = ("public", "internal", "admin")
+
+
+@dataclasses.dataclass
+class HeatCloud:
+    """A cloud that is reached through openstacksdk.
+
+    :ivar name: its entry of clouds.yaml, or empty. :ivar connect: called once for each thread that asks.
+    """
+
+    name: str
+    connect: Callable[[], Any]
+
+    def choose(self, words: list[str]) -> host_choice.Chosen:
+        """Return the hosts that are meant, see :func:`host_choice.choose`."""
+        return host_choice.choose(api_module.Api(self.connect), words)
+
+    def launcher(self, guests: heat_pair.Settings) -> model.PairLauncher:
+        """Return what measures pairs."""
+        return heat_pair.HeatPairLauncher(guests, self.connect)
+
+    def place(self) -> str:
+        """Return where stacks are made, see :func:`of`."""
+        return of(api_module.Api(self.connect))
 
 
 def of(api: api_module.Api) -> str:

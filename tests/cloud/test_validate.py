@@ -1,4 +1,4 @@
-"""nova-perf validate --launcher heat on the real cloud: a whole run, Ctrl-C and resume, what a dead run left."""
+"""openstack perf validate on the real cloud: a whole run, Ctrl-C and resume, what a dead run left."""
 
 import json
 import os
@@ -36,7 +36,7 @@ class ValidateCase(base.CloudTest):
         return sorted(one.name for one in found if one.name.startswith(model.NAME_PREFIX))
 
     def validate(self, *arguments):
-        program = [sys.executable, "-m", "nova_perf_tuning.cli.main", "validate", "--launcher", "heat"]
+        program = [os.path.join(os.path.dirname(sys.executable), "openstack"), "perf", "validate"]
         running = subprocess.Popen(
             [
                 *program,

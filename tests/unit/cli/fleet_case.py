@@ -1,4 +1,4 @@
-"""nova-perf validate --launcher heat on a simulated cloud: the cloud, and a case that runs it."""
+"""openstack perf validate on a simulated cloud: the cloud, and a case that runs it."""
 
 import io
 import os
@@ -7,20 +7,24 @@ import fixtures
 import testtools
 
 from nova_perf_tuning.budget import store
-from nova_perf_tuning.cli import validate, validate_cloud
-from nova_perf_tuning.cloud import host_choice
+from nova_perf_tuning.cli import cloud_validate
+from nova_perf_tuning.cloud import host_choice, place
 from tests import simulated_cloud as simulation
 
-HEAT = ("--launcher", "heat")
 #: What is measured; a run that goes on keeps it.
-QUICK = ("--benchmark", "iperf3", "--benchmark", "cpu", "--seed", "3")
+QUICK = ("--benchmark", "iperf3", "--benchmark", "cpu")
 
 
-class SimulatedCloud(validate_cloud.HeatCloud):
+def parse(*arguments):
+    """Return the options of the command."""
+    return cloud_validate.Validate(None, None).get_parser("openstack perf validate").parse_args(arguments)
+
+
+class SimulatedCloud(place.HeatCloud):
     """Takes the place of the cloud behind the command; time runs 2,000 times as fast."""
 
     def __init__(self, cloud=None, count=6):
-        super().__init__("simulated")
+        super().__init__("simulated", None)
         self.cloud = cloud or simulation.Cloud()
         self.count = count
         self.where = "region R project p"
@@ -44,6 +48,7 @@ class SimulatedValidation(testtools.TestCase):
 
     def setUp(self):
         super().setUp()
+        self.useFixture(fixtures.MonkeyPatch("secrets.randbelow", lambda _: 3))
         self.folder = self.useFixture(fixtures.TempDir()).path
         self.output = os.path.join(self.folder, "out")
         self.url = f"sqlite:///{self.folder}/results.db"
@@ -51,13 +56,12 @@ class SimulatedValidation(testtools.TestCase):
 
     def validate(self, *arguments, cloud=None):
         """Return the exit code; what was printed is in ``out`` and ``err``."""
-        parser = validate.Validate(None, None).get_parser("validate")
         quick = () if "--resume" in arguments else QUICK
-        args = parser.parse_args([*HEAT, *quick, "--output", self.output, "--database", self.url, *arguments])
+        args = parse(*quick, "--output", self.output, "--database", self.url, *arguments)
         self.cloud = cloud or SimulatedCloud()
         self.out, self.err = io.StringIO(), io.StringIO()
         with fixtures.MonkeyPatch("sys.stdout", self.out), fixtures.MonkeyPatch("sys.stderr", self.err):
-            return validate_cloud.run(args, "nova-perf validate --launcher heat", self.cloud)
+            return cloud_validate.Run(args, self.cloud).run()
 
     def results(self):
         return store.load(os.path.join(self.output, "results.json"))

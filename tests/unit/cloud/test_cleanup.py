@@ -7,8 +7,7 @@ import pathlib
 import fixtures
 import openstack
 
-from nova_perf_tuning.cli import validate, validate_cloud_plan
-from nova_perf_tuning.cloud import api, fleet_plan, model, place, run_store
+from nova_perf_tuning.cloud import api, model, place, run_store
 from tests.unit.cloud import openstack_program, test_heat_pair
 
 RUNS = tuple(f"20261123-06373{number}-d69{number}" for number in range(4))
@@ -56,22 +55,6 @@ class CleanupTest(openstack_program.ProgramTestCase):
         self.write_clouds(password="wrong")
         error = self.assertRaises(model.CloudError, self.here)
         self.assertIn("the cloud cannot be used: the credentials are refused (401)", str(error))
-
-    def test_a_complete_run_is_judged_again_without_a_cloud(self):
-        """An interrupted one needs it."""
-        parser = validate.Validate(None, None).get_parser("validate")
-        plan = validate_cloud_plan.new(parser.parse_args([]), RUNS[0])
-        self.store.create(RUNS[0], ["a", "b"], [PAIR], fleet_plan.to_dict(plan), {})
-        self.write_clouds(password="wrong")
-        again = ("perf", "validate", "--resume", RUNS[0], "--database", self.url, "--output", f"{self.folder}/out")
-        for state, told in (
-            ("complete", "no pair was measured"),
-            ("interrupted", "credentials are refused (401)"),
-        ):
-            self.store.end(RUNS[0], state)
-            done = self.run_openstack(*again)
-            self.assertEqual(3, done.code)
-            self.assertIn(told, done.err)
 
     def test_what_was_left_goes(self):
         for run_id in RUNS[:2]:

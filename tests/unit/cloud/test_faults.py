@@ -5,9 +5,8 @@ import subprocess
 import sys
 
 import fixtures
-from keystoneauth1 import exceptions as keystone_errors
+import openstack
 
-from nova_perf_tuning.cli import validate_cloud
 from nova_perf_tuning.cloud import api, cloud_check, faults, host_choice, model
 from tests.unit.cloud import api_server, openstack_program
 
@@ -84,22 +83,6 @@ class FaultTest(openstack_program.ProgramTestCase):
         self.assertEqual(3, done.code, done.err)
         self.assertIn("timed out", done.err)
 
-    def test_a_validation_has_the_same_limit(self):
-        """The cloud of ``nova-perf validate``, which is none of the program's."""
-        seen = [validate_cloud.HeatCloud("test").connect()]
-        self.write_clouds(api_timeout=7)
-        seen.append(validate_cloud.HeatCloud("test").connect())
-        self.by_variables()
-        seen.append(validate_cloud.HeatCloud(None).connect())
-        self.assertEqual([60.0, 7.0, 60.0], [one.session.timeout for one in seen])
-        self.useFixture(
-            fixtures.MockPatch("nova_perf_tuning.cloud.faults.DEFAULTS", {**faults.DEFAULTS, "api_timeout": 0.2})
-        )
-        self.cloud.faults = [(method, "^/identity", None) for method in ("GET", "POST")] * 9
-        connection = validate_cloud.HeatCloud(None).connect()
-        error = self.assertRaises(keystone_errors.DiscoveryFailure, lambda: list(connection.compute.flavors()))
-        self.assertIn("timed out", str(error))
-
     def by_variables(self):
         """Have the cloud in OS_* instead of clouds.yaml."""
         os.unlink(f"{self.folder}/clouds.yaml")
@@ -116,7 +99,7 @@ class FaultTest(openstack_program.ProgramTestCase):
 
     def test_lists_of_hosts_that_are_something_else(self):
         """They are asked for again, and what stays so is an error of one line."""
-        patient, connected = (api.Api(validate_cloud.HeatCloud("test").connect, one) for one in (600, 0.1))
+        patient, connected = (api.Api(lambda: openstack.connect("test"), one) for one in (600, 0.1))
         for rubbish in ([], {"services": [7]}, {}):
             self.cloud.faults = [("GET", "/os-services", api_server.Answer(200, rubbish))]
             self.assertTrue(cloud_check.may_choose_hosts(patient))

@@ -1,4 +1,4 @@
-"""nova-perf validate --launcher heat on a simulated cloud: files, verdicts, exit codes, mistakes."""
+"""openstack perf validate on a simulated cloud: files, verdicts, exit codes, mistakes."""
 
 import dataclasses
 import errno
@@ -12,11 +12,12 @@ import fixtures
 
 from nova_perf_tuning import errors
 from nova_perf_tuning.budget import store
-from nova_perf_tuning.cli import evaluate, report, validate, validate_cloud
+from nova_perf_tuning.cli import cloud_validate, evaluate, report
 from nova_perf_tuning.cloud import rejudge, run_store
 from tests import simulated_cloud as simulation
 from tests.unit.budget import samples
-from tests.unit.cli import fleet_case, program
+from tests.unit.cli import fleet_case
+from tests.unit.cloud import openstack_program
 
 
 class ValidateCloudTest(fleet_case.SimulatedValidation):
@@ -210,12 +211,9 @@ class ValidateCloudTest(fleet_case.SimulatedValidation):
             error = self.assertRaises(errors.PerfTuningError, self.validate, "--hosts", "all", *arguments)
             self.assertIn(reason, str(error))
         only_fio = ("--benchmark", "fio", "--bare-host", path)
-        parser = validate.Validate(None, None).get_parser("validate")
-        args = parser.parse_args(["--launcher", "heat", "--hosts", "all", "--output", self.output, *only_fio])
-        args.database = self.url
-        error = self.assertRaises(
-            errors.PerfTuningError, validate_cloud.run, args, "", fleet_case.SimulatedCloud()
-        )
+        args = fleet_case.parse("--hosts", "all", "--output", self.output, "--database", self.url, *only_fio)
+        refused = cloud_validate.Run(args, fleet_case.SimulatedCloud())
+        error = self.assertRaises(errors.PerfTuningError, refused.run)
         self.assertIn("nothing of fio on the host itself", str(error))
 
     def test_wherever_the_scheduler_puts_it(self):
@@ -253,16 +251,15 @@ class ValidateCloudTest(fleet_case.SimulatedValidation):
 
     def test_nothing_works(self):
         cloud = fleet_case.SimulatedCloud(simulation.Cloud(dead={f"h{number:03d}" for number in range(6)}))
-        error = self.assertRaises(validate_cloud.NoResultsError, self.validate, "--hosts", "all", cloud=cloud)
+        error = self.assertRaises(errors.PerfTuningError, self.validate, "--hosts", "all", cloud=cloud)
         self.assertIn("no pair gave a result; first error: no signal: client: no signal; console:", str(error))
         self.assertEqual([], os.listdir(self.output))
 
+
+class MistakesTest(openstack_program.ProgramTestCase):
     def test_mistakes_are_one_line_and_exit_3(self):
-        for name in [*os.environ]:
-            if name.startswith("OS_"):
-                self.useFixture(fixtures.EnvironmentVariable(name))
-        self.useFixture(fixtures.EnvironmentVariable("NOVA_PERF_DATABASE", self.url))
-        self.useFixture(fixtures.EnvironmentVariable("HOME", self.folder))
+        url = f"sqlite:///{self.folder}/results.db"
+        self.useFixture(fixtures.EnvironmentVariable("NOVA_PERF_DATABASE", url))
         for arguments, told in (
             ((), "--hosts: give compute hosts"),
             (("--hosts", "a,,b"), "--hosts: give compute hosts"),
@@ -275,11 +272,8 @@ class ValidateCloudTest(fleet_case.SimulatedValidation):
             (("--hosts", "a", "--flavor", "m1", "--flavor", "m1"), "given twice"),
             (("--hosts", "a", "--spec", "perf:vif_queues=9"), "perf:vif_queues=9 is more than the 2 vCPUs"),
             (("--hosts", "a", "--database", "nonsense"), "no SQLAlchemy URL"),
-            (("--hosts", "a", "--os-cloud", "nosuch"), "no way to the cloud"),
+            (("--hosts", "a", "--launcher", "host"), "unrecognized arguments: --launcher host"),
             (("--resume", "nosuch"), f"there is no database of runs at {self.folder}/results.db"),
         ):
-            done = program.nova_perf("validate", *fleet_case.HEAT, "--output", self.output, *arguments)
-            self.assertEqual((3, ""), (done.returncode, done.stdout), (arguments, done.stderr))
-            self.assertIn(told, done.stderr)
-            self.assertEqual(1, done.stderr.count("\n"), done.stderr)
-            self.assertEqual([], os.listdir(self.folder), "what is refused leaves nothing behind")
+            self.assertIn(told, self.refused("validate", "--output", f"{self.folder}/out", *arguments))
+            self.assertEqual(["clouds.yaml"], os.listdir(self.folder), "what is refused leaves nothing behind")

@@ -1,4 +1,4 @@
-"""nova-perf validate --launcher heat --resume on a simulated cloud: what goes on, is refused, is kept."""
+"""openstack perf validate --resume on a simulated cloud: what goes on, is refused, is kept."""
 
 import errno
 import os
@@ -8,8 +8,8 @@ import signal
 import fixtures
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.cli import validate, validate_cloud, validate_cloud_plan
-from nova_perf_tuning.cloud import model, run_store
+from nova_perf_tuning.cli import cloud_validate
+from nova_perf_tuning.cloud import model, place, run_store
 from tests import simulated_cloud as simulation
 from tests.unit.cli import fleet_case
 
@@ -18,13 +18,13 @@ class ResumeTest(fleet_case.SimulatedValidation):
     def test_time_limit_and_resume(self):
         self.assertEqual(0, self.validate("--hosts", "all"))
         parser = ("--hosts", "all", "--time-limit", "20s")  # the first guess for a pair is half its limit: minutes
-        error = self.assertRaises(validate_cloud.NoResultsError, self.validate, *parser)
+        error = self.assertRaises(errors.PerfTuningError, self.validate, *parser)
         self.assertIn("give more --time-limit", str(error))
         self.assertRegex(
             self.err.getvalue(),
-            r"go on with: nova-perf validate --launcher heat .* --resume 2\d+-\d+-\w+",
+            r"go on with: openstack --os-cloud simulated perf validate .* --resume 2\d+-\d+-\w+",
         )
-        run = self.err.getvalue().rsplit("--resume ", 1)[1].strip()
+        run = self.err.getvalue().rsplit("--resume ", 1)[1].split()[0]
         self.assertEqual(0, self.validate("--resume", run))
         self.assertEqual(6, self.results().environment["groups_run"])
         self.assertEqual(run, self.results().environment["fleet"]["run"])
@@ -32,9 +32,9 @@ class ResumeTest(fleet_case.SimulatedValidation):
     def unfinished(self, *arguments):
         """Begin a run that has no time for a pair; return its id."""
         self.assertRaises(
-            validate_cloud.NoResultsError, self.validate, "--hosts", "all", "--time-limit", "20s", *arguments
+            errors.PerfTuningError, self.validate, "--hosts", "all", "--time-limit", "20s", *arguments
         )
-        return self.err.getvalue().rsplit("--resume ", 1)[1].strip()
+        return self.err.getvalue().rsplit("--resume ", 1)[1].split()[0]
 
     def test_what_is_left_is_removed_before_the_check(self):
         """It may be what fills the quota."""
@@ -80,7 +80,6 @@ class ResumeTest(fleet_case.SimulatedValidation):
 
     def test_agents_that_are_asked_no_more(self):
         url = "http://{host}:9751/metrics"
-        parser = validate.Validate(None, None).get_parser("validate")
         run = self.unfinished("--agent-metrics", url)
         stored = run_store.RunStore(self.url).load(run)
         for options, expected in (
@@ -88,7 +87,7 @@ class ResumeTest(fleet_case.SimulatedValidation):
             (["--agent-metrics", ""], ""),
             (["--agent-metrics", "http://{host}/m"], "http://{host}/m"),
         ):
-            plan = validate_cloud_plan.resumed(parser.parse_args(["--resume", run, *options]), stored)
+            plan = cloud_validate._resumed_plan(fleet_case.parse("--resume", run, *options), stored)
             self.assertEqual(expected, plan.guests.agent_metrics)
 
     def test_a_signal_when_all_is_measured(self):
@@ -113,10 +112,10 @@ class ResumeTest(fleet_case.SimulatedValidation):
     def test_a_resumed_run_keeps_what_is_measured(self):
         run = self.unfinished()
         for name, *value in (
-            ("--hosts", "all"), ("--peers", "2"), ("--seed", "0"), ("--blocks", "3"), ("--seconds", "3"),
+            ("--hosts", "all"), ("--peers", "2"), ("--blocks", "3"), ("--seconds", "3"),
             ("--benchmark", "cpu"), ("--flavor", "x"), ("--spec", "perf:vif_queues=2"), ("--profile", "compute"),
             ("--image", "x"), ("--guest-ram", "256"), ("--guest-vcpus", "2"), ("--external-network", "x"),
-            ("--slot-time", "90s"), ("--host-group", "x"), ("--mtu", "1400"), ("--no-guest-tx-offload",),
+            ("--slot-time", "90s"), ("--host-group", "x"), ("--no-guest-tx-offload",),
         ):  # fmt: skip
             error = self.assertRaises(errors.PerfTuningError, self.validate, "--resume", run, name, *value)
             self.assertIn(f"{name}: run {run} goes on as it was begun", str(error))
@@ -126,18 +125,15 @@ class ResumeTest(fleet_case.SimulatedValidation):
         budget = os.path.join(self.folder, "b.yaml")
         with open(budget, "w", encoding="utf-8") as file:
             file.write("budgets: [{benchmark: iperf3, arm: tuned, baseline: untuned, max_loss: -0.5}]")
-        run = self.unfinished("--blocks", "8", "--budget", budget, "--os-cloud", "lab")
+        self.unfinished("--blocks", "8", "--budget", budget)
         self.assertEqual([], os.listdir(self.output))
         words = shlex.split(self.err.getvalue().rsplit("go on with: ", 1)[1])
-        self.assertEqual(["nova-perf", "validate", *fleet_case.HEAT, "--os-cloud", "lab"], words[:6])
-        self.assertEqual(["--resume", run], words[-2:])
-        self.assertEqual(1, self.validate(*words[2:]), "the budget counts")
-        args = validate.Validate(None, None).get_parser("validate").parse_args([])
-        args.database = "postgresql://perf:geheim@host/runs"
-        one = validate_cloud._Run(args, "openstack perf validate", "lab", None, [], None)
-        told = one._resume_command("r1")
+        self.assertEqual(["openstack", "--os-cloud", "simulated", "perf", "validate"], words[:5])
+        self.assertEqual(1, self.validate(*words[5:]), "the budget counts")
+        args = fleet_case.parse("--database", "postgresql://perf:geheim@host/runs")
+        told = cloud_validate.Run(args, place.HeatCloud("lab", None))._resume_command("r1")
         self.assertEqual(
-            "openstack --os-cloud lab perf validate --database 'postgresql://perf:***@host/runs' --resume r1", told
+            "openstack --os-cloud lab perf validate --resume r1 --database 'postgresql://perf:***@host/runs'", told
         )
 
     def test_limits_of_a_resumed_run(self):
@@ -167,9 +163,9 @@ class ResumeTest(fleet_case.SimulatedValidation):
         with fixtures.MonkeyPatch("os.fsync", full):
             error = self.assertRaises(errors.PerfTuningError, self.validate, "--hosts", "all", cloud=cloud)
         self.assertRegex(str(error), "No space left on device: .*results.json.*; what was measured is kept, and")
-        run = str(error).rsplit("--resume ", 1)[1]
+        run = str(error).rsplit("--resume ", 1)[1].split()[0]
         self.assertEqual([], os.listdir(self.output))
-        none = validate_cloud.HeatCloud("nosuch")
+        none = place.HeatCloud("nosuch", None)
         self.assertEqual(1, self.validate("--resume", run, cloud=none))
         self.assertIn(f"run {run} is complete; its results are judged and written again", self.err.getvalue())
         written = self.results()
