@@ -185,7 +185,7 @@ class PerfTuningLibvirtDriver(driver.LibvirtDriver):
             request, _ = asked.request(instance)
             if request.iothreads or request.disk_queues:
                 running = self._host.get_guest(instance).get_xml_desc()
-                self._log(instance, hotplug.write_disk(element, running, request, self._can_map()))
+                self._log(instance, hotplug.write_disk(element, running, request))
         except Exception as error:
             faults.judge(instance, error)
             return render()

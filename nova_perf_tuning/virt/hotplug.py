@@ -27,25 +27,22 @@ def plugging(instance: Any) -> Iterator[None]:
         guest.reset(before)
 
 
-def write_disk(
-    disk: etree._Element, domain_xml: str, request: request_module.Request, mapping: bool
-) -> list[notes.Note]:
+def write_disk(disk: etree._Element, domain_xml: str, request: request_module.Request) -> list[notes.Note]:
     """Give a ``<disk>`` its queues and the I/O thread of the running guest that serves fewest disks.
 
     :param domain_xml: the guest it is plugged into; only I/O threads that it has are given, which are
         none when it was started before this package was installed.
-    :param mapping: as of :func:`storage.write`.
     """
+    reason = storage.why_not(disk)
+    if reason is not None:
+        return [notes.left_out(reason)] if reason else []
     domain = parsing.parse_tree(domain_xml)
     there = parsing.number(domain.findtext("iothreads", "0").strip(), 0, parsing.MAX_IOTHREADS, "<iothreads>")
-    threads = min(request.iothreads or 0, there) or None
-    wanted = request_module.Request(iothreads=threads, disk_queues=request.disk_queues)
-    devices = domain.find("devices")
-    if not wanted or devices is None:
-        return []
-    vcpus = parsing.number(domain.findtext("vcpu", "1").strip(), 1, parsing.MAX_VCPUS, "<vcpu>")
-    devices.append(disk)
-    try:
-        return storage.write(domain, wanted, vcpus, mapping)
-    finally:
-        devices.remove(disk)
+    threads = min(request.iothreads or 0, there)
+    if request.disk_queues is not None:
+        vcpus = parsing.number(domain.findtext("vcpu", "1").strip(), 1, parsing.MAX_VCPUS, "<vcpu>")
+        storage.set_queues([disk], request.disk_queues, vcpus)
+    if threads:
+        busy = [thread for device in domain.iterfind("devices/*") for thread in storage.served_by(device)]
+        storage.attach(disk, [min(range(1, threads + 1), key=busy.count)])
+    return []

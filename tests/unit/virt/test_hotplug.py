@@ -22,7 +22,7 @@ class DiskTest(testtools.TestCase):
         """Return the attributes that the disk's driver gets."""
         disk = etree.fromstring(DISK.format(bus))
         domain = DOMAIN.format(iothreads=iothreads)
-        hotplug.write_disk(disk, domain, request.Request(**asked), mapping=False)
+        hotplug.write_disk(disk, domain, request.Request(**asked))
         self.assertIsNone(disk.getparent())
         return {key: text for key, text in disk.find("driver").attrib.items() if key != "name"}
 
