@@ -145,11 +145,10 @@ def _sample(
     """Return the lines that one spec adds to a sample guest, and what it leaves out there."""
     root = guest_parsing.parse_xml(_SAMPLE.format(vcpus=vcpus))
     before = frozenset(transform.text(root).splitlines())
-    notes = transform.write(root, alone, housekeeping_cpus)
+    left_out = transform.write(root, alone, housekeeping_cpus)
     for metadata in root.findall("metadata"):
         root.remove(metadata)
     lines = [line.strip() for line in transform.text(root).splitlines() if line not in before]
-    left_out = tuple(note.text for note in notes if note.left_out)
     return tuple(dict.fromkeys(lines)), left_out
 
 

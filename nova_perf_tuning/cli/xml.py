@@ -20,7 +20,7 @@ class Xml(command.PerfCommand):
     """Print a domain's XML with the request written into it; nothing is defined or changed anywhere.
 
     Without --profile, --spec and --image-property the request is the one in the domain's own metadata: ours, else
-    Nova's. What was changed and what was left out goes to stderr.
+    Nova's. What was left out goes to stderr, and --diff shows what was changed.
 
     Example: virsh dumpxml --inactive web1 | nova-perf xml --spec perf:profile=storage --diff -
     """
@@ -47,7 +47,7 @@ class Xml(command.PerfCommand):
             result = transform.transform(data, wanted, housekeeping_cpus=args.housekeeping_cpus, mapping=mapping)
         except parsing.DomainError as error:
             raise option_types.OptionError(f"{args.domain}: {error}") from None
-        notes = [*(f"warning: {text}" for text in warnings), *map(str, result.notes)]
+        notes = [*(f"warning: {text}" for text in warnings), *(f"left out: {text}" for text in result.left_out)]
         if not wanted:
             notes.append("nothing is asked, neither by options nor in the domain's metadata: the XML is unchanged")
         if args.format == "json":

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from lxml import etree
 
-from nova_perf_tuning.guest import domain, notes, parsing
+from nova_perf_tuning.guest import domain, parsing
 from nova_perf_tuning.specs import request as request_module
 from nova_perf_tuning.specs import vocabulary
 
@@ -34,25 +34,20 @@ class Guest(NamedTuple):
     housekeeping_cpus: int | None
 
 
-def vif_queues(wanted: request_module.Queues, vcpus: int, housekeeping_cpus: int | None) -> tuple[int, str]:
-    """Return queue pairs and how they came about.
+def vif_queues(wanted: request_module.Queues, vcpus: int, housekeeping_cpus: int | None) -> int:
+    """Return queue pairs.
 
     ``auto`` is the least of the vCPUs, :data:`AUTO_QUEUES` and the host's CPUs that can serve them; a
     number is cut to the vCPUs, since a guest gives no queue beyond them any work.
     """
-    if wanted == request_module.AUTO:
-        limits = {"vCPUs": vcpus, "at most": AUTO_QUEUES}
-        if housekeeping_cpus is not None:
-            limits["housekeeping CPUs"] = max(1, housekeeping_cpus)
-        return min(limits.values()), "auto: least of " + ", ".join(f"{name} {n}" for name, n in limits.items())
-    assert isinstance(wanted, int)
-    if wanted > vcpus:
-        return vcpus, f"{wanted} asked, cut to the vCPUs"
-    return wanted, "as asked"
+    if isinstance(wanted, int):
+        return min(wanted, vcpus)
+    limit = AUTO_QUEUES if housekeeping_cpus is None else max(1, housekeeping_cpus)
+    return min(vcpus, AUTO_QUEUES, limit)
 
 
-def write(interface: etree._Element, request: request_module.Request, guest: Guest) -> list[notes.Note]:
-    """Write a request into an ``<interface>``; return what was changed, and what was left out and why."""
+def write(interface: etree._Element, request: request_module.Request, guest: Guest) -> list[str]:
+    """Write a request into an ``<interface>``; return what was left out and why."""
     mac, model, driver = interface.find("mac"), interface.find("model"), interface.find("driver")
     label = "interface without MAC"
     if mac is not None:
@@ -60,28 +55,23 @@ def write(interface: etree._Element, request: request_module.Request, guest: Gue
     kind = interface.get("type", "")
     reason = _why_not(kind, None if model is None else model.get("type"))
     if reason:
-        return [notes.left_out(f"{label} {reason}")]
+        return [f"{label} {reason}"]
     present = {} if driver is None else dict(driver.attrib)
-    wanted, found = _attributes(interface, kind, present.get("queues"), request, guest, label)
+    wanted, left_out = _attributes(interface, kind, present.get("queues"), request, guest)
     sides = {"host": request.vif_host_offload, "guest": request.vif_guest_offload}
-    if driver is None and not any(wanted.values()) and not any(sides.values()):
-        return found
-    if kind in _TAP_KINDS and guest.accelerated and (wanted or any(sides.values())) and "name" not in present:
-        wanted = {"name": "vhost", **wanted}
-    if driver is None:
-        driver = etree.Element("driver")
-        assert model is not None
-        model.addnext(driver)
-    changed = assign(driver, wanted)
-    for side, offloads in sides.items():
-        values = {name: "on" if on else "off" for name, on in sorted(offloads.items())}
-        if values:
-            changed = assign(child(driver, side), values) or changed
-    if changed:
-        shown = [f"{key}={vocabulary.shown(text)}" for key, text in driver.attrib.items()]
-        shown += [f"{one.tag} {key}={text}" for one in driver for key, text in one.attrib.items()]
-        found.append(notes.Note(f"{label}: driver {' '.join(shown) or 'with one queue'}"))
-    return found
+    if any(wanted.values()) or any(sides.values()) or (driver is not None and wanted):
+        if kind in _TAP_KINDS and guest.accelerated and "name" not in present:
+            wanted = {"name": "vhost", **wanted}
+        if driver is None:
+            driver = etree.Element("driver")
+            assert model is not None
+            model.addnext(driver)
+        assign(driver, wanted)
+        for side, offloads in sides.items():
+            if offloads:
+                values = {name: "on" if on else "off" for name, on in sorted(offloads.items())}
+                assign(child(driver, side), values)
+    return [f"{label} {text}" for text in left_out]
 
 
 def child(element: etree._Element, tag: str) -> etree._Element:
@@ -90,15 +80,13 @@ def child(element: etree._Element, tag: str) -> etree._Element:
     return etree.SubElement(element, tag) if found is None else found
 
 
-def assign(element: etree._Element, values: Mapping[str, str | None]) -> bool:
-    """Set attributes, and remove those that are None; return whether anything has changed."""
-    before = dict(element.attrib)
+def assign(element: etree._Element, values: Mapping[str, str | None]) -> None:
+    """Set attributes, and remove those that are None."""
     for key, text in values.items():
         if text is not None:
             element.set(key, text)
         else:
             element.attrib.pop(key, None)
-    return before != dict(element.attrib)
 
 
 def _why_not(kind: str, model: str | None) -> str | None:
@@ -114,50 +102,37 @@ def _why_not(kind: str, model: str | None) -> str | None:
 
 
 def _attributes(
-    interface: etree._Element,
-    kind: str,
-    written: str | None,
-    request: request_module.Request,
-    guest: Guest,
-    label: str,
-) -> tuple[dict[str, str | None], list[notes.Note]]:
-    """Return the attributes that ``<driver>`` shall have (None: shall not), and notes.
+    interface: etree._Element, kind: str, written: str | None, request: request_module.Request, guest: Guest
+) -> tuple[dict[str, str | None], list[str]]:
+    """Return the attributes that ``<driver>`` shall have (None: shall not), and what is left out.
 
     :param written: queue pairs that it has, None where it names none.
     """
     wanted: dict[str, str | None] = {}
-    found = []
+    left_out = []
     if request.vif_queues is not None and kind not in _QUEUE_KINDS:
-        found.append(notes.left_out(f"{label} of type {vocabulary.shown(kind)} cannot have several queues"))
+        left_out.append(f"of type {vocabulary.shown(kind)} cannot have several queues")
     elif request.vif_queues is not None:
-        queues, why = vif_queues(request.vif_queues, guest.vcpus, guest.housekeeping_cpus)
+        queues = vif_queues(request.vif_queues, guest.vcpus, guest.housekeeping_cpus)
         present = 1 if written is None else parsing.number(written, 1, parsing.MAX_QUEUES, "queues")
         target = interface.find("target")
         made_before = kind == "ethernet" and target is not None and target.get("managed") == "no"
+        # tun_set_iff(): a device made with IFF_MULTI_QUEUE is opened with it only, and the reverse
         if made_before and queues > 1 and present == 1:
-            # tun_set_iff(): a device made with IFF_MULTI_QUEUE is opened with it only, and the reverse
-            found.append(
-                notes.left_out(
-                    f"{label} keeps its one queue: its tap device is made beforehand, and with several queues "
-                    "only by hw:vif_multiqueue_enabled=true"
-                )
+            left_out.append(
+                "keeps its one queue: its tap device is made beforehand, and with several queues only by "
+                "hw:vif_multiqueue_enabled=true"
             )
         else:
-            if made_before and queues == 1 and present > 1:
-                queues, why = 2, f"{why}; not fewer than 2, since its tap device was made for several"
-            if queues != present:
-                found.append(notes.Note(f"{label}: {queues} queue pair{'s' * (queues > 1)} ({why})"))
+            if made_before and present > 1:
+                queues = max(queues, 2)
             wanted["queues"] = str(queues) if queues > 1 else None
-    for name, size in (("rx_queue_size", request.vif_rx_queue_size), ("tx_queue_size", request.vif_tx_queue_size)):
-        if size is None:
-            continue
-        if name == "tx_queue_size" and kind not in _TX_KINDS:
-            found.append(
-                notes.left_out(
-                    f"{label}: QEMU honours a transmit ring of vhost-user and vDPA interfaces only, "
-                    f"this is {vocabulary.shown(kind)}"
-                )
-            )
-        else:
-            wanted[name] = str(size)
-    return wanted, found
+    if request.vif_rx_queue_size is not None:
+        wanted["rx_queue_size"] = str(request.vif_rx_queue_size)
+    if request.vif_tx_queue_size is not None and kind in _TX_KINDS:
+        wanted["tx_queue_size"] = str(request.vif_tx_queue_size)
+    elif request.vif_tx_queue_size is not None:
+        left_out.append(
+            f"is {vocabulary.shown(kind)}: QEMU honours a transmit ring of vhost-user and vDPA interfaces only"
+        )
+    return wanted, left_out

@@ -7,7 +7,7 @@ from typing import Final
 
 from lxml import etree
 
-from nova_perf_tuning.guest import network, notes, parsing
+from nova_perf_tuning.guest import network, parsing
 from nova_perf_tuning.specs import request as request_module
 from nova_perf_tuning.specs import vocabulary
 
@@ -26,14 +26,14 @@ def write(
     request: request_module.Request,
     vcpus: int,
     mapping: bool,
-) -> list[notes.Note]:
-    """Give ``domain`` its I/O threads and disk queues; return what was changed and what was left out.
+) -> list[str]:
+    """Give ``domain`` its I/O threads and disk queues; return what was left out and why.
 
     Disks take the threads in turn, whatever served them before.
 
     :param mapping: the queues of one disk can be spread over several I/O threads (:func:`can_map`).
     """
-    found = []
+    left_out = []
     able = []
     for device in domain.iterfind("devices/*"):
         if device.tag == "disk" or (device.tag == "controller" and device.get("type") == "scsi"):
@@ -41,17 +41,18 @@ def write(
             if reason is None:
                 able.append(device)
             elif reason:
-                found.append(notes.left_out(f"{_label(device)}: {reason}"))
+                left_out.append(f"{_label(device)}: {reason}")
     if request.disk_queues is not None:
-        found += set_queues(able, request.disk_queues, vcpus)
+        set_queues(able, request.disk_queues, vcpus)
     if request.iothreads is None:
-        return found
+        return left_out
     if domain.find("iothreadids") is not None:
-        return [*found, notes.left_out("the domain numbers its I/O threads itself; they and their disks stay")]
+        return [*left_out, "the domain numbers its I/O threads itself; they and their disks stay"]
     threads = range(1, request.iothreads + 1)
     limit = min(request.disk_queues, vcpus) if isinstance(request.disk_queues, int) else vcpus
-    found += [*_make(domain, len(threads)), *_spread(able, threads, limit, mapping)]
-    return found + _pin(domain, threads)
+    _make(domain, len(threads))
+    _pin(domain, threads)
+    return [*left_out, *_spread(able, threads, limit, mapping)]
 
 
 def why_not(device: etree._Element) -> str | None:
@@ -71,21 +72,17 @@ def why_not(device: etree._Element) -> str | None:
     return None
 
 
-def set_queues(devices: Iterable[etree._Element], asked: request_module.Queues, vcpus: int) -> list[notes.Note]:
-    """Give devices their request queues; return what was changed."""
+def set_queues(devices: Iterable[etree._Element], asked: request_module.Queues, vcpus: int) -> None:
+    """Give devices their request queues, no more than vCPUs."""
     queues = min(vcpus, _MOST_QUEUES) if isinstance(asked, str) else min(asked, vcpus)
-    why = "as asked" if asked == queues else f"{asked} asked, {vcpus} vCPUs"
-    return [
-        notes.Note(f"{_label(device)}: {queues} request queue{'s' * (queues > 1)} ({why})")
-        for device in devices
-        if network.assign(network.child(device, "driver"), {"queues": str(queues)})
-    ]
+    for device in devices:
+        network.assign(network.child(device, "driver"), {"queues": str(queues)})
 
 
-def attach(device: etree._Element, threads: Sequence[int]) -> bool:
-    """Let these threads and no others serve a device; none: the emulator's; return whether it is new."""
+def attach(device: etree._Element, threads: Sequence[int]) -> None:
+    """Let these threads and no others serve a device; none: the emulator's."""
     if served_by(device) == set(threads):
-        return False
+        return
     driver = network.child(device, "driver")
     for mapping in driver.findall("iothreads"):
         driver.remove(mapping)
@@ -94,7 +91,6 @@ def attach(device: etree._Element, threads: Sequence[int]) -> bool:
         mapping = etree.SubElement(driver, "iothreads")
         for thread in threads:
             etree.SubElement(mapping, "iothread", id=str(thread))
-    return True
 
 
 def served_by(device: etree._Element) -> set[int]:
@@ -116,63 +112,50 @@ def _of(device: etree._Element, tag: str, attribute: str) -> str | None:
     return value
 
 
-def _make(domain: etree._Element, asked: int) -> list[notes.Note]:
+def _make(domain: etree._Element, asked: int) -> None:
     """Make sure that as many I/O threads exist as asked; none is taken away."""
     element = domain.find("iothreads")
     written = "" if element is None else (element.text or "").strip()
-    count = parsing.number(written or "0", 0, parsing.MAX_IOTHREADS, "<iothreads>")
-    if count >= asked:
-        return []
-    if element is None:
-        element = etree.Element("iothreads")
-        (domain.find("memory") if domain.find("vcpu") is None else domain.find("vcpu")).addnext(element)
-    element.text = str(asked)
-    return [notes.Note(f"{asked} I/O thread{'s' * (asked > 1)} (were {count})")]
+    if parsing.number(written or "0", 0, parsing.MAX_IOTHREADS, "<iothreads>") < asked:
+        if element is None:
+            element = etree.Element("iothreads")
+            (domain.find("memory") if domain.find("vcpu") is None else domain.find("vcpu")).addnext(element)
+        element.text = str(asked)
 
 
-def _spread(
-    devices: Sequence[etree._Element], threads: Sequence[int], limit: int, mapping: bool
-) -> list[notes.Note]:
+def _spread(devices: Sequence[etree._Element], threads: Sequence[int], limit: int, mapping: bool) -> list[str]:
     """Give each device a thread in turn; where QEMU can, disks share those that are left over.
 
     :param limit: how many threads one disk can use: as many as it has queues.
     """
     if threads and not devices:
-        return [notes.left_out("no virtio disk or controller that an I/O thread could serve")]
-    found, idle = [], set(threads)
+        return ["no virtio disk or controller that an I/O thread could serve"]
+    idle = set(threads)
     for index, device in enumerate(devices):
         chosen = threads[index :: len(devices)] or threads[index % len(threads) :] if threads else ()
         chosen = chosen[: limit if mapping and device.tag == "disk" else 1]
+        attach(device, chosen)
         idle -= set(chosen)
-        if attach(device, chosen):
-            text = (
-                f"I/O thread{'s' * (len(chosen) > 1)} {', '.join(map(str, chosen))}" if chosen else "no I/O thread"
-            )
-            found.append(notes.Note(f"{_label(device)}: {text}"))
-    if idle:
-        found.append(
-            notes.left_out(
-                f"I/O thread {', '.join(map(str, sorted(idle)))} serves no disk, there are fewer disks; "
-                "spreading one disk needs libvirt 10.0.0 and QEMU 9.0.0"
-            )
-        )
-    return found
+    if not idle:
+        return []
+    names = ", ".join(map(str, sorted(idle)))
+    return [
+        f"I/O thread {names} serves no disk, there are fewer disks; spreading one disk needs libvirt 10.0.0 and "
+        "QEMU 9.0.0"
+    ]
 
 
-def _pin(domain: etree._Element, threads: Iterable[int]) -> list[notes.Note]:
+def _pin(domain: etree._Element, threads: Iterable[int]) -> None:
     """Pin threads that have no pin where the emulator is pinned: Nova moves both along in a live migration."""
     emulator = domain.find("cputune/emulatorpin")
     if emulator is None:
-        return []
+        return
     cpus = parsing.cpuset(emulator.get("cpuset", ""), "emulatorpin")
     pins = domain.findall("cputune/iothreadpin")
     pinned = {pin.get("iothread") for pin in pins}
     last = pins[-1] if pins else emulator
-    found = []
     for thread in threads:
         if str(thread) not in pinned:
             pin = etree.Element("iothreadpin", iothread=str(thread), cpuset=cpus)
             last.addnext(pin)
             last = pin
-            found.append(notes.Note(f"I/O thread {thread} pinned to {cpus}, as the emulator is"))
-    return found

@@ -7,7 +7,7 @@ from typing import Final
 
 from lxml import etree
 
-from nova_perf_tuning.guest import network, notes, parsing, storage
+from nova_perf_tuning.guest import network, parsing, storage
 from nova_perf_tuning.specs import request as request_module
 from nova_perf_tuning.specs import vocabulary
 
@@ -17,10 +17,10 @@ _UNTUNED: Final = f"{{{parsing.PERF_NAMESPACE}}}untuned"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Transformed:
-    """The XML and what was done to it."""
+    """The XML, and what was asked and left out of it."""
 
     xml: str
-    notes: tuple[notes.Note, ...]
+    left_out: tuple[str, ...]
 
 
 def transform(
@@ -37,10 +37,10 @@ def transform(
     """
     parsing.parse_domain(xml)
     root = parsing.parse_xml(xml)
-    found = write(root, request, housekeeping_cpus, mapping)
+    left_out = write(root, request, housekeeping_cpus, mapping)
     if not request:
         return Transformed(xml if isinstance(xml, str) else xml.decode(), ())
-    return Transformed(text(root), found)
+    return Transformed(text(root), left_out)
 
 
 def text(root: etree._Element) -> str:
@@ -54,8 +54,8 @@ def write(
     request: request_module.Request,
     housekeeping_cpus: int | None = None,
     mapping: bool = False,
-) -> tuple[notes.Note, ...]:
-    """Write a request into a ``<domain>``; return what was changed and what was left out.
+) -> tuple[str, ...]:
+    """Write a request into a ``<domain>``; return what was left out and why.
 
     Pins of vCPUs and emulator are Nova's and stay; host CPU numbers come in only as copies of the emulator's for
     I/O threads, which Nova carries along in a live migration.
@@ -76,18 +76,18 @@ def write(
         return ()
     vcpus = parsing.number(domain.findtext("vcpu", "1").strip(), 1, parsing.MAX_VCPUS, "<vcpu>")
     guest = network.Guest(vcpus, kind == "kvm", housekeeping_cpus)
-    found = []
+    left_out = []
     if request.asks_network:
         for interface in domain.iterfind("devices/interface"):
-            found += network.write(interface, request, guest)
+            left_out += network.write(interface, request, guest)
     if request.asks_storage:
-        found += storage.write(domain, request, vcpus, mapping)
+        left_out += storage.write(domain, request, vcpus, mapping)
     specs = request.extra_specs()
     if specs:
         element = _metadata(domain)
         for key, value in specs.items():
             etree.SubElement(element, parsing.SPEC, {"name": key}).text = value
-    return tuple(found)
+    return tuple(left_out)
 
 
 def mark_untuned(domain: etree._Element, reason: str) -> None:

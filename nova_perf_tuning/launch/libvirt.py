@@ -196,7 +196,7 @@ class LibvirtLauncher(base.Launcher):
             domain = self._connected().createXML(transformed.xml, libvirt.VIR_DOMAIN_START_AUTODESTROY)
         except libvirt.libvirtError as error:
             raise base.LaunchError(f"libvirt cannot start guest {name}: {one_line(error, 400)}") from error
-        notes = tuple(map(str, transformed.notes))
+        notes = tuple(f"left out: {text}" for text in transformed.left_out)
         return Guest(name, domain, address, tap, files.console, transformed.xml), notes
 
     def altered(self, arm: base.Arm, xml: str) -> str:

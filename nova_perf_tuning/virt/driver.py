@@ -20,7 +20,6 @@ from oslo_log import log as logging
 from nova_perf_tuning import errors
 from nova_perf_tuning.conf import nova as options
 from nova_perf_tuning.guest import network, storage, transform
-from nova_perf_tuning.guest import notes as notes_module
 from nova_perf_tuning.specs import request as request_module
 from nova_perf_tuning.virt import asked, faults, hotplug, migration, placement, traits
 from nova_perf_tuning.virt import vif as vif_module
@@ -70,8 +69,9 @@ class PerfTuningLibvirtDriver(driver.LibvirtDriver):
             nodes = _nodes(element)
             if request.emulator_placement == "numa" and nodes is not None:
                 warnings += self._place_emulator(element, nodes)
-            notes = transform.write(element, request, self._housekeeping(nodes, request), self._can_map())
-            self._log(instance, notes, warnings)
+            housekeeping = self._housekeeping(nodes, request)
+            left_out = transform.write(element, request, housekeeping, self._can_map())
+            self._log(instance, left_out, warnings)
         except Exception as error:
             faults.judge(instance, error)
             element = render()
@@ -272,9 +272,8 @@ class PerfTuningLibvirtDriver(driver.LibvirtDriver):
             return None
         return placement.housekeeping_cpus(self._host, nodes)
 
-    def _log(self, instance: Any, notes: Iterable[notes_module.Note], warnings: Iterable[str] = ()) -> None:
+    def _log(self, instance: Any, left_out: Iterable[str], warnings: Iterable[str] = ()) -> None:
         """Log what the guest asks for and does not get; what it gets stands in the XML, which Nova logs itself."""
-        left_out = [note.text for note in notes if note.left_out]
         if left_out:
             LOG.info("left out: %s", "; ".join(left_out), instance=instance)
         for warning in warnings:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from lxml import etree
 
-from nova_perf_tuning.guest import notes, parsing, storage
+from nova_perf_tuning.guest import parsing, storage
 from nova_perf_tuning.specs import request as request_module
 
 #: The guest into which this thread plugs a device; None while it does not. Nova makes a volume's configuration
@@ -27,7 +27,7 @@ def plugging(instance: Any) -> Iterator[None]:
         guest.reset(before)
 
 
-def write_disk(disk: etree._Element, domain_xml: str, request: request_module.Request) -> list[notes.Note]:
+def write_disk(disk: etree._Element, domain_xml: str, request: request_module.Request) -> list[str]:
     """Give a ``<disk>`` its queues and the I/O thread of the running guest that serves fewest disks.
 
     :param domain_xml: the guest it is plugged into; only I/O threads that it has are given, which are
@@ -35,7 +35,7 @@ def write_disk(disk: etree._Element, domain_xml: str, request: request_module.Re
     """
     reason = storage.why_not(disk)
     if reason is not None:
-        return [notes.left_out(reason)] if reason else []
+        return [f"the disk that is plugged in: {reason}"] if reason else []
     domain = parsing.parse_tree(domain_xml)
     there = parsing.number(domain.findtext("iothreads", "0").strip(), 0, parsing.MAX_IOTHREADS, "<iothreads>")
     threads = min(request.iothreads or 0, there)
