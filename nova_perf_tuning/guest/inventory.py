@@ -6,14 +6,13 @@ Names of files, volumes and hosts are not read: nothing here tells what a tenant
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from typing import Final
 
 from lxml import etree
 
 from nova_perf_tuning.guest import parsing
 
-#: Devices of one kind in one guest; QEMU takes some hundreds.
-_MAX_DEVICES = 1024
+_MOST: Final = 99_999_999_999
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -67,68 +66,42 @@ class Inventory:
 def read(xml: str | bytes) -> Inventory:
     """Return what ``xml`` (as for :func:`parsing.parse_domain`) holds.
 
-    :raises DomainError: it is no domain XML.
+    :raises DomainError: it is no domain XML, or a number in it is none.
     """
     root = parsing.parse_tree(xml)
-    devices = root.find("devices")
-    children = [] if devices is None else list(devices)
+    memory, in_other_unit = root.findtext("memory", "0"), _of(root, "memory", "unit") not in ("", "KiB")
+    hyperv = root.find("features/hyperv")
+    names = [] if hyperv is None else [one.tag for one in hyperv if one.get("state") == "on"]
+    if hyperv is not None and hyperv.get("mode") == "passthrough":
+        names = ["passthrough"]
+    clocks = root.findall("clock/timer[@name='hypervclock']")
+    interfaces = root.findall("devices/interface")
     return Inventory(
-        memory_kib=_memory(root.find("memory")),
+        memory_kib=parsing.number("0" if in_other_unit else memory.strip(), 0, _MOST, "<memory>"),
         hugepages=root.find("memoryBacking/hugepages") is not None,
         cells=len(root.findall("cpu/numa/cell")),
-        hyperv=_hyperv(root.find("features/hyperv")),
-        hyperv_clock=any(
-            timer.get("name") == "hypervclock" and timer.get("present") != "no"
-            for timer in root.findall("clock/timer")
-        ),
+        hyperv=frozenset(names),
+        hyperv_clock=any(timer.get("present") != "no" for timer in clocks),
         windows=_is_windows(root),
-        disks=tuple(_disk(one) for one in children if one.tag == "disk")[:_MAX_DEVICES],
-        controllers=tuple(_controller(one) for one in children if one.tag == "controller")[:_MAX_DEVICES],
-        rx_queue_sizes=tuple(
-            _attribute(one, "driver", "rx_queue_size") for one in children if one.tag == "interface"
-        )[:_MAX_DEVICES],
-        mtus=tuple(_mtu(one) for one in children if one.tag == "interface")[:_MAX_DEVICES],
+        disks=tuple(map(_disk, root.iterfind("devices/disk"))),
+        controllers=tuple(
+            Controller(_of(one, ".", "type"), _of(one, ".", "model"), _of(one, "driver", "queues"))
+            for one in root.iterfind("devices/controller")
+        ),
+        rx_queue_sizes=tuple(_of(one, "driver", "rx_queue_size") for one in interfaces),
+        mtus=tuple(parsing.number(_of(one, "mtu", "size") or "0", 0, _MOST, "mtu") or None for one in interfaces),
     )
 
 
-def _mtu(interface: etree._Element) -> int | None:
-    """Return what the guest's NIC is told (``<mtu size=…>``), None when nothing or no number is."""
-    text = _attribute(interface, "mtu", "size")
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 8 else None
-
-
-def _attribute(element: etree._Element, path: str, name: str) -> str:
+def _of(element: etree._Element, path: str, name: str) -> str:
+    """Return an attribute of a child, no longer than any that libvirt knows; empty where there is none."""
     found = element.find(path)
-    return "" if found is None else _short(found.attrib, name)
-
-
-def _short(attributes: Mapping[str, str], name: str) -> str:
-    """Return an attribute as it can be shown: printable, and no longer than any that libvirt knows."""
-    text = attributes.get(name, "").strip()
-    return text if len(text) <= 256 and text.isprintable() else ""
-
-
-def _memory(element: etree._Element | None) -> int:
-    text = "" if element is None else (element.text or "").strip()
-    stated = element is not None and element.get("unit", "KiB") == "KiB" and len(text) < 19
-    return int(text) if stated and text.isascii() and text.isdigit() else 0
-
-
-def _hyperv(element: etree._Element | None) -> frozenset[str]:
-    if element is None:
-        return frozenset()
-    if element.get("mode") == "passthrough":
-        return frozenset({"passthrough"})
-    return frozenset(one.tag for one in element if one.get("state") == "on" and len(one.tag) < 40)
+    return "" if found is None else str(found.get(name, ""))[:256]
 
 
 def _is_windows(root: etree._Element) -> bool:
-    metadata = root.find("metadata")
-    if metadata is None:
-        return False
-    nova = f"{{{parsing.NOVA_NAMESPACE}}}"
-    for one in metadata.iter():
-        if one.tag == f"{nova}property" and one.get("name") == "os_type":
+    for one in root.iterfind("metadata//*"):
+        if one.tag == f"{{{parsing.NOVA_NAMESPACE}}}property" and one.get("name") == "os_type":
             return (one.text or "").strip().lower() == "windows"
         if one.tag.endswith("}os") and "libosinfo.org" in one.tag:
             return "microsoft.com/win" in one.get("id", "")
@@ -137,17 +110,9 @@ def _is_windows(root: etree._Element) -> bool:
 
 def _disk(element: etree._Element) -> Disk:
     return Disk(
-        device=_attribute(element, "target", "dev") or "?",
-        kind=_short(element.attrib, "device") or "disk",
-        source=_short(element.attrib, "type"),
-        bus=_attribute(element, "target", "bus"),
-        cache=_attribute(element, "driver", "cache"),
-    )
-
-
-def _controller(element: etree._Element) -> Controller:
-    return Controller(
-        _short(element.attrib, "type"),
-        _short(element.attrib, "model"),
-        _attribute(element, "driver", "queues"),
+        device=_of(element, "target", "dev") or "?",
+        kind=element.get("device", "disk"),
+        source=_of(element, ".", "type"),
+        bus=_of(element, "target", "bus"),
+        cache=_of(element, "driver", "cache"),
     )
