@@ -11,6 +11,7 @@ from typing import Final
 from lxml import etree
 
 from nova_perf_tuning.guest import parsing
+from nova_perf_tuning.specs import vocabulary
 
 _MOST: Final = 99_999_999_999
 
@@ -94,9 +95,9 @@ def read(xml: str | bytes) -> Inventory:
 
 
 def _of(element: etree._Element, path: str, name: str) -> str:
-    """Return an attribute of a child, no longer than any that libvirt knows; empty where there is none."""
+    """Return an attribute of a child, fit to be shown; empty where there is none."""
     found = element.find(path)
-    return "" if found is None else str(found.get(name, ""))[:256]
+    return "" if found is None else vocabulary.shown(found.get(name, ""), 256)
 
 
 def _is_windows(root: etree._Element) -> bool:
