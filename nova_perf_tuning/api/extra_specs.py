@@ -8,12 +8,14 @@ and the driver refuses. Nova 31 to 34: base.py of the validators differs in anno
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Final
 
 from nova import exception
 from nova.api.validation.extra_specs import base
 
 from nova_perf_tuning.specs import vocabulary
+
+_TYPES: Final = {"boolean": bool, "integer": int, "string": str}
 
 
 class PerfSpecValidator(base.ExtraSpecValidator):
@@ -53,20 +55,7 @@ def _validator(spec: vocabulary.Spec) -> PerfSpecValidator:
             {"name": "feature", "pattern": "|".join(spec.features), "description": "The virtio-net offload."}
         ]
     description = f"{spec.description} Default: {spec.default}."
-    return PerfSpecValidator(name=name, description=description, value=_value(spec), parameters=parameters)
-
-
-def _value(spec: vocabulary.Spec) -> dict[str, Any]:
-    """Return the form of the value in Nova's terms, for whoever lists the validators."""
-    described = {"description": f"Allowed: {spec.allowed}."}
-    match spec.kind:
-        case vocabulary.Kind.BOOLEAN:
-            return {"type": bool, **described}
-        case vocabulary.Kind.INTEGER:
-            return {"type": int, "min": spec.low, "max": spec.high, **described}
-        case vocabulary.Kind.QUEUES:
-            return {"type": str, "pattern": vocabulary.QUEUES_PATTERN, **described}
-        case vocabulary.Kind.NAME:
-            return {"type": str, "pattern": vocabulary.NAME_PATTERN, **described}
-        case vocabulary.Kind.CHOICE | vocabulary.Kind.SIZE:
-            return {"type": str, "enum": list(spec.choices), **described}
+    novas = {"minimum": "min", "maximum": "max"}
+    value = {novas.get(key, key): part for key, part in spec.schema().items()}
+    value |= {"type": _TYPES[value["type"]], "description": f"Allowed: {spec.allowed}."}
+    return PerfSpecValidator(name=name, description=description, value=value, parameters=parameters)

@@ -83,15 +83,4 @@ def _namespace(
 def _property(spec: vocabulary.Spec, feature: str | None) -> dict[str, Any]:
     words = " ".join(_TITLE_WORDS.get(word, word) for word in spec.name.split("_"))
     title = words[0].upper() + words[1:] + (f": {feature}" if feature else "")
-    described = {"title": title, "description": f"{spec.description} Default: {spec.default}."}
-    match spec.kind:
-        case vocabulary.Kind.BOOLEAN:
-            return {**described, "type": "boolean"}
-        case vocabulary.Kind.INTEGER:
-            return {**described, "type": "integer", "minimum": spec.low, "maximum": spec.high}
-        case vocabulary.Kind.QUEUES:
-            return {**described, "type": "string", "pattern": f"^({vocabulary.QUEUES_PATTERN})$"}
-        case vocabulary.Kind.NAME:
-            return {**described, "type": "string", "pattern": f"^{vocabulary.NAME_PATTERN}$"}
-        case vocabulary.Kind.CHOICE | vocabulary.Kind.SIZE:
-            return {**described, "type": "string", "enum": list(spec.choices)}
+    return {"title": title, "description": f"{spec.description} Default: {spec.default}.", **spec.schema()}

@@ -10,7 +10,7 @@ import difflib
 import enum
 import re
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 from nova_perf_tuning import printing
 from nova_perf_tuning.specs import request as request_module
@@ -21,9 +21,8 @@ NATIVE_PREFIX: Final = "hw:"
 
 #: MAX_TAP_QUEUES of the kernel (drivers/net/tun.c, IFF_MULTI_QUEUE).
 MAX_QUEUES: Final = 256
-
-#: What a QUEUES value looks like, for those who cannot call :meth:`Spec.parse`: auto, or 1 to MAX_QUEUES.
-QUEUES_PATTERN: Final = "auto|[1-9][0-9]?|1[0-9][0-9]|2[0-4][0-9]|25[0-6]"
+#: auto, or 1 to MAX_QUEUES.
+_QUEUES_PATTERN: Final = "auto|[1-9][0-9]?|1[0-9][0-9]|2[0-4][0-9]|25[0-6]"
 MAX_IOTHREADS: Final = 16
 
 #: I/O threads that an image may ask for, unless the operator says otherwise ([nova_perf_tuning] image_iothreads).
@@ -101,6 +100,20 @@ class Spec:
         if self.kind is Kind.NAME:
             return "a name of letters, digits, '.', '_' and '-', at most 63 long"
         return ", ".join(self.choices)
+
+    def schema(self) -> dict[str, Any]:
+        """Return the form of the value as a JSON schema, for those who cannot call :meth:`parse`."""
+        match self.kind:
+            case Kind.BOOLEAN:
+                return {"type": "boolean"}
+            case Kind.INTEGER:
+                return {"type": "integer", "minimum": self.low, "maximum": self.high}
+            case Kind.QUEUES:
+                return {"type": "string", "pattern": f"^({_QUEUES_PATTERN})$"}
+            case Kind.NAME:
+                return {"type": "string", "pattern": f"^{NAME_PATTERN}$"}
+            case Kind.CHOICE | Kind.SIZE:
+                return {"type": "string", "enum": list(self.choices)}
 
     def keys(self) -> Iterator[tuple[str, str | None, str | None]]:
         """Yield (extra spec, image property, feature) for each member; None for a property or feature without."""
