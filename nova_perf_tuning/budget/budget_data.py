@@ -185,8 +185,6 @@ def _uncounted(trials: Sequence[model.Trial], arm: str, known: int) -> reasons.R
     :param known: how many of the arm have it.
     """
     fault = next(filter(None, (overhead.cost(one).contradiction for one in trials)), None)
-    if fault is None and known:
-        fault = overhead.contradiction(trials)
     if fault is not None:
         return fault
     measured = sum(not trial_filter.failed(one) for one in trials)

@@ -105,9 +105,8 @@ class Measured:
             raise CapacityError(
                 f"{where}: {without} (limit {trial_filter.MAX_LOST:.0%}); on a cloud agents tell it"
             )
-        faults = filter(None, (overhead.cost(one).contradiction for one in self.trials))
-        if (fault := next(faults, None) or overhead.contradiction(self.trials)) is not None:
-            raise CapacityError(f"{where}: {text.of(fault)}")
+        if faults := list(filter(None, (overhead.cost(one).contradiction for one in self.trials))):
+            raise CapacityError(f"{where}: {text.of(faults[0])}")
         self.classes = [name for name in CLASSES if any(one.host_cpu_s.get(name) for one in self.trials)]
         if not self.classes:
             raise CapacityError(f"{where}: took no CPU beside its vCPUs")

@@ -66,36 +66,24 @@ _MIXED = (
     " beside it, and see which of them loses as well.",
 )
 
+_ENOUGH = "Enough: the budget is met. More tuning may gain more, but nothing asks for it."
+_UNDECIDED = (
+    "Give it more time (--time-limit, --groups): boots are added until the verdict is certain.",
+    "Stop other work on the host, which makes trials unlike each other; nova-perf validate --noise-floor"
+    " tells what this host can tell apart.",
+)
 _EMULATED = (
     "Nothing is wrong with these guests for it: beside the host the emulator itself is measured. Judge them under"
     " KVM, or one arm against another."
 )
 
-_COUNTERS = "Measure where the host's CPU can be counted, or judge by a budget without max_host_cpu_per_unit."
-_SENDER = (
-    "The sender is the limit, not what is measured: more streams, a larger queue (txqueuelen, tx_queue_size) or a"
-    " faster sender."
-)
 _FREQUENCY = (
     "Fix the CPUs' frequency while measuring: cpupower frequency-set -g performance, no other power profile."
 )
-_CLOCK = "See what sets the host's clock: let it settle (chronyc tracking) before measuring, and allow no steps."
-_LINK = (
-    "See why the link changed (ethtool, dmesg); with others beside it name the one that is measured in the budget"
-    " (link)."
-)
-
+_COUNTERS = "Measure where the host's CPU can be counted, or judge by a budget without max_host_cpu_per_unit."
 #: Why a budget cannot be judged, or why too many trials do not count -> what to do, where the reason does not
 #: say it itself; the first that fits.
 _ADVICE = {
-    _C.VIRTUALIZATION_UNREAD: (
-        "See why the guests cannot tell (dmesg and /proc/cpuinfo of their image), or judge by a budget without"
-        " accelerator."
-    ),
-    _C.ACCELERATOR_CONTRADICTED: (
-        "See why the guests got another accelerator than was declared (virsh dumpxml: the domain's type; virt_type"
-        " of nova.conf; /dev/kvm), and measure again: no budget fits such a run."
-    ),
     **dict.fromkeys((*reasons.CONTRADICTIONS, _C.NO_SERVICE_CPU, _C.LITTLE_SERVICE_CPU), _COUNTERS),
     _C.STEAL: (
         "Ask for a quieter machine: this host is a guest whose CPUs others take. To judge it all the same, allow"
@@ -110,11 +98,6 @@ _ADVICE = {
     ),
     _C.FREQUENCY_LIMIT: _FREQUENCY,
     _C.FREQUENCY_GAP: _FREQUENCY,
-    _C.DROPS: _SENDER,
-    _C.CLOCK_STEP: _CLOCK,
-    _C.LINK_DOWN: _LINK,
-    _C.LINK_CHANGED: _LINK,
-    _C.LINK_GONE: _LINK,
     **dict.fromkeys(
         (_C.TOO_MANY_LOST, _C.HOST_LOST_TRIALS, _C.GIVEN_UP, _C.NO_RESULT),
         "See what became of these trials in the report, remove the cause and measure again.",
@@ -138,29 +121,15 @@ def diagnose(results: model.Results, judged: Sequence[verdict.Judgement]) -> Dia
         return None
     whole = verdict.overall(judged)
     deciding = [one for one in judged if one.verdict is whole]
-    if whole is verdict.Verdict.PASS:
-        met = f"all {len(judged)} budgets are met" if len(judged) > 1 else f"the budget is met; {_told(judged[0])}"
-        return Diagnosis(
-            f"PASS: {met}.",
-            "",
-            ("Enough: the budget is met. More tuning may gain more, but nothing asks for it.",),
-        )
     if whole is verdict.Verdict.FAIL:
         return _failed(results, deciding, len(judged))
-    first = deciding[0]
+    first, sentence = deciding[0], _sentence(deciding[0], deciding, len(judged))
+    if whole is verdict.Verdict.PASS:
+        met = f"all {len(judged)} budgets are met" if len(judged) > 1 else f"the budget is met; {_told(first)}"
+        return Diagnosis(f"PASS: {met}.", "", (_ENOUGH,))
     if whole is verdict.Verdict.INVALID:
-        return Diagnosis(
-            _sentence(first, deciding, len(judged)), "", (advice((first.deciding or first.reasons[-1]).codes),)
-        )
-    return Diagnosis(
-        _sentence(first, deciding, len(judged)),
-        "",
-        (
-            "Give it more time (--time-limit, --groups): boots are added until the verdict is certain.",
-            "Stop other work on the host, which makes trials unlike each other; nova-perf validate --noise-floor"
-            " tells what this host can tell apart.",
-        ),
-    )
+        return Diagnosis(sentence, "", (advice((first.deciding or first.reasons[-1]).codes),))
+    return Diagnosis(sentence, "", _UNDECIDED)
 
 
 def _sentence(first: verdict.Judgement, deciding: Sequence[verdict.Judgement], of: int) -> str:
@@ -187,16 +156,13 @@ def _failed(results: model.Results, failed: Sequence[verdict.Judgement], of: int
         return Diagnosis(f"{sentence} The guests are emulated.", "", (_EMULATED,))
     advised = actions(culprit) or _MIXED
     if lossy and first.budget.baseline != "host":
-        advised = (_tuning(first.budget), *advised)
+        advised = (
+            f"'{first.budget.arm}' and '{first.budget.baseline}' are guests of one host, which differ in what"
+            " was asked for: leave a spec out and measure again; nova-perf validate --ablation finds the one that"
+            " costs.",
+            *advised,
+        )
     return Diagnosis(f"{sentence}{f' It points at the {culprit}.' if culprit else ''}", culprit, advised)
-
-
-def _tuning(budget: verdict.Budget) -> str:
-    """Return what to do where two kinds of guests of one host differ."""
-    return (
-        f"'{budget.arm}' and '{budget.baseline}' are guests of one host, which differ in what was asked for: leave"
-        " a spec out and measure again; nova-perf validate --ablation finds the one that costs."
-    )
 
 
 def actions(culprit: str) -> tuple[str, ...]:

@@ -9,9 +9,6 @@ TCG), so full overhead is valid only where vCPUs hardly waited; it is then marke
 from __future__ import annotations
 
 import dataclasses
-import math
-import statistics
-from collections.abc import Sequence
 
 from nova_perf_tuning.budget import model, reasons
 from nova_perf_tuning.budget.reasons import reason
@@ -22,8 +19,8 @@ MAX_WAIT = 0.02
 #: The counters are read one after another and lag by up to a scheduler tick per thread; a service CPU
 #: below minus this many seconds is a contradiction.
 SLACK_S = 0.05
-#: A scheduler tick: no median of so many trials lags by more.
-TICK_S, _MANY = 0.01, 6
+#: A scheduler tick.
+TICK_S = 0.01
 
 #: A guest counts in ticks of its own, which need not fall where its CPU time does.
 GUEST_SLACK = 0.05
@@ -86,18 +83,6 @@ def _contradiction(trial: model.Trial, vcpu: float, total: float) -> reasons.Rea
     if guest - max(SLACK_S, GUEST_SLACK * guest) <= total + wait + beside:
         return None
     return reason(_C.COUNTERS_GUEST, guest=guest, total=total, wait=wait)
-
-
-def contradiction(trials: Sequence[model.Trial]) -> reasons.Reason | None:
-    """Return why the service CPU of an arm cannot be true as a whole; None: it can.
-
-    A reading that lags falls on either side: what a single trial may lack, many may not.
-    """
-    found = [one for trial in trials if (one := cost(trial).service_s) is not None]
-    whole, middle = math.fsum(found), statistics.median(found or [0.0])
-    if whole >= -SLACK_S and (middle > -TICK_S or len(found) < _MANY):
-        return None
-    return reason(_C.COUNTERS_NEGATIVE, arm=trials[0].arm, trials=len(found), total=whole, median=middle)
 
 
 def wait_share(trial: model.Trial) -> float | None:

@@ -47,7 +47,6 @@ class ReasonCode(enum.StrEnum):
     COUNTERS_STILL = "counters_still"
     COUNTERS_VCPU = "counters_vcpu"  # vcpu, total
     COUNTERS_GUEST = "counters_guest"  # guest, total, wait
-    COUNTERS_NEGATIVE = "counters_negative"  # arm, trials, total, median
     GUEST_BUSY_UNKNOWN = "guest_busy_unknown"
     WAIT_UNKNOWN = "wait_unknown"
     VCPUS_WAITED = "vcpus_waited"  # share, limit
@@ -82,7 +81,6 @@ CONTRADICTIONS = frozenset(
     {
         ReasonCode.COUNTERS_VCPU,
         ReasonCode.COUNTERS_GUEST,
-        ReasonCode.COUNTERS_NEGATIVE,
     }
 )
 

@@ -259,10 +259,6 @@ _TEXTS: Final[Mapping[reasons.ReasonCode, str | Callable[[_Params], str]]] = {
         "counters contradict: the guest says it was busy {guest:.2f} s, its process used {total:.2f} s in all and"
         " its vCPUs waited {wait:.2f} s"
     ),
-    _C.COUNTERS_NEGATIVE: (
-        "'{arm}': counters contradict: service CPU of {trials} trials is {total:.2f} s,"
-        " in the median {median:.3f} s"
-    ),
     _C.GUEST_BUSY_UNKNOWN: "the guest's own busy time is unknown",
     _C.WAIT_UNKNOWN: "how long the vCPUs waited is unknown",
     _C.VCPUS_WAITED: "vCPUs waited {share:.0%} of the time they wanted to run (limit {limit:.0%})",

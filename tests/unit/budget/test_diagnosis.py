@@ -97,7 +97,6 @@ class DiagnosisTest(testtools.TestCase):
             (odd, {}, {}, C.OTHER_GUESTS),
             ({}, {}, {"steal_share": 0.5}, C.STEAL),
             ({}, {}, {"throttle_events": 5.0}, C.THROTTLING),
-            ({}, {}, {"clock_step_s": 3.0}, C.CLOCK_STEP),
         ):
             data = results({"cpu": 0.0}, **environment)
             for one in data.trials:

@@ -83,7 +83,6 @@ class JudgeTest(testtools.TestCase):
             (counted(18, host_cpu_s={}), C.NO_SERVICE_CPU),
             (counted(18, host_cpu_s={"vcpu": 0.0, "total": 0.0}, wait_s=None), C.NO_SERVICE_CPU),
             (counted(1, host_cpu_s={"vcpu": 9.0, "total": 1.0}), C.COUNTERS_VCPU),
-            (counted(18, host_cpu_s={"vcpu": 5.04, "total": 5.0}, wait_s=None), C.COUNTERS_NEGATIVE),
         ):
             data = model.Results({}, trials)
             found = judged(data, max_loss=None, max_host_cpu_per_unit=0.3)
