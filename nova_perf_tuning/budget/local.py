@@ -11,7 +11,7 @@ import platform
 import shutil
 import tempfile
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 from nova_perf_tuning import interrupt
 from nova_perf_tuning.launch import base, disks, host_machine
@@ -19,9 +19,6 @@ from nova_perf_tuning.launch import base, disks, host_machine
 
 class LocalLauncher(base.Launcher):
     """Arms that are all this host; each has a folder of its own to run in."""
-
-    boot_s: ClassVar[float] = 0.0
-    trial_overhead_s: ClassVar[float] = 0.5
 
     def __init__(self, folder: str | None = None) -> None:
         """Make nothing yet; ``folder`` is where the scratch folder goes (default: the temporary folder)."""

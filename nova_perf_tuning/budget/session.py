@@ -54,7 +54,7 @@ class Plan:
 class Progress:
     """Where a session is.
 
-    :ivar done, total: trials, warm-up included; those that the time limit has cut are in neither.
+    :ivar done, total: trials, warm-up included; those that the time limit has cut count as done.
     :ivar left_s: estimated seconds to the end: of the plan, or of what the time limit leaves of it.
     :ivar important: to be seen also where most progress is left out.
     """
@@ -95,12 +95,10 @@ class Session:
         self._times = timetable.Timetable(
             plan.jobs,
             len(plan.arms),
-            plan.with_host,
+            len(plan.arms) + plan.with_host,
             plan.groups,
             plan.blocks,
             plan.time_limit_s,
-            boot_s=launcher.boot_s,
-            trial_overhead_s=launcher.trial_overhead_s,
         )
         self._pairs: dict[str, launch.Pair] = {}
         self._lost: set[str] = set()
@@ -156,29 +154,28 @@ class Session:
 
     def _run_groups(self, more: Callable[[model.Results], bool] | None) -> bool:
         """Run groups until the plan or ``more`` says enough; False when time was up before."""
-        group = 0
-        while group < self._times.groups and self._times.fits_group():
+        for group in range(self._plan.groups):
+            if group and not self._times.fits_group():
+                return False
             self._run_group(group)
-            group += 1
-            if more is not None and not self._cut and interim.due(group, self._plan.groups):
+            if more is not None and not self._cut and interim.due(group + 1, self._plan.groups):
                 # Whoever judges these results later has to know it.
                 groups = len({one.group for one in self.results.trials})
                 self._environment["looks"] = [{"groups": groups}]
                 if not more(self.results):
                     return True
-        return group >= self._plan.groups
+        return True
 
     # -- one group
 
     def _run_group(self, group: int) -> None:
-        self._times.begin_group()
+        self._times.begin_group(group)
         try:
             self._boot(group)
             arms = sorted(self._pairs)
             for job in self._plan.jobs:
                 for arm in arms:
                     self._warm_up(job, arm, group)
-            self._times.share_out()
             order: list[str] = []
             for block in range(self._plan.blocks):
                 order = order[::-1] if block % 2 else self._random.sample(arms, len(arms))
@@ -198,15 +195,13 @@ class Session:
             self._pairs[model.HOST] = self._launcher.host_pair()
         failed: list[launch.LaunchError] = []
         for arm in self._random.sample(self._plan.arms, len(self._plan.arms)):
-            self._tell(self._progress(f"group {group + 1}/{self._times.groups}: booting {arm.name}"))
+            self._tell(self._progress(f"group {group + 1}/{self._plan.groups}: booting {arm.name}"))
             begun = time.monotonic()
             try:
                 self._pairs[arm.name] = self._launcher.boot(arm)
             except launch.LaunchError as error:
                 failed.append(error)
                 self._note(group, output.printable(error, 2000), arm=arm.name)
-                self._times.booted(None)
-                continue
             self._times.booted(time.monotonic() - begun)
         if failed and len(failed) == len(self._plan.arms):
             raise failed[0]
@@ -215,11 +210,15 @@ class Session:
         """Run one block; False when time is up."""
         for job in self._plan.jobs:
             for arm in order:
-                if not self._times.fits(job):
+                if not self._times.fits(job, group, block):
                     return False
-                where = f"group {group + 1}/{self._times.groups} block {block + 1}/{self._plan.blocks}"
+                where = f"group {group + 1}/{self._plan.groups} block {block + 1}/{self._plan.blocks}"
                 self._tell(self._progress(f"{where}: {job.label} on {arm}"))
-                self._record(job, arm, group, block, self._trial(job, arm))
+                begun = time.monotonic()
+                outcome = self._trial(job, arm)
+                if outcome.error is None:
+                    self._times.measured(job, time.monotonic() - begun)
+                self._record(job, arm, group, block, outcome)
         return True
 
     def _warm_up(self, job: plugins.Job, arm: str, group: int) -> None:
@@ -228,26 +227,25 @@ class Session:
             parameters["seconds"] = str(min(_WARM_UP_S, int(parameters["seconds"])))
         if "omit" in parameters:
             parameters["omit"] = "0"
-        short = dataclasses.replace(job, parameters=parameters)
-        stays_warm = arm == model.HOST and group > 0  # guests are new in each group, the host is not
-        if stays_warm or not self._times.fits(short):
-            self._times.trial_done(short, None)
+        if arm == model.HOST and group > 0:  # guests are new in each group, the host is not
+            self._times.done += 1
             return
-        self._tell(self._progress(f"group {group + 1}/{self._times.groups}: warm-up, {job.label} on {arm}"))
-        outcome = self._trial(short, arm)
+        self._tell(self._progress(f"group {group + 1}/{self._plan.groups}: warm-up, {job.label} on {arm}"))
+        outcome = self._trial(dataclasses.replace(job, parameters=parameters), arm)
         if outcome.error:
             self._note(group, f"warm-up: {outcome.error}", arm=arm, benchmark=job.label)
 
     def _trial(self, job: plugins.Job, arm: str) -> trial.Outcome:
+        self._times.done += 1
         if arm in self._lost:
-            self._times.trial_done(job, None)
             return trial.Outcome(error=f"not run: the machines of '{arm}' were lost before", lost=True)
-        begun = time.monotonic()
+        limit_s = self._times.deadline - time.monotonic()
+        if limit_s <= 0:
+            raise TimeUp
         self._launcher.activate(None if arm == model.HOST else arm)
-        outcome = trial.run(job, self._pairs[arm], self._times.deadline - begun, self._idle_softirq)
+        outcome = trial.run(job, self._pairs[arm], limit_s, self._idle_softirq)
         if outcome.lost:
             self._lost.add(arm)
-        self._times.trial_done(job, None if outcome.lost else time.monotonic() - begun)
         return outcome
 
     # -- what is written down
@@ -311,11 +309,11 @@ class Session:
         self._cut = True
         text = f"the time limit left room for {blocks} of {self._plan.blocks} blocks"
         self._note(group, text, code="time_limit")
-        text = f"group {group + 1}/{self._times.groups}: {text}"
+        text = f"group {group + 1}/{self._plan.groups}: {text}"
         self._tell(dataclasses.replace(self._progress(text), important=True))
 
     def _progress(self, text: str) -> Progress:
-        return Progress(self._times.done, self._times.total(), self._times.left_s(), text)
+        return Progress(self._times.done, self._times.total, self._times.left_s(), text)
 
 
 def describe(job: plugins.Job) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import abc
 import dataclasses
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from nova_perf_tuning import errors
 from nova_perf_tuning.launch import clock as clock_module
@@ -152,14 +152,7 @@ class Pair:
 
 
 class Launcher(abc.ABC):
-    """Makes pairs of machines; used as a context manager, whose exit calls :meth:`close`.
-
-    :cvar boot_s: about what one boot takes, a guess until a session has measured it.
-    :cvar trial_overhead_s: likewise what a trial takes beyond the run of the benchmark itself.
-    """
-
-    boot_s: ClassVar[float] = 20.0
-    trial_overhead_s: ClassVar[float] = 3.0
+    """Makes pairs of machines; used as a context manager, whose exit calls :meth:`close`."""
 
     def __enter__(self) -> Launcher:
         return self

@@ -1,85 +1,56 @@
-"""The time left, as it is shown, against the time that simulated sessions really take."""
+"""The time left as it is shown, and how a time limit is shared out, by a clock of the test's own."""
 
 import dataclasses
 
+import fixtures
 import testtools
 
 from nova_perf_tuning.budget import timetable
 from tests.unit.budget import samples
 
-ARMS = 3
-
-
-class Simulation:
-    """A session on a clock of its own: boots and trials take what they are told to take."""
-
-    def __init__(self, groups, blocks, limit_s, boot_s=10.0, trial_s=6.0, seconds=4):
-        self.now = 1000.0
-        job = samples.job()
-        self.job = dataclasses.replace(job, parameters={"seconds": str(seconds)})
-        self.short = dataclasses.replace(job, parameters={"seconds": "1"})
-        self.blocks, self.boot_s, self.beyond_s = blocks, boot_s, trial_s - seconds
-        self.times = timetable.Timetable([self.job], ARMS - 1, True, groups, blocks, limit_s, lambda: self.now)
-        self.told = []
-        self.run_blocks = []
-
-    def tell(self):
-        self.told.append((self.now, self.times.left_s(), self.times.done, self.times.total()))
-
-    def trial(self, job):
-        lasted_s = float(job.parameters["seconds"]) + self.beyond_s
-        self.now += lasted_s
-        self.times.trial_done(job, lasted_s)
-
-    def group(self):
-        self.times.begin_group()
-        for _ in range(ARMS - 1):
-            self.tell()
-            self.now += self.boot_s
-            self.times.booted(self.boot_s)
-        for _ in range(ARMS):
-            self.tell()
-            self.trial(self.short)
-        self.times.share_out()
-        for block in range(self.blocks):
-            for _ in range(ARMS):
-                if not self.times.fits(self.job):
-                    return block
-                self.tell()
-                self.trial(self.job)
-        return self.blocks
-
-    def run(self):
-        while len(self.run_blocks) < self.times.groups and self.times.fits_group():
-            self.run_blocks.append(self.group())
-        return self
-
 
 class TimetableTest(testtools.TestCase):
-    def assert_near(self, one, tolerance_s):
-        """From the first trial of a block on, what is shown is about what is left."""
-        known = [entry for entry in one.told if entry[2] > ARMS]
-        worst = max(abs(at + left_s - one.now) for at, left_s, _, _ in known)
-        self.assertTrue(worst <= tolerance_s, f"{worst} s off; blocks {one.run_blocks}")
+    def setUp(self):
+        super().setUp()
+        self.now = 1000.0
+        self.useFixture(fixtures.MonkeyPatch("time.monotonic", lambda: self.now))
+        self.job = dataclasses.replace(samples.job(), parameters={"seconds": "4"})
+
+    def run_session(self, groups, blocks, limit_s, boot_s=10.0, trial_s=6.0):
+        """Run a session of two boots and three arms whose times are told; return its blocks of each group."""
+        self.times = timetable.Timetable([self.job], 2, 3, groups, blocks, limit_s)
+        self.told, run = [], []
+        for group in range(groups):
+            if group and not self.times.fits_group():
+                break
+            self.times.begin_group(group)
+            for _ in range(2):
+                self.now += boot_s
+                self.times.booted(boot_s)
+            run.append(0)
+            for block in range(-1, blocks):  # the first is the warm-up
+                for _ in range(3):
+                    if block >= 0 and not self.times.fits(self.job, group, block):
+                        break
+                    self.now += trial_s
+                    self.times.measured(self.job, trial_s)
+                    self.times.done += 1
+                    self.told.append((self.now, self.times.left_s()))
+                else:
+                    run[-1] += block >= 0
+        return run
 
     def test_plan_that_fits(self):
-        one = Simulation(groups=3, blocks=4, limit_s=600.0).run()
-        self.assertEqual([4, 4, 4], one.run_blocks)
-        self.assert_near(one, 20.0)
-        self.assertEqual((44, 45), one.told[-1][2:])
+        self.assertEqual([4, 4, 4], self.run_session(groups=3, blocks=4, limit_s=600.0))
+        self.assertEqual((45, 45), (self.times.done, self.times.total))
+        self.assertEqual([], [1 for at, left_s in self.told if abs(at + left_s - self.now) > 1.0])
 
-    def test_plan_that_the_limit_cuts(self):
-        """Every group is cut, and nobody counts on what was cut."""
-        one = Simulation(groups=3, blocks=40, limit_s=300.0).run()
-        self.assertEqual(3, len(one.run_blocks))
-        self.assertTrue(all(0 < blocks < 40 for blocks in one.run_blocks), one.run_blocks)
-        self.assertTrue(one.now <= one.times.deadline)
-        first, last = one.told[0], one.told[-1]
-        self.assertEqual(3 * 41 * ARMS, first[3])
-        self.assertTrue(last[3] <= first[3] - 2 * 30 * ARMS, "blocks that were cut are still counted on")
+    def test_every_boot_has_its_share(self):
+        """Boots are worth more than blocks; and one of them is worth nothing without a block."""
+        for limit_s, wanted in ((400.0, [5, 5, 5]), (170.0, [1, 1]), (60.0, [0])):
+            self.assertEqual(wanted, self.run_session(groups=3, blocks=40, limit_s=limit_s), limit_s)
+            self.assertLessEqual(self.now, self.times.deadline)
 
     def test_before_anything_is_known(self):
-        times = Simulation(groups=2, blocks=3, limit_s=6000.0).times
-        self.assertEqual(times.expected_s(), times.left_s())
-        self.assertEqual((0, 2 * 4 * ARMS), (times.done, times.total()))
-        self.assertTrue(times.fits_group())
+        times = timetable.Timetable([self.job], 2, 3, 2, 3, 6000.0)
+        self.assertEqual((2 * 2 * 10.0 + 24 * 4.5, 0, 24), (times.expected_s(), times.done, times.total))
