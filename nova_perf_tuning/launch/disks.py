@@ -16,25 +16,7 @@ from nova_perf_tuning.launch.domain_xml import GuestFiles
 from nova_perf_tuning.launch.image import Image
 from nova_perf_tuning.launch.run_directory import RunDirectory
 
-#: Two arms of two guests at a time; an overlay grows by what the guest writes to its root disk, next to nothing.
-_GUESTS = 4
-_OVERLAY = 32 << 20
 _ALIGNMENT = 4096
-
-
-def check_space(folder: str, image: Image, size: base.GuestSize) -> None:
-    """See that the disks of two arms fit.
-
-    :raises LaunchError: naming the folder, what is needed and what is free.
-    """
-    found = os.statvfs(folder)
-    free = found.f_bavail * found.f_frsize
-    needed = os.stat(image.root).st_size + _GUESTS * ((size.scratch_mib << 20) + _OVERLAY)
-    if free < needed:
-        raise base.LaunchError(
-            f"{os.path.dirname(folder)}: {free >> 20} MiB are free, guests' disks need {needed >> 20} MiB;"
-            " free some space or use smaller scratch disks"
-        )
 
 
 def copy_image(image: Image, run: RunDirectory) -> Image:
@@ -95,6 +77,11 @@ def create(run: RunDirectory, name: str, image: Image, size: base.GuestSize) -> 
     :raises LaunchError: the disk is full.
     """
     root, scratch = run.file(f"{name}.root.qcow2"), run.file(f"{name}.scratch.img")
+    free_mib = shutil.disk_usage(run.path).free >> 20
+    if free_mib < size.scratch_mib:  # to find out by filling the disk would stop guests of others
+        raise base.LaunchError(
+            f"{run.parent}: {free_mib} MiB are free, a guest's disk needs {size.scratch_mib} MiB"
+        )
     programs.call(["qemu-img", "create", "-q", "-f", "qcow2", "-b", image.root, "-F", "raw", root])
     try:
         descriptor = os.open(scratch, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)

@@ -17,7 +17,7 @@ from nova_perf_tuning.guest import truth as truth_module
 from nova_perf_tuning.host import model
 from nova_perf_tuning.host.facts import guests
 from nova_perf_tuning.host.facts.root import Root
-from nova_perf_tuning.launch import base, cpu
+from nova_perf_tuning.launch import base, cpu, network
 from nova_perf_tuning.launch import clock as clock_module
 from nova_perf_tuning.launch.agent_channel import AgentChannel, AgentError, Exit
 from nova_perf_tuning.launch.host_machine import first_line
@@ -106,7 +106,7 @@ class Guest(base.Machine):
         :raises LaunchError: it cannot be set, or nothing comes back from the peer.
         """
         for argv in (
-            ("ip", "addr", "add", f"{self.address}/24", "dev", "eth0"),
+            ("ip", "addr", "add", f"{self.address}/{network.POOL.prefixlen}", "dev", "eth0"),
             ("ip", "link", "set", "eth0", "up"),
         ):
             done = self.run(argv, _SHORT_S)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import os
-import shlex
 import shutil
 from collections.abc import Collection, Mapping
 from typing import Final
@@ -41,13 +40,6 @@ class Image:
     options: str = ""
 
 
-#: Programs for benchmarks that tools/image/build --full puts into an image.
-BUILT: Final = frozenset(
-    "busybox iperf3 fio sysbench ethtool mariadbd smbd smbclient cyclictest nova-perf-bench nova-perf-database"
-    " nova-perf-share nova-perf-tpcc.lua".split()
-)
-#: Link to the image that was built last with --add: taken by those alone who ask for something added.
-_WITH_ADDED: Final = "own-image"
 #: Of a text file of an image: with 50 000 files, their sums and paths take some 8 MiB.
 _MOST_BYTES: Final = 64 << 20
 
@@ -55,44 +47,24 @@ _MOST_BYTES: Final = 64 << 20
 def default_folder(programs: Collection[str] = ()) -> str:
     """Return where the newest image of this user lies that has ``programs``.
 
-    It is the small one, the full one, or the one with something added, in this order.
+    It is the small one, the full one, or the one that was built last with something added, in this order.
 
     :param programs: names of programs, and absolute paths of other files.
     :raises LaunchError: there are images, but none has them all; says how to build one.
     """
-    lacking: list[list[str]] = []
-    for name in ("image", "full-image", _WITH_ADDED):
-        folder = cache_folder.path(name)
-        if os.path.exists(os.path.join(folder, "complete")):
-            lacking.append(sorted(set(programs) - programs_in(folder)))
+    lacking: list[set[str]] = []
+    for folder in map(cache_folder.path, ("image", "full-image", "own-image")):
+        if _has(folder, "complete"):
+            lacking.append(set(programs) - programs_in(folder))
             if not lacking[-1]:
                 return folder
     if not lacking:
         return cache_folder.path("image")
-    foreign = sorted(set(programs) - BUILT)
-    fewest = min(lacking, key=len)
-    full = ["--full"] if any(set(some) & BUILT for some in lacking) else []
-    more = " and what else these need, or measure with --launcher host" if foreign else ""
+    fewest = min(lacking, key=lambda names: len(names))
     raise base.LaunchError(
-        f"no guest image has {', '.join(fewest)}; build one with"
-        f" {' '.join(['tools/image/build', *full, *_add(foreign)])}{more}"
+        f"no guest image has {', '.join(sorted(fewest))}; build one with tools/image/build --full, and"
+        " --add PATH for what is in no package of it, or measure with --launcher host"
     )
-
-
-def _add(wanted: Collection[str]) -> list[str]:
-    """Return the options that put programs and files of this host into an image, files with their folders."""
-    paths: dict[str, None] = {}
-    for name in wanted:
-        folder = os.path.dirname(name)
-        paths[folder if folder.count("/") > 1 else _on_host(name) or f"PATH/{name}"] = None
-    return [f"--add {shlex.quote(path)}" for path in paths]
-
-
-def _on_host(name: str) -> str | None:
-    """Return where the host has a program, or a file by its path."""
-    if os.path.isabs(name):
-        return name if os.path.exists(name) else None
-    return shutil.which(name, path=cache_folder.program_path())
 
 
 def programs_in(folder: str) -> set[str]:
@@ -139,36 +111,26 @@ def _added(folder: str) -> dict[str, str]:
 def check_same_programs(found: Image, programs: Collection[str]) -> None:
     """See that the host would run the very files that are in an image; what the host lacks is another fault.
 
-    :param programs: those that run on both, and other files by their paths. One that was added to the image
-        means all that was: they use one another.
-    :raises LaunchError: names the program whose file is another one, and what to do.
+    :param programs: those that run on both, and other files by their paths. One of this project's own means all of
+        these, one that was added to the image all that was: they use one another.
+    :raises LaunchError: names the first file that is another one, and what to do.
     """
-    own = {name for name in found.sums if name.startswith(_OWN)}
-    if any(name.startswith(_OWN) for name in programs):  # they call one another
-        programs = {*programs, *own}
-    for name in sorted(set(programs) & found.sums.keys()):
-        path = shutil.which(name, path=cache_folder.program_path())
-        if path is not None and _sum(path) != found.sums[name]:
+    wanted = set(programs)
+    if any(name.startswith(_OWN) for name in programs):
+        wanted |= {name for name in found.sums if name.startswith(_OWN)}
+    path = cache_folder.program_path()
+    digests = {
+        shutil.which(name, path=path) or "": found.sums[name] for name in sorted(wanted & found.sums.keys())
+    }
+    if wanted.intersection([*found.added, *map(os.path.basename, found.added)]):
+        digests.update(found.added)
+    for path, digest in digests.items():
+        if os.path.exists(path) and _sum(path) != digest:
             raise base.LaunchError(
-                f"{path} is not the {name} of guest image {found.id}, so host and guests would not compare; build"
-                f" the image anew with {_command(found)}, and have no other build of it on PATH"
+                f"{path} is not the {os.path.basename(path)} of guest image {found.id}, so host and guests would"
+                f" not compare; build the image anew with tools/image/build {found.options or '(--full)'}, and"
+                " have no other build of it on PATH"
             )
-    added = {*found.added, *map(os.path.basename, found.added)}
-    if not added.intersection(programs):
-        return
-    unable = any(_on_host(name) is None for name in programs)  # told elsewhere
-    for path, digest in found.added.items():
-        there = os.path.exists(path)
-        if (there and _sum(path) != digest) or not (there or unable):
-            what = "another one in" if there else "missing on this host, but in"
-            raise base.LaunchError(
-                f"{path} is {what} guest image {found.id}, so host and guests would not compare; build the image"
-                f" anew with {_command(found)}"
-            )
-
-
-def _command(found: Image) -> str:
-    return f"tools/image/build {found.options or '(--full)'}"
 
 
 def _sum(path: str) -> str:

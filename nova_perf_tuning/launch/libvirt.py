@@ -134,7 +134,6 @@ class LibvirtLauncher(base.Launcher):
             self.remove_dead_runs()
             with interrupt.deferred():
                 self._run = run_directory.RunDirectory()
-            disks.check_space(self._run.path, self._image, self._size)
             self._files = disks.copy_image(self._image, self._run)
             self._cache = disks.cache_mode(self._run.path)
             self._tuning = host_tuning.HostTuning(self._run.file("journal"))

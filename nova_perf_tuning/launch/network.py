@@ -1,14 +1,14 @@
-"""The benchmark network: a bridge without an address, two network namespaces on it, a free address range.
+"""The benchmark network: a bridge without an address and two network namespaces on it.
 
 The bridge lies in libvirt's own network namespace, since that is where libvirt makes the guests' taps; it
-has no address, so the host's routes and networks are not touched. The namespaces hold the host's own pair.
+has no address, so the host's routes and networks are not touched, and addresses on it concern nobody else. The
+namespaces hold the host's own pair.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ipaddress
-import json
 import os
 import signal
 import time
@@ -17,7 +17,7 @@ from typing import Final
 from nova_perf_tuning.launch import base, programs
 
 #: RFC 2544 reserves 198.18.0.0/15 for benchmarks between devices.
-_POOL: Final = ipaddress.ip_network("198.18.0.0/15")
+POOL: Final = ipaddress.ip_network("198.18.0.0/15")
 _NAMESPACES: Final = "/run/netns"
 ROLES: Final = ("client", "server")
 _FIRST_GUEST: Final = 11
@@ -30,8 +30,7 @@ class Network:
         self.run_id = run_id
         self.bridge = f"npb{run_id}"
         self._veths = {role: f"npv{run_id}{role[0]}" for role in ROLES}
-        self._subnet = _POOL
-        self._taps = 0
+        self._guests = 0
 
     def namespace(self, role: str) -> str:
         """Return the name of the namespace of ``client`` or ``server``."""
@@ -40,9 +39,8 @@ class Network:
     def create(self) -> None:
         """Make bridge, namespaces and the pairs of veth between them.
 
-        :raises LaunchError: the kernel refuses, or no address range is free.
+        :raises LaunchError: the kernel refuses.
         """
-        self._subnet = _free_subnet(self.run_id)
         for role in ROLES:
             programs.call(["ip", "netns", "add", self.namespace(role)])
         commands = [f"link add {self.bridge} type bridge stp_state 0 forward_delay 0 mcast_snooping 0"]
@@ -56,25 +54,21 @@ class Network:
         links = [f"link set {device} up" for device in (*self._veths.values(), self.bridge)]
         programs.call(["ip", "-batch", "-"], "\n".join(links) + "\n")
         for role in ROLES:
-            commands = ["link set lo up", f"addr add {self.host_address(role)}/24 dev eth0", "link set eth0 up"]
+            address = f"{self.host_address(role)}/{POOL.prefixlen}"
+            commands = ["link set lo up", f"addr add {address} dev eth0", "link set eth0 up"]
             programs.call(["ip", "-n", self.namespace(role), "-batch", "-"], "\n".join(commands) + "\n")
 
     def host_address(self, role: str) -> str:
         """Return the address of a namespace on the benchmark network."""
-        return str(self._subnet[1 + ROLES.index(role)])
+        return str(POOL[1 + ROLES.index(role)])
 
     def new_port(self) -> tuple[str, str, str]:
-        """Return tap name, MAC and address (without prefix length, which is 24) for one more guest.
-
-        :raises LaunchError: the range is used up (some 240 guests in one run).
-        """
-        number = self._taps
-        if number > 240:
-            raise base.LaunchError("this run has made 240 guests; close the launcher and start another")
-        self._taps += 1
+        """Return tap name, MAC and address for one more guest."""
+        number = self._guests
+        self._guests += 1
         # fa:16:3e is the prefix that Neutron gives to guests.
-        mac = "fa:16:3e:" + ":".join(self.run_id[at : at + 2] for at in (0, 2)) + f":{number:02x}"
-        return f"npt{self.run_id}{number:02x}", mac, str(self._subnet[_FIRST_GUEST + number])
+        mac = f"fa:16:3e:{self.run_id[:2]}:{number >> 8:02x}:{number & 255:02x}"
+        return f"npt{self.run_id}{number:02x}", mac, str(POOL[_FIRST_GUEST + number])
 
     def remove(self) -> None:
         """Remove all that :meth:`create` made and every process in the namespaces; may be called at any time."""
@@ -96,23 +90,6 @@ def _disable_ipv6(device: str) -> None:
         open(f"/proc/sys/net/ipv6/conf/{device}/disable_ipv6", "w") as file,
     ):
         file.write("1")
-
-
-def _free_subnet(run_id: str) -> ipaddress.IPv4Network:
-    """Return a /24 that no route of this host leads to: it stays on the bridge, but shall not confuse people."""
-    taken = []
-    for route in json.loads(programs.call(["ip", "-j", "-4", "route", "show", "table", "all"])):
-        with contextlib.suppress(ValueError):  # "default"
-            taken.append(ipaddress.ip_network(route.get("dst", ""), strict=False))
-    count = 1 << (24 - _POOL.prefixlen)
-    start = int(run_id, 16)
-    for offset in range(count):
-        base_address = int(_POOL.network_address) + ((start + offset) % count << 8)
-        subnet = ipaddress.ip_network((base_address, 24))
-        assert isinstance(subnet, ipaddress.IPv4Network)
-        if not any(subnet.overlaps(other) for other in taken):
-            return subnet
-    raise base.LaunchError(f"no /24 of {_POOL} is free on this host; remove a route to it")
 
 
 def _kill_inside(namespace: str) -> None:

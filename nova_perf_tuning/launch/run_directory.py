@@ -13,7 +13,6 @@ import os
 import re
 import secrets
 import shutil
-import time
 from collections.abc import Callable, Iterator
 from typing import Final
 
@@ -25,8 +24,6 @@ LOG = logging.getLogger(__name__)
 #: Below libvirt's own folder, since QEMU's user must be able to pass through.
 BASE: Final = "/var/lib/libvirt/nova-perf-tuning"
 _ID = re.compile(r"[0-9a-f]{8}")
-#: Seconds to wait for other runs, which hold the lock while they make or sweep folders.
-_PATIENCE_S: Final = 60.0
 
 
 class RunDirectory:
@@ -85,11 +82,12 @@ def sweep(remove: Callable[[str, str], None], parent: str = BASE) -> list[str]:
                 continue
             lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
-                if not _try_lock(lock):
-                    continue
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 remove(name, path)
                 shutil.rmtree(path, ignore_errors=True)
                 swept.append(name)
+            except BlockingIOError:  # its process lives
+                continue
             except (errors.PerfTuningError, OSError) as error:
                 LOG.warning("run %s has ended, but its remains cannot be removed: %s", name, error)
             finally:
@@ -99,28 +97,13 @@ def sweep(remove: Callable[[str, str], None], parent: str = BASE) -> list[str]:
 
 @contextlib.contextmanager
 def _locked(parent: str) -> Iterator[None]:
-    """Hold the lock on the parent folder, making it if need be, so that no run is swept while it is being made.
-
-    :raises LaunchError: another process has held the lock for :data:`_PATIENCE_S`.
-    """
-    deadline = time.monotonic() + _PATIENCE_S
+    """Hold the lock on the parent folder, making it if need be, so that no run is swept while it is being made."""
     os.makedirs(parent, exist_ok=True)
     # Passed through by QEMU's user; who could list it could lock it, and stop every run.
     os.chmod(parent, 0o711)  # noqa: S103
     lock = os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        while not _try_lock(lock):
-            if time.monotonic() >= deadline:
-                raise base.LaunchError(f"{parent} is locked by another process")
-            time.sleep(0.05)
+        fcntl.flock(lock, fcntl.LOCK_EX)
         yield
     finally:
         os.close(lock)
-
-
-def _try_lock(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True

@@ -62,6 +62,11 @@ class LauncherFailureTest(rig.GuestCase):
         launcher, run_id = self.prepared(boot_timeout_s=0.5)
         self.assert_fails_clean(launcher, run_id, r"(?s)no answer from its agent within 0.5 s; last lines")
 
+    def test_disk_full(self) -> None:
+        launcher, run_id = self.prepared()
+        launcher.require((), 0, 1 << 20)
+        self.assert_fails_clean(launcher, run_id, "MiB are free")
+
     def _child(self, moment: str) -> tuple[subprocess.Popen[str], str]:
         child = subprocess.Popen(
             [sys.executable, "-m", "tests.functional.launch.child", self.image, moment],
@@ -126,16 +131,12 @@ class LauncherFailureTest(rig.GuestCase):
         launcher.close()
 
 
-#: Gives a folder all folders of this host and starts a program with it as its root, in the same working folder.
-
-
 class MissingTest(rig.GuestCase):
     """Each thing that prepare() checks, missing: one line that says what to do, and nothing made."""
 
-    def assert_refused(self, pattern: str, image_folder: str = "", scratch_mib: int = 0) -> None:
+    def assert_refused(self, pattern: str, image_folder: str = "") -> None:
         before = _ours()
         launcher = libvirt.LibvirtLauncher(accelerator="tcg", image_folder=image_folder or self.image)
-        launcher.require((), 0, scratch_mib)
         with launcher, self.assertRaisesRegex(base.LaunchError, pattern) as caught:
             launcher.prepare()
         self.assertNotIn("\n", str(caught.exception))
@@ -147,9 +148,6 @@ class MissingTest(rig.GuestCase):
 
     def test_no_image(self) -> None:
         self.assert_refused("tools/image/build", image_folder="/nonexistent")
-
-    def test_disk_full(self) -> None:
-        self.assert_refused("MiB are free", scratch_mib=1 << 20)
 
     def test_no_permission(self) -> None:
         with mock.patch("os.geteuid", return_value=1000):

@@ -6,7 +6,6 @@ import re
 import testtools
 
 from nova_perf_tuning.bench import plugins
-from nova_perf_tuning.launch import image
 
 TOOLS = pathlib.Path(__file__).parents[3] / "tools"
 IMAGE = (TOOLS / "image" / "build").read_text(encoding="utf-8")
@@ -34,6 +33,3 @@ class ImageProgramsTest(testtools.TestCase):
             programs = set(benchmark.programs)
             found = next((name for name in ("small", "full") if programs <= images[name]), "own")
             self.assertEqual(found, benchmark.image_variant, benchmark.kind)
-
-    def test_the_launcher_knows_what_is_built(self):
-        self.assertEqual(built()["full"], set(image.BUILT))
