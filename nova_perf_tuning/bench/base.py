@@ -52,12 +52,10 @@ class Span:
     :ivar seconds: how long, without starting, connecting, warming up and printing.
     :ivar until: when it ended, in seconds since the epoch by the clock of its machine; None: it tells no
         moment, but prints and ends at once.
-    :ivar work_share: how much of the work of the whole run was done in it.
     """
 
     seconds: float
     until: float | None = None
-    work_share: float = 1.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -88,9 +86,7 @@ class Benchmark(abc.ABC):
     :cvar self_check: what is checked of every run before its figures count, for the reference page.
     :cvar image_variant: guest image that has its programs: ``small``, ``full``, or ``own``: one that an operator
         has put them into with ``tools/image/build --add``.
-    :cvar work_metric: the reading that counts the work of the whole run, start-up and warm-up included;
-        :class:`Span` tells which share of it was done in the window. Its unit is the "unit of work". None: no
-        such count.
+    :cvar work_metric: the reading that counts the work done; None: there is none.
     :cvar work_unit: the unit of that reading, by which results that name another are refused; empty: not told.
     """
 

@@ -2,20 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 from nova_perf_tuning.bench import base, output, own, parameter
-
-#: Characters that iperf3 3.12 prints of a stream in each interval (341), and of their sum (214).
-_STREAM: Final = 400
-_SUM: Final = 300
-#: Of intervals, about half of what a guest on a cloud keeps; streams' ends take the other half.
-_KEPT: Final = 120_000
-#: iperf3's longest interval, in seconds.
-_LONGEST_INTERVAL: Final = 60
-
 
 _DIRECTION: Final = parameter.Choice(
     "direction", "forward", "forward: client sends; reverse: server sends", ("forward", "reverse")
@@ -58,23 +48,11 @@ class _Iperf(base.Benchmark):
                 )
         return found
 
-    def transferred(self, data: Mapping[str, Any]) -> float:
-        """Return all bytes of a run; ``end`` leaves out the omitted seconds, the intervals do not."""
-        intervals = output.find(self.kind, data, "intervals")
-        if not isinstance(intervals, list) or not intervals:
-            raise base.OutputError(f"{self.kind}: the output has no 'intervals'")
-        return sum(output.number(self.kind, interval, "sum", "bytes") for interval in intervals)
-
     def span(self, text: str) -> base.Span:
-        # All but the omitted seconds; it ends some 10 ms after the last interval.
-        seconds, counted, everything = [], 0.0, 0.0
-        for one in self.documents(text):
-            everything += self.transferred(one)
-            sums = [output.find(self.kind, interval, "sum") for interval in one["intervals"]]
-            kept = [found for found in sums if not found.get("omitted")]
-            seconds.append(sum(output.number(self.kind, found, "seconds") for found in kept))
-            counted += sum(output.number(self.kind, found, "bytes") for found in kept)
-        return base.Span(max(seconds), work_share=counted / everything if everything else 1.0)
+        # It ends some 10 ms after the last of them.
+        return base.Span(
+            max(output.number(self.kind, one, "end", "sum_sent", "seconds") for one in self.documents(text))
+        )
 
     def cpu_shares(self, found: Sequence[Mapping[str, Any]]) -> list[base.Reading]:
         """Return the CPU of iperf3's own processes on both sides in per cent of one CPU, summed up."""
@@ -99,9 +77,6 @@ class Iperf3(_Iperf):
     primary = ("throughput", "Mbit/s", "higher")
     parameters = (
         parameter.Integer("seconds", "10", "length of the measured part", 1, 3600),
-        parameter.Integer(
-            "omit", "0", "seconds before it that do not count (TCP start on paths with long round trips)", 0, 60
-        ),
         parameter.Integer("streams", "1", "parallel connections of each process", 1, 128),
         parameter.Integer(
             "processes", "1", "pairs of iperf3 side by side; more than one needs nova-perf-bench", 1, 64
@@ -112,37 +87,27 @@ class Iperf3(_Iperf):
             "port", "5201", "TCP port of the server, of the first one where there are several", 1, 65_535
         ),
     )
-    self_check = "the receiver must have got something; bytes of all intervals count as work"
+    self_check = "the receiver must have got something"
     work_metric = "transferred"
     work_unit = "Gbit"
 
     def steps(self, given: Mapping[str, str], peer: str | None = None) -> Sequence[base.Step]:
         values = self.values(given)
-        seconds, omit, streams, processes, bitrate, port = values.numbers(
-            "seconds", "omit", "streams", "processes", "bitrate", "port"
-        )
+        seconds, streams, processes, port = values.numbers("seconds", "streams", "processes", "port")
         direction = values.text("direction")
         peer = self.server(peer)
-        client = ["iperf3", "-c", peer, "-p", "@PORT@", "-t", str(seconds), "-O", str(omit)]
-        client += ["-P", str(streams), "-J", "--connect-timeout", "20000"]
-        printed = processes * (streams * _STREAM + _SUM) * (seconds + omit)
-        interval = min(seconds, math.ceil(printed / _KEPT))
-        if interval > (1 if omit else _LONGEST_INTERVAL):  # omitted seconds are told interval by interval
-            raise parameter.ParameterError(
-                f"{self.kind}: streams={streams} of processes={processes} for {seconds} s print more than can be"
-                " read; give fewer, a shorter run or omit=0"
-            )
+        client = ["iperf3", "-c", peer, "-p", "@PORT@", "-t", str(seconds), "-P", str(streams)]
+        # A report each second would make the output of a long run longer than what is read.
+        client += ["-i", "0", "-J", "--connect-timeout", "20000"]
         if port + processes > 65_536:
             raise parameter.ParameterError(
                 f"{self.kind}: port={port} leaves no {processes} ports for the processes"
             )
         if direction == "reverse":
             client.append("-R")
-        if bitrate:
+        if bitrate := values.number("bitrate"):
             client += ["-b", f"{bitrate}M"]
-        if interval > 1:
-            client += ["-i", str(interval)]
-        timeout_s = seconds + omit + base.MARGIN_S
+        timeout_s = seconds + base.MARGIN_S
         server = fan(("iperf3", "-s", "-1", "-B", peer, "-p", "@PORT@"), processes, port)
         return (
             base.Step(server, "server", timeout_s),
@@ -154,7 +119,7 @@ class Iperf3(_Iperf):
         rates = [output.number(self.kind, one, "end", "sum_received", "bits_per_second") for one in found]
         if not all(rates):
             raise base.OutputError(f"{self.kind}: the receiver got nothing (0 bit/s)")
-        work = sum(self.transferred(one) for one in found)
+        work = sum(output.number(self.kind, one, "end", "sum_received", "bytes") for one in found)
         readings = [
             base.Reading(*self.primary, sum(rates) / 1e6, primary=True),
             base.Reading("transferred", self.work_unit, "higher", work * 8 / 1e9),

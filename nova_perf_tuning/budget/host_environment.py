@@ -11,7 +11,7 @@ import pathlib
 import platform
 import re
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from importlib import metadata
 from typing import Any, NamedTuple
 
@@ -90,18 +90,14 @@ def look(interface: str | None = None, root: str = "/") -> Circumstances:
     )
 
 
-def conditions(before: Circumstances, after: Circumstances, own_cpus: Collection[int] = ()) -> dict[str, float]:
-    """Return the conditions of the window between two looks.
-
-    :param own_cpus: CPUs that are the guests' own, as far as pins say so.
-    """
+def conditions(before: Circumstances, after: Circumstances) -> dict[str, float]:
+    """Return the conditions of the window between two looks."""
     found: dict[str, float] = {}
     spent = {cpu: now.since(before.stat[cpu]) for cpu, now in after.stat.items() if cpu in before.stat}
     if window := max(map(sum, spent.values()), default=0):
-        found["steal_share"] = max(
-            _steal_share(spent.values(), window),
-            _steal_share([one for cpu, one in spent.items() if cpu in own_cpus], window),
-        )
+        # Of the time that CPUs were wanted.
+        stolen = sum(one.steal for one in spent.values())
+        found["steal_share"] = stolen / max(window, stolen + sum(one.busy for one in spent.values()))
     if before.throttled is not None and after.throttled is not None:
         found["throttle_events"] = max(0, after.throttled - before.throttled)
     if after.max_mhz is not None:
@@ -117,12 +113,6 @@ def conditions(before: Circumstances, after: Circumstances, own_cpus: Collection
         if first is not None and last is not None:
             found[name] = max(0, last - first)
     return {name: round(float(value), 6) for name, value in sorted(found.items())}
-
-
-def _steal_share(cpus: Collection[Ticks], window: int) -> float:
-    """Return which share of the time that CPUs were wanted was stolen."""
-    stolen = sum(one.steal for one in cpus)
-    return stolen / max(window, stolen + sum(one.busy for one in cpus))
 
 
 def busy_ticks(before: Circumstances, after: Circumstances) -> dict[int, int]:

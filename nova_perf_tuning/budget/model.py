@@ -21,7 +21,7 @@ class Trial:
     :ivar block: number of the block of trials that belong together.
     :ivar host_cpu_s: class -> CPU seconds on the host: ``vcpu``, ``emulator``, ``iothread``, ``vhost``,
         ``worker``, ``total`` (whole process and its vhost workers); beside them ``softirq``, interrupts and
-        softirqs of the host's CPUs but for those that are the guest's own, less what an idle host has.
+        softirqs of the host's CPUs, less what an idle host has.
     :ivar guest_cpu_s: what the guest itself says it was busy (user+nice+system+irq+softirq); None if unknown.
     :ivar wait_s: time its vCPUs were runnable but waited for a host CPU; None if unknown.
     :ivar window_s: length of the window by the host's monotonic clock.

@@ -11,7 +11,7 @@ import contextlib
 import functools
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from nova_perf_tuning import errors
@@ -93,13 +93,9 @@ class Series:
 class Counters:
     """All counters of a trial, of the client and, where there is one, the server together."""
 
-    def __init__(self, machines: Sequence[launch.Machine], own_cpus: Collection[int]) -> None:
-        """Read nothing yet.
-
-        :param own_cpus: host CPUs whose softirqs do not count.
-        """
+    def __init__(self, machines: Sequence[launch.Machine]) -> None:
+        """Read nothing yet."""
         self._machines = machines
-        self._own_cpus = own_cpus
         self._counters: list[Callable[[], launch.CpuReading]] = []
         self._softirq: dict[int, float] = {}
         self._host = Series(self._read_host, _HOST_S)
@@ -137,10 +133,8 @@ class Counters:
         if None not in waits:
             found[_WAIT] = sum(one for one in waits if one is not None)
         now = host_environment.softirq_by_cpu()
-        if not self._softirq:
-            self._softirq = {cpu: seconds for cpu, seconds in now.items() if cpu not in self._own_cpus}
-        # A CPU that goes offline is no longer told of.
-        self._softirq = {cpu: now.get(cpu, seconds) for cpu, seconds in self._softirq.items()}
+        # A CPU that goes offline is no longer told of, and one that comes online was not there at the begin.
+        self._softirq = {cpu: now.get(cpu, seconds) for cpu, seconds in (self._softirq or now).items()}
         return {**found, "softirq": sum(self._softirq.values())}
 
 

@@ -225,8 +225,6 @@ class Session:
         parameters = dict(job.parameters)
         if "seconds" in parameters:
             parameters["seconds"] = str(min(_WARM_UP_S, int(parameters["seconds"])))
-        if "omit" in parameters:
-            parameters["omit"] = "0"
         if arm == model.HOST and group > 0:  # guests are new in each group, the host is not
             self._times.done += 1
             return
@@ -267,7 +265,7 @@ class Session:
             wait_s=outcome.wait_s,
             order=self._order,
             error=outcome.error or "no figure in the output",
-            work=work.value * (window.work_share if window else 1.0) if work else None,
+            work=work.value if work else None,
             work_unit=work.unit if work else "",
             conditions=outcome.conditions,
             window=window.kind if window else "",

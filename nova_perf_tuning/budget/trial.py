@@ -63,19 +63,18 @@ def _run(job: plugins.Job, pair: launch.Pair, deadline: float, idle_softirq: flo
     steps = job.benchmark.steps(job.parameters, pair.server.address if job.benchmark.paired else None)
     machines = (pair.client, pair.server) if job.benchmark.paired else (pair.client,)
     [client] = [step for step in steps if step.role == "client"]
-    own_cpus = frozenset[int]().union(*(machine.own_cpus() for machine in machines))
     with _servers(pair.server, steps):
         give_up = time.monotonic() + _SERVER_START_S
         while True:
             circumstances = host_environment.look(pair.client.interface)
             first_clock = pair.client.clock()
-            counters = sampling.Counters(machines, own_cpus)
+            counters = sampling.Counters(machines)
             limit_s = max(0.1, min(client.timeout_s, deadline - time.monotonic()))
             with frequency.Sampler() as speeds, counters.running():
                 finished = pair.client.run(client.argv, limit_s)
             clock = clock_module.agreed(first_clock, pair.client.clock())
             later = host_environment.look(pair.client.interface)
-            conditions = host_environment.conditions(circumstances, later, own_cpus)
+            conditions = host_environment.conditions(circumstances, later)
             conditions |= speeds.conditions(host_environment.busy_ticks(circumstances, later))
             try:
                 readings = _readings(job.benchmark, finished, limit_s)

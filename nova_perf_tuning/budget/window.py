@@ -21,15 +21,11 @@ MAX_ERROR_S: Final = 0.1
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Window:
-    """Begin and end by the host's CLOCK_MONOTONIC.
-
-    :ivar work_share: how much of the run's work was done in it.
-    """
+    """Begin and end by the host's CLOCK_MONOTONIC."""
 
     kind: Literal["measuring", "program", "execution"]
     begin: float
     end: float
-    work_share: float = 1.0
 
 
 def find(
@@ -55,5 +51,5 @@ def find(
             until = program.end if span.until is None else clock.monotonic(span.until)
             since = until - span.seconds
             if program.begin <= since < until <= program.end:
-                return Window("measuring", since, until, span.work_share)
+                return Window("measuring", since, until)
     return program

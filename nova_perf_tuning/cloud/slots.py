@@ -47,6 +47,6 @@ def length_s(jobs: Iterable[plugins.Job]) -> int:
     """Return a slot length that one run of every job fits into, two of those that need no peer."""
     length = _MARGIN_S
     for job in jobs:
-        run = float(job.parameters.get("seconds", "0")) + float(job.parameters.get("omit", "0")) + _START_S
+        run = float(job.parameters.get("seconds", "0")) + _START_S
         length += run if job.benchmark.paired else 2 * run
     return math.ceil(length)

@@ -100,10 +100,6 @@ class Machine(abc.ABC):
     address: str
     interface: str | None = None
 
-    def own_cpus(self) -> frozenset[int]:
-        """Return the host CPUs that only its vCPUs run on, as far as pins say so; none without pins."""
-        return frozenset()
-
     @abc.abstractmethod
     def run(self, argv: Sequence[str], timeout_s: float) -> Finished:
         """Run a program to its end; past ``timeout_s`` it is killed. A missing one has the exit status 127.

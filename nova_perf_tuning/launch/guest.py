@@ -67,7 +67,6 @@ class Guest(base.Machine):
         self._console = console
         self._agent = AgentChannel(domain)
         self._jobs = 0
-        self._own_cpus: frozenset[int] | None = None
         self._running: dict[int, tuple[str, int]] = {}
 
     def is_alive(self) -> bool:
@@ -157,21 +156,6 @@ class Guest(base.Machine):
         except AgentError:
             if self.is_alive():
                 raise
-
-    def own_cpus(self) -> frozenset[int]:
-        if self._own_cpus is None:  # libvirt pins vCPUs when it starts them
-            self._own_cpus = self._pinned()
-        return self._own_cpus
-
-    def _pinned(self) -> frozenset[int]:
-        pinned: set[int] = set()
-        everywhere = os.sched_getaffinity(0)
-        for thread in self.process().threads:
-            if thread.kind == "vcpu":
-                with contextlib.suppress(OSError):
-                    allowed = os.sched_getaffinity(thread.tid)
-                    pinned |= set() if allowed >= everywhere else allowed
-        return frozenset(pinned)
 
     def truth(self) -> truth_module.Truth:
         """Ask the guest what it is and has.

@@ -19,24 +19,12 @@ def fan($argv):
   | if $count == "1" then $argv | map(if . == "@PORT@" then $port else . end)
     else ["nova-perf-bench", "fan", $count, $port] + $argv end;
 
-# Seconds between its reports, as the plug-in has them: what is printed must stay short enough to be read.
-def interval:
-  def whole($name; $default): value($name; $default) | tonumber;
-  whole("seconds"; 10) as $seconds | whole("omit"; 0) as $omit
-  | whole("processes"; 1) as $processes | whole("streams"; 1) as $streams
-  | ($processes * ($streams * 400 + 300) * ($seconds + $omit)) as $printed
-  | [$seconds, ($printed / 120000 | ceil)] | min
-  | if . > (if $omit > 0 then 1 else 60 end)
-    then error("iperf3: so many streams for so long print more than can be read; with omit=0 more can")
-    else . end;
-
 def iperf3:
   {server: fan(["iperf3", "-s", "-1", "-B", $peer, "-p", "@PORT@"]),
-   client: fan(["iperf3", "-c", $peer, "-p", "@PORT@", "-t", value("seconds"; 10), "-O", value("omit"; 0),
-                "-P", value("streams"; 1), "-J", "--connect-timeout", "20000"]
+   client: fan(["iperf3", "-c", $peer, "-p", "@PORT@", "-t", value("seconds"; 10),
+                "-P", value("streams"; 1), "-i", "0", "-J", "--connect-timeout", "20000"]
                + (if value("direction"; "forward") == "reverse" then ["-R"] else [] end)
-               + (if value("bitrate"; 0) == "0" then [] else ["-b", value("bitrate"; 0) + "M"] end)
-               + (interval | if . > 1 then ["-i", tostring] else [] end))};
+               + (if value("bitrate"; 0) == "0" then [] else ["-b", value("bitrate"; 0) + "M"] end))};
 
 def fio:
   {server: null,

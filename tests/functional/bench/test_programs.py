@@ -135,7 +135,7 @@ class ProgramsTest(unittest.TestCase):
             ("request:protocol=udp,bytes=64,port=15302", "transactions_per_second"),
             ("connect:port=15303", "connections_per_second"),
             ("packets:port=15304", "packets_per_second"),
-            ("iperf3:processes=2,bitrate=20,omit=0,port=15310", "throughput"),
+            ("iperf3:processes=2,bitrate=20,port=15310", "throughput"),
             ("fio:seconds=0,size=2M,jobs=2", "latency_p999"),
         ):
             self.assertGreater(self.measure(text)[figure], 0, text)

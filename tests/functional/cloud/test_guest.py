@@ -216,14 +216,14 @@ class RunnerTest(RunnerCase):
 
     def test_documents_are_what_the_collector_reads(self):
         benchmarks = [
-            {"label": "iperf3", "benchmark": "iperf3", "parameters": {"seconds": "1", "omit": "0"}},
+            {"label": "iperf3", "benchmark": "iperf3", "parameters": {"seconds": "1"}},
             {"label": "cpu", "benchmark": "cpu", "parameters": {"seconds": "1"}},
         ]
         signals, begun, log = self.measure(benchmarks, 2)
         self.assertEqual({"server", "client", "results", "figures"}, set(signals), log)
         path, told = signals["results"]
         self.assertEqual("/documents", path)
-        jobs = tuple(plugins.jobs(["iperf3:seconds=1,omit=0", "cpu:seconds=1"]))
+        jobs = tuple(plugins.jobs(["iperf3:seconds=1", "cpu:seconds=1"]))
         grid = slots.Grid(2, self.SLOT_S)
         expected = collector.Expected("run1", "tuned", 1, grid, jobs, 2, begun, time.time())
         found = collector.read(json.dumps({"results": told["data"]}), expected)

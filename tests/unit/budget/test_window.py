@@ -23,7 +23,7 @@ seconds = st.floats(0, 12, allow_nan=False)
 class Spanned(samples.Quick):
     """A program that tells when it measured."""
 
-    told: bench.Span | None = bench.Span(0.8, work_share=0.5)
+    told: bench.Span | None = bench.Span(0.8)
 
     def span(self, output):
         return self.told
