@@ -115,13 +115,21 @@ class Benchmark(abc.ABC):
         """
         return parameter.read(self.kind, self.parameters, given)
 
+    def fault(self, text: str) -> OutputError:
+        """Return the error of an output that is not this benchmark's, or of a run that failed."""
+        return OutputError(f"{self.kind}: {text}")
+
+    def refusal(self, text: str) -> parameter.ParameterError:
+        """Return the error of parameters that do not go together."""
+        return parameter.ParameterError(f"{self.kind}: {text}")
+
     def server(self, peer: str | None) -> str:
         """Return the address of a paired benchmark's server.
 
         :raises parameter.ParameterError: it is missing.
         """
         if peer is None:
-            raise parameter.ParameterError(f"{self.kind}: the address of the server is missing")
+            raise self.refusal("the address of the server is missing")
         return peer
 
     def files(self, given: Mapping[str, str]) -> Sequence[str]:

@@ -43,12 +43,10 @@ class Cpu(base.Benchmark):
         events = self._figure(text, "total number of events")
         taken = self._figure(text, "total time", "s")
         if rate == 0 or events == 0 or taken == 0:
-            raise base.OutputError(f"{self.kind}: no event was finished; give it more seconds or a lower limit")
+            raise self.fault("no event was finished; give it more seconds or a lower limit")
         # Both come from the same run, but sysbench takes its two times at slightly different moments.
         if not 0.5 < rate * taken / events < 2:
-            raise base.OutputError(
-                f"{self.kind}: {events:g} events in {taken:g} s contradict {rate:g} events per second"
-            )
+            raise self.fault(f"{events:g} events in {taken:g} s contradict {rate:g} events per second")
         return [
             base.Reading(*self.primary, rate, primary=True),
             base.Reading("latency_mean", "ms", "lower", self._figure(text, "avg")),

@@ -62,13 +62,9 @@ class Fio(base.Benchmark):
         engine = values.text("engine")
         pattern = values.text("pattern")
         if engine == "psync" and depth > 1:
-            raise parameter.ParameterError(
-                f"{self.kind}: depth={depth} needs engine=libaio or io_uring: psync waits for each"
-            )
+            raise self.refusal(f"depth={depth} needs engine=libaio or io_uring: psync waits for each")
         if block > size:
-            raise parameter.ParameterError(
-                f"{self.kind}: block_size={block} is more than size={size}: no block fits"
-            )
+            raise self.refusal(f"block_size={block} is more than size={size}: no block fits")
         argv = ["fio", "--name=nova-perf", "--group_reporting", "--direct=1"]
         argv += [f"--rw={pattern}", f"--bs={block}", f"--size={size}", f"--numjobs={jobs}"]
         argv += [f"--ioengine={engine}", f"--iodepth={depth}"]
@@ -85,17 +81,17 @@ class Fio(base.Benchmark):
         data = output.load_json(self.kind, text)
         jobs = output.find(self.kind, data, "jobs")
         if not isinstance(jobs, list) or len(jobs) != 1:
-            raise base.OutputError(f"{self.kind}: the output must have one group of jobs (--group_reporting)")
+            raise self.fault("the output must have one group of jobs (--group_reporting)")
         job = jobs[0]
         code = output.number(self.kind, job, "error")
         if code:
-            raise base.OutputError(f"{self.kind}: the job ended with error {code:.0f} (errno)")
+            raise self.fault(f"the job ended with error {code:.0f} (errno)")
         name = max(("read", "write"), key=lambda way: output.number(self.kind, job, way, "total_ios"))
         way = output.find(self.kind, job, name)
         requests = output.number(self.kind, way, "total_ios")
         iops = output.number(self.kind, way, "iops")
         if requests == 0 or iops == 0:
-            raise base.OutputError(f"{self.kind}: the job did no I/O")
+            raise self.fault("the job did no I/O")
         mean = output.number(self.kind, way, "clat_ns", "mean")
         tails = [output.number(self.kind, way, "clat_ns", "percentile", f"{share:.6f}") for share in _PERCENTILES]
         return [

@@ -36,16 +36,14 @@ class _Iperf(base.Benchmark):
         data = output.load_json(self.kind, text)
         found = data.get("outputs", [data])
         if not isinstance(found, list) or not found or not all(isinstance(one, dict) for one in found):
-            raise base.OutputError(f"{self.kind}: the output has no list of processes")
+            raise self.fault("the output has no list of processes")
         for one in found:
             if "error" in one:
                 message = output.printable(one["error"])
                 fault = base.NotReadyError if "refused" in message else base.OutputError
                 raise fault(f"{self.kind}: {message}")
             if (told := output.find(self.kind, one, "start", "test_start", "protocol")) != self.protocol:
-                raise base.OutputError(
-                    f"{self.kind}: the output is of a {output.printable(told, 20)} test, not of {self.protocol}"
-                )
+                raise self.fault(f"the output is of a {output.printable(told, 20)} test, not of {self.protocol}")
         return found
 
     def span(self, text: str) -> base.Span:
@@ -100,9 +98,7 @@ class Iperf3(_Iperf):
         # A report each second would make the output of a long run longer than what is read.
         client += ["-i", "0", "-J", "--connect-timeout", "20000"]
         if port + processes > 65_536:
-            raise parameter.ParameterError(
-                f"{self.kind}: port={port} leaves no {processes} ports for the processes"
-            )
+            raise self.refusal(f"port={port} leaves no {processes} ports for the processes")
         if direction == "reverse":
             client.append("-R")
         if bitrate := values.number("bitrate"):
@@ -118,7 +114,7 @@ class Iperf3(_Iperf):
         found = self.documents(text)
         rates = [output.number(self.kind, one, "end", "sum_received", "bits_per_second") for one in found]
         if not all(rates):
-            raise base.OutputError(f"{self.kind}: the receiver got nothing (0 bit/s)")
+            raise self.fault("the receiver got nothing (0 bit/s)")
         work = sum(output.number(self.kind, one, "end", "sum_received", "bytes") for one in found)
         readings = [
             base.Reading(*self.primary, sum(rates) / 1e6, primary=True),
@@ -178,9 +174,9 @@ class Packets(_Iperf):
         # Of the receiver: it has counted until the last packet came.
         seconds = output.number(self.kind, end, "sum_received", "seconds")
         if arrived == 0 or seconds == 0:
-            raise base.OutputError(f"{self.kind}: of {sent:g} packets none arrived")
+            raise self.fault(f"of {sent:g} packets none arrived")
         if arrived > sent:
-            raise base.OutputError(f"{self.kind}: {arrived:g} packets arrived of {sent:g} that were sent")
+            raise self.fault(f"{arrived:g} packets arrived of {sent:g} that were sent")
         return [
             base.Reading(*self.primary, output.check_number(self.kind, "rate", arrived / seconds), primary=True),
             base.Reading(

@@ -56,9 +56,7 @@ class Cyclictest(base.Benchmark):
     def parse(self, text: str) -> list[base.Reading]:
         output.check_length(self.kind, text)
         if "# Histogram" not in text:
-            raise base.OutputError(
-                f"{self.kind}: no histogram in the output, it begins '{output.printable(text, 60)}'"
-            )
+            raise self.fault(f"no histogram in the output, it begins '{output.printable(text, 60)}'")
         totals, overflows = self._summary(text, "Total"), self._summary(text, "Histogram Overflows")
         longest, means = self._summary(text, "Max Latencies"), self._summary(text, "Avg Latencies")
         threads = len(totals)
@@ -66,7 +64,7 @@ class Cyclictest(base.Benchmark):
         for line in _LINE.findall(text):
             late, *counts = map(int, line.split())
             if len(counts) < threads or late in seen:
-                raise base.OutputError(f"{self.kind}: the histogram's line of {late} µs is cut off or there twice")
+                raise self.fault(f"the histogram's line of {late} µs is cut off or there twice")
             seen[late] = sum(counts[:threads])
         cycles = sum(totals) + sum(overflows)
         if (
@@ -74,9 +72,7 @@ class Cyclictest(base.Benchmark):
             or sum(seen.values()) != sum(totals)
             or not threads == len(means) == len(longest) == len(overflows)
         ):
-            raise base.OutputError(
-                f"{self.kind}: {sum(totals)} wake-ups were counted, {sum(seen.values())} are in the histogram"
-            )
+            raise self.fault(f"{sum(totals)} wake-ups were counted, {sum(seen.values())} are in the histogram")
         # Later than the histogram is wide; the largest of them is known.
         width = 1 + max(seen)
         seen[max(width, *longest)] = sum(overflows)
@@ -96,7 +92,7 @@ class Cyclictest(base.Benchmark):
         """Return the numbers of a line below the histogram, one per thread."""
         found = re.findall(rf"^# {name}:((?: [0-9]{{1,12}}){{1,64}})[ \t]*$", text, re.M)
         if len(found) != 1:
-            raise base.OutputError(f"{self.kind}: the output is cut off: {len(found)} lines '# {name}'")
+            raise self.fault(f"the output is cut off: {len(found)} lines '# {name}'")
         return [int(one) for one in found[0].split()]
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from nova_perf_tuning.bench import base, output, own, parameter
+from nova_perf_tuning.bench import base, own, parameter
 
 #: Grid -> points in i, j, k.
 GRIDS: Final[Mapping[str, tuple[int, int, int]]] = {
@@ -14,30 +15,6 @@ GRIDS: Final[Mapping[str, tuple[int, int, int]]] = {
     "M": (128, 128, 256),
     "L": (256, 256, 512),
 }
-#: Residual of the third sweep, summed up in single precision in the order of the published program; that of M is
-#: what the published C programs print. The sum of L stalls at 2^-11: what a point adds is below its last bit.
-RESIDUALS: Final[Mapping[str, float]] = {
-    "XS": 6.227474e-03,
-    "S": 3.288628e-03,
-    "M": 1.733593e-03,
-    "L": 4.882812e-04,
-}
-#: The same, summed up in double precision: the true one of each grid, which slabs of any number add up to.
-RESIDUALS_IN_DOUBLE: Final[Mapping[str, float]] = {
-    "XS": 6.229796e-03,
-    "S": 3.296794e-03,
-    "M": 1.693459e-03,
-    "L": 8.606862e-04,
-}
-#: Printed with seven digits.
-_TOLERANCE: Final = 1e-5
-_FLOP_PER_POINT: Final = 34
-
-
-def sweep_flop(size: str) -> int:
-    """Return the floating point operations of one sweep, by the benchmark's own count: 34 per inner point."""
-    i, j, k = GRIDS[size]
-    return _FLOP_PER_POINT * (i - 2) * (j - 2) * (k - 2)
 
 
 class Himeno(own.OwnBenchmark):
@@ -65,9 +42,9 @@ class Himeno(own.OwnBenchmark):
         parameter.Integer("processes", "1", "processes on one grid: at most its points in i less two", 1, 254),
     )
     self_check = (
-        "the residual of the third sweep must be the known one, summed up in single precision in the published"
-        " order (that of M is published) and in double precision over the processes' parts, whatever their number;"
-        " a build that computes something else is refused; MFLOPS must follow from sweeps and seconds"
+        "the program fails unless the residual of the third sweep is the known one, summed up in single precision"
+        " in the published order (that of M is published) and in double precision over the processes' parts,"
+        " whatever their number: a build that computes something else is refused"
     )
     work_metric = "work"
     work_unit = "GFLOP"
@@ -82,31 +59,17 @@ class Himeno(own.OwnBenchmark):
         size = values.text("size")
         processes = values.number("processes")
         if processes > GRIDS[size][0] - 2:
-            raise parameter.ParameterError(
-                f"{self.kind}: processes={processes} must be at most {GRIDS[size][0] - 2} for size {size}"
-            )
+            raise self.refusal(f"processes={processes} must be at most {GRIDS[size][0] - 2} for size {size}")
         argv = (own.PROGRAM, "himeno", size, str(seconds), str(processes))
-        # Filling the grid and three sweeps come before; an emulated guest does 10 MFLOPS.
-        return (base.Step(argv, "client", seconds + base.MARGIN_S + sweep_flop(size) * 6 / 10e6),)
+        # Filling the grid and three sweeps come before, 34 operations a point; an emulated guest does 10 MFLOPS.
+        return (base.Step(argv, "client", seconds + base.MARGIN_S + 6 * 34 * math.prod(GRIDS[size]) / 10e6),)
 
     def parse(self, text: str) -> list[base.Reading]:
         data = self.data(text)
-        size = data.get("size")
-        if not isinstance(size, str) or size not in GRIDS:
-            raise base.OutputError(f"{self.kind}: unknown size '{output.printable(size, 20)}'")
-        for key, wanted in (("residual", RESIDUALS[size]), ("residual_double", RESIDUALS_IN_DOUBLE[size])):
-            found = self.positive(data, key)
-            if not abs(found / wanted - 1) <= _TOLERANCE:
-                raise base.OutputError(
-                    f"{self.kind}: wrong build: the {key} of size {size} is {found:.6e}, not {wanted:.6e}"
-                )
         rate = self.positive(data, "mflops")
-        sweeps, seconds = self.positive(data, "sweeps"), self.positive(data, "seconds")
-        if not 0.999 < rate / (sweep_flop(size) * sweeps / seconds / 1e6) < 1.001:
-            raise base.OutputError(f"{self.kind}: {rate:g} MFLOPS contradict {sweeps:g} sweeps in {seconds:g} s")
         return [
             base.Reading(*self.primary, rate, primary=True),
-            base.Reading("work", self.work_unit, "higher", sweep_flop(size) * sweeps / 1e9),
+            base.Reading("work", self.work_unit, "higher", rate * self.positive(data, "seconds") / 1e3),
         ]
 
 
@@ -127,7 +90,7 @@ class Memory(own.OwnBenchmark):
         ),
         parameter.Integer("processes", "1", "processes, each with its part of the arrays", 1, 1024),
     )
-    self_check = "every element of the result is checked; the bandwidth must follow from passes and seconds"
+    self_check = "every element of the result is checked"
     work_metric = "work"
     work_unit = "GB"
 
@@ -138,18 +101,15 @@ class Memory(own.OwnBenchmark):
         values = self.values(given)
         seconds, processes, array = values.numbers("seconds", "processes", "array")
         if array % (1 << 20):
-            raise parameter.ParameterError(f"{self.kind}: array={given['array']} must be whole MiB, such as 32m")
+            raise self.refusal(f"array={given['array']} must be whole MiB, such as 32m")
         argv = (own.PROGRAM, "triad", str(array >> 20), str(seconds), str(processes))
         return (base.Step(argv, "client", seconds + base.MARGIN_S + array / 10e6),)
 
     def parse(self, text: str) -> list[base.Reading]:
         data = self.data(text)
         rate = self.positive(data, "mb_per_second")
-        mib, passes, seconds = (self.positive(data, name) for name in ("array_mib", "passes", "seconds"))
-        if not 0.999 < rate / (3 * mib * (1 << 20) * passes / seconds / 1e6) < 1.001:
-            raise base.OutputError(f"{self.kind}: {rate:g} MB/s contradict {passes:g} passes in {seconds:g} s")
         return [
             base.Reading(*self.primary, rate, primary=True),
             base.Reading("best_pass", "MB/s", "higher", self.positive(data, "best_mb_per_second")),
-            base.Reading("work", self.work_unit, "higher", 3 * mib * (1 << 20) * passes / 1e9),
+            base.Reading("work", self.work_unit, "higher", rate * self.positive(data, "seconds") / 1e3),
         ]

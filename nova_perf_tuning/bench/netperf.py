@@ -51,11 +51,11 @@ class Netperf(base.Benchmark):
         found = _KEY.findall(text)
         keys = dict(found)
         if len(keys) != len(found):
-            raise base.OutputError(f"{self.kind}: the output is ambiguous: it is of more than one run")
+            raise self.fault("the output is ambiguous: it is of more than one run")
         if (units := keys.get("THROUGHPUT_UNITS")) != _UNITS:
             told = output.printable(units, 30)
-            raise base.OutputError(f"{self.kind}: the figure is in '{told}', not in {_UNITS}")
+            raise self.fault(f"the figure is in '{told}', not in {_UNITS}")
         rate = output.labelled(self.kind, text, rf"^THROUGHPUT={output.NUMBER}$", "THROUGHPUT")
         if rate == 0:
-            raise base.OutputError(f"{self.kind}: nothing was transferred")
+            raise self.fault("nothing was transferred")
         return [base.Reading(*self.primary, rate, primary=True)]

@@ -26,7 +26,7 @@ class OwnBenchmark(base.Benchmark):
         data = output.load_json(self.kind, text)
         if data.get("benchmark") != self.part:
             told = output.printable(data.get("benchmark"), 40)
-            raise base.OutputError(f"{self.kind}: the output is not of '{self.part}' but of '{told}'")
+            raise self.fault(f"the output is not of '{self.part}' but of '{told}'")
         return data
 
     def positive(self, data: object, *path: str | int) -> float:
@@ -36,5 +36,5 @@ class OwnBenchmark(base.Benchmark):
         """
         value = output.number(self.kind, data, *path)
         if value == 0:
-            raise base.OutputError(f"{self.kind}: '{'.'.join(map(str, path))}' is 0; the test did not work")
+            raise self.fault(f"'{'.'.join(map(str, path))}' is 0; the test did not work")
         return value

@@ -65,10 +65,10 @@ class Smb(own.OwnBenchmark):
         size = self.positive(data, "bytes")
         seconds = output.find(self.kind, data, "seconds")
         if not isinstance(seconds, list) or not 3 <= len(seconds) <= 1000:
-            raise base.OutputError(f"{self.kind}: the output has no list of at least three runs")
+            raise self.fault("the output has no list of at least three runs")
         times = [self.positive(data, "seconds", at) for at in range(len(seconds))]
         if size / min(times) > _MAX_RATE:
-            raise base.OutputError(f"{self.kind}: {size:g} bytes in {min(times):g} s cannot be")
+            raise self.fault(f"{size:g} bytes in {min(times):g} s cannot be")
         rates = [size / one / 1e6 for one in times]
         mean = output.check_number(self.kind, "mean", math.fsum(sorted(rates)[1:-1]) / (len(rates) - 2))
         median = statistics.median(rates)

@@ -49,16 +49,14 @@ class System(own.OwnBenchmark):
         names = list(TESTS) if tests == "all" else tests.split("+")
         for name in names:
             if name not in TESTS or names.count(name) > 1:
-                raise parameter.ParameterError(
-                    f"{self.kind}: tests='{tests[:60]}' must be 'all' or, once, of {'+'.join(TESTS)}"
-                )
+                raise self.refusal(f"tests='{tests[:60]}' must be 'all' or, once, of {'+'.join(TESTS)}")
         argv = (own.PROGRAM, "system", str(seconds), *names)
         return (base.Step(argv, "client", seconds * len(names) + base.MARGIN_S),)
 
     def parse(self, text: str) -> list[base.Reading]:
         rates = self.data(text).get("rates")
         if not isinstance(rates, dict) or not rates or not set(rates) <= set(TESTS):
-            raise base.OutputError(f"{self.kind}: the output has no rates, or such of unknown tests")
+            raise self.fault("the output has no rates, or such of unknown tests")
         found, logs = [], []
         for name, (unit, _what, factor) in TESTS.items():
             if name in rates:

