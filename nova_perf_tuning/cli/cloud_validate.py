@@ -30,7 +30,6 @@ from nova_perf_tuning.cli import (
     validate_plan,
 )
 from nova_perf_tuning.cloud import (
-    agent_metrics,
     baselines,
     campaign,
     fleet,
@@ -204,8 +203,8 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--agent-metrics",
         metavar="URL",
-        help="where a host's nova-perf-agent serves its metrics, by the hypervisor's name or address, as in "
-        "'http://{host}:9751/metrics' or '{host_ip}' (default, and '' with --resume: host CPU is not known)",
+        help="where a host's nova-perf-agent serves its metrics, by the hypervisor's name, as in "
+        "'http://{host}:9751/metrics' (default, and '' with --resume: host CPU is not known)",
     )
     parser.add_argument(
         "--database",
@@ -497,7 +496,8 @@ def _settings(args: argparse.Namespace, before: campaign.Settings) -> campaign.S
 
 
 def _guests(args: argparse.Namespace, before: heat_pair.Settings) -> heat_pair.Settings:
-    agent_metrics.checked("--agent-metrics", args.agent_metrics)
+    if args.agent_metrics:
+        host_cpu.check_url(args.agent_metrics)
     given = {field: getattr(args, option) for option, field in _GUESTS.items()}
     return dataclasses.replace(before, **{field: value for field, value in given.items() if value is not None})
 

@@ -43,7 +43,7 @@ class Settings:
     :ivar guest_tx_offload: False where the hosts' Open vSwitch runs in user space on tap devices.
     :ivar slot_s: length of a turn; 0: worked out from the benchmarks.
     :ivar boot_s: time, in seconds, that guests get from the first stack until they are ready and turns begin.
-    :ivar agent_metrics: where agents tell the host CPU of guests, see :func:`agent_metrics.checked`, or empty.
+    :ivar agent_metrics: where agents tell the host CPU of guests, see :func:`host_cpu.check_url`, or empty.
     """
 
     image: str = "perf-guest"
@@ -293,7 +293,7 @@ class _Pair:
             return
         one.servers |= self._stacks.servers(one.stack)
         if len(one.servers) == 2 and self._sampler is not None:
-            self._sampler.watch(one.servers.values(), one.start)
+            self._sampler.watch(one.servers.values())
 
     def _consoles(self, one: _Running) -> str:
         """Return the tails of both guests' consoles as one line."""

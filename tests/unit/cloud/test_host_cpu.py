@@ -13,11 +13,11 @@ import types
 
 import prometheus_client
 import testtools
-from openstack.compute.v2 import hypervisor, server
+from openstack.compute.v2 import server
 
 from nova_perf_tuning.agent import metrics, service, stats
 from nova_perf_tuning.budget import overhead
-from nova_perf_tuning.cloud import agent_metrics, heat_pair, host_cpu
+from nova_perf_tuning.cloud import heat_pair, host_cpu
 from nova_perf_tuning.cloud import model as model_of_cloud
 from nova_perf_tuning.host import model as host_model
 from tests.unit.cloud import documents, test_heat_pair
@@ -75,7 +75,7 @@ def serve(case, parts, pause_s=0.0):
 class AskTest(testtools.TestCase):
     def refused(self, parts, limit_s=AMPLE_S, pause_s=0.0):
         url = serve(self, parts, pause_s)
-        error = self.assertRaises(agent_metrics.AgentError, agent_metrics.ask, url, ["instance-1"], limit_s)
+        error = self.assertRaises(host_cpu.AgentError, host_cpu._ask, url, ["instance-1"], limit_s)
         self.assertTrue(str(error).isprintable() and len(str(error)) < 300, str(error))
         return str(error)
 
@@ -91,7 +91,7 @@ class AskTest(testtools.TestCase):
             ([HEAD, b"\r\n", body.replace(b'class="vcpu"', b'class="gpu"')], {}),
             ([HEAD, b"\r\n# nothing of it\n"], {}),
         ):
-            self.assertEqual(expected, agent_metrics.ask(serve(self, parts), ["instance-1"], AMPLE_S))
+            self.assertEqual(expected, host_cpu._ask(serve(self, parts), ["instance-1"], AMPLE_S))
 
     def test_it_takes_too_long(self):
         for parts in (None, [b"H"] * 6000, [HEAD, *[b"X: y\r\n"] * 6000], [HEAD, b"\r\n", *[b"x"] * 6000]):
@@ -110,8 +110,8 @@ class AskTest(testtools.TestCase):
         for told in (b"", b"\0\xff\n" * 100, b"SSH-2.0-OpenSSH_9.2\r\n", b"HTTP/1.1 ok\r\n\r\n"):
             self.assertIn("no answer of 127.0.0.1", self.refused([told]))
         tls = serve(self, [HEAD]).replace("http:", "https:")
-        self.assertRaises(agent_metrics.AgentError, agent_metrics.ask, tls, [], AMPLE_S)
-        self.assertRaises(agent_metrics.AgentError, agent_metrics.ask, "http://no-such-host.invalid/", [], SHORT_S)
+        self.assertRaises(host_cpu.AgentError, host_cpu._ask, tls, [], AMPLE_S)
+        self.assertRaises(host_cpu.AgentError, host_cpu._ask, "http://no-such-host.invalid/", [], SHORT_S)
 
     def test_it_is_no_metrics(self):
         guest = f'{NAME}{{guest="instance-1",class='
@@ -126,18 +126,11 @@ class AskTest(testtools.TestCase):
 
 class UrlTest(testtools.TestCase):
     def test_patterns(self):
-        for text in ("http://{host}:9751/metrics", "https://{host_ip}/m", "http://proxy/{host}/metrics?x=1", ""):
-            self.assertEqual(text, agent_metrics.checked("--agent-metrics", text))
+        for text in ("http://{host}:9751/metrics", "https://{host}/m", "http://proxy/{host}/metrics?x=1"):
+            host_cpu.check_url(text)
         for text in ("http://h:9751/", "http://{host}{", "http://{host.__class__}/", "http://{}/", "ftp://{host}/",
                      "{host}", "http://u:p@{host}/", "http://{host}:x/", "http://{host}/ y"):  # fmt: skip
-            error = self.assertRaises(agent_metrics.UrlError, agent_metrics.checked, "--agent-metrics", text)
-            self.assertIn("--agent-metrics '", str(error))
-
-    def test_hosts(self):
-        url = "http://{host}:1/{host_ip}"
-        self.assertEqual("http://h-1.x:1/[2001:db8::1]", agent_metrics.at(url, "h-1.x", "2001:db8::1"))
-        for host, address in (("h/@evil", "192.0.2.1"), ("h\r\nX: y", "192.0.2.1"), ("", "192.0.2.1"), ("h", "x")):
-            self.assertRaises(agent_metrics.AgentError, agent_metrics.at, url, host, address)
+            self.assertRaises(host_cpu.AgentError, host_cpu.check_url, text)
 
 
 class Cloud:
@@ -157,10 +150,6 @@ class Cloud:
         shown = {"OS-EXT-SRV-ATTR:hypervisor_hostname": self.host, "OS-EXT-SRV-ATTR:instance_name": name}
         return server.Server.existing(id=server_id, **(shown if self.host else {}))
 
-    def hypervisors(self, details, hypervisor_hostname_pattern):
-        yield hypervisor.Hypervisor.existing(hypervisor_hostname=f"other-{self.host}", host_ip="192.0.2.1")
-        yield hypervisor.Hypervisor.existing(hypervisor_hostname=self.host, host_ip="127.0.0.1")
-
 
 class SamplerTest(testtools.TestCase):
     def agent(self, names=("instance-1", "instance-2")):
@@ -179,27 +168,27 @@ class SamplerTest(testtools.TestCase):
         self.addCleanup(listening.shutdown)
         return f"http://{{host}}:{listening.server_port}/metrics"
 
-    def sampler(self, url, api=None, begin=0.0):
+    def sampler(self, url, api=None):
         self.patch(host_cpu, "_LIMIT_S", AMPLE_S)
         made = host_cpu.Sampler(api or Cloud(), url, 0.05)
         self.addCleanup(made.close)
-        made.watch(["client", "server"], begin)
+        made.watch(["client", "server"])
         return made
 
     def used(self, sampler, servers=("client", "server")):
         return wait_for(lambda: sampler.used(servers, time.time() - 0.6, time.time() - 0.3))
 
     def test_all_classes_of_a_real_agent(self):
-        for url in (self.agent(), self.agent().replace("{host}", "{host_ip}")):
-            used = self.used(self.sampler(url))
-            self.assertEqual({*overhead.CLASSES, "total"}, used.keys())
-            self.assertAlmostEqual(used.pop("total"), sum(used.values()), places=4)
+        used = self.used(self.sampler(self.agent()))
+        self.assertEqual({*overhead.CLASSES, "total"}, used.keys())
+        self.assertAlmostEqual(used.pop("total"), sum(used.values()), places=4)
 
     def test_why_it_is_not_known(self):
         for cloud, url, why in (
             (Cloud(), self.agent(["instance-1"]), "does not know the guest instance-2"),
             (Cloud(), "http://{host}:1/", "no answer of 127.0.0.1"),
             (Cloud(host=""), "http://{host}:1/", "it tells administrators"),
+            (Cloud(host="h/@evil"), "http://{host}:1/", "fits in no URL"),
             (Cloud(strange=[KeyError("server")]), "http://{host}:1/", "not made as it should be (KeyError)"),
         ):
             sampler = self.sampler(url, cloud)
@@ -215,13 +204,6 @@ class SamplerTest(testtools.TestCase):
         self.patch(host_cpu, "_FIND_S", 0.02)
         strange = [KeyError("server"), TypeError("x"), AttributeError("x"), json.JSONDecodeError("x", "y", 0)]
         self.used(self.sampler(self.agent(), Cloud(strange=strange)))
-
-    def test_nothing_is_asked_before_the_first_trial(self):
-        cloud = Cloud(strange=[KeyError("server")])
-        sampler = self.sampler("http://{host}:1/", cloud, begin=time.time() + 600)
-        time.sleep(0.3)
-        sampler.close()
-        self.assertEqual(1, len(cloud.strange))
 
 
 class SeriesTest(testtools.TestCase):
@@ -242,12 +224,9 @@ class SeriesTest(testtools.TestCase):
             (fallen, 10.25, 10.75, (1.0, 0.0)),
             ([(10, 100, 9), (11, 101, 9), (12, 1, 0), (13, 110, 20)], 10.5, 12.5, None),  # another process
             ([(10, 1, 0.5), (11, 5, 0.47), (12, 9, 0.5)], 10.5, 11.5, (4.0, 0.0)),  # readings lag
-            ([(100, 1, 0), (101, 2, 0), (51, 3, 0), (52, 4, 0), (53, 5, 0)], 51.5, 52.5, (1.0, 0.0)),  # clock set
         ):
-            series = host_cpu.Series()
-            for moment, vcpu, worker in samples:
-                series.add(moment, {"vcpu": vcpu, "worker": worker})
-            used = series.used(begin, end)
+            series = [(moment, {"vcpu": vcpu, "worker": worker}) for moment, vcpu, worker in samples]
+            used = host_cpu._used(series, begin, end)
             found = used and (round(used["vcpu"], 6), round(abs(used["worker"]), 6))
             self.assertEqual(expected, found, (samples, begin, end))
 
@@ -267,12 +246,12 @@ class PairTest(test_heat_pair.HeatCase):
         pair = heat_pair._Pair(self.api, settings, model_of_cloud.HostPair("a", "b"), arms, plan)
         sampler, outcome = pair._sampler, pair.outcome
         self.addCleanup(sampler.close)
-        sampler.watch(["c", "s"], time.time() + 600)
+        sampler.watch(["c", "s"])
         last = written["trials"][-1]["begin"]
         for second in range(int(now) - 300, math.ceil(last)):  # the agents of both hosts end within the last run
             for guest in sampler._guests.values():
                 classes = dict.fromkeys(overhead.CLASSES, 0.0) | {"vcpu": second / 2, "vhost": second / 10}
-                guest.series.add(second, classes)
+                guest.samples.append((second, classes))
         one = heat_pair._Running(0, arms[0], test_heat_pair.STACK, now - 300, now)
         one.servers = {"client": "c", "server": "s"}
         pair.collect(one)
