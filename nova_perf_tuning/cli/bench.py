@@ -11,11 +11,9 @@ from typing import Any
 from nova_perf_tuning import at_once, errors
 from nova_perf_tuning.bench import base, output, plugins
 from nova_perf_tuning.bench import parameter as parameters
-from nova_perf_tuning.budget import host_environment, launchers, text, trial
+from nova_perf_tuning.budget import host_environment, local, text, trial
 from nova_perf_tuning.cli import command
-from nova_perf_tuning.launch import base as launch
 from nova_perf_tuning.launch import disks
-from nova_perf_tuning.specs import request
 
 
 class BenchList(command.PerfCommand):
@@ -41,10 +39,9 @@ class BenchList(command.PerfCommand):
 
 
 class BenchRun(command.PerfCommand):
-    """Run one benchmark once and show its figures.
+    """Run one benchmark once on this host, over loopback and in a temporary folder, and show its figures.
 
-    On the host itself it runs over loopback and in a temporary folder. With --launcher libvirt it runs in a
-    guest that is booted for it and removed after it. One run is no comparison; 'nova-perf validate' makes one.
+    One run is no comparison; 'nova-perf validate' makes one, with guests.
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
@@ -53,32 +50,26 @@ class BenchRun(command.PerfCommand):
             metavar="KIND[:KEY=VALUE,...]",
             help="benchmark, see 'nova-perf bench list'; with parameters as 'nova-perf validate' takes them",
         )
-        parser.add_argument("--launcher", choices=launchers.NAMES, default="host", help="where (default: host)")
 
     def run_command(self, args: argparse.Namespace) -> int:
         kind, _, given = args.kind.partition(":")
         chosen = parameters.split(given.split(",") if given else ())
         benchmark = plugins.load(kind)
         plugins.check_installed(benchmark, chosen)
-        if args.launcher == "host" and benchmark.paired and "port" in benchmark.defaults:
+        if benchmark.paired and "port" in benchmark.defaults:
             chosen.setdefault("port", str(_free_port()))
         merged = parameters.merge(benchmark.kind, benchmark.defaults, chosen)
         job = plugins.Job(benchmark.kind, benchmark, merged)
         steps = benchmark.steps(merged, "127.0.0.1" if benchmark.paired else None)
         environment = {**host_environment.read(), "benchmarks": {benchmark.kind: {"parameters": merged}}}
-        with launchers.load(args.launcher) as launcher:
+        with local.LocalLauncher() as launcher:
             launcher.require(*plugins.needs([job]))
             launcher.prepare()
-            if args.launcher == "host":
-                pair = launcher.host_pair()
-            else:
-                pair = launcher.boot(launch.Arm("guest", request.Request()))
-                launcher.activate("guest")
-            outcome = trial.run(job, pair, sum(step.timeout_s for step in steps))
+            outcome = trial.run(job, launcher.host_pair(), sum(step.timeout_s for step in steps))
             environment |= launcher.environment()
         if outcome.error:
             raise base.OutputError(outcome.error)
-        if args.launcher == "host" and os.path.isabs(merged.get("directory", "")) and not benchmark.files(merged):
+        if os.path.isabs(merged.get("directory", "")) and not benchmark.files(merged):
             environment["scratch_filesystem"] = disks.filesystem(merged["directory"])
         _show(args, benchmark, merged, outcome.readings, environment)
         return int(errors.ExitCode.PASS)

@@ -159,7 +159,6 @@ class FlavorExplain(cloud_command.CloudLister):
         parser.add_argument("flavor", metavar="FLAVOR", help="name or id")
         parser.add_argument("--image", metavar="IMAGE", help="the image that a guest is made of: name or id")
         parser.add_argument("--profile-dir", metavar="DIR", help="folder with profiles of your own (.yaml files)")
-        spec_options.add_housekeeping(parser)
 
     def take_action(self, parsed_args: argparse.Namespace) -> Rows:
         known = profiles.load(parsed_args.profile_dir)
@@ -172,7 +171,7 @@ class FlavorExplain(cloud_command.CloudLister):
         for warning in warnings:
             self.warn(f"warning: {warning}")
         chosen = known.get(wanted.profile or "")
-        rows = explain.rows(wanted, specs, properties, chosen, vcpus, parsed_args.housekeeping_cpus)
+        rows = explain.rows(wanted, specs, properties, chosen, vcpus)
         return ("Spec", "Value", "From", "Native", "XML", "Left out", "Host", "Why"), [
             (
                 row.spec,

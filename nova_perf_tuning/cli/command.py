@@ -130,11 +130,13 @@ def print_table(
         print(f"and {len(rows) - most} more; -f json lists them all")
 
 
-def print_rows(head: Sequence[str], rows: Iterable[Mapping[str, object]], prefix: str = "") -> None:
+def print_rows(
+    head: Sequence[str], rows: Iterable[Mapping[str, object]], prefix: str = "", limit: int = _FIELD
+) -> None:
     """Print the fields ``head`` of rows that JSON has as well, with ``prefix`` before each line."""
     first = head[0]
     table = [(f"{prefix}{row[first]}", *(row[name] for name in head[1:])) for row in rows]
-    print_table((f"{prefix}{first}", *head[1:]), table)
+    print_table((f"{prefix}{first}", *head[1:]), table, limit)
 
 
 def _field(field: object, limit: int) -> str:

@@ -80,7 +80,7 @@ class Explain(command.PerfCommand):
         wanted, warnings = crosscheck.guest_request(specs, properties, args.vcpus, known)
         missing = crosscheck.needed_native(wanted, specs, properties, args.vcpus)
         chosen = known.get(wanted.profile or "")
-        found = rows(wanted, specs, properties, chosen, args.vcpus, args.housekeeping_cpus)
+        found = rows(wanted, specs, properties, chosen, args.vcpus)
         if args.format == "json":
             command.print_json(
                 {
@@ -101,7 +101,6 @@ def rows(
     properties: Mapping[str, str],
     chosen: profile.Profile | None,
     vcpus: int,
-    housekeeping_cpus: int | None = None,
 ) -> list[Row]:
     """Return a row for each ``perf:*`` spec in force and for each of Nova's own that the profile brings."""
     found = []
@@ -109,7 +108,7 @@ def rows(
         spec, _feature = vocabulary.BY_KEY[key]
         origin, reason = _origin(key, specs, properties, chosen)
         alone = dataclasses.replace(parsing.parse_expanded({key: value}), profile=None, budget=None)
-        xml, left_out = _sample(alone, vcpus, housekeeping_cpus)
+        xml, left_out = _sample(alone, vcpus)
         native = wanted.native if spec.name == "profile" else crosscheck.needed_native(alone, {}, {}, vcpus)
         host = spec.becomes if _sets_host(spec, value) else None
         found.append(Row(key, value, origin, reason, native, xml, left_out, host))
@@ -139,13 +138,11 @@ def _sets_host(spec: vocabulary.Spec, value: str) -> bool:
     return vocabulary.Effect.HOST in spec.effects and placed
 
 
-def _sample(
-    alone: request.Request, vcpus: int, housekeeping_cpus: int | None
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _sample(alone: request.Request, vcpus: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the lines that one spec adds to a sample guest, and what it leaves out there."""
     root = guest_parsing.parse_xml(_SAMPLE.format(vcpus=vcpus))
     before = frozenset(transform.text(root).splitlines())
-    left_out = transform.write(root, alone, housekeeping_cpus)
+    left_out = transform.write(root, alone)
     for metadata in root.findall("metadata"):
         root.remove(metadata)
     lines = [line.strip() for line in transform.text(root).splitlines() if line not in before]

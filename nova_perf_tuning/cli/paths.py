@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import os
 import pathlib
-import sys
+import sysconfig
 from collections.abc import Iterator
-from importlib import metadata
-from typing import Final, NamedTuple
+from typing import Final
 
 import nova_perf_tuning
 from nova_perf_tuning import errors
@@ -17,70 +15,49 @@ from nova_perf_tuning.cli import command, option_types
 _PACKAGE: Final = pathlib.Path(nova_perf_tuning.__file__).parent
 _SHARE: Final = "share/nova-perf-tuning"
 
-
-class Kind(NamedTuple):
-    """Files that belong together.
-
-    :ivar name: what people call them; :ivar what: what they are for.
-    :ivar place: where in the package they are, or beside it below the prefix (sys.prefix, /usr).
-    :ivar tree: where in a source tree they are, which is where an editable installation finds them; empty for
-        those in the package.
-    """
-
-    name: str
-    what: str
-    place: str
-    tree: str = ""
-
-
-KINDS: Final = (
-    Kind("heat", "Heat templates and environments of the validation", "cloud/heat"),
-    Kind("metadefs", "metadata definitions for Glance", "metadefs"),
-    Kind("profiles", "tuning profiles; examples for your own", "specs/profiles"),
-    Kind("budgets", "the overhead budgets of '--budget default'", "budget/default_budgets.yaml"),
-    Kind("smoke", "smoke tests of a cloud, a test path for stestr", "../nova_perf_tuning_smoke"),
-    Kind("devstack", "the DevStack plugin", f"{_SHARE}/devstack", "devstack"),
-    Kind("image", "how the benchmark image is built and uploaded", f"{_SHARE}/image", "tools/image"),
-    Kind(
-        "systemd",
+#: Name -> what it is for, and where in the package it is.
+_IN_PACKAGE: Final = {
+    "heat": ("Heat templates and environments of the validation", "cloud/heat"),
+    "metadefs": ("metadata definitions for Glance", "metadefs"),
+    "profiles": ("tuning profiles; examples for your own", "specs/profiles"),
+    "budgets": ("the overhead budgets of '--budget default'", "budget/default_budgets.yaml"),
+    "smoke": ("smoke tests of a cloud, a test path for stestr", "../nova_perf_tuning_smoke"),
+}
+#: Name -> what it is for, where below a prefix pip or a distribution puts it, and where in the source tree it is.
+_BESIDE: Final = {
+    "devstack": ("the DevStack plugin", f"{_SHARE}/devstack", "devstack"),
+    "image": ("how the benchmark image is built and uploaded", f"{_SHARE}/image", "tools/image"),
+    "systemd": (
         "the agent's unit",
         "lib/systemd/system/nova-perf-agent.service",
         "etc/systemd/nova-perf-agent.service",
     ),
-    Kind(
-        "irqbalance",
+    "irqbalance": (
         "policy script for irqbalance",
         f"{_SHARE}/irqbalance-policy-nova-perf",
         "etc/irqbalance/irqbalance-policy-nova-perf",
     ),
-    Kind("dashboard", "Grafana's dashboard of agents' metrics", f"{_SHARE}/grafana", "etc/grafana"),
-    Kind("sample", "configuration with every option and its help", f"{_SHARE}/sample", "sample"),
-    Kind("tmpfiles.d", "folders of agent and driver", f"{_SHARE}/tmpfiles.d", "etc/tmpfiles.d"),  # noqa: S108
-)
+    "dashboard": ("Grafana's dashboard of agents' metrics", f"{_SHARE}/grafana", "etc/grafana"),
+    "sample": ("configuration with every option and its help", f"{_SHARE}/sample", "sample"),
+    "tmpfiles.d": ("folders of agent and driver", f"{_SHARE}/tmpfiles.d", "etc/tmpfiles.d"),  # noqa: S108
+}
 
 
-def found() -> dict[str, pathlib.Path]:
-    """Return name -> where it is, of all that this installation has."""
-    places = ((kind.name, next((place for place in _places(kind) if place.exists()), None)) for kind in KINDS)
-    return {name: place.resolve() for name, place in places if place is not None}
+def found() -> dict[str, tuple[pathlib.Path, str]]:
+    """Return name -> where it is, and what it is for, of all that this installation has."""
+    places = [(name, what, [_PACKAGE / place]) for name, (what, place) in _IN_PACKAGE.items()]
+    places += [(name, what, list(_beside(*where))) for name, (what, *where) in _BESIDE.items()]
+    there = ((name, what, [place for place in tried if place.exists()]) for name, what, tried in places)
+    return {name: (paths[0].resolve(), what) for name, what, paths in there if paths}
 
 
-def _places(kind: Kind) -> Iterator[pathlib.Path]:
-    """Yield where files may be: in the package or its source tree, or as pip or a distribution put them."""
-    if not kind.tree:
-        yield _PACKAGE / kind.place
-        return
-    top = _PACKAGE.parent
-    if (top / "setup.cfg").is_file() and (top / "devstack").is_dir():
-        yield top / kind.tree
-    for file in metadata.files("nova-perf-tuning") or ():
-        # Of a wheel: ../../../share/nova-perf-tuning/NAME/...
-        if f"/{kind.place}/" in f"/{file.as_posix()}/":
-            where = os.path.normpath(os.fspath(file.locate()))
-            yield pathlib.Path(where[: where.rindex(kind.place) + len(kind.place)])
-            break
-    yield pathlib.Path(sys.prefix) / kind.place
-    yield pathlib.Path("/usr") / kind.place
+def _beside(place: str, tree: str) -> Iterator[pathlib.Path]:
+    """Yield where files may be: in the source tree, or where a scheme of Python's puts data."""
+    if (_PACKAGE.parent / "setup.cfg").is_file():
+        yield _PACKAGE.parent / tree
+    for scheme in (sysconfig.get_default_scheme(), sysconfig.get_preferred_scheme("user")):
+        yield pathlib.Path(sysconfig.get_path("data", scheme)) / place
+    yield pathlib.Path("/usr") / place
 
 
 class Paths(command.PerfCommand):
@@ -101,11 +78,11 @@ class Paths(command.PerfCommand):
                     f"'{args.name[:40]}' does not come with this installation; there are: {', '.join(places)}"
                 )
             places = {args.name: places[args.name]}
-        rows = [(kind.name, str(places[kind.name]), kind.what) for kind in KINDS if kind.name in places]
+        rows = [{"name": name, "path": str(path), "what": what} for name, (path, what) in places.items()]
         if args.format == "json":
-            command.print_json({"paths": [dict(zip(("name", "path", "what"), row, strict=True)) for row in rows]})
+            command.print_json({"paths": rows})
         elif args.name is not None:
-            print(rows[0][1])
+            print(rows[0]["path"])
         else:
-            command.print_table(("name", "path", "what"), rows, limit=200)
+            command.print_rows(("name", "path", "what"), rows, limit=200)
         return int(errors.ExitCode.PASS)

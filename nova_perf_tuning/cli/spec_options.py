@@ -6,7 +6,6 @@ import argparse
 from collections.abc import Sequence
 
 from nova_perf_tuning.cli import option_types
-from nova_perf_tuning.guest import parsing
 from nova_perf_tuning.specs import vocabulary
 
 _PROFILE = f"{vocabulary.PREFIX}profile"
@@ -29,7 +28,7 @@ def add_flavor(parser: argparse.ArgumentParser, default_profile: str | None = No
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Add the options of :func:`add_flavor`, ``--image-property`` and ``--housekeeping-cpus``."""
+    """Add the options of :func:`add_flavor` and ``--image-property``."""
     add_flavor(parser)
     parser.add_argument(
         "--image-property",
@@ -37,17 +36,6 @@ def add(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         help="a property of the image, such as hw_perf_vif_queues=4; may be repeated",
-    )
-    add_housekeeping(parser)
-
-
-def add_housekeeping(parser: argparse.ArgumentParser) -> None:
-    """Add ``--housekeeping-cpus``."""
-    parser.add_argument(
-        "--housekeeping-cpus",
-        metavar="N",
-        type=option_types.whole(1, parsing.MAX_VCPUS),
-        help="host CPUs that may serve the guest's queues; perf:vif_queues=auto asks for no more than these",
     )
 
 

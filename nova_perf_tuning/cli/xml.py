@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from nova_perf_tuning import at_once, errors
 from nova_perf_tuning.cli import command, option_types, spec_options
 from nova_perf_tuning.guest import domain as domain_module
-from nova_perf_tuning.guest import parsing, storage, transform
+from nova_perf_tuning.guest import parsing, transform
 from nova_perf_tuning.specs import crosscheck, profile, profiles, request, vocabulary
 from nova_perf_tuning.specs import parsing as spec_parsing
 
@@ -29,14 +29,8 @@ class Xml(command.PerfCommand):
         parser.add_argument("domain", metavar="DOMAIN.xml", help="file with the domain's XML, - for stdin")
         parser.add_argument("--diff", action="store_true", help="print a unified diff in place of the whole XML")
         spec_options.add(parser)
-        spreads = "spreads the queues of one disk over several I/O threads"
-        help_text = f"version of the host's libvirt; from 10.0.0 on it {spreads}"
-        parser.add_argument("--libvirt-version", metavar="A.B.C", type=_version, help=help_text)
-        help_text = f"version of the host's QEMU; from 9.0.0 on it {spreads}"
-        parser.add_argument("--qemu-version", metavar="A.B.C", type=_version, help=help_text)
 
     def run_command(self, args: argparse.Namespace) -> int:
-        mapping = storage.can_map(args.libvirt_version or 0, args.qemu_version or 0)
         specs = spec_options.flavor(args)
         properties = spec_options.pairs("--image-property", args.image_property)
         own_profiles = profiles.load(args.profile_dir)
@@ -44,7 +38,7 @@ class Xml(command.PerfCommand):
         try:
             guest = parsing.parse_domain(data)
             wanted, warnings = _request(guest, specs, properties, own_profiles)
-            result = transform.transform(data, wanted, housekeeping_cpus=args.housekeeping_cpus, mapping=mapping)
+            result = transform.transform(data, wanted)
         except parsing.DomainError as error:
             raise option_types.OptionError(f"{args.domain}: {error}") from None
         notes = [*(f"warning: {text}" for text in warnings), *(f"left out: {text}" for text in result.left_out)]
@@ -108,12 +102,3 @@ def _read(path: str) -> bytes:
         raise option_types.OptionError(
             f"{path}: {error.strerror}; give domain XML (virsh dumpxml), or - for stdin"
         ) from None
-
-
-def _version(text: str) -> int:
-    """Return ``9.0.0`` as libvirt writes a version, 9000000."""
-    parts = text.split(".")
-    if len(parts) > 3 or not all(part.isascii() and part.isdigit() and len(part) < 4 for part in parts):
-        raise argparse.ArgumentTypeError(f"{vocabulary.shown(text)}: write it as in 9.0.0")
-    major, minor, micro = (*map(int, parts), 0, 0)[:3]
-    return major * 1_000_000 + minor * 1_000 + micro

@@ -66,7 +66,6 @@ class BenchTest(testtools.TestCase):
             (("run", "linpack"), "there is no benchmark 'linpack'; there are connect, cpu, cyclictest, fio"),
             (("run", "cpu:threads=0"), "threads='0' must be a whole number from 1 to 1024"),
             (("run", "cpu:threads"), "'threads' is not KEY=VALUE"),
-            (("run", "cpu", "--launcher", "cloud"), "--launcher: invalid choice: 'cloud'"),
             (("run", "fio:directory=/nonexistent"), "/nonexistent is not a directory"),
             (("parse", "iperf3", fio_text), "iperf3: the output has no 'start.test_start.protocol'"),
             (("parse", "cpu", fio_text), "cpu: the output is cut off or foreign: 0 lines 'events per second'"),
