@@ -82,7 +82,7 @@ def _request(
         image |= properties
     elif asked.expanded is not None:
         extra = native
-    image, warnings = spec_parsing.usable_properties(extra, image)
+    image, unusable = spec_parsing.usable_properties(extra, image)
     if asked.expanded is not None and not (specs or properties):
         wanted = spec_parsing.parse_expanded(asked.expanded)
     else:
@@ -92,7 +92,7 @@ def _request(
     found = crosscheck.findings(wanted, extra, image, guest.vcpus, native=of_nova)
     if specs:
         crosscheck.refuse(found)
-    return wanted, (*warnings, *map(crosscheck.message, found))
+    return wanted, (*(f"left out: {error}" for error in unusable.values()), *map(crosscheck.message, found))
 
 
 def _read(path: str) -> bytes:

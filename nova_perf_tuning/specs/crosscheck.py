@@ -222,7 +222,8 @@ def guest_request(
     :param native_of_profile: the profile's ``hw:*`` specs count, though Nova reads the flavor alone.
     :raises SpecError, ContradictionError: the flavor is wrong, whatever the image says.
     """
-    usable, warnings = parsing.usable_properties(extra_specs, image_properties, image_iothreads)
+    usable, unusable = parsing.usable_properties(extra_specs, image_properties, image_iothreads)
+    warnings = [f"left out: {error}" for error in unusable.values()]
 
     def parsed(properties: Mapping[str, str]) -> tuple[request_module.Request, list[Finding]]:
         asked = parsing.parse(extra_specs, properties, profiles)
@@ -236,7 +237,7 @@ def guest_request(
         refuse(finding for finding in found if finding.rule in mistakes)
     if asked.native and not native_of_profile:
         lacks = ", ".join(f"{key}={text}" for key, text in sorted(asked.native.items()))
-        warnings += (f"perf:profile={asked.profile}: the flavor lacks {lacks}; set them, Nova reads no profile",)
+        warnings.append(f"perf:profile={asked.profile}: the flavor lacks {lacks}; set them, Nova reads no profile")
     return asked, (*warnings, *map(message, found))
 
 

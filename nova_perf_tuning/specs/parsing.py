@@ -33,9 +33,9 @@ def parse(
     Only ``perf:*`` and ``hw_perf_*`` are read; Nova's own specs matter as far as they take the place of a
     profile's. Whether the specs fit together is asked of :mod:`nova_perf_tuning.specs.crosscheck`.
 
-    :param image_properties: as :func:`usable_properties` returns them, or unchecked, to find what is wrong.
+    :param image_properties: as :func:`usable_properties` returns them.
     :param profiles: by name; None stands for the shipped ones.
-    :raises SpecError: unknown key, value not allowed, flavor and image contradict, unknown profile.
+    :raises SpecError: unknown key, value not allowed, unknown profile.
     """
     values = _values(extra_specs, image_properties)
     native: dict[str, str] = {}
@@ -63,52 +63,52 @@ def usable_properties(
     extra_specs: Mapping[str, str],
     image_properties: Mapping[str, str],
     most_iothreads: int = vocabulary.IMAGE_IOTHREADS,
-) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Return the image properties that can be used, and a warning for each ``hw_perf_*`` that cannot.
+) -> tuple[dict[str, str], dict[str, SpecError]]:
+    """Return the image properties that can be used, and why each other ``hw_perf_*`` cannot.
 
     Images are written by tenants: what is wrong in one is left out and never fails a build, and the flavor wins.
 
     :param most_iothreads: I/O threads that an image may ask for.
     """
-    usable, warnings = {}, []
+    usable, wrong = {}, {}
     for image_key, text in image_properties.items():
         if image_key.startswith(vocabulary.IMAGE_PREFIX):
             try:
-                key, value = _image_value(image_key, text)
-                own = extra_specs.get(key)
-                if own is not None and own != text and _value(key, key, own) != value:
-                    raise _contradiction(key, own, image_key, text)
-                if key == "perf:iothreads" and int(value) > most_iothreads:
-                    raise SpecError(f"{image_key}={value}: the operator allows images at most {most_iothreads}")
+                _check_image(image_key, text, extra_specs, most_iothreads)
             except SpecError as error:
-                warnings.append(f"left out: {error}")
+                wrong[image_key] = error
                 continue
         usable[image_key] = text
-    return usable, tuple(warnings)
+    return usable, wrong
+
+
+def _check_image(image_key: str, text: str, extra_specs: Mapping[str, str], most_iothreads: int) -> None:
+    own_key = f"{vocabulary.PREFIX}{image_key.removeprefix(vocabulary.IMAGE_PREFIX)}"
+    if own_key in vocabulary.BY_KEY and image_key not in vocabulary.BY_IMAGE_PROPERTY:
+        raise SpecError(f"{image_key}: images cannot ask for it; set {own_key} on the flavor", "unknown-spec")
+    key = vocabulary.BY_IMAGE_PROPERTY.get(image_key, "")
+    value = _value(key, image_key, text)
+    own = extra_specs.get(key)
+    if own is not None and own != text and _value(key, key, own) != value:
+        raise SpecError(
+            f"{key}={vocabulary.shown(own)} of the flavor contradicts {image_key}={vocabulary.shown(text)} of the "
+            "image",
+            "contradiction",
+        )
+    if key == "perf:iothreads" and int(value) > most_iothreads:
+        raise SpecError(f"{image_key}={value}: the operator allows images at most {most_iothreads}")
 
 
 def _values(extra_specs: Mapping[str, str], image_properties: Mapping[str, str]) -> dict[str, vocabulary.Value]:
-    """Return extra spec -> value from both sources.
-
-    :raises SpecError: unknown key, value not allowed, or the two contradict.
-    """
+    """Return extra spec -> value from both sources, the flavor's before the image's."""
     values = {
         key: _value(key, key, text) for key, text in extra_specs.items() if key.startswith(vocabulary.PREFIX)
     }
     for image_key, text in image_properties.items():
-        if image_key.startswith(vocabulary.IMAGE_PREFIX):
-            key, value = _image_value(image_key, text)
-            if values.setdefault(key, value) != value:
-                raise _contradiction(key, extra_specs[key], image_key, text)
+        key = vocabulary.BY_IMAGE_PROPERTY.get(image_key)
+        if key is not None:
+            values.setdefault(key, _value(key, image_key, text))
     return values
-
-
-def _image_value(image_key: str, text: str) -> tuple[str, vocabulary.Value]:
-    key = vocabulary.BY_IMAGE_PROPERTY.get(image_key, "")
-    own = f"{vocabulary.PREFIX}{image_key.removeprefix(vocabulary.IMAGE_PREFIX)}"
-    if not key and own in vocabulary.BY_KEY:
-        raise SpecError(f"{image_key}: images cannot ask for it; set {own} on the flavor", "unknown-spec")
-    return key, _value(key, image_key, text)
 
 
 def _value(key: str, shown_key: str, text: str) -> vocabulary.Value:
@@ -120,14 +120,6 @@ def _value(key: str, shown_key: str, text: str) -> vocabulary.Value:
         return known[0].parse(str(text))
     except vocabulary.SpecValueError as error:
         raise SpecError(f"{shown_key}={vocabulary.shown(str(text))}: {error}") from None
-
-
-def _contradiction(key: str, own: str, image_key: str, text: str) -> SpecError:
-    return SpecError(
-        f"{key}={vocabulary.shown(str(own))} of the flavor contradicts "
-        f"{image_key}={vocabulary.shown(str(text))} of the image",
-        "contradiction",
-    )
 
 
 def _profile(name: str, profiles: Mapping[str, profile.Profile] | None) -> profile.Profile:

@@ -23,7 +23,6 @@ MANY_QUEUES: Final = 8
 
 _OURS: Final = re.compile(r"(hw:)?perf[_:]?\w|hw_perf_", re.IGNORECASE)
 _NONE: Final[Mapping[str, str]] = {}
-_DRIVER: Final = "The driver refuses to build such a guest."
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -170,28 +169,34 @@ def findings(
     image_properties: Mapping[str, str] = _NONE,
 ) -> list[Finding]:
     """Return everything that is wrong with a flavor, and with it and an image together when there is one."""
-    found, readable = unreadable(specs, profiles)
-    try:
-        asked = parsing.parse(readable, image_properties, profiles)
-    except parsing.SpecError as error:
+    found, readable = [], {}
+    for key, value in specs.items():
+        try:
+            parsing.parse({key: value}, profiles=profiles)
+            readable[key] = value
+        except parsing.SpecError as error:
+            why = "The driver refuses to build such a guest. Nova's API does not take it anew either."
+            found.append(unusable(key, value, error, why))
+    usable, contradictions = parsing.usable_properties(readable, image_properties, vocabulary.MAX_IOTHREADS)
+    for one in contradictions.values():
         remedy, why = (
             "remove one of them, or make them equal",
             "The flavor wins; the driver leaves the image's out.",
         )
-        found.append(crosscheck.wrong("flavor-and-image", str(error), remedy, why))
-    else:
-        found += crosscheck.findings(asked, readable, image_properties, vcpus)
-        lacks = _needed(asked, readable, image_properties, vcpus)
-        if lacks:
-            found.append(
-                crosscheck.wrong(
-                    "native-specs-missing",
-                    f"without {' '.join(f'{key}={value}' for key, value in lacks.items())}",
-                    "openstack perf flavor set FLAVOR writes them",
-                    "Nova's scheduler and os-vif read the flavor before a guest is built; they know no profiles.",
-                    Level.WARNING,
-                )
+        found.append(crosscheck.wrong("flavor-and-image", str(one), remedy, why))
+    asked = parsing.parse(readable, usable, profiles)
+    found += crosscheck.findings(asked, readable, usable, vcpus)
+    lacks = _needed(asked, readable, usable, vcpus)
+    if lacks:
+        found.append(
+            crosscheck.wrong(
+                "native-specs-missing",
+                f"without {' '.join(f'{key}={value}' for key, value in lacks.items())}",
+                "openstack perf flavor set FLAVOR writes them",
+                "Nova's scheduler and os-vif read the flavor before a guest is built; they know no profiles.",
+                Level.WARNING,
             )
+        )
     return found + rules.run(RULES, FlavorFacts(vcpus, specs), strict=True).findings
 
 
@@ -215,18 +220,7 @@ def _of_profile(key: str, value: str, old: profile.Profile) -> bool:
     return key == crosscheck.MULTIQUEUE and "perf:vif_queues" in old.specs and value.lower() == "true"
 
 
-def unreadable(
-    specs: Mapping[str, str], profiles: Mapping[str, profile.Profile], *, of_image: bool = False
-) -> tuple[list[Finding], dict[str, str]]:
-    """Return a finding for each key of ours that cannot be used whatever else is said, and what is left."""
-    found, readable = [], {}
-    why = "The driver leaves it out." if of_image else f"{_DRIVER} Nova's API does not take it anew either."
-    for key, value in specs.items():
-        try:
-            parsing.parse({} if of_image else {key: value}, {key: value} if of_image else {}, profiles)
-            readable[key] = value
-        except parsing.SpecError as error:
-            rule = "unknown-property" if of_image and error.rule == "unknown-spec" else error.rule
-            evidence = f"{vocabulary.shown(key)}={vocabulary.shown(value)}"
-            found.append(crosscheck.wrong(rule, evidence, str(error), why))
-    return found, readable
+def unusable(key: str, value: str, error: parsing.SpecError, why: str, rule: str = "") -> Finding:
+    """Return the finding of a key of ours that cannot be used whatever else is said."""
+    evidence = f"{vocabulary.shown(key)}={vocabulary.shown(value)}"
+    return crosscheck.wrong(rule or error.rule, evidence, str(error), why)

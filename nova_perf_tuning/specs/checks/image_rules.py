@@ -175,7 +175,17 @@ def findings(
     :param flavor: vCPUs and extra specs. Of what is wrong with the flavor, only what involves the
         image is told.
     """
-    found, readable = flavor_rules.unreadable(properties, profiles, of_image=True)
+    readable, wrong = parsing.usable_properties({}, properties, vocabulary.MAX_IOTHREADS)
+    found = [
+        flavor_rules.unusable(
+            key,
+            properties[key],
+            error,
+            "The driver leaves it out.",
+            "unknown-property" if error.rule == "unknown-spec" else "",
+        )
+        for key, error in wrong.items()
+    ]
     vcpus, specs = flavor or (0, {})
     if flavor is None:
         found += crosscheck.findings(parsing.parse({}, readable, profiles), {}, readable)
