@@ -70,7 +70,7 @@ instance whose flavor names one of yours. Set it to the same contents on every c
 that migrates is built differently there.
 
 Not set, only the profiles of the package are known. /etc/nova-perf-tuning/profiles is a good place. A profile
-of yours takes the place of a packaged one of the same name only when it says ``override: true``.
+of yours cannot have the name of a packaged one.
 ``nova-perf-status upgrade check`` reads the folder as nova-compute would.
 """,
     ),

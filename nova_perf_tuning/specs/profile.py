@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 import yaml
@@ -23,7 +23,6 @@ SCHEMA: Final[Mapping[str, Any]] = {
     "properties": {
         "name": {"type": "string", "pattern": rf"^{vocabulary.NAME_PATTERN}\Z"},
         "description": {"type": "string", "minLength": 1, "maxLength": 2000},
-        "override": {"type": "boolean"},
         "specs": {
             "type": "object",
             "minProperties": 1,
@@ -66,14 +65,12 @@ class Profile:
     """A named set of extra specs (``perf:*`` and Nova's ``hw:*``).
 
     :ivar source: the file it was read from.
-    :ivar override: the file may take the place of a shipped profile of this name.
     """
 
     name: str
     description: str
     specs: Mapping[str, ProfileSpec]
     source: str
-    override: bool = False
 
 
 def parse(text: str, source: str) -> Profile:
@@ -87,27 +84,7 @@ def parse(text: str, source: str) -> Profile:
     if fault is not None:
         raise ProfileError(f"{source}: {fault}")
     specs = {key: _spec(key, entry, source) for key, entry in data["specs"].items()}
-    return Profile(data["name"], " ".join(data["description"].split()), specs, source, data.get("override", False))
-
-
-def combine(shipped: Iterable[Profile], own: Iterable[Profile]) -> dict[str, Profile]:
-    """Return all profiles by name; an operator's replaces a shipped one only when it says ``override: true``.
-
-    :raises ProfileError: a name twice, or a shipped name without ``override``.
-    """
-    profiles = {profile.name: profile for profile in shipped}
-    seen: dict[str, Profile] = {}
-    for profile in own:
-        if profile.name in seen:
-            other = seen[profile.name].source
-            raise ProfileError(f"{profile.source}: name: '{profile.name}' is in {other} as well; rename one")
-        if profile.name in profiles and not profile.override:
-            raise ProfileError(
-                f"{profile.source}: name: '{profile.name}' is a shipped profile; rename yours, or write "
-                "'override: true' to replace the shipped one"
-            )
-        seen[profile.name] = profile
-    return profiles | seen
+    return Profile(data["name"], " ".join(data["description"].split()), specs, source)
 
 
 class _Loader(yaml.SafeLoader):

@@ -24,7 +24,8 @@ def load(directory: str | None) -> Mapping[str, profile.Profile]:
 
     Within nova-compute each boot of a guest with a profile asks, so files are read anew when they have changed.
 
-    :raises ProfileError: the directory or a file cannot be read, or holds something that is no profile.
+    :raises ProfileError: the directory or a file cannot be read, or holds something that is no profile, or a name
+        twice.
     """
     if directory is None:
         return shipped()
@@ -38,7 +39,12 @@ def load(directory: str | None) -> Mapping[str, profile.Profile]:
 @functools.lru_cache(maxsize=4)
 def _combined(files: Iterable[tuple[pathlib.Path, int, int]]) -> Mapping[str, profile.Profile]:
     """Combine files; their times and sizes only tell this cache that one has changed."""
-    return profile.combine(shipped().values(), [_read(path) for path, *_ in files])
+    known = dict(shipped())
+    for own in (_read(path) for path, *_ in files):
+        if own.name in known:
+            raise profile.ProfileError(f"{own.source}: name: '{own.name}' is in {known[own.name].source} as well")
+        known[own.name] = own
+    return known
 
 
 def _read(path: pathlib.Path) -> profile.Profile:

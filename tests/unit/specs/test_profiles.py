@@ -94,12 +94,10 @@ class FolderTest(testtools.TestCase):
         (self.folder / "README").write_text("no profile", encoding="utf-8")
         self.assertEqual(set(profiles.shipped()) | {"mine"}, set(profiles.load(str(self.folder))))
 
-    def test_a_shipped_profile_is_replaced_only_on_demand(self):
+    def test_a_shipped_profile_stays(self):
         path = self.folder / "storage.yaml"
         path.write_text(GOOD.replace("mine", "storage"), encoding="utf-8")
-        self.assertIn(f"{path}: name: 'storage' is a shipped profile", self.error())
-        path.write_text(GOOD.replace("mine", "storage") + "override: true\n", encoding="utf-8")
-        self.assertEqual(str(path), profiles.load(str(self.folder))["storage"].source)
+        self.assertIn(f"{path}: name: 'storage' is in ", self.error())
 
     def test_files_are_read_anew_when_they_have_changed(self):
         for number in (3, 40):
