@@ -10,18 +10,22 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.budget import definitions, model, overhead, statistics, text, trial_filter
+from nova_perf_tuning.budget import (
+    definitions,
+    model,
+    overhead,
+    statistics,
+    text,
+    trial_filter,
+)
 
 #: Classes of a guest's CPU that run on shared CPUs; ``worker`` are QEMU's own threads for I/O.
 CLASSES: Final = ("emulator", "iothread", "worker", "vhost", "softirq")
 ALL: Final = "all shared work"
-#: Of a CPU that a single vhost worker or I/O thread may take before its queue is the limit.
-_ONE_THREAD: Final = 1.0
-
 #: A cost that was measured at so many times a guest's rate, or so much less, is taken for its cost.
 _SAME_RATE: Final = 2.0
 
@@ -71,131 +75,104 @@ class Capacity:
     note: str = ""
 
 
-class Measured:
-    """What the guests of an arm cost in one benchmark.
-
-    :ivar trials: those that count; :ivar rate: units per second that each guest did, the median.
-    :ivar note: what was excluded.
-    """
-
-    def __init__(self, results: model.Results, benchmark: str, arm: str) -> None:
-        """Find the trials.
-
-        :raises CapacityError: none counted its work or CPU by class, too many do not count for the rest to be a
-            sample, or counters contradict each other.
-        """
-        self.benchmark, self.arm, self.environment = benchmark, arm, results.environment
-        where = f"'{benchmark[:80]}' on '{arm[:40]}'"
-        figure = [
-            one for one in results.trials if one.benchmark == benchmark and (one.primary or one.value is None)
-        ]
-        mine = [one for one in figure if one.arm == arm]
-        picked = trial_filter.select(results, figure, arm, arm)
-        if mine and picked.invalid is not None:
-            raise CapacityError(f"{where}: {text.of(picked.invalid)}")
-        working = [one for one in picked.trials if one.value is not None and one.work]
-        if not working:
-            known = sorted({one.benchmark for one in results.trials if one.work and one.arm == arm})
-            raise CapacityError(f"no trial of {where} counted its work; benchmarks that did: {text.listed(known)}")
-        if not any("vcpu" in one.host_cpu_s for one in working):
-            raise CapacityError(f"'{arm}' is no guest: its CPU was not measured per class")
-        self.trials = [one for one in working if {"vcpu", "total"} <= one.host_cpu_s.keys()]
-        without = f"{len(working) - len(self.trials)} of {len(working)} trials have no CPU by class"
-        if len(working) - len(self.trials) > trial_filter.MAX_LOST * len(working):
-            raise CapacityError(
-                f"{where}: {without} (limit {trial_filter.MAX_LOST:.0%}); on a cloud agents tell it"
-            )
-        if faults := list(filter(None, (overhead.cost(one).contradiction for one in self.trials))):
-            raise CapacityError(f"{where}: {text.of(faults[0])}")
-        self.classes = [name for name in CLASSES if any(one.host_cpu_s.get(name) for one in self.trials)]
-        if not self.classes:
-            raise CapacityError(f"{where}: took no CPU beside its vCPUs")
-        self.work_unit = self.trials[0].work_unit
-        rates = [one.work / one.window_s for one in self.trials if one.work and one.window_s > 0]
-        self.rate = statistics.median(rates) or 0.0
-        no_softirq = not any("softirq" in one.host_cpu_s for one in self.trials)
-        self.note = _joined(
-            text.lines(picked.notes),
-            without if len(self.trials) < len(working) else "",
-            "interrupts and softirqs were not measured: what they cost is not in it" if no_softirq else "",
-        )
-
-    def cost(self, classes: Sequence[str]) -> statistics.Estimate:
-        """Return CPU seconds of one guest per unit of work.
-
-        The trials of a benchmark with a peer count the CPU of both guests; one guest takes half, the mean of both
-        roles.
-        """
-        samples: dict[int, list[float]] = {}
-        for one in self.trials:
-            seconds = sum(one.host_cpu_s.get(name, 0.0) for name in classes)
-            value = overhead.per_unit(seconds / self._guests(), one)
-            if value is not None:
-                samples.setdefault(one.group, []).append(value)
-        found = statistics.estimate(samples, positive=True)
-        assert found is not None
-        return found
-
-    def _guests(self) -> int:
-        environment = self.environment
-        commands = environment.get("benchmarks", {}).get(self.benchmark, {}).get("commands", [])
-        if not commands and trial_filter.of_many_hosts(environment):  # tells no commands
-            kind = definitions.benchmark(self.benchmark, environment)
-            return 2 if kind is not None and kind.paired else 1
-        return 2 if len(commands) > 1 else 1
-
-
 def fits(cpus: float, per_guest: float) -> int | None:
     """Return how many guests fit; None: the resource is not used, so it does not limit."""
     return math.floor(cpus / per_guest + 1e-9) if per_guest > 0 else None
 
 
 def capacity(
-    measured: Measured,
-    shared_cpus: float,
-    busy: float,
-    rate: float | None = None,
+    results: model.Results, benchmark: str, arm: str, shared_cpus: float, busy: float, rate: float | None = None
 ) -> Capacity:
     """Return how many guests fit, resource by resource.
 
     :param shared_cpus: CPUs of the host for emulators, vhost workers and interrupts.
     :param busy: share of them that may be busy, above 0 to 1.
-    :param rate: units per second that each guest does; None: what the measured one did.
+    :param rate: units per second that each guest does; None: the median of what the measured one did.
+    :raises CapacityError: no trial counted its work or CPU by class, too many do not count for the rest to be a
+        sample, or counters contradict each other.
     """
-    own = measured.rate
+    trials, notes = _counting(results, benchmark, arm)
+    classes = [name for name in CLASSES if any(one.host_cpu_s.get(name) for one in trials)]
+    if not classes:
+        raise CapacityError(f"{_where(benchmark, arm)}: took no CPU beside its vCPUs")
+    unit = trials[0].work_unit
+    own = statistics.median([one.work / one.window_s for one in trials if one.work and one.window_s > 0]) or 0.0
     rate = own if rate is None else rate
-    parts = [(ALL, measured.classes), *((name, [name]) for name in measured.classes)]
-    limits = [_limit(name, measured.cost(classes), rate, shared_cpus * busy) for name, classes in parts]
+    guests = _guests(results.environment, benchmark)
+    limits = [
+        _limit(name, _cost(trials, some, guests), rate, shared_cpus * busy)
+        for name, some in ((ALL, classes), *((name, [name]) for name in classes))
+    ]
     limits.sort(key=lambda one: math.inf if one.careful is None else one.careful)
-    other_rate, waited = "", ""
+    if not any("softirq" in one.host_cpu_s for one in trials):
+        notes.append("interrupts and softirqs were not measured: what they cost is not in it")
     if own and not 1 / _SAME_RATE <= rate / own <= _SAME_RATE:
-        other_rate = (
-            f"the cost was measured at {own:.3g} {measured.work_unit} per second, not {rate:.3g}: a guest costs"
+        notes.append(
+            f"the cost was measured at {own:.3g} {unit} per second, not {rate:.3g}: a guest costs"
             " something at rest too, so measure guests at the rate at which they work"
         )
-    waits = [share for one in measured.trials if (share := overhead.wait_share(one)) is not None]
+    waits = [share for one in trials if (share := overhead.wait_share(one)) is not None]
     if over := sum(share > overhead.MAX_WAIT for share in waits):
-        waited = f"vCPUs waited for a host CPU in {over} of {len(waits)} trials: the host was not idle"
-    note = _joined(measured.note, other_rate, waited)
-    count, unit = len(measured.trials), measured.work_unit
-    return Capacity(measured.benchmark, measured.arm, unit, rate, shared_cpus, tuple(limits), count, note)
+        notes.append(f"vCPUs waited for a host CPU in {over} of {len(waits)} trials: the host was not idle")
+    note = "; ".join(filter(None, notes))
+    return Capacity(benchmark, arm, unit, rate, shared_cpus, tuple(limits), len(trials), note)
+
+
+def _where(benchmark: str, arm: str) -> str:
+    return f"'{benchmark[:80]}' on '{arm[:40]}'"
+
+
+def _counting(results: model.Results, benchmark: str, arm: str) -> tuple[list[model.Trial], list[str]]:
+    """Return the trials that count, with their work and CPU, and what is to be said of the others.
+
+    :raises CapacityError: as for :func:`capacity`.
+    """
+    where = _where(benchmark, arm)
+    figure = [one for one in results.trials if one.benchmark == benchmark and (one.primary or one.value is None)]
+    picked = trial_filter.select(results, figure, arm, arm)
+    if picked.invalid is not None and any(one.arm == arm for one in figure):
+        raise CapacityError(f"{where}: {text.of(picked.invalid)}")
+    working = [one for one in picked.trials if one.value is not None and one.work]
+    if not working:
+        known = sorted({one.benchmark for one in results.trials if one.work and one.arm == arm})
+        raise CapacityError(f"no trial of {where} counted its work; benchmarks that did: {text.listed(known)}")
+    if not any("vcpu" in one.host_cpu_s for one in working):
+        raise CapacityError(f"'{arm}' is no guest: its CPU was not measured per class")
+    trials = [one for one in working if {"vcpu", "total"} <= one.host_cpu_s.keys()]
+    lacking = len(working) - len(trials)
+    without = f"{lacking} of {len(working)} trials have no CPU by class"
+    if lacking > trial_filter.MAX_LOST * len(working):
+        raise CapacityError(f"{where}: {without} (limit {trial_filter.MAX_LOST:.0%}); on a cloud agents tell it")
+    if faults := list(filter(None, (overhead.cost(one).contradiction for one in trials))):
+        raise CapacityError(f"{where}: {text.of(faults[0])}")
+    return trials, [text.lines(picked.notes), without if lacking else ""]
+
+
+def _guests(environment: Mapping[str, Any], benchmark: str) -> int:
+    """Return of how many guests the trials count the CPU; one takes its part, the mean of both roles."""
+    commands = environment.get("benchmarks", {}).get(benchmark, {}).get("commands", [])
+    if not commands and trial_filter.of_many_hosts(environment):  # tells no commands
+        kind = definitions.benchmark(benchmark, environment)
+        return 2 if kind is not None and kind.paired else 1
+    return 2 if len(commands) > 1 else 1
+
+
+def _cost(trials: Sequence[model.Trial], classes: Sequence[str], guests: int) -> statistics.Estimate:
+    """Return CPU seconds of one guest per unit of work."""
+    samples: dict[int, list[float]] = {}
+    for one in trials:
+        seconds = sum(one.host_cpu_s.get(name, 0.0) for name in classes)
+        value = overhead.per_unit(seconds / guests, one)
+        if value is not None:
+            samples.setdefault(one.group, []).append(value)
+    found = statistics.estimate(samples, positive=True)
+    assert found is not None
+    return found
 
 
 def _limit(name: str, found: statistics.Estimate, rate: float, cpus: float) -> Limit:
-    per_guest = found.value * rate
     dear = None if found.high is None else fits(cpus, found.high * rate)
     cheap = None if found.low is None else fits(cpus, found.low * rate)
-    several = name in ("vhost", "iothread", "emulator") and per_guest > _ONE_THREAD
-    note = _joined(
-        _one_boot(found),
-        "more than one CPU per guest: it takes several queues or threads to get there" if several else "",
-    )
+    per_guest = found.value * rate
+    note = "" if found.low is not None else "one boot only, so no interval"
     return Limit(name, found.value, per_guest, fits(cpus, per_guest), dear, cheap, note)
-
-
-def _one_boot(found: statistics.Estimate) -> str:
-    return "" if found.low is not None else "one boot only, so no interval"
-
-
-def _joined(*notes: str) -> str:
-    return "; ".join(filter(None, notes))

@@ -14,7 +14,7 @@ import hashlib
 import json
 import statistics
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from nova_perf_tuning.database import engine as database  # first: it says which extra SQLAlchemy is of
 
@@ -23,9 +23,6 @@ import sqlalchemy as sa
 
 from nova_perf_tuning.budget import guards, model, store, trend, trial_filter
 from nova_perf_tuning.database import tables
-
-#: Newest runs of each host that a history looks at unless told otherwise.
-LAST = 100
 
 #: What may change between runs and explain a change of figures.
 _VERSIONS = ("kernel", "qemu", "libvirt", "nova_perf_tuning")
@@ -45,20 +42,6 @@ class Point:
     value: float
     n: int
     versions: Mapping[str, str]
-
-
-class _Key(NamedTuple):
-    """What the runs of a series have in common, as :class:`Series` has it."""
-
-    host: str
-    benchmark: str
-    metric: str
-    arm: str
-    fingerprint: str
-    parameters: str
-    request: str
-    unit: str
-    better: str
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -163,58 +146,42 @@ class History:
         return run_id, database.write(self._engine, add)
 
     def series(
-        self, host: str | None = None, benchmark: str | None = None, arm: str | None = None, last: int = LAST
+        self, host: str | None = None, benchmark: str | None = None, arm: str | None = None
     ) -> list[Series]:
         """Return histories by host, benchmark, arm and request.
 
         :param host, benchmark, arm: only these.
-        :param last: newest runs of each host that are looked at, of those that have such figures.
         """
-        found = []
-        for key, some in sorted(self._points(last, host, benchmark, arm).items()):
-            points = tuple(sorted(some, key=lambda point: (point.at, point.run_id)))
-            found.append(Series(*key, points, tuple(trend.changes([point.value for point in points]))))
-        return found
-
-    def _points(
-        self, last: int, host: str | None, benchmark: str | None, arm: str | None
-    ) -> dict[_Key, list[Point]]:
         runs, pairs = tables.runs.c, tables.pairs.c
-        points: dict[_Key, list[Point]] = collections.defaultdict(list)
-        runs_of: collections.Counter[str] = collections.Counter()
+        points: dict[tuple[str, ...], list[Point]] = collections.defaultdict(list)
         with database.reading(self._engine) as connection:
-            newest_first = sa.select(runs.id, runs.created_at).order_by(runs.created_at.desc(), runs.id.desc())
-            for run_id, created in connection.execute(newest_first).all():
+            by_time = sa.select(runs.id, runs.created_at).order_by(runs.created_at, runs.id)
+            for run_id, created in connection.execute(by_time).all():
                 environment = connection.scalar(sa.select(runs.environment).where(runs.id == run_id)) or {}
                 versions = {word: str(environment[word]) for word in _VERSIONS if word in environment}
                 done = sa.select(pairs.client, pairs.trials).where(pairs.run_id == run_id, pairs.state == "done")
-                values: dict[str, dict[_Key, list[float]]] = collections.defaultdict(dict)
                 if host is not None:
                     done = done.where(pairs.client == host)
+                values: dict[tuple[str, ...], list[float]] = collections.defaultdict(list)
                 for client, trials in connection.execute(done.execution_options(yield_per=20)):
-                    for one in (model.Trial(**row) for row in trials if runs_of[client] < last):
+                    for one in (model.Trial(**row) for row in trials):
                         wanted = benchmark in (None, one.benchmark) and arm in (None, one.arm)
                         if wanted and one.primary and one.value is not None and one.value > 0:
-                            values[client].setdefault(_key(client, environment, one), []).append(one.value)
-                for client, series in values.items():
-                    runs_of[client] += 1
-                    for key, some in series.items():
-                        points[key].append(Point(run_id, created, statistics.median(some), len(some), versions))
-        return points
+                            values[_key(client, environment, one)].append(one.value)
+                for key, some in values.items():
+                    points[key].append(Point(run_id, created, statistics.median(some), len(some), versions))
+        return [
+            Series(*key, tuple(some), tuple(trend.changes([point.value for point in some])))
+            for key, some in sorted(points.items())
+        ]
 
 
-def _key(host: str, environment: Mapping[str, Any], trial: model.Trial) -> _Key:
+def _key(host: str, environment: Mapping[str, Any], trial: model.Trial) -> tuple[str, ...]:
+    """Return what the runs of a series have in common: the fields of :class:`Series` up to its points."""
     parameters = environment.get("benchmarks", {}).get(trial.benchmark, {}).get("parameters", {})
-    return _Key(
-        host,
-        trial.benchmark,
-        trial.metric,
-        trial.arm,
-        fingerprint(environment),
-        json.dumps(parameters, sort_keys=True),
-        request(environment, trial.arm),
-        trial.unit,
-        trial.better,
+    return (
+        *(host, trial.benchmark, trial.metric, trial.arm, fingerprint(environment)),
+        *(json.dumps(parameters, sort_keys=True), request(environment, trial.arm), trial.unit, trial.better),
     )
 
 

@@ -47,8 +47,8 @@ class Capacity(command.PerfCommand):
         )
 
     def run_command(self, args: argparse.Namespace) -> int:
-        measured = capacity.Measured(store.load(args.results), args.benchmark, args.arm)
-        found = capacity.capacity(measured, len(args.shared), args.busy, args.rate)
+        results = store.load(args.results)
+        found = capacity.capacity(results, args.benchmark, args.arm, len(args.shared), args.busy, args.rate)
         if args.format == "json":
             command.print_json({"capacity": dataclasses.asdict(found), "busy": args.busy})
         else:

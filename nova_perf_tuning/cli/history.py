@@ -32,13 +32,6 @@ class History(command.PerfCommand):
         parser.add_argument("--benchmark", metavar="NAME", help="only this benchmark")
         parser.add_argument("--arm", metavar="NAME", help="only this arm")
         parser.add_argument(
-            "--last",
-            metavar="N",
-            type=option_types.whole(1, 100_000),
-            default=100,
-            help="newest runs of each host to look at (default: 100)",
-        )
-        parser.add_argument(
             "--database",
             metavar="URL",
             help="SQLAlchemy URL (default: $NOVA_PERF_DATABASE, else results.db in the state directory)",
@@ -59,7 +52,7 @@ class History(command.PerfCommand):
                 run_id, new = kept.add(results)
                 if args.format != "json":
                     command.say(f"{path}: {'kept as' if new else 'was kept before as'} run {run_id}")
-            found = kept.series(args.host, args.benchmark, args.arm, args.last)
+            found = kept.series(args.host, args.benchmark, args.arm)
         if args.format == "json":
             command.print_json({"series": [_plain(one) for one in found]})
         else:

@@ -24,7 +24,7 @@ def results(*trials):
 
 
 def fitting(data, shared=8, busy=1.0, **options):
-    return capacity.capacity(capacity.Measured(data, "iperf3", "tuned"), shared, busy, **options)
+    return capacity.capacity(data, "iperf3", "tuned", shared, busy, **options)
 
 
 class CapacityTest(testtools.TestCase):

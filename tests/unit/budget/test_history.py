@@ -38,7 +38,6 @@ class HistoryTest(testtools.TestCase):
         self.assertEqual([6], [one.index for one in found.changes])
         self.assertEqual({"kernel": ("6.1", "6.12")}, found.new_versions(found.changes[0]))
         self.assertEqual([], self.kept.series("another"))
-        self.assertEqual(4, len(self.kept.series(last=4)[0].points))
 
     def test_trials_that_do_not_count_are_not_kept(self):
         data = samples.results({"untuned": 100.0}, noise=0.002)
@@ -53,21 +52,6 @@ class HistoryTest(testtools.TestCase):
         for told in ({}, {"cpu_model": "old CPU"}, {"cpu_model": ""}):
             self.add(**told)
         self.assertEqual([1] * 3, [len(one.points) for one in self.kept.series()])
-
-    def test_the_newest_runs_are_those_of_each_host(self):
-        for day in range(1, 5):
-            for number in range(6):
-                self.add(f"host{number}", day=day, value=100.0 + number)
-        for last, runs in ((100, 4), (3, 3), (1, 1)):
-            found = self.kept.series(last=last)
-            self.assertEqual([runs] * 6, [len(one.points) for one in found])
-            self.assertEqual({4}, {one.points[-1].at.day for one in found})
-        [one] = self.kept.series("host0", last=2)
-        self.assertEqual(2, len(one.points))
-        told = {**MACHINE, "host": "host0", "created": "2026-10-09T10:00:00+00:00"}
-        self.kept.add(samples.results({"again": 100.0}, **told))
-        [one] = self.kept.series("host0", arm="untuned", last=1)
-        self.assertEqual(4, one.points[-1].at.day, "the newest run that has what is asked for")
 
     def test_other_requests_are_another_series(self):
         balanced = {"perf:profile": "balanced", "perf:vif_queues": "auto"}

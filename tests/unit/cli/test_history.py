@@ -59,7 +59,6 @@ class HistoryTest(testtools.TestCase):
 
     def test_mistakes_are_one_line(self):
         for arguments, told in (
-            (("--last", "0"), "--last: '0'"),
             (("--add", self.path("missing.json")), "missing.json: No such file"),
             (("--database", "nonsense"), "no SQLAlchemy URL"),
         ):
