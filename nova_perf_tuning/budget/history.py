@@ -32,6 +32,9 @@ _JUDGES = "perf:budget"
 
 _NEVER = datetime.datetime(1970, 1, 1)
 
+#: What the runs of a series have in common: the fields of :class:`Series` up to its points.
+_Key = tuple[str, str, str, str, str, str, str, str, str]
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Point:
@@ -153,7 +156,7 @@ class History:
         :param host, benchmark, arm: only these.
         """
         runs, pairs = tables.runs.c, tables.pairs.c
-        points: dict[tuple[str, ...], list[Point]] = collections.defaultdict(list)
+        points: dict[_Key, list[Point]] = collections.defaultdict(list)
         with database.reading(self._engine) as connection:
             by_time = sa.select(runs.id, runs.created_at).order_by(runs.created_at, runs.id)
             for run_id, created in connection.execute(by_time).all():
@@ -162,7 +165,7 @@ class History:
                 done = sa.select(pairs.client, pairs.trials).where(pairs.run_id == run_id, pairs.state == "done")
                 if host is not None:
                     done = done.where(pairs.client == host)
-                values: dict[tuple[str, ...], list[float]] = collections.defaultdict(list)
+                values: dict[_Key, list[float]] = collections.defaultdict(list)
                 for client, trials in connection.execute(done.execution_options(yield_per=20)):
                     for one in (model.Trial(**row) for row in trials):
                         wanted = benchmark in (None, one.benchmark) and arm in (None, one.arm)
@@ -176,8 +179,7 @@ class History:
         ]
 
 
-def _key(host: str, environment: Mapping[str, Any], trial: model.Trial) -> tuple[str, ...]:
-    """Return what the runs of a series have in common: the fields of :class:`Series` up to its points."""
+def _key(host: str, environment: Mapping[str, Any], trial: model.Trial) -> _Key:
     parameters = environment.get("benchmarks", {}).get(trial.benchmark, {}).get("parameters", {})
     return (
         *(host, trial.benchmark, trial.metric, trial.arm, fingerprint(environment)),
