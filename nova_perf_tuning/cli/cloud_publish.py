@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import datetime
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,8 +11,7 @@ from nova_perf_tuning.cli import budget_options, cloud_command, cloud_flavor, op
 from nova_perf_tuning.cli import publish as publish_module
 from nova_perf_tuning.cloud import host_results, hosts, publish
 from nova_perf_tuning.printing import one_line
-
-MAX_AGE = 30 * 24 * 3600
+from nova_perf_tuning.virt import host_result, traits
 
 
 class Publish(cloud_command.CloudLister):
@@ -50,49 +48,41 @@ class Publish(cloud_command.CloudLister):
             "if it was this that disabled it",
         )
         parser.add_argument("--withdraw", action="store_true", help="take all CUSTOM_PERF_* traits away")
-        parser.add_argument(
-            "--max-age",
-            metavar="SECONDS",
-            type=option_types.whole(1, 10**9 - 1),
-            default=MAX_AGE,
-            help="refuse results made longer ago; at least twice the interval between validations "
-            f"(default: {MAX_AGE}, 30 days)",
-        )
 
     def take_action(self, parsed_args: argparse.Namespace) -> cloud_flavor.Rows:
         results, judged = self._results(parsed_args)
         known = hosts.list_hosts(self.connection)
-        done = []
+        rows = []
         for name, result in results:
             try:
-                done.append(self._one(hosts.choose(known, name), result, parsed_args))
+                rows.append(self._row(hosts.choose(known, name), result, judged, parsed_args))
             except errors.PerfTuningError as error:
                 if len(results) == 1:
                     raise
                 self.warn(f"{name}: {one_line(error)}")
                 self.exit_code = errors.ExitCode.ERROR
-        return ("Host", "Verdict", "Judged", "Traits", "Added", "Removed", "Service"), [
-            (
-                one.host,
-                one.verdict,
-                judged,
-                cloud_flavor.Lines(one.holds),
-                cloud_flavor.Lines(one.added),
-                cloud_flavor.Lines(one.removed),
-                one.service.value,
-            )
-            for one in done
-        ]
+        return ("Host", "Verdict", "Judged", "Traits", "Added", "Removed", "Service"), rows
 
-    def _one(self, host: Any, result: Any, args: argparse.Namespace) -> Any:
-        if args.withdraw:
-            return publish.withdraw(self.connection, host, enable=args.disable_on_fail)
-        now = datetime.datetime.now(datetime.UTC)
-        publish.usable(result, host, now, datetime.timedelta(seconds=args.max_age))
-        return publish.publish(self.connection, host, result, disable_on_fail=args.disable_on_fail)
+    def _row(
+        self, host: hosts.Host, result: host_result.HostResult | None, judged: str, args: argparse.Namespace
+    ) -> Sequence[Any]:
+        """Publish a host's result, None: withdraw what is published; return what was done."""
+        if result is not None:
+            publish.check(result, host)
+        added, removed, holds = publish.bring(
+            self.connection, host, traits.wanted(result) if result is not None else frozenset()
+        )
+        service = "left alone"
+        if args.disable_on_fail and (result is None or result.verdict in ("PASS", "FAIL")):
+            failed = result if result is not None and result.verdict == "FAIL" else None
+            service = publish.set_service(self.connection, host, failed)
+        shown = [cloud_flavor.Lines(sorted(names)) for names in (holds, added, removed)]
+        return (host.name, result.verdict if result is not None else "", judged, *shown, service)
 
-    def _results(self, args: argparse.Namespace) -> tuple[Sequence[tuple[str, Any]], str]:
-        """Return (host, its result) of what is to be published, or (host, None), and how it was judged."""
+    def _results(
+        self, args: argparse.Namespace
+    ) -> tuple[Sequence[tuple[str, host_result.HostResult | None]], str]:
+        """Return (host, its result, None to withdraw it) of what is to be published, and how it was judged."""
         if args.result is None:
             if args.withdraw and args.host:
                 return [(args.host, None)], ""
@@ -100,7 +90,8 @@ class Publish(cloud_command.CloudLister):
         found = publish_module.read(args)
         for line in found.left_out:
             self.warn(line)
-        judged = "" if args.withdraw else "as recorded" if found.recorded else "now"
-        if args.host:
-            return [(args.host, host_results.of_host(found.hosts, args.host, args.result))], judged
-        return [(one.host, one) for one in found.hosts], judged
+        chosen = [host_results.of_host(found.hosts, args.host, args.result)] if args.host else found.hosts
+        if args.withdraw:
+            return [(args.host or one.host, None) for one in chosen], ""
+        judged = "as recorded" if found.recorded else "now"
+        return [(args.host or one.host, one) for one in chosen], judged

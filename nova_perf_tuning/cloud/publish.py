@@ -8,10 +8,8 @@ belong to this module: Nova leaves custom traits alone that its driver does not 
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
-import enum
-from typing import Any
+from typing import Any, Final
 
 import tenacity
 from openstack import exceptions
@@ -19,96 +17,37 @@ from openstack import exceptions
 from nova_perf_tuning.cloud import faults, hosts, model
 from nova_perf_tuning.virt import host_result, traits
 
-
-class Service(enum.StrEnum):
-    """What was done to the compute service; the text is what a person reads."""
-
-    UNTOUCHED = "left alone"
-    DISABLED = "disabled"
-    ENABLED = "enabled again"
-    FOREIGN = "left disabled: not by this command"
+#: An older result is refused; nova-compute's result_max_age is as long unless it is set otherwise.
+MAX_AGE: Final = datetime.timedelta(days=30)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Published:
-    """What :func:`publish` or :func:`withdraw` did.
-
-    :ivar added, removed: traits; both empty when everything was as it should be.
-    :ivar holds: the host's traits now.
-    """
-
-    host: str
-    verdict: str
-    holds: tuple[str, ...]
-    added: tuple[str, ...]
-    removed: tuple[str, ...]
-    service: Service
-
-
-def usable(
-    result: host_result.HostResult, host: hosts.Host, now: datetime.datetime, max_age: datetime.timedelta
-) -> None:
+def check(result: host_result.HostResult, host: hosts.Host) -> None:
     """See whether a result may be published for a host.
 
-    :raises CloudError: INVALID, of another host, too old, expired, or dated in the future.
+    :raises CloudError: INVALID, of another host, too old, or dated in the future.
     """
+    now = datetime.datetime.now(datetime.UTC)
+    objections = [result.objection(name, now, MAX_AGE) for name in (host.name, host.node) if name]
     if result.verdict == "INVALID":
-        raise model.CloudError("the result is INVALID: it says nothing about the host; validate again")
-    if now - result.created_at > max_age:
-        raise model.CloudError(
-            f"the result was made at {result.created_at.isoformat()}, more than {int(max_age.total_seconds())} "
-            "seconds ago; validate again, or raise --max-age"
-        )
-    names = [name for name in (host.name, host.node) if name]
-    objections = [result.objection(name, now, max_age) for name in names]
+        objections = ["it is INVALID and says nothing about the host; validate again"]
     if None not in objections:
         raise model.CloudError(f"the result cannot be published for host {host.name}: {objections[0]}")
 
 
-def publish(
-    connection: Any,
-    host: hosts.Host,
-    result: host_result.HostResult,
-    *,
-    disable_on_fail: bool = False,
-) -> Published:
-    """Give a host the traits that a result has earned and take away the others; twice is as good as once.
+def bring(
+    connection: Any, host: hosts.Host, wanted: frozenset[str]
+) -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
+    """Bring a host's ``CUSTOM_PERF_*`` traits to ``wanted``; return which were added, removed, and are there.
 
-    :param disable_on_fail: disable the compute service on FAIL; on PASS enable it again if this disabled it.
     :raises CloudError: nova-compute owns the traits of this host and has made others, no admin rights, or the
         cloud cannot be reached or refuses.
     """
-    added, removed, holds = _bring(connection, host, traits.wanted(result))
-    service = Service.UNTOUCHED
-    if disable_on_fail and result.verdict == "FAIL":
-        service = _disable(connection, host, _reason(result))
-    elif disable_on_fail and result.verdict == "PASS":
-        service = _enable(connection, host)
-    return Published(host.name, result.verdict, holds, added, removed, service)
-
-
-def withdraw(connection: Any, host: hosts.Host, *, enable: bool = False) -> Published:
-    """Take away all traits of a validation.
-
-    :param enable: enable the compute service again if :func:`publish` disabled it.
-    :raises CloudError: as :func:`publish`.
-    """
-    added, removed, holds = _bring(connection, host, frozenset())
-    service = _enable(connection, host) if enable else Service.UNTOUCHED
-    return Published(host.name, "", holds, added, removed, service)
-
-
-def _bring(
-    connection: Any, host: hosts.Host, wanted: frozenset[str]
-) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-    """Bring the ``CUSTOM_PERF_*`` traits to ``wanted``; return which were added, removed, and are there."""
     if not host.provider_id:
         raise model.CloudError(
             f"host {host.name} has no hypervisor yet, so no traits either; start its nova-compute"
         )
     with faults.one_line(f"traits of host {host.name}"):
-        added, removed, holds = _put(connection, host, wanted)
-    return tuple(sorted(added)), tuple(sorted(removed)), tuple(sorted(holds))
+        return _put(connection, host, wanted)
 
 
 @tenacity.retry(  # whole, where somebody else changes the provider in between, as nova-compute does now and then
@@ -143,22 +82,22 @@ def _put(
     return added, removed, ours - removed | added
 
 
-def _disable(connection: Any, host: hosts.Host, reason: str) -> Service:
+def set_service(connection: Any, host: hosts.Host, failed: host_result.HostResult | None) -> str:
+    """Disable a host's nova-compute for a result that failed, or enable it again; return in words what was done.
+
+    :raises CloudError: no admin rights, or the cloud cannot be reached or refuses.
+    """
     if host.status == "disabled" and not host.disabled_reason.startswith(hosts.REASON_PREFIX):
-        return Service.FOREIGN
-    with faults.one_line(f"disable nova-compute of {host.name}"):
-        connection.compute.disable_service(host.service_id, host.name, "nova-compute", disabled_reason=reason)
-    return Service.DISABLED
-
-
-def _enable(connection: Any, host: hosts.Host) -> Service:
-    if host.status != "disabled":
-        return Service.UNTOUCHED
-    if not host.disabled_reason.startswith(hosts.REASON_PREFIX):
-        return Service.FOREIGN
-    with faults.one_line(f"enable nova-compute of {host.name}"):
-        connection.compute.enable_service(host.service_id, host.name, "nova-compute")
-    return Service.ENABLED
+        return "left disabled: not by this command"
+    which = host.service_id, host.name, "nova-compute"
+    with faults.one_line(f"nova-compute of {host.name}"):
+        if failed is not None:
+            connection.compute.disable_service(*which, disabled_reason=_reason(failed))
+            return "disabled"
+        if host.status == "disabled":
+            connection.compute.enable_service(*which)
+            return "enabled again"
+    return "left alone"
 
 
 def _reason(result: host_result.HostResult) -> str:
