@@ -99,7 +99,7 @@ _ADVICE = {
     _C.FREQUENCY_LIMIT: _FREQUENCY,
     _C.FREQUENCY_GAP: _FREQUENCY,
     **dict.fromkeys(
-        (_C.TOO_MANY_LOST, _C.HOST_LOST_TRIALS, _C.GIVEN_UP, _C.NO_RESULT),
+        (_C.TOO_MANY_LOST, _C.HOST_LOST_TRIALS, _C.NO_RESULT),
         "See what became of these trials in the report, remove the cause and measure again.",
     ),
 }

@@ -23,7 +23,6 @@ _KEEP_OFF = (
     " the --budget and other options of this verdict) takes its traits and its nova-compute out; validate it again"
     " afterwards."
 )
-_PATHS = "Look at the paths between the pairs that lost although both hosts are good: switches, cables, tunnels."
 
 
 def diagnose(environment: Mapping[str, Any]) -> diagnosis.Diagnosis | None:
@@ -37,8 +36,6 @@ def diagnose(environment: Mapping[str, Any]) -> diagnosis.Diagnosis | None:
     deciding = [host for host in judged if host["verdict"] == whole.value]
     culprit = _culprit(deciding, environment) if whole is _V.FAIL else ""
     actions = _actions(whole, deciding, culprit)
-    if told.get("bad_pairs"):
-        actions = (*actions, _PATHS)
     return diagnosis.Diagnosis(_sentence(whole, deciding, len(hosts), culprit), culprit, actions)
 
 

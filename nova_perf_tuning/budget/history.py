@@ -135,7 +135,7 @@ class History:
         left_out = trial_filter.alone(results)
         trials = [dataclasses.asdict(one) for one in results.trials if guards.run(one) not in left_out]
         run = {"id": run_id, "kind": "libvirt", "state": "complete", "owner": "", "created_at": at, "seen_at": at}
-        run |= {"leftovers": False, "plan": {}, "environment": environment, "hosts": {host: ""}}
+        run |= {"leftovers": False, "plan": {}, "environment": environment, "hosts": [host]}
         pair = {"run_id": run_id, "number": 0, "client": host, "server": host, "state": "done", "attempts": 1}
         pair |= {"faults": [], "environment": {}, "trials": trials}
 

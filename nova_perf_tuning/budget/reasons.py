@@ -64,10 +64,8 @@ class ReasonCode(enum.StrEnum):
     CLOCK_STEP = "clock_step"  # seconds, limit
 
     # -- hosts of a fleet: benchmark and arm, and
-    GIVEN_UP = "given_up"  # text, alone
     NO_RESULT = "no_result"  # nothing
     HOST_LOST_TRIALS = "host_lost_trials"  # as TOO_MANY_LOST
-    PAIRS_LEFT_OUT = "pairs_left_out"  # peers
     SLOW = "slow"  # low, high (losses), spread
     MAYBE_SLOW = "maybe_slow"  # the same
     HOST_BEYOND = "host_beyond"  # baseline, figure, low, high, limit, unit, spread: a budget

@@ -272,12 +272,8 @@ _TEXTS: Final[Mapping[reasons.ReasonCode, str | Callable[[_Params], str]]] = {
     _C.LINK_GONE: "link {link} was there at first and then no more",
     _C.DROPS: "{share:.2%} of the sender's packets were dropped on its side (limit {limit:.2%})",
     _C.CLOCK_STEP: "the clock jumped by {seconds:+.2f} s (limit {limit:.2f} s)",
-    _C.GIVEN_UP: "given up: {text}",
     _C.NO_RESULT: "no pair of it gave a result",
     _C.HOST_LOST_TRIALS: lambda told: f"{told['benchmark']}: {_too_many_lost(told)}",
-    _C.PAIRS_LEFT_OUT: lambda told: (
-        f"{_figure_of(told)}: pairs with {listed(told['peers'])} are left out, too many of whose trials are lost"
-    ),
     _C.SLOW: lambda told: f"{_slower(told)} in all its pairs",
     _C.MAYBE_SLOW: lambda told: f"{_slower(told)}{_perhaps(told)}",
     _C.HOST_BEYOND: _host_beyond,

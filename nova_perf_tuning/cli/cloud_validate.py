@@ -362,7 +362,7 @@ class Run:
         """Refuse budgets for what the run does not have; read what is known of the bare hosts."""
         jobs, budget = plan.measure.jobs, self._args.budget
         self._bare = baselines.load(self._args.bare_host, {job.label: job.benchmark.kind for job in jobs})
-        arms = [*([fleet.BARE] if self._bare else []), *(arm.name for arm in plan.arms)]
+        arms = [*([results_model.HOST] if self._bare else []), *(arm.name for arm in plan.arms)]
         if budget:
             loaded = budget_file.load(budget)
             self._budgets = validate_plan.budgets_for(loaded, budget, environment, jobs, arms)
@@ -375,7 +375,7 @@ class Run:
         :raises nova_perf_tuning.errors.PerfTuningError: a file cannot be written; says how to do it again.
         """
         results, judged = fleet_results.collect(
-            self._store, run_id, plan.paired, self._budgets, plan.max_loss, ended, self._bare
+            self._store, run_id, self._budgets, plan.max_loss, ended, self._bare
         )
         try:
             return self._finish(results, judged) if results.trials else None

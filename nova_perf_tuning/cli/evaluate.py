@@ -17,7 +17,7 @@ from nova_perf_tuning.budget import (
     verdict,
 )
 from nova_perf_tuning.cli import budget_options, command, figures, junit_option
-from nova_perf_tuning.cloud import rejudge
+from nova_perf_tuning.cloud import fleet
 
 
 class Evaluate(command.PerfCommand):
@@ -71,8 +71,8 @@ class Evaluate(command.PerfCommand):
 def _judge_fleet(
     args: argparse.Namespace, results: model.Results, budgets: list[budget_file.Budget], left_out: list[str]
 ) -> int:
-    results, judged = rejudge.judge(results, budgets)
-    whole = verdict.Verdict(results.environment["fleet"]["verdict"])
+    results, judged = fleet.judge(results, budgets)
+    whole = judged.whole or verdict.Verdict.INVALID
     junit_option.write(args, results, judged.judgements)
     if args.format == "json":
         advice = fleet_diagnosis.diagnose(results.environment)

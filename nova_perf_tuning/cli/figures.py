@@ -96,7 +96,7 @@ def print_hosts(hosts: Sequence[fleet.HostVerdict], whole: verdict.Verdict | Non
     rows = [
         [
             one.verdict.value if one.verdict else "-",
-            one.host or "(scheduler's choice)",
+            one.host,
             f"{one.measured} of {one.peers}",
             one.reasons[0] if one.reasons else "",
         ]

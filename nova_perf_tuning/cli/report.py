@@ -18,7 +18,7 @@ from nova_perf_tuning.budget import (
     verdict,
 )
 from nova_perf_tuning.cli import command, junit_option
-from nova_perf_tuning.cloud import rejudge
+from nova_perf_tuning.cloud import fleet
 
 
 class Report(command.PerfCommand):
@@ -62,7 +62,7 @@ def _report_fleet(
     recorded = not args.budget
     judged = None
     if not recorded:
-        results, judged = rejudge.judge(results, budgets)
+        results, judged = fleet.judge(results, budgets)
     summaries = summary.summarise(results, limits=trial_filter.limits(budgets))
     if args.format == "json":
         data = report.as_json(results, summaries, [])

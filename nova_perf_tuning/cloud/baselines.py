@@ -8,7 +8,7 @@ guests stay independent.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from nova_perf_tuning.budget import model as results
 from nova_perf_tuning.budget import store
@@ -45,9 +45,9 @@ def load(paths: Iterable[str], labels: Collection[str]) -> list[BareHost]:
             raise model.CloudError(f"{path}: host {name} has been given already; give one file for each host")
         every_arm = read.environment.get("launcher") == "host"
         mine = [
-            dataclasses.replace(one, arm=fleet.BARE)
+            dataclasses.replace(one, arm=results.HOST)
             for one in sorted(read.trials, key=lambda one: one.order)
-            if (one.arm == fleet.BARE or every_arm)
+            if (one.arm == results.HOST or every_arm)
             and one.primary
             and one.value is not None
             and one.benchmark in labels
@@ -62,30 +62,21 @@ def load(paths: Iterable[str], labels: Collection[str]) -> list[BareHost]:
 
 
 def spread(
-    hosts: Sequence[BareHost],
-    tasks: Iterable[model.Task],
-    measured: Mapping[int, Sequence[results.Trial]],
+    hosts: Sequence[BareHost], places: fleet.Places, measured: Iterable[results.Trial]
 ) -> list[results.Trial]:
     """Return samples of the hosts that guests were measured on, as trials in the groups and blocks of the guests.
 
     Those of a host are dealt out to all boots of guests on it, benchmark by benchmark.
-
-    :param measured: number of a pair -> its guests' trials.
     """
     boots: dict[tuple[str, str], dict[int, set[int]]] = {}
-    for task in tasks:
-        for trial in measured.get(task.number, ()):
-            key = (fleet.measured_on(task, trial), trial.benchmark)
-            boots.setdefault(key, {}).setdefault(trial.group, set()).add(trial.block)
+    for trial in measured if hosts else ():
+        if trial.primary:
+            of_host = boots.setdefault((places.host(trial), trial.benchmark), {})
+            of_host.setdefault(trial.group, set()).add(trial.block)
     found: list[results.Trial] = []
     for (name, benchmark), blocks_of in boots.items():
-        samples = [
-            trial
-            for host in hosts
-            if host_result.same_host(host.name, name)
-            for trial in host.trials
-            if trial.benchmark == benchmark
-        ]
+        mine = [host.trials for host in hosts if host_result.same_host(host.name, name)]
+        samples = [trial for trials in mine for trial in trials if trial.benchmark == benchmark]
         for index, (group, blocks) in enumerate(blocks_of.items()):
             for block, sample in zip(sorted(blocks), samples[index :: len(blocks_of)], strict=False):
                 order = _FIRST_ORDER + len(found)

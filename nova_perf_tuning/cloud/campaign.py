@@ -1,9 +1,9 @@
 """Runs the pairs of a fleet: several at a time, each host in one at most, every outcome stored as it arrives.
 
 One thread, the caller's, decides and writes to the database; each pair that is measured has a thread of its own.
-What goes wrong with a pair stays with the pair. The run ends early only for what concerns all pairs: Ctrl-C, the
-time limit, wrong credentials, a quota too small for a single pair, not one of the first pairs working, or a streak
-of failures that are no host's.
+What goes wrong with a pair stays with the pair, which is tried again and then recorded as failed. The run ends
+early only for what concerns all pairs: Ctrl-C, the time limit, wrong credentials, a quota too small for a single
+pair, or a streak of failures that are no host's.
 """
 
 from __future__ import annotations
@@ -11,24 +11,29 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
-import itertools
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 from nova_perf_tuning import errors
 from nova_perf_tuning.bench import output
 from nova_perf_tuning.budget import session
-from nova_perf_tuning.cloud import blame, model, pairing, run_store, stop_signals, workers
+from nova_perf_tuning.cloud import model, run_store, stop_signals, workers
 
 #: How often the owner says in the database that it is alive, in seconds; others wait ten times as long.
 HEARTBEAT_S = 30.0
 #: How long stacks may take to go after Ctrl-C, in seconds.
 STOP_S = 600.0
-#: The run ends when so many pairs failed and none has given a result.
-HOPELESS = 8
+#: The run ends when so many attempts on end, over different hosts, failed for the cloud's sake, or while no pair
+#: has worked; and at least so many for each pair that is measured at a time, which bridges what is short.
+STREAK, _ROUNDS = 8, 2
+
+#: Number of the job that removes what is left at the end.
+_SWEEP = -1
 
 #: A second attempt may help with all but these: what failed in the guest is a result, and a limit was long enough.
 _FINAL = {model.ErrorClass.BENCHMARK_FAILED, model.ErrorClass.TIME_LIMIT}
+#: What says nothing of the hosts of a pair.
+_OF_THE_CLOUD = {model.ErrorClass.API, model.ErrorClass.QUOTA, model.ErrorClass.INTERRUPTED}
 
 
 class HopelessError(errors.PerfTuningError):
@@ -83,17 +88,13 @@ class Campaign:
         self._pending = collections.deque(task.number for task in run.tasks if task.state == "planned")
         self._running: dict[int, float] = {}
         self._busy: set[str] = set()
-        #: Of the busy hosts, those on which a stack stayed, which would disturb what is measured there.
-        self._held: set[str] = set()
         self._limit = settings.max_parallel
-        self._out = dict(run.out)
         self._taken_s = [task.seconds for task in run.tasks if task.state == "done" and task.seconds]
         self._signals = stop_signals.StopSignals(self._threads.wake)
-        self._cleanups = itertools.count(-1, -1)
         self._unclean = False
         self._tried = {task.number: task.attempts for task in run.tasks}
         self._broken: errors.PerfTuningError | None = None
-        #: Attempts that failed on end for the cloud's sake.
+        #: Attempts that failed on end for no host's sake.
         self._streak: list[model.Task] = []
         self._begun = self._seen = self._threads.now()
         self._said = ""
@@ -146,7 +147,12 @@ class Campaign:
                 self._say(self._said)  # so that the time left is seen to pass
         if self._halted():
             return "interrupted"
-        return "time limit" if timed_out and self._pending else "complete"
+        if timed_out and self._pending:
+            return "time limit"
+        if self._pending:  # which hosts are busy with what stayed there
+            self._break(HopelessError(f"{_pairs(len(self._pending))} not measured: stacks stayed on their hosts"))
+            return "interrupted"
+        return "complete"
 
     def _halted(self) -> bool:
         return bool(self._signals.first) or self._broken is not None
@@ -155,8 +161,6 @@ class Campaign:
         """Begin pairs while there are hosts and places for them; False when the time limit forbids it."""
         if self._pending and not self._time_for_one():
             return False
-        if self._pending and not self._running and all(self._hosts(one) & self._held for one in self._pending):
-            self._free_hosts()
         while len(self._running) < self._limit and not self._halted():
             number = next((one for one in self._pending if not self._hosts(one) & self._busy), None)
             if number is None:
@@ -174,15 +178,6 @@ class Campaign:
         self._threads.start(number, lambda: self._launcher.measure(task.pair, self._arms, self._plan))
         self._say(f"measuring {_shown(task.pair)}")
 
-    def _free_hosts(self) -> None:
-        """Remove the stacks that stayed on hosts; nothing runs now. The run ends where they cannot be removed."""
-        try:
-            if self._removed(lambda: bool(self._signals.first)) is not None:
-                self._busy -= self._held
-                self._held.clear()
-        except model.CloudError as error:
-            self._break(error)
-
     def _hear(self, limit_s: float) -> bool:
         """Wait for a pair to end and deal with it; False when none did."""
         ended = self._threads.wait(limit_s)
@@ -196,10 +191,8 @@ class Campaign:
             self._break(ended.error)
             return True
         outcome = ended.outcome or _accident(task.pair, ended.error)
-        if any(one.kind is model.ErrorClass.NOT_REMOVED for one in outcome.errors):
-            self._held |= self._hosts(ended.number)
-        else:
-            self._busy -= self._hosts(ended.number)
+        if all(one.kind is not model.ErrorClass.NOT_REMOVED for one in outcome.errors):
+            self._busy -= self._hosts(ended.number)  # where a stack stayed it would disturb what is measured
         if not outcome.seconds:
             outcome.seconds = {"measure": taken_s}
         self._settle(task, outcome)
@@ -215,7 +208,7 @@ class Campaign:
     # -- what becomes of a pair
 
     def _settle(self, task: model.Task, outcome: model.PairOutcome) -> None:
-        kinds = blame.kinds(outcome.errors)
+        kinds = _kinds(outcome)
         if model.ErrorClass.INTERRUPTED in kinds or (self._halted() and not outcome.trials):
             self._put_back(task)
             for error in outcome.errors:
@@ -225,13 +218,13 @@ class Campaign:
         if model.ErrorClass.QUOTA in kinds:
             self._too_many(task, outcome)
             return
-        if not outcome.trials and blame.is_the_clouds(outcome.errors):
+        if not outcome.trials and (not self._taken_s or (kinds and kinds <= _OF_THE_CLOUD)):
             self._streak.append(task)
         else:
             self._streak.clear()
         if outcome.trials and not (self._lacking(outcome) and self._worth_another(task, outcome)):
             self._taken_s.append(sum(outcome.seconds.values()))
-            self._finish(task, outcome, "done")
+            self._store.finish(self._run.run_id, task, outcome, "done")
             faults = f" with errors ({outcome.errors[0].kind.value})" if outcome.errors else ""
             self._say(f"{_shown(task.pair)} measured{faults}", important=bool(faults))
         else:
@@ -243,9 +236,9 @@ class Campaign:
         return any(arm.name not in measured for arm in self._arms)
 
     def _worth_another(self, task: model.Task, outcome: model.PairOutcome) -> bool:
-        kinds = blame.kinds(outcome.errors)
+        kinds = _kinds(outcome)
         tried = task.attempts - self._tried.get(task.number, 0)
-        return tried < self._settings.retries and not kinds <= _FINAL and not self._given_up(task.pair)
+        return tried < self._settings.retries and not kinds <= _FINAL
 
     def _failed(self, task: model.Task, outcome: model.PairOutcome) -> None:
         reason = f"{outcome.errors[0].kind.value}: {outcome.errors[0].reason}" if outcome.errors else "no results"
@@ -253,30 +246,21 @@ class Campaign:
         pair = task.pair
         if self._worth_another(task, outcome):
             # Half a comparison is worth nothing once there is a whole one.
-            self._finish(task, dataclasses.replace(outcome, trials=[]), "planned")
+            self._store.finish(self._run.run_id, task, dataclasses.replace(outcome, trials=[]), "planned")
             self._pending.append(task.number)
             self._say(f"{_shown(pair)} failed and is tried again later ({reason})", True)
         else:
-            self._finish(task, outcome, "failed")
+            self._store.finish(self._run.run_id, task, outcome, "failed")
             self._say(f"{_shown(pair)} failed ({reason})", important=True)
-            failed = sum(one.state == "failed" for one in self._tasks.values())
-            if failed >= HOPELESS and not any(one.state == "done" for one in self._tasks.values()):
-                self._hopeless(
-                    self._tasks.values(), f"the first {failed} pairs all failed, the last one with {reason}"
-                )
-                return
-        if blame.cloud_fails(self._streak, self._limit):
-            told = f"{len(self._streak)} attempts failed on end for what is no host's fault"
-            self._hopeless(self._streak, f"{told}, the last one with {reason}")
-            return
-        for host, why in blame.bad_hosts(self._tasks.values(), self._out).items():
-            self._take_out(host, why)
+        on_end = [self._hosts(one.number) for one in self._streak]
+        if len(on_end) >= max(STREAK, _ROUNDS * self._limit) and not set.intersection(*on_end):
+            self._hopeless(f"{len(on_end)} attempts on end failed, over different hosts; the last one: {reason}")
 
-    def _hopeless(self, tasks: Iterable[model.Task], why: str) -> None:
+    def _hopeless(self, why: str) -> None:
         """End the run; leave pairs that failed to whoever resumes it: what made all of them fail is not theirs."""
         self._break(HopelessError(why))
-        for task in {task.number: task for task in tasks}.values():
-            if task.state == "failed" and not self._given_up(task.pair):
+        for task in {task.number: task for task in self._streak}.values():
+            if task.state == "failed":
                 self._put_back(task)
 
     def _too_many(self, task: model.Task, outcome: model.PairOutcome) -> None:
@@ -297,28 +281,6 @@ class Campaign:
         self._store.put_back(self._run.run_id, task.number)
         task.state = "planned"
         self._pending.appendleft(task.number)
-
-    def _finish(self, task: model.Task, outcome: model.PairOutcome, state: str) -> None:
-        self._store.finish(self._run.run_id, task, outcome, state)
-
-    def _given_up(self, pair: model.HostPair) -> bool:
-        return bool(blame.names(pair) & set(self._out))
-
-    def _take_out(self, host: str, reason: str) -> None:
-        self._out[host] = reason
-        left = [name for name in self._run.hosts if name not in self._out]
-        met = [task.pair for task in self._tasks.values() if task.state != "dropped"]
-        new = pairing.additional(left, met, self._settings.peers, self._settings.seed) if len(left) > 1 else []
-        added = self._store.take_out(self._run.run_id, host, reason, new)
-        for task in self._tasks.values():
-            if task.state == "planned" and host in blame.names(task.pair):
-                task.state = "dropped"
-                self._pending.remove(task.number)
-        for task in added:
-            self._tasks[task.number] = task
-            self._pending.append(task.number)
-        again = f"; {_pairs(len(added))} more for its peers" if added else ""
-        self._say(f"{host} is given up: {reason}{again}", important=True)
 
     # -- the end
 
@@ -349,45 +311,37 @@ class Campaign:
                 self._break(error)
 
     def _sweep(self) -> None:
-        """Remove what a pair could not remove itself; what is left then is said and remembered."""
+        """Remove what a pair could not remove itself; what is left then is said and remembered.
+
+        In a thread, so that others still see that this process is alive, and signals are heard.
+        """
         self._unclean = True
         if self._running:
             self._say(f"{_pairs(len(self._running))} could not be stopped: stacks are left", important=True)
             return
-        try:
-            names = self._removed(lambda: self._signals.again)
-        except model.CloudError as error:
-            self._say(f"stacks may be left: {output.printable(error, 300)}", important=True)
-            return
-        self._unclean = names is None
-        if names:
-            self._say(f"removed at the end: {', '.join(names)}", important=True)
-
-    def _removed(self, enough: Callable[[], bool]) -> list[str] | None:
-        """Remove the run's stacks and return their names, None if it was ``enough`` before that was done.
-
-        In a thread, so that others still see that this process is alive, and signals are heard.
-
-        :raises model.CloudError: something could not be removed.
-        """
         names: list[str] = []
 
         def remove() -> model.PairOutcome:
             names.extend(self._launcher.cleanup(self._run.run_id))
             return model.PairOutcome(model.HostPair())
 
-        if enough():
-            return None
-        number = next(self._cleanups)
-        self._threads.start(number, remove)
-        while (ended := self._threads.wait(HEARTBEAT_S)) is None or ended.number != number:
-            if enough():
-                return None
+        ended = None
+        if not self._signals.again:
+            self._threads.start(_SWEEP, remove)
+        while ended is None or ended.number != _SWEEP:
+            if self._signals.again:
+                return
+            ended = self._threads.wait(HEARTBEAT_S)
             with contextlib.suppress(errors.PerfTuningError):  # it may be the database that ends the run
                 self._beat()
+        if isinstance(ended.error, model.CloudError):
+            self._say(f"stacks may be left: {output.printable(ended.error, 300)}", important=True)
+            return
         if ended.error is not None:
             raise ended.error
-        return names
+        self._unclean = False
+        if names:
+            self._say(f"removed at the end: {', '.join(names)}", important=True)
 
     # -- time
 
@@ -397,8 +351,7 @@ class Campaign:
         now = self._threads.now()
         passed_s = [min(now - begun, each_s) for begun in self._running.values()]
         work_s = (len(self._pending) + len(self._running)) * each_s - sum(passed_s)
-        hosts = len(self._run.hosts) - len(self._out)
-        return max(0.0, work_s / max(1, min(self._limit, hosts // 2)))
+        return max(0.0, work_s / max(1, min(self._limit, len(self._run.hosts) // 2)))
 
     def _each_s(self) -> float:
         if self._taken_s:
@@ -413,14 +366,19 @@ class Campaign:
         self._said = text
         states = collections.Counter(task.state for task in self._tasks.values())
         done = states["done"] + states["failed"]
-        total = len(self._tasks) - states["dropped"]
         try:
-            self._tell(session.Progress(done, total, self.left_s(), text, important))
+            self._tell(session.Progress(done, len(self._tasks), self.left_s(), text, important))
         except (Exception, SystemExit) as error:  # rich ends the program where the reader has gone
             self._unheard = self._unheard or error
 
     def _hosts(self, number: int) -> set[str]:
-        return blame.names(self._tasks[number].pair)
+        pair = self._tasks[number].pair
+        return {pair.client, pair.server}
+
+
+def _kinds(outcome: model.PairOutcome) -> set[model.ErrorClass]:
+    """Return why a pair has no results; that something of it could not be removed is none of the reasons."""
+    return {one.kind for one in outcome.errors} - {model.ErrorClass.NOT_REMOVED}
 
 
 def _pairs(number: int) -> str:

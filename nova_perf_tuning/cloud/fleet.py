@@ -5,6 +5,11 @@ is slow beside the others (:mod:`nova_perf_tuning.cloud.peer_comparison`), or wh
 is beyond the limit in all its pairs, by more than hosts differ; pairs with such hosts are left out of the
 judgement over all pairs. A host without any result is INVALID, and so is one too many of whose trials failed or do
 not count (:mod:`nova_perf_tuning.cloud.screening`).
+
+All that a verdict needs stands in the results, as they are written and read again: under ``fleet`` of their
+environment the pairs with their hosts (see ``results.schema.json``), and the trials. A pair is a boot of its own:
+its number is the ``group`` of its trials. What ran on its server alone is of another boot, that of the server's
+guest: its ``group`` is that number plus the number of all pairs.
 """
 
 from __future__ import annotations
@@ -13,29 +18,28 @@ import collections
 import dataclasses
 import math
 import statistics
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from nova_perf_tuning.bench import plugins
+from nova_perf_tuning.budget import budget_file, overhead, text, trial_filter
 from nova_perf_tuning.budget import model as results
-from nova_perf_tuning.budget import overhead, text, trial_filter
 from nova_perf_tuning.budget import statistics as intervals
 from nova_perf_tuning.budget import verdict as judging
 from nova_perf_tuning.budget.reasons import Reason, ReasonCode, reason
 from nova_perf_tuning.cloud import model, peer_comparison, screening
 
-#: Arm of what a bare host does, without guests.
-BARE: Final = "host"
+#: Loss against other hosts from which a host is slow, where results do not say it.
+_MAX_LOSS: Final = 0.15
 
 _C = ReasonCode
 _V = judging.Verdict
-_State = peer_comparison.State
 
 #: The worst first; None: nothing was to be judged.
 _ORDER: Final = (_V.FAIL, _V.INVALID, _V.INCONCLUSIVE, _V.PASS, None)
 
-#: What one part of the judgement says of a host. Verdict None: a remark; reason None: it found nothing.
-_Told = tuple[judging.Verdict | None, Reason | None]
-_Trials = Sequence[tuple[model.HostPair, results.Trial]]
+#: What one part of the judgement says of a host; None: it found nothing to tell.
+_Told = tuple[judging.Verdict, Reason | None]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -50,7 +54,7 @@ class HostVerdict:
 
     host: str
     verdict: judging.Verdict | None
-    told: tuple[tuple[judging.Verdict | None, Reason], ...]
+    told: tuple[tuple[judging.Verdict, Reason], ...]
     peers: int
     measured: int
     of_bare: float | None = None
@@ -64,7 +68,7 @@ class HostVerdict:
         """Return it as ``fleet.hosts`` of a results file has it."""
         details = [
             {
-                "verdict": word.value if word else None,
+                "verdict": word.value,
                 "codes": sorted(why.codes),
                 "benchmark": why.params.get("benchmark", ""),
                 "figure": why.params.get("figure", ""),
@@ -72,7 +76,7 @@ class HostVerdict:
             for word, why in self.told
         ]
         return {
-            "host": self.host or "any",
+            "host": self.host,
             "verdict": self.verdict.value if self.verdict else None,
             "reasons": list(self.reasons),
             "details": details,
@@ -80,21 +84,17 @@ class HostVerdict:
             "measured": self.measured,
         }
 
-    def invalid(self, why: Reason) -> HostVerdict:
-        """Return it with a reason why it cannot be judged; a host that FAILs does so anyway."""
-        whole = _V.FAIL if self.verdict is _V.FAIL else _V.INVALID
-        return dataclasses.replace(self, verdict=whole, told=((_V.INVALID, why), *self.told))
-
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FleetVerdict:
     """What a run says.
 
+    :ivar comparisons: (benchmark, arm) -> what it says of the hosts.
     :ivar judgements: of the budgets, over all pairs.
     """
 
     hosts: tuple[HostVerdict, ...]
-    comparisons: tuple[peer_comparison.Comparison, ...]
+    comparisons: Mapping[tuple[str, str], peer_comparison.Comparison]
     judgements: tuple[judging.Judgement, ...]
 
     @property
@@ -102,149 +102,181 @@ class FleetVerdict:
         """Return the verdict on the fleet: the worst of its hosts', None when none has one."""
         return min((host.verdict for host in self.hosts), key=_ORDER.index, default=None)
 
-    def bad_pairs(self) -> dict[model.HostPair, list[str]]:
-        """Return pairs of two good hosts that lost, with the benchmarks and arms in which they did."""
-        found: dict[model.HostPair, list[str]] = collections.defaultdict(list)
-        for comparison in self.comparisons:
-            for pair in comparison.bad_pairs:
-                found[pair].append(f"{comparison.benchmark} ({comparison.arm})")
-        return found
+
+class Places:
+    """Which hosts the trials of a fleet's results are of."""
+
+    def __init__(self, environment: Mapping[str, Any]) -> None:
+        """Read the pairs; a benchmark that is not installed here is taken for one whose server takes part."""
+        pairs = environment["fleet"]["pairs"]
+        self._pairs = {one["number"]: model.HostPair(one["client"], one["server"]) for one in pairs}
+        self._alone = {
+            host: model.HostPair(host, host) for one in pairs for host in (one["client"], one["server"])
+        }
+        kinds = {benchmark.kind for benchmark in plugins.load_all() if not benchmark.paired}
+        benchmarks = environment.get("benchmarks", {})
+        self._unpaired = {label for label, one in benchmarks.items() if one.get("kind") in kinds}
+
+    def pair(self, trial: results.Trial) -> model.HostPair | None:
+        """Return the pair of a trial; None where there is no such pair."""
+        return self._pairs.get(trial.group) or self._pairs.get(trial.group - len(self._pairs))
+
+    def host(self, trial: results.Trial) -> str:
+        """Return the host that a trial ran on; with a peer it began there."""
+        pair = self.pair(trial) or model.HostPair()
+        return pair.client if trial.group in self._pairs else pair.server
+
+    def hosts(self, trial: results.Trial) -> model.HostPair:
+        """Return the hosts that a trial is about: without a peer's part the one that it ran on is both."""
+        if trial.benchmark in self._unpaired:
+            return self._alone[self.host(trial)]
+        return self.pair(trial) or model.HostPair()
 
 
-def judge(
-    run: model.StoredRun,
-    of_pair: Mapping[int, Sequence[results.Trial]],
-    paired: Mapping[str, bool],
-    budgets: Sequence[judging.Budget],
-    environment: Mapping[str, Any],
-    max_loss: float,
-    bare: Iterable[results.Trial] = (),
-) -> FleetVerdict:
-    """Return the verdict on every host of ``run``.
+def judge(found: results.Results, budgets: Sequence[judging.Budget]) -> tuple[results.Results, FleetVerdict]:
+    """Return the results of a fleet with new verdicts in place of those in them, and these.
 
-    :param of_pair: number of a pair -> the trials of its guests, whose group is that number, or another where they
-        are of the server alone.
-    :param paired: benchmark -> whether its server takes part; otherwise only the host is judged that it ran on.
-        One that is missing is taken for paired.
-    :param max_loss: loss against the other hosts from which a host is slow, 0.1 for a tenth.
-    :param bare: trials of the bare hosts in the groups and blocks of the guests.
+    Where budgets have to hold and none is for the run, hosts were only compared with each other: INVALID.
+
+    :param found: whose environment has ``fleet``.
     """
-    measured = [
-        (_concerned(task, trial, paired), trial) for task in run.tasks for trial in of_pair.get(task.number, ())
-    ]
+    environment, fleet = found.environment, found.environment["fleet"]
+    places = Places(environment)
+    known = [trial for trial in found.trials if trial.primary and places.pair(trial) is not None]
+    measured = [(places.hosts(trial), trial) for trial in known if trial.arm != results.HOST]
     wanted = {(budget.benchmark, budget.arm) for budget in budgets if budget.max_host_cpu_per_unit is not None}
     screened = screening.screen(measured, environment, trial_filter.limits(budgets), wanted)
-    comparisons = peer_comparison.compare(screened.counting, max_loss)
-    told: dict[str, list[_Told]] = {host: [] for host in run.hosts}
-    with_results = {
-        host for task in run.tasks if of_pair.get(task.number) for host in (task.pair.client, task.pair.server)
-    }
+    comparisons = peer_comparison.compare(screened.counting, float(fleet.get("max_loss", _MAX_LOSS)))
+    planned, with_figures = _peers(fleet["pairs"], places, measured)
+    told: dict[str, list[_Told]] = {host: [] for host in sorted(planned)}
+    with_results = {host for pair in map(places.pair, known) if pair for host in (pair.client, pair.server)}
     for host, mine in told.items():
-        if host in run.out:
-            mine.append((_V.INVALID, reason(_C.GIVEN_UP, text=run.out[host])))
-        elif host not in with_results:
+        if host not in with_results:
             mine.append((_V.INVALID, reason(_C.NO_RESULT)))
-        mine += screened.told.get(host, ())
-    for comparison in comparisons:
+        mine += ((_V.INVALID, why) for why in screened.lost.get(host, ()))
+    for (benchmark, arm), comparison in comparisons.items():
         if len(comparison.states) >= peer_comparison.MIN_HOSTS:
-            for host, state in comparison.states.items():
-                losses = comparison.losses[host]
-                params: dict[str, Any] = {"benchmark": comparison.benchmark, "arm": comparison.arm}
-                params |= {"low": losses[-1], "high": losses[0], "spread": comparison.spread}
-                told[host].append(_placed(state, _C.SLOW, _C.MAYBE_SLOW, params))
-    places = {(trial.benchmark, trial.group): pair for pair, trial in screened.kept}
-    beside = [
-        (places[trial.benchmark, trial.group], trial) for trial in bare if (trial.benchmark, trial.group) in places
+            for host, logs in comparison.logs.items():
+                losses = [-math.expm1(log - comparison.middle) for log in logs]
+                told[host].append(_placed(comparison, host, losses, slow=True, benchmark=benchmark, arm=arm))
+    boots = {(trial.benchmark, trial.group): pair for pair, trial in screened.kept}
+    bare = [
+        (boots[trial.benchmark, trial.group], trial)
+        for trial in known
+        if trial.arm == results.HOST and (trial.benchmark, trial.group) in boots
     ]
-    usable = [*screened.kept, *beside] or measured
-    of_bare: dict[str, float] = {}
+    usable = [*screened.kept, *bare] or measured
     judgements = _over_all_pairs(told, usable, budgets, environment)
     before = _failing(told)
-    _by_hosts(told, judgements, [*screened.counting, *beside], of_bare)
+    of_bare = _by_hosts(told, judgements, [*screened.counting, *bare])
     if before != _failing(told):
         judgements = _over_all_pairs(told, usable, budgets, environment)
     _by_budgets(told, judgements, screened.kept)
-    peers = _peers(run, of_pair, paired)
-    hosts = tuple(_verdict(host, mine, *peers[host], of_bare.get(host)) for host, mine in told.items())
-    return FleetVerdict(hosts, tuple(comparisons), judgements)
+    if why := unmet_budgets(found, judgements, budgets):
+        for mine in told.values():
+            mine.insert(0, (_V.INVALID, reason(_C.NO_BUDGET_APPLIES, text=why)))
+    hosts = [
+        _verdict(host, mine, len(planned[host]), len(with_figures[host]), of_bare.get(host))
+        for host, mine in told.items()
+    ]
+    judged = FleetVerdict(tuple(hosts), comparisons, judgements)
+    fleet = {**fleet, "verdict": judged.whole and judged.whole.value, "hosts": [one.as_data() for one in hosts]}
+    return dataclasses.replace(found, environment={**environment, "fleet": fleet}), judged
 
 
-def measured_on(task: model.Task, trial: results.Trial) -> str:
-    """Return the host that a trial of a pair ran on; with a peer it began there."""
-    return task.pair.client if trial.group == task.number else task.pair.server
+def unmet_budgets(
+    found: results.Results, judgements: Sequence[judging.Judgement], budgets: Sequence[judging.Budget]
+) -> str:
+    """Return why no budget was for a run although some have to hold; empty: one was, or none has to."""
+    if judgements or all(budget.optional for budget in budgets):
+        return ""
+    return budget_file.why_none(found)
 
 
-def _concerned(task: model.Task, trial: results.Trial, paired: Mapping[str, bool]) -> model.HostPair:
-    """Return the hosts that a trial is about: without a peer's part the one that it ran on is both."""
-    if paired.get(trial.benchmark, True):
-        return task.pair
-    host = measured_on(task, trial)
-    return model.HostPair(host, host)
+def _peers(
+    pairs: Iterable[Mapping[str, Any]], places: Places, measured: screening.Trials
+) -> tuple[Mapping[str, set[str]], Mapping[str, set[str]]]:
+    """Return host -> the different peers that were planned for it, and those with which it has figures."""
+    planned, with_figures = (collections.defaultdict[str, set[str]](set) for _ in range(2))
+    for pair in pairs:
+        planned[pair["client"]].add(pair["server"])
+        planned[pair["server"]].add(pair["client"])
+    for hosts, trial in measured:
+        met = places.pair(trial)
+        if met is not None and trial.value is not None:
+            for host in (hosts.client, hosts.server):
+                with_figures[host].add(met.server if host == met.client else met.client)
+    return planned, with_figures
 
 
-def _placed(state: peer_comparison.State, slow: ReasonCode, maybe: ReasonCode, params: Mapping[str, Any]) -> _Told:
-    """Return what the state of a host means for its verdict."""
-    if state is _State.GOOD:
+def _placed(
+    comparison: peer_comparison.Comparison, host: str, found: Sequence[float], *, slow: bool, **params: Any
+) -> _Told:
+    """Return what the state of a host means for its verdict.
+
+    :param found: the figure of each of its pairs, the best last.
+    :param slow: beside the other hosts; False: held against a budget.
+    """
+    state = comparison.states[host]
+    if state is peer_comparison.State.GOOD:
         return _V.PASS, None
-    return (_V.FAIL, Reason(slow, params)) if state is _State.SLOW else (_V.INCONCLUSIVE, Reason(maybe, params))
+    params |= {"low": found[-1], "high": found[0], "spread": comparison.spread}
+    if state is peer_comparison.State.SLOW:
+        return _V.FAIL, Reason(_C.SLOW if slow else _C.HOST_BEYOND, params)
+    return _V.INCONCLUSIVE, Reason(_C.MAYBE_SLOW if slow else _C.HOST_MAYBE_BEYOND, params)
 
 
 def _failing(told: Mapping[str, Sequence[_Told]]) -> set[str]:
     return {host for host, mine in told.items() if any(word is _V.FAIL for word, _ in mine)}
 
 
-def _without(hosts: Collection[str], trials: _Trials) -> _Trials:
-    """Return trials of pairs without these hosts."""
-    return [(pair, trial) for pair, trial in trials if pair.client not in hosts and pair.server not in hosts]
-
-
 def _over_all_pairs(
     told: Mapping[str, Sequence[_Told]],
-    trials: _Trials,
+    trials: screening.Trials,
     budgets: Sequence[judging.Budget],
     environment: Mapping[str, Any],
 ) -> tuple[judging.Judgement, ...]:
     """Judge budgets by the pairs without a host that FAILs; where there are none, by all, to have a judgement."""
-    usable = _without(_failing(told), trials) or trials
-    found = results.Results(environment, [trial for _, trial in usable])
-    return tuple(judging.judge_all(found, budgets)) if usable else ()
+    failing = _failing(told)
+    usable = [trial for pair, trial in trials if not failing & {pair.client, pair.server}]
+    usable = usable or [trial for _, trial in trials]
+    return tuple(judging.judge_all(results.Results(environment, usable), budgets)) if usable else ()
 
 
 def _by_hosts(
-    told: Mapping[str, list[_Told]],
-    judgements: Sequence[judging.Judgement],
-    trials: _Trials,
-    of_bare: dict[str, float],
-) -> None:
-    """Add to ``told`` which hosts are beyond a budget in all their pairs; note what they reach of bare hosts."""
+    told: Mapping[str, list[_Told]], judgements: Sequence[judging.Judgement], trials: screening.Trials
+) -> dict[str, float]:
+    """Add to ``told`` which hosts are beyond a budget in all their pairs; return what they reach of bare hosts."""
+    of_bare: dict[str, float] = {}
     limits = [
         (judgement, *limit)
         for judgement in judgements
         if judgement.verdict is not _V.INVALID
         for limit in _limited(judgement.budget, trials)
+        if limit[-1]
     ]
     for judgement, figure, limit, of_pair in limits:
-        budget = judgement.budget
+        budget, loss = judgement.budget, figure == "loss"
         by = peer_comparison.judge(of_pair, 0.0, len(limits), limit)
-        for host, state in by.states.items():
-            if figure == "loss" and budget.baseline == BARE:
-                of_bare[host] = min(of_bare.get(host, math.inf), math.exp(by.logs[host][-1]))
-            found = [-math.expm1(log) if figure == "loss" else math.exp(-log) for log in by.logs[host]]
-            params = {
-                "benchmark": budget.benchmark,
-                "arm": budget.arm,
-                "baseline": budget.baseline,
-                "figure": figure,
-                "low": found[-1],
-                "high": found[0],
-                "limit": budget.max_loss if figure == "loss" else budget.max_host_cpu_per_unit,
-                "unit": judgement.unit,
-                "spread": by.spread,
-            }
-            told[host].append(_placed(state, _C.HOST_BEYOND, _C.HOST_MAYBE_BEYOND, params))
+        params = {
+            "benchmark": budget.benchmark,
+            "arm": budget.arm,
+            "baseline": budget.baseline,
+            "figure": figure,
+            "limit": budget.max_loss if loss else budget.max_host_cpu_per_unit,
+            "unit": judgement.unit,
+        }
+        for host, logs in by.logs.items():
+            if loss and budget.baseline == results.HOST:
+                of_bare[host] = min(of_bare.get(host, math.inf), math.exp(logs[-1]))
+            found = [-math.expm1(log) if loss else math.exp(-log) for log in logs]
+            told[host].append(_placed(by, host, found, slow=False, **params))
+    return of_bare
 
 
-def _limited(budget: judging.Budget, trials: _Trials) -> Iterator[tuple[str, float, dict[model.HostPair, float]]]:
+def _limited(
+    budget: judging.Budget, trials: screening.Trials
+) -> Iterator[tuple[str, float, dict[model.HostPair, float]]]:
     """Yield each figure that a budget limits: its name, its limit, and what pairs have.
 
     Both are logarithms, turned so that more is better.
@@ -257,15 +289,13 @@ def _limited(budget: judging.Budget, trials: _Trials) -> Iterator[tuple[str, flo
     boots = {trial.group: pair for pair, trial in mine if trial.arm == budget.arm}
     if budget.max_loss is not None:
         ratios = intervals.log_ratios((trial for _, trial in mine), budget.arm, budget.baseline)
-        if ratios:
-            yield "loss", math.log(1 - budget.max_loss), _of_pairs(boots, ratios)
+        yield "loss", math.log(1 - budget.max_loss), _of_pairs(boots, ratios)
     if budget.max_host_cpu_per_unit:
         costs: dict[int, list[float]] = collections.defaultdict(list)
         for _, trial in mine:
             if trial.arm == budget.arm and (cost := overhead.per_unit(overhead.cost(trial).service_s, trial)):
                 costs[trial.group].append(-math.log(cost))
-        if costs:
-            yield "cpu", -math.log(budget.max_host_cpu_per_unit), _of_pairs(boots, costs)
+        yield "cpu", -math.log(budget.max_host_cpu_per_unit), _of_pairs(boots, costs)
 
 
 def _of_pairs(
@@ -279,7 +309,9 @@ def _of_pairs(
     return found
 
 
-def _by_budgets(told: Mapping[str, list[_Told]], judgements: Sequence[judging.Judgement], trials: _Trials) -> None:
+def _by_budgets(
+    told: Mapping[str, list[_Told]], judgements: Sequence[judging.Judgement], trials: screening.Trials
+) -> None:
     """Add to ``told`` what budgets say over all pairs, of the hosts that have no worse verdict already."""
     decided = {host for host, mine in told.items() if any(word in (_V.FAIL, _V.INVALID) for word, _ in mine)}
     measured: dict[str, set[str]] = collections.defaultdict(set)
@@ -295,25 +327,6 @@ def _by_budgets(told: Mapping[str, list[_Told]], judgements: Sequence[judging.Ju
         # A benchmark that no host has was asked of all of them.
         for host in (measured[benchmark] or told.keys()) - decided:
             told[host] += words
-
-
-def _peers(
-    run: model.StoredRun, of_pair: Mapping[int, Sequence[results.Trial]], paired: Mapping[str, bool]
-) -> Mapping[str, tuple[int, int]]:
-    """Return host -> how many different peers were planned for it, and with how many it has figures."""
-    planned, measured = (collections.defaultdict[str, set[str]](set) for _ in range(2))
-    for task in run.tasks:
-        hosts = (task.pair.client, task.pair.server)
-        known = [
-            _concerned(task, trial, paired) for trial in of_pair.get(task.number, ()) if trial.value is not None
-        ]
-        with_figures = {host for pair in known for host in (pair.client, pair.server)}
-        for host, peer in (hosts, hosts[::-1]):
-            if task.state != "dropped":
-                planned[host].add(peer)
-            if host in with_figures:
-                measured[host].add(peer)
-    return {host: (len(planned[host]), len(measured[host])) for host in run.hosts}
 
 
 def _verdict(host: str, told: Iterable[_Told], peers: int, measured: int, of_bare: float | None) -> HostVerdict:

@@ -32,11 +32,6 @@ class FleetPlan:
     guests: heat_pair.Settings
     max_loss: float
 
-    @property
-    def paired(self) -> dict[str, bool]:
-        """Benchmark -> whether its server takes part."""
-        return {job.label: job.benchmark.paired for job in self.measure.jobs}
-
 
 def to_dict(plan: FleetPlan) -> dict[str, Any]:
     """Return a plan as JSON data."""

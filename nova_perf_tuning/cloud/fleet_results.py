@@ -1,25 +1,21 @@
-"""The results of a run over many hosts in the form that every report is made of.
-
-A pair is a boot of its own: its number is the ``group`` of its trials. What ran on its server alone is of another
-boot, that of the server's guest: its ``group`` is that number plus the number of all pairs. What concerns hosts
-and pairs stands in the environment under ``fleet`` (see ``results.schema.json``).
-"""
+"""The results of a run over many hosts in the form that every report is made of, out of the database of runs."""
 
 from __future__ import annotations
 
 import collections
 import dataclasses
+import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from nova_perf_tuning.bench import output
 from nova_perf_tuning.budget import model as results
 from nova_perf_tuning.budget import verdict
-from nova_perf_tuning.cloud import baselines, fleet, host_cpu, model, peer_comparison, run_store
+from nova_perf_tuning.cloud import baselines, fleet, host_cpu, model, run_store
 
-#: With more trials than that a file cannot be read again (see the schema): those that are only shown beside the
-#: others are left out, and where that is not enough pairs have one trial, their median.
+#: With more trials than that a file cannot be read again (see the schema): then those that are only shown beside
+#: the others are left out, and pairs have one trial, their median.
 MAX_TRIALS = 40_000
 #: More causes why host CPU is not known help nobody.
 _MAX_CPU_FAULTS = 50
@@ -29,7 +25,6 @@ _OF_EACH_PAIR = frozenset({"runs", "host_cpu_faults"})
 def collect(
     store: run_store.RunStore,
     run_id: str,
-    paired: Mapping[str, bool],
     budgets: Sequence[verdict.Budget],
     max_loss: float,
     ended: str,
@@ -37,76 +32,31 @@ def collect(
 ) -> tuple[results.Results, fleet.FleetVerdict]:
     """Read a run from the database and judge it; return its results for reports, and the verdict.
 
-    :param paired: benchmark -> whether its server takes part.
     :param max_loss: loss against the other hosts from which a host is slow.
     :param ended: ``complete`` or why the run ended before.
     :param bare: what hosts do without guests; budgets against ``host`` are judged by it.
     """
     run = store.load(run_id)
-    of_pair: dict[int, list[results.Trial]] = {}
-    beside: list[results.Trial] = []
+    trials: list[results.Trial] = []
     count = 0
     for number, trial in store.trials(run_id):
         count += 1
         trial.group = number + len(run.tasks) * trial.group
-        if trial.primary:
-            of_pair.setdefault(number, []).append(trial)
-        elif count <= MAX_TRIALS:
-            beside.append(trial)
-    spread = baselines.spread(bare, run.tasks, of_pair)
-    shown = [*(trial for trials in of_pair.values() for trial in trials), *spread]
-    if count <= MAX_TRIALS:
-        shown += beside
-    _number(shown)
-    judged = fleet.judge(run, of_pair, paired, budgets, run.environment, max_loss, spread)
-    environment = _environment(store, run, of_pair, judged, max_loss, ended)
-    if bare:
-        environment["bare_hosts"] = {one.name: one.created for one in bare}
-    if len(shown) > MAX_TRIALS:
-        shown = [*(trial for trials in of_pair.values() for trial in _medians(trials)), *spread]
-        _number(shown)
-    return results.Results(environment, shown), judged
-
-
-def _number(trials: list[results.Trial]) -> None:
-    """Sort trials, and number their runs through: every pair numbers its own from the same number on."""
-    trials.sort(key=lambda trial: (trial.group, trial.order))
-    runs: dict[tuple[int, int], int] = {}
-    for trial in trials:
-        trial.order = runs.setdefault((trial.group, trial.order), len(runs))
-
-
-def _medians(trials: Sequence[results.Trial]) -> list[results.Trial]:
-    series: dict[tuple[int, str, str], list[results.Trial]] = {}
-    for one in trials:
-        series.setdefault((one.group, one.benchmark, one.arm), []).append(one)
-    found = []
-    for some in series.values():
-        good = sorted((one for one in some if one.value is not None), key=lambda one: one.value or 0.0)
-        middle = good[len(good) // 2] if good else some[0]
-        found.append(dataclasses.replace(middle, block=0))
-    return found
-
-
-def _environment(
-    store: run_store.RunStore,
-    run: model.StoredRun,
-    of_pair: Mapping[int, Sequence[results.Trial]],
-    judged: fleet.FleetVerdict,
-    max_loss: float,
-    ended: str,
-) -> dict[str, Any]:
-    return {
+        if trial.primary or count <= MAX_TRIALS:
+            trials.append(trial)
+    if count > MAX_TRIALS:
+        trials = [trial for trial in trials if trial.primary]
+    environment = {
         "created": run.created_at.isoformat(timespec="seconds"),
         **run.environment,
-        "groups": sum(task.state != "dropped" for task in run.tasks),
-        "groups_run": len(of_pair),
+        "groups": len(run.tasks),
+        "groups_run": len({trial.group % len(run.tasks) for trial in trials}),
         "ended": ended,
-        **_of_pairs(store, run.run_id),
+        **_of_pairs(store, run_id),
         "errors": [
             {
                 "group": task.number,
-                "error": f"{task.pair.client} with {task.pair.server}, attempt {fault.attempt}: "
+                "error": f"{_named(task.pair.client)} with {_named(task.pair.server)}, attempt {fault.attempt}: "
                 f"{fault.error.kind.value}: {fault.error.reason}",
                 **({"arm": fault.error.arm} if fault.error.arm else {}),
             }
@@ -114,18 +64,65 @@ def _environment(
             for fault in task.faults
         ],
         "fleet": {
-            "run": run.run_id,
-            "verdict": judged.whole.value if judged.whole else None,
+            "run": run_id,
+            "verdict": None,
             "max_loss": max_loss,
-            "out": run.out,
-            "hosts": [host.as_data() for host in judged.hosts],
-            "pairs": _pairs(run, of_pair, judged.comparisons),
-            "bad_pairs": [
-                {"client": pair.client, "server": pair.server, "in": where}
-                for pair, where in judged.bad_pairs().items()
-            ],
+            "hosts": [],
+            "pairs": [_pair(task) for task in run.tasks],
         },
     }
+    if bare:
+        environment["bare_hosts"] = {one.name: one.created for one in bare}
+    places = fleet.Places(environment)
+    trials += baselines.spread(bare, places, trials)
+    found, judged = fleet.judge(results.Results(environment, _numbered(trials)), budgets)
+    _add_figures(found, places, judged)
+    if len(trials) > MAX_TRIALS:
+        found = dataclasses.replace(found, trials=_numbered(_medians(trials)))
+    return found, judged
+
+
+def _named(host: str) -> str:
+    """Return the name of a host; one of the scheduler's choice has none."""
+    return host or "any"
+
+
+def _pair(task: model.Task) -> dict[str, Any]:
+    return {
+        "number": task.number,
+        "client": _named(task.pair.client),
+        "server": _named(task.pair.server),
+        "state": task.state,
+        "attempts": task.attempts,
+        "seconds": round(task.seconds, 1) if task.seconds is not None else None,
+        "errors": [f"{one.error.kind.value}: {one.error.reason}"[:2000] for one in task.faults],
+        "figures": [],
+    }
+
+
+def _numbered(trials: Iterable[results.Trial]) -> list[results.Trial]:
+    """Sort trials, and number their runs through: every pair numbers its own from the same number on."""
+    found = sorted(trials, key=lambda trial: (trial.group, trial.order))
+    runs: dict[tuple[int, int], int] = {}
+    for trial in found:
+        trial.order = runs.setdefault((trial.group, trial.order), len(runs))
+    return found
+
+
+def _medians(trials: Iterable[results.Trial]) -> list[results.Trial]:
+    """Return one trial for each figure that is judged, but all of bare hosts."""
+    found = []
+    series: dict[tuple[int, str, str], list[results.Trial]] = {}
+    for one in trials:
+        if one.arm == results.HOST:
+            found.append(one)
+        else:
+            series.setdefault((one.group, one.benchmark, one.arm), []).append(one)
+    for some in series.values():
+        good = sorted((one for one in some if one.value is not None), key=lambda one: one.value or 0.0)
+        middle = good[len(good) // 2] if good else some[0]
+        found.append(dataclasses.replace(middle, block=0))
+    return found
 
 
 def _printable(data: Any) -> Any:
@@ -152,47 +149,20 @@ def _of_pairs(store: run_store.RunStore, run_id: str) -> dict[str, Any]:
     return {**found, "host_cpu_faults": _printable(cpu_faults)} if cpu_faults else found
 
 
-def _pairs(
-    run: model.StoredRun,
-    of_pair: Mapping[int, Sequence[results.Trial]],
-    comparisons: Sequence[peer_comparison.Comparison],
-) -> list[dict[str, Any]]:
-    reference = {(one.benchmark, one.arm): one.reference for one in comparisons}
-    return [
-        {
-            "number": task.number,
-            "client": task.pair.client,
-            "server": task.pair.server,
-            "state": task.state,
-            "attempts": task.attempts,
-            "seconds": round(task.seconds, 1) if task.seconds is not None else None,
-            "errors": [f"{one.error.kind.value}: {one.error.reason}"[:2000] for one in task.faults],
-            "figures": _figures(task, of_pair.get(task.number, ()), reference),
-        }
-        for task in run.tasks
-    ]
-
-
-def _figures(
-    task: model.Task, trials: Sequence[results.Trial], reference: Mapping[tuple[str, str], float]
-) -> list[dict[str, Any]]:
-    values: dict[tuple[str, str, str, str], list[float]] = {}
-    for one in trials:
-        if one.value is not None:
-            key = (one.benchmark, one.arm, one.unit, fleet.measured_on(task, one))
-            values.setdefault(key, []).append(one.value)
-    found = []
-    for (benchmark, arm, unit, host), some in values.items():
-        middle = statistics.median(some)
-        against = reference.get((benchmark, arm), 0.0)
-        found.append(
-            {
-                "benchmark": benchmark,
-                "arm": arm,
-                "host": host,
-                "unit": unit,
-                "median": middle,
-                "against_median": middle / against if against else None,
-            }
-        )
-    return found
+def _add_figures(found: results.Results, places: fleet.Places, judged: fleet.FleetVerdict) -> None:
+    """Give every pair its figures: the median of each, also against that of the median host."""
+    values: dict[tuple[int, str, str, str, str], list[float]] = {}
+    better: dict[str, str] = {}
+    pairs: Mapping[int, dict[str, Any]] = {one["number"]: one for one in found.environment["fleet"]["pairs"]}
+    for one in found.trials:
+        if one.value is not None and one.primary and one.arm != results.HOST:
+            number, better[one.benchmark] = one.group % len(pairs), one.better
+            values.setdefault((number, one.benchmark, one.arm, one.unit, places.host(one)), []).append(one.value)
+    for (number, benchmark, arm, unit, host), some in values.items():
+        median, against = statistics.median(some), None
+        comparison = judged.comparisons.get((benchmark, arm))
+        if comparison is not None and math.isfinite(comparison.middle):
+            turn = -1 if better[benchmark] == "lower" else 1
+            against = median / math.exp(turn * comparison.middle)
+        figure = {"benchmark": benchmark, "arm": arm, "host": host, "unit": unit, "median": median}
+        pairs[number]["figures"].append({**figure, "against_median": against})

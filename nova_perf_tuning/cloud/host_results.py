@@ -9,7 +9,7 @@ from typing import Any
 
 from nova_perf_tuning.budget import budget_file, schema, store, text, verdict
 from nova_perf_tuning.budget import model as results_model
-from nova_perf_tuning.cloud import model, rejudge
+from nova_perf_tuning.cloud import fleet, model
 from nova_perf_tuning.virt import host_result
 
 
@@ -54,13 +54,13 @@ def read(
     if text.is_aa(results.environment):
         raise model.CloudError(f"{path}: {_aa(results.environment)}")
     created = _created(results.environment, path)
-    fleet = results.environment.get("fleet")
-    if fleet is not None and not budgets:
+    many = "fleet" in results.environment
+    if many and not budgets:
         return Found(_recorded_fleet(results, created), recorded=True)
     if not budgets:
         raise model.CloudError(f"{path}: these are trials without a verdict; give --budget FILE to judge them by")
     results = told(results) if told is not None else results
-    if fleet is not None:
+    if many:
         return _judged_fleet(results, budgets, name, created)
     host = results.environment.get("host")
     if not isinstance(host, str) or not host:
@@ -72,8 +72,8 @@ def read(
 
 def _recorded_fleet(results: results_model.Results, created: datetime.datetime) -> list[host_result.HostResult]:
     """Return the verdicts that a run over many hosts has, but FAIL where its trials show a slow host."""
-    _, judged = rejudge.judge(results, [])
-    slow = {host.host or "any" for host in judged.hosts if host.verdict is verdict.Verdict.FAIL}
+    _, judged = fleet.judge(results, [])
+    slow = {host.host for host in judged.hosts if host.verdict is verdict.Verdict.FAIL}
     words = {host["host"]: host["verdict"] or "INCONCLUSIVE" for host in results.environment["fleet"]["hosts"]}
     return [
         host_result.HostResult(host, created, "FAIL" if host in slow else word, {}) for host, word in words.items()
@@ -87,22 +87,17 @@ def _judged_fleet(
 
     :raises CloudError: budgets have to hold, and none is for the run.
     """
-    _, judged = rejudge.judge(results, budgets)
+    _, judged = fleet.judge(results, budgets)
     left_out = verdict.left_out(results, budgets)
-    if why := rejudge.unmet_budgets(results, judged, budgets):
+    if why := fleet.unmet_budgets(results, judged.judgements, budgets):
         raise model.CloudError("; ".join([why, *left_out]))
     if not judged.judgements:
         why = budget_file.why_none(results)
         left_out.insert(0, f"{why}; hosts were only compared with each other")
+    name = name if judged.judgements else ""
     found = [
-        _result(
-            host.host or "any",
-            created,
-            host.verdict or verdict.Verdict.INCONCLUSIVE,
-            name if judged.judgements else "",
-            host.of_bare,
-        )
-        for host in judged.hosts
+        _result(one.host, created, one.verdict or verdict.Verdict.INCONCLUSIVE, name, one.of_bare)
+        for one in judged.hosts
     ]
     return Found(found, recorded=False, left_out=left_out)
 

@@ -150,17 +150,11 @@ class Task:
     seconds: float | None = None
     faults: list[Fault] = dataclasses.field(default_factory=list)
 
-    @property
-    def last_errors(self) -> list[PairError]:
-        """The errors of the last attempt."""
-        return [one.error for one in self.faults if one.attempt == self.attempts]
-
 
 @dataclasses.dataclass(slots=True)
 class StoredRun:
     """A run over many hosts as it is in the database.
 
-    :ivar out: host -> why it was given up.
     :ivar cloud: where it began, as :func:`nova_perf_tuning.cloud.place.of` says.
     """
 
@@ -169,7 +163,6 @@ class StoredRun:
     plan: dict[str, Any]
     environment: dict[str, Any]
     hosts: list[str]
-    out: dict[str, str]
     tasks: list[Task]
     created_at: datetime.datetime
     leftovers: bool = False

@@ -42,32 +42,3 @@ def schedule(hosts: Iterable[str], peers: int, seed: int = 0) -> list[model.Host
         half = [(place, (place + opposite) % count) for place in range((count + 1) // 2)]
         found += [pair if place % 2 else pair[::-1] for place, pair in enumerate(half)]
     return [model.HostPair(names[client], names[server]) for client, server in found]
-
-
-def additional(
-    hosts: Iterable[str], met: Iterable[model.HostPair], peers: int, seed: int = 0
-) -> list[model.HostPair]:
-    """Return the pairs that give every host ``min(peers, n - 1)`` peers again after others were taken out.
-
-    Hosts that miss most are served first, with the peer that misses most.
-
-    :param hosts: that are left.
-    :param met: pairs that count, measured or still planned; those with other hosts are passed over.
-    """
-    names = sorted(set(hosts))
-    random.Random(seed).shuffle(names)  # noqa: S311  as above
-    known: dict[str, set[str]] = {name: set() for name in names}
-    for pair in met:
-        if pair.client in known and pair.server in known and pair.client != pair.server:
-            known[pair.client].add(pair.server)
-            known[pair.server].add(pair.client)
-    wanted = min(peers, len(names) - 1)
-    found = []
-    while lacking := [name for name in names if len(known[name]) < wanted]:
-        client = min(lacking, key=lambda name: len(known[name]))
-        strangers = [name for name in names if name != client and name not in known[client]]
-        server = min(strangers, key=lambda name: len(known[name]))
-        known[client].add(server)
-        known[server].add(client)
-        found.append(model.HostPair(client, server))
-    return found

@@ -5,8 +5,9 @@ those with slow peers. A host's *value* is therefore the best of its pairs, in t
 turned so that more is better. The values of all hosts have a median M and a spread S, the larger of 1.4826 * MAD
 and 3 %, which pairs of equal hosts differ by anyway. A host is SLOW when its value lies more than the limit
 below M, the robust z-score (value - M) / S is beyond the quantile that leaves 1 % for a wrong SLOW in the whole
-run (Bonferroni over hosts and figures), and one of its peers is good; UNCERTAIN when only the first holds; GOOD
-otherwise. A figure of which less is better, and which is 0 in most trials, compares nobody: it has no ratio.
+run (Bonferroni over hosts and figures), and it has two peers, of whom one is good; UNCERTAIN when only the first
+holds; GOOD otherwise. A figure of which less is better, and which is 0 in most trials, compares nobody: it has no
+ratio.
 
 Hosts are compared with each other: they must be of one kind, and half of them good. If all are equally slow,
 budgets tell.
@@ -43,29 +44,10 @@ class State(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Comparison:
-    """What one benchmark in one arm says of the hosts.
+    """What one figure says of the hosts; all but ``states`` as logarithms, more is better.
 
-    :ivar reference: figure of the median host, in the unit of the benchmark; 0 without any.
-    :ivar spread: of the hosts' values, as a share.
     :ivar states: of every host that was measured.
-    :ivar losses: host -> loss of each of its pairs against the reference, 0.1 for a tenth, the worst first.
-    :ivar bad_pairs: pairs of two good hosts that lost: the path between them, or what happened at that moment.
-    """
-
-    benchmark: str
-    arm: str
-    reference: float
-    spread: float
-    states: Mapping[str, State]
-    losses: Mapping[str, Sequence[float]]
-    bad_pairs: tuple[model.HostPair, ...]
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Judged:
-    """What figures of pairs say; all but ``states`` as logarithms, more is better.
-
-    :ivar states: of every host; :ivar logs: of all its pairs, the best, which is its value, last.
+    :ivar logs: of all its pairs, the best, which is its value, last.
     :ivar middle, spread: what hosts are compared with, and the standard deviation of their values.
     """
 
@@ -75,46 +57,34 @@ class Judged:
     spread: float
 
 
-def compare(measured: Iterable[tuple[model.HostPair, results.Trial]], limit: float) -> list[Comparison]:
-    """Return what every benchmark says of the hosts in every arm.
+def compare(
+    measured: Iterable[tuple[model.HostPair, results.Trial]], limit: float
+) -> dict[tuple[str, str], Comparison]:
+    """Return (benchmark, arm) -> what it says of the hosts.
 
     :param measured: trials with the hosts that they are about, twice the same where there is one.
     :param limit: loss against the other hosts from which a pair has lost, 0.1 for a tenth.
     """
-    series: dict[tuple[str, str], dict[model.HostPair, list[results.Trial]]] = {}
+    series: dict[tuple[str, str], dict[model.HostPair, list[float]]] = {}
+    turned: dict[tuple[str, str], int] = {}
     for pair, trial in measured:
         if trial.primary and trial.value is not None:
-            series.setdefault((trial.benchmark, trial.arm), {}).setdefault(pair, []).append(trial)
-    return [
-        _compare_figure(benchmark, arm, of_pair, limit, len(series))
-        for (benchmark, arm), of_pair in series.items()
-        if any(trial.value for some in of_pair.values() for trial in some)
-    ]
-
-
-def _compare_figure(
-    benchmark: str,
-    arm: str,
-    of_pair: Mapping[model.HostPair, Sequence[results.Trial]],
-    limit: float,
-    figures: int,
-) -> Comparison:
-    lower = next(trial.better for some in of_pair.values() for trial in some) == "lower"
-    medians = {pair: statistics.median(trial.value or 0.0 for trial in some) for pair, some in of_pair.items()}
-    logs = {pair: _log(value, lower) for pair, value in medians.items()}
-    by = judge(logs, limit, figures)
-    middle, lost = by.middle, math.log(1 - limit)
-    good = {host for host, state in by.states.items() if state is State.GOOD}
-    bad_pairs = (pair for pair, log in logs.items() if log - middle < lost and {pair.client, pair.server} <= good)
-    losses = {host: [-math.expm1(log - middle) for log in some] for host, some in by.logs.items()}
-    reference = math.exp(-middle if lower else middle) if math.isfinite(middle) else 0.0
-    return Comparison(benchmark, arm, reference, by.spread, by.states, losses, tuple(bad_pairs))
+            key = trial.benchmark, trial.arm
+            series.setdefault(key, {}).setdefault(pair, []).append(trial.value)
+            turned[key] = -1 if trial.better == "lower" else 1
+    found = {}
+    for key, of_pair in series.items():
+        if any(map(any, of_pair.values())):
+            medians = {pair: statistics.median(values) for pair, values in of_pair.items()}
+            logs = {pair: turned[key] * (math.log(one) if one else -math.inf) for pair, one in medians.items()}
+            found[key] = judge(logs, limit, len(series))
+    return found
 
 
 def judge(
     logs: Mapping[model.HostPair, float], limit: float, figures: int = 1, reference: float | None = None
-) -> Judged:
-    """Judge hosts by the figures of their pairs; see the module.
+) -> Comparison:
+    """Judge hosts by one figure of their pairs; see the module.
 
     :param logs: of the figure of every pair, more is better; a pair of a host with itself is of that host alone.
     :param figures: benchmarks and arms of the run, which share the probability of a wrong SLOW.
@@ -136,14 +106,7 @@ def judge(
     lost = {host for host, value in values.items() if value - middle < math.log(1 - limit)}
     states = {}
     for host, value in values.items():
-        told_apart = len(values) >= MIN_HOSTS and (not peers[host] or bool(peers[host] - lost))
-        certain = told_apart and value - middle < beyond
+        told_apart = not peers[host] or (len(peers[host]) > 1 and bool(peers[host] - lost))
+        certain = len(values) >= MIN_HOSTS and told_apart and value - middle < beyond
         states[host] = State.GOOD if host not in lost else State.SLOW if certain else State.UNCERTAIN
-    return Judged(states, of_hosts, middle, spread)
-
-
-def _log(value: float, lower_is_better: bool) -> float:
-    """Return the logarithm of a figure, turned so that more is better; 0 is infinitely good or bad."""
-    if value <= 0:
-        return math.inf if lower_is_better else -math.inf
-    return -math.log(value) if lower_is_better else math.log(value)
+    return Comparison(states, of_hosts, middle, spread)

@@ -98,10 +98,15 @@ class RunStore:
                 "leftovers": False,
                 "plan": dict(plan),
                 "environment": dict(environment),
-                "hosts": dict.fromkeys(hosts, ""),
+                "hosts": list(hosts),
             }
             connection.execute(sa.insert(_runs), row)
-            _insert(connection, run_id, 0, pairs)
+            planned = {"state": "planned", "attempts": 0, "faults": [], "environment": {}, "trials": []}
+            rows = [
+                {"run_id": run_id, "number": number, **planned, **dataclasses.asdict(pair)}
+                for number, pair in enumerate(pairs)
+            ]
+            connection.execute(sa.insert(_pairs), rows)
 
         database.write(self._engine, create)
         return self.load(run_id)
@@ -134,14 +139,12 @@ class RunStore:
             )
             for pair in pairs
         ]
-        out = {host: why for host, why in run.hosts.items() if why}
         return model.StoredRun(
             run.id,
             run.state,
             run.plan,
             run.environment,
             sorted(run.hosts),
-            out,
             tasks,
             run.created_at,
             run.leftovers,
@@ -247,23 +250,6 @@ class RunStore:
         )
         task.state, task.attempts, task.seconds, task.faults = state, attempts, seconds, faults
 
-    def take_out(self, run_id: str, host: str, reason: str, new: Sequence[model.HostPair]) -> list[model.Task]:
-        """Give a host up: its planned pairs are dropped and ``new`` ones added, which are returned."""
-
-        def take_out(connection: sa.Connection) -> int:
-            run = _get(connection, run_id)
-            _change_run(connection, run_id, hosts={**run.hosts, host: reason})
-            its = sa.or_(_pairs.c.client == host, _pairs.c.server == host)
-            planned = sa.and_(_pairs.c.run_id == run_id, _pairs.c.state == "planned", its)
-            connection.execute(sa.update(_pairs).where(planned).values(state="dropped"))
-            last = connection.scalar(sa.select(sa.func.max(_pairs.c.number)).where(_pairs.c.run_id == run_id))
-            first = 0 if last is None else int(last) + 1
-            _insert(connection, run_id, first, new)
-            return first
-
-        first = database.write(self._engine, take_out)
-        return [model.Task(number, pair) for number, pair in enumerate(new, first)]
-
     # -- what was measured
 
     def trials(self, run_id: str) -> Iterator[tuple[int, results.Trial]]:
@@ -302,13 +288,6 @@ def _get(connection: sa.Connection, run_id: str) -> sa.Row[Any]:
             f"there is no run '{run_id[:40]}' in this database; 'openstack perf cleanup --list' lists them"
         )
     return run
-
-
-def _insert(connection: sa.Connection, run_id: str, first: int, pairs: Sequence[model.HostPair]) -> None:
-    planned = {"run_id": run_id, "state": "planned", "attempts": 0, "faults": [], "environment": {}, "trials": []}
-    rows = [{**planned, "number": number, **dataclasses.asdict(pair)} for number, pair in enumerate(pairs, first)]
-    if rows:
-        connection.execute(sa.insert(_pairs), rows)
 
 
 def _change_run(connection: sa.Connection, run_id: str, **values: Any) -> None:

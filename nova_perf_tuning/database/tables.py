@@ -14,7 +14,7 @@ metadata: Final = sa.MetaData()
 
 #: ``state``: ``running``, ``interrupted`` (can be resumed), ``complete``. ``owner``: which process runs it, empty:
 #: none; ``seen_at``: when that last said that it is alive. ``leftovers``: stacks of it may still exist. ``plan``:
-#: enough to go on. ``environment``: of the results. ``hosts``: host -> why it was given up, or "".
+#: enough to go on. ``environment``: of the results. ``hosts``: their names.
 runs: Final = sa.Table(
     "runs",
     metadata,
@@ -30,9 +30,9 @@ runs: Final = sa.Table(
     sa.Column("hosts", sa.JSON, nullable=False),
 )
 
-#: ``state``: ``planned``, ``running``, ``done`` (has trials), ``failed`` (has none and is not tried again),
-#: ``dropped`` (a host of it was given up). ``attempts``: how often it was begun and not cut off. ``seconds``: what
-#: the last attempt took. ``faults``: list of attempt, kind, arm and reason.
+#: ``state``: ``planned``, ``running``, ``done`` (has trials), ``failed`` (has none and is not tried again).
+#: ``attempts``: how often it was begun and not cut off. ``seconds``: what the last attempt took. ``faults``: list
+#: of attempt, kind, arm and reason.
 pairs: Final = sa.Table(
     "pairs",
     metadata,

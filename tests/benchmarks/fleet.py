@@ -68,16 +68,17 @@ def run(hosts: int, peers: int, parallel: int, seed: int) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         store = run_store.RunStore(f"sqlite:///{os.path.join(folder, 'results.db')}")
         run_id = run_store.new_id()
-        stored = store.create(run_id, names, pairs, {}, {})
-        plan = model.MeasurePlan(run_id, tuple(plugins.jobs(["iperf3", "fio", "cpu"])), 6, time_limit_s=900.0)
+        jobs = tuple(plugins.jobs(["iperf3", "fio", "cpu"]))
+        kinds = {job.label: {"kind": job.benchmark.kind} for job in jobs}
+        stored = store.create(run_id, names, pairs, {}, {"benchmarks": kinds})
+        plan = model.MeasurePlan(run_id, jobs, 6, time_limit_s=900.0)
         arms = (model.Arm("untuned"), model.Arm("tuned"))
         settings = campaign.Settings(peers=peers, max_parallel=parallel)
         begun = time.process_time()
         campaign.Campaign(store, launcher, stored, arms, plan, settings, threads=threads).run()
         cpu_s = time.process_time() - begun
         after = store.load(run_id)
-        paired = {"cpu": False, "fio": False}
-        hosts_of = fleet_results.collect(store, run_id, paired, BUDGETS, 0.15, "complete")[1].hosts
+        hosts_of = fleet_results.collect(store, run_id, BUDGETS, 0.15, "complete")[1].hosts
         store.close()
     if launcher.overlaps or launcher.stacks():
         raise SystemExit("a host was in two pairs at a time, or a stack is left")

@@ -102,13 +102,11 @@ CASES = (
         "1.00% of the sender's packets were dropped on its side (limit 0.10%)",
     ),
     (reason(C.CLOCK_STEP, seconds=-2.0, limit=0.05), "the clock jumped by -2.00 s (limit 0.05 s)"),
-    (reason(C.GIVEN_UP, text="no pair worked with c1"), "given up: no pair worked with c1"),
     (reason(C.NO_RESULT), "no pair of it gave a result"),
     (
         reason(C.HOST_LOST_TRIALS, **_LOST, benchmark="fio", excluded=0, limit=0.2, why=()),
         "fio: 3 of 9 trials of 'tuned' failed or are missing (limit 20%)",
     ),
-    (reason(C.PAIRS_LEFT_OUT, **_AT, peers=["c1", "c2"]), "fio (tuned): pairs with c1, c2 are left out"),
     (reason(C.SLOW, **_SLOW), "fio (tuned): slower than the other hosts by 20% to 30% in all its pairs"),
     (
         reason(C.MAYBE_SLOW, **_SLOW),

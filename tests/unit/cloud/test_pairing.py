@@ -51,23 +51,3 @@ class ScheduleTest(testtools.TestCase):
         self.assertEqual((first.client, first.server), (second.server, second.client))
         self.assertRaises(ValueError, pairing.schedule, [], 1)
         self.assertRaises(ValueError, pairing.schedule, ["a", "b"], 0)
-
-
-class AdditionalTest(testtools.TestCase):
-    @given(st.integers(3, 30), st.integers(1, 5), st.integers(0, 9), st.data())
-    def test_who_is_left_has_as_many_peers_again(self, count, peers, seed, data):
-        hosts = names(count)
-        out = data.draw(st.sets(st.sampled_from(hosts), max_size=count - 2))
-        left = [host for host in hosts if host not in out]
-        planned = pairing.schedule(hosts, peers, seed)
-        new = pairing.additional(left, planned, peers, seed)
-        met = peers_of([pair for pair in [*planned, *new] if not {pair.client, pair.server} & out])
-        self.assertTrue(all(len(met[host]) >= min(peers, len(left) - 1) for host in left))
-        self.assertFalse(
-            {(pair.client, pair.server) for pair in new} & {(pair.client, pair.server) for pair in planned}
-        )
-        self.assertFalse({name for pair in new for name in (pair.client, pair.server)} & out)
-
-    def test_nobody_is_missing(self):
-        self.assertEqual([], pairing.additional(names(7), pairing.schedule(names(7), 3), 3))
-        self.assertEqual([], pairing.additional(["a"], [model.HostPair("a", "b")], 3))

@@ -50,6 +50,7 @@ class RuleTest(testtools.TestCase):
                 {**ring, ("a", "x"): 50, ("b", "x"): 50, ("x", "z"): 50},
                 {"a": GOOD, "b": GOOD, "c": GOOD, "x": SLOW, "z": UNCERTAIN},
             ),
+            ("one peer is too few", {**ring, ("c", "d"): 70}, {"a": GOOD, "b": GOOD, "c": GOOD, "d": UNCERTAIN}),
             ("within the limit", {**ring, ("a", "d"): 93, ("d", "b"): 92}, dict.fromkeys("abcd", GOOD)),
             (
                 "no throughput at all",
@@ -82,20 +83,20 @@ class RuleTest(testtools.TestCase):
             measured.append((model.HostPair(*pair), samples.trial(value=None, error="lost")))
         found = peer_comparison.compare(measured, 0.1)
         self.assertEqual(
-            [("untuned", 100.0), ("tuned", 120.0)], [(one.arm, round(one.reference, 6)) for one in found]
+            {("iperf3", "untuned"): 100.0, ("iperf3", "tuned"): 120.0},
+            {figure: round(math.exp(one.middle), 6) for figure, one in found.items()},
         )
-        self.assertEqual([SLOW, SLOW], [one.states["d"] for one in found])
-        self.assertEqual([0.5, 0.5], [round(loss, 6) for loss in found[1].losses["d"]])
+        self.assertEqual([SLOW, SLOW], [one.states["d"] for one in found.values()])
 
     def test_lower_is_better_and_zero_is_best(self):
         pairs = {("a", "b"): 10, ("b", "c"): 10, ("c", "a"): 10, ("a", "d"): 14, ("d", "b"): 15, ("e", "a"): 0}
         measured = [
             (model.HostPair(*pair), samples.trial(value=value, better="lower")) for pair, value in pairs.items()
         ]
-        [found] = peer_comparison.compare(measured, 0.1)
+        [found] = peer_comparison.compare(measured, 0.1).values()
         self.assertEqual((GOOD, SLOW, GOOD), tuple(found.states[host] for host in "ade"))
         zeros = [(pair, samples.trial(value=0.0, better="lower")) for pair, _ in measured]
-        self.assertEqual([], peer_comparison.compare(zeros, 0.1))
+        self.assertEqual({}, peer_comparison.compare(zeros, 0.1))
 
 
 class FleetTest(testtools.TestCase):
