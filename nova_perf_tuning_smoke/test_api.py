@@ -48,6 +48,9 @@ class ServicesTest(cloud.SmokeTest):
         self.assertEqual([], down, "see the log of nova-compute there, and 'nova-perf-status upgrade check'")
 
 
+LOAD = "glance-manage db_load_metadefs $(nova-perf paths metadefs) true '' true"
+
+
 @unittest.skipIf(
     cloud.setting("METADEFS") == "no", "NOVA_PERF_SMOKE_METADEFS is no: definitions are not wanted in Glance"
 )
@@ -59,5 +62,5 @@ class MetadefsTest(cloud.SmokeTest):
                 try:
                     found = {one.name for one in self.cloud.image.metadef_properties(name)}
                 except exceptions.NotFoundException:
-                    self.fail(f"{name} is not in Glance; run 'nova-perf metadefs load'")
-                self.assertEqual(set(wanted["properties"]), found, "run 'nova-perf metadefs load'")
+                    self.fail(f"{name} is not in Glance; run '{LOAD}'")
+                self.assertEqual(set(wanted["properties"]), found, f"run '{LOAD}'")

@@ -2,19 +2,17 @@
 
 Two namespaces, since one property cannot be ``perf:vif_host_offload.csum`` on a flavor and
 ``hw_perf_vif_host_offload_csum`` on an image. The JSON files beside this module are these definitions in the
-form that ``glance-manage db_load_metadefs`` reads; ``nova-perf metadefs show --write DIR`` writes them.
+form that ``glance-manage db_load_metadefs`` reads; run as a program, this module writes them.
 """
 
 from __future__ import annotations
 
 import json
+import pathlib
 from collections.abc import Mapping
 from typing import Any, Final
 
 from nova_perf_tuning.specs import vocabulary
-
-#: What is stated of a property; Glance, its JSON and the SDK have the same names for these.
-PROPERTY_KEYS: Final = ("title", "description", "type", "minimum", "maximum", "enum", "pattern")
 
 _TITLE_WORDS: Final = {
     "vif": "network interface",
@@ -84,3 +82,8 @@ def _property(spec: vocabulary.Spec, feature: str | None) -> dict[str, Any]:
     words = " ".join(_TITLE_WORDS.get(word, word) for word in spec.name.split("_"))
     title = words[0].upper() + words[1:] + (f": {feature}" if feature else "")
     return {"title": title, "description": f"{spec.description} Default: {spec.default}.", **spec.schema()}
+
+
+if __name__ == "__main__":
+    for file, entry in namespaces().items():
+        pathlib.Path(__file__).with_name(file).write_text(text(entry), encoding="utf-8")

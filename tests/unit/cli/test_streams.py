@@ -19,7 +19,7 @@ def run(arguments, redirection="", **environment):
 
 class StreamsTest(testtools.TestCase):
     def test_no_reader(self):
-        for arguments in (EXPLAIN, ("metadefs", "show", "-f", "json")):
+        for arguments in (EXPLAIN, ("paths", "-f", "json")):
             done = run(arguments, "| true; exit ${PIPESTATUS[0]}")
             self.assertEqual((141, ""), (done.returncode, done.stderr), arguments)
 

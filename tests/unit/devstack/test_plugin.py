@@ -29,7 +29,7 @@ DRIVER = "perf_tuning.PerfTuningLibvirtDriver"
 PROGRAM = """#!/bin/sh
 printf '%s\\n' "{name} $*" >>"{calls}"
 case "{name} $*" in
-    *"metadefs load"* | *"python"*"tools/image/upload"* | *"perf validate"*) exit ${{CLOUD_CODE:-0}} ;;
+    *"db_load_metadefs"* | *"python"*"tools/image/upload"* | *"perf validate"*) exit ${{CLOUD_CODE:-0}} ;;
     *"python"*nova_perf_tuning_smoke*) echo "cloud $OS_CLOUD image $NOVA_PERF_SMOKE_IMAGE" >>"{calls}"
         exit ${{SMOKE_CODE:-0}} ;;
     *"openstack"*"flavor show"*) exit 1 ;;
@@ -48,7 +48,15 @@ class PluginTestCase(testtools.TestCase):
         self.calls_file = self.scratch / "calls"
         self.bin = self.scratch / "opt/data/venv/bin"
         self.bin.mkdir(parents=True)
-        for name in ("nova-perf", "nova-perf-status", "nova-perf-agent", "openstack", "pip", "python"):
+        for name in (
+            "nova-perf",
+            "nova-perf-status",
+            "nova-perf-agent",
+            "glance-manage",
+            "openstack",
+            "pip",
+            "python",
+        ):
             real = pathlib.Path(sys.executable).with_name(name) if name != "python" else sys.executable
             self.program(name, PROGRAM.format(name=name, calls=self.calls_file, real=real))
         self.nova_conf = self.scratch / "etc/nova/nova.conf"
@@ -120,7 +128,8 @@ class StackTest(PluginTestCase):
         command = f"{self.bin}/nova-perf-agent --config-file {self.agent_conf}"
         unit = [self.option("Service", key, self.unit) for key in ("User", "ExecStart")]
         self.assertEqual(["root", command], unit)
-        self.assertEqual(["nova-perf metadefs load --os-cloud devstack-admin"], self.called("nova-perf metadefs"))
+        (loaded,) = self.called("glance-manage --config-file")
+        self.assertTrue(loaded.endswith("/metadefs true  true"), loaded)
         made = self.called("openstack --os-cloud devstack-admin perf flavor create")
         self.assertEqual(sorted(profiles.shipped()), [line.split(" --profile ")[1].split()[0] for line in made])
         self.assertIn("create perf.balanced --profile balanced --vcpus 2 --ram 512 --disk 1", made[0])
@@ -211,7 +220,7 @@ class StackTest(PluginTestCase):
         found = {
             "NOVA_PERF_DRIVER": self.option("DEFAULT", "compute_driver") == DRIVER,
             "NOVA_PERF_AGENT": self.unit.exists() and self.called("run_process nova-perf-agent") != [],
-            "NOVA_PERF_METADEFS": self.called("nova-perf metadefs load") != [],
+            "NOVA_PERF_METADEFS": self.called("glance-manage") != [],
             "NOVA_PERF_FLAVORS": self.called("openstack --os-cloud devstack-admin perf flavor create") != [],
             "NOVA_PERF_WEIGHER": self.option("filter_scheduler", "weight_classes") is not None,
             "NOVA_PERF_IMAGE": self.called(f"python {TOP}/tools/image/upload") != [],
@@ -240,7 +249,7 @@ class StackTest(PluginTestCase):
         self.phases(*STACK, ENABLED_SERVICES="n-cpu,q-agt", NOVA_PERF_SMOKE="True", NOVA_PERF_IMAGE="True")
         self.assertEqual(DRIVER, self.option("DEFAULT", "compute_driver"))
         self.assertTrue(self.unit.exists())
-        self.assertEqual([], self.called("nova-perf metadefs") + self.called("openstack") + self.called("cloud"))
+        self.assertEqual([], self.called("glance-manage") + self.called("openstack") + self.called("cloud"))
         self.assertEqual([], self.called("install_bindep"))
 
     def test_node_with_the_api_alone(self):

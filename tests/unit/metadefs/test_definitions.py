@@ -26,7 +26,7 @@ def takes(entry, text):
 
 class DefinitionsTest(testtools.TestCase):
     def test_files_are_not_stale(self):
-        """Mend with: nova-perf metadefs show --write nova_perf_tuning/metadefs"""
+        """Mend with: python -m nova_perf_tuning.metadefs.definitions"""
         expected = {name: definitions.text(entry) for name, entry in definitions.namespaces().items()}
         self.assertEqual(expected, {path.name: path.read_text(encoding="utf-8") for path in FOLDER.glob("*.json")})
 
