@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nova_perf_tuning import whole_file
-from nova_perf_tuning.budget import consistency, definitions, model, schema
+from nova_perf_tuning.budget import definitions, model, schema
 
 #: Largest results file that is read, in bytes: more than 50,000 trials need.
 MAX_BYTES = 64 * 1024 * 1024
+#: Smallest figure but 0 that is read: means and ratios of far smaller ones become 0 or infinite.
+_MIN_FIGURE = 1e-9
 
 
 def to_dict(results: model.Results) -> dict[str, Any]:
@@ -36,9 +39,46 @@ def from_dict(data: Any, where: str) -> model.Results:
         for one in trials:
             one.order = runs.setdefault((one.benchmark, one.arm, one.group, one.block), len(runs))
     definitions.correct(environment, trials)
-    if fault := consistency.find(environment, trials):
+    if fault := _contradiction(environment, trials):
         raise schema.InputError(f"{where}: {fault}")
     return model.Results(environment, trials)
+
+
+def _contradiction(environment: Mapping[str, Any], trials: Sequence[model.Trial]) -> str:
+    """Return what a file says against itself, where a schema cannot see it; empty: nothing.
+
+    A figure has the unit and better way that its benchmark says, else those of its first trial: a loss would be a
+    gain otherwise. A run is there once: copies would pass for replicates, and guards go by its number.
+    """
+    said: dict[
+        tuple[str, str, str], str
+    ] = {}  # what is told of a figure, or of a benchmark's work and judged figure
+    for label in {one.benchmark for one in trials}:
+        if (known := definitions.of_label(label, environment)) is not None:
+            said |= {(label, known.metric, "unit"): known.unit, (label, known.metric, "better"): known.better}
+            said |= {(label, "", "work_unit"): known.work_unit} if known.work_unit else {}
+    places: dict[int, tuple[str, str, int, int]] = {}
+    orders: dict[tuple[str, str, int, int], int] = {}
+    figures: set[tuple[str, int]] = set()
+    for index, one in enumerate(trials):
+        if any(figure and figure < _MIN_FIGURE for figure in (one.value, one.work, one.window_s)):
+            return f"trials[{index}]: value, work and window_s are 0 or at least {_MIN_FIGURE}"
+        rules = [(one.metric, "better"), (one.metric, "unit")]
+        rules += [("", "work_unit")] * (one.work is not None) + [("", "metric")] * one.primary
+        for metric, name in rules:
+            value = getattr(one, name)
+            if (wanted := said.setdefault((one.benchmark, metric, name), value)) != value:
+                what = metric or ("the judged figure" if name == "metric" else "the work")
+                return f"trials[{index}].{name}: is '{value}', but '{wanted}' for {what} of {one.benchmark}"
+        place = (one.benchmark, one.arm, one.group, one.block)
+        again = places.setdefault(one.order, place) != place or orders.setdefault(place, one.order) != one.order
+        if again or (one.primary and (one.metric, one.order) in figures):
+            return (
+                f"trials[{index}]: '{one.benchmark}' ran in this block of '{one.arm}' before, or another run has"
+                f" order {one.order} too; give every validation a results file of its own"
+            )
+        figures.add((one.metric, one.order))
+    return ""
 
 
 def load(path: str) -> model.Results:

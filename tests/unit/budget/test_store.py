@@ -193,20 +193,3 @@ class ContradictionTest(StoreCase):
         for one in self.rows + second:
             del one["order"]
         self.refused("trials[18]", {**self.document, "trials": self.rows + second})
-
-    def test_a_copied_boot_is_no_boot(self):
-        """The interval is over boots: a file of one boot, eight times, would have a narrow one."""
-        copies = [
-            {**one, "group": one["group"] + number, "order": one["order"] + 100 * number}
-            for number in (3, 4)
-            for one in self.rows
-            if one["group"] == 0
-        ]
-        document = {**self.document, "trials": [*self.rows, *copies]}
-        self.refused("groups 0 and 3 are the same boot of iperf3", document)
-        for number, one in enumerate(copies):
-            one["value"] += number
-        self.load(json.dumps(document))
-        for one in [*self.rows, *copies]:
-            one.update(value=None, error="lost")
-        self.load(json.dumps(document))
