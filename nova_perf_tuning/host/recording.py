@@ -21,7 +21,7 @@ from nova_perf_tuning.guest import parsing
 from nova_perf_tuning.host import model, novaconf
 from nova_perf_tuning.host.audit import host as audit_host
 from nova_perf_tuning.host.audit import kernel
-from nova_perf_tuning.host.facts import ethtool, irqs, reader
+from nova_perf_tuning.host.facts import ethtool, guests, irqs, reader
 from nova_perf_tuning.host.facts.root import FactsError, Folder, Root
 
 _CPU: Final = "sys/devices/system/cpu"
@@ -44,7 +44,6 @@ _FILES: Final = {
     "etc/tuned": "active_profile",
     _CPU: "online offline possible present isolated nohz_full",
     f"{_CPU}/smt": "active control",
-    f"{_CPU}/vulnerabilities": "*",
     f"{_CPU}/cpufreq/policy*": "scaling_governor scaling_available_governors",
     f"{_CPU}/cpu[0-9]*": "online cpu_capacity",
     f"{_CPU}/cpu[0-9]*/cpuidle/state*": "latency disable",
@@ -206,7 +205,7 @@ def collect(root: Root) -> Tree:
     if root.live:  # the kernel has had this file since Linux 6.1
         tree.entries.setdefault("proc/sys/kernel/arch", f"{os.uname().machine}\n".encode())
     _add_texts(tree)
-    for folder in ("run/libvirt/qemu", "etc/libvirt/qemu", "etc/libvirt/libxl"):
+    for folder in guests.XML_FOLDERS:
         tree.copy(f"{folder}/*.xml", redacted, parsing.MAX_BYTES)
     for guest in facts.guests:
         _add_threads(tree, guest)

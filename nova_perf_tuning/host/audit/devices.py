@@ -16,7 +16,10 @@ _WINDOWS = "published measurements of Windows on KVM: virtio NIC 1.77 times, NIC
 #: Enlightenments that Nova gives to guests of os_type=windows, and that matter most.
 ENLIGHTENMENTS: Final = ("relaxed", "vapic", "spinlocks")
 _VIRTIO_SCSI: Final = ("virtio-scsi", "virtio-transitional", "virtio-non-transitional")
-_DRIVERS: Final = "install virtio drivers in the guest, then:\n"
+_DRIVERS: Final = (
+    "install virtio drivers in the guest (Windows loads the one of disks while an empty virtio disk is attached), "
+    "then:\n"
+)
 
 
 def set_property(guest: Guest, *properties: str) -> str:
@@ -133,29 +136,6 @@ class WindowsEnlightenments(_WindowsRule):
         why = f"{guest.name} runs Windows without {', '.join(lacking)}"
         evidence = [f"hyperv: {', '.join(sorted(have)) or 'none'}"]
         return self.of(guest, evidence, why, set_property(guest, "os_type=windows"))
-
-
-class WindowsVirtio(_WindowsRule):
-    """Windows guests have virtio NICs and disks."""
-
-    id = "windows-without-virtio"
-    why = "Windows has no virtio drivers of its own, so it is installed on emulated devices and stays there."
-    remedy = (
-        "install the signed virtio drivers, with an empty virtio disk attached so that the storage driver is "
-        "loaded, then set hw_disk_bus=virtio, hw_vif_model=virtio"
-    )
-    source = _WINDOWS
-
-    def about(self, host: Host, guest: Guest) -> Finding | None:
-        models = [nic.model for nic in guest.domain.interfaces if nic.model and not nic.model.startswith("virtio")]
-        disks = [disk for disk in guest.inventory.disks if disk.kind == "disk"]
-        names = [f"NIC {model}" for model in models]
-        names += [f"disk {disk.device} on {disk.bus}" for disk in disks if disk.bus in image_rules.EMULATED_BUSES]
-        if not names:
-            return None
-        remedy = f"{self.remedy}:\n{set_property(guest, 'hw_disk_bus=virtio', 'hw_vif_model=virtio')}"
-        evidence = [(guest.path, name) for name in names[:4]]
-        return self.finding(evidence, f"{guest.name} runs Windows on {named(names)}", remedy, subject=guest.name)
 
 
 class DiskCache(_DiskRule):

@@ -12,7 +12,7 @@ from typing import Final
 from nova_perf_tuning import cpulist
 
 #: Parameters that rules read, and a recording keeps; a command line may hold addresses, volume names and keys.
-RECORDED: Final = ("isolcpus", "irqaffinity", "systemd.cpu_affinity", "dom0_max_vcpus", "dom0_vcpus_pin")
+RECORDED: Final = ("isolcpus", "irqaffinity", "systemd.cpu_affinity")
 
 
 def words(line: str) -> list[str]:

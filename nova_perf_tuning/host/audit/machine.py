@@ -1,4 +1,4 @@
-"""What the machine is and what runs guests on it: hypervisor, accelerator, vhost, clock, versions, mitigations."""
+"""What the machine is and what runs guests on it: hypervisor, accelerator, vhost, clock."""
 
 from __future__ import annotations
 
@@ -168,31 +168,4 @@ class Clocksource(Rule):
             yield self.finding(
                 [(f"/{folder}/current_clocksource", current), (f"/{folder}/available_clocksource", others)],
                 f"the clock is {current}; {tsc}",
-            )
-
-
-class Mitigations(Rule):
-    """What mitigations cost guests is known (reported, never changed)."""
-
-    id = "mitigations-report"
-    level = Level.INFO
-    why = "They are part of the overhead of every exit; a baseline and a guest must have the same ones."
-    remedy = "none: a decision of security; record it with results, and do not compare hosts that differ in it"
-    source = "kernel documentation of hardware vulnerabilities"
-    _COSTLY: Final = re.compile(
-        "^Vulnerable|Retpolines|IBRS|PTE Inversion|Clear CPU buffers|Safe RET|untrained return|IBPB"
-    )
-
-    def check(self, host: Host) -> Iterator[Finding]:
-        folder = "sys/devices/system/cpu/vulnerabilities"
-        names = host.names(folder)
-        need(names and host.runs_guests, "this kernel tells nothing of vulnerabilities, or not a host of guests")
-        found = [(name, host.text(f"{folder}/{name}") or "") for name in names]
-        found = [(name, text) for name, text in found if self._COSTLY.search(text)]
-        if found:
-            exposed = [name for name, text in found if text.startswith("Vulnerable")]
-            also = f"; open: {named(exposed)}" if exposed else ""
-            yield self.finding(
-                [(f"/{folder}/{name}", text) for name, text in found[:4]],
-                f"{counted(len(found) - len(exposed), 'mitigation')} at work{also}",
             )

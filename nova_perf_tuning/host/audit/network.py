@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import shlex
 from collections.abc import Iterator
-from typing import ClassVar, Final
+from typing import Final
 
 from nova_perf_tuning.host import model
 from nova_perf_tuning.host import setting as setting_module
@@ -140,15 +140,22 @@ class LroOnForwarding(NicRule):
         )
 
 
-class _FeaturesOff(NicRule):
-    """A rule on features of a NIC that should be on."""
+class OffloadsOff(NicRule):
+    """Checksums, segmentation and the merging of packets that arrive (GRO) are left on."""
 
-    features: ClassVar[tuple[str, ...]]
+    id = "offloads-off"
+    why = "The host's CPUs cut guests' 64 KiB packets, add up checksums, and pass each packet of 1500 bytes alone."
+    remedy = "ethtool -K NIC tx-tcp-segmentation on (and the others named)"
+    source = f"{_ORACLE}: the table of ethtool -k; OVS: GRO is safe on bridges, its rules are stricter than LRO's"
     safe = True
+    _FEATURES: Final = (
+        *("rx-checksum", "tx-checksum-ip-generic", "tx-checksum-ipv4", "tx-checksum-ipv6", "tx-scatter-gather"),
+        *("tx-tcp-segmentation", "tx-tcp6-segmentation", "tx-generic-segmentation", "rx-gro"),
+    )
 
     def about(self, host: Host, nic: model.Nic, link: ethtool.Link) -> Finding | None:
         need(host.runs_guests, "not a host of guests")
-        off = [name for name in self.features if link.features.get(name) is False and link.can_change(name)]
+        off = [name for name in self._FEATURES if link.features.get(name) is False and link.can_change(name)]
         if not off:
             return None
         return self.finding(
@@ -158,29 +165,6 @@ class _FeaturesOff(NicRule):
             subject=nic.name,
             settings=[self.setting("offload", f"{nic.name}/{name}", "on", "off") for name in off],
         )
-
-
-class OffloadsOff(_FeaturesOff):
-    """Checksums and segmentation are left to the NIC."""
-
-    id = "offloads-off"
-    why = "The host's CPUs cut guests' 64 KiB packets and add up checksums, which the NIC does for nothing."
-    remedy = "ethtool -K NIC tx-tcp-segmentation on (and the others named)"
-    source = f"{_ORACLE}: the table of ethtool -k"
-    features = (
-        *("rx-checksum", "tx-checksum-ip-generic", "tx-checksum-ipv4", "tx-checksum-ipv6", "tx-scatter-gather"),
-        *("tx-tcp-segmentation", "tx-tcp6-segmentation", "tx-generic-segmentation"),
-    )
-
-
-class GroOff(_FeaturesOff):
-    """Packets that arrive are merged (GRO)."""
-
-    id = "gro-off"
-    why = "Each packet of 1500 bytes passes bridge, tap and vhost by itself; merged, it is a fortieth of that."
-    remedy = "ethtool -K NIC gro on"
-    source = f"{_ORACLE}; OVS: GRO is safe on bridges, its rules of merging are stricter than LRO's"
-    features = ("rx-gro",)
 
 
 class RingDrops(Rule):

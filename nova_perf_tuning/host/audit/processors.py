@@ -13,7 +13,6 @@ from nova_perf_tuning.rules import Finding, Level, known, need
 
 _ISOLATED = "/sys/devices/system/cpu/isolated"
 _CMDLINE = "/proc/cmdline"
-_ORACLE = "Oracle, 10GbE network performance tuning (2013): the most important step"
 _SEAPATH = "seapath/ansible #865, TuneD realtime-virtual-host, kernel documentation of these parameters"
 
 

@@ -112,26 +112,6 @@ class BuffersTooSmall(Rule):
                 )
 
 
-class SocketBuffersTooSmall(Rule):
-    """Programs that size their own socket buffers may reach the bandwidth-delay product."""
-
-    id = "socket-buffers-too-small"
-    level = Level.INFO
-    why = "iperf3 -w, databases and storage daemons set SO_RCVBUF and SO_SNDBUF, which these limits cut."
-    remedy = "raise net.core.rmem_max and wmem_max to the BDP's next power of two"
-    source = BuffersTooSmall.source
-    appliable = True
-    safe = True
-
-    def check(self, host: Host) -> Iterator[Finding]:
-        path = _path(host, assume=False)
-        for key in ("net.core.rmem_max", "net.core.wmem_max"):
-            match _numbers(host, key):
-                case [most] if most < path.bdp:
-                    why = f"{path.formula}; {key} cuts what a program asks for to {most}"
-                    yield self.sysctl(host, key, str(proposal(path.bdp, 0)), why)
-
-
 class _MadeSmaller(Rule):
     """A rule that makes a value smaller: only for a path that was given or measured, since a long one needs it."""
 

@@ -2,7 +2,7 @@
 
 Processes are found by libvirt's own status files, since QEMU can write its pid file. Domain XML is the running one
 of /run/libvirt/qemu where it can be read (it has the pins in force and the names of the taps), else the definition
-in /etc/libvirt (KVM's or Xen's).
+in /etc/libvirt.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from nova_perf_tuning.host import model
 from nova_perf_tuning.host.facts.root import Folder, Root, numbers
 
 _RUNNING: Final = "run/libvirt/qemu"
-_DEFINED: Final = ("etc/libvirt/qemu", "etc/libvirt/libxl")
-#: Where a guest's XML is looked for: as it runs, then as it is defined (KVM, Xen).
-XML_FOLDERS: Final = (_RUNNING, *_DEFINED)
+_DEFINED: Final = "etc/libvirt/qemu"
+#: Where a guest's XML is looked for: as it runs, then as it is defined.
+XML_FOLDERS: Final = (_RUNNING, _DEFINED)
 _VCPU: Final = re.compile(rb"CPU (\d{1,4})/")
 _VHOST: Final = re.compile(rb"vhost-\d{1,10}")
 _IOTHREAD: Final = re.compile(rb"IO iothread(\d{1,4})")
@@ -37,9 +37,8 @@ def read_guests(root: Root) -> tuple[tuple[model.GuestProcess, ...], tuple[domai
     pids = {name: one.pid for name, one in domains.items() if one.pid is not None}
     if not root.live:
         pids |= _pids_beside(root, folder, pids)
-    for path in _DEFINED:
-        folder = root.folder(path)
-        domains |= _read_domains(root, folder, root.names(folder), domains)
+    defined = root.folder(_DEFINED)
+    domains |= _read_domains(root, defined, root.names(defined), domains)
     owners = collections.Counter(pids.values())
     for name in [name for name, pid in pids.items() if owners[pid] > 1]:
         root.notes.add("process is another guest's too (restart libvirtd, which forgets the one that ended)", name)

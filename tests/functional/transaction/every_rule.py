@@ -83,8 +83,7 @@ OF_A_NAMESPACE: Mapping[str, Live] = {
     "tcp-autotuning-off": _net("ipv4/tcp_moderate_rcvbuf", "0"),
     "tcp-buffers-too-small": _net("ipv4/tcp_rmem", "4096 131072 6291456", *_FAR),
     "tcp-buffers-absurd": _net("ipv4/tcp_wmem", "4096 16384 134217728"),
-    "gro-off": Live(commands=(f"ethtool -K {NIC} gro off",)),
-    "offloads-off": Live(commands=(f"ethtool -K {NIC} tso off tx-checksum-ip-generic off",)),
+    "offloads-off": Live(commands=(f"ethtool -K {NIC} tso off gro off tx-checksum-ip-generic off",)),
     "channels-vs-housekeeping": Live(
         commands=(f"ethtool -L {NIC} rx 4 tx 4",), nova=_DEDICATED.format("1", "0"), guest={"pins": ("1",)}
     ),
@@ -95,7 +94,6 @@ OF_THE_MACHINE: Mapping[str, Live] = {
     "nic-irq-one-cpu": dataclasses.replace(_INTERRUPTS, stage={f"{_DEVICE}/numa_node": "-1\n"}),
     "nic-irq-on-dedicated": dataclasses.replace(_INTERRUPTS, nova=_DEDICATED.format("0", "1")),
     "nic-irq-remote-node": _INTERRUPTS,
-    "socket-buffers-too-small": _net("core/rmem_max", "212992", *_FAR),
     "backlog-latency-trap": _net("core/netdev_max_backlog", "300000"),
     "softnet-drops": _net("core/netdev_max_backlog", "1000"),
     "numa-balancing-with-pinned-guests": Live({"/proc/sys/kernel/numa_balancing": "1"}, guest=_PINNED),

@@ -93,7 +93,6 @@ CASES: dict[str, Case] = {
     "vhost-on-dedicated": Case(hosts.process(vhost="0-15"), "warning", "0-15"),
     # TCP
     "tcp-buffers-too-small": Case({}, "warning", "4096\t131072\t6291456", {"rtt_ms": 100.0}),
-    "socket-buffers-too-small": Case({}, "info", "4194304", {"rtt_ms": 100.0}),
     "tcp-buffers-absurd": Case(
         _sysctl("net/ipv4/tcp_rmem", "4096 87380 134217728"), "warning", "4096 87380 134217728"
     ),
@@ -107,7 +106,6 @@ CASES: dict[str, Case] = {
     "offloads-off": Case(
         {_ETHTOOL: hosts.ethtool({"tx-tcp-segmentation": False})}, "warning", "tx-tcp-segmentation: off"
     ),
-    "gro-off": Case({_ETHTOOL: hosts.ethtool({"rx-gro": False})}, "warning", "rx-gro: off"),
     "ring-drops": Case({f"{_STATS}/rx_missed_errors": "9000\n"}, "warning", "rx 1024 of 4096"),
     "tap-drops": Case(
         {"sys/devices/virtual/net/tap0/statistics/tx_dropped": "500\n"}, "warning", "rx_queue_size 256"
@@ -172,11 +170,6 @@ CASES: dict[str, Case] = {
         "warning",
         "tsc hpet acpi_pm",
     ),
-    "mitigations-report": Case(
-        {f"{_CPU}/vulnerabilities/spectre_v2": "Mitigation: Retpolines; IBPB: conditional\n"},
-        "info",
-        "Mitigation: Retpolines; IBPB: conditional",
-    ),
     # devices
     "guest-emulated-nic": Case(
         {_GUEST: hosts.domain(model="e1000", driver="")}, "warning", "<model type='e1000'>"
@@ -195,11 +188,6 @@ CASES: dict[str, Case] = {
         {_WINDOWS: hosts.domain("windows", pins=("10", "11"), os_type="windows", features="")},
         "warning",
         "hyperv: none",
-    ),
-    "windows-without-virtio": Case(
-        {_WINDOWS: hosts.domain("windows", pins=("10", "11"), os_type="windows", bus="sata")},
-        "warning",
-        "disk vda on sata",
     ),
     "guest-disk-cache": Case(
         {_GUEST: hosts.domain(disk="<driver type='qcow2' cache='writeback'/>")}, "warning", "vda: cache writeback"

@@ -61,7 +61,7 @@ class EveryRuleTest(ApplyCase):
     def test_refusals(self) -> None:
         self.grow(hosts.good())
         for arguments, word in (
-            (("--rule", "mitigations-report"), "cannot be applied, only followed"),
+            (("--rule", "clocksource-slow"), "cannot be applied, only followed"),
             (("--rule", "no-such-rule"), "there is no rule"),
             (("--persist",), "--persist goes with --rule"),
             (("--rule", "thp-never", "--from", "x"), "go with none of --from"),

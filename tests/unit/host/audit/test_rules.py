@@ -17,12 +17,12 @@ ORACLE_STEPS = {
     "irqbalance stopped": {"irqbalance-unaware"},
     "guest on dom0's socket": {"guest-floats-over-nodes"},
     "guests no larger than a socket": {"guest-larger-than-node"},
-    "TCP buffers": {"tcp-buffers-too-small", "socket-buffers-too-small"},
+    "TCP buffers": {"tcp-buffers-too-small"},
     "netdev_max_backlog": {"softnet-drops"},
     "tcp_moderate_rcvbuf": {"tcp-autotuning-off"},
     "bridge netfilter off": {"bridge-netfilter-needless"},
     "jumbo frames": {"mtu-small"},
-    "offloads, LRO off": {"offloads-off", "gro-off", "lro-on-forwarding"},
+    "offloads, LRO off": {"offloads-off", "lro-on-forwarding"},
 }
 
 
@@ -111,7 +111,7 @@ class CautionTest(testtools.TestCase):
             ),
             ("vhost-net-missing", {**cases.CASES["vhost-net-missing"].changes, "dev/vhost-net": ""}),
             ("mtu-mismatch", ovs),
-            ("gro-off", {"nova-perf/ethtool/eth0.json": fixed}),
+            ("offloads-off", {"nova-perf/ethtool/eth0.json": fixed}),
             # The two vectors of one queue are one queue.
             (
                 "nic-irq-one-cpu",
