@@ -13,7 +13,6 @@ from typing import Any, Final
 
 from nova_perf_tuning import errors
 from nova_perf_tuning.agent import arbiter, book, findings, host, notify, reconcile, service, sources, watch
-from nova_perf_tuning.agent import guests as guests_module
 from nova_perf_tuning.agent import state as state_module
 from nova_perf_tuning.conf import opts
 from nova_perf_tuning.host import novaconf, privileged
@@ -104,26 +103,19 @@ def _serve(
         target, journal, arbiter.Arbiter(options.rewrite_limit), extra=neighbours.ban
     )
     with contextlib.ExitStack() as stack:
-        waker = sources.Waker()
-        guests = _guests(options.libvirt_uri, waker) if live else None
         agent = service.Service(
             reconciler,
             watch.Watch(args.sysroot, options.nova_config),
             options,
             run_dir,
             neighbours,
-            waker=waker,
-            notifier=notifier,
-            guests_fault=(lambda: guests.fault) if guests else None,
+            notifier,
         )
         stack.callback(agent.close)
         for source in _sources(args.sysroot, live):
             agent.add(source)
         agent.catch_signals()
         stack.callback(state_module.remove, run_dir)
-        if guests:
-            guests.start()
-            stack.callback(guests.stop)
         if options.metrics_port:
             stack.callback(_metrics(agent, options.metrics_address, options.metrics_port))
         agent.run()
@@ -137,17 +129,6 @@ def _given(options: Any) -> plan_model.CpuSets:
         return novaconf.parse_cpu_spec(options[name], f"[agent] {name}") if options[name] else None
 
     return plan_model.CpuSets(cpus("dedicated"), cpus("shared"), cpus("housekeeping"))
-
-
-def _guests(uri: str, waker: sources.Waker) -> guests_module.LibvirtEvents | None:
-    """Return libvirt's events; None where they are not wanted or not to be had."""
-    if not uri:
-        return None
-    try:
-        return guests_module.LibvirtEvents(uri, lambda: waker.wake(sources.GUEST))
-    except ImportError:
-        LOG.warning("libvirt's Python module is not installed: guests are seen by libvirt's files alone")
-        return None
 
 
 def _sources(root: str, live: bool) -> Iterator[sources.Source]:

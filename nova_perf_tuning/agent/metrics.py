@@ -17,10 +17,10 @@ from typing import Any, Final
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 from prometheus_client import CollectorRegistry, make_wsgi_app
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.agent import findings, guest_cpu, service, stats
+from nova_perf_tuning.agent import findings, guest_cpu, service
 from nova_perf_tuning.host import model
 
 _PREFIX = "nova_perf"
@@ -70,24 +70,10 @@ class Collector:
             found.add_metric([what], state["findings_total"].get(what, 0))
         yield found
         yield _up(not state["error"])
-        yield self._latency(counted)
         yield CounterMetricFamily(
             f"{_PREFIX}_agent_cpu_seconds", "CPU time of the agent itself", value=time.process_time()
         )
         yield self._guest_cpu(snapshot.facts)
-
-    def _latency(self, counted: stats.Stats) -> HistogramMetricFamily:
-        total, buckets = 0, []
-        for bound, number in zip(stats.BOUNDS, counted.latency, strict=True):
-            total += number
-            buckets.append((str(bound), float(total)))
-        buckets.append(("+Inf", float(counted.latency_count)))
-        family = HistogramMetricFamily(
-            f"{_PREFIX}_event_to_placed_seconds",
-            "From an event to the end of the pass that wrote for it, also while the agent was busy with others",
-        )
-        family.add_metric([], buckets, counted.latency_sum)
-        return family
 
     def _guest_cpu(self, facts: model.HostFacts | None) -> CounterMetricFamily:
         family = CounterMetricFamily(

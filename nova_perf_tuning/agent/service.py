@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import collections
+import copy
 import dataclasses
 import itertools
 import logging
 import os
 import signal
 import time
-from collections.abc import Callable
 from types import FrameType
 from typing import Any, Final, Protocol
 
@@ -58,7 +58,6 @@ class Snapshot:
 class Service:
     """Runs until a signal or :meth:`stop` ends it.
 
-    :param guests_fault: says why libvirt is not connected, empty when it is; None where it is not wanted.
     :param neighbours: other programs on this host.
     """
 
@@ -69,20 +68,16 @@ class Service:
         timing: Timing,
         run_dir: str,
         neighbours: findings.Neighbours,
-        *,
-        waker: sources.Waker | None = None,
         notifier: notify.Notifier | None = None,
-        guests_fault: Callable[[], str] | None = None,
     ) -> None:
         self._reconciler = reconciler
         self._watch = look
         self._timing = timing
         self._run_dir = run_dir
         self._notifier = notifier or notify.Notifier({})
-        self._guests_fault = guests_fault
         self._neighbours = neighbours
         self._inbox = sources.Inbox()
-        self.waker = waker or sources.Waker()
+        self.waker = sources.Waker()
         self._files: sources.GuestFiles | None = None
         self.add(self.waker)
         self.stats = stats.Stats()
@@ -290,8 +285,7 @@ class Service:
         self._next_passthrough = now + self._timing.passthrough_interval
         if any(setting.kind == irq.IrqAffinity.kind for setting in done.drifted):
             self._neighbours.moved()
-        self.stats.count(causes, done, [now - came for came in self._inbox.arrivals])
-        self._inbox.arrivals.clear()
+        self.stats.count(causes, done)
         if done.written or done.withdrawn:
             LOG.info(
                 "%s: %d of %d settings written, %d put back, in %.0f ms",
@@ -343,7 +337,7 @@ class Service:
             self._line_told = line
             self._notifier.send(STATUS=line)
         state = self.as_state()
-        self.snapshot = Snapshot(state, self.stats.copy(), self.facts)
+        self.snapshot = Snapshot(state, copy.deepcopy(self.stats), self.facts)
         try:
             state_module.write(self._run_dir, state)
         except (errors.PerfTuningError, OSError) as error:
@@ -368,7 +362,6 @@ class Service:
             "cpu_s": round(time.process_time(), 3),
             **self.stats.as_state(),
             "error": self._fault,
-            "libvirt": self._guests_fault() if self._guests_fault is not None else None,
             "findings": [finding.as_state() for finding in findings.named(found)],
             "findings_total": dict(collections.Counter(finding.what for finding in found)),
             "warnings": list(self._last.plan.warnings[: findings.NAMED]) if self._last is not None else [],

@@ -6,14 +6,12 @@ lost event costs time and nothing else.
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import errno
 import os
 import re
 import selectors
 import socket
-import time
 from typing import Final, Protocol, cast
 
 import inotify_simple
@@ -29,8 +27,6 @@ EXCUSES: Final = frozenset((LINK, HARDWARE, GUEST))
 _NETLINK_KOBJECT_UEVENT: Final = 15
 _RTMGRP_LINK: Final = 1
 _UEVENTS_OF_KERNEL: Final = 1
-#: Events whose times are remembered until a pass answers them.
-_MOST: Final = 4096
 #: A number of channels that is changed (``ethtool -L``) makes and ends queues.
 _SUBSYSTEMS: Final = re.compile(rb"(?:^|\0)SUBSYSTEM=(?:cpu|pci|net|queues|virtio)(?:\0|$)")
 
@@ -151,16 +147,10 @@ class GuestFiles:
 
 
 class Inbox:
-    """Waits on sources; used by one thread.
-
-    :ivar arrivals: when events that explain a change came, as long as nobody has cleared them: one time for all
-        that was read from a source in one go.
-    """
+    """Waits on sources; used by one thread."""
 
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
-        self._polled = time.monotonic()
-        self.arrivals: collections.deque[float] = collections.deque(maxlen=_MOST)
 
     def add(self, source: Source) -> None:
         """Listen to one more source of events."""
@@ -173,19 +163,6 @@ class Inbox:
         self._selector.close()
 
     def take(self, seconds: float) -> set[str]:
-        """Wait until something has come, and return its kinds; empty when nothing has in so many seconds.
-
-        What is there at once came while its reader was at work, at the earliest when it was last here.
-        """
-        came, ready = self._polled, self._selector.select(0)
-        if not ready:
-            ready = self._selector.select(seconds)
-            came = time.monotonic()
-        self._polled = time.monotonic()
-        causes: set[str] = set()
-        for key, _mask in ready:
-            kinds = cast(Source, key.fileobj).drain()
-            if kinds & EXCUSES:
-                self.arrivals.append(came)
-            causes |= kinds
-        return causes
+        """Wait until something has come, and return its kinds; empty when nothing has in so many seconds."""
+        found = [cast(Source, key.fileobj).drain() for key, _mask in self._selector.select(seconds)]
+        return set().union(*found)

@@ -117,8 +117,6 @@ def _agent_lines(agent: Mapping[str, Any] | None) -> list[str]:
         lines.append(f"agent: {agent['skipped']} passes put off while a command was changing this host")
     if agent.get("error"):
         lines.append(f"agent: cannot work: {agent['error']}")
-    if agent.get("libvirt"):
-        lines.append(f"agent: libvirt: not connected: {agent['libvirt']}")
     findings = agent.get("findings") or []
     lines += [f"agent: {', '.join(f'{name} {value}' for name, value in one.items())}" for one in findings]
     if (more := sum((agent.get("findings_total") or {}).values()) - len(findings)) > 0:

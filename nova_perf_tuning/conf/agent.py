@@ -105,17 +105,6 @@ when that is wanted. ``restore`` suits a trial, and hosts where another tool tak
 A crash leaves everything in place in any case; the journal knows the originals.
 """,
     ),
-    cfg.StrOpt(
-        "libvirt_uri",
-        default="qemu:///system",
-        help="""
-Connection on which guests' events come; it is opened read-only. Empty: none is opened.
-
-Without it guests are still found, by libvirt's files in /run, and placed at once when they start; a guest that
-reboots by itself is then seen with ``passthrough_interval`` only. The symptom of a wrong value is "libvirt:
-not connected" in ``nova-perf status``.
-""",
-    ),
     cfg.IntOpt(
         "rewrite_limit",
         default=5,

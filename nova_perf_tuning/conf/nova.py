@@ -133,7 +133,7 @@ def faults(conf: cfg.ConfigOpts, group: str, options: Iterable[cfg.Opt]) -> list
     for option in options:
         try:
             empty = conf[group][option.dest] in (None, "")
-            reason = "it is empty" if empty and option.default is not None and option.dest != "libvirt_uri" else ""
+            reason = "it is empty" if empty and option.default is not None else ""
         except (cfg.Error, ValueError) as error:
             text = one_line(error, 400)  # oslo.config's own begins with the repr of where the value is from
             reason = text.partition(" is not valid: ")[2] or text

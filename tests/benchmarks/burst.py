@@ -60,7 +60,7 @@ def _guest() -> int:
 
 def _start_agent(folder: pathlib.Path) -> subprocess.Popen[bytes]:
     (folder / "agent.conf").write_text(
-        f"[nova_perf_tuning]\nstate_dir = {folder}/state\n[agent]\nlibvirt_uri =\nrun_dir = {folder}/run\n"
+        f"[nova_perf_tuning]\nstate_dir = {folder}/state\n[agent]\nrun_dir = {folder}/run\n"
         "nova_config =\nhousekeeping = 0\nshared = 1\n"
     )
     notes = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)

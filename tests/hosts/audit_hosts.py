@@ -366,8 +366,8 @@ _ORACLE_ETH = "sys/devices/pci0000:10/0000:10:00.0"
 def oracle(*, tuned: bool) -> dict[str, str | None]:
     """Return the large server of Oracle's paper as a recorded host, before or after its steps.
 
-    8 sockets of 10 cores of 2 threads, 256 GB; 160 CPUs before, the 20 of the first socket after; a 10 Gb/s port on
-    a bridge; a guest of 2 vCPUs, and one too large for a socket before.
+    8 sockets of 10 cores of 2 threads, 256 GB; 160 CPUs before, the 20 of the first socket after; a 10 Gb/s port
+    on a bridge; a guest of 2 vCPUs, and one too large for a socket before.
     """
     online = "0-19" if tuned else "0-159"
     tree = cpus(160, 8, online=online, smt=False)

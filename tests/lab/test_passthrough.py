@@ -125,7 +125,7 @@ class PassthroughTest(rig.LabCase):
 
     def test_2_the_periodic_look_works(self):
         """The other agent's audit raises UnboundLocalError; ours mends what no event told."""
-        self.start_agent("interval = 1\nverify_interval = 2\npassthrough_interval = 60\nlibvirt_uri =\n")
+        self.start_agent("interval = 1\nverify_interval = 2\npassthrough_interval = 60\n")
         self.start()
         self.lab.run("sleep 4")  # until the looks that follow an event are over
         irq = self.vectors()[0]["irq"]

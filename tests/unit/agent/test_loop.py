@@ -221,70 +221,6 @@ class TimersTest(LoopTest):
         self.assertEqual([], self.reconciler.not_in_force())
 
 
-class TimesTest(LoopTest):
-    def test_an_event_that_comes_during_a_pass_has_waited_for_it(self):
-        agent = self.serve()
-        told = Told(sources.GUEST)
-        agent.add(told)
-
-        def work():
-            self.host.meanwhile = lambda: None
-            time.sleep(0.1)
-            told.tell()
-            time.sleep(0.4)
-
-        self.host.meanwhile = work
-        agent.make_pass({"look"})
-        self.host.start("guest1", {"emulator_placement": "numa"}, 0, False)
-        agent.turn()
-        self.assertEqual(1, agent.stats.latency_count)
-        # 0.4 seconds of the pass, and the rest that follows it.
-        self.assertGreater(agent.stats.latency_sum, 0.8)
-
-    def test_one_that_comes_to_an_idle_loop_has_not_waited(self):
-        agent = self.serve()
-        told = Told(sources.GUEST)
-        agent.add(told)
-        self.host.start("guest1", {"emulator_placement": "numa"}, 0, False)
-        moments = []
-        timer = threading.Timer(1.0, lambda: (moments.append(time.monotonic()), told.tell()))
-        select = agent._inbox._selector.select
-
-        def idle(seconds):
-            if seconds and not timer.is_alive():
-                timer.start()
-                self.addCleanup(timer.join)
-            return select(seconds)
-
-        agent._inbox._selector.select = idle
-        agent.turn()
-        ended = time.monotonic()
-        self.assertEqual(1, agent.stats.latency_count)
-        # Had it waited, the second before it was told would count.
-        self.assertLess(agent.stats.latency_sum, ended - moments[0] + 0.1)
-
-    def test_each_event_counts(self):
-        agent = self.serve()
-        for kind in (sources.GUEST, sources.LINK, "signal"):
-            told = Told(kind)
-            agent.add(told)
-            told.tell()
-        self.host.reset("eth0")
-        agent.turn()
-        self.assertEqual(2, agent.stats.latency_count)
-
-    def test_an_event_is_one_for_a_source_that_told_it_twice(self):
-        box = sources.Inbox()
-        self.addCleanup(box.close)
-        told = Told(sources.GUEST)
-        box.add(told)
-        told.tell()
-        told.tell()
-        self.assertEqual({sources.GUEST}, box.take(1.0))
-        self.assertEqual(set(), box.take(0.0))
-        self.assertEqual(1, len(box.arrivals))
-
-
 class ToldTest(LoopTest):
     def serve(self, **options):
         """Return an agent that gives in at once."""
@@ -333,21 +269,16 @@ class ToldTest(LoopTest):
     def test_status_has_what_prometheus_gets(self):
         agent = self.serve()
         self.hold_back(agent, self.nic_vectors()[:1])
-        for seconds in (0.004, 0.03, 0.04, 7.0):
-            agent.stats.placed_after(seconds)
         agent._tell()
         state, figures = agent.snapshot.state, self.figures(agent)
         for name, family in (("written", "writes"), ("drifted", "drift")):
             for kind, number in state[name].items():
                 self.assertEqual(number, figures[f"nova_perf_{family}_total", kind])
-        for bound, number in state["event_to_placed"]["within_s"].items():
-            self.assertEqual(number, figures["nova_perf_event_to_placed_seconds_bucket", bound])
 
     def test_figures_are_fetched_without_a_look_at_what_the_loop_changes(self):
         agent = self.serve()
         before = self.figures(agent)
         agent.stats.passes["later"] += 1
-        agent.stats.placed_after(1.0)
         del agent._reconciler
         after = self.figures(agent)
         for figures in (before, after):

@@ -19,7 +19,7 @@ import fixtures
 import inotify_simple
 import testtools
 
-from nova_perf_tuning.agent import notify, sources, state, stats, watch
+from nova_perf_tuning.agent import notify, sources, state, watch
 from nova_perf_tuning.host import irqbalance
 from tests.hosts import sysroots
 
@@ -181,15 +181,6 @@ class NetlinkTest(testtools.TestCase):
             links.socket = mock.Mock()
             links.socket.recvfrom.side_effect = [(b"message", (port, 1)), BlockingIOError]
             self.assertEqual(kinds, links.drain())
-
-
-class StatsTest(testtools.TestCase):
-    def test_each_latency_is_in_one_bucket(self):
-        counted = stats.Stats()
-        for seconds in (0.001, 0.005, 0.0051, 99.0):
-            counted.placed_after(seconds)
-        self.assertEqual((4, [2, 1]), (counted.latency_count, counted.latency[:2]))
-        self.assertEqual(3, sum(counted.latency))
 
 
 class UnitTest(FolderTest):

@@ -66,8 +66,7 @@ class PaceTest(test_loop.LoopTest):
     def setUp(self):
         super().setUp()
         self.clock = Clock()
-        for module in (service, sources):
-            self.enterContext(mock.patch.object(module, "time", self.clock))
+        self.enterContext(mock.patch.object(service, "time", self.clock))
         book = self.reconciler.book
         self.reconciler = reconcile.Reconciler(self.host, book, arbiter.Arbiter(), clock=self.clock.monotonic)
         self.agent = self.serve()
