@@ -90,14 +90,30 @@ def look(interface: str | None = None, root: str = "/") -> Circumstances:
     )
 
 
-def conditions(before: Circumstances, after: Circumstances) -> dict[str, float]:
-    """Return the conditions of the window between two looks."""
+def mhz_by_cpu(root: str = "/") -> dict[str, float]:
+    """Return CPU -> frequency in MHz at this moment, of those that tell it."""
+    files = pathlib.Path(root, "sys/devices/system/cpu").glob("cpu[0-9]*/cpufreq/scaling_cur_freq")
+    return {path.parts[-3].removeprefix("cpu"): khz / 1000 for path in files if (khz := _number(path)) is not None}
+
+
+def conditions(
+    before: Circumstances, after: Circumstances, mhz: Mapping[str, float] | None = None
+) -> dict[str, float]:
+    """Return the conditions of the window between two looks.
+
+    :param mhz: CPU -> mean frequency while work was done. On a large host most of them rest, so that those count
+        that were at least half as busy as the busiest.
+    """
     found: dict[str, float] = {}
     spent = {cpu: now.since(before.stat[cpu]) for cpu, now in after.stat.items() if cpu in before.stat}
     if window := max(map(sum, spent.values()), default=0):
         # Of the time that CPUs were wanted.
         stolen = sum(one.steal for one in spent.values())
         found["steal_share"] = stolen / max(window, stolen + sum(one.busy for one in spent.values()))
+    busy = {str(cpu): one.busy for cpu, one in spent.items()}
+    least = max(1, max(busy.values(), default=0) / 2)
+    if seen := [one for cpu, one in (mhz or {}).items() if busy.get(cpu, 0) >= least]:
+        found["busy_mhz"] = sum(seen) / len(seen)
     if before.throttled is not None and after.throttled is not None:
         found["throttle_events"] = max(0, after.throttled - before.throttled)
     if after.max_mhz is not None:
@@ -113,11 +129,6 @@ def conditions(before: Circumstances, after: Circumstances) -> dict[str, float]:
         if first is not None and last is not None:
             found[name] = max(0, last - first)
     return {name: round(float(value), 6) for name, value in sorted(found.items())}
-
-
-def busy_ticks(before: Circumstances, after: Circumstances) -> dict[int, int]:
-    """Return CPU -> ticks that it was busy between two looks."""
-    return {cpu: now.busy - before.stat[cpu].busy for cpu, now in after.stat.items() if cpu in before.stat}
 
 
 def softirq_by_cpu() -> dict[int, float]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import bisect
 import contextlib
 import functools
+import statistics
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -78,6 +79,11 @@ class Series:
         first, last = self._at(begin), self._at(end)
         return {name: last[name] - first[name] for name in first.keys() & last.keys()}
 
+    def means(self) -> dict[str, float]:
+        """Return the mean of each value while it ran, without the first and the last reading."""
+        names = set[str]().union(*self._values[1:-1])
+        return {name: statistics.fmean(one[name] for one in self._values[1:-1] if name in one) for name in names}
+
     def _at(self, when: float) -> Mapping[str, float]:
         after = bisect.bisect_left(self._times, when)
         if after == len(self._times):
@@ -96,9 +102,10 @@ class Counters:
     def __init__(self, machines: Sequence[launch.Machine]) -> None:
         """Read nothing yet."""
         self._machines = machines
-        self._counters: list[Callable[[], launch.CpuReading]] = []
+        self._counters: list[Callable[[], Mapping[str, float]]] = []
         self._softirq: dict[int, float] = {}
         self._host = Series(self._read_host, _HOST_S)
+        self._speeds = Series(host_environment.mhz_by_cpu, _GUEST_S)
         self._guests = [Series(functools.partial(_read_guest, machine), _GUEST_S) for machine in machines]
 
     @contextlib.contextmanager
@@ -106,7 +113,11 @@ class Counters:
         """Read as long as the context lasts; nothing may be asked of :meth:`spent` before its end."""
         self._counters = [machine.counter() for machine in self._machines]
         with contextlib.ExitStack() as stack:
-            for series in (*self._guests, self._host):  # guests answer late; the host is read next to the program
+            for series in (
+                self._speeds,
+                *self._guests,
+                self._host,
+            ):  # guests answer late; the host is read next to the program
                 stack.enter_context(series.running())
             yield
 
@@ -123,15 +134,15 @@ class Counters:
         guest_s = None if None in busy else sum(one for one in busy if one is not None)
         return dict(sorted(host_s.items())), guest_s, wait_s
 
+    def mhz_by_cpu(self) -> dict[str, float]:
+        """Return CPU -> its mean frequency while a trial ran; nothing of a short one, or where it is not told."""
+        return self._speeds.means()
+
     def _read_host(self) -> Mapping[str, float]:
-        readings = [read() for read in self._counters]
         found: dict[str, float] = {}
-        for reading in readings:
-            for name, seconds in reading.host_s.items():
+        for read in self._counters:
+            for name, seconds in read().items():
                 found[name] = found.get(name, 0.0) + seconds
-        waits = [reading.wait_s for reading in readings]
-        if None not in waits:
-            found[_WAIT] = sum(one for one in waits if one is not None)
         now = host_environment.softirq_by_cpu()
         # A CPU that goes offline is no longer told of, and one that comes online was not there at the begin.
         self._softirq = {cpu: now.get(cpu, seconds) for cpu, seconds in (self._softirq or now).items()}

@@ -9,9 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from nova_perf_tuning.bench import base as bench
 from nova_perf_tuning.bench import output, plugins
-from nova_perf_tuning.budget import frequency, host_environment, sampling, window
+from nova_perf_tuning.budget import host_environment, sampling, window
 from nova_perf_tuning.launch import base as launch
-from nova_perf_tuning.launch import clock as clock_module
 
 #: How long a server may take until it listens; an emulated guest on a busy host needs seconds.
 _SERVER_START_S = 30.0
@@ -23,8 +22,8 @@ class Outcome:
     """What one run gave.
 
     :ivar readings: empty when :attr:`error` is set.
-    :ivar host_cpu_s, guest_cpu_s, wait_s: differences over the window, see
-        :class:`nova_perf_tuning.launch.base.CpuReading`; of both machines for a paired benchmark.
+    :ivar host_cpu_s, guest_cpu_s, wait_s: spent in the window, see
+        :meth:`nova_perf_tuning.launch.base.Machine.counter`; of both machines for a paired benchmark.
     :ivar window: what that window is, see :mod:`nova_perf_tuning.budget.window`; None: there is none.
     :ivar exec_s: length of the whole execution.
     :ivar conditions: of the host during the execution, see :mod:`nova_perf_tuning.budget.host_environment`.
@@ -67,15 +66,13 @@ def _run(job: plugins.Job, pair: launch.Pair, deadline: float, idle_softirq: flo
         give_up = time.monotonic() + _SERVER_START_S
         while True:
             circumstances = host_environment.look(pair.client.interface)
-            first_clock = pair.client.clock()
             counters = sampling.Counters(machines)
             limit_s = max(0.1, min(client.timeout_s, deadline - time.monotonic()))
-            with frequency.Sampler() as speeds, counters.running():
+            with counters.running():
                 finished = pair.client.run(client.argv, limit_s)
-            clock = clock_module.agreed(first_clock, pair.client.clock())
+            clock = pair.client.clock()
             later = host_environment.look(pair.client.interface)
-            conditions = host_environment.conditions(circumstances, later)
-            conditions |= speeds.conditions(host_environment.busy_ticks(circumstances, later))
+            conditions = host_environment.conditions(circumstances, later, counters.mhz_by_cpu())
             try:
                 readings = _readings(job.benchmark, finished, limit_s)
             except bench.NotReadyError:

@@ -13,7 +13,6 @@ from typing import Final, Literal
 
 from nova_perf_tuning.bench import base as bench
 from nova_perf_tuning.launch import base as launch
-from nova_perf_tuning.launch import clock as clock_module
 
 #: Most that a machine's clock may be wrong against the host's for its stamps to count.
 MAX_ERROR_S: Final = 0.1
@@ -31,7 +30,7 @@ class Window:
 def find(
     benchmark: bench.Benchmark,
     finished: launch.Finished,
-    clock: clock_module.Clock | None,
+    clock: launch.Clock | None,
     limits: tuple[float, float],
 ) -> Window:
     """Return the window of a run whose output :meth:`~nova_perf_tuning.bench.base.Benchmark.parse` has read.

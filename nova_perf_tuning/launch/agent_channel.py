@@ -10,7 +10,7 @@ import base64
 import binascii
 import dataclasses
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import libvirt
@@ -25,10 +25,6 @@ _KILL: Final = "/usr/lib/perf/kill-job"
 ANSWER_S: Final = 30
 
 
-class AgentError(base.LaunchError):
-    """The agent does not answer, or answers nonsense."""
-
-
 @dataclasses.dataclass(frozen=True, slots=True)
 class Exit:
     """How a program in the guest ended; ``status`` is None when a signal ended the wrapper itself."""
@@ -41,13 +37,15 @@ class Exit:
 class AgentChannel:
     """The agent of one guest."""
 
-    def __init__(self, domain: libvirt.virDomain) -> None:
+    def __init__(self, domain: libvirt.virDomain, failure: Callable[[str], base.LaunchError]) -> None:
+        """:param failure: makes the error of what is wrong with the agent or its answer."""
         self._domain = domain
+        self._failure = failure
 
     def call(self, command: str, arguments: dict[str, Any] | None = None, timeout_s: int = ANSWER_S) -> Any:
         """Send one command and return what the agent's answer holds.
 
-        :raises AgentError: no agent, no answer in time, an error, or an answer that is no JSON.
+        :raises LaunchError: no agent, no answer in time, an error, or an answer that is no JSON.
         """
         request: dict[str, Any] = {"execute": command}
         if arguments is not None:
@@ -55,17 +53,17 @@ class AgentChannel:
         try:
             answer = libvirt_qemu.qemuAgentCommand(self._domain, json.dumps(request), timeout_s, 0)
         except libvirt.libvirtError as error:
-            raise AgentError(f"{command}: {one_line(error, 300)}") from error
+            raise self._failure(f"{command}: {one_line(error, 300)}") from error
         try:
             return json.loads(answer)["return"]
         except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise AgentError(f"{command}: the agent's answer is malformed") from error
+            raise self._failure(f"{command}: the agent's answer is malformed") from error
 
     def is_ready(self) -> bool:
         """Whether the agent answers now."""
         try:
             self.call("guest-ping", timeout_s=2)
-        except AgentError:
+        except base.LaunchError:
             return False
         return True
 
@@ -82,28 +80,28 @@ class AgentChannel:
         answer = self.call("guest-exec", arguments)
         pid = answer.get("pid") if isinstance(answer, dict) else None
         if not isinstance(pid, int):
-            raise AgentError("guest-exec: the agent's answer has no process id")
+            raise self._failure("guest-exec: the agent's answer has no process id")
         return pid
 
     def exited(self, pid: int) -> Exit | None:
         """Return how a program ended, None while it runs."""
         answer = self.call("guest-exec-status", {"pid": pid})
         if not isinstance(answer, dict) or not isinstance(answer.get("exited"), bool):
-            raise AgentError("guest-exec-status: the agent's answer is malformed")
+            raise self._failure("guest-exec-status: the agent's answer is malformed")
         if not answer["exited"]:
             return None
         status = answer.get("exitcode")
         return Exit(
             status if isinstance(status, int) else None,
-            _text(answer.get("out-data"), base.STDOUT_LIMIT),
-            _text(answer.get("err-data"), base.STDERR_LIMIT),
+            self._text(answer.get("out-data"), base.STDOUT_LIMIT),
+            self._text(answer.get("err-data"), base.STDERR_LIMIT),
         )
 
     def time_s(self) -> float:
         """Return the seconds since the epoch by the guest's clock."""
         shown = self.call("guest-get-time")
         if isinstance(shown, bool) or not isinstance(shown, int) or not 0 <= shown < 1 << 63:
-            raise AgentError("guest-get-time: the agent's answer is malformed")
+            raise self._failure("guest-get-time: the agent's answer is malformed")
         return shown / 1e9
 
     def busy_s(self) -> float:
@@ -116,13 +114,12 @@ class AgentChannel:
             names = ("user", "nice", "system", "irq", "softirq")
             return sum(int(cpu.get(name) or 0) for cpu in cpus for name in names) / 1e3
         except (AttributeError, TypeError, ValueError) as error:
-            raise AgentError("guest-get-cpustats: the agent's answer is malformed") from error
+            raise self._failure("guest-get-cpustats: the agent's answer is malformed") from error
 
-
-def _text(data: object, limit: int) -> str:
-    if not isinstance(data, str):
-        return ""
-    try:
-        return base64.b64decode(data, validate=True)[:limit].decode("utf-8", "replace")
-    except (binascii.Error, ValueError) as error:
-        raise AgentError("guest-exec-status: the output is not base64") from error
+    def _text(self, data: object, limit: int) -> str:
+        if not isinstance(data, str):
+            return ""
+        try:
+            return base64.b64decode(data, validate=True)[:limit].decode("utf-8", "replace")
+        except (binascii.Error, ValueError) as error:
+            raise self._failure("guest-exec-status: the output is not base64") from error

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.launch import clock as clock_module
 from nova_perf_tuning.specs import request as request_module
 
 #: Bytes of a program's output that are kept; the rest is read and dropped, so that no program is held up by it.
 #: libvirt passes on at most 4 MiB in one answer (REMOTE_STRING_MAX), which base64 makes out of 3 MiB.
 STDOUT_LIMIT: Final = 2 << 20
 STDERR_LIMIT: Final = 128 << 10
+#: How quick the answer of a clock is good enough.
+_QUICK_S: Final = 0.01
 
 
 class LaunchError(errors.PerfTuningError):
@@ -46,7 +48,6 @@ class Finished:
     """A process that ended. Output is untrusted and cut at :data:`STDOUT_LIMIT` and :data:`STDERR_LIMIT`.
 
     :ivar returncode: exit status; None when it was killed at its time limit.
-    :ivar started, ended: CLOCK_MONOTONIC of the host around the process, in seconds.
     :ivar lived: when the program itself began and ended, in seconds since the epoch by the clock of its machine;
         None where that is not known.
     """
@@ -54,27 +55,36 @@ class Finished:
     returncode: int | None
     stdout: str
     stderr: str
-    started: float
-    ended: float
     lived: tuple[float, float] | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class CpuReading:
-    """Cumulative CPU time of a machine at one moment; two readings make a window.
+class Clock:
+    """A machine's clock against the host's: what a guest stamps by its own is found on the host's.
 
-    :ivar at: CLOCK_MONOTONIC of the host in seconds.
-    :ivar host_s: class -> seconds: ``vcpu``, ``emulator``, ``iothread``, ``vhost``, ``worker`` and ``total``
-        (the whole process and its vhost workers, each counted once). For the host itself only ``total``.
-    :ivar guest_s: seconds the machine itself was busy (user+nice+system+irq+softirq of its /proc/stat); None
-        where it could not be asked.
-    :ivar wait_s: seconds its vCPUs were runnable without a host CPU (run-queue wait); None if unknown.
+    :ivar epoch: what it shows at 0 of the host's CLOCK_MONOTONIC, in seconds since the epoch.
+    :ivar error_s: most that :attr:`epoch` is wrong: the answer comes some time between question and receipt.
     """
 
-    at: float
-    host_s: Mapping[str, float]
-    guest_s: float | None
-    wait_s: float | None
+    epoch: float
+    error_s: float
+
+    @classmethod
+    def asked(cls, question: Callable[[], float]) -> Clock:
+        """Ask a clock for what it shows, three times at most: the quickest answer counts."""
+        found = []
+        for _ in range(3):
+            before = time.monotonic()
+            shown = question()
+            after = time.monotonic()
+            found.append(cls(shown - (before + after) / 2, (after - before) / 2))
+            if after - before < _QUICK_S:
+                break
+        return min(found, key=lambda one: one.error_s)
+
+    def monotonic(self, at: float) -> float:
+        """Return the host's CLOCK_MONOTONIC when this clock shows ``at``."""
+        return at - self.epoch
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -119,23 +129,21 @@ class Machine(abc.ABC):
         """End a program that :meth:`start` started; one that has ended already is no error."""
 
     @abc.abstractmethod
-    def cpu(self) -> CpuReading:
-        """Read all counters of this machine in one pass."""
+    def counter(self) -> Callable[[], dict[str, float]]:
+        """Return what reads its CPU seconds on the host: cheap enough for many times a second, in any thread.
 
-    @abc.abstractmethod
-    def counter(self) -> Callable[[], CpuReading]:
-        """Return what reads :meth:`cpu` without ``guest_s``: cheap enough for many times a second, in any thread.
-
-        It knows the threads there are now.
+        There are those of the classes ``vcpu``, ``emulator``, ``iothread``, ``vhost``, ``worker`` and ``total``
+        (all of the process and its vhost workers, each counted once), of the threads there are now; and ``wait_s``,
+        for which its vCPUs were runnable without a host CPU. The host's own machines have ``total`` alone.
         """
 
     def busy_s(self) -> float | None:
-        """Return ``guest_s`` of :meth:`cpu` alone, in any thread."""
+        """Return how long a guest's CPUs were busy by its own /proc/stat, in any thread; None: not known."""
         return None
 
-    def clock(self) -> clock_module.Clock | None:
-        """Return its clock against the host's; None where it cannot be asked."""
-        return clock_module.of_host()
+    def clock(self) -> Clock | None:
+        """Return its clock against the host's as it is now; None where it cannot be asked."""
+        return Clock.asked(time.time)
 
 
 @dataclasses.dataclass(slots=True)

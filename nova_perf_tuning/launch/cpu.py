@@ -14,7 +14,7 @@ same name, before that, are added to it. Either way each counts once.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from nova_perf_tuning.host import model
 
@@ -41,8 +41,8 @@ def thread_times_s(tid: int) -> tuple[float, float]:
     return int(on_cpu) / 1e9, int(waiting) / 1e9
 
 
-def read(pid: int, threads: Iterable[model.Thread]) -> tuple[Mapping[str, float], float]:
-    """Return class -> CPU seconds as :class:`nova_perf_tuning.launch.base.CpuReading` has it, and the vCPUs' wait.
+def read(pid: int, threads: Iterable[model.Thread]) -> dict[str, float]:
+    """Return what :meth:`nova_perf_tuning.launch.base.Machine.counter` reads.
 
     ``worker`` is what is left of the process beside the other classes: pool threads come and go, so only
     the difference counts those that have ended.
@@ -64,4 +64,5 @@ def read(pid: int, threads: Iterable[model.Thread]) -> tuple[Mapping[str, float]
     total = process_clock_s(pid) + outside
     spent["worker"] = max(0.0, total - sum(spent.values()))
     spent["total"] = total
-    return spent, wait
+    spent["wait_s"] = wait
+    return spent

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import functools
 import os
 import re
@@ -18,8 +17,7 @@ from nova_perf_tuning.host import model
 from nova_perf_tuning.host.facts import guests
 from nova_perf_tuning.host.facts.root import Root
 from nova_perf_tuning.launch import base, cpu, network
-from nova_perf_tuning.launch import clock as clock_module
-from nova_perf_tuning.launch.agent_channel import AgentChannel, AgentError, Exit
+from nova_perf_tuning.launch.agent_channel import AgentChannel, Exit
 from nova_perf_tuning.launch.host_machine import first_line
 from nova_perf_tuning.printing import printable
 
@@ -65,7 +63,7 @@ class Guest(base.Machine):
         self._domain = domain
         self._domain_name = str(domain.name())
         self._console = console
-        self._agent = AgentChannel(domain)
+        self._agent = AgentChannel(domain, self.failure)
         self._jobs = 0
         self._running: dict[int, tuple[str, int]] = {}
 
@@ -120,18 +118,17 @@ class Guest(base.Machine):
                 )
 
     def run(self, argv: Sequence[str], timeout_s: float) -> base.Finished:
-        started = time.monotonic()
+        until = time.monotonic() + timeout_s
         job, pid = self._start((*_STAMPED, *argv))
-        status = self._wait(pid, started + timeout_s)
-        ended = time.monotonic()
+        status = self._wait(pid, until)
         if status is None:
-            self._ask(lambda: self._agent.kill(job, "KILL"))
+            self._agent.kill(job, "KILL")
             status = self._wait(pid, time.monotonic() + _DEATH_S)
             if status is None:
                 raise self.failure(f"{argv[0]} could not be ended after its {timeout_s:g} s")
-            return base.Finished(None, status.stdout, status.stderr, started, ended)
+            return base.Finished(None, status.stdout, status.stderr)
         stderr, lived = _lived(status.stderr)
-        return base.Finished(status.status, status.stdout, stderr, started, ended, lived)
+        return base.Finished(status.status, status.stdout, stderr, lived)
 
     def start(self, argv: Sequence[str]) -> int:
         job, pid = self._start(argv)
@@ -150,10 +147,10 @@ class Guest(base.Machine):
             return
         job, pid = self._running.pop(handle)
         try:
-            if self._ask(lambda: self._agent.exited(pid)) is None:
-                self._ask(lambda: self._agent.kill(job, "KILL"))
+            if self._agent.exited(pid) is None:
+                self._agent.kill(job, "KILL")
                 self._wait(pid, time.monotonic() + _DEATH_S)
-        except AgentError:
+        except base.LaunchError:
             if self.is_alive():
                 raise
 
@@ -164,34 +161,28 @@ class Guest(base.Machine):
         """
         return truth_module.parse(self.run(truth_module.ARGV, _SHORT_S).stdout)
 
-    def cpu(self) -> base.CpuReading:
-        guest_s = self.busy_s()
-        return dataclasses.replace(self.counter()(), guest_s=guest_s)
-
     def busy_s(self) -> float | None:
         return self._told(self._agent.busy_s)
 
-    def clock(self) -> clock_module.Clock | None:
-        return self._told(lambda: clock_module.asked(self._agent.time_s))
+    def clock(self) -> base.Clock | None:
+        return self._told(lambda: base.Clock.asked(self._agent.time_s))
 
     def _told(self, question: Callable[[], _Answer]) -> _Answer | None:
         """Ask the agent for what one can do without; None: no answer."""
         if self._state() == libvirt.VIR_DOMAIN_RUNNING:  # a paused guest would be waited for
-            with contextlib.suppress(AgentError):
+            with contextlib.suppress(base.LaunchError):
                 return question()
         return None
 
-    def counter(self) -> Callable[[], base.CpuReading]:
+    def counter(self) -> Callable[[], dict[str, float]]:
         # To find them takes a look at all of /proc; they live as long as its devices.
         return functools.partial(self._read, self.process())
 
-    def _read(self, process: model.GuestProcess) -> base.CpuReading:
-        at = time.monotonic()
+    def _read(self, process: model.GuestProcess) -> dict[str, float]:
         try:
-            host_s, wait_s = cpu.read(process.pid, process.threads)
+            return cpu.read(process.pid, process.threads)
         except OSError as error:
             raise self.failure("its process is gone") from error
-        return base.CpuReading(at, host_s, None, wait_s)
 
     def process(self) -> model.GuestProcess:
         """Return QEMU's process and threads as the host's facts have them.
@@ -227,25 +218,18 @@ class Guest(base.Machine):
     def _start(self, argv: Sequence[str]) -> tuple[str, int]:
         self._jobs += 1
         job = f"job{self._jobs}"
-        return job, self._ask(lambda: self._agent.start(job, argv))
+        return job, self._agent.start(job, argv)
 
     def _wait(self, pid: int, until: float) -> Exit | None:
         """Return how a program ended, None when it still runs at ``until`` (CLOCK_MONOTONIC)."""
         begin = time.monotonic()
         while True:
-            status = self._ask(lambda: self._agent.exited(pid))
+            status = self._agent.exited(pid)
             now = time.monotonic()
             if status is not None or now >= until:
                 return status
             pause = min(_POLL_MAX_S, max(_POLL_MIN_S, (now - begin) * _POLL_SHARE))
             time.sleep(min(pause, until - now))
-
-    def _ask(self, question: Callable[[], _Answer]) -> _Answer:
-        """Ask the agent; a failure carries the console's tail."""
-        try:
-            return question()
-        except AgentError as error:
-            raise AgentError(str(self.failure(str(error)))) from error
 
 
 def _lived(stderr: str) -> tuple[str, tuple[float, float] | None]:

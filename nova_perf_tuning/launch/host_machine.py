@@ -11,14 +11,12 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import IO, Final
+from typing import IO
 
 from nova_perf_tuning.launch import base, cpu, programs
-from nova_perf_tuning.launch import clock as clock_module
 from nova_perf_tuning.printing import printable
 
 _SETTLE_S = 10.0
-_CHILDREN: Final = "/proc/thread-self/children"
 _TICK_S = 1.0 / os.sysconf("SC_CLK_TCK")
 
 
@@ -83,8 +81,8 @@ class _Process:
 class HostMachine(base.Machine):
     """The host itself, as a peer of the guests when its programs run in a namespace on their bridge.
 
-    Its CPU reading has ``total`` alone: all CPU of the programs that ran and run here, their waited-for
-    children included, and what the kernel did for them in their own time. ``guest_s`` and ``wait_s`` are None.
+    Its CPU is all of the programs that ran and run here, their waited-for children included, and what the kernel
+    did for them in their own time.
     """
 
     def __init__(self, role: str, address: str, namespace: str | None, folder: str) -> None:
@@ -104,18 +102,18 @@ class HostMachine(base.Machine):
         os.chmod(folder, 0o711)  # noqa: S103  # a share's guest, who is nobody, passes through
 
     def run(self, argv: Sequence[str], timeout_s: float) -> base.Finished:
-        started, begun = time.monotonic(), time.time()
+        begun = time.time()
         try:
             process = self._start(argv)
         except OSError as error:
-            return base.Finished(127, "", f"{argv[0]}: {error.strerror}", started, time.monotonic())
+            return base.Finished(127, "", f"{argv[0]}: {error.strerror}")
         try:
             in_time = process.wait(timeout_s)
-            ended, left = time.monotonic(), time.time()
+            ended = time.time()
         finally:
             returncode = self._finish(process)
         stdout, stderr = process.output()
-        return base.Finished(returncode if in_time else None, stdout, stderr, started, ended, (begun, left))
+        return base.Finished(returncode if in_time else None, stdout, stderr, (begun, ended))
 
     def start(self, argv: Sequence[str]) -> int:
         try:
@@ -134,19 +132,15 @@ class HostMachine(base.Machine):
             self._finish(process)
             process.output()
 
-    def cpu(self) -> base.CpuReading:
+    def counter(self) -> Callable[[], dict[str, float]]:
+        return self._read
+
+    def _read(self) -> dict[str, float]:
         with self._lock:
             total = self._ended_s + sum(process.running_cpu_s() for process in self._processes.values())
             # A child that ends between two looks is missing in both.
             self._most_s = max(self._most_s, total)
-            return base.CpuReading(time.monotonic(), {"total": self._most_s}, None, None)
-
-    def counter(self) -> Callable[[], base.CpuReading]:
-        return self.cpu
-
-    def clock(self) -> clock_module.Clock | None:
-        # Without them CPU of a program's children is known at its end only, and no shorter time can be cut out.
-        return super().clock() if os.path.exists(_CHILDREN) else None
+            return {"total": self._most_s}
 
     def close(self) -> None:
         """End everything that still runs; may be called twice."""

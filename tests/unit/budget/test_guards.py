@@ -1,12 +1,12 @@
 """Every guard by itself: what trips it and what does not; and what is read of a host for them."""
 
+import functools
 import os
-import time
 
 import fixtures
 import testtools
 
-from nova_perf_tuning.budget import frequency, guards, host_environment, reasons
+from nova_perf_tuning.budget import guards, host_environment, reasons, sampling
 from tests.unit.budget import samples
 
 C = reasons.ReasonCode
@@ -160,18 +160,15 @@ class CircumstancesTest(testtools.TestCase):
     def test_frequency_in_the_window_of_the_cpus_that_worked(self):
         for cpu in range(4):
             self.write(f"sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_cur_freq", str(1_000_000 * (1 + cpu)))
-        until = time.monotonic() + 600.0
-        with frequency.Sampler(self.root, 0.001) as sampler:
-            while len(sampler._seen) < 4:
-                self.assertLess(time.monotonic(), until)
-                time.sleep(0.01)
+        series = sampling.Series(functools.partial(host_environment.mhz_by_cpu, self.root), 1.0)
+        for _ in range(3):
+            series.take()
         for cpu in range(4):  # and now they rest
             self.write(f"sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_cur_freq", "800000")
-        busy = host_environment.busy_ticks(
-            self.stat(*[(0, 0, 0)] * 4), self.stat(*[(n, 9, 0) for n in (1, 4, 5, 9)])
-        )
-        self.assertEqual({"busy_mhz": 3500.0}, sampler.conditions(busy))
-        self.assertEqual({}, sampler.conditions({}))
+        series.take()
+        before, after = self.stat(*[(0, 0, 0)] * 4), self.stat(*[(n, 9, 0) for n in (1, 4, 5, 9)])
+        self.assertEqual(3500.0, host_environment.conditions(before, after, series.means())["busy_mhz"])
+        self.assertNotIn("busy_mhz", host_environment.conditions(before, before, series.means()))
 
     def test_a_host_that_tells_nothing(self):
         empty = self.useFixture(fixtures.TempDir()).path

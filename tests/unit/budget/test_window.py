@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from nova_perf_tuning.bench import base as bench
 from nova_perf_tuning.budget import local, sampling, text, trial, window
 from nova_perf_tuning.launch import base as launch
-from nova_perf_tuning.launch import clock
 from tests.unit.budget import samples
 
 BURN = "i=0; while [ $i -lt 150000 ]; do i=$((i+1)); done"
@@ -30,13 +29,13 @@ class Spanned(samples.Quick):
 
 
 def finished(begin, end):
-    return launch.Finished(0, "", "", *LIMITS, (begin + EPOCH, end + EPOCH))
+    return launch.Finished(0, "", "", (begin + EPOCH, end + EPOCH))
 
 
 def find(span, lived=(102.0, 109.0), error_s=0.001):
     benchmark = Spanned()
     benchmark.told = span
-    return window.find(benchmark, finished(*lived), clock.Clock(EPOCH, error_s), LIMITS)
+    return window.find(benchmark, finished(*lived), launch.Clock(EPOCH, error_s), LIMITS)
 
 
 class FindTest(testtools.TestCase):
@@ -53,7 +52,7 @@ class FindTest(testtools.TestCase):
             self.assertAlmostEqual(begin, found.begin, 5)
             self.assertAlmostEqual(end, found.end, 5)
         run = finished(102.0, 109.0)
-        for unknown in ((run, None), (dataclasses.replace(run, lived=None), clock.Clock(EPOCH, 0.0))):
+        for unknown in ((run, None), (dataclasses.replace(run, lived=None), launch.Clock(EPOCH, 0.0))):
             self.assertEqual("execution", window.find(Spanned(), *unknown, LIMITS).kind)
 
     @hypothesis.given(seconds, seconds, seconds, st.none() | seconds, st.floats(0, 0.2))
@@ -63,17 +62,6 @@ class FindTest(testtools.TestCase):
         self.assertTrue(LIMITS[0] <= found.begin < found.end <= LIMITS[1], found)
         if found.kind == "measuring":
             self.assertAlmostEqual(length, found.end - found.begin, 5)
-
-
-class ClockTest(testtools.TestCase):
-    @hypothesis.given(st.floats(-1e6, 1e6), st.floats(0, 0.5), st.floats(0, 0.5), st.floats(-1, 1))
-    def test_error_bounds_both_times(self, epoch, first, second, step):
-        before, after = clock.Clock(epoch, first), clock.Clock(epoch + step, second)
-        found = clock.agreed(before, after)
-        for one in (before, after):
-            self.assertTrue(abs(found.epoch - one.epoch) <= found.error_s + 1e-9)
-        self.assertTrue(found.error_s >= max(first, second))
-        self.assertIsNone(clock.agreed(None, after))
 
 
 class SeriesTest(testtools.TestCase):

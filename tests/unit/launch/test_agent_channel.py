@@ -27,7 +27,7 @@ class AgentChannelTest(unittest.TestCase):
         patcher = mock.patch("libvirt_qemu.qemuAgentCommand")
         self.command = patcher.start()
         self.addCleanup(patcher.stop)
-        self.channel = agent_channel.AgentChannel(None)
+        self.channel = agent_channel.AgentChannel(None, base.LaunchError)
 
     def answer(self, value: object) -> None:
         self.command.side_effect = None
@@ -73,13 +73,13 @@ class AgentChannelTest(unittest.TestCase):
     def test_malformed_answers(self) -> None:
         for text in ("", "{", "[]", "null", '{"error": {}}', "[" * 100_000, '{"return"'):
             self.command.return_value = text
-            with self.assertRaisesRegex(agent_channel.AgentError, "malformed"):
+            with self.assertRaisesRegex(base.LaunchError, "malformed"):
                 self.channel.call("guest-ping")
 
     def test_libvirts_error_is_one_of_ours(self) -> None:
         self.command.side_effect = libvirt.libvirtError("agent \x1b[31m is gone")
         self.assertFalse(self.channel.is_ready())
-        with self.assertRaises(agent_channel.AgentError) as caught:
+        with self.assertRaises(base.LaunchError) as caught:
             self.channel.call("guest-ping")
         self.assertNotIn("\x1b", str(caught.exception))
 
