@@ -11,9 +11,9 @@ from typing import Any
 from nova_perf_tuning import at_once, errors
 from nova_perf_tuning.bench import base, output, plugins
 from nova_perf_tuning.bench import parameter as parameters
-from nova_perf_tuning.budget import host_environment, local, text, trial
+from nova_perf_tuning.budget import host_environment, text, trial
 from nova_perf_tuning.cli import command
-from nova_perf_tuning.launch import disks
+from nova_perf_tuning.launch import disks, local
 
 
 class BenchList(command.PerfCommand):

@@ -15,7 +15,6 @@ from nova_perf_tuning.budget import (
     ablation,
     budget_file,
     diagnosis,
-    launchers,
     model,
     noise,
     session,
@@ -36,6 +35,7 @@ from nova_perf_tuning.cli import (
     validate_plan,
 )
 from nova_perf_tuning.launch import base as launch
+from nova_perf_tuning.launch import local
 from nova_perf_tuning.printing import one_line
 
 _PROGRAM = "nova-perf validate"
@@ -204,7 +204,7 @@ def _put_off(late: list[str]) -> Iterator[None]:
 def _planned(args: argparse.Namespace) -> _Run:
     """Check everything that can be checked before guests are booted; what is refused leaves nothing behind."""
     budgets = budget_file.load(args.budget) if args.budget else []
-    launcher = launchers.load(args.launcher)
+    launcher = local.load(args.launcher)
     plan = validate_plan.local(args, launcher.vcpus)
     launcher.require(*plugins.needs(plan.jobs))
     floors: list[dict[str, Any]] = []

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Final
 
-from nova_perf_tuning.budget import launchers
 from nova_perf_tuning.cli import budget_options, junit_option, option_types, spec_options
+from nova_perf_tuning.launch import local
 
 DEFAULT_PROFILE: Final = "balanced"
 DEFAULT_BENCHMARKS: Final = ("iperf3", "fio", "cpu")
@@ -28,7 +28,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--launcher",
         type=_launcher,
-        choices=launchers.NAMES,
+        choices=local.NAMES,
         default="libvirt",
         help="what makes the guests: libvirt (default); host: there are none",
     )

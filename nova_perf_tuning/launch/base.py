@@ -133,7 +133,7 @@ class Machine(abc.ABC):
         """Return what reads its CPU seconds on the host: cheap enough for many times a second, in any thread.
 
         There are those of the classes ``vcpu``, ``emulator``, ``iothread``, ``vhost``, ``worker`` and ``total``
-        (all of the process and its vhost workers, each counted once), of the threads there are now; and ``wait_s``,
+        (all of the process and its vhost workers, each counted once), of threads there are now; and ``wait_s``,
         for which its vCPUs were runnable without a host CPU. The host's own machines have ``total`` alone.
         """
 

@@ -10,7 +10,8 @@ import unittest
 from nova_perf_tuning import cache_folder
 from nova_perf_tuning.bench import database as benchmark_database
 from nova_perf_tuning.bench import plugins
-from nova_perf_tuning.budget import local, trial
+from nova_perf_tuning.budget import trial
+from nova_perf_tuning.launch import local
 from tests.functional import patience
 
 TOP = pathlib.Path(__file__).parents[3]

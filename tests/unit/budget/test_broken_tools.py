@@ -4,8 +4,9 @@ import fixtures
 import testtools
 
 from nova_perf_tuning.bench import base, plugins
-from nova_perf_tuning.budget import local, session
+from nova_perf_tuning.budget import session
 from nova_perf_tuning.launch import base as launch
+from nova_perf_tuning.launch import local
 from nova_perf_tuning.specs import request
 from tests.unit.budget import samples
 

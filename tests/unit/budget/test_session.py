@@ -6,8 +6,9 @@ import time
 import fixtures
 import testtools
 
-from nova_perf_tuning.budget import local, session, store
+from nova_perf_tuning.budget import session, store
 from nova_perf_tuning.launch import base as launch
+from nova_perf_tuning.launch import local
 from nova_perf_tuning.specs import request
 from tests.unit.budget import samples
 

@@ -8,8 +8,9 @@ import testtools
 from hypothesis import strategies as st
 
 from nova_perf_tuning.bench import base as bench
-from nova_perf_tuning.budget import local, sampling, text, trial, window
+from nova_perf_tuning.budget import sampling, text, trial, window
 from nova_perf_tuning.launch import base as launch
+from nova_perf_tuning.launch import local
 from tests.unit.budget import samples
 
 BURN = "i=0; while [ $i -lt 150000 ]; do i=$((i+1)); done"

@@ -10,8 +10,9 @@ import time
 import fixtures
 import testtools
 
-from nova_perf_tuning.budget import launchers, local, session, store, timetable
+from nova_perf_tuning.budget import session, store, timetable
 from nova_perf_tuning.cli import validate, validate_plan
+from nova_perf_tuning.launch import local
 from tests.unit.budget import samples
 from tests.unit.cli import program
 
@@ -205,10 +206,10 @@ class ValidateTest(testtools.TestCase):
         class Guests(local.LocalLauncher):
             vcpus = 2
 
-        load = launchers.load
+        load = local.load
         self.useFixture(
             fixtures.MonkeyPatch(
-                "nova_perf_tuning.budget.launchers.load",
+                "nova_perf_tuning.launch.local.load",
                 lambda name: Guests() if name == "libvirt" else load(name),
             )
         )

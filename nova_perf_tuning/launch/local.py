@@ -1,4 +1,4 @@
-"""This host as a launcher: every arm is the host itself, over loopback.
+"""The launchers by their names, and this host as one: every arm is the host itself, over loopback.
 
 Used by ``bench run``, and by ``validate --launcher host``: all of its arms are the same machine, so that the
 ratio it finds is the noise of host and method (an A/A run).
@@ -11,10 +11,22 @@ import platform
 import shutil
 import tempfile
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from nova_perf_tuning import interrupt
 from nova_perf_tuning.launch import base, disks, host_machine
+
+#: Names of launchers that the command line takes.
+NAMES: Final = ("libvirt", "host")
+
+
+def load(name: str) -> base.Launcher:
+    """Return a launcher; nothing is made before its ``prepare()``."""
+    if name == "host":
+        return LocalLauncher()
+    from nova_perf_tuning.launch import libvirt  # loads libvirt's library, which no help needs
+
+    return libvirt.LibvirtLauncher()
 
 
 class LocalLauncher(base.Launcher):
