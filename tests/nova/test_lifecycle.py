@@ -232,21 +232,3 @@ class SwitchedTest(base.PerfTestCase):
         self.assertEqual({}, self.request(self.domain(server)))
         self._reboot_server(server, hard=True)
         self.assert_tuned(self.domain(server))
-
-
-class OnlineTest(base.PerfTestCase):
-    """Two shared CPUs on either node."""
-
-    dedicated, shared = "2-3,6-7", "0-1,4-5"
-
-    def test_auto_queues_of_a_plugged_interface_count_the_cpus_that_are_online_now(self):
-        self.start()
-        specs = base.PLAIN | {"perf:vif_queues": "auto", "hw:numa_nodes": "2"}
-        server = self.boot(specs, vcpus=4, networks=[{"port": self.new_port()}])
-        self.assertEqual(["4"], self.domain(server).xpath("devices/interface/driver/@queues"))
-        online = base.fixtures.MonkeyPatch(
-            "nova.virt.libvirt.host.Host.get_online_cpus", lambda _: set(range(8)) - {5}
-        )
-        with online:
-            self._attach_interface(server, self.new_port())
-        self.assertEqual(["4", "3"], self.domain(server).xpath("devices/interface/driver/@queues"))

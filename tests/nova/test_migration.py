@@ -157,20 +157,6 @@ class EmulatedMigrationTest(LiveMigrationTestCase):
         self.assertEqual([{"name": "qemu", "queues": "2"}] * 2, [dict(driver.attrib) for driver in drivers])
 
 
-class RemovedTest(LiveMigrationTestCase):
-    """The driver has gone from both hosts."""
-
-    def test_after_a_hard_reboot_it_migrates_as_any_other(self):
-        self.boot_on_a(base.TUNED)
-        self.restart_with(base.NOVAS_DRIVER)
-        self.flags(cpu_dedicated_set=self.dedicated, cpu_shared_set=self.shared, group="compute")
-        self._reboot_server(self.server, hard=True)
-        for domain in (self.domain(self.server, "host_a"), self.migrate()):
-            self.assertEqual({}, self.request(domain))
-            ours = "devices/*/driver/@rx_queue_size|devices/interface/driver/*|devices/disk/driver/@iothread"
-            self.assertEqual([], domain.xpath(ours))
-
-
 class NoSharedCpusTest(LiveMigrationTestCase):
     """Host b has no shared CPUs: the emulator gets the guest's own there, and every I/O thread with it."""
 

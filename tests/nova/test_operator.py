@@ -88,7 +88,7 @@ class ConfigurationTest(OperatorTestCase):
         self.assert_tuned(self.domain(server))
 
 
-class RequestsTest(OperatorTestCase):
+class RequestsTestCase(OperatorTestCase):
     def setUp(self):
         super().setUp()
         self.start()
@@ -96,6 +96,8 @@ class RequestsTest(OperatorTestCase):
     def failed_builds(self):
         return int(self.computes["compute1"].manager.rt.stats["compute1"].get("failed_builds", 0))
 
+
+class RequestsTest(RequestsTestCase):
     def test_image_against_flavor(self):
         """The flavor wins, at boot and when a rebuild brings the contradiction."""
         contradicts = self.image(uuids.contradicts, CONTRADICTS)
@@ -129,6 +131,50 @@ class RequestsTest(OperatorTestCase):
             self.assertTrue("\x1b" not in line and len(line) < 1000, line)
         self.assertEqual([], [line for line in self.log_lines("root logged in") if line.startswith("2026-01-01")])
         self.assertEqual(0, self.failed_builds())
+
+
+class InternalFaultTest(RequestsTestCase):
+    """What a fault of ours ends in, beside what test_every_fault looks at: words and counts."""
+
+    def inject(self, where):
+        """Make one function of ours fail from now on; use as a context to end it."""
+
+        def fault(*args, **kwargs):
+            raise RuntimeError("injected")
+
+        return fixtures.MonkeyPatch(f"nova_perf_tuning.{where}", fault)
+
+    def test_fail_names_the_specs(self):
+        with self.inject("guest.transform.write"):
+            message = self.refused(base.PLAIN | {"perf:iothreads": "2"})
+        self.assertIn("internal error, RuntimeError: injected (asked: perf:iothreads=2)", message)
+
+    def test_what_an_image_asks_never_counts_as_a_failure_of_the_host(self):
+        """Nova weighs hosts by their failed builds: an image's owner must not push others' guests away."""
+        image = self.image(uuids.image, {"hw_perf_iothreads": "2", "hw_perf_vif_queues": "9999"})
+        with self.inject("guest.storage.write"):
+            domain = self.domain(self.boot(base.PLAIN, image_uuid=image))
+        self.assertIn("RuntimeError: injected", self.untuned_reason(domain))
+        self.assertEqual(0, self.failed_builds())
+
+    def test_refused_interface_leaves_no_device_on_the_host(self):
+        """Nova has made the tap device by then, and takes it away for errors of libvirt only."""
+        server = self.boot(base.TUNED)
+        taken = []
+
+        def unplug(driver, instance, vif):
+            taken.append(vif["id"])
+            raise OSError("no such device")
+
+        port = self.new_port()
+        self.useFixture(fixtures.MonkeyPatch("nova.virt.libvirt.vif.LibvirtGenericVIFDriver.unplug", unplug))
+        with self.inject("guest.network.write"):
+            body = {"interfaceAttachment": {"port_id": port}}
+            self.assertRaises(base.client.OpenStackApiException, self.api.attach_interface, server["id"], body)
+        self.assertEqual([port], taken)
+        # That it cannot be taken away does not hide why.
+        self.assertIn("A device of the refused interface is left", self.stdlog.logger.output)
+        self.assertIn("TuningFailed: nova-perf-tuning: internal error", self.stdlog.logger.output)
 
 
 class BeforehandTest(OperatorTestCase):
