@@ -7,7 +7,8 @@ CPU, and then everything else loses with it; packets or blocks that lose alone w
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
 
 from nova_perf_tuning.budget import definitions, model, reasons, text, verdict
 
@@ -72,6 +73,22 @@ _UNDECIDED = (
     "Stop other work on the host, which makes trials unlike each other; nova-perf validate --noise-floor"
     " tells what this host can tell apart.",
 )
+#: Verdict on a fleet -> what to do.
+_OF_FLEETS = {
+    verdict.Verdict.PASS: (
+        "Let the scheduler know: openstack perf publish RESULTS.json, or nova-perf publish on each host (with the"
+        " --budget and other options of this verdict)."
+    ),
+    verdict.Verdict.FAIL: (
+        "Keep guests off what fails until it is mended: openstack perf publish RESULTS.json --disable-on-fail"
+        " (with the --budget and other options of this verdict) takes its traits and nova-compute out; validate"
+        " it again afterwards."
+    ),
+    verdict.Verdict.INCONCLUSIVE: (
+        "Give these hosts more time or more peers (--blocks, --time-limit, --peers), best with --hosts for them"
+        " alone and some that pass."
+    ),
+}
 _EMULATED = (
     "Nothing is wrong with these guests for it: beside the host the emulator itself is measured. Judge them under"
     " KVM, or one arm against another."
@@ -116,7 +133,9 @@ class Diagnosis:
 
 
 def diagnose(results: model.Results, judged: Sequence[verdict.Judgement]) -> Diagnosis | None:
-    """Return what judgements say together; None where no budget was judged."""
+    """Return what judgements, of a fleet the verdicts on its hosts, say together; None where there is none."""
+    if "fleet" in results.environment:
+        return _of_fleet(results.environment["fleet"]["hosts"])
     if not judged:
         return None
     whole = verdict.overall(judged)
@@ -130,6 +149,23 @@ def diagnose(results: model.Results, judged: Sequence[verdict.Judgement]) -> Dia
     if whole is verdict.Verdict.INVALID:
         return Diagnosis(sentence, "", (advice((first.deciding or first.reasons[-1]).codes),))
     return Diagnosis(sentence, "", _UNDECIDED)
+
+
+def _of_fleet(hosts: Sequence[Mapping[str, Any]]) -> Diagnosis | None:
+    """:param hosts: as a results file has them."""
+    known = [verdict.Verdict(host["verdict"]) for host in hosts if host["verdict"]]
+    if not known:
+        return None
+    whole = verdict.worst(known)
+    deciding = [host for host in hosts if host["verdict"] == whole.value]
+    count = f"{len(deciding)} of {len(hosts)} hosts"
+    if whole is verdict.Verdict.PASS:
+        return Diagnosis(f"PASS: {count} are as good as asked for.", "", (_OF_FLEETS[whole],))
+    why = next((f" ({host['host']}: {host['reasons'][0]})" for host in deciding if host["reasons"]), "")
+    told = [one for host in deciding for one in host.get("details", ()) if one["verdict"] == whole.value]
+    action = _OF_FLEETS.get(whole) or advice([code for one in told for code in one["codes"]])
+    names = text.listed(host["host"] for host in deciding)
+    return Diagnosis(f"{whole.value}: {count}: {names}{why}.", "", (action,))
 
 
 def _sentence(first: verdict.Judgement, deciding: Sequence[verdict.Judgement], of: int) -> str:

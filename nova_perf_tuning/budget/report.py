@@ -17,7 +17,6 @@ from nova_perf_tuning.budget import (
     ablation,
     charts,
     diagnosis,
-    fleet_diagnosis,
     model,
     overhead,
     statistics,
@@ -49,7 +48,7 @@ def as_json(
     knobs: Sequence[ablation.Knob] = (),
 ) -> dict[str, Any]:
     """Return the report as plain data."""
-    told = _told(results, judged)
+    told = diagnosis.diagnose(results, judged)
     return {
         "headline": told.sentence if told else text.headline(summaries),
         "culprit": told.culprit if told else "",
@@ -93,7 +92,7 @@ def render(
         environment=results.environment,
         recorded=recorded,
         headline=text.headline(summaries),
-        diagnosis=_told(results, judged),
+        diagnosis=diagnosis.diagnose(results, judged),
         findings=diagnosis.spoilt(results),
         knobs=ablation.lines(knobs),
         knob_head=ablation.HEAD,
@@ -119,13 +118,6 @@ def render(
         left_out=summary.left_out(summaries),
         trial_count=sum(one.primary for one in trials),
     )
-
-
-def _told(results: model.Results, judged: Sequence[verdict.Judgement]) -> diagnosis.Diagnosis | None:
-    """Return what the verdicts on one host, or on those of a fleet, say together."""
-    if "fleet" in results.environment:
-        return fleet_diagnosis.diagnose(results.environment)
-    return diagnosis.diagnose(results, judged)
 
 
 def _colours(arms: Sequence[str]) -> dict[str, str]:

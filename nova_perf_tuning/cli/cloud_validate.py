@@ -411,9 +411,10 @@ class Run:
         for note in host_cpu.notes(results.environment):
             command.say(f"note: {note}")
         print()
-        figures.print_hosts(judged.hosts, judged.whole)
-        figures.print_fleet_diagnosis(results)
+        figures.print_hosts(judged.hosts)
+        figures.print_diagnosis(results, [])
         figures.print_left_out(verdict.left_out(results, self._budgets))
+        print(f"\n{judged.whole.value}" if judged.whole else "")
         figures.print_paths(self._results_file, self._report_file)
 
     def _some(self, code: int | None, run_id: str, ended: str) -> int:

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from typing import Any
 
 from nova_perf_tuning.budget import (
     ablation,
     budget_file,
     diagnosis,
-    fleet_diagnosis,
-    model,
     store,
     text,
     verdict,
@@ -45,58 +42,39 @@ class Evaluate(command.PerfCommand):
         budgets = budget_file.load(args.budget)
         results = budget_options.applied(store.load(args.results), args)
         left_out = verdict.left_out(results, budgets)
+        many: fleet.FleetVerdict | None = None
+        why, knobs = "", []
         if "fleet" in results.environment:
-            return _judge_fleet(args, results, budgets, left_out)
-        judged = verdict.judge_all(results, budgets)
-        whole = verdict.overall(judged)
-        why = "" if judged else budget_file.why_none(results)
-        advice, knobs = diagnosis.diagnose(results, judged), ablation.judge(results, budgets)
+            results, many = fleet.judge(results, budgets)
+            judged: Sequence[verdict.Judgement] = many.judgements
+            whole = many.whole or verdict.Verdict.INVALID
+        else:
+            judged = verdict.judge_all(results, budgets)
+            whole, knobs = verdict.overall(judged), ablation.judge(results, budgets)
+            why = "" if judged else budget_file.why_none(results)
         junit_option.write(args, results, judged, why)
         if args.format == "json":
-            data = _as_data(results, judged, whole, advice, left_out)
-            command.print_json(data | ({"knobs": list(map(text.knob, knobs))} if knobs else {}))
+            advice = diagnosis.diagnose(results, judged)
+            data = {
+                "verdict": whole.value,
+                "culprit": advice.culprit if advice else "",
+                "judgements": list(map(text.judgement, judged)),
+                "left_out": left_out,
+                "findings": diagnosis.spoilt(results),
+            }
+            data |= {"knobs": list(map(text.knob, knobs))} if knobs else {}
+            data |= {"hosts": [host.as_data() for host in many.hosts]} if many else {}
+            command.print_json(data)
             return int(whole.exit_code)
         figures.print_findings(results)
-        figures.print_verdicts(judged)
+        if many is not None:
+            figures.print_hosts(many.hosts)
+        else:
+            figures.print_verdicts(judged)
         figures.print_ablation(knobs)
         if why:
             command.say(why)
         figures.print_left_out(left_out)
-        if advice is not None:
-            figures.print_diagnosis(advice)
+        figures.print_diagnosis(results, judged)
         print(f"\n{whole.value}")
         return int(whole.exit_code)
-
-
-def _judge_fleet(
-    args: argparse.Namespace, results: model.Results, budgets: list[budget_file.Budget], left_out: list[str]
-) -> int:
-    results, judged = fleet.judge(results, budgets)
-    whole = judged.whole or verdict.Verdict.INVALID
-    junit_option.write(args, results, judged.judgements)
-    if args.format == "json":
-        advice = fleet_diagnosis.diagnose(results.environment)
-        data = _as_data(results, judged.judgements, whole, advice, left_out)
-        command.print_json(data | {"hosts": [host.as_data() for host in judged.hosts]})
-        return int(whole.exit_code)
-    figures.print_findings(results)
-    figures.print_hosts(judged.hosts, whole)
-    figures.print_fleet_diagnosis(results)
-    figures.print_left_out(left_out)
-    return int(whole.exit_code)
-
-
-def _as_data(
-    results: model.Results,
-    judged: Sequence[verdict.Judgement],
-    whole: verdict.Verdict,
-    advice: diagnosis.Diagnosis | None,
-    left_out: list[str],
-) -> dict[str, Any]:
-    return {
-        "verdict": whole.value,
-        "culprit": advice.culprit if advice else "",
-        "judgements": list(map(text.judgement, judged)),
-        "left_out": left_out,
-        "findings": diagnosis.spoilt(results),
-    }

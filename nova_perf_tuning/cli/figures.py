@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from nova_perf_tuning.budget import (
     ablation,
     diagnosis,
-    fleet_diagnosis,
     model,
     statistics,
     summary,
@@ -91,8 +90,8 @@ def print_left_out(lines: Sequence[str]) -> None:
         command.say(f"note: {line}")
 
 
-def print_hosts(hosts: Sequence[fleet.HostVerdict], whole: verdict.Verdict | None) -> None:
-    """Print a row per host of a fleet, and the verdict on all of them."""
+def print_hosts(hosts: Sequence[fleet.HostVerdict]) -> None:
+    """Print a row per host of a fleet."""
     rows = [
         [
             one.verdict.value if one.verdict else "-",
@@ -103,18 +102,13 @@ def print_hosts(hosts: Sequence[fleet.HostVerdict], whole: verdict.Verdict | Non
         for one in hosts
     ]
     command.print_table(("verdict", "host", "peers", "why"), rows)
-    if whole:
-        print(f"\n{whole.value}")
 
 
-def print_fleet_diagnosis(results: model.Results) -> None:
-    """Print what the verdicts on the hosts of ``results`` say together; nothing where no host has one."""
-    if told := fleet_diagnosis.diagnose(results.environment):
-        print_diagnosis(told)
-
-
-def print_diagnosis(told: diagnosis.Diagnosis) -> None:
-    """Print the verdict in one sentence and what to do."""
+def print_diagnosis(results: model.Results, judged: Sequence[verdict.Judgement]) -> None:
+    """Print the verdict in one sentence and what to do; nothing where there is none."""
+    told = diagnosis.diagnose(results, judged)
+    if told is None:
+        return
     print()
     command.say(told.sentence)
     for action in told.actions:

@@ -14,7 +14,6 @@ from nova_perf_tuning.bench import plugins
 from nova_perf_tuning.budget import (
     ablation,
     budget_file,
-    diagnosis,
     model,
     noise,
     session,
@@ -181,11 +180,10 @@ class _Run:
             command.say(f"warning: {warning}")
         figures.print_findings(results)
         figures.print_left_out(verdict.left_out(results, self._budgets))
-        told = diagnosis.diagnose(results, judged)
-        if told is not None:
+        if judged:
             print()
             figures.print_verdicts(judged)
-            figures.print_diagnosis(told)
+            figures.print_diagnosis(results, judged)
         elif self._args.budget:
             print()
             command.say(budget_file.why_none(results))
