@@ -106,46 +106,43 @@ def parse_domain(xml: str | bytes) -> domain.Domain:
     """
     top = parse_xml(xml)
     root, pid = _domain_of(top), top.get("pid") if top.tag == "domstatus" else None
-    parts = {child.tag: child for child in root}
-    name = _text(parts, "name")
+    name = root.findtext("name", "").strip()
     if not name or len(name) > _MAX_NAME or "/" in name or "\n" in name:
         raise DomainError(f"domain <name> is {name[:40]!r}, which libvirt refuses")
     kind = root.get("type")
     if not kind:
         raise DomainError(f"domain {name}: <domain> has no type (kvm, qemu ...)")
-    vcpus = number(_text(parts, "vcpu") or "1", 1, MAX_VCPUS, "<vcpu>")
-    pins, emulator, iothread_pins = _cputune(parts.get("cputune", ()))
-    interfaces, hostdevs = _devices(parts.get("devices", ()))
-    specs, title = _metadata(parts.get("metadata", ()))
+    vcpus = number(root.findtext("vcpu", "").strip() or "1", 1, MAX_VCPUS, "<vcpu>")
+    pins = _pins(root, "vcpu", MAX_VCPUS)
+    emulator = root.find("cputune/emulatorpin")
+    specs, title = _metadata(root.iterfind("metadata/*"))
     request, request_error = _request(specs)
     identity = root.get("id")
     return domain.Domain(
-        name,
-        _text(parts, "uuid"),
-        kind,
-        vcpus,
-        pins,
-        emulator,
-        number(_text(parts, "iothreads") or "0", 0, MAX_IOTHREADS, "<iothreads>"),
-        iothread_pins,
-        _memory_nodes(parts.get("numatune", ())),
-        interfaces,
-        hostdevs,
-        _is_dedicated(
-            specs.extra_specs.get("hw:cpu_policy") or specs.image_properties.get("hw_cpu_policy"), vcpus, pins
+        name=name,
+        uuid=root.findtext("uuid", "").strip(),
+        type=kind,
+        vcpus=vcpus,
+        vcpu_pins=pins,
+        emulator_pin=None if emulator is None else cpuset(emulator.get("cpuset", ""), "emulatorpin"),
+        iothreads=number(root.findtext("iothreads", "").strip() or "0", 0, MAX_IOTHREADS, "<iothreads>"),
+        iothread_pins=_pins(root, "iothread", MAX_IOTHREADS),
+        memory_nodes=_memory_nodes(root.iterfind("numatune/*")),
+        interfaces=tuple(map(_interface, root.iterfind("devices/interface"))),
+        hostdevs=tuple(
+            _pci_address(device.attrib)
+            for device in root.xpath(
+                "devices/hostdev[@type='pci']/source/address | devices/interface[@type='hostdev']/source/address"
+            )
         ),
-        request,
-        None if identity is None else number(identity, 0, 1 << 31, "domain id"),
-        title,
-        request_error,
-        specs,
-        None if pid is None else number(pid, 1, domain.MAX_PID, "domstatus pid"),
+        dedicated=_is_dedicated(specs, vcpus, pins),
+        request=request,
+        domain_id=None if identity is None else number(identity, 0, 1 << 31, "domain id"),
+        title=title,
+        request_error=request_error,
+        specs=specs,
+        pid=None if pid is None else number(pid, 1, domain.MAX_PID, "domstatus pid"),
     )
-
-
-def _text(parts: Mapping[str, etree._Element], tag: str) -> str:
-    element = parts.get(tag)
-    return "" if element is None else (element.text or "").strip()
 
 
 def number(text: str, low: int, high: int, what: str) -> int:
@@ -160,26 +157,12 @@ def number(text: str, low: int, high: int, what: str) -> int:
     raise DomainError(f"{what} is {text[:40]!r}; allowed are {low} to {high}")
 
 
-def _cputune(
-    elements: Iterable[etree._Element],
-) -> tuple[dict[int, str], str | None, dict[int, str]]:
-    """Return pins of the vCPUs, of the emulator and of the I/O threads."""
-    vcpus: dict[int, str] = {}
-    emulator = None
-    iothreads: dict[int, str] = {}
-    for count, element in enumerate(elements):
-        if count > MAX_VCPUS + MAX_IOTHREADS:
-            raise DomainError("<cputune> has more elements than there can be vCPUs and I/O threads")
-        tag = element.tag
-        if tag == "vcpupin":
-            vcpu = number(element.get("vcpu", ""), 0, MAX_VCPUS, "vcpupin vcpu")
-            vcpus[vcpu] = cpuset(element.get("cpuset", ""), tag)
-        elif tag == "emulatorpin":
-            emulator = cpuset(element.get("cpuset", ""), tag)
-        elif tag == "iothreadpin":
-            iothread = number(element.get("iothread", ""), 0, MAX_IOTHREADS, "iothreadpin iothread")
-            iothreads[iothread] = cpuset(element.get("cpuset", ""), tag)
-    return vcpus, emulator, iothreads
+def _pins(root: etree._Element, kind: str, most: int) -> dict[int, str]:
+    """Return the pins of vCPUs or of I/O threads."""
+    return {
+        number(pin.get(kind, ""), 0, most, f"{kind}pin {kind}"): cpuset(pin.get("cpuset", ""), f"{kind}pin")
+        for pin in root.iterfind(f"cputune/{kind}pin")
+    }
 
 
 def cpuset(text: str, what: str) -> str:
@@ -204,23 +187,6 @@ def _memory_nodes(numatune: Iterable[etree._Element]) -> str | None:
                 return nodeset
             cells |= cpulist.parse(nodeset)
     return cpulist.format(cells) if cells else None
-
-
-def _devices(
-    devices: Iterable[etree._Element],
-) -> tuple[tuple[domain.Interface, ...], tuple[str, ...]]:
-    interfaces = []
-    hostdevs = []
-    for device in devices:
-        if device.tag == "interface":
-            interfaces.append(_interface(device))
-        elif device.tag != "hostdev":
-            continue
-        if device.get("type") == ("hostdev" if device.tag == "interface" else "pci"):
-            address = device.find("source/address")
-            if address is not None:
-                hostdevs.append(_pci_address(address.attrib))
-    return tuple(interfaces), tuple(hostdevs)
 
 
 def _interface(element: etree._Element) -> domain.Interface:
@@ -256,7 +222,8 @@ def _pci_address(attrs: _Attributes) -> str:
     return "{:04x}:{:02x}:{:02x}.{:x}".format(*values)
 
 
-def _is_dedicated(policy: str | None, vcpus: int, pins: Mapping[int, str]) -> bool:
+def _is_dedicated(specs: domain.MetadataSpecs, vcpus: int, pins: Mapping[int, str]) -> bool:
+    policy = specs.extra_specs.get("hw:cpu_policy") or specs.image_properties.get("hw_cpu_policy")
     if policy is not None:
         return policy in ("dedicated", "mixed")
     return len(pins) >= vcpus and len({text for text in pins.values() if text.isdecimal()}) == len(pins)
