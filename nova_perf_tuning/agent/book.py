@@ -60,15 +60,6 @@ class Book:
         finally:
             os.close(fd)
 
-    def check_free(self) -> None:
-        """Make sure, at next to no cost, that nobody else is changing this host.
-
-        :raises BusyError: somebody is.
-        """
-        holder = lock.holder(os.path.join(self.folder, journal_module.LOCK))
-        if holder is not None:
-            raise journal_module.BusyError(f"process {holder} is changing this host")
-
     @contextlib.contextmanager
     def writing(self) -> Iterator[journal_module.Journal]:
         """Hold the journal for one round.

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.agent import arbiter, book, findings, host, notify, reconcile, service, sources, watch
+from nova_perf_tuning.agent import arbiter, book, findings, host, reconcile, service, sources
 from nova_perf_tuning.agent import state as state_module
 from nova_perf_tuning.conf import opts
 from nova_perf_tuning.host import novaconf, privileged
@@ -37,7 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     logging.basicConfig(
         stream=sys.stderr, level=logging.DEBUG if args.debug else logging.INFO, format="%(levelname)s %(message)s"
     )
-    notifier = notify.Notifier()
+    notifier = state_module.Notifier()
     try:
         return run(args, notifier)
     except (errors.PerfTuningError, OSError) as error:
@@ -73,7 +73,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def run(args: argparse.Namespace, notifier: notify.Notifier) -> int:
+def run(args: argparse.Namespace, notifier: state_module.Notifier) -> int:
     """Keep the host until asked to stop, and return the exit code.
 
     :raises PerfTuningError: it cannot work.
@@ -94,7 +94,12 @@ def run(args: argparse.Namespace, notifier: notify.Notifier) -> int:
 
 
 def _serve(
-    args: argparse.Namespace, options: Any, journal: book.Book, run_dir: str, live: bool, notifier: notify.Notifier
+    args: argparse.Namespace,
+    options: Any,
+    journal: book.Book,
+    run_dir: str,
+    live: bool,
+    notifier: state_module.Notifier,
 ) -> int:
     target = host.TunedHost(args.sysroot, options.nova_config, _given(options), plan_model.Policy(rps=options.rps))
     list(target.kinds().values())  # finding the installed kinds takes long: not while a guest waits
@@ -105,7 +110,7 @@ def _serve(
     with contextlib.ExitStack() as stack:
         agent = service.Service(
             reconciler,
-            watch.Watch(args.sysroot, options.nova_config),
+            sources.Watch(args.sysroot, options.nova_config),
             options,
             run_dir,
             neighbours,

@@ -11,7 +11,6 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Final
 
 from nova_perf_tuning import errors
 from nova_perf_tuning.agent import arbiter as arbiter_module
@@ -29,9 +28,6 @@ from nova_perf_tuning.host.transaction import verify as verify_module
 
 Setting = setting_module.Setting
 _Object = tuple[str, str, str]  # kind, target, identity
-
-#: Seconds for which the original of an object that is gone is kept: a driver that is loaded again brings it back.
-_GRACE: Final = 600.0
 
 
 @dataclasses.dataclass(slots=True)
@@ -82,7 +78,6 @@ class Reconciler:
         self._stuck: dict[_Object, apply_module.Outcome] = {}
         #: Of the unmet: what the kernel will not take unless something around it changes.
         self._settled: set[_Object] = set()
-        self._gone: dict[_Object, float] = {}
 
     def reconcile(self, *, excused: bool = False) -> Pass:
         """Bring the plan into force and say what was done.
@@ -91,16 +86,13 @@ class Reconciler:
         :raises BusyError: a command is changing this host; nothing was written.
         :raises PerfTuningError: the host, the sets or the journal cannot be used; nothing was written then.
         """
-        self.book.check_free()
+        with self.book.writing() as journal:
+            return self._reconcile(journal, excused)
+
+    def _reconcile(self, journal: journal_module.Journal, excused: bool) -> Pass:
+        """Do it while the journal is ours."""
         facts = self._host.facts()
         plan = self._host.plan(facts)
-        with self.book.writing() as journal:
-            return self._write(journal, facts, plan, excused)
-
-    def _write(
-        self, journal: journal_module.Journal, facts: model.HostFacts, plan: plan_model.Plan, excused: bool
-    ) -> Pass:
-        """Bring ``plan`` into force while the journal is ours."""
         kinds, boot = self._host.kinds(), self._host.boot()
         entries = {_key(entry): entry for entry in journal.entries() if entry.is_current(boot)}
         wanted, foreign = _ours([one for one in plan.settings if not _is_silent(one)], entries, kinds)
@@ -217,7 +209,6 @@ class Reconciler:
         """Put back what we wrote and nobody asks for any more; forget what is gone for good."""
         keep = set(map(_key, self.wanted))
         left = {key: entry for key, entry in entries.items() if key not in keep and _is_ours(entry)}
-        self._gone = {key: since for key, since in self._gone.items() if key in left}
         self._stuck = {key: one for key, one in self._stuck.items() if key in left}
         chosen = {key for key, entry in left.items() if self._is_due(entry, kinds.get(entry.kind), excused)}
         if not chosen:
@@ -225,7 +216,6 @@ class Reconciler:
         done = restore_module.restore(journal, kinds, boot, only=lambda entry: _key(entry) in chosen)
         for one in done:
             key = _key(one.entry)
-            self._gone.pop(key, None)
             self._stuck.pop(key, None)
             if one.result in restore_module.KEPT:
                 original = dataclasses.replace(one.entry.setting(), value=one.entry.original)
@@ -236,26 +226,17 @@ class Reconciler:
 
     def _is_due(self, entry: journal_module.Entry, kind: base.SettingKind | None, excused: bool) -> bool:
         """Whether what nobody asks for any more is put back, or forgotten, now."""
-        key, now = _key(entry), self._clock()
+        key = _key(entry)
         try:
-            present = kind is None or kind.is_same(entry.setting())  # restore says that it is not installed
-            asleep = (
-                kind is not None
-                and entry.kind == irq.IrqAffinity.kind
-                and irq.is_asleep(entry.identity, kind.identity(entry.target))
-            )
-        except OSError:
-            present = asleep = False
-        except errors.PerfTuningError:
-            present, asleep = True, False  # a target of another release: restore says so
-        if present:
-            self._gone.pop(key, None)
-        if asleep:
-            self._stuck.pop(key, None)
-            return False  # when its NIC comes up, the kernel has our value there, and the plan wants it again
-        if key in self._stuck:
-            return self.arbiter.allow(key, now, excused=excused, held=False)
-        return present or kind is None or kind.ephemeral or now - self._gone.setdefault(key, now) > _GRACE
+            if kind is not None and entry.kind == irq.IrqAffinity.kind:
+                if irq.is_asleep(entry.identity, kind.identity(entry.target)):
+                    self._stuck.pop(key, None)
+                    return (
+                        False  # when its NIC comes up, the kernel has our value there, and the plan wants it again
+                    )
+        except (OSError, errors.PerfTuningError):
+            pass  # restore says what is wrong with it
+        return key not in self._stuck or self.arbiter.allow(key, self._clock(), excused=excused, held=False)
 
     def overdue(self) -> bool:
         """Whether it is time to try again what could not be put back, or brought into force and not read since."""

@@ -10,11 +10,12 @@ import logging
 import os
 import signal
 import time
+from collections.abc import Collection
 from types import FrameType
 from typing import Any, Final, Protocol
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.agent import findings, notify, reconcile, sources, stats, watch
+from nova_perf_tuning.agent import findings, reconcile, sources
 from nova_perf_tuning.agent import state as state_module
 from nova_perf_tuning.host import model
 from nova_perf_tuning.host.settings import irq
@@ -43,6 +44,44 @@ class Timing(Protocol):
     passthrough_interval: float
 
 
+@dataclasses.dataclass(slots=True)
+class Stats:
+    """Counters since the agent's start.
+
+    :ivar passes: passes by what caused them; :ivar written: writes by kind of setting;
+    :ivar drifted: objects found changed by others, by kind; :ivar withdrawn: put back since no longer asked.
+    :ivar errors: passes that could not be made; :ivar verifies: full readings.
+    :ivar skipped: passes put off because a command was changing the host.
+    """
+
+    passes: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
+    written: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
+    drifted: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
+    withdrawn: int = 0
+    errors: int = 0
+    skipped: int = 0
+    verifies: int = 0
+
+    def as_state(self) -> dict[str, Any]:
+        """Return what ``nova-perf status`` shows."""
+        return {
+            "passes": self.passes.total(),
+            "verifies": self.verifies,
+            "skipped": self.skipped,
+            "errors": self.errors,
+            "withdrawn": self.withdrawn,
+            "written": dict(self.written),
+            "drifted": dict(self.drifted),
+        }
+
+    def count(self, causes: Collection[str], done: reconcile.Pass) -> None:
+        """Count a pass."""
+        self.passes[min(causes)] += 1
+        self.written.update(outcome.setting.kind for outcome in done.written)
+        self.drifted.update(setting.kind for setting in done.drifted)
+        self.withdrawn += len(done.withdrawn)
+
+
 @dataclasses.dataclass(frozen=True)
 class Snapshot:
     """What other threads may look at: the loop changes nothing of it.
@@ -51,7 +90,7 @@ class Snapshot:
     """
 
     state: dict[str, Any]
-    stats: stats.Stats
+    stats: Stats
     facts: model.HostFacts | None
 
 
@@ -64,23 +103,23 @@ class Service:
     def __init__(
         self,
         reconciler: reconcile.Reconciler,
-        look: watch.Watch,
+        look: sources.Watch,
         timing: Timing,
         run_dir: str,
         neighbours: findings.Neighbours,
-        notifier: notify.Notifier | None = None,
+        notifier: state_module.Notifier | None = None,
     ) -> None:
         self._reconciler = reconciler
         self._watch = look
         self._timing = timing
         self._run_dir = run_dir
-        self._notifier = notifier or notify.Notifier({})
+        self._notifier = notifier or state_module.Notifier({})
         self._neighbours = neighbours
         self._inbox = sources.Inbox()
         self.waker = sources.Waker()
         self._files: sources.GuestFiles | None = None
         self.add(self.waker)
-        self.stats = stats.Stats()
+        self.stats = Stats()
         self.facts: model.HostFacts | None = None
         #: As of the last pass, reading or fault; None before the first.
         self.snapshot: Snapshot | None = None
@@ -227,7 +266,7 @@ class Service:
         One that is made anew may have its old number, so those that are placed are read back too.
         """
         self._next_passthrough = now + self._timing.passthrough_interval
-        if self._watch.interrupts_changed() or self._reconciler.drifting(self._passed):
+        if self._watch.changed() or self._reconciler.drifting(self._passed):
             self._excuse()
             self.make_pass({"look"})
 

@@ -1,4 +1,4 @@
-"""Where the agent learns of changes: the kernel's netlink groups, libvirt's files, other threads.
+"""Where the agent learns of changes: the kernel's netlink groups, libvirt's files, other threads, a look.
 
 An event says only that something happened, and of which kind: what is to be done is found by comparing, so a
 lost event costs time and nothing else.
@@ -12,6 +12,7 @@ import os
 import re
 import selectors
 import socket
+from collections.abc import Sequence
 from typing import Final, Protocol, cast
 
 import inotify_simple
@@ -166,3 +167,55 @@ class Inbox:
         """Wait until something has come, and return its kinds; empty when nothing has in so many seconds."""
         found = [cast(Source, key.fileobj).drain() for key, _mask in self._selector.select(seconds)]
         return set().union(*found)
+
+
+class Watch:
+    """Compares the host below a root with what it was at the last look, which opens no file of an interrupt.
+
+    A vector that went and came again under its old number between two looks is not seen, but its affinity is lost
+    with the old one, which is found by reading it back.
+
+    :param files: files of the configuration whose change counts too.
+    """
+
+    def __init__(self, root: str = "/", files: Sequence[str] = ()) -> None:
+        self._prefix = root.rstrip("/")
+        self._files = tuple(files)
+        self._last: tuple[object, ...] = ()
+
+    def changed(self) -> bool:
+        """Whether something came or went since the last call; the first call finds a change."""
+        before, self._last = self._last, self._look()
+        return self._last != before
+
+    def _look(self) -> tuple[object, ...]:
+        """Return interrupts, network devices, online CPUs, guests and files as they are now."""
+        return (
+            self._names("/proc/irq"),
+            self._names("/sys/class/net"),
+            self._online(),
+            _stamp(f"{self._prefix}/run/libvirt/qemu"),
+            *map(_stamp, self._files),
+        )
+
+    def _names(self, path: str) -> tuple[str, ...]:
+        try:
+            return tuple(os.listdir(f"{self._prefix}{path}"))
+        except OSError:
+            return ()
+
+    def _online(self) -> bytes:
+        try:
+            with open(f"{self._prefix}/sys/devices/system/cpu/online", "rb") as file:
+                return file.read()
+        except OSError:
+            return b""
+
+
+def _stamp(path: str) -> tuple[int, int] | None:
+    """Return what changes with a file's content or a folder's members; libvirt renames what it writes."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_ino

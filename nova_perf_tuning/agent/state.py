@@ -1,11 +1,13 @@
-"""What the agent says of itself to ``nova-perf status`` and to people: one small file below /run."""
+"""What the agent says of itself: to ``nova-perf status`` in a small file below /run, and to systemd."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
+import socket
 import time
+from collections.abc import Mapping
 from typing import Any, Final
 
 from nova_perf_tuning import errors, whole_file
@@ -15,6 +17,8 @@ FILE: Final = "agent.json"
 RUN_DIR: Final = "/run/nova-perf-tuning"
 #: An agent may tell anew later than it said by this share of the time, and by these seconds, and be at work.
 _LATE_SHARE, _LATE_S = 0.5, 10.0
+#: Seconds that a full socket is waited for: whoever should read it hangs, and we go on.
+_WAIT_S = 5.0
 
 
 class UnreadableError(errors.PerfTuningError):
@@ -69,3 +73,25 @@ def process_start(pid: int) -> str:
         return ""
     # One that was killed keeps its number until its parent takes note of it.
     return "" if fields[0] in (b"Z", b"X", b"x") else fields[19].decode("ascii")
+
+
+class Notifier:
+    """Sends to the socket that systemd named (sd_notify(3)); does nothing where there is none.
+
+    :ivar watchdog: seconds within which systemd must hear of us; 0 where it does not ask.
+    """
+
+    def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
+        self._address = environment.get("NOTIFY_SOCKET", "").replace("@", "\0", 1)
+        self.watchdog = int(environment.get("WATCHDOG_USEC") or 0) / 1e6
+
+    def send(self, **fields: str | int) -> None:
+        """Send ``NAME=value`` for each field; that systemd cannot be reached is no reason to stop."""
+        if not self._address:
+            return
+        text = "\n".join(f"{name}={' '.join(str(value).split())}" for name, value in fields.items())
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
+            sock.settimeout(_WAIT_S)
+            # Connected: else poll() finds room where the reader's queue is full, and we would spin.
+            sock.connect(self._address)
+            sock.send(text.encode(errors="replace"))

@@ -10,7 +10,7 @@ from typing import Any
 from code_reference import Generated, table
 from sphinx.application import Sphinx
 
-from nova_perf_tuning.agent import metrics, stats
+from nova_perf_tuning.agent import metrics, service
 
 
 class Metrics(Generated):
@@ -22,7 +22,7 @@ class Metrics(Generated):
 
 def agent_rows() -> list[list[str]]:
     """Return a row for each metric of an agent that has counted each kind of thing once."""
-    counted = stats.Stats(**{name: collections.Counter(x=1) for name in ("passes", "written", "drifted")})
+    counted = service.Stats(**{name: collections.Counter(x=1) for name in ("passes", "written", "drifted")})
     state = {"settings": 0, "guests": 0, "findings_total": {}, "error": None}
     facts = types.SimpleNamespace(guests=[types.SimpleNamespace(name="guest", pid=0, threads=())])
     agent: Any = types.SimpleNamespace(snapshot=types.SimpleNamespace(stats=counted, state=state, facts=facts))

@@ -14,7 +14,7 @@ from unittest import mock
 
 import testtools
 
-from nova_perf_tuning.agent import arbiter, findings, metrics, reconcile, service, sources, watch
+from nova_perf_tuning.agent import arbiter, findings, metrics, reconcile, service, sources
 from nova_perf_tuning.cli import status
 from nova_perf_tuning.host.transaction import journal
 from tests.hosts import sysroots
@@ -98,7 +98,7 @@ class LoopTest(testtools.TestCase):
             passthrough_interval=options.pop("passthrough_interval", 3600.0),
         )
         agent = service.Service(
-            self.reconciler, watch.Watch(str(self.root)), timing, str(self.root), self.neighbours, **options
+            self.reconciler, sources.Watch(str(self.root)), timing, str(self.root), self.neighbours, **options
         )
         self.addCleanup(agent.close)
         agent.add(sources.GuestFiles(str(self.root)))
@@ -185,8 +185,8 @@ class TimersTest(LoopTest):
     def test_what_came_while_a_command_was_at_work_is_answered_after_it(self):
         """However often it is put off, and though no timer comes for an hour."""
         agent = self.serve()
-        busy = [journal.BusyError("process 1 is changing this host")] * 3
-        with mock.patch.object(self.reconciler.book, "check_free", side_effect=[*busy, None], create=True):
+        attempts = [*[journal.BusyError("process 1 is changing this host")] * 3, self.reconciler.book.writing()]
+        with mock.patch.object(self.reconciler.book, "writing", side_effect=attempts):
             agent.waker.wake(sources.LINK)
             self.assertTrue(self.until(agent, lambda: agent.stats.passes[sources.LINK]), "no pass")
         self.assertEqual((3, {"start": 1, sources.LINK: 1}), (agent.stats.skipped, dict(agent.stats.passes)))
@@ -287,7 +287,11 @@ class ToldTest(LoopTest):
 
     def test_before_the_first_pass_it_is_not_up(self):
         agent = service.Service(
-            self.reconciler, watch.Watch(str(self.root)), types.SimpleNamespace(), str(self.root), self.neighbours
+            self.reconciler,
+            sources.Watch(str(self.root)),
+            types.SimpleNamespace(),
+            str(self.root),
+            self.neighbours,
         )
         self.addCleanup(agent.close)
         self.assertEqual({("nova_perf_up",): 0}, self.figures(agent))

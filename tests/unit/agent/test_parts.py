@@ -19,7 +19,7 @@ import fixtures
 import inotify_simple
 import testtools
 
-from nova_perf_tuning.agent import notify, sources, state, watch
+from nova_perf_tuning.agent import sources, state
 from nova_perf_tuning.host import irqbalance
 from tests.hosts import sysroots
 
@@ -43,7 +43,7 @@ class NotifierTest(FolderTest):
     def test_fields_are_lines(self):
         sock = self.listen()
         environment = {"NOTIFY_SOCKET": str(self.folder / "notify"), "WATCHDOG_USEC": "6000000"}
-        one = notify.Notifier(environment)
+        one = state.Notifier(environment)
         one.send(READY=1, STATUS="two\nlines\tof it")
         self.assertEqual(b"READY=1\nSTATUS=two lines of it", sock.recv(100))
         self.assertEqual(6.0, one.watchdog)
@@ -58,13 +58,13 @@ class NotifierTest(FolderTest):
             with contextlib.suppress(BlockingIOError):
                 while other.sendto(b"x", str(self.folder / "full")):
                     pass
-        self.patch(notify, "_WAIT_S", 0.1)
-        notify.Notifier({"NOTIFY_SOCKET": str(self.folder / "full")}).send(READY=1)
+        self.patch(state, "_WAIT_S", 0.1)
+        state.Notifier({"NOTIFY_SOCKET": str(self.folder / "full")}).send(READY=1)
         self.assertEqual(b"x", sock.recv(10))
 
     def test_nobody_listens(self):
-        notify.Notifier({"NOTIFY_SOCKET": str(self.folder / "nothing")}).send(READY=1)
-        notify.Notifier({}).send(READY=1)
+        state.Notifier({"NOTIFY_SOCKET": str(self.folder / "nothing")}).send(READY=1)
+        state.Notifier({}).send(READY=1)
 
 
 class StateTest(FolderTest):
@@ -121,19 +121,17 @@ class WatchTest(testtools.TestCase):
     def setUp(self):
         super().setUp()
         self.root = sysroots.make_host(self)
-        self.watch = watch.Watch(self.root)
+        self.watch = sources.Watch(self.root)
         self.assertTrue(self.watch.changed())
         self.assertFalse(self.watch.changed())
 
     def test_a_vector_that_goes(self):
         shutil.rmtree(pathlib.Path(self.root, "proc/irq/24"))
-        self.assertTrue(self.watch.interrupts_changed())
-        self.assertFalse(self.watch.interrupts_changed())
+        self.assertTrue(self.watch.changed())
         self.assertFalse(self.watch.changed())
 
     def test_a_guest_that_comes(self):
         pathlib.Path(self.root, "run/libvirt/qemu/new.xml").write_text("<domain/>")
-        self.assertFalse(self.watch.interrupts_changed())
         self.assertTrue(self.watch.changed())
 
     def test_a_cpu_that_goes(self):

@@ -7,7 +7,7 @@ from unittest import mock
 
 import testtools
 
-from nova_perf_tuning.agent import arbiter, findings, reconcile, service, watch
+from nova_perf_tuning.agent import arbiter, findings, reconcile, service, sources
 from nova_perf_tuning.conf import opts
 from nova_perf_tuning.host.transaction import apply
 from tests.unit.agent import test_convergence
@@ -23,7 +23,7 @@ class FindingsTest(testtools.TestCase):
         self.agent = reconcile.Reconciler(self.host, test_convergence.OneJournal(bench.journal), arbiter.Arbiter())
         timing = opts.load([]).agent
         self.service = service.Service(
-            self.agent, watch.Watch(bench.folder), timing, bench.folder, findings.Neighbours(bench.folder)
+            self.agent, sources.Watch(bench.folder), timing, bench.folder, findings.Neighbours(bench.folder)
         )
         self.addCleanup(self.service.close)
         self.number = min(self.host.numbers("eth0"))

@@ -15,7 +15,7 @@ import prometheus_client
 import testtools
 from openstack.compute.v2 import server
 
-from nova_perf_tuning.agent import metrics, service, stats
+from nova_perf_tuning.agent import metrics, service
 from nova_perf_tuning.budget import overhead
 from nova_perf_tuning.cloud import heat_pair, host_cpu
 from nova_perf_tuning.cloud import model as model_of_cloud
@@ -159,7 +159,7 @@ class SamplerTest(testtools.TestCase):
         thread = host_model.Thread(os.getpid(), "emulator", None, None, start)
         guests = [host_model.GuestProcess(name, os.getpid(), (thread,), None) for name in names]
         state = {"settings": 0, "guests": 0, "findings_total": {}, "error": None}
-        snapshot = service.Snapshot(state, stats.Stats(), types.SimpleNamespace(guests=guests))
+        snapshot = service.Snapshot(state, service.Stats(), types.SimpleNamespace(guests=guests))
         registry = prometheus_client.CollectorRegistry()
         registry.register(metrics.Collector(types.SimpleNamespace(snapshot=snapshot)))
         listening, thread = prometheus_client.start_http_server(0, "127.0.0.1", registry)
