@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Sequence
 
 from nova_perf_tuning import errors
 from nova_perf_tuning.budget import (
     ablation,
     budget_file,
-    model,
     report,
     store,
     summary,
@@ -43,43 +41,26 @@ class Report(command.PerfCommand):
             junit_option.check_output(path, args.results)
         budgets = budget_file.load(args.budget) if args.budget else []
         results = store.load(args.results)
+        recorded, hosts = False, None
+        judged, knobs = list[verdict.Judgement](), list[ablation.Knob]()
+        if "fleet" not in results.environment:
+            judged, knobs = verdict.judge_all(results, budgets), ablation.judge(results, budgets)
+        elif args.budget:  # judged again, host by host
+            results, hosts = fleet.judge(results, budgets)
+        else:
+            recorded = True
         summaries = summary.summarise(results, limits=trial_filter.limits(budgets))
-        if "fleet" in results.environment:
-            return _report_fleet(args, path, results, budgets)
-        judged = verdict.judge_all(results, budgets)
-        knobs = ablation.judge(results, budgets)
         if args.format == "json":
-            command.print_json(report.as_json(results, summaries, judged, knobs))
+            data = report.as_json(results, summaries, judged, knobs)
+            if hosts is not None:
+                data["verdict"] = results.environment["fleet"]["verdict"]
+                data["hosts"] = [host.as_data() for host in hosts.hosts]
+            command.print_json(data)
         if path is not None:
-            _write(args, path, report.render(results, summaries, judged, knobs))
+            store.write_atomically(path, report.render(results, summaries, judged, knobs, recorded=recorded))
+            if args.format != "json":
+                command.say(path)
         return int(errors.ExitCode.PASS)
-
-
-def _report_fleet(
-    args: argparse.Namespace, path: str | None, results: model.Results, budgets: Sequence[budget_file.Budget]
-) -> int:
-    """Report many hosts: judged again by budgets, host by host; without any, as the file has it."""
-    recorded = not args.budget
-    judged = None
-    if not recorded:
-        results, judged = fleet.judge(results, budgets)
-    summaries = summary.summarise(results, limits=trial_filter.limits(budgets))
-    if args.format == "json":
-        data = report.as_json(results, summaries, [])
-        if judged is not None:
-            data["verdict"] = results.environment["fleet"]["verdict"]
-            data["hosts"] = [host.as_data() for host in judged.hosts]
-        command.print_json(data)
-    if path is not None:
-        _write(args, path, report.render(results, summaries, [], recorded=recorded))
-    return int(errors.ExitCode.PASS)
-
-
-def _write(args: argparse.Namespace, path: str, text: str) -> None:
-    """Write the HTML and print its name, unless stdout has the JSON."""
-    store.write_atomically(path, text)
-    if args.format != "json":
-        command.say(path)
 
 
 def _output(args: argparse.Namespace) -> str | None:
