@@ -6,7 +6,7 @@ import contextlib
 import signal
 import threading
 from collections.abc import Iterator, Sequence
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Final
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -47,49 +47,29 @@ def deferred() -> Iterator[None]:
             signal.raise_signal(late)
 
 
-class Guard:
-    """Raises :class:`Interrupted` for the first signal that comes while it is installed; later ones are dropped.
+@contextlib.contextmanager
+def guarded(signals: Sequence[signal.Signals] = _SIGNALS) -> Iterator[None]:
+    """Raise :class:`Interrupted` for the first signal that comes while the block runs; later ones are dropped.
 
-    Used as a context manager, or by :meth:`install` and :meth:`remove` where the life of an object is guarded. A
-    signal that is ignored (nohup) or has a handler of somebody else stays so. Outside the main thread, which
+    A signal that is ignored (nohup) or has a handler of somebody else stays so. Outside the main thread, which
     alone may set handlers, nothing is done.
     """
+    came = False
 
-    def __init__(self, signals: Sequence[signal.Signals] = _SIGNALS) -> None:
-        self._signals = signals
-        self._before: dict[signal.Signals, signal._HANDLER] = {}
-        self._came = False
-
-    def install(self) -> None:
-        """Take the signals whose action is Python's own."""
-        if not _is_main_thread():
-            return
-        for number in self._signals:
-            handler = signal.getsignal(number)
-            if handler in (signal.SIG_DFL, signal.default_int_handler):
-                self._before[number] = handler
-                signal.signal(number, self._raise)
-
-    def remove(self) -> None:
-        """Put the actions back; may be called twice."""
-        if _is_main_thread():
-            while self._before:
-                signal.signal(*self._before.popitem())
-            self._came = False
-
-    def __enter__(self) -> Guard:
-        self.install()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.remove()
-
-    def _raise(self, number: int, _frame: FrameType | None) -> None:
-        if not self._came:
-            self._came = True
+    def stop(number: int, _frame: FrameType | None) -> None:
+        nonlocal came
+        if not came:
+            came = True
             raise Interrupted(number)
+
+    own = (signal.SIG_DFL, signal.default_int_handler)
+    taken = [number for number in signals if _is_main_thread() and signal.getsignal(number) in own]
+    before = {number: signal.signal(number, stop) for number in taken}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _is_main_thread() -> bool:

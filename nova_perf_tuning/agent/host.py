@@ -18,19 +18,19 @@ class TunedHost:
     """The running host, or a generated one below ``root``.
 
     :param nova_config: files of nova-compute; those that do not exist are passed over.
-    :param given: sets that win over those of the files.
+    :param housekeeping: CPUs for interrupts and the host's own work, as a cpulist.
     """
 
     def __init__(
         self,
         root: str,
         nova_config: Sequence[str] = (),
-        given: plan_model.CpuSets | None = None,
+        housekeeping: str | None = None,
         policy: plan_model.Policy | None = None,
     ) -> None:
         self.root = root
         self._nova_config = tuple(nova_config)
-        self._given = given or plan_model.CpuSets()
+        self._housekeeping = housekeeping
         self._policy = policy or plan_model.Policy()
 
     def facts(self) -> model.HostFacts:
@@ -55,27 +55,12 @@ class TunedHost:
 
     def sets(self) -> plan_model.CpuSets:
         """Return the CPU sets, those of nova.conf as it is now."""
-        files = [path for path in self._nova_config if os.path.exists(path)]
-        nova = novaconf.read(files) if files else plan_model.CpuSets()
-        return plan_model.CpuSets(
-            dedicated=self._given.dedicated or nova.dedicated,
-            shared=self._given.shared or nova.shared,
-            housekeeping=self._given.housekeeping,
-            power_managed=nova.power_managed,
-            names=self._names(),
-        )
+        nova = novaconf.read([path for path in self._nova_config if os.path.exists(path)])
+        return dataclasses.replace(nova, housekeeping=self._housekeeping)
 
     def kinds(self) -> Mapping[str, base.SettingKind]:
         """Return the kinds; they remember who owns which interrupt, so each pass takes new ones."""
         return registry.kinds(self.root)
-
-    def _names(self) -> dict[str, str]:
-        """Return where each set is from: people look for it there."""
-        return {
-            "dedicated": "[agent] dedicated" if self._given.dedicated else "[compute] cpu_dedicated_set",
-            "shared": "[agent] shared" if self._given.shared else "[compute] cpu_shared_set",
-            "housekeeping": "[agent] housekeeping",
-        }
 
     def boot(self) -> str:
         """Return what names this boot of the host."""

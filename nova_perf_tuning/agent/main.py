@@ -101,7 +101,8 @@ def _serve(
     live: bool,
     notifier: state_module.Notifier,
 ) -> int:
-    target = host.TunedHost(args.sysroot, options.nova_config, _given(options), plan_model.Policy(rps=options.rps))
+    cpus = options.housekeeping and novaconf.parse_cpu_spec(options.housekeeping, "[agent] housekeeping")
+    target = host.TunedHost(args.sysroot, options.nova_config, cpus, plan_model.Policy(rps=options.rps))
     list(target.kinds().values())  # finding the installed kinds takes long: not while a guest waits
     neighbours = findings.Neighbours("/" if live else args.sysroot)
     reconciler = reconcile.Reconciler(
@@ -125,15 +126,6 @@ def _serve(
             stack.callback(_metrics(agent, options.metrics_address, options.metrics_port))
         agent.run()
         return _end(agent, options.on_stop)
-
-
-def _given(options: Any) -> plan_model.CpuSets:
-    """Return the sets of the configuration file, in the kernel's form."""
-
-    def cpus(name: str) -> str | None:
-        return novaconf.parse_cpu_spec(options[name], f"[agent] {name}") if options[name] else None
-
-    return plan_model.CpuSets(cpus("dedicated"), cpus("shared"), cpus("housekeeping"))
 
 
 def _sources(root: str, live: bool) -> Iterator[sources.Source]:

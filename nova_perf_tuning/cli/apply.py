@@ -81,7 +81,7 @@ class Apply(command.PerfCommand):
             return _show(args, rest, warnings, writes=lines)
         outcomes: list[apply_module.Outcome] | None = None
         try:
-            with interrupt.Guard():  # also while telling, which waits for whoever reads it
+            with interrupt.guarded():  # also while telling, which waits for whoever reads it
                 with state.open_journal(args, writer=True) as journal:
                     settings, owned = _beside_agent(args, settings, kinds, journal)
                     done = apply_module.apply(settings, kinds, journal, apply_module.boot_id(args.sysroot))

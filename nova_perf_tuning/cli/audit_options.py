@@ -41,6 +41,7 @@ def view(args: argparse.Namespace) -> host_module.Host:
 
     :raises errors.PerfTuningError: an option, a file or the host cannot be used; names which.
     """
+    novaconf.read(args.nova_config)  # which refuses what is wrong
     given = list(plan_module.domain_files(args.domain))
     root = reader.open_root(args.sysroot)
     facts = guests.with_domains(reader.read_root(root), [domain for _data, domain in given])
@@ -48,7 +49,7 @@ def view(args: argparse.Namespace) -> host_module.Host:
         bandwidth_mbps=None if args.bandwidth is None else int(args.bandwidth) or 1,
         rtt_ms=args.rtt,
         physnets=_physnets(args.physnet),
-        nova=_nova(args),
+        nova=novaconf.texts(args.nova_config),
         domains=[(domain.name, data) for data, domain in given],
     )
     return host_module.Host(root, facts, options)
@@ -62,14 +63,3 @@ def _physnets(texts: list[str]) -> dict[str, str]:
             raise option_types.OptionError(f"--physnet {text[:60]!r}: write NAME=NIC as in physnet1=eth0")
         found[name] = nic
     return found
-
-
-def _nova(args: argparse.Namespace) -> list[tuple[str, str]]:
-    """Return the named configuration files, and CPU sets given as flags as if they were a last one."""
-    novaconf.read(args.nova_config)  # which refuses what is wrong
-    files = novaconf.texts(args.nova_config)
-    for flag, option in (("dedicated", "cpu_dedicated_set"), ("shared", "cpu_shared_set")):
-        value = getattr(args, flag, None)
-        if value is not None:
-            files.append((f"--{flag}", f"[compute]\n{option} = {novaconf.parse_cpu_spec(value, f'--{flag}')}\n"))
-    return files

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -66,21 +67,13 @@ def plan_from(args: argparse.Namespace) -> plan_model.Plan:
 
 
 def cpu_sets(args: argparse.Namespace) -> plan_model.CpuSets:
-    """Return the CPU sets of the flags, and of nova.conf where a flag is not given.
+    """Return the CPU sets of nova.conf and of ``--housekeeping``.
 
     :raises errors.PerfTuningError: a list or a nova.conf cannot be read.
     """
-    nova = novaconf.read(args.nova_config) if args.nova_config else plan_model.CpuSets()
-    flags = {
-        name: None if getattr(args, name) is None else novaconf.parse_cpu_spec(getattr(args, name), f"--{name}")
-        for name in ("dedicated", "shared", "housekeeping")
-    }
-    return plan_model.CpuSets(
-        dedicated=flags["dedicated"] or nova.dedicated,
-        shared=flags["shared"] or nova.shared,
-        housekeeping=flags["housekeeping"],
-        power_managed=nova.power_managed,
-    )
+    text = args.housekeeping
+    housekeeping = None if text is None else novaconf.parse_cpu_spec(text, "--housekeeping")
+    return dataclasses.replace(novaconf.read(args.nova_config), housekeeping=housekeeping)
 
 
 def domain_files(paths: Sequence[str]) -> Iterator[tuple[bytes, domain_module.Domain]]:

@@ -40,18 +40,8 @@ def add_host(parser: argparse.ArgumentParser, nova_config: str) -> None:
 
 
 def add_plan(parser: argparse.ArgumentParser) -> None:
-    """Add what :func:`nova_perf_tuning.cli.plan.plan_from` obeys: the host, the CPU sets and ``--rps``."""
+    """Add what :func:`nova_perf_tuning.cli.plan.plan_from` obeys: the host, ``--housekeeping`` and ``--rps``."""
     add_host(parser, "none, while the agent and audit read /etc/nova/nova.conf")
-    parser.add_argument(
-        "--dedicated",
-        metavar="LIST",
-        help="CPUs that guests own, as in 4-15,^8 ([compute] cpu_dedicated_set; default: derived from their pins)",
-    )
-    parser.add_argument(
-        "--shared",
-        metavar="LIST",
-        help="CPUs for guests' emulator, I/O and vhost threads and for floating vCPUs ([compute] cpu_shared_set)",
-    )
     parser.add_argument(
         "--housekeeping",
         metavar="LIST",

@@ -38,7 +38,7 @@ class Restore(command.PerfCommand):
     def run_command(self, args: argparse.Namespace) -> int:
         privileged.require(args.sysroot)
         try:
-            with interrupt.Guard(), state.open_journal(args, writer=True) as journal:
+            with interrupt.guarded(), state.open_journal(args, writer=True) as journal:
                 agent, left = _left_to_agent(journal, apply_module.boot_id(args.sysroot))
                 keys = {entry.key for entry in left}
                 done = restore_module.restore(

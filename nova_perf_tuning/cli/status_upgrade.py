@@ -8,6 +8,7 @@ to look at, 2 something that must be mended first, 255 the check itself failed.
 from __future__ import annotations
 
 import datetime
+import functools
 import importlib
 import importlib.metadata
 import platform
@@ -27,7 +28,6 @@ from nova_perf_tuning.virt import TESTED, host_result
 
 DRIVER = "perf_tuning.PerfTuningLibvirtDriver"
 SHIM = "nova.virt.perf_tuning"
-VALIDATORS = "nova.api.extra_spec_validators"
 
 #: Said of everything that needs Nova where there is none.
 NO_NOVA = (
@@ -41,18 +41,9 @@ NO_NOVA_EITHER = "Not checked: there is no Nova in this environment, see the fir
 #: Exit code when the check could not be made, as of nova-status.
 BROKEN = 255
 Result = upgradecheck.Result
-
-
-def _fine(details: str) -> Result:
-    return Result(upgradecheck.Code.SUCCESS, details)
-
-
-def _look(details: str) -> Result:
-    return Result(upgradecheck.Code.WARNING, details)
-
-
-def _mend(details: str) -> Result:
-    return Result(upgradecheck.Code.FAILURE, details)
+_fine = functools.partial(Result, upgradecheck.Code.SUCCESS)
+_look = functools.partial(Result, upgradecheck.Code.WARNING)
+_mend = functools.partial(Result, upgradecheck.Code.FAILURE)
 
 
 class Checks(upgradecheck.UpgradeCommands):
@@ -101,24 +92,14 @@ class Checks(upgradecheck.UpgradeCommands):
         if driver == DRIVER:
             return _fine(f"[DEFAULT] compute_driver is {DRIVER}.")
         read = ", ".join(self.conf.config_file or ()) or "no configuration file"
-        if not driver:  # Nova has no default
-            return _look(
-                f"[DEFAULT] compute_driver is not set ({read}), and nova-compute does not start without it; on a "
-                f"compute host, set it to {DRIVER}.",
-            )
-        return _look(
-            f"[DEFAULT] compute_driver is {driver} ({read}), so guests of this host are not tuned; on a compute "
-            f"host, set it to {DRIVER}.",
-        )
+        # Nova has no default.
+        told = f"{driver} ({read}), so guests of this host are not tuned" if driver else ""
+        told = told or f"not set ({read}), and nova-compute does not start without it"
+        return _look(f"[DEFAULT] compute_driver is {told}; on a compute host, set it to {DRIVER}.")
 
     def _validators(self) -> Result:
         if _nova_version() is None:
             return _look(NO_NOVA_EITHER)
-        if not any(point.name == "perf" for point in importlib.metadata.entry_points(group=VALIDATORS)):
-            return _mend(
-                f"The entry point 'perf' of {VALIDATORS} is missing, so that Nova's API takes any perf: spec; "
-                "install nova-perf-tuning again.",
-            )
         try:
             validators = _import("nova.api.validation.extra_specs.validators")
         except Exception as error:
@@ -137,10 +118,8 @@ class Checks(upgradecheck.UpgradeCommands):
             known = profiles.load(folder)
         except errors.PerfTuningError as error:
             return _mend(f"{error}; until then every instance with a profile fails.")
-        where = (
-            f"with those of {folder}" if folder else "of the package; [nova_perf_tuning] profile_dir is not set"
-        )
-        return _fine(f"{len(known)} profiles {where}.")
+        own = f"with those of {folder}" if folder else "of the package; [nova_perf_tuning] profile_dir is not set"
+        return _fine(f"{len(known)} profiles {own}.")
 
     def _result(self) -> Result:
         path = self.conf.nova_perf_tuning.result_file

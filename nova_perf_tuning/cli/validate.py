@@ -58,18 +58,13 @@ class Validate(command.PerfCommand):
         validate_options.add(parser)
 
     def run_command(self, args: argparse.Namespace) -> int:
-        # Before anything is started: the launcher's own guard comes only with its preparation.
-        guard = interrupt.Guard(interrupt.TERMINATION)
-        guard.install()
-        try:
+        with interrupt.guarded(interrupt.TERMINATION):
             try:
                 junit_option.begin(args)
                 run = _planned(args)
             except (KeyboardInterrupt, SystemExit) as stop:
                 return _tell_stop(stop, measured=False)
             return run.run()
-        finally:
-            guard.remove()
 
 
 class _Run:

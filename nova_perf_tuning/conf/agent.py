@@ -19,21 +19,13 @@ OPTS = [
         default=["/etc/nova/nova.conf"],
         help="""
 Files of nova-compute from which ``[compute] cpu_dedicated_set``, ``cpu_shared_set`` and ``[libvirt]
-cpu_power_management`` are taken; later files win. A file that does not exist is passed over.
+cpu_power_management`` are taken; later files win. A file that does not exist is passed over. Where nova.conf is
+not on this host (a container) or not readable, name a file of your own with these options.
 
 The symptom of a wrong path is "dedicated: none" in ``nova-perf plan`` and interrupts on CPUs that a guest gets
 later: without the sets only the pins of guests that are already there are known.
 """,
     ),
-    cfg.StrOpt(
-        "dedicated",
-        help="""
-CPUs that guests own, as in ``4-15,^8``, where they are not to be taken from nova.conf.
-
-Set it, ``shared`` and ``housekeeping`` where nova.conf is not on this host (a container) or not readable.
-""",
-    ),
-    cfg.StrOpt("shared", help="CPUs for emulator, I/O and vhost threads, where they are not those of nova.conf."),
     cfg.StrOpt(
         "housekeeping",
         help="""

@@ -145,7 +145,7 @@ def read(paths: Sequence[str]) -> CpuSets:
     if ("DEFAULT", "config_source") in options:
         raise NovaConfigError(
             f"nova.conf {options['DEFAULT', 'config_source'].source}: other sources are not read; "
-            "give the CPU sets by flags or [agent] options"
+            "write the CPU sets into a file of their own"
         )
 
     def value(section: str, key: str) -> Value:

@@ -93,7 +93,6 @@ class LibvirtLauncher(base.Launcher):
         self._wanted = accelerator
         self._image_folder = image_folder
         self._boot_timeout_s = boot_timeout_s
-        self._guard = interrupt.Guard(interrupt.TERMINATION)
         self._connection: libvirt.virConnect | None = None
         self._run: run_directory.RunDirectory | None = None
         self._arms: dict[str, _Arm] = {}
@@ -128,7 +127,6 @@ class LibvirtLauncher(base.Launcher):
         self._image = image.load(self._image_folder, self._programs)
         self._connect()
         self._emulator = self._find_emulator()
-        self._guard.install()
         try:
             self._accelerator = accelerator.choose(self._wanted, self._emulator, self._image)
             self.remove_dead_runs()
@@ -330,7 +328,6 @@ class LibvirtLauncher(base.Launcher):
             with contextlib.suppress(libvirt.libvirtError):
                 self._connection.close()
             self._connection = None
-        self._guard.remove()
         if faults:
             raise base.LaunchError(
                 f"not everything could be removed; the next run tries again: {'; '.join(faults)}"

@@ -42,15 +42,11 @@ class DeferredTest(PlainCase):
         self.assertIs(signal.SIG_DFL, signal.getsignal(signal.SIGTERM))
 
 
-class GuardTest(PlainCase):
+class GuardedTest(PlainCase):
     def test_termination_unwinds_and_the_default_comes_back(self) -> None:
-        guard = interrupt.Guard(interrupt.TERMINATION)
-        guard.install()
-        self.addCleanup(guard.remove)
-        with self.assertRaises(SystemExit) as caught:
+        with self.assertRaises(SystemExit) as caught, interrupt.guarded(interrupt.TERMINATION):
             os.kill(os.getpid(), signal.SIGTERM)
         self.assertEqual(128 + signal.SIGTERM, caught.exception.code)
-        guard.remove()
         self.assertIs(signal.SIG_DFL, signal.getsignal(signal.SIGTERM))
 
     def test_somebody_elses_handler_stays(self) -> None:
@@ -58,16 +54,14 @@ class GuardTest(PlainCase):
             """Stands for a caller's own handler."""
 
         self.addCleanup(signal.signal, signal.SIGTERM, signal.signal(signal.SIGTERM, handler))
-        guard = interrupt.Guard(interrupt.TERMINATION)
-        guard.install()
-        self.assertIs(handler, signal.getsignal(signal.SIGTERM))
-        guard.remove()
+        with interrupt.guarded(interrupt.TERMINATION):
+            self.assertIs(handler, signal.getsignal(signal.SIGTERM))
         self.assertIs(handler, signal.getsignal(signal.SIGTERM))
 
     def test_first_signal_alone_unwinds(self) -> None:
         """The way out, which undoes what was done, is not cut short by those who are impatient."""
         steps = []
-        with self.assertRaises(interrupt.Interrupted) as caught, interrupt.Guard():
+        with self.assertRaises(interrupt.Interrupted) as caught, interrupt.guarded():
             try:
                 os.kill(os.getpid(), signal.SIGHUP)
                 steps.append("not reached")
@@ -81,6 +75,6 @@ class GuardTest(PlainCase):
 
     def test_signal_that_is_ignored_stays_ignored(self) -> None:
         self.addCleanup(signal.signal, signal.SIGHUP, signal.signal(signal.SIGHUP, signal.SIG_IGN))
-        with interrupt.Guard():
+        with interrupt.guarded():
             os.kill(os.getpid(), signal.SIGHUP)
         self.assertIs(signal.SIG_IGN, signal.getsignal(signal.SIGHUP))

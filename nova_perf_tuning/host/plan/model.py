@@ -15,7 +15,7 @@ class PlanError(errors.PerfTuningError):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CpuSets:
-    """The operator's CPU sets, as cpulists; None where nova.conf and the command line say nothing.
+    """The operator's CPU sets, as cpulists; None where nova.conf and the option say nothing.
 
     :ivar dedicated: ``[compute] cpu_dedicated_set``; None: derived from the guests' pins.
     :ivar shared: ``[compute] cpu_shared_set``.
@@ -23,14 +23,12 @@ class CpuSets:
         nor isolated nor nohz_full.
     :ivar power_managed: ``[libvirt] cpu_power_management`` with strategy ``cpu_state``: dedicated
         CPUs may go offline.
-    :ivar names: what to call a set in messages, where it is not of the command line.
     """
 
     dedicated: str | None = None
     shared: str | None = None
     housekeeping: str | None = None
     power_managed: bool = False
-    names: Mapping[str, str] = dataclasses.field(default_factory=dict, compare=False)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -14,10 +14,10 @@ from nova_perf_tuning.host.plan.model import CpuSets, PlanError
 #: Distance of two nodes that the kernel says nothing of (Linux' REMOTE_DISTANCE).
 _REMOTE_DISTANCE = 20
 
-_OPTIONS = {
-    "dedicated": "--dedicated (cpu_dedicated_set)",
-    "shared": "--shared (cpu_shared_set)",
-    "housekeeping": "--housekeeping",
+_NAMES = {
+    "dedicated": "[compute] cpu_dedicated_set",
+    "shared": "[compute] cpu_shared_set",
+    "housekeeping": "housekeeping",
 }
 
 
@@ -167,21 +167,20 @@ def resolve(facts: model.HostFacts, sets: CpuSets) -> tuple[HostSets, list[str]]
     online = frozenset(cpu.id for cpu in facts.cpus if cpu.online)
     if facts.online:
         online &= cpulist.parse(facts.online)
-    names = _OPTIONS | dict(sets.names)
-    given = {name: _given(names[name], getattr(sets, name), present) for name in _OPTIONS}
-    _check_disjoint(given, names)
-    owned, warnings = _owned(facts, given, names, present)
+    given = {name: _given(text, getattr(sets, name), present) for name, text in _NAMES.items()}
+    _check_disjoint(given)
+    owned, warnings = _owned(facts, given, present)
     dedicated = given["dedicated"] | owned
     isolated = cpulist.parse(facts.isolated) | cpulist.parse(facts.nohz_full)
     for name, cpus in given.items():
         offline = cpus - online
         if offline and not (name == "dedicated" and sets.power_managed):
-            warnings.append(f"{names[name]} names CPUs that are offline: {cpulist.format(offline)}")
+            warnings.append(f"{_NAMES[name]} names CPUs that are offline: {cpulist.format(offline)}")
     keep = given["housekeeping"]
     if keep & isolated:
         text = cpulist.format(keep & isolated)
         warnings.append(
-            f"{names['housekeeping']} names CPUs that the kernel isolates (isolcpus, nohz_full): {text}"
+            f"{_NAMES['housekeeping']} names CPUs that the kernel isolates (isolcpus, nohz_full): {text}"
         )
     housekeeping = (keep & online if keep else online - isolated) - dedicated
     usable = (given["shared"] & online) - dedicated
@@ -189,7 +188,7 @@ def resolve(facts: model.HostFacts, sets: CpuSets) -> tuple[HostSets, list[str]]
         # The scheduler balances nothing on isolated CPUs: threads that share them pile up on the first one.
         text = cpulist.format(usable & isolated)
         left = "they are left out" if usable - isolated else "its threads will pile up on one of them"
-        warnings.append(f"{names['shared']} names CPUs that the kernel isolates: {text}; {left}")
+        warnings.append(f"{_NAMES['shared']} names CPUs that the kernel isolates: {text}; {left}")
     shared = usable - isolated or usable or housekeeping
     if not housekeeping and shared:
         housekeeping = shared
@@ -231,21 +230,18 @@ def _short(cpus: Iterable[int]) -> str:
     return text if len(text) <= 100 else f"{text[:100]}…"
 
 
-def _check_disjoint(given: Mapping[str, frozenset[int]], names: Mapping[str, str]) -> None:
+def _check_disjoint(given: Mapping[str, frozenset[int]]) -> None:
     for name in ("shared", "housekeeping"):
         both = given["dedicated"] & given[name]
         if both:
             raise PlanError(
-                f"{names['dedicated']} and {names[name]} overlap in CPUs {_short(both)}; "
+                f"{_NAMES['dedicated']} and {_NAMES[name]} overlap in CPUs {_short(both)}; "
                 "take them out of one of the two"
             )
 
 
 def _owned(
-    facts: model.HostFacts,
-    given: Mapping[str, frozenset[int]],
-    names: Mapping[str, str],
-    present: frozenset[int],
+    facts: model.HostFacts, given: Mapping[str, frozenset[int]], present: frozenset[int]
 ) -> tuple[frozenset[int], list[str]]:
     """Return the CPUs that guests own, and warnings of guests that contradict the sets or each other."""
     owner: dict[int, str] = {}
@@ -259,11 +255,11 @@ def _owned(
             if both := cpus & given[option]:
                 text = cpulist.format(both)
                 warnings.append(
-                    f"guest {domain.name} owns CPUs {text} of {names[option]}: they count as dedicated"
+                    f"guest {domain.name} owns CPUs {text} of {_NAMES[option]}: they count as dedicated"
                 )
         if given["dedicated"] and cpus - given["dedicated"]:
             text = cpulist.format(cpus - given["dedicated"])
-            warnings.append(f"guest {domain.name} owns CPUs {text}, which are not in {names['dedicated']}")
+            warnings.append(f"guest {domain.name} owns CPUs {text}, which are not in {_NAMES['dedicated']}")
     return frozenset(owner), warnings
 
 

@@ -117,7 +117,7 @@ class AgentTest(agent_case.AgentCase):
     def test_wrong_options_are_one_line(self):
         for text, word in (
             ("interval = soon\n", "interval"),
-            ("dedicated = x\n", "[agent] dedicated"),
+            ("housekeeping = x\n", "[agent] housekeeping"),
             ("on_stop = explode\n", "on_stop"),
         ):
             config = self.folder / "wrong.conf"

@@ -7,12 +7,16 @@ python -m tests.functional.launch.child IMAGE MOMENT: prints the run's id, then 
 import sys
 import time
 
+from nova_perf_tuning import interrupt
 from nova_perf_tuning.launch import base, libvirt
 from nova_perf_tuning.specs import request
 from tests.functional import patience
 
 image, moment = sys.argv[1:]
-with libvirt.LibvirtLauncher(accelerator="tcg", image_folder=image, boot_timeout_s=patience.LIMIT_S) as launcher:
+with (
+    interrupt.guarded(interrupt.TERMINATION),
+    libvirt.LibvirtLauncher(accelerator="tcg", image_folder=image, boot_timeout_s=patience.LIMIT_S) as launcher,
+):
     launcher.prepare()
     print(launcher.run_id, flush=True)
     launcher.host_pair().server.start(["iperf3", "-s"])

@@ -92,12 +92,16 @@ class PlanCommandTest(testtools.TestCase):
         rules = {one["rule"] for one in self.plan()["settings"]}
         self.assertLessEqual({"vhost-spread", "emulator-numa", "iothread-numa"}, rules)
 
-    def test_flags_win_over_nova_conf(self):
-        conf = self.folder / "nova.conf"
-        conf.write_text("[compute]\ncpu_dedicated_set = 1,3,5,7\ncpu_shared_set = 2,6\n")
-        self.assertEqual("2,6", self.plan("--nova-config", str(conf))["sets"]["shared"])
-        plan = self.plan("--nova-config", str(conf), "--shared", "4,6", "--housekeeping", "0-2,^1,4,6")
-        self.assertEqual(("4,6", "0,2,4,6"), (plan["sets"]["shared"], plan["sets"]["housekeeping"]))
+    def nova_conf(self, **options):
+        """Return the option that names a nova.conf with these CPU sets."""
+        path = self.folder / "nova.conf"
+        path.write_text("[compute]\n" + "".join(f"cpu_{name}_set = {cpus}\n" for name, cpus in options.items()))
+        return "--nova-config", str(path)
+
+    def test_sets_of_nova_conf_and_housekeeping(self):
+        conf = self.nova_conf(dedicated="1,3,5,7", shared="2,6")
+        self.assertEqual("2,6", self.plan(*conf)["sets"]["shared"])
+        self.assertEqual("0,2,4,6", self.plan(*conf, "--housekeeping", "0-2,^1,4,6")["sets"]["housekeeping"])
 
     def test_domains_from_files_take_part(self):
         before = self.plan()["sets"]["dedicated"]
@@ -132,20 +136,17 @@ class PlanCommandTest(testtools.TestCase):
         self.assertIn("interrupts may run on dedicated CPUs 1,3,7: of eth0", out)
 
     def test_contradictions_are_one_line(self):
-        for arguments, words in (
-            (["--dedicated", "0-3", "--shared", "3-5"], "overlap in CPUs 3"),
-            (["--dedicated", "0-3", "--housekeeping", "3"], "--housekeeping overlap in CPUs 3"),
-            (["--dedicated", "1,3,99"], "--dedicated (cpu_dedicated_set) names CPUs that this host lacks: 99"),
-            (
-                ["--shared", ",".join(map(str, range(8000)))],
-                "--shared (cpu_shared_set) names CPUs that this host lacks",
-            ),
-            (["--dedicated", ""], "--dedicated: '' names no CPU"),
-            (["--dedicated", "4,^4"], "--dedicated: '4,^4' names no CPU"),
-            (["--housekeeping", "\N{FULLWIDTH DIGIT ONE}"], "--housekeeping"),
-            (["--bogus"], "--bogus"),
+        for options, arguments, words in (
+            ({"dedicated": "0-3", "shared": "3-5"}, [], "overlap in CPUs 3"),
+            ({"dedicated": "0-3"}, ["--housekeeping", "3"], "housekeeping overlap in CPUs 3"),
+            ({"dedicated": "1,3,99"}, [], "cpu_dedicated_set names CPUs that this host lacks: 99"),
+            ({"shared": ",".join(map(str, range(8000)))}, [], "cpu_shared_set names CPUs that this host lacks"),
+            ({}, ["--housekeeping", ""], "--housekeeping: '' names no CPU"),
+            ({}, ["--housekeeping", "4,^4"], "--housekeeping: '4,^4' names no CPU"),
+            ({}, ["--housekeeping", "\N{FULLWIDTH DIGIT ONE}"], "--housekeeping"),
+            ({}, ["--bogus"], "--bogus"),
         ):
-            self.assertIn(words, self.refused(*arguments))
+            self.assertIn(words, self.refused(*self.nova_conf(**options), *arguments))
 
     def test_hostile_domains_are_one_line(self):
         bad = self.folder / "bad"
@@ -165,7 +166,7 @@ class PlanCommandTest(testtools.TestCase):
         path = self.folder / "evil.xml"
         text = (pathlib.Path(self.xml) / "instance-00000001.xml").read_text()
         path.write_text(text.replace("<name>instance-00000001", "<name>a\N{CSI}31m\N{RIGHT-TO-LEFT OVERRIDE}"))
-        _code, out, err = run("--sysroot", self.root, "--shared", "0,1", "--domain", str(path))
+        _code, out, err = run("--sysroot", self.root, *self.nova_conf(shared="0,1"), "--domain", str(path))
         self.assertEqual([], [char for char in out + err if not char.isprintable() and char != "\n"])
 
     def test_no_host_there(self):

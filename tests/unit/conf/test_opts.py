@@ -56,5 +56,5 @@ class LoadTest(testtools.TestCase):
             )
 
     def test_empty_where_that_means_something(self):
-        pathlib.Path(self.path).write_text("[agent]\nshared =\n")
-        self.assertFalse(opts.load([self.path]).agent.shared)
+        pathlib.Path(self.path).write_text("[agent]\nhousekeeping =\n")
+        self.assertFalse(opts.load([self.path]).agent.housekeeping)
