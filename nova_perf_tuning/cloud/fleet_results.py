@@ -19,7 +19,6 @@ from nova_perf_tuning.cloud import baselines, fleet, host_cpu, model, run_store
 MAX_TRIALS = 40_000
 #: More causes why host CPU is not known help nobody.
 _MAX_CPU_FAULTS = 50
-_OF_EACH_PAIR = frozenset({"runs", "host_cpu_faults"})
 
 
 def collect(
@@ -141,7 +140,7 @@ def _of_pairs(store: run_store.RunStore, run_id: str) -> dict[str, Any]:
     cpu_faults: dict[str, str] = {}
     for environment in store.pair_environments(run_id):
         sources[environment.pop("host_cpu_source")] += 1
-        first = first or {key: value for key, value in environment.items() if key not in _OF_EACH_PAIR}
+        first = first or {key: value for key, value in environment.items() if key != "host_cpu_faults"}
         for where, why in environment.get("host_cpu_faults", {}).items():
             if len(cpu_faults) < _MAX_CPU_FAULTS:
                 cpu_faults.setdefault(where, why)

@@ -62,7 +62,6 @@ class _Running:
     """One arm's stack while a pair is measured.
 
     :ivar stack: without an id until Heat has confirmed it.
-    :ivar start: seconds since the epoch before which no trial begins.
     :ivar done: its guests have told everything, or it failed.
     :ivar servers: role -> id of the guest.
     """
@@ -71,7 +70,6 @@ class _Running:
     arm: model.Arm
     stack: stacks.Stack
     begun: float
-    start: float
     done: bool = False
     servers: dict[str, str] = dataclasses.field(default_factory=dict)
 
@@ -173,7 +171,6 @@ class _Pair:
             "slot_seconds": self._grid.length_s,
             "settings": dataclasses.asdict(settings),
             "guests": {},
-            "runs": {},
         }
 
     def measure(self, arms: Sequence[model.Arm]) -> None:
@@ -185,7 +182,6 @@ class _Pair:
         for number, arm in enumerate(arms):
             self._api.sleep(0)
             self._make(number, arm, start, deadline - time.monotonic())
-        self.outcome.seconds["request"] = round(time.monotonic() - begun, 1)
         with contextlib.closing(self._sampler) if self._sampler else contextlib.nullcontext():
             self._api.wait_until(self._step, deadline, _POLL_S)
         for one in self.running:
@@ -209,7 +205,7 @@ class _Pair:
         parameters = self.parameters(number, arm)
         parameters |= {"start_epoch": start, "time_limit": self._wait_condition_s(left_s)}
         # Noted before it is made: when the answer is lost, Heat has a stack all the same.
-        one = _Running(number, arm, stacks.Stack("", name), time.time(), start)
+        one = _Running(number, arm, stacks.Stack("", name), time.time())
         self.running.append(one)
         try:
             one.stack = self._stacks.create(name, parameters, [run], math.ceil(left_s / 60) + 2)
@@ -276,16 +272,6 @@ class _Pair:
         if isinstance(hosts, dict) and all(isinstance(hosts.get(role), str) for role in ("client", "server")):
             outcome.hosts[one.arm.name] = model.HostPair(hosts["client"], hosts["server"])
         outcome.environment["guests"][one.arm.name] = document.guests
-        outcome.environment["runs"] |= {
-            str(number): {
-                "role": run.role,
-                "slot": run.slot,
-                "begin": run.begin,
-                "end": run.end,
-                "cpu_s": dict(run.cpu_s),
-            }
-            for number, run in by_order.items()
-        }
 
     def _find_servers(self, one: _Running) -> None:
         """Learn the guests' ids as soon as there are some; then their CPU time can be sampled."""

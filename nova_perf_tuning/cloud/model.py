@@ -110,8 +110,7 @@ class PairOutcome:
         ``order`` unique within the pair. Trials of arms that worked are there even when there are :attr:`errors`.
     :ivar errors: empty when every arm gave all its trials.
     :ivar hosts: where the guests of each arm really ran: arm -> pair.
-    :ivar environment: JSON-able facts: image, flavors, what each guest saw (queues, clock source, kernel),
-        and ``runs``: order -> role, slot, begin, end (seconds since the epoch, guest's clock), role CPU times.
+    :ivar environment: JSON-able facts: image, flavors, what each guest saw (queues, clock source, kernel).
     :ivar host_cpu_source: where ``host_cpu_s`` of the trials comes from, "agent metrics" (all classes, ``total``);
         empty: there is none. ``host_cpu_faults`` of the environment says why a run has none.
     :ivar seconds: what it took: ``create``, ``measure``, ``delete``.

@@ -22,8 +22,6 @@ from nova_perf_tuning.cloud import faults, model
 TAG: Final = "nova-perf"
 _TEMPLATE: Final = "benchmark_pair.yaml"
 _DELETE_S: Final = 180.0
-#: So often may Heat refuse to remove a stack, or not answer, until it is given up.
-_DELETE_ERRORS: Final = 3
 #: Between two attempts: Heat's delete fails while Nova or Neutron still hold something, which may take minutes.
 _RETRY_S: Final = 5.0
 _POLL_S: Final = 1.0
@@ -75,20 +73,6 @@ class Stack:
     name: str
 
 
-@dataclasses.dataclass(slots=True)
-class _Removal:
-    """A stack on its way out.
-
-    :ivar due: by the monotonic clock, when the next attempt may be made. :ivar problem: of the last attempt.
-    """
-
-    stack: Stack
-    due: float = 0.0
-    attempts: int = 0
-    errors: int = 0
-    problem: str = ""
-
-
 @functools.cache
 def files() -> Mapping[str, str]:
     """Return every template and script of this package by its name."""
@@ -113,7 +97,10 @@ class Stacks:
             "stack_name": name,
             "template": template,
             "files": {key: text for key, text in files().items() if f"{{get_file: {key}}}" in template},
-            "parameters": {key: _parameter(value) for key, value in parameters.items()},
+            "parameters": {  # JSON as text
+                key: json.dumps(value) if isinstance(value, dict | list | tuple) else value
+                for key, value in parameters.items()
+            },
             "tags": ",".join([TAG, *tags]),
             "timeout_mins": max(1, timeout_min),
             "disable_rollback": True,
@@ -147,9 +134,8 @@ class Stacks:
 
     def outputs(self, stack: Stack) -> dict[str, Any]:
         """Return the outputs by name, whatever guests put into them."""
-        found = self._get(stack.id).outputs
-        told = [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
-        return {str(one.get("output_key")): one.get("output_value") for one in told}
+        found = self._get(stack.id)
+        return api_module.read(lambda: {one["output_key"]: one.get("output_value") for one in found.outputs or ()})
 
     def _get(self, known_as: str, **options: bool) -> Any:
         """Return what Heat says of a stack by its id or name."""
@@ -209,50 +195,47 @@ class Stacks:
 
     def delete(self, stacks: Iterable[Stack]) -> list[str]:
         """Remove stacks and wait until they are gone; return what could not be removed, a line each."""
-        waiting = [_Removal(stack) for stack in stacks]
-        problems: list[str] = []
         begun = time.monotonic()
+        waiting = dict.fromkeys(stacks, begun)
+        problems: dict[Stack, str] = {}
         with self._api.until(begun + _DELETE_S):
             while waiting and time.monotonic() - begun < _DELETE_S:
-                for one in list(waiting):
+                for stack in list(waiting):
                     late = time.monotonic() - begun
                     if late >= _DELETE_S:  # a Heat that does not answer holds up each call
                         break
-                    if self._is_gone(one, late >= _APPEAR_S):
-                        waiting.remove(one)
-                    elif one.errors >= _DELETE_ERRORS:
-                        waiting.remove(one)
-                        problems.append(f"stack {one.stack.name}: {one.problem}")
+                    try:
+                        waiting[stack] = self._push(stack, waiting[stack], problems)
+                    except sdk_errors.NotFoundException:
+                        if stack.id or late >= _APPEAR_S:
+                            del waiting[stack]
+                            problems.pop(stack, None)
+                    except api_module.ERRORS as error:
+                        problems[stack] = faults.told(error)
+                        if api_module.http_status(error) in (401, 403):
+                            del waiting[stack]
                 if waiting:
                     time.sleep(_POLL_S)
-        for one in waiting:
-            after = f"{_DELETE_S:.0f} s and {one.attempts} attempts"
-            problems.append(f"stack {one.stack.name}: still there after {after}: {one.problem or 'no reason'}")
-        return problems
+        after = f"still there after {_DELETE_S:.0f} s: "
+        return [
+            f"stack {stack.name}: {after if stack in waiting else ''}{problems.get(stack, 'no reason')}"
+            for stack in {**waiting, **problems}
+        ]
 
-    def _is_gone(self, one: _Removal, appeared: bool) -> bool:
-        """Push one stack towards its end.
+    def _push(self, stack: Stack, due: float, problems: dict[Stack, str]) -> float:
+        """Push one stack towards its end from ``due`` on; return when the next attempt may be made.
 
-        :param appeared: a stack whose creation nobody confirmed would be seen by now.
+        :raises openstack.exceptions.NotFoundException: it is gone.
         """
-        try:
-            found = self._get(one.stack.id or one.stack.name, resolve_outputs=False)
-            one.stack = Stack(str(found.id), one.stack.name)
-            if found.status == "DELETE_FAILED":
-                one.problem = output.printable(found.status_reason or "", 300)
-            elif found.status in ("DELETE_COMPLETE", "DELETE_IN_PROGRESS"):
-                return bool(found.status == "DELETE_COMPLETE")
-            if time.monotonic() >= one.due:
-                one.due = time.monotonic() + _RETRY_S
-                one.attempts += 1
-                heat = self._api.connection.orchestration
-                self._api.call(heat.delete_stack, one.stack.id, ignore_missing=True)
-        except sdk_errors.NotFoundException:
-            return bool(one.stack.id) or appeared
-        except api_module.ERRORS as error:
-            one.errors = _DELETE_ERRORS if api_module.credentials_refused(error) else one.errors + 1
-            one.problem = faults.told(error)
-        return False
+        found = self._get(stack.id or stack.name, resolve_outputs=False)
+        if found.status == "DELETE_COMPLETE":
+            raise sdk_errors.NotFoundException
+        if found.status == "DELETE_FAILED":
+            problems[stack] = output.printable(found.status_reason or "", 300)
+        if found.status == "DELETE_IN_PROGRESS" or time.monotonic() < due:
+            return due
+        self._api.call(self._api.connection.orchestration.delete_stack, str(found.id), ignore_missing=True)
+        return time.monotonic() + _RETRY_S
 
 
 def _known(stack: Stack) -> sdk_stack.Stack:
@@ -295,8 +278,3 @@ def classify(reason: str) -> model.ErrorClass:
 
 def _is_cancelled(told: str) -> bool:
     return not _WAIT_CONDITION(told) and ("aborted" in told or "Stack CREATE cancelled" in told)
-
-
-def _parameter(value: Any) -> Any:
-    """Return a value as Heat's API takes parameters: JSON as text, everything else as it is."""
-    return json.dumps(value) if isinstance(value, dict | list | tuple) else value

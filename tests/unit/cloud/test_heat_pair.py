@@ -146,10 +146,6 @@ class AnswerTest(HeatCase):
         odd = [{}, {"stack_name": 7, "tags": "nova-perf"}, {"stack_name": "x", "tags": 5}]
         self.fail(api_server.Answer(200, {"stacks": odd}))
         self.assertEqual([], self.stacks.owned())
-        for outputs in (7, "x", [7, {}, {"output_key": "a", "output_value": 1}]):
-            self.cloud.add_stack("n")["outputs"] = outputs
-            told = self.stacks.outputs(STACK)
-            self.assertEqual(1 if isinstance(outputs, list) else None, told.get("a"))
 
     def test_only_stacks_of_the_run_are_owned(self):
         run_id = run_store.new_id()
@@ -229,7 +225,7 @@ class RemovalTest(HeatCase):
         self.cloud.deleted = lambda name: ("DELETE_FAILED", "Conflict: resources.client_port: Port in use")
         self.cloud.add_stack("n")
         [problem] = self.stacks.delete([STACK])
-        self.assertIn("stack n: still there after ", problem)
+        self.assertIn("stack n: still there after 1 s: ", problem)
         self.assertIn("client_port: Port in use", problem)
 
     def test_many_that_cannot_be_asked_for_take_no_longer_than_one(self):
@@ -239,21 +235,21 @@ class RemovalTest(HeatCase):
         watched = stacks.Stacks(api.Api(self.connect, retry_for_s=0.8))
         problems = watched.delete(stacks.Stack(f"id-{number}", f"n{number}") for number in range(128))
         self.assertEqual(128, len(problems))
-        self.assertIn("stack n127: still there after 1 s and 0 attempts", problems[-1])
+        self.assertIn("stack n127: still there after 1 s: no reason", problems[-1])
 
     def test_what_may_not_be_deleted_is_given_up_soon(self):
         self.cloud.add_stack("n")
         self.cloud.stuck.add("n")
         [problem] = self.stacks.delete([STACK])
         self.assertIn("not allowed (403)", problem)
-        self.assertEqual(3, self.asked().count("DELETE"))
+        self.assertEqual(1, self.asked().count("DELETE"))
 
     def test_a_stack_that_nobody_confirmed_is_removed(self):
         """Also one that appears when it is already looked for."""
         lost = api_server.Answer(201, b"{", done=True, missing=9)
         gone = api_server.Answer(404, {"error": {"message": "The Stack could not be found."}})
         for late in (0, 3):
-            self.useFixture(fixtures.MockPatchObject(stacks, "_APPEAR_S", 600 if late else 0.3))
+            self.useFixture(fixtures.MockPatchObject(stacks, "_APPEAR_S", 2.0 if late else 0.3))
             self.cloud.faults = [(ALL, HEAT, lost)] * 50
             launcher = self.launcher()
             delete = launcher._closing.delete

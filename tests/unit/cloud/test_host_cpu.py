@@ -252,7 +252,7 @@ class PairTest(test_heat_pair.HeatCase):
             for guest in sampler._guests.values():
                 classes = dict.fromkeys(overhead.CLASSES, 0.0) | {"vcpu": second / 2, "vhost": second / 10}
                 guest.samples.append((second, classes))
-        one = heat_pair._Running(0, arms[0], test_heat_pair.STACK, now - 300, now)
+        one = heat_pair._Running(0, arms[0], test_heat_pair.STACK, now - 300)
         one.servers = {"client": "c", "server": "s"}
         pair.collect(one)
         primary = sorted((one for one in outcome.trials if one.primary), key=lambda one: one.order)
