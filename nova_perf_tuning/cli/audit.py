@@ -69,17 +69,15 @@ def _fails(finding: rules.Finding, fail_on: str) -> bool:
 
 
 def _list_rules(args: argparse.Namespace, chosen: Sequence[base.Rule]) -> int:
+    keys = ("appliable", "safe", "title", "why", "remedy", "source")
+    rows = [
+        {"rule": rule.id, "level": rule.level.value, **{key: getattr(rule, key) for key in keys}}
+        for rule in chosen
+    ]
     if args.format == "json":
-        texts = ("appliable", "safe", "title", "why", "remedy", "source")
-        rows = [
-            {"rule": rule.id, "level": rule.level.value, **{key: getattr(rule, key) for key in texts}}
-            for rule in chosen
-        ]
         command.print_json({"rules": rows})
     else:
-        how = {rule.id: "safe" if rule.safe else "yes" if rule.appliable else "" for rule in chosen}
-        lines = [(rule.id, rule.level.value, how[rule.id], rule.title) for rule in chosen]
-        command.print_table(("rule", "level", "apply", "what should hold"), lines)
+        command.print_rows(("rule", "level", "appliable", "safe", "title"), rows)
     return int(errors.ExitCode.PASS)
 
 

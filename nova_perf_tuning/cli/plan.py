@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -77,12 +76,11 @@ def cpu_sets(args: argparse.Namespace) -> plan_model.CpuSets:
 
 
 def domain_files(paths: Sequence[str]) -> Iterator[tuple[bytes, domain_module.Domain]]:
-    """Read the domains of XML files, and of all ``*.xml`` of folders, each with its text.
+    """Read the domains of XML files, each with its text.
 
-    :raises option_types.OptionError: one cannot be read, is no domain XML, or two are of the same guest.
+    :raises option_types.OptionError: one cannot be read or is no domain XML.
     """
-    origin: dict[str, str] = {}
-    for path in _files(paths):
+    for path in paths:
         try:
             data = at_once.read(path, parsing.MAX_BYTES)
             one = parsing.parse_domain(data)
@@ -92,25 +90,7 @@ def domain_files(paths: Sequence[str]) -> Iterator[tuple[bytes, domain_module.Do
             ) from None
         except parsing.DomainError as error:
             raise option_types.OptionError(f"--domain {path!r}: {error}") from None
-        if one.name in origin:
-            raise option_types.OptionError(
-                f"--domain {path!r}: guest {one.name!r} is in {origin[one.name]!r} already"
-            )
-        origin[one.name] = path
         yield data, one
-
-
-def _files(paths: Sequence[str]) -> list[str]:
-    found: list[str] = []
-    for path in paths:
-        if not os.path.isdir(path):
-            found.append(path)
-            continue
-        names = sorted(name for name in os.listdir(path) if name.endswith(".xml"))
-        if not names:
-            raise option_types.OptionError(f"--domain {path!r}: the folder has no *.xml")
-        found += [os.path.join(path, name) for name in names]
-    return found
 
 
 def as_json(plan: plan_model.Plan) -> dict[str, Any]:

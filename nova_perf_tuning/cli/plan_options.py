@@ -32,10 +32,10 @@ def add_host(parser: argparse.ArgumentParser, nova_config: str) -> None:
     )
     parser.add_argument(
         "--domain",
-        metavar="XML|DIR",
+        metavar="XML",
         action="append",
         default=[],
-        help="also look at this guest's domain XML, or at all .xml files of a folder; may be repeated",
+        help="also look at this guest's domain XML; may be repeated",
     )
 
 

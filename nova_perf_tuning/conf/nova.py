@@ -1,6 +1,6 @@
 """Options that Nova's services read: the driver hook, the traits of a host, the weigher.
 
-They stand in ``nova.conf``, in the group that :mod:`nova_perf_tuning.conf.host` opens.
+They stand in ``nova.conf``; what the commands and the agent read of the same group stands in their own file.
 """
 
 from __future__ import annotations
@@ -10,10 +10,34 @@ from typing import Final
 
 from oslo_config import cfg
 
-from nova_perf_tuning.conf import host
 from nova_perf_tuning.printing import one_line
 
-GROUP = host.GROUP
+GROUP = cfg.OptGroup(
+    "nova_perf_tuning",
+    title="Tuning of this compute host",
+    help="""
+What our commands, the agent, nova-compute and nova-scheduler need to know. ``--state-dir`` of ``nova-perf apply``,
+``verify``, ``restore`` and ``status`` wins over ``state_dir``.
+""",
+)
+
+#: Of our commands and the agent.
+HOST_OPTS = [
+    cfg.StrOpt(
+        "state_dir",
+        default="/var/lib/nova-perf-tuning",
+        regex="^/",
+        help="""
+Folder of the journal, which holds the original of everything that was changed.
+
+It must be on a disk that survives a crash, belong to root and be writable by nobody else. Without it nothing is
+ever written to the kernel, so a full or read-only disk shows as ``apply`` refusing to start.
+
+Change it when /var is small, read-only (an image-based host) or shared between hosts. Move the folder along when
+something is applied, or run ``nova-perf restore`` first: a journal left behind can no longer undo.
+""",
+    ),
+]
 
 #: Of the weigher, where the option says nothing that can be used.
 WEIGHT: Final = 1.0

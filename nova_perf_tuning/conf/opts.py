@@ -10,7 +10,7 @@ from typing import Final
 from oslo_config import cfg
 
 from nova_perf_tuning import at_once, errors
-from nova_perf_tuning.conf import agent, host, nova
+from nova_perf_tuning.conf import agent, nova
 from nova_perf_tuning.printing import one_line
 
 _MAX_BYTES: Final = 4 << 20
@@ -24,7 +24,7 @@ class ConfigError(errors.PerfTuningError):
 
 def list_opts() -> list[tuple[cfg.OptGroup, list[cfg.Opt]]]:
     """Return every group with its options."""
-    return [(module.GROUP, module.OPTS) for module in (agent, host, nova)]
+    return [(agent.GROUP, agent.OPTS), (nova.GROUP, [*nova.HOST_OPTS, *nova.OPTS])]
 
 
 def default_files(root: str) -> list[str]:

@@ -74,7 +74,7 @@ def with_domains(facts: model.HostFacts, domains: Sequence[domain_module.Domain]
         return facts
     return dataclasses.replace(
         facts,
-        domains=(*(one for one in facts.domains if one.name not in given), *domains),
+        domains=(*(one for one in facts.domains if one.name not in given), *given.values()),
         guests=tuple(
             dataclasses.replace(guest, domain=given.get(guest.name, guest.domain)) for guest in facts.guests
         ),

@@ -111,7 +111,6 @@ class PlanCommandTest(testtools.TestCase):
         path.write_text(pins.replace("instance-00000001", "not-running"))
         after = self.plan("--domain", str(path))["sets"]["dedicated"]
         self.assertEqual(("1,3,5,7", "1-3,5-7"), (before, after))
-        self.assertEqual("1,3,5,7", self.plan("--domain", self.xml)["sets"]["dedicated"])
 
     def test_table_for_people(self):
         code, out, err = run("--sysroot", self.root)
@@ -149,18 +148,14 @@ class PlanCommandTest(testtools.TestCase):
             self.assertIn(words, self.refused(*self.nova_conf(**options), *arguments))
 
     def test_hostile_domains_are_one_line(self):
-        bad = self.folder / "bad"
-        bad.mkdir()
-        self.assertIn("no *.xml", self.refused("--domain", str(bad)))
-        one = bad / "one.xml"
+        one = self.folder / "one.xml"
         os.mkfifo(one)
-        self.assertIn("not a plain file", self.refused("--domain", str(bad)))
+        self.assertIn("not a plain file", self.refused("--domain", str(one)))
         one.unlink()
         for data in (b"", b"<network><name>x</name></network>", b"\xff\xfe", b"<domain>" + b"<a>" * 100_000):
             one.write_bytes(data)
-            self.assertIn("one.xml", self.refused("--domain", str(bad)))
-        self.assertIn("is in", self.refused("--domain", self.xml, "--domain", self.xml))
-        self.assertIn("No such file", self.refused("--domain", str(bad / "absent.xml")))
+            self.assertIn("one.xml", self.refused("--domain", str(one)))
+        self.assertIn("No such file", self.refused("--domain", str(self.folder / "absent.xml")))
 
     def test_names_of_guests_cannot_drive_the_terminal(self):
         path = self.folder / "evil.xml"
