@@ -20,8 +20,8 @@ from prometheus_client import CollectorRegistry, make_wsgi_app
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.agent import findings, guest_cpu, service
-from nova_perf_tuning.host import model
+from nova_perf_tuning.agent import findings, service
+from nova_perf_tuning.host import guest_cpu, model
 
 _PREFIX = "nova_perf"
 #: Who asks at once, and seconds that one may take: each costs a thread and a file, and those are the agent's.

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.agent import guest_cpu
 from nova_perf_tuning.agent import state as agent_module
 from nova_perf_tuning.cli import command, state
+from nova_perf_tuning.host import guest_cpu
 from nova_perf_tuning.host.facts import guests as guests_module
 from nova_perf_tuning.host.facts.root import Root
 from nova_perf_tuning.host.settings import base, registry

@@ -13,10 +13,10 @@ from typing import Final, TypeVar
 import libvirt
 
 from nova_perf_tuning.guest import truth as truth_module
-from nova_perf_tuning.host import model
+from nova_perf_tuning.host import guest_cpu, model
 from nova_perf_tuning.host.facts import guests
 from nova_perf_tuning.host.facts.root import Root
-from nova_perf_tuning.launch import base, cpu, network
+from nova_perf_tuning.launch import base, network
 from nova_perf_tuning.launch.agent_channel import AgentChannel, Exit
 from nova_perf_tuning.launch.host_machine import first_line
 from nova_perf_tuning.printing import printable
@@ -179,10 +179,11 @@ class Guest(base.Machine):
         return functools.partial(self._read, self.process())
 
     def _read(self, process: model.GuestProcess) -> dict[str, float]:
-        try:
-            return cpu.read(process.pid, process.threads)
-        except OSError as error:
-            raise self.failure("its process is gone") from error
+        spent = guest_cpu.spent(process.pid, process.threads)
+        if not spent:
+            raise self.failure("its process is gone")
+        waited_s = guest_cpu.waited_s(process.pid, process.threads)
+        return {**spent, "total": sum(spent.values()), "wait_s": waited_s}
 
     def process(self) -> model.GuestProcess:
         """Return QEMU's process and threads as the host's facts have them.

@@ -13,7 +13,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import IO
 
-from nova_perf_tuning.launch import base, cpu, programs
+from nova_perf_tuning.host import guest_cpu
+from nova_perf_tuning.launch import base, programs
 from nova_perf_tuning.printing import printable
 
 _SETTLE_S = 10.0
@@ -168,7 +169,7 @@ def _tree_cpu_s(pid: int) -> float:
     with contextlib.suppress(OSError):  # it has ended in between
         with open(f"/proc/{pid}/stat", "rb") as file:
             fields = file.read(4096).rpartition(b")")[2].split()
-        spent += cpu.process_clock_s(pid) + sum(int(field) for field in fields[13:15]) * _TICK_S  # cutime, cstime
+        spent += guest_cpu.process_s(pid) + sum(int(field) for field in fields[13:15]) * _TICK_S  # cutime, cstime
         for thread in os.listdir(f"/proc/{pid}/task"):
             with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:
                 spent += sum(_tree_cpu_s(int(child)) for child in file.read().split())

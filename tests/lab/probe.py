@@ -317,16 +317,20 @@ def settle(event, wanted, appears=False, gone=False, hold=1.0, limit=300.0):
 
 def counters(guest):
     """Return CPU seconds of a guest since it began: our classes, what /proc and libvirt say, our classes again."""
+    from nova_perf_tuning.host import guest_cpu
     from nova_perf_tuning.host.facts import guests, root
-    from nova_perf_tuning.launch import cpu
+
+    def read():
+        found = guest_cpu.spent(process.pid, process.threads)
+        return {**found, "total": sum(found.values())}
 
     [process] = [one for one in guests.read_guests(root.Root())[0] if one.name == guest]
-    before, _wait = cpu.read(process.pid, process.threads)
+    before = read()
     user, system = get(f"/proc/{process.pid}/stat").rpartition(")")[2].split()[11:13]
     _code, told = run(f"virsh domstats --cpu-total --vcpu {guest}")
     times = dict(re.findall(r"(cpu|vcpu\.\d+)\.time=(\d+)", told))
     libvirts = {name: int(text) / 1e9 for name, text in times.items()}
-    after, _wait = cpu.read(process.pid, process.threads)
+    after = read()
     proc = (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
     return {"before": before, "proc": proc, "libvirt": libvirts, "after": after}
 

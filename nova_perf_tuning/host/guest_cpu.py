@@ -31,11 +31,26 @@ def spent(pid: int, threads: Sequence[model.Thread]) -> dict[str, float]:
     try:
         if any(thread.tid == pid and thread.start != _start(pid) for thread in threads):
             return {}  # another process has its number
-        # clock_getcpuclockid(3) in the kernel's form. Last, so that no thread can have more than its process.
-        total = time.clock_gettime_ns((~pid << 3) | 2) / 1e9 + outside
+        # Last, so that no thread can have more than its process.
+        total = process_s(pid) + outside
     except (OSError, IndexError, ValueError):
         return {}
     return {**found, "worker": max(0.0, total - sum(found.values()))}
+
+
+def process_s(pid: int) -> float:
+    """Return the CPU seconds of all threads, living and ended, of a process.
+
+    :raises OSError: there is no such process.
+    """
+    # clock_getcpuclockid(3) in the kernel's form: inverted process id, CPUCLOCK_SCHED in the low bits
+    # (include/linux/posix-timers.h).
+    return time.clock_gettime_ns((~pid << 3) | 2) / 1e9
+
+
+def waited_s(pid: int, threads: Sequence[model.Thread]) -> float:
+    """Return for how long a guest's vCPUs were runnable without a CPU."""
+    return sum(_times_s(pid, thread)[1] for thread in threads if thread.kind == "vcpu")
 
 
 def _start(pid: int) -> int:
@@ -50,15 +65,20 @@ def _stat(folder: str) -> list[bytes]:
 
 
 def _thread_s(pid: int, thread: model.Thread) -> float:
-    """Return the time that a thread has run; 0 when it has ended.
+    return _times_s(pid, thread)[0]
+
+
+def _times_s(pid: int, thread: model.Thread) -> tuple[float, float]:
+    """Return the time that a thread has run and that it was in the run queue; (0, 0) when it has ended.
 
     A kernel worker's number may belong to any process since; a thread of the guest's process is one of the guest.
     """
     folder = f"{_PROC}/{thread.tid if thread.kernel else pid}/task/{thread.tid}"
     try:
         if thread.kernel and int(_stat(folder)[19]) != thread.start:
-            return 0.0
+            return 0.0, 0.0
         with open(f"{folder}/schedstat", "rb") as file:
-            return int(file.read().split()[0]) / 1e9
+            ran, waited, _slices = file.read().split()
+        return int(ran) / 1e9, int(waited) / 1e9
     except (OSError, IndexError, ValueError):
-        return 0.0
+        return 0.0, 0.0

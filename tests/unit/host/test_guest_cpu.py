@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import threading
+import time
 
 import testtools
 
-from nova_perf_tuning.agent import guest_cpu
-from nova_perf_tuning.host import model
+from nova_perf_tuning.host import guest_cpu, model
 from tests.functional import patience
 
 
@@ -44,3 +45,19 @@ class SpentTest(testtools.TestCase):
         found = guest_cpu.spent(os.getpid(), threads)
         self.assertLess(found["emulator"], main + 0.2)
         self.assertGreater(found["worker"], 0.2)
+
+    def test_classes_add_up_to_the_process_and_its_kernel_workers(self):
+        pid, parent = os.getpid(), os.getppid()
+        own = model.Thread(pid, "vhost", 0, "0", guest_cpu._start(pid))
+        before = time.process_time()
+        inside = guest_cpu.spent(pid, [own])
+        self.assertGreaterEqual(sum(inside.values()), before)
+        self.assertGreater(inside["vhost"], 0.0)
+        both = guest_cpu.spent(pid, [own, self.vhost(guest_cpu._start(parent))])
+        spent = sum(both.values()) - guest_cpu.process_s(parent)
+        self.assertTrue(before <= spent + 0.1 <= time.process_time() + 0.2, (before, spent))
+
+    def test_waiting_is_that_of_vcpus(self):
+        one = model.Thread(threading.get_native_id(), "vcpu", 0, "0", 0)
+        self.assertGreater(guest_cpu.waited_s(os.getpid(), [one]), 0.0)
+        self.assertEqual(0.0, guest_cpu.waited_s(os.getpid(), [dataclasses.replace(one, kind="vhost")]))
