@@ -38,7 +38,6 @@ class GuestFiles:
 
 def base_domain(
     name: str,
-    uuid: str,
     size: base.GuestSize,
     files: GuestFiles,
     *,
@@ -56,7 +55,6 @@ def base_domain(
     cmdline = "console=ttyS0 loglevel=5 panic=1 ipv6.disable=1" + ("" if kvm else _EMULATED)
     domain = E.domain(
         E.name(name),
-        E.uuid(uuid),
         E.memory(str(size.memory_mib), unit="MiB"),
         E.vcpu(str(size.vcpus)),
         E.os(

@@ -8,10 +8,8 @@ import glob
 import logging
 import os
 import platform
-import re
 import shutil
 import time
-import uuid as uuid_module
 from collections.abc import Callable, Collection, Mapping
 from concurrent import futures
 from typing import Any, Final
@@ -48,7 +46,6 @@ BOOT_S: Final = 300.0
 _START_LIBVIRT = "start it: systemctl start libvirtd, or tools/libvirt/up where no systemd runs"
 #: Memory of a guest beside what a benchmark asks for: kernel, page cache, agent.
 _SYSTEM_MIB: Final = 192
-_ARM_NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_-]{0,39}")
 _PREFIX: Final = "nova-perf"
 #: libvirt uses it where it is there, and leaves the packets to QEMU without a word where it is not.
 _VHOST_NET: Final = "/dev/vhost-net"
@@ -150,10 +147,6 @@ class LibvirtLauncher(base.Launcher):
             return run_directory.sweep(self._remove_remains)
 
     def boot(self, arm: base.Arm) -> base.Pair:
-        if not _ARM_NAME.fullmatch(arm.name) or arm.name == HOST_ARM:
-            raise base.LaunchError(f"arm '{arm.name[:60]}' must be letters, digits, '_' or '-', not 'host'")
-        if arm.name in self._arms:
-            raise base.LaunchError(f"arm '{arm.name}' is booted already; destroy it first")
         run = self._prepared()
         try:
             booting = [self._create(arm, role, run) for role in network.ROLES]
@@ -177,7 +170,6 @@ class LibvirtLauncher(base.Launcher):
         files = disks.create(run, f"{arm.name}-{role}", self._files, self._size)
         xml = domain_xml.base_domain(
             name,
-            str(uuid_module.uuid4()),
             self._size,
             files,
             kvm=self._accelerator.kvm,
@@ -217,8 +209,6 @@ class LibvirtLauncher(base.Launcher):
     # --- using ----------------------------------------------------------------------------------------------
 
     def activate(self, arm: str | None) -> None:
-        if arm is not None and arm not in self._arms:
-            raise base.LaunchError(f"arm '{arm}' is not booted")
         resting = [guest for name, one in self._arms.items() if name != arm for guest in one.guests]
         for guest in resting:
             guest.suspend()

@@ -10,7 +10,6 @@ from nova_perf_tuning.specs import request
 from tests.unit.guest import corpus
 
 FILES = domain_xml.GuestFiles("/i/vmlinuz", "/i/initrd", "/r/a.root.qcow2", "/r/a.scratch.img", "/r/a.console")
-UUID = "5f8c0d3e-3a55-4a3d-9d4b-0c3f1f1f0a01"
 TUNED = request.Request(vif_queues=2, vif_rx_queue_size=512, iothreads=2, disk_queues=1, vhost_placement="spread")
 
 
@@ -22,7 +21,7 @@ def domain(kvm: bool = False, **options: str) -> str:
         "cache": "none",
     } | options
     guest = base.GuestSize(vcpus=2, memory_mib=300)
-    return domain_xml.base_domain("nova-perf-1-a-client", UUID, guest, FILES, kvm=kvm, **values)
+    return domain_xml.base_domain("nova-perf-1-a-client", guest, FILES, kvm=kvm, **values)
 
 
 class BaseDomainTest(unittest.TestCase):
