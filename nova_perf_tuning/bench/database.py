@@ -140,7 +140,11 @@ class Tpcc(_Database):
         found = _THREAD.findall(text)
         if len(found) != threads or len({one[0] for one in found}) != threads:
             raise base.OutputError(f"{self.kind}: {len(found)} of {threads:g} threads have told what they did")
-        self._check_conditions(text)
+        violations = {int(number): int(count) for number, count in _CONDITION.findall(text)}
+        if tuple(sorted(violations)) != CONDITIONS:
+            raise self.fault(f"the consistency check is cut off: {len(violations)} of {len(CONDITIONS)}")
+        if wrong := [number for number in CONDITIONS if violations[number]]:
+            raise self.fault(f"consistency condition {wrong[0]} of TPC-C is violated {violations[wrong[0]]} times")
         counts = [sum(int(one[at + 1]) for one in found) for at in range(len(_KINDS) + 2)]
         done, (rolled_back, retried) = counts[: len(_KINDS)], counts[len(_KINDS) :]
         if done[0] == 0 or seconds == 0:
@@ -152,15 +156,3 @@ class Tpcc(_Database):
             base.Reading("rolled_back", "transactions", "lower", float(rolled_back)),
             base.Reading("retried", "transactions", "lower", float(retried)),
         ]
-
-    def _check_conditions(self, text: str) -> None:
-        found = {int(number): int(count) for number, count in _CONDITION.findall(text)}
-        if tuple(sorted(found)) != CONDITIONS:
-            raise base.OutputError(
-                f"{self.kind}: the consistency check is cut off: {len(found)} of {len(CONDITIONS)}"
-            )
-        for number, count in sorted(found.items()):
-            if count:
-                raise base.OutputError(
-                    f"{self.kind}: consistency condition {number} of TPC-C is violated {count} times"
-                )

@@ -5,18 +5,13 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import glob
-import mmap
 import os
 import shutil
-
-import psutil
 
 from nova_perf_tuning.launch import base, programs
 from nova_perf_tuning.launch.domain_xml import GuestFiles
 from nova_perf_tuning.launch.image import Image
 from nova_perf_tuning.launch.run_directory import RunDirectory
-
-_ALIGNMENT = 4096
 
 
 def copy_image(image: Image, run: RunDirectory) -> Image:
@@ -38,13 +33,9 @@ def copy_image(image: Image, run: RunDirectory) -> Image:
 
 def filesystem(folder: str) -> str:
     """Return the type of the file system that holds ``folder``, such as ``ext4``; empty if unknown."""
-    path = os.path.realpath(folder)
-    found, longest = "", 0
-    for mount in psutil.disk_partitions(all=True):
-        point = mount.mountpoint.rstrip("/") + "/"
-        if f"{path}/".startswith(point) and len(point) >= longest:  # of two on one place the later one is seen
-            found, longest = mount.fstype, len(point)
-    return found
+    with contextlib.suppress(base.LaunchError, OSError):
+        return programs.call(["findmnt", "--noheadings", "--output", "FSTYPE", "--target", folder]).split()[-1]
+    return ""
 
 
 def cache_mode(folder: str) -> str:
@@ -54,13 +45,8 @@ def cache_mode(folder: str) -> str:
     """
     path = os.path.join(folder, ".direct_io")
     try:
-        descriptor = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_DIRECT | os.O_CLOEXEC, 0o600)
-        try:
-            with mmap.mmap(-1, _ALIGNMENT) as page:  # memory of its own page, as direct I/O wants it
-                os.write(descriptor, page)
-        finally:
-            os.close(descriptor)
-    except OSError:
+        programs.call(["dd", "if=/dev/zero", f"of={path}", "bs=4096", "count=1", "oflag=direct"])
+    except base.LaunchError:
         return "writeback"
     finally:
         with contextlib.suppress(FileNotFoundError):

@@ -1,4 +1,4 @@
-"""Short programs of the distribution that the launcher uses: ip, qemu-img, mke2fs, umount, setpriv, prlimit."""
+"""Short programs of the distribution that the launcher uses."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ NEEDED = {
     "ip": "iproute2",
     "qemu-img": "qemu-utils",
     "mke2fs": "e2fsprogs",
-    "umount": "mount",
     "setpriv": "util-linux",
     "prlimit": "util-linux",
+    "findmnt": "util-linux",
 }
 #: They take a second, but not on a disk that has other work or was never read from.
 _LIMIT_S = 300.0
