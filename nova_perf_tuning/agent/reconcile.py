@@ -22,7 +22,6 @@ from nova_perf_tuning.host.plan import model as plan_model
 from nova_perf_tuning.host.settings import base, irq
 from nova_perf_tuning.host.transaction import apply as apply_module
 from nova_perf_tuning.host.transaction import journal as journal_module
-from nova_perf_tuning.host.transaction import owners
 from nova_perf_tuning.host.transaction import restore as restore_module
 from nova_perf_tuning.host.transaction import verify as verify_module
 
@@ -269,7 +268,7 @@ def _key(one: Setting | journal_module.Entry) -> _Object:
 
 
 def _is_ours(entry: journal_module.Entry) -> bool:
-    return entry.rule in owners.AGENT_RULES
+    return entry.rule in journal_module.AGENT_RULES
 
 
 def _ours(

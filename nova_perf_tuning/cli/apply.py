@@ -16,7 +16,7 @@ from nova_perf_tuning.host.audit import persist, runner
 from nova_perf_tuning.host.settings import base, registry
 from nova_perf_tuning.host.transaction import apply as apply_module
 from nova_perf_tuning.host.transaction import journal as journal_module
-from nova_perf_tuning.host.transaction import owners, planfile
+from nova_perf_tuning.host.transaction import planfile, verify
 
 #: Results that the table passes over.
 _PLAIN: Final = ("unchanged", "written", "pending")
@@ -29,7 +29,7 @@ class Apply(command.PerfCommand):
     what does not hold yet. Every
     original is on disk before the first write; 'nova-perf restore' puts it back, also after a crash. A second
     apply writes nothing. A setting that the kernel refuses does not stop the others. Beside a running
-    nova-perf-agent, what that keeps otherwise is refused ("owned"); the agent leaves alone what is applied. Exit
+    nova-perf-agent, what such an agent places is refused ("owned"). Exit
     code 0 all is as planned, 1 some settings are not, 3 error (nothing is changed then, unless the message says
     that settings were written and only the output failed); 129, 130 or 143 ended by SIGHUP, Ctrl-C or SIGTERM,
     after undoing what it had written (unless, again, the message says that only the output is missing).
@@ -72,10 +72,7 @@ class Apply(command.PerfCommand):
         settings, warnings = _plan(args)
         kinds = registry.kinds(args.sysroot)
         if args.dry_run:
-            owned: list[apply_module.Outcome] = []
-            if owners.running_agent(state.directory(args)):  # without one nobody needs to be able to read it
-                with state.open_journal(args) as journal:
-                    settings, owned = _beside_agent(args, settings, kinds, journal)
+            settings, owned = _beside_agent(settings, kinds, state.directory(args))
             lines, rest = apply_module.preview(settings, kinds)
             rest = [*owned, *rest]
             return _show(args, rest, warnings, writes=lines)
@@ -83,7 +80,7 @@ class Apply(command.PerfCommand):
         try:
             with interrupt.guarded():  # also while telling, which waits for whoever reads it
                 with state.open_journal(args, writer=True) as journal:
-                    settings, owned = _beside_agent(args, settings, kinds, journal)
+                    settings, owned = _beside_agent(settings, kinds, journal.state_dir)
                     done = apply_module.apply(settings, kinds, journal, apply_module.boot_id(args.sysroot))
                     outcomes = [*owned, *done]
                 return _tell(args, outcomes, warnings, journal.path)
@@ -94,16 +91,19 @@ class Apply(command.PerfCommand):
 
 
 def _beside_agent(
-    args: argparse.Namespace,
-    settings: list[setting_module.Setting],
-    kinds: Mapping[str, base.SettingKind],
-    journal: journal_module.Journal,
+    settings: list[setting_module.Setting], kinds: Mapping[str, base.SettingKind], state_dir: str
 ) -> tuple[list[setting_module.Setting], list[apply_module.Outcome]]:
     """Return what may be applied while an agent runs, if one does, and what became of the rest."""
-    agent = owners.running_agent(journal.state_dir)
+    agent = journal_module.running_agent(state_dir)
     if agent is None:
         return settings, []
-    return owners.split(settings, kinds, journal.entries(), apply_module.boot_id(args.sysroot), agent)
+    places = [one for one in settings if one.kind in journal_module.AGENT_KINDS]
+    detail = f"nova-perf-agent (process {agent}) places these and would undo it: stop it first"
+    rest = [apply_module.Outcome(one, apply_module.Result.OWNED, one.current, None, detail) for one in places]
+    for outcome, found in zip(rest, verify.verify(places, kinds), strict=True):
+        if found.state in (base.State.HOLDS, base.State.PENDING):
+            outcome.result, outcome.detail = apply_module.Result.UNCHANGED, ""
+    return [one for one in settings if one.kind not in journal_module.AGENT_KINDS], rest
 
 
 def _tell(args: argparse.Namespace, outcomes: list[apply_module.Outcome], warnings: list[str], path: str) -> int:
@@ -125,7 +125,7 @@ def _plan(args: argparse.Namespace) -> tuple[list[setting_module.Setting], list[
             "--persist goes with --rule or --all-safe: numbers of interrupts change with each boot"
         )
     if args.plan_file:
-        return owners.from_file(planfile.load(args.plan_file)), []
+        return planfile.load(args.plan_file), []
     if args.rule or args.all_safe:
         return _proposed(args)
     plan = plan_module.plan_from(args)

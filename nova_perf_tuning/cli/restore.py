@@ -11,7 +11,6 @@ from nova_perf_tuning.host import privileged
 from nova_perf_tuning.host.settings import registry
 from nova_perf_tuning.host.transaction import apply as apply_module
 from nova_perf_tuning.host.transaction import journal as journal_module
-from nova_perf_tuning.host.transaction import owners
 from nova_perf_tuning.host.transaction import restore as restore_module
 
 
@@ -58,10 +57,10 @@ class Restore(command.PerfCommand):
 
 def _left_to_agent(journal: journal_module.Journal, boot: str) -> tuple[str, list[journal_module.Entry]]:
     """Return the number of the agent's process and what stays with it; an empty number where none runs."""
-    agent = owners.running_agent(journal.state_dir)
+    agent = journal_module.running_agent(journal.state_dir)
     if agent is None:
         return "", []
-    return agent, [entry for entry in journal.entries() if owners.is_agents(entry, boot)]
+    return agent, [entry for entry in journal.entries() if entry.is_agents(boot)]
 
 
 def _show(args: argparse.Namespace, done: list[restore_module.Restoration], agent: str, left: int) -> None:

@@ -24,11 +24,17 @@ STATE_DIR = "var/lib/nova-perf-tuning"
 #: The journal, and beside it two locks: held by whoever writes to it, and by the agent as long as it lives.
 JOURNAL, LOCK, AGENT_LOCK = "journal.sqlite", "lock", "agent.lock"
 
+#: Rules of the planner and of the agent: what stands in the journal under another one was applied by a person. A
+#: plan without a file is the agent's also where a command applied it: the agent makes the same.
+AGENT_RULES = frozenset(
+    """nic-irq-local nic-irq-nearest nic-xps nic-rps vhost-numa vhost-spread emulator-numa iothread-numa
+    passthrough-numa passthrough-vcpu irqbalance-ban""".split()
+)
+#: Kinds of settings that the agent makes: beside it nobody else writes these.
+AGENT_KINDS = frozenset(("irq_affinity", "irqbalance_ban", "rps", "thread_affinity", "xps"))
 VERSION = 1
 #: In place of a boot: what is in a file, or is brought back by one, outlives every boot.
 ANY_BOOT = "any"
-#: Tells our files from other SQLite databases ("npT1").
-APPLICATION_ID = 0x6E705431
 
 _SCHEMA = (
     "CREATE TABLE host (root TEXT NOT NULL)",
@@ -41,7 +47,6 @@ _SCHEMA = (
         since REAL NOT NULL, changed REAL NOT NULL,
         UNIQUE (kind, target, identity, boot_id)
     )""",
-    f"PRAGMA application_id = {APPLICATION_ID}",
     f"PRAGMA user_version = {VERSION}",
 )
 
@@ -100,6 +105,10 @@ class Entry:
         """Whether what it says is in force in ``boot``."""
         return self.boot_id in (boot, ANY_BOOT)
 
+    def is_agents(self, boot: str) -> bool:
+        """Whether an agent that runs keeps this value: it would write it again after a restore."""
+        return self.rule in AGENT_RULES and self.is_current(boot)
+
     def setting(self) -> setting_module.Setting:
         """Return the setting that should hold now."""
         return setting_module.Setting(
@@ -127,6 +136,11 @@ _UPSERT = (
 def default_state_dir(root: str) -> str:
     """Return the directory of the journal of the host below ``root``."""
     return os.path.join(os.path.abspath(root), STATE_DIR)
+
+
+def running_agent(state_dir: str) -> str | None:
+    """Return the number of the agent that keeps the host of the journal in ``state_dir``, None where none runs."""
+    return lock_module.holder(os.path.join(state_dir, AGENT_LOCK))
 
 
 #: Time of the last change, inode, size.
@@ -248,8 +262,6 @@ class Journal:
 
     def _check(self, connection: sqlite3.Connection) -> None:
         """Refuse what is not this host's journal of this release."""
-        if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
-            raise JournalError(f"{self.path}: it is not a journal of this program: move it away")
         version = connection.execute("PRAGMA user_version").fetchone()[0]
         if version > VERSION:
             raise JournalError(f"{self.path}: version {version} was written by a newer release: use that one")

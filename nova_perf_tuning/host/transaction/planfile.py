@@ -12,6 +12,7 @@ from typing import Any, Final
 from nova_perf_tuning import at_once, errors
 from nova_perf_tuning.host import privileged
 from nova_perf_tuning.host import setting as setting_module
+from nova_perf_tuning.host.transaction import journal
 
 #: A plan of the largest host that is tested (11,000 settings) has 5 MB.
 MAX_BYTES: Final = 64 << 20
@@ -62,4 +63,6 @@ def _setting(path: str, item: Any) -> setting_module.Setting:
     for name, pattern in zip(("target", "value"), FORMS[kind], strict=True):
         if not re.fullmatch(pattern, fields[name], re.ASCII):
             raise PlanFileError(f"{path}: {kind}: {name} {fields[name][:60]!r} is not of the form {pattern}")
+    if fields["rule"] in journal.AGENT_RULES:
+        fields["rule"] = f"file:{fields['rule']}"  # what a person takes from a file is the person's
     return setting_module.Setting(**fields)

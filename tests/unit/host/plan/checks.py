@@ -5,7 +5,7 @@ import dataclasses
 
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.host.plan import nics
-from nova_perf_tuning.host.transaction import owners
+from nova_perf_tuning.host.transaction import journal
 
 
 @dataclasses.dataclass
@@ -74,7 +74,7 @@ def _forbidden(facts, sets, plan, real):
         elif not cpus <= real.housekeeping | real.shared:
             yield f"{one.target}: {one.value} is outside of housekeeping and shared"
     for one in plan.settings:
-        if not one.reason or one.rule not in owners.AGENT_RULES:
+        if not one.reason or one.rule not in journal.AGENT_RULES:
             yield f"{one.target}: no reason, or the agent would take rule {one.rule!r} for a person's"
 
 

@@ -1,4 +1,4 @@
-"""Locks that name their holder, and what a person may apply beside a running agent."""
+"""Locks that name their holder, and the journal between the rounds of an agent."""
 
 from __future__ import annotations
 
@@ -11,9 +11,7 @@ import threading
 import testtools
 
 from nova_perf_tuning.agent import book
-from nova_perf_tuning.host.setting import Setting
-from nova_perf_tuning.host.transaction import apply, journal, lock, owners
-from tests.unit.host.transaction import boxes
+from nova_perf_tuning.host.transaction import journal, lock
 
 
 class FolderTest(testtools.TestCase):
@@ -51,11 +49,11 @@ class BookTest(FolderTest):
 
     def test_one_agent_and_commands_between_its_rounds(self):
         with self.book().agent():
-            self.assertEqual(str(os.getpid()), owners.running_agent(self.folder))
+            self.assertEqual(str(os.getpid()), journal.running_agent(self.folder))
             self.assertRaises(book.SecondAgentError, self.book().agent().__enter__)
             with journal.Journal(self.folder, writer=True, patience=0.0):
                 pass
-        self.assertIsNone(owners.running_agent(self.folder))
+        self.assertIsNone(journal.running_agent(self.folder))
 
     def test_a_round_does_not_wait(self):
         ours = self.book()
@@ -95,43 +93,3 @@ class BookTest(FolderTest):
         unit = pathlib.Path(__file__).parents[4].joinpath("etc/systemd/nova-perf-agent.service").read_text()
         (limit,) = re.findall(r"^TimeoutStopSec=(\d+)$", unit, re.MULTILINE)
         self.assertLessEqual(2 * book._ENDING_S, float(limit))
-
-
-class FileTest(testtools.TestCase):
-    def test_what_comes_from_a_file_is_the_persons(self):
-        rules = ["nic-irq-local", "mine", ""]
-        given = [Setting("box", "a", "1", None, "", rule) for rule in rules]
-        found = owners.from_file(given)
-        self.assertEqual(["file:nic-irq-local", "mine", ""], [one.rule for one in found])
-        self.assertEqual(rules, [one.rule for one in given])
-        self.assertEqual(set(), owners.AGENT_RULES & {one.rule for one in found})
-
-
-class SplitTest(testtools.TestCase):
-    def split(self, target, value, rule, identity=""):
-        kinds = {"box": boxes.Box()}
-        entries = [
-            journal.Entry("box", "a", "x", "boot", "1", "2", "2", "", "nic-xps", "applied", 0.0, 0.0),
-            journal.Entry("box", "b", "", "earlier", "1", "2", "2", "", "nic-xps", "applied", 0.0, 0.0),
-            journal.Entry("box", "c", "", "boot", "1", "2", "2", "", "mine", "applied", 0.0, 0.0),
-        ]
-        one = Setting("box", target, value, "1", "", rule, identity)
-        free, rest = owners.split([one], kinds, entries, "boot", "77")
-        self.assertEqual(1, len(free) + len(rest))
-        return rest[0].result if rest else None
-
-    def test_whose_it_is_decides(self):
-        owned, unchanged = apply.Result.OWNED, apply.Result.UNCHANGED
-        for arguments, expected in (
-            (("a", "3", "mine"), owned),
-            (("a", "3", "mine", "x"), owned),
-            (("a", "3", "mine", "another object"), None),
-            (("a", "2", "mine"), unchanged),
-            (("a", "2", "nic-xps"), None),
-            (("a", "3", "nic-xps"), owned),
-            (("b", "3", "mine"), None),
-            (("c", "3", "mine"), None),
-            (("d", "3", "mine"), None),
-            (("d", "3", "nic-rps"), owned),
-        ):
-            self.assertEqual(expected, self.split(*arguments), arguments)
