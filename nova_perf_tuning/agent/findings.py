@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 import math
 import time
@@ -25,7 +24,7 @@ APPLIED_BY_A_PERSON: Final = "applied by a person"
 NOT_IN_FORCE: Final = "not in force"
 IRQBALANCE: Final = "irqbalance"
 RIVAL: Final = "rival"
-#: Values of :attr:`Finding.what`.
+#: What findings are about.
 KINDS: Final = (WRITTEN_BY_OTHERS, APPLIED_BY_A_PERSON, NOT_IN_FORCE, IRQBALANCE, RIVAL)
 
 #: Findings of one sort that are listed; the others are counted.
@@ -40,43 +39,31 @@ _NO_SCRIPT: Final = (
 )
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that people should look at.
-
-    :ivar what: one of :data:`KINDS`; :ivar detail: a clause for people; :ivar fields: the rest, for programs.
-    """
-
-    what: str
-    detail: str
-    fields: Mapping[str, Any]
-
-    def as_state(self) -> dict[str, Any]:
-        """Return it as it is written to the agent's state."""
-        return {"what": self.what, **self.fields, "detail": self.detail}
+#: What people should look at: ``what`` (one of :data:`KINDS`), fields for programs, ``detail`` for people.
+Finding = dict[str, Any]
 
 
 def named(found: Iterable[Finding]) -> list[Finding]:
     """Return the first findings of each sort."""
     sorts: dict[str, list[Finding]] = {}
     for finding in found:
-        sorts.setdefault(finding.what, []).append(finding)
+        sorts.setdefault(finding["what"], []).append(finding)
     return [finding for findings in sorts.values() for finding in findings[:NAMED]]
 
 
 def applied_by_a_person(one: setting_module.Setting, entry: journal_module.Entry) -> Finding:
     """Return that a value is wanted otherwise than a person has applied it."""
     detail = f"a person applied {entry.wanted} ({entry.rule or 'no rule'}), left so until 'nova-perf restore'"
-    return Finding(APPLIED_BY_A_PERSON, detail, _wanted(one))
+    return _about(APPLIED_BY_A_PERSON, one, detail)
 
 
 def not_in_force(unmet: Iterable[apply_module.Outcome]) -> list[Finding]:
     """Return what could not be brought into force, with the cause."""
-    return [Finding(NOT_IN_FORCE, outcome.detail, _wanted(outcome.setting)) for outcome in unmet]
+    return [_about(NOT_IN_FORCE, outcome.setting, outcome.detail) for outcome in unmet]
 
 
-def _wanted(setting: setting_module.Setting) -> dict[str, str]:
-    return {"kind": setting.kind, "target": setting.target, "wanted": setting.value}
+def _about(what: str, one: setting_module.Setting, detail: str) -> Finding:
+    return {"what": what, "kind": one.kind, "target": one.target, "wanted": one.value, "detail": detail}
 
 
 class Neighbours:
@@ -124,9 +111,9 @@ class Neighbours:
         for name, pid in self._rivals.items():
             if name != "irqbalance":
                 kinds = ", ".join(sorted(rivals.RIVALS[name]))
-                yield Finding(RIVAL, f"{name} runs, which may write {kinds}", {"pid": pid})
+                yield {"what": RIVAL, "pid": pid, "detail": f"{name} runs, which may write {kinds}"}
             elif not irqbalance.uses_our_script(pid):
-                yield Finding(IRQBALANCE, _NO_SCRIPT, {"pid": pid})
+                yield {"what": IRQBALANCE, "pid": pid, "detail": _NO_SCRIPT}
 
     def contested(self, contests: Mapping[arbiter.Key, arbiter.Contest], now: float) -> list[Finding]:
         """Return what others keep changing and is held back, with the likely writer; a new one is logged.
@@ -145,5 +132,6 @@ class Neighbours:
                     *(kind, target, contest.found, writer, wait),
                 )
             fields = {"kind": kind, "target": target, "found": contest.found, "rewrites": contest.rewrites}
-            found.append(Finding(WRITTEN_BY_OTHERS, f"may be written by {writer}", {**fields, "next_try_s": wait}))
+            detail = f"may be written by {writer}"
+            found.append({"what": WRITTEN_BY_OTHERS, **fields, "next_try_s": wait, "detail": detail})
         return found

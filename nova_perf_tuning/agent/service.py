@@ -401,7 +401,7 @@ class Service:
             "cpu_s": round(time.process_time(), 3),
             **self.stats.as_state(),
             "error": self._fault,
-            "findings": [finding.as_state() for finding in findings.named(found)],
-            "findings_total": dict(collections.Counter(finding.what for finding in found)),
+            "findings": findings.named(found),
+            "findings_total": dict(collections.Counter(finding["what"] for finding in found)),
             "warnings": list(self._last.plan.warnings[: findings.NAMED]) if self._last is not None else [],
         }

@@ -20,7 +20,6 @@ from nova_perf_tuning import whole_file
 from nova_perf_tuning.guest import parsing
 from nova_perf_tuning.host import model, novaconf
 from nova_perf_tuning.host.audit import host as audit_host
-from nova_perf_tuning.host.audit import kernel
 from nova_perf_tuning.host.facts import ethtool, guests, irqs, reader
 from nova_perf_tuning.host.facts.root import FactsError, Folder, Root
 
@@ -232,7 +231,7 @@ def _add_threads(tree: Tree, guest: model.GuestProcess) -> None:
 def _add_texts(tree: Tree) -> None:
     """Add the files of which a recording keeps some words or lines."""
     tree.copy("proc/cpuinfo", lambda text: _lines(_CPUINFO)(text.partition("\n\n")[0]), 64 << 20)
-    tree.copy("proc/cmdline", kernel.recorded)
+    tree.copy("proc/cmdline", audit_host.recorded_cmdline)
     for path in (*novaconf.NOVA_FILES, *novaconf.NEUTRON_FILES):
         tree.copy(path, novaconf.recorded)
     for path in ("etc/default/irqbalance", "etc/sysconfig/irqbalance"):

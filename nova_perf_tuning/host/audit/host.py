@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
@@ -13,7 +14,6 @@ from nova_perf_tuning.guest import inventory as inventory_module
 from nova_perf_tuning.guest import parsing
 from nova_perf_tuning.host import model, novaconf
 from nova_perf_tuning.host import setting as setting_module
-from nova_perf_tuning.host.audit import kernel
 from nova_perf_tuning.host.facts import ethtool, guests
 from nova_perf_tuning.host.facts.root import Root, decimal, numbers
 from nova_perf_tuning.host.plan import model as plan_model
@@ -23,7 +23,9 @@ from nova_perf_tuning.host.plan import sets as sets_module
 _TEXT_LIMIT: Final = 4 << 20
 _LINK: Final = ("physical", "vf")
 #: Programs that matter to a rule, by the name the kernel keeps of them (15 characters).
-PROGRAMS: Final = ("irqbalance", "tuned", "numad", "bpftune", "ksmtuned", "ovs-vswitchd", "virtqemud", "libvirtd")
+PROGRAMS: Final = ("irqbalance", "tuned", "numad", "bpftune", "ksmtuned")
+#: Parameters that rules read, and a recording keeps; a command line may hold addresses, volume names and keys.
+_RECORDED: Final = ("isolcpus", "irqaffinity", "systemd.cpu_affinity")
 _MAX_PID: Final = 1 << 22
 
 
@@ -121,8 +123,9 @@ class Host:
 
     @functools.cached_property
     def boot(self) -> Mapping[str, str]:
-        """The kernel's command line; see :func:`kernel.parameters`."""
-        return kernel.parameters(self.content("proc/cmdline") or "")
+        """The kernel's command line: parameter -> value, of a repeated one the last; empty for a flag."""
+        words = (word.partition("=") for word in _words(self.content("proc/cmdline") or "") if word.isprintable())
+        return {key: value for key, _, value in words}
 
     @functools.cached_property
     def programs(self) -> Mapping[str, int]:
@@ -341,3 +344,25 @@ class Host:
 
 def _cpu_sets(dedicated: frozenset[int], shared: frozenset[int]) -> plan_model.CpuSets:
     return plan_model.CpuSets(cpulist.format(dedicated) or None, cpulist.format(shared) or None)
+
+
+def _words(line: str) -> list[str]:
+    """Return the words of a command line; a value may be quoted."""
+    try:
+        return shlex.split(line)
+    except ValueError:
+        return line.split()
+
+
+def recorded_cmdline(line: str) -> str:
+    """Return the words of a command line that a recording keeps."""
+    return " ".join(
+        word
+        for word in _words(line)
+        if word.partition("=")[0] in _RECORDED and word.isprintable() and not set(word) & set(" \t\"'")
+    )
+
+
+def cpus_of_parameter(value: str) -> frozenset[int]:
+    """Return the CPUs of ``isolcpus=managed_irq,domain,2-7`` and the like; flags are passed over."""
+    return cpulist.find(",".join(part for part in value.split(",") if part[:1].isdigit())) or frozenset()

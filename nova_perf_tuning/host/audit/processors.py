@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nova_perf_tuning import cpulist
-from nova_perf_tuning.host.audit import kernel
 from nova_perf_tuning.host.audit.base import Rule
-from nova_perf_tuning.host.audit.host import Host
+from nova_perf_tuning.host.audit.host import Host, cpus_of_parameter
 from nova_perf_tuning.printing import counted
 from nova_perf_tuning.rules import Finding, Level, known, need
 
@@ -55,14 +54,14 @@ def _systemd_affinity(host: Host) -> frozenset[int] | None:
     """Return ``CPUAffinity`` of systemd's manager, None when it is not set to a list."""
     found = host.boot.get("systemd.cpu_affinity")
     if found is not None:
-        return kernel.cpus(found)
+        return cpus_of_parameter(found)
     names = host.names("etc/systemd/system.conf.d")
     for path in ["etc/systemd/system.conf", *(f"etc/systemd/system.conf.d/{name}" for name in names)]:
         for line in (host.content(path) or "").splitlines():
             key, _, value = line.partition("=")
             if key.strip() == "CPUAffinity" and value.strip():
                 found = ",".join(value.split())
-    return None if found is None else kernel.cpus(found)
+    return None if found is None else cpus_of_parameter(found)
 
 
 class HousekeepingNodeMissing(Rule):
@@ -165,7 +164,7 @@ class IrqAffinity(Rule):
     def check(self, host: Host) -> Iterator[Finding]:
         value = known(host.boot.get("irqaffinity"), "no irqaffinity= on the kernel's command line")
         isolcpus = host.boot.get("isolcpus", "")
-        wrong = kernel.cpus(value) & (kernel.cpus(isolcpus) | host.isolated | host.sets.dedicated)
+        wrong = cpus_of_parameter(value) & (cpus_of_parameter(isolcpus) | host.isolated | host.sets.dedicated)
         if wrong:
             also = "; isolcpus=managed_irq asks for the contrary" if "managed_irq" in isolcpus.split(",") else ""
             given = [name for name in ("irqaffinity", "isolcpus") if name in host.boot]

@@ -16,7 +16,6 @@ from nova_perf_tuning.host.audit import (
     network,
     openstack,
     placement,
-    power,
     processors,
     tcp,
 )
@@ -24,7 +23,7 @@ from nova_perf_tuning.host.audit.host import Host
 
 #: Entry points of rules that other distributions bring; the rules of this one are in :data:`_MODULES`.
 GROUP = "nova_perf_tuning.audit"
-_MODULES = (devices, interrupts, machine, memory, network, openstack, placement, power, processors, tcp)
+_MODULES = (devices, interrupts, machine, memory, network, openstack, placement, processors, tcp)
 
 
 class AuditError(errors.PerfTuningError):
