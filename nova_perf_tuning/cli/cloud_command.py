@@ -68,7 +68,7 @@ class CloudCommand(osc_command.Command):
             # What they warn of comes with the error as well.
             logging.getLogger("keystoneauth").setLevel(logging.ERROR)
             logging.getLogger("openstack").setLevel(logging.ERROR)
-        faults.fill_in(self.app.cloud_config, faults.DEFAULTS)
+        faults.fill_in(self.app.cloud_config)
         self.auth_required = True
         self.app.prepare_to_run_command(self)
 

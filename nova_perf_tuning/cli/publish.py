@@ -58,11 +58,10 @@ class Publish(command.PerfCommand):
             help="nova-compute's configuration, for the host's name and the result file; may be repeated "
             "(default: where nova-compute looks, /etc/nova/nova.conf, nova.conf.d and the like)",
         )
-        parser.add_argument("--result-file", metavar="FILE", help="write this file, whatever nova.conf says")
 
     def run_command(self, args: argparse.Namespace) -> int:
         conf = _nova_conf(args.nova_config)
-        path = args.result_file or conf.nova_perf_tuning.result_file
+        path = conf.nova_perf_tuning.result_file
         if args.withdraw:
             return _withdraw(args, path)
         if args.result is None:
@@ -82,15 +81,9 @@ class Publish(command.PerfCommand):
 def read(args: argparse.Namespace) -> host_results.Found:
     """Return the verdicts in RESULT, by the budgets that were given.
 
-    :raises nova_perf_tuning.errors.PerfTuningError: RESULT or the budgets cannot be read, or there are options
-        that count only with budgets.
+    :raises nova_perf_tuning.errors.PerfTuningError: RESULT or the budgets cannot be read.
     """
     if not args.budget:
-        for option in ("host_group", "flavor"):
-            if getattr(args, option) is not None:
-                raise option_types.OptionError(
-                    f"--{option.replace('_', '-')} says how budgets judge, and there are none; give --budget too"
-                )
         return host_results.read(args.result)
     name = os.path.splitext(os.path.basename(args.budget))[0]
     return host_results.read(

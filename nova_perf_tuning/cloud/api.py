@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import tenacity
 from keystoneauth1 import exceptions as keystone_errors
-from openstack import config, connection
+from openstack import connection
 from openstack import exceptions as sdk_errors
 
 from nova_perf_tuning.cloud import faults
@@ -61,16 +61,6 @@ def is_transient(error: BaseException) -> bool:
 def credentials_refused(error: BaseException) -> bool:
     """Return whether a service, or Keystone itself, does not accept who we are: 401 with a new token, too."""
     return http_status(error) == 401
-
-
-def connect(cloud: str | None = None) -> connection.Connection:
-    """Return a connection by an entry of clouds.yaml, or by the variables OS_*; every request has a time limit.
-
-    Attempts are counted by :meth:`Api.call` alone; more below it would only make each of them longer.
-    """
-    found = config.OpenStackConfig()
-    faults.fill_in(found, {"api_timeout": faults.DEFAULTS["api_timeout"]})
-    return connection.Connection(config=found.get_one(cloud=cloud))
 
 
 def http_status(error: BaseException) -> int | None:

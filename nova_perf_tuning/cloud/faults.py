@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import urllib.parse
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, Final
 
 from keystoneauth1 import exceptions as auth
@@ -39,8 +39,8 @@ _STATUS: Final = {
 }
 
 
-def fill_in(config: loader.OpenStackConfig, settings: Mapping[str, Any]) -> None:
-    """Give ``config`` connection settings where the user has set none.
+def fill_in(config: loader.OpenStackConfig) -> None:
+    """Give ``config`` the settings of :data:`DEFAULTS` where the user has set none.
 
     The variables OS_* make a cloud of their own, in which openstacksdk writes None for whatever they do not say;
     ``config.defaults`` alone does not reach it.
@@ -48,7 +48,7 @@ def fill_in(config: loader.OpenStackConfig, settings: Mapping[str, Any]) -> None
     clouds = config.cloud_config["clouds"]
     for one in (config.defaults, clouds.get(config.envvar_key), clouds.get("defaults")):
         if one is not None:
-            one |= {key: value for key, value in settings.items() if one.get(key) is None}
+            one |= {key: value for key, value in DEFAULTS.items() if one.get(key) is None}
 
 
 def line(error: BaseException) -> str | None:

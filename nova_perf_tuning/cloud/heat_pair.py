@@ -132,8 +132,8 @@ class HeatPairLauncher:
         """Let every running :meth:`measure` end soon; later ones return at once."""
         self._api.stop.set()
 
-    def cleanup(self, run_id: str = "") -> list[str]:
-        """Remove the stacks that a run (all runs if empty) left; return their names.
+    def cleanup(self, run_id: str) -> list[str]:
+        """Remove the stacks that a run left; return their names.
 
         :raises model.CloudError: the cloud cannot be reached, or a stack cannot be removed.
         """

@@ -193,8 +193,8 @@ class PairLauncher(Protocol):
     def interrupt(self) -> None:
         """Let every running :meth:`measure` end soon, its stacks removed; later ones return at once."""
 
-    def cleanup(self, run_id: str = "") -> list[str]:
-        """Remove what a run left (all runs when empty) and return the names of the stacks removed.
+    def cleanup(self, run_id: str) -> list[str]:
+        """Remove what a run left and return the names of the stacks removed.
 
         :raises CloudError: the cloud cannot be reached, or something could not be removed; names it.
         """

@@ -27,8 +27,6 @@ _RETRY_S: Final = 5.0
 _POLL_S: Final = 1.0
 #: A stack whose creation nobody confirmed may appear so much later: Heat still works on the request.
 _APPEAR_S: Final = 10.0
-#: What names of stacks begin with, by the form of :func:`nova_perf_tuning.cloud.run_store.new_id`.
-_OF_A_RUN: Final = re.compile(re.escape(model.NAME_PREFIX) + r"[0-9]{8}-[0-9]{6}-[0-9a-f]{4}-").match
 _NO_HOST: Final = ("No valid host", "no valid host")
 _QUOTA: Final = (
     "uota exceeded",
@@ -183,14 +181,13 @@ class Stacks:
             kind = model.ErrorClass.TIME_LIMIT
         return StackError(kind, output.printable("; ".join(dict.fromkeys(told)), 900))
 
-    def owned(self, run_id: str = "") -> list[Stack]:
-        """Return the stacks that a run (any run if empty) left: known by tag and name, both of which we gave."""
+    def owned(self, run_id: str) -> list[Stack]:
+        """Return the stacks that a run left: known by tag and name, both of which we gave."""
         prefix = f"{model.NAME_PREFIX}{run_id}-"
         return [
             Stack(str(one.id), name)
             for one in self._list("stacks")
-            if (name := str(one.name)) and isinstance(one.tags, list) and TAG in one.tags
-            if (name.startswith(prefix) if run_id else _OF_A_RUN(name))
+            if (name := str(one.name)).startswith(prefix) and isinstance(one.tags, list) and TAG in one.tags
         ]
 
     def delete(self, stacks: Iterable[Stack]) -> list[str]:
