@@ -153,11 +153,7 @@ class Measured:
 
     def _with_cpu(self, found: Figures, arm: str, picked: trial_filter.Selection, worst: Sequence[int]) -> Figures:
         mine = [one for one in picked.trials if one.arm == arm]
-        samples: dict[int, list[float]] = {}
-        for one in mine:
-            value = overhead.per_unit(overhead.cost(one).service_s, one)
-            if value is not None:
-                samples.setdefault(one.group, []).append(value)
+        samples = statistics.by_boot(mine, lambda one: overhead.per_unit(overhead.cost(one).service_s, one))
         units = {one.work_unit for one in mine if one.work is not None}
         fault = _uncounted(mine, arm, sum(map(len, samples.values())))
         unit = min(units, default="")

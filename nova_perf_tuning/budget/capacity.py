@@ -159,13 +159,11 @@ def _guests(environment: Mapping[str, Any], benchmark: str) -> int:
 
 def _cost(trials: Sequence[model.Trial], classes: Sequence[str], guests: int) -> statistics.Estimate:
     """Return CPU seconds of one guest per unit of work."""
-    samples: dict[int, list[float]] = {}
-    for one in trials:
-        seconds = sum(one.host_cpu_s.get(name, 0.0) for name in classes)
-        value = overhead.per_unit(seconds / guests, one)
-        if value is not None:
-            samples.setdefault(one.group, []).append(value)
-    found = statistics.estimate(samples, positive=True)
+
+    def of(one: model.Trial) -> float | None:
+        return overhead.per_unit(sum(one.host_cpu_s.get(name, 0.0) for name in classes) / guests, one)
+
+    found = statistics.estimate(statistics.by_boot(trials, of), positive=True)
     assert found is not None
     return found
 

@@ -11,7 +11,7 @@ import dataclasses
 import functools
 import math
 import statistics as standard
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from nova_perf_tuning import errors
 from nova_perf_tuning.budget import model
@@ -73,6 +73,17 @@ def _exp(logs: Estimate) -> Estimate:
 
     low, high = (None if log is None else exp(log) for log in (logs.low, logs.high))
     return dataclasses.replace(logs, value=exp(logs.value), low=low, high=high)
+
+
+def by_boot(
+    trials: Iterable[model.Trial], figure: Callable[[model.Trial], float | None]
+) -> dict[int, list[float]]:
+    """Return boot -> figure of each of its trials that has one."""
+    samples: dict[int, list[float]] = {}
+    for one in trials:
+        if (value := figure(one)) is not None:
+            samples.setdefault(one.group, []).append(value)
+    return samples
 
 
 def median(values: Sequence[float]) -> float | None:

@@ -200,44 +200,36 @@ def _arm(arm: str, trials: list[model.Trial], left_out: Mapping[guards.Run, reas
     with_cpu = [one for one in good if counted <= one.host_cpu_s.keys()]
     uncounted = len(good) - len(with_cpu) if with_cpu else 0
     cpu_invalid = _cpu_fault(list(costs.values()), uncounted)
-
-    def over(
-        figure: Callable[[model.Trial], float | None], of: Sequence[model.Trial]
-    ) -> statistics.Estimate | None:
-        samples: dict[int, list[float]] = {}
-        for one in of:
-            value = figure(one)
-            if value is not None:
-                samples.setdefault(one.group, []).append(value)
-        return statistics.estimate(samples, positive=True)
-
-    def cpu(
-        seconds: Callable[[overhead.Cost], float | None], per: _Per, fault: str = cpu_invalid
-    ) -> statistics.Estimate | None:
-        return None if fault else over(lambda one: per(seconds(costs[id(one)]), one), with_cpu)
-
     # Full overhead of the few trials in which the vCPUs happened not to wait would be a selection.
     fault = next((cost.invalid for cost in costs.values() if cost.invalid), None)
-    invalid = cpu_invalid or ("" if fault is None else text.of(fault))
-    waited = not cpu_invalid and fault is not None and fault.code is reasons.ReasonCode.VCPUS_WAITED
     waits = [cost.wait_share for cost in costs.values() if cost.wait_share is not None]
-    busy = [value for one in good if (value := overhead.per_second(one.guest_cpu_s, one)) is not None]
-    per_unit, per_second = overhead.per_unit, overhead.per_second
+    full_invalid = cpu_invalid or ("" if fault is None else text.of(fault))
+    if not cpu_invalid and fault is not None and fault.code is reasons.ReasonCode.VCPUS_WAITED:
+        over = sum(wait > overhead.MAX_WAIT for wait in waits)
+        full_invalid = f"vCPUs waited in {over} of {len(waits)} trials, up to {max(waits):.0%} of the time they"
+        full_invalid += " wanted to run"
+
+    def cpu(name: str, per: _Per) -> statistics.Estimate | None:
+        if full_invalid if name == "full_s" else cpu_invalid:
+            return None
+        samples = statistics.by_boot(with_cpu, lambda one: per(getattr(costs[id(one)], name), one))
+        return statistics.estimate(samples, positive=True)
+
     return ArmSummary(
         arm=arm,
         n=len(good),
         failed=len(trials) - len(measured),
-        median=over(lambda one: one.value, good),
+        median=statistics.estimate(statistics.by_boot(good, lambda one: one.value), positive=True),
         values=tuple((one.group, one.block, one.value) for one in good if one.value is not None),
-        total_per_unit=cpu(lambda cost: cost.total_s, per_unit),
-        service_per_unit=cpu(lambda cost: cost.service_s, per_unit),
-        full_per_unit=cpu(lambda cost: cost.full_s, per_unit, invalid),
-        service_per_second=cpu(lambda cost: cost.service_s, per_second),
-        full_per_second=cpu(lambda cost: cost.full_s, per_second, invalid),
+        total_per_unit=cpu("total_s", overhead.per_unit),
+        service_per_unit=cpu("service_s", overhead.per_unit),
+        full_per_unit=cpu("full_s", overhead.per_unit),
+        service_per_second=cpu("service_s", overhead.per_second),
+        full_per_second=cpu("full_s", overhead.per_second),
         cpus={} if cpu_invalid else _cpus(good),
-        guest_busy=statistics.median(busy),
+        guest_busy=_rate(good, lambda one: one.guest_cpu_s),
         wait_share=statistics.median(waits),
-        full_invalid=_wait_text(waits) if waited else invalid,
+        full_invalid=full_invalid,
         left_out=tuple(
             (one.order, text.of(left_out[guards.run(one)])) for one in measured if guards.run(one) in left_out
         ),
@@ -259,22 +251,18 @@ def _cpu_fault(costs: Sequence[overhead.Cost], uncounted: int) -> str:
     return ""
 
 
-def _wait_text(waits: Sequence[float]) -> str:
-    over = sum(wait > overhead.MAX_WAIT for wait in waits)
-    return f"vCPUs waited in {over} of {len(waits)} trials, up to {max(waits):.0%} of the time they wanted to run"
+def _rate(trials: Iterable[model.Trial], seconds: Callable[[model.Trial], float | None]) -> float | None:
+    """Return CPU seconds per second, the median of the trials that have any."""
+    rates = [overhead.per_second(seconds(one), one) for one in trials]
+    return statistics.median([rate for rate in rates if rate is not None])
 
 
 def _cpus(trials: Sequence[model.Trial]) -> dict[str, float]:
     names = sorted({name for one in trials for name in one.host_cpu_s})
     if "vcpu" in names:  # of a guest: all classes but softirq are parts of the total
         names = [name for name in names if name != "total"]
-    found = {}
-    for name in names:
-        rates = [overhead.per_second(one.host_cpu_s.get(name), one) for one in trials]
-        middle = statistics.median([rate for rate in rates if rate is not None])
-        if middle is not None:
-            found[name] = middle
-    return found
+    rates = {name: _rate(trials, lambda one: one.host_cpu_s.get(name)) for name in names}  # noqa: B023
+    return {name: rate for name, rate in rates.items() if rate is not None}
 
 
 def _secondary(trials: Sequence[model.Trial], arms: Sequence[str], by: _Chosen) -> tuple[Secondary, ...]:
