@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import dataclasses
 import statistics
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from nova_perf_tuning.budget import model, overhead, reasons
 from nova_perf_tuning.budget.reasons import reason
@@ -19,7 +19,6 @@ from nova_perf_tuning.budget.reasons import reason
 Run = tuple[str, str, int]
 
 _C = reasons.ReasonCode
-_LINK: Final = "link:"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -41,98 +40,6 @@ class Limits:
     max_drops: float = 0.001
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Context:
-    """What a guard knows beside a trial.
-
-    :ivar first: name of a condition -> what it was at the first trial that has it, and the number of its run.
-    :ivar mhz: arm -> median CPU frequency.
-    """
-
-    environment: Mapping[str, Any]
-    limits: Limits
-    first: Mapping[str, tuple[float, int]]
-    mhz: Mapping[str, float]
-
-
-def _over(code: reasons.ReasonCode, share: float, limit: float) -> reasons.Reason | None:
-    return reason(code, share=share, limit=limit) if share > limit else None
-
-
-def _steal(trial: model.Trial, context: _Context) -> reasons.Reason | None:
-    return _over(_C.STEAL, trial.conditions.get("steal_share", 0.0), context.limits.max_steal)
-
-
-def _waiting_vcpus(trial: model.Trial, context: _Context) -> reasons.Reason | None:
-    limit = context.limits.max_wait
-    if limit is None:
-        limit = 1.0 if context.environment.get("accelerator") in ("tcg", "none") else 0.1
-    return _over(_C.WAITING_VCPUS, overhead.wait_share(trial) or 0.0, limit)
-
-
-def _throttling(trial: model.Trial, context: _Context) -> reasons.Reason | None:
-    count = trial.conditions.get("throttle_events", 0.0)
-    return reason(_C.THROTTLING, count=count) if count > 0 else None
-
-
-def _frequency_limit(trial: model.Trial, context: _Context) -> reasons.Reason | None:
-    """Someone or something changed how fast CPUs may run."""
-    first, _ = context.first.get("max_mhz", (0.0, 0))
-    now = trial.conditions.get("max_mhz", first)
-    return reason(_C.FREQUENCY_LIMIT, first=first, now=now) if abs(now - first) > 1 else None
-
-
-def _frequency_gap(trial: model.Trial, context: _Context) -> reasons.Reason | None:
-    """One arm ran at another frequency than the other."""
-    known, limit = context.mhz.values(), context.limits.max_frequency_gap
-    if len(known) < 2 or max(known) <= min(known) * (1 + limit):
-        return None
-    return reason(_C.FREQUENCY_GAP, mhz=context.mhz, limit=limit)
-
-
-def _links(trial: model.Trial, context: _Context) -> reasons.Reason | None:
-    """A link went down or away, or changed its speed.
-
-    Which links the packets took is not known: one that was down from first to last is taken for an unused port.
-    """
-    for name, (first, order) in context.first.items():
-        if not name.startswith(_LINK):
-            continue
-        link, now = name.removeprefix(_LINK), trial.conditions.get(name)
-        if now is None:
-            if trial.conditions and trial.order > order:
-                return reason(_C.LINK_GONE, link=link)
-        elif now == 0 and first:
-            return reason(_C.LINK_DOWN, link=link)
-        elif now != first:
-            return reason(_C.LINK_CHANGED, link=link, first=first, now=now)
-    return None
-
-
-def _drops(trial: model.Trial, context: _Context) -> reasons.Reason | None:
-    dropped, sent = (trial.conditions.get(f"sender_{name}", 0.0) for name in ("dropped", "packets"))
-    if dropped <= context.limits.max_drops * max(sent, 1.0):
-        return None
-    return reason(_C.DROPS, share=dropped / max(sent + dropped, 1.0), limit=context.limits.max_drops)
-
-
-def _clock_step(trial: model.Trial, context: _Context) -> reasons.Reason | None:
-    step, limit = trial.conditions.get("clock_step_s", 0.0), context.limits.max_clock_step_s
-    return reason(_C.CLOCK_STEP, seconds=step, limit=limit) if abs(step) > limit else None
-
-
-GUARDS: Final[tuple[Callable[[model.Trial, _Context], reasons.Reason | None], ...]] = (
-    _steal,
-    _waiting_vcpus,
-    _throttling,
-    _frequency_limit,
-    _frequency_gap,
-    _links,
-    _drops,
-    _clock_step,
-)
-
-
 def run(trial: model.Trial) -> Run:
     """Return the run that a trial's figure is of."""
     return trial.benchmark, trial.arm, trial.order
@@ -145,18 +52,45 @@ def faults(
 
     :param trials: those of the judged arms and benchmark, in the order of time.
     """
-    first: dict[str, tuple[float, int]] = {}
+    usual = next((one.conditions["max_mhz"] for one in trials if "max_mhz" in one.conditions), 0.0)
     speeds: dict[str, list[float]] = {}
     for trial in trials:
-        for name, value in trial.conditions.items():
-            first.setdefault(name, (value, trial.order))
         if "busy_mhz" in trial.conditions:
             speeds.setdefault(trial.arm, []).append(trial.conditions["busy_mhz"])
-    medians = {arm: statistics.median(values) for arm, values in speeds.items()}
-    known = _Context(environment, limits, first, medians)
+    mhz = {arm: statistics.median(values) for arm, values in speeds.items()}
+    max_wait = limits.max_wait
+    if max_wait is None:
+        max_wait = 1.0 if environment.get("accelerator") in ("tcg", "none") else 0.1
     found: dict[Run, reasons.Reason] = {}
     for trial in trials:
-        fault = next((fault for guard in GUARDS if (fault := guard(trial, known)) is not None), None)
+        fault = next(_faults(trial, dataclasses.replace(limits, max_wait=max_wait), usual, mhz), None)
         if fault is not None:
             found[run(trial)] = fault
     return found
+
+
+def _faults(
+    trial: model.Trial, limits: Limits, usual_mhz: float, mhz: Mapping[str, float]
+) -> Iterator[reasons.Reason]:
+    """Yield what is wrong with a trial.
+
+    :param usual_mhz: highest frequency allowed when the run began; :param mhz: arm -> median of what its CPUs had.
+    """
+    told = trial.conditions.get
+    for code, share, limit in (
+        (_C.STEAL, told("steal_share", 0.0), limits.max_steal),
+        (_C.WAITING_VCPUS, overhead.wait_share(trial) or 0.0, limits.max_wait or 0.0),
+    ):
+        if share > limit:
+            yield reason(code, share=share, limit=limit)
+    if (count := told("throttle_events", 0.0)) > 0:
+        yield reason(_C.THROTTLING, count=count)
+    if abs((now := told("max_mhz", usual_mhz)) - usual_mhz) > 1:
+        yield reason(_C.FREQUENCY_LIMIT, first=usual_mhz, now=now)
+    if len(mhz) > 1 and max(mhz.values()) > min(mhz.values()) * (1 + limits.max_frequency_gap):
+        yield reason(_C.FREQUENCY_GAP, mhz=mhz, limit=limits.max_frequency_gap)
+    dropped, sent = told("sender_dropped", 0.0), told("sender_packets", 0.0)
+    if dropped > limits.max_drops * max(sent, 1.0):
+        yield reason(_C.DROPS, share=dropped / max(sent + dropped, 1.0), limit=limits.max_drops)
+    if abs(step := told("clock_step_s", 0.0)) > limits.max_clock_step_s:
+        yield reason(_C.CLOCK_STEP, seconds=step, limit=limits.max_clock_step_s)

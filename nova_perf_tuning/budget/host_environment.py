@@ -64,7 +64,6 @@ class Circumstances:
     throttled: int | None
     max_mhz: float | None
     wall_minus_monotonic_s: float
-    links: Mapping[str, float]
     packets: int | None
     dropped: int | None
 
@@ -75,15 +74,14 @@ def look(interface: str | None = None, root: str = "/") -> Circumstances:
     :param interface: host side of the sending machine's NIC (its tap), None if it has none of its own.
     :param root: directory that /proc and /sys are read below.
     """
-    devices, nics = pathlib.Path(root, "sys/devices/system"), pathlib.Path(root, "sys/class/net")
-    sent = nics / interface / "statistics" if interface else None
+    devices = pathlib.Path(root, "sys/devices/system")
+    sent = pathlib.Path(root, "sys/class/net", interface, "statistics") if interface else None
     throttled = list(_numbers(devices, "cpu/cpu[0-9]*/thermal_throttle/*_throttle_count"))
     return Circumstances(
         stat=_stat(root),
         throttled=sum(throttled) if throttled else None,
         max_mhz=_max_mhz(devices),
         wall_minus_monotonic_s=time.time() - time.monotonic(),
-        links=_links(nics),
         # What a guest sends its tap receives.
         packets=_number(sent / "rx_packets") if sent else None,
         dropped=_number(sent / "rx_dropped") if sent else None,
@@ -119,9 +117,6 @@ def conditions(
     if after.max_mhz is not None:
         found["max_mhz"] = after.max_mhz
     found["clock_step_s"] = after.wall_minus_monotonic_s - before.wall_minus_monotonic_s
-    for name in before.links.keys() | after.links.keys():
-        speeds = (before.links.get(name, 0.0), after.links.get(name, 0.0))
-        found[f"link:{name}"] = 0.0 if 0.0 in speeds else speeds[1]
     for name, first, last in (
         ("sender_packets", before.packets, after.packets),
         ("sender_dropped", before.dropped, after.dropped),
@@ -158,21 +153,6 @@ def _stat(root: str) -> dict[int, Ticks]:
 def _max_mhz(devices: pathlib.Path) -> float | None:
     speeds = [khz / 1000 for khz in _numbers(devices, "cpu/cpufreq/policy*/scaling_max_freq") if khz]
     return sum(speeds) / len(speeds) if speeds else None
-
-
-def _links(nics: pathlib.Path) -> dict[str, float]:
-    """Return Mbit/s of every physical NIC that is up by the administrator's will, 0 without a carrier."""
-    found = {}
-    for device in nics.glob("*/device"):
-        nic = device.parent
-        if not int(_text(nic / "flags") or "0", 16) & 1:
-            continue
-        speed = _number(nic / "speed")
-        if _number(nic / "carrier") == 0:
-            found[nic.name] = 0.0
-        elif speed is not None and speed > 0:  # virtual NICs say -1 or nothing
-            found[nic.name] = float(speed)
-    return found
 
 
 def _numbers(directory: pathlib.Path, pattern: str) -> Iterator[int]:

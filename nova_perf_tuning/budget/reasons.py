@@ -57,9 +57,6 @@ class ReasonCode(enum.StrEnum):
     THROTTLING = "throttling"  # count
     FREQUENCY_LIMIT = "frequency_limit"  # first, now
     FREQUENCY_GAP = "frequency_gap"  # mhz (arm -> MHz), limit
-    LINK_DOWN = "link_down"  # link
-    LINK_CHANGED = "link_changed"  # link, first, now
-    LINK_GONE = "link_gone"  # link
     DROPS = "drops"  # share, limit
     CLOCK_STEP = "clock_step"  # seconds, limit
 
