@@ -56,9 +56,9 @@ class Cleanup(cloud_command.CloudLister):
                 try:
                     removed.append((run_id, cloud_flavor.Lines(launcher.cleanup(run_id))))
                 except BaseException:
-                    store.release(run_id)
+                    store.end(run_id, leftovers=True)
                     raise
-                store.clean(run_id)
+                store.end(run_id)
             except (model.CloudError, run_store.RunError) as error:
                 self.warn(str(error))
                 self.exit_code = errors.ExitCode.ERROR

@@ -18,6 +18,7 @@ from nova_perf_tuning import errors
 from nova_perf_tuning.bench import output
 from nova_perf_tuning.budget import session
 from nova_perf_tuning.cloud import model, run_store, stop_signals, workers
+from nova_perf_tuning.printing import counted
 
 #: How often the owner says in the database that it is alive, in seconds; others wait ten times as long.
 HEARTBEAT_S = 30.0
@@ -58,7 +59,11 @@ class Settings:
 
 
 class Campaign:
-    """One run, new or taken up again."""
+    """One run, new or taken up again.
+
+    :ivar unclean: whether stacks of this run may be left.
+    :ivar unheard: what telling the progress raised first; a run is not lost because nobody can read of it.
+    """
 
     def __init__(
         self,
@@ -91,14 +96,14 @@ class Campaign:
         self._limit = settings.max_parallel
         self._taken_s = [task.seconds for task in run.tasks if task.state == "done" and task.seconds]
         self._signals = stop_signals.StopSignals(self._threads.wake)
-        self._unclean = False
+        self.unclean = False
         self._tried = {task.number: task.attempts for task in run.tasks}
         self._broken: errors.PerfTuningError | None = None
         #: Attempts that failed on end for no host's sake.
         self._streak: list[model.Task] = []
         self._begun = self._seen = self._threads.now()
         self._said = ""
-        self._unheard: BaseException | None = None
+        self.unheard: BaseException | None = None
 
     def run(self) -> str:
         """Run what is left and return how it ended: ``complete``, ``interrupted`` or ``time limit``.
@@ -125,16 +130,6 @@ class Campaign:
         """Return the number of the signal that stopped the run, 0 if none did."""
         return self._signals.first
 
-    @property
-    def unclean(self) -> bool:
-        """Return whether stacks of this run may be left."""
-        return self._unclean
-
-    @property
-    def unheard(self) -> BaseException | None:
-        """Return what telling the progress raised first; a run is not lost because nobody can read of it."""
-        return self._unheard
-
     # -- the loop
 
     def _go_through(self) -> str:
@@ -150,7 +145,9 @@ class Campaign:
         if timed_out and self._pending:
             return "time limit"
         if self._pending:  # which hosts are busy with what stayed there
-            self._break(HopelessError(f"{_pairs(len(self._pending))} not measured: stacks stayed on their hosts"))
+            self._break(
+                HopelessError(f"{counted(len(self._pending), 'pair')} not measured: stacks stayed on their hosts")
+            )
             return "interrupted"
         return "complete"
 
@@ -254,14 +251,10 @@ class Campaign:
             self._say(f"{_shown(pair)} failed ({reason})", important=True)
         on_end = [self._hosts(one.number) for one in self._streak]
         if len(on_end) >= max(STREAK, _ROUNDS * self._limit) and not set.intersection(*on_end):
-            self._hopeless(f"{len(on_end)} attempts on end failed, over different hosts; the last one: {reason}")
-
-    def _hopeless(self, why: str) -> None:
-        """End the run; leave pairs that failed to whoever resumes it: what made all of them fail is not theirs."""
-        self._break(HopelessError(why))
-        for task in {task.number: task for task in self._streak}.values():
-            if task.state == "failed":
-                self._put_back(task)
+            told = f"{len(on_end)} attempts on end failed, over different hosts; the last one: {reason}"
+            self._break(HopelessError(told))
+            for one in {one.number: one for one in self._streak if one.state == "failed"}.values():
+                self._put_back(one)  # what made all of them fail is not theirs
 
     def _too_many(self, task: model.Task, outcome: model.PairOutcome) -> None:
         """Go on with fewer pairs at a time, since the quota does not allow what there was."""
@@ -274,7 +267,8 @@ class Campaign:
         elif self._limit > len(self._running):
             self._limit = len(self._running)
             self._say(
-                f"quota: at most {_pairs(self._limit)} at a time from now ({output.printable(reason)})", True
+                f"quota: at most {counted(self._limit, 'pair')} at a time from now ({output.printable(reason)})",
+                True,
             )
 
     def _put_back(self, task: model.Task) -> None:
@@ -302,7 +296,9 @@ class Campaign:
         if not self._running:
             return
         self._launcher.interrupt()
-        self._say(f"stopping: the stacks of {_pairs(len(self._running))} are being removed", important=True)
+        self._say(
+            f"stopping: the stacks of {counted(len(self._running), 'pair')} are being removed", important=True
+        )
         stop_by = self._threads.now() + STOP_S
         while self._running and not self._signals.again and (left_s := stop_by - self._threads.now()) > 0:
             try:
@@ -315,9 +311,11 @@ class Campaign:
 
         In a thread, so that others still see that this process is alive, and signals are heard.
         """
-        self._unclean = True
+        self.unclean = True
         if self._running:
-            self._say(f"{_pairs(len(self._running))} could not be stopped: stacks are left", important=True)
+            self._say(
+                f"{counted(len(self._running), 'pair')} could not be stopped: stacks are left", important=True
+            )
             return
         names: list[str] = []
 
@@ -339,7 +337,7 @@ class Campaign:
             return
         if ended.error is not None:
             raise ended.error
-        self._unclean = False
+        self.unclean = False
         if names:
             self._say(f"removed at the end: {', '.join(names)}", important=True)
 
@@ -368,8 +366,8 @@ class Campaign:
         done = states["done"] + states["failed"]
         try:
             self._tell(session.Progress(done, len(self._tasks), self.left_s(), text, important))
-        except (Exception, SystemExit) as error:  # rich ends the program where the reader has gone
-            self._unheard = self._unheard or error
+        except Exception as error:  # the reader has gone
+            self.unheard = self.unheard or error
 
     def _hosts(self, number: int) -> set[str]:
         pair = self._tasks[number].pair
@@ -379,10 +377,6 @@ class Campaign:
 def _kinds(outcome: model.PairOutcome) -> set[model.ErrorClass]:
     """Return why a pair has no results; that something of it could not be removed is none of the reasons."""
     return {one.kind for one in outcome.errors} - {model.ErrorClass.NOT_REMOVED}
-
-
-def _pairs(number: int) -> str:
-    return "1 pair" if number == 1 else f"{number} pairs"
 
 
 def _shown(pair: model.HostPair) -> str:

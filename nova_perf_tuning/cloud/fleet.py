@@ -172,9 +172,9 @@ def judge(found: results.Results, budgets: Sequence[judging.Budget]) -> tuple[re
     if before != _failing(told):
         judgements = _over_all_pairs(told, usable, budgets, environment)
     _by_budgets(told, judgements, screened.kept)
-    if why := unmet_budgets(found, judgements, budgets):
+    if not judgements and not all(budget.optional for budget in budgets):
         for mine in told.values():
-            mine.insert(0, (_V.INVALID, reason(_C.NO_BUDGET_APPLIES, text=why)))
+            mine.insert(0, (_V.INVALID, reason(_C.NO_BUDGET_APPLIES, text=budget_file.why_none(found))))
     hosts = [
         _verdict(host, mine, len(planned[host]), len(with_figures[host]), of_bare.get(host))
         for host, mine in told.items()
@@ -182,15 +182,6 @@ def judge(found: results.Results, budgets: Sequence[judging.Budget]) -> tuple[re
     judged = FleetVerdict(tuple(hosts), comparisons, judgements)
     fleet = {**fleet, "verdict": judged.whole and judged.whole.value, "hosts": [one.as_data() for one in hosts]}
     return dataclasses.replace(found, environment={**environment, "fleet": fleet}), judged
-
-
-def unmet_budgets(
-    found: results.Results, judgements: Sequence[judging.Judgement], budgets: Sequence[judging.Budget]
-) -> str:
-    """Return why no budget was for a run although some have to hold; empty: one was, or none has to."""
-    if judgements or all(budget.optional for budget in budgets):
-        return ""
-    return budget_file.why_none(found)
 
 
 def _peers(

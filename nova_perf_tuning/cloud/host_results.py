@@ -12,6 +12,8 @@ from nova_perf_tuning.budget import model as results_model
 from nova_perf_tuning.cloud import fleet, model
 from nova_perf_tuning.virt import host_result
 
+_V = verdict.Verdict
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Found:
@@ -55,63 +57,42 @@ def read(
         raise model.CloudError(f"{path}: {_aa(results.environment)}")
     created = _created(results.environment, path)
     many = "fleet" in results.environment
-    if many and not budgets:
-        return Found(_recorded_fleet(results, created), recorded=True)
-    if not budgets:
+    if not budgets and not many:
         raise model.CloudError(f"{path}: these are trials without a verdict; give --budget FILE to judge them by")
-    results = told(results) if told is not None else results
+    results = told(results) if budgets and told is not None else results
+    left_out = verdict.left_out(results, budgets) if budgets else []
+    words: list[tuple[str, verdict.Verdict, float | None]]
     if many:
-        return _judged_fleet(results, budgets, name, created)
-    host = results.environment.get("host")
-    if not isinstance(host, str) or not host:
-        raise model.CloudError(f"{path}: environment.host is missing: which host was measured?")
-    judged = verdict.judge_all(results, budgets)
-    one = _result(host, created, verdict.overall(judged), name if judged else "", _of_bare(judged))
-    return Found([one], recorded=False, left_out=verdict.left_out(results, budgets))
-
-
-def _recorded_fleet(results: results_model.Results, created: datetime.datetime) -> list[host_result.HostResult]:
-    """Return the verdicts that a run over many hosts has, but FAIL where its trials show a slow host."""
-    _, judged = fleet.judge(results, [])
-    slow = {host.host for host in judged.hosts if host.verdict is verdict.Verdict.FAIL}
-    words = {host["host"]: host["verdict"] or "INCONCLUSIVE" for host in results.environment["fleet"]["hosts"]}
-    return [
-        host_result.HostResult(host, created, "FAIL" if host in slow else word, {}) for host, word in words.items()
-    ]
-
-
-def _judged_fleet(
-    results: results_model.Results, budgets: Sequence[verdict.Budget], name: str, created: datetime.datetime
-) -> Found:
-    """Return what budgets, and the comparison of the hosts, say of each host of a run over many.
-
-    :raises CloudError: budgets have to hold, and none is for the run.
-    """
-    _, judged = fleet.judge(results, budgets)
-    left_out = verdict.left_out(results, budgets)
-    if why := fleet.unmet_budgets(results, judged.judgements, budgets):
-        raise model.CloudError("; ".join([why, *left_out]))
-    if not judged.judgements:
-        why = budget_file.why_none(results)
-        left_out.insert(0, f"{why}; hosts were only compared with each other")
-    name = name if judged.judgements else ""
+        _, judged = fleet.judge(results, budgets or [])
+        judgements: Sequence[verdict.Judgement] = judged.judgements
+        words = [(one.host, one.verdict or _V.INCONCLUSIVE, one.of_bare) for one in judged.hosts]
+        if not budgets:
+            slow = {host for host, word, _ in words if word is _V.FAIL}
+            recorded = {host["host"]: host["verdict"] for host in results.environment["fleet"]["hosts"]}
+            words = [
+                (host, _V.FAIL if host in slow else _V(word or "INCONCLUSIVE"), None)
+                for host, word in recorded.items()
+            ]
+        elif not judgements:
+            left_out.insert(0, f"{budget_file.why_none(results)}; hosts were only compared with each other")
+    else:
+        host = results.environment.get("host")
+        if not isinstance(host, str) or not host:
+            raise model.CloudError(f"{path}: environment.host is missing: which host was measured?")
+        judgements = verdict.judge_all(results, budgets or [])
+        words = [(host, verdict.overall(judgements), _of_bare(judgements))]
     found = [
-        _result(one.host, created, one.verdict or verdict.Verdict.INCONCLUSIVE, name, one.of_bare)
-        for one in judged.hosts
+        host_result.HostResult(
+            host, created, word.value, {name: word.value} if name and judgements else {}, score=_score(of_bare)
+        )
+        for host, word, of_bare in words
     ]
-    return Found(found, recorded=False, left_out=left_out)
+    return Found(found, recorded=not budgets, left_out=left_out)
 
 
-def _result(
-    host: str, created: datetime.datetime, whole: verdict.Verdict, name: str, of_bare: float | None
-) -> host_result.HostResult:
-    """Return the verdict on a host.
-
-    :param name: of budgets of which some were for it; they earn a trait of their own.
-    :param of_bare: what guests reach of the bare host in their worst figure, 0.93; None: not compared with it.
-    """
-    score = None if of_bare is None else round(100 * min(1.0, max(0.0, of_bare)), 1)
-    return host_result.HostResult(host, created, whole.value, {name: whole.value} if name else {}, score=score)
+def _score(of_bare: float | None) -> float | None:
+    """:param of_bare: what guests reach of the bare host in their worst figure, 0.93; None: not known."""
+    return None if of_bare is None else round(100 * min(1.0, max(0.0, of_bare)), 1)
 
 
 def of_host(found: Sequence[host_result.HostResult], name: str, path: str) -> host_result.HostResult:

@@ -129,26 +129,12 @@ class RunStore:
                 pair.state,
                 pair.attempts,
                 pair.seconds,
-                [
-                    model.Fault(
-                        one["attempt"],
-                        model.PairError(model.ErrorClass(one["kind"]), one["reason"], one["arm"]),
-                    )
-                    for one in pair.faults
-                ],
+                [_fault(**one) for one in pair.faults],
             )
             for pair in pairs
         ]
-        return model.StoredRun(
-            run.id,
-            run.state,
-            run.plan,
-            run.environment,
-            sorted(run.hosts),
-            tasks,
-            run.created_at,
-            run.leftovers,
-        )
+        plan, environment, hosts = run.plan, run.environment, sorted(run.hosts)
+        return model.StoredRun(run.id, run.state, plan, environment, hosts, tasks, run.created_at, run.leftovers)
 
     def lines(self) -> list[Line]:
         """Return all runs of fleets, the newest first."""
@@ -203,25 +189,20 @@ class RunStore:
 
     def seen(self, run_id: str) -> None:
         """Say that the owner is alive."""
-        self._change(run_id, seen_at=_now())
+        database.write(self._engine, lambda connection: _change_run(connection, run_id, seen_at=_now()))
 
-    def end(self, run_id: str, state: str, *, leftovers: bool = False) -> None:
-        """Say that nobody runs it any more; pairs that are still running are planned again."""
+    def end(self, run_id: str, state: str = "", *, leftovers: bool = False) -> None:
+        """Say that nobody runs it any more; pairs that are still running are planned again.
+
+        :param state: empty: as it was; one that died while running was interrupted.
+        """
+        died = sa.case((_runs.c.state == "running", "interrupted"), else_=_runs.c.state)
 
         def end(connection: sa.Connection) -> None:
             _plan_again(connection, run_id)
-            _change_run(connection, run_id, state=state, owner="", leftovers=leftovers)
+            _change_run(connection, run_id, state=state or died, owner="", leftovers=leftovers)
 
         database.write(self._engine, end)
-
-    def clean(self, run_id: str) -> None:
-        """Let go of a run of which nothing is left on the cloud; one that died while running was interrupted."""
-        died = sa.case((_runs.c.state == "running", "interrupted"), else_=_runs.c.state)
-        self._change(run_id, state=died, leftovers=False, owner="")
-
-    def release(self, run_id: str) -> None:
-        """Let go of a run that was disowned and may still have left something."""
-        self._change(run_id, owner="")
 
     # -- pairs
 
@@ -273,9 +254,6 @@ class RunStore:
 
     # -- below
 
-    def _change(self, run_id: str, **values: Any) -> None:
-        database.write(self._engine, lambda connection: _change_run(connection, run_id, **values))
-
     def _change_pair(self, run_id: str, number: int, **values: Any) -> None:
         change = sa.update(_pairs).where(_pairs.c.run_id == run_id, _pairs.c.number == number).values(values)
         database.write(self._engine, lambda connection: connection.execute(change))
@@ -288,6 +266,10 @@ def _get(connection: sa.Connection, run_id: str) -> sa.Row[Any]:
             f"there is no run '{run_id[:40]}' in this database; 'openstack perf cleanup --list' lists them"
         )
     return run
+
+
+def _fault(attempt: int, kind: str, reason: str, arm: str) -> model.Fault:
+    return model.Fault(attempt, model.PairError(model.ErrorClass(kind), reason, arm))
 
 
 def _change_run(connection: sa.Connection, run_id: str, **values: Any) -> None:

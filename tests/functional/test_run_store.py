@@ -116,7 +116,7 @@ class SqliteTest(testtools.TestCase):
         store.claim(RUN)
         store.begin(RUN, 2)
         store.disown(RUN)
-        store.clean(RUN)
+        store.end(RUN)
         [line] = store.lines()
         self.assertEqual(("interrupted", False, False), (line.state, line.alive, line.leftovers))
         self.in_processes((crossing, self.url, 0, 1), (crossing, self.url, 1, 0))

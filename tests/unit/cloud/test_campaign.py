@@ -360,7 +360,6 @@ class CampaignTest(CampaignCase):
             (signal.SIGINT, None),
             (signal.SIGTERM, None),
             (signal.SIGINT, BrokenPipeError("gone")),
-            (signal.SIGINT, SystemExit(1)),
         ):
             one = self.begin(16, peers=3)
             run_id = one._run.run_id
