@@ -7,11 +7,9 @@ to look at, 2 something that must be mended first, 255 the check itself failed.
 
 from __future__ import annotations
 
-import datetime
 import functools
 import importlib
 import importlib.metadata
-import platform
 import sys
 import warnings
 from collections.abc import Sequence
@@ -24,7 +22,7 @@ from nova_perf_tuning import errors
 from nova_perf_tuning.conf import nova as options
 from nova_perf_tuning.printing import one_line
 from nova_perf_tuning.specs import profiles, vocabulary
-from nova_perf_tuning.virt import TESTED, host_result
+from nova_perf_tuning.virt import TESTED
 
 DRIVER = "perf_tuning.PerfTuningLibvirtDriver"
 SHIM = "nova.virt.perf_tuning"
@@ -121,33 +119,12 @@ class Checks(upgradecheck.UpgradeCommands):
         own = f"with those of {folder}" if folder else "of the package; [nova_perf_tuning] profile_dir is not set"
         return _fine(f"{len(known)} profiles {own}.")
 
-    def _result(self) -> Result:
-        path = self.conf.nova_perf_tuning.result_file
-        none = "nova-compute gives the host no CUSTOM_PERF_* traits"
-        try:
-            result = host_result.read(path)
-        except errors.PerfTuningError as error:
-            return _look(f"{error}; {none} until it is mended.")
-        if result is None:
-            return _fine(f"{path}: no validation result yet, so {none}.")
-        now = datetime.datetime.now(datetime.UTC)
-        max_age = datetime.timedelta(seconds=self.conf.nova_perf_tuning.result_max_age)
-        # nova-compute goes by the name of its node, whatever [DEFAULT] host calls the service.
-        names = [self.conf.host, platform.node()] if self.conf.host else [platform.node()]
-        objections = [result.objection(name, now, max_age) for name in names]
-        if None not in objections:
-            return _look(f"{path}: {objections[0]}; {none}.")
-        if result.verdict == "INVALID":
-            return _look(f"{path}: INVALID of {result.created_at:%Y-%m-%d} earns no traits; validate again.")
-        return _fine(f"{path}: {result.verdict} of {result.created_at:%Y-%m-%d}, which counts.")
-
     _upgrade_checks = (
         ("Nova release", _nova),
         ("Driver can be reached", _shim),
         ("Driver is configured", _driver),
         ("Extra specs are checked by the API", _validators),
         ("Profiles", _profiles),
-        ("Validation result", _result),
     )
 
 
@@ -180,8 +157,8 @@ class _Conf(cfg.ConfigOpts):
 def main(argv: Sequence[str] | None = None) -> int:
     """Run ``nova-perf-status`` with ``argv`` (default: the process's own) and return its exit code."""
     conf = _Conf()
-    # Two of Nova's own options, as Nova declares them: Nova may not be there, and importing it takes seconds.
-    conf.register_opts([cfg.StrOpt("compute_driver"), cfg.StrOpt("host")])
+    # Nova's own option, as Nova declares it: Nova may not be there, and importing it takes seconds.
+    conf.register_opts([cfg.StrOpt("compute_driver")])
     options.register_opts(conf)
     try:
         return int(

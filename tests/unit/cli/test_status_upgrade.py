@@ -1,7 +1,6 @@
 """nova-perf-status upgrade check in an environment without Nova; with Nova it is in tests/nova."""
 
 import contextlib
-import datetime
 import io
 import json
 import os
@@ -12,7 +11,6 @@ import fixtures
 import testtools
 
 from nova_perf_tuning.cli import status_upgrade
-from nova_perf_tuning.virt import host_result
 
 
 def run(*arguments):
@@ -30,12 +28,9 @@ class StatusUpgradeTest(testtools.TestCase):
 
     def run_check(self, *options, **settings):
         """Run the program with these settings in nova.conf."""
-        settings.setdefault("result_file", os.path.join(self.folder, "none.json"))
         path = os.path.join(self.folder, "nova.conf")
         with open(path, "w") as file:
-            file.write(
-                f"[DEFAULT]\nhost = cmp1\ncompute_driver = {settings.pop('driver', '')}\n[nova_perf_tuning]\n"
-            )
+            file.write(f"[DEFAULT]\ncompute_driver = {settings.pop('driver', '')}\n[nova_perf_tuning]\n")
             file.writelines(f"{name} = {value}\n" for name, value in settings.items())
         return run("--config-file", path, "upgrade", "check", *options)
 
@@ -56,7 +51,7 @@ class StatusUpgradeTest(testtools.TestCase):
             self.assertIn("here is no Nova in this environment", found[name][1])
         said = [details for _, details in found.values() if "run nova-perf-status with the Python" in details]
         self.assertEqual(1, len(said))
-        for name in ("Driver is configured", "Profiles", "Validation result"):
+        for name in ("Driver is configured", "Profiles"):
             self.assertEqual(0, found[name][0], found[name])
 
     def test_driver_not_configured(self):
@@ -82,33 +77,11 @@ class StatusUpgradeTest(testtools.TestCase):
         self.assertEqual(2, code)
         self.assertIn("mine.yaml", details)
 
-    def test_files_that_contradict_each_other(self):
-        """The last one wins, option by option, as for nova-compute."""
-        own = os.path.join(self.folder, "nova-compute.conf")
-        with open(own, "w") as file:
-            file.write("[DEFAULT]\ncompute_driver = perf_tuning.PerfTuningLibvirtDriver\n")
-        first = os.path.join(self.folder, "nova.conf")
-        with open(first, "w") as file:
-            file.write("[DEFAULT]\ncompute_driver = libvirt.LibvirtDriver\n[nova_perf_tuning]\non_error = never\n")
-        files = ["--config-file", first, "--config-file", own]
-
-        def check():
-            return run(*files, "upgrade", "check")
-
-        done = check()
-        self.assertEqual((255, 1), (done.returncode, len(done.stderr.splitlines())), done.stderr)
-        self.assertIn("on_error", done.stderr)
-        with open(own, "a") as file:
-            file.write("[nova_perf_tuning]\non_error = ignore\n")
-        done = check()
-        self.assertEqual("", done.stderr)
-        self.assertIn("perf_tuning.PerfTuningLibvirtDriver.", done.stdout)
-
     def test_folders_of_nova_compute(self):
         """Neither is named after this program."""
         for name, text in (
             ("nova.conf.d", "[DEFAULT]\ncompute_driver = perf_tuning.PerfTuningLibvirtDriver\n"),
-            ("nova-compute.conf.d", "[nova_perf_tuning]\nresult_file = /nowhere/of-the-folder.json\n"),
+            ("nova-compute.conf.d", "[nova_perf_tuning]\nprofile_dir = /nowhere/of-the-folder\n"),
         ):
             os.makedirs(os.path.join(self.folder, ".nova", name))
             with open(os.path.join(self.folder, ".nova", name, "10-ours.conf"), "w") as file:
@@ -117,25 +90,7 @@ class StatusUpgradeTest(testtools.TestCase):
             done = run("upgrade", "check", "--json")
         found = {one["check"]: one["details"] for one in json.loads(done.stdout)["checks"]}
         self.assertIn("is perf_tuning.PerfTuningLibvirtDriver", found["Driver is configured"])
-        self.assertIn("/nowhere/of-the-folder.json", found["Validation result"])
-
-    def test_result(self):
-        path = os.path.join(self.folder, "verdict.json")
-        now = datetime.datetime.now(datetime.UTC)
-        for host, age, verdict, code, words in (
-            ("cmp1", datetime.timedelta(hours=1), "PASS", 0, "PASS of"),
-            ("cmp1", datetime.timedelta(hours=1), "INVALID", 1, "earns no traits"),
-            ("cmp1", datetime.timedelta(days=31), "PASS", 1, "result_max_age"),
-            ("cmp2", datetime.timedelta(hours=1), "PASS", 1, "host 'cmp2'"),
-        ):
-            with open(path, "w") as file:
-                file.write(host_result.HostResult(host, now - age, verdict, {}).to_json())
-            found = self.check(result_file=path)["Validation result"]
-            self.assertEqual(code, found[0], found)
-            self.assertIn(words, found[1])
-        with open(path, "w") as file:
-            file.write("{")
-        self.assertEqual(1, self.check(result_file=path)["Validation result"][0])
+        self.assertIn("/nowhere/of-the-folder", found["Profiles"])
 
     def test_wrong_option_is_one_line(self):
         for name, value in (("result_max_age", "long"), ("result_max_age", "")):
