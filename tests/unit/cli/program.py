@@ -31,3 +31,9 @@ def nova_perf(*arguments, env=None, input=""):
         stream.flush()
         shown.append(stream.buffer.getvalue().decode())
     return subprocess.CompletedProcess(arguments, code, *shown)
+
+
+def run(*arguments):
+    """Run nova-perf and return exit code, standard output and standard error."""
+    done = nova_perf(*arguments)
+    return done.returncode, done.stdout, done.stderr

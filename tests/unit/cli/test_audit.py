@@ -14,8 +14,8 @@ import testtools
 from nova_perf_tuning.host import novaconf
 from nova_perf_tuning.host.audit import runner
 from tests.hosts import audit_hosts as hosts
+from tests.unit.cli.program import run
 from tests.unit.host.audit import cases
-from tests.unit.host.audit.test_apply import run
 
 
 class AuditTest(testtools.TestCase):

@@ -10,8 +10,8 @@ import tempfile
 import jsonschema
 import testtools
 
-from nova_perf_tuning.cli import main
 from tests.hosts import gen_host
+from tests.unit.cli import program
 
 SCHEMA = {
     "type": "object",
@@ -42,11 +42,7 @@ SCHEMA = {
 
 
 def run(*arguments):
-    """Run the program and return its exit code, standard output and standard error."""
-    out, err = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        code = main.main(["plan", *arguments])
-    return code, out.getvalue(), err.getvalue()
+    return program.run("plan", *arguments)
 
 
 class PlanCommandTest(testtools.TestCase):

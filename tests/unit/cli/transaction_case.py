@@ -1,15 +1,13 @@
 """Runs ``nova-perf`` commands in this process on a generated host of their own."""
 
-import contextlib
-import io
 import json
 import os
 import pathlib
 
 import testtools
 
-from nova_perf_tuning.cli import main
 from tests.hosts import sysroots
+from tests.unit.cli import program
 
 
 class TransactionCase(testtools.TestCase):
@@ -22,11 +20,7 @@ class TransactionCase(testtools.TestCase):
 
     def run_command(self, *arguments, sysroot=True):
         """Return (exit code, stdout, stderr) of ``nova-perf ARGUMENTS``."""
-        out, err = io.StringIO(), io.StringIO()
-        options = ["--sysroot", self.root] if sysroot else []
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            code = main.main([*arguments, *options])
-        return code, out.getvalue(), err.getvalue()
+        return program.run(*arguments, *(["--sysroot", self.root] if sysroot else []))
 
     def run_json(self, *arguments, code=0):
         """Return the JSON document of a command that ends with ``code``."""

@@ -1,15 +1,13 @@
 """nova-perf explain and xml, as a user meets them: right output, and one line for every mistake."""
 
-import contextlib
-import io
 import json
 import pathlib
 
 import fixtures
 import testtools
 
-from nova_perf_tuning.cli import main
 from nova_perf_tuning.guest import parsing
+from tests.unit.cli import program
 from tests.unit.guest import corpus
 from tests.unit.guest.test_parsing import HOSTILE, SMALL
 
@@ -49,10 +47,7 @@ class CommandTest(testtools.TestCase):
 
     def run_command(self, *argv):
         """Return (exit code, stdout, stderr)."""
-        out, err = io.StringIO(), io.StringIO()
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            code = main.main(list(argv))
-        return int(code), out.getvalue(), err.getvalue()
+        return program.run(*argv)
 
     def check_error(self, result, words):
         code, out, err = result

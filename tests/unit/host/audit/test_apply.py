@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import json
 import os
 import pathlib
 
 import testtools
 
-from nova_perf_tuning.cli import main
 from nova_perf_tuning.host.audit import persist, runner
 from nova_perf_tuning.host.settings import base, config_file, registry
 from tests.hosts import audit_hosts as hosts
+from tests.unit.cli.program import run
 from tests.unit.host.audit import cases
-
-
-def run(*arguments: str) -> tuple[int, str, str]:
-    """Return (exit code, stdout, stderr) of ``nova-perf ARGUMENTS``."""
-    out, err = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        code = main.main(list(arguments))
-    return code, out.getvalue(), err.getvalue()
 
 
 class ApplyCase(testtools.TestCase):

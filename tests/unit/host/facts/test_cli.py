@@ -9,8 +9,8 @@ import json
 import jsonschema
 import testtools
 
-from nova_perf_tuning.cli import main
 from tests.hosts import gen_host, sysroots
+from tests.unit.cli.program import run
 from tests.unit.host.facts import trees
 
 _ID = {"type": "integer", "minimum": 0}
@@ -83,14 +83,6 @@ SCHEMA = {
     },
     "additionalProperties": False,
 }
-
-
-def run(*arguments: str) -> tuple[int, str, str]:
-    """Run nova-perf in this process and return exit code, stdout and stderr."""
-    output, errors = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(output), contextlib.redirect_stderr(errors):
-        code = main.main(arguments)
-    return code, output.getvalue(), errors.getvalue()
 
 
 class TestTopology(testtools.TestCase):
