@@ -73,13 +73,13 @@ class FlavorCreate(cloud_command.CloudShowOne):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
         asked = spec_options.flavor(parsed_args)
-        written = flavor_rules.written(asked, parsed_args.vcpus, profiles.load(parsed_args.profile_dir))
-        for warning in written.warnings:
+        specs, warnings = flavor_rules.written(asked, parsed_args.vcpus, profiles.load(parsed_args.profile_dir))
+        for warning in warnings:
             self.warn(f"warning: {warning}")
         made = flavors.create(
             self.connection,
             parsed_args.name,
-            written.specs,
+            specs,
             vcpus=parsed_args.vcpus,
             ram=parsed_args.ram,
             disk=parsed_args.disk,
@@ -105,16 +105,16 @@ class FlavorSet(cloud_command.CloudShowOne):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
         flavor = flavors.find(self.connection, parsed_args.flavor)
-        written = flavor_rules.changed(
+        specs, warnings = flavor_rules.changed(
             flavor.extra_specs,
             spec_options.flavor(parsed_args),
             frozenset(parsed_args.remove),
             flavor.vcpus,
             profiles.load(parsed_args.profile_dir),
         )
-        for warning in written.warnings:
+        for warning in warnings:
             self.warn(f"warning: {warning}")
-        done, removed = flavors.change(self.connection, flavor, written.specs)
+        done, removed = flavors.change(self.connection, flavor, specs)
         names, values = _shown(flavors.find(self.connection, flavor.id))
         return (*names, "set", "removed"), (*values, Lines(done), Lines(removed))
 

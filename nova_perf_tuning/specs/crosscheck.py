@@ -255,4 +255,6 @@ def needed_native(
     needed = dict(request.native)
     if facts.several_queues is not False and facts.multiqueue is None:
         needed[MULTIQUEUE] = "true"
+    if vcpus == 1:
+        needed.pop(MULTIQUEUE, None)  # Nova takes no notice of it then
     return needed

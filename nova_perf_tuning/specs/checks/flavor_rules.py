@@ -10,7 +10,7 @@ from typing import Final
 
 from nova_perf_tuning import rules
 from nova_perf_tuning.rules import Finding, Level
-from nova_perf_tuning.specs import crosscheck, parsing, profile, request, vocabulary
+from nova_perf_tuning.specs import crosscheck, parsing, profile, vocabulary
 
 PROFILE: Final = "perf:profile"
 #: Extra specs that are shown as ours: what this package reads, what Nova's guests are shaped by, our traits.
@@ -115,16 +115,8 @@ class MistypedScope(FlavorRule):
 RULES: Final[list[FlavorRule]] = rules.defined_in(globals())
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Written:
-    """Extra specs as they are written into a flavor.
-
-    :ivar specs: everything, the profile's specs and Nova's own included.
-    :ivar warnings: specs without effect, for the user.
-    """
-
-    specs: Mapping[str, str]
-    warnings: tuple[str, ...]
+#: Extra specs as they are written into a flavor, the profile's and Nova's own included; and warnings for the user.
+Written = tuple[dict[str, str], tuple[str, ...]]
 
 
 def written(specs: Mapping[str, str], vcpus: int, profiles: Mapping[str, profile.Profile]) -> Written:
@@ -137,7 +129,7 @@ def written(specs: Mapping[str, str], vcpus: int, profiles: Mapping[str, profile
     """
     asked = parsing.parse(specs, profiles=profiles)
     warnings = crosscheck.check(asked, specs, vcpus=vcpus)
-    return Written({**_needed(asked, specs, _NONE, vcpus), **asked.extra_specs(), **specs}, warnings)
+    return {**crosscheck.needed_native(asked, specs, _NONE, vcpus), **asked.extra_specs(), **specs}, warnings
 
 
 def changed(
@@ -186,7 +178,7 @@ def findings(
         found.append(crosscheck.wrong("flavor-and-image", str(one), remedy, why))
     asked = parsing.parse(readable, usable, profiles)
     found += crosscheck.findings(asked, readable, usable, vcpus)
-    lacks = _needed(asked, readable, usable, vcpus)
+    lacks = crosscheck.needed_native(asked, readable, usable, vcpus)
     if lacks:
         found.append(
             crosscheck.wrong(
@@ -203,15 +195,6 @@ def findings(
 def shown(specs: Mapping[str, str]) -> dict[str, str]:
     """Return those extra specs that matter to this package, sorted."""
     return {key: specs[key] for key in sorted(specs) if key.startswith(SHOWN)}
-
-
-def _needed(
-    asked: request.Request, specs: Mapping[str, str], properties: Mapping[str, str], vcpus: int
-) -> dict[str, str]:
-    needed = crosscheck.needed_native(asked, specs, properties, vcpus)
-    if vcpus == 1:
-        needed.pop(crosscheck.MULTIQUEUE, None)  # Nova takes no notice of it then
-    return needed
 
 
 def _of_profile(key: str, value: str, old: profile.Profile) -> bool:
