@@ -132,8 +132,9 @@ def _spread(devices: Sequence[etree._Element], threads: Sequence[int], limit: in
         return ["no virtio disk or controller that an I/O thread could serve"]
     idle = set(threads)
     for index, device in enumerate(devices):
-        chosen = threads[index :: len(devices)] or threads[index % len(threads) :] if threads else ()
-        chosen = chosen[: limit if mapping and device.tag == "disk" else 1]
+        turn = index % len(threads) if threads else 0
+        several = mapping and device.tag == "disk" and index < len(threads)
+        chosen = threads[index :: len(devices)][:limit] if several else threads[turn : turn + 1]
         attach(device, chosen)
         idle -= set(chosen)
     if not idle:

@@ -167,6 +167,8 @@ class StorageTest(testtools.TestCase):
             {"vda": ["1", "3"], "vdb": ["2", "4"]}, self.threads("virtio-blk.xml", specs, mapping=True)
         )
         self.assertEqual({"vda": ["1"], "vdb": ["2"]}, self.threads("virtio-blk.xml", specs))
+        expected = {"vda": ["1"], "vdb": ["2"], "vdc": ["1"]}
+        self.assertEqual(expected, self.threads("numa-pinned.xml", {"perf:iothreads": "2"}, mapping=True))
         self.assertTrue(storage.can_map(10_000_000, 9_000_000))
         self.assertFalse(storage.can_map(9_000_000, 7_002_022))
         once = transform.transform(corpus.text("virtio-blk.xml"), spec_parsing.parse(specs), mapping=True).xml
