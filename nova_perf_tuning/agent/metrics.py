@@ -7,7 +7,6 @@ by class is read from /proc at each scrape, by the threads that the last pass fo
 from __future__ import annotations
 
 import contextlib
-import errno
 import socket
 import socketserver
 import threading
@@ -27,12 +26,6 @@ _PREFIX = "nova_perf"
 #: Who asks at once, and seconds that one may take: each costs a thread and a file, and those are the agent's.
 _CLIENTS: Final = 16
 _DEADLINE_S = 5.0
-
-#: What to do about a port that cannot be had.
-_OF_PORT: Final = {
-    errno.EADDRINUSE: "choose another port",
-    errno.EACCES: "the agent may not have ports below 1024, choose another",
-}
 
 
 class MetricsError(errors.PerfTuningError):
@@ -165,8 +158,8 @@ def serve(agent: service.Service, address: str, port: int) -> Callable[[], None]
         server = _Server(family, place)
     except OSError as error:
         raise MetricsError(
-            f"[agent] metrics_address {address}, metrics_port {port}: {error.strerror}: "
-            + (_OF_PORT.get(error.errno or 0) or "metrics_address must be an address of this host")
+            f"[agent] metrics_address {address}, metrics_port {port}: {error.strerror}: it must be "
+            "an address of this host and a free port from 1024 on"
         ) from None
     server.set_app(make_wsgi_app(registry))
     threading.Thread(target=server.serve_forever, daemon=True).start()

@@ -395,7 +395,6 @@ class Service:
             "started": self._began,
             "updated": time.time(),
             "updated_monotonic": now,
-            "told_within_s": max(self._timing.interval, self._retry_at - now),
             "settings": len(self._reconciler.wanted),
             "guests": len(self.facts.guests) if self.facts is not None else None,
             "cpu_s": round(time.process_time(), 3),

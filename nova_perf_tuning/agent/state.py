@@ -15,8 +15,6 @@ from nova_perf_tuning import errors, whole_file
 SCHEMA: Final = 1
 FILE: Final = "agent.json"
 RUN_DIR: Final = "/run/nova-perf-tuning"
-#: An agent may tell anew later than it said by this share of the time, and by these seconds, and be at work.
-_LATE_SHARE, _LATE_S = 0.5, 10.0
 #: Seconds that a full socket is waited for: whoever should read it hangs, and we go on.
 _WAIT_S = 5.0
 
@@ -38,10 +36,10 @@ def remove(folder: str) -> None:
 
 
 def read(folder: str = RUN_DIR) -> dict[str, Any] | None:
-    """Return what an agent wrote, with three fields added; None where none ever ran or it has ended.
+    """Return what an agent wrote, with two fields added; None where none ever ran or it has ended.
 
     ``running`` is False for what an agent that was killed left behind; ``age_s`` says how old it is while one
-    runs; ``late`` is True where it should long have told anew. Text in it may come from guests.
+    runs. Text in it may come from guests.
 
     :raises UnreadableError: it cannot be read, or another version wrote it.
     """
@@ -53,15 +51,13 @@ def read(folder: str = RUN_DIR) -> dict[str, Any] | None:
             raise ValueError
         running = process_start(found["pid"]) == found["pid_start"]
         age = round(time.monotonic() - found["updated_monotonic"], 1) if running else None
-        within = found["told_within_s"]
-        late = age is not None and age > within + max(_LATE_S, _LATE_SHARE * within)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         raise UnreadableError(f"{path}: {error.strerror}") from None
     except (ValueError, KeyError, TypeError):
         raise UnreadableError(f"{path}: restart nova-perf-agent; where none runs remove the file") from None
-    return {**found, "running": running, "age_s": age, "late": late}
+    return {**found, "running": running, "age_s": age}
 
 
 def process_start(pid: int) -> str:

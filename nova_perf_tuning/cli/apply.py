@@ -156,8 +156,8 @@ def _proposed(args: argparse.Namespace) -> tuple[list[setting_module.Setting], l
         f"{one.rule}: not applied, since it is not safe here (--rule {one.rule}): {one.why}" for one in unsafe
     ]
     if args.persist:
-        lasting = persist.plan(host, settings)
-        settings, warnings = lasting.settings, [*warnings, *lasting.warnings]
+        settings, lost = persist.plan(host, settings)
+        warnings += lost
     return settings, warnings
 
 

@@ -108,11 +108,6 @@ def _agent_lines(agent: Mapping[str, Any] | None) -> list[str]:
         f"agent: process {agent['pid']} keeps {agent.get('settings')} settings for {agent.get('guests')} guests, "
         f"state of {agent['age_s']:.0f} s ago"
     ]
-    if agent.get("late"):
-        lines = [
-            f"agent: process {agent['pid']} has not reported for {agent['age_s']:.0f} s "
-            f"(each {agent['told_within_s']:.0f} s at the latest): it hangs, or its run_dir cannot be written"
-        ]
     if agent.get("skipped"):
         lines.append(f"agent: {agent['skipped']} passes put off while a command was changing this host")
     if agent.get("error"):

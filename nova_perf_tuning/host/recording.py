@@ -40,7 +40,6 @@ _FILES: Final = {
     "proc/sys/kernel": "osrelease arch",
     "proc/irq": "default_smp_affinity",
     "proc/irq/[0-9]*": "smp_affinity_list effective_affinity_list node",
-    "etc/tuned": "active_profile",
     _CPU: "online offline possible present isolated nohz_full",
     f"{_CPU}/smt": "active control",
     f"{_CPU}/cpufreq/policy*": "scaling_governor scaling_available_governors",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 from nova_perf_tuning import cpulist, rules
 from nova_perf_tuning.host import model, novaconf
 from nova_perf_tuning.host.audit import openstack
@@ -14,26 +12,19 @@ from nova_perf_tuning.printing import counted
 MBPS_PER_CORE = 25000
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Split:
-    """Whose CPUs are whose; :ivar reasons: one line for each node, for comments."""
-
-    housekeeping: frozenset[int]
-    dedicated: frozenset[int]
-    reasons: tuple[str, ...]
-
-
-def split(host: Host) -> Split:
+def split(host: Host) -> tuple[frozenset[int], frozenset[int], list[str]]:
     """Return the sets of nova.conf, else a proposal: of each node the first cores for the host, the rest not.
 
     The host gets one core of each node (as TripleO derives it), and one more for each :data:`MBPS_PER_CORE` of its
     NICs beyond the first; never more than half of a node. Whole cores: their threads are not torn apart. Sets of
     nova.conf that the audit finds fault with are proposed anew.
+
+    :return: CPUs of the host, CPUs of guests, and a reason for each node, for comments.
     """
     faults = _faults(host)
     if host.dedicated is not None and not faults:
         shared = host.shared or host.sets.housekeeping
-        return Split(shared, host.dedicated, ("the sets of nova.conf as they are",))
+        return shared, host.dedicated, ["the sets of nova.conf as they are"]
     nodes: dict[int | None, list[model.Cpu]] = {}
     for cpu in host.facts.cpus:
         if cpu.online:
@@ -52,7 +43,7 @@ def split(host: Host) -> Split:
             f"{speed} Mbit/s of NICs there, a core for each {MBPS_PER_CORE}" if speed else "no NIC of known speed"
         )
         reasons.append(f"{where}: {counted(taken, 'core')} of {len(cores)} for the host ({known})")
-    return Split(frozenset(keep), host.online - keep, tuple(reasons))
+    return frozenset(keep), host.online - keep, reasons
 
 
 def _faults(host: Host) -> list[str]:
@@ -65,14 +56,14 @@ def _faults(host: Host) -> list[str]:
 
 def nova_conf(host: Host) -> str:
     """Return the parts of nova.conf that must fit the host."""
-    found = split(host)
+    housekeeping, dedicated, reasons = split(host)
     lines = ["# CPU sets. Pinned guests need both; restart nova-compute, and move guests away first.", "[compute]"]
-    lines += [f"# {reason}" for reason in found.reasons]
+    lines += [f"# {reason}" for reason in reasons]
     lines += ["# Floating guests, emulator threads (hw:emulator_threads_policy=share), vhost and interrupts:"]
-    lines += [f"cpu_shared_set = {cpulist.format(found.housekeeping)}"]
-    if found.dedicated:
+    lines += [f"cpu_shared_set = {cpulist.format(housekeeping)}"]
+    if dedicated:
         lines += ["# CPUs that guests own (hw:cpu_policy=dedicated, mixed):"]
-        lines += [f"cpu_dedicated_set = {cpulist.format(found.dedicated)}"]
+        lines += [f"cpu_dedicated_set = {cpulist.format(dedicated)}"]
     else:
         lines += ["# No CPU is left to dedicate."]
     lines += _physnets(host)
@@ -100,12 +91,12 @@ def _physnets(host: Host) -> list[str]:
 
 def grub_args(host: Host) -> str:
     """Return arguments for the kernel's command line; they are printed, never written."""
-    found = split(host)
+    housekeeping, dedicated, reasons = split(host)
     lines = ["# For GRUB_CMDLINE_LINUX in /etc/default/grub, then update-grub and a reboot."]
-    if not found.dedicated:
+    if not dedicated:
         return "\n".join([*lines, "# No CPU is left to isolate: nothing to add."]) + "\n"
-    owned, keep = cpulist.format(found.dedicated), cpulist.format(found.housekeeping)
-    lines += [f"# {reason}" for reason in found.reasons]
+    owned, keep = cpulist.format(dedicated), cpulist.format(housekeeping)
+    lines += [f"# {reason}" for reason in reasons]
     lines += ["# Isolated CPUs are for pinned guests alone: a floating guest there piles up on one of them."]
     words = [f"isolcpus=managed_irq,domain,{owned}", f"irqaffinity={keep}"]
     lines += [" ".join(words)]

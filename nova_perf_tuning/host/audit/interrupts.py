@@ -214,12 +214,3 @@ class Rivals(Rule):
                 yield self.finding(
                     [(f"/proc/{host.programs[name]}/comm", name)], f"{name} runs: {what}", subject=name
                 )
-        profile = host.text("etc/tuned/active_profile") or ""
-        if "tuned" in host.programs and "realtime" in profile and host.facts.guests:
-            yield self.finding(
-                [("/etc/tuned/active_profile", profile)],
-                "TuneD's realtime profiles move running threads when they are applied, pinned vCPUs included: "
-                "applying one on a host with running guests has crashed them",
-                "apply it before guests run; leave scheduler process moves off (ps_blacklist)",
-                subject="tuned",
-            )

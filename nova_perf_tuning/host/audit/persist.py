@@ -33,19 +33,8 @@ _SYSFS: Final = {
 Setting = setting_module.Setting
 
 
-@dataclasses.dataclass(slots=True)
-class Persistent:
-    """Settings that come back after a reboot, with their files; and why the others do not.
-
-    :ivar settings: all that was given, those with a file marked, and before them the files.
-    """
-
-    settings: list[Setting]
-    warnings: list[str]
-
-
-def plan(host: Host, settings: Sequence[Setting]) -> Persistent:
-    """Return ``settings`` with the files that bring them back on this host."""
+def plan(host: Host, settings: Sequence[Setting]) -> tuple[list[Setting], list[str]]:
+    """Return the files that bring ``settings`` back after a reboot and the settings, and why some do not come."""
     lines: dict[str, dict[str, str]] = {}  # file -> a line up to its value -> the line
     reasons: dict[str, list[str]] = {}
     warnings: dict[str, None] = {}
@@ -75,7 +64,7 @@ def plan(host: Host, settings: Sequence[Setting]) -> Persistent:
         )
         for path in sorted(lines)
     ]
-    return Persistent([*files, *marked], list(warnings))
+    return [*files, *marked], list(warnings)
 
 
 def _line(host: Host, setting: Setting) -> tuple[str | None, str]:

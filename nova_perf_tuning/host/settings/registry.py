@@ -9,7 +9,6 @@ from nova_perf_tuning.host.settings import (
     attributes,
     base,
     config_file,
-    ethtool,
     irq,
     irqbalance,
     thread,
@@ -28,9 +27,9 @@ _OWN: tuple[type[base.SettingKind], ...] = (
     attributes.Memory,
     attributes.Governor,
     attributes.ModuleParameter,
-    ethtool.Offload,
-    ethtool.Ring,
-    ethtool.Channels,
+    attributes.Offload,
+    attributes.Ring,
+    attributes.Channels,
     config_file.ConfigFile,
 )
 

@@ -66,11 +66,11 @@ class KillTest(testtools.TestCase):
         tree = audit_hosts.changed(audit_hosts.good(), {**changes, "run/libvirt/qemu/instance-1.xml": guest})
         view = audit_hosts.view(tree)
         found = runner.run(view, runner.chosen(rules)).findings
-        lasting = persist.plan(view, [one for finding in found for one in finding.settings])
+        settings, _lost = persist.plan(view, [one for finding in found for one in finding.settings])
         kinds = {"config_file", "sysctl", "memory", "governor", "irq_affinity", "module_parameter"}
-        self.assertEqual(kinds, {one.kind for one in lasting.settings})
+        self.assertEqual(kinds, {one.kind for one in settings})
         plan = os.path.join(self.folder, "plan.json")
-        pathlib.Path(plan).write_text(json.dumps({"settings": list(map(dataclasses.asdict, lasting.settings))}))
+        pathlib.Path(plan).write_text(json.dumps({"settings": list(map(dataclasses.asdict, settings))}))
         result = self._drive(audit_hosts.grow(self, tree), plan)
         print(f"USED: {sum(result['boundaries'].values())} kills at write boundaries of what rules propose")
 

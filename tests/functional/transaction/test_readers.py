@@ -29,7 +29,7 @@ class ReadersTest(testtools.TestCase):
 
     def test_modprobe(self) -> None:
         parameter = setting.Setting("module_parameter", "kvm/halt_poll_ns", "0", None, "for a test", "test")
-        file = persist.plan(hosts.view(hosts.good()), [parameter]).settings[0]
+        file = persist.plan(hosts.view(hosts.good()), [parameter])[0][0]
         self.assertEqual(persist.MODPROBE, file.target)
         (self.folder / "nova-perf-tuning.conf").write_text(config_file.decode(file.value) or "")
         done = patience.run(["modprobe", "--config", str(self.folder), "--showconfig"])

@@ -69,7 +69,7 @@ class NotifierTest(FolderTest):
 
 class StateTest(FolderTest):
     def write(self, **content):
-        own = {"pid": os.getpid(), "pid_start": state.process_start(os.getpid()), "told_within_s": 60.0}
+        own = {"pid": os.getpid(), "pid_start": state.process_start(os.getpid())}
         own["updated_monotonic"] = time.monotonic() - 5
         state.write(str(self.folder), own | content)
 
@@ -81,7 +81,6 @@ class StateTest(FolderTest):
         found = self.read()
         self.assertTrue(found["running"])
         self.assertGreaterEqual(found["age_s"], 5.0)
-        self.assertFalse(found["late"])
 
     def test_one_whose_number_another_process_has_now(self):
         self.assertFalse(self.read(pid_start="1")["running"])
@@ -96,14 +95,6 @@ class StateTest(FolderTest):
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
         self.assertTrue(os.path.exists(f"/proc/{child.pid}"), "it is to be a zombie")
         self.assertFalse(self.read(pid=child.pid, pid_start=start)["running"])
-
-    def test_one_that_does_not_tell_anew_is_late(self):
-        now = time.monotonic()
-        for within, age, late in ((1.0, 5, False), (1.0, 13, True), (100.0, 140, False), (100.0, 152, True)):
-            found = self.read(told_within_s=within, updated_monotonic=now - age)
-            self.assertEqual(late, found["late"], (within, age))
-        found = self.read(told_within_s=1.0, updated_monotonic=now - 100, pid_start="1")
-        self.assertFalse(found["late"], "who is dead is not late")
 
     def test_what_cannot_be_read_is_one_error_that_says_what_to_remove(self):
         path = self.folder / state.FILE

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from unittest import mock
-
 import testtools
 
 from nova_perf_tuning.agent import arbiter, findings, reconcile, service, sources
@@ -32,16 +29,6 @@ class FindingsTest(testtools.TestCase):
         for _ in range(passes):
             self.service.make_pass({"look"})
         return [(one["what"], one["target"]) for one in self.service.as_state()["findings"]]
-
-    def test_when_it_tells_anew_at_the_latest(self):
-        self.findings()
-        told = self.service.as_state()
-        self.assertEqual(10.0, told["told_within_s"])
-        self.assertAlmostEqual(time.monotonic(), told["updated_monotonic"], delta=60)
-        self.enterContext(mock.patch.object(self.host, "facts", side_effect=OSError("x")))
-        with self.assertLogs(service.LOG, "ERROR"):
-            self.findings(7)
-        self.assertGreater(self.service.as_state()["told_within_s"], 30.0, "pauses after failures are longer")
 
     def test_what_happened_before_its_start_is_excused(self):
         """As the help of [agent] rewrite_limit says: a fifth of a write each, of the five in a row."""

@@ -25,9 +25,7 @@ class DefaultConfigTest(testtools.TestCase):
             f"[nova_perf_tuning]\nstate_dir = {self.folder}/state\n[agent]\nrun_dir = {self.folder}/run\n"
         )
         (self.folder / "run").mkdir()
-        agent_module.write(
-            str(self.folder / "run"), {"pid": 1, "pid_start": "0", "updated_monotonic": 0.0, "told_within_s": 60.0}
-        )
+        agent_module.write(str(self.folder / "run"), {"pid": 1, "pid_start": "0", "updated_monotonic": 0.0})
 
     def args(self, *words):
         parser = argparse.ArgumentParser()

@@ -23,7 +23,7 @@ class StateCase(transaction_case.TransactionCase):
         self.run_dir.mkdir(parents=True, exist_ok=True)
         pid = os.getpid()
         own = {"pid": pid, "pid_start": agent_state.process_start(pid), "settings": 3}
-        own |= {"updated_monotonic": time.monotonic(), "told_within_s": 60.0}
+        own |= {"updated_monotonic": time.monotonic()}
         agent_state.write(str(self.run_dir), own | content)
 
     def line(self):
@@ -105,18 +105,9 @@ class StatusTest(StateCase):
 class AgentTest(StateCase):
     """What is shown of the agent's state."""
 
-    def test_one_that_is_late(self):
-        self.agent(told_within_s=5.0, updated_monotonic=time.monotonic() - 100)
-        self.assertRegex(
-            self.line(),
-            rf"^agent: process {os.getpid()} has not reported for 10\d s \(each 5 s at the latest\): it hangs, or "
-            "its run_dir cannot be written$",
-        )
-        self.assertTrue(self.run_json("status")["agent"]["late"])
-
     def test_a_state_that_no_agent_wrote(self):
         self.run_json("apply", "--from", self.some_plan())
-        for content in ({"updated_monotonic": None}, {"told_within_s": "x"}, {"schema": 2}):
+        for content in ({"updated_monotonic": None}, {"schema": 2}):
             self.agent(**content)
             path = f"{self.run_dir}/agent.json"
             code, out, err = self.run_command("status")

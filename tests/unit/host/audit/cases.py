@@ -146,7 +146,7 @@ CASES: dict[str, Case] = {
         {"sys/devices/system/node/node1/hugepages/hugepages-2048kB/nr_hugepages": "0\n"}, "info", "0 KiB"
     ),
     # machine
-    "kvm-missing": Case({"sys/class/misc/kvm": None, "sys/class/misc/kvm-not": ""}, "error", "vmx"),
+    "kvm-missing": Case({"sys/class/misc/kvm": None, "sys/class/misc/kvm-not": ""}, "error", "no kvm"),
     "guest-without-kvm": Case({_GUEST: hosts.domain(type="qemu")}, "error", "kvm"),
     "nested-host": Case(
         {"sys/devices/system/clocksource/clocksource0/available_clocksource": "kvm-clock tsc\n"},

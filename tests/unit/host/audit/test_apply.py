@@ -8,6 +8,7 @@ import pathlib
 
 import testtools
 
+from nova_perf_tuning.host import setting
 from nova_perf_tuning.host.audit import persist, runner
 from nova_perf_tuning.host.settings import base, config_file, registry
 from tests.hosts import audit_hosts as hosts
@@ -119,17 +120,17 @@ class PersistTest(ApplyCase):
 
     def test_a_profile_of_tuned_may_set_it_again(self) -> None:
         tree = hosts.changed(cases.CASES["thp-never"].tree(), {"proc/400/comm": "tuned\n"})
-        lasting = self.files_for(tree, "thp-never")
-        self.assertEqual(["config_file", "memory"], [one.kind for one in lasting.settings])
-        self.assertIn("TuneD", lasting.warnings[0])
+        settings, warnings = self.files_for(tree, "thp-never")
+        self.assertEqual(["config_file", "memory"], [one.kind for one in settings])
+        self.assertIn("TuneD", warnings[0])
 
-    def files_for(self, tree: hosts.Tree, rule: str) -> persist.Persistent:
+    def files_for(self, tree: hosts.Tree, rule: str) -> tuple[list[setting.Setting], list[str]]:
         view = hosts.view(tree, **cases.PATH)
         found = runner.run(view, runner.chosen([rule]), strict=True).findings
         return persist.plan(view, [one for finding in found for one in finding.settings])
 
     def test_a_nic_gets_a_rule_of_udev(self) -> None:
-        (file, offload) = self.files_for(cases.CASES["lro-on-forwarding"].tree(), "lro-on-forwarding").settings
+        (file, offload) = self.files_for(cases.CASES["lro-on-forwarding"].tree(), "lro-on-forwarding")[0]
         self.assertEqual(persist.UDEV, file.target)
         self.assertIn(
             'SUBSYSTEM=="net", KERNELS=="0000:41:00.0", RUN+="/usr/sbin/ethtool -K $name rx-lro off"\n',
@@ -139,9 +140,9 @@ class PersistTest(ApplyCase):
 
     def test_without_a_folder_for_it(self) -> None:
         tree = hosts.changed(cases.CASES["tcp-autotuning-off"].tree(), {"etc/sysctl.d": None})
-        lasting = self.files_for(tree, "tcp-autotuning-off")
-        self.assertEqual([False], [one.persistent for one in lasting.settings])
-        self.assertIn("/etc/sysctl.d is not there", lasting.warnings[0])
+        settings, warnings = self.files_for(tree, "tcp-autotuning-off")
+        self.assertEqual([False], [one.persistent for one in settings])
+        self.assertIn("/etc/sysctl.d is not there", warnings[0])
 
 
 class ConfigFileTest(testtools.TestCase):

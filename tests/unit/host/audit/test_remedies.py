@@ -78,8 +78,6 @@ def _guest(**guest: object) -> hosts.Tree:
     return {"run/libvirt/qemu/instance-1.xml": hosts.domain(**guest)}  # type: ignore[arg-type]
 
 
-_SLOW = _guest(type="qemu")
-_NO_KVM = cases.CASES["kvm-missing"].changes
 _SET = "nova-manage image_property set 7cf42b4b-0000-4000-8000-000000000001 --property "
 #: Rule, host on which it fires once, and what its remedy must match.
 REMEDIES: tuple[tuple[str, hosts.Tree, str], ...] = (
@@ -93,20 +91,6 @@ REMEDIES: tuple[tuple[str, hosts.Tree, str], ...] = (
     ("windows-without-hyperv", cases.CASES["windows-without-hyperv"].changes, f"{_SET}os_type=windows"),
     ("guest-emulated-nic", cases.CASES["guest-emulated-nic"].changes, f"{_SET}hw_vif_model=virtio"),
     ("guest-emulated-disk", cases.CASES["guest-emulated-disk"].changes, f"{_SET}hw_disk_bus=virtio"),
-    # KVM is not looked for in the flags of ARM.
-    ("kvm-missing", _NO_KVM, "^modprobe kvm_intel$"),
-    (
-        "kvm-missing",
-        {**_NO_KVM, "proc/cpuinfo": "processor\t: 0\nFeatures\t: fp asimd\nCPU architecture: 8\n"},
-        "EL2",
-    ),
-    # What is done already is not asked for.
-    ("guest-without-kvm", _SLOW, "^a hard reboot of the guests$"),
-    (
-        "guest-without-kvm",
-        {**_SLOW, **_NO_KVM, "etc/nova/nova.conf": None},
-        r"^KVM, which this host lacks.*, then \[libvirt\] virt_type = kvm",
-    ),
     (
         "housekeeping-unset",
         {f"sys/devices/system/cpu/{name}": "\n" for name in ("isolated", "nohz_full")}
