@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Sequence
-from typing import Any
 
 from openstack import exceptions as sdk_errors
 
@@ -18,12 +19,13 @@ def check(api: api_module.Api, image: str, network: str, arms: Sequence[model.Ar
     :raises model.CloudError: the first thing that is missing, and what to do.
     """
     with faults.one_line("the cloud cannot be used"):
-        _check_image(api, image)
-        if network:
-            _check_network(api, network)
-        else:
-            external_network(api)
-        _check_heat(api)
+        found = api.read(lambda: api.connection.image.find_image(image))
+        if found is None:
+            raise model.CloudError(f"image '{image}' is not in Glance; tools/image/upload puts it there")
+        if found.status != "active":
+            raise model.CloudError(f"image '{image}' is {found.status}, not active; upload it again")
+        _check_network(api, network)
+        api.read(lambda: next(iter(api.connection.orchestration.stacks(limit=1)), None))
         _check_flavors(api, arms)
         _check_quota(api, 2 * len(arms))
 
@@ -51,30 +53,22 @@ def may_choose_hosts(api: api_module.Api) -> bool:
     return True
 
 
-def _check_image(api: api_module.Api, image: str) -> None:
-    found = api.read(lambda: api.connection.image.find_image(image))
-    if found is None:
-        raise model.CloudError(f"image '{image}' is not in Glance; tools/image/upload puts it there")
-    if found.status != "active":
-        raise model.CloudError(f"image '{image}' is {found.status}, not active; upload it again")
-
-
 def _check_network(api: api_module.Api, network: str) -> None:
+    if not network:
+        external_network(api)
+        return
     found = api.read(lambda: api.connection.network.find_network(network))
-    if found is None:
-        raise model.CloudError(f"network '{network}' does not exist; name an external network")
-    if not found.is_router_external:
-        raise model.CloudError(f"network '{network}' is not external; routers need one that is (--external)")
-
-
-def _check_heat(api: api_module.Api) -> None:
-    api.read(lambda: next(iter(api.connection.orchestration.stacks(limit=1)), None))
+    if found is None or not found.is_router_external:
+        raise model.CloudError(
+            f"network '{network}' does not exist or is not external; name one (--external-network)"
+        )
 
 
 def _check_flavors(api: api_module.Api, arms: Sequence[model.Arm]) -> None:
     for arm in arms:
-        if arm.flavor and _flavor(api, arm.flavor) is None:
-            raise model.CloudError(f"flavor '{arm.flavor}' of arm '{arm.name}' does not exist")
+        name = arm.flavor
+        if name and api.read(functools.partial(api.connection.compute.find_flavor, name)) is None:
+            raise model.CloudError(f"flavor '{name}' of arm '{arm.name}' does not exist")
     made = [arm.name for arm in arms if not arm.flavor]
     if made and not may_choose_hosts(api):
         raise model.CloudError(
@@ -82,19 +76,11 @@ def _check_flavors(api: api_module.Api, arms: Sequence[model.Arm]) -> None:
         )
 
 
-def _flavor(api: api_module.Api, name: str) -> Any:
-    return api.read(lambda: api.connection.compute.find_flavor(name))
-
-
 def _check_quota(api: api_module.Api, guests: int) -> None:
-    limit, used = api.read(lambda: _instances(api.connection.compute.get_limits().absolute))
-    if limit >= 0 and limit - used < guests:
+    numbers = operator.attrgetter("instances", "instances_used")
+    limit, used = api.read(lambda: numbers(api.connection.compute.get_limits().absolute))
+    used = used or 0
+    if limit is not None and 0 <= limit < used + guests:
         raise model.CloudError(
             f"a pair needs {guests} instances at once; the project's quota leaves {limit - used} of {limit}"
         )
-
-
-def _instances(absolute: Any) -> tuple[int, int]:
-    """Return how many guests the project may have, -1: as many as one likes, and how many it has."""
-    limit = absolute.instances
-    return -1 if limit is None else int(limit), int(absolute.instances_used or 0)

@@ -99,7 +99,12 @@ def read(data: object, expected: Expected) -> Document:
         told = error.message if len(error.message) < 150 else f"breaks the schema's {error.validator}"
         where = f"the client's document: {output.printable(place, 80)}"
         raise DocumentError(f"{where}: {output.printable(told)}")
-    _check_identity(content, expected)
+    grid = expected.grid
+    asked = {"run_id": expected.run_id, "arm": expected.arm, "arms": grid.arms, "slot_seconds": grid.length_s}
+    for key, value in asked.items():
+        if content[key] != value:
+            has = output.printable(content[key], 40)
+            raise DocumentError(f"the client's document has {key} {has}, not {value}")
     runs = [_run(trial, expected) for trial in content["trials"]]
     _check_complete(content["trials"], expected)
     return Document(content["guests"], sorted(runs, key=lambda run: run.begin))
@@ -153,11 +158,9 @@ def _signal(data: object) -> str:
     signals = _json(data, "wait condition data")
     if not isinstance(signals, dict) or not signals:
         raise DocumentError("the client handed over no document")
-    if len(signals) > 1:
-        raise DocumentError(f"the client signalled {len(signals)} times instead of once; nothing of it is used")
-    [(name, value)] = signals.items()
-    if name != SIGNAL or not isinstance(value, str):
-        raise DocumentError(f"the client's signal '{output.printable(name, 40)}' is not the document '{SIGNAL}'")
+    value = signals.get(SIGNAL)
+    if len(signals) > 1 or not isinstance(value, str):
+        raise DocumentError(f"the client signalled something else than the document '{SIGNAL}', once")
     return value
 
 
@@ -183,7 +186,7 @@ def _decode(text: str) -> Any:
 
 def _json(text: str, what: str) -> Any:
     try:
-        return json.loads(text, parse_constant=_refuse, object_pairs_hook=_unique)
+        return json.loads(text, parse_constant=_refuse)
     except (ValueError, RecursionError) as error:
         raise DocumentError(f"{what}: no acceptable JSON: {output.printable(error, 100)}") from None
 
@@ -192,36 +195,14 @@ def _refuse(text: str) -> NoReturn:
     raise ValueError(f"{text} is no number")
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("a key stands there twice")
-    return found
-
-
 @functools.cache
 def _validator() -> Any:
     text = importlib.resources.files(__package__).joinpath("document.schema.json").read_text(encoding="utf-8")
     return jsonschema.Draft202012Validator(json.loads(text))
 
 
-def _check_identity(content: Mapping[str, Any], expected: Expected) -> None:
-    for key, value in (
-        ("run_id", expected.run_id),
-        ("arm", expected.arm),
-        ("arms", expected.grid.arms),
-        ("slot_seconds", expected.grid.length_s),
-    ):
-        if content[key] != value:
-            raise DocumentError(
-                f"the client's document has {key} {output.printable(content[key], 40)}, not {value}"
-            )
-
-
 def _check_complete(found: list[Mapping[str, Any]], expected: Expected) -> None:
     keys = [(one["trial"], one["label"], one["role"]) for one in found]
-    if len(set(keys)) != len(keys):
-        raise DocumentError("the client's document has a trial twice")
     wanted = {
         (number + 1, job.label, role)
         for number in range(expected.trials)
@@ -232,7 +213,7 @@ def _check_complete(found: list[Mapping[str, Any]], expected: Expected) -> None:
         number, label, role = min(missing)
         lacking = f"{len(missing)} trials, such as {label} {number} on the {role}"
         raise DocumentError(f"the client's document lacks {lacking}")
-    if len(keys) != len(wanted):
+    if len(keys) != len(wanted):  # one twice, or what was not asked for
         raise DocumentError(f"the client's document has {len(keys)} trials instead of {len(wanted)}")
     slot_of = {one["trial"]: one["slot"] for one in found}
     if any(one["slot"] != slot_of[one["trial"]] for one in found) or len(set(slot_of.values())) != len(slot_of):

@@ -79,18 +79,17 @@ class BadTest(testtools.TestCase):
         self.assert_refused("<html>", "JSON")
         self.assert_refused(json.dumps({"results": "no base64!"}), "base64")
         self.assert_refused(json.dumps({"results": base64.b64encode(b"no gzip").decode()}), "gzip")
-        self.assert_refused(json.dumps({"results": {"a": 1}}), "is not the document")
-        self.assert_refused(json.dumps({"1": "hello"}), "is not the document")
+        self.assert_refused(json.dumps({"results": {"a": 1}}), "something else than the document")
+        self.assert_refused(json.dumps({"1": "hello"}), "something else than the document")
         self.assert_refused(documents.signalled("not json"), "JSON")
         self.assert_refused(documents.signalled(b"\xff\xfe"), "UTF-8")
         self.assert_refused(documents.signalled("[" * 100000), "JSON")
         self.assert_refused(documents.signalled("[]"), "is not of type 'object'")
-        self.assert_refused(documents.signalled('{"schema": 1, "schema": 1}'), "twice")
         self.assert_refused(documents.signalled('{"schema": NaN}'), "no number")
 
     def test_twice(self):
         good = documents.packed(documents.document(WANTED))
-        self.assert_refused(json.dumps({"results": good, "1": good}), "2 times")
+        self.assert_refused(json.dumps({"results": good, "1": good}), "something else than the document")
 
     def test_truncated(self):
         good = documents.packed(documents.document(WANTED))
@@ -113,7 +112,7 @@ class BadTest(testtools.TestCase):
 
     def test_missing_double_and_foreign_trials(self):
         self.assert_document_refused(lambda one: one["trials"].pop(), "lacks 1 trials")
-        self.assert_document_refused(lambda one: one["trials"].append(one["trials"][0]), "twice")
+        self.assert_document_refused(lambda one: one["trials"].append(one["trials"][0]), "7 trials instead of 6")
         self.assert_document_refused(lambda one: one["trials"][0].update(label="<script>"), "'<script>'")
         extra = {"trial": 3}
         self.assert_document_refused(
