@@ -71,7 +71,7 @@ class Measured:
         """Return what a budget limits, or why it cannot be judged."""
         metric = budget.metric or self._judged_by(budget.benchmark)
         fault = self._other_guests(budget) or self._absent(budget, metric)
-        if fault is not None or metric is None:
+        if fault is not None:
             return Figures(fault=fault)
         # What an arm costs needs no other to compare with.
         baseline = budget.arm if budget.max_loss is None else budget.baseline
@@ -103,24 +103,22 @@ class Measured:
         picked = trial_filter.select(self._results, trials, rules.arm, rules.baseline, rules.guards)
         return picked, picked.invalid
 
-    def _absent(self, budget: budget_file.Budget, metric: str | None) -> reasons.Reason | None:
+    def _absent(self, budget: budget_file.Budget, metric: str) -> reasons.Reason | None:
         """Return what of a budget was not measured."""
         benchmark = budget.benchmark
         if benchmark not in self._trials:
             return reason(_C.NO_BENCHMARK, benchmark=benchmark, known=sorted(self._trials))
         metrics = sorted({one.metric for one in self._trials[benchmark]})
-        if metric is None:
-            return reason(_C.UNKNOWN_METRIC, benchmark=benchmark, known=metrics)
         if metric in metrics:
             return None
         named = budget.metric is not None
         return reason(_C.NO_METRIC, benchmark=benchmark, metric=metric, known=metrics, named=named)
 
-    def _judged_by(self, benchmark: str) -> str | None:
-        """Return the metric of a budget that names none, as the benchmark defines it."""
+    def _judged_by(self, benchmark: str) -> str:
+        """Return the metric of a budget that names none, as the benchmark defines it; empty: nobody knows it."""
         if known := definitions.of_label(benchmark, self.environment):
             return known.metric
-        return next((one.metric for one in self._trials.get(benchmark, ()) if one.primary), None)
+        return next((one.metric for one in self._trials.get(benchmark, ()) if one.primary), "")
 
     def _other_guests(self, budget: budget_file.Budget) -> reasons.Reason | None:
         """Return what the guests are, or ran on, if it is not what the budget is for or what was asked for."""

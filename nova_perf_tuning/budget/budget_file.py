@@ -19,8 +19,6 @@ ACCELERATORS: Final = ("kvm", "tcg", "xen", "none")
 
 #: What a budget may be for.
 _PLACES: Final = ("host_group", "flavor")
-#: Budgets that a line names.
-_NAMES: Final = 20
 
 #: What stands for the budgets shipped with this program wherever a budget file is asked for.
 SHIPPED: Final = "default"
@@ -164,18 +162,13 @@ def left_out(
     :param kinds, arms: as for :func:`for_measured`.
     """
     causes: dict[str, dict[str, None]] = {}
-    measured = {*kinds, *kinds.values()}
-    for one in (one for one in budgets if one.benchmark in measured):
+    for one in (one for one in budgets if one.benchmark in {*kinds, *kinds.values()}):
         cause = _unplaced(one, environment)
         if not cause and one.optional and one.is_for(environment):
             cause = _lacking(one, arms, accelerator(environment))
         if cause:
             causes.setdefault(cause, {})[f"{one.benchmark}, {one.arm} against {one.baseline}"] = None
-    return [
-        f"budgets left out, {cause}: {'; '.join([*names][:_NAMES])}"
-        f"{f' and {len(names) - _NAMES} more' if len(names) > _NAMES else ''}"
-        for cause, names in causes.items()
-    ]
+    return [f"budgets left out, {cause}: {'; '.join(names)}" for cause, names in causes.items()]
 
 
 def _unplaced(budget: Budget, environment: Mapping[str, Any]) -> str:

@@ -121,16 +121,14 @@ def check_writable(path: str) -> None:
     :raises schema.InputError: what is there is no such file, or none can be made there.
     :raises whole_file.OutputError: something else than a file is there.
     """
-    directory = os.path.dirname(path) or "."
     try:
-        os.makedirs(directory, mode=0o755, exist_ok=True)
+        os.makedirs(os.path.dirname(path) or ".", mode=0o755, exist_ok=True)
         whole_file.check(path)
+        with whole_file.changing(path):
+            load(path)
     except OSError as error:
         why = f"noise floors cannot be kept there: {error.strerror}; give another file"
         raise schema.InputError(f"--noise-file {path}: {why}") from None
-    if not os.access(directory, os.W_OK):
-        raise schema.InputError(f"--noise-file {path}: {directory} is not writable; give another file")
-    load(path)
 
 
 def load(path: str, *, named: bool = False) -> list[dict[str, Any]]:
@@ -170,8 +168,8 @@ def refusal(
     least = floor(environment, benchmark, metric)
     if max_loss is None or least is None or abs(max_loss) >= least or math.isclose(abs(max_loss), least):
         return None
-    value, low, high = (None, None, None) if measured is None else (measured.value, measured.low, measured.high)
-    beyond = low is not None and low > least
+    figure = {name: getattr(measured, name, None) for name in ("value", "low", "high")}
+    beyond = figure["low"] is not None and figure["low"] > least
     code = reasons.ReasonCode.BEYOND_NOISE_FLOOR if beyond else reasons.ReasonCode.BELOW_NOISE_FLOOR
     created = environment["noise_floor"]["created"]
-    return reason(code, limit=max_loss, floor=least, created=created, value=value, low=low, high=high)
+    return reason(code, limit=max_loss, floor=least, created=created, **figure)

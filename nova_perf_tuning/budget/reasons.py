@@ -31,7 +31,6 @@ class ReasonCode(enum.StrEnum):
     # -- why a budget cannot be judged
     NO_BENCHMARK = "no_benchmark"  # benchmark, known
     NO_METRIC = "no_metric"  # benchmark, metric, known, named
-    UNKNOWN_METRIC = "unknown_metric"  # benchmark, known
     NO_ARM = "no_arm"  # arm, known
     OTHER_ACCELERATOR = "other_accelerator"  # accelerator, wanted
     ACCELERATOR_CONTRADICTED = "accelerator_contradicted"  # arm, accelerator, found

@@ -24,13 +24,8 @@ _TCG = (
 )
 #: What a comparison found, in the order of the headline.
 _KINDS: Final = (
-    _GAIN := "a gain in {}",
-    _LOSS := "a loss in {}",
-    _CHANCE := "noise alone makes a difference in {}",
-    _SAME_FOUND := "no difference shown in {}",
-    _TOO_FEW := "too few trials to tell in {}",
-    _NO_PAIR := "no pair of trials in {}",
-    _NOT_COUNTED := "too many trials that do not count in {}",
+    *("a gain", "a loss", "noise alone makes a difference", "no difference shown", "too few trials to tell"),
+    *("no pair of trials", "too many trials that do not count"),
 )
 
 _C = reasons.ReasonCode
@@ -162,7 +157,8 @@ def _noise_floor(told: _Params) -> str:
 
 def _metric(told: _Params) -> str:
     hint = "" if told["named"] else "; name one of them as the budget's metric if that is what it is for"
-    return f"metric '{told['metric']}' was not measured; {told['benchmark']} has {listed(told['known'])}{hint}"
+    metric = f"metric '{told['metric']}'" if told["metric"] else "what it is judged by"
+    return f"{metric} was not measured; {told['benchmark']} has {listed(told['known'])}{hint}"
 
 
 def _guests(told: _Params) -> str:
@@ -234,10 +230,6 @@ _TEXTS: Final[Mapping[reasons.ReasonCode, str | Callable[[_Params], str]]] = {
         f"benchmark '{told['benchmark']}' was not measured; the results have {listed(told['known'])}"
     ),
     _C.NO_METRIC: _metric,
-    _C.UNKNOWN_METRIC: lambda told: (
-        f"{told['benchmark']} is not known here, and its results name no metric that it is judged by; name one of"
-        f" them as the budget's metric: {listed(told['known'])}"
-    ),
     _C.NO_ARM: lambda told: f"arm '{told['arm']}' was not measured; the results have {listed(told['known'])}",
     _C.OTHER_ACCELERATOR: "guests ran on {accelerator}, the budget is for {wanted}",
     _C.ACCELERATOR_CONTRADICTED: lambda told: (
@@ -333,20 +325,23 @@ def headline(summaries: Sequence[summary.BenchmarkSummary]) -> str:
         pair = next((pair for pair in one.comparisons if pair.baseline != model.HOST), None)
         names = (pair.arm, pair.baseline) if pair else names
         found = pair.ratio if pair else None
-        if found is None:
-            kinds[_NOT_COUNTED if pair and pair.invalid else _NO_PAIR].append(one.label)
+        if pair is None or found is None:
+            kind = "too many trials that do not count" if pair and pair.invalid else "no pair of trials"
         elif found.low is None or found.high is None:
-            kinds[_TOO_FEW].append(one.label)
+            kind = "too few trials to tell"
         elif found.low <= 1 <= found.high:
-            kinds[_SAME_FOUND].append(one.label)
+            kind = "no difference shown"
         else:
-            kind = _CHANCE if names == model.AA_ARMS[::-1] else _GAIN if found.low > 1 else _LOSS
+            kind = "a gain" if found.low > 1 else "a loss"
+            kind = "noise alone makes a difference" if names == model.AA_ARMS[::-1] else kind
             kinds[kind].append(f"{one.label} ({percent(found.value)})")
-    said = "; ".join(kind.format(", ".join(labels)) for kind, labels in kinds.items() if labels)
+            continue
+        kinds[kind].append(one.label)
+    said = "; ".join(f"{kind} in {', '.join(labels)}" for kind, labels in kinds.items() if labels)
     if not said:
         return "Nothing was measured."
-    text = f"{names[0]} against {names[1]}: {said}." if names else f"{said}."
-    return f"A/A run, {text}" if names == model.AA_ARMS[::-1] else text[0].upper() + text[1:]
+    line = f"{names[0]} against {names[1]}: {said}." if names else f"{said}."
+    return f"A/A run, {line}" if names == model.AA_ARMS[::-1] else line[0].upper() + line[1:]
 
 
 def percent(ratio: float) -> str:

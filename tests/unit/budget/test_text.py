@@ -48,7 +48,6 @@ CASES = (
         "benchmark 'fio' was not measured; the results have cpu",
     ),
     (reason(C.NO_METRIC, benchmark="fio", metric="x", known=["iops"], named=True), "metric 'x' was not measured"),
-    (reason(C.UNKNOWN_METRIC, benchmark="fio", known=["iops"]), "fio is not known here"),
     (reason(C.NO_ARM, arm="tuned", known=["host"]), "arm 'tuned' was not measured; the results have host"),
     (reason(C.OTHER_ACCELERATOR, accelerator="tcg", wanted="kvm"), "guests ran on tcg, the budget is for kvm"),
     (

@@ -131,7 +131,7 @@ class JudgeTest(testtools.TestCase):
         self.check(V.INVALID, C.NO_METRIC)
         self.check(V.PASS, C.WITHIN, metric="goodness")
         self.data.trials = [dataclasses.replace(one, benchmark="own", primary=False) for one in real]
-        self.check(V.INVALID, C.UNKNOWN_METRIC, benchmark="own")
+        self.check(V.INVALID, C.NO_METRIC, benchmark="own")
         self.check(V.PASS, C.WITHIN, benchmark="own", metric="throughput")
 
     def test_failed_blocks_count_as_the_worst(self):
