@@ -27,7 +27,7 @@ class Cpu(base.Benchmark):
             "limit", "10000", "largest number tried, which is the size of one event", 100, 1_000_000
         ),
     )
-    self_check = "events per second must follow from events and time"
+    self_check = "some event must have been finished"
     work_metric = "events"
     work_unit = "1,000 events"
 
@@ -44,9 +44,6 @@ class Cpu(base.Benchmark):
         taken = self._figure(text, "total time", "s")
         if rate == 0 or events == 0 or taken == 0:
             raise self.fault("no event was finished; give it more seconds or a lower limit")
-        # Both come from the same run, but sysbench takes its two times at slightly different moments.
-        if not 0.5 < rate * taken / events < 2:
-            raise self.fault(f"{events:g} events in {taken:g} s contradict {rate:g} events per second")
         return [
             base.Reading(*self.primary, rate, primary=True),
             base.Reading("latency_mean", "ms", "lower", self._figure(text, "avg")),

@@ -62,10 +62,7 @@ class Oltp(_Database):
             "rows", "10000", "rows per table; loaded by the first run on a machine", 100, 100_000_000
         ),
     )
-    self_check = (
-        "no reconnect, errors (deadlocks, tried again) in at most one of ten transactions; transactions per second"
-        " must follow from transactions and seconds"
-    )
+    self_check = "no reconnect, errors (deadlocks, tried again) in at most one of ten transactions"
 
     def steps(self, given: Mapping[str, str], peer: str | None = None) -> Sequence[base.Step]:
         values = self.values(given)
@@ -76,24 +73,17 @@ class Oltp(_Database):
     def parse(self, text: str) -> list[base.Reading]:
         output.check_length(self.kind, text)
         if "tpcc thread" in text:
-            raise base.OutputError(f"{self.kind}: this is the output of the benchmark tpcc")
+            raise self.fault("this is the output of the benchmark tpcc")
         per_second = rf"[0-9]{{1,15}}[ \t]+\({output.NUMBER} per sec\.\)"
         count = self.figure(text, "transactions", r"([0-9]{1,15})[ \t]+\(")
         rate = self.figure(text, "transactions", per_second)
-        seconds = self.figure(text, "total time", rf"{output.NUMBER}s[ \t]*$")
-        if count == 0 or seconds == 0:
-            raise base.OutputError(f"{self.kind}: no transaction was finished; give it more seconds")
-        if not 0.9 < rate * seconds / count < 1.1:
-            raise base.OutputError(
-                f"{self.kind}: {count:g} transactions in {seconds:g} s contradict {rate:g} per second"
-            )
+        if count == 0:
+            raise self.fault("no transaction was finished; give it more seconds")
         failed, lost = (
             self.figure(text, name, r"([0-9]{1,15})[ \t]+\(") for name in ("ignored errors", "reconnects")
         )
         if lost or failed > count / 10:
-            raise base.OutputError(
-                f"{self.kind}: {failed:g} errors beside {count:g} transactions, {lost:g} connections lost"
-            )
+            raise self.fault(f"{failed:g} errors beside {count:g} transactions, {lost:g} connections lost")
         queries = self.figure(text, "queries", per_second)
         return [
             base.Reading(*self.primary, rate, primary=True),
@@ -139,7 +129,7 @@ class Tpcc(_Database):
         threads = self.figure(text, "Number of threads", r"([0-9]{1,5})[ \t]*$")
         found = _THREAD.findall(text)
         if len(found) != threads or len({one[0] for one in found}) != threads:
-            raise base.OutputError(f"{self.kind}: {len(found)} of {threads:g} threads have told what they did")
+            raise self.fault(f"{len(found)} of {threads:g} threads have told what they did")
         violations = {int(number): int(count) for number, count in _CONDITION.findall(text)}
         if tuple(sorted(violations)) != CONDITIONS:
             raise self.fault(f"the consistency check is cut off: {len(violations)} of {len(CONDITIONS)}")
@@ -148,7 +138,7 @@ class Tpcc(_Database):
         counts = [sum(int(one[at + 1]) for one in found) for at in range(len(_KINDS) + 2)]
         done, (rolled_back, retried) = counts[: len(_KINDS)], counts[len(_KINDS) :]
         if done[0] == 0 or seconds == 0:
-            raise base.OutputError(f"{self.kind}: no New-Order was finished; give it more seconds")
+            raise self.fault("no New-Order was finished; give it more seconds")
         return [
             base.Reading(*self.primary, done[0] * 60 / seconds, primary=True),
             base.Reading("transactions_per_minute", "1/min", "higher", sum(done) * 60 / seconds),

@@ -35,7 +35,7 @@ class Job:
 
 def load_all() -> list[base.Benchmark]:
     """Return every installed benchmark, ordered by kind."""
-    return [found() for kind in sorted(_installed()) if (found := find(kind)) is not None]
+    return [found() for found in _installed().values()]
 
 
 def load(kind: str) -> base.Benchmark:
@@ -45,29 +45,23 @@ def load(kind: str) -> base.Benchmark:
     """
     found = find(kind)
     if found is None:
-        raise UnknownBenchmarkError(
-            f"there is no benchmark '{kind[:40]}'; there are {', '.join(sorted(_installed()))}"
-        )
+        raise UnknownBenchmarkError(f"there is no benchmark '{kind[:40]}'; there are {', '.join(_installed())}")
     return found()
 
 
-@functools.lru_cache(maxsize=1000)
 def find(kind: str) -> type[base.Benchmark] | None:
-    """Return the class of a kind of benchmark, None where it is not installed, or broken.
-
-    Loads no other: to load all of them takes longer than to read most files.
-    """
-    with contextlib.suppress(Exception):
-        if (entry := _installed().get(kind)) is not None:
-            found: type[base.Benchmark] = entry.load()
-            return found
-    return None
+    """Return the class of a kind of benchmark, None where it is not installed, or broken."""
+    return _installed().get(kind)
 
 
 @functools.cache
-def _installed() -> dict[str, metadata.EntryPoint]:
-    """Return kind -> where its benchmark is."""
-    return {entry.name: entry for entry in metadata.entry_points(group=NAMESPACE)}
+def _installed() -> dict[str, type[base.Benchmark]]:
+    """Return kind -> its benchmark."""
+    found = {}
+    for entry in sorted(metadata.entry_points(group=NAMESPACE)):
+        with contextlib.suppress(Exception):  # one that is broken takes no other along
+            found[entry.name] = entry.load()
+    return found
 
 
 class MissingProgramError(errors.PerfTuningError):

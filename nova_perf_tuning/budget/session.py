@@ -292,10 +292,6 @@ class Session:
 
     # -- time
 
-    def expected_s(self) -> float:
-        """Return how long what is left of the plan takes, in seconds, whatever the time limit."""
-        return self._times.expected_s()
-
     def _warn_of_limit(self) -> None:
         expected_s = self._times.expected_s()
         if time.monotonic() + expected_s > self._times.deadline:

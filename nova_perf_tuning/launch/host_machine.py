@@ -53,17 +53,10 @@ class _Process:
         finally:
             os.close(descriptor)
 
-    def kill(self) -> None:
-        """End it and all that it started."""
+    def end(self) -> int:
+        """End it and all that it started, and return its exit status (negative: the signal that ended it)."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
-
-    def running_cpu_s(self) -> float:
-        """Return its CPU seconds so far, with those of its children."""
-        return max(self.cpu_s, _tree_cpu_s(self.pid))
-
-    def collect(self) -> int:
-        """Reap it, keep its CPU seconds and return its exit status (negative: the signal that ended it)."""
         _pid, status, usage = os.wait4(self.pid, 0)
         self.cpu_s = usage.ru_utime + usage.ru_stime
         self._popen.returncode = os.waitstatus_to_exitcode(status)
@@ -112,8 +105,7 @@ class HostMachine(base.Machine):
             in_time = process.wait(timeout_s)
             ended = time.time()
         finally:
-            returncode = self._finish(process)
-        stdout, stderr = process.output()
+            returncode, stdout, stderr = self._finish(process)
         return base.Finished(returncode if in_time else None, stdout, stderr, (begun, ended))
 
     def start(self, argv: Sequence[str]) -> int:
@@ -122,8 +114,7 @@ class HostMachine(base.Machine):
         except OSError as error:
             raise base.ProgramError(f"{self.name}: {argv[0]}: {error.strerror}") from None
         if not _await_idle(process):
-            self._finish(process)
-            stdout, stderr = process.output()
+            _status, stdout, stderr = self._finish(process)
             raise base.ProgramError(f"{self.name}: {argv[0]} ended at once: {first_line(stderr or stdout)}")
         return process.pid
 
@@ -131,14 +122,15 @@ class HostMachine(base.Machine):
         process = self._processes.get(handle)
         if process is not None:
             self._finish(process)
-            process.output()
 
     def counter(self) -> Callable[[], dict[str, float]]:
         return self._read
 
     def _read(self) -> dict[str, float]:
         with self._lock:
-            total = self._ended_s + sum(process.running_cpu_s() for process in self._processes.values())
+            total = self._ended_s + sum(
+                max(process.cpu_s, _tree_cpu_s(process.pid)) for process in self._processes.values()
+            )
             # A child that ends between two looks is missing in both.
             self._most_s = max(self._most_s, total)
             return {"total": self._most_s}
@@ -154,13 +146,12 @@ class HostMachine(base.Machine):
             self._processes[process.pid] = process
         return process
 
-    def _finish(self, process: _Process) -> int:
-        process.kill()
-        returncode = process.collect()
+    def _finish(self, process: _Process) -> tuple[int, str, str]:
+        returncode = process.end()
         with self._lock:
             self._ended_s += process.cpu_s
             self._processes.pop(process.pid, None)
-        return returncode
+        return returncode, *process.output()
 
 
 def _tree_cpu_s(pid: int) -> float:

@@ -139,7 +139,9 @@ class ValidateTest(testtools.TestCase):
             args = validate.Validate(None, None).get_parser("validate").parse_args(options)
             plan = validate_plan.local(args, 2)
             one = session.Session(local.LocalLauncher(self.folder), plan, lambda _: None)
-            measured_s = one.expected_s() * plan.blocks / (plan.blocks + 1)  # warm-ups, counted in full, are short
+            measured_s = (
+                one._times.expected_s() * plan.blocks / (plan.blocks + 1)
+            )  # warm-ups, counted in full, are short
             self.assertLess(measured_s + 2 * timetable.CLOSING_S, plan.time_limit_s)
 
     def test_budgets_that_judge_nothing_are_refused(self):
