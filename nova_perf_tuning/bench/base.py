@@ -83,7 +83,6 @@ class Benchmark(abc.ABC):
     :cvar parameters: what can be set, in the order of the reference page.
     :cvar primary: metric, unit and better way of the figure that is judged; also that of a run that failed.
     :cvar paired: True when it needs a peer (network); the server runs on the peer.
-    :cvar self_check: what is checked of every run before its figures count, for the reference page.
     :cvar image_variant: guest image that has its programs: ``small``, ``full``, or ``own``: one that an operator
         has put them into with ``tools/image/build --add``.
     :cvar work_metric: the reading that counts the work done; None: there is none.
@@ -99,7 +98,6 @@ class Benchmark(abc.ABC):
     paired: ClassVar[bool] = False
     work_metric: ClassVar[str | None] = None
     work_unit: ClassVar[str] = ""
-    self_check: ClassVar[str] = ""
     image_variant: ClassVar[Literal["small", "full", "own"]] = "small"
     brought: ClassVar[str] = ""
 

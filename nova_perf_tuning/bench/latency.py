@@ -60,7 +60,6 @@ class Request(_Pair):
         ),
         parameter.Integer("port", "5301", "TCP and UDP port of the server", 1, 65_535),
     )
-    self_check = "every answer must have the length and the number of its request"
     work_metric = "transactions"
     work_unit = "1,000 transactions"
 
@@ -92,7 +91,6 @@ class Connect(_Pair):
         parameter.Integer("processes", "1", "clients side by side", 1, _ACCEPTORS),
         parameter.Integer("port", "5302", "TCP port of the server", 1, 65_535),
     )
-    self_check = "each connection must answer"
     work_metric = "connections"
     work_unit = "1,000 connections"
 

@@ -36,7 +36,6 @@ class Smb(own.OwnBenchmark):
         parameter.Choice("direction", "put", "put: to the share; get: from it", ("put", "get")),
         parameter.Integer("port", "5445", "TCP port of the server", 1, 65_535),
     )
-    self_check = "every copy must end without an error, and no faster than memory could"
     paired = True
 
     def scratch_mib(self, given: Mapping[str, str]) -> int:

@@ -40,7 +40,6 @@ class System(own.OwnBenchmark):
         parameter.Integer("seconds", "1", "length of each test", 1, 3600),
         parameter.Text("tests", "all", f"all, or names joined by +: {', '.join(TESTS)}"),
     )
-    self_check = "every operation is checked (the right number came back, children ended with status 0)"
 
     def steps(self, given: Mapping[str, str], peer: str | None = None) -> Sequence[base.Step]:
         values = self.values(given)

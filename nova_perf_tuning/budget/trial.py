@@ -50,12 +50,10 @@ def run(job: plugins.Job, pair: launch.Pair, limit_s: float, idle_softirq: float
     deadline = time.monotonic() + limit_s
     try:
         return _run(job, pair, deadline, idle_softirq)
-    except launch.ProgramError as error:
+    except (launch.ProgramError, bench.OutputError) as error:
         return Outcome(error=output.printable(error, 600))
     except launch.LaunchError as error:
         return Outcome(error=output.printable(error, 600), lost=True)
-    except bench.OutputError as error:
-        return Outcome(error=output.printable(error, 600))
 
 
 def _run(job: plugins.Job, pair: launch.Pair, deadline: float, idle_softirq: float) -> Outcome:
@@ -81,9 +79,17 @@ def _run(job: plugins.Job, pair: launch.Pair, deadline: float, idle_softirq: flo
                 time.sleep(_RETRY_S)
                 continue
             found = window.find(job.benchmark, finished, clock, counters.limits)
-            outcome = _outcome(readings, counters, found, idle_softirq)
-            outcome.conditions = conditions
-            return outcome
+            host_cpu_s, guest_cpu_s, wait_s = counters.spent(found.begin, found.end)
+            host_cpu_s["softirq"] -= idle_softirq * (found.end - found.begin)
+            return Outcome(
+                readings=readings,
+                host_cpu_s=host_cpu_s,
+                guest_cpu_s=guest_cpu_s,
+                wait_s=wait_s,
+                window=found,
+                exec_s=counters.limits[1] - counters.limits[0],
+                conditions=conditions,
+            )
 
 
 @contextlib.contextmanager
@@ -110,19 +116,3 @@ def _readings(benchmark: bench.Benchmark, finished: launch.Finished, limit_s: fl
     if benchmark.paired and "refused" in told.lower():  # its server does not listen yet
         raise bench.NotReadyError(f"{benchmark.kind}: {told}")
     raise bench.OutputError(f"{benchmark.kind}: ended with status {finished.returncode}: {told or 'no message'}")
-
-
-def _outcome(
-    readings: list[bench.Reading], counters: sampling.Counters, found: window.Window, idle_softirq: float
-) -> Outcome:
-    host_cpu_s, guest_cpu_s, wait_s = counters.spent(found.begin, found.end)
-    host_cpu_s["softirq"] -= idle_softirq * (found.end - found.begin)
-    begin, end = counters.limits
-    return Outcome(
-        readings=readings,
-        host_cpu_s=host_cpu_s,
-        guest_cpu_s=guest_cpu_s,
-        wait_s=wait_s,
-        window=found,
-        exec_s=end - begin,
-    )

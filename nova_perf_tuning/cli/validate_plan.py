@@ -76,13 +76,16 @@ def _check_programs(jobs: Sequence[plugins.Job]) -> None:
 
     :raises plugins.MissingProgramError: it can run none of them.
     """
-    without = [job for job in jobs if plugins.missing(job.benchmark, job.parameters)]
-    if len(without) == len(jobs):
-        plugins.check_installed(without[0].benchmark, without[0].parameters)
-    for job in without:
-        absent = plugins.missing(job.benchmark, job.parameters)[0]
-        how = plugins.how_to_get(job.benchmark, job.parameters)
-        command.warn("nova-perf validate", f"{job.label}: {absent} is not on this host; {how}")
+    faults = []
+    for job in jobs:
+        try:
+            plugins.check_installed(job.benchmark, job.parameters)
+        except plugins.MissingProgramError as fault:
+            faults.append(fault)
+    if len(faults) == len(jobs):
+        raise faults[0]
+    for missing in faults:
+        command.warn("nova-perf validate", str(missing))
 
 
 def _told_of_host(args: argparse.Namespace) -> dict[str, str]:

@@ -177,7 +177,6 @@ class Benchmarks(Generated):
             "Debian packages": ", ".join(f"``{name}``" for name in benchmark.packages),
             "Guest image": self.IMAGES[benchmark.image_variant],
             "Needs a peer": "yes" if benchmark.paired else "no",
-            "Self-check": benchmark.self_check,
         }
         facts |= {f"Command of the {step.role}": f"``{' '.join(step.argv)}``" for step in steps}
         yield from [f":{key}: {value}" for key, value in facts.items() if value]
