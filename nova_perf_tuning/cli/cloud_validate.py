@@ -54,21 +54,12 @@ _BLOCKS: Final = 3
 _MAX_LOSS: Final = 0.15
 _PAIR_LIMIT_S: Final = 20 * 60.0
 
-#: Options that say how guests are made -> :class:`heat_pair.Settings`.
-_GUESTS: Final = {
-    "image": "image",
-    "external_network": "external_network",
-    "guest_vcpus": "vcpus",
-    "guest_ram": "ram_mib",
-    "slot_time": "slot_s",
-    "boot_time": "boot_s",
-    "agent_metrics": "agent_metrics",
+#: What can be given beside --resume; all else stays as the run was begun, since its pairs are compared.
+_FREE: Final = {"resume", "database", "output", "format", "junit", "budget", "bare_host"} | {
+    "time_limit",
+    "max_parallel",
+    "max_loss",
 }
-#: Options that a run keeps as it was begun, since its pairs are compared with each other.
-_KEPT: Final = (
-    *("profile", "spec", "flavor", "benchmark", "seconds", "blocks", "peers", "hosts", "host_group"),
-    *("image", "external_network", "guest_vcpus", "guest_ram", "no_guest_tx_offload", "slot_time"),
-)
 
 
 class Validate(cloud_command.CloudCommand):
@@ -197,14 +188,15 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--resume",
         metavar="RUN",
-        help="go on with a run that was interrupted or has died, as it was begun but for limits, --retries,"
-        " --max-parallel, --agent-metrics and budgets; one that is complete is judged and written again",
+        help="go on with a run that was interrupted or has died, as it was begun; beside it only --time-limit,"
+        " --max-parallel, --max-loss, --bare-host, budgets and files count. One that is complete is judged and"
+        " written again",
     )
     parser.add_argument(
         "--agent-metrics",
         metavar="URL",
         help="where a host's nova-perf-agent serves its metrics, by the hypervisor's name, as in "
-        "'http://{host}:9751/metrics' (default, and '' with --resume: host CPU is not known)",
+        "'http://{host}:9751/metrics' (default: host CPU is not known)",
     )
     parser.add_argument(
         "--database",
@@ -453,12 +445,31 @@ class Run:
 
 def _new_plan(args: argparse.Namespace, run_id: str) -> fleet_plan.FleetPlan:
     """Return the plan that the options ask for."""
-    guests = _guests(args, heat_pair.Settings(guest_tx_offload=not args.no_guest_tx_offload))
-    limit_s, seed = args.pair_time_limit or _PAIR_LIMIT_S, secrets.randbelow(1 << 32)
+    if args.agent_metrics:
+        host_cpu.check_url(args.agent_metrics)
+    asked = {
+        "image": args.image,
+        "external_network": args.external_network,
+        "vcpus": args.guest_vcpus,
+        "ram_mib": args.guest_ram,
+        "slot_s": args.slot_time,
+        "boot_s": args.boot_time,
+        "agent_metrics": args.agent_metrics,
+    }
+    guests = heat_pair.Settings(
+        guest_tx_offload=not args.no_guest_tx_offload, **{name: value for name, value in asked.items() if value}
+    )
+    limit_s = args.pair_time_limit or _PAIR_LIMIT_S
     return fleet_plan.FleetPlan(
         arms=_arms(args, guests.vcpus),
         measure=model.MeasurePlan(run_id, validate_plan.jobs(args), args.blocks or _BLOCKS, limit_s),
-        settings=_settings(args, campaign.Settings(peers=args.peers or _RUN.peers, seed=seed)),
+        settings=campaign.Settings(
+            peers=args.peers or _RUN.peers,
+            seed=secrets.randbelow(1 << 32),
+            max_parallel=args.max_parallel or _RUN.max_parallel,
+            retries=_RUN.retries if args.retries is None else args.retries,
+            time_limit_s=args.time_limit,
+        ),
         guests=guests,
         max_loss=args.max_loss or _MAX_LOSS,
     )
@@ -469,38 +480,20 @@ def _resumed_plan(args: argparse.Namespace, run: model.StoredRun) -> fleet_plan.
 
     :raises option_types.OptionError: an option says what is measured.
     """
-    values = ((name, getattr(args, name)) for name in _KEPT)
-    if given := [name for name, value in values if value not in (None, []) and value is not False]:
+    values = {name: value for name, value in vars(args).items() if name not in _FREE}
+    if given := [name for name, value in values.items() if value not in (None, []) and value is not False]:
         named = ", ".join(f"--{name.replace('_', '-')}" for name in given)
         raise option_types.OptionError(
             f"{named}: run {run.run_id} goes on as it was begun, since its pairs are compared with each other;"
             " leave it out or begin a new run"
         )
     before = fleet_plan.from_dict(run.plan, run.run_id)
-    limit_s = args.pair_time_limit or before.measure.time_limit_s
+    parallel = args.max_parallel or before.settings.max_parallel
     return dataclasses.replace(
         before,
-        measure=dataclasses.replace(before.measure, time_limit_s=limit_s),
-        settings=_settings(args, before.settings),
-        guests=_guests(args, before.guests),
+        settings=dataclasses.replace(before.settings, max_parallel=parallel, time_limit_s=args.time_limit),
         max_loss=args.max_loss or before.max_loss,
     )
-
-
-def _settings(args: argparse.Namespace, before: campaign.Settings) -> campaign.Settings:
-    return dataclasses.replace(
-        before,
-        max_parallel=args.max_parallel or before.max_parallel,
-        retries=before.retries if args.retries is None else args.retries,
-        time_limit_s=args.time_limit,
-    )
-
-
-def _guests(args: argparse.Namespace, before: heat_pair.Settings) -> heat_pair.Settings:
-    if args.agent_metrics:
-        host_cpu.check_url(args.agent_metrics)
-    given = {field: getattr(args, option) for option, field in _GUESTS.items()}
-    return dataclasses.replace(before, **{field: value for field, value in given.items() if value is not None})
 
 
 def _arms(args: argparse.Namespace, vcpus: int) -> tuple[model.Arm, ...]:

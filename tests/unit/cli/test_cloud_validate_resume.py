@@ -78,18 +78,6 @@ class ResumeTest(fleet_case.SimulatedValidation):
         self.addCleanup(kept.close)
         self.assertEqual("interrupted", kept.load(run).state)
 
-    def test_agents_that_are_asked_no_more(self):
-        url = "http://{host}:9751/metrics"
-        run = self.unfinished("--agent-metrics", url)
-        stored = run_store.RunStore(self.url).load(run)
-        for options, expected in (
-            ([], url),
-            (["--agent-metrics", ""], ""),
-            (["--agent-metrics", "http://{host}/m"], "http://{host}/m"),
-        ):
-            plan = cloud_validate._resumed_plan(fleet_case.parse("--resume", run, *options), stored)
-            self.assertEqual(expected, plan.guests.agent_metrics)
-
     def test_a_signal_when_all_is_measured(self):
         """While the last stacks are removed: the run is complete, and the exit code says what of it."""
 
@@ -116,6 +104,7 @@ class ResumeTest(fleet_case.SimulatedValidation):
             ("--benchmark", "cpu"), ("--flavor", "x"), ("--spec", "perf:vif_queues=2"), ("--profile", "compute"),
             ("--image", "x"), ("--guest-ram", "256"), ("--guest-vcpus", "2"), ("--external-network", "x"),
             ("--slot-time", "90s"), ("--host-group", "x"), ("--no-guest-tx-offload",),
+            ("--pair-time-limit", "33m"), ("--boot-time", "3m"), ("--retries", "0"), ("--agent-metrics", ""),
         ):  # fmt: skip
             error = self.assertRaises(errors.PerfTuningError, self.validate, "--resume", run, name, *value)
             self.assertIn(f"{name}: run {run} goes on as it was begun", str(error))
@@ -135,23 +124,6 @@ class ResumeTest(fleet_case.SimulatedValidation):
         self.assertEqual(
             "openstack --os-cloud lab perf validate --resume r1 --database 'postgresql://perf:***@host/runs'", told
         )
-
-    def test_limits_of_a_resumed_run(self):
-        seen = []
-
-        class Launcher(simulation.SimulatedLauncher):
-            def check(self, arms, plan):
-                seen.append(plan.time_limit_s)
-
-        self.useFixture(fixtures.MonkeyPatch("tests.simulated_cloud.SimulatedLauncher", Launcher))
-        run = self.unfinished("--guest-ram", "512", "--peers", "2")
-        limits = ("--pair-time-limit", "33m", "--boot-time", "3m", "--max-loss", "0.9", "--retries", "0")
-        again = ("--resume", run, *limits)
-        cloud = fleet_case.SimulatedCloud(simulation.Cloud(bad={"h002": 0.6}))
-        self.assertEqual(0, self.validate(*again, cloud=cloud), "a loss of 40 % is allowed")
-        self.assertEqual([20 * 60, 33 * 60], seen)
-        self.assertEqual((180.0, 512), (cloud.guests.boot_s, cloud.guests.ram_mib))
-        self.assertEqual(0.9, self.results().environment["fleet"]["max_loss"])
 
     def test_results_that_could_not_be_written(self):
         """Everything is in the database: it is written again without a cloud, and judged by other budgets."""
