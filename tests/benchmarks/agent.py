@@ -83,7 +83,7 @@ def main() -> None:
     """Measure and print."""
     with tempfile.TemporaryDirectory(prefix="nova-perf-agent-", dir=sysroots.workplace()) as folder:
         root = f"{folder}/huge"
-        gen_host.main([root, "--preset", "huge"])
+        gen_host.write(root, "huge")
         # Generated files do not follow a write as a kernel's do.
         for path in glob.glob(f"{root}/proc/irq/*/effective_affinity_list"):
             os.unlink(path)

@@ -132,7 +132,7 @@ def main() -> None:
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
         c_reader, root = f"{folder}/reader", f"{folder}/huge"
         subprocess.run(["cc", "-O2", "-o", c_reader, pathlib.Path(__file__).with_name("reader.c")], check=True)
-        gen_host.main([root, "--preset", "huge"])
+        gen_host.write(root, "huge")
         with subprocess.Popen(
             [sys.executable, "-c", _SLEEPERS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         ) as sleepers:

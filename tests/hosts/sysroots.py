@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import os
 import pathlib
 import tempfile
@@ -20,10 +18,7 @@ def make_host(test: testtools.TestCase, preset: str = "tiny") -> str:
     """Return the root of a generated host that is removed after ``test``."""
     folder = tempfile.TemporaryDirectory(prefix="nova-perf-host-", dir=workplace())
     test.addCleanup(folder.cleanup)
-    root = os.path.join(folder.name, "root")
-    with contextlib.redirect_stderr(io.StringIO()):
-        gen_host.main([root, "--preset", preset])
-    return root
+    return gen_host.write(os.path.join(folder.name, "root"), preset)
 
 
 def workplace() -> str | None:

@@ -52,8 +52,7 @@ class PlanCommandTest(testtools.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
         self.root = str(self.folder / "host")
-        with contextlib.redirect_stderr(io.StringIO()):
-            gen_host.main([self.root, "--preset", "tiny"])
+        gen_host.write(self.root, "tiny")
         self.xml = os.path.join(self.root, "etc/libvirt/qemu")
 
     def plan(self, *arguments):

@@ -94,8 +94,7 @@ class TestTopology(testtools.TestCase):
 
     def test_tables_fit_people(self) -> None:
         root = f"{trees.grow(self, {})}/host"
-        with contextlib.redirect_stderr(io.StringIO()):
-            gen_host.main([root, "--preset", "small", "--guests", "40"])
+        gen_host.write(root, "small", guests=40)
         code, output, errors = run("topology", "--sysroot", root)
         self.assertEqual((0, ""), (code, errors))
         parts = ("CPUs online: 0-63; 32 cores, 2 packages, 2 NUMA nodes", "eth1", "instance-00000001")

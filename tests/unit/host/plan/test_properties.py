@@ -125,8 +125,7 @@ class GeneratedHostsTest(testtools.TestCase):
     def check(self, preset):
         with tempfile.TemporaryDirectory(prefix="nova-perf-plan-") as folder:
             root = os.path.join(folder, "host")
-            gen_host.main([root, "--preset", preset])
-            host = reader.read_host(root)
+            host = reader.read_host(gen_host.write(root, preset))
         for asks in self.ASKS:
             asked = request.Request(**asks) if asks else None
             guests = tuple(
