@@ -316,7 +316,7 @@ def settle(event, wanted, appears=False, gone=False, hold=1.0, limit=300.0):
 
 
 def counters(guest):
-    """Return CPU seconds of a guest since it began: our classes, what /proc and libvirt say, our classes again."""
+    """Return CPU seconds of a guest since it began: our classes, what /proc says, our classes again."""
     from nova_perf_tuning.host import guest_cpu
     from nova_perf_tuning.host.facts import guests, root
 
@@ -327,12 +327,9 @@ def counters(guest):
     [process] = [one for one in guests.read_guests(root.Root())[0] if one.name == guest]
     before = read()
     user, system = get(f"/proc/{process.pid}/stat").rpartition(")")[2].split()[11:13]
-    _code, told = run(f"virsh domstats --cpu-total --vcpu {guest}")
-    times = dict(re.findall(r"(cpu|vcpu\.\d+)\.time=(\d+)", told))
-    libvirts = {name: int(text) / 1e9 for name, text in times.items()}
     after = read()
     proc = (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
-    return {"before": before, "proc": proc, "libvirt": libvirts, "after": after}
+    return {"before": before, "proc": proc, "after": after}
 
 
 #: How the threads of our classes are named by QEMU and by the kernel; of all others only the total tells.
@@ -412,54 +409,6 @@ def busy():
         )
     worked = user + nice + system + irq + softirq - guest - guest_nice  # user has guest in it, nice guest_nice
     return [worked / os.sysconf("SC_CLK_TCK"), time.monotonic()]
-
-
-_opened = _held = None
-
-
-def watch_opens(path):
-    """Count from now on how often a file is opened; inotify(7) tells of that also in /proc."""
-    global _opened, _held
-    import inotify_simple
-
-    # Held open: procfs gives a file another inode when its name was dropped from the kernel's cache meanwhile.
-    _held = open(path)
-    _opened = inotify_simple.INotify(nonblocking=True)
-    _opened.add_watch(path, inotify_simple.flags.OPEN)
-
-
-def opens():
-    """Return how often it was opened since the last call."""
-    return len(_opened.read(timeout=0))
-
-
-#: Where the kernel lists sockets of a kind, and the column with the inode there.
-_SOCKETS = {"tcp": 9, "tcp6": 9, "udp": 9, "udp6": 9, "raw": 9, "raw6": 9, "packet": 8, "unix": 6, "netlink": 9}
-
-
-def sockets(pid):
-    """Return how many sockets of each kind a process has; what no list of the kernel's names is "other"."""
-    inodes = set()
-    for entry in os.scandir(f"/proc/{pid}/fd"):
-        try:
-            socket = re.fullmatch(r"socket:\[(\d+)\]", os.readlink(entry.path))
-        except FileNotFoundError:  # closed since
-            continue
-        if socket:
-            inodes.add(socket.group(1))
-    found = {}
-    for kind, column in _SOCKETS.items():
-        try:
-            rows = get(f"/proc/{pid}/net/{kind}").splitlines()[1:]
-        except FileNotFoundError:
-            continue
-        mine = inodes & {row.split()[column] for row in rows}
-        inodes -= mine
-        if mine:
-            found[kind] = len(mine)
-    if inodes:
-        found["other"] = len(inodes)
-    return found
 
 
 def irqbalance_bans():

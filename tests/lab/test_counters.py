@@ -1,4 +1,4 @@
-"""CPU time of guests with and without vhost workers: every counter says the same, and nothing counts twice."""
+"""CPU time of guests with vhost workers: every counter says the same, and nothing counts twice."""
 
 from __future__ import annotations
 
@@ -10,10 +10,7 @@ _PORT = 9177
 
 
 class CountersTest(rig.LabCase):
-    """Guests are paused, but QEMU works to answer libvirt: what others say lies between two looks of ours.
-
-    What libvirt says is compared by its growth: its cgroup lacks what QEMU did before libvirt had put it in there.
-    """
+    """Guests are paused, but QEMU works to answer libvirt: what others say lies between two looks of ours."""
 
     def paused(self, guest="g1"):
         """Pause the guest and return its counters."""
@@ -32,17 +29,6 @@ class CountersTest(rig.LabCase):
             self.assertAlmostEqual(workers_s, ours["vhost"], delta=_TICK_S)
         # User and system time are cut to a tick each.
         self.assert_between(found["proc"], before["total"] - outside_s, after["total"] - outside_s, 2, "/proc")
-
-    def check_growth(self, first, second, outside_s):
-        """Compare with libvirt's; where that reads the cgroup, the kernel's workers are in it, as in our total."""
-        least, most = ({name: new[name] - old[name] for name in new} for old, new in (
-            (first["after"], second["before"]), (first["before"], second["after"])
-        ))  # fmt: skip
-        grown = {name: seconds - first["libvirt"][name] for name, seconds in second["libvirt"].items()}
-        vcpus = [seconds for name, seconds in grown.items() if name.startswith("vcpu")]
-        self.assertEqual(4, len(vcpus))
-        self.assert_between(sum(vcpus), least["vcpu"], most["vcpu"], 2 * len(vcpus), "libvirt's vCPUs")
-        self.assert_between(grown["cpu"], least["total"] - outside_s, most["total"], 2, "libvirt's total")
 
     def assert_between(self, told, low, high, ticks, what):
         slack = ticks * _TICK_S
@@ -66,19 +52,6 @@ class CountersTest(rig.LabCase):
         spent_s, _, _ = self.worker_times()
         self.assertGreater(spent_s - early_s, 2 * _TICK_S)
         self.check_one(second, spent_s, 0 if own else spent_s)
-        self.check_growth(first, second, 0 if own else spent_s - early_s)
-
-    def test_without_vhost_workers(self):
-        self.start_guest(network=False)
-        self.await_guest()
-        first = self.paused()
-        self.assertEqual((0, 0), self.worker_times()[:2])
-        self.check_one(first, 0.0, 0.0)
-        self.lab.run("virsh resume g1")
-        self.lab.ask("console", "g1", "i=0; while [ $i -lt 2000 ]; do i=$((i + 1)); done")
-        second = self.paused()
-        self.check_one(second, 0.0, 0.0)
-        self.check_growth(first, second, 0.0)
 
     def test_what_the_agent_tells_prometheus_and_a_person(self):
         """Of a guest at work: each class is between what the test reads in /proc just before and just after."""

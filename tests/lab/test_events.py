@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from tests.lab import rig
 
-#: An instance of procfs whose files are other inodes than those that the agent watches.
 _AGENT_KEEPS = {"vhost_placement": "numa", "emulator_placement": "numa"}
 _GUEST = ["guest", "g1", rig.NODE1]
 
@@ -193,19 +192,6 @@ class EventsTest(rig.LabCase):
             self.assertEqual([], [one for one in found if len(one) != 1 or one[0] not in rig.NICS[nic]])
         self.stop_agent()
         self.check_originals()
-
-    def test_the_table_of_all_interrupts_is_never_read(self):
-        """/proc/interrupts alone costs more than all else that a look reads."""
-        self.lab.ask("watch_opens", "/proc/interrupts")
-        self.lab.run("head -n 1 /proc/interrupts")
-        self.assertEqual(1, self.lab.ask("opens"))
-        self.lab.run("sleep 3")
-        self.assertEqual(0, self.lab.ask("opens"), "another program opens it, so nothing can be said of the agent")
-        self.start_agent("interval = 0.5\nverify_interval = 1\n")
-        self.right_again("ip link down and up", NIC_EVENTS["ip link down and up (igb)"], rig.nics())
-        verified = self.status()["verifies"]
-        self.until(lambda: self.status()["verifies"] >= verified + 3, "everything is read back", told=False)
-        self.assertEqual(0, self.lab.ask("opens"))
 
 
 class SpreadTest(rig.LabCase):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 from tests.lab import rig, test_events
 
 
@@ -15,9 +13,6 @@ class PlacementTest(rig.LabCase):
     def placed(self, options="on_stop = leave\n"):
         """Start the agent, which places all NICs."""
         self.start_agent(options, [*rig.nics(), *rig.steering()])
-
-    def wrong(self):
-        return self.lab.ask("faults", rig.nics())[1]
 
     def test_interrupts_really_move(self):
         """What each CPU sends, and gets for an answer, is announced to that CPU: also after what resets it."""
@@ -59,22 +54,6 @@ class PlacementTest(rig.LabCase):
         self.assertEqual(2, len(self.lab.ask("rps", "igb1")))
         self.stop_agent()
         self.assertEqual([0, 0], self.lab.ask("rps", "igb1"))
-
-    def test_killed_agent_and_restore(self):
-        # The kernel's own choice, as below: after other tests it may still be that of fewer CPUs.
-        self.lab.run("ethtool -L nic1 combined 3; ethtool -L nic1 combined 4")
-        before = self.lab.ask("originals")
-        self.placed()
-        self.kill_agent([["nic", "nic1", rig.NODE1], ["nic", "igb1", rig.NODE1]], self.disturb_node1)
-        self.stop_agent()
-        self.assertEqual([], self.wrong())
-        left = [one for one in json.loads(self.restore())["settings"] if one["result"] in ("failed", "foreign")]
-        self.assertEqual([], left)
-        self.assertEqual(before, self.lab.ask("originals"))
-
-    def disturb_node1(self):
-        self.lab.run("ethtool -L nic1 combined 3; ethtool -L nic1 combined 4; echo 0-7 > /proc/irq/"
-                     f"{self.lab.ask('nic_irqs', 'igb1')[1]['irq']}/smp_affinity_list")  # fmt: skip
 
     def test_what_others_write_once_is_put_right(self):
         self.placed("verify_interval = 2\n")
