@@ -161,15 +161,6 @@ class PairTest(HeatCase):
         self.assertEqual(before, self.inventory())
         print(f"NOTE: pair of two arms: {outcome.seconds}")
 
-    def test_three_cycles_leave_nothing(self):
-        before = self.inventory()
-        launcher = self.launcher()
-        for _ in range(3):
-            outcome = launcher.measure(self.pair(), [model.Arm("only")], self.plan("cpu:seconds=1"))
-            self.assertEqual([], outcome.errors)
-            self.assertEqual(before, self.inventory())
-            print(f"NOTE: pair of one arm: {outcome.seconds}")
-
     def test_the_plain_client_shows_figures(self):
         name = f"{self.run_id}-plain"
         argv = ["openstack", "stack", "create", "--wait", "-t", str(HEAT / "host_validation.yaml")]
@@ -252,13 +243,6 @@ class FailureTest(HeatCase):
         outcome = self.launcher().measure(self.pair(), arms, self.plan())
         self.assert_error(outcome, model.ErrorClass.NO_HOST, "No valid host")
 
-    def test_no_such_host(self):
-        pair = model.HostPair("nowhere", "nowhere")
-        outcome = self.launcher().measure(pair, [model.Arm("only")], self.plan())
-        self.assertEqual(1, len(outcome.errors))
-        self.assertIn("nowhere", outcome.errors[0].reason)
-        self.assertEqual(self.before, self.inventory())
-
     def test_a_guest_that_never_signals(self):
         blank = self.cloud.create_image(
             f"{self.run_id}-blank", data=b"\0" * 1048576, disk_format="raw", container_format="bare", wait=True
@@ -278,66 +262,7 @@ class FailureTest(HeatCase):
         outcome = self.launcher().measure(self.pair(), [model.Arm("only")], self.plan("cpu:seconds=1"))
         self.assert_error(outcome, model.ErrorClass.BAD_RESULTS, "trials", "is not of type 'array'")
 
-    def test_a_guest_that_signals_twice(self):
-        once = 'try_signal signal_documents "$work/signal" || return 1'
-        self.change_runner(once, f"{once}\n    {once}")
-        outcome = self.launcher().measure(self.pair(), [model.Arm("only")], self.plan("cpu:seconds=1"))
-        self.assert_error(outcome, model.ErrorClass.BAD_RESULTS, "signalled 2 times")
-
     def test_a_benchmark_that_fails(self):
         plan = self.plan("fio:seconds=1,directory=/nowhere")
         outcome = self.launcher().measure(self.pair(), [model.Arm("only")], plan)
         self.assert_error(outcome, model.ErrorClass.BENCHMARK_FAILED, "fio")
-
-    def test_an_interruption_removes_the_stacks(self):
-        launcher = self.launcher()
-        made = stacks.Stacks.create
-
-        def create(*arguments):
-            launcher.interrupt()
-            return made(*arguments)
-
-        with mock.patch.object(stacks.Stacks, "create", create):
-            outcome = launcher.measure(self.pair(), [model.Arm("one"), model.Arm("two")], self.plan())
-        self.assertEqual({model.ErrorClass.INTERRUPTED}, {one.kind for one in outcome.errors})
-        self.assertEqual(self.before, self.inventory())
-
-    def test_cleanup_removes_what_a_dead_run_left(self):
-        launcher = self.launcher()
-        left = stacks.Stacks(launcher._api).create(
-            f"{model.NAME_PREFIX}{self.run_id}-dead",
-            {
-                "external_network": base.NETWORK,
-                "image": base.IMAGE,
-                "ram": 192,
-                "server_group_policy": "soft-affinity",
-            },
-            [],
-            5,
-        )
-        time.sleep(3)  # servers are being built
-        self.assertEqual([left.name], launcher.cleanup(self.run_id))
-        self.assertEqual([], launcher.cleanup(self.run_id))
-        self.assertEqual(self.before, self.inventory())
-
-    def test_a_revoked_token_is_renewed(self):
-        launcher = self.launcher()
-        api = launcher._api.connection
-        token = api.auth_token  # no service has seen it: one that has believes it for five minutes more
-        self.cloud.identity.delete("/auth/tokens", headers={"X-Subject-Token": token})
-        self.assertEqual([], launcher.cleanup(self.run_id))
-        self.assertNotEqual(token, api.auth_token)
-
-    def test_what_the_cloud_lacks_is_said_before_any_pair(self):
-        plan = self.plan()
-        for changes, reason in (({"image": "none"}, "image 'none'"), ({"external_network": "none"}, "'none'")):
-            error = self.assertRaises(model.CloudError, self.launcher(**changes).check, [model.Arm("a")], plan)
-            self.assertIn(reason, str(error))
-        error = self.assertRaises(
-            model.CloudError, self.launcher().check, [model.Arm("a", "no-such-flavor")], plan
-        )
-        self.assertIn("flavor 'no-such-flavor'", str(error))
-        error = self.assertRaises(
-            model.CloudError, self.launcher().check, [model.Arm("a")], self.plan(time_limit_s=20)
-        )
-        self.assertIn("time limit", str(error))

@@ -63,13 +63,6 @@ class RemovalTest(testtools.TestCase):
         new = set(os.listdir("/sys/class/net")) - devices
         self.assertEqual(set(), new & {"mgmt", "tun", "prov", "br-int", "br-ex", "br-phy"})
 
-    def test_commands_without_a_cloud(self) -> None:
-        for name, arguments in (("status", ()), ("run", ("--", "true"))):
-            done = base.tool(name, "--state", self.folder, *arguments, check=False)
-            self.assertEqual(3, done.returncode)
-            self.assertIn("no cloud runs here; start one with tools/cloud/up", done.stderr)
-            self.assertEqual(1, len(done.stderr.splitlines()))
-
     def test_folder_of_something_else(self) -> None:
         precious = pathlib.Path(self.folder, "precious")
         precious.write_text("not a cloud's")
