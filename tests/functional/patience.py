@@ -6,7 +6,6 @@ other work had the CPUs. What does not end by then has hung, and the failure say
 """
 
 import os
-import pathlib
 import subprocess
 import time
 from collections.abc import Callable, Sequence
@@ -16,32 +15,26 @@ from typing import IO, Any
 LIMIT_S = 600.0
 #: For a program to clean up after SIGTERM before it is killed.
 _LEAVE_S = 60.0
-_TAIL_BYTES = 1 << 18
 _TAIL_LINES = 15
-_LINE = 200
 
 
 def run(
     argv: Sequence[str | os.PathLike[str]],
     *,
     limit_s: float = LIMIT_S,
-    log: pathlib.Path | None = None,
     stdout: int | IO[Any] = subprocess.PIPE,
     **options: Any,
 ) -> subprocess.CompletedProcess[str]:
     """Run a program to its end, whatever its exit code.
 
-    :param log: a file that tells how far it came; its end is in the failure.
-    :raises AssertionError: it hangs: which program, for how long, what it had printed, the end of ``log``.
+    :raises AssertionError: it hangs: which program, for how long, what it had printed.
     """
     process = subprocess.Popen(argv, stdout=stdout, stderr=subprocess.PIPE, text=True, **options)
-    out, err = finish(process, limit_s=limit_s, log=log)
+    out, err = finish(process, limit_s=limit_s)
     return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
 
-def finish(
-    process: subprocess.Popen[str], *, limit_s: float = LIMIT_S, log: pathlib.Path | None = None
-) -> tuple[str, str]:
+def finish(process: subprocess.Popen[str], *, limit_s: float = LIMIT_S) -> tuple[str, str]:
     """Wait for the end of a program and return its output and errors (None where they are no pipes).
 
     One that hangs is asked to end, so that it removes what it made, and killed if it does not.
@@ -53,12 +46,9 @@ def finish(
         return process.communicate(timeout=limit_s)
     except subprocess.TimeoutExpired:
         lasted_s = time.monotonic() - begun
-    said = _tail(_end(process))
-    message = f"{_shown(process.args)} did not end within {lasted_s:.0f} s; {_load()}"
-    message += f"\nit had printed: {said or '(nothing)'}"
-    if log is not None:
-        message += f"\nlast lines of its log: {_tail_of_file(log) or '(nothing)'}"
-    raise AssertionError(message)
+    said = "\n".join(_end(process).splitlines()[-_TAIL_LINES:])
+    program = process.args if isinstance(process.args, str) else " ".join(map(str, process.args))[:500]  # type: ignore[arg-type]
+    raise AssertionError(f"{program} did not end within {lasted_s:.0f} s; {_load()}; it had printed:\n{said}")
 
 
 def until(condition: Callable[[], bool], what: str, *, limit_s: float = LIMIT_S, pause_s: float = 0.05) -> None:
@@ -86,22 +76,5 @@ def _end(process: subprocess.Popen[str]) -> str:
     return "".join(part.decode(errors="replace") if isinstance(part, bytes) else part for part in parts if part)
 
 
-def _shown(argv: Any) -> str:
-    return argv if isinstance(argv, str) else " ".join(map(str, argv))[:500]
-
-
 def _load() -> str:
     return f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} CPUs"
-
-
-def _tail(text: str) -> str:
-    return "".join(f"\n  | {line[:_LINE]}" for line in text.splitlines()[-_TAIL_LINES:])
-
-
-def _tail_of_file(path: pathlib.Path) -> str:
-    try:
-        with open(path, "rb") as file:
-            file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL_BYTES))
-            return _tail(file.read().decode(errors="replace"))
-    except OSError as error:
-        return f"{path}: {error.strerror}"

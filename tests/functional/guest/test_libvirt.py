@@ -100,7 +100,7 @@ class LibvirtTest(testtools.TestCase):
         the question is asked anew for each device: minutes. So here nobody has KVM.
         """
         argv, options = self.embedded("; ".join(commands))
-        result = patience.run(argv, log=self.folder / "libvirt.log", **options)
+        result = patience.run(argv, **options)
         self.assertEqual((0, ""), (result.returncode, result.stderr))  # the code is the last command's alone
         return result.stdout
 
