@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import html
+import itertools
 import json
 import lzma
 import os
@@ -51,10 +52,14 @@ class Plot:
 
     def __init__(self, title: str, note: str, axis: charts.Axis) -> None:
         self._title, self._note, self._axis = title, note, axis
-        self._rows: list[tuple[str, charts.Row, str]] = []
+        self._rows: list[Iterator[str]] = []
 
-    def add(self, label: str, row: charts.Row, figure: str) -> None:
-        self._rows.append((label, row, figure))
+    def add(self, label: str, figure: float, values: Sequence[float], ends: Sequence[float | None] = ()) -> None:
+        """Add a row: its values as dots, and the median and both ends of its interval where there are any."""
+        top = TOP_MARGIN + ROW * len(self._rows)
+        dots = [across(self._axis.place(value)) for value in values]
+        marks = [None if end is None else across(self._axis.place(end)) for end in ends]
+        self._rows.append(drawn(top, label, wording.number(figure), dots, *marks))
 
     def svg(self) -> str:
         bottom = TOP_MARGIN + ROW * len(self._rows)
@@ -66,30 +71,35 @@ class Plot:
             text(12, 41, self._note, SOFT, "start", ' font-size="12"'),
         ]
         for tick in self._axis.ticks:
-            at = across(tick.at)
+            at = across(self._axis.place(tick))
             lines.append(f'<path d="M{at:.1f} {TOP_MARGIN}V{bottom}" stroke="{GRID}"/>')
-            lines.append(text(at, bottom + 18, f"{tick.value:g}", SOFT, "middle"))
+            lines.append(text(at, bottom + 18, f"{tick:g}", SOFT, "middle"))
         if self._axis.low < 1 < self._axis.high:
             one = across(self._axis.place(1))
             lines.append(f'<path d="M{one:.1f} {TOP_MARGIN}V{bottom}" stroke="{SOFT}" stroke-dasharray="3 3"/>')
-        for number, (label, row, figure) in enumerate(self._rows):
-            lines += drawn(TOP_MARGIN + ROW * number, label, row, figure)
-        return "\n".join([*lines, "</svg>"]) + "\n"
+        return "\n".join([*lines, *itertools.chain(*self._rows), "</svg>"]) + "\n"
 
 
-def drawn(top: float, label: str, row: charts.Row, figure: str) -> Iterator[str]:
-    """Yield the elements of one row."""
+def drawn(
+    top: float,
+    label: str,
+    figure: str,
+    dots: Sequence[float],
+    median: float | None = None,
+    low: float | None = None,
+    high: float | None = None,
+) -> Iterator[str]:
+    """Yield the elements of one row; dots lie at three heights, so that equal ones stay visible."""
     middle = top + ROW / 2
     yield text(LEFT - 12, middle + 4, label, INK, "end")
     yield text(WIDTH - 12, middle + 4, figure, INK, "end")
-    if row.low is not None and row.high is not None:
-        low, high = across(row.low), across(row.high)
+    if low is not None and high is not None:
         yield f'<rect x="{low:.1f}" y="{middle - 4:.1f}" width="{high - low:.1f}" height="8" fill="{BAND}"/>'
-    for dot in row.dots:
-        y = top + ROW * dot.y / 100
-        yield f'<circle cx="{across(dot.x):.1f}" cy="{y:.1f}" r="3.5" fill="{DOT}" fill-opacity="0.55"/>'
-    if row.median is not None:
-        yield f'<path d="M{across(row.median):.1f} {top + 4:.1f}v{ROW - 8}" stroke="{INK}" stroke-width="3"/>'
+    for index, dot in enumerate(dots):
+        y = top + ROW * (50 + (index % 3 - 1) * 16) / 100 if len(dots) > 1 else middle
+        yield f'<circle cx="{dot:.1f}" cy="{y:.1f}" r="3.5" fill="{DOT}" fill-opacity="0.55"/>'
+    if median is not None:
+        yield f'<path d="M{median:.1f} {top + 4:.1f}v{ROW - 8}" stroke="{INK}" stroke-width="3"/>'
 
 
 def text(x: float, y: float, words: str, colour: str, anchor: str, more: str = "") -> str:
@@ -110,14 +120,15 @@ def noise() -> str:
     for one in summary.summarise(results):
         pair = next(pair for pair in one.comparisons if (pair.arm, pair.baseline) == ("again", "untuned"))
         found.append((one.label, pair.ratio, [value for _, value in pair.values]))
-    axis = charts.axis([value for _, _, values in found for value in values], [1.0])
+    axis = charts.axis([1.0, *(value for _, _, values in found for value in values)])
     plot = Plot(
         "Guests that are alike, over each other",
         "Ratio within a block of an A/A run; line: median, band: its 95 % interval over four boots. TCG, 2 CPUs.",
         axis,
     )
     for label, ratio, values in found:
-        plot.add(label, charts.row(axis, [(value, "") for value in values], ratio), wording.number(ratio.value))
+        assert ratio is not None, f"{label}: too few pairs"
+        plot.add(label, ratio.value, values, (ratio.value, ratio.low, ratio.high))
     return plot.svg()
 
 
@@ -131,16 +142,15 @@ def measured() -> str:
         for place, figure in enumerate(one["figures"])
         if figure["ratio"] and (place == 0 or one["label"] == "system")
     ]
-    axis = charts.axis([end for _, (value, low, high, _) in rows for end in (value, low, high) if end], [1.0])
+    axis = charts.axis([1.0, *(end for _, ratio in rows for end in ratio[:3] if end)])
     run = first["run"]
     plot = Plot(
         f"Each benchmark in a guest under {run['accelerator'].upper()}, over the same on its host",
         f"Less than 1: a loss. Line: median of {run['blocks']} blocks; band: its 95 % interval.",
         axis,
     )
-    for label, (value, low, high, _pairs) in rows:
-        ends = (None, None) if low is None or high is None else (axis.place(low), axis.place(high))
-        plot.add(label, charts.Row((), axis.place(value), *ends), wording.number(value))
+    for label, ratio in rows:
+        plot.add(label, ratio[0], (), ratio[:3])
     return plot.svg()
 
 
@@ -160,11 +170,9 @@ def unixbench() -> str:
 
 def ratios(title: str, note: str, rows: Sequence[tuple[str, float]]) -> str:
     """Return a plot of single ratios."""
-    axis = charts.axis([ratio for _, ratio in rows], [1.0])
-    plot = Plot(title, note, axis)
+    plot = Plot(title, note, charts.axis([1.0, *(ratio for _, ratio in rows)]))
     for label, ratio in rows:
-        dot = charts.Dot(axis.place(ratio), 50, "")
-        plot.add(label, charts.Row((dot,), None, None, None), wording.number(ratio))
+        plot.add(label, ratio, (ratio,))
     return plot.svg()
 
 
