@@ -3,10 +3,10 @@
     NOVA_PERF_LAB=DIR tools/lab/up --kernel 6.12
     NOVA_PERF_LAB=DIR python -m tests.benchmarks lab_placement [--boots N] [--blocks N] [--seconds N]
 
-Prints a table. A client beside the emulated host sends four streams
-through its NIC on node 1 (interrupts, softirqs), its routing and four vhost workers to a guest on node 1. In each
-block all three arms have a turn, their order turned from block to block; a boot makes the guest anew. Service CPU
-is what all CPUs of the host worked beside the guest's own vCPUs, less what they work when nothing is sent.
+A client beside the emulated host sends four streams through its NIC on node 1 (interrupts, softirqs), its
+routing and four vhost workers to a guest on node 1. In each block all three arms have a turn, their order
+turned from block to block; a boot makes the guest anew. Service CPU is what all CPUs of the host worked beside
+the guest's own vCPUs, less what they work when nothing is sent.
 
 The emulated host's CPUs are threads of an emulator that share this machine's: a CPU that is crowded there costs
 nothing that a real one would (caches, memory of another node), while all of them share two real ones. What is seen
@@ -26,7 +26,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from nova_perf_tuning.budget import model, statistics, text
+from nova_perf_tuning.budget import model, statistics
 from tests.lab import rig
 
 TOP = pathlib.Path(__file__).resolve().parents[2]
@@ -105,12 +105,6 @@ class Host:
         ]
         self.lab.ask("run", "; ".join(lines))
 
-    def where(self) -> str:
-        """Return on which CPUs interrupts and workers may be now."""
-        irqs = sorted({tuple(one["cpus"]) for one in self.lab.ask("nic_irqs", _NIC)})
-        workers = sorted({tuple(one["cpus"]) for one in self.lab.ask("threads", "g1") if one["name"] == "vhost"})
-        return f"interrupts {irqs}, workers {workers}"
-
     def idle(self) -> float:
         """Return the CPUs that the host works when nothing is sent."""
         worked, at = self.lab.ask("busy")
@@ -144,11 +138,7 @@ def trials(host: Host, args: argparse.Namespace) -> list[model.Trial]:
                 rate, worked, window = host.measure(args.seconds)
                 gbit = rate * args.seconds / 1e3
                 per_gbit = (worked - idle * window) / gbit
-                print(
-                    f"boot {boot} block {block} {arm}: {rate:.0f} Mbit/s, {per_gbit:.2f} s of CPU per Gbit;"
-                    f" {host.where()}",
-                    file=sys.stderr,
-                )
+                print(f"boot {boot} block {block} {arm}: {rate:.0f} Mbit/s, {per_gbit:.2f} s of CPU per Gbit")
                 host.leave(arm)
                 for metric, unit, better, value in (
                     ("throughput", "Mbit/s", "higher", rate),
@@ -160,24 +150,15 @@ def trials(host: Host, args: argparse.Namespace) -> list[model.Trial]:
     return found
 
 
-def rows(found: Sequence[model.Trial]) -> list[list[str]]:
-    """Return the rows of the table: medians, and the ratio to everything on CPU 0 with its interval."""
-    table = []
+def show(found: Sequence[model.Trial]) -> None:
+    """Print medians, and the ratios to everything on CPU 0 with their intervals; more than 1 is better."""
     for metric in dict.fromkeys(one.metric for one in found):
         some = [one for one in found if one.metric == metric]
         for arm in ARMS:
             values = [one.value for one in some if one.arm == arm and one.value is not None]
             ratio = None if arm == ARMS[0] else statistics.ratio(some, arm, ARMS[0])
-            span = "-"
-            if ratio is not None:
-                inside = (
-                    "too few"
-                    if ratio.low is None or ratio.high is None
-                    else f"{ratio.low:.2f} to {ratio.high:.2f}"
-                )
-                span = f"{ratio.value:.2f} ({inside})"
-            table.append([metric, TITLES[arm], f"{text.number(float(np.median(values)))} {some[0].unit}", span])
-    return table
+            span = "" if ratio is None else f", {ratio.value:.2f} of that on CPU 0 ({ratio.low} to {ratio.high})"
+            print(f"{metric}, {TITLES[arm]}: {float(np.median(values)):.4g} {some[0].unit}{span}")
 
 
 def main() -> int:
@@ -186,7 +167,6 @@ def main() -> int:
     parser.add_argument("--boots", type=int, default=4)
     parser.add_argument("--blocks", type=int, default=3)
     parser.add_argument("--seconds", type=int, default=5)
-    parser.add_argument("--output", help="file for the trials as JSON")
     args = parser.parse_args()
     host = Host()
     try:
@@ -194,16 +174,8 @@ def main() -> int:
         kernel = host.lab.kernel
     finally:
         host.close()
-    if args.output:
-        told = [
-            {"arm": o.arm, "boot": o.group, "block": o.block, "metric": o.metric, "value": o.value} for o in found
-        ]
-        pathlib.Path(args.output).write_text(json.dumps(told), encoding="utf-8")
-    print(".. list-table::\n   :header-rows: 1\n")
-    head = ["figure", "where the work is", "median", "over all on CPU 0 (95 % interval; more than 1 is better)"]
-    for row in [head, *rows(found)]:
-        print("\n".join(f"   {'*' if index == 0 else ' '} - {cell}" for index, cell in enumerate(row)))
-    print(f"\n{args.boots} boots of {args.blocks} blocks, {args.seconds} s each, kernel {kernel}.")
+    show(found)
+    print(f"{args.boots} boots of {args.blocks} blocks, {args.seconds} s each, kernel {kernel}.")
     return 0
 
 

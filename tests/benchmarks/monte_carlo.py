@@ -1,18 +1,228 @@
 """What verdicts are worth: ``python -m tests.benchmarks monte_carlo [--repeats N] [--recording FILE]``.
 
-Simulates validations at the default settings of ``nova-perf validate --budget`` out of the noise of live guests
-(:mod:`tests.benchmarks.simulation`), as it was recorded and scaled to the spread of a quiet host, and prints how
-often the verdicts were right. Exit code 1 when a promise is broken.
+Simulates validations at the default settings of ``nova-perf validate --budget`` out of recorded noise, and prints
+how often the verdicts were right. Exit code 1 when a promise is broken.
+
+A recording is an A/A run of live guests: both arms the same, so that every ratio in it is noise; it is used as
+it is and scaled to the spread of a quiet host. A simulated boot is a recorded one, drawn at random, with its
+arms swapped or not (noise has no direction), and its blocks drawn from that boot's blocks. Thousands of
+validations at once are judged by :func:`shares`, in numpy; :func:`decide` puts one through the code of the
+product, and a unit test holds the two against each other.
 """
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
+import json
+import lzma
+import math
 import pathlib
+import statistics
 import sys
+from collections.abc import Callable
 
-from tests.benchmarks import simulation
+import numpy as np
+
+from nova_perf_tuning.budget import budget_file, interim, model, store, verdict
+from nova_perf_tuning.budget import statistics as product
+from nova_perf_tuning.cli import validate_options
+
+RECORDING = pathlib.Path(__file__).with_name("aa_guests.json.xz")
+BUSY = pathlib.Path(__file__).with_name("aa_guests_busy.json.xz")
+
+#: Changes log-ratios (validations x boots x blocks) as they were drawn.
+Twist = Callable[[np.random.Generator, np.ndarray], np.ndarray]
+
+
+@dataclasses.dataclass(frozen=True)
+class Noise:
+    """Recorded noise of one benchmark: for each boot the log-ratios of its blocks."""
+
+    label: str
+    boots: tuple[np.ndarray, ...]
+
+    @property
+    def block_sd(self) -> float:
+        """Spread of log-ratios between blocks of a boot, robust against outliers (1.4826 * MAD)."""
+        inner = np.concatenate([boot - np.median(boot) for boot in self.boots])
+        # Deviations from a median of n values are smaller than from the truth by about (n - 1) / n.
+        few = statistics.fmean(len(boot) for boot in self.boots)
+        return 1.4826 * float(np.median(np.abs(inner))) * math.sqrt(few / (few - 1))
+
+    @property
+    def boot_sd(self) -> float:
+        """Spread of the boots' medians around no difference."""
+        return math.sqrt(statistics.fmean(float(np.median(boot)) ** 2 for boot in self.boots))
+
+    def scaled(self, block_sd: float) -> Noise:
+        """Return noise of the same shape whose spread between blocks is ``block_sd``."""
+        return Noise(self.label, tuple(boot * (block_sd / self.block_sd) for boot in self.boots))
+
+
+def load(path: pathlib.Path = RECORDING) -> tuple[dict[str, Noise], dict[str, object]]:
+    """Return benchmark -> noise of a recording, and the environment it was made in.
+
+    A recording is the results file of ``nova-perf validate --noise-floor``, compressed or not.
+    """
+    with (lzma.open if path.suffix == ".xz" else open)(path, "rt", encoding="utf-8") as file:
+        results = store.from_dict(json.load(file), str(path))
+    found = {label: noise(results, label) for label in dict.fromkeys(one.benchmark for one in results.trials)}
+    return found, dict(results.environment)
+
+
+def noise(results: model.Results, label: str, arms: tuple[str, str] = ("untuned", "again")) -> Noise:
+    """Return the noise of one benchmark in an A/A run; boots with fewer than two whole blocks are left out."""
+    trials = [one for one in results.trials if one.benchmark == label and one.primary]
+    boots = product.log_ratios(trials, arms[1], arms[0])
+    return Noise(label, tuple(np.array(logs) for logs in boots.values() if len(logs) > 1))
+
+
+def plain(_random: np.random.Generator, logs: np.ndarray) -> np.ndarray:
+    """Leave all as recorded."""
+    return logs
+
+
+def outliers(random: np.random.Generator, logs: np.ndarray) -> np.ndarray:
+    """In one trial of twenty, of either arm, something else took 10 to 60 % of the machine."""
+    for sign in (1, -1):
+        hit = random.random(logs.shape) < 0.05
+        logs = logs + sign * np.where(hit, np.log1p(-random.uniform(0.1, 0.6, logs.shape)), 0.0)
+    return logs
+
+
+def drift(random: np.random.Generator, logs: np.ndarray) -> np.ndarray:
+    """Both arms lose 6 % within each boot, trial by trial: a host that heats up, or a neighbour that grows.
+
+    Arms take turns as in a session: the order is random in one block and mirrored in the next.
+    """
+    count = logs.shape[-1]
+    first = np.repeat(random.random((*logs.shape[:-1], (count + 1) // 2)) < 0.5, 2, axis=-1)[..., :count]
+    second_first = first ^ (np.arange(count) % 2 == 1)
+    return logs - 0.06 / (2 * count) * np.where(second_first, -1, 1)
+
+
+def biased_boot(_random: np.random.Generator, logs: np.ndarray) -> np.ndarray:
+    """The second boot puts the judged arm's guests where they lose 10 %."""
+    logs[:, 1] += math.log(0.9)
+    return logs
+
+
+def lucky_boot(_random: np.random.Generator, logs: np.ndarray) -> np.ndarray:
+    """The second boot puts the baseline's guests where they lose 10 %, which hides a loss of the judged arm."""
+    logs[:, 1] -= math.log(0.9)
+    return logs
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """How a simulated validation is run: the defaults of ``nova-perf validate --budget``.
+
+    :ivar figures: benchmarks under one gate; the loss is that of the first, the others lose nothing.
+    """
+
+    blocks: int = validate_options.BLOCKS_JUDGED
+    boots: int = validate_options.GROUPS_JUDGED
+    figures: int = 1
+
+    @property
+    def looks(self) -> list[tuple[int, float]]:
+        """Return the boots at which is looked, and the share of the error spent there."""
+        half = next((boots for boots in range(1, self.boots) if interim.due(boots, self.boots)), None)
+        whole = (self.boots, 1.0 - interim.SHARE if half else 1.0)
+        return [whole] if half is None else [(half, interim.SHARE), whole]
+
+
+def draw(
+    random: np.random.Generator, recorded: Noise, loss: float, plan: Plan, twist: Twist, repeats: int
+) -> np.ndarray:
+    """Return log-ratios: validations x figures x boots x blocks."""
+    sizes = np.array([len(boot) for boot in recorded.boots])
+    known = np.zeros((len(sizes), sizes.max()))
+    for index, boot in enumerate(recorded.boots):
+        known[index, : len(boot)] = boot
+    figures = []
+    for figure in range(plan.figures):
+        boots = random.integers(len(sizes), size=(repeats, plan.boots))
+        shape = (repeats, plan.boots, plan.blocks)
+        blocks = (random.random(shape) * sizes[boots][:, :, None]).astype(int)
+        logs = known[boots[:, :, None], blocks] * random.choice((-1, 1), (repeats, plan.boots, 1))
+        figures.append(twist(random, logs) + (0.0 if figure else math.log1p(-loss)))
+    return np.stack(figures, axis=1)
+
+
+def judge(logs: np.ndarray, limit: float, plan: Plan, confidence: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
+    """Return the verdict of each validation (1 PASS, -1 FAIL, 0 INCONCLUSIVE) and the boots it took."""
+    found, taken = np.zeros(len(logs), dtype=int), np.full(len(logs), plan.boots)
+    for boots, share in plan.looks:
+        medians = np.median(logs[:, :, :boots], axis=-1)
+        middle, spread = medians.mean(axis=-1), medians.std(axis=-1, ddof=1) / math.sqrt(boots)
+
+        def ends(
+            error: float, sign: int, boots: int = boots, middle: np.ndarray = middle, spread: np.ndarray = spread
+        ) -> np.ndarray:
+            return 1 - np.exp(middle + sign * product.student_t(1 - error / 2, boots - 1) * spread)
+
+        error = (1 - confidence) * share
+        passed = (ends(error, -1) <= limit).all(axis=1)
+        failed = (ends(error / plan.figures, 1) > limit).any(axis=1)  # the first step of Holm's test
+        undecided = (found == 0) & (taken == plan.boots)
+        now = np.where(failed, -1, np.where(passed, 1, 0))
+        found = np.where(undecided, now, found)
+        taken = np.where(undecided & (now != 0), boots, taken)
+    return found, taken
+
+
+def shares(
+    recorded: Noise,
+    loss: float,
+    *,
+    limit: float = 0.05,
+    plan: Plan | None = None,
+    twist: Twist = plain,
+    repeats: int = 2000,
+    seed: int = 1,
+) -> tuple[dict[str, float], float]:
+    """Return verdict -> share of ``repeats`` simulated validations, and the mean of the boots they took."""
+    plan = plan or Plan()
+    logs = draw(np.random.default_rng(seed), recorded, loss, plan, twist, repeats)
+    found, boots = judge(logs, limit, plan)
+    names = {"PASS": 1, "FAIL": -1, "INCONCLUSIVE": 0}
+    return {name: float((found == value).mean()) for name, value in names.items()}, float(boots.mean())
+
+
+def results(logs: np.ndarray) -> model.Results:
+    """Return one validation (figures x boots x blocks) as a results file has it."""
+    trials: list[model.Trial] = []
+    for (figure, boot, block), log in np.ndenumerate(logs):
+        for arm, value in (("untuned", 1000.0), ("tuned", 1000.0 * math.exp(log))):
+            name, order = f"figure{figure}", len(trials)
+            trials.append(
+                model.Trial(name, "rate", "1/s", "higher", arm, boot, block, value, {}, None, 1.0, order=order)
+            )
+    return model.Results({}, trials)
+
+
+def decide(logs: np.ndarray, limit: float, plan: Plan) -> tuple[verdict.Verdict, int]:
+    """Return the verdict that ``validate`` ends with, and after how many boots, by the code of the product."""
+    whole = results(logs)
+    budgets = [
+        budget_file.Budget(f"figure{figure}", "tuned", limit, baseline="untuned") for figure in range(len(logs))
+    ]
+    for boots in range(1, plan.boots + 1):
+        if interim.due(boots, plan.boots):
+            whole.environment = {"looks": [{"groups": boots}]}
+            seen = [one for one in whole.trials if one.group < boots]
+            judged = verdict.judge_all(dataclasses.replace(whole, trials=seen), budgets)
+            if not any(one.open for one in judged):
+                return verdict.overall(judged), boots
+    return verdict.overall(verdict.judge_all(whole, budgets)), plan.boots
+
+
+def below(share: float, repeats: int) -> float:
+    """Return the largest share of ``repeats`` that is no surprise if ``share`` is true (three standard errors)."""
+    return share + 3 * math.sqrt(share * (1 - share) / repeats)
+
 
 LIMIT = 0.05
 #: Spread between blocks of a host where nothing else runs; the recording has its own, printed beside it.
@@ -36,8 +246,8 @@ class Promise:
 
     def kept(self, share: float, repeats: int) -> bool:
         """Return whether ``share`` of ``repeats`` is no surprise if the promise holds."""
-        enough = share >= 1 - simulation.below(1 - self.least, repeats)
-        return enough and share <= simulation.below(self.most, repeats)
+        enough = share >= 1 - below(1 - self.least, repeats)
+        return enough and share <= below(self.most, repeats)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,7 +260,7 @@ class Case:
     name: str
     loss: float
     promises: tuple[Promise, ...]
-    twist: simulation.Twist = simulation.plain
+    twist: Twist = plain
     figures: int = 1
 
 
@@ -60,30 +270,30 @@ _FOUND = Promise("FAIL", least=0.95)
 
 CASES = (
     Case("A/A", 0.0, (_NO_FAIL, Promise("PASS", least=0.95))),
-    Case("A/A with outliers", 0.0, (_NO_FAIL,), simulation.outliers),
-    Case("A/A with drift of both arms", 0.0, (_NO_FAIL,), simulation.drift),
-    Case("A/A with a boot biased by 10 %", 0.0, (_NO_FAIL,), simulation.biased_boot),
+    Case("A/A with outliers", 0.0, (_NO_FAIL,), outliers),
+    Case("A/A with drift of both arms", 0.0, (_NO_FAIL,), drift),
+    Case("A/A with a boot biased by 10 %", 0.0, (_NO_FAIL,), biased_boot),
     Case("A/A, three figures", 0.0, (_NO_FAIL,), figures=3),
     Case("at the budget's edge", LIMIT, _EDGE),
-    Case("edge with outliers", LIMIT, _EDGE, simulation.outliers),
-    Case("edge with drift of both arms", LIMIT, _EDGE, simulation.drift),
+    Case("edge with outliers", LIMIT, _EDGE, outliers),
+    Case("edge with drift of both arms", LIMIT, _EDGE, drift),
     Case("three figures, one at the edge", LIMIT, _EDGE, figures=3),
     Case("loss of 10 %", 0.1, (_FOUND,)),
-    Case("loss of 10 % with outliers", 0.1, (_FOUND,), simulation.outliers),
-    Case("loss of 10 % with drift", 0.1, (_FOUND,), simulation.drift),
-    Case("loss of 10 %, a boot biased by 10 %", 0.1, (_FOUND,), simulation.biased_boot),
-    Case("loss of 10 %, the baseline's boot biased", 0.1, (_FOUND,), simulation.lucky_boot),
+    Case("loss of 10 % with outliers", 0.1, (_FOUND,), outliers),
+    Case("loss of 10 % with drift", 0.1, (_FOUND,), drift),
+    Case("loss of 10 %, a boot biased by 10 %", 0.1, (_FOUND,), biased_boot),
+    Case("loss of 10 %, the baseline's boot biased", 0.1, (_FOUND,), lucky_boot),
     Case("three figures, one loses 10 %", 0.1, (_FOUND,), figures=3),
 )
 
 
-def run(case: Case, noise: simulation.Noise, repeats: int) -> tuple[dict[str, float], float]:
+def run(case: Case, used: Noise, repeats: int) -> tuple[dict[str, float], float]:
     """Return verdict -> its share of ``repeats`` simulated validations, and the mean of the boots they took."""
-    plan = simulation.Plan(figures=case.figures)
-    return simulation.shares(noise, case.loss, limit=LIMIT, plan=plan, twist=case.twist, repeats=repeats)
+    plan = Plan(figures=case.figures)
+    return shares(used, case.loss, limit=LIMIT, plan=plan, twist=case.twist, repeats=repeats)
 
 
-def judge(case: Case, found: dict[str, float], boots: float, quiet: bool, repeats: int) -> bool:
+def tell(case: Case, found: dict[str, float], boots: float, quiet: bool, repeats: int) -> bool:
     """Print how often a case had its verdicts and return whether its promises are kept."""
     whole = True
     for promise in case.promises:
@@ -101,19 +311,19 @@ def main() -> int:
     """Print all and return 1 when a promise is broken."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=4000)
-    parser.add_argument("--recording", type=pathlib.Path, action="append")
+    parser.add_argument("--recording", type=pathlib.Path, nargs="*", default=[RECORDING, BUSY])
     args = parser.parse_args()
     whole = True
-    for path in args.recording or (simulation.RECORDING, simulation.BUSY):
-        recorded, environment = simulation.load(path)
+    for path in args.recording:
+        recorded, environment = load(path)
         print(f"{path.name}: recorded {environment['created']} under {environment['accelerator']}")
-        for label, noise in recorded.items():
-            for quiet, used in ((False, noise), (True, noise.scaled(QUIET_SD))):
+        for label, found in recorded.items():
+            for quiet, used in ((False, found), (True, found.scaled(QUIET_SD))):
                 spread = f"blocks spread by {used.block_sd:.1%}, boots by {used.boot_sd:.1%}"
                 print(f" {label}, {'scaled' if quiet else 'as recorded'}: {spread}")
                 for case in CASES:
-                    found, boots = run(case, used, args.repeats)
-                    whole = judge(case, found, boots, quiet, args.repeats) and whole
+                    verdicts, boots = run(case, used, args.repeats)
+                    whole = tell(case, verdicts, boots, quiet, args.repeats) and whole
     return 0 if whole else 1
 
 

@@ -4,12 +4,12 @@ import numpy as np
 import testtools
 
 from nova_perf_tuning.budget import interim, verdict
-from tests.benchmarks import monte_carlo, simulation
+from tests.benchmarks import monte_carlo
 
 
 class MonteCarloTest(testtools.TestCase):
     def test_promises(self):
-        recorded, _ = simulation.load()
+        recorded, _ = monte_carlo.load()
         for label, noise in recorded.items():
             for quiet, used in ((False, noise), (True, noise.scaled(monte_carlo.QUIET_SD))):
                 for case in monte_carlo.CASES:
@@ -19,15 +19,15 @@ class MonteCarloTest(testtools.TestCase):
                         self.assertTrue(kept or (promise.least and not quiet), (label, quiet, case.name, found))
 
     def test_what_is_simulated_is_what_the_code_does(self):
-        recorded, _ = simulation.load()
+        recorded, _ = monte_carlo.load()
         names = {1: verdict.Verdict.PASS, -1: verdict.Verdict.FAIL, 0: verdict.Verdict.INCONCLUSIVE}
         for figures in (1, 2):
-            plan = simulation.Plan(figures=figures)
+            plan = monte_carlo.Plan(figures=figures)
             random = np.random.default_rng(figures)
             for loss in (0.0, 0.05, 0.1):
-                logs = simulation.draw(random, recorded["cpu"], loss, plan, simulation.outliers, 12)
-                found, boots = simulation.judge(logs, 0.05, plan)
-                told = [simulation.decide(one, 0.05, plan) for one in logs]
+                logs = monte_carlo.draw(random, recorded["cpu"], loss, plan, monte_carlo.outliers, 12)
+                found, boots = monte_carlo.judge(logs, 0.05, plan)
+                told = [monte_carlo.decide(one, 0.05, plan) for one in logs]
                 self.assertEqual(list(zip(map(names.get, found), boots.tolist(), strict=True)), told)
 
 

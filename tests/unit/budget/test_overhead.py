@@ -6,7 +6,7 @@ import lzma
 import testtools
 
 from nova_perf_tuning.budget import overhead, reasons, store
-from tests.benchmarks import simulation
+from tests.benchmarks import monte_carlo
 from tests.unit.budget import samples
 
 C = reasons.ReasonCode
@@ -52,7 +52,7 @@ class CostTest(testtools.TestCase):
             self.assertIsNone(nothing)
 
     def test_recorded_guests_contradict_nothing(self):
-        with lzma.open(simulation.RECORDING, "rt", encoding="utf-8") as file:
+        with lzma.open(monte_carlo.RECORDING, "rt", encoding="utf-8") as file:
             recorded = store.from_dict(json.load(file), "recorded")
         costs = [overhead.cost(one) for one in recorded.trials]
         self.assertTrue(sum(one.service_s is not None for one in costs) > 100)
