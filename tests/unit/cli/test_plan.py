@@ -1,7 +1,5 @@
 """``nova-perf plan`` from end to end, in this process, on generated hosts and hostile input."""
 
-import contextlib
-import io
 import json
 import os
 import pathlib
