@@ -12,16 +12,19 @@ import dataclasses
 import datetime
 import hashlib
 import json
+import math
 import statistics
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nova_perf_tuning.database import engine as database  # first: it says which extra SQLAlchemy is of
 
 # isort: split
+import numpy as np
 import sqlalchemy as sa
+from scipy import stats
 
-from nova_perf_tuning.budget import guards, model, store, trend, trial_filter
+from nova_perf_tuning.budget import guards, model, store, trial_filter
 from nova_perf_tuning.database import tables
 
 #: What may change between runs and explain a change of figures.
@@ -32,8 +35,25 @@ _JUDGES = "perf:budget"
 
 _NEVER = datetime.datetime(1970, 1, 1)
 
+#: A shift must last for so many runs: one strange run is no change.
+LEAST_RUNS = 3
+#: Smaller shifts are not worth a word, however certain.
+_LEAST_SHARE = 0.01
+#: Probability of a change point in a history that has none.
+_LEVEL = 0.01
+#: Standard errors of logarithms below this are rounding.
+_LEAST_ERROR = 1e-12
+
 #: What the runs of a series have in common: the fields of :class:`Series` up to its points.
 _Key = tuple[str, str, str, str, str, str, str, str, str]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Change:
+    """:ivar index: first run after the change; :ivar ratio: median after / median before."""
+
+    index: int
+    ratio: float
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -52,7 +72,7 @@ class Series:
     """The history of one figure of one arm on one host.
 
     :ivar parameters: of the benchmark, as JSON; :ivar request: of the arm, as :func:`request` has it.
-    :ivar changes: where it changed, see :mod:`.trend`.
+    :ivar changes: where it changed, see :func:`changes`.
     """
 
     host: str
@@ -65,9 +85,9 @@ class Series:
     unit: str
     better: str
     points: tuple[Point, ...]
-    changes: tuple[trend.Change, ...]
+    changes: tuple[Change, ...]
 
-    def new_versions(self, change: trend.Change) -> dict[str, tuple[str, str]]:
+    def new_versions(self, change: Change) -> dict[str, tuple[str, str]]:
         """Return what has another version since a change: name -> version before and after."""
         before, after = self.points[change.index - 1].versions, self.points[change.index].versions
         return {name: (before.get(name, "?"), new) for name, new in after.items() if before.get(name, "?") != new}
@@ -174,7 +194,7 @@ class History:
                 for key, some in values.items():
                     points[key].append(Point(run_id, created, statistics.median(some), len(some), versions))
         return [
-            Series(*key, tuple(some), tuple(trend.changes([point.value for point in some])))
+            Series(*key, tuple(some), tuple(changes([point.value for point in some])))
             for key, some in sorted(points.items())
         ]
 
@@ -194,3 +214,41 @@ def _created(results: model.Results) -> datetime.datetime:
         return at.astimezone(datetime.UTC).replace(tzinfo=None) if at.tzinfo else at
     except (ValueError, OverflowError):
         return _NEVER
+
+
+def changes(values: Sequence[float]) -> list[Change]:
+    """Return the change points of a history of positive figures, in the order of time.
+
+    Binary segmentation with Student's t, corrected for the number of places to cut (as Hunter does, Fleming et al.
+    2023).
+    """
+    logs = np.log(values)
+    ends = [0, *_cuts(logs), len(logs)]
+    found = []
+    for before, cut, after in zip(ends, ends[1:], ends[2:], strict=False):
+        ratio = math.exp(statistics.median(logs[cut:after]) - statistics.median(logs[before:cut]))
+        if abs(ratio - 1) >= _LEAST_SHARE:
+            found.append(Change(cut, ratio))
+    return found
+
+
+def _cuts(logs: np.ndarray) -> list[int]:
+    cuts = []
+    segments = [(0, len(logs))]
+    while segments:
+        begin, end = segments.pop()
+        n = end - begin
+        if n < 2 * LEAST_RUNS:
+            continue
+        part = logs[begin:end] - logs[begin:end].mean()
+        place = np.arange(LEAST_RUNS, n - LEAST_RUNS + 1)
+        first = part.cumsum()[place - 1]  # what is behind a place has the same sum with the other sign
+        squares = (part**2).sum() - first**2 * (1 / place + 1 / (n - place))
+        error = np.sqrt(np.maximum(squares, 0) / (n - 2) * (1 / place + 1 / (n - place)))
+        shifts = np.abs(first) * (1 / place + 1 / (n - place)) / np.maximum(error, _LEAST_ERROR)
+        best = int(shifts.argmax())
+        if shifts[best] > stats.t.ppf(1 - _LEVEL / (2 * len(place)), n - 2):
+            cut = begin + int(place[best])
+            cuts.append(cut)
+            segments += [(begin, cut), (cut, end)]
+    return sorted(cuts)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from nova_perf_tuning import errors, whole_file
@@ -60,31 +60,25 @@ def fingerprint(environment: Mapping[str, Any], label: str) -> dict[str, Any]:
     return {**known, "benchmark": {name: benchmark.get(name) for name in ("kind", "parameters")}}
 
 
-def holding(
-    environment: Mapping[str, Any], entries: Sequence[_Entry], pick: Callable[[Iterable[float]], float] = max
-) -> dict[str, Any]:
+def holding(environment: Mapping[str, Any], entries: Sequence[_Entry]) -> dict[str, Any]:
     """Return what of noise floors belongs into the environment of a run; empty: none holds for its benchmarks.
 
     A floor holds where its fingerprint agrees with all that is known. The host has always to agree: a floor of one
-    says nothing of another, nor of results that do not tell theirs.
+    says nothing of another, nor of results that do not tell theirs. Of several the lowest counts: not all
+    is known before a run.
 
     :param entries: of the floor file.
-    :param pick: which of several floors counts, since it is not known which of them holds: the largest; before a
-        run the lowest, since what the others refuse may be allowed once all is known.
     """
-    losses: dict[str, dict[str, list[float]]] = {}
+    losses: dict[str, dict[str, float]] = {}
     created = ""
     wanted = {label: fingerprint(environment, label) for label in environment.get("benchmarks", {})}
-    for one in entries:
-        if not _same(one["fingerprint"].get("host"), environment.get("host")):
-            continue
+    for one in (one for one in entries if _same(one["fingerprint"].get("host"), environment.get("host"))):
         for label, known in wanted.items():
             if all(one["fingerprint"].get(name) == value for name, value in known.items() if name != "host"):
                 created = max(created, str(one["created"]))
-                for metric, loss in one["losses"].items():
-                    losses.setdefault(label, {}).setdefault(metric, []).append(loss)
-    floors_of = {label: {metric: pick(some) for metric, some in mine.items()} for label, mine in losses.items()}
-    return {"noise_floor": {"created": created, "losses": floors_of}} if floors_of else {}
+                mine = losses.setdefault(label, {})
+                mine |= {metric: min(loss, mine.get(metric, loss)) for metric, loss in one["losses"].items()}
+    return {"noise_floor": {"created": created, "losses": losses}} if losses else {}
 
 
 def _same(one: object, other: object) -> bool:

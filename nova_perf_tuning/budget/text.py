@@ -10,7 +10,7 @@ from nova_perf_tuning.budget import model, reasons
 from nova_perf_tuning.guest import truth
 
 if TYPE_CHECKING:
-    from nova_perf_tuning.budget import ablation, history, statistics, summary, trend, verdict
+    from nova_perf_tuning.budget import ablation, history, statistics, summary, verdict
 
 #: Names that a message lists.
 _NAMES = 20
@@ -349,7 +349,7 @@ def percent(ratio: float) -> str:
     return f"{round(ratio - 1, 3) + 0.0:+.1%}"
 
 
-def change(series: history.Series, found: trend.Change) -> str:
+def change(series: history.Series, found: history.Change) -> str:
     """Return a change of a history in words, with the versions that changed at the same time."""
     better = (found.ratio > 1) == (series.better == "higher")
     at = series.points[found.index].at
@@ -363,7 +363,7 @@ def is_aa(environment: Mapping[str, Any]) -> bool:
     return environment.get("launcher") == "host" or set(environment.get("arms", {})) == set(model.AA_ARMS)
 
 
-def headline_notes(results: model.Results, summaries: Sequence[summary.BenchmarkSummary] = ()) -> list[str]:
+def headline_notes(results: model.Results, summaries: Sequence[summary.BenchmarkSummary]) -> list[str]:
     """Return what must be read before the figures: emulation, an early end, errors, what has no figure."""
     environment = results.environment
     found = []

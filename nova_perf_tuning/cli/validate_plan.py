@@ -148,7 +148,7 @@ def check_noise_floors(
     """
     by_label = {job.label: job for job in jobs}
     told = {job.label: {"kind": job.benchmark.kind, "parameters": dict(job.parameters)} for job in jobs}
-    known = noise.holding({**host_environment.read(), "benchmarks": told}, entries, min)
+    known = noise.holding({**host_environment.read(), "benchmarks": told}, entries)
     if named and not known:
         why = "it has no noise floor for this host and these benchmarks, and changes nothing"
         command.warn("nova-perf validate", f"--noise-file {named}: {why}")
