@@ -315,23 +315,6 @@ def settle(event, wanted, appears=False, gone=False, hold=1.0, limit=300.0):
         time.sleep(max(0.05, now - look))  # the agent needs the emulated CPUs more
 
 
-def counters(guest):
-    """Return CPU seconds of a guest since it began: our classes, what /proc says, our classes again."""
-    from nova_perf_tuning.host import guest_cpu
-    from nova_perf_tuning.host.facts import guests, root
-
-    def read():
-        found = guest_cpu.spent(process.pid, process.threads)
-        return {**found, "total": sum(found.values())}
-
-    [process] = [one for one in guests.read_guests(root.Root())[0] if one.name == guest]
-    before = read()
-    user, system = get(f"/proc/{process.pid}/stat").rpartition(")")[2].split()[11:13]
-    after = read()
-    proc = (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
-    return {"before": before, "proc": proc, "after": after}
-
-
 #: How the threads of our classes are named by QEMU and by the kernel; of all others only the total tells.
 _CLASSES = {
     "vcpu": r"CPU \d+/KVM",
