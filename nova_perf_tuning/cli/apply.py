@@ -189,8 +189,7 @@ def _show(
         print(line)
     head = ("result", "class", "kind", "target", "value", "detail")
     command.print_rows(head, (row for row in rows if row["result"] not in _PLAIN), prefix)
-    for warning in warnings:
-        print(f"{prefix}warning: {warning}")
+    command.say(*warnings, prefix=f"{prefix}warning: ")
     print(f"{prefix}{command.summary(counts, 'setting')}{'; nothing was changed' if prefix else ''}")
     if writes is None:
         if apply_module.Result.PENDING.value in counts:

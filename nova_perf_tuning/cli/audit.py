@@ -161,8 +161,7 @@ def _show(report: rules.Report, everything: bool, warnings: Sequence[str] = ()) 
         lines = [f"holds    {name}" for name in report.clean]
         lines += [f"unknown  {name}: {reason}" for name, reason in report.unknown]
         print(_plain("\n".join(lines)), end="\n\n")
-    for warning in warnings:
-        command.say(f"warning: {warning}")
+    command.say(*warnings, prefix="warning: ")
     counts = _counts(report)
     found = ", ".join(f"{counts[level]} {level}" for level in reversed(_LEVELS) if counts[level])
     print(f"{found or 'no findings'}; {counts['clean']} rules hold, {counts['unknown']} cannot judge this host")

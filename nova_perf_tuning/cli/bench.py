@@ -118,8 +118,7 @@ def _show(
         for one in readings
     ]
     command.print_table(("figure", "value", "unit", "", ""), rows)
-    for warning in warnings:
-        command.say(f"warning: {warning}")
+    command.say(*warnings, prefix="warning: ")
 
 
 def _describe(benchmark: base.Benchmark) -> dict[str, Any]:

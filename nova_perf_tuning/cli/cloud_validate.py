@@ -400,12 +400,11 @@ class Run:
         print()
         figures.print_summary(told)
         figures.print_headline(results, told)
-        for note in host_cpu.notes(results.environment):
-            command.say(f"note: {note}")
+        command.say(*host_cpu.notes(results.environment), prefix="note: ")
         print()
         figures.print_hosts(judged.hosts)
         figures.print_diagnosis(results, [])
-        figures.print_left_out(verdict.left_out(results, self._budgets))
+        command.say(*verdict.left_out(results, self._budgets), prefix="note: ")
         print(f"\n{judged.whole.value}" if judged.whole else "")
         figures.print_paths(self._results_file, self._report_file)
 

@@ -87,9 +87,10 @@ def add_format(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def say(text: str) -> None:
-    """Print a line that may have names from files in it."""
-    print(printable(text))
+def say(*lines: str, prefix: str = "") -> None:
+    """Print lines that may have names from files in them."""
+    for line in lines:
+        print(printable(f"{prefix}{line}"))
 
 
 def warn(program: str, text: str) -> None:

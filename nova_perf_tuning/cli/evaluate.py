@@ -74,7 +74,7 @@ class Evaluate(command.PerfCommand):
         figures.print_ablation(knobs)
         if why:
             command.say(why)
-        figures.print_left_out(left_out)
+        command.say(*left_out, prefix="note: ")
         figures.print_diagnosis(results, judged)
         print(f"\n{whole.value}")
         return int(whole.exit_code)

@@ -152,16 +152,14 @@ def _sample(alone: request.Request, vcpus: int) -> tuple[tuple[str, ...], tuple[
 def _print(found: Sequence[Row], missing: Mapping[str, str], warnings: Iterable[str]) -> None:
     for row in found:
         command.say(f"{row.spec}={row.value}  (from {row.origin})")
-        for line in _becomes(row):
-            command.say(f"    {line}")
+        command.say(*_becomes(row), prefix="    ")
     if not found:
         print("Nothing is asked: the guest stays as Nova makes it.")
     if missing:
         properties = " ".join(f"--property {key}={value}" for key, value in missing.items())
         print("\nThe flavor must have Nova's own specs as well, which Nova reads before it boots a guest:")
         command.say(f"  openstack flavor set {properties} FLAVOR")
-    for warning in warnings:
-        command.say(f"Warning: {warning}")
+    command.say(*warnings, prefix="Warning: ")
 
 
 def _becomes(row: Row) -> list[str]:

@@ -57,8 +57,7 @@ def print_headline(results: model.Results, summaries: Sequence[summary.Benchmark
     """Print what the figures say in one sentence, and what to beware of."""
     print()
     command.say(text.headline(summaries))
-    for note in text.headline_notes(results, summaries) + text.cautions(summaries):
-        command.say(f"note: {note}")
+    command.say(*(text.headline_notes(results, summaries) + text.cautions(summaries)), prefix="note: ")
 
 
 def print_paths(results: str, report: str) -> None:
@@ -70,8 +69,7 @@ def print_paths(results: str, report: str) -> None:
 
 def print_findings(results: model.Results) -> None:
     """Print where guests are not what was asked for, a line each."""
-    for finding in diagnosis.spoilt(results):
-        command.say(f"warning: guests of {finding}")
+    command.say(*diagnosis.spoilt(results), prefix="warning: guests of ")
 
 
 def print_verdicts(judgements: Sequence[verdict.Judgement]) -> None:
@@ -82,12 +80,6 @@ def print_verdicts(judgements: Sequence[verdict.Judgement]) -> None:
         for word, why in one.told
     ]
     command.print_table(("verdict", "benchmark", "arms", "why"), rows)
-
-
-def print_left_out(lines: Sequence[str]) -> None:
-    """Print which budgets were not judged."""
-    for line in lines:
-        command.say(f"note: {line}")
 
 
 def print_hosts(hosts: Sequence[fleet.HostVerdict]) -> None:
@@ -111,8 +103,7 @@ def print_diagnosis(results: model.Results, judged: Sequence[verdict.Judgement])
         return
     print()
     command.say(told.sentence)
-    for action in told.actions:
-        command.say(f"- {action}")
+    command.say(*told.actions, prefix="- ")
 
 
 def print_ablation(knobs: Sequence[ablation.Knob]) -> None:
@@ -121,5 +112,4 @@ def print_ablation(knobs: Sequence[ablation.Knob]) -> None:
         return
     print()
     command.print_table(ablation.HEAD, ablation.lines(knobs))
-    for line in ablation.summary(knobs):
-        command.say(line)
+    command.say(*ablation.summary(knobs))

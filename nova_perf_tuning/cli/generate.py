@@ -37,6 +37,5 @@ class Generate(command.PerfCommand):
         if args.format == "json":
             command.print_json({"what": args.what, "text": text})
         else:
-            for line in text.splitlines():
-                command.say(line)
+            command.say(*text.splitlines())
         return int(errors.ExitCode.PASS)

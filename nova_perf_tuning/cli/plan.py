@@ -130,8 +130,7 @@ def _show(plan: plan_model.Plan, everything: bool) -> None:
     hint = "" if everything or not plan.settings else "; --all lists each with its reason"
     print(f"{len(plan.settings)} settings, {len(changes)} to change{hint}")
     shown = plan.warnings if everything else plan.warnings[:_SHOWN]
-    for warning in shown:
-        command.say(f"warning: {warning}")
+    command.say(*shown, prefix="warning: ")
     if len(plan.warnings) > len(shown):
         print(f"and {len(plan.warnings) - len(shown)} more warnings; --all shows them")
 

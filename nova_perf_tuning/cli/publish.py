@@ -14,7 +14,7 @@ from oslo_config import cfg
 
 from nova_perf_tuning import whole_file
 from nova_perf_tuning.budget import budget_file
-from nova_perf_tuning.cli import budget_options, command, figures, option_types
+from nova_perf_tuning.cli import budget_options, command, option_types
 from nova_perf_tuning.cloud import host_results
 from nova_perf_tuning.conf import nova
 from nova_perf_tuning.printing import one_line
@@ -154,5 +154,5 @@ def _tell(args: argparse.Namespace, found: host_results.Found, result: host_resu
         return
     how = "as recorded in" if found.recorded else "judged now from"
     print(f"{result.verdict} of host {result.host}, {how} {args.result}: {path}")
-    figures.print_left_out(found.left_out)
+    command.say(*found.left_out, prefix="note: ")
     print(f"traits, as soon as nova-compute has read it: {', '.join(earned) or 'none'}")

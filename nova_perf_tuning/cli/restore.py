@@ -38,14 +38,12 @@ class Restore(command.PerfCommand):
         privileged.require(args.sysroot)
         try:
             with interrupt.guarded(), state.open_journal(args, writer=True) as journal:
-                agent, left = _left_to_agent(journal, apply_module.boot_id(args.sysroot))
+                boot, kinds = apply_module.boot_id(args.sysroot), registry.kinds(args.sysroot)
+                agent = journal_module.running_agent(journal.state_dir)
+                left = [entry for entry in journal.entries() if agent and entry.is_agents(boot)]
                 keys = {entry.key for entry in left}
                 done = restore_module.restore(
-                    journal,
-                    registry.kinds(args.sysroot),
-                    apply_module.boot_id(args.sysroot),
-                    force=args.force,
-                    only=lambda entry: entry.key not in keys,
+                    journal, kinds, boot, force=args.force, only=lambda entry: entry.key not in keys
                 )
         except interrupt.Interrupted as error:
             print(f"nova-perf restore: {error}; another restore puts back the rest", file=sys.stderr)
@@ -55,15 +53,7 @@ class Restore(command.PerfCommand):
         return int(errors.ExitCode.FAIL if kept else errors.ExitCode.PASS)
 
 
-def _left_to_agent(journal: journal_module.Journal, boot: str) -> tuple[str, list[journal_module.Entry]]:
-    """Return the number of the agent's process and what stays with it; an empty number where none runs."""
-    agent = journal_module.running_agent(journal.state_dir)
-    if agent is None:
-        return "", []
-    return agent, [entry for entry in journal.entries() if entry.is_agents(boot)]
-
-
-def _show(args: argparse.Namespace, done: list[restore_module.Restoration], agent: str, left: int) -> None:
+def _show(args: argparse.Namespace, done: list[restore_module.Restoration], agent: str | None, left: int) -> None:
     """:param left: how many values stay with the agent."""
     counts = command.count(one.result for one in done)
     rows = [_as_json(one) for one in done]

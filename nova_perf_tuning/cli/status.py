@@ -41,8 +41,7 @@ class Status(command.PerfCommand):
             command.print_json({**journal, "agent": agent, "guests": guests})
         else:
             _print_journal(journal)
-            for line in _agent_lines(agent):
-                command.say(line)
+            command.say(*_agent_lines(agent))
             rows = [
                 [guest["name"], *(f"{seconds:.1f}" for seconds in guest["cpu_s"].values())] for guest in guests
             ]

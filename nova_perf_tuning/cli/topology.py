@@ -90,8 +90,7 @@ def show(facts: model.HostFacts) -> None:
             command.print_table(head, rows, most=_SHOWN)
     if facts.warnings:
         print()
-    for warning in facts.warnings:
-        command.say(f"warning: {warning}")
+    command.say(*facts.warnings, prefix="warning: ")
 
 
 def _summary(facts: model.HostFacts) -> str:

@@ -137,8 +137,7 @@ class _Run:
             figures.print_summary(summaries)
             self._print_told(results, summaries, judged)
             figures.print_ablation(knobs)
-            for line in floors:
-                command.say(line)
+            command.say(*floors)
             figures.print_paths(self._results_file, self._report_file)
         if not any(one.value is not None for one in results.trials):
             late.append("no trial gave a figure; see the report for the errors")
@@ -171,10 +170,9 @@ class _Run:
     ) -> None:
         """Print what the figures say: the headline, what to beware of, and the verdict."""
         figures.print_headline(results, summaries)
-        for warning in text.environment_warnings(results.environment):
-            command.say(f"warning: {warning}")
+        command.say(*text.environment_warnings(results.environment), prefix="warning: ")
         figures.print_findings(results)
-        figures.print_left_out(verdict.left_out(results, self._budgets))
+        command.say(*verdict.left_out(results, self._budgets), prefix="note: ")
         if judged:
             print()
             figures.print_verdicts(judged)
