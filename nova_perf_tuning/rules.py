@@ -46,7 +46,7 @@ class Finding:
     :ivar subject: the device, guest or option it is about; empty for the subject as a whole.
     :ivar why: why it matters here, with names and figures.
     :ivar remedy: what to do, as a configuration or as commands, one a line; what explains one comes after ``#``.
-    :ivar settings: what ``nova-perf apply --rule`` would write (:class:`nova_perf_tuning.host.setting.Setting`).
+    :ivar settings: what ``nova-perf apply --rule`` would write (:class:`nova_perf_tuning.host.model.Setting`).
     :ivar safe: ``--all-safe`` applies it; a safe rule may find a host where it is not.
     """
 

@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from nova_perf_tuning.agent import arbiter
-from nova_perf_tuning.host import irqbalance
-from nova_perf_tuning.host import setting as setting_module
+from nova_perf_tuning.host import irqbalance, model
 from nova_perf_tuning.host.settings import irq
 from nova_perf_tuning.host.settings import irqbalance as ban_module
 from nova_perf_tuning.host.transaction import apply as apply_module
@@ -51,7 +50,7 @@ def named(found: Iterable[Finding]) -> list[Finding]:
     return [finding for findings in sorts.values() for finding in findings[:NAMED]]
 
 
-def applied_by_a_person(one: setting_module.Setting, entry: journal_module.Entry) -> Finding:
+def applied_by_a_person(one: model.Setting, entry: journal_module.Entry) -> Finding:
     """Return that a value is wanted otherwise than a person has applied it."""
     detail = f"a person applied {entry.wanted} ({entry.rule or 'no rule'}), left so until 'nova-perf restore'"
     return _about(APPLIED_BY_A_PERSON, one, detail)
@@ -62,7 +61,7 @@ def not_in_force(unmet: Iterable[apply_module.Outcome]) -> list[Finding]:
     return [_about(NOT_IN_FORCE, outcome.setting, outcome.detail) for outcome in unmet]
 
 
-def _about(what: str, one: setting_module.Setting, detail: str) -> Finding:
+def _about(what: str, one: model.Setting, detail: str) -> Finding:
     return {"what": what, "kind": one.kind, "target": one.target, "wanted": one.value, "detail": detail}
 
 
@@ -77,13 +76,13 @@ class Neighbours:
         self._looked = self._rescanned = -math.inf
         self._known: frozenset[arbiter.Key] = frozenset()
 
-    def ban(self, placed: Sequence[setting_module.Setting]) -> list[setting_module.Setting]:
+    def ban(self, placed: Sequence[model.Setting]) -> list[model.Setting]:
         """Return the list for irqbalance's policy script, given all that is placed."""
         numbers = [int(one.target[4:]) for one in placed if one.kind == irq.IrqAffinity.kind]
         if not numbers:
             return []
         return [
-            setting_module.Setting(
+            model.Setting(
                 self._kind.kind,
                 ban_module.TARGET,
                 ban_module.as_text(numbers),

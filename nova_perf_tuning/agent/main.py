@@ -125,7 +125,7 @@ def _serve(
         if options.metrics_port:
             stack.callback(_metrics(agent, options.metrics_address, options.metrics_port))
         agent.run()
-        return _end(agent, options.on_stop)
+        return _end(reconciler, options.on_stop)
 
 
 def _sources(root: str, live: bool) -> Iterator[sources.Source]:
@@ -151,11 +151,11 @@ def _metrics(agent: service.Service, address: str, port: int) -> Callable[[], No
     return metrics.serve(agent, address, port)
 
 
-def _end(agent: service.Service, on_stop: str) -> int:
+def _end(reconciler: reconcile.Reconciler, on_stop: str) -> int:
     if on_stop != "restore":
         LOG.info("stopped; everything stays as placed, 'nova-perf restore' undoes it")
         return int(errors.ExitCode.PASS)
-    done = agent.restore()
+    done = reconciler.restore()
     kept = [one for one in done if one.result in restore_module.KEPT]
     for one in kept:
         LOG.warning("%s %s: %s: %s", one.entry.kind, one.entry.target, one.result.value, one.detail)

@@ -20,7 +20,6 @@ from nova_perf_tuning.agent import state as state_module
 from nova_perf_tuning.host import model
 from nova_perf_tuning.host.settings import irq
 from nova_perf_tuning.host.transaction import journal as journal_module
-from nova_perf_tuning.host.transaction import restore as restore_module
 
 LOG = logging.getLogger(__name__)
 
@@ -352,13 +351,6 @@ class Service:
             and guest.domain.request.irq_placement in ("numa", "vcpu")
             for guest in done.facts.guests
         )
-
-    def restore(self) -> list[restore_module.Restoration]:
-        """Put back before the end what the agent placed.
-
-        :raises BusyError: a command held the journal for as long as a stop may wait; nothing was put back.
-        """
-        return self._reconciler.restore()
 
     def _line(self) -> str:
         if self._fault:

@@ -10,8 +10,7 @@ from typing import Final
 from nova_perf_tuning import errors, interrupt
 from nova_perf_tuning.cli import audit_options, command, option_types, plan_options, state
 from nova_perf_tuning.cli import plan as plan_module
-from nova_perf_tuning.host import privileged
-from nova_perf_tuning.host import setting as setting_module
+from nova_perf_tuning.host import model, privileged
 from nova_perf_tuning.host.audit import persist, runner
 from nova_perf_tuning.host.settings import base, registry
 from nova_perf_tuning.host.transaction import apply as apply_module
@@ -91,8 +90,8 @@ class Apply(command.PerfCommand):
 
 
 def _beside_agent(
-    settings: list[setting_module.Setting], kinds: Mapping[str, base.SettingKind], state_dir: str
-) -> tuple[list[setting_module.Setting], list[apply_module.Outcome]]:
+    settings: list[model.Setting], kinds: Mapping[str, base.SettingKind], state_dir: str
+) -> tuple[list[model.Setting], list[apply_module.Outcome]]:
     """Return what may be applied while an agent runs, if one does, and what became of the rest."""
     agent = journal_module.running_agent(state_dir)
     if agent is None:
@@ -116,7 +115,7 @@ def _tell(args: argparse.Namespace, outcomes: list[apply_module.Outcome], warnin
     return code
 
 
-def _plan(args: argparse.Namespace) -> tuple[list[setting_module.Setting], list[str]]:
+def _plan(args: argparse.Namespace) -> tuple[list[model.Setting], list[str]]:
     rules = bool(args.rule or args.all_safe)
     if rules and (args.plan_file or args.rps or args.housekeeping):
         raise option_types.OptionError("--rule and --all-safe go with none of --from, --rps and --housekeeping")
@@ -132,7 +131,7 @@ def _plan(args: argparse.Namespace) -> tuple[list[setting_module.Setting], list[
     return plan.settings, plan.warnings
 
 
-def _proposed(args: argparse.Namespace) -> tuple[list[setting_module.Setting], list[str]]:
+def _proposed(args: argparse.Namespace) -> tuple[list[model.Setting], list[str]]:
     """Return what the rules propose, with the files that make it last where that is asked for."""
     rules = runner.chosen(args.rule)
     for rule in rules:

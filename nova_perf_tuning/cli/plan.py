@@ -11,7 +11,7 @@ from nova_perf_tuning import at_once, cpulist, errors
 from nova_perf_tuning.cli import command, option_types, plan_options
 from nova_perf_tuning.guest import domain as domain_module
 from nova_perf_tuning.guest import parsing
-from nova_perf_tuning.host import novaconf, setting
+from nova_perf_tuning.host import model, novaconf
 from nova_perf_tuning.host.facts import reader
 from nova_perf_tuning.host.plan import guests, planner
 from nova_perf_tuning.host.plan import model as plan_model
@@ -135,9 +135,9 @@ def _show(plan: plan_model.Plan, everything: bool) -> None:
         print(f"and {len(plan.warnings) - len(shown)} more warnings; --all shows them")
 
 
-def _summary(changes: Iterable[setting.Setting]) -> list[tuple[object, ...]]:
+def _summary(changes: Iterable[model.Setting]) -> list[tuple[object, ...]]:
     """Return a row for each rule of the planner."""
-    grouped: dict[str, list[setting.Setting]] = {}
+    grouped: dict[str, list[model.Setting]] = {}
     for one in changes:
         grouped.setdefault(one.rule, []).append(one)
     rows: list[tuple[object, ...]] = []

@@ -6,7 +6,7 @@ import argparse
 
 from nova_perf_tuning import errors
 from nova_perf_tuning.cli import command, state
-from nova_perf_tuning.host import setting as setting_module
+from nova_perf_tuning.host import model
 from nova_perf_tuning.host.settings import base, registry
 from nova_perf_tuning.host.transaction import apply as apply_module
 from nova_perf_tuning.host.transaction import verify as verify_module
@@ -47,7 +47,7 @@ class Verify(command.PerfCommand):
         return int(errors.ExitCode.FAIL if drift or stale else errors.ExitCode.PASS)
 
 
-def _as_json(one: setting_module.Setting, seen: base.Observation) -> dict[str, object]:
+def _as_json(one: model.Setting, seen: base.Observation) -> dict[str, object]:
     return {
         "kind": one.kind,
         "target": one.target,

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from nova_perf_tuning import errors, whole_file
 from nova_perf_tuning.host import irqbalance
-from nova_perf_tuning.host.setting import TargetError
+from nova_perf_tuning.host.model import TargetError
 from nova_perf_tuning.host.settings import files
 
 #: Stricter than the kernel's dev_valid_name(), which also takes quotes, blanks excepted, and control bytes.

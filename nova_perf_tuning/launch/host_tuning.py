@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from nova_perf_tuning.host import setting as setting_module
+from nova_perf_tuning.host import model
 from nova_perf_tuning.host.facts import reader
 from nova_perf_tuning.host.plan import model as plan_model
 from nova_perf_tuning.host.plan import planner
@@ -78,6 +78,6 @@ class HostTuning:
                 raise base.LaunchError(f"{one.entry.kind} {one.entry.target} could not be restored: {one.detail}")
 
 
-def _belongs(one: setting_module.Setting, pids: set[int]) -> bool:
+def _belongs(one: model.Setting, pids: set[int]) -> bool:
     owner = one.identity.partition(":")[0]
     return one.kind == "thread_affinity" and owner.isdigit() and int(owner) in pids

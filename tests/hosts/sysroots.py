@@ -8,7 +8,7 @@ import tempfile
 
 import testtools
 
-from nova_perf_tuning.host.setting import Setting
+from nova_perf_tuning.host.model import Setting
 from nova_perf_tuning.host.settings import registry
 from nova_perf_tuning.host.transaction import journal
 from tests.hosts import gen_host

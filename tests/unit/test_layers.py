@@ -32,7 +32,7 @@ RANK |= {"budget": 5, "cloud": 6, "cli": 9}
 RANK |= {"api": 2, "metadefs": 2, "scheduler": 2, "virt": 4}
 
 #: Rooms that must be pure functions of their input.
-PURE = ("specs", "guest", "host/model.py", "host/setting.py", "host/plan")
+PURE = ("specs", "guest", "host/model.py", "host/plan")
 FORBIDDEN = {"os", "subprocess", "socket", "libvirt", "pyroute2", "psutil", "shutil", "tempfile", "sqlite3"}
 #: Shipped and operator-made profile files are read there, and nowhere else in the pure rooms.
 READERS = {"specs/profiles.py"}

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Sequence
 
 from nova_perf_tuning import rules
-from nova_perf_tuning.host import setting as setting_module
+from nova_perf_tuning.host import model
 from nova_perf_tuning.host.audit.host import Guest, Host
 from nova_perf_tuning.rules import Finding, Level, need
 
@@ -18,11 +18,9 @@ class Rule(rules.Rule[Host]):
     Nothing that is in the files of a host may make it raise anything but :class:`NotApplicableError`.
     """
 
-    def setting(
-        self, kind: str, target: str, value: str, current: str | None, reason: str = ""
-    ) -> setting_module.Setting:
+    def setting(self, kind: str, target: str, value: str, current: str | None, reason: str = "") -> model.Setting:
         """Return a setting that this rule asks for."""
-        return setting_module.Setting(kind, target, value, current, reason or self.title, f"audit-{self.id}")
+        return model.Setting(kind, target, value, current, reason or self.title, f"audit-{self.id}")
 
     def sysctl(
         self, host: Host, key: str, value: str, why: str, note: str = "", *, level: Level | None = None

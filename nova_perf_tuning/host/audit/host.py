@@ -13,7 +13,6 @@ from nova_perf_tuning.guest import domain as domain_module
 from nova_perf_tuning.guest import inventory as inventory_module
 from nova_perf_tuning.guest import parsing
 from nova_perf_tuning.host import model, novaconf
-from nova_perf_tuning.host import setting as setting_module
 from nova_perf_tuning.host.facts import ethtool, guests
 from nova_perf_tuning.host.facts.root import Root, decimal, numbers
 from nova_perf_tuning.host.plan import model as plan_model
@@ -211,7 +210,7 @@ class Host:
         return self.nova_path, "no [compute] cpu_dedicated_set"
 
     @functools.cached_property
-    def planned(self) -> Mapping[tuple[str, str], setting_module.Setting]:
+    def planned(self) -> Mapping[tuple[str, str], model.Setting]:
         """What the planner would write for this host, by kind and target; empty where it refuses to plan."""
         try:
             plan = planner.plan(self.facts, _cpu_sets(self.sets.dedicated, self.sets.shared))

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from typing import Final
 
 from nova_perf_tuning.host import model
-from nova_perf_tuning.host import setting as setting_module
 from nova_perf_tuning.host.audit.base import Rule, sysctl_path
 from nova_perf_tuning.host.audit.host import Host
 from nova_perf_tuning.host.facts import ethtool
@@ -187,7 +186,7 @@ class RingDrops(Rule):
             evidence = [
                 (f"/sys/class/net/{nic.name}/statistics/{name}", str(count)) for name, count in lost.items()
             ]
-            link, device, settings = host.ethtool(nic), shlex.quote(nic.name), list[setting_module.Setting]()
+            link, device, settings = host.ethtool(nic), shlex.quote(nic.name), list[model.Setting]()
             now, most = (link.rings.get("rx", 0), link.rings.get("rx_max", 0)) if link else (0, 0)
             remedy = f"spread its interrupts first (nova-perf plan); rx {now} of {most} descriptors are in use"
             if 0 < now < min(most, _RING):

@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Final
 
-from nova_perf_tuning.host import setting as setting_module
+from nova_perf_tuning.host import model
 from nova_perf_tuning.host.audit.host import Host
 from nova_perf_tuning.host.settings import attributes, config_file
 
@@ -30,7 +30,7 @@ _SYSFS: Final = {
     kind.kind: kind() for kind in (attributes.Memory, attributes.Governor, attributes.ModuleParameter)
 }
 
-Setting = setting_module.Setting
+Setting = model.Setting
 
 
 def plan(host: Host, settings: Sequence[Setting]) -> tuple[list[Setting], list[str]]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from nova_perf_tuning.host import setting as setting_module
+from nova_perf_tuning.host import model
 from nova_perf_tuning.host.audit.base import Rule, sysctl_path
 from nova_perf_tuning.host.audit.host import Host
 from nova_perf_tuning.host.facts.root import decimal
@@ -181,7 +181,7 @@ class SoftnetDrops(Rule):
         if drops <= packets * _DROP_SHARE:
             return
         evidence = [("/proc/net/softnet_stat", f"{drops} dropped, {squeezes} time_squeeze of {packets}")]
-        remedy, settings = "", list[setting_module.Setting]()
+        remedy, settings = "", list[model.Setting]()
         match _numbers(host, _BACKLOG_KEY):
             case [now] if now < _BACKLOG:
                 evidence.append((sysctl_path(_BACKLOG_KEY), str(now)))

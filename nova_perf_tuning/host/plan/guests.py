@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.guest import domain as domain_module
-from nova_perf_tuning.host import model, setting
+from nova_perf_tuning.host import model
 from nova_perf_tuning.host.plan import nics, spread
 from nova_perf_tuning.host.plan.sets import HostSets, Room, owned_cpus
 from nova_perf_tuning.specs import request as request_module
@@ -220,11 +220,9 @@ def _node_for(device: int | None, nodes: frozenset[int] | None, sets: HostSets) 
     return min(able or nodes, key=lambda node: (node != device, far.get(node, math.inf), node))
 
 
-def thread_settings(
-    found: Sequence[GuestThreads], placed: spread.Placed
-) -> tuple[list[setting.Setting], list[str]]:
+def thread_settings(found: Sequence[GuestThreads], placed: spread.Placed) -> tuple[list[model.Setting], list[str]]:
     """Return the affinities of vhost workers, emulator and I/O threads of the guests that ask, and warnings."""
-    result: list[setting.Setting] = []
+    result: list[model.Setting] = []
     warnings: list[str] = []
     for one in found:
         request, domain = one.placement.request, one.placement.domain
@@ -242,7 +240,7 @@ def thread_settings(
     return result, warnings
 
 
-def _vhost(one: GuestThreads, placed: spread.Placed) -> list[setting.Setting]:
+def _vhost(one: GuestThreads, placed: spread.Placed) -> list[model.Setting]:
     title, room, pid = one.placement.title, one.room, one.placement.guest.pid
     head = f"{title} asks vhost_placement={one.placement.request.vhost_placement}: worker "
     if one.workers is None:
@@ -258,7 +256,7 @@ def _vhost(one: GuestThreads, placed: spread.Placed) -> list[setting.Setting]:
     ]
 
 
-def _emulator(one: GuestThreads) -> tuple[list[setting.Setting], list[str]]:
+def _emulator(one: GuestThreads) -> tuple[list[model.Setting], list[str]]:
     """Emulator and I/O threads; QEMU's short-lived pool threads inherit from them."""
     guest, domain, room = one.placement.guest, one.placement.domain, one.room
     result = []
@@ -286,18 +284,18 @@ def _emulator(one: GuestThreads) -> tuple[list[setting.Setting], list[str]]:
     return result, warnings
 
 
-def _thread(thread: model.Thread, pid: int, value: str, reason: str, rule: str) -> setting.Setting:
+def _thread(thread: model.Thread, pid: int, value: str, reason: str, rule: str) -> model.Setting:
     current = thread.affinity
     if current is not None and current != value and cpulist.parse(current) == cpulist.parse(value):
         value = current  # the same CPUs in another spelling
-    return setting.Setting(
+    return model.Setting(
         "thread_affinity", f"tid:{thread.tid}", value, current, reason, rule, f"{pid}:{thread.start}"
     )
 
 
-def interrupt_settings(found: Sequence[GuestPlacement], placed: spread.Placed) -> list[setting.Setting]:
+def interrupt_settings(found: Sequence[GuestPlacement], placed: spread.Placed) -> list[model.Setting]:
     """Return the affinities of passed-through devices' interrupts."""
-    result: list[setting.Setting] = []
+    result: list[model.Setting] = []
     for one in found:
         for vectors in one.vectors:
             room = vectors.group.room

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.host import setting
+from nova_perf_tuning.host import model
 
 
 class PlanError(errors.PerfTuningError):
@@ -56,10 +56,10 @@ class Plan:
     :ivar warnings: one line each: what could not be done as asked and why.
     """
 
-    settings: list[setting.Setting]
+    settings: list[model.Setting]
     sets: Mapping[str, str]
     warnings: list[str]
 
-    def changes(self) -> list[setting.Setting]:
+    def changes(self) -> list[model.Setting]:
         """Settings whose value does not hold now."""
         return [one for one in self.settings if one.current != one.value]

@@ -7,7 +7,7 @@ import dataclasses
 import re
 from collections.abc import Collection, Mapping, Sequence
 
-from nova_perf_tuning.host import model, setting
+from nova_perf_tuning.host import model
 from nova_perf_tuning.host.plan import spread
 from nova_perf_tuning.host.plan.sets import HostSets, Room
 from nova_perf_tuning.printing import counted
@@ -134,9 +134,9 @@ def left_alone(
     return found
 
 
-def settings(found: Sequence[NicQueues], placed: spread.Placed) -> list[setting.Setting]:
+def settings(found: Sequence[NicQueues], placed: spread.Placed) -> list[model.Setting]:
     """Return the affinities of all placed interrupts, with their reasons."""
-    result: list[setting.Setting] = []
+    result: list[model.Setting] = []
     for one in found:
         nic, room, cpus = one.nic, one.room, placed[one.data]
         rule = "nic-irq-nearest" if room.warning else "nic-irq-local"
@@ -161,7 +161,7 @@ def settings(found: Sequence[NicQueues], placed: spread.Placed) -> list[setting.
     return result
 
 
-def irq_setting(irq: model.Irq, value: str, reason: str, rule: str) -> setting.Setting:
+def irq_setting(irq: model.Irq, value: str, reason: str, rule: str) -> model.Setting:
     """Return the affinity of one interrupt; its identity tells a re-used number."""
     identity = f"{irq.device or ''}|{irq.name or ''}"
-    return setting.Setting("irq_affinity", f"irq:{irq.number}", value, irq.affinity, reason, rule, identity)
+    return model.Setting("irq_affinity", f"irq:{irq.number}", value, irq.affinity, reason, rule, identity)

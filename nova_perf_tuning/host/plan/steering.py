@@ -12,7 +12,7 @@ import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from nova_perf_tuning import cpulist
-from nova_perf_tuning.host import model, setting
+from nova_perf_tuning.host import model
 from nova_perf_tuning.host.plan import spread
 from nova_perf_tuning.host.plan.nics import NicQueues
 from nova_perf_tuning.host.plan.sets import HostSets
@@ -23,12 +23,12 @@ _Cores = Mapping[int | None, Sequence[int]]
 
 def nic_settings(
     found: Iterable[NicQueues], placed: spread.Placed, facts: model.HostFacts, sets: HostSets, rps: bool
-) -> list[setting.Setting]:
+) -> list[model.Setting]:
     """Return XPS of every NIC that was placed, and RPS where it is wanted and helps."""
     digits = mask_digits(facts)
     cores = _cores(facts, sets)
     core_of = {cpu: core for some in cores.values() for core in some for cpu in _cpus(core)}
-    result: list[setting.Setting] = []
+    result: list[model.Setting] = []
     for one in found:
         nic, cpus = one.nic, placed[one.data]
         if len(nic.xps) > 1:
@@ -121,15 +121,15 @@ def _helpers(one: NicQueues, cpus: Sequence[int]) -> Iterator[tuple[int, str | N
 
 def _settings(
     kind: str, stem: str, rule: str, queues: Iterable[tuple[int, str | None, str]], digits: int
-) -> list[setting.Setting]:
+) -> list[model.Setting]:
     """Return a setting for each queue of ``(bits, current mask, reason)``; ``stem`` is ``eth0/tx-``.
 
     A queue that has no mask, or that no CPU is left for, is passed over; a current mask of the same meaning
     is kept in its own spelling.
     """
-    result: list[setting.Setting] = []
+    result: list[model.Setting] = []
     for index, (bits, current, reason) in enumerate(queues):
         if current is not None and bits:
             value = current if int(current.replace(",", ""), 16) == bits else write_mask(bits, digits)
-            result.append(setting.Setting(kind, f"{stem}{index}", value, current, reason, rule))
+            result.append(model.Setting(kind, f"{stem}{index}", value, current, reason, rule))
     return result

@@ -7,8 +7,7 @@ import shlex
 from typing import ClassVar, Final
 
 from nova_perf_tuning import cpulist
-from nova_perf_tuning.host import privileged
-from nova_perf_tuning.host import setting as setting_module
+from nova_perf_tuning.host import model, privileged
 from nova_perf_tuning.host.settings import base
 
 #: Target of :class:`Memory` -> its file.
@@ -90,7 +89,7 @@ class _QueueMask(base.Attribute):
     def holds(self, target: str, value: str, current: str) -> bool:
         return current == value or cpulist.parse_mask(current) == cpulist.parse_mask(value)
 
-    def way(self, setting: setting_module.Setting) -> tuple[str, str]:
+    def way(self, setting: model.Setting) -> tuple[str, str]:
         device, _, queue = setting.target.partition("/")
         return f"/sys/class/net/{device}/queues", f"{queue}/{self.place.rpartition('/')[2]}"
 

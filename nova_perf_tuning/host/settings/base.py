@@ -12,9 +12,8 @@ from collections.abc import Sequence
 from typing import ClassVar, NamedTuple
 
 from nova_perf_tuning import cpulist, errors
-from nova_perf_tuning.host import privileged
-from nova_perf_tuning.host import setting as setting_module
-from nova_perf_tuning.host.setting import TargetError as TargetError
+from nova_perf_tuning.host import model, privileged
+from nova_perf_tuning.host.model import TargetError as TargetError
 from nova_perf_tuning.host.settings import files
 
 
@@ -90,7 +89,7 @@ class SettingKind(abc.ABC):
 
     Made once per host with the root of its /proc and /sys; ``"/"`` is the live host.
 
-    :cvar kind: the name in :attr:`nova_perf_tuning.host.setting.Setting.kind` and of the entry point.
+    :cvar kind: the name in :attr:`nova_perf_tuning.host.model.Setting.kind` and of the entry point.
     :cvar order: kinds with a lower number are written first and restored last (channels before the
         interrupts they create).
     :cvar needs_identity: a setting without identity is refused: its number is reused all the time.
@@ -158,14 +157,14 @@ class SettingKind(abc.ABC):
         """
         return ""
 
-    def is_same(self, setting: setting_module.Setting) -> bool:
+    def is_same(self, setting: model.Setting) -> bool:
         """Whether the object now under the target is the one that ``setting`` was made for.
 
         :raises OSError: the object is gone or cannot be read.
         """
         return not setting.identity or self.identity(setting.target) in ("", setting.identity)
 
-    def observe(self, setting: setting_module.Setting) -> Observation:
+    def observe(self, setting: model.Setting) -> Observation:
         """Read one setting back, identity included."""
         try:
             if not self.is_same(setting):
@@ -184,14 +183,14 @@ class SettingKind(abc.ABC):
             return Observation(State.PENDING, current, f"in effect on {effective} until it fires next")
         return HELD
 
-    def holding(self, settings: Sequence[setting_module.Setting]) -> list[bool]:
+    def holding(self, settings: Sequence[model.Setting]) -> list[bool]:
         """Return for each setting whether it surely holds; what does not is observed one by one.
 
         A kind with thousands of objects compares bytes here.
         """
         return [False] * len(settings)
 
-    def survey(self, settings: Sequence[setting_module.Setting]) -> list[Observation]:
+    def survey(self, settings: Sequence[model.Setting]) -> list[Observation]:
         """Read many settings back, in their order."""
         return [
             HELD if held else self.observe(one) for one, held in zip(settings, self.holding(settings), strict=True)
@@ -228,14 +227,14 @@ class Attribute(SettingKind):
     def describe(self, target: str, value: str) -> str:
         return f"echo {value} > {self.prefix}{self.path(target)}"
 
-    def way(self, setting: setting_module.Setting) -> tuple[str, str]:
+    def way(self, setting: model.Setting) -> tuple[str, str]:
         """Return a directory and the way from it to the file; settings that share the directory are read together.
 
         Only for reading what the journal or a plan names: the target is not checked.
         """
         return "/", self.path(setting.target)[1:]
 
-    def holding(self, settings: Sequence[setting_module.Setting]) -> list[bool]:
+    def holding(self, settings: Sequence[model.Setting]) -> list[bool]:
         found: list[bool] = []
         try:
             ways = [self.way(one) for one in settings]

@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 
 from nova_perf_tuning import cpulist
-from nova_perf_tuning.host import setting as setting_module
+from nova_perf_tuning.host import model
 from nova_perf_tuning.host.facts import pci, reader
 from nova_perf_tuning.host.settings import base, files
 
@@ -48,7 +48,7 @@ class IrqAffinity(base.Attribute):
             names = sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
         return f"{self._owners.get(int(os.path.basename(folder)), '')}|{','.join(names)}"
 
-    def is_same(self, setting: setting_module.Setting) -> bool:
+    def is_same(self, setting: model.Setting) -> bool:
         found = self.identity(setting.target)
         return not setting.identity or found == setting.identity or is_asleep(setting.identity, found)
 
@@ -58,12 +58,12 @@ class IrqAffinity(base.Attribute):
         devices = pci.read_devices(reader.open_root(self.root))
         return {number: device.address for device in devices.values() for number in device.irqs}
 
-    def way(self, setting: setting_module.Setting) -> tuple[str, str]:
+    def way(self, setting: model.Setting) -> tuple[str, str]:
         """Return a way that leads through the handler's folder: it is there, or opening fails."""
         number, name = setting.target[4:], setting.identity.rpartition("|")[2]
         return "/proc/irq", f"{number}/{name}/../smp_affinity_list" if name else f"{number}/smp_affinity_list"
 
-    def holding(self, settings: Sequence[setting_module.Setting]) -> list[bool]:
+    def holding(self, settings: Sequence[model.Setting]) -> list[bool]:
         """Of the identity only the handler's folder is looked for: it changes with the driver's vectors."""
         used = files.read_many(
             f"{self.prefix}/proc/irq", [f"{one.target[4:]}/effective_affinity_list" for one in settings]

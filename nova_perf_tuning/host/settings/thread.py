@@ -10,8 +10,7 @@ import re
 from collections.abc import Sequence
 
 from nova_perf_tuning import cpulist
-from nova_perf_tuning.host import privileged
-from nova_perf_tuning.host import setting as setting_module
+from nova_perf_tuning.host import model, privileged
 from nova_perf_tuning.host.settings import base, files
 
 _TARGET = re.compile(r"tid:([1-9][0-9]{0,9})", re.ASCII).fullmatch
@@ -87,7 +86,7 @@ class ThreadAffinity(base.SettingKind):
                 found.update(dict.fromkeys(os.listdir(f"{self.prefix}/proc/{pid}/task"), pid))
         return found
 
-    def holding(self, settings: Sequence[setting_module.Setting]) -> list[bool]:
+    def holding(self, settings: Sequence[model.Setting]) -> list[bool]:
         """Compare process by process.
 
         Of each process one thread's start time is read and the numbers of all its threads; a thread that was

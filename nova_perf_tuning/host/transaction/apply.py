@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 
 from nova_perf_tuning import errors, interrupt
-from nova_perf_tuning.host import setting as setting_module
+from nova_perf_tuning.host import model
 from nova_perf_tuning.host.settings import base, files
 from nova_perf_tuning.host.transaction import journal as journal_module
 from nova_perf_tuning.host.transaction import verify
@@ -17,7 +17,7 @@ from nova_perf_tuning.host.transaction import verify
 #: Seconds before another try of what failed for a passing reason; once for all settings of a kind.
 PAUSES = (0.02, 0.1)
 
-Setting = setting_module.Setting
+Setting = model.Setting
 
 
 class Result(enum.Enum):

@@ -15,7 +15,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.host import setting as setting_module
+from nova_perf_tuning.host import model
 from nova_perf_tuning.host.settings import files
 from nova_perf_tuning.host.transaction import lock as lock_module
 
@@ -109,9 +109,9 @@ class Entry:
         """Whether an agent that runs keeps this value: it would write it again after a restore."""
         return self.rule in AGENT_RULES and self.is_current(boot)
 
-    def setting(self) -> setting_module.Setting:
+    def setting(self) -> model.Setting:
         """Return the setting that should hold now."""
-        return setting_module.Setting(
+        return model.Setting(
             kind=self.kind,
             target=self.target,
             value=self.wanted,

@@ -10,8 +10,7 @@ import re
 from typing import Any, Final
 
 from nova_perf_tuning import at_once, errors
-from nova_perf_tuning.host import privileged
-from nova_perf_tuning.host import setting as setting_module
+from nova_perf_tuning.host import model, privileged
 from nova_perf_tuning.host.transaction import journal
 
 #: A plan of the largest host that is tested (11,000 settings) has 5 MB.
@@ -33,7 +32,7 @@ class PlanFileError(errors.PerfTuningError):
     """A plan file cannot be read or is no plan."""
 
 
-def load(path: str) -> list[setting_module.Setting]:
+def load(path: str) -> list[model.Setting]:
     """Return the settings of the plan in ``path`` (``-`` is standard input).
 
     :raises PlanFileError: no such file, too large, no JSON, not the documented form, or a setting that the planner
@@ -50,7 +49,7 @@ def load(path: str) -> list[setting_module.Setting]:
     return [_setting(path, item) for item in plan["settings"]]
 
 
-def _setting(path: str, item: Any) -> setting_module.Setting:
+def _setting(path: str, item: Any) -> model.Setting:
     fields: dict[str, Any] = {name: item.get(name) or "" for name in _FIELDS} if isinstance(item, dict) else {}
     if not fields or not all(isinstance(text, str) and text.isprintable() for text in fields.values()):
         raise PlanFileError(f"{path}: {str(item)[:80]!r} is no setting; see 'nova-perf plan -f json' for the form")
@@ -65,4 +64,4 @@ def _setting(path: str, item: Any) -> setting_module.Setting:
             raise PlanFileError(f"{path}: {kind}: {name} {fields[name][:60]!r} is not of the form {pattern}")
     if fields["rule"] in journal.AGENT_RULES:
         fields["rule"] = f"file:{fields['rule']}"  # what a person takes from a file is the person's
-    return setting_module.Setting(**fields)
+    return model.Setting(**fields)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from nova_perf_tuning.host import setting as setting_module
+from nova_perf_tuning.host import model
 from nova_perf_tuning.host.settings import base
 
 
-def verify(
-    settings: Sequence[setting_module.Setting], kinds: Mapping[str, base.SettingKind]
-) -> list[base.Observation]:
+def verify(settings: Sequence[model.Setting], kinds: Mapping[str, base.SettingKind]) -> list[base.Observation]:
     """Return what each setting's object holds now, in the order of ``settings``.
 
     A kind that is not installed any more gives ``UNREADABLE``.
@@ -31,17 +29,13 @@ def verify(
     return found
 
 
-def drifted(
-    settings: Sequence[setting_module.Setting], kinds: Mapping[str, base.SettingKind]
-) -> list[setting_module.Setting]:
+def drifted(settings: Sequence[model.Setting], kinds: Mapping[str, base.SettingKind]) -> list[model.Setting]:
     """Return those settings that :func:`verify` finds drifted."""
     seen = verify(settings, kinds)
     return [one for one, found in zip(settings, seen, strict=True) if is_drift(one, found, kinds)]
 
 
-def is_drift(
-    setting: setting_module.Setting, found: base.Observation, kinds: Mapping[str, base.SettingKind]
-) -> bool:
+def is_drift(setting: model.Setting, found: base.Observation, kinds: Mapping[str, base.SettingKind]) -> bool:
     """Whether the host is no longer as asked: changed, or gone though its kind does not end by itself."""
     if found.state is base.State.DRIFTED:
         return True

@@ -16,7 +16,7 @@ import tempfile
 from typing import Any
 
 from nova_perf_tuning.agent import findings
-from nova_perf_tuning.host.setting import Setting
+from nova_perf_tuning.host.model import Setting
 from nova_perf_tuning.host.settings import registry
 from nova_perf_tuning.host.transaction import apply, journal, restore
 from tests.functional import patience

@@ -20,7 +20,7 @@ import signal
 import sys
 from collections.abc import Callable
 
-from nova_perf_tuning.host.setting import Setting
+from nova_perf_tuning.host.model import Setting
 from nova_perf_tuning.host.settings import config_file, registry
 from nova_perf_tuning.host.transaction import apply, journal, restore, verify
 from tests.functional.transaction import live

@@ -12,7 +12,7 @@ import shutil
 import subprocess
 
 from nova_perf_tuning import cpulist
-from nova_perf_tuning.host.setting import Setting
+from nova_perf_tuning.host.model import Setting
 from nova_perf_tuning.host.settings import registry
 
 ROOT = "/"

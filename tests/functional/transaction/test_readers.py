@@ -11,7 +11,7 @@ import tempfile
 
 import testtools
 
-from nova_perf_tuning.host import setting
+from nova_perf_tuning.host import model
 from nova_perf_tuning.host.audit import persist
 from nova_perf_tuning.host.settings import config_file
 from tests.functional import patience
@@ -28,7 +28,7 @@ class ReadersTest(testtools.TestCase):
         self.folder = pathlib.Path(folder.name)
 
     def test_modprobe(self) -> None:
-        parameter = setting.Setting("module_parameter", "kvm/halt_poll_ns", "0", None, "for a test", "test")
+        parameter = model.Setting("module_parameter", "kvm/halt_poll_ns", "0", None, "for a test", "test")
         file = persist.plan(hosts.view(hosts.good()), [parameter])[0][0]
         self.assertEqual(persist.MODPROBE, file.target)
         (self.folder / "nova-perf-tuning.conf").write_text(config_file.decode(file.value) or "")

@@ -11,7 +11,7 @@ import fixtures
 import testtools
 
 from nova_perf_tuning.agent import findings
-from nova_perf_tuning.host import irqbalance, setting
+from nova_perf_tuning.host import irqbalance, model
 from nova_perf_tuning.host.settings import base, registry
 from nova_perf_tuning.host.settings import irqbalance as ban
 from nova_perf_tuning.host.transaction import apply, restore, rivals
@@ -24,7 +24,7 @@ DROP_IN = TOP / "etc/irqbalance/nova-perf-tuning.conf"
 
 
 def placed(number):
-    return setting.Setting("irq_affinity", f"irq:{number}", "0", "0", "", "nic-irq-local", "x|y")
+    return model.Setting("irq_affinity", f"irq:{number}", "0", "0", "", "nic-irq-local", "x|y")
 
 
 class ListTest(testtools.TestCase):

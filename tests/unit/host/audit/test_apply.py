@@ -8,7 +8,7 @@ import pathlib
 
 import testtools
 
-from nova_perf_tuning.host import setting
+from nova_perf_tuning.host import model
 from nova_perf_tuning.host.audit import persist, runner
 from nova_perf_tuning.host.settings import base, config_file, registry
 from tests.hosts import audit_hosts as hosts
@@ -124,7 +124,7 @@ class PersistTest(ApplyCase):
         self.assertEqual(["config_file", "memory"], [one.kind for one in settings])
         self.assertIn("TuneD", warnings[0])
 
-    def files_for(self, tree: hosts.Tree, rule: str) -> tuple[list[setting.Setting], list[str]]:
+    def files_for(self, tree: hosts.Tree, rule: str) -> tuple[list[model.Setting], list[str]]:
         view = hosts.view(tree, **cases.PATH)
         found = runner.run(view, runner.chosen([rule]), strict=True).findings
         return persist.plan(view, [one for finding in found for one in finding.settings])

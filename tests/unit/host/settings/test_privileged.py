@@ -12,7 +12,7 @@ import testtools
 from hypothesis import strategies as st
 
 from nova_perf_tuning.host import privileged
-from nova_perf_tuning.host.setting import TargetError
+from nova_perf_tuning.host.model import TargetError
 from nova_perf_tuning.host.settings import base
 from tests.hosts import sysroots
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 
-from nova_perf_tuning.host.setting import Setting
+from nova_perf_tuning.host.model import Setting
 from nova_perf_tuning.host.settings import base
 
 

@@ -11,7 +11,7 @@ import hypothesis
 from hypothesis import stateful
 from hypothesis import strategies as st
 
-from nova_perf_tuning.host.setting import Setting
+from nova_perf_tuning.host.model import Setting
 from nova_perf_tuning.host.settings import registry
 from nova_perf_tuning.host.transaction import apply, journal, restore, verify
 from tests.hosts import sysroots

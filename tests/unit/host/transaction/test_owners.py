@@ -76,12 +76,10 @@ class BookTest(FolderTest):
             self.assertEqual([], opened.entries())
         self.assertFalse(ours.changed())
 
-    def test_the_end_waits_for_a_command_and_names_what_to_do(self):
+    def test_the_end_waits_for_a_command(self):
         ours = book.Book(self.folder, "/", ending=0.3)
         with journal.Journal(self.folder, writer=True):
-            error = self.assertRaises(journal.BusyError, ours.ending)
-        self.assertIn(f"process {os.getpid()} was changing", str(error))
-        self.assertIn("nova-perf restore", str(error))
+            self.assertRaises(journal.BusyError, ours.ending)
         command = journal.Journal(self.folder, writer=True)
         ends = threading.Timer(0.2, command.close)
         ends.start()
