@@ -46,16 +46,10 @@ def is_transient(error: BaseException) -> bool:
     status = http_status(error)
     if status is not None:
         return status in _TRANSIENT_STATUS
-    if isinstance(error, keystone_errors.DiscoveryFailure):
-        # Where auth_url names no version, whatever keeps Keystone from answering comes as this.
-        cause = error.__cause__ or error.__context__
-        return cause is not None and is_transient(cause)
-    if isinstance(error, keystone_errors.UnknownConnectionError):
-        # An answer that was cut off; ValueError: the URL itself is wrong.
-        return not isinstance(error.original, ValueError)
-    return isinstance(
-        error, keystone_errors.ConnectFailure | keystone_errors.RetriableConnectionFailure | UnreadableError
-    )
+    # Where auth_url names no version, whatever keeps Keystone from answering is a failure of discovery. Whether a URL
+    # is right has shown when the command logged in.
+    passing = keystone_errors.ConnectionError | keystone_errors.DiscoveryFailure | UnreadableError
+    return isinstance(error, passing) and not isinstance(error, keystone_errors.SSLError)
 
 
 def credentials_refused(error: BaseException) -> bool:

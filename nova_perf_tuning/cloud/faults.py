@@ -33,10 +33,8 @@ _STATUS: Final = {
     413: ("over a limit", "raise the project's quota or remove something"),
     429: ("over a limit", "wait and try again"),
     500: ("the service has failed", "its log says why"),
-    502: ("the service is unavailable", "see whether it runs, then try again"),
-    503: ("the service is unavailable", "see whether it runs, then try again"),
-    504: ("the service did not answer its load balancer in time", "see whether it runs, then try again"),
 }
+_UNAVAILABLE: Final = "the service is unavailable", "see whether it runs, then try again"
 
 
 def fill_in(config: loader.OpenStackConfig) -> None:
@@ -65,7 +63,7 @@ def line(error: BaseException) -> str | None:
         (
             auth.ConnectTimeout,
             "no answer in time",
-            "see whether the service runs; api_timeout of clouds.yaml sets the seconds",
+            "see whether it runs; api_timeout of clouds.yaml sets the seconds",
         ),
         (auth.SSLError, "TLS failed", "see cacert and verify of clouds.yaml"),
         (auth.ConnectionError, "cannot connect", "see whether the service runs and whether its URL is right"),
@@ -104,7 +102,7 @@ def one_line(doing: str) -> Iterator[None]:
 
 
 def _http(error: Any, status: int) -> str:
-    meaning, remedy = _STATUS.get(status, ("the request failed", ""))
+    meaning, remedy = _STATUS.get(status, _UNAVAILABLE if status > 500 else ("the request failed", ""))
     said = _clean(
         _detail(error) or str(getattr(error, "details", None) or getattr(error, "message", None) or error)
     )

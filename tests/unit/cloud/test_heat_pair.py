@@ -9,9 +9,7 @@ from unittest import mock
 
 import fixtures
 import openstack
-import requests
 import testtools
-from keystoneauth1 import exceptions as keystone_errors
 
 from nova_perf_tuning.bench import plugins
 from nova_perf_tuning.cloud import api, campaign, heat_pair, model, pairing, run_store, stacks
@@ -172,25 +170,6 @@ class KeystoneTest(HeatCase):
             self.cloud.faults = [("GET", "^/identity/?$", one) for one in down]
             found = stacks.Stacks(api.Api(self.connect, 600)).status(STACK)
             self.assertEqual((("CREATE_COMPLETE", "done"), []), (found, self.cloud.faults))
-
-    def test_a_url_that_is_none_of_keystone_is_not_asked_again(self):
-        self.fail(api_server.Answer(404), 50, "GET", "^/identity/?$")
-        for ask in (lambda: self.stacks.status(STACK), lambda: self.stacks.create("n", {}, [], 1)):
-            error = self.assertRaises(keystone_errors.DiscoveryFailure, ask)
-            self.assertFalse(api.is_transient(error))
-        self.assertGreater(len(self.cloud.faults), 40)
-        launcher = self.launcher()
-        launcher._closing.delete = lambda _: []
-        [error] = self.measure(launcher).errors
-        self.assertIs(model.ErrorClass.API, error.kind)
-        self.assertNotIn("Heat refused", error.reason)
-
-    def test_a_wrong_url_stays_wrong(self):
-        for original, transient in (
-            (requests.exceptions.InvalidURL("x"), False),
-            (requests.exceptions.ChunkedEncodingError("x"), True),
-        ):
-            self.assertIs(transient, api.is_transient(keystone_errors.UnknownConnectionError("x", original)))
 
 
 class RemovalTest(HeatCase):
