@@ -25,7 +25,7 @@ class Trial:
     :ivar guest_cpu_s: what the guest itself says it was busy (user+nice+system+irq+softirq); None if unknown.
     :ivar wait_s: time its vCPUs were runnable but waited for a host CPU; None if unknown.
     :ivar window_s: length of the window by the host's monotonic clock.
-    :ivar window: what the window is (:mod:`nova_perf_tuning.budget.window`); empty: not known.
+    :ivar window: what the window is (:class:`nova_perf_tuning.budget.trial.Window`); empty: not known.
     :ivar exec_s: how long the whole execution took, from asking for it until its end was seen; None: not known.
     :ivar order: number of the run within the validation, in the order of time; the figures of one run
         share it, and its CPU times.

@@ -6,15 +6,32 @@ import contextlib
 import dataclasses
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, Literal
 
 from nova_perf_tuning.bench import base as bench
 from nova_perf_tuning.bench import output, plugins
-from nova_perf_tuning.budget import host_environment, sampling, window
+from nova_perf_tuning.budget import host_environment, sampling
 from nova_perf_tuning.launch import base as launch
 
 #: How long a server may take until it listens; an emulated guest on a busy host needs seconds.
 _SERVER_START_S = 30.0
 _RETRY_S = 0.25
+#: Most that a machine's clock may be wrong against the host's for its stamps to count.
+MAX_ERROR_S: Final = 0.1
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Window:
+    """The time over which a trial's CPU is counted: begin and end by the host's CLOCK_MONOTONIC.
+
+    ``measuring``: what the benchmark itself measured (:class:`.bench.base.Span`), without start and
+    warm-up. ``program``: from the start of its program to its end, where its output does not tell more.
+    ``execution``: from asking for the program until its end was seen, where the machine's clock is unknown.
+    """
+
+    kind: Literal["measuring", "program", "execution"]
+    begin: float
+    end: float
 
 
 @dataclasses.dataclass(slots=True)
@@ -24,7 +41,7 @@ class Outcome:
     :ivar readings: empty when :attr:`error` is set.
     :ivar host_cpu_s, guest_cpu_s, wait_s: spent in the window, see
         :meth:`nova_perf_tuning.launch.base.Machine.counter`; of both machines for a paired benchmark.
-    :ivar window: what that window is, see :mod:`nova_perf_tuning.budget.window`; None: there is none.
+    :ivar window: None: there is none.
     :ivar exec_s: length of the whole execution.
     :ivar conditions: of the host during the execution, see :mod:`nova_perf_tuning.budget.host_environment`.
     :ivar lost: the machine itself failed; further trials on it are pointless.
@@ -35,7 +52,7 @@ class Outcome:
     host_cpu_s: Mapping[str, float] = dataclasses.field(default_factory=dict)
     guest_cpu_s: float | None = None
     wait_s: float | None = None
-    window: window.Window | None = None
+    window: Window | None = None
     exec_s: float = 0.0
     lost: bool = False
     conditions: Mapping[str, float] = dataclasses.field(default_factory=dict)
@@ -78,7 +95,7 @@ def _run(job: plugins.Job, pair: launch.Pair, deadline: float, idle_softirq: flo
                     raise
                 time.sleep(_RETRY_S)
                 continue
-            found = window.find(job.benchmark, finished, clock, counters.limits)
+            found = find_window(job.benchmark, finished, clock, counters.limits)
             host_cpu_s, guest_cpu_s, wait_s = counters.spent(found.begin, found.end)
             host_cpu_s["softirq"] -= idle_softirq * (found.end - found.begin)
             return Outcome(
@@ -116,3 +133,30 @@ def _readings(benchmark: bench.Benchmark, finished: launch.Finished, limit_s: fl
     if benchmark.paired and "refused" in told.lower():  # its server does not listen yet
         raise bench.NotReadyError(f"{benchmark.kind}: {told}")
     raise bench.OutputError(f"{benchmark.kind}: ended with status {finished.returncode}: {told or 'no message'}")
+
+
+def find_window(
+    benchmark: bench.Benchmark,
+    finished: launch.Finished,
+    clock: launch.Clock | None,
+    limits: tuple[float, float],
+) -> Window:
+    """Return the window of a run whose output :meth:`~nova_perf_tuning.bench.base.Benchmark.parse` has read.
+
+    :param clock: of the machine it ran on; None: unknown.
+    :param limits: begin and end of the whole execution, in which counters were read.
+    """
+    if clock is None or clock.error_s > MAX_ERROR_S or finished.lived is None:
+        return Window("execution", *limits)
+    began, ended = map(clock.monotonic, finished.lived)
+    # A guest may say what it likes.
+    if not limits[0] - MAX_ERROR_S <= began < ended <= limits[1] + MAX_ERROR_S:
+        return Window("execution", *limits)
+    program = Window("program", max(began, limits[0]), min(ended, limits[1]))
+    with contextlib.suppress(bench.OutputError):  # other versions of a tool may print less
+        if span := benchmark.span(finished.stdout):
+            until = program.end if span.until is None else clock.monotonic(span.until)
+            since = until - span.seconds
+            if program.begin <= since < until <= program.end:
+                return Window("measuring", since, until)
+    return program

@@ -10,7 +10,7 @@ import os
 import platform
 import shutil
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from concurrent import futures
 from typing import Any, Final
 
@@ -305,35 +305,40 @@ class LibvirtLauncher(base.Launcher):
             self._close()
 
     def _close(self) -> None:
-        faults: list[str] = []
-        run = self._run
-        if run is not None:
-            for host in self._hosts:
-                self._attempt(host.close, faults)
-            removed = self._attempt(lambda: self._remove_remains(run.id, run.path), faults)
-            run.close(keep=not removed)
+        run, hosts = self._run, self._hosts
         self._hosts, self._run, self._active = [], None, None
         self._arms.clear()
-        if self._connection is not None:
-            with contextlib.suppress(libvirt.libvirtError):
-                self._connection.close()
-            self._connection = None
-        if faults:
+        removed = False
+        try:
+            if run is not None:
+                with contextlib.ExitStack() as steps:
+                    steps.callback(self._remove_remains, run.id, run.path)
+                    for host in hosts:
+                        steps.callback(host.close)
+                removed = True
+        except (errors.PerfTuningError, OSError) as error:
             raise base.LaunchError(
-                f"not everything could be removed; the next run tries again: {'; '.join(faults)}"
-            )
+                f"not everything could be removed; the next run tries again: {error}"
+            ) from error
+        finally:
+            if run is not None:
+                run.close(keep=not removed)
+            if self._connection is not None:
+                with contextlib.suppress(libvirt.libvirtError):
+                    self._connection.close()
+                self._connection = None
 
     def _remove_remains(self, run_id: str, folder: str) -> None:
-        """Remove all of one run but its folder: settings, guests, network, QEMU's logs."""
+        """Remove all of one run but its folder, each part whatever became of the others.
+
+        :raises LaunchError: one of them could not be removed.
+        """
         LOG.debug("removing run %s", run_id)
-        faults: list[str] = []
-        tuning = host_tuning.HostTuning(os.path.join(folder, "journal"))
-        self._attempt(tuning.restore, faults)
-        self._attempt(lambda: self._destroy_domains(self._domain_names(run_id)), faults)
-        self._attempt(network.Network(run_id).remove, faults)
-        _remove_logs(f"{_PREFIX}-{run_id}-*")
-        if faults:
-            raise base.LaunchError("; ".join(faults))
+        with contextlib.ExitStack() as steps:  # the last one first
+            steps.callback(_remove_logs, f"{_PREFIX}-{run_id}-*")
+            steps.callback(network.Network(run_id).remove)
+            steps.callback(lambda: self._destroy_domains(self._domain_names(run_id)))
+            steps.callback(host_tuning.HostTuning(os.path.join(folder, "journal")).restore)
 
     def _domain_names(self, run_id: str) -> list[str]:
         """Return all guests of one run that libvirt has, also such as this object does not know of."""
@@ -357,15 +362,6 @@ class LibvirtLauncher(base.Launcher):
         except libvirt.libvirtError as error:
             if error.get_error_code() != libvirt.VIR_ERR_NO_DOMAIN:
                 raise base.LaunchError(f"guest {name} cannot be ended: {one_line(error, 200)}") from error
-
-    def _attempt(self, action: Callable[[], None], faults: list[str]) -> bool:
-        """Do one step of the clean-up; what fails is noted and does not stop the rest."""
-        try:
-            action()
-        except (errors.PerfTuningError, OSError) as error:
-            faults.append(str(error))
-            return False
-        return True
 
     # --- libvirt --------------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ import testtools
 from hypothesis import strategies as st
 
 from nova_perf_tuning.bench import base as bench
-from nova_perf_tuning.budget import sampling, text, trial, window
+from nova_perf_tuning.budget import sampling, text, trial
 from nova_perf_tuning.launch import base as launch
 from nova_perf_tuning.launch import local
 from tests.unit.budget import samples
@@ -36,7 +36,7 @@ def finished(begin, end):
 def find(span, lived=(102.0, 109.0), error_s=0.001):
     benchmark = Spanned()
     benchmark.told = span
-    return window.find(benchmark, finished(*lived), launch.Clock(EPOCH, error_s), LIMITS)
+    return trial.find_window(benchmark, finished(*lived), launch.Clock(EPOCH, error_s), LIMITS)
 
 
 class FindTest(testtools.TestCase):
@@ -54,7 +54,7 @@ class FindTest(testtools.TestCase):
             self.assertAlmostEqual(end, found.end, 5)
         run = finished(102.0, 109.0)
         for unknown in ((run, None), (dataclasses.replace(run, lived=None), launch.Clock(EPOCH, 0.0))):
-            self.assertEqual("execution", window.find(Spanned(), *unknown, LIMITS).kind)
+            self.assertEqual("execution", trial.find_window(Spanned(), *unknown, LIMITS).kind)
 
     @hypothesis.given(seconds, seconds, seconds, st.none() | seconds, st.floats(0, 0.2))
     def test_nothing_that_a_guest_says_leads_out_of_the_execution(self, begin, end, length, until, error_s):
