@@ -30,10 +30,9 @@ def check(path: str) -> None:
 
 
 @contextlib.contextmanager
-def writing(path: str, overwrite: bool = True) -> Iterator[BinaryIO]:
+def writing(path: str) -> Iterator[BinaryIO]:
     """Give a file to write to; at the end of the block it gets the name ``path``, or goes if the block fails.
 
-    :param overwrite: False: fail when somebody else has made ``path`` meanwhile.
     :raises OutputError: as for :func:`check`.
     :raises OSError: the directory cannot be written or the disk is full; an old file is untouched.
     """
@@ -48,7 +47,7 @@ def writing(path: str, overwrite: bool = True) -> Iterator[BinaryIO]:
             yield file
             file.flush()
             os.fsync(descriptor)
-        (os.replace if overwrite else os.link)(new, path)
+        os.replace(new, path)
     except OSError as error:
         if error.filename not in (None, new):  # of something else that the block does
             raise

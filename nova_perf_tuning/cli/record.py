@@ -21,10 +21,9 @@ class Record(command.PerfCommand):
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("file", metavar="FILE.tar.xz", help="file to write; it appears whole or not at all")
-        parser.add_argument("--force", action="store_true", help="replace FILE if it is there already")
 
     def run_command(self, args: argparse.Namespace) -> int:
-        size = recording.record(args.file, overwrite=args.force)
+        size = recording.record(args.file)
         if args.format == "json":
             command.print_json({"file": args.file, "bytes": size})
         else:

@@ -164,20 +164,20 @@ class Tree:
             file.addfile(member, io.BytesIO(entry if isinstance(entry, bytes) else b""))
 
 
-def record(path: str, sysroot: str = "/", overwrite: bool = False) -> int:
+def record(path: str, sysroot: str = "/") -> int:
     """Write a recording of the host at ``sysroot`` to ``path`` (tar, compressed by xz); return its size in bytes.
 
     The file appears whole or not at all.
 
     :raises whole_file.OutputError: something else than a file is there, or the folder is missing.
-    :raises FactsError: it is there already and may not be overwritten, cannot be written, or the host not read.
+    :raises FactsError: it is there already, it cannot be written, or the host not read.
     """
     whole_file.check(path)
-    if not overwrite and os.path.lexists(path):
-        raise FactsError(f"{path}: exists already; choose another name or add --force")
+    if os.path.lexists(path):
+        raise FactsError(f"{path}: exists already; choose another name or remove it")
     tree = collect(reader.open_root(sysroot))
     try:
-        with whole_file.writing(path, overwrite) as raw:
+        with whole_file.writing(path) as raw:
             with tarfile.open(fileobj=raw, mode="w:xz") as file:
                 tree.write(file)
             return raw.tell()
