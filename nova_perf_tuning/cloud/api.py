@@ -46,8 +46,8 @@ def is_transient(error: BaseException) -> bool:
     status = http_status(error)
     if status is not None:
         return status in _TRANSIENT_STATUS
-    # Where auth_url names no version, whatever keeps Keystone from answering is a failure of discovery. Whether a URL
-    # is right has shown when the command logged in.
+    # Where auth_url names no version, whatever keeps Keystone from answering is a failure of discovery. Whether a
+    # URL is right has shown when the command logged in.
     passing = keystone_errors.ConnectionError | keystone_errors.DiscoveryFailure | UnreadableError
     return isinstance(error, passing) and not isinstance(error, keystone_errors.SSLError)
 
