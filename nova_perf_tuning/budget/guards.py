@@ -50,8 +50,9 @@ def faults(
 ) -> dict[Run, reasons.Reason]:
     """Return run -> first fault, for every run that does not count.
 
-    :param trials: those of the judged arms and benchmark, in the order of time.
+    :param trials: those of the judged arms and benchmark.
     """
+    trials = sorted(trials, key=lambda trial: trial.order)
     usual = next((one.conditions["max_mhz"] for one in trials if "max_mhz" in one.conditions), 0.0)
     speeds: dict[str, list[float]] = {}
     for trial in trials:

@@ -166,7 +166,7 @@ def select(
     """
     arms = tuple(dict.fromkeys((arm, baseline)))
     judged = [one for one in trials if one.arm in arms]
-    excluded = _faults(results, judged, limits)
+    excluded = guards.faults(judged, results.environment, limits)
     gone = tuple(lost(trials, results.environment, one) for one in arms)
     counting = [one for one in judged if guards.run(one) not in excluded]
     before, after = (_pairs(some, arms) for some in (judged, counting))
@@ -194,21 +194,6 @@ def alone(results: model.Results, limits: guards.Limits = _DEFAULT) -> dict[guar
         series.setdefault((one.benchmark, one.arm), []).append(one)
     found: dict[guards.Run, reasons.Reason] = {}
     for some in series.values():
-        found |= _faults(results, some, limits)
-    return found
-
-
-def _faults(
-    results: model.Results, trials: Sequence[model.Trial], limits: guards.Limits
-) -> dict[guards.Run, reasons.Reason]:
-    """Return run -> why it does not count, of trials that are compared with each other."""
-    # Links and frequencies of different hosts differ, and nothing is wrong then: boot by boot there.
-    many = of_many_hosts(results.environment)
-    parts: dict[int, list[model.Trial]] = {}
-    for one in sorted(trials, key=lambda one: one.order):
-        parts.setdefault(one.group if many else 0, []).append(one)
-    found: dict[guards.Run, reasons.Reason] = {}
-    for some in parts.values():
         found |= guards.faults(some, results.environment, limits)
     return found
 

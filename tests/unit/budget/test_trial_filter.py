@@ -55,13 +55,6 @@ class SelectTest(testtools.TestCase):
         swapped = trial_filter.select(self.data, self.data.trials, "untuned", "tuned")
         self.assertEqual(found, swapped.invalid)
 
-    def test_pairs_of_hosts_are_looked_at_boot_by_boot(self):
-        for one in self.data.trials:
-            one.conditions = {"max_mhz": 1000.0 * (1 + one.group)}
-        self.assertIsNotNone(self.select().invalid)
-        self.data.environment["launcher"] = "heat"
-        self.assertIsNone(self.select().invalid)
-
 
 class LostTest(testtools.TestCase):
     def setUp(self):
