@@ -22,16 +22,7 @@ class HostList(cloud_command.CloudLister):
 
     def take_action(self, parsed_args: argparse.Namespace) -> cloud_flavor.Rows:
         return ("Host", "Zone", "State", "Status", "Verdict", "Traits", "Set By", "Disabled Reason"), [
-            (
-                host.name,
-                host.zone,
-                host.state,
-                host.status,
-                host.verdict,
-                cloud_flavor.Lines(sorted(host.earned)),
-                _owner(host),
-                host.disabled_reason,
-            )
+            tuple(_told(host).values())
             for host in hosts.list_hosts(self.connection)
             if traits.VALIDATED in host.traits or not parsed_args.validated
         ]
@@ -46,23 +37,24 @@ class HostShow(cloud_command.CloudShowOne):
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
         host = hosts.choose(hosts.list_hosts(self.connection), parsed_args.host)
         shown = {
-            "host": host.name,
+            **_told(host),
             "node": host.node,
             "hypervisor": host.hypervisor,
-            "zone": host.zone,
-            "state": host.state,
-            "status": host.status,
-            "disabled_reason": host.disabled_reason,
-            "verdict": host.verdict,
-            "traits": cloud_flavor.Lines(sorted(host.earned)),
-            "traits_set_by": _owner(host),
             "resource_provider": host.provider_id,
             "service_id": host.service_id,
         }
         return tuple(shown), tuple(shown.values())
 
 
-def _owner(host: Any) -> str:
-    if host.managed:
-        return "nova-compute"
-    return "API" if host.earned else ""
+def _told(host: hosts.Host) -> dict[str, Any]:
+    """Return what list and show tell of a host, in the order of the list's columns."""
+    return {
+        "host": host.name,
+        "zone": host.zone,
+        "state": host.state,
+        "status": host.status,
+        "verdict": host.verdict,
+        "traits": cloud_flavor.Lines(sorted(host.earned)),
+        "traits_set_by": "nova-compute" if host.managed else "API" if host.earned else "",
+        "disabled_reason": host.disabled_reason,
+    }

@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import itertools
-import json
 import math
 import os
 import socket
@@ -198,12 +197,6 @@ class SamplerTest(testtools.TestCase):
                 return any(why in fault for fault in sampler.faults.values())
 
             wait_for(told)
-
-    def test_a_nova_whose_answers_are_none_at_first(self):
-        """The thread lives on."""
-        self.patch(host_cpu, "_FIND_S", 0.02)
-        strange = [KeyError("server"), TypeError("x"), AttributeError("x"), json.JSONDecodeError("x", "y", 0)]
-        self.used(self.sampler(self.agent(), Cloud(strange=strange)))
 
 
 class SeriesTest(testtools.TestCase):
