@@ -114,7 +114,7 @@ class ProgramsTest(testtools.TestCase):
             with self.subTest(argument=argument):
                 process, _told = self.start(argument)
                 with mock.patch.object(rivals, "running", return_value={"irqbalance": process.pid}):
-                    found = [(finding.what, finding.fields["pid"]) for finding in findings.Neighbours().findings()]
+                    found = [(finding["what"], finding["pid"]) for finding in findings.Neighbours().findings()]
                 self.assertEqual([(findings.IRQBALANCE, process.pid)] if reported else [], found)
 
 
