@@ -12,7 +12,7 @@ import signal
 import time
 from collections.abc import Collection
 from types import FrameType
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from nova_perf_tuning import errors
 from nova_perf_tuning.agent import findings, reconcile, sources
@@ -33,14 +33,6 @@ _BUSY_PAUSE: Final = 0.5
 _FIRST_PAUSE, _LONGEST_PAUSE, _EARLY = 1.0, 60.0, 2.0
 #: Seconds of the longest rest after a pass, which else takes as long as that: the host has its own work.
 _LONGEST_REST: Final = 1.0
-
-
-class Timing(Protocol):
-    """The seconds between two looks, readings and looks at passed-through devices (group ``[agent]``)."""
-
-    interval: float
-    verify_interval: float
-    passthrough_interval: float
 
 
 @dataclasses.dataclass(slots=True)
@@ -96,6 +88,7 @@ class Snapshot:
 class Service:
     """Runs until a signal or :meth:`stop` ends it.
 
+    :param timing: group ``[agent]``: seconds between two looks, readings and looks at passed-through devices.
     :param neighbours: other programs on this host.
     """
 
@@ -103,7 +96,7 @@ class Service:
         self,
         reconciler: reconcile.Reconciler,
         look: sources.Watch,
-        timing: Timing,
+        timing: Any,
         run_dir: str,
         neighbours: findings.Neighbours,
         notifier: state_module.Notifier | None = None,

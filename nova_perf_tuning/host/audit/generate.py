@@ -67,10 +67,6 @@ def nova_conf(host: Host) -> str:
     else:
         lines += ["# No CPU is left to dedicate."]
     lines += _physnets(host)
-    drops = [nic.name for nic in host.facts.nics if nic.kind == "tap" and host.statistic(nic, "tx_dropped")]
-    if drops:
-        lines += ["", "[libvirt]", f"# {rules.named(drops)}: packets dropped for want of descriptors."]
-        lines += ["rx_queue_size = 1024"]
     return "\n".join(lines) + "\n"
 
 

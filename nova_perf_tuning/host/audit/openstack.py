@@ -227,23 +227,3 @@ class SharedSetMissing(Rule):
         if host.shared is None:
             source, text = host.option("compute", "cpu_dedicated_set")
             yield self.finding([(source, f"{text}; no cpu_shared_set")])
-
-
-class VirtType(Rule):
-    """virt_type is kvm where the host has KVM."""
-
-    # A warning: /dev/kvm may be there and run no guest, which only a guest can tell.
-    id = "nova-virt-type-qemu"
-    why = (
-        "Every new guest is translated by TCG, a tenth of the speed or less. The host has /dev/kvm; whether a "
-        "guest runs with it was not tried, and in some virtual machines none does."
-    )
-    remedy = "[libvirt] virt_type = kvm, where the report of nova-perf validate names the accelerator kvm"
-    source = "Nova's documentation of virt_type"
-
-    def check(self, host: Host) -> Iterator[Finding]:
-        lacking = "virt_type is not set, or /sys/class/misc is not there"
-        value = known(host.nova.get(("libvirt", "virt_type")), lacking)
-        need(host.names("sys/class/misc"), lacking)
-        if value.text == "qemu" and host.has_device("kvm"):
-            yield self.finding([(value.source, "qemu"), ("/sys/class/misc/kvm", "there")])

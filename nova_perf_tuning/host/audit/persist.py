@@ -46,8 +46,6 @@ def plan(host: Host, settings: Sequence[Setting]) -> tuple[list[Setting], list[s
         elif not host.has(path.rpartition("/")[0]):
             warnings[f"/{path.rpartition('/')[0]} is not there: {setting.target} does not outlive a reboot"] = None
         else:
-            if path == TMPFILES and "tuned" in host.programs:
-                warnings[f"TuneD runs and may set {setting.target} again: put it into its profile, too"] = None
             lines.setdefault(path, _known(host, path))[_key(path, line)] = line
             reasons.setdefault(path, []).append(setting.rule)
             setting = dataclasses.replace(setting, persistent=True)

@@ -94,7 +94,7 @@ class PermissionTest(RoughCase):
 
 
 class DiskTest(RoughCase):
-    """Disks that are full or read-only, in a mount namespace of the command's own."""
+    """A disk that is read-only, in a mount namespace of the command's own."""
 
     def _mounted(self, mount, *arguments):
         """Run a command after ``mount`` (shell) in a new mount namespace; $1 is the state folder."""
@@ -107,42 +107,6 @@ class DiskTest(RoughCase):
     def test_read_only(self):
         mount = 'mount -t tmpfs -o mode=700 none "$1"; mount -o remount,ro "$1"'
         self.refused(self._mounted(mount, "apply", "--from", self.plan), "Read-only file system")
-
-    def test_restore_waits_for_space(self):
-        """On a full disk nothing is put back, and the journal is kept for when there is room."""
-        command = f'{" ".join(COMMAND)} restore --sysroot {self.root} --state-dir "$1"'
-        mount = 'mount -t tmpfs -o size=400k,mode=700 none "$1"; '
-        mount += f'{" ".join(COMMAND)} apply --sysroot {self.root} --from {self.plan} --state-dir "$1" >&2; '
-        mount += (
-            f'cat /dev/zero > "$1"/fill 2>/dev/null || true; set +e; {command} >&2; echo code $?; rm "$1/fill"'
-        )
-        run = self._mounted(mount, "restore")
-        self.assertEqual(0, run.returncode, run.stdout + run.stderr)
-        self.assertIn("code 3\n", run.stdout)
-        self.assertIn("make room on the disk if it is full", run.stderr)
-        self.assertIn("6 restored", run.stdout)
-        self.assertEqual(self.before, sysroots.content(self.root))
-
-    def restore_by_hand(self):
-        """Put the files back whose journal is gone with its file system."""
-        for path, data in self.before.items():
-            pathlib.Path(self.root, path).write_bytes(data)
-
-    def test_full(self):
-        """Whatever the room that is left, either all of it is applied and journaled, or nothing is."""
-        outcomes = set()
-        for kib in range(0, 160, 16):
-            # chmod: a tmpfs is writable for all; the rest is filled, all but ``kib``.
-            fill = f'head -c {(160 - kib) * 1024} /dev/zero > "$1/fill"'
-            mount = f'mount -t tmpfs -o size=160k,mode=700 none "$1"; {fill} 2>/dev/null || true'
-            run = self._mounted(mount, "apply", "--from", self.plan)
-            outcomes.add(run.returncode)
-            if run.returncode:
-                self.refused(run, "state")
-            else:
-                self.assertNotEqual(self.before, sysroots.content(self.root))
-                self.restore_by_hand()
-        self.assertEqual({0, 3}, outcomes)
 
 
 class SignalTest(RoughCase):

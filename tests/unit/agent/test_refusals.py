@@ -89,24 +89,6 @@ class RefusalTest(testtools.TestCase):
             self._pass(10.0)
         self.assertLess(self._attempts(), 20)
 
-    def test_what_cannot_be_put_back_is_told_and_tried_ever_more_rarely(self):
-        self.host.start("guest1", {"irq_placement": "numa"}, 0, True)
-        self._pass()
-        self.number = max(self.host.vectors)
-        self.target = f"irq:{self.number}"
-        self.host.refuses[self.number] = (errno.EINVAL, True)
-        self.host.guests["guest1"].asks = None
-        before = self._attempts()
-        for _ in range(360):
-            self._pass(10.0)
-        self.assertLess(self._attempts() - before, 20)
-        ((target, _result, detail),) = self._told()
-        self.assertEqual(self.target, target)
-        self.assertIn("cannot be put back", detail)
-        self.host.refuses.clear()
-        self.assertEqual(1, len(self._pass(700.0).withdrawn))
-        self.assertEqual([], self._told())
-
     def test_what_cannot_be_put_back_is_a_reason_for_a_pass(self):
         self.host.start("guest1", {"irq_placement": "numa"}, 0, True)
         self._pass()

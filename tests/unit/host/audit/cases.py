@@ -209,5 +209,4 @@ CASES: dict[str, Case] = {
     "nova-shared-set-missing": Case(
         {_NOVA: "[compute]\ncpu_dedicated_set = 2-7\n"}, "warning", "2-7; no cpu_shared_set"
     ),
-    "nova-virt-type-qemu": Case({_NOVA: "[libvirt]\nvirt_type = qemu\n"}, "warning", "there"),
 }

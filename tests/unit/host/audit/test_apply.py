@@ -118,12 +118,6 @@ class PersistTest(ApplyCase):
         self.command("restore")
         self.assertEqual(self.before, hosts.content(self.root))
 
-    def test_a_profile_of_tuned_may_set_it_again(self) -> None:
-        tree = hosts.changed(cases.CASES["thp-never"].tree(), {"proc/400/comm": "tuned\n"})
-        settings, warnings = self.files_for(tree, "thp-never")
-        self.assertEqual(["config_file", "memory"], [one.kind for one in settings])
-        self.assertIn("TuneD", warnings[0])
-
     def files_for(self, tree: hosts.Tree, rule: str) -> tuple[list[model.Setting], list[str]]:
         view = hosts.view(tree, **cases.PATH)
         found = runner.run(view, runner.chosen([rule]), strict=True).findings

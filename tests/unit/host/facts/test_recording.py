@@ -135,24 +135,3 @@ class TestCommittedRecordings(testtools.TestCase):
             for name, data in members(str(path)).items():
                 self.assertIsNone(re.search(rb"[0-9a-f]{2}(:[0-9a-f]{2}){5}", data), f"MAC address in {name}")
                 self.assertIsNone(re.search(rb"[0-9a-f]{8}-[0-9a-f]{4}-", data), f"UUID in {name}")
-
-    def test_firecracker_guest(self) -> None:
-        """2 CPUs, one node, virtio NIC on a PCI function whose node the firmware does not give; 8 TCG guests."""
-        found = facts(str(RECORDED / "firecracker-2cpu-guests.tar.xz"))
-        self.assertEqual((2, "kvm"), (len(found["cpus"]), found["virtualization"]))
-        self.assertEqual(["0-1"], [node["cpus"] for node in found["nodes"]])
-        (nic,) = [nic for nic in found["nics"] if nic["kind"] == "physical"]
-        self.assertEqual(("virtio_net", "0000:00:03.0", None), (nic["driver"], nic["pci"], nic["node"]))
-        names = {irq["number"]: irq["name"] for irq in found["irqs"]}
-        self.assertEqual(
-            ["virtio2-config", "virtio2-input.0", "virtio2-output.0"], [names[irq] for irq in nic["irqs"]]
-        )
-        self.assertEqual(8, len(found["guests"]))
-        for guest in found["guests"]:
-            kinds = [thread["kind"] for thread in guest["threads"]]
-            self.assertEqual(2, kinds.count("vcpu"))
-            self.assertEqual(int("-tuned" in guest["name"]), kinds.count("iothread"))
-        taps = [nic for nic in found["nics"] if nic["kind"] == "tap"]
-        self.assertEqual((8, {1, 2}), (len(taps), {tap["rx_queues"] for tap in taps}))
-        bridges = {nic["name"] for nic in found["nics"] if nic["kind"] == "bridge"}
-        self.assertLessEqual({tap["bridge"] for tap in taps}, bridges)

@@ -27,26 +27,6 @@ OBJECTS = {
 TARGETS = sorted(OBJECTS)
 
 
-class Dying:
-    """A kind that ends the process at its n-th write, before or after it."""
-
-    def __init__(self, kind, countdown, after):
-        self._kind = kind
-        self._countdown = countdown
-        self._after = after
-
-    def __getattr__(self, name):
-        return getattr(self._kind, name)
-
-    def write(self, target, value):
-        self._countdown[0] -= 1
-        if self._countdown[0] == 0 and not self._after:
-            os._exit(9)
-        self._kind.write(target, value)
-        if self._countdown[0] == 0:
-            os._exit(9)
-
-
 class Machine(stateful.RuleBasedStateMachine):
     """Model: what each object held before we first wrote it, and who changed it last."""
 
@@ -107,19 +87,6 @@ class Machine(stateful.RuleBasedStateMachine):
     def _journal(self, writer=True):
         return journal.Journal(journal.default_state_dir(self.root), self.root, writer=writer)
 
-    def _in_child(self, work, at, after):
-        """Run ``work(kinds)`` in a process that dies at its at-th write."""
-        countdown = [at]
-        kinds = {name: Dying(kind, countdown, after) for name, kind in registry.kinds(self.root).items()}
-        pid = os.fork()
-        if pid == 0:
-            try:
-                work(kinds)
-                os._exit(0)
-            except BaseException:
-                os._exit(1)
-        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) in (0, 9)
-
     def _note(self, before, values):
         """Update the model after an apply, cut or not, of ``values``."""
         for target, value in values.items():
@@ -148,18 +115,6 @@ class Machine(stateful.RuleBasedStateMachine):
         assert written == {target for target, value in values.items() if before[target] != value}
         self._note(before, values)
 
-    @stateful.rule(values=values, at=st.integers(1, 5), after=st.booleans())
-    def apply_and_die(self, values, at, after):
-        before = {target: self._get(target) for target in TARGETS}
-        settings = self._settings(values)
-
-        def work(kinds):
-            with self._journal() as book:
-                apply.apply(settings, kinds, book, apply.boot_id(self.root))
-
-        self._in_child(work, at, after)
-        self._note(before, values)
-
     @stateful.rule(which=st.sampled_from(TARGETS), pick=st.integers(0, 2))
     def somebody_writes(self, which, pick):
         choices = OBJECTS[which][3]
@@ -179,23 +134,6 @@ class Machine(stateful.RuleBasedStateMachine):
     def reboot(self):
         self.boots += 1
         self._boot()
-
-    @stateful.rule(at=st.integers(1, 5), after=st.booleans())
-    def restore_and_die(self, at, after):
-        def work(kinds):
-            with self._journal() as book:
-                restore.restore(book, kinds, apply.boot_id(self.root))
-
-        before = {target: self._get(target) for target in TARGETS}
-        self._in_child(work, at, after)
-        for target in TARGETS:
-            if self._get(target) != before[target]:
-                assert self._get(target) == self.original[target], target
-                self.last[target] = "us"
-        with self._journal(writer=False) as book:
-            kept = {entry.target for entry in book.entries()}
-        for target in set(self.original) - kept:  # it came to its end: this entry is over
-            del self.original[target]
 
     @stateful.rule()
     def restore_everything(self):
