@@ -134,9 +134,8 @@ class WindowsSockets(ImageRule):
 
     def broken(self, facts: ImageFacts) -> Iterator[str]:
         stated = {key.replace("hw_", "hw:", 1) for key in (*facts.properties, *facts.flavor_specs)}
-        desktop = re.search(
-            r"\bwin(dows)?[-. ]*(xp|vista|7|8|10|11)(?![0-9])", f"{facts.windows} {facts.name.lower()}"
-        )
+        told = f"{facts.windows} {facts.name.lower()}".replace("_", " ")
+        desktop = re.search(r"\bwin(dows)?[-. ]*(xp|vista|7|8|10|11)(?![0-9])", told)
         if facts.windows and desktop and facts.vcpus > _DESKTOP_SOCKETS and not stated & _TOPOLOGY:
             yield f"{facts.vcpus} vCPUs without hw:cpu_max_sockets"
 

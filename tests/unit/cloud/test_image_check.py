@@ -44,6 +44,7 @@ class RulesTest(testtools.TestCase):
         for name, vcpus, specs, expected in (
             ("Windows 11 23H2", 4, {}, {"windows-sockets"}),
             ("win10-ltsc", 4, {}, {"windows-sockets"}),
+            ("Windows_11", 4, {}, {"windows-sockets"}),
             ("Windows 11", 2, {}, set()),
             ("Windows 11", 4, {"hw:cpu_max_sockets": "2"}, set()),
             ("Windows Server 2022", 4, {}, set()),
