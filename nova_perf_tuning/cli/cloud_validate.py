@@ -276,8 +276,6 @@ class Run:
             broken = error
         if one.unclean:
             self._warn_of_leftovers(stored.run_id)
-        if one.unheard is not None:
-            self._warn(f"progress could not be shown: {one_line(one.unheard, 200)}")
         # One that came when all was measured has cut off nothing but the last removal of stacks.
         stopped_by = one.stopped_by if ended != "complete" else 0
         try:

@@ -62,7 +62,6 @@ class Campaign:
     """One run, new or taken up again.
 
     :ivar unclean: whether stacks of this run may be left.
-    :ivar unheard: what telling the progress raised first; a run is not lost because nobody can read of it.
     """
 
     def __init__(
@@ -103,7 +102,6 @@ class Campaign:
         self._streak: list[model.Task] = []
         self._begun = self._seen = self._threads.now()
         self._said = ""
-        self.unheard: BaseException | None = None
 
     def run(self) -> str:
         """Run what is left and return how it ended: ``complete``, ``interrupted`` or ``time limit``.
@@ -364,10 +362,8 @@ class Campaign:
         self._said = text
         states = collections.Counter(task.state for task in self._tasks.values())
         done = states["done"] + states["failed"]
-        try:
+        with contextlib.suppress(OSError):  # the reader has gone; a run is not lost because nobody can read of it
             self._tell(session.Progress(done, len(self._tasks), self.left_s(), text, important))
-        except Exception as error:  # the reader has gone
-            self.unheard = self.unheard or error
 
     def _hosts(self, number: int) -> set[str]:
         pair = self._tasks[number].pair
