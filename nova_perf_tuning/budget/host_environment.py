@@ -5,7 +5,6 @@ Conditions that a host cannot tell are missing; :mod:`nova_perf_tuning.budget.gu
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import pathlib
 import platform
@@ -56,16 +55,15 @@ class Ticks(NamedTuple):
         return Ticks(*(max(0, now - then) for now, then in zip(self, before, strict=True)))
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Circumstances:
-    """What :func:`look` saw at one moment; None or an empty mapping: this host cannot tell."""
+class Circumstances(NamedTuple):
+    """What :func:`look` saw at one moment.
+
+    :ivar counters: condition -> the counter whose growth it is; missing where this host does not tell it.
+    """
 
     stat: Mapping[int, Ticks]
-    throttled: int | None
-    max_mhz: float | None
-    wall_minus_monotonic_s: float
-    packets: int | None
-    dropped: int | None
+    counters: Mapping[str, float]
+    max_mhz: list[float]
 
 
 def look(interface: str | None = None, root: str = "/") -> Circumstances:
@@ -75,17 +73,15 @@ def look(interface: str | None = None, root: str = "/") -> Circumstances:
     :param root: directory that /proc and /sys are read below.
     """
     devices = pathlib.Path(root, "sys/devices/system")
-    sent = pathlib.Path(root, "sys/class/net", interface, "statistics") if interface else None
-    throttled = list(_numbers(devices, "cpu/cpu[0-9]*/thermal_throttle/*_throttle_count"))
-    return Circumstances(
-        stat=_stat(root),
-        throttled=sum(throttled) if throttled else None,
-        max_mhz=_max_mhz(devices),
-        wall_minus_monotonic_s=time.time() - time.monotonic(),
-        # What a guest sends its tap receives.
-        packets=_number(sent / "rx_packets") if sent else None,
-        dropped=_number(sent / "rx_dropped") if sent else None,
-    )
+    counters = {"clock_step_s": time.time() - time.monotonic()}
+    if throttled := list(_numbers(devices, "cpu/cpu[0-9]*/thermal_throttle/*_throttle_count")):
+        counters["throttle_events"] = sum(throttled)
+    # What a guest sends its tap receives.
+    for condition, name in (("sender_packets", "rx_packets"), ("sender_dropped", "rx_dropped")):
+        for number in _numbers(pathlib.Path(root, "sys/class/net"), f"{interface}/statistics/{name}"):
+            counters[condition] = number
+    limits = [khz / 1000 for khz in _numbers(devices, "cpu/cpufreq/policy*/scaling_max_freq") if khz]
+    return Circumstances(_stat(root), counters, limits)
 
 
 def mhz_by_cpu(root: str = "/") -> dict[str, float]:
@@ -102,7 +98,8 @@ def conditions(
     :param mhz: CPU -> mean frequency while work was done. On a large host most of them rest, so that those count
         that were at least half as busy as the busiest.
     """
-    found: dict[str, float] = {}
+    first = before.counters
+    found = {name: now - first[name] for name, now in after.counters.items() if name in first}
     spent = {cpu: now.since(before.stat[cpu]) for cpu, now in after.stat.items() if cpu in before.stat}
     if window := max(map(sum, spent.values()), default=0):
         # Of the time that CPUs were wanted.
@@ -112,17 +109,8 @@ def conditions(
     least = max(1, max(busy.values(), default=0) / 2)
     if seen := [one for cpu, one in (mhz or {}).items() if busy.get(cpu, 0) >= least]:
         found["busy_mhz"] = sum(seen) / len(seen)
-    if before.throttled is not None and after.throttled is not None:
-        found["throttle_events"] = max(0, after.throttled - before.throttled)
-    if after.max_mhz is not None:
-        found["max_mhz"] = after.max_mhz
-    found["clock_step_s"] = after.wall_minus_monotonic_s - before.wall_minus_monotonic_s
-    for name, first, last in (
-        ("sender_packets", before.packets, after.packets),
-        ("sender_dropped", before.dropped, after.dropped),
-    ):
-        if first is not None and last is not None:
-            found[name] = max(0, last - first)
+    if after.max_mhz:
+        found["max_mhz"] = sum(after.max_mhz) / len(after.max_mhz)
     return {name: round(float(value), 6) for name, value in sorted(found.items())}
 
 
@@ -148,11 +136,6 @@ def _stat(root: str) -> dict[int, Ticks]:
     """Return CPU -> its ticks."""
     text = _text(pathlib.Path(root, "proc/stat"))
     return {int(match[1]): Ticks(*map(int, match.groups()[1:])) for match in _STAT.finditer(text)}
-
-
-def _max_mhz(devices: pathlib.Path) -> float | None:
-    speeds = [khz / 1000 for khz in _numbers(devices, "cpu/cpufreq/policy*/scaling_max_freq") if khz]
-    return sum(speeds) / len(speeds) if speeds else None
 
 
 def _numbers(directory: pathlib.Path, pattern: str) -> Iterator[int]:
