@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import signal
 from collections.abc import Iterator, Mapping, Sequence
 from types import FrameType
@@ -67,40 +68,35 @@ class Validate(command.PerfCommand):
             return run.run()
 
 
+@dataclasses.dataclass
 class _Run:
-    """One validation from its first boot to its exit code."""
+    """One validation from its first boot to its exit code.
 
-    def __init__(
-        self,
-        args: argparse.Namespace,
-        plan: session.Plan,
-        launcher: launch.Launcher,
-        budgets: list[budget_file.Budget],
-        floors: Sequence[Mapping[str, Any]],
-    ) -> None:
-        """:param floors: noise floors of this host as they were before the run; it asks after every block."""
-        self._args = args
-        self._plan = plan
-        self._launcher = launcher
-        self._budgets = budgets
-        self._floors = floors
-        self._results_file, self._report_file = validate_plan.output_files(args.output)
+    :ivar floors: noise floors of this host as they were before the run; it asks after every block.
+    """
+
+    args: argparse.Namespace
+    plan: session.Plan
+    launcher: launch.Launcher
+    budgets: list[budget_file.Budget]
+    floors: Sequence[Mapping[str, Any]]
 
     def run(self) -> int:
+        results_file, _report = validate_plan.output_files(self.args.output)
         stopped: KeyboardInterrupt | SystemExit | None = None
         results: model.Results | None = None
         try:
-            with self._launcher, _alarm(self._plan.time_limit_s):
+            with self.launcher, _alarm(self.plan.time_limit_s):
                 running = session.Session(
-                    self._launcher,
-                    self._plan,
-                    lambda found: store.save(found, self._results_file),
-                    progress.shower(self._args.format == "json"),
-                    lambda found: noise.holding(found.environment, self._floors),
+                    self.launcher,
+                    self.plan,
+                    lambda found: store.save(found, results_file),
+                    progress.shower(self.args.format == "json"),
+                    lambda found: noise.holding(found.environment, self.floors),
                 )
                 results = running.results
                 with contextlib.suppress(session.TimeUp):  # rang while the results were being saved
-                    running.run(self._undecided if self._budgets else None)
+                    running.run(self._undecided if self.budgets else None)
         except (KeyboardInterrupt, SystemExit) as stop:  # also one that was held back while guests were removed
             stopped = stop
         if results is None or not results.trials:
@@ -111,26 +107,27 @@ class _Run:
         return code if stopped is None else _tell_stop(stopped, measured=True)
 
     def _undecided(self, results: model.Results) -> bool:
-        judged = verdict.judge_all(results, self._budgets)
+        judged = verdict.judge_all(results, self.budgets)
         if any(one.open for one in judged):
             return True
-        return any(one.call is ablation.Call.UNDECIDED for one in ablation.judge(results, self._budgets))
+        return any(one.call is ablation.Call.UNDECIDED for one in ablation.judge(results, self.budgets))
 
     def finish(self, results: model.Results) -> int:
         """Write the report, print the table and return the exit code."""
-        summaries = summary.summarise(results, limits=trial_filter.limits(self._budgets))
-        judged = verdict.judge_all(results, self._budgets)
-        knobs = ablation.judge(results, self._budgets)
+        summaries = summary.summarise(results, limits=trial_filter.limits(self.budgets))
+        judged = verdict.judge_all(results, self.budgets)
+        knobs = ablation.judge(results, self.budgets)
         # What fails now is told when all that was measured is shown.
         late, floors = list[str](), list[str]()
         with _put_off(late):
             unjudged = "" if judged else budget_file.why_none(results)
-            junit_option.write(self._args, results, judged, unjudged)
-        if self._args.noise_floor:
+            junit_option.write(self.args, results, judged, unjudged)
+        if self.args.noise_floor:
             with _put_off(late):
                 floors = self._store_floors(results)
-        store.write_atomically(self._report_file, report_module.render(results, summaries, judged, knobs))
-        if self._args.format == "json":
+        results_file, report_file = validate_plan.output_files(self.args.output)
+        store.write_atomically(report_file, report_module.render(results, summaries, judged, knobs))
+        if self.args.format == "json":
             command.print_json(report_module.as_json(results, summaries, judged, knobs))
         else:
             print()
@@ -138,17 +135,17 @@ class _Run:
             self._print_told(results, summaries, judged)
             figures.print_ablation(knobs)
             command.say(*floors)
-            figures.print_paths(self._results_file, self._report_file)
+            figures.print_paths(results_file, report_file)
         if not any(one.value is not None for one in results.trials):
             late.append("no trial gave a figure; see the report for the errors")
         for line in late:
             command.warn(_PROGRAM, line)
-        code = verdict.overall(judged).exit_code if self._args.budget else errors.ExitCode.PASS
+        code = verdict.overall(judged).exit_code if self.args.budget else errors.ExitCode.PASS
         return int(errors.ExitCode.ERROR if late and code is errors.ExitCode.PASS else code)
 
     def _store_floors(self, results: model.Results) -> list[str]:
         """Keep the noise floors of an A/A run and return lines that tell them, or why there are none."""
-        path = self._args.noise_file
+        path = self.args.noise_file
         try:
             found = noise.save(results, path)
         except noise.NoFloorError as error:
@@ -172,12 +169,12 @@ class _Run:
         figures.print_headline(results, summaries)
         command.say(*text.environment_warnings(results.environment), prefix="warning: ")
         figures.print_findings(results)
-        command.say(*verdict.left_out(results, self._budgets), prefix="note: ")
+        command.say(*verdict.left_out(results, self.budgets), prefix="note: ")
         if judged:
             print()
             figures.print_verdicts(judged)
             figures.print_diagnosis(results, judged)
-        elif self._args.budget:
+        elif self.args.budget:
             print()
             command.say(budget_file.why_none(results))
             print(f"\n{verdict.overall(judged).value}")
