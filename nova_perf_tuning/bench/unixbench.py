@@ -69,20 +69,15 @@ class Report:
         return math.exp(math.fsum(math.log(self.index(test)) for test in self.results) / len(self.results))
 
 
-def read(kind: str, text: str) -> list[Report]:
-    """Return every whole report in a text, in its order; other words around them do not matter.
+def read(kind: str, text: str) -> Report:
+    """Return the report in a text; other words around it do not matter.
 
-    :raises base.OutputError: there is none, or one is cut off, or its baselines are not UnixBench's.
+    :raises base.OutputError: there is not exactly one, or it is cut off, or its baselines are not UnixBench's.
     """
     output.check_length(kind, text)
-    headers = list(_HEADER.finditer(text))
-    if not headers:
-        raise base.OutputError(f"{kind}: there is no report of UnixBench in the output")
-    ends = [one.start() for one in headers[1:]] + [len(text)]
-    return [_report(kind, found[1], text[found.end() : end]) for found, end in zip(headers, ends, strict=True)]
-
-
-def _report(kind: str, version: str, text: str) -> Report:
+    versions = _HEADER.findall(text)
+    if len(versions) != 1:
+        raise base.OutputError(f"{kind}: there are {len(versions)} reports of UnixBench where one was expected")
     found = {match[1]: (float(match[2]), float(match[3]), float(match[4])) for match in _INDEX.finditer(text)}
     score = _SCORE.search(text)
     missing = next((test for test in TESTS if test not in found), None)
@@ -92,7 +87,7 @@ def _report(kind: str, version: str, text: str) -> Report:
     for test, (baseline, result, _index) in found.items():
         if baseline != TESTS[test][1] or result <= 0:
             raise base.OutputError(f"{kind}: '{test}' has the baseline {baseline:g} and the result {result:g}")
-    return Report(version, {test: found[test][1:] for test in TESTS}, float(score[1]))
+    return Report(versions[0], {test: found[test][1:] for test in TESTS}, float(score[1]))
 
 
 class UnixBench(base.Benchmark):
@@ -142,13 +137,7 @@ class UnixBench(base.Benchmark):
         return 16 * values.number("copies")
 
     def parse(self, text: str) -> list[base.Reading]:
-        reports = read(self.kind, text)
-        if len(reports) != 1:
-            raise self.fault(
-                f"there are {len(reports)} reports where one was expected; run it with one -c, or"
-                " read the reports of a text one by one"
-            )
-        [report] = reports
+        report = read(self.kind, text)
         if report.version != _VERSION:
             raise self.fault(
                 f"this is version {report.version}; its figures must not be set against"
