@@ -70,14 +70,21 @@ class Measured:
     def figures(self, budget: budget_file.Budget) -> Figures:
         """Return what a budget limits, or why it cannot be judged."""
         metric = budget.metric or self._judged_by(budget.benchmark)
-        fault = self._other_guests(budget) or self._absent(budget, metric)
-        if fault is not None:
-            return Figures(fault=fault)
         # What an arm costs needs no other to compare with.
         baseline = budget.arm if budget.max_loss is None else budget.baseline
-        picked, fault = self._selection(dataclasses.replace(budget, metric=metric, baseline=baseline))
-        if picked is None or fault is not None:
-            return Figures(metric, fault=fault)
+        # A run that failed has none of its figures, and stands there under the judged one alone.
+        mine = self._trials.get(budget.benchmark, [])
+        trials = [one for one in mine if one.metric == metric or one.value is None]
+        fault = self._other_guests(budget) or self._absent(budget, metric)
+        if fault is None and (lacking := {budget.arm, baseline} - {one.arm for one in trials}):
+            known = sorted({one.arm for one in mine})
+            fault = reason(_C.NO_ARM, arm=budget.arm if budget.arm in lacking else baseline, known=known)
+        if fault is not None:
+            return Figures(fault=fault)
+        # All arms tell which blocks there ought to be.
+        picked = trial_filter.select(self._results, trials, budget.arm, baseline, budget.guards)
+        if picked.invalid is not None:
+            return Figures(fault=picked.invalid)
         logs = statistics.log_ratios(picked.trials, budget.arm, baseline)
         worst = self._failed_blocks(picked, budget.arm, baseline)
         notes = picked.notes
@@ -87,21 +94,8 @@ class Measured:
         measured = found.loss(budget.confidence)
         fault = noise.refusal(self.environment, budget.benchmark, metric, budget.max_loss, measured)
         if fault is not None:
-            return Figures(metric, fault=fault)
+            return Figures(fault=fault)
         return found if budget.max_host_cpu_per_unit is None else self._with_cpu(found, budget.arm, picked, worst)
-
-    def _selection(self, rules: budget_file.Budget) -> tuple[trial_filter.Selection | None, reasons.Reason | None]:
-        """Return the trials of two arms that no guard rejects, or why too few are left."""
-        arms = dict.fromkeys((rules.arm, rules.baseline))
-        # A run that failed has none of its figures, and stands there under the judged one alone.
-        trials = [one for one in self._trials[rules.benchmark] if one.metric == rules.metric or one.value is None]
-        for arm in arms:
-            if all(one.arm != arm for one in trials):
-                known = sorted({one.arm for one in self._trials[rules.benchmark]})
-                return None, reason(_C.NO_ARM, arm=arm, known=known)
-        # All arms tell which blocks there ought to be.
-        picked = trial_filter.select(self._results, trials, rules.arm, rules.baseline, rules.guards)
-        return picked, picked.invalid
 
     def _absent(self, budget: budget_file.Budget, metric: str) -> reasons.Reason | None:
         """Return what of a budget was not measured."""
