@@ -28,24 +28,14 @@ _WORD = r"[a-z0-9_]{1,31}"
 #: Kernel parameters that may be written. Left out on purpose: net.bridge.bridge-nf-call-* (off, security
 #: groups of the iptables firewall stop filtering), net.core.bpf_* (hardening), anything that is a limit of
 #: the host's own safety.
-SYSCTLS: Final = {
-    **dict.fromkeys(
-        """
-        kernel.numa_balancing kernel.timer_migration net.core.busy_poll net.core.busy_read net.core.dev_weight
-        net.core.netdev_budget net.core.netdev_budget_usecs net.core.netdev_max_backlog net.core.optmem_max
-        net.core.rmem_default net.core.rmem_max net.core.rps_sock_flow_entries net.core.somaxconn
-        net.core.wmem_default net.core.wmem_max net.ipv4.tcp_limit_output_bytes net.ipv4.tcp_moderate_rcvbuf
-        net.ipv4.tcp_mtu_probing net.ipv4.tcp_notsent_lowat net.ipv4.tcp_rmem net.ipv4.tcp_sack
-        net.ipv4.tcp_slow_start_after_idle net.ipv4.tcp_timestamps net.ipv4.tcp_window_scaling
-        net.ipv4.tcp_wmem net.ipv4.udp_rmem_min net.ipv4.udp_wmem_min vm.compaction_proactiveness
-        vm.dirty_background_ratio vm.dirty_ratio vm.stat_interval vm.swappiness vm.zone_reclaim_mode
-        """.split(),
-        _NUMBERS,
-    ),
-    "net.core.default_qdisc": _WORD,
-    "net.ipv4.tcp_congestion_control": _WORD,
-    "net.core.rps_default_mask": _MASK,
-}
+SYSCTLS: Final = dict.fromkeys(
+    """
+        kernel.numa_balancing net.core.netdev_max_backlog net.core.rmem_max net.core.somaxconn net.core.wmem_max
+        net.ipv4.tcp_moderate_rcvbuf net.ipv4.tcp_rmem net.ipv4.tcp_sack net.ipv4.tcp_window_scaling
+        net.ipv4.tcp_wmem
+    """.split(),
+    _NUMBERS,
+)
 
 #: What may be written: path from the root -> value.
 _FILES: Final = {
@@ -63,12 +53,8 @@ _FILES: Final = {
 #: (they change which frames arrive) and nothing of VLANs, tunnels keys or encryption.
 OFFLOADS: Final = frozenset(
     """
-        rx-checksum rx-gro rx-gro-hw rx-gro-list rx-lro rx-udp-gro-forwarding rx-udp_tunnel-port-offload
-        tx-checksum-ip-generic tx-checksum-ipv4 tx-checksum-ipv6 tx-checksum-sctp tx-generic-segmentation
-        tx-gre-csum-segmentation tx-gre-segmentation tx-gso-partial tx-gso-robust tx-nocache-copy
-        tx-scatter-gather tx-scatter-gather-fraglist tx-tcp-ecn-segmentation tx-tcp-mangleid-segmentation
-        tx-tcp-segmentation tx-tcp6-segmentation tx-udp-segmentation tx-udp_tnl-csum-segmentation
-        tx-udp_tnl-segmentation
+        rx-checksum rx-gro rx-lro tx-checksum-ip-generic tx-checksum-ipv4 tx-checksum-ipv6 tx-generic-segmentation
+        tx-scatter-gather tx-tcp-segmentation tx-tcp6-segmentation
     """.split()
 )
 

@@ -22,7 +22,7 @@ from nova_perf_tuning.host.plan import sets as sets_module
 _TEXT_LIMIT: Final = 4 << 20
 _LINK: Final = ("physical", "vf")
 #: Programs that matter to a rule, by the name the kernel keeps of them (15 characters).
-PROGRAMS: Final = ("irqbalance", "numad", "bpftune", "ksmtuned")
+PROGRAMS: Final = ("irqbalance", "ksmtuned")
 #: Parameters that rules read, and a recording keeps; a command line may hold addresses, volume names and keys.
 _RECORDED: Final = ("isolcpus", "irqaffinity", "systemd.cpu_affinity")
 _MAX_PID: Final = 1 << 22

@@ -191,26 +191,3 @@ class Irqbalance(Rule):
                 [*evidence, (f"/{file}", text or "no bans")],
                 f"irqbalance runs without a ban: what is placed by hand is moved again within ten seconds{owned}",
             )
-
-
-class Rivals(Rule):
-    """Programs that write the same settings are known."""
-
-    id = "rival-writers"
-    level = Level.INFO
-    why = "Two writers of one value undo each other, without an error anywhere."
-    remedy = "exclude these objects in their configuration; 'nova-perf status' names who writes what drifts"
-    source = "TuneD #580, #595; oracle/bpftune; seapath #984, #985"
-    _WRITES: Final = {
-        "numad": "it moves guests' threads between nodes, also those that libvirt pinned",
-        "bpftune": "it resizes TCP buffers",
-        "ksmtuned": "it switches KSM on when memory is short, also with pinned guests",
-    }
-
-    def check(self, host: Host) -> Iterator[Finding]:
-        need(host.sees_programs, "running programs are not in this record")
-        for name, what in self._WRITES.items():
-            if name in host.programs:
-                yield self.finding(
-                    [(f"/proc/{host.programs[name]}/comm", name)], f"{name} runs: {what}", subject=name
-                )

@@ -41,7 +41,7 @@ class AuditTest(testtools.TestCase):
         self.assertEqual(sorted(levels, key=["error", "warning", "info"].index), levels)
 
     def test_fail_on(self) -> None:
-        root = self.grow("rival-writers")
+        root = self.grow("deep-idle-states")
         for level, code in (("info", 1), ("warning", 0), ("error", 0)):
             self.json("--sysroot", root, "--fail-on", level, code=code)
         root = self.grow("tcp-autotuning-off")
@@ -73,14 +73,14 @@ class AuditTest(testtools.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         path = os.path.join(folder.name, "audit.xml")
-        root = self.grow("tcp-autotuning-off", "rival-writers")
+        root = self.grow("tcp-autotuning-off", "deep-idle-states")
         self.assertEqual(1, run("audit", "--sysroot", root, "--junit", path)[0])
         suite = ElementTree.parse(path).getroot()
         self.assertEqual(len(runner.load()), len(suite))
         self.assertEqual((len(suite), "1"), (int(suite.get("tests", "")), suite.get("failures")))
         failed = [case.get("name") for case in suite if case.find("failure") is not None]
         told = [case.get("name") for case in suite if case.find("system-out") is not None]
-        self.assertEqual((["tcp-autotuning-off"], ["rival-writers"]), (failed, told))
+        self.assertEqual((["tcp-autotuning-off"], ["deep-idle-states"]), (failed, told))
         self.assertEqual(int(suite.get("skipped", "")), len(suite.findall("testcase/skipped")))
 
     def test_what_a_rule_could_not_read_is_told(self) -> None:

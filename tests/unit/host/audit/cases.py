@@ -78,7 +78,6 @@ CASES: dict[str, Case] = {
     "nic-irq-on-dedicated": Case(_irqs(2, 9), "warning", "2 (eth0-TxRx-0)"),
     "nic-irq-one-cpu": Case(_irqs(9, 9), "warning", "9 (eth0-TxRx-1)"),
     "irqbalance-unaware": Case({"proc/300/comm": "irqbalance\n"}, "warning", "no bans"),
-    "rival-writers": Case({"proc/301/comm": "numad\n"}, "info", "numad"),
     # guests
     "guest-floats-over-nodes": Case(
         {**hosts.process(vcpus=("0-15", "0-15")), _GUEST: hosts.domain(pins=(), policy="shared")},
