@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from nova_perf_tuning import errors, printing
 
@@ -32,13 +33,6 @@ _SHOWN_CHARACTERS = 4000
 _CLASSES = ("vcpu", "emulator", "iothread", "vhost", "worker", "total")
 #: Of no process, and perhaps booked on the thread that was interrupted too: it is never added to the others.
 _BESIDE = "softirq"
-
-
-class _Bars(NamedTuple):
-    """Stacked bars: what the full width is, and (class of the arm, segments, label, figure) of each."""
-
-    full: float
-    rows: Sequence[tuple[str, Sequence[tuple[str, float]], str, str]]
 
 
 def as_json(
@@ -105,13 +99,15 @@ def render(
         judged=judged,
         gains=_gains(results, summaries),
         compared=[f"{arm} over {baseline}" for arm, baseline in _compared(results, summaries)],
-        benchmarks=[(one, _dots(one, colours, _fleet(results)), _bars(one, colours)) for one in summaries],
+        benchmarks=[(one, _dots(one, colours, _fleet(results)), _full(one)) for one in summaries],
+        stacked=_stacked,
         classes=_CLASSES,
         arms=[(arm, results.environment.get("arms", {}).get(arm, {})) for arm in arms if arm != model.HOST],
         reasons=text.lines,
         colours=colours,
         facts=_facts(results.environment),
-        failures=_failures(results),
+        failed=[one for one in results.trials if one.value is None][:_SHOWN_TRIALS],
+        boot=functools.partial(_boot, pairs=_fleet(results)),
         rows=_SHOWN_TRIALS,
         cautions=text.cautions(summaries),
         trials=[(one, overhead.cost(one)) for one in trials if one.primary][:_SHOWN_TRIALS],
@@ -200,22 +196,15 @@ def _dots(one: summary.BenchmarkSummary, colours: Mapping[str, str], fleet: int)
     )
 
 
-def _bars(one: summary.BenchmarkSummary, colours: Mapping[str, str]) -> _Bars | None:
-    stacked: dict[str, list[tuple[str, float]]] = {}
-    for arm in one.arms:
-        known = [name for name in _CLASSES if name in arm.cpus]
-        stacked[arm.arm] = [(name, arm.cpus[name]) for name in (*known, *sorted({*arm.cpus} - {*known, _BESIDE}))]
-    full = max((sum(max(0.0, value) for _, value in parts) for parts in stacked.values()), default=0.0)
-    rows = []
-    for arm in one.arms:
-        service = ""
-        if arm.service_per_second is not None:
-            service = f"service {text.number(arm.service_per_second.value)} CPU"
-        if arm.service_per_unit is not None and one.work_unit:
-            service += f" = {text.number(arm.service_per_unit.value * 1e3)} ms per {one.work_unit}"
-        if stacked[arm.arm]:
-            rows.append((colours[arm.arm], stacked[arm.arm], arm.arm, service))
-    return _Bars(full, rows) if rows else None
+def _stacked(arm: summary.ArmSummary) -> list[tuple[str, float]]:
+    """Return the classes of a bar of host CPU, with CPUs that they kept busy."""
+    known = [name for name in _CLASSES if name in arm.cpus]
+    return [(name, arm.cpus[name]) for name in (*known, *sorted(arm.cpus.keys() - {*known, _BESIDE}))]
+
+
+def _full(one: summary.BenchmarkSummary) -> float:
+    """Return what the full width of a benchmark's bars stands for."""
+    return max((sum(max(0.0, value) for _, value in _stacked(arm)) for arm in one.arms), default=0.0)
 
 
 #: What has a place of its own in the report.
@@ -249,19 +238,3 @@ def _boot(group: int, pairs: int) -> str:
     if not pairs:
         return f"boot {group + 1}"
     return f"pair {group % pairs + 1}{' (its server alone)' if group >= pairs else ''}"
-
-
-def _failures(results: model.Results) -> list[tuple[str, str]]:
-    """Return (where, what) of every error, trials first."""
-    fleet = _fleet(results)
-    found = [
-        (f"{_boot(one.group, fleet)} block {one.block + 1}, {one.benchmark} on {one.arm}", str(one.error))
-        for one in results.trials
-        if one.value is None
-    ]
-    for entry in results.environment.get("errors", []):
-        boot = "pair" if "fleet" in results.environment else "boot"
-        where = [f"{boot} {entry['group'] + 1}"] if "group" in entry else []
-        where += [str(entry[key]) for key in ("arm", "benchmark") if key in entry]
-        found.append((", ".join(where), str(entry["error"])))
-    return found[:_SHOWN_TRIALS]
