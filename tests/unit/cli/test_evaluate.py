@@ -80,18 +80,9 @@ class EvaluateTest(testtools.TestCase):
 
     def test_budgets_for_a_host_group_that_nobody_told(self):
         lines = ["arm: tuned, max_loss: 0.15", "arm: tuned, max_loss: 0.01, host_group: gen3"]
-        told = (
-            "budgets left out, since the results name no host group (give --host-group): "
-            "iperf3, tuned against host"
-        )
-        done = self.evaluate(*lines)
-        self.assertEqual((0, ""), (done.returncode, done.stderr))
-        self.assertIn(f"note: {told}\n", done.stdout)
-        self.assertEqual([told], json.loads(self.evaluate(*lines, form="json").stdout)["left_out"])
-        store.save(
-            samples.results({"host": 1000.0, "tuned": 900.0}, groups=3, blocks=6, host_group="gen2"), self.results
-        )
-        self.assertEqual([], json.loads(self.evaluate(*lines, form="json").stdout)["left_out"])
+        [told] = json.loads(self.evaluate(*lines, form="json").stdout)["left_out"]
+        self.assertIn("since the results name no host group", told)
+        self.assertIn(f"note: {told}\n", self.evaluate(*lines).stdout)
 
     def test_names_in_files_move_no_cursor(self):
         escape = "\x1b]0;x\x07\x1b[31m\x9b5m\nPASS"
@@ -148,16 +139,6 @@ class EvaluateTest(testtools.TestCase):
         done = self.evaluate("arm: tuned, max_loss: 0.1")
         self.assertEqual((3, ""), (done.returncode, done.stdout))
         self.assertIn("no JSON at line", done.stderr)
-        for data, told in (
-            (b"", "no JSON"),
-            (os.urandom(5000) + b"\xff", "no UTF-8"),
-            (b"\n" * 1_000_000, "no JSON"),
-        ):
-            with open(self.results, "wb") as file:
-                file.write(data)
-            done = self.evaluate("arm: tuned, max_loss: 0.1")
-            self.assertEqual((3, "", 1), (done.returncode, done.stdout, done.stderr.count("\n")))
-            self.assertIn(told, done.stderr)
         os.unlink(self.results)
         done = self.evaluate("arm: tuned, max_loss: 0.1")
         self.assertEqual((3, 1), (done.returncode, done.stderr.count("\n")))

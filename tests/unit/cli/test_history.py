@@ -38,18 +38,6 @@ class HistoryTest(testtools.TestCase):
         self.assertEqual(0, nobody.returncode)
         self.assertIn("no run of this kind is in the database", nobody.stdout)
 
-    def test_the_cause_of_a_change_is_not_cut_off(self):
-        versions = [{"kernel": f"6.{minor}.0-{'x' * 30}-amd64", "qemu": f"7.{minor}"} for minor in (1, 12)]
-        for day in range(1, 13):
-            told = {"host": "one", "cpu_model": "CPU", "created": f"2026-10-{day:02}T10:00:00+00:00"}
-            value = 100.0 if day < 7 else 80.0
-            data = samples.results({"tuned": value}, seed=day, noise=0.002, **told, **versions[day > 6])
-            store.save(data, self.path(f"{day}.json"))
-        files = [text for day in range(1, 13) for text in ("--add", self.path(f"{day}.json"))]
-        shown = self.run_command("history", *files).stdout
-        kernels = f"kernel {versions[0]['kernel']} -> {versions[1]['kernel']}"
-        self.assertIn(f"(worse) from 2026-10-07 10:00 on; {kernels}, qemu 7.1 -> 7.12", shown)
-
     def test_results_of_many_hosts_are_not_kept_as_one(self):
         fleet = {"run": "r", "verdict": None, "hosts": [], "pairs": samples.pairs(3)}
         store.save(samples.results({"untuned": 100.0, "tuned": 80.0}, fleet=fleet), self.results)
