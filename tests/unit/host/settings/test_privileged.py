@@ -74,7 +74,7 @@ class WritesTest(testtools.TestCase):
             "/proc/irq/999/smp_affinity_list",
             "/sys/class/net/eth9/queues/rx-0/rps_cpus",
             "/sys/class/net/eth0/queues/rx-99/rps_cpus",
-            "/proc/sys/vm/swappiness",
+            "/proc/sys/net/core/somaxconn",
         ):
             error = self.assertRaises(OSError, privileged.write, self.root, path, "1")
             self.assertTrue(base.is_gone(error), error)
