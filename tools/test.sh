@@ -5,7 +5,7 @@
 #   tools/test.sh unit [REGEX]       one part: lint, docs, unit, functional, nova, package, benchmarks, cloud, lab, live, demo
 #   tools/test.sh --nova 33 [REGEX]  the Nova suites on one release: 34 (the default run takes it), 33, 32, 31 or all
 #
-# Independent parts run side by side on two cores; what measures or boots guests runs alone. The last line
+# Independent parts run side by side on two cores; what measures, and the cloud, run alone. The last line
 # counts: "tests: N passed, N failed". Exit code 0 only when nothing failed.
 set -euo pipefail
 
@@ -100,14 +100,15 @@ run_functional() {
     stestr_run functional tests/functional 1 "$regex"
 }
 
-# Those that wait for slots of the clock most of the time, and the others.
-run_functional_clock() {
-    say "functional tests: guests' scripts in network namespaces"
-    stestr_run functional-clock tests/functional 1 '^tests\.functional\.cloud\.'
+# Those that boot guests, and the others.
+guests='launch\.|validate\.|guest\.|agent\.test_libvirt_events\.'
+run_functional_guests() {
+    say "functional tests: real libvirt and QEMU"
+    stestr_run functional-guests tests/functional 1 "^tests\.functional\.($guests)"
 }
 run_functional_others() {
-    say "functional tests: real libvirt, QEMU and kernel objects"
-    stestr_run functional tests/functional 1 '^tests\.functional\.(?!cloud\.)'
+    say "functional tests: kernel objects, databases, guests' scripts in network namespaces"
+    stestr_run functional-others tests/functional 1 "^tests\.functional\.(?!$guests)"
 }
 
 # beside NAME PART...: runs parts while others go on; joined NAME waits for them, prints and counts.
@@ -183,6 +184,11 @@ run_cloud() {
     unset NOVA_PERF_CLOUD
 }
 
+# Its packages, so that it starts at once later.
+run_cloud_prepare() {
+    check cloud-prepare tools/cloud/prepare
+}
+
 # An emulated host with two nodes, on each kernel: what really happens to interrupts and threads.
 run_lab() {
     local kernel
@@ -234,11 +240,9 @@ case $part in
         beside checks run_lint run_docs
         run_unit
         joined checks
-        run_functional_others
-        beside clock run_functional_clock
-        run_nova
-        joined clock
-        run_package
+        beside others run_functional_others run_nova run_package run_cloud_prepare
+        run_functional_guests
+        joined others
         run_benchmarks
         run_cloud_core
         run_demo
