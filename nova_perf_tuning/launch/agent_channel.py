@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import dataclasses
 import json
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -23,15 +22,6 @@ _RUN: Final = "/usr/lib/perf/run-job"
 _KILL: Final = "/usr/lib/perf/kill-job"
 #: libvirt waits this long for one answer; a paused or hanging guest costs so much, no more.
 ANSWER_S: Final = 30
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Exit:
-    """How a program in the guest ended; ``status`` is None when a signal ended the wrapper itself."""
-
-    status: int | None
-    stdout: str
-    stderr: str
 
 
 class AgentChannel:
@@ -83,7 +73,7 @@ class AgentChannel:
             raise self._failure("guest-exec: the agent's answer has no process id")
         return pid
 
-    def exited(self, pid: int) -> Exit | None:
+    def exited(self, pid: int) -> base.Finished | None:
         """Return how a program ended, None while it runs."""
         answer = self.call("guest-exec-status", {"pid": pid})
         if not isinstance(answer, dict) or not isinstance(answer.get("exited"), bool):
@@ -91,7 +81,7 @@ class AgentChannel:
         if not answer["exited"]:
             return None
         status = answer.get("exitcode")
-        return Exit(
+        return base.Finished(
             status if isinstance(status, int) else None,
             self._text(answer.get("out-data"), base.STDOUT_LIMIT),
             self._text(answer.get("err-data"), base.STDERR_LIMIT),

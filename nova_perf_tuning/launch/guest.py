@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import os
 import re
@@ -17,7 +18,7 @@ from nova_perf_tuning.host import guest_cpu, model
 from nova_perf_tuning.host.facts import guests
 from nova_perf_tuning.host.facts.root import Root
 from nova_perf_tuning.launch import base, network
-from nova_perf_tuning.launch.agent_channel import AgentChannel, Exit
+from nova_perf_tuning.launch.agent_channel import AgentChannel
 from nova_perf_tuning.launch.host_machine import first_line
 from nova_perf_tuning.printing import printable
 
@@ -120,15 +121,15 @@ class Guest(base.Machine):
     def run(self, argv: Sequence[str], timeout_s: float) -> base.Finished:
         until = time.monotonic() + timeout_s
         job, pid = self._start((*_STAMPED, *argv))
-        status = self._wait(pid, until)
-        if status is None:
+        done = self._wait(pid, until)
+        if done is None:
             self._agent.kill(job, "KILL")
-            status = self._wait(pid, time.monotonic() + _DEATH_S)
-            if status is None:
+            done = self._wait(pid, time.monotonic() + _DEATH_S)
+            if done is None:
                 raise self.failure(f"{argv[0]} could not be ended after its {timeout_s:g} s")
-            return base.Finished(None, status.stdout, status.stderr)
-        stderr, lived = _lived(status.stderr)
-        return base.Finished(status.status, status.stdout, stderr, lived)
+            return dataclasses.replace(done, returncode=None)
+        stderr, lived = _lived(done.stderr)
+        return dataclasses.replace(done, stderr=stderr, lived=lived)
 
     def start(self, argv: Sequence[str]) -> int:
         job, pid = self._start(argv)
@@ -221,7 +222,7 @@ class Guest(base.Machine):
         job = f"job{self._jobs}"
         return job, self._agent.start(job, argv)
 
-    def _wait(self, pid: int, until: float) -> Exit | None:
+    def _wait(self, pid: int, until: float) -> base.Finished | None:
         """Return how a program ended, None when it still runs at ``until`` (CLOCK_MONOTONIC)."""
         begin = time.monotonic()
         while True:

@@ -43,7 +43,7 @@ class AgentChannelTest(unittest.TestCase):
         self.answer({"exited": False})
         self.assertIsNone(self.channel.exited(7))
         self.answer({"exited": True, "exitcode": 3, "out-data": base64.b64encode(b"x\xff").decode()})
-        self.assertEqual(agent_channel.Exit(3, "x\ufffd", ""), self.channel.exited(7))
+        self.assertEqual(base.Finished(3, "x\ufffd", ""), self.channel.exited(7))
 
     def test_output_is_cut(self) -> None:
         data = base64.b64encode(bytes(base.STDOUT_LIMIT + 5)).decode()
