@@ -36,21 +36,12 @@ class System(own.OwnBenchmark):
     packages = ("busybox-static",)
     programs = (own.PROGRAM, "busybox")
     primary = ("geometric_mean", "1/s", "higher")
-    parameters = (
-        parameter.Integer("seconds", "1", "length of each test", 1, 3600),
-        parameter.Text("tests", "all", f"all, or names joined by +: {', '.join(TESTS)}"),
-    )
+    parameters = (parameter.Integer("seconds", "1", "length of each test", 1, 3600),)
 
     def steps(self, given: Mapping[str, str], peer: str | None = None) -> Sequence[base.Step]:
-        values = self.values(given)
-        seconds = values.number("seconds")
-        tests = values.text("tests")
-        names = list(TESTS) if tests == "all" else tests.split("+")
-        for name in names:
-            if name not in TESTS or names.count(name) > 1:
-                raise self.refusal(f"tests='{tests[:60]}' must be 'all' or, once, of {'+'.join(TESTS)}")
-        argv = (own.PROGRAM, "system", str(seconds), *names)
-        return (base.Step(argv, "client", seconds * len(names) + base.MARGIN_S),)
+        seconds = self.values(given).number("seconds")
+        argv = (own.PROGRAM, "system", str(seconds), *TESTS)
+        return (base.Step(argv, "client", seconds * len(TESTS) + base.MARGIN_S),)
 
     def parse(self, text: str) -> list[base.Reading]:
         rates = self.data(text).get("rates")

@@ -150,7 +150,6 @@ class Machine(abc.ABC):
 class Pair:
     """Two machines of one arm on one network: the client is measured, the server is its peer."""
 
-    arm: str
     client: Machine
     server: Machine
 

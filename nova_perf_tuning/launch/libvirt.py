@@ -39,7 +39,6 @@ from nova_perf_tuning.printing import one_line
 LOG = logging.getLogger(__name__)
 
 URI: Final = "qemu:///system"
-HOST_ARM: Final = "host"
 #: A guest under TCG on a loaded two-core host took up to 20 s to its agent, and longer where the host's disk had
 #: other work too; this is to end one that never boots, not one that is slow.
 BOOT_S: Final = 300.0
@@ -161,7 +160,7 @@ class LibvirtLauncher(base.Launcher):
             with contextlib.suppress(base.LaunchError):  # close() says what is left; the cause matters more
                 self.destroy(arm.name)
             raise
-        return base.Pair(arm.name, client, server)
+        return base.Pair(client, server)
 
     def _create(self, arm: base.Arm, role: str, run: run_directory.RunDirectory) -> tuple[Guest, tuple[str, ...]]:
         """Start one guest; it boots while the next one is made."""
@@ -239,7 +238,7 @@ class LibvirtLauncher(base.Launcher):
                 for role in network.ROLES
             ]
         client, server = self._hosts
-        return base.Pair(HOST_ARM, client, server)
+        return base.Pair(client, server)
 
     def environment(self) -> Mapping[str, Any]:
         self._prepared()

@@ -87,5 +87,5 @@ class LocalLauncher(base.Launcher):
                 host_machine.HostMachine(role, "127.0.0.1", None, os.path.join(self._folder, arm, role))
                 for role in ("client", "server")
             )
-            self._pairs[arm] = base.Pair(arm, client, server)
+            self._pairs[arm] = base.Pair(client, server)
         return self._pairs[arm]
