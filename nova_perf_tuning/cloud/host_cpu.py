@@ -224,7 +224,7 @@ class Sampler:
         None if that is not known of one of them.
         """
         parts = []
-        for guest in (self._guests[server] for server in servers):
+        for guest in (self._guests.get(server, _Guest()) for server in servers):
             part = _used(guest.samples, begin, end)
             if part is None:
                 where = f"agent metrics of {guest.host}" if guest.host else "agent metrics"
