@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import json
 from collections.abc import Mapping, Sequence
@@ -53,7 +54,7 @@ def as_json(
         "warnings": text.environment_warnings(results.environment),
         "verdict": verdict.overall(judged).value if judged else None,
         "judgements": [text.judgement(one) for one in judged],
-        "benchmarks": summary.to_dict(summaries),
+        "benchmarks": [dataclasses.asdict(one) for one in summaries],
         "environment": dict(results.environment),
     }
 

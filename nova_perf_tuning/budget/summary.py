@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from nova_perf_tuning.budget import guards, model, overhead, reasons, statistics, text, trial_filter
 
@@ -105,10 +105,10 @@ def summarise(results: model.Results, limits: guards.Limits | None = None) -> li
 
     :param limits: of the guards; None: the defaults.
     """
-    places = {arm: place for place, arm in enumerate(arm_order(results))}
-    chosen = _Chosen(results, limits or guards.Limits(), trial_filter.alone(results, limits or guards.Limits()))
-    trials = _by(results.trials, lambda one: one.benchmark)
-    return [_benchmark(label, mine, places, chosen) for label, mine in trials.items()]
+    limits = limits or guards.Limits()
+    chosen = _Chosen(results, limits, trial_filter.alone(results, limits))
+    trials, order = _by(results.trials, lambda one: one.benchmark), arm_order(results)
+    return [_benchmark(label, mine, order, chosen) for label, mine in trials.items()]
 
 
 class _Chosen(NamedTuple):
@@ -141,20 +141,13 @@ def left_out(summaries: Sequence[BenchmarkSummary]) -> dict[guards.Run, str]:
     }
 
 
-def to_dict(summaries: Sequence[BenchmarkSummary]) -> list[dict[str, Any]]:
-    """Return summaries as plain data for JSON."""
-    return [dataclasses.asdict(one) for one in summaries]
-
-
-def _benchmark(
-    label: str, trials: Sequence[model.Trial], places: Mapping[str, int], by: _Chosen
-) -> BenchmarkSummary:
-    """:param places: arm -> its place among all arms."""
+def _benchmark(label: str, trials: Sequence[model.Trial], order: Sequence[str], by: _Chosen) -> BenchmarkSummary:
+    """:param order: of all arms."""
     primary = [one for one in trials if one.primary]
     first = primary[0] if primary else trials[0]
     chosen = [one for one in primary if one.metric == first.metric]
     of_arm = _by(chosen, lambda one: one.arm)
-    here = sorted(of_arm, key=lambda arm: places[arm])
+    here = [arm for arm in order if arm in of_arm]
     return BenchmarkSummary(
         label=label,
         metric=first.metric,
@@ -162,7 +155,7 @@ def _benchmark(
         better=first.better,
         work_unit=next((one.work_unit for one in chosen if one.work_unit), ""),
         arms=tuple(_arm(arm, of_arm[arm], by.left_out) for arm in here),
-        comparisons=_comparisons(of_arm, here, by),
+        comparisons=_comparisons(chosen, here, by),
         secondary=_secondary(trials, here, by),
     )
 
@@ -176,20 +169,13 @@ def _comparison(trials: Sequence[model.Trial], arm: str, baseline: str, by: _Cho
     return Comparison(arm, baseline, ratio, picked.pairs_excluded, text.lines(picked.notes), invalid, values)
 
 
-def _comparisons(
-    of_arm: Mapping[str, Sequence[model.Trial]], arms: Sequence[str], by: _Chosen
-) -> tuple[Comparison, ...]:
-    return tuple(
-        _comparison([*of_arm[arm], *of_arm[baseline]], arm, baseline, by)
-        for arm, baseline in _pairs([arm for arm in arms if arm in of_arm])
-    )
-
-
-def _pairs(arms: Sequence[str]) -> list[tuple[str, str]]:
-    """Return what is compared: guests with the first guest, then every guest with the host."""
-    guests = [arm for arm in arms if arm != model.HOST]
+def _comparisons(trials: Sequence[model.Trial], arms: Sequence[str], by: _Chosen) -> tuple[Comparison, ...]:
+    """Return the guests over the first guest, then every guest over the host."""
+    here = [arm for arm in arms if any(one.arm == arm for one in trials)]
+    guests = [arm for arm in here if arm != model.HOST]
     pairs = [(arm, guests[0]) for arm in guests[1:]]
-    return pairs + [(arm, model.HOST) for arm in guests if model.HOST in arms]
+    pairs += [(arm, model.HOST) for arm in guests if model.HOST in here]
+    return tuple(_comparison(trials, *pair, by) for pair in pairs)
 
 
 def _arm(arm: str, trials: list[model.Trial], left_out: Mapping[guards.Run, reasons.Reason]) -> ArmSummary:
@@ -274,7 +260,7 @@ def _secondary(trials: Sequence[model.Trial], arms: Sequence[str], by: _Chosen) 
     for metric, mine in metrics.items():
         of_arm = _by((one for one in mine if guards.run(one) not in by.left_out), lambda one: one.arm)
         values = {arm: [one.value for one in of_arm.get(arm, ()) if one.value is not None] for arm in arms}
-        compared = _comparisons(_by([*mine, *failed], lambda one: one.arm), arms, by)
+        compared = _comparisons([*mine, *failed], arms, by)
         known = {arm: middle for arm in arms if (middle := statistics.median(values[arm])) is not None}
         found.append(Secondary(metric, mine[0].unit, mine[0].better, known, compared))
     return tuple(found)
