@@ -7,7 +7,7 @@ CPU, and then everything else loses with it; packets or blocks that lose alone w
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from nova_perf_tuning.budget import definitions, model, reasons, text, verdict
@@ -182,15 +182,14 @@ def _told(one: verdict.Judgement) -> str:
 def _failed(results: model.Results, failed: Sequence[verdict.Judgement], of: int) -> Diagnosis:
     """Return what broken budgets point at; the sentence is of the one that points there."""
     lossy = [one for one in failed if not one.by_cpu]
-    named = {
-        resource([definitions.kind(one.budget.benchmark, results.environment)]): one for one in reversed(lossy)
-    }
+    kinds = [definitions.kind(one.budget.benchmark, results.environment) for one in lossy]
+    named = {_RESOURCES.get(kind, ""): one for kind, one in reversed([*zip(kinds, lossy, strict=True)])}
     culprit = next((name for name in _RESOURCES.values() if name in named), "") if lossy else "host CPU"
     first = named.get(culprit, failed[0])
     sentence = _sentence(first, failed, of)
     if lossy and first.budget.baseline == "host" and results.environment.get("accelerator") == "tcg":
         return Diagnosis(f"{sentence} The guests are emulated.", "", (_EMULATED,))
-    advised = actions(culprit) or _MIXED
+    advised = _ACTIONS.get(culprit, _MIXED)
     if lossy and first.budget.baseline != "host":
         advised = (
             f"'{first.budget.arm}' and '{first.budget.baseline}' are guests of one host, which differ in what"
@@ -201,21 +200,10 @@ def _failed(results: model.Results, failed: Sequence[verdict.Judgement], of: int
     return Diagnosis(f"{sentence}{f' It points at the {culprit}.' if culprit else ''}", culprit, advised)
 
 
-def actions(culprit: str) -> tuple[str, ...]:
-    """Return what to do where a loss points at ``culprit``; nothing where it points at nothing known."""
-    return _ACTIONS.get(culprit, ())
-
-
 def advice(codes: Collection[reasons.ReasonCode]) -> str:
     """Return what to do about what could not be judged, for these reasons."""
     usual = "Correct the budget, or mend what is named and measure again."
     return next((told for code, told in _ADVICE.items() if code in codes), usual)
-
-
-def resource(kinds: Iterable[str]) -> str:
-    """Return what losses of these kinds of benchmarks point at; empty where nothing is known of them."""
-    lost = set(kinds)
-    return next((name for kind, name in _RESOURCES.items() if kind in lost), "")
 
 
 def spoilt(results: model.Results) -> list[str]:

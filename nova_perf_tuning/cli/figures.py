@@ -8,7 +8,6 @@ from nova_perf_tuning.budget import (
     ablation,
     diagnosis,
     model,
-    statistics,
     summary,
     text,
     verdict,
@@ -20,11 +19,6 @@ _RATIO = (
     "ratio: median of the ratios within each block, where a drift of the host cancels out, and turned so that more"
     " than 1 is better; it is not the ratio of the medians beside it and may even point the other way"
 )
-
-
-def cpu(found: statistics.Estimate | None) -> str:
-    """Return CPU seconds per unit as milliseconds."""
-    return "-" if found is None else text.number(found.value * 1e3)
 
 
 def print_summary(summaries: Sequence[summary.BenchmarkSummary]) -> None:
@@ -44,7 +38,9 @@ def print_summary(summaries: Sequence[summary.BenchmarkSummary]) -> None:
                     + (f" ({len(arm.left_out)} left out)" if arm.left_out else ""),
                     f"{first}: {text.ratio(ratios[first])}" if first else "-",
                     text.ratio(ratios.get(model.HOST)),
-                    f"{cpu(arm.service_per_unit)} ms/{one.work_unit}" if arm.service_per_unit else "-",
+                    f"{text.number(arm.service_per_unit.value * 1e3)} ms/{one.work_unit}"
+                    if arm.service_per_unit
+                    else "-",
                 ]
             )
     head = ("benchmark", "arm", "median", "trials", "ratio to", "ratio to host", "service CPU")
