@@ -15,7 +15,6 @@ import os
 import pathlib
 import random
 import threading
-import time
 
 from nova_perf_tuning.budget import model as results
 from nova_perf_tuning.cloud import model, workers
@@ -125,7 +124,7 @@ class Cloud:
     """What a simulated cloud is like.
 
     :ivar faults: share of attempts that fail. :ivar bad: host -> share of its throughput that is left.
-    :ivar dead: hosts on which no guest ever answers; :ivar dies_at: host -> when it becomes one, in seconds.
+    :ivar dead: hosts on which no guest ever answers.
     :ivar quota: pairs at a time that the project may have; None: as many as one likes.
     :ivar folder: a file per stack is kept there, which outlives the process; None: in memory.
     """
@@ -133,7 +132,6 @@ class Cloud:
     faults: float = 0.0
     bad: dict[str, float] = dataclasses.field(default_factory=dict)
     dead: set[str] = dataclasses.field(default_factory=set)
-    dies_at: dict[str, float] = dataclasses.field(default_factory=dict)
     quota: int | None = None
     folder: str | None = None
     seed: int = 0
@@ -156,13 +154,12 @@ class SimulatedLauncher:
     :ivar most: pairs at a time, at most.
     """
 
-    def __init__(self, cloud: Cloud, clock, now=time.monotonic):
+    def __init__(self, cloud: Cloud, clock):
         self.cloud = cloud
         self.log: list[tuple[str, model.HostPair, int]] = []
         self.overlaps: list[model.HostPair] = []
         self.most = 0
         self._clock = clock
-        self._now = now
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._attempts: collections.Counter[model.HostPair] = collections.Counter()
@@ -233,7 +230,7 @@ class SimulatedLauncher:
         spend("create", 30, 60)
         if self._stop.is_set():
             return fail(model.ErrorClass.INTERRUPTED, "interrupted")
-        if self._gone(pair):
+        if {pair.client, pair.server} & self.cloud.dead:
             outcome.seconds["measure"] = plan.time_limit_s
             self._clock.sleep(plan.time_limit_s)
             return fail(model.ErrorClass.NO_SIGNAL, "client: no signal; console: Kernel panic - not syncing")
@@ -249,12 +246,6 @@ class SimulatedLauncher:
         outcome.host_cpu_source = "simulated"
         spend("delete", 10, 20)
         return outcome
-
-    def _gone(self, pair):
-        names = {pair.client, pair.server}
-        return bool(names & self.cloud.dead) or any(
-            self._now() >= at for name, at in self.cloud.dies_at.items() if name in names
-        )
 
     def _trials(self, pair, arms, plan, rng):
         order = itertools.count()

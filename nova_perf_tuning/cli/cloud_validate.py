@@ -247,7 +247,7 @@ class Run:
         self._args = args
         self._cloud = cloud
         self._budgets: list[verdict.Budget] = []
-        self._bare: list[baselines.BareHost] = []
+        self._bare: dict[str, results_model.Results] = {}
         self._results_file, self._report_file = validate_plan.output_files(args.output)
 
     def run(self) -> int:

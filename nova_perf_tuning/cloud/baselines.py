@@ -8,7 +8,7 @@ guests stay independent.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping
 
 from nova_perf_tuning.budget import model as results
 from nova_perf_tuning.budget import store
@@ -19,29 +19,20 @@ from nova_perf_tuning.virt import host_result
 _FIRST_ORDER = 1_000_000
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class BareHost:
-    """Samples of one host without guests, in the order of time. :ivar created: when they were taken."""
-
-    name: str
-    created: str
-    trials: tuple[results.Trial, ...]
-
-
-def load(paths: Iterable[str], labels: Collection[str]) -> list[BareHost]:
-    """Read results of hosts.
+def load(paths: Iterable[str], labels: Collection[str]) -> dict[str, results.Results]:
+    """Return host -> what it did without guests, in the order of time.
 
     :param labels: benchmarks of the run; others are left out.
     :raises InputError: a file cannot be read or is no results file.
     :raises CloudError: a file names no host, or has none of the benchmarks for the host itself.
     """
-    found: list[BareHost] = []
+    found: dict[str, results.Results] = {}
     for path in paths:
         read = store.load(path)
         name = read.environment.get("host")
         if not isinstance(name, str) or not name:
             raise model.CloudError(f"{path}: environment.host is missing: which host was measured?")
-        if any(host_result.same_host(name, one.name) for one in found):
+        if any(host_result.same_host(name, one) for one in found):
             raise model.CloudError(f"{path}: host {name} has been given already; give one file for each host")
         every_arm = read.environment.get("launcher") == "host"
         mine = [
@@ -57,12 +48,12 @@ def load(paths: Iterable[str], labels: Collection[str]) -> list[BareHost]:
                 f"{path}: nothing of {', '.join(labels)} on the host itself; measure it there with "
                 "'nova-perf validate --launcher host' and the same --benchmark options"
             )
-        found.append(BareHost(name, str(read.environment.get("created", "")), tuple(mine)))
+        found[name] = dataclasses.replace(read, trials=mine)
     return found
 
 
 def spread(
-    hosts: Sequence[BareHost], places: fleet.Places, measured: Iterable[results.Trial]
+    hosts: Mapping[str, results.Results], places: fleet.Places, measured: Iterable[results.Trial]
 ) -> list[results.Trial]:
     """Return samples of the hosts that guests were measured on, as trials in the groups and blocks of the guests.
 
@@ -75,7 +66,7 @@ def spread(
             of_host.setdefault(trial.group, set()).add(trial.block)
     found: list[results.Trial] = []
     for (name, benchmark), blocks_of in boots.items():
-        mine = [host.trials for host in hosts if host_result.same_host(host.name, name)]
+        mine = [read.trials for host, read in hosts.items() if host_result.same_host(host, name)]
         samples = [trial for trials in mine for trial in trials if trial.benchmark == benchmark]
         for index, (group, blocks) in enumerate(blocks_of.items()):
             for block, sample in zip(sorted(blocks), samples[index :: len(blocks_of)], strict=False):

@@ -7,6 +7,7 @@ import dataclasses
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from nova_perf_tuning.bench import output
@@ -27,7 +28,7 @@ def collect(
     budgets: Sequence[verdict.Budget],
     max_loss: float,
     ended: str,
-    bare: Sequence[baselines.BareHost] = (),
+    bare: Mapping[str, results.Results] = MappingProxyType({}),
 ) -> tuple[results.Results, fleet.FleetVerdict]:
     """Read a run from the database and judge it; return its results for reports, and the verdict.
 
@@ -71,7 +72,7 @@ def collect(
         },
     }
     if bare:
-        environment["bare_hosts"] = {one.name: one.created for one in bare}
+        environment["bare_hosts"] = {name: str(one.environment.get("created", "")) for name, one in bare.items()}
     places = fleet.Places(environment)
     trials += baselines.spread(bare, places, trials)
     found, judged = fleet.judge(results.Results(environment, _numbered(trials)), budgets)

@@ -63,7 +63,7 @@ def run(hosts: int, peers: int, parallel: int, seed: int) -> dict[str, float]:
         dead = ""
     threads = simulation.VirtualWorkers()
     cloud = simulation.Cloud(faults=FAULTS, bad=dict.fromkeys(slow, 0.7), dead={dead}, noise=0.02, seed=seed)
-    launcher = simulation.SimulatedLauncher(cloud, threads, threads.now)
+    launcher = simulation.SimulatedLauncher(cloud, threads)
     pairs = pairing.schedule(names, peers, seed)
     with tempfile.TemporaryDirectory() as folder:
         store = run_store.RunStore(f"sqlite:///{os.path.join(folder, 'results.db')}")
