@@ -39,7 +39,6 @@ class HostShow(cloud_command.CloudShowOne):
         shown = {
             **_told(host),
             "node": host.node,
-            "hypervisor": host.hypervisor,
             "resource_provider": host.provider_id,
             "service_id": host.service_id,
         }

@@ -36,7 +36,6 @@ class Host:
     state: str
     status: str
     disabled_reason: str
-    hypervisor: str
     traits: frozenset[str]
 
     @property
@@ -125,9 +124,6 @@ def _traits(connection: Any) -> dict[str, set[str]]:
 
 def _host(service: Any, node: Any, carried: dict[str, set[str]]) -> Host:
     provider = str(node.id) if node is not None else ""
-    kind = ""
-    if node is not None:
-        kind = f"{node.hypervisor_type or ''} {_version(node.hypervisor_version)}".strip()
     return Host(
         name=str(service.host),
         node=str(node.name) if node is not None else "",
@@ -137,16 +133,8 @@ def _host(service: Any, node: Any, carried: dict[str, set[str]]) -> Host:
         state=str(service.state or ""),
         status=str(service.status or ""),
         disabled_reason=str(service.disabled_reason or ""),
-        hypervisor=kind,
         traits=frozenset(carried.get(provider, ())),
     )
-
-
-def _version(number: Any) -> str:
-    """Return Nova's number of a hypervisor's version, 8002001, as 8.2.1."""
-    if not isinstance(number, int) or number <= 0:
-        return ""
-    return f"{number // 1_000_000}.{number // 1000 % 1000}.{number % 1000}"
 
 
 def _same(one: str, other: str) -> bool:

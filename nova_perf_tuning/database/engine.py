@@ -79,7 +79,7 @@ def connect(url: str | None = None, *, make: bool = True) -> sa.Engine:
         event.listen(engine, "connect", _prepare_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
     with _one_line(without_password(url)):
-        _migrate(engine)
+        _migrate(engine, without_password(url))
     return engine
 
 
@@ -135,10 +135,7 @@ def write(engine: sa.Engine, work: Callable[[sa.Connection], _T]) -> _T:
 
 def _is_undone(error: BaseException) -> bool:
     original = getattr(error, "orig", None)
-    codes = [getattr(original, name, None) for name in ("sqlstate", "pgcode")]
-    return isinstance(error, exc.DBAPIError) and not _UNDONE.isdisjoint(
-        [*codes, *getattr(original, "args", ())[:1]]
-    )
+    return not _UNDONE.isdisjoint([getattr(original, "sqlstate", None), *getattr(original, "args", ())[:1]])
 
 
 def _parse(url: str | None) -> sa.URL:
@@ -201,7 +198,7 @@ def _begin_sqlite(connection: sa.Connection) -> None:
     connection.exec_driver_sql(f"BEGIN {connection.get_execution_options().get('begin', 'DEFERRED')}")
 
 
-def _migrate(engine: sa.Engine) -> None:
+def _migrate(engine: sa.Engine, shown: str) -> None:
     settings = config.Config()
     settings.set_main_option("script_location", str(pathlib.Path(__file__).parent / "migrations"))
     scripts = script.ScriptDirectory.from_config(settings)
@@ -211,8 +208,8 @@ def _migrate(engine: sa.Engine) -> None:
         return
     if now is not None and now not in {one.revision for one in scripts.walk_revisions()}:
         raise DatabaseError(
-            f"database {without_password(engine.url.render_as_string())}: it was made by another version "
-            f"(revision {now}); update nova-perf-tuning, or name another database"
+            f"database {shown}: it was made by another version (revision {now}); update nova-perf-tuning, or name"
+            " another database"
         )
     with engine.connect().execution_options(begin="IMMEDIATE") as connection, connection.begin():
         settings.attributes["connection"] = connection

@@ -209,8 +209,6 @@ class ApiServer(fixtures.Fixture):
         return {
             "id": one["provider"],
             "hypervisor_hostname": self.providers[one["provider"]]["name"],
-            "hypervisor_type": "QEMU",
-            "hypervisor_version": 8002001,
             "state": one["service"]["state"],
             "status": one["service"]["status"],
             "service": {"id": one["service"]["id"], "host": one["service"]["host"], "disabled_reason": None},

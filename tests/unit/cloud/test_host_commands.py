@@ -46,7 +46,7 @@ class HostTest(openstack_program.ProgramTestCase):
 
     def test_show(self):
         shown = self.perf("host", "show", "cmp1.example.org")
-        self.assertEqual(["cmp1", "QEMU 8.2.1", "PASS"], [shown[key] for key in ("host", "hypervisor", "verdict")])
+        self.assertEqual(["cmp1", "PASS"], [shown[key] for key in ("host", "verdict")])
         self.assertEqual("cmp2.example.org", self.perf("host", "show", "cmp2")["host"])
 
     def test_no_such_host(self):
@@ -167,7 +167,6 @@ class PublishTest(openstack_program.ProgramTestCase):
 
     def test_a_host_that_never_reported(self):
         self.cloud.add_host("fresh", hypervisor=False)
-        self.assertEqual("", self.perf("host", "show", "fresh")["hypervisor"])
         self.assertIn("has no hypervisor", self.refused("publish", "--withdraw", "--host", "fresh"))
 
 
