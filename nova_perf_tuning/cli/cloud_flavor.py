@@ -11,7 +11,7 @@ from osc_lib.cli import format_columns
 
 from nova_perf_tuning import errors, rules
 from nova_perf_tuning.cli import cloud_command, explain, option_types, spec_options
-from nova_perf_tuning.cloud import flavors, images
+from nova_perf_tuning.cloud import flavors
 from nova_perf_tuning.specs import crosscheck, profiles
 from nova_perf_tuning.specs.checks import flavor_rules
 
@@ -165,7 +165,7 @@ class FlavorExplain(cloud_command.CloudLister):
         flavor = flavors.find(self.connection, parsed_args.flavor)
         properties: Mapping[str, str] = {}
         if parsed_args.image:
-            properties = images.find(self.connection, parsed_args.image).properties
+            _, properties = flavors.find_image(self.connection, parsed_args.image)
         specs, vcpus = flavor.extra_specs, flavor.vcpus
         wanted, warnings = crosscheck.guest_request(specs, properties, vcpus, known)
         for warning in warnings:

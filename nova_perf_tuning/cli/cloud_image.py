@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from nova_perf_tuning.cli import cloud_command, cloud_flavor
-from nova_perf_tuning.cloud import flavors, images
+from nova_perf_tuning.cloud import flavors
 from nova_perf_tuning.specs import profiles
 from nova_perf_tuning.specs.checks import image_rules
 
@@ -25,12 +25,10 @@ class ImageCheck(cloud_command.CloudLister):
 
     def take_action(self, parsed_args: argparse.Namespace) -> cloud_flavor.Rows:
         known = profiles.load(parsed_args.profile_dir)
-        image = images.find(self.connection, parsed_args.image)
+        name, properties = flavors.find_image(self.connection, parsed_args.image)
         together = None
         if parsed_args.flavor:
             flavor = flavors.find(self.connection, parsed_args.flavor)
             together = (flavor.vcpus, flavor.extra_specs)
-        found = image_rules.findings(image.name, image.properties, known, together)
-        return cloud_flavor.findings_table(
-            self, "Image", [(image.name, one) for one in found], parsed_args.fail_on
-        )
+        found = image_rules.findings(name, properties, known, together)
+        return cloud_flavor.findings_table(self, "Image", [(name, one) for one in found], parsed_args.fail_on)

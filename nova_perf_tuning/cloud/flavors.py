@@ -1,4 +1,4 @@
-"""Flavors of a cloud, through openstacksdk: read, made and changed so that Nova checks every extra spec."""
+"""Flavors of a cloud, read, made and changed so that Nova checks every extra spec; its images, read alone."""
 
 from __future__ import annotations
 
@@ -36,6 +36,25 @@ def find(connection: Any, name: str) -> sdk_flavor.Flavor:
     if found is None:
         raise model.CloudError(f"there is no flavor '{name}'; see 'openstack flavor list --all'")
     return found
+
+
+def find_image(connection: Any, name: str) -> tuple[str, dict[str, str]]:
+    """Return an image's name and all its properties that have a value, Glance's own and custom ones, as text.
+
+    :param name: or id.
+    :raises CloudError: there is none, two have the name, or the cloud cannot be reached or refuses.
+    """
+    with faults.one_line(f"image {name}"):
+        found = connection.image.find_image(name)
+    if found is None:
+        raise model.CloudError(f"there is no image '{name}'; see 'openstack image list'")
+    flat = found.to_dict(computed=False, original_names=True)
+    custom = flat.pop("properties", None) or {}
+    return str(found.name), {
+        str(key): str(value)
+        for key, value in {**flat, **custom}.items()
+        if isinstance(value, str | int | float | bool)
+    }
 
 
 def create(connection: Any, name: str, extra_specs: Mapping[str, str], **fields: Any) -> sdk_flavor.Flavor:
