@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from nova_perf_tuning import errors
+from nova_perf_tuning.agent import sources
 from nova_perf_tuning.host.transaction import journal as journal_module
 from nova_perf_tuning.host.transaction import lock
 
@@ -35,7 +36,7 @@ class Book:
         self._root = root
         self._ending = ending
         self._path = os.path.join(self.folder, journal_module.JOURNAL)
-        self._stamp: journal_module.Stamp | None = None
+        self._stamp: tuple[int, int] | None = None
 
     @contextlib.contextmanager
     def agent(self) -> Iterator[None]:
@@ -68,17 +69,10 @@ class Book:
         :raises JournalError: it cannot be used.
         """
         try:
-            journal = journal_module.Journal(self.folder, self._root, writer=True, patience=0.0)
-        except journal_module.BusyError:
-            raise
-        except journal_module.JournalError:
-            self._stamp = journal_module.stamp(self._path)  # the next change may mend it
-            raise
-        try:
-            yield journal
+            with journal_module.Journal(self.folder, self._root, writer=True, patience=0.0) as journal:
+                yield journal
         finally:
-            journal.close()
-            self._stamp = journal.stamp
+            self._stamp = sources.stamp(self._path)  # where it could not be used, the next change may mend it
 
     def ending(self) -> journal_module.Journal:
         """Return the journal for putting things back at the end.
@@ -89,4 +83,4 @@ class Book:
 
     def changed(self) -> bool:
         """Whether somebody else has written to the journal since the last round."""
-        return journal_module.stamp(self._path) != self._stamp
+        return sources.stamp(self._path) != self._stamp

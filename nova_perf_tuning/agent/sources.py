@@ -194,8 +194,8 @@ class Watch:
             self._names("/proc/irq"),
             self._names("/sys/class/net"),
             self._online(),
-            _stamp(f"{self._prefix}/run/libvirt/qemu"),
-            *map(_stamp, self._files),
+            stamp(f"{self._prefix}/run/libvirt/qemu"),
+            *map(stamp, self._files),
         )
 
     def _names(self, path: str) -> tuple[str, ...]:
@@ -212,7 +212,7 @@ class Watch:
             return b""
 
 
-def _stamp(path: str) -> tuple[int, int] | None:
+def stamp(path: str) -> tuple[int, int] | None:
     """Return what changes with a file's content or a folder's members; libvirt renames what it writes."""
     try:
         found = os.stat(path)

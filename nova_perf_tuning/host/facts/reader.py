@@ -72,6 +72,7 @@ def read_host(sysroot: str = "/") -> model.HostFacts:
 def read_root(root: Root) -> model.HostFacts:
     """Read all facts below an open root; see :func:`read_host`."""
     cpuinfo = virtualization.cpuinfo_head(root)
+    told = virtualization.find_virtualization(root, cpuinfo)
     cpus = topology.read_topology(root, cpuinfo)
     running, domains = guests.read_guests(root)
     devices = pci.read_devices(root)
@@ -90,7 +91,7 @@ def read_root(root: Root) -> model.HostFacts:
         nohz_full=cpus.nohz_full,
         arch=virtualization.read_arch(root, cpuinfo),
         kernel=root.text(kernel, "osrelease"),
-        virtualization=virtualization.read_virtualization(root, cpuinfo),
+        virtualization=told.kind if told is not None else None,
         boot_id=root.text(root.folder("proc/sys/kernel/random"), "boot_id"),
         sysctls=read_sysctls(root),
         warnings=root.notes.lines(),

@@ -50,12 +50,6 @@ class Told(NamedTuple):
     text: str
 
 
-def read_virtualization(root: Root, cpuinfo: bytes) -> str | None:
-    """Return what this host runs on, as :class:`Told` has it; None where nothing tells."""
-    told = find_virtualization(root, cpuinfo)
-    return None if told is None else told.kind
-
-
 def find_virtualization(root: Root, cpuinfo: bytes) -> Told | None:
     """Return what this host runs on and what tells it; None where nothing does."""
     xen = _xen(root)

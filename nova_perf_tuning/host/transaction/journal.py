@@ -143,19 +143,6 @@ def running_agent(state_dir: str) -> str | None:
     return lock_module.holder(os.path.join(state_dir, AGENT_LOCK))
 
 
-#: Time of the last change, inode, size.
-Stamp = tuple[int, int, int]
-
-
-def stamp(path: str) -> Stamp | None:
-    """Return what changes with a commit once its writer has closed the journal; None where there is none."""
-    try:
-        found = os.stat(path)
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_ino, found.st_size
-
-
 class Journal:
     """The open journal of one host; a context manager.
 
@@ -163,7 +150,6 @@ class Journal:
     :param root: the root that it belongs to; another one's journal is refused.
     :param writer: take the lock, and create what is missing. A reader finds an empty journal where there is none.
     :param patience: seconds to wait for a writer.
-    :ivar stamp: of a writer that has closed: the file as it left it (see :func:`stamp`).
     :raises BusyError: another writer is at work.
     :raises ForbiddenError: only another user may read it.
     :raises JournalError: damaged; of a newer version; disk full.
@@ -173,7 +159,6 @@ class Journal:
         self.state_dir = os.path.abspath(state_dir)
         self.path = os.path.join(self.state_dir, JOURNAL)
         self.root = os.path.realpath(root)
-        self.stamp: Stamp | None = None
         self._writer = writer
         self._lock = -1
         self._connection: sqlite3.Connection | None = None
@@ -207,7 +192,6 @@ class Journal:
                 self._connection.close()
             self._connection = None
         if self._lock >= 0:
-            self.stamp = stamp(self.path)
             os.close(self._lock)
             self._lock = -1
 

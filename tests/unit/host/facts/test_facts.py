@@ -359,7 +359,8 @@ class TestVirtualization(testtools.TestCase):
     def read(self, tree: Tree) -> tuple[str | None, str | None]:
         root = Root(trees.grow(self, {"sys": FOLDER, **tree}))
         head = virtualization.cpuinfo_head(root)
-        return virtualization.read_virtualization(root, head), virtualization.read_arch(root, head)
+        told = virtualization.find_virtualization(root, head)
+        return told and told.kind, virtualization.read_arch(root, head)
 
     def test_kinds(self) -> None:
         bare = "processor\t: 0\nvendor_id\t: GenuineIntel\nflags\t\t: fpu lm sse"
