@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 
 from nova_perf_tuning.bench import base, output, parameter
 
 
-class Cpu(base.Benchmark):
+class Sysbench(base.Benchmark):
+    """A benchmark whose output is sysbench's."""
+
+    def figure(self, text: str, name: str, form: str = rf"{output.NUMBER}s?[ \t]*$") -> float:
+        """Return the figure of the one line ``name: FORM``; ``form`` is a pattern with one group."""
+        return output.labelled(self.kind, text, rf"^[ \t]*{name}:[ \t]*{form}", name)
+
+    def latencies(self, text: str) -> list[base.Reading]:
+        """Return what sysbench says of latencies."""
+        return [
+            base.Reading("latency_mean", "ms", "lower", self.figure(text, "avg")),
+            base.Reading("latency_p95", "ms", "lower", self.figure(text, "95th percentile")),
+        ]
+
+
+class Cpu(Sysbench):
     """``sysbench cpu``: how often per second all primes up to a limit are found by trial division.
 
     One event is one such search: integer division and square roots in registers, hardly any memory. It shows
@@ -38,22 +52,16 @@ class Cpu(base.Benchmark):
 
     def parse(self, text: str) -> list[base.Reading]:
         output.check_length(self.kind, text)
-        rate = self._figure(text, "events per second")
-        events = self._figure(text, "total number of events")
-        taken = self._figure(text, "total time", "s")
+        rate = self.figure(text, "events per second")
+        events = self.figure(text, "total number of events")
+        taken = self.figure(text, "total time")
         if rate == 0 or events == 0 or taken == 0:
             raise self.fault("no event was finished; give it more seconds or a lower limit")
         return [
             base.Reading(*self.primary, rate, primary=True),
-            base.Reading("latency_mean", "ms", "lower", self._figure(text, "avg")),
-            base.Reading("latency_p95", "ms", "lower", self._figure(text, "95th percentile")),
+            *self.latencies(text),
             base.Reading("events", self.work_unit, "higher", events / 1e3),
         ]
 
     def span(self, text: str) -> base.Span:
-        return base.Span(self._figure(text, "total time", "s"))
-
-    def _figure(self, text: str, name: str, unit: str = "") -> float:
-        """Return the figure of the one line ``name: NUMBER``."""
-        pattern = rf"^[ \t]*{re.escape(name)}:[ \t]*{output.NUMBER}{unit}[ \t]*$"
-        return output.labelled(self.kind, text, pattern, name)
+        return base.Span(self.figure(text, "total time"))

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from nova_perf_tuning.bench import base, output, parameter
+from nova_perf_tuning.bench import base, cpu, output, parameter
 
 _SCRIPT: Final = "nova-perf-database"
 _KINDS: Final = ("new_order", "payment", "order_status", "delivery", "stock_level")
@@ -23,7 +23,7 @@ CONDITIONS: Final = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12)
 _LOAD_ROW_S: Final = 2e-3
 
 
-class _Database(base.Benchmark):
+class _Database(cpu.Sysbench):
     """A benchmark of nova-perf-database: a MariaDB server for this run alone, on a socket in its folder."""
 
     packages = ("mariadb-server", "sysbench")
@@ -32,17 +32,6 @@ class _Database(base.Benchmark):
 
     def memory_mib(self, given: Mapping[str, str]) -> int:
         return 256
-
-    def figure(self, text: str, name: str, form: str) -> float:
-        """Return the figure of the one line ``name: FORM``; ``form`` is a pattern with one group."""
-        return output.labelled(self.kind, text, rf"^[ \t]*{name}:[ \t]+{form}", name)
-
-    def latencies(self, text: str) -> list[base.Reading]:
-        """Return what sysbench says of latencies."""
-        return [
-            base.Reading(metric, "ms", "lower", self.figure(text, name, rf"{output.NUMBER}[ \t]*$"))
-            for metric, name in (("latency_mean", "avg"), ("latency_p95", "95th percentile"))
-        ]
 
 
 class Oltp(_Database):
@@ -121,8 +110,8 @@ class Tpcc(_Database):
 
     def parse(self, text: str) -> list[base.Reading]:
         output.check_length(self.kind, text)
-        seconds = self.figure(text, "total time", rf"{output.NUMBER}s[ \t]*$")
-        threads = self.figure(text, "Number of threads", r"([0-9]{1,5})[ \t]*$")
+        seconds = self.figure(text, "total time")
+        threads = self.figure(text, "Number of threads")
         found = _THREAD.findall(text)
         if len(found) != threads or len({one[0] for one in found}) != threads:
             raise self.fault(f"{len(found)} of {threads:g} threads have told what they did")
