@@ -47,15 +47,13 @@ def load_json(kind: str, output: str) -> dict[str, Any]:
     if start < 0:
         raise base.OutputError(f"{kind}: no JSON in the output, it begins '{printable(output, 60)}'")
     try:
-        data = json.loads(output[start:], parse_constant=_refuse)
+        data: dict[str, Any] = json.loads(output[start:], parse_constant=_refuse)
     except json.JSONDecodeError as error:
         cut = error.pos >= len(output[start:].rstrip())
         what = "is cut off" if cut else f"is no JSON at line {error.lineno}: {error.msg}"
         raise base.OutputError(f"{kind}: the output {what}") from None
     except (ValueError, RecursionError) as error:
         raise base.OutputError(f"{kind}: the output is no acceptable JSON: {printable(error, 80)}") from None
-    if not isinstance(data, dict):  # cannot be: it begins with a brace; kept for the type checker
-        raise base.OutputError(f"{kind}: the output is no JSON object")
     return data
 
 
