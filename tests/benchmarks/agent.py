@@ -1,10 +1,10 @@
 """What the agent costs at rest: ``python -m tests.benchmarks agent``. Needs root.
 
-The whole process on the generated host huge, as its unit starts it, and irqbalance on the same files in the same
-time: the one that ``NOVA_PERF_IRQBALANCE`` names or that is installed, else Debian's, unpacked in a temporary
-folder. The agent's looks and full readings take turns here, one of them in ten seconds; irqbalance, which verifies
-nothing, has a cycle each second. Printed are shares of a CPU with the intervals that both have by default: a look
-and a cycle in ten seconds, a full reading in place of each sixth look.
+The whole process on the generated host huge, as its unit starts it, and irqbalance on the same files in the
+same time: the one that ``NOVA_PERF_IRQBALANCE`` names or that is installed, else Debian's, unpacked in a
+temporary folder. The agent's looks and full readings take turns here, one of them in five seconds; irqbalance,
+which verifies nothing, has a cycle each second. Printed are shares of a CPU with the intervals that both have
+by default: a look and a cycle in ten seconds, a full reading in place of each sixth look.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ import time
 from tests.functional.agent import some_irqbalance
 from tests.hosts import gen_host, sysroots
 
-#: Of one look or full reading, and how often each is measured.
-INTERVAL, ROUNDS = 10.0, 2
+#: Seconds from a look to a full reading here, how often both are measured, and seconds between looks by default.
+INTERVAL, ROUNDS, DEFAULT = 5.0, 2, 10.0
 #: Shares of irqbalance's CPU time: without and with full readings.
 GOAL_LOOKS, GOAL_ALL = 1 / 5, 1 / 3
 
@@ -35,7 +35,7 @@ exec "$2" --foreground --interval=1
 
 
 def _windows(folder: str, root: str, irqbalance: int) -> list[tuple[float, float]]:
-    """Return CPU seconds of the agent and of irqbalance in each interval; each second one has a full reading."""
+    """Return CPU seconds of the agent and of irqbalance in each interval; first one with a full reading."""
     with open(f"{folder}/agent.conf", "w") as file:
         file.write(f"[agent]\ninterval = {INTERVAL}\nverify_interval = {2 * INTERVAL}\n")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify:
@@ -49,7 +49,7 @@ def _windows(folder: str, root: str, irqbalance: int) -> list[tuple[float, float
             while b"READY=1" not in notify.recv(65536):
                 pass
             samples = []
-            _read(notify, INTERVAL / 2)  # it looks more often at first
+            _read(notify, 1.5 * INTERVAL)  # it looks more often at first
             for _ in range(2 * ROUNDS + 1):
                 samples.append((_busy(agent.pid), _busy(irqbalance)))
                 _read(notify, INTERVAL)
@@ -98,11 +98,10 @@ def main() -> None:
         finally:
             irqbalance.terminate()
             irqbalance.wait()
-    looks, reading = (statistics.median(ours for ours, _theirs in windows[first::2]) for first in (0, 1))
-    theirs = statistics.median(theirs for _ours, theirs in windows) / INTERVAL
-    looking, whole = looks / INTERVAL, (5 * looks + reading) / 6 / INTERVAL
+    reading, looks = (statistics.median(ours for ours, _theirs in windows[first::2]) for first in (0, 1))
+    looking, whole = looks / DEFAULT, (5 * looks + reading) / 6 / DEFAULT
+    theirs = statistics.median(theirs for _ours, theirs in windows) / INTERVAL / DEFAULT  # of a cycle a second
     print(f"the whole process at rest: {looking:.4%} of a CPU; with its full readings {whole:.4%}")
-    theirs /= INTERVAL  # of a cycle a second
     print(f"irqbalance: {theirs:.4%}; ours {looking / theirs:.2f} of it, with full readings {whole / theirs:.2f}")
     reached = looking <= GOAL_LOOKS * theirs and whole <= GOAL_ALL * theirs
     print(f"goal a fifth and a third of irqbalance: {'reached' if reached else 'MISSED'}")
