@@ -27,9 +27,9 @@ _LOOP_S = 8.0
 _COMMANDS = """
 import sys
 from nova_perf_tuning.cli import main
-root, plan, turns = sys.argv[1:]
+root, rule, turns = sys.argv[1:]
 while True:
-    for words in (["apply", "--from", plan], ["restore"]):
+    for words in (["apply", "--rule", rule], ["restore"]):
         code = main.main([*words, "--sysroot", root])
         if code:
             sys.exit(f"{words[0]} ended with {code}")
@@ -176,7 +176,6 @@ class BesideTest(BesideCase):
 
 class BothWriteTest(BesideCase):
     def test_both_write_and_are_killed_and_no_original_is_lost(self):
-        plan = self.plan(*(("rps", f"eth0/rx-{queue}", "0f", "mine") for queue in (1, 2, 3)))
         turns = self.folder / "turns"
         turns.write_text("")
         chance = random.Random(7)
@@ -185,7 +184,7 @@ class BothWriteTest(BesideCase):
         while time.monotonic() < end:
             agent = self.start(f"{agent_case.QUICK}rewrite_limit = 1000\n")
             commands = subprocess.Popen(
-                [sys.executable, "-c", _COMMANDS, self.root, plan, turns],
+                [sys.executable, "-c", _COMMANDS, self.root, "numa-balancing-with-pinned-guests", turns],
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
                 text=True,
@@ -222,5 +221,5 @@ class BothWriteTest(BesideCase):
         connection.close()
         with sysroots.open_journal(self.root, writer=False) as book:
             for entry in book.entries():
-                if entry.kind == "rps" and entry.state != "held":
-                    self.assertEqual("00", entry.original, entry)
+                if entry.kind == "sysctl" and entry.state != "held":
+                    self.assertEqual("1", entry.original, entry)
