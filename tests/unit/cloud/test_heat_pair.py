@@ -12,7 +12,7 @@ import openstack
 import testtools
 
 from nova_perf_tuning.bench import plugins
-from nova_perf_tuning.cloud import api, campaign, heat_pair, model, pairing, run_store, stacks
+from nova_perf_tuning.cloud import api, campaign, heat_pair, model, run_store, stacks
 from tests.unit.cloud import api_server
 
 ARM = model.Arm("only", "m1.tiny")
@@ -268,18 +268,6 @@ class LauncherTest(HeatCase):
             error = self.assertRaises(model.CloudError, self.measure)
             self.assertIn("the credentials are refused (401)", str(error))
             self.assertLess(len(self.asked()), 8, "each call twice, with a new token")
-
-    def test_the_pair_is_put_back(self):
-        store = run_store.RunStore(f"sqlite:///{self.useFixture(fixtures.TempDir()).path}/runs.db")
-        self.addCleanup(store.close)
-        run_id = run_store.new_id()
-        run = store.create(run_id, ["a", "b", "c"], pairing.schedule(["a", "b", "c"], 2), {}, {})
-        self.fail(REFUSED, 500)
-        settings = campaign.Settings(max_parallel=1)
-        one = campaign.Campaign(store, self.launcher(), run, [ARM], self.plan(), settings)
-        self.assertRaises(model.CloudError, one.run)
-        self.assertEqual({"planned"}, {task.state for task in store.load(run_id).tasks})
-        self.assertEqual(run_id, store.claim(run_id).run_id)
 
 
 class SilenceTest(HeatCase):

@@ -63,16 +63,12 @@ class EngineTest(testtools.TestCase):
         self.useFixture(fixtures.EnvironmentVariable(engine.URL_VARIABLE, f"sqlite:///{self.path}"))
         for url, expected in (
             (None, self.path),
-            ("sqlite+pysqlite:////a/b.db", "/a/b.db"),
             ("sqlite:////a/b.db?timeout=5", "/a/b.db"),
-            ("sqlite:///file:/a/b.db?uri=true", "/a/b.db"),
             ("sqlite:///file:/a/b.db?mode=ro&uri=true", "/a/b.db"),
             ("sqlite://", None),
             ("postgresql://user:secret@host/name", None),
         ):
             self.assertEqual(expected, engine.file_of(url), url)
-        error = self.assertRaises(engine.DatabaseError, engine.file_of, "nonsense")
-        self.assertIn("is no SQLAlchemy URL", str(error))
 
     def test_two_at_once_make_one(self):
         program = "import sys; from nova_perf_tuning.database import engine; engine.connect(sys.argv[1]).dispose()"
