@@ -138,7 +138,7 @@ def _missing(trials: Collection[model.Trial], environment: Mapping[str, Any], ar
         for group, block in absent
         if not (group in cut and lacking[group] == 1 and block == last[group])
     }
-    if many:  # there a pair that failed was tried again, or its hosts were given up
+    if many:  # there a pair that failed was tried again, or has no results
         return absent, 0
     unbooted = {
         one["group"] for one in errors if one.get("arm") == arm and "benchmark" not in one and "group" in one
