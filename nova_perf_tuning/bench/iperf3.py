@@ -155,7 +155,8 @@ class Packets(_Iperf):
         direction = values.text("direction")
         peer = self.server(peer)
         client = ["iperf3", "-c", peer, "-p", str(port), "-t", str(seconds), "-u", "-b"]
-        client += [f"{bitrate}M" if bitrate else "0", "-l", str(length), "-J", "--connect-timeout", "20000"]
+        client += [f"{bitrate}M" if bitrate else "0", "-l", str(length), "-i", "0"]
+        client += ["-J", "--connect-timeout", "20000"]
         if direction == "reverse":
             client.append("-R")
         timeout_s = seconds + base.MARGIN_S
