@@ -13,6 +13,7 @@ import os
 import re
 import secrets
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from typing import Final
 
@@ -24,6 +25,8 @@ LOG = logging.getLogger(__name__)
 #: Below libvirt's own folder, since QEMU's user must be able to pass through.
 BASE: Final = "/var/lib/libvirt/nova-perf-tuning"
 _ID = re.compile(r"[0-9a-f]{8}")
+#: Seconds to wait for other runs, which hold the lock while they make or sweep folders, and cannot be interrupted.
+_PATIENCE_S: Final = 60.0
 
 
 class RunDirectory:
@@ -97,13 +100,24 @@ def sweep(remove: Callable[[str, str], None], parent: str = BASE) -> list[str]:
 
 @contextlib.contextmanager
 def _locked(parent: str) -> Iterator[None]:
-    """Hold the lock on the parent folder, making it if need be, so that no run is swept while it is being made."""
+    """Hold the lock on the parent folder, making it if need be, so that no run is swept while it is being made.
+
+    :raises LaunchError: another process has held the lock for :data:`_PATIENCE_S`.
+    """
+    until = time.monotonic() + _PATIENCE_S
     os.makedirs(parent, exist_ok=True)
     # Passed through by QEMU's user; who could list it could lock it, and stop every run.
     os.chmod(parent, 0o711)  # noqa: S103
     lock = os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() >= until:
+                    raise base.LaunchError(f"{parent} is locked by another process") from None
+                time.sleep(0.05)
         yield
     finally:
         os.close(lock)
