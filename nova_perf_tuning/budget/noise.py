@@ -141,13 +141,6 @@ def load(path: str, *, named: bool = False) -> list[dict[str, Any]]:
     return entries
 
 
-def floor(environment: Mapping[str, Any], benchmark: str, metric: str) -> float | None:
-    """Return the floor of a figure on this host, None where none is known."""
-    known = environment.get("noise_floor") or {}
-    found: float | None = known.get("losses", {}).get(benchmark, {}).get(metric)
-    return found
-
-
 def refusal(
     environment: Mapping[str, Any],
     benchmark: str,
@@ -159,11 +152,12 @@ def refusal(
 
     :param measured: the loss, if it is measured already.
     """
-    least = floor(environment, benchmark, metric)
+    known = environment.get("noise_floor") or {}
+    least = known.get("losses", {}).get(benchmark, {}).get(metric)
     if max_loss is None or least is None or abs(max_loss) >= least or math.isclose(abs(max_loss), least):
         return None
     figure = {name: getattr(measured, name, None) for name in ("value", "low", "high")}
     beyond = figure["low"] is not None and figure["low"] > least
     code = reasons.ReasonCode.BEYOND_NOISE_FLOOR if beyond else reasons.ReasonCode.BELOW_NOISE_FLOOR
-    created = environment["noise_floor"]["created"]
+    created = known["created"]
     return reason(code, limit=max_loss, floor=least, created=created, **figure)

@@ -98,10 +98,6 @@ def failed(trial: model.Trial) -> bool:
     return not trial.value
 
 
-def _best(trial: model.Trial) -> bool:
-    return trial.value == 0 and trial.better == "lower"
-
-
 def lost(trials: Collection[model.Trial], environment: Mapping[str, Any], arm: str) -> Lost:
     """Return of which trials of ``arm`` no ratio can be made.
 
@@ -111,7 +107,10 @@ def lost(trials: Collection[model.Trial], environment: Mapping[str, Any], arm: s
     absent, unbooted = _missing(trials, environment, arm)
     without = sum(one.value is None for one in mine)
     zeros = sum(one.value == 0 for one in mine)
-    blocks = {(one.group, one.block) for one in mine if failed(one) and not _best(one)}
+    # A 0 may be the best, so that its block has not failed.
+    blocks = {
+        (one.group, one.block) for one in mine if one.value is None or (not one.value and one.better != "lower")
+    }
     blocks -= {(one.group, one.block) for one in mine if not failed(one)}
     missing = len(absent) + unbooted
     return Lost(arm, len(mine) + missing, without, zeros, missing, frozenset(blocks | absent))

@@ -129,11 +129,6 @@ def _asked(results: model.Results) -> tuple[dict[str, str], list[str]]:
     return kinds, list({one.arm for one in results.trials} | set(environment.get("arms", ())) | set(failed))
 
 
-def judge(results: model.Results, budget: Budget) -> Judgement:
-    """Return the verdict on one budget, alone under its gate."""
-    return judge_all(results, [dataclasses.replace(budget, optional=False)])[0]
-
-
 def overall(judgements: Sequence[Judgement]) -> Verdict:
     """Return the one verdict: a budget that is broken for certain counts first, then what could not be judged."""
     return worst(one.verdict for one in judgements)

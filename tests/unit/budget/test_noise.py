@@ -65,7 +65,7 @@ class NoiseTest(testtools.TestCase):
         floor = data.environment["noise_floor"]["losses"]["iperf3"]["throughput"]
         for limit, refused in ((floor / 2, True), (floor * 1.01, False), (-floor / 2, True), (-2 * floor, False)):
             budget = budget_file.Budget("iperf3", "tuned", limit, baseline="untuned")
-            found = verdict.judge(data, budget)
+            [found] = verdict.judge_all(data, [budget])
             self.assertEqual(refused, found.verdict is V.INVALID, (limit, found.reasons))
             if refused:
                 told = found.reasons[0].params
@@ -75,7 +75,7 @@ class NoiseTest(testtools.TestCase):
             data, trials=[dataclasses.replace(one, value=one.value / 2) if one.arm == "tuned" else one
                           for one in data.trials]
         )  # fmt: skip
-        found = verdict.judge(bad, budget_file.Budget("iperf3", "tuned", floor / 2, baseline="untuned"))
+        [found] = verdict.judge_all(bad, [budget_file.Budget("iperf3", "tuned", floor / 2, baseline="untuned")])
         self.assertIs(C.BEYOND_NOISE_FLOOR, found.reasons[0].code)
 
     def test_before_a_run_what_is_known_then_decides(self):
