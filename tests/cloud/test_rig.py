@@ -39,11 +39,6 @@ class ServicesTest(base.CloudTest):
             log = (self.state / "log" / f"{host}-nova-compute.log").read_text()
             self.assertIn("Guests are tuned by their perf: extra specs", log)
 
-    def test_second_up_starts_nothing(self) -> None:
-        before = {service["name"]: service["pid"] for service in base.status()["services"]}
-        self.assertIn(", 0 services started", base.tool("up").stdout)
-        self.assertEqual(before, {service["name"]: service["pid"] for service in base.status()["services"]})
-
     def test_up_repairs_what_died(self) -> None:
         service = next(s for s in base.status()["services"] if s["name"] == "host2-nova-compute")
         os.kill(service["pid"], 9)

@@ -172,11 +172,3 @@ class MistakesTest(ValidateCase):
         flavor = self.flavor({}, vcpus=1)
         self.cloud.compute.update_quota_set(project, instances=1)
         self.refused("quota", "--hosts", "any", "--flavor", flavor.name)
-
-    def test_one_line_before_anything_is_made(self):
-        for arguments, told in (
-            (("--hosts", "nowhere"), "there is no host or aggregate 'nowhere'; hosts are host1"),
-            (("--hosts", "all", "--image", "nowhere"), "image 'nowhere' is not in Glance"),
-            (("--hosts", "all", "--flavor", "nowhere"), "flavor 'nowhere'"),
-        ):
-            self.refused(told, *arguments)
