@@ -36,6 +36,7 @@ class Options:
     :ivar rtt_ms: round trip time of that path; None: not known.
     :ivar physnets: Neutron physical network -> NIC, beyond what Neutron's files say.
     :ivar nova: (path, text) of configuration files in place of /etc/nova/nova.conf.
+    :ivar kernel_log: (path, text) of ``dmesg`` of the machine that is judged.
     """
 
     bandwidth_mbps: int | None = None
@@ -43,6 +44,7 @@ class Options:
     physnets: Mapping[str, str] = dataclasses.field(default_factory=dict)
     nova: Sequence[tuple[str, str]] = ()
     domains: Sequence[tuple[str, bytes]] = ()
+    kernel_log: tuple[str, str] | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

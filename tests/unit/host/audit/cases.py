@@ -146,6 +146,7 @@ CASES: dict[str, Case] = {
     ),
     # machine
     "kvm-missing": Case({"sys/class/misc/kvm": None, "sys/class/misc/kvm-not": ""}, "error", "no kvm"),
+    "xen-pv-guest": Case({"sys/hypervisor/type": "xen\n", "sys/hypervisor/guest_type": "PV\n"}, "error", "PV"),
     "guest-without-kvm": Case({_GUEST: hosts.domain(type="qemu")}, "error", "kvm"),
     "nested-host": Case(
         {"sys/devices/system/clocksource/clocksource0/available_clocksource": "kvm-clock tsc\n"},
