@@ -239,9 +239,11 @@ case $part in
     all)
         beside checks run_lint run_docs
         run_unit
-        joined checks
-        beside others run_functional_others run_nova run_package run_cloud_prepare
+        beside others run_functional_others run_nova
         run_functional_guests
+        run_package
+        run_cloud_prepare
+        joined checks
         joined others
         run_benchmarks
         run_cloud_core
