@@ -148,7 +148,8 @@ run_nova() {
             ((${bad:-0} > 0)) || failed=$((failed + 1))
             broken+=("nova-$release")
             echo "FAILED  nova-$release: ${ok:-0} passed, ${bad:-0} failed"
-            tail -n 120 "$logs/nova-$release"
+            grep -hE ' \.\.\. FAILED$' "$logs/nova-$release" || true
+            grep -hA 40 '^Captured traceback' "$logs/nova-$release" || tail -n 120 "$logs/nova-$release"
         else
             echo "ok      nova-$release: $ok tests passed"
         fi
