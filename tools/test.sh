@@ -100,15 +100,19 @@ run_functional() {
     stestr_run functional tests/functional 1 "$regex"
 }
 
-# Those that boot guests, and the others.
-guests='launch\.|validate\.|guest\.|agent\.test_libvirt_events\.'
+# Those that boot guests, those that wait for slots of the clock most of the time, and the others.
+guests='launch\.|validate\.|guest\.'
 run_functional_guests() {
     say "functional tests: real libvirt and QEMU"
     stestr_run functional-guests tests/functional 1 "^tests\.functional\.($guests)"
 }
+run_functional_clock() {
+    say "functional tests: guests' scripts in network namespaces"
+    stestr_run functional-clock tests/functional 1 '^tests\.functional\.cloud\.'
+}
 run_functional_others() {
-    say "functional tests: kernel objects, databases, guests' scripts in network namespaces"
-    stestr_run functional-others tests/functional 1 "^tests\.functional\.(?!$guests)"
+    say "functional tests: kernel objects and databases"
+    stestr_run functional-others tests/functional 1 "^tests\.functional\.(?!cloud\.|$guests)"
 }
 
 # beside NAME PART...: runs parts while others go on; joined NAME waits for them, prints and counts.
@@ -240,12 +244,12 @@ case $part in
     all)
         beside checks run_lint run_docs
         run_unit
+        beside clock run_functional_clock
         beside others run_functional_others run_nova
         run_functional_guests
         run_package
         run_cloud_prepare
-        joined checks
-        joined others
+        for lane in checks clock others; do joined "$lane"; done
         run_benchmarks
         run_cloud_core
         run_demo
