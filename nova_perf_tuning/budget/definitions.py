@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from nova_perf_tuning.bench import base as bench
 from nova_perf_tuning.bench import plugins
-from nova_perf_tuning.budget import model
 
 
 class Figure(NamedTuple):
@@ -44,17 +43,3 @@ def kind(label: str, environment: Mapping[str, Any]) -> str:
     found = benchmark(label, environment)
     told = environment.get("benchmarks", {}).get(label, {}).get("kind")
     return found.kind if found is not None else str(told or label.partition(":")[0])
-
-
-def correct(environment: Mapping[str, Any], trials: Sequence[model.Trial]) -> None:
-    """Set :attr:`model.Trial.primary` as the benchmarks define it.
-
-    Another version may have judged by another figure. Where its file has ours too, ours counts; where it does not,
-    the flags stay as they are.
-    """
-    known = {label: of_label(label, environment) for label in {one.benchmark for one in trials}}
-    metrics = {label: figure.metric for label, figure in known.items() if figure is not None}
-    there = {one.benchmark for one in trials if one.metric == metrics.get(one.benchmark)}
-    for one in trials:
-        if one.benchmark in there:
-            one.primary = one.metric == metrics[one.benchmark]

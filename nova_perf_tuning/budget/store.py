@@ -38,10 +38,24 @@ def from_dict(data: Any, where: str) -> model.Results:
         runs: dict[tuple[object, ...], int] = {}
         for one in trials:
             one.order = runs.setdefault((one.benchmark, one.arm, one.group, one.block), len(runs))
-    definitions.correct(environment, trials)
+    _correct(environment, trials)
     if fault := _contradiction(environment, trials):
         raise schema.InputError(f"{where}: {fault}")
     return model.Results(environment, trials)
+
+
+def _correct(environment: Mapping[str, Any], trials: Sequence[model.Trial]) -> None:
+    """Set :attr:`model.Trial.primary` as the benchmarks define it.
+
+    Another version may have judged by another figure. Where its file has ours too, ours counts; where it does not,
+    the flags stay as they are.
+    """
+    known = {label: definitions.of_label(label, environment) for label in {one.benchmark for one in trials}}
+    metrics = {label: figure.metric for label, figure in known.items() if figure is not None}
+    there = {one.benchmark for one in trials if one.metric == metrics.get(one.benchmark)}
+    for one in trials:
+        if one.benchmark in there:
+            one.primary = one.metric == metrics[one.benchmark]
 
 
 def _contradiction(environment: Mapping[str, Any], trials: Sequence[model.Trial]) -> str:
