@@ -6,7 +6,7 @@ import unittest
 
 from openstack import exceptions
 
-from nova_perf_tuning.metadefs import definitions
+from nova_perf_tuning.nova.metadefs import definitions
 from nova_perf_tuning.specs import profiles
 from nova_perf_tuning_smoke import cloud
 

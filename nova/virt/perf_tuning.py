@@ -1,5 +1,5 @@
 """The only way in: Nova imports compute drivers from below ``nova.virt`` and nowhere else."""
 
-from nova_perf_tuning.virt.driver import PerfTuningLibvirtDriver
+from nova_perf_tuning.nova.driver import PerfTuningLibvirtDriver
 
 __all__ = ["PerfTuningLibvirtDriver"]

@@ -15,7 +15,7 @@ from typing import Any, Final
 from nova_perf_tuning import errors, whole_file
 from nova_perf_tuning.budget import model, reasons, schema, statistics, store, text, trial_filter
 from nova_perf_tuning.budget.reasons import reason
-from nova_perf_tuning.virt import host_result
+from nova_perf_tuning.nova import host_result
 
 _MAX_BYTES: Final = 4 * 1024 * 1024
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from nova_perf_tuning.cli import cloud_command, cloud_flavor
 from nova_perf_tuning.cloud import hosts
-from nova_perf_tuning.virt import traits
+from nova_perf_tuning.nova import traits
 
 
 class HostList(cloud_command.CloudLister):

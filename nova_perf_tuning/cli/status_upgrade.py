@@ -20,9 +20,9 @@ from oslo_upgradecheck import upgradecheck
 
 from nova_perf_tuning import errors
 from nova_perf_tuning.conf import nova as options
+from nova_perf_tuning.nova import TESTED
 from nova_perf_tuning.printing import one_line
 from nova_perf_tuning.specs import profiles, vocabulary
-from nova_perf_tuning.virt import TESTED
 
 DRIVER = "perf_tuning.PerfTuningLibvirtDriver"
 SHIM = "nova.virt.perf_tuning"

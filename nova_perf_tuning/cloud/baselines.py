@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Mapping
 from nova_perf_tuning.budget import model as results
 from nova_perf_tuning.budget import store
 from nova_perf_tuning.cloud import fleet, model
-from nova_perf_tuning.virt import host_result
+from nova_perf_tuning.nova import host_result
 
 #: Runs of a host are numbered from here on within a pair, behind those of its guests.
 _FIRST_ORDER = 1_000_000

@@ -10,7 +10,7 @@ from typing import Any
 from nova_perf_tuning.budget import budget_file, schema, store, text, verdict
 from nova_perf_tuning.budget import model as results_model
 from nova_perf_tuning.cloud import fleet, model
-from nova_perf_tuning.virt import host_result
+from nova_perf_tuning.nova import host_result
 
 _V = verdict.Verdict
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 from openstack import exceptions
 
 from nova_perf_tuning.cloud import faults, model
-from nova_perf_tuning.virt import host_result, traits
+from nova_perf_tuning.nova import host_result, traits
 
 #: A service disabled by this package has a reason that begins so, and only such a one is enabled again by it.
 REASON_PREFIX: Final = "nova-perf: "

@@ -15,7 +15,7 @@ import tenacity
 from openstack import exceptions
 
 from nova_perf_tuning.cloud import faults, hosts, model
-from nova_perf_tuning.virt import host_result, traits
+from nova_perf_tuning.nova import host_result, traits
 
 #: An older result is refused; nova-compute's result_max_age is as long unless it is set otherwise.
 MAX_AGE: Final = datetime.timedelta(days=30)

@@ -137,7 +137,7 @@ Start with 30 days, and keep it at least twice the interval at which hosts are v
 How much nova-scheduler prefers hosts with a better score in their latest validation.
 
 Read by nova-scheduler, and only when ``[filter_scheduler] weight_classes`` names
-``nova_perf_tuning.scheduler.weigher.PerfWeigher``. Positive values prefer better hosts, negative ones keep
+``nova_perf_tuning.nova.weigher.PerfWeigher``. Positive values prefer better hosts, negative ones keep
 them free, 0 switches the preference off. An aggregate's metadata ``perf_weight_multiplier`` overrides it for
 its hosts.
 

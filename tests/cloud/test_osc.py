@@ -9,7 +9,7 @@ from typing import Any
 
 import fixtures
 
-from nova_perf_tuning.virt import host_result, traits
+from nova_perf_tuning.nova import host_result, traits
 from tests.cloud import base
 from tests.unit.cloud import openstack_program
 

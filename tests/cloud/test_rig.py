@@ -6,7 +6,7 @@ import pathlib
 
 import openstack
 
-from nova_perf_tuning.virt import host_result, traits
+from nova_perf_tuning.nova import host_result, traits
 from tests.cloud import base
 
 HOSTS = ("host1", "host2")

@@ -3,7 +3,7 @@
 import re
 import subprocess
 
-from nova_perf_tuning.metadefs import definitions
+from nova_perf_tuning.nova.metadefs import definitions
 from tests.cloud import base
 
 CONF = "/run/cloud/etc/glance/glance-api.conf"

@@ -9,16 +9,20 @@ import pkgutil
 import fixtures
 
 import nova_perf_tuning.guest
+import nova_perf_tuning.nova
 import nova_perf_tuning.specs
-import nova_perf_tuning.virt
-from nova_perf_tuning.virt import driver, faults, migration, vif
+from nova_perf_tuning.nova import driver, error_policy, migration, vif
 
 #: What nova-compute has of us in its process.
-PACKAGES = (nova_perf_tuning.virt, nova_perf_tuning.guest, nova_perf_tuning.specs)
+PACKAGES = (nova_perf_tuning.nova, nova_perf_tuning.guest, nova_perf_tuning.specs)
+
+#: What other services of Nova load instead.
+ELSEWHERE = ("extra_specs", "weigher", "metadefs")
 
 #: The guard itself: what keeps a fault from Nova cannot be kept from it.
 GUARD = frozenset(
-    {"virt.hotplug.plugging"} | {f"virt.faults.{name}" for name, value in vars(faults).items() if callable(value)}
+    {"nova.hotplug.plugging"}
+    | {f"nova.error_policy.{name}" for name, value in vars(error_policy).items() if callable(value)}
 )
 
 
@@ -34,11 +38,11 @@ def overrides(cls):
 #: What Nova calls: the overrides, what stands in for Nova's guest object, and for the rendering of a device.
 ENTRIES = frozenset(
     {
-        *(f"virt.driver.PerfTuningLibvirtDriver.{name}" for name in overrides(driver.PerfTuningLibvirtDriver)),
-        *(f"virt.vif.PerfVIFDriver.{name}" for name in overrides(vif.PerfVIFDriver)),
-        *(f"virt.migration.MigratingGuest.{name}" for name in ("__init__", *migration.MigratingGuest.__dict__)),
-        *(f"virt.driver.PerfTuningLibvirtDriver._tuned_{what}" for what in ("domain", "interface", "disk")),
-        *(f"virt.driver.PerfTuningLibvirtDriver.{name}" for name in ("_mistake", "_destination_xml")),
+        *(f"nova.driver.PerfTuningLibvirtDriver.{name}" for name in overrides(driver.PerfTuningLibvirtDriver)),
+        *(f"nova.vif.PerfVIFDriver.{name}" for name in overrides(vif.PerfVIFDriver)),
+        *(f"nova.migration.MigratingGuest.{name}" for name in ("__init__", *migration.MigratingGuest.__dict__)),
+        *(f"nova.driver.PerfTuningLibvirtDriver._tuned_{what}" for what in ("domain", "interface", "disk")),
+        *(f"nova.driver.PerfTuningLibvirtDriver.{name}" for name in ("_mistake", "_destination_xml")),
     }
 )
 
@@ -49,7 +53,8 @@ def modules():
     for package in PACKAGES:
         found.append(package)
         for info in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
-            found.append(importlib.import_module(info.name))
+            if info.name.rpartition(".")[2] not in ELSEWHERE:
+                found.append(importlib.import_module(info.name))
     return found
 
 

@@ -10,7 +10,7 @@ from lxml import etree
 from nova import context
 from nova.tests import fixtures as nova_fixtures
 
-from nova_perf_tuning.virt import driver, faults, hotplug, vif
+from nova_perf_tuning.nova import driver, error_policy, hotplug, vif
 from tests.nova import base, fault_points, test_migration
 
 #: What Nova calls of ours -> the test that lets every function under it fail.
@@ -41,10 +41,10 @@ class SurfaceTest(testtools.TestCase):
     def test_functions_are_found(self):
         found = {name for name, *_ in fault_points.functions()}
         for name in (
-            "virt.asked.request",
+            "nova.guest_request.request",
             "guest.transform.write",
             "specs.parsing.parse",
-            "virt.placement._online",
+            "nova.placement._online",
         ):
             self.assertIn(name, found)
         self.assertTrue(len(found) > 80, len(found))
@@ -64,7 +64,7 @@ class EveryFaultTestCase(base.PerfTestCase):
 
     def arguments(self, name, owner="driver.PerfTuningLibvirtDriver"):
         """Return what Nova passed to an override the last time, without self."""
-        args, kwargs = self.points.arguments[f"virt.{owner}.{name}"]
+        args, kwargs = self.points.arguments[f"nova.{owner}.{name}"]
         return args[1:], kwargs
 
     def each(self, call, *, some=True):
@@ -87,7 +87,11 @@ class EachFunctionTest(EveryFaultTestCase):
     """One function at a time, under the call that Nova made: its own arguments, real Nova code around it."""
 
     #: Functions that fault tests of this class must have come across, to know that it looks in the right place.
-    expected = ("virt.asked.request", "virt.driver.PerfTuningLibvirtDriver._housekeeping", "specs.profiles.load")
+    expected = (
+        "nova.guest_request.request",
+        "nova.driver.PerfTuningLibvirtDriver._housekeeping",
+        "specs.profiles.load",
+    )
     #: How the request comes into the whole domain.
     way = ("guest.transform.write", "guest.network.write", "guest.storage.write")
 
@@ -105,7 +109,7 @@ class EachFunctionTest(EveryFaultTestCase):
         failed = set()
         for name in self.each(self.written):
             failed.add(name)
-            self.assert_refused(self.assertRaises(faults.TuningFailed, self.written), name)
+            self.assert_refused(self.assertRaises(error_policy.TuningFailed, self.written), name)
         self.assertTrue(failed.issuperset((*self.expected, *self.way)), sorted(failed))
         self.assertTrue(len(failed) > 30, sorted(failed))
         self.ignore()
@@ -137,7 +141,7 @@ class EachFunctionTest(EveryFaultTestCase):
         self.attach_volume(self.server, self.cinder.SWAP_OLD_VOL)
         for plug in self.devices():
             for name in self.each(plug):
-                self.assert_refused(self.assertRaises(faults.TuningFailed, plug), name)
+                self.assert_refused(self.assertRaises(error_policy.TuningFailed, plug), name)
         self.ignore()
         for plug in self.devices():
             with self.points.failing():
@@ -263,7 +267,7 @@ class OneHostPathsTest(PathTestCase):
         self.ignore()
         for path, (body, _, state) in WRITING.items():
             self.prepare(path)
-            with self.points.failing("virt.asked.request"):
+            with self.points.failing("nova.guest_request.request"):
                 self.ask(self.server, body)
                 self._wait_for_server_parameter(self.server, {"status": state, "OS-EXT-STS:task_state": None})
                 domain = self.domain(self.server)
@@ -374,7 +378,7 @@ class TwoHostPathsTest(PathTestCase):
         self.ignore()
         for path, body in self.requests():
             state = "ACTIVE" if path == "revert" else "VERIFY_RESIZE"
-            with self.points.failing("virt.asked.request"):
+            with self.points.failing("nova.guest_request.request"):
                 self.ask(self.server, body)
                 self._wait_for_server_parameter(self.server, {"status": state, "OS-EXT-STS:task_state": None})
                 domain = self.domain(self.server, self.host_of(self.server))
@@ -392,7 +396,7 @@ class LiveMigrationTest(test_migration.LiveMigrationTestCase):
         self.points = self.useFixture(fault_points.FaultPoints())
 
     def arguments(self, name):
-        args, kwargs = self.points.arguments[f"virt.driver.PerfTuningLibvirtDriver.{name}"]
+        args, kwargs = self.points.arguments[f"nova.driver.PerfTuningLibvirtDriver.{name}"]
         return args[1:], kwargs
 
     def each(self, call):

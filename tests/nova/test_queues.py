@@ -117,7 +117,7 @@ class UntouchedFlavorsTest(base.PerfTestCase):
 
     def both(self, specs, properties):
         """Return XML of the guest booted last with other specs and image properties: Nova's and ours."""
-        args, kwargs = self.points.arguments["virt.driver.PerfTuningLibvirtDriver._get_guest_config"]
+        args, kwargs = self.points.arguments["nova.driver.PerfTuningLibvirtDriver._get_guest_config"]
         args = args[1:]
         instance = args[0]
         instance.flavor.extra_specs, instance.system_metadata = specs, properties
@@ -134,7 +134,7 @@ class UntouchedFlavorsTest(base.PerfTestCase):
 
     def compare(self, base_specs, vcpus):
         self.boot(base_specs, vcpus=vcpus, networks=[{"port": self.new_port()} for _ in range(2)])
-        args, _ = self.points.arguments["virt.driver.PerfTuningLibvirtDriver._get_guest_config"]
+        args, _ = self.points.arguments["nova.driver.PerfTuningLibvirtDriver._get_guest_config"]
         present = dict(args[1].system_metadata)
         seen = set()
 

@@ -8,7 +8,7 @@ from nova.tests.functional.libvirt.test_pci_sriov_servers import *  # noqa: F403
 from nova.tests.functional.libvirt.test_vif_model import *  # noqa: F403
 from nova.virt import driver as virt_driver
 
-from nova_perf_tuning.virt import driver
+from nova_perf_tuning.nova import driver
 
 _load = virt_driver.load_compute_driver
 

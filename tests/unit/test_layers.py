@@ -28,8 +28,8 @@ RANK = {
     "database": 4,
 }
 RANK |= {"budget": 5, "cloud": 6, "cli": 9}
-#: What Nova loads: its API service and scheduler know the vocabulary only, its driver also what is done to XML.
-RANK |= {"api": 2, "metadefs": 2, "scheduler": 2, "virt": 4}
+#: What Nova loads; what its API service and scheduler may load of it, tests/nova/api watches.
+RANK |= {"nova": 4}
 
 #: Rooms that must be pure functions of their input.
 PURE = ("specs", "guest", "host/model.py", "host/plan")

@@ -111,14 +111,14 @@ class RegistrationTest(testtools.TestCase):
             "import sys\n"
             "from nova.api.validation.extra_specs import base\n"
             "before = set(sys.modules)\n"
-            "from nova_perf_tuning.api import extra_specs\n"
+            "from nova_perf_tuning.nova import extra_specs\n"
             "assert len(extra_specs.register()) > 5\n"
             "print(*sorted(set(sys.modules) - before))\n"
         )
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
         loaded = set(done.stdout.split())
-        self.assertIn("nova_perf_tuning.api.extra_specs", loaded)
-        ours = ("printing", "api", "api.extra_specs", "specs", "specs.request", "specs.vocabulary")
+        self.assertIn("nova_perf_tuning.nova.extra_specs", loaded)
+        ours = ("printing", "nova", "nova.extra_specs", "specs", "specs.request", "specs.vocabulary")
         allowed = {"nova_perf_tuning", *(f"nova_perf_tuning.{name}" for name in ours)}
         self.assertEqual(
             set(), {name for name in loaded - allowed if name.split(".")[0] not in sys.stdlib_module_names}

@@ -10,8 +10,8 @@ import tempfile
 
 import testtools
 
-from nova_perf_tuning.metadefs import definitions
-from nova_perf_tuning.virt import TESTED
+from nova_perf_tuning.nova import TESTED
+from nova_perf_tuning.nova.metadefs import definitions
 
 FOLDER = pathlib.Path(definitions.__file__).parent
 RELEASE = int(importlib.metadata.version("nova").split(".")[0])

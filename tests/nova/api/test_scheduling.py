@@ -12,13 +12,12 @@ from nova.scheduler import host_manager, weights
 from oslo_config import fixture as config_fixture
 
 from nova_perf_tuning.conf import nova as options
-from nova_perf_tuning.scheduler import weigher
-from nova_perf_tuning.virt import host_result, traits
+from nova_perf_tuning.nova import host_result, traits, weigher
 from tests.nova import base
 
 options.register_opts(nova.conf.CONF)
 
-WEIGHER = "nova_perf_tuning.scheduler.weigher.PerfWeigher"
+WEIGHER = "nova_perf_tuning.nova.weigher.PerfWeigher"
 HOUR = datetime.timedelta(hours=1)
 
 

@@ -11,7 +11,7 @@ from oslo_config import cfg
 
 from nova_perf_tuning.budget import store
 from nova_perf_tuning.conf import nova
-from nova_perf_tuning.virt import host_result, traits
+from nova_perf_tuning.nova import host_result, traits
 from tests.unit.budget import samples
 from tests.unit.cli import program
 from tests.unit.cloud import test_fleet

@@ -5,7 +5,7 @@ import json
 import os
 
 from nova_perf_tuning.budget import store
-from nova_perf_tuning.virt import host_result
+from nova_perf_tuning.nova import host_result
 from tests.unit.cloud import openstack_program, test_fleet
 
 VALIDATED = "CUSTOM_PERF_VALIDATED"

@@ -3,8 +3,8 @@
 import testtools
 from lxml import etree
 
+from nova_perf_tuning.nova import hotplug
 from nova_perf_tuning.specs import request
-from nova_perf_tuning.virt import hotplug
 
 DOMAIN = """<domain type='kvm'>
   <vcpu>4</vcpu>

@@ -7,7 +7,7 @@ import hypothesis
 import testtools
 from hypothesis import strategies
 
-from nova_perf_tuning.metadefs import definitions
+from nova_perf_tuning.nova.metadefs import definitions
 from nova_perf_tuning.specs import vocabulary
 
 FOLDER = pathlib.Path(definitions.__file__).parent
@@ -26,7 +26,7 @@ def takes(entry, text):
 
 class DefinitionsTest(testtools.TestCase):
     def test_files_are_not_stale(self):
-        """Mend with: python -m nova_perf_tuning.metadefs.definitions"""
+        """Mend with: python -m nova_perf_tuning.nova.metadefs.definitions"""
         expected = {name: definitions.text(entry) for name, entry in definitions.namespaces().items()}
         self.assertEqual(expected, {path.name: path.read_text(encoding="utf-8") for path in FOLDER.glob("*.json")})
 

@@ -13,8 +13,8 @@ from oslo_config import cfg
 from oslo_log import log as logging
 
 from nova_perf_tuning import errors, printing
+from nova_perf_tuning.nova import guest_request
 from nova_perf_tuning.specs import vocabulary
-from nova_perf_tuning.virt import asked
 
 LOG = logging.getLogger(__name__)
 CONF = nova.conf.CONF
@@ -89,7 +89,7 @@ def failure(instance: Any, error: Exception, flavor: Any = None) -> TuningFailed
     :param flavor: the one that the guest was to get; None: its own.
     """
     try:
-        names = asked.specs(instance, flavor)
+        names = guest_request.specs(instance, flavor)
     except Exception:  # whatever made the tuning fail must not hide its own message
         names = {}
     text = cause(error)

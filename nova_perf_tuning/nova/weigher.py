@@ -2,7 +2,7 @@
 
 nova-compute reports the score with its inventory (``compute_node.stats``, which the scheduler holds already),
 so this needs no service of its own. Hard requirements are traits, not weights: see
-:mod:`nova_perf_tuning.virt.traits`.
+:mod:`nova_perf_tuning.nova.traits`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LOG = logging.getLogger(__name__)
 CONF = nova.conf.CONF
 options.register_opts(CONF)
 
-#: Name in the host's stats; :mod:`nova_perf_tuning.virt.traits` writes it.
+#: Name in the host's stats; :mod:`nova_perf_tuning.nova.traits` writes it.
 SCORE: Final = "perf_score"
 
 

@@ -20,9 +20,9 @@ from oslo_log import log as logging
 from nova_perf_tuning import errors
 from nova_perf_tuning.conf import nova as options
 from nova_perf_tuning.guest import network, storage, transform
+from nova_perf_tuning.nova import error_policy, guest_request, hotplug, migration, placement, traits
+from nova_perf_tuning.nova import vif as vif_module
 from nova_perf_tuning.specs import request as request_module
-from nova_perf_tuning.virt import asked, faults, hotplug, migration, placement, traits
-from nova_perf_tuning.virt import vif as vif_module
 
 LOG = logging.getLogger(__name__)
 CONF = nova.conf.CONF
@@ -48,7 +48,7 @@ class PerfTuningLibvirtDriver(driver.LibvirtDriver):
                 LOG.error("%s", mistake)
         except Exception:
             LOG.exception("The options were not looked at, nothing else")
-        LOG.info("Guests are tuned by their perf: extra specs, on_error=%s", faults.on_error())
+        LOG.info("Guests are tuned by their perf: extra specs, on_error=%s", error_policy.on_error())
 
     # ---- whole domains: boot, rebuild, hard reboot, resize, rescue, unshelve, evacuate ----
 
@@ -58,14 +58,14 @@ class PerfTuningLibvirtDriver(driver.LibvirtDriver):
         Nova's ``to_xml`` prints what that returns, so what Nova logs is tuned as well.
         """
         conf = super()._get_guest_config(instance, *args, **kwargs)
-        if faults.asks(instance):
+        if error_policy.asks(instance):
             conf.format_dom = functools.partial(self._tuned_domain, instance, conf.format_dom)
         return conf
 
     def _tuned_domain(self, instance: Any, render: Callable[[], Any]) -> Any:
         element = render()
         try:
-            request, warnings = asked.request(instance)
+            request, warnings = guest_request.request(instance)
             nodes = _nodes(element)
             if request.emulator_placement == "numa" and nodes is not None:
                 warnings += self._place_emulator(element, nodes)
@@ -73,10 +73,10 @@ class PerfTuningLibvirtDriver(driver.LibvirtDriver):
             left_out = transform.write(element, request, housekeeping, self._can_map())
             self._log(instance, left_out, warnings)
         except Exception as error:
-            faults.judge(instance, error)
+            error_policy.judge(instance, error)
             element = render()
             try:
-                transform.mark_untuned(element, faults.cause(error))
+                transform.mark_untuned(element, error_policy.cause(error))
             except Exception:
                 LOG.exception("The guest is not marked as untuned", instance=instance)
         return element
@@ -123,14 +123,14 @@ class PerfTuningLibvirtDriver(driver.LibvirtDriver):
             raise exception.InstanceFaultRollback(failed)
         return super().migrate_disk_and_power_off(context, instance, dest, flavor, *args, **kwargs)
 
-    def _mistake(self, instance: Any, flavor: Any) -> faults.TuningFailed | None:
+    def _mistake(self, instance: Any, flavor: Any) -> error_policy.TuningFailed | None:
         """Return what is wrong with a flavor's request, where ``on_error`` refuses it; None for nothing."""
         try:
-            if faults.on_error() == "fail":
-                asked.request(instance, flavor)
+            if error_policy.on_error() == "fail":
+                guest_request.request(instance, flavor)
         except errors.PerfTuningError as error:
-            LOG.error("%s", faults.cause(error), instance=instance)
-            return faults.failure(instance, error, flavor)
+            LOG.error("%s", error_policy.cause(error), instance=instance)
+            return error_policy.failure(instance, error, flavor)
         except Exception:  # judged where the guest's XML is made; it may have passed until then
             LOG.exception("The request was not looked at beforehand", instance=instance)
         return None
@@ -144,7 +144,7 @@ class PerfTuningLibvirtDriver(driver.LibvirtDriver):
         with hotplug.plugging(instance):
             try:
                 return super().attach_interface(context, instance, image_meta, vif, *args, **kwargs)
-            except faults.TuningFailed:
+            except error_policy.TuningFailed:
                 try:
                     self.vif_driver.unplug(instance, vif)
                 except Exception:  # must not take the place of the reason
@@ -154,14 +154,14 @@ class PerfTuningLibvirtDriver(driver.LibvirtDriver):
     def _tuned_interface(self, instance: Any, render: Callable[[], Any]) -> Any:
         element = render()
         try:
-            request, _ = asked.request(instance)
+            request, _ = guest_request.request(instance)
             topology = instance.numa_topology
             nodes = frozenset(cell.id for cell in topology.cells) if topology else None
             kvm = CONF.libvirt.virt_type == "kvm"
             guest = network.Guest(instance.flavor.vcpus, kvm, self._housekeeping(nodes, request))
             self._log(instance, network.write(element, request, guest) if request.asks_network else ())
         except Exception as error:
-            faults.judge(instance, error)
+            error_policy.judge(instance, error)
             return render()
         return element
 
@@ -175,19 +175,19 @@ class PerfTuningLibvirtDriver(driver.LibvirtDriver):
     def _get_volume_config(self, connection_info: Any, disk_info: Any, *args: Any, **kwargs: Any) -> Any:
         conf = super()._get_volume_config(connection_info, disk_info, *args, **kwargs)
         instance = hotplug.guest.get()
-        if instance is not None and faults.asks(instance):
+        if instance is not None and error_policy.asks(instance):
             conf.format_dom = functools.partial(self._tuned_disk, instance, conf.format_dom)
         return conf
 
     def _tuned_disk(self, instance: Any, render: Callable[[], Any]) -> Any:
         element = render()
         try:
-            request, _ = asked.request(instance)
+            request, _ = guest_request.request(instance)
             if request.iothreads or request.disk_queues:
                 running = self._host.get_guest(instance).get_xml_desc()
                 self._log(instance, hotplug.write_disk(element, running, request))
         except Exception as error:
-            faults.judge(instance, error)
+            error_policy.judge(instance, error)
             return render()
         return element
 
@@ -202,7 +202,7 @@ class PerfTuningLibvirtDriver(driver.LibvirtDriver):
         """
         info = super()._get_live_migrate_numa_info(instance_numa_topology, flavor, image_meta, *args, **kwargs)
         try:
-            if "emulator_pins" in info and asked.of_flavor(flavor, {})[0].emulator_placement == "numa":
+            if "emulator_pins" in info and guest_request.of_flavor(flavor, {})[0].emulator_placement == "numa":
                 nodes = frozenset(node for nodes in info.cell_pins.values() for node in nodes)
                 cpus, warnings = self._emulator_cpus(nodes)
                 info.emulator_pins = set(cpus) or info.emulator_pins
@@ -235,10 +235,10 @@ class PerfTuningLibvirtDriver(driver.LibvirtDriver):
         """
         try:
             running = guest.get_xml_desc(dump_migratable=True)
-            if migration.has_request(running) or asked.specs(instance):
+            if migration.has_request(running) or guest_request.specs(instance):
                 return migration.destination_xml(running, rewritten)
         except Exception as error:
-            faults.judge(instance, error, forgiving=True)
+            error_policy.judge(instance, error, forgiving=True)
         return rewritten
 
     # ---- the host ----

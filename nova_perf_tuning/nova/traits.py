@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from nova_perf_tuning import printing
-from nova_perf_tuning.virt import host_result
+from nova_perf_tuning.nova import host_result
 
 LOG = logging.getLogger(__name__)
 
@@ -28,7 +28,7 @@ BUDGET_PREFIX: Final = f"{PREFIX}BUDGET_"
 #: read. Without it they are left to whoever sets them through Placement's API (``openstack perf publish``).
 MANAGED: Final = f"{PREFIX}MANAGED_BY_COMPUTE"
 
-#: Name in ``compute_node.stats``; :mod:`nova_perf_tuning.scheduler.weigher` reads it.
+#: Name in ``compute_node.stats``; :mod:`nova_perf_tuning.nova.weigher` reads it.
 SCORE: Final = "perf_score"
 
 

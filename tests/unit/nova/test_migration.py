@@ -3,7 +3,7 @@
 import testtools
 
 from nova_perf_tuning.guest import parsing, transform
-from nova_perf_tuning.virt import migration
+from nova_perf_tuning.nova import migration
 
 DOMAIN = """<domain type='kvm'>
   <name>g</name>

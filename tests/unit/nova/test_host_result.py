@@ -9,7 +9,7 @@ import hypothesis
 import testtools
 from hypothesis import strategies
 
-from nova_perf_tuning.virt import host_result
+from nova_perf_tuning.nova import host_result
 
 NOW = datetime.datetime(2026, 11, 21, 12, tzinfo=datetime.UTC)
 DAY = datetime.timedelta(days=1)

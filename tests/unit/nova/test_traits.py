@@ -11,8 +11,8 @@ import testtools
 from oslo_config import cfg
 
 from nova_perf_tuning.conf import nova as options
-from nova_perf_tuning.virt import traits
-from tests.unit.virt import test_host_result
+from nova_perf_tuning.nova import traits
+from tests.unit.nova import test_host_result
 
 
 class WantedTest(testtools.TestCase):

@@ -9,7 +9,7 @@ from typing import Any
 from nova.virt.libvirt import config as vconfig
 from nova.virt.libvirt import vif
 
-from nova_perf_tuning.virt import faults, hotplug
+from nova_perf_tuning.nova import error_policy, hotplug
 
 
 class PerfVIFDriver(vif.LibvirtGenericVIFDriver):
@@ -30,7 +30,7 @@ class PerfVIFDriver(vif.LibvirtGenericVIFDriver):
         """Return Nova's config object; of an interface that is plugged in, with ``format_dom`` of it replaced."""
         conf = super().get_config(instance, vif, image_meta, flavor, virt_type, *args, **kwargs)
         virtio = isinstance(conf, vconfig.LibvirtConfigGuestInterface) and conf.model == "virtio"
-        if not virtio or not faults.asks(instance):
+        if not virtio or not error_policy.asks(instance):
             return conf
         if virt_type == "qemu" and conf.vhost_queues is None:
             # Nova makes the tap device for several queues whatever the type, but asks libvirt for them with kvm

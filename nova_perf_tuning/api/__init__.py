@@ -1,1 +1,0 @@
-"""What Nova's API process loads: no libvirt, no lxml, nothing of the host."""

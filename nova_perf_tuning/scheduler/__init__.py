@@ -1,1 +1,0 @@
-"""What nova-scheduler loads: no libvirt, no lxml, nothing of the host."""
