@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from nova_perf_tuning.agent import arbiter
 from nova_perf_tuning.host import irqbalance, model
-from nova_perf_tuning.host.settings import irq
-from nova_perf_tuning.host.settings import irqbalance as ban_module
+from nova_perf_tuning.host.kinds import irq
+from nova_perf_tuning.host.kinds import irqbalance as ban_module
 from nova_perf_tuning.host.transaction import apply as apply_module
 from nova_perf_tuning.host.transaction import journal as journal_module
 from nova_perf_tuning.host.transaction import rivals

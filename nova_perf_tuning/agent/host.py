@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 
 from nova_perf_tuning.host import model, novaconf
 from nova_perf_tuning.host.facts import reader
+from nova_perf_tuning.host.kinds import base, registry
 from nova_perf_tuning.host.plan import model as plan_model
 from nova_perf_tuning.host.plan import planner
-from nova_perf_tuning.host.settings import base, registry
 from nova_perf_tuning.host.transaction import apply as apply_module
 
 

@@ -17,8 +17,8 @@ from nova_perf_tuning.agent import arbiter as arbiter_module
 from nova_perf_tuning.agent import book as book_module
 from nova_perf_tuning.agent import host as host_module
 from nova_perf_tuning.host import model
+from nova_perf_tuning.host.kinds import base, irq
 from nova_perf_tuning.host.plan import model as plan_model
-from nova_perf_tuning.host.settings import base, irq
 from nova_perf_tuning.host.transaction import apply as apply_module
 from nova_perf_tuning.host.transaction import journal as journal_module
 from nova_perf_tuning.host.transaction import restore as restore_module

@@ -18,7 +18,7 @@ from nova_perf_tuning import errors
 from nova_perf_tuning.agent import findings, reconcile, sources
 from nova_perf_tuning.agent import state as state_module
 from nova_perf_tuning.host import model
-from nova_perf_tuning.host.settings import irq
+from nova_perf_tuning.host.kinds import irq
 from nova_perf_tuning.host.transaction import journal as journal_module
 
 LOG = logging.getLogger(__name__)

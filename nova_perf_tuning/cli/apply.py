@@ -12,7 +12,7 @@ from nova_perf_tuning.cli import audit_options, command, option_types, plan_opti
 from nova_perf_tuning.cli import plan as plan_module
 from nova_perf_tuning.host import model, privileged
 from nova_perf_tuning.host.audit import persist, runner
-from nova_perf_tuning.host.settings import base, registry
+from nova_perf_tuning.host.kinds import base, registry
 from nova_perf_tuning.host.transaction import apply as apply_module
 from nova_perf_tuning.host.transaction import journal as journal_module
 from nova_perf_tuning.host.transaction import planfile, verify

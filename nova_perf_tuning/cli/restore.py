@@ -8,7 +8,7 @@ import sys
 from nova_perf_tuning import errors, interrupt
 from nova_perf_tuning.cli import command, state
 from nova_perf_tuning.host import privileged
-from nova_perf_tuning.host.settings import registry
+from nova_perf_tuning.host.kinds import registry
 from nova_perf_tuning.host.transaction import apply as apply_module
 from nova_perf_tuning.host.transaction import journal as journal_module
 from nova_perf_tuning.host.transaction import restore as restore_module

@@ -14,7 +14,7 @@ from nova_perf_tuning.cli import command, state
 from nova_perf_tuning.host import guest_cpu
 from nova_perf_tuning.host.facts import guests as guests_module
 from nova_perf_tuning.host.facts.root import Root
-from nova_perf_tuning.host.settings import base, registry
+from nova_perf_tuning.host.kinds import base, registry
 from nova_perf_tuning.host.transaction import apply as apply_module
 from nova_perf_tuning.host.transaction import journal as journal_module
 from nova_perf_tuning.host.transaction import rivals as rivals_module

@@ -7,7 +7,7 @@ import argparse
 from nova_perf_tuning import errors
 from nova_perf_tuning.cli import command, state
 from nova_perf_tuning.host import model
-from nova_perf_tuning.host.settings import base, registry
+from nova_perf_tuning.host.kinds import base, registry
 from nova_perf_tuning.host.transaction import apply as apply_module
 from nova_perf_tuning.host.transaction import verify as verify_module
 

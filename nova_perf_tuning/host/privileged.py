@@ -15,8 +15,8 @@ from typing import Any, Final
 
 from nova_perf_tuning import errors, whole_file
 from nova_perf_tuning.host import irqbalance
+from nova_perf_tuning.host.kinds import files
 from nova_perf_tuning.host.model import TargetError
-from nova_perf_tuning.host.settings import files
 
 #: Stricter than the kernel's dev_valid_name(), which also takes quotes, blanks excepted, and control bytes.
 DEVICE: Final = r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,14}"

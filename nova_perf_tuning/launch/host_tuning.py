@@ -8,9 +8,9 @@ from typing import Any
 
 from nova_perf_tuning.host import model
 from nova_perf_tuning.host.facts import reader
+from nova_perf_tuning.host.kinds import registry
 from nova_perf_tuning.host.plan import model as plan_model
 from nova_perf_tuning.host.plan import planner
-from nova_perf_tuning.host.settings import registry
 from nova_perf_tuning.host.transaction import apply as apply_module
 from nova_perf_tuning.host.transaction import journal as journal_module
 from nova_perf_tuning.host.transaction import restore as restore_module

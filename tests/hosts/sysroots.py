@@ -8,8 +8,8 @@ import tempfile
 
 import testtools
 
+from nova_perf_tuning.host.kinds import registry
 from nova_perf_tuning.host.model import Setting
-from nova_perf_tuning.host.settings import registry
 from nova_perf_tuning.host.transaction import journal
 from tests.hosts import gen_host
 

@@ -24,7 +24,7 @@ from sphinx.util.docutils import SphinxDirective
 import nova_perf_tuning
 from nova_perf_tuning.bench import base, plugins
 from nova_perf_tuning.host.audit import runner
-from nova_perf_tuning.host.settings import registry
+from nova_perf_tuning.host.kinds import registry
 from nova_perf_tuning.specs import profiles, vocabulary
 
 ORIGINS = {

@@ -12,7 +12,7 @@ from typing import Final
 
 from nova_perf_tuning.host import model
 from nova_perf_tuning.host.audit.host import Host
-from nova_perf_tuning.host.settings import attributes, config_file
+from nova_perf_tuning.host.kinds import attributes, config_file
 
 NAME: Final = config_file.NAME
 SYSCTL: Final = f"etc/sysctl.d/90-{NAME}.conf"

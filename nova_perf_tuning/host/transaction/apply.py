@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from nova_perf_tuning import errors, interrupt
 from nova_perf_tuning.host import model
-from nova_perf_tuning.host.settings import base, files
+from nova_perf_tuning.host.kinds import base, files
 from nova_perf_tuning.host.transaction import journal as journal_module
 from nova_perf_tuning.host.transaction import verify
 

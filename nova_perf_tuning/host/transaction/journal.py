@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 
 from nova_perf_tuning import errors
 from nova_perf_tuning.host import model
-from nova_perf_tuning.host.settings import files
+from nova_perf_tuning.host.kinds import files
 from nova_perf_tuning.host.transaction import lock as lock_module
 
 #: Below the root of the host that is tuned.

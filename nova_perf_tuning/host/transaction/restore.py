@@ -7,7 +7,7 @@ import enum
 from collections.abc import Callable, Mapping
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.host.settings import base
+from nova_perf_tuning.host.kinds import base
 from nova_perf_tuning.host.transaction import journal as journal_module
 
 

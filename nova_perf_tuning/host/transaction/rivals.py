@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from nova_perf_tuning.host.settings import files
+from nova_perf_tuning.host.kinds import files
 
 #: Command name -> kinds that it writes. tuned: its scheduler, net and sysctl plugins; numad moves guests'
 #: threads; bpftune sizes TCP buffers; ksmtuned switches KSM.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from nova_perf_tuning.host import model
-from nova_perf_tuning.host.settings import base
+from nova_perf_tuning.host.kinds import base
 
 
 def verify(settings: Sequence[model.Setting], kinds: Mapping[str, base.SettingKind]) -> list[base.Observation]:

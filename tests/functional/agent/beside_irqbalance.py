@@ -16,8 +16,8 @@ import tempfile
 from typing import Any
 
 from nova_perf_tuning.agent import findings
+from nova_perf_tuning.host.kinds import registry
 from nova_perf_tuning.host.model import Setting
-from nova_perf_tuning.host.settings import registry
 from nova_perf_tuning.host.transaction import apply, journal, restore
 from tests.functional import patience
 

@@ -55,7 +55,7 @@ class BesideCase(agent_case.AgentCase):
         return str(path)
 
     def identity(self, target):
-        from nova_perf_tuning.host.settings import registry
+        from nova_perf_tuning.host.kinds import registry
 
         return registry.kinds(self.root)["irq_affinity"].identity(target)
 

@@ -20,8 +20,8 @@ import signal
 import sys
 from collections.abc import Callable
 
+from nova_perf_tuning.host.kinds import config_file, registry
 from nova_perf_tuning.host.model import Setting
-from nova_perf_tuning.host.settings import config_file, registry
 from nova_perf_tuning.host.transaction import apply, journal, restore, verify
 from tests.functional.transaction import live
 from tests.hosts import audit_hosts

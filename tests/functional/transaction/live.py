@@ -12,8 +12,8 @@ import shutil
 import subprocess
 
 from nova_perf_tuning import cpulist
+from nova_perf_tuning.host.kinds import registry
 from nova_perf_tuning.host.model import Setting
-from nova_perf_tuning.host.settings import registry
 
 ROOT = "/"
 

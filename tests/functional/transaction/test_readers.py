@@ -13,7 +13,7 @@ import testtools
 
 from nova_perf_tuning.host import model
 from nova_perf_tuning.host.audit import persist
-from nova_perf_tuning.host.settings import config_file
+from nova_perf_tuning.host.kinds import config_file
 from tests.functional import patience
 from tests.hosts import audit_hosts as hosts
 

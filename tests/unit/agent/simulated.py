@@ -14,9 +14,9 @@ import os
 
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.host import model
+from nova_perf_tuning.host.kinds import base, irq
 from nova_perf_tuning.host.plan import model as plan_model
 from nova_perf_tuning.host.plan import planner
-from nova_perf_tuning.host.settings import base, irq
 from tests.unit.host.plan import hosts
 
 CPUS = 8

@@ -12,8 +12,8 @@ import testtools
 
 from nova_perf_tuning.agent import findings
 from nova_perf_tuning.host import irqbalance, model
-from nova_perf_tuning.host.settings import base, registry
-from nova_perf_tuning.host.settings import irqbalance as ban
+from nova_perf_tuning.host.kinds import base, registry
+from nova_perf_tuning.host.kinds import irqbalance as ban
 from nova_perf_tuning.host.transaction import apply, restore, rivals
 from tests.functional import patience
 from tests.hosts import sysroots

@@ -9,7 +9,7 @@ import os
 import testtools
 
 from nova_perf_tuning.agent import arbiter
-from nova_perf_tuning.host.settings import base
+from nova_perf_tuning.host.kinds import base
 from nova_perf_tuning.host.transaction import apply
 from tests.unit.agent import test_convergence
 

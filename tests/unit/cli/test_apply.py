@@ -8,7 +8,7 @@ import shlex
 import shutil
 
 from nova_perf_tuning.host import privileged
-from nova_perf_tuning.host.settings import config_file, registry
+from nova_perf_tuning.host.kinds import config_file, registry
 from nova_perf_tuning.host.transaction import planfile
 from tests.hosts import sysroots
 from tests.unit.cli import transaction_case

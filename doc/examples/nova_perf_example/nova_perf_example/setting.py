@@ -5,7 +5,7 @@ from __future__ import annotations
 import pathlib
 
 from nova_perf_tuning.host import privileged
-from nova_perf_tuning.host.settings import base
+from nova_perf_tuning.host.kinds import base
 
 #: Nanoseconds; longer than that no guest should wait for a packet.
 MAXIMUM = 1_000_000

@@ -10,7 +10,7 @@ import testtools
 
 from nova_perf_tuning.host import model
 from nova_perf_tuning.host.audit import persist, runner
-from nova_perf_tuning.host.settings import base, config_file, registry
+from nova_perf_tuning.host.kinds import base, config_file, registry
 from tests.hosts import audit_hosts as hosts
 from tests.unit.cli.program import run
 from tests.unit.host.audit import cases

@@ -5,8 +5,8 @@ from __future__ import annotations
 import errno
 import os
 
+from nova_perf_tuning.host.kinds import base
 from nova_perf_tuning.host.model import Setting
-from nova_perf_tuning.host.settings import base
 
 
 class Box(base.SettingKind):

@@ -7,7 +7,7 @@ import tempfile
 
 import testtools
 
-from nova_perf_tuning.host.settings import base
+from nova_perf_tuning.host.kinds import base
 from nova_perf_tuning.host.transaction import apply, journal, restore, verify
 from tests.unit.host.transaction import boxes
 

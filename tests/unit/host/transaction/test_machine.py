@@ -11,8 +11,8 @@ import hypothesis
 from hypothesis import stateful
 from hypothesis import strategies as st
 
+from nova_perf_tuning.host.kinds import registry
 from nova_perf_tuning.host.model import Setting
-from nova_perf_tuning.host.settings import registry
 from nova_perf_tuning.host.transaction import apply, journal, restore, verify
 from tests.hosts import sysroots
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.host import model, privileged
-from nova_perf_tuning.host.settings import base, files
+from nova_perf_tuning.host.kinds import base, files
 
 _TARGET = re.compile(r"tid:([1-9][0-9]{0,9})", re.ASCII).fullmatch
 _VHOST = re.compile(rb"vhost-([0-9]{1,10})").fullmatch

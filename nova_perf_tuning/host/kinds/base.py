@@ -13,8 +13,8 @@ from typing import ClassVar, NamedTuple
 
 from nova_perf_tuning import cpulist, errors
 from nova_perf_tuning.host import model, privileged
+from nova_perf_tuning.host.kinds import files
 from nova_perf_tuning.host.model import TargetError as TargetError
-from nova_perf_tuning.host.settings import files
 
 
 class FailureClass(enum.Enum):

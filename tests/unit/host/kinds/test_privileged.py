@@ -12,8 +12,8 @@ import testtools
 from hypothesis import strategies as st
 
 from nova_perf_tuning.host import privileged
+from nova_perf_tuning.host.kinds import base
 from nova_perf_tuning.host.model import TargetError
-from nova_perf_tuning.host.settings import base
 from tests.hosts import sysroots
 
 HOSTILE = ("../../x", "eth0/../..", "..", ".", "", "/etc", "a b", "eth0\n", "eth0\0", "x" * 16, "é", "٣", "-rf")

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.host import model
 from nova_perf_tuning.host.facts import pci, reader
-from nova_perf_tuning.host.settings import base, files
+from nova_perf_tuning.host.kinds import base, files
 
 
 class IrqAffinity(base.Attribute):

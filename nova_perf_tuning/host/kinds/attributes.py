@@ -8,7 +8,7 @@ from typing import ClassVar, Final
 
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.host import model, privileged
-from nova_perf_tuning.host.settings import base
+from nova_perf_tuning.host.kinds import base
 
 #: Target of :class:`Memory` -> its file.
 MEMORY: Final = {

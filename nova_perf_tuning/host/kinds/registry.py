@@ -5,14 +5,7 @@ from __future__ import annotations
 import functools
 from importlib import metadata
 
-from nova_perf_tuning.host.settings import (
-    attributes,
-    base,
-    config_file,
-    irq,
-    irqbalance,
-    thread,
-)
+from nova_perf_tuning.host.kinds import attributes, base, config_file, irq, irqbalance, thread
 
 GROUP = "nova_perf_tuning.settings"
 

@@ -8,7 +8,7 @@ import re
 import shlex
 
 from nova_perf_tuning import whole_file
-from nova_perf_tuning.host.settings import base, files
+from nova_perf_tuning.host.kinds import base, files
 
 NAME = "nova-perf-tuning"
 #: Every file that may be written, below the root. All of them are ours: no other program has files of this name.

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.host.facts import reader
+from nova_perf_tuning.host.kinds import base, registry
 from nova_perf_tuning.host.model import Setting
-from nova_perf_tuning.host.settings import base, registry
 from nova_perf_tuning.host.transaction import verify
 from tests.hosts import sysroots
 

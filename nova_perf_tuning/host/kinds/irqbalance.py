@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from nova_perf_tuning.host import irqbalance, privileged
-from nova_perf_tuning.host.settings import base, files
+from nova_perf_tuning.host.kinds import base, files
 
 TARGET: Final = "irqbalance"
 #: The value of an empty list.
