@@ -26,8 +26,9 @@ from collections.abc import Iterator, Sequence
 import yaml
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.budget import charts, model, store, summary
-from nova_perf_tuning.budget import text as wording
+from nova_perf_tuning.validation.measure import model, store
+from nova_perf_tuning.validation.report import charts, summary
+from nova_perf_tuning.validation.report import text as wording
 
 TOP = pathlib.Path(__file__).resolve().parents[1]
 DATA = TOP / "doc/source/data"

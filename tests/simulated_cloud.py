@@ -16,8 +16,8 @@ import pathlib
 import random
 import threading
 
-from nova_perf_tuning.budget import model as results
-from nova_perf_tuning.cloud import model, workers
+from nova_perf_tuning.validation.cloud import model, workers
+from nova_perf_tuning.validation.measure import model as results
 
 
 class VirtualWorkers(workers.Workers):
@@ -148,7 +148,7 @@ _FAULTS = (
 
 
 class SimulatedLauncher:
-    """A :class:`nova_perf_tuning.cloud.model.PairLauncher` on a simulated cloud.
+    """A :class:`nova_perf_tuning.validation.cloud.model.PairLauncher` on a simulated cloud.
 
     :ivar log: (what, pair, attempt) in the order of time. :ivar overlaps: pairs that shared a host.
     :ivar most: pairs at a time, at most.

@@ -16,7 +16,7 @@ sys.path.insert(0, str(TOP))
 
 from nova_perf_tuning.specs import profiles  # noqa: E402
 
-TARGET = TOP / "nova_perf_tuning" / "cloud" / "heat" / "flavors.yaml"
+TARGET = TOP / "nova_perf_tuning" / "validation" / "cloud" / "heat" / "flavors.yaml"
 
 HEAD = """\
 heat_template_version: 2021-04-16

@@ -9,11 +9,12 @@ import socket
 from typing import Any
 
 from nova_perf_tuning import at_once, errors
-from nova_perf_tuning.bench import base, output, plugins
-from nova_perf_tuning.bench import parameter as parameters
-from nova_perf_tuning.budget import host_environment, text, trial
 from nova_perf_tuning.cli import command
-from nova_perf_tuning.launch import disks, local
+from nova_perf_tuning.validation.bench import base, output, plugins
+from nova_perf_tuning.validation.bench import parameter as parameters
+from nova_perf_tuning.validation.launch import disks, local
+from nova_perf_tuning.validation.measure import host_environment, trial
+from nova_perf_tuning.validation.report import text
 
 
 class BenchList(command.PerfCommand):

@@ -6,7 +6,7 @@ import argparse
 import dataclasses
 from typing import Any
 
-from nova_perf_tuning.budget import model
+from nova_perf_tuning.validation.measure import model
 
 
 def add(parser: argparse.ArgumentParser, *, flavor: bool = True) -> None:

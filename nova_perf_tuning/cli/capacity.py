@@ -6,8 +6,10 @@ import argparse
 import dataclasses
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.budget import capacity, store, text
 from nova_perf_tuning.cli import command, option_types
+from nova_perf_tuning.validation.judge import capacity
+from nova_perf_tuning.validation.measure import store
+from nova_perf_tuning.validation.report import text
 
 
 class Capacity(command.PerfCommand):

@@ -7,7 +7,7 @@ import contextlib
 
 from nova_perf_tuning import errors
 from nova_perf_tuning.cli import cloud_command, cloud_flavor
-from nova_perf_tuning.cloud import api, heat_pair, model, place, run_store
+from nova_perf_tuning.validation.cloud import api, heat_pair, model, place, run_store
 
 
 class Cleanup(cloud_command.CloudLister):

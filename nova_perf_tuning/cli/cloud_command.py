@@ -12,8 +12,8 @@ from osc_lib.command import command as osc_command
 
 from nova_perf_tuning import errors
 from nova_perf_tuning.cli import command
-from nova_perf_tuning.cloud import faults
 from nova_perf_tuning.printing import one_line
+from nova_perf_tuning.validation.cloud import faults
 
 
 class CloudCommand(osc_command.Command):

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from nova_perf_tuning.cli import cloud_command, cloud_flavor
-from nova_perf_tuning.cloud import hosts
 from nova_perf_tuning.nova import traits
+from nova_perf_tuning.validation.cloud import hosts
 
 
 class HostList(cloud_command.CloudLister):

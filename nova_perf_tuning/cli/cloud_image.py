@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 
 from nova_perf_tuning.cli import cloud_command, cloud_flavor
-from nova_perf_tuning.cloud import flavors
 from nova_perf_tuning.specs import profiles
 from nova_perf_tuning.specs.checks import image_rules
+from nova_perf_tuning.validation.cloud import flavors
 
 
 class ImageCheck(cloud_command.CloudLister):

@@ -9,9 +9,9 @@ from typing import Any
 from nova_perf_tuning import errors
 from nova_perf_tuning.cli import budget_options, cloud_command, cloud_flavor, option_types
 from nova_perf_tuning.cli import publish as publish_module
-from nova_perf_tuning.cloud import host_results, hosts, publish
 from nova_perf_tuning.nova import host_result, traits
 from nova_perf_tuning.printing import one_line
+from nova_perf_tuning.validation.cloud import host_results, hosts, publish
 
 
 class Publish(cloud_command.CloudLister):

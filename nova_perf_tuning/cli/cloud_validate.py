@@ -15,8 +15,6 @@ from typing import Any, Final
 from openstack import connection
 
 from nova_perf_tuning import errors, whole_file
-from nova_perf_tuning.budget import budget_file, report, store, summary, trial_filter, verdict
-from nova_perf_tuning.budget import model as results_model
 from nova_perf_tuning.cli import (
     budget_options,
     cloud_command,
@@ -29,7 +27,9 @@ from nova_perf_tuning.cli import (
     validate_options,
     validate_plan,
 )
-from nova_perf_tuning.cloud import (
+from nova_perf_tuning.printing import counted, one_line
+from nova_perf_tuning.specs import crosscheck
+from nova_perf_tuning.validation.cloud import (
     baselines,
     campaign,
     fleet,
@@ -42,9 +42,11 @@ from nova_perf_tuning.cloud import (
     place,
     run_store,
 )
-from nova_perf_tuning.database import engine
-from nova_perf_tuning.printing import counted, one_line
-from nova_perf_tuning.specs import crosscheck
+from nova_perf_tuning.validation.database import engine
+from nova_perf_tuning.validation.judge import budget_file, trial_filter, verdict
+from nova_perf_tuning.validation.measure import model as results_model
+from nova_perf_tuning.validation.measure import store
+from nova_perf_tuning.validation.report import report, summary
 
 _PROGRAM: Final = "openstack perf validate"
 _HOSTS: Final = re.compile(r"[^,\s]{1,255}(,[^,\s]{1,255})*").fullmatch

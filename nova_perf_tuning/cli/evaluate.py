@@ -5,16 +5,11 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from nova_perf_tuning.budget import (
-    ablation,
-    budget_file,
-    diagnosis,
-    store,
-    text,
-    verdict,
-)
 from nova_perf_tuning.cli import budget_options, command, figures, junit_option
-from nova_perf_tuning.cloud import fleet
+from nova_perf_tuning.validation.cloud import fleet
+from nova_perf_tuning.validation.judge import ablation, budget_file, verdict
+from nova_perf_tuning.validation.measure import store
+from nova_perf_tuning.validation.report import diagnosis, text
 
 
 class Evaluate(command.PerfCommand):

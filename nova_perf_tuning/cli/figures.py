@@ -4,16 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nova_perf_tuning.budget import (
-    ablation,
-    diagnosis,
-    model,
-    summary,
-    text,
-    verdict,
-)
 from nova_perf_tuning.cli import command
-from nova_perf_tuning.cloud import fleet
+from nova_perf_tuning.validation.cloud import fleet
+from nova_perf_tuning.validation.judge import ablation, verdict
+from nova_perf_tuning.validation.measure import model
+from nova_perf_tuning.validation.report import diagnosis, summary, text
 
 _RATIO = (
     "ratio: median of the ratios within each block, where a drift of the host cancels out, and turned so that more"

@@ -9,11 +9,12 @@ import datetime
 from typing import TYPE_CHECKING, Any
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.budget import store, text
 from nova_perf_tuning.cli import command, option_types
+from nova_perf_tuning.validation.measure import store
+from nova_perf_tuning.validation.report import text
 
 if TYPE_CHECKING:
-    from nova_perf_tuning.budget import history
+    from nova_perf_tuning.validation.report import history
 
 
 class History(command.PerfCommand):
@@ -38,7 +39,7 @@ class History(command.PerfCommand):
         )
 
     def run_command(self, args: argparse.Namespace) -> int:
-        from nova_perf_tuning.budget import history  # brings scipy.stats and SQLAlchemy: a second
+        from nova_perf_tuning.validation.report import history  # brings scipy.stats and SQLAlchemy: a second
 
         loaded = [(path, store.load(path)) for path in args.add]
         for path, results in loaded:

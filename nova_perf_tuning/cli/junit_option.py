@@ -7,7 +7,9 @@ import os
 from collections.abc import Sequence
 
 from nova_perf_tuning import whole_file
-from nova_perf_tuning.budget import junit, model, store, text, verdict
+from nova_perf_tuning.validation.judge import verdict
+from nova_perf_tuning.validation.measure import model, store
+from nova_perf_tuning.validation.report import junit, text
 
 _UNFINISHED = "the command did not come to a verdict; see what it printed"
 

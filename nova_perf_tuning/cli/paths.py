@@ -17,10 +17,10 @@ _SHARE: Final = "share/nova-perf-tuning"
 
 #: Name -> what it is for, and where in the package it is.
 _IN_PACKAGE: Final = {
-    "heat": ("Heat templates and environments of the validation", "cloud/heat"),
+    "heat": ("Heat templates and environments of the validation", "validation/cloud/heat"),
     "metadefs": ("metadata definitions for Glance", "nova/metadefs"),
     "profiles": ("tuning profiles; examples for your own", "specs/profiles"),
-    "budgets": ("the overhead budgets of '--budget default'", "budget/default_budgets.yaml"),
+    "budgets": ("the overhead budgets of '--budget default'", "validation/judge/default_budgets.yaml"),
     "smoke": ("smoke tests of a cloud, a test path for stestr", "../nova_perf_tuning_smoke"),
 }
 #: Name -> what it is for, where below a prefix pip or a distribution puts it, and where in the source tree it is.

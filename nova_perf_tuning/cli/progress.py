@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from nova_perf_tuning.budget import session
+from nova_perf_tuning.validation.measure import session
 
 #: Seconds between two lines, but for important ones.
 _INTERVAL_S = 5

@@ -13,13 +13,13 @@ from collections.abc import Sequence
 from oslo_config import cfg
 
 from nova_perf_tuning import whole_file
-from nova_perf_tuning.budget import budget_file
 from nova_perf_tuning.cli import budget_options, command, option_types
-from nova_perf_tuning.cloud import host_results
 from nova_perf_tuning.conf import nova
 from nova_perf_tuning.nova import host_result, traits
 from nova_perf_tuning.printing import one_line
 from nova_perf_tuning.specs import vocabulary
+from nova_perf_tuning.validation.cloud import host_results
+from nova_perf_tuning.validation.judge import budget_file
 
 
 class Publish(command.PerfCommand):

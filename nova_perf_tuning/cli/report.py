@@ -6,17 +6,11 @@ import argparse
 import os
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.budget import (
-    ablation,
-    budget_file,
-    report,
-    store,
-    summary,
-    trial_filter,
-    verdict,
-)
 from nova_perf_tuning.cli import command, junit_option
-from nova_perf_tuning.cloud import fleet
+from nova_perf_tuning.validation.cloud import fleet
+from nova_perf_tuning.validation.judge import ablation, budget_file, trial_filter, verdict
+from nova_perf_tuning.validation.measure import store
+from nova_perf_tuning.validation.report import report, summary
 
 
 class Report(command.PerfCommand):

@@ -11,21 +11,6 @@ from types import FrameType
 from typing import Any
 
 from nova_perf_tuning import errors, interrupt
-from nova_perf_tuning.bench import plugins
-from nova_perf_tuning.budget import (
-    ablation,
-    budget_file,
-    model,
-    noise,
-    session,
-    store,
-    summary,
-    text,
-    timetable,
-    trial_filter,
-    verdict,
-)
-from nova_perf_tuning.budget import report as report_module
 from nova_perf_tuning.cli import (
     command,
     figures,
@@ -34,9 +19,14 @@ from nova_perf_tuning.cli import (
     validate_options,
     validate_plan,
 )
-from nova_perf_tuning.launch import base as launch
-from nova_perf_tuning.launch import local
 from nova_perf_tuning.printing import one_line
+from nova_perf_tuning.validation.bench import plugins
+from nova_perf_tuning.validation.judge import ablation, budget_file, noise, trial_filter, verdict
+from nova_perf_tuning.validation.launch import base as launch
+from nova_perf_tuning.validation.launch import local
+from nova_perf_tuning.validation.measure import model, session, store, timetable
+from nova_perf_tuning.validation.report import report as report_module
+from nova_perf_tuning.validation.report import summary, text
 
 _PROGRAM = "nova-perf validate"
 

@@ -6,7 +6,7 @@ import argparse
 from typing import Final
 
 from nova_perf_tuning.cli import budget_options, junit_option, option_types, spec_options
-from nova_perf_tuning.launch import local
+from nova_perf_tuning.validation.launch import local
 
 DEFAULT_PROFILE: Final = "balanced"
 DEFAULT_BENCHMARKS: Final = ("iperf3", "fio", "cpu")

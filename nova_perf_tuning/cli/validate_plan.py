@@ -9,12 +9,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nova_perf_tuning import whole_file
-from nova_perf_tuning.bench import plugins
-from nova_perf_tuning.budget import ablation, budget_file, host_environment, model, noise, session, text
 from nova_perf_tuning.cli import command, option_types, spec_options
 from nova_perf_tuning.cli import validate_options as options
-from nova_perf_tuning.launch import base as launch
 from nova_perf_tuning.specs import crosscheck, parsing, profiles, request
+from nova_perf_tuning.validation.bench import plugins
+from nova_perf_tuning.validation.judge import ablation, budget_file, noise
+from nova_perf_tuning.validation.launch import base as launch
+from nova_perf_tuning.validation.measure import host_environment, model, session
+from nova_perf_tuning.validation.report import text
 
 
 def local(args: argparse.Namespace, vcpus: int | None) -> session.Plan:

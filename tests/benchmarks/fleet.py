@@ -18,9 +18,9 @@ import resource
 import tempfile
 import time
 
-from nova_perf_tuning.bench import plugins
-from nova_perf_tuning.budget import budget_file
-from nova_perf_tuning.cloud import campaign, fleet_results, model, pairing, run_store
+from nova_perf_tuning.validation.bench import plugins
+from nova_perf_tuning.validation.cloud import campaign, fleet_results, model, pairing, run_store
+from nova_perf_tuning.validation.judge import budget_file
 from tests import simulated_cloud as simulation
 
 GOAL_MIB = 300

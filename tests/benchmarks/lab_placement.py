@@ -26,7 +26,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from nova_perf_tuning.budget import model, statistics
+from nova_perf_tuning.validation.judge import statistics
+from nova_perf_tuning.validation.measure import model
 from tests.lab import rig
 
 TOP = pathlib.Path(__file__).resolve().parents[2]

@@ -24,9 +24,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from nova_perf_tuning.budget import budget_file, interim, model, store, verdict
-from nova_perf_tuning.budget import statistics as product
 from nova_perf_tuning.cli import validate_options
+from nova_perf_tuning.validation.judge import budget_file, verdict
+from nova_perf_tuning.validation.judge import statistics as product
+from nova_perf_tuning.validation.measure import interim, model, store
 
 RECORDING = pathlib.Path(__file__).with_name("aa_guests.json.xz")
 BUSY = pathlib.Path(__file__).with_name("aa_guests_busy.json.xz")

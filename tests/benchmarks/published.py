@@ -25,11 +25,13 @@ from typing import Any, Final
 
 import yaml
 
-from nova_perf_tuning.bench import plugins
-from nova_perf_tuning.budget import model, session, statistics, store, summary
-from nova_perf_tuning.launch import base as launch
-from nova_perf_tuning.launch import libvirt
 from nova_perf_tuning.specs import request
+from nova_perf_tuning.validation.bench import plugins
+from nova_perf_tuning.validation.judge import statistics
+from nova_perf_tuning.validation.launch import base as launch
+from nova_perf_tuning.validation.launch import libvirt
+from nova_perf_tuning.validation.measure import model, session, store
+from nova_perf_tuning.validation.report import summary
 
 TOP: Final = pathlib.Path(__file__).parents[2]
 TARGET: Final = TOP / "doc/source/data/measured.yaml"

@@ -13,9 +13,9 @@ from unittest import mock
 import fixtures
 import openstack
 
-from nova_perf_tuning.bench import plugins
-from nova_perf_tuning.budget import overhead
-from nova_perf_tuning.cloud import heat_pair, host_cpu, model, stacks
+from nova_perf_tuning.validation.bench import plugins
+from nova_perf_tuning.validation.cloud import heat_pair, host_cpu, model, stacks
+from nova_perf_tuning.validation.measure import overhead
 from tests.cloud import base
 
 TOP = pathlib.Path(__file__).resolve().parents[2]
@@ -143,7 +143,7 @@ class PairTest(HeatCase):
         plan = self.plan("iperf3:seconds=1", "fio:seconds=1,size=8M", trials=2)
         before = self.inventory()
         # Its answers take as long as Nova's.
-        self.useFixture(fixtures.MonkeyPatch("nova_perf_tuning.cloud.host_cpu._LIMIT_S", 4.0))
+        self.useFixture(fixtures.MonkeyPatch("nova_perf_tuning.validation.cloud.host_cpu._LIMIT_S", 4.0))
         launcher = self.launcher(agent_metrics=self.agent())
         launcher.check(arms, plan)
         outcome = launcher.measure(self.pair(), arms, plan)

@@ -9,8 +9,8 @@ import sys
 import fixtures
 import yaml
 
-from nova_perf_tuning.budget import store
-from nova_perf_tuning.cloud import model, run_store
+from nova_perf_tuning.validation.cloud import model, run_store
+from nova_perf_tuning.validation.measure import store
 from tests.cloud import base
 
 QUICK = ("--benchmark", "cpu:seconds=1", "--benchmark", "iperf3:seconds=2", "--blocks", "1")

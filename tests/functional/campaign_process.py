@@ -7,8 +7,8 @@ are files in FOLDER/stacks, and every begin of a pair is a line in FOLDER/log, w
 import os
 import sys
 
-from nova_perf_tuning.bench import plugins
-from nova_perf_tuning.cloud import campaign, model, pairing, run_store
+from nova_perf_tuning.validation.bench import plugins
+from nova_perf_tuning.validation.cloud import campaign, model, pairing, run_store
 from tests import simulated_cloud as simulation
 
 ARMS = (model.Arm("untuned"), model.Arm("tuned"))

@@ -10,7 +10,7 @@ import time
 import fixtures
 import testtools
 
-from nova_perf_tuning.cloud import run_store
+from nova_perf_tuning.validation.cloud import run_store
 from tests.functional import campaign_process
 
 KILLS = 4

@@ -13,9 +13,9 @@ import fixtures
 import sqlalchemy as sa
 import testtools
 
-from nova_perf_tuning.budget import model as results
-from nova_perf_tuning.cloud import model, run_store
-from nova_perf_tuning.database import engine
+from nova_perf_tuning.validation.cloud import model, run_store
+from nova_perf_tuning.validation.database import engine
+from nova_perf_tuning.validation.measure import model as results
 
 PAIRS = [model.HostPair("a", "b"), model.HostPair("b", "c"), model.HostPair("c", "a")]
 TRIAL = results.Trial(

@@ -8,10 +8,12 @@ from collections.abc import Mapping, Sequence
 
 import libvirt as libvirt_binding
 
-from nova_perf_tuning.bench import plugins
-from nova_perf_tuning.budget import budget_file, diagnosis, guards, model, session, text, verdict
-from nova_perf_tuning.launch import base, libvirt
 from nova_perf_tuning.specs import request
+from nova_perf_tuning.validation.bench import plugins
+from nova_perf_tuning.validation.judge import budget_file, guards, verdict
+from nova_perf_tuning.validation.launch import base, libvirt
+from nova_perf_tuning.validation.measure import model, session
+from nova_perf_tuning.validation.report import diagnosis, text
 from tests.functional import patience, rig
 
 #: 100 % of a CPU for each vCPU is a quota as long as the period.

@@ -7,7 +7,7 @@ import testtools
 
 PACKAGE = pathlib.Path(__file__).parents[2] / "nova_perf_tuning"
 
-#: A folder may import from itself and from folders with a lower rank; equal ranks don't know each other.
+#: A room may import from itself and from rooms with a lower rank; equal ranks don't know each other.
 RANK = {
     "errors": -1,
     "at_once": -1,
@@ -23,13 +23,18 @@ RANK = {
     "guest": 2,
     "host": 3,
     "agent": 4,
-    "bench": 4,
-    "launch": 4,
-    "database": 4,
+    "nova": 4,  # what its API service and scheduler may load of it, tests/nova/api watches
+    "validation/bench": 5,
+    "validation/launch": 5,
+    "validation/database": 5,
+    "validation/measure": 6,
+    "validation/judge": 7,
+    "validation/report": 8,
+    "validation/cloud": 9,
+    "cli": 10,
 }
-RANK |= {"budget": 5, "cloud": 6, "cli": 9}
-#: What Nova loads; what its API service and scheduler may load of it, tests/nova/api watches.
-RANK |= {"nova": 4}
+#: All that the validating wing knows of Nova's: the verdict's file, and the traits that are made of it.
+VERDICT = {"nova_perf_tuning.nova.host_result", "nova_perf_tuning.nova.traits"}
 
 #: Rooms that must be pure functions of their input.
 PURE = ("specs", "guest", "host/model.py", "host/plan")
@@ -54,8 +59,9 @@ def imports(tree):
 
 
 def room(relative):
-    """Return the top folder (or module) of a path below the package."""
-    return relative.split("/")[0].removesuffix(".py")
+    """Return the room (or module) of a path below the package."""
+    parts = relative.removesuffix(".py").split("/")
+    return "/".join(parts[:2]) if parts[0] == "validation" else parts[0]
 
 
 class LayersTest(testtools.TestCase):
@@ -66,15 +72,25 @@ class LayersTest(testtools.TestCase):
             if here == "__init__":
                 continue
             for name in imports(tree):
-                parts = name.split(".")
-                if parts[0] != "nova_perf_tuning" or len(parts) < 2 or parts[1] not in RANK:
+                there = room(name.removeprefix("nova_perf_tuning.").replace(".", "/"))
+                if not name.startswith("nova_perf_tuning.") or there not in RANK or there == here:
                     continue
-                if parts[1] != here and RANK[parts[1]] >= RANK[here]:
+                if RANK[there] >= RANK[here] and not (here == "validation/judge" and name.endswith("report.text")):
                     wrong.append(f"{relative} imports {name}")
         self.assertEqual([], wrong)
 
+    def test_the_two_wings_meet_in_the_verdict_alone(self):
+        wrong = [
+            f"{relative} imports {name}"
+            for relative, tree in modules()
+            if relative.startswith("validation/")
+            for name in imports(tree)
+            if name.startswith(("nova_perf_tuning.nova", "nova_perf_tuning.agent")) and name not in VERDICT
+        ]
+        self.assertEqual([], wrong)
+
     def test_every_room_has_a_rank(self):
-        found = {room(relative) for relative, _tree in modules()} - {"__init__"}
+        found = {room(relative) for relative, _tree in modules()} - {"__init__", "validation/__init__"}
         self.assertEqual(set(), found - set(RANK))
 
     def test_pure_rooms_and_rules_touch_no_system(self):

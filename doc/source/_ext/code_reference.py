@@ -22,10 +22,10 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
 import nova_perf_tuning
-from nova_perf_tuning.bench import base, plugins
 from nova_perf_tuning.host.audit import runner
 from nova_perf_tuning.host.kinds import registry
 from nova_perf_tuning.specs import profiles, vocabulary
+from nova_perf_tuning.validation.bench import base, plugins
 
 ORIGINS = {
     "rule": "follows from how the parts work",

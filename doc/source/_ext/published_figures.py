@@ -15,8 +15,8 @@ import yaml
 from code_reference import Generated, table
 from sphinx.application import Sphinx
 
-from nova_perf_tuning.bench import unixbench
-from nova_perf_tuning.budget import text
+from nova_perf_tuning.validation.bench import unixbench
+from nova_perf_tuning.validation.report import text
 
 DATA = pathlib.Path(__file__).parents[1] / "data"
 

@@ -8,10 +8,10 @@ import tempfile
 import unittest
 
 from nova_perf_tuning import cache_folder
-from nova_perf_tuning.bench import database as benchmark_database
-from nova_perf_tuning.bench import plugins
-from nova_perf_tuning.budget import trial
-from nova_perf_tuning.launch import local
+from nova_perf_tuning.validation.bench import database as benchmark_database
+from nova_perf_tuning.validation.bench import plugins
+from nova_perf_tuning.validation.launch import local
+from nova_perf_tuning.validation.measure import trial
 from tests.functional import patience
 
 TOP = pathlib.Path(__file__).parents[3]

@@ -16,9 +16,9 @@ import uuid
 
 import testtools
 
-from nova_perf_tuning.bench import plugins
-from nova_perf_tuning.cloud import collector, slots
-from tests.unit.cloud import documents
+from nova_perf_tuning.validation.bench import plugins
+from nova_perf_tuning.validation.cloud import collector, slots
+from tests.unit.validation.cloud import documents
 
 TOP = pathlib.Path(__file__).resolve().parents[3]
 HEAT = TOP / "heat"

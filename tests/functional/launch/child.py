@@ -8,8 +8,8 @@ import sys
 import time
 
 from nova_perf_tuning import interrupt
-from nova_perf_tuning.launch import base, libvirt
 from nova_perf_tuning.specs import request
+from nova_perf_tuning.validation.launch import base, libvirt
 from tests.functional import patience
 
 image, moment = sys.argv[1:]

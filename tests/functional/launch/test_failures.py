@@ -9,8 +9,8 @@ import sys
 import tempfile
 from unittest import mock
 
-from nova_perf_tuning.launch import accelerator, base, image, libvirt
 from nova_perf_tuning.specs import request
+from nova_perf_tuning.validation.launch import accelerator, base, image, libvirt
 from tests.functional import patience, rig
 
 ARM = base.Arm("untuned", request.Request())

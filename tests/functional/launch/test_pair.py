@@ -9,8 +9,8 @@ from lxml import etree
 
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.guest import truth as truth_module
-from nova_perf_tuning.launch import base, libvirt
 from nova_perf_tuning.specs import request
+from nova_perf_tuning.validation.launch import base, libvirt
 from tests.functional import patience, rig
 
 TUNED = request.Request(

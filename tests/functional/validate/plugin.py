@@ -3,7 +3,7 @@
 import pathlib
 from collections.abc import Mapping
 
-from nova_perf_tuning.bench import plugins
+from nova_perf_tuning.validation.bench import plugins
 
 
 def install(folder: pathlib.Path, name: str, source: str, kinds: Mapping[str, str]) -> None:

@@ -8,8 +8,8 @@ import tempfile
 from typing import Final
 from unittest import mock
 
-from nova_perf_tuning.budget import store
-from nova_perf_tuning.launch import base, libvirt
+from nova_perf_tuning.validation.launch import base, libvirt
+from nova_perf_tuning.validation.measure import store
 from tests.functional import patience, rig
 from tests.functional.validate import plugin
 
@@ -32,7 +32,7 @@ int main(int count, char **words) {
 """
 PLUGIN: Final = """
 import re
-from nova_perf_tuning.bench import base, parameter
+from nova_perf_tuning.validation.bench import base, parameter
 
 class Root(base.Benchmark):
     kind, summary = "root", "a cube root"

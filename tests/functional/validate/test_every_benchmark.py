@@ -13,8 +13,8 @@ import tempfile
 from collections.abc import Mapping
 from typing import Final
 
-from nova_perf_tuning.bench import plugins
-from nova_perf_tuning.budget import model, store
+from nova_perf_tuning.validation.bench import plugins
+from nova_perf_tuning.validation.measure import model, store
 from tests.functional import patience, rig
 from tests.functional.validate import plugin
 
@@ -40,7 +40,7 @@ ARMS: Final = {"host", "untuned", "tuned"}
 
 #: sysbench, which in guests alone (they have run-job) is killed after a moment, or whose output is noise.
 PLUGIN: Final = """
-from nova_perf_tuning.bench import base, cpu
+from nova_perf_tuning.validation.bench import base, cpu
 
 class Broken(cpu.Cpu):
     def steps(self, given, peer=None):

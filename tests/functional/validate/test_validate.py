@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 
-from nova_perf_tuning.budget import overhead, store
+from nova_perf_tuning.validation.measure import overhead, store
 from tests.functional import patience, rig
 
 KVM = "/dev/kvm"

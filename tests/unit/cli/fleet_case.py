@@ -6,9 +6,9 @@ import os
 import fixtures
 import testtools
 
-from nova_perf_tuning.budget import store
 from nova_perf_tuning.cli import cloud_validate
-from nova_perf_tuning.cloud import host_choice, place
+from nova_perf_tuning.validation.cloud import host_choice, place
+from nova_perf_tuning.validation.measure import store
 from tests import simulated_cloud as simulation
 
 #: What is measured; a run that goes on keeps it.

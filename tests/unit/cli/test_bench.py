@@ -7,10 +7,10 @@ import tempfile
 import fixtures
 import testtools
 
-from nova_perf_tuning.bench import plugins
+from nova_perf_tuning.validation.bench import plugins
 from tests.unit.cli import program
 
-DATA = os.path.join(os.path.dirname(__file__), "..", "bench", "data")
+DATA = os.path.join(os.path.dirname(__file__), "..", "validation", "bench", "data")
 
 
 class BenchTest(testtools.TestCase):

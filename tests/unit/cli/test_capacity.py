@@ -6,9 +6,9 @@ import os
 import fixtures
 import testtools
 
-from nova_perf_tuning.budget import store
-from tests.unit.budget import test_capacity
+from nova_perf_tuning.validation.measure import store
 from tests.unit.cli import program
+from tests.unit.validation.judge import test_capacity
 
 
 class CapacityCommandTest(testtools.TestCase):

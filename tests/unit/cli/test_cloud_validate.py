@@ -11,13 +11,13 @@ import signal
 import fixtures
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.budget import store
 from nova_perf_tuning.cli import cloud_validate, evaluate, report
-from nova_perf_tuning.cloud import campaign, run_store
+from nova_perf_tuning.validation.cloud import campaign, run_store
+from nova_perf_tuning.validation.measure import store
 from tests import simulated_cloud as simulation
-from tests.unit.budget import samples
 from tests.unit.cli import fleet_case
-from tests.unit.cloud import openstack_program
+from tests.unit.validation import samples
+from tests.unit.validation.cloud import openstack_program
 
 
 class ValidateCloudTest(fleet_case.SimulatedValidation):

@@ -9,7 +9,7 @@ import fixtures
 
 from nova_perf_tuning import errors
 from nova_perf_tuning.cli import cloud_validate
-from nova_perf_tuning.cloud import model, place, run_store
+from nova_perf_tuning.validation.cloud import model, place, run_store
 from tests import simulated_cloud as simulation
 from tests.unit.cli import fleet_case
 

@@ -9,10 +9,10 @@ import sys
 import fixtures
 import testtools
 
-from nova_perf_tuning.budget import store
-from tests.unit.budget import samples
+from nova_perf_tuning.validation.measure import store
 from tests.unit.cli import program
-from tests.unit.cloud import test_fleet
+from tests.unit.validation import samples
+from tests.unit.validation.cloud import test_fleet
 
 
 class EvaluateTest(testtools.TestCase):

@@ -5,9 +5,10 @@ import io
 
 import testtools
 
-from nova_perf_tuning.budget import model, summary
 from nova_perf_tuning.cli import figures
-from tests.unit.budget import samples
+from nova_perf_tuning.validation.measure import model
+from nova_perf_tuning.validation.report import summary
+from tests.unit.validation import samples
 
 
 def shown(results):

@@ -5,8 +5,8 @@ import io
 import fixtures
 import testtools
 
-from nova_perf_tuning.budget import session
 from nova_perf_tuning.cli import progress
+from nova_perf_tuning.validation.measure import session
 
 
 class ProgressTest(testtools.TestCase):

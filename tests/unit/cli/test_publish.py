@@ -9,12 +9,12 @@ import fixtures
 import testtools
 from oslo_config import cfg
 
-from nova_perf_tuning.budget import store
 from nova_perf_tuning.conf import nova
 from nova_perf_tuning.nova import host_result, traits
-from tests.unit.budget import samples
+from nova_perf_tuning.validation.measure import store
 from tests.unit.cli import program
-from tests.unit.cloud import test_fleet
+from tests.unit.validation import samples
+from tests.unit.validation.cloud import test_fleet
 
 
 class PublishTest(testtools.TestCase):

@@ -7,9 +7,9 @@ import stat
 import fixtures
 import testtools
 
-from nova_perf_tuning.budget import store
-from tests.unit.budget import samples
+from nova_perf_tuning.validation.measure import store
 from tests.unit.cli import program
+from tests.unit.validation import samples
 
 
 class ReportTest(testtools.TestCase):

@@ -10,11 +10,11 @@ import time
 import fixtures
 import testtools
 
-from nova_perf_tuning.budget import session, store, timetable
 from nova_perf_tuning.cli import validate, validate_plan
-from nova_perf_tuning.launch import local
-from tests.unit.budget import samples
+from nova_perf_tuning.validation.launch import local
+from nova_perf_tuning.validation.measure import host_environment, session, store, timetable
 from tests.unit.cli import program
+from tests.unit.validation import samples
 
 QUICK = ("--launcher", "host", "--benchmark", "cpu", "--groups", "1", "--blocks", "1", "--seconds", "1")
 #: In place of sysbench: it prints a rate at once, another one each time.
@@ -41,7 +41,7 @@ class ValidateTest(testtools.TestCase):
         os.chmod(os.path.join(programs, "sysbench"), 0o755)
         path = f"{programs}:{os.environ['PATH']}"
         self.environment = {**os.environ, "TMPDIR": self.temporary, "PATH": path}
-        self.useFixture(fixtures.MonkeyPatch("nova_perf_tuning.budget.host_environment.idle_softirq", lambda: 0.0))
+        self.useFixture(fixtures.MonkeyPatch(f"{host_environment.__name__}.idle_softirq", lambda: 0.0))
 
     def write(self, path, text):
         path = os.path.join(self.folder, path)
@@ -180,7 +180,7 @@ class ValidateTest(testtools.TestCase):
             os.mkdir(spoilt[0])
             return one.results
 
-        self.useFixture(fixtures.MonkeyPatch("nova_perf_tuning.budget.session.Session.run", run))
+        self.useFixture(fixtures.MonkeyPatch("nova_perf_tuning.validation.measure.session.Session.run", run))
         spoilt = []
         for arguments, bad in (
             (("--noise-floor", "--noise-file", noise_file), noise_file),
@@ -211,7 +211,7 @@ class ValidateTest(testtools.TestCase):
         load = local.load
         self.useFixture(
             fixtures.MonkeyPatch(
-                "nova_perf_tuning.launch.local.load",
+                "nova_perf_tuning.validation.launch.local.load",
                 lambda name: Guests() if name == "libvirt" else load(name),
             )
         )

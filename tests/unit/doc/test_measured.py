@@ -6,10 +6,11 @@ import fixtures
 import testtools
 import yaml
 
-from nova_perf_tuning.bench import plugins
-from nova_perf_tuning.budget import store, summary
+from nova_perf_tuning.validation.bench import plugins
+from nova_perf_tuning.validation.measure import store
+from nova_perf_tuning.validation.report import summary
 from tests.benchmarks import published
-from tests.unit.budget import test_every_figure
+from tests.unit.validation.report import test_every_figure
 
 TOP = pathlib.Path(__file__).parents[3]
 

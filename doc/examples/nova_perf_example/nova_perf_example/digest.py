@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from nova_perf_tuning.bench import base, output, parameter
+from nova_perf_tuning.validation.bench import base, output, parameter
 
 
 class Digest(base.Benchmark):

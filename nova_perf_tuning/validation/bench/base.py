@@ -1,0 +1,164 @@
+"""The interface of a benchmark; each one is a small class found by an entry point.
+
+A benchmark knows what to run, how to read its output and in which unit. It never runs anything itself:
+a launcher does, in a guest or on the host, with the same steps.
+"""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, Final, Literal
+
+from nova_perf_tuning import errors
+from nova_perf_tuning.validation.bench import parameter
+
+Better = Literal["higher", "lower"]
+
+
+#: Added to the length of a run for its time limit: emulated guests and busy hosts start processes slowly. It is
+#: to end a program that hangs, so it costs nothing where none does.
+MARGIN_S: Final = 60.0
+
+
+class OutputError(errors.PerfTuningError):
+    """A benchmark's output cannot be read: says which one and what is wrong with it."""
+
+
+class NotReadyError(OutputError):
+    """The benchmark's server did not listen yet; the same run may succeed a moment later."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Reading:
+    """One figure out of one run.
+
+    :ivar better: which way is better; ratios are turned so that more than 1 is always a gain.
+    :ivar primary: the figure that is judged and charted first; the others are shown beside it.
+    """
+
+    metric: str
+    unit: str
+    better: Better
+    value: float
+    primary: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Span:
+    """When a client measured, as its output tells; CPU is counted over that time.
+
+    :ivar seconds: how long, without starting, connecting, warming up and printing.
+    :ivar until: when it ended, in seconds since the epoch by the clock of its machine; None: it tells no
+        moment, but prints and ends at once.
+    """
+
+    seconds: float
+    until: float | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Step:
+    """One process of a benchmark.
+
+    :ivar argv: argument list, never given to a shell.
+    :ivar role: ``client`` (its output is parsed) or ``server`` (started first on the other side, ended after).
+    :ivar timeout_s: after this long it is killed and the trial is an error.
+    """
+
+    argv: tuple[str, ...]
+    role: Literal["client", "server"]
+    timeout_s: float
+
+
+class Benchmark(abc.ABC):
+    """One benchmark.
+
+    :cvar kind: its name on the command line and of the entry point.
+    :cvar summary: one line for ``bench list``.
+    :cvar packages: Debian packages that a guest image needs for it.
+    :cvar programs: programs that must be on PATH on the host.
+    :cvar brought: what an operator has to put on host and guest, since no package has it; empty: nothing.
+    :cvar parameters: what can be set, in the order of the reference page.
+    :cvar primary: metric, unit and better way of the figure that is judged; also that of a run that failed.
+    :cvar paired: True when it needs a peer (network); the server runs on the peer.
+    :cvar image_variant: guest image that has its programs: ``small``, ``full``, or ``own``: one that an operator
+        has put them into with ``tools/image/build --add``.
+    :cvar work_metric: the reading that counts the work done; None: there is none.
+    :cvar work_unit: the unit of that reading, by which results that name another are refused; empty: not told.
+    """
+
+    kind: ClassVar[str]
+    summary: ClassVar[str]
+    packages: ClassVar[tuple[str, ...]]
+    programs: ClassVar[tuple[str, ...]]
+    parameters: ClassVar[Sequence[parameter.Parameter]]
+    primary: ClassVar[tuple[str, str, Better]]
+    paired: ClassVar[bool] = False
+    work_metric: ClassVar[str | None] = None
+    work_unit: ClassVar[str] = ""
+    image_variant: ClassVar[Literal["small", "full", "own"]] = "small"
+    brought: ClassVar[str] = ""
+
+    @property
+    def defaults(self) -> dict[str, str]:
+        """Name -> default value of every parameter."""
+        return {parameter.name: parameter.default for parameter in self.parameters}
+
+    def values(self, given: Mapping[str, str]) -> parameter.Values:
+        """Return the values of all parameters, defaults included.
+
+        :raises parameter.ParameterError: an unknown name or a value that is not allowed.
+        """
+        return parameter.read(self.kind, self.parameters, given)
+
+    def fault(self, text: str) -> OutputError:
+        """Return the error of an output that is not this benchmark's, or of a run that failed."""
+        return OutputError(f"{self.kind}: {text}")
+
+    def refusal(self, text: str) -> parameter.ParameterError:
+        """Return the error of parameters that do not go together."""
+        return parameter.ParameterError(f"{self.kind}: {text}")
+
+    def server(self, peer: str | None) -> str:
+        """Return the address of a paired benchmark's server.
+
+        :raises parameter.ParameterError: it is missing.
+        """
+        if peer is None:
+            raise self.refusal("the address of the server is missing")
+        return peer
+
+    def files(self, given: Mapping[str, str]) -> Sequence[str]:
+        """Return absolute paths of files that must be there beside the programs, on the host and in guests."""
+        return ()
+
+    def memory_mib(self, given: Mapping[str, str]) -> int:
+        """Return the memory in MiB that it takes beyond what a small guest has; 0: next to nothing."""
+        return 0
+
+    def scratch_mib(self, given: Mapping[str, str]) -> int:
+        """Return the space in MiB that its files take in the folder it runs in; 0: next to nothing."""
+        return 0
+
+    @abc.abstractmethod
+    def steps(self, parameters: Mapping[str, str], peer: str | None = None) -> Sequence[Step]:
+        """Return what to run; ``peer`` is the server's address for a paired benchmark.
+
+        :raises nova_perf_tuning.errors.PerfTuningError: a parameter is unknown or out of range.
+        """
+
+    @abc.abstractmethod
+    def parse(self, output: str) -> list[Reading]:
+        """Return the figures in the client's standard output; exactly one of them is primary.
+
+        :raises OutputError: truncated, empty or foreign output.
+        """
+
+    def span(self, output: str) -> Span | None:
+        """Return when the client measured; None where its output does not tell: then all of its run counts.
+
+        Only called with an output that :meth:`parse` has read.
+        """
+        return None

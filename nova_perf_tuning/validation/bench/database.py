@@ -1,0 +1,133 @@
+"""OLTP on MariaDB: sysbench's read/write mix, and a TPC-C mix of this project's own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from nova_perf_tuning.validation.bench import base, cpu, output, parameter
+
+_SCRIPT: Final = "nova-perf-database"
+_KINDS: Final = ("new_order", "payment", "order_status", "delivery", "stock_level")
+_THREAD = re.compile(
+    r"^tpcc thread ([0-9]{1,5}): "
+    + " ".join(f"{name}=([0-9]{{1,12}})" for name in (*_KINDS, "rolled_back", "retried"))
+    + r"[ \t]*$",
+    re.M,
+)
+_CONDITION = re.compile(r"^tpcc condition ([0-9]{1,2}): ([0-9]{1,12}) violations[ \t]*$", re.M)
+#: Clause 3.3.2 of the specification; 11 holds for a fresh load only.
+CONDITIONS: Final = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12)
+#: Loading a row takes an emulated guest about a millisecond.
+_LOAD_ROW_S: Final = 2e-3
+
+
+class _Database(cpu.Sysbench):
+    """A benchmark of nova-perf-database: a MariaDB server for this run alone, on a socket in its folder."""
+
+    packages = ("mariadb-server", "sysbench")
+    programs = (_SCRIPT, "mariadbd", "sysbench")
+    image_variant = "full"
+
+    def memory_mib(self, given: Mapping[str, str]) -> int:
+        return 256
+
+
+class Oltp(_Database):
+    """sysbench's ``oltp_read_write``: 18 statements per transaction, with commits that reach the disk.
+
+    The server starts and ends within each run (its data stay), so its CPU is not divided by transactions.
+    """
+
+    kind = "oltp"
+    summary = "database transactions per second: sysbench oltp_read_write on MariaDB"
+    primary = ("transactions_per_second", "1/s", "higher")
+    parameters = (
+        parameter.SECONDS,
+        parameter.Integer("threads", "3", "connections", 1, 1000),
+        parameter.Integer("tables", "2", "tables", 1, 1000),
+        parameter.Integer(
+            "rows", "10000", "rows per table; loaded by the first run on a machine", 100, 100_000_000
+        ),
+    )
+
+    def steps(self, given: Mapping[str, str], peer: str | None = None) -> Sequence[base.Step]:
+        values = self.values(given)
+        seconds, threads, tables, rows = values.numbers("seconds", "threads", "tables", "rows")
+        argv = (_SCRIPT, "oltp", str(seconds), str(threads), str(tables), str(rows))
+        return (base.Step(argv, "client", seconds + 3 * base.MARGIN_S + tables * rows * _LOAD_ROW_S),)
+
+    def parse(self, text: str) -> list[base.Reading]:
+        output.check_length(self.kind, text)
+        if "tpcc thread" in text:
+            raise self.fault("this is the output of the benchmark tpcc")
+        per_second = rf"[0-9]{{1,15}}[ \t]+\({output.NUMBER} per sec\.\)"
+        count = self.figure(text, "transactions", r"([0-9]{1,15})[ \t]+\(")
+        rate = self.figure(text, "transactions", per_second)
+        if count == 0:
+            raise self.fault("no transaction was finished; give it more seconds")
+        failed, lost = (
+            self.figure(text, name, r"([0-9]{1,15})[ \t]+\(") for name in ("ignored errors", "reconnects")
+        )
+        if lost or failed > count / 10:
+            raise self.fault(f"{failed:g} errors beside {count:g} transactions, {lost:g} connections lost")
+        queries = self.figure(text, "queries", per_second)
+        return [
+            base.Reading(*self.primary, rate, primary=True),
+            base.Reading("queries_per_second", "1/s", "higher", queries),
+            base.Reading("errors", "transactions", "lower", failed),
+            *self.latencies(text),
+        ]
+
+
+class Tpcc(_Database):
+    """The five transactions of TPC-C in their mix, New-Orders per minute, by this project's own driver.
+
+    Written from the specification (revision 5.11): tables, population, transactions, the mix as a deck of
+    cards, 1 % of New-Orders rolled back. Without terminals and think times a warehouse does more than the
+    specification allows, and nothing of this is audited: the figure compares machines and is no TPC result.
+    ``scale=1`` has the specified number of rows (about 100 MB per warehouse, minutes to load); the default has a
+    tenth. As published: ``warehouses=2,threads=3,scale=1,seconds=1800``.
+    """
+
+    kind = "tpcc"
+    summary = "TPC-C mix on MariaDB: New-Orders per minute, consistency checked"
+    primary = ("tpmc", "1/min", "higher")
+    parameters = (
+        parameter.Integer("seconds", "10", "length of the run", 1, 86_400),
+        parameter.Integer("threads", "3", "connections", 1, 1000),
+        parameter.Integer("warehouses", "1", "warehouses; loaded by the first run on a machine", 1, 1000),
+        parameter.Integer("scale", "10", "divisor of the rows of items, stock, customers and orders", 1, 100),
+    )
+
+    def steps(self, given: Mapping[str, str], peer: str | None = None) -> Sequence[base.Step]:
+        values = self.values(given)
+        seconds, threads, warehouses, scale = values.numbers("seconds", "threads", "warehouses", "scale")
+        argv = (_SCRIPT, "tpcc", str(seconds), str(threads), str(warehouses), str(scale))
+        rows = 600_000 * warehouses / scale
+        return (base.Step(argv, "client", seconds + 4 * base.MARGIN_S + rows * _LOAD_ROW_S),)
+
+    def parse(self, text: str) -> list[base.Reading]:
+        output.check_length(self.kind, text)
+        seconds = self.figure(text, "total time")
+        threads = self.figure(text, "Number of threads")
+        found = _THREAD.findall(text)
+        if len(found) != threads or len({one[0] for one in found}) != threads:
+            raise self.fault(f"{len(found)} of {threads:g} threads have told what they did")
+        violations = {int(number): int(count) for number, count in _CONDITION.findall(text)}
+        if tuple(sorted(violations)) != CONDITIONS:
+            raise self.fault(f"the consistency check is cut off: {len(violations)} of {len(CONDITIONS)}")
+        if wrong := [number for number in CONDITIONS if violations[number]]:
+            raise self.fault(f"consistency condition {wrong[0]} of TPC-C is violated {violations[wrong[0]]} times")
+        counts = [sum(int(one[at + 1]) for one in found) for at in range(len(_KINDS) + 2)]
+        done, (rolled_back, retried) = counts[: len(_KINDS)], counts[len(_KINDS) :]
+        if done[0] == 0 or seconds == 0:
+            raise self.fault("no New-Order was finished; give it more seconds")
+        return [
+            base.Reading(*self.primary, done[0] * 60 / seconds, primary=True),
+            base.Reading("transactions_per_minute", "1/min", "higher", sum(done) * 60 / seconds),
+            *self.latencies(text),
+            base.Reading("rolled_back", "transactions", "lower", float(rolled_back)),
+            base.Reading("retried", "transactions", "lower", float(retried)),
+        ]

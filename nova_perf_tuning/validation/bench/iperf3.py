@@ -1,0 +1,188 @@
+"""TCP throughput and small UDP packets with iperf3."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Final
+
+from nova_perf_tuning.validation.bench import base, output, own, parameter
+
+_DIRECTION: Final = parameter.Choice(
+    "direction", "forward", "forward: client sends; reverse: server sends", ("forward", "reverse")
+)
+
+
+def fan(argv: Sequence[str], processes: int, port: int) -> tuple[str, ...]:
+    """Return the command that runs ``argv`` on so many ports side by side; ``@PORT@`` in it is the port."""
+    if processes == 1:
+        return tuple(str(port) if word == "@PORT@" else word for word in argv)
+    return (own.PROGRAM, "fan", str(processes), str(port), *argv)
+
+
+class _Iperf(base.Benchmark):
+    """A benchmark of iperf3; ``protocol``: ``TCP`` or ``UDP``."""
+
+    packages = ("iperf3",)
+    programs = ("iperf3",)
+    paired = True
+    protocol: ClassVar[str]
+
+    def documents(self, text: str) -> list[dict[str, Any]]:
+        """Return iperf3's JSON of every process.
+
+        :raises base.NotReadyError: a server did not listen yet.
+        :raises base.OutputError: no JSON, one that tells an error, or of another protocol.
+        """
+        data = output.load_json(self.kind, text)
+        found = data.get("outputs", [data])
+        if not isinstance(found, list) or not found or not all(isinstance(one, dict) for one in found):
+            raise self.fault("the output has no list of processes")
+        for one in found:
+            if "error" in one:
+                message = output.printable(one["error"])
+                fault = base.NotReadyError if "refused" in message else base.OutputError
+                raise fault(f"{self.kind}: {message}")
+            if (told := output.find(self.kind, one, "start", "test_start", "protocol")) != self.protocol:
+                raise self.fault(f"the output is of a {output.printable(told, 20)} test, not of {self.protocol}")
+        return found
+
+    def span(self, text: str) -> base.Span:
+        # It ends some 10 ms after the last of them.
+        return base.Span(
+            max(output.number(self.kind, one, "end", "sum_sent", "seconds") for one in self.documents(text))
+        )
+
+    def cpu_shares(self, found: Sequence[Mapping[str, Any]]) -> list[base.Reading]:
+        """Return the CPU of iperf3's own processes on both sides in per cent of one CPU, summed up."""
+        readings = []
+        for name, field in (("client_cpu", "host_total"), ("server_cpu", "remote_total")):
+            share = sum(output.number(self.kind, one, "end", "cpu_utilization_percent", field) for one in found)
+            readings.append(base.Reading(name, "%", "lower", share))
+        return readings
+
+
+class Iperf3(_Iperf):
+    """One TCP test between two machines; the receiver's rate counts, in Mbit/s of 1,000,000 bit/s.
+
+    iperf3 before 3.16 serves all streams with one thread, so several streams show queues, not several CPUs;
+    ``processes`` starts several pairs, on ports one after the other. With ``bitrate`` the sender holds itself to a
+    rate: what a host pays at 50, 100, 200 … Mbit/s (the published runs made steps with window sizes instead).
+    """
+
+    kind = "iperf3"
+    protocol = "TCP"
+    summary = "TCP throughput between two machines, as the receiver counts it"
+    primary = ("throughput", "Mbit/s", "higher")
+    parameters = (
+        parameter.Integer("seconds", "10", "length of the measured part", 1, 3600),
+        parameter.Integer("streams", "1", "parallel connections of each process", 1, 128),
+        parameter.Integer(
+            "processes", "1", "pairs of iperf3 side by side; more than one needs nova-perf-bench", 1, 64
+        ),
+        parameter.Integer("bitrate", "0", "Mbit/s that each stream is held to; 0: as fast as it goes", 0, 400_000),
+        _DIRECTION,
+        parameter.Integer(
+            "port", "5201", "TCP port of the server, of the first one where there are several", 1, 65_535
+        ),
+    )
+    work_metric = "transferred"
+    work_unit = "Gbit"
+
+    def steps(self, given: Mapping[str, str], peer: str | None = None) -> Sequence[base.Step]:
+        values = self.values(given)
+        seconds, streams, processes, port = values.numbers("seconds", "streams", "processes", "port")
+        direction = values.text("direction")
+        peer = self.server(peer)
+        client = ["iperf3", "-c", peer, "-p", "@PORT@", "-t", str(seconds), "-P", str(streams)]
+        # A report each second would make the output of a long run longer than what is read.
+        client += ["-i", "0", "-J", "--connect-timeout", "20000"]
+        if port + processes > 65_536:
+            raise self.refusal(f"port={port} leaves no {processes} ports for the processes")
+        if direction == "reverse":
+            client.append("-R")
+        if bitrate := values.number("bitrate"):
+            client += ["-b", f"{bitrate}M"]
+        timeout_s = seconds + base.MARGIN_S
+        server = fan(("iperf3", "-s", "-1", "-B", peer, "-p", "@PORT@"), processes, port)
+        return (
+            base.Step(server, "server", timeout_s),
+            base.Step(fan(client, processes, port), "client", timeout_s),
+        )
+
+    def parse(self, text: str) -> list[base.Reading]:
+        found = self.documents(text)
+        rates = [output.number(self.kind, one, "end", "sum_received", "bits_per_second") for one in found]
+        if not all(rates):
+            raise self.fault("the receiver got nothing (0 bit/s)")
+        work = sum(output.number(self.kind, one, "end", "sum_received", "bytes") for one in found)
+        readings = [
+            base.Reading(*self.primary, sum(rates) / 1e6, primary=True),
+            base.Reading("transferred", self.work_unit, "higher", work * 8 / 1e9),
+        ]
+        sent = [output.find(self.kind, one, "end", "sum_sent") for one in found]
+        if all(isinstance(one, dict) and "retransmits" in one for one in sent):  # only systems with TCP_INFO
+            count = sum(output.number(self.kind, one, "retransmits") for one in sent)
+            readings.append(base.Reading("retransmits", "segments", "lower", count))
+        return readings + self.cpu_shares(found)
+
+
+class Packets(_Iperf):
+    """Small UDP packets as fast as the sender can, counted where they arrive.
+
+    What the sender sent says nothing: on a loaded path half of it is lost on the way. The packets that arrived per
+    second are the figure, the lost share stands beside it.
+    """
+
+    kind = "packets"
+    protocol = "UDP"
+    summary = "small UDP packets per second that arrive (iperf3)"
+    primary = ("packets_per_second", "1/s", "higher")
+    parameters = (
+        parameter.SECONDS,
+        parameter.Integer("bytes", "64", "payload of each packet", 16, 65_000),
+        parameter.Integer(
+            "bitrate", "0", "Mbit/s of payload that the sender is held to; 0: as fast as it goes", 0, 400_000
+        ),
+        _DIRECTION,
+        parameter.Integer("port", "5211", "port of the server", 1, 65_535),
+    )
+    work_metric = "received"
+    work_unit = "1,000 packets"
+
+    def steps(self, given: Mapping[str, str], peer: str | None = None) -> Sequence[base.Step]:
+        values = self.values(given)
+        seconds, length, bitrate, port = values.numbers("seconds", "bytes", "bitrate", "port")
+        direction = values.text("direction")
+        peer = self.server(peer)
+        client = ["iperf3", "-c", peer, "-p", str(port), "-t", str(seconds), "-u", "-b"]
+        client += [f"{bitrate}M" if bitrate else "0", "-l", str(length), "-i", "0"]
+        client += ["-J", "--connect-timeout", "20000"]
+        if direction == "reverse":
+            client.append("-R")
+        timeout_s = seconds + base.MARGIN_S
+        server = ("iperf3", "-s", "-1", "-B", peer, "-p", str(port))
+        return (base.Step(server, "server", timeout_s), base.Step(tuple(client), "client", timeout_s))
+
+    def parse(self, text: str) -> list[base.Reading]:
+        found = self.documents(text)
+        end = output.find(self.kind, found[0], "end")
+        sent = output.number(self.kind, end, "sum", "packets")
+        # The receiver's own bytes: as lost it tells the gaps alone, and not what is missing after its last packet.
+        length = output.number(self.kind, found[0], "start", "test_start", "blksize")
+        arrived = output.number(self.kind, end, "sum_received", "bytes") / max(1.0, length)
+        # Of the receiver: it has counted until the last packet came.
+        seconds = output.number(self.kind, end, "sum_received", "seconds")
+        if arrived == 0 or seconds == 0:
+            raise self.fault(f"of {sent:g} packets none arrived")
+        if arrived > sent:
+            raise self.fault(f"{arrived:g} packets arrived of {sent:g} that were sent")
+        return [
+            base.Reading(*self.primary, output.check_number(self.kind, "rate", arrived / seconds), primary=True),
+            base.Reading(
+                "sent_per_second", "1/s", "higher", output.check_number(self.kind, "rate", sent / seconds)
+            ),
+            base.Reading("lost_share", "%", "lower", 100 * (1 - arrived / sent)),
+            base.Reading("jitter", "ms", "lower", output.number(self.kind, end, "sum", "jitter_ms")),
+            base.Reading("received", self.work_unit, "higher", arrived / 1e3),
+            *self.cpu_shares(found),
+        ]

@@ -1,0 +1,45 @@
+"""Which figure of a benchmark is judged, as the benchmark itself defines it: a results file does not choose it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from nova_perf_tuning.validation.bench import base as bench
+from nova_perf_tuning.validation.bench import plugins
+
+
+class Figure(NamedTuple):
+    """What a benchmark is judged by, and the unit in which it counts its work; empty: not told."""
+
+    metric: str
+    unit: str
+    better: str
+    work_unit: str
+
+
+def of_label(label: str, environment: Mapping[str, Any]) -> Figure | None:
+    """Return the figure that a benchmark of some results is judged by; None: it is not installed here."""
+    found = benchmark(label, environment)
+    with contextlib.suppress(Exception):  # one that is broken says nothing of the file
+        if found is not None:
+            return Figure(*found.primary, found.work_unit)
+    return None
+
+
+def benchmark(label: str, environment: Mapping[str, Any]) -> type[bench.Benchmark] | None:
+    """Return the class of a benchmark of some results; None: not installed here.
+
+    A label begins with the kind of benchmark. What the environment says of the kind counts only where that is
+    none of those installed.
+    """
+    told = str(environment.get("benchmarks", {}).get(label, {}).get("kind", ""))
+    return plugins.find(label.partition(":")[0]) or plugins.find(told)
+
+
+def kind(label: str, environment: Mapping[str, Any]) -> str:
+    """Return the kind of a benchmark of some results: as they say, else its label's, where it is not installed."""
+    found = benchmark(label, environment)
+    told = environment.get("benchmarks", {}).get(label, {}).get("kind")
+    return found.kind if found is not None else str(told or label.partition(":")[0])

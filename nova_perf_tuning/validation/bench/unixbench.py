@@ -1,0 +1,150 @@
+"""UnixBench where an operator has installed it; index and score are worked out here.
+
+Published definition: the index of a test is its result divided by a baseline, times ten; the score is the
+geometric mean of the indexes. The baselines are those of the machine that UnixBench calls "George" (a
+SPARCstation 20-61), as printed in every report.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from nova_perf_tuning.validation.bench import base, output, parameter
+
+#: Test -> (short name, baseline, unit).
+TESTS: Final[Mapping[str, tuple[str, float, str]]] = {
+    "Dhrystone 2 using register variables": ("dhrystone", 116700.0, "lps"),
+    "Double-Precision Whetstone": ("whetstone", 55.0, "MWIPS"),
+    "Execl Throughput": ("exec", 43.0, "lps"),
+    "File Copy 1024 bufsize 2000 maxblocks": ("file_copy_1024", 3960.0, "KBps"),
+    "File Copy 256 bufsize 500 maxblocks": ("file_copy_256", 1655.0, "KBps"),
+    "File Copy 4096 bufsize 8000 maxblocks": ("file_copy_4096", 5800.0, "KBps"),
+    "Pipe Throughput": ("pipe", 12440.0, "lps"),
+    "Pipe-based Context Switching": ("context", 4000.0, "lps"),
+    "Process Creation": ("process", 126.0, "lps"),
+    "Shell Scripts (1 concurrent)": ("shell1", 42.4, "lpm"),
+    "Shell Scripts (8 concurrent)": ("shell8", 6.0, "lpm"),
+    "System Call Overhead": ("syscall", 15000.0, "lps"),
+}
+_UNITS: Final = {"lps": "1/s", "lpm": "1/min", "MWIPS": "MWIPS", "KBps": "KiB/s"}
+_NUMBER = output.NUMBER
+_HEADER = re.compile(r"BYTE UNIX Benchmarks \(Version ([0-9]{1,3}(?:\.[0-9]{1,4}){1,3})\)")
+#: Test, baseline, result and index.
+_INDEX = re.compile(
+    rf"^({'|'.join(map(re.escape, TESTS))})[ \t]+{_NUMBER}[ \t]+{_NUMBER}[ \t]+{_NUMBER}[ \t]*$", re.M
+)
+_SCORE = re.compile(rf"^System Benchmarks Index Score[ \t]+{_NUMBER}", re.M)
+#: Starts Run in its own folder, which 5.1.3 takes for the place of its programs and both run make in. Results,
+#: logs and the files that are copied go to the folder that a launcher has made for the run, and takes away.
+_START: Final = (
+    "my $folder = shift; $ENV{UB_RESULTDIR} = $ENV{UB_TMPDIR} = getcwd;"
+    " chdir $folder or die qq($folder: $!\\n); exec @ARGV or die qq($ARGV[0]: $!\\n)"
+)
+#: Figures of other versions must not be compared with it.
+_VERSION: Final = "5.1.3"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Report:
+    """One report.
+
+    :ivar results: test -> its result and the index that is printed beside it.
+    """
+
+    version: str
+    results: Mapping[str, tuple[float, float]]
+    printed_score: float
+
+    def index(self, test: str) -> float:
+        """Return the index of a test, from its result."""
+        return self.results[test][0] / TESTS[test][1] * 10
+
+    @property
+    def score(self) -> float:
+        """Geometric mean of the indexes before rounding."""
+        return math.exp(math.fsum(math.log(self.index(test)) for test in self.results) / len(self.results))
+
+
+def read(kind: str, text: str) -> Report:
+    """Return the report in a text; other words around it do not matter.
+
+    :raises base.OutputError: there is not exactly one, or it is cut off, or its baselines are not UnixBench's.
+    """
+    output.check_length(kind, text)
+    versions = _HEADER.findall(text)
+    if len(versions) != 1:
+        raise base.OutputError(f"{kind}: there are {len(versions)} reports of UnixBench where one was expected")
+    found = {match[1]: (float(match[2]), float(match[3]), float(match[4])) for match in _INDEX.finditer(text)}
+    score = _SCORE.search(text)
+    missing = next((test for test in TESTS if test not in found), None)
+    if missing or score is None:
+        what = f"test '{missing}'" if missing else "its score"
+        raise base.OutputError(f"{kind}: the report is cut off or of few tests: {what} is missing")
+    for test, (baseline, result, _index) in found.items():
+        if baseline != TESTS[test][1] or result <= 0:
+            raise base.OutputError(f"{kind}: '{test}' has the baseline {baseline:g} and the result {result:g}")
+    return Report(versions[0], {test: found[test][1:] for test in TESTS}, float(score[1]))
+
+
+class UnixBench(base.Benchmark):
+    """UnixBench 5.1.3, which the published comparisons of PV and HVM guests used.
+
+    It is not shipped and not in Debian: an operator unpacks and builds it (``make``) on the host, and adds that
+    folder, perl, make and the programs of its shell tests to a guest image (``tools/image/build --add``). Its
+    shell tests write in that folder, the others into the scratch folder. The score is shown, but a gate on it
+    alone passes a guest with slow system calls: put budgets on the single tests.
+    """
+
+    kind = "unixbench"
+    summary = "UnixBench 5.1.3: indexes of twelve tests and their score"
+    packages = ("perl", "make", "gcc")
+    #: All but the first two are what its shell tests run: a guest must have the host's, not busybox's.
+    programs = ("perl", "make", "sh", "expr", "sort", "od", "grep", "tee", "wc", "rm")
+    primary = ("score", "index", "higher")
+    parameters = (
+        parameter.Text(
+            "directory",
+            "/opt/UnixBench",
+            "folder of the built UnixBench, the same on host and guest",
+            r"/[^\0]*",
+            "an absolute path",
+        ),
+        parameter.Integer(
+            "passes", "10", "runs of each short test, a third of it for long ones (10: 28 minutes)", 1, 100
+        ),
+        parameter.Integer("copies", "1", "copies of each test side by side", 1, 1024),
+    )
+    image_variant = "own"
+    brought = "unpack and make UnixBench 5.1.3 in its 'directory'"
+
+    def steps(self, given: Mapping[str, str], peer: str | None = None) -> Sequence[base.Step]:
+        values = self.values(given)
+        passes, copies = values.numbers("passes", "copies")
+        run = ("perl", "./Run", "-i", str(passes), "-c", str(copies))
+        argv = ("perl", "-MCwd", "-e", _START, values.text("directory"), *run)
+        return (base.Step(argv, "client", passes * 200 + 600.0),)
+
+    def files(self, given: Mapping[str, str]) -> Sequence[str]:
+        return (f"{self.values(given).text('directory')}/Run",)
+
+    def scratch_mib(self, given: Mapping[str, str]) -> int:
+        values = self.values(given)
+        # The largest file that is copied has 8000 blocks of 1 KiB, and each copy of the test its own two.
+        return 16 * values.number("copies")
+
+    def parse(self, text: str) -> list[base.Reading]:
+        report = read(self.kind, text)
+        if report.version != _VERSION:
+            raise self.fault(
+                f"this is version {report.version}; its figures must not be set against"
+                f" {_VERSION}'s (other compiler flags); install {_VERSION}"
+            )
+        found = [base.Reading(*self.primary, report.score, primary=True)]
+        for test, (short, _baseline, unit) in TESTS.items():
+            found.append(base.Reading(f"{short}_index", "index", "higher", report.index(test)))
+            found.append(base.Reading(short, _UNITS[unit], "higher", report.results[test][0]))
+        return found

@@ -1,0 +1,385 @@
+"""Runs the pairs of a fleet: several at a time, each host in one at most, every outcome stored as it arrives.
+
+One thread, the caller's, decides and writes to the database; each pair that is measured has a thread of its own.
+What goes wrong with a pair stays with the pair, which is tried again and then recorded as failed. The run ends
+early only for what concerns all pairs: Ctrl-C, the time limit, wrong credentials, a quota too small for a single
+pair, or a streak of failures that are no host's.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import dataclasses
+import statistics
+from collections.abc import Callable, Sequence
+
+from nova_perf_tuning import errors
+from nova_perf_tuning.printing import counted
+from nova_perf_tuning.validation.bench import output
+from nova_perf_tuning.validation.cloud import model, run_store, stop_signals, workers
+from nova_perf_tuning.validation.measure import session
+
+#: How often the owner says in the database that it is alive, in seconds; others wait ten times as long.
+HEARTBEAT_S = 30.0
+#: How long stacks may take to go after Ctrl-C, in seconds.
+STOP_S = 600.0
+#: The run ends when so many attempts on end, over different hosts, failed for the cloud's sake, or while no pair
+#: has worked; and at least so many for each pair that is measured at a time, which bridges what is short.
+STREAK, _ROUNDS = 8, 2
+
+#: Number of the job that removes what is left at the end.
+_SWEEP = -1
+
+#: A second attempt may help with all but these: what failed in the guest is a result, and a limit was long enough.
+_FINAL = {model.ErrorClass.BENCHMARK_FAILED, model.ErrorClass.TIME_LIMIT}
+#: What says nothing of the hosts of a pair.
+_OF_THE_CLOUD = {model.ErrorClass.API, model.ErrorClass.QUOTA, model.ErrorClass.INTERRUPTED}
+
+
+class HopelessError(errors.PerfTuningError):
+    """Going on makes no sense: no pair works (any more), or not even one fits the quota."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Settings:
+    """How a fleet is gone through.
+
+    :ivar peers: how many different peers every host meets.
+    :ivar max_parallel: pairs at a time.
+    :ivar retries: further attempts for a pair that gave nothing, for errors that may pass.
+    :ivar time_limit_s: no pair is begun that would not end by then; None: no limit.
+    """
+
+    peers: int = 2
+    seed: int = 0
+    max_parallel: int = 4
+    retries: int = 1
+    time_limit_s: float | None = None
+
+
+class Campaign:
+    """One run, new or taken up again.
+
+    :ivar unclean: whether stacks of this run may be left.
+    """
+
+    def __init__(
+        self,
+        store: run_store.RunStore,
+        launcher: model.PairLauncher,
+        run: model.StoredRun,
+        arms: Sequence[model.Arm],
+        plan: model.MeasurePlan,
+        settings: Settings,
+        progress: Callable[[session.Progress], None] = lambda _: None,
+        threads: workers.Workers | None = None,
+    ) -> None:
+        """Prepare; nothing runs yet.
+
+        :param run: owned by this process, see :meth:`~.run_store.RunStore.claim`; nothing of it is left.
+        :param progress: called from the caller's thread whenever a pair begins or ends.
+        """
+        self._store = store
+        self._launcher = launcher
+        self._run = run
+        self._arms = arms
+        self._plan = plan
+        self._settings = settings
+        self._tell = progress
+        self._threads = threads or workers.Workers()
+        self._tasks = {task.number: task for task in run.tasks}
+        self._pending = collections.deque(task.number for task in run.tasks if task.state == "planned")
+        self._running: dict[int, float] = {}
+        self._busy: set[str] = set()
+        self._limit = settings.max_parallel
+        self._taken_s = [task.seconds for task in run.tasks if task.state == "done" and task.seconds]
+        self._signals = stop_signals.StopSignals(self._threads.wake)
+        self.unclean = False
+        self._tried = {task.number: task.attempts for task in run.tasks}
+        self._broken: errors.PerfTuningError | None = None
+        #: Attempts that failed on end for no host's sake.
+        self._streak: list[model.Task] = []
+        self._begun = self._seen = self._threads.now()
+        self._said = ""
+
+    def run(self) -> str:
+        """Run what is left and return how it ended: ``complete``, ``interrupted`` or ``time limit``.
+
+        All stacks of this run are removed when it returns or raises.
+        SIGINT, SIGTERM and SIGHUP stop it; what removes stacks goes on until another one comes.
+
+        :raises model.CloudError: nothing can be measured on this cloud (any more).
+        :raises HopelessError: see there.
+        :raises nova_perf_tuning.validation.database.engine.DatabaseError: the database fails.
+        """
+        ended = "interrupted"
+        with self._signals.heard():
+            try:
+                ended = self._go_through()
+            finally:
+                self._close("complete" if ended == "complete" else "interrupted")
+        if self._broken is not None:
+            raise self._broken
+        return ended
+
+    @property
+    def stopped_by(self) -> int:
+        """Return the number of the signal that stopped the run, 0 if none did."""
+        return self._signals.first
+
+    # -- the loop
+
+    def _go_through(self) -> str:
+        timed_out = False
+        while not self._halted():
+            timed_out = not self._begin_what_can()
+            if not self._running:
+                break
+            if not self._hear(HEARTBEAT_S):
+                self._say(self._said)  # so that the time left is seen to pass
+        if self._halted():
+            return "interrupted"
+        if timed_out and self._pending:
+            return "time limit"
+        if self._pending:  # which hosts are busy with what stayed there
+            self._break(
+                HopelessError(f"{counted(len(self._pending), 'pair')} not measured: stacks stayed on their hosts")
+            )
+            return "interrupted"
+        return "complete"
+
+    def _halted(self) -> bool:
+        return bool(self._signals.first) or self._broken is not None
+
+    def _begin_what_can(self) -> bool:
+        """Begin pairs while there are hosts and places for them; False when the time limit forbids it."""
+        if self._pending and not self._time_for_one():
+            return False
+        while len(self._running) < self._limit and not self._halted():
+            number = next((one for one in self._pending if not self._hosts(one) & self._busy), None)
+            if number is None:
+                break
+            self._pending.remove(number)
+            self._begin(number)
+        return True
+
+    def _begin(self, number: int) -> None:
+        task = self._tasks[number]
+        self._store.begin(self._run.run_id, number)
+        task.state = "running"
+        self._running[number] = self._threads.now()
+        self._busy |= self._hosts(number)
+        self._threads.start(number, lambda: self._launcher.measure(task.pair, self._arms, self._plan))
+        self._say(f"measuring {_shown(task.pair)}")
+
+    def _hear(self, limit_s: float) -> bool:
+        """Wait for a pair to end and deal with it; False when none did."""
+        ended = self._threads.wait(limit_s)
+        self._beat()
+        if ended is None or ended.number not in self._running:
+            return False
+        task = self._tasks[ended.number]
+        taken_s = self._threads.now() - self._running.pop(ended.number)
+        if isinstance(ended.error, errors.PerfTuningError):
+            self._put_back(task)
+            self._break(ended.error)
+            return True
+        outcome = ended.outcome or _accident(task.pair, ended.error)
+        if all(one.kind is not model.ErrorClass.NOT_REMOVED for one in outcome.errors):
+            self._busy -= self._hosts(ended.number)  # where a stack stayed it would disturb what is measured
+        if not outcome.seconds:
+            outcome.seconds = {"measure": taken_s}
+        self._settle(task, outcome)
+        return True
+
+    def _beat(self) -> None:
+        """Say now and then that this process is alive."""
+        now = self._threads.now()
+        if now - self._seen >= HEARTBEAT_S:
+            self._store.seen(self._run.run_id)
+            self._seen = now
+
+    # -- what becomes of a pair
+
+    def _settle(self, task: model.Task, outcome: model.PairOutcome) -> None:
+        kinds = _kinds(outcome)
+        if model.ErrorClass.INTERRUPTED in kinds or (self._halted() and not outcome.trials):
+            self._put_back(task)
+            for error in outcome.errors:
+                if error.kind is not model.ErrorClass.INTERRUPTED:
+                    self._say(f"{_shown(task.pair)}: {output.printable(error.reason, 300)}", important=True)
+            return
+        if model.ErrorClass.QUOTA in kinds:
+            self._too_many(task, outcome)
+            return
+        if not outcome.trials and (not self._taken_s or (kinds and kinds <= _OF_THE_CLOUD)):
+            self._streak.append(task)
+        else:
+            self._streak.clear()
+        if outcome.trials and not (self._lacking(outcome) and self._worth_another(task, outcome)):
+            self._taken_s.append(sum(outcome.seconds.values()))
+            self._store.finish(self._run.run_id, task, outcome, "done")
+            faults = f" with errors ({outcome.errors[0].kind.value})" if outcome.errors else ""
+            self._say(f"{_shown(task.pair)} measured{faults}", important=bool(faults))
+        else:
+            self._failed(task, outcome)
+
+    def _lacking(self, outcome: model.PairOutcome) -> bool:
+        """Return whether an arm has no figure at all."""
+        measured = {one.arm for one in outcome.trials if one.value is not None}
+        return any(arm.name not in measured for arm in self._arms)
+
+    def _worth_another(self, task: model.Task, outcome: model.PairOutcome) -> bool:
+        kinds = _kinds(outcome)
+        tried = task.attempts - self._tried.get(task.number, 0)
+        return tried < self._settings.retries and not kinds <= _FINAL
+
+    def _failed(self, task: model.Task, outcome: model.PairOutcome) -> None:
+        reason = f"{outcome.errors[0].kind.value}: {outcome.errors[0].reason}" if outcome.errors else "no results"
+        reason = output.printable(reason, 300)
+        pair = task.pair
+        if self._worth_another(task, outcome):
+            # Half a comparison is worth nothing once there is a whole one.
+            self._store.finish(self._run.run_id, task, dataclasses.replace(outcome, trials=[]), "planned")
+            self._pending.append(task.number)
+            self._say(f"{_shown(pair)} failed and is tried again later ({reason})", True)
+        else:
+            self._store.finish(self._run.run_id, task, outcome, "failed")
+            self._say(f"{_shown(pair)} failed ({reason})", important=True)
+        on_end = [self._hosts(one.number) for one in self._streak]
+        if len(on_end) >= max(STREAK, _ROUNDS * self._limit) and not set.intersection(*on_end):
+            told = f"{len(on_end)} attempts on end failed, over different hosts; the last one: {reason}"
+            self._break(HopelessError(told))
+            for one in {one.number: one for one in self._streak if one.state == "failed"}.values():
+                self._put_back(one)  # what made all of them fail is not theirs
+
+    def _too_many(self, task: model.Task, outcome: model.PairOutcome) -> None:
+        """Go on with fewer pairs at a time, since the quota does not allow what there was."""
+        reason = next(one.reason for one in outcome.errors if one.kind is model.ErrorClass.QUOTA)
+        self._put_back(task)
+        if not self._running:
+            self._break(
+                HopelessError(f"the project's quota leaves no room for a single pair: {output.printable(reason)}")
+            )
+        elif self._limit > len(self._running):
+            self._limit = len(self._running)
+            self._say(
+                f"quota: at most {counted(self._limit, 'pair')} at a time from now ({output.printable(reason)})",
+                True,
+            )
+
+    def _put_back(self, task: model.Task) -> None:
+        self._store.put_back(self._run.run_id, task.number)
+        task.state = "planned"
+        self._pending.appendleft(task.number)
+
+    # -- the end
+
+    def _break(self, error: errors.PerfTuningError) -> None:
+        self._broken = self._broken or error
+
+    def _close(self, state: str) -> None:
+        """Remove what is left, then say how the run ended; each whatever becomes of the other."""
+        try:
+            try:
+                self._drain()
+            finally:
+                self._sweep()
+        finally:
+            self._store.end(self._run.run_id, state, leftovers=self.unclean)
+
+    def _drain(self) -> None:
+        """Interrupt what still runs, and wait until it has ended; what still arrives is stored."""
+        if not self._running:
+            return
+        self._launcher.interrupt()
+        self._say(
+            f"stopping: the stacks of {counted(len(self._running), 'pair')} are being removed", important=True
+        )
+        stop_by = self._threads.now() + STOP_S
+        while self._running and not self._signals.again and (left_s := stop_by - self._threads.now()) > 0:
+            try:
+                self._hear(min(HEARTBEAT_S, left_s))
+            except errors.PerfTuningError as error:  # the database; stacks go all the same
+                self._break(error)
+
+    def _sweep(self) -> None:
+        """Remove what a pair could not remove itself; what is left then is said and remembered.
+
+        In a thread, so that others still see that this process is alive, and signals are heard.
+        """
+        self.unclean = True
+        if self._running:
+            self._say(
+                f"{counted(len(self._running), 'pair')} could not be stopped: stacks are left", important=True
+            )
+            return
+        names: list[str] = []
+
+        def remove() -> model.PairOutcome:
+            names.extend(self._launcher.cleanup(self._run.run_id))
+            return model.PairOutcome(model.HostPair())
+
+        ended = None
+        if not self._signals.again:
+            self._threads.start(_SWEEP, remove)
+        while ended is None or ended.number != _SWEEP:
+            if self._signals.again:
+                return
+            ended = self._threads.wait(HEARTBEAT_S)
+            with contextlib.suppress(errors.PerfTuningError):  # it may be the database that ends the run
+                self._beat()
+        if isinstance(ended.error, model.CloudError):
+            self._say(f"stacks may be left: {output.printable(ended.error, 300)}", important=True)
+            return
+        if ended.error is not None:
+            raise ended.error
+        self.unclean = False
+        if names:
+            self._say(f"removed at the end: {', '.join(names)}", important=True)
+
+    # -- time
+
+    def left_s(self) -> float:
+        """Return the estimated seconds to the end, by what pairs have taken so far, before that by their plan."""
+        each_s = self._each_s()
+        now = self._threads.now()
+        passed_s = [min(now - begun, each_s) for begun in self._running.values()]
+        work_s = (len(self._pending) + len(self._running)) * each_s - sum(passed_s)
+        return max(0.0, work_s / max(1, min(self._limit, len(self._run.hosts) // 2)))
+
+    def _each_s(self) -> float:
+        if self._taken_s:
+            return statistics.fmean(self._taken_s)
+        return min(self._launcher.expected_s(self._arms, self._plan), self._plan.time_limit_s)
+
+    def _time_for_one(self) -> bool:
+        limit_s = self._settings.time_limit_s
+        return limit_s is None or self._threads.now() - self._begun + self._each_s() <= limit_s
+
+    def _say(self, text: str, important: bool = False) -> None:
+        self._said = text
+        states = collections.Counter(task.state for task in self._tasks.values())
+        done = states["done"] + states["failed"]
+        with contextlib.suppress(OSError):  # the reader has gone; a run is not lost because nobody can read of it
+            self._tell(session.Progress(done, len(self._tasks), self.left_s(), text, important))
+
+    def _hosts(self, number: int) -> set[str]:
+        pair = self._tasks[number].pair
+        return {pair.client, pair.server}
+
+
+def _kinds(outcome: model.PairOutcome) -> set[model.ErrorClass]:
+    """Return why a pair has no results; that something of it could not be removed is none of the reasons."""
+    return {one.kind for one in outcome.errors} - {model.ErrorClass.NOT_REMOVED}
+
+
+def _shown(pair: model.HostPair) -> str:
+    return f"{pair.client} with {pair.server}" if pair.client != pair.server else f"{pair.client} alone"
+
+
+def _accident(pair: model.HostPair, error: BaseException | None) -> model.PairOutcome:
+    """Return the outcome of a pair whose thread broke: a fault of ours, but no reason to lose the run."""
+    reason = f"internal error, please report: {type(error).__name__}: {output.printable(error or '', 300)}"
+    return model.PairOutcome(pair, errors=[model.PairError(model.ErrorClass.STACK_FAILED, reason)])

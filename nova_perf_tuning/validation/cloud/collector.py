@@ -1,0 +1,252 @@
+"""Reads what a guest handed to Heat. It is untrusted: bounded, checked for form, and against what was asked.
+
+Nothing here talks to a cloud. A document is the ``data`` of a wait condition: JSON of one signal whose data is
+base64 of gzip of JSON (``document.schema.json``). The figures in it are worked out here, by the same plug-ins as
+everywhere; the guest only passes on what the benchmarks printed.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import dataclasses
+import functools
+import importlib.resources
+import json
+import zlib
+from collections.abc import Mapping
+from typing import Any, Final, NoReturn
+
+import jsonschema
+
+from nova_perf_tuning import errors
+from nova_perf_tuning.validation.bench import base as bench
+from nova_perf_tuning.validation.bench import output, plugins
+from nova_perf_tuning.validation.cloud import slots
+from nova_perf_tuning.validation.measure import model
+
+#: Heat's API takes no larger request (max_json_body_size).
+MAX_ENCODED: Final = 1 << 20
+#: Of the JSON inside; 16,384 trials of 1 KiB.
+MAX_DECODED: Final = 16 << 20
+#: The one signal's id.
+SIGNAL: Final = "results"
+#: Seconds that a trial may overlap its slot by: the kill of a late program, and what clocks differ by.
+_TOLERANCE_S: Final = 5.0
+
+
+class DocumentError(errors.PerfTuningError):
+    """What the guest handed over cannot be used; one line that says why."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Expected:
+    """What was asked of one arm's client.
+
+    :ivar arm: its number in the grid; :ivar name: what it is called in the results.
+    :ivar begun, ended: seconds since the epoch, by our clock, between which all trials must lie.
+    """
+
+    run_id: str
+    name: str
+    arm: int
+    grid: slots.Grid
+    jobs: tuple[plugins.Job, ...]
+    trials: int
+    begun: float
+    ended: float
+
+
+@dataclasses.dataclass(slots=True)
+class Run:
+    """One run of one benchmark, checked.
+
+    :ivar role: the guest whose host it measures: ``client``, or ``server`` where it needs no peer and ran there.
+    :ivar begin, end: seconds since the epoch by the guest's clock.
+    :ivar cpu_s: busy seconds by role; None where they could not be had.
+    :ivar readings: empty when :attr:`error` says why.
+    """
+
+    job: plugins.Job
+    role: str
+    slot: int
+    begin: float
+    end: float
+    cpu_s: Mapping[str, float | None]
+    readings: list[bench.Reading]
+    error: str
+
+
+@dataclasses.dataclass(slots=True)
+class Document:
+    """All of one arm: what both guests say of themselves, and the runs in the order of time."""
+
+    guests: Mapping[str, Mapping[str, Any]]
+    runs: list[Run]
+
+
+def read(data: object, expected: Expected) -> Document:
+    """Return the document in a wait condition's ``data``.
+
+    :raises DocumentError: missing, too long, truncated, no JSON, of another form, told twice, not as asked.
+    """
+    content = _decode(_signal(data))
+    validator = _validator()
+    error = next(iter(validator.iter_errors(content)), None)
+    if error is not None:
+        place = ".".join(str(part) for part in error.absolute_path) or "document"
+        # Messages begin with what is wrong, which may be all of a program's output.
+        told = error.message if len(error.message) < 150 else f"breaks the schema's {error.validator}"
+        where = f"the client's document: {output.printable(place, 80)}"
+        raise DocumentError(f"{where}: {output.printable(told)}")
+    grid = expected.grid
+    asked = {"run_id": expected.run_id, "arm": expected.arm, "arms": grid.arms, "slot_seconds": grid.length_s}
+    for key, value in asked.items():
+        if content[key] != value:
+            has = output.printable(content[key], 40)
+            raise DocumentError(f"the client's document has {key} {has}, not {value}")
+    runs = [_run(trial, expected) for trial in content["trials"]]
+    _check_complete(content["trials"], expected)
+    return Document(content["guests"], sorted(runs, key=lambda run: run.begin))
+
+
+def trials(document: Document, expected: Expected, order: int) -> list[model.Trial]:
+    """Return the runs as trials, numbered from ``order``; those that ran on the server alone are of group 1."""
+    found = []
+    for run in document.runs:
+        benchmark = run.job.benchmark
+        work = next((one for one in run.readings if one.metric == benchmark.work_metric), None)
+        figures: list[bench.Reading | None] = [one for one in run.readings if one is not work]
+        metric, unit, better = benchmark.primary
+        busy = [run.cpu_s[role] for role in roles(run)]
+        for one in figures or [None]:
+            found.append(
+                model.Trial(
+                    benchmark=run.job.label,
+                    metric=one.metric if one else metric,
+                    unit=one.unit if one else unit,
+                    better=one.better if one else better,
+                    arm=expected.name,
+                    group=int(run.role == "server"),
+                    block=expected.grid.block(run.slot),
+                    value=one.value if one else None,
+                    host_cpu_s={},
+                    guest_cpu_s=None if None in busy else sum(value for value in busy if value is not None),
+                    window_s=round(run.end - run.begin, 3),
+                    order=order,
+                    primary=one.primary if one else True,
+                    error=None if one else run.error or "no figure in the output",
+                    work=work.value if work else None,
+                    work_unit=work.unit if work else "",
+                )
+            )
+        order += 1
+    return found
+
+
+def roles(run: Run) -> tuple[str, ...]:
+    """Return the guests that take part in a run."""
+    return ("client", "server") if run.job.benchmark.paired else (run.role,)
+
+
+def _signal(data: object) -> str:
+    """Return the data of the one signal that there must be."""
+    if not isinstance(data, str) or not data:
+        raise DocumentError("the client handed over no document")
+    if len(data) > MAX_ENCODED:
+        raise DocumentError(f"the client's document is longer than {MAX_ENCODED >> 10} KiB")
+    signals = _json(data, "wait condition data")
+    if not isinstance(signals, dict) or not signals:
+        raise DocumentError("the client handed over no document")
+    value = signals.get(SIGNAL)
+    if len(signals) > 1 or not isinstance(value, str):
+        raise DocumentError(f"the client signalled something else than the document '{SIGNAL}', once")
+    return value
+
+
+def _decode(text: str) -> Any:
+    try:
+        packed = base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        raise DocumentError("the client's document is no base64, or cut off") from None
+    unpacker = zlib.decompressobj(wbits=31)
+    try:
+        content = unpacker.decompress(packed, MAX_DECODED + 1)
+    except zlib.error:
+        raise DocumentError("the client's document is not gzip") from None
+    if len(content) > MAX_DECODED:
+        raise DocumentError(f"the client's document unpacks to more than {MAX_DECODED >> 20} MiB")
+    if not unpacker.eof or unpacker.unused_data:
+        raise DocumentError("the client's document is cut off, or something follows it")
+    try:
+        return _json(content.decode(), "the client's document")
+    except UnicodeDecodeError:
+        raise DocumentError("the client's document is no UTF-8") from None
+
+
+def _json(text: str, what: str) -> Any:
+    try:
+        return json.loads(text, parse_constant=_refuse)
+    except (ValueError, RecursionError) as error:
+        raise DocumentError(f"{what}: no acceptable JSON: {output.printable(error, 100)}") from None
+
+
+def _refuse(text: str) -> NoReturn:
+    raise ValueError(f"{text} is no number")
+
+
+@functools.cache
+def _validator() -> Any:
+    text = importlib.resources.files(__package__).joinpath("document.schema.json").read_text(encoding="utf-8")
+    return jsonschema.Draft202012Validator(json.loads(text))
+
+
+def _check_complete(found: list[Mapping[str, Any]], expected: Expected) -> None:
+    keys = [(one["trial"], one["label"], one["role"]) for one in found]
+    wanted = {
+        (number + 1, job.label, role)
+        for number in range(expected.trials)
+        for job in expected.jobs
+        for role in (("client",) if job.benchmark.paired else ("client", "server"))
+    }
+    if missing := wanted - set(keys):
+        number, label, role = min(missing)
+        lacking = f"{len(missing)} trials, such as {label} {number} on the {role}"
+        raise DocumentError(f"the client's document lacks {lacking}")
+    if len(keys) != len(wanted):  # one twice, or what was not asked for
+        raise DocumentError(f"the client's document has {len(keys)} trials instead of {len(wanted)}")
+    slot_of = {one["trial"]: one["slot"] for one in found}
+    if any(one["slot"] != slot_of[one["trial"]] for one in found) or len(set(slot_of.values())) != len(slot_of):
+        raise DocumentError("the client's document has trials that share a slot or are spread over several")
+
+
+def _run(trial: Mapping[str, Any], expected: Expected) -> Run:
+    job = next((one for one in expected.jobs if one.label == trial["label"]), None)
+    if job is None:
+        raise DocumentError(f"the client's document has a benchmark '{output.printable(trial['label'], 60)}'")
+    slot, begin, end = int(trial["slot"]), float(trial["begin"]), float(trial["end"])
+    grid = expected.grid
+    if grid.arm(slot) != expected.arm:
+        raise DocumentError(f"slot {slot} does not belong to arm '{expected.name}'")
+    if not grid.begin(slot) - _TOLERANCE_S <= begin <= end <= grid.begin(slot + 1) + _TOLERANCE_S:
+        raise DocumentError(f"a trial of {job.label} lies outside its slot {slot}")
+    if begin < expected.begun - _TOLERANCE_S or end > expected.ended + _TOLERANCE_S:
+        raise DocumentError(f"the guest's clock is wrong: a trial at {begin:.0f}, our time {expected.ended:.0f}")
+    readings: list[bench.Reading] = []
+    problem = ""
+    try:
+        readings = _readings(job.benchmark, trial)
+    except bench.OutputError as error:
+        problem = output.printable(error, 600)
+    return Run(job, trial["role"], slot, begin, end, trial["cpu"], readings, problem)
+
+
+def _readings(benchmark: bench.Benchmark, trial: Mapping[str, Any]) -> list[bench.Reading]:
+    if trial["status"] == 0:
+        return benchmark.parse(trial["stdout"])
+    if trial["status"] in (124, 137, 143):  # timeout: GNU coreutils, SIGKILL, busybox
+        raise bench.OutputError(f"{benchmark.kind}: did not end within its slot and was stopped")
+    told = output.printable(trial["stderr"][-600:], 300)
+    if not told:
+        benchmark.parse(trial["stdout"])  # iperf3 tells its error in the JSON
+    raise bench.OutputError(f"{benchmark.kind}: ended with status {trial['status']}: {told or 'no message'}")

@@ -1,0 +1,330 @@
+"""The verdict on every host of a fleet, from the comparison with the other hosts and from budgets.
+
+Hosts are of one kind, so that a budget is judged over the pairs of all of them, each a boot. A host FAILs when it
+is slow beside the others (:mod:`.peer_comparison`), or when the figure that a budget limits
+is beyond the limit in all its pairs, by more than hosts differ; pairs with such hosts are left out of the
+judgement over all pairs. A host without any result is INVALID, and so is one too many of whose trials failed or do
+not count (:mod:`nova_perf_tuning.validation.cloud.screening`).
+
+All that a verdict needs stands in the results, as they are written and read again: under ``fleet`` of their
+environment the pairs with their hosts (see ``results.schema.json``), and the trials. A pair is a boot of its own:
+its number is the ``group`` of its trials. What ran on its server alone is of another boot, that of the server's
+guest: its ``group`` is that number plus the number of all pairs.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import math
+import statistics
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from nova_perf_tuning.validation.bench import plugins
+from nova_perf_tuning.validation.cloud import model, peer_comparison, screening
+from nova_perf_tuning.validation.judge import budget_file, trial_filter
+from nova_perf_tuning.validation.judge import statistics as intervals
+from nova_perf_tuning.validation.judge import verdict as judging
+from nova_perf_tuning.validation.measure import model as results
+from nova_perf_tuning.validation.measure import overhead
+from nova_perf_tuning.validation.measure.reasons import Reason, ReasonCode, reason
+from nova_perf_tuning.validation.report import text
+
+#: Loss against other hosts from which a host is slow, where results do not say it.
+_MAX_LOSS: Final = 0.15
+
+_C = ReasonCode
+_V = judging.Verdict
+
+#: The worst first; None: nothing was to be judged.
+_ORDER: Final = (_V.FAIL, _V.INVALID, _V.INCONCLUSIVE, _V.PASS, None)
+
+#: What one part of the judgement says of a host; None: it found nothing to tell.
+_Told = tuple[judging.Verdict, Reason | None]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class HostVerdict:
+    """What became of a host.
+
+    :ivar verdict: None when nothing was to be judged: no budget, and too few hosts to compare.
+    :ivar told: every reason with the verdict on it alone, first those that the verdict comes from.
+    :ivar peers, measured: how many different peers were planned for it, and with how many it has figures.
+    :ivar of_bare: what guests reach of the bare host in their worst figure, 0.93; None: not compared with it.
+    """
+
+    host: str
+    verdict: judging.Verdict | None
+    told: tuple[tuple[judging.Verdict, Reason], ...]
+    peers: int
+    measured: int
+    of_bare: float | None = None
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Return why in words, one line each."""
+        return tuple(dict.fromkeys(text.of(why) for _, why in self.told))
+
+    def as_data(self) -> dict[str, Any]:
+        """Return it as ``fleet.hosts`` of a results file has it."""
+        details = [
+            {
+                "verdict": word.value,
+                "codes": sorted(why.codes),
+                "benchmark": why.params.get("benchmark", ""),
+                "figure": why.params.get("figure", ""),
+            }
+            for word, why in self.told
+        ]
+        return {
+            "host": self.host,
+            "verdict": self.verdict.value if self.verdict else None,
+            "reasons": list(self.reasons),
+            "details": details,
+            "peers": self.peers,
+            "measured": self.measured,
+        }
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class FleetVerdict:
+    """What a run says.
+
+    :ivar comparisons: (benchmark, arm) -> what it says of the hosts.
+    :ivar judgements: of the budgets, over all pairs.
+    """
+
+    hosts: tuple[HostVerdict, ...]
+    comparisons: Mapping[tuple[str, str], peer_comparison.Comparison]
+    judgements: tuple[judging.Judgement, ...]
+
+    @property
+    def whole(self) -> judging.Verdict | None:
+        """Return the verdict on the fleet: the worst of its hosts', None when none has one."""
+        return min((host.verdict for host in self.hosts), key=_ORDER.index, default=None)
+
+
+class Places:
+    """Which hosts the trials of a fleet's results are of."""
+
+    def __init__(self, environment: Mapping[str, Any]) -> None:
+        """Read the pairs; a benchmark that is not installed here is taken for one whose server takes part."""
+        pairs = environment["fleet"]["pairs"]
+        self._pairs = {one["number"]: model.HostPair(one["client"], one["server"]) for one in pairs}
+        self._alone = {
+            host: model.HostPair(host, host) for one in pairs for host in (one["client"], one["server"])
+        }
+        kinds = {benchmark.kind for benchmark in plugins.load_all() if not benchmark.paired}
+        benchmarks = environment.get("benchmarks", {})
+        self._unpaired = {label for label, one in benchmarks.items() if one.get("kind") in kinds}
+
+    def pair(self, trial: results.Trial) -> model.HostPair | None:
+        """Return the pair of a trial; None where there is no such pair."""
+        return self._pairs.get(trial.group) or self._pairs.get(trial.group - len(self._pairs))
+
+    def host(self, trial: results.Trial) -> str:
+        """Return the host that a trial ran on; with a peer it began there."""
+        pair = self.pair(trial) or model.HostPair()
+        return pair.client if trial.group in self._pairs else pair.server
+
+    def hosts(self, trial: results.Trial) -> model.HostPair:
+        """Return the hosts that a trial is about: without a peer's part the one that it ran on is both."""
+        if trial.benchmark in self._unpaired:
+            return self._alone[self.host(trial)]
+        return self.pair(trial) or model.HostPair()
+
+
+def judge(found: results.Results, budgets: Sequence[judging.Budget]) -> tuple[results.Results, FleetVerdict]:
+    """Return the results of a fleet with new verdicts in place of those in them, and these.
+
+    Where budgets have to hold and none is for the run, hosts were only compared with each other: INVALID.
+
+    :param found: whose environment has ``fleet``.
+    """
+    environment, fleet = found.environment, found.environment["fleet"]
+    places = Places(environment)
+    known = [trial for trial in found.trials if trial.primary and places.pair(trial) is not None]
+    measured = [(places.hosts(trial), trial) for trial in known if trial.arm != results.HOST]
+    wanted = {(budget.benchmark, budget.arm) for budget in budgets if budget.max_host_cpu_per_unit is not None}
+    screened = screening.screen(measured, environment, trial_filter.limits(budgets), wanted)
+    comparisons = peer_comparison.compare(screened.counting, float(fleet.get("max_loss", _MAX_LOSS)))
+    planned, with_figures = _peers(fleet["pairs"], places, measured)
+    told: dict[str, list[_Told]] = {host: [] for host in sorted(planned)}
+    with_results = {host for pair in map(places.pair, known) if pair for host in (pair.client, pair.server)}
+    for host, mine in told.items():
+        if host not in with_results:
+            mine.append((_V.INVALID, reason(_C.NO_RESULT)))
+        mine += ((_V.INVALID, why) for why in screened.lost.get(host, ()))
+    for (benchmark, arm), comparison in comparisons.items():
+        if len(comparison.states) >= peer_comparison.MIN_HOSTS:
+            for host, logs in comparison.logs.items():
+                losses = [-math.expm1(log - comparison.middle) for log in logs]
+                told[host].append(_placed(comparison, host, losses, slow=True, benchmark=benchmark, arm=arm))
+    boots = {(trial.benchmark, trial.group): pair for pair, trial in screened.kept}
+    bare = [
+        (boots[trial.benchmark, trial.group], trial)
+        for trial in known
+        if trial.arm == results.HOST and (trial.benchmark, trial.group) in boots
+    ]
+    usable = [*screened.kept, *bare] or measured
+    judgements = _over_all_pairs(told, usable, budgets, environment)
+    before = _failing(told)
+    of_bare = _by_hosts(told, judgements, [*screened.counting, *bare])
+    if before != _failing(told):
+        judgements = _over_all_pairs(told, usable, budgets, environment)
+    _by_budgets(told, judgements, screened.kept)
+    if not judgements and not all(budget.optional for budget in budgets):
+        for mine in told.values():
+            mine.insert(0, (_V.INVALID, reason(_C.NO_BUDGET_APPLIES, text=budget_file.why_none(found))))
+    hosts = [
+        _verdict(host, mine, len(planned[host]), len(with_figures[host]), of_bare.get(host))
+        for host, mine in told.items()
+    ]
+    judged = FleetVerdict(tuple(hosts), comparisons, judgements)
+    fleet = {**fleet, "verdict": judged.whole and judged.whole.value, "hosts": [one.as_data() for one in hosts]}
+    return dataclasses.replace(found, environment={**environment, "fleet": fleet}), judged
+
+
+def _peers(
+    pairs: Iterable[Mapping[str, Any]], places: Places, measured: screening.Trials
+) -> tuple[Mapping[str, set[str]], Mapping[str, set[str]]]:
+    """Return host -> the different peers that were planned for it, and those with which it has figures."""
+    planned, with_figures = (collections.defaultdict[str, set[str]](set) for _ in range(2))
+    for pair in pairs:
+        planned[pair["client"]].add(pair["server"])
+        planned[pair["server"]].add(pair["client"])
+    for hosts, trial in measured:
+        met = places.pair(trial)
+        if met is not None and trial.value is not None:
+            for host in (hosts.client, hosts.server):
+                with_figures[host].add(met.server if host == met.client else met.client)
+    return planned, with_figures
+
+
+def _placed(
+    comparison: peer_comparison.Comparison, host: str, found: Sequence[float], *, slow: bool, **params: Any
+) -> _Told:
+    """Return what the state of a host means for its verdict.
+
+    :param found: the figure of each of its pairs, the best last.
+    :param slow: beside the other hosts; False: held against a budget.
+    """
+    state = comparison.states[host]
+    if state is peer_comparison.State.GOOD:
+        return _V.PASS, None
+    params |= {"low": found[-1], "high": found[0], "spread": comparison.spread}
+    if state is peer_comparison.State.SLOW:
+        return _V.FAIL, Reason(_C.SLOW if slow else _C.HOST_BEYOND, params)
+    return _V.INCONCLUSIVE, Reason(_C.MAYBE_SLOW if slow else _C.HOST_MAYBE_BEYOND, params)
+
+
+def _failing(told: Mapping[str, Sequence[_Told]]) -> set[str]:
+    return {host for host, mine in told.items() if any(word is _V.FAIL for word, _ in mine)}
+
+
+def _over_all_pairs(
+    told: Mapping[str, Sequence[_Told]],
+    trials: screening.Trials,
+    budgets: Sequence[judging.Budget],
+    environment: Mapping[str, Any],
+) -> tuple[judging.Judgement, ...]:
+    """Judge budgets by the pairs without a host that FAILs; where there are none, by all, to have a judgement."""
+    failing = _failing(told)
+    usable = [trial for pair, trial in trials if not failing & {pair.client, pair.server}]
+    usable = usable or [trial for _, trial in trials]
+    return tuple(judging.judge_all(results.Results(environment, usable), budgets)) if usable else ()
+
+
+def _by_hosts(
+    told: Mapping[str, list[_Told]], judgements: Sequence[judging.Judgement], trials: screening.Trials
+) -> dict[str, float]:
+    """Add to ``told`` which hosts are beyond a budget in all their pairs; return what they reach of bare hosts."""
+    of_bare: dict[str, float] = {}
+    limits = [
+        (judgement, *limit)
+        for judgement in judgements
+        if judgement.verdict is not _V.INVALID
+        for limit in _limited(judgement.budget, trials)
+        if limit[-1]
+    ]
+    for judgement, figure, limit, of_pair in limits:
+        budget, loss = judgement.budget, figure == "loss"
+        by = peer_comparison.judge(of_pair, 0.0, len(limits), limit)
+        params = {
+            "benchmark": budget.benchmark,
+            "arm": budget.arm,
+            "baseline": budget.baseline,
+            "figure": figure,
+            "limit": budget.max_loss if loss else budget.max_host_cpu_per_unit,
+            "unit": judgement.unit,
+        }
+        for host, logs in by.logs.items():
+            if loss and budget.baseline == results.HOST:
+                of_bare[host] = min(of_bare.get(host, math.inf), math.exp(logs[-1]))
+            found = [-math.expm1(log) if loss else math.exp(-log) for log in logs]
+            told[host].append(_placed(by, host, found, slow=False, **params))
+    return of_bare
+
+
+def _limited(
+    budget: judging.Budget, trials: screening.Trials
+) -> Iterator[tuple[str, float, dict[model.HostPair, float]]]:
+    """Yield each figure that a budget limits: its name, its limit, and what pairs have.
+
+    Both are logarithms, turned so that more is better.
+    """
+    mine = [
+        (pair, trial)
+        for pair, trial in trials
+        if trial.benchmark == budget.benchmark and budget.metric in (None, trial.metric)
+    ]
+    boots = {trial.group: pair for pair, trial in mine if trial.arm == budget.arm}
+    if budget.max_loss is not None:
+        ratios = intervals.log_ratios((trial for _, trial in mine), budget.arm, budget.baseline)
+        yield "loss", math.log(1 - budget.max_loss), _of_pairs(boots, ratios)
+    if budget.max_host_cpu_per_unit:
+        costs: dict[int, list[float]] = collections.defaultdict(list)
+        for _, trial in mine:
+            if trial.arm == budget.arm and (cost := overhead.per_unit(overhead.cost(trial).service_s, trial)):
+                costs[trial.group].append(-math.log(cost))
+        yield "cpu", -math.log(budget.max_host_cpu_per_unit), _of_pairs(boots, costs)
+
+
+def _of_pairs(
+    boots: Mapping[int, model.HostPair], samples: Mapping[int, Sequence[float]]
+) -> dict[model.HostPair, float]:
+    """Return the median of each boot, that of the better one where a pair has two."""
+    found: dict[model.HostPair, float] = {}
+    for group, some in samples.items():
+        pair = boots[group]
+        found[pair] = max(statistics.median(some), found.get(pair, -math.inf))
+    return found
+
+
+def _by_budgets(
+    told: Mapping[str, list[_Told]], judgements: Sequence[judging.Judgement], trials: screening.Trials
+) -> None:
+    """Add to ``told`` what budgets say over all pairs, of the hosts that have no worse verdict already."""
+    decided = {host for host, mine in told.items() if any(word in (_V.FAIL, _V.INVALID) for word, _ in mine)}
+    measured: dict[str, set[str]] = collections.defaultdict(set)
+    for pair, trial in trials:
+        measured[trial.benchmark] |= {pair.client, pair.server}
+    for judgement in judgements:
+        benchmark = judgement.budget.benchmark
+        words: list[_Told] = [(_V.PASS, None)]
+        for word, why in judgement.told:
+            if word is not _V.PASS:
+                figure = why.params.get("figure", "")
+                words.append((word, reason(_C.BUDGET, benchmark=benchmark, figure=figure, why=(why,))))
+        # A benchmark that no host has was asked of all of them.
+        for host in (measured[benchmark] or told.keys()) - decided:
+            told[host] += words
+
+
+def _verdict(host: str, told: Iterable[_Told], peers: int, measured: int, of_bare: float | None) -> HostVerdict:
+    """Return the worst of what was told of a host."""
+    ordered = sorted(told, key=lambda entry: _ORDER.index(entry[0]))
+    whole = ordered[0][0] if ordered else None
+    found = tuple((word, why) for word, why in ordered if why is not None)
+    return HostVerdict(host, whole, found, peers, measured, of_bare)

@@ -1,0 +1,298 @@
+"""Host CPU of a pair's guests while they measure, by class, sampled from the agents' Prometheus metrics.
+
+What answers at an agent's address is not trusted: its time and size are bounded and redirects are not followed.
+``http.client`` is used since a page of ``requests`` has a timeout for each read alone, not for the whole. A window
+is known only where samples are dense and no counter fell in it; else its trials have no host CPU, and
+:attr:`Sampler.faults` says why.
+"""
+
+from __future__ import annotations
+
+import bisect
+import contextlib
+import dataclasses
+import http.client
+import math
+import operator
+import re
+import socket
+import threading
+import time
+import urllib.parse
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+from prometheus_client import parser
+
+from nova_perf_tuning import errors
+from nova_perf_tuning.validation.bench import output
+from nova_perf_tuning.validation.cloud import api as api_module
+from nova_perf_tuning.validation.cloud import faults
+from nova_perf_tuning.validation.measure import overhead
+
+#: What results say of figures that come from here.
+SOURCE: Final = "agent metrics"
+
+_METRIC: Final = "nova_perf_guest_host_cpu_seconds_total"
+_HOST: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,254}").fullmatch
+#: An agent knows up to some thousand guests, each has five lines of 100 bytes.
+_MAX_BYTES: Final = 2 << 20
+_MAX_LINE: Final = 1000
+#: A thousand CPUs for thirty years.
+_MAX_S: Final = 1e12
+#: Samples further apart than this, in seconds, do not tell a trial's share of what lies between them.
+_MAX_GAP_S: Final = 5.0
+_INTERVAL_S: Final = 1.0
+_LIMIT_S: Final = 0.5
+#: Between two questions to Nova where a guest is, in seconds.
+_FIND_S: Final = 5.0
+_MAX_NOTES: Final = 5
+
+#: Moment of the wall clock, and class -> CPU seconds so far.
+_Sample: TypeAlias = tuple[float, Mapping[str, float]]
+_moment = operator.itemgetter(0)
+
+
+class AgentError(errors.PerfTuningError):
+    """An agent does not tell; one line that says why."""
+
+
+def check_url(url: str) -> None:
+    """See whether this is a URL of agents' metrics, with ``{host}`` in it.
+
+    :raises AgentError: it is none.
+    """
+    filled = url.replace("{host}", "h")
+    try:
+        parts = urllib.parse.urlsplit(filled)
+        usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0 and not parts.username
+    except ValueError:
+        usable = False
+    if filled == url or not usable or not re.fullmatch(r"[!-z|~]{1,500}", filled):
+        shown = output.printable(url, 80)
+        raise AgentError(f"'{shown}' is no URL with {{host}} in it, such as http://{{host}}:9751/metrics")
+
+
+def _ask(url: str, names: Collection[str], limit_s: float) -> dict[str, dict[str, float]]:
+    """Return guest -> class -> CPU seconds so far of those of ``names`` that the agent knows all classes of.
+
+    :param limit_s: for each of connecting, the handshake of TLS and the answer, whatever the other side does.
+    :raises AgentError: there is no answer, or it is not an agent's.
+    """
+    host = urllib.parse.urlsplit(url).hostname
+    try:
+        return _guests(_page(url, limit_s), names)
+    except TimeoutError:
+        raise AgentError(f"no full answer of {host} within {limit_s:g} s") from None
+    except (OSError, http.client.HTTPException) as error:
+        raise AgentError(f"no answer of {host}: {output.printable(error, 100)}") from None
+
+
+def _page(url: str, limit_s: float) -> bytes:
+    parts = urllib.parse.urlsplit(url)
+    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+    late = threading.Event()
+    with contextlib.closing(kind(parts.hostname or "", parts.port, timeout=limit_s)) as connection:
+        connection.connect()
+        used = connection.sock  # an answer that closes the connection takes it along
+
+        def end() -> None:
+            late.set()
+            with contextlib.suppress(OSError):
+                used.shutdown(socket.SHUT_RDWR)
+
+        timer = threading.Timer(limit_s, end)
+        timer.start()
+        try:
+            connection.request("GET", urllib.parse.urlunsplit(("", "", parts.path or "/", parts.query, "")))
+            with connection.getresponse() as answer:
+                body = answer.read(_MAX_BYTES + 1)
+        except (OSError, http.client.HTTPException):
+            if not late.is_set():
+                raise
+        finally:
+            timer.cancel()
+    if late.is_set():
+        raise TimeoutError
+    if answer.status != http.client.OK:
+        raise AgentError(f"{parts.hostname} answers HTTP {answer.status}")
+    if len(body) > _MAX_BYTES:
+        raise AgentError(f"{parts.hostname} answers more than {_MAX_BYTES >> 10} KiB")
+    return body
+
+
+def _guests(page: bytes, names: Collection[str]) -> dict[str, dict[str, float]]:
+    lines = [line for line in page.decode("utf-8", "replace").split("\n") if line.startswith(_METRIC)]
+    found: dict[str, dict[str, float]] = {name: {} for name in names}
+    try:
+        if any(len(line) > _MAX_LINE for line in lines):
+            raise ValueError("a line is too long")
+        wanted = "\n".join(line for line in lines if any(name in line for name in names))
+        for family in parser.text_string_to_metric_families(wanted):
+            for sample in family.samples:
+                guest, kind, seconds = sample.labels.get("guest", ""), sample.labels.get("class", ""), sample.value
+                if sample.name != _METRIC or not 0 <= seconds <= _MAX_S or kind in found.get(guest, {}):
+                    raise ValueError(f"{sample.name} of class {kind} is {seconds}")
+                if guest in found:
+                    found[guest][kind] = seconds
+    except Exception as error:  # what the library raises at rubbish is of any kind
+        raise AgentError(f"no agent writes such metrics: {output.printable(error, 100)}") from None
+    return {guest: classes for guest, classes in found.items() if classes.keys() == set(overhead.CLASSES)}
+
+
+def _used(samples: Sequence[_Sample], begin: float, end: float) -> dict[str, float] | None:
+    """Return class -> CPU seconds between two moments, on straight lines between samples.
+
+    None if that is not known: no samples on either side, or a counter fell: it is another process's, or lacks the
+    time of a thread that has ended.
+    """
+    first, last = (bisect.bisect_left(samples, moment, key=_moment) for moment in (begin, end))
+    if not first or last >= len(samples):
+        return None
+    if any(_is_fault(samples[index - 1], samples[index]) for index in range(first, last + 1)):
+        return None
+    before = _between(samples[first - 1], samples[first], begin)
+    after = _between(samples[last - 1], samples[last], end)
+    return {name: after[name] - before[name] for name in after}
+
+
+def _between(before: _Sample, after: _Sample, moment: float) -> dict[str, float]:
+    share = (moment - before[0]) / (after[0] - before[0])
+    return {name: before[1][name] + (after[1][name] - before[1][name]) * share for name in after[1]}
+
+
+def _is_fault(before: _Sample, after: _Sample) -> bool:
+    """Return whether nothing is known of what was used between two samples."""
+    grown = math.fsum(after[1].values()) - math.fsum(before[1].values())
+    # A thread that runs is read up to a tick late, and what is its own is then taken for another class's.
+    slack = overhead.SLACK_S + overhead.TICK_S * max(0.0, grown)
+    return (
+        not 0 < after[0] - before[0] <= _MAX_GAP_S
+        or grown < -overhead.TICK_S
+        or any(before[1][name] - after[1][name] > slack for name in after[1])
+    )
+
+
+@dataclasses.dataclass(slots=True)
+class _Guest:
+    """A guest that is sampled.
+
+    :ivar name: libvirt's. :ivar url: of the agent of its host; empty: not known yet.
+    :ivar find_at: by the wall clock, when Nova is asked where it is. :ivar fault: why the last sample is missing.
+    """
+
+    name: str = ""
+    host: str = ""
+    url: str = ""
+    find_at: float = 0.0
+    fault: str = "no answer yet"
+    samples: list[_Sample] = dataclasses.field(default_factory=list)
+
+
+class Sampler:
+    """Samples the guests of a pair in a thread of its own until :meth:`close`.
+
+    :ivar faults: "agent metrics of HOST" -> why a window is not known; one for each host.
+    """
+
+    def __init__(self, api: api_module.Api, url: str, interval_s: float = _INTERVAL_S) -> None:
+        """Ask nobody yet.
+
+        :param url: of the agents' metrics, see :func:`check_url`.
+        """
+        self.faults: dict[str, str] = {}
+        self._api = api
+        self._url = url
+        self._interval_s = interval_s
+        self._guests: dict[str, _Guest] = {}
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="agent-metrics", daemon=True)
+
+    def watch(self, servers: Iterable[str]) -> None:
+        """Sample some servers (ids), too."""
+        self._guests = {**self._guests, **{server: _Guest() for server in servers}}
+        if not self._thread.ident:
+            self._thread.start()
+
+    def close(self) -> None:
+        """End it; samples stay. What is being asked is not waited for."""
+        self._stop.set()
+
+    def used(self, servers: Sequence[str], begin: float, end: float) -> dict[str, float] | None:
+        """Return what ``servers`` used between two moments of the wall clock, by class, and ``total``.
+
+        None if that is not known of one of them.
+        """
+        parts = []
+        for guest in (self._guests.get(server, _Guest()) for server in servers):
+            part = _used(guest.samples, begin, end)
+            if part is None:
+                where = f"agent metrics of {guest.host}" if guest.host else "agent metrics"
+                self.faults[where] = guest.fault or "samples are missing, or a counter fell"
+            else:
+                parts.append(part)
+        if len(parts) < len(servers):
+            return None
+        found = {name: round(math.fsum(part[name] for part in parts), 6) for name in overhead.CLASSES}
+        return {**found, "total": round(math.fsum(found.values()), 6)}
+
+    def _run(self) -> None:
+        while not self._stop.wait(self._interval_s):
+            now = time.time()
+            by_url: dict[str, list[_Guest]] = {}
+            for server, guest in self._guests.items():
+                if not guest.url and now >= guest.find_at:
+                    guest.find_at = now + _FIND_S
+                    self._find(server, guest)
+                if guest.url:
+                    by_url.setdefault(guest.url, []).append(guest)
+            for url, guests in by_url.items():
+                _sample(url, guests)
+
+    def _find(self, server: str, guest: _Guest) -> None:
+        try:
+            found = api_module.read(lambda: self._api.connection.compute.get_server(server))
+            name, host = found.instance_name, found.hypervisor_hostname
+            if not (isinstance(name, str) and name and isinstance(host, str) and host):
+                raise AgentError("Nova does not tell where the guest runs; it tells administrators")
+            if not _HOST(host):
+                raise AgentError(f"the hypervisor's name '{output.printable(host, 60)}' fits in no URL")
+            guest.name, guest.host, guest.url = name, host, self._url.replace("{host}", host)
+        except (*api_module.ERRORS, errors.PerfTuningError) as error:
+            guest.fault = output.printable(faults.told(error), 200)
+
+
+def _sample(url: str, guests: Sequence[_Guest]) -> None:
+    begun = time.time()
+    try:
+        told = _ask(url, [guest.name for guest in guests], _LIMIT_S)
+    except AgentError as error:
+        for guest in guests:
+            guest.fault = str(error)
+        return
+    moment = (begun + time.time()) / 2
+    for guest in guests:
+        if guest.name not in told:
+            guest.fault = f"it does not know the guest {output.printable(guest.name, 60)}, or not all classes"
+            continue
+        if guest.samples and moment <= guest.samples[-1][0]:
+            guest.samples.clear()  # the clock was set back
+        guest.samples.append((moment, told[guest.name]))
+        guest.fault = ""
+
+
+def told(pairs: Mapping[str, int]) -> str:
+    """Return for people where the CPU figures of a run come from.
+
+    :param pairs: source, empty where a pair has no figures -> how many pairs.
+    """
+    if len(pairs) < 2:
+        return next(iter(pairs), "") or "none"
+    return "; ".join(f"{source or 'none'} in {number} pairs" for source, number in pairs.items())
+
+
+def notes(environment: Mapping[str, Any]) -> list[str]:
+    """Return for people where the host CPU of a run over many hosts comes from, and why it is not known."""
+    lacking = list(environment.get("host_cpu_faults", {}).items())
+    shown = [f"host CPU is not known from {where}: {why}" for where, why in lacking[:_MAX_NOTES]]
+    return [f"host CPU of guests: {environment['host_cpu_source']}", *shown]

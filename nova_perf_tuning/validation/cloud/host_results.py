@@ -1,0 +1,131 @@
+"""Verdicts of single hosts out of what a validation wrote: of one host, of a run over many, or trials alone."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from nova_perf_tuning.nova import host_result
+from nova_perf_tuning.validation.cloud import fleet, model
+from nova_perf_tuning.validation.judge import budget_file, verdict
+from nova_perf_tuning.validation.measure import model as results_model
+from nova_perf_tuning.validation.measure import schema, store
+from nova_perf_tuning.validation.report import text
+
+_V = verdict.Verdict
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Found:
+    """The verdict on each host that a file tells of.
+
+    :ivar recorded: they are those of the file; else its trials were judged now.
+    :ivar left_out: budgets that were not judged, a line for each cause.
+    """
+
+    hosts: Sequence[host_result.HostResult]
+    recorded: bool
+    left_out: Sequence[str] = ()
+
+
+def read(
+    path: str,
+    budgets: Sequence[verdict.Budget] | None = None,
+    name: str = "",
+    told: Callable[[results_model.Results], results_model.Results] | None = None,
+) -> Found:
+    """Return the verdict on each host that a file tells of.
+
+    :param path: the result file of one host, or results of ``nova-perf validate``. Budgets judge their trials, of
+        one host and of many; without budgets those of a run over many hosts have the verdicts that the file holds,
+        but FAIL where the comparison of hosts gives that now.
+    :param name: of ``budgets`` taken together, for the host's trait; empty: they have none.
+    :param told: adds to results what is known of their hosts beside them.
+    :raises InputError, ResultError, CloudError: unreadable, not of either schema, nothing to be judged by or to
+        judge, or an A/A run, in which nothing was tuned.
+    """
+    data = schema.load_json(path, store.MAX_BYTES)
+    if not isinstance(data, dict) or "trials" not in data:
+        result = host_result.read(path)
+        if result is None:
+            raise model.CloudError(f"{path}: it has just been removed")
+        if budgets:
+            raise model.CloudError(f"{path}: a verdict without trials, which --budget could judge; leave it out")
+        return Found([result], recorded=True)
+    results = store.from_dict(data, path)
+    if text.is_aa(results.environment):
+        raise model.CloudError(f"{path}: {_aa(results.environment)}")
+    created = _created(results.environment, path)
+    many = "fleet" in results.environment
+    if not budgets and not many:
+        raise model.CloudError(f"{path}: these are trials without a verdict; give --budget FILE to judge them by")
+    results = told(results) if budgets and told is not None else results
+    left_out = verdict.left_out(results, budgets) if budgets else []
+    words: list[tuple[str, verdict.Verdict, float | None]]
+    if many:
+        _, judged = fleet.judge(results, budgets or [])
+        judgements: Sequence[verdict.Judgement] = judged.judgements
+        words = [(one.host, one.verdict or _V.INCONCLUSIVE, one.of_bare) for one in judged.hosts]
+        if not budgets:
+            slow = {host for host, word, _ in words if word is _V.FAIL}
+            recorded = {host["host"]: host["verdict"] for host in results.environment["fleet"]["hosts"]}
+            words = [
+                (host, _V.FAIL if host in slow else _V(word or "INCONCLUSIVE"), None)
+                for host, word in recorded.items()
+            ]
+        elif not judgements:
+            left_out.insert(0, f"{budget_file.why_none(results)}; hosts were only compared with each other")
+    else:
+        host = results.environment.get("host")
+        if not isinstance(host, str) or not host:
+            raise model.CloudError(f"{path}: environment.host is missing: which host was measured?")
+        judgements = verdict.judge_all(results, budgets or [])
+        words = [(host, verdict.overall(judgements), _of_bare(judgements))]
+    found = [
+        host_result.HostResult(
+            host, created, word.value, {name: word.value} if name and judgements else {}, score=_score(of_bare)
+        )
+        for host, word, of_bare in words
+    ]
+    return Found(found, recorded=not budgets, left_out=left_out)
+
+
+def _score(of_bare: float | None) -> float | None:
+    """:param of_bare: what guests reach of the bare host in their worst figure, 0.93; None: not known."""
+    return None if of_bare is None else round(100 * min(1.0, max(0.0, of_bare)), 1)
+
+
+def of_host(found: Sequence[host_result.HostResult], name: str, path: str) -> host_result.HostResult:
+    """Return the verdict on one host.
+
+    :raises CloudError: there is none among them.
+    """
+    for one in found:
+        if host_result.same_host(one.host, name):
+            return one
+    names = ", ".join(one.host for one in found[:10]) + (" …" if len(found) > 10 else "")
+    raise model.CloudError(f"{path}: there is no result of host '{name}' in it; there is {names or 'none at all'}")
+
+
+def _aa(environment: Mapping[str, Any]) -> str:
+    if environment.get("launcher") == "host":
+        what = "every arm is the host itself (launcher host), so it says nothing about guests"
+    else:
+        what = "both pairs of guests are untuned (an A/A run), so it says nothing about tuned ones"
+    return f"{what}; publish what 'nova-perf validate' measured in guests, without --noise-floor"
+
+
+def _of_bare(judged: Sequence[verdict.Judgement]) -> float | None:
+    losses = (one.loss.value for one in judged if one.budget.baseline == "host" and one.loss is not None)
+    return min((1 - loss for loss in losses), default=None)
+
+
+def _created(environment: Mapping[str, Any], path: str) -> datetime.datetime:
+    """Return when the measuring began; a time without zone is UTC, as the database has it."""
+    try:
+        time = datetime.datetime.fromisoformat(str(environment["created"]))
+        return time.replace(tzinfo=datetime.UTC) if time.tzinfo is None else time.astimezone(datetime.UTC)
+    except (KeyError, ValueError, OverflowError):
+        raise model.CloudError(f"{path}: environment.created: no time when this was measured") from None

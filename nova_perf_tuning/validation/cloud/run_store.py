@@ -1,0 +1,317 @@
+"""Keeps a run over many hosts in the database of runs, so that it can go on after Ctrl-C, a crash or kill -9.
+
+Each event is one transaction: a pair is ``running`` before its first API call, and its outcome and state change
+together. Whoever resumes a run finds pairs that were cut off as ``running``, has their stacks removed and measures
+them anew; what has an outcome is never measured again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import os
+import secrets
+import socket
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import psutil
+
+from nova_perf_tuning.validation.database import engine as database  # first: it says which extra SQLAlchemy is of
+
+# isort: split
+import sqlalchemy as sa
+
+from nova_perf_tuning import errors
+from nova_perf_tuning.validation.cloud import model
+from nova_perf_tuning.validation.database import tables
+from nova_perf_tuning.validation.measure import model as results
+
+#: A run of another machine whose owner has been silent for so long (seconds) has died.
+SILENCE_S: Final = 300.0
+
+_runs, _pairs = tables.runs, tables.pairs
+
+
+class RunError(errors.PerfTuningError):
+    """There is no such run, or it cannot be taken up now."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Line:
+    """One row of the list of runs.
+
+    :ivar alive: the process that runs it is. :ivar done: pairs that have results.
+    """
+
+    run_id: str
+    state: str
+    created_at: datetime.datetime
+    alive: bool
+    leftovers: bool
+    hosts: int
+    pairs: int
+    done: int
+    cloud: str
+
+
+def new_id() -> str:
+    """Return an id for a run, as :class:`nova_perf_tuning.validation.cloud.model.MeasurePlan` wants it."""
+    return f"{_now():%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+
+
+class RunStore:
+    """Reads and writes runs; for one thread at a time."""
+
+    def __init__(self, url: str | None = None, *, make: bool = True) -> None:
+        """Open the database.
+
+        :param url, make: as for :func:`nova_perf_tuning.validation.database.engine.connect`.
+        :raises nova_perf_tuning.validation.database.engine.DatabaseError: it cannot be opened.
+        """
+        self._engine = database.connect(url, make=make)
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._engine.dispose()
+
+    # -- runs
+
+    def create(
+        self,
+        run_id: str,
+        hosts: Sequence[str],
+        pairs: Sequence[model.HostPair],
+        plan: Mapping[str, Any],
+        environment: Mapping[str, Any],
+    ) -> model.StoredRun:
+        """Write a new run, owned by this process, and return it."""
+
+        def create(connection: sa.Connection) -> None:
+            row = {
+                "id": run_id,
+                "kind": "heat",
+                "state": "running",
+                "owner": _own_name(),
+                "created_at": _now(),
+                "seen_at": _now(),
+                "leftovers": False,
+                "plan": dict(plan),
+                "environment": dict(environment),
+                "hosts": list(hosts),
+            }
+            connection.execute(sa.insert(_runs), row)
+            planned = {"state": "planned", "attempts": 0, "faults": [], "environment": {}, "trials": []}
+            rows = [
+                {"run_id": run_id, "number": number, **planned, **dataclasses.asdict(pair)}
+                for number, pair in enumerate(pairs)
+            ]
+            connection.execute(sa.insert(_pairs), rows)
+
+        database.write(self._engine, create)
+        return self.load(run_id)
+
+    def load(self, run_id: str) -> model.StoredRun:
+        """Return a run.
+
+        :raises RunError: there is none of that id.
+        """
+        columns = [column for column in _pairs.c if column.name not in ("environment", "trials")]
+        with database.reading(self._engine) as connection:
+            run = _get(connection, run_id)
+            pairs = connection.execute(
+                sa.select(*columns).where(_pairs.c.run_id == run_id).order_by(_pairs.c.number)
+            ).all()
+        tasks = [
+            model.Task(
+                pair.number,
+                model.HostPair(pair.client, pair.server),
+                pair.state,
+                pair.attempts,
+                pair.seconds,
+                [_fault(**one) for one in pair.faults],
+            )
+            for pair in pairs
+        ]
+        plan, environment, hosts = run.plan, run.environment, sorted(run.hosts)
+        return model.StoredRun(run.id, run.state, plan, environment, hosts, tasks, run.created_at, run.leftovers)
+
+    def lines(self) -> list[Line]:
+        """Return all runs of fleets, the newest first."""
+        counts = {}
+        with database.reading(self._engine) as connection:
+            done = sa.func.sum(sa.case((_pairs.c.state == "done", 1), else_=0))
+            query = sa.select(_pairs.c.run_id, sa.func.count(), done).group_by(_pairs.c.run_id)
+            for run_id, number, measured in connection.execute(query):
+                counts[run_id] = number, int(measured)
+            runs = connection.execute(
+                sa.select(_runs).where(_runs.c.kind == "heat").order_by(_runs.c.created_at.desc(), _runs.c.id)
+            ).all()
+        return [
+            Line(
+                run.id,
+                run.state,
+                run.created_at,
+                _is_alive(run.owner, run.seen_at),
+                run.leftovers,
+                len(run.hosts),
+                *counts.get(run.id, (0, 0)),
+                str(run.plan.get("cloud", "")),
+            )
+            for run in runs
+        ]
+
+    def claim(self, run_id: str) -> model.StoredRun:
+        """Make this process the owner of a run that nobody runs, and return it.
+
+        Pairs that were cut off are planned again; ``leftovers`` says whether their stacks may exist.
+
+        :raises RunError: no such run, it is complete, or its owner is alive.
+        """
+
+        def claim(connection: sa.Connection) -> None:
+            run = _get(connection, run_id)
+            if run.state == "complete":
+                raise RunError(f"run {run_id} is complete; there is nothing to resume")
+            _take_over(connection, run)
+            cut = _plan_again(connection, run_id)
+            _change_run(connection, run_id, state="running", leftovers=run.leftovers or cut > 0)
+
+        database.write(self._engine, claim)
+        return self.load(run_id)
+
+    def disown(self, run_id: str) -> None:
+        """Take a dead run over so that its stacks can be removed; its state stays.
+
+        :raises RunError: no such run, or its owner is alive.
+        """
+        database.write(self._engine, lambda connection: _take_over(connection, _get(connection, run_id)))
+
+    def seen(self, run_id: str) -> None:
+        """Say that the owner is alive."""
+        database.write(self._engine, lambda connection: _change_run(connection, run_id, seen_at=_now()))
+
+    def end(self, run_id: str, state: str = "", *, leftovers: bool = False) -> None:
+        """Say that nobody runs it any more; pairs that are still running are planned again.
+
+        :param state: empty: as it was; one that died while running was interrupted.
+        """
+        died = sa.case((_runs.c.state == "running", "interrupted"), else_=_runs.c.state)
+
+        def end(connection: sa.Connection) -> None:
+            _plan_again(connection, run_id)
+            _change_run(connection, run_id, state=state or died, owner="", leftovers=leftovers)
+
+        database.write(self._engine, end)
+
+    # -- pairs
+
+    def begin(self, run_id: str, number: int) -> None:
+        """Say that a pair's stacks may exist from now on."""
+        self._change_pair(run_id, number, state="running")
+
+    def put_back(self, run_id: str, number: int) -> None:
+        """Plan a pair again that was cut off and removed; nothing of it counts."""
+        self._change_pair(run_id, number, state="planned")
+
+    def finish(self, run_id: str, task: model.Task, outcome: model.PairOutcome, state: str) -> None:
+        """Write what one attempt at a pair gave and the state that the pair has now, also into ``task``."""
+        attempts, seconds = task.attempts + 1, round(sum(outcome.seconds.values()), 3)
+        faults = [*task.faults, *(model.Fault(attempts, one) for one in outcome.errors)]
+        hosts = {arm: dataclasses.asdict(where) for arm, where in outcome.hosts.items()}
+        self._change_pair(
+            run_id,
+            task.number,
+            state=state,
+            attempts=attempts,
+            seconds=seconds,
+            faults=[{"attempt": one.attempt, **dataclasses.asdict(one.error)} for one in faults],
+            environment={**outcome.environment, "hosts": hosts, "host_cpu_source": outcome.host_cpu_source},
+            trials=[dataclasses.asdict(one) for one in outcome.trials],
+        )
+        task.state, task.attempts, task.seconds, task.faults = state, attempts, seconds, faults
+
+    # -- what was measured
+
+    def trials(self, run_id: str) -> Iterator[tuple[int, results.Trial]]:
+        """Yield (number of the pair, trial) in the order of pairs; groups are as the launcher gave them."""
+        for number, rows in self._of_pairs(run_id, _pairs.c.trials):
+            for row in rows:
+                yield number, results.Trial(**row)
+
+    def pair_environments(self, run_id: str) -> Iterator[dict[str, Any]]:
+        """Yield the environment of every pair that has been measured, ``host_cpu_source`` in it."""
+        for _, environment in self._of_pairs(run_id, _pairs.c.environment):
+            yield environment
+
+    def _of_pairs(self, run_id: str, column: sa.Column[Any]) -> Iterator[tuple[int, Any]]:
+        """Yield (number, column) of the pairs that are done, a few at a time: a fleet's are large."""
+        mine = sa.and_(_pairs.c.run_id == run_id, _pairs.c.state == "done")
+        query = sa.select(_pairs.c.number, column).where(mine).order_by(_pairs.c.number)
+        with database.reading(self._engine) as connection:
+            for row in connection.execute(query.execution_options(yield_per=50)):
+                yield row.tuple()
+
+    # -- below
+
+    def _change_pair(self, run_id: str, number: int, **values: Any) -> None:
+        change = sa.update(_pairs).where(_pairs.c.run_id == run_id, _pairs.c.number == number).values(values)
+        database.write(self._engine, lambda connection: connection.execute(change))
+
+
+def _get(connection: sa.Connection, run_id: str) -> sa.Row[Any]:
+    run = connection.execute(sa.select(_runs).where(_runs.c.id == run_id, _runs.c.kind == "heat")).first()
+    if run is None:
+        raise RunError(
+            f"there is no run '{run_id[:40]}' in this database; 'openstack perf cleanup --list' lists them"
+        )
+    return run
+
+
+def _fault(attempt: int, kind: str, reason: str, arm: str) -> model.Fault:
+    return model.Fault(attempt, model.PairError(model.ErrorClass(kind), reason, arm))
+
+
+def _change_run(connection: sa.Connection, run_id: str, **values: Any) -> None:
+    connection.execute(sa.update(_runs).where(_runs.c.id == run_id).values(values))
+
+
+def _plan_again(connection: sa.Connection, run_id: str) -> int:
+    """Plan the pairs again that were running and return their number."""
+    running = sa.and_(_pairs.c.run_id == run_id, _pairs.c.state == "running")
+    return connection.execute(sa.update(_pairs).where(running).values(state="planned")).rowcount
+
+
+def _take_over(connection: sa.Connection, run: sa.Row[Any]) -> None:
+    """Make this process the owner of a run whose owner has died; where two try, one succeeds."""
+    if _is_alive(run.owner, run.seen_at) and run.owner != _own_name():
+        host, pid, _ = run.owner.rsplit(":", 2)
+        raise RunError(f"run {run.id} is being run by process {pid} on {host}; stop that first")
+    unowned = sa.and_(_runs.c.id == run.id, _runs.c.owner == run.owner)
+    taken = connection.execute(sa.update(_runs).where(unowned).values(owner=_own_name(), seen_at=_now()))
+    if not taken.rowcount:
+        raise RunError(f"run {run.id} has just been taken up by another process")
+
+
+def _now() -> datetime.datetime:
+    """Return the time as the database has it: UTC, without a zone."""
+    return datetime.datetime.now(datetime.UTC).replace(tzinfo=None)
+
+
+def _own_name() -> str:
+    """Return ``machine:process:its start``, which no other process ever has."""
+    return f"{socket.gethostname()[:100]}:{os.getpid()}:{psutil.Process().create_time():.2f}"
+
+
+def _is_alive(owner: str, seen_at: datetime.datetime) -> bool:
+    """Return whether the process of an :func:`_own_name` runs; of another machine, whether it spoke lately."""
+    if not owner:
+        return False
+    machine, pid, born = owner.rsplit(":", 2)
+    if machine != socket.gethostname()[:100]:
+        return (_now() - seen_at).total_seconds() < SILENCE_S
+    try:
+        # Computed from the time of boot, which moves a little when the clock is set.
+        return abs(psutil.Process(int(pid)).create_time() - float(born)) < 2
+    except psutil.Error:
+        return False

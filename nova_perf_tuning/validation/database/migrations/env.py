@@ -1,0 +1,13 @@
+"""Alembic's environment: the connection is given, see :mod:`nova_perf_tuning.validation.database.engine`."""
+
+from alembic import context
+
+from nova_perf_tuning.validation.database import tables
+
+context.configure(
+    connection=context.config.attributes["connection"],
+    target_metadata=tables.metadata,
+    transactional_ddl=True,  # SQLite can, though Alembic does not expect it
+)
+with context.begin_transaction():
+    context.run_migrations()

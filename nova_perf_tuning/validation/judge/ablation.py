@@ -1,0 +1,214 @@
+"""Which knob of a request paid: the tuned guests beside guests with one knob left out at a time.
+
+A knob is one ``perf:`` extra spec. Its effect is the ratio of the tuned arm to the arm without it: more than 1
+where it pays. That no effect was found does not show that there is none, so that both have a test of their own:
+
+* *pays* and *harms*: the interval excludes 1. These intervals are Bonferroni-corrected for their number (knobs
+  times benchmarks), since a dozen knobs looked at 95 % each would show one that pays by chance in every other run.
+* *removable*: two one-sided tests (Schuirmann 1987) place the effect within a margin around 1 in every benchmark.
+  They are corrected for the knobs only: "in every benchmark" errs no more often than in any one
+  (intersection-union test, Berger 1982).
+
+Both share the error with the look of the session (``measure/interim``), which goes on while a
+knob is undecided.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from nova_perf_tuning.specs import request as request_module
+from nova_perf_tuning.validation.judge import statistics, trial_filter, verdict
+from nova_perf_tuning.validation.launch import base as launch
+from nova_perf_tuning.validation.measure import interim, model, reasons
+from nova_perf_tuning.validation.report import text
+
+#: The arm that has every knob.
+FULL = "tuned"
+
+#: Not knobs: the profile is spelled out by its specs, the budget only judges.
+_NO_KNOBS = ("perf:profile", "perf:budget")
+
+_ARM_LENGTH = 40
+
+#: An effect smaller than this, either way, is no reason to keep a spec: boots of a quiet host differ by as much.
+MARGIN = 0.02
+
+
+class Call(enum.StrEnum):
+    """What an ablation says of a knob."""
+
+    PAYS = "pays"
+    HARMS = "harms"
+    MIXED = "mixed"
+    NEEDED = "needed"
+    REMOVABLE = "removable"
+    UNDECIDED = "undecided"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Finding:
+    """What a knob does in one benchmark.
+
+    :ivar call: pays, harms, removable or undecided.
+    :ivar effect: tuned / without it, more than 1 is a gain by the knob, with the interval that the call rests on;
+        None without a pair.
+    :ivar notes: what failed or was excluded, or why there is no effect for it.
+    """
+
+    call: Call
+    effect: statistics.Estimate | None
+    notes: tuple[reasons.Reason, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Knob:
+    """One knob judged.
+
+    :ivar spec, value: the extra spec; :ivar arm: the arm without it.
+    :ivar findings: benchmark -> what it does there.
+    :ivar call: ``pays`` where it pays in one benchmark and harms in none, ``harms`` the other way round, ``mixed``
+        where it does both, ``removable`` where no effect matters in any and budgets are met as well without it,
+        ``needed`` where no effect matters, but the budgets pass with it and fail without it; else ``undecided``.
+    :ivar met_without: verdict of the budgets on the guests without it; None without a budget.
+    """
+
+    spec: str
+    value: str
+    arm: str
+    findings: Mapping[str, Finding]
+    call: Call
+    met_without: verdict.Verdict | None
+
+
+def knobs(wanted: request_module.Request) -> dict[str, str]:
+    """Return extra spec -> value of every knob of a request."""
+    return {spec: value for spec, value in wanted.extra_specs().items() if spec not in _NO_KNOBS}
+
+
+def without(wanted: request_module.Request, spec: str) -> request_module.Request:
+    """Return ``wanted`` with one knob left out."""
+    field, _, feature = spec.removeprefix("perf:").partition(".")
+    left: dict[str, Any] = {field: None}
+    if feature:
+        left[field] = {name: on for name, on in getattr(wanted, field).items() if name != feature}
+    return dataclasses.replace(wanted, **left)
+
+
+def arm_name(spec: str) -> str:
+    """Return the name of the arm without ``spec``."""
+    return f"no-{re.sub('[^a-z0-9_]+', '-', spec.removeprefix('perf:').lower())}"[:_ARM_LENGTH]
+
+
+def arms(wanted: request_module.Request) -> dict[str, launch.Arm]:
+    """Return extra spec -> arm without it."""
+    return {spec: launch.Arm(arm_name(spec), without(wanted, spec)) for spec in knobs(wanted)}
+
+
+def judge(results: model.Results, budgets: Sequence[verdict.Budget] = (), confidence: float = 0.95) -> list[Knob]:
+    """Return every knob of an ablation run (its environment has ``ablation``: arm -> spec and value), judged.
+
+    :param budgets: of the tuned arm; they are applied to each arm without a knob too.
+    """
+    without_knob = results.environment.get("ablation", {})
+    if not without_knob:
+        return []
+    trials: dict[str, list[model.Trial]] = {}
+    for trial in results.trials:
+        mine = trials.setdefault(trial.benchmark, [])
+        if trial.primary:
+            mine.append(trial)
+    levels = _levels(results, confidence, len(without_knob), len(trials))
+    of_tuned = [budget for budget in budgets if budget.arm == FULL]
+    met_with = _met(results, of_tuned, FULL)
+    found = []
+    for arm, one in without_knob.items():
+        findings = {
+            label: _finding(
+                trial_filter.select(results, mine, FULL, arm, trial_filter.limits(budgets)), arm, levels
+            )
+            for label, mine in trials.items()
+        }
+        met = _met(results, of_tuned, arm)
+        call = _call([finding.call for finding in findings.values()], met_with, met)
+        found.append(Knob(one["spec"], one["value"], arm, findings, call, met))
+    return found
+
+
+def _levels(results: model.Results, confidence: float, knobs: int, benchmarks: int) -> tuple[float, float]:
+    """Return the confidence of intervals that show an effect, and of those that show that none matters.
+
+    The second is that of two one-sided tests, each with all of the error, but never below what was asked for:
+    Student's t over boots is safe up to an error of 5 % on both sides.
+    """
+    error = 1 - interim.confidence(confidence, results.environment, len({one.group for one in results.trials}))
+    return 1 - error / max(1, knobs * benchmarks), max(confidence, 1 - 2 * error / max(1, knobs))
+
+
+def _met(results: model.Results, budgets: Sequence[verdict.Budget], arm: str) -> verdict.Verdict | None:
+    """Return the verdict of budgets on an arm, None where none applies."""
+    judged = verdict.judge_all(results, [dataclasses.replace(budget, arm=arm) for budget in budgets])
+    return verdict.overall(judged) if judged else None
+
+
+def _finding(picked: trial_filter.Selection, arm: str, levels: tuple[float, float]) -> Finding:
+    """Return what the trials of a benchmark say of the knob that ``arm`` lacks."""
+    logs = {} if picked.invalid else statistics.log_ratios(picked.trials, FULL, arm)
+    effect, near = (statistics.ratio_of(logs, level) for level in levels)
+    notes = (picked.invalid,) if picked.invalid else picked.notes
+    if effect is None or effect.low is None or effect.high is None:
+        return Finding(Call.UNDECIDED, effect, notes)
+    if not effect.low <= 1 <= effect.high:
+        return Finding(Call.PAYS if effect.low > 1 else Call.HARMS, effect, notes)
+    assert near is not None and near.low is not None and near.high is not None  # of the same boots
+    if near.low >= 1 - MARGIN and near.high <= 1 / (1 - MARGIN):
+        return Finding(Call.REMOVABLE, near, notes)
+    return Finding(Call.UNDECIDED, effect, notes)
+
+
+def _call(calls: Sequence[Call], met_with: verdict.Verdict | None, met: verdict.Verdict | None) -> Call:
+    if Call.PAYS in calls and Call.HARMS in calls:
+        return Call.MIXED
+    if Call.PAYS in calls or Call.HARMS in calls:
+        return Call.PAYS if Call.PAYS in calls else Call.HARMS
+    if not calls or Call.UNDECIDED in calls:
+        return Call.UNDECIDED
+    if met is None or met_with is None or verdict.worst([met, met_with]) is met_with:
+        return Call.REMOVABLE
+    certain = met is verdict.Verdict.FAIL and met_with is verdict.Verdict.PASS
+    return Call.NEEDED if certain else Call.UNDECIDED
+
+
+#: Columns of :func:`lines`.
+HEAD = ("knob", "extra spec", "benchmark", "here", "tuned / without it", "budgets")
+
+
+def lines(judged: Sequence[Knob]) -> list[list[str]]:
+    """Return a row per knob and benchmark, as :data:`HEAD` has it."""
+    rows = []
+    for one in judged:
+        met = "" if one.met_without is None else f"without it: {one.met_without.value}"
+        for label, finding in one.findings.items():
+            effect = "; ".join(filter(None, [text.ratio(finding.effect), text.lines(finding.notes)]))
+            rows.append([one.call.value, f"{one.spec}={one.value}", label, finding.call.value, effect, met])
+    return rows
+
+
+def removable(judged: Sequence[Knob]) -> list[str]:
+    """Return the extra specs that can be left out, each by itself."""
+    return [one.spec for one in judged if one.call is Call.REMOVABLE]
+
+
+def summary(judged: Sequence[Knob]) -> list[str]:
+    """Return in sentences which extra specs can be left out and which are not decided; nothing without knobs."""
+    if not judged:
+        return []
+    names = ", ".join(removable(judged)) or "none"
+    found = [f"removable, each by itself (effect shown to be below {MARGIN:.0%} either way): {names}"]
+    if undecided := [one.spec for one in judged if one.call is Call.UNDECIDED]:
+        found.append(f"undecided (keep them, or measure more boots): {', '.join(undecided)}")
+    return found

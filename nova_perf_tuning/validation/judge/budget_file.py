@@ -1,0 +1,205 @@
+"""Overhead budgets: what one arm may lose against another, for which hosts and flavors, and why that much."""
+
+from __future__ import annotations
+
+import dataclasses
+import fnmatch
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from importlib import resources
+from typing import Any, Final
+
+from nova_perf_tuning.specs import profile
+from nova_perf_tuning.validation.judge import guards
+from nova_perf_tuning.validation.measure import model, schema
+
+_MAX_BYTES: Final = 256 * 1024
+
+#: What launchers write for what guests run on; ``none``: every arm is the host itself.
+ACCELERATORS: Final = ("kvm", "tcg", "xen", "none")
+
+#: What a budget may be for.
+_PLACES: Final = ("host_group", "flavor")
+
+#: What stands for the budgets shipped with this program wherever a budget file is asked for.
+SHIPPED: Final = "default"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Budget:
+    """What one arm may lose against another.
+
+    :ivar metric: None: the benchmark's primary figure.
+    :ivar max_loss: largest loss allowed, ``1 - arm/baseline`` (0.15 = 15 %); negative demands a gain; None: any,
+        the service CPU alone is limited.
+    :ivar max_host_cpu_per_unit: most service CPU in seconds per unit of work (Gbit, 1,000 IO, 1,000 events).
+    :ivar accelerator: what the guests must have run on (``kvm``); None: anything.
+    :ivar host_group, flavor: shell patterns of the host groups and flavors it is for; None: all.
+    :ivar optional: left out where the benchmark was not asked for or an arm was not measured, instead of INVALID.
+    :ivar reason: why this figure.
+    """
+
+    benchmark: str
+    arm: str
+    max_loss: float | None = None
+    metric: str | None = None
+    baseline: str = "host"
+    max_host_cpu_per_unit: float | None = None
+    confidence: float = 0.95
+    accelerator: str | None = None
+    host_group: str | None = None
+    flavor: str | None = None
+    optional: bool = False
+    reason: str = ""
+    guards: guards.Limits = dataclasses.field(default_factory=guards.Limits)
+
+    @property
+    def specificity(self) -> int:
+        """Return how many of host group and flavor it names."""
+        return (self.host_group is not None) + (self.flavor is not None)
+
+    def is_for(self, environment: Mapping[str, Any], names: Iterable[str] = _PLACES) -> bool:
+        """Return whether it is for the host group and flavor of ``environment``, or those named."""
+        wanted = {name: getattr(self, name) for name in names}
+        return all(
+            pattern is None or fnmatch.fnmatchcase(str(environment.get(name) or ""), pattern)
+            for name, pattern in wanted.items()
+        )
+
+    def figure(self, primary: Mapping[str, str]) -> tuple[str | None, ...]:
+        """Return what it limits.
+
+        :param primary: benchmark -> its primary metric, which a budget may name or not.
+        """
+        return self.benchmark, self.metric or primary.get(self.benchmark), self.arm, self.baseline
+
+
+def load(path: str) -> list[Budget]:
+    """Read a budget file (YAML, see ``budget.schema.json``); ``default`` is the one that is shipped.
+
+    :raises schema.InputError: unreadable, no YAML, or not of the schema: names the place.
+    """
+    if path == SHIPPED:
+        path = "the shipped budgets"
+        text = (resources.files(__package__) / "default_budgets.yaml").read_text(encoding="utf-8")
+    else:
+        text = schema.read_text(path, _MAX_BYTES)
+    try:
+        data = profile.load_yaml(text, path)
+    except profile.ProfileError as error:
+        raise schema.InputError(str(error)) from None
+    schema.check("budget", data, path)
+    for part in (data.get("guards", {}), *data["budgets"]):
+        # It is in every range of a schema, and nothing is beyond it: each budget would be met.
+        if wrong := [name for name, value in part.items() if isinstance(value, float) and math.isnan(value)]:
+            raise schema.InputError(f"{path}: {wrong[0]} is not a number")
+    limits = guards.Limits(**data.get("guards", {}))
+    budgets = [Budget(**one, guards=limits) for one in data["budgets"]]
+    for index, budget in enumerate(budgets):
+        place = f"{path}: budgets[{index}] ({budget.benchmark})"
+        if budget.max_loss is None and budget.max_host_cpu_per_unit is None:
+            raise schema.InputError(f"{place}: limits nothing; give max_loss, max_host_cpu_per_unit or both")
+        if budget.arm == budget.baseline:
+            raise schema.InputError(f"{place}: arm and baseline are both '{budget.arm}'; name two")
+    return budgets
+
+
+def applicable(
+    budgets: Sequence[Budget], environment: Mapping[str, Any], primary: Mapping[str, str]
+) -> list[Budget]:
+    """Return the budgets for the host group and flavor of ``environment``.
+
+    Of several for the same figure the most specific ones count: those that name both, else all that name one, else
+    those that name none.
+
+    :param primary: as for :meth:`Budget.figure`.
+    """
+    matching = [one for one in budgets if one.is_for(environment)]
+    best: dict[tuple[str | None, ...], int] = {}
+    for one in matching:
+        best[one.figure(primary)] = max(best.get(one.figure(primary), 0), one.specificity)
+    return [one for one in matching if one.specificity == best[one.figure(primary)]]
+
+
+def why_none(results: model.Results) -> str:
+    """Return that no budget applies to results, and what they have."""
+    environment = results.environment
+    arms = dict.fromkeys(one.arm for one in results.trials)
+    labels = dict.fromkeys(one.benchmark for one in results.trials)
+    places = [f"{name} '{environment.get(name) or ''}'" for name in ("accelerator", *_PLACES)]
+    return (
+        f"no budget applies: the results have the arms {', '.join(arms)}, the benchmarks {', '.join(labels)},"
+        f" {', '.join(places)}"
+    )
+
+
+def for_measured(
+    budgets: Sequence[Budget], kinds: Mapping[str, str], arms: Sequence[str], accelerator: str | None
+) -> list[Budget]:
+    """Return the budgets without the optional ones that nothing was measured for.
+
+    An optional budget may name a kind of benchmark; it then stands for every label of that kind.
+
+    :param kinds: label -> kind of what is measured; :param arms: arms that are.
+    :param accelerator: what guests run on; None: not known, so that nothing is left out for it.
+    """
+    found = []
+    for one in budgets:
+        if not one.optional:
+            found.append(one)
+        elif not _lacking(one, arms, accelerator):
+            labels = [label for label, kind in kinds.items() if one.benchmark in (label, kind)]
+            found += [dataclasses.replace(one, benchmark=label) for label in labels]
+    return found
+
+
+def left_out(
+    budgets: Sequence[Budget], environment: Mapping[str, Any], kinds: Mapping[str, str], arms: Sequence[str]
+) -> list[str]:
+    """Return which budgets for what was measured do not apply, a line for each cause.
+
+    Not those for another host group or flavor than is told.
+
+    :param kinds, arms: as for :func:`for_measured`.
+    """
+    causes: dict[str, dict[str, None]] = {}
+    for one in (one for one in budgets if one.benchmark in {*kinds, *kinds.values()}):
+        cause = _unplaced(one, environment)
+        if not cause and one.optional and one.is_for(environment):
+            cause = _lacking(one, arms, accelerator(environment))
+        if cause:
+            causes.setdefault(cause, {})[f"{one.benchmark}, {one.arm} against {one.baseline}"] = None
+    return [f"budgets left out, {cause}: {'; '.join(names)}" for cause, names in causes.items()]
+
+
+def _unplaced(budget: Budget, environment: Mapping[str, Any]) -> str:
+    """Return that a budget does not apply only since nobody told the host group or flavor; empty: it is not so."""
+    untold = [name for name in _PLACES if getattr(budget, name) is not None and not environment.get(name)]
+    if not untold or not budget.is_for(environment, [name for name in _PLACES if name not in untold]):
+        return ""
+    names = " and no ".join(name.replace("_", " ") for name in untold)
+    options = " and ".join(f"--{name.replace('_', '-')}" for name in untold)
+    return f"since the results name no {names} (give {options})"
+
+
+def _lacking(budget: Budget, arms: Sequence[str], accelerator: str | None) -> str:
+    """Return why nothing was measured for an optional budget; empty: something may have been."""
+    compared = (budget.arm,) if budget.max_loss is None else (budget.arm, budget.baseline)
+    if absent := [arm for arm in compared if arm not in arms]:
+        return f"since arm '{absent[0]}' was not measured"
+    if accelerator is None or budget.accelerator in (None, accelerator):
+        return ""
+    return (
+        f"since they are for {budget.accelerator} and guests ran on {accelerator or 'what a cloud does not tell'}"
+    )
+
+
+def accelerator(environment: Mapping[str, Any]) -> str | None:
+    """Return what guests ran on, None where that is not told in a word that is known.
+
+    A cloud tells nobody: for its guests it is an empty text.
+    """
+    told = environment.get("accelerator")
+    if told is None and environment.get("launcher") == "heat":
+        return ""
+    return told if told in ACCELERATORS else None

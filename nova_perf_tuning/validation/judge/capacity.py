@@ -1,0 +1,172 @@
+"""How many guests of a flavor a host carries before one of its resources runs out, from measured CPU per unit.
+
+What a guest costs beside its vCPUs comes out of the host's shared CPUs. A guest that does R units of work per
+second and costs C CPU seconds per unit takes R * C CPUs; N guests fit while N * R * C stays below the shared CPUs
+times the share that may be busy. That is linear: caches, memory bandwidth and full queues are not in it, so a run
+at the number that is found must confirm it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from nova_perf_tuning import errors
+from nova_perf_tuning.validation.bench import metrics
+from nova_perf_tuning.validation.judge import statistics, trial_filter
+from nova_perf_tuning.validation.measure import model, overhead
+from nova_perf_tuning.validation.report import text
+
+#: Classes of a guest's CPU that run on shared CPUs; ``worker`` are QEMU's own threads for I/O.
+CLASSES: Final = ("emulator", "iothread", "worker", "vhost", "softirq")
+ALL: Final = "all shared work"
+#: A cost that was measured at so many times a guest's rate, or so much less, is taken for its cost.
+_SAME_RATE: Final = 2.0
+
+
+class CapacityError(errors.PerfTuningError):
+    """The results cannot say what a guest costs: names what is missing."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Limit:
+    """One resource.
+
+    :ivar per_guest: CPUs that one guest takes of it.
+    :ivar guests: how many fit; :ivar fewest, most: at the costly and the cheap end of the interval, None without.
+    :ivar note: what the figure does not hold for.
+    """
+
+    resource: str
+    per_unit_s: float
+    per_guest: float
+    guests: int | None
+    fewest: int | None
+    most: int | None
+    note: str = ""
+
+    @property
+    def careful(self) -> int | None:
+        """The number to plan with: at the costly end where there is an interval; None: it does not limit."""
+        return self.guests if self.fewest is None else self.fewest
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Capacity:
+    """What a host carries of one flavor's load.
+
+    :ivar rate: units of work per second of each guest; :ivar limits: the tightest resource first.
+    :ivar trials: how many counted; :ivar note: what was excluded, and what else the figures do not hold for.
+    """
+
+    benchmark: str
+    arm: str
+    work_unit: str
+    rate: float
+    shared_cpus: float
+    limits: tuple[Limit, ...]
+    trials: int
+    note: str = ""
+
+
+def fits(cpus: float, per_guest: float) -> int | None:
+    """Return how many guests fit; None: the resource is not used, so it does not limit."""
+    return math.floor(cpus / per_guest + 1e-9) if per_guest > 0 else None
+
+
+def capacity(
+    results: model.Results, benchmark: str, arm: str, shared_cpus: float, busy: float, rate: float | None = None
+) -> Capacity:
+    """Return how many guests fit, resource by resource.
+
+    :param shared_cpus: CPUs of the host for emulators, vhost workers and interrupts.
+    :param busy: share of them that may be busy, above 0 to 1.
+    :param rate: units per second that each guest does; None: the median of what the measured one did.
+    :raises CapacityError: no trial counted its work or CPU by class, too many do not count for the rest to be a
+        sample, or counters contradict each other.
+    """
+    trials, notes = _counting(results, benchmark, arm)
+    classes = [name for name in CLASSES if any(one.host_cpu_s.get(name) for one in trials)]
+    if not classes:
+        raise CapacityError(f"{_where(benchmark, arm)}: took no CPU beside its vCPUs")
+    unit = trials[0].work_unit
+    own = statistics.median([one.work / one.window_s for one in trials if one.work and one.window_s > 0]) or 0.0
+    rate = own if rate is None else rate
+    guests = _guests(results.environment, benchmark)
+    limits = [
+        _limit(name, _cost(trials, some, guests), rate, shared_cpus * busy)
+        for name, some in ((ALL, classes), *((name, [name]) for name in classes))
+    ]
+    limits.sort(key=lambda one: math.inf if one.careful is None else one.careful)
+    if not any("softirq" in one.host_cpu_s for one in trials):
+        notes.append("interrupts and softirqs were not measured: what they cost is not in it")
+    if own and not 1 / _SAME_RATE <= rate / own <= _SAME_RATE:
+        notes.append(
+            f"the cost was measured at {own:.3g} {unit} per second, not {rate:.3g}: a guest costs"
+            " something at rest too, so measure guests at the rate at which they work"
+        )
+    waits = [share for one in trials if (share := overhead.wait_share(one)) is not None]
+    if over := sum(share > overhead.MAX_WAIT for share in waits):
+        notes.append(f"vCPUs waited for a host CPU in {over} of {len(waits)} trials: the host was not idle")
+    note = "; ".join(filter(None, notes))
+    return Capacity(benchmark, arm, unit, rate, shared_cpus, tuple(limits), len(trials), note)
+
+
+def _where(benchmark: str, arm: str) -> str:
+    return f"'{benchmark[:80]}' on '{arm[:40]}'"
+
+
+def _counting(results: model.Results, benchmark: str, arm: str) -> tuple[list[model.Trial], list[str]]:
+    """Return the trials that count, with their work and CPU, and what is to be said of the others.
+
+    :raises CapacityError: as for :func:`capacity`.
+    """
+    where = _where(benchmark, arm)
+    figure = [one for one in results.trials if one.benchmark == benchmark and (one.primary or one.value is None)]
+    picked = trial_filter.select(results, figure, arm, arm)
+    if picked.invalid is not None and any(one.arm == arm for one in figure):
+        raise CapacityError(f"{where}: {text.of(picked.invalid)}")
+    working = [one for one in picked.trials if one.value is not None and one.work]
+    if not working:
+        known = sorted({one.benchmark for one in results.trials if one.work and one.arm == arm})
+        raise CapacityError(f"no trial of {where} counted its work; benchmarks that did: {text.listed(known)}")
+    if not any("vcpu" in one.host_cpu_s for one in working):
+        raise CapacityError(f"'{arm}' is no guest: its CPU was not measured per class")
+    trials = [one for one in working if {"vcpu", "total"} <= one.host_cpu_s.keys()]
+    lacking = len(working) - len(trials)
+    without = f"{lacking} of {len(working)} trials have no CPU by class"
+    if lacking > trial_filter.MAX_LOST * len(working):
+        raise CapacityError(f"{where}: {without} (limit {trial_filter.MAX_LOST:.0%}); on a cloud agents tell it")
+    if faults := list(filter(None, (overhead.cost(one).contradiction for one in trials))):
+        raise CapacityError(f"{where}: {text.of(faults[0])}")
+    return trials, [text.lines(picked.notes), without if lacking else ""]
+
+
+def _guests(environment: Mapping[str, Any], benchmark: str) -> int:
+    """Return of how many guests the trials count the CPU; one takes its part, the mean of both roles."""
+    commands = environment.get("benchmarks", {}).get(benchmark, {}).get("commands", [])
+    if not commands and trial_filter.of_many_hosts(environment):  # tells no commands
+        kind = metrics.benchmark(benchmark, environment)
+        return 2 if kind is not None and kind.paired else 1
+    return 2 if len(commands) > 1 else 1
+
+
+def _cost(trials: Sequence[model.Trial], classes: Sequence[str], guests: int) -> statistics.Estimate:
+    """Return CPU seconds of one guest per unit of work."""
+
+    def of(one: model.Trial) -> float | None:
+        return overhead.per_unit(sum(one.host_cpu_s.get(name, 0.0) for name in classes) / guests, one)
+
+    found = statistics.estimate(statistics.by_boot(trials, of), positive=True)
+    assert found is not None
+    return found
+
+
+def _limit(name: str, found: statistics.Estimate, rate: float, cpus: float) -> Limit:
+    dear = None if found.high is None else fits(cpus, found.high * rate)
+    cheap = None if found.low is None else fits(cpus, found.low * rate)
+    per_guest = found.value * rate
+    note = "" if found.low is not None else "one boot only, so no interval"
+    return Limit(name, found.value, per_guest, fits(cpus, per_guest), dear, cheap, note)

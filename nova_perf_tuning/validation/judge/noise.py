@@ -1,0 +1,165 @@
+"""The noise floor of a host: the smallest loss that its own A/A run cannot tell from none.
+
+In an A/A run both arms are the same, so all that it finds is noise. The floor of a figure is the far end of its
+interval, as a loss. A budget tighter than that would judge the noise, and is refused.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from nova_perf_tuning import errors, whole_file
+from nova_perf_tuning.nova import host_result
+from nova_perf_tuning.validation.judge import statistics, trial_filter
+from nova_perf_tuning.validation.measure import model, reasons, schema, store
+from nova_perf_tuning.validation.measure.reasons import reason
+from nova_perf_tuning.validation.report import text
+
+_MAX_BYTES: Final = 4 * 1024 * 1024
+
+#: Floors hold only where all of these are the same.
+_FINGERPRINT: Final = ("host", "cpu_model", "cpus", "kernel", "launcher", "accelerator", "qemu", "guest")
+
+_Entry = Mapping[str, Any]
+
+
+class NoFloorError(errors.PerfTuningError):
+    """An A/A run has too few trials that count for a floor: says how many there are."""
+
+
+def floors(results: model.Results, confidence: float = 0.95) -> dict[str, dict[str, float]]:
+    """Return benchmark -> metric -> floor of an A/A run, of secondary figures where they have one.
+
+    :raises NoFloorError: a primary figure has too few boots for an interval, or too few trials of it count.
+    """
+    found: dict[str, dict[str, float]] = {}
+    of_figure: dict[tuple[str, str], list[model.Trial]] = {}
+    for trial in sorted(results.trials, key=lambda trial: not trial.primary):
+        of_figure.setdefault((trial.benchmark, trial.metric), []).append(trial)
+    first, again = model.AA_ARMS
+    for (label, metric), trials in of_figure.items():
+        picked = trial_filter.select(results, trials, again, first)
+        ratio = None if picked.invalid else statistics.ratio(picked.trials, again, first, confidence)
+        if ratio is not None and ratio.low is not None and ratio.high is not None:
+            found.setdefault(label, {})[metric] = 1 - min(ratio.low, 1 / ratio.high)
+        elif trials[0].primary and picked.invalid is not None:
+            raise NoFloorError(f"{label}: {text.of(picked.invalid)}; measure again without that")
+        elif trials[0].primary:
+            boots = 0 if ratio is None else ratio.groups
+            least = statistics.MIN_BOOTS
+            raise NoFloorError(f"{label}: {boots} boots give no noise floor; {least} are needed, 4 are better")
+    return found
+
+
+def fingerprint(environment: Mapping[str, Any], label: str) -> dict[str, Any]:
+    """Return what must be the same for a floor to hold: the host, its software and how the benchmark is run."""
+    known = {name: environment[name] for name in _FINGERPRINT if name in environment}
+    benchmark = environment.get("benchmarks", {}).get(label, {})
+    return {**known, "benchmark": {name: benchmark.get(name) for name in ("kind", "parameters")}}
+
+
+def holding(environment: Mapping[str, Any], entries: Sequence[_Entry]) -> dict[str, Any]:
+    """Return what of noise floors belongs into the environment of a run; empty: none holds for its benchmarks.
+
+    A floor holds where its fingerprint agrees with all that is known. The host has always to agree: a floor of one
+    says nothing of another, nor of results that do not tell theirs. Of several the lowest counts: not all
+    is known before a run.
+
+    :param entries: of the floor file.
+    """
+    losses: dict[str, dict[str, float]] = {}
+    created = ""
+    wanted = {label: fingerprint(environment, label) for label in environment.get("benchmarks", {})}
+    for one in (one for one in entries if _same(one["fingerprint"].get("host"), environment.get("host"))):
+        for label, known in wanted.items():
+            if all(one["fingerprint"].get(name) == value for name, value in known.items() if name != "host"):
+                created = max(created, str(one["created"]))
+                mine = losses.setdefault(label, {})
+                mine |= {metric: min(loss, mine.get(metric, loss)) for metric, loss in one["losses"].items()}
+    return {"noise_floor": {"created": created, "losses": losses}} if losses else {}
+
+
+def _same(one: object, other: object) -> bool:
+    if isinstance(one, str) and isinstance(other, str):
+        return host_result.same_host(one, other)
+    return one is None and other is None
+
+
+def save(results: model.Results, path: str) -> dict[str, dict[str, float]]:
+    """Write the floors of an A/A run to ``path`` beside those that other set-ups have there, and return them.
+
+    :raises NoFloorError: the run has none.
+    :raises schema.InputError: what is there already cannot be read.
+    :raises whole_file.OutputError: somebody else does not end changing it.
+    :raises OSError: it cannot be written.
+    """
+    found = floors(results)
+    known = {label: fingerprint(results.environment, label) for label in found}
+    created = str(results.environment.get("created", ""))
+    new = [
+        {"fingerprint": known[label], "benchmark": label, "created": created, "losses": losses}
+        for label, losses in found.items()
+    ]
+    os.makedirs(os.path.dirname(path) or ".", mode=0o755, exist_ok=True)
+    with whole_file.changing(path):
+        kept = [one for one in load(path) if one["fingerprint"] not in known.values()]
+        store.write_atomically(path, json.dumps({"schema": 1, "floors": [*kept, *new]}, indent=1) + "\n")
+    return found
+
+
+def check_writable(path: str) -> None:
+    """Find out before an A/A run that its floors cannot be kept.
+
+    :raises schema.InputError: what is there is no such file, or none can be made there.
+    :raises whole_file.OutputError: something else than a file is there.
+    """
+    try:
+        os.makedirs(os.path.dirname(path) or ".", mode=0o755, exist_ok=True)
+        whole_file.check(path)
+        with whole_file.changing(path):
+            load(path)
+    except OSError as error:
+        why = f"noise floors cannot be kept there: {error.strerror}; give another file"
+        raise schema.InputError(f"--noise-file {path}: {why}") from None
+
+
+def load(path: str, *, named: bool = False) -> list[dict[str, Any]]:
+    """Return the entries of a floor file, none when there is no such file.
+
+    :param named: the user gave it, so that it must be there.
+    :raises schema.InputError: it is missing then, or it is no such file.
+    """
+    if not os.path.exists(path):
+        if named:
+            raise schema.InputError(f"--noise-file {path}: no such file; make it with validate --noise-floor")
+        return []
+    data = schema.load_json(path, _MAX_BYTES)
+    schema.check("noise", data, path)
+    entries: list[dict[str, Any]] = data["floors"]
+    return entries
+
+
+def refusal(
+    environment: Mapping[str, Any],
+    benchmark: str,
+    metric: str,
+    max_loss: float | None,
+    measured: statistics.Estimate | None = None,
+) -> reasons.Reason | None:
+    """Return why a budget cannot be judged on this host; None if it can.
+
+    :param measured: the loss, if it is measured already.
+    """
+    known = environment.get("noise_floor") or {}
+    least = known.get("losses", {}).get(benchmark, {}).get(metric)
+    if max_loss is None or least is None or abs(max_loss) >= least or math.isclose(abs(max_loss), least):
+        return None
+    figure = {name: getattr(measured, name, None) for name in ("value", "low", "high")}
+    beyond = figure["low"] is not None and figure["low"] > least
+    code = reasons.ReasonCode.BEYOND_NOISE_FLOOR if beyond else reasons.ReasonCode.BELOW_NOISE_FLOOR
+    created = known["created"]
+    return reason(code, limit=max_loss, floor=least, created=created, **figure)

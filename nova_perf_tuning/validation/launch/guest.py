@@ -1,0 +1,243 @@
+"""One guest of the local launcher."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import os
+import re
+import time
+from collections.abc import Callable, Sequence
+from typing import Final, TypeVar
+
+import libvirt
+
+from nova_perf_tuning.guest import truth as truth_module
+from nova_perf_tuning.host import guest_cpu, model
+from nova_perf_tuning.host.facts import guests
+from nova_perf_tuning.host.facts.root import Root
+from nova_perf_tuning.printing import printable
+from nova_perf_tuning.validation.launch import base, network
+from nova_perf_tuning.validation.launch.agent_channel import AgentChannel
+from nova_perf_tuning.validation.launch.host_machine import first_line
+
+#: How long a program may take to go away after SIGKILL, and a server to come to rest after its start.
+_DEATH_S = 60.0
+#: For programs in the guest that take seconds at most, were the host not busy.
+_SHORT_S = 120.0
+_CONSOLE_BYTES = 6000
+_CONSOLE_LINES = 15
+#: Asking costs an emulated guest about 2 ms of CPU; a twentieth of the time passed keeps it below 1 %.
+_POLL_MIN_S, _POLL_MAX_S, _POLL_SHARE = 0.02, 0.25, 0.05
+
+#: Runs a program and stamps its begin and end by the guest's clock; busybox reads that without another process.
+#: It prefers its applets to what was added to the image under their names, unless a path is given.
+_STAMPED: Final = (
+    "busybox",
+    "sh",
+    "-c",
+    '[ ! -e "/bin/$1" ] || { p=/bin/$1; shift; set -- "$p" "$@"; };'
+    ' b=$EPOCHREALTIME; (exec "$@"); s=$?; printf "\\nlived %s %s\\n" "$b" "$EPOCHREALTIME" >&2; exit $s',
+    "sh",
+)
+_STAMP: Final = re.compile(r"\nlived ([0-9]{1,11}\.[0-9]{6}) ([0-9]{1,11}\.[0-9]{6})\n\Z")
+
+_Answer = TypeVar("_Answer")
+
+
+class Guest(base.Machine):
+    """A running guest.
+
+    Programs run in the scratch disk's folder.
+
+    :ivar xml: the domain XML it was started with.
+    """
+
+    def __init__(
+        self, name: str, domain: libvirt.virDomain, address: str, tap: str, console: str, xml: str
+    ) -> None:
+        self.name = name
+        self.address = address
+        self.interface = tap
+        self.xml = xml
+        self._domain = domain
+        self._domain_name = str(domain.name())
+        self._console = console
+        self._agent = AgentChannel(domain, self.failure)
+        self._jobs = 0
+        self._running: dict[int, tuple[str, int]] = {}
+
+    def is_alive(self) -> bool:
+        """Whether its process exists (a guest that panicked or was destroyed has none)."""
+        try:
+            return bool(self._domain.isActive())
+        except libvirt.libvirtError:
+            return False
+
+    def is_ready(self) -> bool:
+        """Whether its agent answers."""
+        return self._agent.is_ready()
+
+    def failure(self, what: str) -> base.LaunchError:
+        """Return the error to raise: what is wrong, then the console's last lines."""
+        return base.LaunchError(f"guest {self.name}: {what}; last lines of its console:\n{self.console_tail()}")
+
+    def console_tail(self) -> str:
+        """Return the last lines of the console, safe to print."""
+        try:
+            with open(self._console, "rb") as file:
+                file.seek(max(0, os.fstat(file.fileno()).st_size - _CONSOLE_BYTES))
+                data = file.read(_CONSOLE_BYTES)
+        except OSError:
+            return "  (nothing)"
+        lines = [line.rstrip() for line in data.decode("utf-8", "replace").replace("\r", "").split("\n")]
+        lines = [line for line in lines if line]
+        # A panic's reason stands before its call trace.
+        panic = max((at for at, line in enumerate(lines) if "Kernel panic" in line), default=len(lines))
+        kept = [printable(line[-300:]) for line in lines[: panic + 2][-_CONSOLE_LINES:]]
+        return "\n".join(f"  | {line}" for line in kept) or "  (nothing)"
+
+    def configure_network(self, peer: str | None = None) -> None:
+        """Give the interface its address and, with ``peer``, see that the peer answers.
+
+        :raises LaunchError: it cannot be set, or nothing comes back from the peer.
+        """
+        for argv in (
+            ("ip", "addr", "add", f"{self.address}/{network.POOL.prefixlen}", "dev", "eth0"),
+            ("ip", "link", "set", "eth0", "up"),
+        ):
+            done = self.run(argv, _SHORT_S)
+            if done.returncode:
+                raise self.failure(f"{' '.join(argv)} failed: {first_line(done.stderr)}")
+        if peer is not None:
+            done = self.run(("ping", "-c", "1", "-w", "30", peer), _SHORT_S)
+            if done.returncode:
+                raise self.failure(
+                    f"{peer} on the same bridge does not answer; a host firewall may filter bridged"
+                    " packets (sysctl net.bridge.bridge-nf-call-iptables)"
+                )
+
+    def run(self, argv: Sequence[str], timeout_s: float) -> base.Finished:
+        until = time.monotonic() + timeout_s
+        job, pid = self._start((*_STAMPED, *argv))
+        done = self._wait(pid, until)
+        if done is None:
+            self._agent.kill(job, "KILL")
+            done = self._wait(pid, time.monotonic() + _DEATH_S)
+            if done is None:
+                raise self.failure(f"{argv[0]} could not be ended after its {timeout_s:g} s")
+            return dataclasses.replace(done, returncode=None)
+        stderr, lived = _lived(done.stderr)
+        return dataclasses.replace(done, stderr=stderr, lived=lived)
+
+    def start(self, argv: Sequence[str]) -> int:
+        job, pid = self._start(argv)
+        # A server listens when it has come to rest; one that ended at once has failed.
+        done = self.run(("/usr/lib/perf/await-idle", job), _SHORT_S)
+        if done.returncode:
+            status = self._wait(pid, time.monotonic() + _DEATH_S)
+            text = (status.stderr or status.stdout) if status is not None else ""
+            # The machine is well, so its console has nothing to say.
+            raise base.ProgramError(f"guest {self.name}: {argv[0]} ended at once: {first_line(text)}")
+        self._running[self._jobs] = (job, pid)
+        return self._jobs
+
+    def stop(self, handle: int) -> None:
+        if handle not in self._running:
+            return
+        job, pid = self._running.pop(handle)
+        try:
+            if self._agent.exited(pid) is None:
+                self._agent.kill(job, "KILL")
+                self._wait(pid, time.monotonic() + _DEATH_S)
+        except base.LaunchError:
+            if self.is_alive():
+                raise
+
+    def truth(self) -> truth_module.Truth:
+        """Ask the guest what it is and has.
+
+        :raises LaunchError: it does not answer.
+        """
+        return truth_module.parse(self.run(truth_module.ARGV, _SHORT_S).stdout)
+
+    def busy_s(self) -> float | None:
+        return self._told(self._agent.busy_s)
+
+    def clock(self) -> base.Clock | None:
+        return self._told(lambda: base.Clock.asked(self._agent.time_s))
+
+    def _told(self, question: Callable[[], _Answer]) -> _Answer | None:
+        """Ask the agent for what one can do without; None: no answer."""
+        if self._state() == libvirt.VIR_DOMAIN_RUNNING:  # a paused guest would be waited for
+            with contextlib.suppress(base.LaunchError):
+                return question()
+        return None
+
+    def counter(self) -> Callable[[], dict[str, float]]:
+        # To find them takes a look at all of /proc; they live as long as its devices.
+        return functools.partial(self._read, self.process())
+
+    def _read(self, process: model.GuestProcess) -> dict[str, float]:
+        spent = guest_cpu.spent(process.pid, process.threads)
+        if not spent:
+            raise self.failure("its process is gone")
+        waited_s = guest_cpu.waited_s(process.pid, process.threads)
+        return {**spent, "total": sum(spent.values()), "wait_s": waited_s}
+
+    def process(self) -> model.GuestProcess:
+        """Return QEMU's process and threads as the host's facts have them.
+
+        :raises LaunchError: it is gone.
+        """
+        for process in guests.read_guests(Root())[0]:
+            if process.name == self._domain_name:
+                return process
+        raise self.failure("its process is gone")
+
+    def suspend(self) -> None:
+        """Pause all vCPUs; no error when it is paused or gone."""
+        if self.is_alive() and self._state() == libvirt.VIR_DOMAIN_RUNNING:
+            self._domain.suspend()
+
+    def resume(self) -> None:
+        """Let it run on.
+
+        :raises LaunchError: it is gone.
+        """
+        if not self.is_alive():
+            raise self.failure("it has ended")
+        if self._state() == libvirt.VIR_DOMAIN_PAUSED:
+            self._domain.resume()
+
+    def _state(self) -> int:
+        try:
+            return int(self._domain.state()[0])
+        except libvirt.libvirtError as error:
+            raise self.failure("it has ended") from error
+
+    def _start(self, argv: Sequence[str]) -> tuple[str, int]:
+        self._jobs += 1
+        job = f"job{self._jobs}"
+        return job, self._agent.start(job, argv)
+
+    def _wait(self, pid: int, until: float) -> base.Finished | None:
+        """Return how a program ended, None when it still runs at ``until`` (CLOCK_MONOTONIC)."""
+        begin = time.monotonic()
+        while True:
+            status = self._agent.exited(pid)
+            now = time.monotonic()
+            if status is not None or now >= until:
+                return status
+            pause = min(_POLL_MAX_S, max(_POLL_MIN_S, (now - begin) * _POLL_SHARE))
+            time.sleep(min(pause, until - now))
+
+
+def _lived(stderr: str) -> tuple[str, tuple[float, float] | None]:
+    """Return a program's errors without the stamp behind them, and the stamp, which may be a forgery."""
+    found = _STAMP.search(stderr)
+    if found is None:
+        return stderr, None
+    begun, ended = float(found[1]), float(found[2])
+    return stderr[: found.start()], (begun, ended) if begun <= ended else None

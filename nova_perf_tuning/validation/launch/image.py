@@ -1,0 +1,147 @@
+"""The guest image that ``tools/image/build`` makes: where it is and whether it is whole."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import os
+import pathlib
+import shutil
+from collections.abc import Collection, Mapping
+from typing import Final
+
+from nova_perf_tuning import cache_folder
+from nova_perf_tuning.validation.launch import base
+
+_BUILD = "build it with tools/image/build"
+#: Programs of this project.
+_OWN: Final = "nova-perf-"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Image:
+    """Files of one image.
+
+    :ivar id: folder name, which ends in the hash of packages and recipe.
+    :ivar packages: package -> version of everything in it.
+    :ivar release: kernel release.
+    :ivar sums: program -> SHA-256 of its file.
+    :ivar added: path -> SHA-256 of each file that tools/image/build --add put there, libraries included.
+    :ivar options: what tools/image/build was called with, for a shell; empty where nothing was added.
+    """
+
+    id: str
+    kernel: str
+    initrd: str
+    root: str
+    packages: dict[str, str]
+    release: str
+    sums: Mapping[str, str]
+    added: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    options: str = ""
+
+
+def default_folder(programs: Collection[str] = ()) -> str:
+    """Return where the newest image of this user lies that has ``programs``.
+
+    It is the small one, the full one, or the one that was built last with something added, in this order.
+
+    :param programs: names of programs, and absolute paths of other files.
+    :raises LaunchError: there are images, but none has them all; says how to build one.
+    """
+    lacking: list[set[str]] = []
+    for folder in map(cache_folder.path, ("image", "full-image", "own-image")):
+        if _has(folder, "complete"):
+            lacking.append(set(programs) - programs_in(folder))
+            if not lacking[-1]:
+                return folder
+    if not lacking:
+        return cache_folder.path("image")
+    fewest = min(lacking, key=lambda names: len(names))
+    raise base.LaunchError(
+        f"no guest image has {', '.join(sorted(fewest))}; build one with tools/image/build --full, and"
+        " --add PATH for what is in no package of it, or measure with --launcher host"
+    )
+
+
+def programs_in(folder: str) -> set[str]:
+    """Return the programs for benchmarks in the image in ``folder``, and the paths of what was added to it.
+
+    :raises LaunchError: the image is damaged, or of an earlier release of this project.
+    """
+    return set(_read(folder, "programs").split()) | set(_added(folder))
+
+
+def load(folder: str | None = None, programs: Collection[str] = ()) -> Image:
+    """Return the image in ``folder`` (default: :func:`default_folder`).
+
+    :param programs: what it must have, for the choice of the default one.
+    :raises LaunchError: it is missing, unfinished or unreadable; says how to build it.
+    """
+    folder = os.path.realpath(folder or default_folder(programs))
+    if not _has(folder, "complete"):
+        raise base.LaunchError(f"guest image {folder} is missing or unfinished; {_BUILD}")
+    release = _read(folder, "release").strip()
+    versions = dict(_pairs(folder, "packages", " "))
+    sums = {os.path.basename(path): digest for digest, path in _pairs(folder, "sums", "  ")}
+    kernel, initrd, root = (os.path.join(folder, name) for name in ("vmlinuz", "initrd", "root.img"))
+    options = _read(folder, "options").strip() if _has(folder, "options") else ""
+    return Image(os.path.basename(folder), kernel, initrd, root, versions, release, sums, _added(folder), options)
+
+
+def _has(folder: str, name: str) -> bool:
+    return os.path.exists(os.path.join(folder, name))
+
+
+def _pairs(folder: str, name: str, separator: str) -> list[tuple[str, str]]:
+    lines = (line.partition(separator) for line in _read(folder, name).splitlines())
+    return [(first, second) for first, _separator, second in lines if second]
+
+
+def _added(folder: str) -> dict[str, str]:
+    """Return path -> SHA-256 of each file that was added to an image."""
+    lines = _read(folder, "added").splitlines() if _has(folder, "added") else []
+    entries = (line.split(" ", 3) for line in lines)
+    return {path: digest for kind, _mode, digest, path in entries if kind != "folder"}
+
+
+def check_same_programs(found: Image, programs: Collection[str]) -> None:
+    """See that the host would run the very files that are in an image; what the host lacks is another fault.
+
+    :param programs: those that run on both, and other files by their paths. One of this project's own means all of
+        these, one that was added to the image all that was: they use one another.
+    :raises LaunchError: names the first file that is another one, and what to do.
+    """
+    wanted = set(programs)
+    if any(name.startswith(_OWN) for name in programs):
+        wanted |= {name for name in found.sums if name.startswith(_OWN)}
+    path = cache_folder.program_path()
+    digests = {
+        shutil.which(name, path=path) or "": found.sums[name] for name in sorted(wanted & found.sums.keys())
+    }
+    if wanted.intersection([*found.added, *map(os.path.basename, found.added)]):
+        digests.update(found.added)
+    for path, digest in digests.items():
+        if os.path.exists(path) and _sum(path) != digest:
+            raise base.LaunchError(
+                f"{path} is not the {os.path.basename(path)} of guest image {found.id}, so host and guests would"
+                f" not compare; build the image anew with tools/image/build {found.options or '(--full)'}, and"
+                " have no other build of it on PATH"
+            )
+
+
+def _sum(path: str) -> str:
+    try:
+        with open(path, "rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise base.LaunchError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def _read(folder: str, name: str) -> str:
+    try:
+        return pathlib.Path(folder, name).read_text(encoding="utf-8")
+    except OSError as error:
+        raise base.LaunchError(
+            f"guest image {folder} is damaged ({name}: {error.strerror}); remove it and {_BUILD}"
+        ) from None

@@ -1,0 +1,410 @@
+"""Guests on this machine through libvirt and QEMU of the distribution, with nothing but the machine itself."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import glob
+import logging
+import os
+import platform
+import shutil
+import time
+from collections.abc import Collection, Mapping
+from concurrent import futures
+from typing import Any, Final
+
+import libvirt
+from lxml import etree
+
+from nova_perf_tuning import errors, interrupt
+from nova_perf_tuning.guest import storage
+from nova_perf_tuning.guest import transform as transform_module
+from nova_perf_tuning.guest import truth as truth_module
+from nova_perf_tuning.printing import one_line
+from nova_perf_tuning.validation.launch import (
+    accelerator,
+    base,
+    disks,
+    domain_xml,
+    host_tuning,
+    image,
+    network,
+    programs,
+    run_directory,
+)
+from nova_perf_tuning.validation.launch.guest import Guest
+from nova_perf_tuning.validation.launch.host_machine import HostMachine
+
+LOG = logging.getLogger(__name__)
+
+URI: Final = "qemu:///system"
+#: A guest under TCG on a loaded two-core host took up to 20 s to its agent, and longer where the host's disk had
+#: other work too; this is to end one that never boots, not one that is slow.
+BOOT_S: Final = 300.0
+_START_LIBVIRT = "start it: systemctl start libvirtd, or tools/libvirt/up where no systemd runs"
+#: Memory of a guest beside what a benchmark asks for: kernel, page cache, agent.
+_SYSTEM_MIB: Final = 192
+_PREFIX: Final = "nova-perf"
+#: libvirt uses it where it is there, and leaves the packets to QEMU without a word where it is not.
+_VHOST_NET: Final = "/dev/vhost-net"
+_QEMU_LOGS: Final = "/var/log/libvirt/qemu"
+
+
+@dataclasses.dataclass(slots=True)
+class _Arm:
+    """What belongs to one arm that was booted."""
+
+    arm: base.Arm
+    guests: tuple[Guest, ...]
+    notes: tuple[str, ...]
+    truths: tuple[truth_module.Truth, ...]
+    settings: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+
+
+class LibvirtLauncher(base.Launcher):
+    """Boots pairs of guests side by side on this host.
+
+    Everything is named after the run (eight digits), so runs can coexist, and whatever a killed run left is
+    removed by the next one's :meth:`prepare`. libvirt itself ends the guests of a process that dies.
+
+    Native ``hw:*`` specs that a profile brings are Nova's work and are not done here; :meth:`environment`
+    lists them.
+    """
+
+    def __init__(
+        self,
+        *,
+        accelerator: str = accelerator.KVM,
+        image_folder: str | None = None,
+        boot_timeout_s: float = BOOT_S,
+    ) -> None:
+        """Nothing is looked at or made before :meth:`prepare`.
+
+        :param accelerator: ``kvm``, where it works, or ``tcg``.
+        :param image_folder: guest image; default: the one that tools/image/build made last.
+        """
+        self._size = base.GuestSize()
+        self._programs: frozenset[str] = frozenset()
+        self._wanted = accelerator
+        self._image_folder = image_folder
+        self._boot_timeout_s = boot_timeout_s
+        self._connection: libvirt.virConnect | None = None
+        self._run: run_directory.RunDirectory | None = None
+        self._arms: dict[str, _Arm] = {}
+        self._hosts: list[HostMachine] = []
+        self._active: str | None = None
+
+    @property
+    def run_id(self) -> str | None:
+        """The eight digits in all names of this run; None before :meth:`prepare` and after :meth:`close`."""
+        return self._run.id if self._run is not None else None
+
+    @property
+    def vcpus(self) -> int:
+        return self._size.vcpus
+
+    def require(self, programs: Collection[str], memory_mib: int, scratch_mib: int) -> None:
+        self._programs = frozenset(programs)
+        self._size = dataclasses.replace(
+            self._size,
+            memory_mib=max(self._size.memory_mib, memory_mib and memory_mib + _SYSTEM_MIB),
+            scratch_mib=max(self._size.scratch_mib, scratch_mib + scratch_mib // 16),
+        )
+
+    # --- making ---------------------------------------------------------------------------------------------
+
+    def prepare(self) -> None:
+        if os.geteuid():
+            raise base.LaunchError("guests, bridges and namespaces are root's; run this as root")
+        for program, package in programs.NEEDED.items():
+            if shutil.which(program, path=programs.environment()["PATH"]) is None:
+                raise base.LaunchError(f"program {program} is missing; install the package {package}")
+        self._image = image.load(self._image_folder, self._programs)
+        self._connect()
+        self._emulator = self._find_emulator()
+        try:
+            self._accelerator = accelerator.choose(self._wanted, self._emulator, self._image)
+            self.remove_dead_runs()
+            with interrupt.deferred():
+                self._run = run_directory.RunDirectory()
+            self._files = disks.copy_image(self._image, self._run)
+            self._cache = disks.cache_mode(self._run.path)
+            self._tuning = host_tuning.HostTuning(self._run.file("journal"))
+            self._network = network.Network(self._run.id)
+            self._network.create()
+        except BaseException:
+            self.close()
+            raise
+
+    def remove_dead_runs(self) -> list[str]:
+        """Remove what runs whose process was killed have left, and return their ids.
+
+        What cannot be removed now is logged and tried again by the next run.
+        """
+        with interrupt.deferred():
+            return run_directory.sweep(self._remove_remains)
+
+    def boot(self, arm: base.Arm) -> base.Pair:
+        run = self._prepared()
+        try:
+            booting = [self._create(arm, role, run) for role in network.ROLES]
+            guests = tuple(guest for guest, _notes in booting)
+            self._await_agents(guests)
+            client, server = guests
+            server.configure_network()
+            client.configure_network(server.address)
+            truths = tuple(guest.truth() for guest in guests)
+            self._arms[arm.name] = _Arm(arm, guests, booting[0][1], truths)
+        except BaseException:
+            with contextlib.suppress(base.LaunchError):  # close() says what is left; the cause matters more
+                self.destroy(arm.name)
+            raise
+        return base.Pair(client, server)
+
+    def _create(self, arm: base.Arm, role: str, run: run_directory.RunDirectory) -> tuple[Guest, tuple[str, ...]]:
+        """Start one guest; it boots while the next one is made."""
+        name = self._domain_name(arm.name, role)
+        tap, mac, address = self._network.new_port()
+        files = disks.create(run, f"{arm.name}-{role}", self._files, self._size)
+        xml = domain_xml.base_domain(
+            name,
+            self._size,
+            files,
+            kvm=self._accelerator.kvm,
+            bridge=self._network.bridge,
+            tap=tap,
+            mac=mac,
+            cache=self._cache,
+        )
+        mapping = storage.can_map(self._connected().getLibVersion(), self._connected().getVersion())
+        transformed = transform_module.transform(self.altered(arm, xml), arm.request, mapping=mapping)
+        try:
+            # libvirt destroys the domain when this connection ends, however the process does.
+            domain = self._connected().createXML(transformed.xml, libvirt.VIR_DOMAIN_START_AUTODESTROY)
+        except libvirt.libvirtError as error:
+            raise base.LaunchError(f"libvirt cannot start guest {name}: {one_line(error, 400)}") from error
+        notes = tuple(f"left out: {text}" for text in transformed.left_out)
+        return Guest(name, domain, address, tap, files.console, transformed.xml), notes
+
+    def altered(self, arm: base.Arm, xml: str) -> str:
+        """Return the domain XML that a guest of ``arm`` is made from; benchmarks of devices change it."""
+        return xml
+
+    def _await_agents(self, guests: tuple[Guest, ...]) -> None:
+        until = time.monotonic() + self._boot_timeout_s
+        waiting = list(guests)
+        while waiting:
+            for guest in list(waiting):
+                if not guest.is_alive():
+                    raise guest.failure("it ended while booting")
+                if guest.is_ready():
+                    waiting.remove(guest)
+            if waiting:
+                if time.monotonic() > until:
+                    raise waiting[0].failure(f"no answer from its agent within {self._boot_timeout_s:g} s")
+                time.sleep(0.1)
+
+    # --- using ----------------------------------------------------------------------------------------------
+
+    def activate(self, arm: str | None) -> None:
+        resting = [guest for name, one in self._arms.items() if name != arm for guest in one.guests]
+        for guest in resting:
+            guest.suspend()
+        if arm == self._active:
+            return
+        self._tuning.restore()
+        self._active = None
+        if arm is None:
+            return
+        chosen = self._arms[arm]
+        for guest in chosen.guests:
+            guest.resume()
+        # Who asks for nothing gets nothing set, as the plan would say too after a look at the whole host.
+        chosen.settings = self._tuning.apply(chosen.guests, resting) if chosen.arm.request else []
+        self._active = arm
+
+    def host_pair(self) -> base.Pair:
+        run = self._prepared()
+        if not self._hosts:
+            image.check_same_programs(self._image, self._programs)
+            self._hosts = [
+                HostMachine(
+                    role,
+                    self._network.host_address(role),
+                    self._network.namespace(role),
+                    run.file(f"host-{role}"),
+                )
+                for role in network.ROLES
+            ]
+        client, server = self._hosts
+        return base.Pair(client, server)
+
+    def environment(self) -> Mapping[str, Any]:
+        self._prepared()
+        connection = self._connected()
+        return {
+            "launcher": "libvirt",
+            "accelerator": self._accelerator.name,
+            "accelerator_reason": self._accelerator.reason,
+            "libvirt": _version(connection.getLibVersion()),
+            "qemu": _version(connection.getVersion()),
+            "emulator": self._emulator,
+            "kernel": platform.release(),
+            "machine": domain_xml.MACHINE,
+            "disk_cache": self._cache,
+            "scratch_filesystem": disks.filesystem(self._prepared().path),
+            "vhost_net": os.path.exists(_VHOST_NET),
+            "image": {"id": self._image.id, "kernel": self._image.release, "packages": self._image.packages},
+            "guest": dataclasses.asdict(self._size),
+            "arms": {
+                name: {
+                    "request": one.arm.request.extra_specs(),
+                    "notes": list(one.notes),
+                    "native_specs_not_applied": dict(one.arm.request.native),
+                    "settings": one.settings,
+                    "virtualization": one.truths[0].virtualization,
+                    "truth": one.truths[0].as_data(),
+                    "findings": self._findings(one),
+                    "xml": one.guests[0].xml,
+                }
+                for name, one in self._arms.items()
+            },
+        }
+
+    def _findings(self, arm: _Arm) -> list[dict[str, str]]:
+        """Return where the guests of an arm are not what was asked for; what both say is said once."""
+        found: dict[truth_module.Finding, list[str]] = {}
+        for role, guest, truth in zip(network.ROLES, arm.guests, arm.truths, strict=True):
+            asked = truth_module.resolved(arm.arm.request, guest.xml, self._size.vcpus)
+            for finding in truth_module.findings(truth, asked, self._accelerator.name, self._size.vcpus):
+                found.setdefault(finding, []).append(role)
+        return [
+            {"code": finding.code.value, "text": f"{' and '.join(roles)}: {finding.text}"}
+            for finding, roles in found.items()
+        ]
+
+    # --- removing -------------------------------------------------------------------------------------------
+
+    def destroy(self, arm: str) -> None:
+        if self._run is None:
+            return
+        with interrupt.deferred():
+            if self._active == arm:
+                self._tuning.restore()
+                self._active = None
+            self._arms.pop(arm, None)
+            self._destroy_domains([self._domain_name(arm, role) for role in network.ROLES])
+            for role in network.ROLES:
+                disks.remove(self._run, f"{arm}-{role}")
+            _remove_logs(self._domain_name(arm, "*"))
+
+    def close(self) -> None:
+        with interrupt.deferred():
+            self._close()
+
+    def _close(self) -> None:
+        run, hosts = self._run, self._hosts
+        self._hosts, self._run, self._active = [], None, None
+        self._arms.clear()
+        removed = False
+        try:
+            if run is not None:
+                with contextlib.ExitStack() as steps:
+                    steps.callback(self._remove_remains, run.id, run.path)
+                    for host in hosts:
+                        steps.callback(host.close)
+                removed = True
+        except (errors.PerfTuningError, OSError) as error:
+            raise base.LaunchError(
+                f"not everything could be removed; the next run tries again: {error}"
+            ) from error
+        finally:
+            if run is not None:
+                run.close(keep=not removed)
+            if self._connection is not None:
+                with contextlib.suppress(libvirt.libvirtError):
+                    self._connection.close()
+                self._connection = None
+
+    def _remove_remains(self, run_id: str, folder: str) -> None:
+        """Remove all of one run but its folder, each part whatever became of the others.
+
+        :raises LaunchError: one of them could not be removed.
+        """
+        LOG.debug("removing run %s", run_id)
+        with contextlib.ExitStack() as steps:  # the last one first
+            steps.callback(_remove_logs, f"{_PREFIX}-{run_id}-*")
+            steps.callback(network.Network(run_id).remove)
+            steps.callback(lambda: self._destroy_domains(self._domain_names(run_id)))
+            steps.callback(host_tuning.HostTuning(os.path.join(folder, "journal")).restore)
+
+    def _domain_names(self, run_id: str) -> list[str]:
+        """Return all guests of one run that libvirt has, also such as this object does not know of."""
+        try:
+            if not self._connected().isAlive():
+                self._connect()  # libvirtd was started anew; its guests live on
+            names = [domain.name() for domain in self._connected().listAllDomains()]
+        except libvirt.libvirtError as error:
+            raise base.LaunchError(f"guests of run {run_id}: {one_line(error, 200)}") from error
+        return [name for name in names if name.startswith(f"{_PREFIX}-{run_id}-")]
+
+    def _destroy_domains(self, names: list[str]) -> None:
+        """End guests side by side: QEMU takes one or two seconds each to write out its disks."""
+        if names:
+            with futures.ThreadPoolExecutor(len(names)) as pool:
+                list(pool.map(self._destroy_domain, names))
+
+    def _destroy_domain(self, name: str) -> None:
+        try:
+            self._connected().lookupByName(name).destroy()
+        except libvirt.libvirtError as error:
+            if error.get_error_code() != libvirt.VIR_ERR_NO_DOMAIN:
+                raise base.LaunchError(f"guest {name} cannot be ended: {one_line(error, 200)}") from error
+
+    # --- libvirt --------------------------------------------------------------------------------------------
+
+    def _connect(self) -> None:
+        # libvirt would print every error on stderr besides raising it.
+        libvirt.registerErrorHandler(lambda _context, _error: None, None)
+        try:
+            self._connection = libvirt.open(URI)
+        except libvirt.libvirtError as error:
+            raise base.LaunchError(
+                f"libvirt does not answer at {URI} ({one_line(error, 200)}); {_START_LIBVIRT}"
+            ) from error
+
+    def _connected(self) -> libvirt.virConnect:
+        if self._connection is None:
+            raise base.LaunchError("the launcher is not prepared, or closed already")
+        return self._connection
+
+    def _prepared(self) -> run_directory.RunDirectory:
+        if self._run is None:
+            raise base.LaunchError("the launcher is not prepared, or closed already")
+        return self._run
+
+    def _find_emulator(self) -> str:
+        """Return QEMU's program for the guests' machine type, as libvirt's domain capabilities name it."""
+        try:
+            xml = self._connected().getDomainCapabilities(None, "x86_64", domain_xml.MACHINE, "qemu")
+        except libvirt.libvirtError as error:
+            raise base.LaunchError(
+                f"libvirt has no QEMU for x86_64 machine '{domain_xml.MACHINE}' ({one_line(error, 200)});"
+                " install the package qemu-system-x86"
+            ) from error
+        return etree.fromstring(xml).findtext("path") or "qemu-system-x86_64"
+
+    def _domain_name(self, arm: str, role: str) -> str:
+        return f"{_PREFIX}-{self._prepared().id}-{arm}-{role}"
+
+
+def _remove_logs(pattern: str) -> None:
+    """Remove libvirt's logs of guests that have ended."""
+    for path in glob.glob(f"{_QEMU_LOGS}/{pattern}.log"):
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+
+
+def _version(number: int) -> str:
+    return f"{number // 1_000_000}.{number // 1_000 % 1_000}.{number % 1_000}"

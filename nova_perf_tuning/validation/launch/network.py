@@ -1,0 +1,104 @@
+"""The benchmark network: a bridge without an address and two network namespaces on it.
+
+The bridge lies in libvirt's own network namespace, since that is where libvirt makes the guests' taps; it
+has no address, so the host's routes and networks are not touched, and addresses on it concern nobody else. The
+namespaces hold the host's own pair.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import os
+import signal
+import time
+from typing import Final
+
+from nova_perf_tuning.validation.launch import base, programs
+
+#: RFC 2544 reserves 198.18.0.0/15 for benchmarks between devices.
+POOL: Final = ipaddress.ip_network("198.18.0.0/15")
+_NAMESPACES: Final = "/run/netns"
+ROLES: Final = ("client", "server")
+_FIRST_GUEST: Final = 11
+
+
+class Network:
+    """Names and life of one run's network; every name carries the run's id, so removal needs no state."""
+
+    def __init__(self, run_id: str) -> None:
+        self.run_id = run_id
+        self.bridge = f"npb{run_id}"
+        self._veths = {role: f"npv{run_id}{role[0]}" for role in ROLES}
+        self._guests = 0
+
+    def namespace(self, role: str) -> str:
+        """Return the name of the namespace of ``client`` or ``server``."""
+        return f"nova-perf-{self.run_id}-{role}"
+
+    def create(self) -> None:
+        """Make bridge, namespaces and the pairs of veth between them.
+
+        :raises LaunchError: the kernel refuses.
+        """
+        for role in ROLES:
+            programs.call(["ip", "netns", "add", self.namespace(role)])
+        commands = [f"link add {self.bridge} type bridge stp_state 0 forward_delay 0 mcast_snooping 0"]
+        for role in ROLES:
+            inside = f"type veth peer name eth0 netns {self.namespace(role)}"
+            commands.append(f"link add {self._veths[role]} {inside}")
+            commands.append(f"link set {self._veths[role]} master {self.bridge}")
+        programs.call(["ip", "-batch", "-"], "\n".join(commands) + "\n")
+        for device in (self.bridge, *self._veths.values()):
+            _disable_ipv6(device)
+        links = [f"link set {device} up" for device in (*self._veths.values(), self.bridge)]
+        programs.call(["ip", "-batch", "-"], "\n".join(links) + "\n")
+        for role in ROLES:
+            address = f"{self.host_address(role)}/{POOL.prefixlen}"
+            commands = ["link set lo up", f"addr add {address} dev eth0", "link set eth0 up"]
+            programs.call(["ip", "-n", self.namespace(role), "-batch", "-"], "\n".join(commands) + "\n")
+
+    def host_address(self, role: str) -> str:
+        """Return the address of a namespace on the benchmark network."""
+        return str(POOL[1 + ROLES.index(role)])
+
+    def new_port(self) -> tuple[str, str, str]:
+        """Return tap name, MAC and address for one more guest."""
+        number = self._guests
+        self._guests += 1
+        # fa:16:3e is the prefix that Neutron gives to guests.
+        mac = f"fa:16:3e:{self.run_id[:2]}:{number >> 8:02x}:{number & 255:02x}"
+        return f"npt{self.run_id}{number:02x}", mac, str(POOL[_FIRST_GUEST + number])
+
+    def remove(self) -> None:
+        """Remove all that :meth:`create` made and every process in the namespaces; may be called at any time."""
+        for role in ROLES:
+            if os.path.exists(os.path.join(_NAMESPACES, self.namespace(role))):
+                _kill_inside(self.namespace(role))
+                programs.call(["ip", "netns", "del", self.namespace(role)])
+        taps = [name for name in os.listdir("/sys/class/net") if name.startswith(f"npt{self.run_id}")]
+        for device in (*self._veths.values(), *taps, self.bridge):
+            if os.path.exists(f"/sys/class/net/{device}"):
+                # A veth goes with its namespace, which the kernel takes down a moment later.
+                with contextlib.suppress(base.LaunchError):
+                    programs.call(["ip", "link", "del", device])
+
+
+def _disable_ipv6(device: str) -> None:
+    with (
+        contextlib.suppress(FileNotFoundError),
+        open(f"/proc/sys/net/ipv6/conf/{device}/disable_ipv6", "w") as file,
+    ):
+        file.write("1")
+
+
+def _kill_inside(namespace: str) -> None:
+    """Kill every process in a namespace; a benchmark's server outlives a launcher that was killed."""
+    for _round in range(10):
+        found = programs.call(["ip", "netns", "pids", namespace]).split()
+        if not found:
+            return
+        for pid in found:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(pid), signal.SIGKILL)
+        time.sleep(0.05)

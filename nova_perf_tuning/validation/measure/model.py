@@ -1,0 +1,73 @@
+"""Measured data: trials and the environment they came from (JSON contract ``results``)."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, Final, Literal
+
+#: The arm that is the host itself.
+HOST: Final = "host"
+#: Arms of an A/A run: the first, and the same again.
+AA_ARMS: Final = ("untuned", "again")
+
+
+@dataclasses.dataclass(slots=True)
+class Trial:
+    """One run of one benchmark in one arm, with the CPU it cost while it measured.
+
+    :ivar arm: ``host``, ``untuned``, ``tuned`` … the name of what is compared.
+    :ivar group: number of the boot (guests are made anew between groups).
+    :ivar block: number of the block of trials that belong together.
+    :ivar host_cpu_s: class -> CPU seconds on the host: ``vcpu``, ``emulator``, ``iothread``, ``vhost``,
+        ``worker``, ``total`` (whole process and its vhost workers); beside them ``softirq``, interrupts and
+        softirqs of the host's CPUs, less what an idle host has.
+    :ivar guest_cpu_s: what the guest itself says it was busy (user+nice+system+irq+softirq); None if unknown.
+    :ivar wait_s: time its vCPUs were runnable but waited for a host CPU; None if unknown.
+    :ivar window_s: length of the window by the host's monotonic clock.
+    :ivar window: what the window is (:class:`nova_perf_tuning.validation.measure.trial.Window`); empty: not known.
+    :ivar exec_s: how long the whole execution took, from asking for it until its end was seen; None: not known.
+    :ivar order: number of the run within the validation, in the order of time; the figures of one run
+        share it, and its CPU times.
+    :ivar primary: False for figures that are shown beside the one that is judged.
+    :ivar error: why there is no value; then ``value`` is None.
+    :ivar work: units of work done in the window; None if not counted.
+    :ivar work_unit: ``Gbit``, ``1,000 IO`` ….
+    :ivar conditions: what the host could tell of the window's circumstances, see
+        :mod:`nova_perf_tuning.validation.measure.host_environment`; what it could not tell is missing.
+
+    CPU times cover the client and, for a benchmark with a peer, the server too.
+    """
+
+    benchmark: str
+    metric: str
+    unit: str
+    better: Literal["higher", "lower"]
+    arm: str
+    group: int
+    block: int
+    value: float | None
+    host_cpu_s: Mapping[str, float]
+    guest_cpu_s: float | None
+    window_s: float
+    wait_s: float | None = None
+    order: int = 0
+    primary: bool = True
+    error: str | None = None
+    work: float | None = None
+    work_unit: str = ""
+    conditions: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    window: Literal["", "measuring", "program", "execution"] = ""
+    exec_s: float | None = None
+
+
+@dataclasses.dataclass(slots=True)
+class Results:
+    """All trials of one validation and where they were made.
+
+    :ivar environment: hardware, kernel, QEMU, libvirt, accelerator, settings in force, image, versions, seed.
+    """
+
+    environment: Mapping[str, Any]
+    trials: list[Trial]
+    schema: int = 1

@@ -1,0 +1,120 @@
+"""Why a verdict is what it is, and why a trial does not count, as codes with parameters.
+
+Decisions look at codes alone; :mod:`nova_perf_tuning.validation.report.text` makes the English of them, last.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+
+class ReasonCode(enum.StrEnum):
+    """What is said; the comment names the parameters."""
+
+    # -- a figure against its limit: figure (loss, cpu), value, low, high, confidence, limit, unit, boots
+    WITHIN = "within"
+    BEYOND = "beyond"
+    UNDECIDED = "undecided"
+    TOO_FEW_BOOTS = "too_few_boots"  # and needed
+    NO_PAIRS = "no_pairs"
+
+    # -- notes on such a figure
+    INTERIM = "interim"  # confidence, promised
+    HOLM = "holm"  # figures: FAIL taken back by the correction for so many
+    FAILED = "failed"  # arm, count, of, failed, zeros, missing
+    EXCLUDED = "excluded"  # count, of, what (pairs, trials), why (reasons of guards)
+    WORST = "worst"  # arm, count: blocks that failed count as the worst
+
+    # -- why a budget cannot be judged
+    NO_BENCHMARK = "no_benchmark"  # benchmark, known
+    NO_METRIC = "no_metric"  # benchmark, metric, known, named
+    NO_ARM = "no_arm"  # arm, known
+    OTHER_ACCELERATOR = "other_accelerator"  # accelerator, wanted
+    ACCELERATOR_CONTRADICTED = "accelerator_contradicted"  # arm, accelerator, found
+    VIRTUALIZATION_UNREAD = "virtualization_unread"  # arm, wanted
+    OTHER_GUESTS = "other_guests"  # arm, finding, more
+    TOO_MANY_LOST = "too_many_lost"  # arm, count, of, failed, zeros, missing, excluded, limit, why
+    BELOW_NOISE_FLOOR = "below_noise_floor"  # limit, floor, created, value, low, high
+    BEYOND_NOISE_FLOOR = "beyond_noise_floor"  # the same, and the loss is larger than the floor
+    NO_SERVICE_CPU = "no_service_cpu"  # arm
+    LITTLE_SERVICE_CPU = "little_service_cpu"  # arm, count, of, limit
+
+    # -- CPU counters of a trial
+    COUNTERS_STILL = "counters_still"
+    COUNTERS_VCPU = "counters_vcpu"  # vcpu, total
+    COUNTERS_GUEST = "counters_guest"  # guest, total, wait
+    GUEST_BUSY_UNKNOWN = "guest_busy_unknown"
+    WAIT_UNKNOWN = "wait_unknown"
+    VCPUS_WAITED = "vcpus_waited"  # share, limit
+
+    # -- guards: why a trial does not count
+    STEAL = "steal"  # share, limit
+    WAITING_VCPUS = "waiting_vcpus"  # share, limit
+    THROTTLING = "throttling"  # count
+    FREQUENCY_LIMIT = "frequency_limit"  # first, now
+    FREQUENCY_GAP = "frequency_gap"  # mhz (arm -> MHz), limit
+    DROPS = "drops"  # share, limit
+    CLOCK_STEP = "clock_step"  # seconds, limit
+
+    # -- hosts of a fleet: benchmark and arm, and
+    NO_RESULT = "no_result"  # nothing
+    HOST_LOST_TRIALS = "host_lost_trials"  # as TOO_MANY_LOST
+    SLOW = "slow"  # low, high (losses), spread
+    MAYBE_SLOW = "maybe_slow"  # the same
+    HOST_BEYOND = "host_beyond"  # baseline, figure, low, high, limit, unit, spread: a budget
+    HOST_MAYBE_BEYOND = "host_maybe_beyond"  # the same
+    BUDGET = "budget"  # figure, why: of a budget over all pairs, without arm
+    NO_BUDGET_APPLIES = "no_budget_applies"  # text, alone
+
+
+#: CPU counters that cannot all be true.
+CONTRADICTIONS = frozenset(
+    {
+        ReasonCode.COUNTERS_VCPU,
+        ReasonCode.COUNTERS_GUEST,
+    }
+)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Reason:
+    """One thing that is said.
+
+    :ivar params: as the comment of its code names them.
+    :ivar notes: what is said beside it, in the same line.
+    """
+
+    code: ReasonCode
+    params: Mapping[str, Any] = dataclasses.field(default_factory=dict, hash=False)
+    notes: tuple[Reason, ...] = ()
+
+    def __iter__(self) -> Iterator[Reason]:
+        """Yield this reason, what it rests on (``why``) and its notes."""
+        yield self
+        for one in (*self.params.get("why", ()), *self.notes):
+            yield from one
+
+    @property
+    def codes(self) -> frozenset[ReasonCode]:
+        """Return its code and those of all that is said with it."""
+        return frozenset(one.code for one in self)
+
+    def noting(self, *notes: Reason | None) -> Reason:
+        """Return it with further notes; None is left out."""
+        return dataclasses.replace(self, notes=(*self.notes, *(one for one in notes if one is not None)))
+
+
+def reason(code: ReasonCode, **params: Any) -> Reason:
+    """Return a reason."""
+    return Reason(code, params)
+
+
+def distinct(reasons: Iterable[Reason]) -> tuple[Reason, ...]:
+    """Return the first reason of each code."""
+    first: dict[ReasonCode, Reason] = {}
+    for one in reasons:
+        first.setdefault(one.code, one)
+    return tuple(first.values())

@@ -1,0 +1,154 @@
+"""Counters of a trial read many times while it runs, so that the CPU of any part of it can be told.
+
+Between two readings a counter is taken to grow evenly. What the host knows is read by a thread that takes about
+one per cent of a CPU; guests are asked for their own busy time a few times per second, since it costs them CPU.
+"""
+
+from __future__ import annotations
+
+import bisect
+import contextlib
+import functools
+import statistics
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final
+
+from nova_perf_tuning import errors
+from nova_perf_tuning.validation.launch import base as launch
+from nova_perf_tuning.validation.measure import host_environment
+
+#: Seconds between two readings at first. An answer of a guest costs it some 2 ms of CPU where it is emulated.
+_HOST_S: Final = 0.05
+_GUEST_S: Final = 0.25
+#: After a reading so many times the CPU that it took passes without one, as many host CPUs make it expensive.
+_REST: Final = 100
+#: Name of the vCPUs' wait beside the classes of CPU.
+_WAIT: Final = "wait_s"
+_BUSY: Final = "busy_s"
+
+
+class Series:
+    """Cumulative counters at some moments."""
+
+    def __init__(self, read: Callable[[], Mapping[str, float]], interval_s: float) -> None:
+        self._read = read
+        self._interval_s = interval_s
+        self._times: list[float] = []
+        self._values: list[Mapping[str, float]] = []
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[None]:
+        """Read at the begin and the end and, in a thread of its own, in between."""
+        self.take()
+        self._thread.start()
+        try:
+            yield
+        finally:
+            self._ended.set()
+            self._thread.join()
+        self.take()
+
+    def take(self) -> None:
+        """Read once."""
+        begun = time.monotonic()
+        values = self._read()
+        self._times.append((begun + time.monotonic()) / 2)
+        self._values.append(values)
+
+    def _run(self) -> None:
+        pause = self._interval_s
+        while not self._ended.wait(pause):
+            begun = time.thread_time()
+            try:
+                self.take()
+            except (errors.PerfTuningError, OSError):  # who waits for the program learns that it is gone
+                return
+            pause = max(self._interval_s, _REST * (time.thread_time() - begun))
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        """Moments of the first and the last reading."""
+        return self._times[0], self._times[-1]
+
+    def spent(self, begin: float, end: float) -> dict[str, float]:
+        """Return what each counter grew by between two moments; one that was missing at either is left out."""
+        first, last = self._at(begin), self._at(end)
+        return {name: last[name] - first[name] for name in first.keys() & last.keys()}
+
+    def means(self) -> dict[str, float]:
+        """Return the mean of each value while it ran, without the first and the last reading."""
+        names = set[str]().union(*self._values[1:-1])
+        return {name: statistics.fmean(one[name] for one in self._values[1:-1] if name in one) for name in names}
+
+    def _at(self, when: float) -> Mapping[str, float]:
+        after = bisect.bisect_left(self._times, when)
+        if after == len(self._times):
+            return self._values[-1]
+        if after == 0 or self._times[after] == when:
+            return self._values[after]
+        low, high = self._values[after - 1], self._values[after]
+        begun, ended = self._times[after - 1], self._times[after]
+        share = (when - begun) / (ended - begun)
+        return {name: low[name] + share * (high[name] - low[name]) for name in low.keys() & high.keys()}
+
+
+class Counters:
+    """All counters of a trial, of the client and, where there is one, the server together."""
+
+    def __init__(self, machines: Sequence[launch.Machine]) -> None:
+        """Read nothing yet."""
+        self._machines = machines
+        self._counters: list[Callable[[], Mapping[str, float]]] = []
+        self._softirq: dict[int, float] = {}
+        self._host = Series(self._read_host, _HOST_S)
+        self._speeds = Series(host_environment.mhz_by_cpu, _GUEST_S)
+        self._guests = [Series(functools.partial(_read_guest, machine), _GUEST_S) for machine in machines]
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[None]:
+        """Read as long as the context lasts; nothing may be asked of :meth:`spent` before its end."""
+        self._counters = [machine.counter() for machine in self._machines]
+        with contextlib.ExitStack() as stack:
+            for series in (
+                self._speeds,
+                *self._guests,
+                self._host,
+            ):  # guests answer late; the host is read next to the program
+                stack.enter_context(series.running())
+            yield
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        """CLOCK_MONOTONIC of the host's first and last reading."""
+        return self._host.limits
+
+    def spent(self, begin: float, end: float) -> tuple[dict[str, float], float | None, float | None]:
+        """Return CPU seconds on the host by class, guests' own and vCPUs' wait between two moments."""
+        host_s = self._host.spent(begin, end)
+        wait_s = host_s.pop(_WAIT, None)
+        busy = [series.spent(begin, end).get(_BUSY) for series in self._guests]
+        guest_s = None if None in busy else sum(one for one in busy if one is not None)
+        return dict(sorted(host_s.items())), guest_s, wait_s
+
+    def mhz_by_cpu(self) -> dict[str, float]:
+        """Return CPU -> its mean frequency while a trial ran; nothing of a short one, or where it is not told."""
+        return self._speeds.means()
+
+    def _read_host(self) -> Mapping[str, float]:
+        found: dict[str, float] = {}
+        for read in self._counters:
+            for name, seconds in read().items():
+                found[name] = found.get(name, 0.0) + seconds
+        now = host_environment.softirq_by_cpu()
+        # A CPU that goes offline is no longer told of, and one that comes online was not there at the begin.
+        self._softirq = {cpu: now.get(cpu, seconds) for cpu, seconds in (self._softirq or now).items()}
+        return {**found, "softirq": sum(self._softirq.values())}
+
+
+def _read_guest(machine: launch.Machine) -> Mapping[str, float]:
+    busy = machine.busy_s()
+    return {} if busy is None else {_BUSY: busy}

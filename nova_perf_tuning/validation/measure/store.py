@@ -1,0 +1,125 @@
+"""Results on disk: one JSON document, written atomically, checked when read."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from nova_perf_tuning import whole_file
+from nova_perf_tuning.validation.bench import metrics
+from nova_perf_tuning.validation.measure import model, schema
+
+#: Largest results file that is read, in bytes: more than 50,000 trials need.
+MAX_BYTES = 64 * 1024 * 1024
+#: Smallest figure but 0 that is read: means and ratios of far smaller ones become 0 or infinite.
+_MIN_FIGURE = 1e-9
+
+
+def to_dict(results: model.Results) -> dict[str, Any]:
+    """Return ``results`` as the JSON contract has it."""
+    return {
+        "schema": results.schema,
+        "environment": dict(results.environment),
+        "trials": [dataclasses.asdict(trial) for trial in results.trials],
+    }
+
+
+def from_dict(data: Any, where: str) -> model.Results:
+    """Return results from a JSON document.
+
+    :param where: the file's name, for messages.
+    :raises schema.InputError: the document breaks the schema or itself.
+    """
+    schema.check("results", data, where)
+    environment = data["environment"]
+    trials = [model.Trial(**row) for row in data["trials"]]
+    if not any("order" in row for row in data["trials"]):  # a file need not number its runs
+        runs: dict[tuple[object, ...], int] = {}
+        for one in trials:
+            one.order = runs.setdefault((one.benchmark, one.arm, one.group, one.block), len(runs))
+    _correct(environment, trials)
+    if fault := _contradiction(environment, trials):
+        raise schema.InputError(f"{where}: {fault}")
+    return model.Results(environment, trials)
+
+
+def _correct(environment: Mapping[str, Any], trials: Sequence[model.Trial]) -> None:
+    """Set :attr:`model.Trial.primary` as the benchmarks define it.
+
+    Another version may have judged by another figure. Where its file has ours too, ours counts; where it does not,
+    the flags stay as they are.
+    """
+    known = {label: metrics.of_label(label, environment) for label in {one.benchmark for one in trials}}
+    judged = {label: figure.metric for label, figure in known.items() if figure is not None}
+    there = {trial.benchmark for trial in trials if trial.metric == judged.get(trial.benchmark)}
+    for trial in trials:
+        if trial.benchmark in there:
+            trial.primary = trial.metric == judged[trial.benchmark]
+
+
+def _contradiction(environment: Mapping[str, Any], trials: Sequence[model.Trial]) -> str:
+    """Return what a file says against itself, where a schema cannot see it; empty: nothing.
+
+    A figure has the unit and better way that its benchmark says, else those of its first trial: a loss would be a
+    gain otherwise. A run is there once: copies would pass for replicates, and guards go by its number.
+    """
+    said: dict[
+        tuple[str, str, str], str
+    ] = {}  # what is told of a figure, or of a benchmark's work and judged figure
+    for label in {one.benchmark for one in trials}:
+        if (known := metrics.of_label(label, environment)) is not None:
+            said |= {(label, known.metric, "unit"): known.unit, (label, known.metric, "better"): known.better}
+            said |= {(label, "", "work_unit"): known.work_unit} if known.work_unit else {}
+    places: dict[int, tuple[str, str, int, int]] = {}
+    orders: dict[tuple[str, str, int, int], int] = {}
+    figures: set[tuple[str, int]] = set()
+    for index, one in enumerate(trials):
+        if any(figure and figure < _MIN_FIGURE for figure in (one.value, one.work, one.window_s)):
+            return f"trials[{index}]: value, work and window_s are 0 or at least {_MIN_FIGURE}"
+        rules = [(one.metric, "better"), (one.metric, "unit")]
+        rules += [("", "work_unit")] * (one.work is not None) + [("", "metric")] * one.primary
+        for metric, name in rules:
+            value = getattr(one, name)
+            if (wanted := said.setdefault((one.benchmark, metric, name), value)) != value:
+                what = metric or ("the judged figure" if name == "metric" else "the work")
+                return f"trials[{index}].{name}: is '{value}', but '{wanted}' for {what} of {one.benchmark}"
+        place = (one.benchmark, one.arm, one.group, one.block)
+        again = places.setdefault(one.order, place) != place or orders.setdefault(place, one.order) != one.order
+        if again or (one.primary and (one.metric, one.order) in figures):
+            return (
+                f"trials[{index}]: '{one.benchmark}' ran in this block of '{one.arm}' before, or another run has"
+                f" order {one.order} too; give every validation a results file of its own"
+            )
+        figures.add((one.metric, one.order))
+    return ""
+
+
+def load(path: str) -> model.Results:
+    """Read a results file.
+
+    :raises schema.InputError: unreadable, too large, no JSON or not of the schema.
+    """
+    return from_dict(schema.load_json(path, MAX_BYTES), path)
+
+
+def save(results: model.Results, path: str) -> None:
+    """Write a results file; a reader sees the old one or the new one, never a part.
+
+    :raises OSError: the directory cannot be written or the disk is full; the old file is untouched.
+    """
+    text = json.dumps(to_dict(results), ensure_ascii=False, allow_nan=False, indent=1)
+    write_atomically(path, text + "\n")
+
+
+def write_atomically(path: str, text: str) -> None:
+    """Replace the file at ``path`` by one with ``text``.
+
+    What UTF-8 has no bytes for (half a surrogate pair in a name) is replaced, so that what was measured is kept.
+
+    :raises whole_file.OutputError: something else than a file is there, or the directory is missing.
+    :raises OSError: as for :func:`save`.
+    """
+    with whole_file.writing(path) as file:
+        file.write(text.encode("utf-8", "replace"))

@@ -1,0 +1,162 @@
+"""One trial: a benchmark's server and client, with CPU counted while the client measured."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, Literal
+
+from nova_perf_tuning.validation.bench import base as bench
+from nova_perf_tuning.validation.bench import output, plugins
+from nova_perf_tuning.validation.launch import base as launch
+from nova_perf_tuning.validation.measure import host_environment, sampling
+
+#: How long a server may take until it listens; an emulated guest on a busy host needs seconds.
+_SERVER_START_S = 30.0
+_RETRY_S = 0.25
+#: Most that a machine's clock may be wrong against the host's for its stamps to count.
+MAX_ERROR_S: Final = 0.1
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Window:
+    """The time over which a trial's CPU is counted: begin and end by the host's CLOCK_MONOTONIC.
+
+    ``measuring``: what the benchmark itself measured (:class:`.bench.base.Span`), without start and
+    warm-up. ``program``: from the start of its program to its end, where its output does not tell more.
+    ``execution``: from asking for the program until its end was seen, where the machine's clock is unknown.
+    """
+
+    kind: Literal["measuring", "program", "execution"]
+    begin: float
+    end: float
+
+
+@dataclasses.dataclass(slots=True)
+class Outcome:
+    """What one run gave.
+
+    :ivar readings: empty when :attr:`error` is set.
+    :ivar host_cpu_s, guest_cpu_s, wait_s: spent in the window, see
+        :meth:`nova_perf_tuning.validation.launch.base.Machine.counter`; of both machines for a paired benchmark.
+    :ivar window: None: there is none.
+    :ivar exec_s: length of the whole execution.
+    :ivar conditions: of the host during the execution, see :mod:`.host_environment`.
+    :ivar lost: the machine itself failed; further trials on it are pointless.
+    """
+
+    readings: list[bench.Reading] = dataclasses.field(default_factory=list)
+    error: str | None = None
+    host_cpu_s: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    guest_cpu_s: float | None = None
+    wait_s: float | None = None
+    window: Window | None = None
+    exec_s: float = 0.0
+    lost: bool = False
+    conditions: Mapping[str, float] = dataclasses.field(default_factory=dict)
+
+
+def run(job: plugins.Job, pair: launch.Pair, limit_s: float, idle_softirq: float = 0.0) -> Outcome:
+    """Run ``job`` on ``pair`` once; whatever fails is in the outcome, but for Ctrl-C.
+
+    :param limit_s: wall time that the trial may take at most.
+    :param idle_softirq: what the idle host spends on interrupts and softirqs, in CPU seconds per second.
+    """
+    deadline = time.monotonic() + limit_s
+    try:
+        return _run(job, pair, deadline, idle_softirq)
+    except (launch.ProgramError, bench.OutputError) as error:
+        return Outcome(error=output.printable(error, 600))
+    except launch.LaunchError as error:
+        return Outcome(error=output.printable(error, 600), lost=True)
+
+
+def _run(job: plugins.Job, pair: launch.Pair, deadline: float, idle_softirq: float) -> Outcome:
+    steps = job.benchmark.steps(job.parameters, pair.server.address if job.benchmark.paired else None)
+    machines = (pair.client, pair.server) if job.benchmark.paired else (pair.client,)
+    [client] = [step for step in steps if step.role == "client"]
+    with _servers(pair.server, steps):
+        give_up = time.monotonic() + _SERVER_START_S
+        while True:
+            circumstances = host_environment.look(pair.client.interface)
+            counters = sampling.Counters(machines)
+            limit_s = max(0.1, min(client.timeout_s, deadline - time.monotonic()))
+            with counters.running():
+                finished = pair.client.run(client.argv, limit_s)
+            clock = pair.client.clock()
+            later = host_environment.look(pair.client.interface)
+            conditions = host_environment.conditions(circumstances, later, counters.mhz_by_cpu())
+            try:
+                readings = _readings(job.benchmark, finished, limit_s)
+            except bench.NotReadyError:
+                if time.monotonic() >= min(give_up, deadline):
+                    raise
+                time.sleep(_RETRY_S)
+                continue
+            found = find_window(job.benchmark, finished, clock, counters.limits)
+            host_cpu_s, guest_cpu_s, wait_s = counters.spent(found.begin, found.end)
+            host_cpu_s["softirq"] -= idle_softirq * (found.end - found.begin)
+            return Outcome(
+                readings=readings,
+                host_cpu_s=host_cpu_s,
+                guest_cpu_s=guest_cpu_s,
+                wait_s=wait_s,
+                window=found,
+                exec_s=counters.limits[1] - counters.limits[0],
+                conditions=conditions,
+            )
+
+
+@contextlib.contextmanager
+def _servers(machine: launch.Machine, steps: Sequence[bench.Step]) -> Iterator[None]:
+    with contextlib.ExitStack() as running:
+        for step in steps:
+            if step.role == "server":
+                running.callback(machine.stop, machine.start(step.argv))
+        yield
+
+
+def _readings(benchmark: bench.Benchmark, finished: launch.Finished, limit_s: float) -> list[bench.Reading]:
+    """Return what the client measured.
+
+    :raises bench.OutputError: killed, failed or unreadable; the tool's own words come first.
+    """
+    if finished.returncode is None:
+        raise bench.OutputError(f"{benchmark.kind}: did not end within {limit_s:.3g} s and was stopped")
+    if finished.returncode == 0:
+        return benchmark.parse(finished.stdout)
+    told = output.printable(finished.stderr.strip()[-600:], 300)
+    if not told and finished.stdout.strip():
+        benchmark.parse(finished.stdout)  # iperf3 tells its error in the JSON
+    if benchmark.paired and "refused" in told.lower():  # its server does not listen yet
+        raise bench.NotReadyError(f"{benchmark.kind}: {told}")
+    raise bench.OutputError(f"{benchmark.kind}: ended with status {finished.returncode}: {told or 'no message'}")
+
+
+def find_window(
+    benchmark: bench.Benchmark,
+    finished: launch.Finished,
+    clock: launch.Clock | None,
+    limits: tuple[float, float],
+) -> Window:
+    """Return the window of a run whose output ``Benchmark.parse`` has read.
+
+    :param clock: of the machine it ran on; None: unknown.
+    :param limits: begin and end of the whole execution, in which counters were read.
+    """
+    if clock is None or clock.error_s > MAX_ERROR_S or finished.lived is None:
+        return Window("execution", *limits)
+    began, ended = map(clock.monotonic, finished.lived)
+    # A guest may say what it likes.
+    if not limits[0] - MAX_ERROR_S <= began < ended <= limits[1] + MAX_ERROR_S:
+        return Window("execution", *limits)
+    program = Window("program", max(began, limits[0]), min(ended, limits[1]))
+    with contextlib.suppress(bench.OutputError):  # other versions of a tool may print less
+        if span := benchmark.span(finished.stdout):
+            until = program.end if span.until is None else clock.monotonic(span.until)
+            since = until - span.seconds
+            if program.begin <= since < until <= program.end:
+                return Window("measuring", since, until)
+    return program

@@ -1,0 +1,93 @@
+"""Axes of the report's charts: positions in percent of the width, so that text keeps its size everywhere."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from nova_perf_tuning.validation.judge import statistics
+
+#: Beyond this ratio of largest to smallest value equal ratios get equal lengths.
+_LOG_FROM = 4.0
+_MARGIN = 3.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Axis:
+    """A horizontal axis from ``low`` to ``high``, in the unit of the values."""
+
+    low: float
+    high: float
+    logarithmic: bool
+
+    def place(self, value: float) -> float:
+        """Return the position of ``value`` in percent, kept on the axis."""
+        value = min(max(value, self.low), self.high)
+        if self.logarithmic:
+            share = math.log(value / self.low) / math.log(self.high / self.low)
+        else:
+            share = (value - self.low) / (self.high - self.low)
+        return _MARGIN + share * (100 - 2 * _MARGIN)
+
+    @property
+    def ticks(self) -> list[float]:
+        """The values that are marked."""
+        return (_log_steps if self.logarithmic else _linear_steps)(self.low, self.high)
+
+
+class Line(NamedTuple):
+    """What a row of a dot chart shows: class of its colour, label, figure in words, values with tooltips."""
+
+    colour: str
+    label: str
+    figure: str
+    values: Sequence[tuple[float, str]]
+    estimate: statistics.Estimate | None
+
+
+class Chart(NamedTuple):
+    """A dot chart."""
+
+    axis: Axis
+    lines: Sequence[Line]
+
+
+def axis(values: Sequence[float]) -> Axis:
+    """Return an axis for positive ``values``, logarithmic when they span more than a factor of four."""
+    found = [value for value in values if value > 0] or [1.0]
+    low, high = min(found), max(found)
+    if high / low > _LOG_FROM:
+        return Axis(low / 1.15, high * 1.15, True)
+    pad = (high - low) * 0.08 or high * 0.05
+    return Axis(max(0.0, low - pad), high + pad, False)
+
+
+def chart(lines: Sequence[Line], include: Sequence[float] = ()) -> Chart | None:
+    """Return the chart of some lines, None without any value.
+
+    :param include: values that must be on its axis.
+    """
+    estimates = [line.estimate for line in lines if line.estimate]
+    ends = [end for one in estimates for end in (one.value, one.low, one.high) if end is not None]
+    values = [value for line in lines for value, _ in line.values] + ends
+    return Chart(axis([*values, *include]), lines) if values else None
+
+
+def _linear_steps(low: float, high: float, wanted: int = 4) -> list[float]:
+    span = high - low
+    step = 10.0 ** math.floor(math.log10(span / wanted))
+    step *= next(factor for factor in (1, 2, 5, 10) if span / (step * factor) <= wanted + 1)
+    return [number * step for number in range(math.ceil(low / step), math.floor(high / step) + 1)]
+
+
+def _log_steps(low: float, high: float) -> list[float]:
+    """Return powers of ten within the range, or 1-2-5 steps where there are too few of them."""
+    decades = math.log10(high / low)
+    every = max(1, round(decades / 5))
+    powers = [p for p in range(math.floor(math.log10(low)), 1 + math.ceil(math.log10(high))) if not p % every]
+    found = [10.0**power for power in powers if low <= 10.0**power <= high]
+    if decades < 1.7 or len(found) < 2:
+        found = [step * 10.0**power for power in powers for step in (1, 2, 5)]
+    return [number for number in found if low <= number <= high]

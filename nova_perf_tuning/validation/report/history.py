@@ -1,0 +1,255 @@
+"""The history of hosts in the database of runs: results are kept there, and runs are put beside each other.
+
+Comparable are figures of the same benchmark with the same parameters, in the same arm with the same request, on
+hosts with the same fingerprint: CPU model and number, memory, accelerator and guest. Versions are no part of it,
+since what they change is what a history is to show; they stand beside a change point.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import datetime
+import hashlib
+import json
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from nova_perf_tuning.validation.database import engine as database  # first: it says which extra SQLAlchemy is of
+
+# isort: split
+import numpy as np
+import sqlalchemy as sa
+from scipy import stats
+
+from nova_perf_tuning.validation.database import tables
+from nova_perf_tuning.validation.judge import guards, trial_filter
+from nova_perf_tuning.validation.measure import model, store
+
+#: What may change between runs and explain a change of figures.
+_VERSIONS = ("kernel", "qemu", "libvirt", "nova_perf_tuning")
+
+#: Of a request: it judges guests and changes none.
+_JUDGES = "perf:budget"
+
+_NEVER = datetime.datetime(1970, 1, 1)
+
+#: A shift must last for so many runs: one strange run is no change.
+LEAST_RUNS = 3
+#: Smaller shifts are not worth a word, however certain.
+_LEAST_SHARE = 0.01
+#: Probability of a change point in a history that has none.
+_LEVEL = 0.01
+#: Standard errors of logarithms below this are rounding.
+_LEAST_ERROR = 1e-12
+
+#: What the runs of a series have in common: the fields of :class:`Series` up to its points.
+_Key = tuple[str, str, str, str, str, str, str, str, str]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Change:
+    """:ivar index: first run after the change; :ivar ratio: median after / median before."""
+
+    index: int
+    ratio: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Point:
+    """One run. :ivar value: median of its trials; :ivar versions: of kernel, QEMU, libvirt and this program."""
+
+    run_id: str
+    at: datetime.datetime
+    value: float
+    n: int
+    versions: Mapping[str, str]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Series:
+    """The history of one figure of one arm on one host.
+
+    :ivar parameters: of the benchmark, as JSON; :ivar request: of the arm, as :func:`request` has it.
+    :ivar changes: where it changed, see :func:`changes`.
+    """
+
+    host: str
+    benchmark: str
+    metric: str
+    arm: str
+    fingerprint: str
+    parameters: str
+    request: str
+    unit: str
+    better: str
+    points: tuple[Point, ...]
+    changes: tuple[Change, ...]
+
+    def new_versions(self, change: Change) -> dict[str, tuple[str, str]]:
+        """Return what has another version since a change: name -> version before and after."""
+        before, after = self.points[change.index - 1].versions, self.points[change.index].versions
+        return {name: (before.get(name, "?"), new) for name, new in after.items() if before.get(name, "?") != new}
+
+    @property
+    def tuning(self) -> str:
+        """The request in words: the profile and all extra specs; ``-`` for none."""
+        specs = json.loads(self.request or "{}")
+        profile = specs.pop("perf:profile", "")
+        text = ", ".join(f"{name.removeprefix('perf:')}={value}" for name, value in specs.items())
+        return f"{profile} ({text})" if profile and text else profile or text or "-"
+
+
+def fingerprint(environment: Mapping[str, Any]) -> str:
+    """Return what hosts must have in common to be compared, in words; empty where the CPU is not known."""
+    if not environment.get("cpu_model"):
+        return ""
+    memory = environment.get("memory_mib")
+    gib = round(memory / 1024) if isinstance(memory, int | float) else "?"
+    parts = [f"{environment['cpu_model']}, {environment.get('cpus', '?')} CPUs, {gib} GiB"]
+    parts.append(str(environment.get("accelerator") or "?"))
+    guest = environment.get("guest")
+    if isinstance(guest, Mapping):
+        parts.append(f"guest {guest.get('vcpus', '?')} vCPU {guest.get('memory_mib', '?')} MiB")
+    return ", ".join(parts)[:200]
+
+
+def request(environment: Mapping[str, Any], arm: str) -> str:
+    """Return what an arm asked for, profile and extra specs, as JSON in one form; empty for nothing or unknown."""
+    asked = environment.get("arms", {}).get(arm, {}).get("request", {})
+    specs = {key: value for key, value in asked.items() if key != _JUDGES}
+    return json.dumps(specs, sort_keys=True) if specs else ""
+
+
+class History:
+    """Writes and reads histories."""
+
+    def __init__(self, url: str | None = None) -> None:
+        """Open the database.
+
+        :raises nova_perf_tuning.validation.database.engine.DatabaseError: it cannot be opened.
+        """
+        self._engine = database.connect(url)
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._engine.dispose()
+
+    def add(self, results: model.Results) -> tuple[str, bool]:
+        """Keep the results of a single host; return the run's id, and False if it was there already.
+
+        Trials that guards reject by their defaults are left out.
+
+        :raises nova_perf_tuning.validation.database.engine.DatabaseError: it cannot be written.
+        """
+        text = json.dumps(store.to_dict(results), sort_keys=True, default=str).encode("utf-8", "replace")
+        at = _created(results)
+        run_id = f"{at:%Y%m%d-%H%M%S}-{hashlib.sha256(text).hexdigest()[:8]}"
+        environment = dict(results.environment)
+        environment["arms"] = {  # domain XML would be most of the database
+            name: {key: value for key, value in arm.items() if key != "xml"}
+            for name, arm in environment.get("arms", {}).items()
+        }
+        host = str(environment.get("host") or "unknown")[:200]
+        left_out = trial_filter.alone(results)
+        trials = [dataclasses.asdict(one) for one in results.trials if guards.run(one) not in left_out]
+        run = {"id": run_id, "kind": "libvirt", "state": "complete", "owner": "", "created_at": at, "seen_at": at}
+        run |= {"leftovers": False, "plan": {}, "environment": environment, "hosts": [host]}
+        pair = {"run_id": run_id, "number": 0, "client": host, "server": host, "state": "done", "attempts": 1}
+        pair |= {"faults": [], "environment": {}, "trials": trials}
+
+        def add(connection: sa.Connection) -> bool:
+            if connection.scalar(sa.select(tables.runs.c.id).where(tables.runs.c.id == run_id)) is not None:
+                return False
+            connection.execute(sa.insert(tables.runs), run)
+            connection.execute(sa.insert(tables.pairs), pair)
+            return True
+
+        return run_id, database.write(self._engine, add)
+
+    def series(
+        self, host: str | None = None, benchmark: str | None = None, arm: str | None = None
+    ) -> list[Series]:
+        """Return histories by host, benchmark, arm and request.
+
+        :param host, benchmark, arm: only these.
+        """
+        runs, pairs = tables.runs.c, tables.pairs.c
+        points: dict[_Key, list[Point]] = collections.defaultdict(list)
+        with database.reading(self._engine) as connection:
+            by_time = sa.select(runs.id, runs.created_at).order_by(runs.created_at, runs.id)
+            for run_id, created in connection.execute(by_time).all():
+                environment = connection.scalar(sa.select(runs.environment).where(runs.id == run_id)) or {}
+                versions = {word: str(environment[word]) for word in _VERSIONS if word in environment}
+                done = sa.select(pairs.client, pairs.trials).where(pairs.run_id == run_id, pairs.state == "done")
+                if host is not None:
+                    done = done.where(pairs.client == host)
+                values: dict[_Key, list[float]] = collections.defaultdict(list)
+                for client, trials in connection.execute(done.execution_options(yield_per=20)):
+                    for one in (model.Trial(**row) for row in trials):
+                        wanted = benchmark in (None, one.benchmark) and arm in (None, one.arm)
+                        if wanted and one.primary and one.value is not None and one.value > 0:
+                            values[_key(client, environment, one)].append(one.value)
+                for key, some in values.items():
+                    points[key].append(Point(run_id, created, statistics.median(some), len(some), versions))
+        return [
+            Series(*key, tuple(some), tuple(changes([point.value for point in some])))
+            for key, some in sorted(points.items())
+        ]
+
+
+def _key(host: str, environment: Mapping[str, Any], trial: model.Trial) -> _Key:
+    parameters = environment.get("benchmarks", {}).get(trial.benchmark, {}).get("parameters", {})
+    return (
+        *(host, trial.benchmark, trial.metric, trial.arm, fingerprint(environment)),
+        *(json.dumps(parameters, sort_keys=True), request(environment, trial.arm), trial.unit, trial.better),
+    )
+
+
+def _created(results: model.Results) -> datetime.datetime:
+    """Return when the run began, in UTC without a zone as the database has it; the epoch if it does not say."""
+    try:
+        at = datetime.datetime.fromisoformat(str(results.environment.get("created", "")))
+        return at.astimezone(datetime.UTC).replace(tzinfo=None) if at.tzinfo else at
+    except (ValueError, OverflowError):
+        return _NEVER
+
+
+def changes(values: Sequence[float]) -> list[Change]:
+    """Return the change points of a history of positive figures, in the order of time.
+
+    Binary segmentation with Student's t, corrected for the number of places to cut (as Hunter does, Fleming et al.
+    2023).
+    """
+    logs = np.log(values)
+    ends = [0, *_cuts(logs), len(logs)]
+    found = []
+    for before, cut, after in zip(ends, ends[1:], ends[2:], strict=False):
+        ratio = math.exp(statistics.median(logs[cut:after]) - statistics.median(logs[before:cut]))
+        if abs(ratio - 1) >= _LEAST_SHARE:
+            found.append(Change(cut, ratio))
+    return found
+
+
+def _cuts(logs: np.ndarray) -> list[int]:
+    cuts = []
+    segments = [(0, len(logs))]
+    while segments:
+        begin, end = segments.pop()
+        n = end - begin
+        if n < 2 * LEAST_RUNS:
+            continue
+        part = logs[begin:end] - logs[begin:end].mean()
+        place = np.arange(LEAST_RUNS, n - LEAST_RUNS + 1)
+        first = part.cumsum()[place - 1]  # what is behind a place has the same sum with the other sign
+        squares = (part**2).sum() - first**2 * (1 / place + 1 / (n - place))
+        error = np.sqrt(np.maximum(squares, 0) / (n - 2) * (1 / place + 1 / (n - place)))
+        shifts = np.abs(first) * (1 / place + 1 / (n - place)) / np.maximum(error, _LEAST_ERROR)
+        best = int(shifts.argmax())
+        if shifts[best] > stats.t.ppf(1 - _LEVEL / (2 * len(place)), n - 2):
+            cut = begin + int(place[best])
+            cuts.append(cut)
+            segments += [(begin, cut), (cut, end)]
+    return sorted(cuts)

@@ -1,0 +1,84 @@
+"""Verdicts as JUnit XML, for CI programs. What XML cannot hold of foreign text is replaced."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+from xml.etree import ElementTree
+
+from nova_perf_tuning.validation.judge import verdict
+from nova_perf_tuning.validation.measure import model
+from nova_perf_tuning.validation.report import diagnosis, text
+
+#: What XML 1.0 has no character for.
+_NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+#: Verdict -> element of a test case: CI programs know failures, errors and what was skipped.
+_OUTCOME: Final = {
+    verdict.Verdict.FAIL: "failure",
+    verdict.Verdict.INVALID: "error",
+    verdict.Verdict.INCONCLUSIVE: "skipped",
+}
+
+_LIMITS: Final = ("max_loss", "max_host_cpu_per_unit")
+
+
+class _Case(NamedTuple):
+    kind: str
+    name: str
+    verdict: verdict.Verdict
+    why: str
+
+
+def _cases(results: model.Results, judged: Sequence[verdict.Judgement]) -> list[_Case]:
+    """Return a case for each budget that was judged, and for each host of a fleet."""
+    found = []
+    for one in judged:
+        limits = {name: limit for name in _LIMITS if (limit := getattr(one.budget, name)) is not None}
+        metric = f" {one.budget.metric}" if one.budget.metric else ""
+        name = f"{one.budget.arm} against {one.budget.baseline}{metric}"
+        name += "".join(f", {key} {limit!r}" for key, limit in limits.items())
+        found.append(_Case(f"nova_perf.{one.budget.benchmark}", name, one.verdict, text.lines(one.reasons)))
+    for host in results.environment.get("fleet", {}).get("hosts", []):
+        if host["verdict"] is not None:
+            word = verdict.Verdict(host["verdict"])
+            found.append(_Case("nova_perf.host", host["host"], word, "; ".join(host["reasons"])))
+    return found
+
+
+def junit(results: model.Results, judged: Sequence[verdict.Judgement], unjudged: str = text.NO_BUDGET) -> str:
+    """Return verdicts as JUnit XML: a test case for each budget, and for each host of a fleet.
+
+    FAIL is a failure, INVALID an error; INCONCLUSIVE is skipped, since nothing was shown (the exit code tells it).
+    Where nothing was judged one test case is an error: CI programs show a suite without any as passed. Where
+    guests are not what was asked for stands in the output of each case.
+
+    :param unjudged: why nothing was judged, if so.
+    """
+    nothing = _Case("nova_perf", "verdict", verdict.Verdict.INVALID, f"nothing was judged: {unjudged}")
+    cases = _cases(results, judged) or [nothing]
+    counts = [_OUTCOME.get(one.verdict) for one in cases]
+    found = ElementTree.Element(
+        "testsuite",
+        name="nova-perf",
+        hostname=_xml(results.environment.get("host", "")),
+        timestamp=_xml(results.environment.get("created", ""))[:19],
+        tests=str(len(cases)),
+        failures=str(counts.count("failure")),
+        errors=str(counts.count("error")),
+        skipped=str(counts.count("skipped")),
+        time=f"{sum({one.order: one.window_s for one in results.trials}.values()):.3f}",
+    )
+    findings = [f"warning: guests of {line}" for line in diagnosis.spoilt(results)]
+    for one, outcome in zip(cases, counts, strict=True):
+        case = ElementTree.SubElement(found, "testcase", classname=_xml(one.kind), name=_xml(one.name))
+        if outcome:
+            ElementTree.SubElement(case, outcome, message=f"{one.verdict.value}: {_xml(one.why)}")
+        ElementTree.SubElement(case, "system-out").text = _xml("\n".join([one.why, *findings]))
+    ElementTree.indent(found)
+    return ElementTree.tostring(found, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def _xml(value: object) -> str:
+    return _NO_XML.sub("\N{REPLACEMENT CHARACTER}", str(value))

@@ -1,0 +1,233 @@
+"""The report: one HTML file that needs nothing else, and the same figures as JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from nova_perf_tuning import errors, printing
+
+try:
+    import jinja2
+except ImportError:
+    raise errors.PerfTuningError("Jinja2 is missing; install nova-perf-tuning[report] for reports") from None
+
+from nova_perf_tuning.validation.judge import ablation, statistics, verdict
+from nova_perf_tuning.validation.measure import model, overhead
+from nova_perf_tuning.validation.report import charts, diagnosis, summary, text
+
+_SHOWN_TRIALS = 5000
+_SHOWN_CHARACTERS = 4000
+
+#: Stacking order: what the guest does first, then what the host does for it.
+_CLASSES = ("vcpu", "emulator", "iothread", "vhost", "worker", "total")
+#: Of no process, and perhaps booked on the thread that was interrupted too: it is never added to the others.
+_BESIDE = "softirq"
+
+
+def as_json(
+    results: model.Results,
+    summaries: Sequence[summary.BenchmarkSummary],
+    judged: Sequence[verdict.Judgement],
+    knobs: Sequence[ablation.Knob] = (),
+) -> dict[str, Any]:
+    """Return the report as plain data."""
+    told = diagnosis.diagnose(results, judged)
+    return {
+        "headline": told.sentence if told else text.headline(summaries),
+        "culprit": told.culprit if told else "",
+        "actions": list(told.actions) if told else [],
+        "findings": diagnosis.spoilt(results),
+        "knobs": [text.knob(one) for one in knobs],
+        "notes": text.headline_notes(results, summaries),
+        "warnings": text.environment_warnings(results.environment),
+        "verdict": verdict.overall(judged).value if judged else None,
+        "judgements": [text.judgement(one) for one in judged],
+        "benchmarks": [dataclasses.asdict(one) for one in summaries],
+        "environment": dict(results.environment),
+    }
+
+
+def render(
+    results: model.Results,
+    summaries: Sequence[summary.BenchmarkSummary],
+    judged: Sequence[verdict.Judgement],
+    knobs: Sequence[ablation.Knob] = (),
+    *,
+    recorded: bool = False,
+) -> str:
+    """Return the HTML report. All text from results is escaped; it has no script and loads nothing.
+
+    :param knobs: of an ablation.
+    :param recorded: verdicts on hosts of a fleet are those of the file, and said to be.
+    """
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("nova_perf_tuning.validation.report"),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=lambda value: printing.printable(value, "\n\t") if type(value) is str else value,
+    )
+    environment.globals.update(number=text.number, interval=text.interval, ratio=text.ratio, colour=_colour)
+    arms = summary.arm_order(results)
+    colours = _colours(arms)
+    trials = sorted(results.trials, key=lambda one: one.order)
+    return environment.get_template("report.html.j2").render(
+        environment=results.environment,
+        recorded=recorded,
+        headline=text.headline(summaries),
+        diagnosis=diagnosis.diagnose(results, judged),
+        findings=diagnosis.spoilt(results),
+        knobs=ablation.lines(knobs),
+        knob_head=ablation.HEAD,
+        knob_summary=ablation.summary(knobs),
+        knob_chart=_knobs(knobs),
+        aa=text.is_aa(results.environment),
+        notes=text.headline_notes(results, summaries),
+        warnings=text.environment_warnings(results.environment),
+        verdict=verdict.overall(judged) if judged else None,
+        judged=judged,
+        gains=_gains(results, summaries),
+        compared=[f"{arm} over {baseline}" for arm, baseline in _compared(results, summaries)],
+        benchmarks=[(one, _dots(one, colours, _fleet(results)), _full(one)) for one in summaries],
+        stacked=_stacked,
+        classes=_CLASSES,
+        arms=[(arm, results.environment.get("arms", {}).get(arm, {})) for arm in arms if arm != model.HOST],
+        reasons=text.lines,
+        colours=colours,
+        facts=_facts(results.environment),
+        failed=[one for one in results.trials if one.value is None][:_SHOWN_TRIALS],
+        boot=functools.partial(_boot, pairs=_fleet(results)),
+        rows=_SHOWN_TRIALS,
+        cautions=text.cautions(summaries),
+        trials=[(one, overhead.cost(one)) for one in trials if one.primary][:_SHOWN_TRIALS],
+        left_out=summary.left_out(summaries),
+        trial_count=sum(one.primary for one in trials),
+    )
+
+
+def _colours(arms: Sequence[str]) -> dict[str, str]:
+    """Return arm -> its CSS class: the host's own, then one of four by position."""
+    guests = [one for one in arms if one != model.HOST]
+    return {model.HOST: "host"} | {arm: f"arm{place % 4}" for place, arm in enumerate(guests)}
+
+
+def _gains(results: model.Results, summaries: Sequence[summary.BenchmarkSummary]) -> charts.Chart | None:
+    """Return the chart of ratios between guest arms, a row per benchmark."""
+    pairs, fleet = _compared(results, summaries), _fleet(results)
+    return charts.chart(
+        [
+            charts.Line(
+                _colour(pair.ratio),
+                one.label if len(pairs) == 1 else f"{one.label}: {pair.arm}",
+                text.gain(pair.ratio),
+                [(ratio, f"{_boot(group, fleet)}: {ratio:.3f}") for group, ratio in pair.values],
+                pair.ratio,
+            )
+            for one in summaries
+            for pair in one.comparisons
+            if (pair.arm, pair.baseline) in pairs and pair.ratio is not None
+        ],
+        [1.0],
+    )
+
+
+def _compared(results: model.Results, summaries: Sequence[summary.BenchmarkSummary]) -> list[tuple[str, str]]:
+    """Return which guests the chart of ratios compares, as (arm, baseline) in the order of its rows.
+
+    Those of an ablation have a chart of their own, against the tuned ones.
+    """
+    left_out = results.environment.get("ablation", {})
+    pairs = [(pair.arm, pair.baseline) for one in summaries for pair in one.comparisons]
+    known = [pair for pair in pairs if pair[1] != model.HOST and pair[0] not in left_out]
+    return list(dict.fromkeys(known))
+
+
+def _knobs(knobs: Sequence[ablation.Knob]) -> charts.Chart | None:
+    """Return the chart of an ablation: tuned guests over those without each spec, in the order of its table."""
+    colours = {ablation.Call.PAYS: "better", ablation.Call.HARMS: "worse"}
+    lines = [
+        charts.Line(
+            colours.get(finding.call, "same"),
+            f"{one.spec.removeprefix('perf:')}: {label}",
+            f"{finding.call.value} ({text.percent(effect.value)})",
+            [],
+            effect,
+        )
+        for one in knobs
+        for label, finding in one.findings.items()
+        if (effect := finding.effect) is not None
+    ]
+    return charts.chart(lines, [1.0])
+
+
+def _colour(ratio: statistics.Estimate) -> str:
+    """Return the class of a ratio: for one that is certainly better, or worse."""
+    if ratio.low is None or ratio.high is None or ratio.low <= 1 <= ratio.high:
+        return "same"
+    return "better" if ratio.low > 1 else "worse"
+
+
+def _dots(one: summary.BenchmarkSummary, colours: Mapping[str, str], fleet: int) -> charts.Chart | None:
+    return charts.chart(
+        [
+            charts.Line(
+                colours[arm.arm],
+                arm.arm,
+                f"{text.number(arm.median.value)} {one.unit}" if arm.median else "no figure",
+                [
+                    (value, f"{_boot(group, fleet)}, block {block + 1}: {text.number(value)} {one.unit}")
+                    for group, block, value in arm.values
+                ],
+                arm.median,
+            )
+            for arm in one.arms
+        ]
+    )
+
+
+def _stacked(arm: summary.ArmSummary) -> list[tuple[str, float]]:
+    """Return the classes of a bar of host CPU, with CPUs that they kept busy."""
+    known = [name for name in _CLASSES if name in arm.cpus]
+    return [(name, arm.cpus[name]) for name in (*known, *sorted(arm.cpus.keys() - {*known, _BESIDE}))]
+
+
+def _full(one: summary.BenchmarkSummary) -> float:
+    """Return what the full width of a benchmark's bars stands for."""
+    return max((sum(max(0.0, value) for _, value in _stacked(arm)) for arm in one.arms), default=0.0)
+
+
+#: What has a place of its own in the report.
+_SHOWN_ELSEWHERE = ("arms", "benchmarks", "errors", "fleet")
+
+
+def _facts(environment: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the environment as rows."""
+    return [(name, _fact(value)) for name, value in environment.items() if name not in _SHOWN_ELSEWHERE]
+
+
+def _fact(value: object) -> str:
+    if isinstance(value, Mapping):
+        text = "; ".join(f"{key}: {_plain(one)}" for key, one in value.items())
+    else:
+        text = ", ".join(map(_plain, value)) if isinstance(value, list) else _plain(value)
+    return text[:_SHOWN_CHARACTERS]
+
+
+def _plain(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _fleet(results: model.Results) -> int:
+    """Return how many pairs of guests took part in a fleet's run, 0 for a run on one host."""
+    return len(results.environment.get("fleet", {}).get("pairs", []))
+
+
+def _boot(group: int, pairs: int) -> str:
+    """Return what a group is called; in a fleet of pairs each is the boot of one, or of its server alone."""
+    if not pairs:
+        return f"boot {group + 1}"
+    return f"pair {group % pairs + 1}{' (its server alone)' if group >= pairs else ''}"

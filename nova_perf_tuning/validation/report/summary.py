@@ -1,0 +1,268 @@
+"""What results say, worked out once for the terminal, for JSON and for the report."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from nova_perf_tuning.validation.judge import guards, statistics, trial_filter
+from nova_perf_tuning.validation.measure import model, overhead, reasons
+from nova_perf_tuning.validation.report import text
+
+#: Seconds of CPU of a trial -> the same per unit of work, or per second.
+_Per = Callable[[float | None, model.Trial], float | None]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ArmSummary:
+    """One arm in one benchmark.
+
+    :ivar n: trials that count; :ivar failed: those without a figure, or with 0, which has no ratio.
+    :ivar median: of the primary figure, with its interval.
+    :ivar total_per_unit, service_per_unit, full_per_unit: CPU seconds per unit of work; None: not measured
+        or not valid.
+    :ivar cpus: class -> CPU seconds per second, medians over trials (no ``total``); for the host's own arm
+        ``total`` and ``softirq``. :ivar guest_busy: the same of what the guest says itself.
+    :ivar wait_share: median share of the time wanted that vCPUs waited.
+    :ivar full_invalid: why full overhead is not shown.
+    :ivar left_out: number of the run and why, for each trial that does not count.
+    :ivar uncounted: trials without CPU counters, where others have them.
+    :ivar cpu_invalid: why no CPU of it is shown.
+    """
+
+    arm: str
+    n: int
+    failed: int
+    median: statistics.Estimate | None
+    values: tuple[tuple[int, int, float], ...]
+    total_per_unit: statistics.Estimate | None
+    service_per_unit: statistics.Estimate | None
+    full_per_unit: statistics.Estimate | None
+    service_per_second: statistics.Estimate | None
+    full_per_second: statistics.Estimate | None
+    cpus: dict[str, float]
+    guest_busy: float | None
+    wait_share: float | None
+    full_invalid: str
+    left_out: tuple[tuple[int, str], ...] = ()
+    uncounted: int = 0
+    cpu_invalid: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Comparison:
+    """``arm`` / ``baseline``, more than 1 is a gain; None: no pair, or too few that count.
+
+    :ivar pairs_left_out: pairs of which a guard rejected a trial.
+    :ivar left_out: the same in words, with the reason, and how many trials failed.
+    :ivar invalid: why there is no ratio although there are pairs.
+    :ivar values: boot and ratio of each pair that counts.
+    """
+
+    arm: str
+    baseline: str
+    ratio: statistics.Estimate | None
+    pairs_left_out: int = 0
+    left_out: str = ""
+    invalid: str = ""
+    values: tuple[tuple[int, float], ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Secondary:
+    """A figure that is shown, not judged: medians per arm, and ratios made as those of the judged one."""
+
+    metric: str
+    unit: str
+    better: str
+    medians: dict[str, float]
+    comparisons: tuple[Comparison, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class BenchmarkSummary:
+    """One benchmark; :attr:`work_unit` is what CPU is counted per, empty if nothing is."""
+
+    label: str
+    metric: str
+    unit: str
+    better: str
+    work_unit: str
+    arms: tuple[ArmSummary, ...]
+    comparisons: tuple[Comparison, ...]
+    secondary: tuple[Secondary, ...]
+
+    @property
+    def figures(self) -> tuple[Secondary, ...]:
+        """The judged figure and the others, as rows of one table."""
+        medians = {arm.arm: arm.median.value for arm in self.arms if arm.median}
+        judged = Secondary(self.metric, self.unit, self.better, medians, self.comparisons)
+        return (judged, *self.secondary)
+
+
+def summarise(results: model.Results, limits: guards.Limits | None = None) -> list[BenchmarkSummary]:
+    """Return one summary per benchmark, in the order in which they were first run.
+
+    :param limits: of the guards; None: the defaults.
+    """
+    limits = limits or guards.Limits()
+    chosen = _Chosen(results, limits, trial_filter.alone(results, limits))
+    trials, order = _by(results.trials, lambda one: one.benchmark), arm_order(results)
+    return [_benchmark(label, mine, order, chosen) for label, mine in trials.items()]
+
+
+class _Chosen(NamedTuple):
+    """What all figures of some results go by; ``left_out``: run -> why it does not count."""
+
+    results: model.Results
+    guards: guards.Limits
+    left_out: Mapping[guards.Run, reasons.Reason]
+
+
+def _by(trials: Iterable[model.Trial], key: Callable[[model.Trial], str]) -> dict[str, list[model.Trial]]:
+    """Return trials by a text of theirs, in the order in which each came first."""
+    found: dict[str, list[model.Trial]] = {}
+    for one in trials:
+        found.setdefault(key(one), []).append(one)
+    return found
+
+
+def arm_order(results: model.Results) -> list[str]:
+    """Return the arms: the host, then guests as the plan names them, then any other."""
+    seen = {one.arm for one in results.trials}
+    planned = dict.fromkeys([model.HOST, *results.environment.get("arms", {})])
+    return [arm for arm in planned if arm in seen] + sorted(seen - planned.keys())
+
+
+def left_out(summaries: Sequence[BenchmarkSummary]) -> dict[guards.Run, str]:
+    """Return run -> why it does not count."""
+    return {
+        (one.label, arm.arm, order): why for one in summaries for arm in one.arms for order, why in arm.left_out
+    }
+
+
+def _benchmark(label: str, trials: Sequence[model.Trial], order: Sequence[str], by: _Chosen) -> BenchmarkSummary:
+    """:param order: of all arms."""
+    primary = [one for one in trials if one.primary]
+    first = primary[0] if primary else trials[0]
+    chosen = [one for one in primary if one.metric == first.metric]
+    of_arm = _by(chosen, lambda one: one.arm)
+    here = [arm for arm in order if arm in of_arm]
+    return BenchmarkSummary(
+        label=label,
+        metric=first.metric,
+        unit=first.unit,
+        better=first.better,
+        work_unit=next((one.work_unit for one in chosen if one.work_unit), ""),
+        arms=tuple(_arm(arm, of_arm[arm], by.left_out) for arm in here),
+        comparisons=_comparisons(chosen, here, by),
+        secondary=_secondary(trials, here, by),
+    )
+
+
+def _comparison(trials: Sequence[model.Trial], arm: str, baseline: str, by: _Chosen) -> Comparison:
+    picked = trial_filter.select(by.results, trials, arm, baseline, by.guards)
+    invalid = "" if picked.invalid is None else text.of(picked.invalid)
+    logs = {} if picked.invalid else statistics.log_ratios(picked.trials, arm, baseline)
+    values = tuple((group, math.exp(log)) for group, some in logs.items() for log in some)
+    ratio = statistics.ratio_of(logs)
+    return Comparison(arm, baseline, ratio, picked.pairs_excluded, text.lines(picked.notes), invalid, values)
+
+
+def _comparisons(trials: Sequence[model.Trial], arms: Sequence[str], by: _Chosen) -> tuple[Comparison, ...]:
+    """Return the guests over the first guest, then every guest over the host."""
+    here = [arm for arm in arms if any(one.arm == arm for one in trials)]
+    guests = [arm for arm in here if arm != model.HOST]
+    pairs = [(arm, guests[0]) for arm in guests[1:]]
+    pairs += [(arm, model.HOST) for arm in guests if model.HOST in here]
+    return tuple(_comparison(trials, *pair, by) for pair in pairs)
+
+
+def _arm(arm: str, trials: list[model.Trial], left_out: Mapping[guards.Run, reasons.Reason]) -> ArmSummary:
+    measured = [one for one in trials if not trial_filter.failed(one)]
+    good = [one for one in measured if guards.run(one) not in left_out]
+    costs = {id(one): overhead.cost(one) for one in good}
+    counted = {"total"} if arm == model.HOST else {"total", "vcpu"}
+    with_cpu = [one for one in good if counted <= one.host_cpu_s.keys()]
+    uncounted = len(good) - len(with_cpu) if with_cpu else 0
+    cpu_invalid = _cpu_fault(list(costs.values()), uncounted)
+    # Full overhead of the few trials in which the vCPUs happened not to wait would be a selection.
+    fault = next((cost.invalid for cost in costs.values() if cost.invalid), None)
+    waits = [cost.wait_share for cost in costs.values() if cost.wait_share is not None]
+    full_invalid = cpu_invalid or ("" if fault is None else text.of(fault))
+    if not cpu_invalid and fault is not None and fault.code is reasons.ReasonCode.VCPUS_WAITED:
+        over = sum(wait > overhead.MAX_WAIT for wait in waits)
+        full_invalid = f"vCPUs waited in {over} of {len(waits)} trials, up to {max(waits):.0%} of the time they"
+        full_invalid += " wanted to run"
+
+    def cpu(name: str, per: _Per) -> statistics.Estimate | None:
+        if full_invalid if name == "full_s" else cpu_invalid:
+            return None
+        samples = statistics.by_boot(with_cpu, lambda one: per(getattr(costs[id(one)], name), one))
+        return statistics.estimate(samples, positive=True)
+
+    return ArmSummary(
+        arm=arm,
+        n=len(good),
+        failed=len(trials) - len(measured),
+        median=statistics.estimate(statistics.by_boot(good, lambda one: one.value), positive=True),
+        values=tuple((one.group, one.block, one.value) for one in good if one.value is not None),
+        total_per_unit=cpu("total_s", overhead.per_unit),
+        service_per_unit=cpu("service_s", overhead.per_unit),
+        full_per_unit=cpu("full_s", overhead.per_unit),
+        service_per_second=cpu("service_s", overhead.per_second),
+        full_per_second=cpu("full_s", overhead.per_second),
+        cpus={} if cpu_invalid else _cpus(good),
+        guest_busy=_rate(good, lambda one: one.guest_cpu_s),
+        wait_share=statistics.median(waits),
+        full_invalid=full_invalid,
+        left_out=tuple(
+            (one.order, text.of(left_out[guards.run(one)])) for one in measured if guards.run(one) in left_out
+        ),
+        uncounted=uncounted,
+        cpu_invalid=cpu_invalid,
+    )
+
+
+def _cpu_fault(costs: Sequence[overhead.Cost], uncounted: int) -> str:
+    """Return why no CPU can be told of an arm; empty if it can.
+
+    :param uncounted: trials without counters.
+    """
+    contradictions = [one.contradiction for one in costs if one.contradiction]
+    if contradictions:
+        return f"{text.of(contradictions[0])} ({len(contradictions)} of {len(costs)} trials)"
+    if uncounted > trial_filter.MAX_LOST * len(costs):
+        return f"{uncounted} of {len(costs)} trials have no CPU counters (limit {trial_filter.MAX_LOST:.0%})"
+    return ""
+
+
+def _rate(trials: Iterable[model.Trial], seconds: Callable[[model.Trial], float | None]) -> float | None:
+    """Return CPU seconds per second, the median of the trials that have any."""
+    rates = [overhead.per_second(seconds(one), one) for one in trials]
+    return statistics.median([rate for rate in rates if rate is not None])
+
+
+def _cpus(trials: Sequence[model.Trial]) -> dict[str, float]:
+    names = sorted({name for one in trials for name in one.host_cpu_s})
+    if "vcpu" in names:  # of a guest: all classes but softirq are parts of the total
+        names = [name for name in names if name != "total"]
+    rates = {name: _rate(trials, lambda one: one.host_cpu_s.get(name)) for name in names}  # noqa: B023
+    return {name: rate for name, rate in rates.items() if rate is not None}
+
+
+def _secondary(trials: Sequence[model.Trial], arms: Sequence[str], by: _Chosen) -> tuple[Secondary, ...]:
+    """Return the figures that are not judged, of all trials of a benchmark."""
+    found = []
+    # A run that failed has none of its figures, and stands there under the judged one alone.
+    failed = [one for one in trials if one.value is None]
+    metrics = _by((one for one in trials if not one.primary and one.value is not None), lambda one: one.metric)
+    for metric, mine in metrics.items():
+        of_arm = _by((one for one in mine if guards.run(one) not in by.left_out), lambda one: one.arm)
+        values = {arm: [one.value for one in of_arm.get(arm, ()) if one.value is not None] for arm in arms}
+        compared = _comparisons([*mine, *failed], arms, by)
+        known = {arm: middle for arm in arms if (middle := statistics.median(values[arm])) is not None}
+        found.append(Secondary(metric, mine[0].unit, mine[0].better, known, compared))
+    return tuple(found)

@@ -1,0 +1,448 @@
+"""All English of results, made last: of reasons one line for each code, and of figures."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from nova_perf_tuning.guest import truth
+from nova_perf_tuning.validation.measure import model, reasons
+
+if TYPE_CHECKING:
+    from nova_perf_tuning.validation.judge import ablation, statistics, verdict
+    from nova_perf_tuning.validation.report import history, summary
+
+#: Names that a message lists.
+_NAMES = 20
+
+_IN_MEMORY: Final = ("tmpfs", "ramfs")
+#: Why there is no verdict although budgets were given.
+NO_BUDGET: Final = "no budget applies to what was measured on this host group and flavor"
+_TCG = (
+    "Guests ran under TCG (emulation): figures under TCG compare arms with each other, not hardware. Distance to "
+    "the host is the emulator's, not KVM's."
+)
+#: What a comparison found, in the order of the headline.
+_KINDS: Final = (
+    *("a gain", "a loss", "noise alone makes a difference", "no difference shown", "too few trials to tell"),
+    *("no pair of trials", "too many trials that do not count"),
+)
+
+_C = reasons.ReasonCode
+_Params = Mapping[str, Any]
+
+
+def of(reason: reasons.Reason) -> str:
+    """Return a reason with its notes as one line."""
+    told = _TEXTS[reason.code]
+    line = told.format_map(reason.params) if isinstance(told, str) else told(reason.params)
+    return "; ".join([line, *map(of, reason.notes)])
+
+
+def lines(some: Iterable[reasons.Reason]) -> str:
+    """Return several reasons as one line, equal ones once."""
+    return "; ".join(dict.fromkeys(map(of, some)))
+
+
+def as_data(reason: reasons.Reason) -> dict[str, Any]:
+    """Return a reason for JSON, but for its English: its code, its parameters, and its notes."""
+    params = {
+        key: [as_data(one) for one in value] if key == "why" else value for key, value in reason.params.items()
+    }
+    found: dict[str, Any] = {"code": reason.code.value, "params": params}
+    return found | ({"notes": [as_data(one) for one in reason.notes]} if reason.notes else {})
+
+
+def judgement(one: verdict.Judgement) -> dict[str, Any]:
+    """Return the verdict on a budget for JSON: each of its ``reasons`` in English, and as data in ``details``."""
+    found = {field.name: getattr(one, field.name) for field in dataclasses.fields(one)}
+    found |= {name: dataclasses.asdict(found[name]) if found[name] else None for name in ("budget", "loss", "cpu")}
+    found["reasons"] = [of(why) for why in one.reasons]
+    return found | {"details": [as_data(why) for why in one.reasons], "by_cpu": one.by_cpu, "open": one.open}
+
+
+def knob(one: ablation.Knob) -> dict[str, Any]:
+    """Return what an ablation says of an extra spec, for JSON."""
+    found = dataclasses.asdict(one)
+    for label, finding in one.findings.items():
+        found["findings"][label]["notes"] = [of(why) for why in finding.notes]
+    return found
+
+
+# -- figures
+
+
+def loss(value: float, kind: bool = True) -> str:
+    """Return a loss as ``loss 2.3%``, one below nothing as ``gain 50.9%``.
+
+    :param kind: False: without the word.
+    """
+    word = ("gain " if round(value, 3) < 0 else "loss ") if kind else ""
+    return f"{word}{abs(value):.1%}"
+
+
+def losses(low: float, high: float) -> str:
+    """Return the interval of a loss: ``1.0% to 3.0%``, of a gain likewise, or ``gain 1.0% to loss 3.0%``."""
+    if (low < 0) != (high < 0):
+        return f"{loss(low)} to {loss(high)}"
+    first, last = sorted((abs(low), abs(high)))
+    return f"{loss(first, False)} to {loss(last, False)}"
+
+
+def confidence(share: float) -> str:
+    """Return a confidence as ``95%``, ``99.95%``."""
+    return f"{share * 100:.4g}%"
+
+
+def _figure(told: _Params) -> str:
+    if told["figure"] == "loss":
+        return loss(told["value"])
+    return f"service CPU per {told['unit'] or 'unit'} {told['value']:.4g} s"
+
+
+def _limit(told: _Params) -> str:
+    if told["figure"] == "cpu":
+        return f"{told['limit']:.4g} s"
+    return f"a gain of {-told['limit']:.1%}" if told["limit"] < 0 else f"a loss of {told['limit']:.1%}"
+
+
+def _interval(told: _Params) -> str:
+    low, high = told["low"], told["high"]
+    span = losses(low, high) if told["figure"] == "loss" else f"{low:.4g} s to {high:.4g} s"
+    return f"{_figure(told)} ({confidence(told['confidence'])} interval {span})"
+
+
+def _placed(word: str) -> Callable[[_Params], str]:
+    """:param word: for a limit that a demanded gain is not; ``within`` or ``beyond``."""
+    demanded = {"within": "meets the demanded gain of", "beyond": "misses the demanded gain of"}[word]
+
+    def told(params: _Params) -> str:
+        if params["figure"] == "loss" and params["limit"] < 0:
+            return f"{_interval(params)} {demanded} {-params['limit']:.1%}"
+        return f"{_interval(params)} is {word} {_limit(params)}"
+
+    return told
+
+
+def _too_few(told: _Params) -> str:
+    return (
+        f"{_figure(told)}, limit {_limit(told)}: no interval from {told['boots']} boot{'s'[: told['boots'] != 1]};"
+        f" at least {told['needed']} are needed"
+    )
+
+
+# -- trials
+
+
+def _lost(told: _Params) -> str:
+    what = ["failed"] * bool(told["failed"]) + ["gave 0, which has no ratio"] * bool(told["zeros"])
+    what += ["are missing"] * bool(told["missing"]) + ["were excluded"] * bool(told.get("excluded"))
+    return f"{told['count']} of {told['of']} trials of '{told['arm']}' {' or '.join(what)}"
+
+
+def _too_many_lost(told: _Params) -> str:
+    return f"{_lost(told)} (limit {told['limit']:.0%})" + (f": {lines(told['why'])}" if told["why"] else "")
+
+
+def _noise_floor(told: _Params) -> str:
+    text = (
+        f"a budget of {told['limit']:.1%} is tighter than this host's noise floor of {told['floor']:.1%} (A/A run"
+        f" of {told['created']}); allow more, or measure longer and renew the floor with validate --noise-floor"
+    )
+    if told.get("value") is None:
+        return text
+    text += f"; measured: {loss(told['value'])}"
+    return text if told.get("low") is None else f"{text} ({losses(told['low'], told['high'])})"
+
+
+def _metric(told: _Params) -> str:
+    hint = "" if told["named"] else "; name one of them as the budget's metric if that is what it is for"
+    metric = f"metric '{told['metric']}'" if told["metric"] else "what it is judged by"
+    return f"{metric} was not measured; {told['benchmark']} has {listed(told['known'])}{hint}"
+
+
+def _guests(told: _Params) -> str:
+    more = f" (and {told['more']} more)" if told["more"] else ""
+    return f"guests of '{told['arm']}' are not what was asked for: {told['finding']}{more}"
+
+
+def listed(names: Iterable[str]) -> str:
+    """Return names in words, the first of very many."""
+    found = sorted(names)
+    more = f" and {len(found) - _NAMES} more" if len(found) > _NAMES else ""
+    return f"{', '.join(found[:_NAMES]) or 'none'}{more}"
+
+
+# -- guards
+
+
+def _frequencies(told: _Params) -> str:
+    known = ", ".join(f"{arm} {mhz:.0f} MHz" for arm, mhz in told["mhz"].items())
+    return f"arms ran at different CPU frequencies: {known} (limit {told['limit']:.0%})"
+
+
+# -- hosts of a fleet
+
+
+def _figure_of(told: _Params) -> str:
+    return f"{told['benchmark']} ({told['arm']})"
+
+
+def _slower(told: _Params) -> str:
+    return f"{_figure_of(told)}: slower than the other hosts by {_span(told)}"
+
+
+def _span(told: _Params) -> str:
+    low, high = f"{told['low']:.0%}", f"{told['high']:.0%}"
+    return low if low == high else f"{low} to {high}"
+
+
+def _host_beyond(told: _Params) -> str:
+    if told["figure"] == "loss":
+        figure = f"{loss(told['low'])} to {loss(told['high'])} against '{told['baseline']}'"
+    else:
+        figure = f"service CPU per {told['unit'] or 'unit'} {told['low']:.4g} s to {told['high']:.4g} s"
+    return f"{_figure_of(told)}: {figure} in all its pairs is beyond {_limit(told)}"
+
+
+def _perhaps(told: _Params) -> str:
+    spread = f"{told['spread']:.1%}"
+    return (
+        f", which its peers or the noise of the hosts ({spread}) may explain; measure it with more hosts (--peers)"
+    )
+
+
+_TEXTS: Final[Mapping[reasons.ReasonCode, str | Callable[[_Params], str]]] = {
+    _C.WITHIN: _placed("within"),
+    _C.BEYOND: _placed("beyond"),
+    _C.UNDECIDED: lambda told: f"{_interval(told)} includes the limit, {_limit(told)}; more boots may decide",
+    _C.TOO_FEW_BOOTS: _too_few,
+    _C.NO_PAIRS: lambda told: f"{'loss' if told['figure'] == 'loss' else 'service CPU'}: no pair of trials",
+    _C.INTERIM: lambda told: (
+        f"{confidence(told['confidence'])} at this look, so that {confidence(told['promised'])} holds over"
+        " both looks"
+    ),
+    _C.HOLM: "but {figures} figures are judged together, and after Holm's correction for them it is not certain",
+    _C.FAILED: _lost,
+    _C.EXCLUDED: lambda told: f"{told['count']} of {told['of']} {told['what']} excluded: {lines(told['why'])}",
+    _C.WORST: "{count} blocks without a figure of '{arm}' count as its worst",
+    _C.NO_BENCHMARK: lambda told: (
+        f"benchmark '{told['benchmark']}' was not measured; the results have {listed(told['known'])}"
+    ),
+    _C.NO_METRIC: _metric,
+    _C.NO_ARM: lambda told: f"arm '{told['arm']}' was not measured; the results have {listed(told['known'])}",
+    _C.OTHER_ACCELERATOR: "guests ran on {accelerator}, the budget is for {wanted}",
+    _C.ACCELERATOR_CONTRADICTED: lambda told: (
+        f"guests of '{told['arm']}': {truth.contradiction(told['found'], told['accelerator'])}"
+    ),
+    _C.VIRTUALIZATION_UNREAD: ("what guests of '{arm}' run on could not be read, the budget is for {wanted}"),
+    _C.OTHER_GUESTS: _guests,
+    _C.TOO_MANY_LOST: _too_many_lost,
+    _C.BELOW_NOISE_FLOOR: _noise_floor,
+    _C.BEYOND_NOISE_FLOOR: lambda told: f"{_noise_floor(told)}, which is beyond that floor",
+    _C.NO_SERVICE_CPU: "service CPU of '{arm}' was not measured",
+    _C.LITTLE_SERVICE_CPU: (
+        "{count} of {of} trials of '{arm}' have no CPU counters or no count of work, so its service CPU is not"
+        " known (limit {limit:.0%})"
+    ),
+    _C.COUNTERS_STILL: "no counter moved, so its CPU was not measured",
+    _C.COUNTERS_VCPU: "counters contradict: vCPU {vcpu:.2f} s of {total:.2f} s in all",
+    _C.COUNTERS_GUEST: (
+        "counters contradict: the guest says it was busy {guest:.2f} s, its process used {total:.2f} s in all and"
+        " its vCPUs waited {wait:.2f} s"
+    ),
+    _C.GUEST_BUSY_UNKNOWN: "the guest's own busy time is unknown",
+    _C.WAIT_UNKNOWN: "how long the vCPUs waited is unknown",
+    _C.VCPUS_WAITED: "vCPUs waited {share:.0%} of the time they wanted to run (limit {limit:.0%})",
+    _C.STEAL: "the host's CPUs were taken away {share:.2%} of the time they were wanted (limit {limit:.2%})",
+    _C.WAITING_VCPUS: "vCPUs waited {share:.2%} of the time they wanted to run (limit {limit:.2%})",
+    _C.THROTTLING: "CPUs were throttled {count:.0f} times by their temperature",
+    _C.FREQUENCY_LIMIT: "the highest frequency allowed went from {first:.0f} to {now:.0f} MHz during the run",
+    _C.FREQUENCY_GAP: _frequencies,
+    _C.DROPS: "{share:.2%} of the sender's packets were dropped on its side (limit {limit:.2%})",
+    _C.CLOCK_STEP: "the clock jumped by {seconds:+.2f} s (limit {limit:.2f} s)",
+    _C.NO_RESULT: "no pair of it gave a result",
+    _C.HOST_LOST_TRIALS: lambda told: f"{told['benchmark']}: {_too_many_lost(told)}",
+    _C.SLOW: lambda told: f"{_slower(told)} in all its pairs",
+    _C.MAYBE_SLOW: lambda told: f"{_slower(told)}{_perhaps(told)}",
+    _C.HOST_BEYOND: _host_beyond,
+    _C.HOST_MAYBE_BEYOND: lambda told: f"{_host_beyond(told)}{_perhaps(told)}",
+    _C.BUDGET: lambda told: f"{told['benchmark']}: {lines(told['why'])}",
+    _C.NO_BUDGET_APPLIES: "{text}",
+}
+
+
+# -- figures of all arms
+
+
+def ratio(found: statistics.Estimate | None) -> str:
+    """Return a ratio with its interval, ``1.07 (1.02 to 1.11)``; without one of how many pairs it is."""
+    if found is None:
+        return "-"
+    if found.low is None or found.high is None:
+        return f"{found.value:.3f} (n={found.n})"
+    return f"{found.value:.3f} ({found.low:.3f} to {found.high:.3f})"
+
+
+def number(value: float | None) -> str:
+    """Return ``value`` with three significant digits and thousands separated, ``-`` for None."""
+    if value is None:
+        return "-"
+    if value != 0 and not 1e-4 <= abs(value) < 1e9:
+        return f"{value:.2e}"
+    if abs(value) >= 99.95:
+        return f"{value:,.0f}"
+    for digits, bound in ((1, 9.995), (2, 0.9995)):
+        if abs(value) >= bound:
+            return f"{value:.{digits}f}"
+    return f"{value:.3g}"
+
+
+def interval(found: statistics.Estimate | None, factor: float = 1.0, digits: int | None = None) -> str:
+    """Return ``low to high`` of an estimate, or that n is too small for one."""
+    if found is None:
+        return "-"
+    if found.low is None or found.high is None:
+        return f"n too small ({found.n})"
+    low, high = found.low * factor, found.high * factor
+    return f"{number(low)} to {number(high)}" if digits is None else f"{low:.{digits}f} to {high:.{digits}f}"
+
+
+def gain(found: statistics.Estimate) -> str:
+    """Return a ratio as percent of gain with its interval: ``+20.0% (95% interval +10.0% to +30.0%)``."""
+    if found.low is None or found.high is None:
+        return f"{percent(found.value)} (one boot, so no interval)"
+    return (
+        f"{percent(found.value)} ({found.confidence:.0%} interval {percent(found.low)} to {percent(found.high)})"
+    )
+
+
+def headline(summaries: Sequence[summary.BenchmarkSummary]) -> str:
+    """Return one sentence on what the first comparison of guests found, benchmark by benchmark."""
+    kinds: dict[str, list[str]] = {kind: [] for kind in _KINDS}
+    names = None
+    for one in summaries:
+        pair = next((pair for pair in one.comparisons if pair.baseline != model.HOST), None)
+        names = (pair.arm, pair.baseline) if pair else names
+        found = pair.ratio if pair else None
+        if pair is None or found is None:
+            kind = "too many trials that do not count" if pair and pair.invalid else "no pair of trials"
+        elif found.low is None or found.high is None:
+            kind = "too few trials to tell"
+        elif found.low <= 1 <= found.high:
+            kind = "no difference shown"
+        else:
+            kind = "a gain" if found.low > 1 else "a loss"
+            kind = "noise alone makes a difference" if names == model.AA_ARMS[::-1] else kind
+            kinds[kind].append(f"{one.label} ({percent(found.value)})")
+            continue
+        kinds[kind].append(one.label)
+    said = "; ".join(f"{kind} in {', '.join(labels)}" for kind, labels in kinds.items() if labels)
+    if not said:
+        return "Nothing was measured."
+    line = f"{names[0]} against {names[1]}: {said}." if names else f"{said}."
+    return f"A/A run, {line}" if names == model.AA_ARMS[::-1] else line[0].upper() + line[1:]
+
+
+def percent(ratio: float) -> str:
+    """Return ``+6.8%`` for 1.068; what rounds to nothing has no minus sign."""
+    return f"{round(ratio - 1, 3) + 0.0:+.1%}"
+
+
+def change(series: history.Series, found: history.Change) -> str:
+    """Return a change of a history in words, with the versions that changed at the same time."""
+    better = (found.ratio > 1) == (series.better == "higher")
+    at = series.points[found.index].at
+    text = f"{found.ratio - 1:+.1%} ({'better' if better else 'worse'}) from {at:%Y-%m-%d %H:%M} on"
+    new = [f"{name} {before} -> {after}" for name, (before, after) in series.new_versions(found).items()]
+    return f"{text}; {', '.join(new)}" if new else text
+
+
+def is_aa(environment: Mapping[str, Any]) -> bool:
+    """Whether the arms of guests are all the same, so that every difference between them is noise."""
+    return environment.get("launcher") == "host" or set(environment.get("arms", {})) == set(model.AA_ARMS)
+
+
+def headline_notes(results: model.Results, summaries: Sequence[summary.BenchmarkSummary]) -> list[str]:
+    """Return what must be read before the figures: emulation, an early end, errors, what has no figure."""
+    environment = results.environment
+    found = []
+    if environment.get("accelerator") == "tcg":
+        found.append(_TCG)
+    if environment.get("launcher") == "host":
+        found.append("All arms are this host itself (an A/A run): differences between them are noise.")
+    elif is_aa(environment):
+        found.append("Both pairs of guests are untuned (an A/A run): differences between them are noise.")
+    ended = str(environment.get("ended", "complete"))
+    if ended != "complete":
+        found.append(f"The run ended early ({ended}); the figures are of the trials up to then.")
+    failed = len({one.order for one in results.trials if one.value is None})
+    if failed:
+        found.append(f"{failed} of {len({one.order for one in results.trials})} trials failed; see the errors.")
+    elsewhere = len(environment.get("errors", []))
+    if elsewhere:
+        found.append(f"Other incidents listed with the errors: {elsewhere}.")
+    if wide := {one.order for one in results.trials if one.window == "execution"}:
+        found.append(
+            f"In {len(wide)} trials the guest's clock was not known to 0.1 s: their CPU includes start and end of"
+            " the program."
+        )
+    return found + [
+        f"{one.label}: no ratio {pair.arm}/{pair.baseline}: {pair.invalid}."
+        for one in summaries
+        for pair in one.comparisons
+        if pair.invalid
+    ]
+
+
+def environment_warnings(environment: Mapping[str, Any]) -> list[str]:
+    """Return what is wrong with the host that the figures come from: other work on it, a part that is missing."""
+    found = []
+    load, cpus = environment.get("load_at_start"), environment.get("cpus")
+    if isinstance(load, int | float) and isinstance(cpus, int) and 0 < cpus < load:
+        found.append(
+            f"The host had other work when the trials began: load average {load:.1f} on {cpus} CPUs. Ratios are"
+            " noisier for it and absolute figures too low; run it again on a quiet host."
+        )
+    if environment.get("vhost_net") is False:
+        found.append(
+            "The host had no /dev/vhost-net: QEMU itself moved the guests' packets, in its emulator thread. With"
+            " the module vhost_net network figures differ; perf:vhost_placement had nothing to place."
+        )
+    benchmarks = environment.get("benchmarks", {})
+    writing = [label for label, one in benchmarks.items() if "directory" in one.get("parameters", {})]
+    if writing and (filesystem := str(environment.get("scratch_filesystem", ""))) in _IN_MEMORY:
+        found.append(
+            f"{', '.join(writing)}: the files lay in memory ({filesystem}), so this is the speed of memory, not of"
+            " a disk"
+        )
+    return found
+
+
+def cautions(summaries: Sequence[summary.BenchmarkSummary]) -> list[str]:
+    """Return what is not valid or must be read with care, and why; what holds for several is said once."""
+    found: dict[str, list[str]] = {}
+    for one in summaries:
+        for pair in one.comparisons:
+            one_boot = "" if pair.ratio is None or pair.ratio.low is not None else "one boot only, so no interval"
+            for note in filter(None, (one_boot, pair.left_out)):
+                found.setdefault(note, []).append(f"{one.label} {pair.arm}/{pair.baseline}")
+        for arm in one.arms:
+            for note in _arm_notes(arm):
+                found.setdefault(note, []).append(f"{one.label} on {arm.arm}")
+    return [f"{', '.join(where)}: {note}" for note, where in found.items()]
+
+
+def _arm_notes(arm: summary.ArmSummary) -> Iterator[str]:
+    """Yield which trials do not count, and what CPU is not shown."""
+    if arm.left_out:
+        why = "; ".join(dict.fromkeys(text for _, text in arm.left_out))
+        yield f"{len(arm.left_out)} of {arm.n + len(arm.left_out)} trials left out: {why}"
+    if arm.cpu_invalid:
+        yield f"no CPU is shown: {arm.cpu_invalid}"
+        return
+    if arm.uncounted:
+        yield f"{arm.uncounted} of {arm.n} trials have no CPU counters"
+    if arm.full_invalid:
+        yield f"no full overhead is shown, but service CPU: {arm.full_invalid}"

@@ -1,0 +1,299 @@
+"""Reading recorded outputs of every benchmark, and refusing everything else with a line that says why.
+
+Of cyclictest there is a made-up one too, whose quantiles are known.
+"""
+
+import json
+import pathlib
+import statistics
+
+import hypothesis
+import testtools
+from hypothesis import strategies
+
+from nova_perf_tuning.validation.bench import (
+    base,
+    cpu,
+    database,
+    fio,
+    iperf3,
+    jitter,
+    latency,
+    memory,
+    netperf,
+    output,
+    parameter,
+    plugins,
+    share,
+    system,
+    unixbench,
+)
+
+DATA = pathlib.Path(__file__).parent / "data"
+
+
+def recorded(name):
+    """Return an output that the program printed on a Debian 12 machine."""
+    return (DATA / name).read_text(encoding="utf-8")
+
+
+GOOD = {
+    iperf3.Iperf3: recorded("iperf3-two-streams.json"),
+    fio.Fio: recorded("fio-two-jobs.json"),
+    cpu.Cpu: recorded("sysbench-cpu.txt"),
+    iperf3.Packets: recorded("iperf3-udp.json"),
+    system.System: recorded("own-system.json"),
+    memory.Himeno: recorded("own-himeno.json"),
+    memory.Memory: recorded("own-triad.json"),
+    latency.Request: recorded("own-request.json"),
+    latency.Connect: recorded("own-connect.json"),
+    share.Smb: recorded("own-copy.json"),
+    jitter.Cyclictest: recorded("cyclictest.txt"),
+    database.Oltp: recorded("sysbench-oltp.txt"),
+    database.Tpcc: recorded("tpcc.txt"),
+    netperf.Netperf: recorded("netperf-stream.txt"),
+    unixbench.UnixBench: recorded("unixbench-5.1.3.txt"),
+}
+FIGURES = (
+    (iperf3.Iperf3, "iperf3-two-streams.json", {"throughput": 23411.294876627312, "retransmits": 6}),
+    (iperf3.Iperf3, "iperf3-two-streams.json", {"transferred": 2928738357 * 8 / 1e9}),
+    (iperf3.Iperf3, "iperf3-reverse.json", {"throughput": 23410.493198656, "retransmits": 22}),
+    (fio.Fio, "fio-two-jobs.json", {"iops": 32161.838162, "bandwidth": 526.939556, "requests": 32.194}),
+    (fio.Fio, "fio-two-jobs.json", {"latency_mean": 61.761542772, "latency_p99": 102.912}),
+    (cpu.Cpu, "sysbench-cpu.txt", {"events_per_second": 3052.87, "events": 3.058, "latency_p95": 0.34}),
+    (iperf3.Packets, "iperf3-udp.json", {"packets_per_second": (36360 - 17255) / 1.007681, "received": 19.105}),
+    (iperf3.Packets, "iperf3-udp.json", {"lost_share": 100 * 17255 / 36360}),
+    (netperf.Netperf, "netperf-stream.txt", {"throughput": 12306.82}),
+    (unixbench.UnixBench, "unixbench-5.1.3.txt", {"dhrystone": 8893646.9, "shell8": 338.9}),
+)
+#: What a recorded output must not have become.
+BROKEN = (
+    (iperf3.Packets, "1222720", "0"),  # none arrived
+    (iperf3.Packets, "1222720", "2327104"),  # more than was sent
+    (fio.Fio, '"total_ios" : 32194', '"total_ios" : 0'),
+    (cpu.Cpu, "3052.87", "0.00"),
+    *((database.Tpcc, f"condition {number}: 0", f"condition {number}: 3") for number in database.CONDITIONS),
+    (database.Tpcc, "tpcc condition 12: 0 violations\n", ""),
+    (database.Tpcc, "tpcc thread 1:", ""),
+    (netperf.Netperf, "10^6bits/s", "KBytes/s"),
+)
+
+
+def figures(kind, text):
+    return {one.metric: one.value for one in kind().parse(text)}
+
+
+class AnyOutputTest(testtools.TestCase):
+    def test_recorded_figures(self):
+        for kind, name, wanted in FIGURES:
+            found = figures(kind, recorded(name))
+            for metric, value in wanted.items():
+                self.assertAlmostEqual(1, found[metric] / value, 9, (kind, metric))
+
+    def test_broken(self):
+        for kind, old, new in BROKEN:
+            text = GOOD[kind].replace(old, new)
+            self.assertNotEqual(GOOD[kind], text, (kind, old))
+            self.assertRaises(base.OutputError, kind().parse, text)
+
+    def test_one_figure_is_primary_and_the_work_is_there(self):
+        for kind, text in GOOD.items():
+            readings = kind().parse(text)
+            [primary] = [one for one in readings if one.primary]
+            self.assertEqual(kind.primary, (primary.metric, primary.unit, primary.better))
+            metrics = [one.metric for one in readings]
+            self.assertEqual(len(metrics), len(set(metrics)))
+            self.assertIn(kind.work_metric, [*metrics, None])
+
+    def test_truncations(self):
+        for kind, text in GOOD.items():
+            for length in {0, 1, len(text) // 3, len(text) // 2}:
+                if issubclass(kind, netperf.Netperf | cpu.Cpu) and length > 40:
+                    continue  # its first lines have all that is judged
+                with self.subTest(kind=kind.kind, length=length):
+                    self.assertRaises(base.OutputError, kind().parse, text[:length])
+
+    def test_foreign_and_longer_than_any(self):
+        for kind, text in GOOD.items():
+            for foreign in (
+                *(other for one, other in GOOD.items() if one is not kind),
+                text + " " * output.MAX_CHARACTERS,
+                "[" * 100_000,
+                '{"end":' * 100_000,
+                '\x1b[2J{"error": "\\u001b[31m\\r\\nred\\u0007"}',
+            ):
+                with self.subTest(kind=kind.kind, begin=foreign[:10]):
+                    error = self.assertRaises(base.OutputError, kind().parse, foreign)
+                    self.assertTrue(str(error).isprintable() and len(str(error)) < 300, str(error))
+
+    @hypothesis.given(strategies.sampled_from(list(GOOD)), strategies.data())
+    @hypothesis.settings(deadline=None, max_examples=150)
+    def test_any_number_in_the_place_of_another(self, kind, data):
+        """Figures stay sane, or the output is refused: no traceback, nothing infinite."""
+        text = GOOD[kind]
+        at = data.draw(strategies.sampled_from([at for at, letter in enumerate(text) if letter.isdigit()]))
+        new = data.draw(strategies.sampled_from(["", "-", "0", "9" * 20, "e400", "NaN", '"', "x", "1e9", " "]))
+        self.check(kind, text[:at] + new + text[at + 1 :])
+
+    @hypothesis.given(
+        strategies.sampled_from([iperf3.Iperf3, fio.Fio]),
+        strategies.data(),
+        strategies.sampled_from([None, True, "x", -1, float("nan"), 1e400, [], {}, [1], {"a": {}}]),
+    )
+    @hypothesis.settings(deadline=None, max_examples=150)
+    def test_any_value_in_the_place_of_another(self, kind, data, value):
+        place = document = json.loads(GOOD[kind])
+        while True:
+            keys = list(place) if isinstance(place, dict) else list(range(len(place)))
+            key = data.draw(strategies.sampled_from(keys))
+            if isinstance(place[key], dict | list) and place[key] and data.draw(strategies.booleans()):
+                place = place[key]
+                continue
+            place[key] = value
+            break
+        self.check(kind, json.dumps(document))
+
+    def check(self, kind, text):
+        try:
+            readings = kind().parse(text)
+        except base.OutputError as error:
+            self.assertTrue(str(error).isprintable() and len(str(error)) < 400)
+            return
+        for one in readings:
+            self.assertTrue(0 <= one.value <= output.MAX_NUMBER, one)
+
+
+class Iperf3Test(testtools.TestCase):
+    benchmark = iperf3.Iperf3()
+
+    def test_refused_connection_may_be_tried_again(self):
+        one, refused = recorded("iperf3-two-streams.json"), recorded("iperf3-refused.json")
+        for text in (refused, f'{{"outputs": [{one},{refused}]}}'):
+            self.assertRaises(base.NotReadyError, self.benchmark.parse, text)
+
+    def test_other_errors_are_final(self):
+        error = self.assertRaises(base.OutputError, self.benchmark.parse, '{"error": "unable\\nto bind"}')
+        self.assertNotIsInstance(error, base.NotReadyError)
+        self.assertEqual("iperf3: unable to bind", str(error))
+
+    def test_processes_are_summed_up(self):
+        one = recorded("iperf3-two-streams.json")
+        single, double = figures(iperf3.Iperf3, one), figures(iperf3.Iperf3, f'{{"outputs": [{one},{one}]}}')
+        for name in ("throughput", "transferred", "retransmits", "client_cpu"):
+            self.assertAlmostEqual(2 * single[name], double[name], 6)
+        for broken in ("[]", "5", "[5]", f"[{one},"):
+            self.assertRaises(base.OutputError, iperf3.Iperf3().parse, f'{{"outputs": {broken}}}')
+
+    def test_packets_that_are_missing_at_the_end_are_lost_too(self):
+        """As from a path that broke after a second of three: the receiver saw no gap, so none is told as lost."""
+        data = json.loads(recorded("iperf3-udp.json"))
+        data["end"]["sum"].update(packets=29289, lost_packets=0)
+        data["end"]["sum_received"].update(bytes=593216, seconds=3.051503, packets=9269, lost_packets=0)
+        found = figures(iperf3.Packets, json.dumps(data))
+        self.assertAlmostEqual(9269 / 3.051503, found["packets_per_second"], 3)
+        self.assertAlmostEqual(100 * (1 - 9269 / 29289), found["lost_share"])
+
+
+class FioTest(testtools.TestCase):
+    def test_warnings_before_the_json(self):
+        self.assertEqual(8, len(fio.Fio().parse("fio: this kernel is old\n" + recorded("fio-two-jobs.json"))))
+
+    def test_disk_full_and_two_groups(self):
+        error = self.assertRaises(base.OutputError, fio.Fio().parse, recorded("fio-disk-full.json"))
+        self.assertIn("error 28", str(error))
+        data = json.loads(recorded("fio-two-jobs.json"))
+        data["jobs"] *= 2
+        self.assertRaises(base.OutputError, fio.Fio().parse, json.dumps(data))
+
+
+class MemoryTest(testtools.TestCase):
+    def test_work_follows_from_rate_and_seconds(self):
+        for kind, name in ((memory.Himeno, "gflop"), (memory.Memory, "gigabytes")):
+            self.assertAlmostEqual(json.loads(GOOD[kind])[name], figures(kind, GOOD[kind])["work"], 3)
+
+    def test_memory_that_it_needs(self):
+        self.assertEqual(229, memory.Himeno().memory_mib({"size": "M"}))
+        self.assertEqual(96, memory.Memory().memory_mib({"array": "32m"}))
+
+
+class OthersTest(testtools.TestCase):
+    def test_every_test_of_system_is_a_figure(self):
+        data = json.loads(recorded("own-system.json"))
+        self.assertEqual({"geometric_mean", *system.TESTS}, set(figures(system.System, json.dumps(data))))
+        for name, rate in (("pipe", 0), ("magic", 1), ("pipe", None)):
+            broken = {**data, "rates": {**data["rates"], name: rate}}
+            self.assertRaises(base.OutputError, system.System().parse, json.dumps(broken))
+
+    def test_smb_drops_the_best_and_the_worst_copy(self):
+        data = json.loads(recorded("own-copy.json"))
+        found = figures(share.Smb, recorded("own-copy.json"))
+        rates = sorted(data["bytes"] / one / 1e6 for one in data["seconds"])
+        self.assertAlmostEqual(statistics.fmean(rates[1:-1]), found["throughput"])
+        self.assertAlmostEqual(statistics.median(rates), found["median"])
+        for seconds in (1e-300, 1e-310, 1e-9):  # no copy is that fast
+            broken = {**data, "seconds": [seconds, *data["seconds"][1:]]}
+            self.assertRaises(base.OutputError, share.Smb().parse, json.dumps(broken))
+
+
+class CyclictestTest(testtools.TestCase):
+    def test_quantiles(self):
+        text = (
+            "# Histogram\n000001 000097\t000098\n000005 000002\t000002\n000009 000001\t000000\n"
+            "# Total: 000000100 000000100\n"
+            "# Min Latencies: 00001 00001\n# Avg Latencies: 00001 00003\n# Max Latencies: 00009 00005\n"
+            "# Histogram Overflows: 00000 00000\n"
+        )
+        found = figures(jitter.Cyclictest, text)
+        # 195 within the bar of 1 µs, of which the 100th is the median; the 198th is 3 of 4 into that of 5 µs.
+        self.assertAlmostEqual(1 + 100 / 195, found["latency_p50"])
+        self.assertEqual((5.75, 9.0), (found["latency_p99"], found["latency_max"]))
+        self.assertEqual((2.0, 0.2), (found["latency_mean"], found["wake_ups"]))
+        self.assertRaises(base.OutputError, jitter.Cyclictest().parse, text.replace("000097", "000096"))
+
+    def test_what_lies_beyond_the_histogram_is_the_longest(self):
+        """100 wake-ups, 98 within a histogram of 2 µs: the 99th is told as the longest, not as 2 µs."""
+        text = (
+            "# Histogram\n000000 000000\n000001 000098\n# Total: 000000098\n# Min Latencies: 00001\n"
+            "# Avg Latencies: 00080\n# Max Latencies: 04000\n# Histogram Overflows: 00002\n"
+        )
+        found = figures(jitter.Cyclictest, text)
+        self.assertEqual((4000, 4000, 80), tuple(found[f"latency_{name}"] for name in ("p99", "max", "mean")))
+        no_lines = text.replace("000000 000000\n000001 000098\n", "").replace("000000098", "000000000")
+        self.assertRaises(base.OutputError, jitter.Cyclictest().parse, no_lines)
+
+    def test_a_guest_on_a_cloud_keeps_all_of_the_histogram(self):
+        for threads in range(1, 17):
+            [step] = jitter.Cyclictest().steps({"threads": str(threads)})
+            [width] = [int(word.partition("=")[2]) for word in step.argv if word.startswith("--histogram=")]
+            line = "000000 " + "\t".join(["000000"] * threads) + "\n"
+            self.assertTrue(2_000 < width <= 10_000 and width * len(line) < 256_000, (threads, width))
+
+    def test_a_hostile_line_takes_no_time(self):
+        """A number may be cut into others in one way only: by blanks."""
+        line = "000001 " + "0" * 100_000 + "x\n"
+        self.assertRaises(base.OutputError, jitter.Cyclictest().parse, "# Histogram\n" + line)
+
+
+class PluginsTest(testtools.TestCase):
+    def test_all_entry_points_load(self):
+        self.assertEqual({kind.kind for kind in GOOD}, {one.kind for one in plugins.load_all()})
+
+    def test_labels_and_parameters(self):
+        [one] = plugins.jobs(["iperf3:streams=2"], 3)
+        self.assertEqual("iperf3", one.label)
+        self.assertEqual(("2", "3"), (one.parameters["streams"], one.parameters["seconds"]))
+        labels = [job.label for job in plugins.jobs(["iperf3", "iperf3:direction=reverse", "cpu"])]
+        self.assertEqual(["iperf3", "iperf3:direction=reverse", "cpu"], labels)
+        self.assertEqual("7", plugins.jobs(["cpu:seconds=7"], 3)[0].parameters["seconds"])
+
+    def test_mistakes(self):
+        for texts in (
+            ["cpu", "cpu"],
+            ["cpu:threads=0"],
+            ["cpu:threads"],
+            ["cpu:x=1"],
+            ["fio:directory=a:b"],
+            ["linpack"],
+            [""],
+        ):
+            self.assertRaises((parameter.ParameterError, plugins.UnknownBenchmarkError), plugins.jobs, texts)

@@ -1,0 +1,76 @@
+"""What is run: argument lists, never a shell's text; parameters are checked before anything starts."""
+
+import hypothesis
+import testtools
+from hypothesis import strategies
+
+from nova_perf_tuning.validation.bench import cpu, fio, iperf3, memory, parameter, share
+
+
+class StepsTest(testtools.TestCase):
+    def test_iperf3(self):
+        server, client = iperf3.Iperf3().steps(
+            {"seconds": "3", "streams": "4", "direction": "reverse"}, "10.0.0.2"
+        )
+        self.assertEqual(("iperf3", "-s", "-1", "-B", "10.0.0.2", "-p", "5201"), server.argv)
+        self.assertEqual("server", server.role)
+        line = " ".join(client.argv)
+        self.assertEqual("iperf3 -c 10.0.0.2 -p 5201 -t 3 -P 4 -i 0 -J --connect-timeout 20000 -R", line)
+        self.assertTrue(client.timeout_s > 4)
+
+    def test_what_no_tool_would_do(self):
+        for benchmark, given, words in (
+            (fio.Fio(), {"depth": "32"}, "depth=32 needs engine=libaio"),
+            (fio.Fio(), {"size": "1m", "block_size": "4m"}, "no block fits"),
+            (memory.Memory(), {"array": "1536k"}, "whole MiB"),
+        ):
+            self.assertIn(words, str(self.assertRaises(parameter.ParameterError, benchmark.steps, given)))
+        self.assertTrue(fio.Fio().steps({"depth": "32", "engine": "libaio"}))
+
+    def test_fio_is_the_published_job(self):
+        [step] = fio.Fio().steps({"jobs": "2"})
+        for option in ("--rw=randwrite", "--bs=16384", "--direct=1", "--ioengine=psync", "--numjobs=2"):
+            self.assertIn(option, step.argv)
+        self.assertIn("--group_reporting", step.argv)
+
+    def test_smb_is_the_published_rule(self):
+        """Five copies of 100 MB, and of 1000 where that is asked for."""
+        for given, size in (({}, "100"), ({"megabytes": "1000"}, "1000")):
+            server, client = share.Smb().steps(given, "10.0.0.2")
+            self.assertEqual(("nova-perf-share", "10.0.0.2", "5445"), server.argv)
+            at = client.argv.index("copy")
+            self.assertEqual((size, "5", "smbclient"), client.argv[at + 2 : at + 5])
+            self.assertIn("//bench/bench -I 10.0.0.2", " ".join(client.argv))
+
+    def test_bounds(self):
+        for benchmark, given in (
+            (cpu.Cpu(), {"seconds": "0"}),
+            (cpu.Cpu(), {"second": "1"}),
+            (fio.Fio(), {"block_size": "3x"}),
+            (fio.Fio(), {"pattern": "trim"}),
+            (share.Smb(), {"runs": "2"}),
+        ):
+            error = self.assertRaises(parameter.ParameterError, benchmark.steps, given, "10.0.0.2")
+            self.assertIn(next(iter(given)), str(error))
+
+    @hypothesis.given(strategies.sampled_from([iperf3.Iperf3, fio.Fio, cpu.Cpu]), strategies.data())
+    @hypothesis.settings(deadline=None)
+    def test_no_value_becomes_an_option_of_its_own(self, kind, data):
+        """Whatever is given as a value, the command has the same number of arguments, or it is refused."""
+        key = data.draw(strategies.sampled_from(sorted(kind().defaults)))
+        text = data.draw(
+            strategies.text(max_size=30) | strategies.from_regex(r"-?-?[a-z]+=?[0-9 ;$]*", fullmatch=True)
+        )
+        usual = [len(step.argv) for step in kind().steps({}, "10.0.0.2")]
+        try:
+            found = kind().steps({key: text}, "10.0.0.2")
+        except parameter.ParameterError as error:
+            self.assertNotIn("\n", str(error).replace(text, ""))
+            return
+        extra = 1 if (key, text) == ("direction", "reverse") else 0
+        self.assertEqual(sum(usual) + extra, sum(len(step.argv) for step in found))
+
+    def test_split(self):
+        self.assertEqual({"a": "1", "b": "x=y"}, parameter.split(["a=1", "b=x=y"]))
+        for texts in (["a"], ["=1"], ["a=1", "a=2"]):
+            self.assertRaises(parameter.ParameterError, parameter.split, texts)

@@ -1,0 +1,387 @@
+"""The real controller on a simulated cloud, in virtual time: faults, quota, hosts that go, interruptions."""
+
+import collections
+import contextlib
+import os
+import signal
+import threading
+from unittest import mock
+
+import fixtures
+import testtools
+
+from nova_perf_tuning.validation.bench import plugins
+from nova_perf_tuning.validation.cloud import campaign, fleet_results, model, pairing, run_store, stop_signals
+from tests import simulated_cloud as simulation
+
+KINDS = {"iperf3": {"kind": "iperf3"}, "cpu": {"kind": "cpu"}}
+ARMS = (model.Arm("untuned"), model.Arm("tuned", extra_specs={"perf:profile": "balanced"}))
+
+
+def names(count):
+    return [f"h{number:03d}" for number in range(count)]
+
+
+def kill(one, number):
+    """Send a signal to this process and wait until the campaign has heard of it."""
+    os.kill(os.getpid(), number)
+    while not one.stopped_by:
+        threading.Event().wait(0.01)
+
+
+class CampaignCase(testtools.TestCase):
+    def setUp(self):
+        super().setUp()
+        folder = self.useFixture(fixtures.TempDir()).path
+        self.store = run_store.RunStore(f"sqlite:///{folder}/results.db")
+        self.addCleanup(self.store.close)
+        self.told = []
+
+    def plan(self, run_id, trials=2):
+        return model.MeasurePlan(run_id, tuple(plugins.jobs(["iperf3", "cpu"])), trials, time_limit_s=900.0)
+
+    def begin(self, hosts, cloud=None, peers=2, **changes):
+        """Return a new campaign on a simulated cloud."""
+        run_id = run_store.new_id()
+        pairs = pairing.schedule(names(hosts), peers)
+        run = self.store.create(run_id, names(hosts), pairs, {"cloud": "here"}, {"benchmarks": KINDS})
+        return self.campaign(run, cloud, peers=peers, **changes)
+
+    def campaign(self, run, cloud=None, **changes):
+        self.threads = simulation.VirtualWorkers()
+        self.launcher = simulation.SimulatedLauncher(cloud or simulation.Cloud(), self.threads)
+        fields = {"peers": 2, "max_parallel": 4, **changes}
+        return campaign.Campaign(
+            self.store,
+            self.launcher,
+            run,
+            ARMS,
+            self.plan(run.run_id),
+            campaign.Settings(**fields),
+            self.told.append,
+            self.threads,
+        )
+
+    def states(self, run):
+        return collections.Counter(task.state for task in self.store.load(run).tasks)
+
+    def faults(self, run_id):
+        return [fault for task in self.store.load(run_id).tasks for fault in task.faults]
+
+    def check_consistent(self, run_id):
+        """Every pair that is done has all its trials once, no other has any; nothing is left on the cloud."""
+        found = collections.Counter(number for number, _ in self.store.trials(run_id))
+        for task in self.store.load(run_id).tasks:
+            self.assertEqual(24 if task.state == "done" else 0, found[task.number], task)
+        self.assertEqual([], self.launcher.stacks())
+        self.assertEqual([], self.launcher.overlaps)
+
+
+class CampaignTest(CampaignCase):
+    def test_every_pair_once(self):
+        one = self.begin(12, peers=3)
+        self.assertEqual("complete", one.run())
+        run_id = one._run.run_id
+        self.assertEqual({"done": 18}, self.states(run_id))
+        self.assertEqual(18, len([entry for entry in self.launcher.log if entry[0] == "begin"]))
+        self.assertEqual(4, self.launcher.most)
+        self.check_consistent(run_id)
+        [line] = self.store.lines()
+        self.assertEqual(
+            ("complete", False, False, 12, 18, 18),
+            (line.state, line.alive, line.leftovers, line.hosts, line.pairs, line.done),
+        )
+        self.assertEqual([], self.faults(run_id))
+
+    def test_time_left_comes_true(self):
+        one = self.begin(16, peers=4, max_parallel=4)
+        one.run()
+        end = self.threads.now()
+        half = [now for now in self.told if now.done == 16]
+        self.assertTrue(half)
+        self.assertTrue(0.35 * end < half[0].left_s < 0.65 * end, (half[0], end))
+
+    def test_faults_stay_with_their_pair(self):
+        one = self.begin(40, simulation.Cloud(faults=0.2), peers=3, retries=1)
+        self.assertEqual("complete", one.run())
+        run_id = one._run.run_id
+        states = self.states(run_id)
+        self.assertEqual({"done", "failed"}, set(states))
+        self.assertTrue(states["done"] > 40)
+        faults = self.faults(run_id)
+        self.assertTrue({"simulated fault"} == {fault.error.reason for fault in faults})
+        self.assertEqual({1, 2}, {fault.attempt for fault in faults})
+        begun = collections.Counter(pair for what, pair, _ in self.launcher.log if what == "begin")
+        self.assertEqual(2, max(begun.values()))
+        self.check_consistent(run_id)
+
+    def fail_when(self, broken, kind=model.ErrorClass.API, seconds=5.0):
+        """Let attempts fail for the cloud's sake where ``broken``, told how many have ended, says so."""
+        whole = self.launcher._measured
+
+        def measured(pair, *rest):
+            if not broken(sum(what == "end" for what, _, _ in self.launcher.log)):
+                return whole(pair, *rest)
+            self.threads.sleep(seconds)
+            return model.PairOutcome(pair, errors=[model.PairError(kind, "not allowed (403): by policy")])
+
+        self.launcher._measured = measured
+
+    def test_a_cloud_that_fails_midway_is_no_host_s_fault(self):
+        """The run ends soon, and all that failed is measured when it goes on."""
+        for retries in (0, 1):
+            one = self.begin(24, peers=3, retries=retries)
+            self.fail_when(lambda ended: ended >= 8)
+            error = self.assertRaises(campaign.HopelessError, one.run)
+            self.assertIn("8 attempts on end failed, over different hosts", str(error))
+            run_id = one._run.run_id
+            self.assertEqual("interrupted", self.store.load(run_id).state)
+            states = self.states(run_id)
+            self.assertEqual({"done", "planned"}, set(states))
+            self.assertEqual(36, states.total())
+            self.check_consistent(run_id)
+            self.assertEqual("complete", self.campaign(self.store.claim(run_id), retries=0).run())
+            self.assertEqual({"done": 36}, self.states(run_id))
+            self.check_consistent(run_id)
+
+    def test_a_short_outage_is_bridged(self):
+        one = self.begin(16, peers=3)
+        self.fail_when(lambda ended: 8 <= ended < 13)
+        self.assertEqual("complete", one.run())
+        self.assertEqual({"done": 24}, self.states(one._run.run_id))
+
+    def leave_stacks(self, *hosts):
+        """Let the first pair of each of some hosts leave its stack behind."""
+        whole, left = self.launcher.measure, set(hosts)
+
+        def measure(pair, arms, plan):
+            outcome = whole(pair, arms, plan)
+            if {pair.client, pair.server} & left:
+                left.difference_update((pair.client, pair.server))
+                self.launcher._make(f"{model.NAME_PREFIX}{plan.run_id}-left-{pair.client}")
+                outcome.errors.append(model.PairError(model.ErrorClass.NOT_REMOVED, "still there"))
+                self.launcher.log.append(("left", pair, 0))
+            return outcome
+
+        self.launcher.measure = measure
+
+    def test_hosts_on_which_a_stack_stayed_are_not_measured_beside_it(self):
+        """All others are; then the stacks are removed once more, and the rest is left to who resumes the run."""
+        one = self.begin(12, peers=3)
+        self.leave_stacks("h001", "h007")
+        error = self.assertRaises(campaign.HopelessError, one.run)
+        self.assertIn("pairs not measured: stacks stayed on their hosts", str(error))
+        self.assertFalse(one.unclean)
+        left, begun = set(), []
+        for what, pair, _ in self.launcher.log:
+            hosts = {pair.client, pair.server}
+            left |= hosts if what == "left" else set()
+            if what == "begin":
+                begun.append(pair)
+                self.assertFalse(hosts & left)
+        run_id = one._run.run_id
+        self.check_consistent(run_id)
+        self.assertEqual("complete", self.campaign(self.store.claim(run_id)).run())
+        self.assertEqual({"done": 18}, self.states(run_id))
+        begun += [pair for what, pair, _ in self.launcher.log if what == "begin"]
+        self.assertEqual({1}, set(collections.Counter(begun).values()), "what was measured is measured once")
+
+    def test_one_dead_host(self):
+        """Its pairs are tried again, then they have failed; nobody else is drawn for its peers."""
+        one = self.begin(12, simulation.Cloud(dead={"h004"}), peers=3)
+        self.assertEqual("complete", one.run())
+        run = self.store.load(one._run.run_id)
+        failed = [task for task in run.tasks if task.state == "failed"]
+        self.assertEqual(
+            [2] * 3, [task.attempts for task in failed if "h004" in {task.pair.client, task.pair.server}]
+        )
+        self.assertEqual({"done": 15, "failed": 3}, self.states(run.run_id))
+        _, judged = fleet_results.collect(self.store, run.run_id, [], 0.15, "complete")
+        found = {host.host: (host.verdict, host.measured) for host in judged.hosts if host.measured < 3}
+        self.assertEqual(("INVALID", 0), found.pop("h004"))
+        self.assertEqual([("PASS", 2)] * 3, list(found.values()))
+        self.check_consistent(run.run_id)
+
+    def test_quota_lowers_how_many_run_at_a_time(self):
+        one = self.begin(16, simulation.Cloud(quota=3), max_parallel=8)
+        self.assertEqual("complete", one.run())
+        self.assertEqual({"done": 16}, self.states(one._run.run_id))
+        self.assertTrue(any("quota: at most 3 pairs at a time" in now.text for now in self.told), self.told)
+        self.assertEqual([], self.faults(one._run.run_id))
+        self.check_consistent(one._run.run_id)
+
+    def test_nothing_works_and_then_it_does(self):
+        one = self.begin(40, simulation.Cloud(dead=set(names(40))), max_parallel=20, retries=0)
+        error = self.assertRaises(campaign.HopelessError, one.run)
+        self.assertIn("40 attempts on end failed, over different hosts; the last one: no signal", str(error))
+        self.assertEqual([], self.launcher.stacks())
+        run_id = one._run.run_id
+        self.assertEqual({"planned": 40}, self.states(run_id))
+        again = self.campaign(self.store.claim(run_id), simulation.Cloud(faults=0.2), retries=1)
+        self.assertEqual("complete", again.run())
+        self.assertEqual(2, max(self.launcher._attempts.values()), "pairs that failed have attempts of their own")
+        self.check_consistent(run_id)
+
+    def test_results_of_many_trials_are_short_enough_to_be_read(self):
+        one = self.begin(6)
+        one.run()
+        for limit, count in ((144, 144), (143, 72), (71, 36)):
+            self.useFixture(fixtures.MockPatchObject(fleet_results, "MAX_TRIALS", limit))
+            found, judged = fleet_results.collect(self.store, one._run.run_id, [], 0.15, "complete")
+            self.assertEqual((count, "PASS"), (len(found.trials), judged.whole))
+
+    def test_time_limit(self):
+        one = self.begin(20, max_parallel=2, time_limit_s=1500.0)
+        self.assertEqual("time limit", one.run())
+        states = self.states(one._run.run_id)
+        self.assertTrue(states["done"] and states["planned"], states)
+        self.check_consistent(one._run.run_id)
+
+    def test_a_launcher_that_breaks_is_a_fault_of_the_pair(self):
+        one = self.begin(6, retries=0)
+        whole = self.launcher._measured
+
+        def broken(pair, *rest):
+            return whole(pair, *rest) if "h001" not in (pair.client, pair.server) else 1 / 0
+
+        self.launcher._measured = broken
+        self.assertEqual("complete", one.run())
+        [first, *_] = self.faults(one._run.run_id)
+        self.assertIn("internal error, please report: ZeroDivisionError", first.error.reason)
+
+    def test_what_concerns_the_whole_cloud_ends_the_run(self):
+        one = self.begin(12)
+        whole = self.launcher._measured
+
+        def refused(pair, attempt, *rest):
+            if sum(what == "end" for what, _, _ in self.launcher.log) >= 3:
+                raise model.CloudError("Keystone: the credentials are not valid any more")
+            return whole(pair, attempt, *rest)
+
+        self.launcher._measured = refused
+        error = self.assertRaises(model.CloudError, one.run)
+        self.assertIn("not valid any more", str(error))
+        self.assertTrue(self.states(one._run.run_id)["done"] >= 3)
+        self.check_consistent(one._run.run_id)
+        again = self.campaign(self.store.claim(one._run.run_id))
+        self.assertEqual("complete", again.run())
+        self.check_consistent(one._run.run_id)
+
+    def test_stacks_that_cannot_be_removed_are_remembered(self):
+        one = self.begin(4)
+        cleanup = self.launcher.cleanup
+
+        def refuse(_run_id=""):
+            raise model.CloudError("stack nova-perf-x: DELETE_FAILED")
+
+        self.launcher.cleanup = refuse
+        self.assertEqual("complete", one.run())
+        self.assertTrue(one.unclean)
+        self.assertTrue(self.store.lines()[0].leftovers)
+        self.assertIn("stacks may be left: stack nova-perf-x: DELETE_FAILED", self.told[-1].text)
+        self.launcher.cleanup = cleanup
+
+    def test_pairs_that_do_not_stop_are_waited_for_once(self):
+        one = self.begin(4)
+        self.launcher.measure = lambda *_: self.threads.sleep(1e6)
+        self.launcher.interrupt = lambda: None
+        started = self.threads.start
+
+        def stop(*what):
+            started(*what)
+            kill(one, signal.SIGTERM)
+
+        self.threads.start = stop
+        self.assertEqual("interrupted", one.run())
+        self.assertEqual(campaign.STOP_S, self.threads.now())
+        self.assertTrue(one.unclean)
+        self.threads.wake_sleepers()
+
+    def test_removal_says_that_the_owner_is_alive_and_ends_at_a_second_signal(self):
+        """Stacks that stay are then remembered; the first signal alone ends no clean-up at the end."""
+        self.useFixture(fixtures.MockPatchObject(stop_signals, "SECOND_S", 0.0))
+        for second in (False, True):
+            one = self.begin(4)
+            run_id = one._run.run_id
+            seen = self.store.seen = mock.Mock(side_effect=self.store.seen)
+            begun = []
+
+            def cleanup(_run_id, one=one, second=second, begun=begun):
+                begun.append(self.threads.now())
+                kill(one, signal.SIGTERM)
+                if second:
+                    os.kill(os.getpid(), signal.SIGTERM)
+                self.threads.sleep(400.0)
+                return []
+
+            self.launcher.cleanup = cleanup
+            self.assertEqual("complete", one.run())
+            taken = self.threads.now() - begun[0]
+            run = self.store.load(run_id)
+            self.assertEqual((second, second), (one.unclean, run.leftovers))
+            self.assertEqual("complete", run.state)
+            if second:
+                self.assertLess(taken, 60)
+            else:
+                self.assertAlmostEqual(400, taken)
+                self.assertGreaterEqual(seen.call_count, 13)
+            del self.store.seen
+            self.threads.wake_sleepers()
+
+    def test_signals_that_are_ignored_stay_so(self):
+        """SIGHUP under nohup, SIGINT of a job in the background."""
+        with contextlib.ExitStack() as put_back:
+            for number in (signal.SIGHUP, signal.SIGINT):
+                put_back.callback(signal.signal, number, signal.signal(number, signal.SIG_IGN))
+            one = self.begin(4)
+            whole = self.launcher._measured
+
+            def measured(*what):
+                for number in (signal.SIGHUP, signal.SIGINT):
+                    os.kill(os.getpid(), number)
+                return whole(*what)
+
+            self.launcher._measured = measured
+            self.assertEqual("complete", one.run())
+            self.assertEqual(0, one.stopped_by)
+            self.assertIs(signal.SIG_IGN, signal.getsignal(signal.SIGHUP))
+
+    def test_ctrl_c_and_resume(self):
+        """Also where it has ended the reader of the progress, too: nothing is left, and the run is not lost."""
+        for number, gone in (
+            (signal.SIGINT, None),
+            (signal.SIGTERM, None),
+            (signal.SIGINT, BrokenPipeError("gone")),
+        ):
+            one = self.begin(16, peers=3)
+            run_id = one._run.run_id
+            self.launcher._make(f"{model.NAME_PREFIX}{run_id}-left")
+            if gone:
+                one._tell = mock.Mock(side_effect=gone)
+            self.stop_after(one, 7, number)
+            self.assertEqual("interrupted", one.run())
+            self.assertEqual(number, one.stopped_by)
+            before = self.states(run_id)
+            self.assertTrue(before["done"] >= 7 and before["planned"] > 5, before)
+            self.assertEqual(24, before["done"] + before["planned"])
+            self.check_consistent(run_id)
+            run = self.store.load(run_id)
+            self.assertEqual(("interrupted", False), (run.state, run.leftovers))
+            done = {task.pair for task in run.tasks if task.state == "done"}
+            again = self.campaign(self.store.claim(run_id))
+            self.assertEqual("complete", again.run())
+            self.assertEqual({"done": 24}, self.states(run_id))
+            self.assertEqual(set(), done & {pair for _, pair, _ in self.launcher.log}, "measured twice")
+            self.check_consistent(run_id)
+
+    def stop_after(self, one, ended, number):
+        """Send a signal to this process when so many attempts have ended."""
+        whole = self.launcher._measured
+
+        def measured(*rest):
+            outcome = whole(*rest)
+            if sum(what == "end" for what, _, _ in self.launcher.log) == ended:
+                kill(one, number)
+            return outcome
+
+        self.launcher._measured = measured

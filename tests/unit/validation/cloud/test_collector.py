@@ -1,0 +1,177 @@
+"""What guests hand over is read when it is right, and refused with a reason when it is not."""
+
+import base64
+import copy
+import gzip
+import json
+
+import hypothesis
+import testtools
+from hypothesis import strategies
+
+from nova_perf_tuning.validation.cloud import collector
+from tests.unit.validation.cloud import documents
+
+WANTED = documents.expected()
+
+
+def read(content, wanted=WANTED):
+    return collector.read(documents.signalled(content), wanted)
+
+
+class GoodTest(testtools.TestCase):
+    def test_trials_of_two_arms(self):
+        for arm in (0, 1):
+            wanted = documents.expected(arm)
+            found = collector.trials(read(documents.document(wanted), wanted), wanted, 10)
+            self.assertEqual({wanted.name}, {one.arm for one in found})
+            self.assertEqual([10, 11, 12, 13, 14, 15], sorted({one.order for one in found}))
+            self.assertEqual(6, len([one for one in found if one.primary and one.value]))
+            self.assertEqual(2, len({one.block for one in found}))
+            iperf3 = next(one for one in found if one.benchmark == "iperf3" and one.primary)
+            self.assertEqual(("throughput", "Mbit/s"), (iperf3.metric, iperf3.unit))
+            self.assertAlmostEqual(5.1, iperf3.guest_cpu_s)  # of client and server
+            self.assertAlmostEqual(5.25, iperf3.window_s)
+            fio = [one for one in found if one.benchmark == "fio" and one.primary]
+            # Each guest ran it alone: the other had no part in it.
+            self.assertEqual([(0, 3.1), (1, 2.0)] * 2, [(one.group, one.guest_cpu_s) for one in fio])
+
+    def test_what_the_server_ran_alone_must_be_there(self):
+        content = documents.document(WANTED)
+        content["trials"] = [one for one in content["trials"] if one["role"] == "client"]
+        error = self.assertRaises(collector.DocumentError, read, content)
+        self.assertIn("lacks 2 trials, such as fio 1 on the server", str(error))
+        content["trials"][0]["role"] = "server"  # iperf3 has a client
+        self.assertRaises(collector.DocumentError, read, content)
+
+    def test_a_failed_run_is_a_trial_with_a_reason(self):
+        content = documents.document(WANTED)
+        content["trials"][0] |= {"status": 1, "stdout": "", "stderr": "bind failed\nevil\x1b[31m"}
+        found = collector.trials(read(content), WANTED, 0)
+        [failed] = [one for one in found if one.value is None]
+        self.assertIn("status 1: bind failed evil?[31m", failed.error)
+
+    def test_unknown_cpu_times_stay_unknown(self):
+        content = documents.document(WANTED)
+        for one in content["trials"]:
+            one["cpu"]["server"] = None
+        found = collector.trials(read(content), WANTED, 0)
+        self.assertEqual({None}, {one.guest_cpu_s for one in found if one.benchmark == "iperf3"})
+
+
+class BadTest(testtools.TestCase):
+    def assert_refused(self, data, reason, wanted=WANTED):
+        error = self.assertRaises(collector.DocumentError, collector.read, data, wanted)
+        self.assertIn(reason, str(error))
+        self.assertNotIn("\n", str(error))
+        self.assertLess(len(str(error)), 500)
+
+    def assert_document_refused(self, change, reason):
+        content = copy.deepcopy(documents.document(WANTED))
+        change(content)
+        self.assert_refused(documents.signalled(content), reason)
+
+    def test_nothing(self):
+        for data in (None, "", "{}", 7, ["results"]):
+            self.assert_refused(data, "no document")
+
+    def test_rubbish(self):
+        self.assert_refused("<html>", "JSON")
+        self.assert_refused(json.dumps({"results": "no base64!"}), "base64")
+        self.assert_refused(json.dumps({"results": base64.b64encode(b"no gzip").decode()}), "gzip")
+        self.assert_refused(json.dumps({"results": {"a": 1}}), "something else than the document")
+        self.assert_refused(json.dumps({"1": "hello"}), "something else than the document")
+        self.assert_refused(documents.signalled("not json"), "JSON")
+        self.assert_refused(documents.signalled(b"\xff\xfe"), "UTF-8")
+        self.assert_refused(documents.signalled("[" * 100000), "JSON")
+        self.assert_refused(documents.signalled("[]"), "is not of type 'object'")
+        self.assert_refused(documents.signalled('{"schema": NaN}'), "no number")
+
+    def test_twice(self):
+        good = documents.packed(documents.document(WANTED))
+        self.assert_refused(json.dumps({"results": good, "1": good}), "something else than the document")
+
+    def test_truncated(self):
+        good = documents.packed(documents.document(WANTED))
+        self.assert_refused(json.dumps({"results": good[: len(good) // 2 // 4 * 4]}), "cut off")
+
+    def test_something_follows(self):
+        packed = base64.b64decode(documents.packed(documents.document(WANTED))) + b"more"
+        self.assert_refused(json.dumps({"results": base64.b64encode(packed).decode()}), "something follows")
+
+    def test_too_long(self):
+        self.assert_refused("x" * (collector.MAX_ENCODED + 1), "longer than")
+        bomb = gzip.compress(b" " * (collector.MAX_DECODED * 4))
+        self.assertLess(len(bomb), collector.MAX_ENCODED // 4)
+        self.assert_refused(json.dumps({"results": base64.b64encode(bomb).decode()}), "unpacks to more")
+
+    def test_another_run_or_arm(self):
+        self.assert_document_refused(lambda one: one.update(run_id="other"), "run_id")
+        self.assert_document_refused(lambda one: one.update(arm=1), "arm")
+        self.assert_document_refused(lambda one: one.update(slot_seconds=21), "slot_seconds")
+
+    def test_missing_double_and_foreign_trials(self):
+        self.assert_document_refused(lambda one: one["trials"].pop(), "lacks 1 trials")
+        self.assert_document_refused(lambda one: one["trials"].append(one["trials"][0]), "7 trials instead of 6")
+        self.assert_document_refused(lambda one: one["trials"][0].update(label="<script>"), "'<script>'")
+        extra = {"trial": 3}
+        self.assert_document_refused(
+            lambda one: one["trials"].append(one["trials"][0] | extra), "7 trials instead of 6"
+        )
+
+    def test_slots_of_somebody_else(self):
+        self.assert_document_refused(
+            lambda one: one["trials"][0].update(slot=one["trials"][0]["slot"] + 1), "slot"
+        )
+        self.assert_document_refused(lambda one: one["trials"][0].update(begin=5.0), "outside its slot")
+
+    def test_a_wrong_clock(self):
+        wanted = documents.expected()
+        content = documents.document(wanted)
+        for one in content["trials"]:  # a whole number of rounds later: the right slots at the wrong time
+            one["slot"] += 4000
+            for key in ("begin", "end"):
+                one[key] += 4000 * wanted.grid.length_s
+        self.assert_refused(documents.signalled(content), "clock is wrong", wanted)
+
+    def test_additional_and_mistyped_members(self):
+        self.assert_document_refused(lambda one: one.update(extra=1), "Additional properties")
+        self.assert_document_refused(lambda one: one["trials"][0].update(status="0"), "is not of type")
+        self.assert_document_refused(lambda one: one["guests"].pop("server"), "required")
+        self.assert_document_refused(lambda one: one["guests"].update(server=None), "guests.server")
+        self.assert_document_refused(
+            lambda one: one["trials"][0].update(stdout="x" * 300_000), "schema's maxLength"
+        )
+
+    def test_facts_that_no_file_or_terminal_should_hold(self):
+        """Half a surrogate pair can be written to no file, an escape sequence is obeyed by terminals."""
+        for told in ("6.1 \ud800", "6.1\n", "\x1b[2J", "\x00", "6.1\u202e", "é"):
+            for fact in ("kernel", "clocksource", "tx_checksum"):
+                for role in ("client", "server"):
+                    self.assert_document_refused(
+                        lambda one, fact=fact, role=role, told=told: one["guests"][role].update({fact: told}),
+                        f"guests.{role}",
+                    )
+
+
+class AnythingTest(testtools.TestCase):
+    @hypothesis.settings(deadline=None, max_examples=150)
+    @hypothesis.given(strategies.data())
+    def test_a_changed_document_is_read_or_refused(self, data):
+        content = documents.document(WANTED)
+        place = data.draw(strategies.sampled_from([content, content["guests"]["client"], *content["trials"]]))
+        key = data.draw(strategies.sampled_from(sorted(place)))
+        place[key] = data.draw(
+            strategies.none()
+            | strategies.integers()
+            | strategies.floats()
+            | strategies.text()
+            | strategies.just({})
+        )
+        try:
+            found = collector.trials(read(content), WANTED, 0)
+        except collector.DocumentError as error:
+            self.assertLess(len(str(error)), 500)
+            self.assertTrue(str(error).isprintable())
+        else:
+            self.assertTrue(all(one.error is None or one.error.isprintable() for one in found))

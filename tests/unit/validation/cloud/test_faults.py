@@ -1,0 +1,119 @@
+"""What goes wrong between the commands and a cloud: one line, exit code 3, no traceback."""
+
+import os
+import subprocess
+import sys
+
+import fixtures
+import openstack
+
+from nova_perf_tuning.validation.cloud import api, cloud_check, faults, host_choice, model
+from tests.unit.validation.cloud import api_server, openstack_program
+
+HTML = b"<html><head><title>503</title></head><body><h1>Service\n Unavailable</h1>no\x1b[2Jserver</body></html>"
+
+
+class FaultTest(openstack_program.ProgramTestCase):
+    def setUp(self):
+        super().setUp()
+        self.cloud.add_flavor("f")
+        self.cloud.add_host("cmp1")
+
+    def test_wrong_password(self):
+        self.write_clouds(password="wrong")
+        for arguments in (["flavor", "list"], ["host", "list"]):
+            line = self.refused(*arguments)
+            self.assertIn("the credentials are refused (401)", line)
+            self.assertNotIn("wrong", line)
+
+    def test_no_credentials(self):
+        os.unlink(f"{self.folder}/clouds.yaml")
+        done = subprocess.run(
+            [sys.executable, "-m", "openstackclient.shell", "perf", "flavor", "list"],
+            capture_output=True,
+            text=True,
+        )
+        self.assertEqual(["", 3, 1], [done.stdout, done.returncode, len(done.stderr.splitlines())], done.stderr)
+        self.assertIn("auth-url", done.stderr)
+        self.assertIn("--os-cloud", done.stderr)
+
+    def test_no_such_service_in_the_catalog(self):
+        self.cloud.without = ("placement",)
+        self.assertIn("placement", self.refused("host", "list"))
+        self.cloud.without = ("image",)
+        self.assertIn("image", self.refused("image", "check", "i"))
+
+    def test_unavailable_for_a_moment_is_bridged(self):
+        self.cloud.faults = [("GET", "/flavors/detail", api_server.Answer(503, HTML, "text/html"))] * 2
+        self.assertEqual(["f"], [row["Name"] for row in self.perf("flavor", "list", "--all")])
+
+    def test_what_stays_so_is_one_line(self):
+        failed = api_server.nova_error(500, "computeFault", "Unexpected API Error.\nPlease report this.")
+        for answer, words in (
+            (api_server.Answer(503, HTML, "text/html"), ("unavailable (503)",)),
+            (failed, ("has failed (500)", "req-0815", "Unexpected API Error. Please report", self.cloud.url)),
+            (api_server.Answer(200, b"<html>hello", "text/html"), ()),
+        ):
+            self.cloud.faults = [("GET", "/flavors/detail", answer)] * 9
+            line = self.refused("flavor", "list")
+            self.assertTrue(all(word in line for word in words), line)
+            self.assertNotIn("\x1b", line)
+        self.write_clouds(url="http://127.0.0.1:1")
+        line = self.refused("flavor", "list")
+        self.assertIn("Unable to establish connection to http://127.0.0.1:1/identity/v3; ", line)
+
+    def test_a_service_that_never_answers(self):
+        self.write_clouds(api_timeout=0.2)
+        self.cloud.faults = [("GET", "/flavors/detail", None)] * 9
+        for _ in range(100):
+            line = self.refused("flavor", "list")
+            if len(self.cloud.faults) < 9:  # else Keystone was not so fast, and Nova not asked
+                break
+        self.assertIn("no answer in time", line)
+
+    def test_a_keystone_that_never_answers(self):
+        """The same by clouds.yaml and by OS_*, of which openstacksdk makes a cloud of another kind."""
+        self.useFixture(fixtures.MockPatchObject(faults, "DEFAULTS", {**faults.DEFAULTS, "api_timeout": 0.2}))
+        self.cloud.faults = [(method, "^/identity", None) for method in ("GET", "POST")] * 9
+        self.assertIn("timed out", self.refused("flavor", "list"))
+        self.by_variables()
+        done = openstack_program.run("perf", "flavor", "list")
+        self.assertEqual(3, done.code, done.err)
+        self.assertIn("timed out", done.err)
+
+    def by_variables(self):
+        """Have the cloud in OS_* instead of clouds.yaml."""
+        os.unlink(f"{self.folder}/clouds.yaml")
+        for name, value in (
+            ("AUTH_URL", f"{self.cloud.url}/identity/v3"),
+            ("USERNAME", "somebody"),
+            ("PASSWORD", "secret"),
+            ("PROJECT_NAME", "project"),
+            ("USER_DOMAIN_ID", "default"),
+            ("PROJECT_DOMAIN_ID", "default"),
+            ("REGION_NAME", "RegionOne"),
+        ):
+            self.useFixture(fixtures.EnvironmentVariable(f"OS_{name}", value))
+
+    def test_lists_of_hosts_that_are_something_else(self):
+        """They are asked for again, and what stays so is an error of one line."""
+        patient, connected = (api.Api(lambda: openstack.connect("test"), one) for one in (600, 0.1))
+        for rubbish in ([], {"services": [7]}, {}):
+            self.cloud.faults = [("GET", "/os-services", api_server.Answer(200, rubbish))]
+            self.assertTrue(cloud_check.may_choose_hosts(patient))
+            self.cloud.faults = [("GET", "/os-services", api_server.Answer(200, rubbish))] * 500
+            error = self.assertRaises(model.CloudError, host_choice.choose, connected, ["all"])
+            self.assertIn("the API failed for 0 s: the answer ", str(error))
+
+    def test_no_admin_rights(self):
+        self.cloud.admin = False
+        for arguments in (
+            ["host", "list"],
+            ["host", "show", "cmp1"],
+            ["publish", "--withdraw", "--host", "cmp1"],
+            ["flavor", "create", "g", "--vcpus", "1", "--ram", "64"],
+            ["flavor", "set", "f", "--spec", "perf:iothreads=1"],
+        ):
+            line = self.refused(*arguments)
+            self.assertIn("not allowed (403)", line)
+            self.assertIn("admin", line)

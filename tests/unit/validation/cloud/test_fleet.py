@@ -1,0 +1,165 @@
+"""Verdicts on the hosts of a recorded run: slow ones, broken budgets, and trials that failed or do not count."""
+
+import dataclasses
+import math
+import random
+
+import testtools
+
+from nova_perf_tuning.validation.cloud import fleet
+from nova_perf_tuning.validation.judge import budget_file, verdict
+from nova_perf_tuning.validation.measure import model, reasons
+from tests.unit.validation import samples
+
+V, C = verdict.Verdict, reasons.ReasonCode
+BUDGET = [budget_file.Budget("iperf3", "tuned", 0.05, baseline="untuned")]
+LAX = [dataclasses.replace(BUDGET[0], max_loss=0.15)]
+HOT, COLD = {"throttle_events": 5.0}, {"throttle_events": 0.0}
+
+
+def ring(count=4):
+    """Return a run of hosts in a ring whose tuned guests lose nothing."""
+    tasks = samples.pairs(count)
+    tasks[-1]["server"] = "c0"
+    hosts = [
+        {"host": f"c{one}", "verdict": "PASS", "reasons": [], "peers": 2, "measured": 2} for one in range(count)
+    ]
+    data = samples.results({"untuned": 1000.0, "tuned": 1000.0}, groups=count, blocks=6, noise=0.005)
+    told = {"run": "r", "verdict": "PASS", "hosts": hosts, "pairs": tasks}
+    return model.Results({**data.environment, "groups": count, "fleet": told}, data.trials)
+
+
+def run(value=lambda pair, arm, block: 1, conditions=lambda pair: {}, peers=2, **changes):
+    """Return the results of six hosts, h0 to h5.
+
+    :param value: factor of the usual figure; None: the trial failed, "": there is none.
+    """
+    rng = random.Random(7)
+    pairs = [(f"h{one}", f"h{(one + step) % 6}") for step in range(1, peers // 2 + 1) for one in range(6)]
+    trials = []
+    for number, pair in enumerate(pairs):
+        for block in range(6):
+            for arm in ("untuned", "tuned"):
+                factor = value(pair, arm, block)
+                if factor == "":
+                    continue
+                figure = None if factor is None else factor * 1000 * math.exp(rng.gauss(0, 0.005))
+                place = {"arm": arm, "group": number, "block": block, "order": len(trials)}
+                told = {"value": figure, "conditions": conditions(pair), "error": "no" if figure is None else None}
+                trials.append(samples.trial(**{**place, **told, **changes}))
+    hosts = [{"host": f"h{one}", "verdict": "PASS", "reasons": [], "peers": 1, "measured": 1} for one in range(6)]
+    done = [
+        {"number": number, "client": client, "server": server, "state": "done", "attempts": 1}
+        for number, (client, server) in enumerate(pairs)
+    ]
+    kind = changes.get("benchmark", "iperf3")
+    environment = {"arms": {"untuned": {}, "tuned": {}}, "benchmarks": {kind: {"kind": kind}}}
+    told = {"run": "r", "verdict": "PASS", "max_loss": 0.15, "hosts": hosts, "pairs": done}
+    return model.Results({**environment, "fleet": told}, trials)
+
+
+def judged(data, budgets=()):
+    """Return host -> its verdict, where it is not PASS, with the code of its first reason."""
+    _, found = fleet.judge(data, budgets)
+    return {one.host: (one.verdict, one.told[0][1].code) for one in found.hosts if one.verdict is not V.PASS}
+
+
+def of(*hosts, factor=None, arms=("untuned", "tuned")):
+    """Return what gives pairs with ``hosts`` another figure."""
+    return lambda pair, arm, _: factor if set(hosts) & set(pair) and arm in arms else 1
+
+
+class LostTrialsTest(testtools.TestCase):
+    """Whose fault trials are that failed, are missing or do not count."""
+
+    def test_cases(self):
+        dead = (V.INVALID, C.HOST_LOST_TRIALS)
+        steal = lambda pair: {"steal_share": 0.5 if "h2" in pair else 0.0}  # noqa: E731
+        for name, data, expected in (
+            ("one dead host spoils no peer's verdict", run(of("h2")), {"h2": dead}),
+            (
+                "what is left of a host that fails nearly always is a selection",
+                run(lambda pair, _, block: None if "h2" in pair and ("h3" not in pair or block) else 1, peers=4),
+                {"h2": dead},
+            ),
+            ("few that fail are no fault", run(lambda pair, _, block: None if block == 3 else 1), {}),
+            ("nobody is named where all fail", run(lambda *_: None), {f"h{one}": dead for one in range(6)}),
+            ("an arm is missing with a host", run(of("h2", factor="", arms=["tuned"]), peers=4), {"h2": dead}),
+            ("in one pair", run(lambda pair, arm, _: "" if pair == ("h2", "h3") and arm == "tuned" else 1), {}),
+            (
+                "only measured with dead hosts",
+                run(of("h2", "h4")),
+                {"h2": dead, "h3": dead, "h4": dead},
+            ),
+            ("a path between good hosts", run(lambda pair, *_: None if pair == ("h2", "h3") else 1), {}),
+            (
+                "no peer takes part",
+                run(lambda pair, *_: None if pair[0] == "h2" else 1, benchmark="cpu"),
+                {"h2": dead},
+            ),
+            ("guards count", run(conditions=lambda pair: HOT if "h2" in pair else COLD, peers=4), {"h2": dead}),
+            ("CPUs that others took do not make slow", run(of("h2", factor=0.5), steal, peers=4), {"h2": dead}),
+        ):
+            cpu = [dataclasses.replace(BUDGET[0], benchmark="cpu", metric="throughput")]
+            for some in ((), cpu if "peer takes" in name else BUDGET):
+                with self.subTest(name, budgets=some):
+                    self.assertEqual(expected, judged(data, some))
+
+    def test_what_was_left_out_is_not_measured(self):
+        data, found = fleet.judge(run(of("h2")), [])
+        self.assertEqual([1, 0, 1, 2], [one.measured for one in found.hosts[1:5]])
+        self.assertEqual("INVALID", data.environment["fleet"]["verdict"])
+
+    def test_the_budget_file_has_the_limits(self):
+        steal = lambda pair: {"steal_share": 0.5 if "h2" in pair else 0.0}  # noqa: E731
+        budgets = [dataclasses.replace(BUDGET[0], guards=budget_file.guards.Limits(max_steal=0.6))]
+        found = judged(run(of("h2", factor=0.5), steal, peers=4), budgets)
+        self.assertEqual({"h2": (V.FAIL, C.SLOW)}, found)
+
+    def test_a_host_without_an_agent_leaves_its_peers_their_budget(self):
+        data = run(peers=4, work=10.0, work_unit="Gbit", host_cpu_s={"vcpu": 4.0, "vhost": 0.4, "total": 4.4})
+        hosts = {pair["number"]: {pair["client"], pair["server"]} for pair in data.environment["fleet"]["pairs"]}
+        trials = [
+            dataclasses.replace(one, host_cpu_s={"vcpu": 4.0}) if "h2" in hosts[one.group] else one
+            for one in data.trials
+        ]
+        budgets = [budget_file.Budget("iperf3", "tuned", max_host_cpu_per_unit=0.1)]
+        self.assertEqual(
+            {"h2": (V.INVALID, C.HOST_LOST_TRIALS)}, judged(dataclasses.replace(data, trials=trials), budgets)
+        )
+
+
+class BudgetTest(testtools.TestCase):
+    def test_two_peers_are_enough(self):
+        """Of each host they are two boots, of the fleet six."""
+        for name, data, budgets, expected in (
+            ("met", run(), BUDGET, {}),
+            (
+                "broken by all",
+                run(of(*(f"h{one}" for one in range(6)), factor=0.8, arms=["tuned"])),
+                BUDGET,
+                V.FAIL,
+            ),
+            ("broken by one", run(of("h2", factor=0.7, arms=["tuned"])), LAX, {"h2": V.FAIL}),
+            ("noise may explain it", run(of("h2", factor=0.93, arms=["tuned"])), BUDGET, V.INCONCLUSIVE),
+        ):
+            with self.subTest(name):
+                found = {host: word for host, (word, _) in judged(data, budgets).items()}
+                all_ = {f"h{one}": expected for one in range(6)}
+                self.assertEqual(all_ if isinstance(expected, V) else expected, found)
+
+    def test_service_cpu(self):
+        data = run(work=10.0, work_unit="Gbit", host_cpu_s={"vcpu": 4.0, "vhost": 0.4, "total": 4.4}, peers=4)
+        for limit, verdicts in ((0.05, {V.PASS}), (0.03, {V.FAIL})):
+            budgets = [budget_file.Budget("iperf3", "tuned", max_host_cpu_per_unit=limit)]
+            self.assertEqual(verdicts, {one.verdict for one in fleet.judge(data, budgets)[1].hosts})
+
+    def test_budgets_of_which_none_is_for_the_run_are_not_met(self):
+        """Hosts are compared with each other all the same; but that is not what was asked."""
+        gold = [dataclasses.replace(LAX[0], host_group="gold")]
+        told, found = fleet.judge(ring(), gold)
+        self.assertEqual("INVALID", told.environment["fleet"]["verdict"])
+        self.assertEqual({C.NO_BUDGET_APPLIES}, {one.told[0][1].code for one in found.hosts})
+        for budgets in ([], [dataclasses.replace(gold[0], optional=True)], [*gold, *LAX]):
+            told, _ = fleet.judge(ring(), budgets)
+            self.assertEqual("PASS", told.environment["fleet"]["verdict"])

@@ -1,0 +1,372 @@
+"""The launcher of pairs and what it is made of, on a Heat that fails in the middle; the real openstacksdk."""
+
+import itertools
+import re
+import threading
+import time
+import types
+from unittest import mock
+
+import fixtures
+import openstack
+import testtools
+
+from nova_perf_tuning.validation.bench import plugins
+from nova_perf_tuning.validation.cloud import api, campaign, heat_pair, model, run_store, stacks
+from tests.unit.validation.cloud import api_server
+
+ARM = model.Arm("only", "m1.tiny")
+STACK = stacks.Stack("id-n", "n")
+HEAT = "^/orchestration"
+ALL = "GET|POST|DELETE"
+REFUSED = api_server.Answer(401, {"error": {"message": "The request you have made requires authentication."}})
+BUSY = api_server.Answer(503, {})
+#: Answers that are none: a proxy's page, one that is cut off, JSON that is something else.
+RUBBISH = (
+    api_server.Answer(200, b"<html>maintenance</html>", "text/html"),
+    api_server.Answer(200, b'{"stack": {"id"', missing=500),
+    *(api_server.Answer(200, one) for one in ([], 7, "{}", {"error": "x"}, {"stack": []}, {"stacks": [1]})),
+)
+TIMEOUT = "WaitConditionTimeout: resources.report: 0 of 3 received"
+
+
+class RemovalClock(fixtures.Fixture):
+    """The clock by which stacks are removed: only their pauses take time, not the machine."""
+
+    def _setUp(self):
+        self.now = time.monotonic()
+        self.useFixture(fixtures.MockPatchObject(stacks, "time", self))
+
+    def monotonic(self):
+        return self.now
+
+    def sleep(self, seconds):
+        self.now += seconds
+
+
+def event(resource, status, reason=""):
+    return {
+        "id": f"{resource}-{status}",
+        "logical_resource_id": resource,
+        "resource_status": status,
+        "resource_status_reason": reason,
+        "event_time": "2026-11-23T06:00:00Z",
+    }
+
+
+def said_ready(role):
+    """Return the event of a signal as Heat words it."""
+    return event("report_handle", "SIGNAL_COMPLETE", f"Signal: status:SUCCESS reason:{role} ready: cpus: 2")
+
+
+class HeatCase(testtools.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.cloud = self.useFixture(api_server.ApiServer())
+        self.api = api.Api(self.connect, retry_for_s=600)
+        self.stacks = stacks.Stacks(self.api)
+        for name, value in (("_APPEAR_S", 0.3), ("_POLL_S", 0.05), ("_RETRY_S", 0.2), ("_DELETE_S", 600)):
+            self.useFixture(fixtures.MockPatchObject(stacks, name, value))
+        self.useFixture(fixtures.MockPatchObject(heat_pair, "_POLL_S", 0.05))
+        self.useFixture(fixtures.FakeLogger())
+
+    def connect(self, path="/identity/v3"):
+        auth = {"auth_url": self.cloud.url + path, "username": "u", "password": "secret", "project_name": "p"}
+        auth |= {"user_domain_name": "Default", "project_domain_name": "Default"}
+        return openstack.connect(auth=auth, region_name="RegionOne", orchestration_status_code_retries=0)
+
+    def fail(self, answer, times=1, methods=ALL, path=HEAT):
+        self.cloud.faults += [(methods, path, answer)] * times
+
+    def asked(self):
+        return [method for method, *_ in self.cloud.requests]
+
+    def launcher(self, **changes):
+        settings = heat_pair.Settings(external_network="x", **changes)
+        launcher = heat_pair.HeatPairLauncher(settings, self.connect)
+        for one in (launcher._api, launcher._closing._api):
+            one._retry_for_s = 0.5
+        return launcher
+
+    def plan(self, time_limit_s=100.0):
+        return model.MeasurePlan("r", tuple(plugins.jobs(["cpu"])), 1, time_limit_s)
+
+    def measure(self, launcher=None, **changes):
+        return (launcher or self.launcher()).measure(model.HostPair("a", "b"), [ARM], self.plan(**changes))
+
+
+class AnswerTest(HeatCase):
+    def test_what_may_pass_is_asked_for_again(self):
+        self.cloud.add_stack("n", reason="done")
+        for answer in (BUSY, *(api_server.Answer(status) for status in (429, 500, 504)), REFUSED, *RUBBISH):
+            for ask, expected in (
+                (lambda: self.stacks.status(STACK), ("CREATE_COMPLETE", "done")),
+                (lambda: self.stacks.events(STACK), []),
+                (lambda: self.stacks.owned("n"), []),
+            ):
+                self.fail(answer)
+                self.assertEqual(expected, ask(), vars(answer))
+
+    def test_what_stays_so_ends_in_time(self):
+        watched = stacks.Stacks(api.Api(self.connect, retry_for_s=0.5))
+        for answer, told in ((BUSY, "unavailable (503)"), (RUBBISH[0], "the answer ")):
+            self.fail(answer, 50)
+            for ask in (lambda: watched.owned("n"), lambda: watched.status(STACK)):
+                self.assertIn(told, str(self.assertRaises(api.ApiError, ask)))
+            self.cloud.faults.clear()
+
+    def test_an_interruption_ends_it(self):
+        self.fail(BUSY, 1000)
+        threading.Timer(0.5, self.api.stop.set).start()
+        self.assertRaises(api.Interrupted, self.stacks.status, STACK)
+
+    def test_a_refusal_is_not_repeated(self):
+        self.fail(api_server.Answer(400, {"error": {"message": "Quota exceeded for instances"}}))
+        error = self.assertRaises(stacks.StackError, self.stacks.create, "n", {}, [], 1)
+        self.assertIs(model.ErrorClass.QUOTA, error.kind)
+        self.assertEqual(["POST"], self.asked())
+
+    def test_a_stack_whose_answer_was_lost_is_found_again(self):
+        for answer in (BUSY, RUBBISH[0], RUBBISH[1], api_server.Answer(201, {"stacks": []})):
+            self.cloud.stacks.clear()
+            answer = api_server.Answer(answer.status, answer.body, answer.kind, done=True, missing=answer.missing)
+            self.fail(answer)
+            self.assertEqual("id-n", self.stacks.create("n", {}, [], 1).id)
+
+    def test_what_is_asked_of_heat(self):
+        self.stacks.create("n", {"benchmarks": [{"a": 1}], "trials": 2}, ["nova-perf-r"], 7)
+        [request] = self.cloud.made
+        self.assertEqual("nova-perf,nova-perf-r", request["tags"])
+        self.assertEqual({"benchmarks": '[{"a": 1}]', "trials": 2}, request["parameters"])
+        self.assertEqual({"runner.sh", "commands.jq", "figures.jq"}, set(request["files"]))
+
+    def test_parts_that_are_something_else_are_passed_over(self):
+        odd = [{}, {"stack_name": 7, "tags": "nova-perf"}, {"stack_name": "x", "tags": 5}]
+        self.fail(api_server.Answer(200, {"stacks": odd}))
+        self.assertEqual([], self.stacks.owned("x"))
+
+    def test_only_stacks_of_the_run_are_owned(self):
+        run_id = run_store.new_id()
+        ours, other = f"nova-perf-{run_id}-a-b-tuned-1", "nova-perf-run1-a-b-c-1"
+        foreign = [f"nova-perf-{run_id[:-1]}-a-b-1", "nova-perf-dashboard", "nova-perf-tuning-demo-site", "mine"]
+        for name in (ours, other, *foreign):
+            self.cloud.add_stack(name)
+        for number, tags in enumerate((["production"], None)):
+            self.cloud.add_stack(f"{ours}{number}")["tags"] = tags
+        self.assertEqual([ours], [one.name for one in self.stacks.owned(run_id)])
+        self.assertEqual([other], [one.name for one in self.stacks.owned("run1")])
+
+
+class KeystoneTest(HeatCase):
+    """With an ``auth_url`` that names no version, of which the first question is which there are."""
+
+    def connect(self):
+        return super().connect("/identity")
+
+    def test_a_keystone_that_is_down_for_a_moment_is_waited_for(self):
+        self.cloud.add_stack("n", reason="done")
+        hung_up = api_server.Answer(200, b"{", missing=9)
+        for down in ([BUSY, BUSY], [hung_up, hung_up], [BUSY, hung_up]):
+            self.cloud.faults = [("GET", "^/identity/?$", one) for one in down]
+            found = stacks.Stacks(api.Api(self.connect, 600)).status(STACK)
+            self.assertEqual((("CREATE_COMPLETE", "done"), []), (found, self.cloud.faults))
+
+
+class RemovalTest(HeatCase):
+    def test_attempts_go_on_while_a_port_is_held(self):
+        clock, attempts = self.useFixture(RemovalClock()), []
+
+        def deleted(_name):
+            attempts.append(clock.monotonic())
+            return None if len(attempts) == 4 else ("DELETE_FAILED", "Conflict: client_port: Port in use")
+
+        self.cloud.deleted = deleted
+        self.cloud.add_stack("n")
+        self.assertEqual([], self.stacks.delete([STACK]))
+        self.assertEqual({}, self.cloud.stacks)
+        for before, later in itertools.pairwise(attempts):
+            self.assertGreaterEqual(later - before, 0.2)
+
+    def test_what_goes_by_itself_is_not_deleted_again(self):
+        def deleted(_name):
+            threading.Timer(0.6, self.cloud.stacks.clear).start()
+            return "DELETE_IN_PROGRESS", ""
+
+        self.cloud.deleted = deleted
+        self.cloud.add_stack("n")
+        self.assertEqual([], self.stacks.delete([STACK]))
+        self.assertEqual(1, self.asked().count("DELETE"))
+
+    def test_what_stays_is_told_with_heats_reason(self):
+        self.useFixture(RemovalClock())
+        self.useFixture(fixtures.MockPatchObject(stacks, "_DELETE_S", 1.0))
+        self.cloud.deleted = lambda name: ("DELETE_FAILED", "Conflict: resources.client_port: Port in use")
+        self.cloud.add_stack("n")
+        [problem] = self.stacks.delete([STACK])
+        self.assertIn("stack n: still there after 1 s: ", problem)
+        self.assertIn("client_port: Port in use", problem)
+
+    def test_many_that_cannot_be_asked_for_take_no_longer_than_one(self):
+        """A Heat that is down: the limit is for all, not for each."""
+        self.useFixture(fixtures.MockPatchObject(stacks, "_DELETE_S", 1.0))
+        self.fail(BUSY, 2000)
+        watched = stacks.Stacks(api.Api(self.connect, retry_for_s=0.8))
+        problems = watched.delete(stacks.Stack(f"id-{number}", f"n{number}") for number in range(128))
+        self.assertEqual(128, len(problems))
+        self.assertIn("stack n127: still there after 1 s: no reason", problems[-1])
+
+    def test_what_may_not_be_deleted_is_given_up_soon(self):
+        self.cloud.add_stack("n")
+        self.cloud.stuck.add("n")
+        [problem] = self.stacks.delete([STACK])
+        self.assertIn("not allowed (403)", problem)
+        self.assertEqual(1, self.asked().count("DELETE"))
+
+    def test_a_stack_that_nobody_confirmed_is_removed(self):
+        """Also one that appears when it is already looked for."""
+        lost = api_server.Answer(201, b"{", done=True, missing=9)
+        gone = api_server.Answer(404, {"error": {"message": "The Stack could not be found."}})
+        for late in (0, 3):
+            self.useFixture(fixtures.MockPatchObject(stacks, "_APPEAR_S", 2.0 if late else 0.3))
+            self.cloud.faults = [(ALL, HEAT, lost)] * 50
+            launcher = self.launcher()
+            delete = launcher._closing.delete
+
+            def healed(*arguments, late=late, delete=delete):
+                self.cloud.faults = [(ALL, HEAT, gone)] * late
+                return delete(*arguments)
+
+            with mock.patch.object(launcher._closing, "delete", side_effect=healed):
+                outcome = self.measure(launcher)
+            self.assertEqual([model.ErrorClass.API], [one.kind for one in outcome.errors], outcome.errors)
+            self.assertEqual({}, self.cloud.stacks)
+
+    def test_one_that_never_appears(self):
+        self.useFixture(RemovalClock())
+        self.assertEqual([], self.stacks.delete([stacks.Stack("", "n")]))
+        self.assertGreater(len(self.asked()), 2)
+
+
+class LauncherTest(HeatCase):
+    def test_an_interrupted_launcher_makes_nothing(self):
+        launcher = self.launcher()
+        launcher.interrupt()
+        outcome = self.measure(launcher)
+        self.assertEqual([model.ErrorClass.INTERRUPTED], [one.kind for one in outcome.errors])
+        self.assertEqual([], self.asked())
+
+    def test_a_refused_stack_is_an_error_of_the_pair(self):
+        self.fail(api_server.Answer(403, {"error": {"message": "You are not authorized: forbidden by policy"}}))
+        [error] = self.measure().errors
+        self.assertIs(model.ErrorClass.API, error.kind)
+        self.assertIn("Heat refused the stack", error.reason)
+
+    def test_refused_credentials_end_the_run(self):
+        for methods in (ALL, "GET|DELETE"):
+            self.cloud.faults = [(methods, HEAT, REFUSED)] * 50
+            self.cloud.requests.clear()
+            error = self.assertRaises(model.CloudError, self.measure)
+            self.assertIn("the credentials are refused (401)", str(error))
+            self.assertLess(len(self.asked()), 8, "each call twice, with a new token")
+
+
+class SilenceTest(HeatCase):
+    def given(self, launcher, time_limit_s):
+        """Return what Heat was given for a pair, and how long the pair may take from then."""
+        # What a pair is given depends on when it is asked; here that is always now.
+        now, monotonic = time.time(), time.monotonic()
+        still = types.SimpleNamespace(time=lambda: now, monotonic=lambda: monotonic)
+        self.cloud.made.clear()
+        self.fail(api_server.Answer(400, {"error": {"message": "no"}}, done=True), 1, "POST")
+        with fixtures.MockPatchObject(heat_pair, "time", still):
+            self.measure(launcher, time_limit_s=time_limit_s)
+        [request] = self.cloud.made
+        return request["parameters"]["time_limit"], request["timeout_mins"], time_limit_s - heat_pair._CLOSING_S
+
+    def test_the_wait_condition_ends_before_the_pair(self):
+        for boot_s, limit_s in ((60.0, 1200.0), (20.0, 200.0), (300.0, 1200.0)):
+            launcher = self.launcher(boot_s=boot_s, slot_s=5)
+            wait_s, heat_min, left_s = self.given(launcher, limit_s)
+            self.assertLess(wait_s + boot_s + 5, left_s)
+            self.assertGreater(wait_s, boot_s + 5 * 3, "guests that work have the time for it")
+            self.assertGreater(60 * heat_min, left_s, "Heat's own limit would not say who was silent")
+
+    def test_guests_that_work_have_their_time_where_it_is_scarce(self):
+        launcher = self.launcher(boot_s=60.0, slot_s=5)
+        wait_s, _, left_s = self.given(launcher, launcher.expected_s([ARM], self.plan()))
+        self.assertGreater(wait_s, left_s - 2)
+
+    def test_why_guests_told_nothing(self):
+        """A guest that tells it again, the answer to the first time being lost, does not tell it for the other."""
+        server, client = said_ready("server"), said_ready("client")
+        failed = event("report", "CREATE_FAILED", TIMEOUT)
+        self.cloud.status = "CREATE_FAILED", f"Resource CREATE failed: {TIMEOUT}"
+        for events, kind in (
+            ([failed, event("documents", "CREATE_FAILED", "aborted")], "NO_SIGNAL"),
+            ([server, server, failed], "NO_SIGNAL"),
+            ([server, server, client, failed], "TIME_LIMIT"),
+        ):
+            self.cloud.events = events
+            [error] = self.measure().errors
+            self.assertIs(model.ErrorClass[kind], error.kind)
+            for role in ("client", "server"):
+                self.assertIn(f"{role}'s console ends: Kernel panic of {role}-id", error.reason)
+        self.assertNotIn(model.ErrorClass.NO_SIGNAL, campaign._FINAL)
+
+    def test_the_pairs_own_end(self):
+        [error] = self.measure(time_limit_s=0.4).errors
+        self.assertIs(model.ErrorClass.TIME_LIMIT, error.kind)
+        self.assertIn("console ends", error.reason)
+
+    def test_guests_say_who_is_ready(self):
+        said = re.findall('tell SUCCESS ([a-z]+) "([^$"]*)', stacks.files()["runner.sh"])
+        reasons = [f"Signal: status:SUCCESS reason:{text}" for _, text in said]
+        events = [types.SimpleNamespace(**event("report_handle", "SIGNAL_COMPLETE", one)) for one in reasons]
+        self.assertEqual(["server", "client"], [role for role, _ in said])
+        self.assertEqual(dict(zip(("server", "client"), events, strict=True)), stacks.ready(events))
+
+    def test_boot_time_counts_in_what_a_pair_needs(self):
+        launcher = self.launcher(boot_s=1800.0)
+        error = self.assertRaises(model.CloudError, launcher.check, [ARM], self.plan(time_limit_s=1200.0))
+        self.assertIn("1800 s of it until its guests are ready (--boot-time)", str(error))
+        self.assertEqual([], self.asked())
+
+
+class ClassifyTest(testtools.TestCase):
+    def test_reasons_of_heat_and_nova(self):
+        for reason, kind in (
+            ("ResourceInError: resources.client: Message: No valid host was found. , Code: 500", "NO_HOST"),
+            ("Forbidden: Quota exceeded for instances: Requested 1, but already used 10", "QUOTA"),
+            ("OverQuotaClient: resources.network: Quota exceeded for resources: ['network'].", "QUOTA"),
+            ("WaitConditionTimeout: resources.report: 1 of 3 received - ready", "NO_SIGNAL"),
+            ("WaitConditionFailure: resources.report: fio failed", "BENCHMARK_FAILED"),
+            ("NotFound: resources.client: flavor", "STACK_FAILED"),
+            ("You have reached the maximum stacks per tenant, 512. Please delete some stacks.", "QUOTA"),
+            ("Project 4f is over a limit for [Resource servers is over limit of 10 due to 10]", "QUOTA"),
+            ("client: MessagingTimeout: resources.client: Timed out waiting for a reply", "STACK_FAILED"),
+            ("Create timed out", "STACK_FAILED"),
+        ):
+            self.assertIs(model.ErrorClass[kind], stacks.classify(reason), reason)
+
+    def test_what_a_guest_says_is_no_reason_of_the_cloud(self):
+        for said in (
+            "iperf3: unable to connect to server: Connection timed out",
+            "fio: write error: Disk quota exceeded",
+            "No valid host was found",
+            "WaitConditionTimeout: resources.report: 0 of 3 received",
+            "aborted; the server 1.2.3.4 does not answer on port 5198",
+        ):
+            for told in (
+                f"WaitConditionFailure: resources.report: {said}",
+                f"report: WaitConditionFailure: resources.report: {said}",
+                f"Resource CREATE failed: WaitConditionFailure: resources.report: {said}",
+            ):
+                self.assertIs(model.ErrorClass.BENCHMARK_FAILED, stacks.classify(told), told)
+            told = f"report: WaitConditionTimeout: resources.report: 1 of 3 received - {said}"
+            self.assertIs(model.ErrorClass.NO_SIGNAL, stacks.classify(told), told)
+
+    def test_a_client_that_waits_for_its_server_in_vain(self):
+        [words] = re.findall('fail "(the server [^"]*)"', stacks.files()["runner.sh"])
+        said = f"client: {words}".replace("$peer", "192.168.73.9").replace("$control_port", "5198")
+        told = f"report: WaitConditionFailure: resources.report: {said}"
+        self.assertIs(model.ErrorClass.NO_SIGNAL, stacks.classify(told), told)

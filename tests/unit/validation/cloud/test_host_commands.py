@@ -1,0 +1,241 @@
+"""openstack perf host … and publish, the real program with the real SDK; the APIs on loopback."""
+
+import datetime
+import json
+import os
+
+from nova_perf_tuning.nova import host_result
+from nova_perf_tuning.validation.measure import store
+from tests.unit.validation.cloud import openstack_program, test_fleet
+
+VALIDATED = "CUSTOM_PERF_VALIDATED"
+MANAGED = "CUSTOM_PERF_MANAGED_BY_COMPUTE"
+
+
+def write_result(folder, **kwargs):
+    """Write a result made a minute ago unless told otherwise; return the path."""
+    fields = {
+        "host": "cmp1",
+        "created_at": datetime.datetime.now(datetime.UTC) - datetime.timedelta(minutes=1),
+        "verdict": "PASS",
+        "budgets": {"net-10g": "PASS"},
+        **kwargs,
+    }
+    path = os.path.join(folder, "result.json")
+    with open(path, "w") as file:
+        file.write(host_result.HostResult(**fields).to_json())
+    return path
+
+
+class HostTest(openstack_program.ProgramTestCase):
+    def setUp(self):
+        super().setUp()
+        self.cloud.add_host("cmp2.example.org", disabled_reason="nova-perf: validation FAIL", status="disabled")
+        self.cloud.add_host("cmp1", {VALIDATED, "CUSTOM_PERF_BUDGET_A", "CUSTOM_OTHER"})
+        self.cloud.add_host("cmp3", {VALIDATED, MANAGED}, state="down")
+
+    def test_list(self):
+        rows = self.perf("host", "list")
+        self.assertEqual(["cmp1", "cmp2.example.org", "cmp3"], [row["Host"] for row in rows])
+        self.assertEqual(["CUSTOM_PERF_BUDGET_A", VALIDATED], rows[0]["Traits"])
+        self.assertEqual(["PASS", "FAIL", "PASS"], [row["Verdict"] for row in rows])
+        self.assertEqual(["API", "", "nova-compute"], [row["Set By"] for row in rows])
+        self.assertEqual(["up", "up", "down"], [row["State"] for row in rows])
+        self.assertEqual("nova-perf: validation FAIL", rows[1]["Disabled Reason"])
+        self.assertEqual(["cmp1", "cmp3"], [row["Host"] for row in self.perf("host", "list", "--validated")])
+
+    def test_show(self):
+        shown = self.perf("host", "show", "cmp1.example.org")
+        self.assertEqual(["cmp1", "PASS"], [shown[key] for key in ("host", "verdict")])
+        self.assertEqual("cmp2.example.org", self.perf("host", "show", "cmp2")["host"])
+
+    def test_no_such_host(self):
+        self.assertIn("there are cmp1, cmp2.example.org, cmp3", self.refused("host", "show", "cmp9"))
+        self.cloud.add_host("cmp2.example.com")
+        self.assertIn("give one in full", self.refused("host", "show", "cmp2"))
+
+
+class PublishTest(openstack_program.ProgramTestCase):
+    def setUp(self):
+        super().setUp()
+        self.host = self.cloud.add_host("cmp1", {"CUSTOM_OTHER"})
+
+    def publish(self, *options, **fields):
+        [row] = self.perf("publish", write_result(self.folder, **fields), *options)
+        return row
+
+    def withdraw(self, *options):
+        [row] = self.perf("publish", "--withdraw", "--host", "cmp1", *options)
+        return row
+
+    def assert_traits(self, *names):
+        self.assertEqual({"COMPUTE_NODE", "CUSTOM_OTHER", *names}, self.host["traits"])
+
+    def test_set_twice_and_withdraw(self):
+        done = self.publish()
+        self.assertEqual([[VALIDATED], "PASS"], [done["Added"][1:], done["Verdict"]])
+        self.assert_traits(VALIDATED, "CUSTOM_PERF_BUDGET_NET_10G")
+        generation = self.host["generation"]
+        done = self.publish()
+        self.assertEqual([[], []], [done["Added"], done["Removed"]])
+        self.assertEqual(generation, self.host["generation"])
+        done = self.withdraw()
+        self.assertEqual([[], 2], [done["Traits"], len(done["Removed"])])
+        self.assert_traits()
+        self.assertEqual([], self.withdraw()["Removed"])
+
+    def test_what_is_not_earned_any_more_goes(self):
+        self.publish()
+        done = self.publish(verdict="FAIL", budgets={"net-10g": "FAIL", "disk": "PASS"})
+        self.assertEqual(["CUSTOM_PERF_BUDGET_DISK"], done["Traits"])
+        self.assert_traits("CUSTOM_PERF_BUDGET_DISK")
+        self.assertEqual("left alone", done["Service"])
+        self.assertEqual("enabled", self.cloud.service("cmp1")["status"])
+
+    def test_disable_on_fail_and_enable_again(self):
+        done = self.publish("--disable-on-fail", verdict="FAIL", budgets={"net-10g": "FAIL"})
+        service = self.cloud.service("cmp1")
+        self.assertEqual(["disabled", "disabled"], [done["Service"], service["status"]])
+        self.assertTrue(service["disabled_reason"].startswith("nova-perf: validation FAIL of net-10g at 20"))
+        self.assertEqual("left alone", self.publish()["Service"])
+        done = self.publish("--disable-on-fail")
+        self.assertEqual(["enabled again", "enabled"], [done["Service"], service["status"]])
+        self.assertEqual("left alone", self.publish("--disable-on-fail")["Service"])
+
+    def test_somebody_elses_reason_is_left_alone(self):
+        self.cloud.service("cmp1").update(status="disabled", disabled_reason="new RAM, ask Ann")
+        for fields in ({"verdict": "FAIL", "budgets": {}}, {}):
+            done = self.publish("--disable-on-fail", **fields)
+            self.assertEqual("left disabled: not by this command", done["Service"])
+        self.assertEqual("new RAM, ask Ann", self.cloud.service("cmp1")["disabled_reason"])
+
+    def test_another_writer_in_between(self):
+        left = [3]
+
+        def write(provider):
+            if left[0]:
+                left[0] -= 1
+                provider["generation"] += 1
+                provider["traits"].add(f"CUSTOM_OTHER{left[0]}")
+                self.cloud.traits |= provider["traits"]
+
+        self.cloud.before_traits_put = write
+        self.publish()
+        self.assert_traits(
+            VALIDATED, "CUSTOM_PERF_BUDGET_NET_10G", "CUSTOM_OTHER0", "CUSTOM_OTHER1", "CUSTOM_OTHER2"
+        )
+
+    def test_a_writer_that_never_rests_is_one_line(self):
+        self.cloud.before_traits_put = lambda provider: provider.update(generation=provider["generation"] + 1)
+        line = self.refused("publish", write_result(self.folder))
+        self.assertIn("conflict (409): resource provider generation conflict", line)
+
+    def test_never_against_nova_compute(self):
+        self.host["traits"] |= {MANAGED, VALIDATED, "CUSTOM_PERF_BUDGET_NET_10G"}
+        self.cloud.traits |= self.host["traits"]
+        done = self.publish()
+        self.assertEqual([[], []], [done["Added"], done["Removed"]])
+        before = set(self.host["traits"])
+        for arguments in (
+            ["publish", write_result(self.folder, verdict="FAIL")],
+            ["publish", "--withdraw", "--host", "cmp1"],
+        ):
+            self.assertIn("result_file", self.refused(*arguments))
+        self.assertEqual(before, self.host["traits"])
+
+    def test_results_that_do_not_count(self):
+        now = datetime.datetime.now(datetime.UTC)
+        self.cloud.add_host("cmp2")
+        for words, fields in {
+            "INVALID": {"verdict": "INVALID"},
+            "= 2592000 seconds": {"created_at": now - datetime.timedelta(days=31)},
+            "in the future": {"created_at": now + datetime.timedelta(days=1)},
+            "there is no compute host 'cmp9'": {"host": "cmp9"},
+        }.items():
+            self.assertIn(words, self.refused("publish", write_result(self.folder, **fields)))
+        other = self.refused("publish", write_result(self.folder), "--host", "cmp2")
+        self.assertIn("no result of host 'cmp2' in it; there is cmp1", other)
+        self.assert_traits()
+
+    def test_wrong_files_and_usage(self):
+        with open(f"{self.folder}/bad.json", "w") as file:
+            file.write('{"schema": 1}')
+        self.assertIn("'host' is a required property", self.refused("publish", f"{self.folder}/bad.json"))
+        self.assertIn("/nonexistent.json: No such file", self.refused("publish", "/nonexistent.json"))
+        for arguments in ([], ["--withdraw"], ["--host", "cmp1"]):
+            self.assertIn("RESULT is missing", self.refused("publish", *arguments))
+
+    def test_a_host_that_never_reported(self):
+        self.cloud.add_host("fresh", hypervisor=False)
+        self.assertIn("has no hypervisor", self.refused("publish", "--withdraw", "--host", "fresh"))
+
+
+class ResultsOfValidationTest(openstack_program.ProgramTestCase):
+    """Results of nova-perf validate, of one host and of many."""
+
+    def setUp(self):
+        super().setUp()
+        self.hosts = {name: self.cloud.add_host(name) for name in ("cmp1", "cmp2", "cmp3")}
+        self.path = f"{self.folder}/results.json"
+
+    def write(self, created=None, **environment):
+        created = created or datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+        with open(self.path, "w") as file:
+            json.dump({"schema": 1, "environment": {"created": created, **environment}, "trials": []}, file)
+
+    def validated(self):
+        return [name for name, provider in self.hosts.items() if VALIDATED in provider["traits"]]
+
+    def fleet(self, **verdicts):
+        hosts = [
+            {"host": name, "verdict": verdict, "reasons": [], "peers": 1, "measured": 1}
+            for name, verdict in verdicts.items()
+        ]
+        return {"run": "20261121-abcdef", "verdict": "FAIL", "hosts": hosts, "pairs": []}
+
+    def test_every_host_of_a_run(self):
+        self.write(fleet=self.fleet(cmp1="PASS", cmp2="FAIL", cmp3=None))
+        rows = self.perf("publish", self.path, "--disable-on-fail")
+        self.assertEqual(["PASS", "FAIL", "INCONCLUSIVE"], [row["Verdict"] for row in rows])
+        self.assertEqual(["cmp1"], self.validated())
+        self.assertEqual("disabled", self.cloud.service("cmp2")["status"])
+        self.assertEqual("enabled", self.cloud.service("cmp3")["status"])
+        self.perf("publish", self.path, "--withdraw")
+        self.assertEqual([], self.validated())
+
+    def test_one_refused_host_does_not_keep_the_others(self):
+        self.write(fleet=self.fleet(cmp1="INVALID", gone="PASS", cmp2="PASS"))
+        done = self.run_openstack("perf", "publish", self.path, "-f", "json")
+        self.assertEqual([3, ["cmp2"]], [done.code, [row["Host"] for row in done.data]])
+        self.assertEqual(2, len(done.err.splitlines()), done.err)
+        self.assertEqual(["cmp2"], self.validated())
+
+    def test_a_budget_judges_every_host_of_a_run_again(self):
+        data = test_fleet.ring()
+        for one in data.trials:
+            one.value *= 1 - 0.3 * (one.arm == "tuned")
+        for name in ("c0", "c1", "c2", "c3"):
+            self.hosts[name] = self.cloud.add_host(name)
+        data.environment |= {"created": datetime.datetime.now(datetime.UTC).isoformat(), "launcher": "heat"}
+        store.save(data, self.path)
+        rows = self.perf("publish", self.path)
+        self.assertEqual({("PASS", "as recorded")}, {(row["Verdict"], row["Judged"]) for row in rows})
+        self.assertEqual(4, len(self.validated()))
+        budget = f"{self.folder}/budget.yaml"
+        with open(budget, "w") as file:
+            file.write("budgets: [{benchmark: iperf3, arm: tuned, baseline: untuned, max_loss: 0.05}]")
+        rows = self.perf("publish", self.path, "--budget", budget)
+        self.assertEqual([("FAIL", "now")] * 4, [(row["Verdict"], row["Judged"]) for row in rows])
+        self.assertEqual([], self.validated())
+
+    def test_rubbish(self):
+        old = "2001-01-01T00:00:00+00:00"
+        for words, contents in {
+            "environment.fleet.hosts[0]": {"fleet": self.fleet(cmp1="BEST")},
+            "environment.fleet": {"fleet": 7},
+            "environment.created": {"fleet": self.fleet(cmp1="PASS"), "created": "yesterday"},
+            "validate again": {"fleet": self.fleet(cmp1="PASS"), "created": old},
+        }.items():
+            self.write(**contents)
+            self.assertIn(words, self.refused("publish", self.path))
+        self.assertEqual([], self.validated())

@@ -1,0 +1,257 @@
+"""Host CPU of guests: from a real agent's collector over real processes, from servers that are none, from Nova."""
+
+import contextlib
+import dataclasses
+import itertools
+import math
+import os
+import socket
+import threading
+import time
+import types
+
+import prometheus_client
+import testtools
+from openstack.compute.v2 import server
+
+from nova_perf_tuning.agent import metrics, service
+from nova_perf_tuning.host import model as host_model
+from nova_perf_tuning.validation.cloud import heat_pair, host_cpu
+from nova_perf_tuning.validation.cloud import model as model_of_cloud
+from nova_perf_tuning.validation.measure import overhead
+from tests.unit.validation.cloud import documents, test_heat_pair
+
+NAME = "nova_perf_guest_host_cpu_seconds_total"
+LINES = "".join(
+    f'{NAME}{{guest="instance-1",class="{kind}"}} {number}.5\n' for number, kind in enumerate(overhead.CLASSES)
+)
+CLASSES = dict(zip(overhead.CLASSES, (0.5, 1.5, 2.5, 3.5, 4.5), strict=True))
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n"
+#: For what never comes; nothing else may take as long, on whatever machine.
+SHORT_S, AMPLE_S = 0.4, 60.0
+
+
+def wait_for(question):
+    end = time.monotonic() + AMPLE_S
+    while not (found := question()):
+        if time.monotonic() > end:
+            raise AssertionError("it did not happen in time")
+        time.sleep(0.02)
+    return found
+
+
+def serve(case, parts, pause_s=0.0):
+    """Listen on loopback, send ``parts`` to whoever connects, and return the URL; None: send nothing."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    over = threading.Event()
+
+    def accept():
+        while True:
+            try:
+                connected, _ = listener.accept()
+            except OSError:
+                return
+            with connected, contextlib.suppress(OSError):
+                connected.recv(4096)
+                for part in parts if parts is not None else itertools.repeat(b""):
+                    connected.sendall(part)
+                    if over.wait(pause_s) or (parts is None and over.wait(0.05)):
+                        return
+
+    thread = threading.Thread(target=accept)
+    thread.start()
+
+    def end():
+        over.set()
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+        thread.join()
+
+    case.addCleanup(end)
+    return f"http://127.0.0.1:{listener.getsockname()[1]}/metrics"
+
+
+class AskTest(testtools.TestCase):
+    def refused(self, parts, limit_s=AMPLE_S, pause_s=0.0):
+        url = serve(self, parts, pause_s)
+        error = self.assertRaises(host_cpu.AgentError, host_cpu._ask, url, ["instance-1"], limit_s)
+        self.assertTrue(str(error).isprintable() and len(str(error)) < 300, str(error))
+        return str(error)
+
+    def test_answers(self):
+        body = f'# HELP x y\nother{{a="b"}} NaN\n{LINES}'.encode()
+        swapped = LINES.replace('guest="instance-1",class="vcpu"', 'class="vcpu",guest="instance-1"').encode()
+        chunked = b"Transfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n" % (len(body), body)
+        for parts, expected in (
+            ([HEAD, b"Content-Length: %d\r\n\r\n" % len(body), body], {"instance-1": CLASSES}),
+            ([HEAD, chunked], {"instance-1": CLASSES}),
+            ([HEAD, b"\r\n", swapped], {"instance-1": CLASSES}),
+            ([HEAD, b"\r\n", LINES.replace("instance-1", "instance-12").encode()], {}),
+            ([HEAD, b"\r\n", body.replace(b'class="vcpu"', b'class="gpu"')], {}),
+            ([HEAD, b"\r\n# nothing of it\n"], {}),
+        ):
+            self.assertEqual(expected, host_cpu._ask(serve(self, parts), ["instance-1"], AMPLE_S))
+
+    def test_it_takes_too_long(self):
+        for parts in (None, [b"H"] * 6000, [HEAD, *[b"X: y\r\n"] * 6000], [HEAD, b"\r\n", *[b"x"] * 6000]):
+            self.assertIn(f"within {SHORT_S:g} s", self.refused(parts, SHORT_S, 0.05))
+
+    def test_it_is_too_much(self):
+        self.assertIn("more than 2048 KiB", self.refused([HEAD, b"\r\n", *[b"x" * 9999] * 9999]))
+        for parts in ([HEAD, b"X: " + b"y" * 1_000_000], [HEAD, *[b"X: y\r\n"] * 10_000]):
+            self.assertIn("no answer of 127.0.0.1", self.refused(parts))
+
+    def test_it_is_no_answer(self):
+        elsewhere = serve(self, [HEAD, b"\r\n", LINES.encode()])
+        redirect = f"HTTP/1.1 302 Found\r\nLocation: {elsewhere}\r\nContent-Length: 0\r\n\r\n".encode()
+        self.assertIn("HTTP 302", self.refused([redirect]))
+        self.assertIn("HTTP 500", self.refused([b"HTTP/1.1 500 No\r\n\r\n"]))
+        for told in (b"", b"\0\xff\n" * 100, b"SSH-2.0-OpenSSH_9.2\r\n", b"HTTP/1.1 ok\r\n\r\n"):
+            self.assertIn("no answer of 127.0.0.1", self.refused([told]))
+        tls = serve(self, [HEAD]).replace("http:", "https:")
+        self.assertRaises(host_cpu.AgentError, host_cpu._ask, tls, [], AMPLE_S)
+        self.assertRaises(host_cpu.AgentError, host_cpu._ask, "http://no-such-host.invalid/", [], SHORT_S)
+
+    def test_it_is_no_metrics(self):
+        guest = f'{NAME}{{guest="instance-1",class='
+        for line in (
+            f'{guest}"vcpu"}} NaN', f'{guest}"vcpu"}} +Inf', f'{guest}"vcpu"}} -1', f'{guest}"vcpu"}} 1e13',
+            f'{guest}"vcpu"}} x', f'{guest}"vcpu"junk}} 1', f'{guest}"vcpu', LINES + LINES,
+            f"{NAME}{{{'x' * 2000}",
+            f'{NAME}_more{{guest="instance-1"}} 1', NAME + '{guest="instance-1' + "\\" * 100_001,
+        ):  # fmt: skip
+            self.assertIn("no agent writes", self.refused([HEAD, b"\r\n", line.encode() + b"\n"]), line)
+
+
+class UrlTest(testtools.TestCase):
+    def test_patterns(self):
+        for text in ("http://{host}:9751/metrics", "https://{host}/m", "http://proxy/{host}/metrics?x=1"):
+            host_cpu.check_url(text)
+        for text in ("http://h:9751/", "http://{host}{", "http://{host.__class__}/", "http://{}/", "ftp://{host}/",
+                     "{host}", "http://u:p@{host}/", "http://{host}:x/", "http://{host}/ y"):  # fmt: skip
+            self.assertRaises(host_cpu.AgentError, host_cpu.check_url, text)
+
+
+class Cloud:
+    """Stands for Nova's API as an administrator sees it, by openstacksdk's own resources.
+
+    :ivar strange: raised one after another before the first answer.
+    """
+
+    def __init__(self, host="127.0.0.1", strange=()):
+        self.connection = types.SimpleNamespace(compute=self)
+        self.host, self.strange = host, list(strange)
+
+    def get_server(self, server_id):
+        if self.strange:
+            raise self.strange.pop(0)
+        name = "instance-1" if server_id == "client" else "instance-2"
+        shown = {"OS-EXT-SRV-ATTR:hypervisor_hostname": self.host, "OS-EXT-SRV-ATTR:instance_name": name}
+        return server.Server.existing(id=server_id, **(shown if self.host else {}))
+
+
+class SamplerTest(testtools.TestCase):
+    def agent(self, names=("instance-1", "instance-2")):
+        """Serve a real collector over this process and return the URL."""
+        with open("/proc/self/stat") as file:
+            start = int(file.read().rpartition(")")[2].split()[19])
+        thread = host_model.Thread(os.getpid(), "emulator", None, None, start)
+        guests = [host_model.GuestProcess(name, os.getpid(), (thread,), None) for name in names]
+        state = {"settings": 0, "guests": 0, "findings_total": {}, "error": None}
+        snapshot = service.Snapshot(state, service.Stats(), types.SimpleNamespace(guests=guests))
+        registry = prometheus_client.CollectorRegistry()
+        registry.register(metrics.Collector(types.SimpleNamespace(snapshot=snapshot)))
+        listening, thread = prometheus_client.start_http_server(0, "127.0.0.1", registry)
+        self.addCleanup(thread.join)
+        self.addCleanup(listening.server_close)
+        self.addCleanup(listening.shutdown)
+        return f"http://{{host}}:{listening.server_port}/metrics"
+
+    def sampler(self, url, api=None):
+        self.patch(host_cpu, "_LIMIT_S", AMPLE_S)
+        made = host_cpu.Sampler(api or Cloud(), url, 0.05)
+        self.addCleanup(made.close)
+        made.watch(["client", "server"])
+        return made
+
+    def used(self, sampler, servers=("client", "server")):
+        return wait_for(lambda: sampler.used(servers, time.time() - 0.6, time.time() - 0.3))
+
+    def test_all_classes_of_a_real_agent(self):
+        used = self.used(self.sampler(self.agent()))
+        self.assertEqual({*overhead.CLASSES, "total"}, used.keys())
+        self.assertAlmostEqual(used.pop("total"), sum(used.values()), places=4)
+
+    def test_why_it_is_not_known(self):
+        for cloud, url, why in (
+            (Cloud(), self.agent(["instance-1"]), "does not know the guest instance-2"),
+            (Cloud(), "http://{host}:1/", "no answer of 127.0.0.1"),
+            (Cloud(host=""), "http://{host}:1/", "it tells administrators"),
+            (Cloud(host="h/@evil"), "http://{host}:1/", "fits in no URL"),
+            (Cloud(strange=[KeyError("server")]), "http://{host}:1/", "not made as it should be (KeyError)"),
+        ):
+            sampler = self.sampler(url, cloud)
+
+            def told(sampler=sampler, why=why):
+                self.assertIsNone(sampler.used(["client", "server"], time.time() - 0.5, time.time() - 0.1))
+                return any(why in fault for fault in sampler.faults.values())
+
+            wait_for(told)
+
+
+class SeriesTest(testtools.TestCase):
+    def test_used(self):
+        steady = [(10, 1, 0), (11, 2, 0.5), (12, 4, 0.5), (13, 4, 1)]
+        fallen = [(10, 1, 9), (11, 3, 9), (12, 5, 8), (13, 7, 8), (14, 9, 8)]
+        for samples, begin, end, expected in (
+            (steady, 10.5, 12.0, (2.5, 0.25)),
+            (steady, 10.5, 11.5, (1.5, 0.25)),
+            (steady, 9, 10.5, None),
+            (steady, 12.5, 13.5, None),
+            ([], 1, 2, None),
+            ([(10, 1, 0), (16, 2, 0), (17, 3, 0)], 15.5, 16.5, None),  # a gap
+            ([(10, 1, 0), (11, 2, 0), (17, 3, 0), (18, 4, 0)], 10.5, 17.5, None),  # in the middle
+            (fallen, 10.5, 13.5, None),
+            (fallen, 11.5, 12.5, None),
+            (fallen, 13.0, 13.5, (1.0, 0.0)),
+            (fallen, 10.25, 10.75, (1.0, 0.0)),
+            ([(10, 100, 9), (11, 101, 9), (12, 1, 0), (13, 110, 20)], 10.5, 12.5, None),  # another process
+            ([(10, 1, 0.5), (11, 5, 0.47), (12, 9, 0.5)], 10.5, 11.5, (4.0, 0.0)),  # readings lag
+        ):
+            series = [(moment, {"vcpu": vcpu, "worker": worker}) for moment, vcpu, worker in samples]
+            used = host_cpu._used(series, begin, end)
+            found = used and (round(used["vcpu"], 6), round(abs(used["worker"]), 6))
+            self.assertEqual(expected, found, (samples, begin, end))
+
+
+class PairTest(test_heat_pair.HeatCase):
+    """What the launcher makes of it, out of Heat's answers by the real openstacksdk."""
+
+    def test_runs_have_host_cpu_while_agents_told(self):
+        now = time.time()
+        wanted = dataclasses.replace(documents.expected(), begun=now - 300, ended=now)
+        written = documents.document(wanted)
+        outputs = [{"output_key": "documents", "output_value": documents.signalled(written)}]
+        self.cloud.add_stack("n")["outputs"] = outputs
+        plan = model_of_cloud.MeasurePlan(wanted.run_id, wanted.jobs, wanted.trials, 600)
+        settings = heat_pair.Settings(agent_metrics="http://{host}:9751/metrics", slot_s=wanted.grid.length_s)
+        arms = [model_of_cloud.Arm("untuned"), model_of_cloud.Arm("tuned")]
+        pair = heat_pair._Pair(self.api, settings, model_of_cloud.HostPair("a", "b"), arms, plan)
+        sampler, outcome = pair._sampler, pair.outcome
+        self.addCleanup(sampler.close)
+        sampler.watch(["c", "s"])
+        last = written["trials"][-1]["begin"]
+        for second in range(int(now) - 300, math.ceil(last)):  # the agents of both hosts end within the last run
+            for guest in sampler._guests.values():
+                classes = dict.fromkeys(overhead.CLASSES, 0.0) | {"vcpu": second / 2, "vhost": second / 10}
+                guest.samples.append((second, classes))
+        one = heat_pair._Running(0, arms[0], test_heat_pair.STACK, now - 300)
+        one.servers = {"client": "c", "server": "s"}
+        pair.collect(one)
+        primary = sorted((one for one in outcome.trials if one.primary), key=lambda one: one.order)
+        self.assertEqual([6] * 5 + [0], [len(one.host_cpu_s) for one in primary])
+        self.assertAlmostEqual(5.25 / 5, primary[0].host_cpu_s["vhost"], places=3)  # iperf3: two guests
+        self.assertAlmostEqual(5.25 * 1.2, overhead.cost(primary[0]).total_s, places=3)
+        self.assertAlmostEqual(5.25 / 10, overhead.cost(primary[1]).service_s, places=3)
+        self.assertEqual("agent metrics", outcome.host_cpu_source)
+        self.assertEqual(["agent metrics"], list(outcome.environment["host_cpu_faults"]))

@@ -1,0 +1,120 @@
+"""Which host is slow: worked examples, and properties over simulated fleets."""
+
+import math
+import random
+
+import testtools
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nova_perf_tuning.validation.cloud import model, pairing, peer_comparison
+from tests.unit.validation import samples
+
+GOOD, SLOW = peer_comparison.State.GOOD, peer_comparison.State.SLOW
+UNCERTAIN = peer_comparison.State.UNCERTAIN
+
+
+def states(figures, limit=0.1, count=1):
+    """``figures`` is (client, server) -> value."""
+    logs = {model.HostPair(*pair): math.log(value) if value else -math.inf for pair, value in figures.items()}
+    return peer_comparison.judge(logs, limit, count).states
+
+
+def fleet(count, peers, seed, slow, noise=0.01, factor=0.7):
+    """Return the figures of a fleet in which a pair is as fast as its slower host."""
+    rng = random.Random(seed)
+    pairs = pairing.schedule([f"h{number:03d}" for number in range(count)], peers, seed)
+    return {
+        (pair.client, pair.server): 1000.0
+        * (factor if {pair.client, pair.server} & slow else 1.0)
+        * rng.lognormvariate(0, noise)
+        for pair in pairs
+    }
+
+
+class RuleTest(testtools.TestCase):
+    def test_cases(self):
+        ring = {("a", "b"): 100, ("b", "c"): 101, ("c", "a"): 99}
+        for name, figures, expected in (
+            (
+                "a slow host",
+                {**ring, ("c", "d"): 70, ("d", "a"): 71},
+                {"a": GOOD, "b": GOOD, "c": GOOD, "d": SLOW},
+            ),
+            ("one of three", {("a", "b"): 100, ("b", "c"): 70, ("c", "a"): 70}, {"a": GOOD, "b": GOOD, "c": SLOW}),
+            ("a slow path is no host's", {**ring, ("c", "d"): 99, ("d", "a"): 70}, dict.fromkeys("abcd", GOOD)),
+            ("two cannot be told apart", {("a", "b"): 100}, {"a": GOOD, "b": GOOD}),
+            (
+                "only slow peers",
+                {**ring, ("a", "x"): 50, ("b", "x"): 50, ("x", "z"): 50},
+                {"a": GOOD, "b": GOOD, "c": GOOD, "x": SLOW, "z": UNCERTAIN},
+            ),
+            ("one peer is too few", {**ring, ("c", "d"): 70}, {"a": GOOD, "b": GOOD, "c": GOOD, "d": UNCERTAIN}),
+            ("within the limit", {**ring, ("a", "d"): 93, ("d", "b"): 92}, dict.fromkeys("abcd", GOOD)),
+            (
+                "no throughput at all",
+                {**ring, ("a", "d"): 0, ("d", "b"): 0},
+                {"a": GOOD, "b": GOOD, "c": GOOD, "d": SLOW},
+            ),
+            (
+                "what only the client does",
+                {("a", "a"): 100, ("b", "b"): 101, ("c", "c"): 60, ("d", "d"): 99},
+                {"a": GOOD, "b": GOOD, "c": SLOW, "d": GOOD},
+            ),
+        ):
+            with self.subTest(name):
+                self.assertEqual(expected, states(figures))
+
+    def test_more_figures_need_more(self):
+        """The probability of a wrong SLOW is one of the whole run."""
+        figures = {("a", "b"): 100, ("b", "c"): 103, ("c", "a"): 98, ("d", "a"): 87, ("b", "d"): 88}
+        self.assertEqual([SLOW, UNCERTAIN], [states(figures, 0.1, count)["d"] for count in (1, 10_000)])
+
+    def test_trials(self):
+        """Arms and benchmarks apart, primary figures only, medians of blocks."""
+        pairs = {("a", "b"): 100, ("b", "c"): 100, ("c", "a"): 100, ("d", "a"): 60, ("b", "d"): 60}
+        measured = []
+        for pair, value in pairs.items():
+            for arm, factor in (("untuned", 1.0), ("tuned", 1.0 if "d" in pair else 1.2)):
+                for noise in (0.5, 1.0, 1.01):
+                    measured.append((model.HostPair(*pair), samples.trial(arm=arm, value=value * factor * noise)))
+            measured.append((model.HostPair(*pair), samples.trial(metric="retransmits", primary=False, value=1.0)))
+            measured.append((model.HostPair(*pair), samples.trial(value=None, error="lost")))
+        found = peer_comparison.compare(measured, 0.1)
+        self.assertEqual(
+            {("iperf3", "untuned"): 100.0, ("iperf3", "tuned"): 120.0},
+            {figure: round(math.exp(one.middle), 6) for figure, one in found.items()},
+        )
+        self.assertEqual([SLOW, SLOW], [one.states["d"] for one in found.values()])
+
+    def test_lower_is_better_and_zero_is_best(self):
+        pairs = {("a", "b"): 10, ("b", "c"): 10, ("c", "a"): 10, ("a", "d"): 14, ("d", "b"): 15, ("e", "a"): 0}
+        measured = [
+            (model.HostPair(*pair), samples.trial(value=value, better="lower")) for pair, value in pairs.items()
+        ]
+        [found] = peer_comparison.compare(measured, 0.1).values()
+        self.assertEqual((GOOD, SLOW, GOOD), tuple(found.states[host] for host in "ade"))
+        zeros = [(pair, samples.trial(value=0.0, better="lower")) for pair, _ in measured]
+        self.assertEqual({}, peer_comparison.compare(zeros, 0.1))
+
+
+class FleetTest(testtools.TestCase):
+    @given(st.integers(6, 60), st.integers(2, 5), st.integers(0, 10_000), st.data())
+    @settings(max_examples=200, deadline=None)
+    def test_nobody_is_blamed_wrongly(self, count, peers, seed, data):
+        names = [f"h{number:03d}" for number in range(count)]
+        slow = data.draw(st.sets(st.sampled_from(names), max_size=count // 5))
+        for name, state in states(fleet(count, peers, seed, slow, noise=0.005)).items():
+            self.assertNotEqual(GOOD if name in slow else SLOW, state, (name, slow))
+
+    def test_equal_hosts_are_not_slow(self):
+        """Noise of a third of the limit; 1 % promised."""
+        for count in (3, 4, 5, 10, 50):
+            wrong = sum(SLOW in states(fleet(count, 2, seed, set(), 0.05), 0.15).values() for seed in range(300))
+            self.assertLessEqual(wrong, 3, count)
+
+    def test_one_slow_host_is_found_and_its_peers_stay_good(self):
+        for count, peers in ((3, 2), (4, 2), (6, 2), (6, 3), (10, 3), (30, 3)):
+            found = [states(fleet(count, peers, seed, {"h001"}, 0.03, 0.65), 0.15) for seed in range(100)]
+            self.assertGreaterEqual(sum(one["h001"] is SLOW for one in found), 97, (count, peers))
+            self.assertFalse([one for one in found if list(one.values()).count(SLOW) > 1])

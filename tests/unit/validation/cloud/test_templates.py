@@ -1,0 +1,195 @@
+"""Templates, scripts and environments as far as they can be seen without a cloud."""
+
+import json
+import pathlib
+import re
+import subprocess
+import sys
+from unittest import mock
+
+import testtools
+import yaml
+
+from nova_perf_tuning.validation.bench import plugins
+from nova_perf_tuning.validation.cloud import api, heat_pair, model, stacks
+from tests.unit.validation.cloud import documents
+
+TOP = pathlib.Path(__file__).parents[4]
+HEAT = TOP / "heat"
+
+
+def template(name):
+    return yaml.safe_load((HEAT / name).read_text(encoding="utf-8"))
+
+
+def commands(benchmarks):
+    """Return what the guest's jq makes of a list of benchmarks."""
+    argv = ["jq", "-c", "--arg", "peer", "192.0.2.7", "-f", HEAT / "commands.jq"]
+    done = subprocess.run(argv, input=json.dumps(benchmarks), capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)
+
+
+class ParametersTest(testtools.TestCase):
+    def test_every_parameter_says_what_it_is_and_is_bounded(self):
+        for name in ("benchmark_pair.yaml", "host_validation.yaml", "flavors.yaml"):
+            for key, declared in template(name)["parameters"].items():
+                self.assertIn("label", declared, f"{name}: {key}")
+                self.assertIn("description", declared, f"{name}: {key}")
+                bounded = "constraints" in declared or declared["type"] in ("json", "boolean")
+                self.assertTrue(bounded, f"{name}: {key} has no constraint")
+
+    def test_no_name_is_used_twice(self):
+        """Heat takes no resource that is called like a parameter."""
+        for path in HEAT.glob("*.yaml"):
+            content = template(path.name)
+            self.assertEqual(set(), set(content["parameters"]) & set(content["resources"]), path.name)
+
+    def test_the_list_passes_everything_on(self):
+        pair = template("benchmark_pair.yaml")["parameters"]
+        own = {key: one for key, one in pair.items() if key not in ("client_host", "server_host")}
+        validation = template("host_validation.yaml")
+        self.assertEqual(own, {key: one for key, one in validation["parameters"].items() if key != "pairs"})
+        inner = template("pair_of_list.yaml")
+        self.assertEqual(set(own) | {"pairs", "index"}, set(inner["parameters"]))
+        passed = validation["resources"]["all_pairs"]["properties"]["resource_def"]["properties"]
+        self.assertEqual(
+            {key: {"get_param": key} for key in own} | {"pairs": {"get_param": "pairs"}, "index": "%index%"},
+            passed,
+        )
+        self.assertEqual(set(pair), set(inner["resources"]["pair"]["properties"]))
+
+    def test_the_launcher_gives_parameters_that_exist(self):
+        settings = heat_pair.Settings(external_network="provider")
+        plan = model.MeasurePlan("r", tuple(plugins.jobs(["iperf3"])), 1, 100)
+        known = set(template("benchmark_pair.yaml")["parameters"])
+        arms = model.Arm("a", "m1.small"), model.Arm("b", "", {"perf:profile": "storage"})
+        pair = heat_pair._Pair(api.Api(mock.Mock()), settings, model.HostPair("x", "y"), arms, plan)
+        for number, arm in enumerate(arms):
+            given = pair.parameters(number, arm)
+            self.assertEqual(set(), set(given) - known)
+
+    def test_environments_hold_known_parameters_and_benchmarks(self):
+        pair = template("benchmark_pair.yaml")["parameters"]
+        found = sorted((HEAT / "environments").glob("*.yaml"))
+        self.assertTrue(found)
+        for path in found:
+            parameters = yaml.safe_load(path.read_text(encoding="utf-8"))["parameters"]
+            self.assertEqual(set(), set(parameters) - set(pair), path.name)
+            for one in parameters["benchmarks"]:
+                given = ",".join(f"{key}={value}" for key, value in one["parameters"].items())
+                [job] = plugins.jobs([f"{one['benchmark']}:{given}"])
+                self.assertLess(int(job.parameters["seconds"]) + 4, parameters["slot_seconds"])
+            rounds = parameters["trials"] + 2
+            self.assertLess(rounds * 2 * parameters["slot_seconds"], parameters["time_limit"])
+
+    def test_user_data_fills_in_every_word(self):
+        words = set(re.findall(r"@[A-Z_]+@", (HEAT / "runner.sh").read_text(encoding="utf-8"))) - {"@WORDS@"}
+        resources = template("benchmark_pair.yaml")["resources"]
+        for role in ("client", "server"):
+            given = resources[role]["properties"]["user_data"]["str_replace"]["params"]
+            self.assertEqual(words, set(given))
+            self.assertEqual(role, given["@ROLE@"])
+        self.assertNotIn("documents_handle", json.dumps(resources["server"]))
+
+    def test_package_brings_the_files(self):
+        self.assertEqual({path.name for path in HEAT.iterdir() if path.is_file()}, set(stacks.files()))
+
+
+class FlavorsTest(testtools.TestCase):
+    def test_not_stale(self):
+        subprocess.run([sys.executable, TOP / "tools" / "heat_flavors.py", "--check"], check=True)
+
+    def test_every_profile_is_there(self):
+        names = {path.stem for path in (TOP / "nova_perf_tuning" / "specs" / "profiles").glob("*.yaml")}
+        specs = [one["properties"]["extra_specs"] for one in template("flavors.yaml")["resources"].values()]
+        self.assertEqual(names, {one["perf:profile"] for one in specs})
+
+
+class CommandsTest(testtools.TestCase):
+    """jq in the guest makes the same command lines as the plug-ins here."""
+
+    def test_same_as_the_plugins(self):
+        for text in (
+            *("iperf3", "fio", "cpu", "smb"),
+            "iperf3:seconds=3600,streams=4,port=65000,direction=reverse",
+            "iperf3:seconds=2,streams=8,processes=3,bitrate=400000",
+            "fio:seconds=7,pattern=read,block_size=16K,size=1g,jobs=64,engine=io_uring,depth=8,directory=/srv/a b",
+            "cpu:seconds=1,threads=1024,limit=1000000",
+            "smb:direction=get,megabytes=100000,runs=3",
+        ):
+            kind, _, given = text.partition(":")
+            parameters = dict(one.split("=") for one in given.split(",")) if given else {}
+            benchmark = plugins.load(kind)
+            steps = benchmark.steps(parameters, "192.0.2.7" if benchmark.paired else None)
+            [made] = commands([{"benchmark": kind, "parameters": parameters}])
+            self.assertEqual(
+                {step.role: list(step.argv) for step in steps},
+                {key: made[key] for key in ("client", "server") if made[key]},
+            )
+            self.assertEqual(not benchmark.paired, made["alone"])
+
+    def test_the_launchers_entries_are_taken_as_they_are(self):
+        own = [one.kind for one in plugins.load_all() if one.kind not in ("iperf3", "fio")]
+        for job in plugins.jobs(["iperf3:streams=2", "iperf3:processes=3", "fio:seconds=0", "fio", *own]):
+            [made] = commands([heat_pair._benchmark(job)])
+            for step in job.benchmark.steps(job.parameters, "192.0.2.7" if job.benchmark.paired else None):
+                self.assertEqual(list(step.argv), made[step.role])
+            self.assertEqual(not job.benchmark.paired, made["alone"])
+
+    def test_refused_in_the_guest(self):
+        copies = ({"megabytes": "0"}, {"megabytes": "1e3"}, {"runs": "2"}, {"runs": "x"})
+        for entry in ({"benchmark": "none"}, *({"benchmark": "smb", "parameters": one} for one in copies)):
+            self.assertRaises(subprocess.CalledProcessError, commands, [entry])
+
+
+class FiguresTest(testtools.TestCase):
+    def figures(self, *trials):
+        argv = ["jq", "-cs", "-f", HEAT / "figures.jq"]
+        text = "\n".join(json.dumps(one) for one in trials)
+        return json.loads(subprocess.run(argv, input=text, capture_output=True, text=True, check=True).stdout)
+
+    def trial(self, kind, output, status=0, stderr=""):
+        return {"label": kind, "benchmark": kind, "status": status, "stdout": output, "stderr": stderr}
+
+    def test_figures_are_those_of_the_plugins(self):
+        found = self.figures(
+            self.trial("iperf3", documents.IPERF3),
+            self.trial("fio", documents.FIO),
+            self.trial("cpu", (documents.DATA / "sysbench-cpu.txt").read_text(encoding="utf-8")),
+        )
+        for kind, text in (("iperf3", documents.IPERF3), ("fio", documents.FIO)):
+            [primary] = [one for one in plugins.load(kind).parse(text) if one.primary]
+            self.assertIn(f"{round(primary.value, 2):g}"[:4], found[kind])
+            self.assertIn(primary.unit, found[kind])
+        self.assertIn("events/s, median of 1", found["cpu"])
+
+    def test_processes_of_iperf3_are_added_up(self):
+        one, two = documents.IPERF3, f'{{"outputs": [{documents.IPERF3},{documents.IPERF3}]}}'
+        [primary] = [figure for figure in plugins.load("iperf3").parse(two) if figure.primary]
+        self.assertIn(
+            f"throughput {round(primary.value, 2):g}"[:14], self.figures(self.trial("iperf3", two))["iperf3"]
+        )
+        for broken in (f'{{"outputs": [{one},{{}}]}}', '{"outputs": []}'):
+            self.assertIn("1 runs", self.figures(self.trial("iperf3", broken))["iperf3"])
+
+    def test_copies_are_summed_up_as_published_and_with_robust_figures(self):
+        text = json.dumps({"benchmark": "copy", "bytes": 100_000_000, "seconds": [1.0, 2.0, 1.25, 0.1, 1.6]})
+        found = self.figures(self.trial("smb", text))["smb"]
+        readings = {one.metric: one.value for one in plugins.load("smb").parse(text)}
+        mean, median, deviation, slowest, fastest = (
+            f"{round(readings[name], 2):g}" for name in ("throughput", "median", "deviation", "slowest", "fastest")
+        )
+        self.assertEqual(
+            f"copy {mean} MB/s, median of 1 ({mean} to {mean}); 5 copies: median {median}, deviation {deviation},"
+            f" {slowest} to {fastest}",
+            found,
+        )
+        self.assertIn(
+            "10 copies: median 80", self.figures(self.trial("smb", text), self.trial("smb", text))["smb"]
+        )
+
+    def test_failures_are_told(self):
+        bad = self.trial("fio", "", 1, "No space left\non device")
+        self.assertIn("failed: status 1: No space left on device", self.figures(bad)["fio"])
+        self.assertIn("; 1 failed", self.figures(bad, self.trial("fio", documents.FIO))["fio"])
+        self.assertIn("1 runs", self.figures(self.trial("fio", "rubbish"))["fio"])

@@ -1,0 +1,106 @@
+"""The database of runs: made, migrated, refused with one line; tables and migrations say the same."""
+
+import os
+import sqlite3
+import stat
+import subprocess
+import sys
+
+import fixtures
+import sqlalchemy as sa
+import testtools
+from alembic import autogenerate
+from alembic.runtime import migration
+
+from nova_perf_tuning.validation.database import engine, tables
+
+
+class EngineTest(testtools.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.folder = self.useFixture(fixtures.TempDir()).path
+        self.path = os.path.join(self.folder, "state", "results.db")
+        self.url = f"sqlite:///{self.path}"
+
+    def connect(self, url=None):
+        made = engine.connect(url or self.url)
+        self.addCleanup(made.dispose)
+        return made
+
+    def test_migrations_make_what_the_tables_say(self):
+        with self.connect().connect() as connection:
+            found = autogenerate.compare_metadata(
+                migration.MigrationContext.configure(connection, opts={"compare_type": True}),
+                tables.metadata,
+            )
+        self.assertEqual([], found)
+
+    def test_opened_again(self):
+        self.connect().dispose()
+        with self.connect().connect() as connection:
+            names = sa.inspect(connection).get_table_names()
+        self.assertEqual(sorted([*tables.metadata.tables, "alembic_version"]), sorted(names))
+
+    def test_who_may_read_it(self):
+        """The folder may be the one where nova-compute reads a verdict; the file is not for it."""
+        before = os.umask(0o077 if os.geteuid() == 0 else 0o022)
+        self.addCleanup(os.umask, before)
+        made = self.connect()
+        self.assertEqual(0o755, stat.S_IMODE(os.stat(os.path.dirname(self.path)).st_mode))
+        with made.connect():  # which has its journals made
+            for name in os.listdir(os.path.dirname(self.path)):
+                mode = stat.S_IMODE(os.stat(os.path.join(os.path.dirname(self.path), name)).st_mode)
+                self.assertEqual(0, mode & 0o007, name)
+
+    def test_not_made_by_who_only_reads(self):
+        error = self.assertRaises(engine.MissingError, engine.connect, self.url, make=False)
+        self.assertIn(f"there is no database of runs at {self.path}", str(error))
+        self.assertEqual([], os.listdir(self.folder))
+        self.connect().dispose()
+        engine.connect(self.url, make=False).dispose()
+
+    def test_the_file_of_a_database(self):
+        self.useFixture(fixtures.EnvironmentVariable(engine.URL_VARIABLE, f"sqlite:///{self.path}"))
+        for url, expected in (
+            (None, self.path),
+            ("sqlite:////a/b.db?timeout=5", "/a/b.db"),
+            ("sqlite:///file:/a/b.db?mode=ro&uri=true", "/a/b.db"),
+            ("sqlite://", None),
+            ("postgresql://user:secret@host/name", None),
+        ):
+            self.assertEqual(expected, engine.file_of(url), url)
+
+    def test_two_at_once_make_one(self):
+        program = f"import sys; from {engine.__name__} import connect; connect(sys.argv[1]).dispose()"
+        running = [subprocess.Popen([sys.executable, "-c", program, self.url]) for _ in range(2)]
+        self.assertEqual([0, 0], [one.wait() for one in running])
+
+    def test_made_by_a_newer_version(self):
+        self.connect().dispose()
+        with sqlite3.connect(self.path) as connection:
+            connection.execute("UPDATE alembic_version SET version_num = '9999'")
+        connection.close()
+        error = self.assertRaises(engine.DatabaseError, engine.connect, self.url)
+        self.assertIn("another version (revision 9999); update nova-perf-tuning", str(error))
+
+    def test_mistakes_are_one_line_without_the_password(self):
+        file = os.path.join(self.folder, "file")
+        with open(file, "w", encoding="ascii") as stream:
+            stream.write("no database at all, but long enough to be taken for one " * 50)
+        for url, told in (
+            ("results.db", "is no SQLAlchemy URL"),
+            ("nosuch://user:geheim@host/db", "nosuch"),
+            (f"sqlite:///{file}", "not a database"),
+            (f"sqlite:///{file}/below/results.db", "Not a directory"),
+            (f"sqlite:///{self.folder}", "unable to open"),
+        ):
+            error = self.assertRaises(engine.DatabaseError, engine.connect, url)
+            self.assertIn(told, str(error))
+            self.assertNotIn("geheim", str(error))
+            self.assertEqual(1, len(str(error).splitlines()))
+
+    def test_where_it_is(self):
+        self.useFixture(fixtures.EnvironmentVariable(engine.URL_VARIABLE, "mysql+pymysql://host/perf"))
+        self.assertEqual("mysql+pymysql://host/perf", engine.default_url())
+        self.useFixture(fixtures.EnvironmentVariable(engine.URL_VARIABLE))
+        self.assertRegex(engine.default_url(), r"^sqlite:///.*/nova-perf-tuning/results\.db$")

@@ -1,0 +1,162 @@
+"""Which budgets apply where, and those that are shipped."""
+
+import os
+
+import fixtures
+import testtools
+
+from nova_perf_tuning import errors
+from nova_perf_tuning.validation.judge import budget_file, verdict
+from nova_perf_tuning.validation.measure import model, schema
+from tests.unit.validation import samples
+
+B = budget_file.Budget
+
+
+class ApplicableTest(testtools.TestCase):
+    def test_the_most_specific_one_counts(self):
+        general, group, flavor = (
+            B("fio", "tuned", 0.3),
+            B("fio", "tuned", 0.2, host_group="gen3-*"),
+            B("fio", "tuned", 0.1, host_group="gen3-*", flavor="perf.*"),
+        )
+        other = B("cpu", "tuned", 0.05)
+        known = [general, group, flavor, other]
+        for environment, expected in (
+            ({}, [general, other]),
+            ({"host_group": "gen2-a"}, [general, other]),
+            ({"host_group": "gen3-a"}, [group, other]),
+            ({"host_group": "gen3-a", "flavor": "perf.net"}, [flavor, other]),
+            ({"flavor": "perf.net"}, [general, other]),
+        ):
+            self.assertEqual(expected, budget_file.applicable(known, environment, {}))
+
+    def test_the_primary_figure_is_one_by_name_and_by_default(self):
+        general = B("iperf3", "tuned", 0.01)
+        own = B("iperf3", "tuned", 0.2, metric="throughput", host_group="gpu*")
+        other = B("iperf3", "tuned", 0.1, metric="client_cpu", host_group="gpu*")
+        for one, expected in ((own, [own]), (other, [general, other])):
+            self.assertEqual(
+                expected,
+                budget_file.applicable([general, one], {"host_group": "gpu7"}, {"iperf3": "throughput"}),
+            )
+        data = samples.results({"host": 1000.0, "tuned": 900.0}, host_group="gpu7")
+        self.assertEqual([own], [one.budget for one in verdict.judge_all(data, [general, own])])
+
+    def test_why_none_applies(self):
+        data = samples.results({"untuned": 1000.0, "again": 1000.0}, accelerator="tcg", host_group="gen1")
+        told = budget_file.why_none(data)
+        self.assertIn("arms untuned, again, the benchmarks iperf3, accelerator 'tcg', host_group 'gen1'", told)
+
+    def test_optional_ones_stand_for_every_label_of_their_kind(self):
+        kinds = {"iperf3:streams=1": "iperf3", "iperf3:streams=4": "iperf3"}
+        known = [
+            B("iperf3", "tuned", 0.1, optional=True),
+            B("fio", "tuned", 0.1, optional=True),
+            B("cpu", "x", 0.1),
+        ]
+        found = budget_file.for_measured(known, kinds, ["host", "tuned"], "kvm")
+        self.assertEqual(["iperf3:streams=1", "iperf3:streams=4", "cpu"], [one.benchmark for one in found])
+        self.assertEqual(
+            ["cpu"], [one.benchmark for one in budget_file.for_measured(known, kinds, ["host"], None)]
+        )
+
+    def test_what_nobody_told_the_host_group_or_flavor_for(self):
+        group, flavor = B("iperf3", "tuned", 0.1, host_group="gen3"), B("iperf3", "tuned", 0.2, flavor="big")
+        both = B("iperf3", "tuned", 0.1, host_group="gen3", flavor="big")
+        begin, end = "budgets left out, since the results name no ", ": iperf3, tuned against host"
+        for known, told, expected in (
+            ([group], {}, [f"{begin}host group (give --host-group){end}"]),
+            ([flavor], {"host_group": "gen3"}, [f"{begin}flavor (give --flavor){end}"]),
+            ([both], {}, [f"{begin}host group and no flavor (give --host-group and --flavor){end}"]),
+            ([both], {"flavor": "big"}, [f"{begin}host group (give --host-group){end}"]),
+            ([both], {"flavor": "small"}, []),
+            ([group], {"host_group": "gen4"}, []),
+            ([group], {"host_group": "gen3"}, []),
+        ):
+            data = samples.results({"host": 1000.0, "tuned": 900.0}, **told)
+            self.assertEqual(expected, verdict.left_out(data, known), (known, told))
+
+
+class LoadTest(testtools.TestCase):
+    def load(self, text):
+        path = os.path.join(self.useFixture(fixtures.TempDir()).path, "budget.yaml")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+        return budget_file.load(path)
+
+    def test_keys(self):
+        [one] = self.load("budgets:\n- {benchmark: fio, arm: tuned, max_loss: 0.2}\n")
+        self.assertEqual(B("fio", "tuned", 0.2, None, "host", None, 0.95), one)
+        [one] = self.load(
+            "guards: {max_steal: 0.1}\nbudgets: [{benchmark: fio, metric: iops, baseline: host, arm: guest,"
+            " max_host_cpu_per_unit: 0.2, confidence: 0.9, accelerator: kvm}]"
+        )
+        self.assertEqual((None, 0.2, 0.9, "kvm", 0.1), (one.max_loss, one.max_host_cpu_per_unit, one.confidence,
+                                                        one.accelerator, one.guards.max_steal))  # fmt: skip
+
+    def test_mistakes_name_the_place_and_what_is_wanted(self):
+        for text, told in (
+            ("", "the document"),
+            ("budgets: []", "budgets: [] where a list of one budget or more"),
+            ("budgets: [{benchmark: fio, arm: a}]", "budgets[0] (fio): limits nothing; give max_loss"),
+            ("budgets: [{benchmark: fio, arm: host, max_loss: 0.1}]", "arm and baseline are both 'host'"),
+            ("budgets: [{benchmark: fio, arm: a, max_loss: 40}]", "budgets[0].max_loss: 40 where a share below 1"),
+            ("budgets: [{benchmark: fio, arm: a, max_loss: 40%}]", "budgets[0].max_loss: '40%' where a share"),
+            ("budgets: [{benchmark: fio, arm: a, maxloss: 1}]", "'maxloss'; did you mean 'max_loss'?"),
+            ("budgets: [{benchmark: fio, arm: a, max_loss: 0.1, accelerator: KVM}]", "budgets[0].accelerator"),
+            ("budgets: [{benchmark: fio, arm: a, max_loss: 0.1, confidence: 95}]", "a share from 0.5 to 0.999"),
+            ("guards: {max_steal: 5}\nbudgets: [{benchmark: a, arm: b, max_loss: 0.1}]", "guards.max_steal: 5"),
+            ("budgets: [{benchmark: a, arm: b, max_loss: .nan}]", "max_loss is not a number"),
+            ("guards: {max_steal: .nan}\nbudgets: [{benchmark: a, arm: b, max_loss: 0.1}]", "max_steal is not"),
+            ("budgets: [", "line 1"),
+            ("x: !!python/object/apply:os.system [id]", "python"),
+            ("#" * 300_000, "larger than"),
+        ):
+            error = self.assertRaises(schema.InputError, self.load, text)
+            self.assertIn(told, str(error))
+            self.assertEqual(errors.ExitCode.ERROR, error.exit_code)
+        self.assertRaises(schema.InputError, budget_file.load, "/nonexistent/budget.yaml")
+
+
+class ShippedTest(testtools.TestCase):
+    def test_every_figure_has_its_reason(self):
+        for one in budget_file.load("default"):
+            self.assertTrue(len(one.reason) > 40, one)
+            self.assertTrue(one.optional, one)
+
+    def test_they_judge_what_was_measured(self):
+        data = samples.results({"host": 1000.0, "untuned": 800.0, "tuned": 990.0}, groups=4, blocks=4)
+        data.environment["accelerator"] = "kvm"
+        found = verdict.judge_all(data, budget_file.load("default"))
+        self.assertTrue({"host", "untuned"} == {one.budget.baseline for one in found}, found)
+        self.assertEqual(verdict.Verdict.PASS, verdict.overall(found), found)
+
+    def test_host_budgets_stay_where_the_accelerator_is_not_known(self):
+        data = samples.results({"host": 1000.0, "untuned": 300.0, "tuned": 300.0}, groups=4, blocks=6)
+        budgets = budget_file.load("default")
+        for told, expected in (
+            ({"accelerator": "kvm"}, verdict.Verdict.FAIL),
+            ({}, verdict.Verdict.INVALID),
+            ({"accelerator": None}, verdict.Verdict.INVALID),
+            ({"accelerator": "KVM"}, verdict.Verdict.INVALID),
+            ({"accelerator": "unknown"}, verdict.Verdict.INVALID),
+        ):
+            found = model.Results({**data.environment, **told}, data.trials)
+            self.assertEqual(expected, verdict.overall(verdict.judge_all(found, budgets)), told)
+            self.assertEqual([], verdict.left_out(found, budgets))
+
+    def test_what_is_left_out_is_told(self):
+        data = samples.results({"host": 1000.0, "untuned": 300.0, "tuned": 300.0}, groups=4, blocks=6)
+        budgets = budget_file.load("default")
+        for told, expected in (
+            ({"accelerator": "tcg"}, "since they are for kvm and guests ran on tcg"),
+            ({"launcher": "heat"}, "since they are for kvm and guests ran on what a cloud does not tell"),
+        ):
+            data.environment = {**told}
+            expected = [f"budgets left out, {expected}: iperf3, tuned against host"]
+            self.assertEqual(expected, verdict.left_out(data, budgets))
+            self.assertEqual(["untuned"], [one.budget.baseline for one in verdict.judge_all(data, budgets)])
+        data.trials = [one for one in data.trials if one.arm != "host"]
+        [told] = verdict.left_out(data, budgets)
+        self.assertEqual("budgets left out, since arm 'host' was not measured: iperf3, tuned against host", told)

@@ -1,0 +1,107 @@
+"""Capacity: how many guests fit, from samples whose answer is known."""
+
+import dataclasses
+
+import hypothesis
+import testtools
+from hypothesis import strategies
+
+from nova_perf_tuning.validation.judge import capacity
+from nova_perf_tuning.validation.measure import model
+
+
+def trial(block=0, group=0, work=10.0, unit="Gbit", arm="tuned", order=0, **cpu):
+    """Return a trial of ten seconds; CPU seconds by class."""
+    host = {"vcpu": 8.0, "softirq": 0.0, **cpu}
+    host["total"] = sum(value for name, value in host.items() if name != "softirq")
+    return model.Trial(
+        "iperf3", "throughput", "Mbit/s", "higher", arm, group, block, 1000.0, host, 8.0, 10.0, 0.0,
+        work=work, work_unit=unit, order=order,
+    )  # fmt: skip
+
+
+def results(*trials):
+    return model.Results({}, list(trials))
+
+
+def fitting(data, shared=8, busy=1.0, **options):
+    return capacity.capacity(data, "iperf3", "tuned", shared, busy, **options)
+
+
+class CapacityTest(testtools.TestCase):
+    def refused(self, data, told="", **options):
+        self.assertIn(told, str(self.assertRaises(capacity.CapacityError, lambda: fitting(data, **options))))
+
+    def test_known_answer(self):
+        """1 Gbit/s; vhost 0.4, emulator 0.05, softirq 0.05 CPU seconds per Gbit: 0.5 CPUs per guest."""
+        blocks = [trial(block=at, group=at % 2, order=at, vhost=4.0, emulator=0.5, softirq=0.5) for at in range(8)]
+        found = fitting(results(*blocks), 10, 0.8)
+        self.assertEqual(
+            [(capacity.ALL, 16), ("vhost", 20), ("emulator", 160), ("softirq", 160)],
+            [(one.resource, one.guests) for one in found.limits],
+        )
+        first = found.limits[0]
+        self.assertEqual((16, 16, 16, 1.0, ""), (first.fewest, first.careful, first.most, found.rate, found.note))
+
+    def test_interval_and_rate(self):
+        blocks = [trial(block=at, group=at % 4, order=at, vhost=4.0 + (at % 4) / 2) for at in range(12)]
+        [limit] = [one for one in fitting(results(*blocks), rate=0.25).limits if one.resource == "vhost"]
+        self.assertTrue(50 < limit.fewest < limit.guests < limit.most < 90, limit)
+        self.assertEqual(limit.fewest, limit.careful)
+        [first, *_] = fitting(results(*blocks[:1])).limits
+        self.assertEqual((20, None, None, 20), (first.guests, first.fewest, first.most, first.careful))
+        self.assertIn("one boot only", first.note)
+
+    def test_cost_at_another_rate_is_warned_of(self):
+        blocks = [trial(block=at, order=at, vhost=4.0) for at in range(8)]  # 1 Gbit/s
+        for rate, warned in ((0.1, True), (2.5, True), (0.5, False), (1.5, False), (None, False)):
+            self.assertEqual(warned, bool(fitting(results(*blocks), rate=rate).note))
+
+    def test_what_does_not_count(self):
+        """Trials that guards reject, that failed, or whose CPU is not known: too many leave no sample."""
+        for changes in (
+            {"conditions": {"steal_share": 0.5}, "work": 0.1},
+            {"value": None, "work": None, "error": "killed"},
+            {"host_cpu_s": {"vcpu": 8.0}},
+            {"host_cpu_s": {}},
+        ):
+            blocks = [trial(block=at, order=at, vhost=1.0) for at in range(10)]
+            blocks[:2] = [dataclasses.replace(one, **changes) for one in blocks[:2]]
+            found = fitting(results(*blocks))
+            self.assertEqual((8, 80, True), (found.trials, found.limits[0].guests, bool(found.note)), changes)
+            blocks[2] = dataclasses.replace(blocks[2], **changes)
+            self.refused(results(*blocks), "of 10 trials")
+
+    def test_negative_cpu_is_not_clamped(self):
+        """What is taken off interrupts for the idle host may be more than there was: 0 in the middle, no cost.
+
+        Of both together the logarithms of 0.05 and 0.15 have their middle at 0.087.
+        """
+        blocks = [trial(block=at, order=at, vhost=1.0, softirq=0.5 if at % 2 else -0.5) for at in range(8)]
+        limits = {one.resource: one.guests for one in fitting(results(*blocks)).limits}
+        self.assertEqual((None, 92), (limits["softirq"], limits[capacity.ALL]))
+
+    def test_nothing_to_go_by(self):
+        for wrong in (results(), results(trial(work=None)), results(trial(arm="untuned"))):
+            self.refused(wrong, "benchmarks that did")
+        self.refused(results(dataclasses.replace(trial(), host_cpu_s={"total": 3.0})), "is no guest")
+        wrong = trial(vhost=1.0)
+        wrong.host_cpu_s = {**wrong.host_cpu_s, "vcpu": 80.0}
+        self.refused(results(wrong, trial(block=1, order=1)), "counters contradict")
+
+    def test_a_fleet_has_pairs_and_no_softirqs(self):
+        blocks = [trial(block=at, order=at, vhost=4.0) for at in range(8)]
+        for one in blocks:
+            one.host_cpu_s = {name: value for name, value in one.host_cpu_s.items() if name != "softirq"}
+        fleet = model.Results({"fleet": {}}, blocks)
+        found = fitting(fleet)
+        self.assertEqual(40, found.limits[0].guests)
+        self.assertIn("softirqs were not measured", found.note)
+        pair = model.Results({"benchmarks": {"iperf3": {"commands": [["a"], ["b"]]}}}, [trial(vhost=4.0)])
+        self.assertEqual(16, fitting(pair, 4, 0.8).limits[0].guests, "a pair shares the cost")
+
+    @hypothesis.given(strategies.floats(0.01, 1000), strategies.floats(1e-6, 100))
+    def test_as_many_as_fit_and_no_more(self, cpus, per_guest):
+        count = capacity.fits(cpus, per_guest)
+        self.assertTrue(count * per_guest <= cpus * (1 + 1e-6))
+        self.assertTrue((count + 1) * per_guest > cpus * (1 - 1e-6))

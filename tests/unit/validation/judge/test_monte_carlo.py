@@ -1,0 +1,54 @@
+"""The promises of verdicts, in simulations of the noise of live guests with fixed seeds."""
+
+import numpy as np
+import testtools
+
+from nova_perf_tuning.validation.judge import verdict
+from nova_perf_tuning.validation.measure import interim
+from tests.benchmarks import monte_carlo
+
+
+class MonteCarloTest(testtools.TestCase):
+    def test_promises(self):
+        recorded, _ = monte_carlo.load()
+        for label, noise in recorded.items():
+            for quiet, used in ((False, noise), (True, noise.scaled(monte_carlo.QUIET_SD))):
+                for case in monte_carlo.CASES:
+                    found, _ = monte_carlo.run(case, used, 1000)
+                    for promise in case.promises:
+                        kept = promise.kept(found[promise.verdict], 1000)
+                        self.assertTrue(kept or (promise.least and not quiet), (label, quiet, case.name, found))
+
+    def test_what_is_simulated_is_what_the_code_does(self):
+        recorded, _ = monte_carlo.load()
+        names = {1: verdict.Verdict.PASS, -1: verdict.Verdict.FAIL, 0: verdict.Verdict.INCONCLUSIVE}
+        for figures in (1, 2):
+            plan = monte_carlo.Plan(figures=figures)
+            random = np.random.default_rng(figures)
+            for loss in (0.0, 0.05, 0.1):
+                logs = monte_carlo.draw(random, recorded["cpu"], loss, plan, monte_carlo.outliers, 12)
+                found, boots = monte_carlo.judge(logs, 0.05, plan)
+                told = [monte_carlo.decide(one, 0.05, plan) for one in logs]
+                self.assertEqual(list(zip(map(names.get, found), boots.tolist(), strict=True)), told)
+
+
+class InterimTest(testtools.TestCase):
+    def test_one_look_at_half_of_the_boots(self):
+        for planned, looks in ((12, [6]), (7, [4]), (6, [3]), (5, []), (1, [])):
+            self.assertEqual(looks, [boots for boots in range(1, planned + 5) if interim.due(boots, planned)])
+
+    def test_both_looks_share_the_error(self):
+        looks = {"looks": [{"groups": 6}]}
+        for environment, boots, expected in (
+            ({}, 12, 0.95),
+            (looks, 6, 1 - 0.05 * interim.SHARE),
+            (looks, 12, 1 - 0.05 * (1 - interim.SHARE)),
+            (looks, 7, 1 - 0.05 * (1 - interim.SHARE)),
+            # A file's own shares and further looks buy no narrower interval.
+            (
+                {"looks": [{"groups": 3, "share": 1.0}, {"groups": 6, "share": 1.0}]},
+                6,
+                1 - 0.05 * interim.SHARE / 2,
+            ),
+        ):
+            self.assertAlmostEqual(expected, interim.confidence(0.95, environment, boots))

@@ -1,0 +1,112 @@
+"""Noise floors: from an A/A run to a refused budget."""
+
+import dataclasses
+import json
+import os
+
+import fixtures
+import testtools
+
+from nova_perf_tuning.validation.judge import budget_file, noise, verdict
+from nova_perf_tuning.validation.measure import reasons, schema
+from tests.unit.validation import samples
+
+C = reasons.ReasonCode
+V = verdict.Verdict
+
+
+def aa_run(**changes):
+    fields = {"groups": 4, "blocks": 3, "noise": 0.02, "host": "compute1", "kernel": "6.1", **changes}
+    data = samples.results({"untuned": 1000.0, "again": 1000.0}, **fields)
+    data.environment["benchmarks"] = {"iperf3": {"kind": "iperf3", "parameters": {"seconds": "4"}}}
+    data.environment["created"] = "2026-11-21T20:00:00+00:00"
+    return data
+
+
+class NoiseTest(testtools.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.path = os.path.join(self.useFixture(fixtures.TempDir()).path, "state", "noise.json")
+
+    def test_the_floor_is_the_far_end_of_the_interval(self):
+        quiet, loud = (noise.floors(aa_run(noise=sd))["iperf3"]["throughput"] for sd in (0.005, 0.05))
+        self.assertTrue(0.002 < quiet < 0.03, quiet)
+        self.assertTrue(3 < loud / quiet < 30, (quiet, loud))
+
+    def test_a_secondary_figure_has_a_floor_too(self):
+        data = aa_run(noise=0.05)
+        jitter = {"metric": "jitter", "unit": "ms", "better": "lower", "primary": False}
+        beside = [dataclasses.replace(one, value=2 / one.value, **jitter) for one in data.trials]
+        rare = [dataclasses.replace(one, **{**jitter, "metric": "rare"}) for one in data.trials[:6]]
+        data.trials = [*beside, *rare, *data.trials]
+        self.assertEqual(["jitter", "throughput"], sorted(noise.save(data, self.path)["iperf3"]))
+
+    def test_too_few(self):
+        self.assertRaises(noise.NoFloorError, noise.floors, aa_run(groups=1, blocks=8))
+        data = aa_run()
+        for one in data.trials[::3]:
+            one.conditions = {"throttle_events": 1.0}
+        error = self.assertRaises(noise.NoFloorError, noise.floors, data)
+        self.assertIn("throttled", str(error))
+
+    def test_kept_per_set_up_and_renewed(self):
+        first = noise.save(aa_run(), self.path)
+        noise.save(aa_run(host="compute2"), self.path)
+        noise.save(aa_run(seed=9), self.path)
+        self.assertEqual(2, len(noise.load(self.path)))
+        told = noise.holding(aa_run(seed=3).environment, noise.load(self.path))["noise_floor"]
+        self.assertNotEqual(first, told["losses"])
+        self.assertEqual({}, noise.holding(aa_run(kernel="6.12").environment, noise.load(self.path)))
+        self.assertEqual({}, noise.holding(aa_run().environment, noise.load(self.path + ".missing")))
+
+    def test_a_tighter_budget_is_refused_with_the_figure(self):
+        noise.save(aa_run(noise=0.05), self.path)
+        data = samples.results({"untuned": 1000.0, "tuned": 1000.0}, groups=4, blocks=3, noise=0.001)
+        data.environment |= {**aa_run().environment, **noise.holding(aa_run().environment, noise.load(self.path))}
+        floor = data.environment["noise_floor"]["losses"]["iperf3"]["throughput"]
+        for limit, refused in ((floor / 2, True), (floor * 1.01, False), (-floor / 2, True), (-2 * floor, False)):
+            budget = budget_file.Budget("iperf3", "tuned", limit, baseline="untuned")
+            [found] = verdict.judge_all(data, [budget])
+            self.assertEqual(refused, found.verdict is V.INVALID, (limit, found.reasons))
+            if refused:
+                told = found.reasons[0].params
+                self.assertEqual((floor, limit, "2026-11-21T20:00:00+00:00"),
+                                 (told["floor"], told["limit"], told["created"]))  # fmt: skip
+        bad = dataclasses.replace(
+            data, trials=[dataclasses.replace(one, value=one.value / 2) if one.arm == "tuned" else one
+                          for one in data.trials]
+        )  # fmt: skip
+        [found] = verdict.judge_all(bad, [budget_file.Budget("iperf3", "tuned", floor / 2, baseline="untuned")])
+        self.assertIs(C.BEYOND_NOISE_FLOOR, found.reasons[0].code)
+
+    def test_before_a_run_what_is_known_then_decides(self):
+        noise.save(aa_run(), self.path)
+        for host, seconds, known in (("compute1", "4", True), ("compute3", "4", False), ("compute1", "9", False)):
+            job = {"iperf3": {"kind": "iperf3", "parameters": {"seconds": seconds}}}
+            found = noise.holding({"host": host, "benchmarks": job}, noise.load(self.path))
+            self.assertEqual(known, "noise_floor" in found)
+
+    def entry(self, loss, **fingerprint):
+        benchmark = {"kind": "iperf3", "parameters": {"seconds": "4"}}
+        whole = {"fingerprint": {**fingerprint, "benchmark": benchmark}, "benchmark": "iperf3"}
+        return {**whole, "created": str(loss), "losses": {"throughput": loss}}
+
+    def losses(self, data, *entries):
+        return noise.holding(data.environment, entries).get("noise_floor", {}).get("losses", {}).get("iperf3")
+
+    def test_a_floor_is_of_the_host_that_it_names(self):
+        data, mine = aa_run(), self.entry(0.2, host="compute1", kernel="6.1")
+        self.assertEqual({"throughput": 0.2}, self.losses(data, mine))
+        self.assertEqual({"throughput": 0.2}, self.losses(aa_run(host="compute1.example.org"), mine))
+        self.assertIsNone(self.losses(aa_run(host="compute2"), mine))
+        self.assertIsNone(self.losses(data, self.entry(0.2, kernel="6.1")))
+        del data.environment["host"]
+        self.assertIsNone(self.losses(data, mine))
+
+    def test_a_foreign_file(self):
+        os.makedirs(os.path.dirname(self.path))
+        for text in ("[]", "{}", json.dumps({"schema": 2, "floors": []}), "x"):
+            with open(self.path, "w", encoding="ascii") as file:
+                file.write(text)
+            error = self.assertRaises(schema.InputError, noise.load, self.path)
+            self.assertIn(self.path, str(error))

@@ -1,0 +1,79 @@
+"""Figures with known answers."""
+
+import math
+
+import hypothesis
+import testtools
+from hypothesis import strategies
+
+from nova_perf_tuning.validation.judge import statistics
+from tests.unit.validation import samples
+
+
+class EstimateTest(testtools.TestCase):
+    def test_known_figures(self):
+        """Medians of the boots are 2, 4 and 9; Student's t of two degrees of freedom is 4.303."""
+        found = statistics.estimate({0: [1.0, 2.0, 30.0], 1: [4.0], 2: [9.0, 9.0], 3: []})
+        self.assertEqual((5.0, 6, 3, 0.95), (found.value, found.n, found.groups, found.confidence))
+        half = 4.302652729696 * math.sqrt(13) / math.sqrt(3)
+        self.assertAlmostEqual(5 - half, found.low)
+        self.assertAlmostEqual(5 + half, found.high)
+
+    def test_rates_are_worked_out_on_logarithms(self):
+        found = statistics.estimate({0: [10.0], 1: [1000.0]}, positive=True)
+        self.assertAlmostEqual(100.0, found.value)
+        self.assertTrue(0 < found.low < 10 and 1000 < found.high < math.inf, found)
+        self.assertEqual(0.0, statistics.estimate({0: [-1.0], 1: [1.0]}, positive=True).value)
+
+    def test_one_boot_has_no_interval(self):
+        found = statistics.estimate({7: [1.0, 2.0]})
+        self.assertEqual((1.5, None, None, 2, 1), (found.value, found.low, found.high, found.n, found.groups))
+        self.assertIsNone(statistics.estimate({7: []}))
+
+    def test_quantiles_of_student_t(self):
+        for probability, freedom, expected in ((0.975, 1, 12.706205), (0.975, 11, 2.200985), (0.99, 5, 3.36493)):
+            self.assertAlmostEqual(expected, statistics.student_t(probability, freedom), 5)
+
+    @hypothesis.given(
+        strategies.dictionaries(
+            strategies.integers(0, 5), strategies.lists(strategies.floats(1e-9, 1e9), max_size=5), max_size=5
+        )
+    )
+    def test_the_interval_holds_the_figure(self, values):
+        for positive in (False, True):
+            found = statistics.estimate(values, positive=positive)
+            if found is not None and found.low is not None:
+                slack = 1e-9 * max(1.0, abs(found.value))
+                self.assertTrue(found.low - slack <= found.value <= found.high + slack, found)
+
+
+class RatioTest(testtools.TestCase):
+    def test_known_ratio(self):
+        data = samples.results({"untuned": 1000.0, "tuned": 1250.0}, groups=4, blocks=5, noise=1e-6)
+        found = statistics.ratio(data.trials, "tuned", "untuned")
+        self.assertAlmostEqual(1.25, found.value, 4)
+        self.assertTrue(found.low < 1.25 < found.high)
+        for one in data.trials:
+            one.better = "lower"
+        self.assertAlmostEqual(0.8, statistics.ratio(data.trials, "tuned", "untuned").value, 4)
+
+    def test_drift_of_a_block_cancels(self):
+        data = samples.results({"untuned": 1000.0, "tuned": 1100.0}, groups=3, blocks=4, noise=0.0)
+        for one in data.trials:
+            one.value *= 1 + one.group + one.block
+        found = statistics.ratio(data.trials, "tuned", "untuned")
+        self.assertAlmostEqual(1.1, found.low)
+        self.assertAlmostEqual(1.1, found.high)
+
+    def test_only_blocks_that_both_have(self):
+        trials = [
+            samples.trial(arm="a", block=0, value=0.5),
+            samples.trial(arm="a", block=0, value=1.5),
+            samples.trial(arm="a", block=1, value=1.0),
+            samples.trial(arm="b", block=0, value=2.0),
+            samples.trial(arm="b", block=2, value=1.0),
+            samples.trial(arm="b", block=1, value=None),
+            samples.trial(arm="b", block=1, value=0.0),
+        ]
+        self.assertEqual({0: [-math.log(2.0)]}, statistics.log_ratios(trials, "a", "b"))
+        self.assertIsNone(statistics.ratio(trials, "a", "c"))

@@ -1,0 +1,103 @@
+"""Which trials count, and when what is left is no sample."""
+
+import testtools
+
+from nova_perf_tuning.validation.judge import guards, trial_filter
+from nova_perf_tuning.validation.measure import reasons
+from tests.unit.validation import samples
+
+C = reasons.ReasonCode
+
+
+class SelectTest(testtools.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.data = samples.results({"host": 1000.0, "untuned": 900.0, "tuned": 950.0}, groups=4, blocks=5)
+        self.mine = [one for one in self.data.trials if one.arm == "tuned"]
+
+    def select(self, **changes):
+        return trial_filter.select(self.data, self.data.trials, "tuned", "untuned", **changes)
+
+    def test_all_count(self):
+        found = self.select()
+        self.assertEqual((40, {}, 20, 0, None, ()),
+                         (len(found.trials), found.excluded, found.pairs, found.pairs_excluded, found.invalid,
+                          found.notes))  # fmt: skip
+
+    def test_what_a_guard_rejects_is_excluded_with_its_reason(self):
+        for one in self.mine[:3]:
+            one.conditions = {"steal_share": 0.5}
+        found = self.select()
+        self.assertEqual((37, 3, None), (len(found.trials), found.pairs_excluded, found.invalid))
+        [note] = found.notes
+        self.assertEqual(
+            (C.EXCLUDED, 3, 20, "pairs"), (note.code, *(note.params[n] for n in ("count", "of", "what")))
+        )
+        self.assertIn(C.STEAL, note.codes)
+        self.assertEqual((), self.select(limits=guards.Limits(max_steal=0.6)).notes)
+        self.assertEqual(3, len(trial_filter.alone(self.data)))
+
+    def test_too_much_lost_is_no_sample(self):
+        """Failed, zero, missing and excluded trials add up, of either arm."""
+        self.mine[0].value, self.mine[0].error = None, "no"
+        self.mine[1].value = 0.0
+        self.data.trials.remove(self.mine[2])
+        self.mine[3].conditions = {"throttle_events": 1}
+        self.assertIsNone(self.select().invalid)
+        self.mine[4].conditions = {"throttle_events": 1}
+        found = self.select().invalid
+        self.assertEqual({C.TOO_MANY_LOST, C.THROTTLING}, found.codes)
+        told = {
+            name: found.params[name] for name in ("arm", "count", "of", "failed", "zeros", "missing", "excluded")
+        }
+        self.assertEqual(
+            {"arm": "tuned", "count": 5, "of": 20, "failed": 1, "zeros": 1, "missing": 1, "excluded": 2}, told
+        )
+        swapped = trial_filter.select(self.data, self.data.trials, "untuned", "tuned")
+        self.assertEqual(found, swapped.invalid)
+
+
+class LostTest(testtools.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.data = samples.results({"host": 1000.0, "tuned": 950.0}, groups=4, blocks=3)
+
+    def missing(self, arm="tuned"):
+        return trial_filter.lost(self.data.trials, self.data.environment, arm).missing
+
+    def remove(self, condition):
+        self.data.trials = [one for one in self.data.trials if one.arm != "tuned" or not condition(one)]
+
+    def test_blocks_of_others(self):
+        self.assertEqual(0, self.missing())
+        self.remove(lambda one: one.group == 0 or one.block == 1)
+        self.assertEqual(6, self.missing())
+        self.assertEqual({(0, 0), (0, 1), (0, 2), (1, 1), (2, 1), (3, 1)}, set(
+            trial_filter.lost(self.data.trials, {}, "tuned").blocks))  # fmt: skip
+
+    def test_the_last_block_that_the_time_limit_cut(self):
+        """In the last boot, and where the session noted it."""
+        self.remove(lambda one: one.block == 2)
+        self.assertEqual(3, self.missing())
+        self.data.environment["errors"] = [{"group": 0, "error": "cut", "code": trial_filter.TIME_LIMIT}]
+        self.assertEqual(2, self.missing())
+        self.remove(lambda one: one.group == 3)
+        self.assertEqual(5, self.missing(), "one block may be cut, not a whole boot")
+
+    def test_boots_that_failed(self):
+        """They leave no trial of any arm; what failed in a boot that worked is none of them."""
+        self.data.environment["errors"] = [
+            {"group": 4, "arm": "tuned", "error": "no boot"},
+            {"group": 1, "arm": "tuned", "error": "booted after all"},
+            {"group": 5, "arm": "tuned", "benchmark": "iperf3", "error": "warm-up"},
+            {"group": 6, "error": "something"},
+        ]
+        self.assertEqual(3, self.missing())
+        self.data.environment["fleet"] = {}
+        self.assertEqual(0, self.missing(), "there a pair was tried again")
+
+    def test_the_host_of_a_fleet_is_not_booted(self):
+        self.data.trials = [one for one in self.data.trials if one.arm != "host" or one.group]
+        self.assertEqual(3, self.missing("host"))
+        self.data.environment["fleet"] = {}
+        self.assertEqual(0, self.missing("host"))

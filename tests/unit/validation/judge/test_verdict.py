@@ -1,0 +1,227 @@
+"""Verdicts: where the interval lies, and what cannot be judged at all."""
+
+import dataclasses
+import math
+
+import testtools
+
+from nova_perf_tuning.validation.judge import budget_file, verdict
+from nova_perf_tuning.validation.measure import model, reasons
+from nova_perf_tuning.validation.report import text
+from tests.unit.validation import samples
+
+C = reasons.ReasonCode
+V = verdict.Verdict
+B = budget_file.Budget
+
+
+def judged(data, **changes):
+    return verdict.judge_all(data, [B(**{"benchmark": "iperf3", "arm": "tuned", "max_loss": 0.15, **changes})])[0]
+
+
+def codes(found):
+    return [why.code for why in found.reasons]
+
+
+class JudgeTest(testtools.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.data = samples.results({"host": 1000.0, "untuned": 800.0, "tuned": 900.0}, groups=3, blocks=6)
+        self.mine = [one for one in self.data.trials if one.arm == "tuned"]
+
+    def check(self, word, code, **changes):
+        found = judged(self.data, **changes)
+        self.assertEqual((word, code), (found.verdict, found.deciding.code), text.lines(found.reasons))
+        return found
+
+    def test_where_the_interval_lies(self):
+        """The true loss is 10 %; the interval spans about two points."""
+        for limit, word, code in (
+            (0.15, V.PASS, C.WITHIN),
+            (0.05, V.FAIL, C.BEYOND),
+            (0.10, V.INCONCLUSIVE, C.UNDECIDED),
+            (-0.5, V.FAIL, C.BEYOND),
+        ):
+            found = self.check(word, code, max_loss=limit)
+            self.assertTrue(found.loss.low < 0.10 < found.loss.high)
+            self.assertEqual(word is V.INCONCLUSIVE, found.open)
+        self.check(V.PASS, C.WITHIN, baseline="untuned", max_loss=-0.05)
+        self.check(V.FAIL, C.BEYOND, baseline="untuned", max_loss=-0.20)
+
+    def test_one_boot_decides_nothing(self):
+        self.data.trials = [one for one in self.data.trials if one.group == 0]
+        self.check(V.INCONCLUSIVE, C.TOO_FEW_BOOTS, max_loss=0.5)
+
+    def test_just_the_limit_is_not_beyond_it(self):
+        """1 - 0.8 is 0.19999999999999996, and the mean of such logarithms a little more or less."""
+        for limit, level in ((0.2, 1000.0), (0.3, 1234.5), (0.1, 17.0), (0.0, 7.3)):
+            arms = {"host": level * math.pi, "tuned": level * math.pi * (1 - limit)}
+            self.assertEqual(V.PASS, judged(samples.results(arms, 4, 7, noise=0.0), max_loss=limit).verdict)
+
+    def test_service_cpu(self):
+        """Service CPU of the samples is 1 s for 5 Gbit."""
+        for limit, word in ((0.3, V.PASS), (0.1, V.FAIL)):
+            found = judged(self.data, max_host_cpu_per_unit=limit)
+            self.assertEqual((word, "Gbit", [V.PASS, word]), (found.verdict, found.unit, list(found.verdicts)))
+            self.assertAlmostEqual(0.2, found.cpu.value)
+            self.assertEqual(word is V.FAIL, found.by_cpu)
+
+    def test_service_cpu_alone_needs_no_baseline(self):
+        """Whatever the loss, and with no noise floor in the way: that is one of losses."""
+        self.data.environment["noise_floor"] = {"created": "x", "losses": {"iperf3": {"throughput": 0.9}}}
+        self.data.trials = self.mine
+        for limit, word in ((0.3, V.PASS), (0.1, V.FAIL)):
+            found = judged(self.data, max_loss=None, max_host_cpu_per_unit=limit)
+            self.assertEqual((word, None, "cpu"), (found.verdict, found.loss, found.deciding.params["figure"]))
+
+    def test_service_cpu_that_cannot_be_told(self):
+        def counted(count, **fields):
+            return [dataclasses.replace(one, **fields) if at < count else one for at, one in enumerate(self.mine)]
+
+        for trials, code in (
+            (counted(3, host_cpu_s={}), None),
+            (counted(4, host_cpu_s={}), C.LITTLE_SERVICE_CPU),
+            (counted(4, work=None), C.LITTLE_SERVICE_CPU),
+            (counted(18, host_cpu_s={}), C.NO_SERVICE_CPU),
+            (counted(18, host_cpu_s={"vcpu": 0.0, "total": 0.0}, wait_s=None), C.NO_SERVICE_CPU),
+            (counted(1, host_cpu_s={"vcpu": 9.0, "total": 1.0}), C.COUNTERS_VCPU),
+        ):
+            data = model.Results({}, trials)
+            found = judged(data, max_loss=None, max_host_cpu_per_unit=0.3)
+            self.assertEqual(V.PASS if code is None else V.INVALID, found.verdict, text.lines(found.reasons))
+            self.assertTrue(code is None or code in codes(found), codes(found))
+
+    def test_a_certain_loss_is_no_less_certain_where_cpu_was_not_counted(self):
+        for one in self.data.trials:
+            one.work = None
+        found = self.check(V.FAIL, C.BEYOND, baseline="untuned", max_loss=-0.2, max_host_cpu_per_unit=1.0)
+        self.assertEqual((V.FAIL, V.INVALID), found.verdicts)
+
+    def test_what_was_not_measured(self):
+        for changes, code in (
+            ({"benchmark": "fio"}, C.NO_BENCHMARK),
+            ({"arm": "guest"}, C.NO_ARM),
+            ({"baseline": "metal"}, C.NO_ARM),
+            ({"metric": "jitter"}, C.NO_METRIC),
+            ({"accelerator": "kvm"}, C.OTHER_ACCELERATOR),
+        ):
+            self.check(V.INVALID, code, **changes)
+
+    def test_guests_are_what_was_asked_for_and_declared(self):
+        arm = self.data.environment["arms"]["tuned"]
+        self.data.environment["accelerator"] = "kvm"
+        for told, wanted, code in (
+            ({"virtualization": "kvm"}, {"accelerator": "kvm"}, None),
+            ({"virtualization": "qemu"}, {}, C.ACCELERATOR_CONTRADICTED),
+            ({"virtualization": "unknown"}, {}, None),
+            ({"virtualization": "unknown"}, {"accelerator": "kvm"}, C.VIRTUALIZATION_UNREAD),
+            ({"findings": [{"code": "queues", "text": "1 queue, 4 asked for"}]}, {}, C.OTHER_GUESTS),
+        ):
+            arm.clear()
+            arm.update(told)
+            self.check(V.PASS if code is None else V.INVALID, code or C.WITHIN, **wanted)
+
+    def test_the_benchmark_says_by_what_it_is_judged(self):
+        """Whatever stands first in the trials; other versions' figures have to be named."""
+        invented = [
+            dataclasses.replace(one, metric="goodness", value=1 + at / 1e4)
+            for at, one in enumerate(self.data.trials)
+        ]
+        real, self.data.trials = self.data.trials, [*invented, *self.data.trials]
+        self.check(V.FAIL, C.BEYOND, max_loss=0.05)
+        self.data.trials = invented
+        self.check(V.INVALID, C.NO_METRIC)
+        self.check(V.PASS, C.WITHIN, metric="goodness")
+        self.data.trials = [dataclasses.replace(one, benchmark="own", primary=False) for one in real]
+        self.check(V.INVALID, C.NO_METRIC, benchmark="own")
+        self.check(V.PASS, C.WITHIN, benchmark="own", metric="throughput")
+
+    def test_failed_blocks_count_as_the_worst(self):
+        """A slow trial is likelier to fail. With more than a fifth lost nothing can be said."""
+        before = judged(self.data, baseline="untuned")
+        for count, word in ((3, V.PASS), (4, V.INVALID)):
+            for one in self.mine[:count]:
+                one.value, one.error = None, "guest lost"
+            found = judged(self.data, baseline="untuned")
+            self.assertEqual(word, found.verdict)
+            if word is V.PASS:
+                self.assertTrue(found.loss.value > before.loss.value, (found.loss, before.loss))
+                self.assertLessEqual({C.FAILED, C.WORST}, found.reasons[0].codes)
+        self.assertEqual((C.TOO_MANY_LOST, True), (found.deciding.code, found.open))
+
+    def test_excluded_pairs_are_told(self):
+        for one in self.mine[:2]:
+            one.conditions, one.value = {"steal_share": 0.5}, 1.0
+        found = self.check(V.PASS, C.WITHIN)
+        self.assertEqual((2, 16), (found.pairs_left_out, found.loss.n))
+        self.assertIn(C.STEAL, found.reasons[0].codes)
+
+    def test_the_look_has_its_part_of_the_error(self):
+        self.assertNotIn(C.INTERIM, judged(self.data).reasons[0].codes)
+        self.data.environment["looks"] = [{"groups": 3}]
+        found = judged(self.data)
+        self.assertAlmostEqual(0.98, found.loss.confidence)
+        self.assertIn(C.INTERIM, found.reasons[0].codes)
+
+    def test_json_has_the_code_beside_the_text(self):
+        found = text.judgement(judged(self.data, max_host_cpu_per_unit=0.1))
+        self.assertEqual("FAIL", found["verdict"])
+        self.assertEqual(["within", "beyond"], [one["code"] for one in found["details"]])
+        self.assertEqual([str, str], list(map(type, found["reasons"])))
+        self.assertLessEqual({"loss", "cpu", "unit", "verdicts", "pairs_left_out", "open", "by_cpu"}, set(found))
+
+
+class ManyTest(testtools.TestCase):
+    """Several budgets, and several hosts."""
+
+    def setUp(self):
+        super().setUp()
+        self.data = samples.results({"untuned": 1000.0, "tuned": 925.0}, groups=4, blocks=7, noise=0.012, seed=5)
+        self.budget = B("iperf3", "tuned", 0.05, baseline="untuned")
+
+    def test_looser_limits_on_one_figure_take_nothing_back(self):
+        loose = [dataclasses.replace(self.budget, max_loss=0.3 + one / 1000) for one in range(100)]
+        named = dataclasses.replace(self.budget, metric="throughput", max_loss=0.9)
+        [first, *others] = verdict.judge_all(self.data, [self.budget, self.budget, named, *loose])
+        self.assertEqual(V.FAIL, first.verdict, first.reasons)
+        self.assertEqual((101, {V.PASS}), (len(others), {one.verdict for one in others}), "a budget counts once")
+
+    def test_several_figures_are_corrected(self):
+        """That figure by itself is beyond the limit, but not for certain as one of many."""
+        budgets, trials = [self.budget], list(self.data.trials)
+        for number in range(20):
+            other = {"benchmark": f"other{number}", "value": 1000.0}
+            trials += [dataclasses.replace(one, **other) for one in self.data.trials]
+            budgets.append(B(f"other{number}", "tuned", 0.3, baseline="untuned"))
+        self.data.trials = trials
+        [first, *_] = verdict.judge_all(self.data, budgets)
+        self.assertEqual((V.INCONCLUSIVE, {C.BEYOND, C.HOLM}), (first.verdict, first.reasons[0].codes))
+
+    def test_optional_budgets_of_what_was_planned(self):
+        """Left out is what nobody asked for; a benchmark that never worked was asked for."""
+        budgets = [B(kind, "tuned", 0.3, baseline="untuned", optional=True) for kind in ("iperf3", "fio", "cpu")]
+        self.data.environment["benchmarks"] = {"iperf3": {"kind": "iperf3"}, "fio:bs=4k": {"kind": "fio"}}
+        found = verdict.judge_all(self.data, budgets)
+        self.assertEqual(["iperf3", "fio:bs=4k"], [one.budget.benchmark for one in found])
+        self.assertEqual([V.PASS, V.INVALID], [one.verdict for one in found])
+
+    def test_an_arm_that_never_booted_was_not_left_out(self):
+        """Neither as the judged arm nor as the baseline."""
+        shipped = budget_file.load("default")
+        self.data.environment.update(accelerator="kvm", arms={"untuned": {}, "tuned": {}})
+        for arm in ("untuned", "tuned"):
+            left = [one for one in self.data.trials if one.arm != arm]
+            for told in ({}, {"arms": {}, "errors": [{"group": 0, "arm": arm, "error": "no guest"}]}):
+                data = model.Results({**self.data.environment, **told}, left)
+                self.assertEqual(V.INVALID, verdict.overall(verdict.judge_all(data, shipped)), (arm, told))
+
+    def test_overall(self):
+        for verdicts, expected, code in (
+            ([V.PASS, V.PASS], V.PASS, 0),
+            ([V.PASS, V.INCONCLUSIVE], V.INCONCLUSIVE, 2),
+            ([V.INVALID, V.INCONCLUSIVE], V.INVALID, 3),
+            ([V.INVALID, V.FAIL, V.PASS], V.FAIL, 1),
+            ([], V.INVALID, 3),
+        ):
+            found = verdict.worst(verdicts)
+            self.assertEqual((expected, code), (found, found.exit_code))

@@ -1,0 +1,111 @@
+"""The image's folder: found, whole, or refused with what to do."""
+
+import hashlib
+import os
+import pathlib
+import tempfile
+import unittest
+from unittest import mock
+
+from nova_perf_tuning.validation.launch import base, image
+
+
+class ImageTest(unittest.TestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        folder = tempfile.TemporaryDirectory(prefix="nova-perf-image-")
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        for name in ("vmlinuz", "initrd", "root.img", "sums", "complete"):
+            (self.folder / name).touch()
+        (self.folder / "packages").write_text("fio 3.33-3\niperf3 3.12-1\n")
+        (self.folder / "release").write_text("6.1.0-1-cloud-amd64\n")
+
+    def test_read(self) -> None:
+        found = image.load(str(self.folder))
+        self.assertEqual(
+            ({"fio": "3.33-3", "iperf3": "3.12-1"}, "6.1.0-1-cloud-amd64"), (found.packages, found.release)
+        )
+        self.assertEqual(str(self.folder / "root.img"), found.root)
+
+    def test_every_missing_part(self) -> None:
+        for name in ("complete", "packages", "release", "sums"):
+            (self.folder / name).rename(self.folder / "away")
+            with self.assertRaisesRegex(base.LaunchError, "tools/image/build"):
+                image.load(str(self.folder))
+            (self.folder / "away").rename(self.folder / name)
+
+    def test_the_smallest_image_that_has_all_programs(self) -> None:
+        """What was added is taken by those alone who need something of it; what no image has is told."""
+        with mock.patch.dict(os.environ, {"NOVA_PERF_CACHE": str(self.folder)}):
+            for link, inside in (("image", "fio"), ("full-image", "fio smbd"), ("own-image", "fio netperf")):
+                os.mkdir(self.folder / link)
+                (self.folder / link / "complete").touch()
+                (self.folder / link / "programs").write_text(inside)
+            (self.folder / "own-image" / "added").write_text(f"folder 755 - /a\nfile 644 {'0' * 64} /a/b c\n")
+            for wanted, link in (
+                (["fio"], "image"),
+                (["fio", "smbd"], "full-image"),
+                (["fio", "netperf"], "own-image"),
+                (["/a/b c"], "own-image"),
+            ):
+                self.assertEqual(str(self.folder / link), image.default_folder(wanted))
+            for wanted in (["cyclictest"], ["netperf", "smbd"], ["/a"]):
+                told = f"no guest image has {wanted[0]}; build .* --full, and --add"
+                with self.assertRaisesRegex(base.LaunchError, told):
+                    image.default_folder(wanted)
+
+    def test_added_files_that_differ_between_host_and_guests(self) -> None:
+        """A tool that was built anew; who uses nothing of it is not concerned."""
+        tool = self.folder / "tool"
+        tool.mkdir()
+        lines = [f"folder 755 - {tool}"]
+        for name in ("Run", "program"):
+            (tool / name).write_text(name)
+            lines.append(f"file 755 {hashlib.sha256(name.encode()).hexdigest()} {tool / name}")
+        (self.folder / "added").write_text("".join(f"{line}\n" for line in lines))
+        (self.folder / "options").write_text(f"--full --add={tool} ")
+        found = image.load(str(self.folder))
+        needed = {str(tool / "Run")}
+        image.check_same_programs(found, needed)
+        (tool / "log").touch()  # what a run has left
+        image.check_same_programs(found, needed)
+        (tool / "program").write_text("another build")
+        told = f"program is not the program of guest image .* anew with tools/image/build --full --add={tool}, and"
+        with self.assertRaisesRegex(base.LaunchError, told):
+            image.check_same_programs(found, needed)
+        image.check_same_programs(found, {"fio"})
+        (tool / "program").unlink()  # the host cannot run it, guests can
+        image.check_same_programs(found, needed)
+
+    def test_programs_that_differ_between_host_and_guests(self) -> None:
+        """An upgrade of the host, an own program built anew since, another build that comes first on PATH."""
+        programs = self.folder / "programs"
+        programs.mkdir()
+        names = ("fio", "nova-perf-bench", "nova-perf-tpcc.lua")
+        sums = ""
+        for name in names:
+            (programs / name).write_text(name)
+            (programs / name).chmod(0o755)
+            sums += f"{hashlib.sha256(name.encode()).hexdigest()}  /some/where/{name}\n"
+        wanted = {"fio", "nova-perf-bench", "netperf"}
+        with mock.patch.dict(os.environ, {"NOVA_PERF_CACHE": str(self.folder), "PATH": "/nonexistent"}):
+            (self.folder / "sums").write_text(sums)
+            found = image.load(str(self.folder))
+            image.check_same_programs(found, wanted)
+            for changed, needed in (("fio", "fio"), ("nova-perf-tpcc.lua", "nova-perf-bench")):
+                (programs / changed).write_text("another build")
+                with self.assertRaisesRegex(base.LaunchError, f"{changed} is not the {changed} of guest image"):
+                    image.check_same_programs(found, {needed})
+                (programs / changed).unlink()  # missing on the host: told elsewhere
+                image.check_same_programs(found, {needed})
+
+    def test_default_folder(self) -> None:
+        cases = (
+            ({"HOME": "/h"}, "/h/.cache/nova-perf-tuning/image"),
+            ({"HOME": "/h", "XDG_CACHE_HOME": "/x"}, "/x/nova-perf-tuning/image"),
+            ({"HOME": "/h", "XDG_CACHE_HOME": "/x", "NOVA_PERF_CACHE": "/n"}, "/n/image"),
+        )
+        for variables, expected in cases:
+            with mock.patch.dict(os.environ, variables, clear=True):
+                self.assertEqual(expected, image.default_folder())

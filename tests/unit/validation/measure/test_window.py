@@ -1,0 +1,119 @@
+"""The window of a trial: found from stamps and outputs, and CPU counted over it alone."""
+
+import dataclasses
+
+import fixtures
+import hypothesis
+import testtools
+from hypothesis import strategies as st
+
+from nova_perf_tuning.validation.bench import base as bench
+from nova_perf_tuning.validation.launch import base as launch
+from nova_perf_tuning.validation.launch import local
+from nova_perf_tuning.validation.measure import sampling, trial
+from nova_perf_tuning.validation.report import text
+from tests.unit.validation import samples
+
+BURN = "i=0; while [ $i -lt 150000 ]; do i=$((i+1)); done"
+EPOCH = 1.7e9
+LIMITS = (100.0, 110.0)
+
+seconds = st.floats(0, 12, allow_nan=False)
+
+
+class Spanned(samples.Quick):
+    """A program that tells when it measured."""
+
+    told: bench.Span | None = bench.Span(0.8)
+
+    def span(self, output):
+        return self.told
+
+
+def finished(begin, end):
+    return launch.Finished(0, "", "", (begin + EPOCH, end + EPOCH))
+
+
+def find(span, lived=(102.0, 109.0), error_s=0.001):
+    benchmark = Spanned()
+    benchmark.told = span
+    return trial.find_window(benchmark, finished(*lived), launch.Clock(EPOCH, error_s), LIMITS)
+
+
+class FindTest(testtools.TestCase):
+    def test_as_narrow_as_is_known(self):
+        for span, lived, error_s, kind, begin, end in (
+            (bench.Span(3.0), (102.0, 109.0), 0.001, "measuring", 106.0, 109.0),  # ends with its program
+            (bench.Span(3.0, 108.0 + EPOCH), (102.0, 109.0), 0.001, "measuring", 105.0, 108.0),  # or when it says
+            (None, (102.0, 109.0), 0.001, "program", 102.0, 109.0),
+            (bench.Span(3.0), (102.0, 109.0), 0.11, "execution", *LIMITS),  # the clock is too far off
+            (bench.Span(3.0), (102.0, 200.0), 0.001, "execution", *LIMITS),
+        ):
+            found = find(span, lived, error_s)
+            self.assertEqual(kind, found.kind)
+            self.assertAlmostEqual(begin, found.begin, 5)
+            self.assertAlmostEqual(end, found.end, 5)
+        run = finished(102.0, 109.0)
+        for unknown in ((run, None), (dataclasses.replace(run, lived=None), launch.Clock(EPOCH, 0.0))):
+            self.assertEqual("execution", trial.find_window(Spanned(), *unknown, LIMITS).kind)
+
+    @hypothesis.given(seconds, seconds, seconds, st.none() | seconds, st.floats(0, 0.2))
+    def test_nothing_that_a_guest_says_leads_out_of_the_execution(self, begin, end, length, until, error_s):
+        span = bench.Span(length, None if until is None else 99 + until + EPOCH)
+        found = find(span, (99 + begin, 99 + end), error_s)
+        self.assertTrue(LIMITS[0] <= found.begin < found.end <= LIMITS[1], found)
+        if found.kind == "measuring":
+            self.assertAlmostEqual(length, found.end - found.begin, 5)
+
+
+class SeriesTest(testtools.TestCase):
+    def series(self, points):
+        one = sampling.Series(dict, 1.0)
+        one._times = [at for at, _ in points]
+        one._values = [values for _, values in points]
+        return one
+
+    @hypothesis.given(
+        st.lists(st.floats(0, 100), min_size=2, max_size=20, unique=True), st.floats(0, 1), st.floats(0, 1)
+    )
+    def test_even_growth_is_cut_exactly(self, times, low, high):
+        times.sort()
+        hypothesis.assume(times[-1] - times[0] > 1e-3)
+        one = self.series([(at, {"total": 3 * at}) for at in times])
+        begin, end = sorted(times[0] + share * (times[-1] - times[0]) for share in (low, high))
+        self.assertAlmostEqual(3 * (end - begin), one.spent(begin, end)["total"], 6)
+
+    def test_what_was_not_known_all_the_time_is_left_out(self):
+        one = self.series([(0.0, {"a": 1.0, "b": 1.0}), (1.0, {"a": 2.0}), (2.0, {"a": 5.0, "b": 1.0})])
+        self.assertEqual({"a": 2.0}, one.spent(0.5, 1.5))
+        self.assertEqual({"a": 4.0, "b": 0.0}, one.spent(0.0, 2.0))
+
+
+class TrialTest(testtools.TestCase):
+    """Real programs on this host."""
+
+    def run_trial(self, script, told):
+        folder = self.useFixture(fixtures.TempDir()).path
+        job = samples.job(script, kind=Spanned)
+        job.benchmark.told = told
+        with local.LocalLauncher(folder) as launcher:
+            outcome = trial.run(job, launcher.host_pair(), 60.0)
+        self.assertIsNone(outcome.error)
+        return outcome
+
+    def test_start_is_not_counted(self):
+        outcome = self.run_trial(f"{BURN}; sleep 1; echo 40 2", bench.Span(0.8))
+        whole = self.run_trial(f"{BURN}; sleep 1; echo 40 2", None)
+        self.assertEqual(("measuring", "program"), (outcome.window.kind, whole.window.kind))
+        self.assertTrue(whole.host_cpu_s["total"] > 0.05, whole)
+        self.assertTrue(outcome.host_cpu_s["total"] < whole.host_cpu_s["total"] / 3, (outcome, whole))
+        self.assertTrue(outcome.window.end - outcome.window.begin < outcome.exec_s)
+
+
+class NoteTest(testtools.TestCase):
+    def test_what_includes_start_and_end_is_told(self):
+        data = samples.results({"host": 1.0, "untuned": 0.9}, groups=1, blocks=1)
+        self.assertEqual([], text.headline_notes(data, []))
+        data.trials[0].window = "execution"
+        [told] = text.headline_notes(data, [])
+        self.assertIn("In 1 trials", told)

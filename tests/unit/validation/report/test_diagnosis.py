@@ -1,0 +1,120 @@
+"""What verdicts point at, and what to do about them."""
+
+import dataclasses
+
+import testtools
+
+from nova_perf_tuning.validation.bench import metrics, plugins
+from nova_perf_tuning.validation.judge import budget_file, verdict
+from nova_perf_tuning.validation.measure import model, reasons
+from nova_perf_tuning.validation.report import diagnosis
+from tests.unit.validation import samples
+
+C = reasons.ReasonCode
+
+
+def results(losses, **environment):
+    """Return results in which tuned guests lose ``losses``: benchmark -> share."""
+    trials = []
+    for label, loss in losses.items():
+        one = samples.results({"untuned": 1000.0, "tuned": 1000.0 * (1 - loss)}, groups=5, noise=0.005)
+        known = metrics.of_label(label, environment)
+        metric, unit, better = known[:3] if known else ("throughput", "Mbit/s", "higher")
+        named = {"benchmark": label, "metric": metric, "unit": unit, "better": better}
+        trials += [dataclasses.replace(trial, **named) for trial in one.trials]
+    return model.Results({"arms": {}, "seed": 1, **environment}, trials)
+
+
+def told(data, **fields):
+    budgets = [
+        budget_file.Budget(
+            **{"benchmark": label, "arm": "tuned", "max_loss": 0.05, "baseline": "untuned", **fields}
+        )
+        for label in dict.fromkeys(one.benchmark for one in data.trials)
+    ]
+    return diagnosis.diagnose(data, verdict.judge_all(data, budgets))
+
+
+class DiagnosisTest(testtools.TestCase):
+    def test_what_loses_names_what_is_wrong(self):
+        self.assertIsNone(diagnosis.diagnose(results({"cpu": 0.2}), []))
+        for losses, fields, culprit in (
+            ({"cpu": 0.2}, {}, "CPU"),
+            ({"cpu": 0.2, "iperf3": 0.3, "fio": 0.3}, {}, "CPU"),
+            ({"cpu": 0.0, "iperf3": 0.5, "fio": 0.0}, {}, "network"),
+            ({"cpu": 0.0, "fio": 0.5}, {}, "disk"),
+            ({"own": 0.5}, {}, ""),
+            ({"iperf3": 0.0}, {"max_host_cpu_per_unit": 0.01}, "host CPU"),
+            ({"iperf3": 0.5}, {"max_host_cpu_per_unit": 0.01, "max_loss": None}, "host CPU"),
+            # The loss is undecided, the cost is not.
+            ({"iperf3": 0.05}, {"max_host_cpu_per_unit": 0.01}, "host CPU"),
+        ):
+            found = told(results(losses), **fields)
+            self.assertTrue(found.sentence.startswith("FAIL: tuned against untuned in "), found.sentence)
+            self.assertEqual(culprit, found.culprit, losses)
+            self.assertEqual(bool(culprit), f"points at the {culprit}" in found.sentence)
+            self.assertEqual(culprit != "host CPU", "--ablation" in found.actions[0])
+
+    def test_a_label_of_ones_own_is_known_by_its_kind(self):
+        data = results({"eight streams": 0.5}, benchmarks={"eight streams": {"kind": "iperf3"}})
+        self.assertEqual("network", told(data).culprit)
+
+    def test_sentence_and_culprit_are_of_one_budget(self):
+        data = results({"iperf3": 0.0, "cpu": 0.3})
+        budgets = [
+            budget_file.Budget("iperf3", "tuned", 0.05, baseline="untuned", max_host_cpu_per_unit=0.01),
+            budget_file.Budget("cpu", "tuned", 0.05, baseline="untuned"),
+        ]
+        found = diagnosis.diagnose(data, verdict.judge_all(data, budgets))
+        self.assertEqual("CPU", found.culprit)
+        self.assertIn("against untuned in cpu", found.sentence)
+
+    def test_beside_the_host_the_emulator_is_measured(self):
+        data = results({"iperf3": 0.9}, accelerator="tcg")
+        trials = [dataclasses.replace(one, arm={"untuned": "host"}.get(one.arm, one.arm)) for one in data.trials]
+        found = told(model.Results(data.environment, trials), baseline="host", max_loss=0.5)
+        self.assertEqual("", found.culprit)
+        self.assertIn("emulator", found.actions[0])
+
+    def test_each_kind_points_somewhere_or_tells_how_to_find_out(self):
+        for kind in (one.kind for one in plugins.load_all()):
+            better = metrics.of_label(kind, {}).better
+            data = results({kind: 0.3 if better == "higher" else -0.5}, benchmarks={kind: {"kind": kind}})
+            found = told(data, metric=data.trials[0].metric)
+            self.assertTrue(found.sentence.startswith("FAIL"), found.sentence)
+            self.assertEqual(bool(found.culprit), "several things at once" not in " ".join(found.actions), kind)
+            self.assertTrue(len(found.actions) > 1)
+
+    def test_advice_fits_what_makes_it_invalid(self):
+        floor = {"noise_floor": {"created": "x", "losses": {"cpu": {"events_per_second": 0.3}}}}
+        unread = {"accelerator": "kvm", "arms": {"tuned": {"virtualization": "unknown"}}}
+        odd = {"arms": {"tuned": {"findings": [{"code": "disk_queues", "text": "vda: 4 queues, the disk has 1"}]}}}
+        for environment, budget, conditions, code in (
+            ({}, {"arm": "guest"}, {}, C.NO_ARM),
+            ({}, {"benchmark": "cpux"}, {}, C.NO_BENCHMARK),
+            ({}, {"metric": "speed"}, {}, C.NO_METRIC),
+            (floor, {}, {}, C.BELOW_NOISE_FLOOR),
+            ({}, {"accelerator": "kvm"}, {}, C.OTHER_ACCELERATOR),
+            (unread, {"accelerator": "kvm"}, {}, C.VIRTUALIZATION_UNREAD),
+            (odd, {}, {}, C.OTHER_GUESTS),
+            ({}, {}, {"steal_share": 0.5}, C.STEAL),
+            ({}, {}, {"throttle_events": 5.0}, C.THROTTLING),
+        ):
+            data = results({"cpu": 0.0}, **environment)
+            for one in data.trials:
+                one.conditions = conditions
+            found = told(data, **budget)
+            self.assertTrue(found.sentence.startswith("INVALID"), found)
+            self.assertEqual((diagnosis.advice([code]),), found.actions)
+
+    def test_other_verdicts(self):
+        self.assertTrue(told(results({"cpu": 0.0})).sentence.startswith("PASS: the budget is met; "))
+        self.assertEqual("PASS: all 2 budgets are met.", told(results({"cpu": 0.0, "fio": 0.01})).sentence)
+        few = results({"cpu": 0.05})
+        few.trials = [one for one in few.trials if one.group < 1]
+        self.assertTrue(told(few).sentence.startswith("INCONCLUSIVE: "))
+
+    def test_guests_that_are_not_what_was_asked_for(self):
+        finding = {"code": "queues", "text": "client: eth0: 1 of 4 queues are enabled"}
+        data = results({"cpu": 0.0}, arms={"tuned": {"findings": [finding]}})
+        self.assertEqual(["tuned: client: eth0: 1 of 4 queues are enabled"], diagnosis.spoilt(data))

@@ -1,0 +1,115 @@
+"""Every figure of a benchmark has its ratio, since a score alone hides a bad one."""
+
+import dataclasses
+import json
+import math
+import random
+import re
+
+import testtools
+
+from nova_perf_tuning.validation.judge import guards
+from nova_perf_tuning.validation.measure import model
+from nova_perf_tuning.validation.report import report, summary
+from tests.unit.validation import samples
+
+#: Metric -> better way, true value in each arm. The geometric mean of guests is that of the host.
+TESTS = {
+    "syscall": ("higher", {"host": 8000.0, "untuned": 1000.0, "tuned": 4000.0}),
+    "pipe": ("higher", {"host": 1000.0, "untuned": 8000.0, "tuned": 2000.0}),
+    "p99": ("lower", {"host": 10.0, "untuned": 40.0, "tuned": 20.0}),
+}
+
+
+def measured(tests=TESTS, groups=3, blocks=4, noise=0.01):
+    """Return results in which the judged figure is the same in all arms, and the others are as told."""
+    rng = random.Random(7)
+    data = samples.results(dict.fromkeys(("host", "untuned", "tuned"), 100.0), groups, blocks, noise)
+    for one in list(data.trials):
+        for metric, (better, arms) in tests.items():
+            value = arms[one.arm] * math.exp(rng.gauss(0, noise))
+            data.trials.append(
+                dataclasses.replace(one, metric=metric, unit="1/s", better=better, value=value, primary=False)
+            )
+    return data
+
+
+def ratios(results, metric, **options):
+    [one] = summary.summarise(results, **options)
+    [figure] = [figure for figure in one.secondary if figure.metric == metric]
+    return {(pair.arm, pair.baseline): pair for pair in figure.comparisons}
+
+
+def rows(html):
+    """Return the cells of each row of the table of figures."""
+    table = html[html.index("Test by test") :].partition("</table>")[0]
+    return [re.findall(r"<t[dh][^>]*>([^<]*)", row) for row in re.findall("<tr>(.*?)</tr>", table, re.DOTALL)]
+
+
+class EveryFigureTest(testtools.TestCase):
+    def test_each_ratio_has_its_interval_and_points_to_the_better(self):
+        for metric, true in (("syscall", (4, 1 / 8, 1 / 2)), ("pipe", (1 / 4, 8, 2)), ("p99", (2, 1 / 4, 1 / 2))):
+            found = ratios(measured(), metric)
+            order = [("tuned", "untuned"), ("untuned", "host"), ("tuned", "host")]
+            self.assertEqual(order, list(found))
+            for pair, value in zip(order, true, strict=True):
+                estimate = found[pair].ratio
+                self.assertTrue(estimate.low < estimate.value < estimate.high, (metric, pair, estimate))
+                self.assertAlmostEqual(1, estimate.value / value, delta=0.03)
+                self.assertAlmostEqual(1, estimate.value / value, places=1)
+
+    def test_what_a_guard_rejects_or_fails_counts_for_no_figure(self):
+        data = measured(groups=5)
+        stolen = {one.order for one in data.trials if one.arm == "tuned"}
+        stolen = set(sorted(stolen)[:2])
+        for place, one in enumerate(data.trials):
+            if one.order in stolen:
+                value = one.value if one.primary else one.value * 1000
+                changed = dataclasses.replace(one, value=value, conditions={"steal_share": 0.5})
+                data.trials[place] = changed
+        pair = ratios(data, "syscall")["tuned", "untuned"]
+        self.assertIn("2 of 20 pairs excluded: the host's CPUs were taken away", pair.left_out)
+        self.assertTrue(3.9 < pair.ratio.low < pair.ratio.high < 4.1)
+        lenient = ratios(data, "syscall", limits=guards.Limits(max_steal=0.6))["tuned", "untuned"]
+        self.assertEqual("", lenient.left_out)
+
+        orders = {one.order for one in data.trials if one.arm == "tuned" and one.group < 2}
+        kept = [one for one in data.trials if one.order not in orders or one.primary]
+        failed = [
+            dataclasses.replace(one, value=None, error="cut") if one.order in orders else one for one in kept
+        ]
+        pair = ratios(model.Results(data.environment, failed), "syscall")["tuned", "untuned"]
+        self.assertIsNone(pair.ratio)
+        self.assertIn("trials of 'tuned' failed", pair.invalid)
+        self.assertEqual(1.0, round(ratios(data, "syscall")["untuned", "host"].ratio.value * 8, 1))
+
+    def test_a_figure_of_one_arm_or_of_nought_has_no_ratio(self):
+        alone = {"host": 0.0, "untuned": 0.0, "tuned": 5.0}
+        found = ratios(measured({"retransmits": ("lower", alone)}), "retransmits")
+        self.assertEqual([None] * 3, [pair.ratio for pair in found.values()])
+        data = measured()
+        data.trials = [one for one in data.trials if one.primary or one.arm == "tuned"]
+        self.assertEqual({}, ratios(data, "pipe"))
+        [row] = [row for row in rows(report.render(data, summary.summarise(data), [])) if row[0] == "pipe"]
+        self.assertEqual(["-", "-", "-", "-", "-"], [row[3], row[4], *row[6:]])
+
+    def test_report_has_arms_and_ratios_side_by_side(self):
+        data = measured()
+        html = report.render(data, summary.summarise(data), [])
+        head, judged, *others = rows(html)
+        arms = ["host", "untuned", "tuned"]
+        self.assertEqual(
+            ["figure", "unit", "better", *arms, "tuned / untuned", "untuned / host", "tuned / host"], head
+        )
+        self.assertEqual("throughput", judged[0])
+        self.assertEqual(list(TESTS), [row[0] for row in others])
+        for row in others:
+            for cell in row[6:]:
+                self.assertRegex(cell, r"^\d+\.\d{3} \(\d+\.\d{3} to \d+\.\d{3}\)$")
+        self.assertEqual("lower", others[2][2])
+        self.assertRegex(html, r'class="n worse"[^>]*>0\.12\d \(')
+        self.assertRegex(html, r'class="n better"[^>]*>[78]\.\d{3} \(')
+        told = json.loads(json.dumps(report.as_json(data, summary.summarise(data), [])))
+        figure = told["benchmarks"][0]["secondary"][0]
+        self.assertEqual("syscall", figure["metric"])
+        self.assertTrue(figure["comparisons"][0]["ratio"]["low"] < 4 < figure["comparisons"][0]["ratio"]["high"])

@@ -1,0 +1,50 @@
+"""The verdict on many hosts in one sentence."""
+
+import testtools
+
+from nova_perf_tuning.validation.cloud import fleet
+from nova_perf_tuning.validation.judge import budget_file
+from nova_perf_tuning.validation.measure import model
+from nova_perf_tuning.validation.report import diagnosis, report, summary
+from tests.unit.validation import samples
+from tests.unit.validation.cloud import test_fleet
+
+GOOD = ("PASS",)
+
+
+def told(*hosts):
+    """Return what is said of hosts, each (verdict, code of its reason)."""
+    rows = [
+        {
+            "host": f"c{place}",
+            "verdict": word,
+            "reasons": [f"why {place}"],
+            "details": [{"verdict": word, "codes": codes, "benchmark": "", "figure": ""}],
+        }
+        for place, (word, *codes) in enumerate(hosts)
+    ]
+    return diagnosis.diagnose(model.Results({"fleet": {"hosts": rows}}, []), [])
+
+
+class FleetDiagnosisTest(testtools.TestCase):
+    def test_cases(self):
+        self.assertIsNone(told((None,), (None,)))
+        for hosts, sentence, action in (
+            ((GOOD, (None,)), "PASS: 1 of 2 hosts are as good as asked for.", "publish"),
+            ((GOOD, ("FAIL", "slow"), ("INVALID",)), "FAIL: 1 of 3 hosts: c1 (c1: why 1).", "--disable-on-fail"),
+            ([("INCONCLUSIVE",)] * 1000, "and 980 more (c0: why 0).", "more peers"),
+            ((("INVALID", "no_arm"),), "INVALID: 1 of 1 hosts: c0 (c0: why 0).", "Correct the budget"),
+            ((("INVALID", "no_result"),), "INVALID: 1 of 1 hosts: c0 (c0: why 0).", "what became of these trials"),
+        ):
+            found = told(*hosts)
+            self.assertTrue(found.sentence.endswith(sentence), found.sentence)
+            self.assertIn(action, found.actions[0])
+
+    def test_a_report_says_it(self):
+        budgets = [budget_file.Budget("iperf3", "tuned", 0.15, baseline="untuned")]
+        data, _ = fleet.judge(test_fleet.ring(), budgets)
+        summaries = summary.summarise(data)
+        self.assertIn("PASS: 4 of 4 hosts are as good", report.as_json(data, summaries, [])["headline"])
+        self.assertIn("As recorded: PASS: 4 of 4", report.render(data, summaries, [], recorded=True))
+        alone = model.Results({}, samples.results({"untuned": 1.0, "tuned": 1.0}).trials)
+        self.assertNotIn("hosts are as good", report.render(alone, summary.summarise(alone), []))

@@ -1,0 +1,225 @@
+"""The report: complete, self-contained, and deaf to what hostile results say."""
+
+import html.parser
+import json
+
+import testtools
+
+from nova_perf_tuning.validation.judge import ablation, budget_file, statistics, verdict
+from nova_perf_tuning.validation.measure import store
+from nova_perf_tuning.validation.report import charts, report, summary, text
+from tests.unit.validation import samples
+
+HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>{{7*7}}{% raw %}\x00\x1b[31m\u202e&amp;"
+
+
+class Page(html.parser.HTMLParser):
+    """What a browser would see: elements, attributes, text; unclosed elements are an error."""
+
+    VOID = {"meta", "br", "img", "link", "input"}
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.tags, self.attributes, self.text = [], [], [], ""
+        self.feed(text)
+        if self.open:
+            raise AssertionError(f"not closed: {self.open}")
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += attrs
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += attrs
+
+    def handle_endtag(self, tag):
+        if not self.open or self.open.pop() != tag:
+            raise AssertionError(f"</{tag}> closes something else")
+
+    def handle_data(self, data):
+        if "style" not in self.open:
+            self.text += data
+
+
+def page(results, budgets=()):
+    judged = verdict.judge_all(results, budgets)
+    text = report.render(results, summary.summarise(results), judged)
+    return text, Page(text)
+
+
+class ReportTest(testtools.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.data = samples.results({"host": 1000.0, "untuned": 500.0, "tuned": 600.0}, accelerator="tcg")
+
+    def test_says_what_was_found(self):
+        _, seen = page(self.data, [budget_file.Budget("iperf3", "tuned", 0.1)])
+        self.assertIn("Tuned against untuned: a gain in iperf3 (+", seen.text)
+        self.assertIn("figures under TCG compare arms with each other, not hardware", seen.text)
+        self.assertIn("FAIL", seen.text)
+        self.assertIn("All 27 trials", seen.text)
+        self.assertEqual(27 + 9, seen.tags.count("circle"), "a dot for each trial and each pair")
+
+    def test_environment_that_spoils_figures_is_named(self):
+        benchmarks = {"fio": {"parameters": {"directory": "."}}, "cpu": {"parameters": {"threads": "1"}}}
+        spoilt = {"load_at_start": 5.5, "cpus": 2, "vhost_net": False, "scratch_filesystem": "tmpfs"}
+        data = samples.results({"untuned": 500.0, "tuned": 600.0}, benchmarks=benchmarks, **spoilt)
+        _, seen = page(data)
+        for told in ("load average 5.5 on 2 CPUs", "no /dev/vhost-net", "fio: the files lay in memory (tmpfs)"):
+            self.assertIn(told, seen.text)
+        self.assertEqual(3, len(report.as_json(data, summary.summarise(data), [])["warnings"]))
+
+    def test_the_verdict_comes_first_and_notices_are_one_list_below(self):
+        spoilt = {"load_at_start": 5.5, "cpus": 2, "vhost_net": False, "accelerator": "tcg"}
+        data = samples.results({"untuned": 500.0, "tuned": 400.0}, groups=5, **spoilt)
+        data.environment["arms"]["tuned"] = {
+            "findings": [{"code": "clock_source", "text": "client: its clock source is hpet"}]
+        }
+        text, seen = page(data, [budget_file.Budget("iperf3", "tuned", 0.05, baseline="untuned")])
+        headline = seen.text.index("FAIL: tuned against untuned in iperf3: loss 20.")
+        self.assertTrue(headline < seen.text.index("Look for a rate limit") < seen.text.index("4 things to know"))
+        self.assertEqual(1, text.count('class="banner"'))
+        self.assertIn("It points at the network", seen.text)
+        self.assertIn("its clock source is hpet", seen.text)
+        told = report.as_json(data, summary.summarise(data), [])
+        self.assertEqual(["tuned: client: its clock source is hpet"], told["findings"])
+
+    def test_ablation(self):
+        left_out = {"no-iothreads": {"spec": "perf:iothreads", "value": "1"}}
+        data = samples.results(
+            {"untuned": 500.0, "tuned": 600.0, "no-iothreads": 500.0}, groups=6, ablation=left_out
+        )
+        seen = Page(report.render(data, summary.summarise(data), [], ablation.judge(data)))
+        for told in ("Which extra spec paid", "perf:iothreads=1", "without one spec"):
+            self.assertIn(told, seen.text)
+
+    def test_an_a_a_run_is_called_so(self):
+        for arms, environment in (
+            ({"untuned": 500.0, "again": 500.0}, {}),
+            ({"untuned": 5.0, "tuned": 5.0}, {"launcher": "host"}),
+        ):
+            data = samples.results(arms, host="vm", **environment)
+            html, seen = page(data)
+            self.assertIn("A/A run: what is noise on vm", " ".join(seen.text.split()))
+            self.assertIn("<title>A/A run on vm</title>", html)
+            self.assertRegex(seen.text, "Noise of (again|tuned) over untuned: both are the same")
+            self.assertIn("(an A/A run): differences between them are noise", seen.text)
+            self.assertNotIn("Gain of", seen.text)
+        data = samples.results({"untuned": 500.0, "again": 600.0}, groups=6)
+        told = text.headline(summary.summarise(data))
+        self.assertRegex(told, r"^A/A run, again against untuned: noise alone makes a difference in iperf3 \(\+")
+
+    def test_loads_nothing_and_runs_nothing(self):
+        text, seen = page(self.data)
+        self.assertEqual(set(), {"script", "link", "img", "iframe", "object", "form"} & set(seen.tags))
+        self.assertEqual(
+            [], [name for name, _ in seen.attributes if name in ("src", "href") or name.startswith("on")]
+        )
+        self.assertNotRegex(text, r"url\(|@import|https?://")
+
+    def test_no_interval_is_shown_where_n_is_too_small(self):
+        few = samples.results({"host": 9.0, "untuned": 5.0, "tuned": 6.0}, groups=1, blocks=3)
+        text, seen = page(few)
+        self.assertIn("too few trials to tell in iperf3", seen.text)
+        self.assertIn("n too small (3)", seen.text)
+        self.assertNotIn('class="span"', text)
+        self.assertNotRegex(seen.text, r"\d to \d")
+
+    def test_invalid_overhead_is_named_not_shown(self):
+        for one in self.data.trials:
+            if one.arm == "tuned":
+                one.wait_s = 6.0
+        _, seen = page(self.data)
+        self.assertRegex(
+            seen.text, "iperf3 on tuned: no full overhead .*: vCPUs waited in 9 of 9 trials, up to 60%"
+        )
+        self.assertNotIn("iperf3 on untuned", seen.text)
+        self.assertEqual(2, seen.text.count("not valid") - seen.text.count("What is not valid"))
+
+    def test_nothing_measured(self):
+        empty = samples.results({})
+        _, seen = page(empty)
+        self.assertIn("Nothing was measured.", seen.text)
+        for one in self.data.trials:
+            one.value, one.error = None, "guest lost"
+        _, seen = page(self.data)
+        self.assertIn("No trial gave a figure.", seen.text)
+        self.assertIn("27 of 27 trials failed", seen.text)
+        self.assertIn("guest lost", seen.text)
+
+    def hostile(self):
+        """Return results in which every text that may come from outside is hostile."""
+        data = self.data
+        for one in data.trials:
+            one.benchmark, one.metric, one.unit, one.work_unit = HOSTILE, HOSTILE, HOSTILE[:40], HOSTILE[:40]
+            one.arm = {"host": "host", "untuned": HOSTILE, "tuned": HOSTILE + "2"}[one.arm]
+            one.host_cpu_s = {**one.host_cpu_s, HOSTILE[:40]: 1.0}
+        data.trials[0].value, data.trials[0].error = None, HOSTILE
+        setting = {"kind": HOSTILE, "target": HOSTILE, "value": HOSTILE, "previous": HOSTILE, "reason": HOSTILE}
+        arm = {
+            "request": {HOSTILE: HOSTILE},
+            "reasons": {HOSTILE: HOSTILE},
+            "notes": [HOSTILE],
+            "native_specs_not_applied": {HOSTILE: HOSTILE},
+            "settings": [setting],
+        }
+        data.environment.clear()
+        data.environment.update(
+            {
+                "arms": {HOSTILE: {**arm, "xml": HOSTILE}, HOSTILE + "2": {**arm, "xml": "<a>" + HOSTILE}},
+                "benchmarks": {HOSTILE: {"kind": HOSTILE, "summary": HOSTILE, "commands": [[HOSTILE]]}},
+                "errors": [{"group": 0, "arm": HOSTILE, "error": HOSTILE}],
+                **dict.fromkeys(
+                    ("host", "cpu_model", "accelerator", "created", "kernel", "qemu", "libvirt"), HOSTILE
+                ),
+                "guest": {"vcpus": HOSTILE, "memory_mib": {HOSTILE: [HOSTILE]}},
+                "groups_run": HOSTILE,
+                "blocks": [HOSTILE],
+                HOSTILE: {HOSTILE: [HOSTILE, {HOSTILE: None}]},
+            }
+        )
+        return data
+
+    def test_hostile_text_stays_text(self):
+        data = self.hostile()
+        store.from_dict(json.loads(json.dumps(store.to_dict(data))), "hostile.json")  # no check keeps it out
+        text, seen = page(data, [budget_file.Budget(HOSTILE, HOSTILE, 0.1, metric=HOSTILE)])
+        self.assertEqual(set(), {"script", "img"} & set(seen.tags))
+        self.assertFalse([name for name, _ in seen.attributes if name.startswith("on")])
+        self.assertNotIn("\x00", text)
+        self.assertNotIn("\x1b", text)
+        self.assertNotIn("\u202e", text)
+        self.assertIn("{{7*7}}", seen.text)
+
+    def test_json_has_the_same_figures(self):
+        summaries = summary.summarise(self.data)
+        found = json.loads(json.dumps(report.as_json(self.data, summaries, [])))
+        ratio = found["benchmarks"][0]["comparisons"][0]
+        self.assertEqual(("tuned", "untuned"), (ratio["arm"], ratio["baseline"]))
+        self.assertEqual(statistics.ratio(self.data.trials, "tuned", "untuned").value, ratio["ratio"]["value"])
+        self.assertEqual(text.headline(summaries), found["headline"])
+
+
+class ChartTest(testtools.TestCase):
+    def test_axes(self):
+        narrow, wide = charts.axis([90, 100, 110]), charts.axis([5, 1000])
+        self.assertEqual((False, True), (narrow.logarithmic, wide.logarithmic))
+        self.assertEqual([90, 95, 100, 105, 110], narrow.ticks)
+        self.assertEqual([10, 100, 1000], wide.ticks)
+
+    def test_values_lie_on_the_axis_in_their_order(self):
+        for values in ([1.0], [1.0, 1.0], [1e-9, 1e15], [3.0, 3.1, 2.9], [0.0, 5.0]):
+            axis = charts.axis(values)
+            places = [axis.place(value) for value in sorted(values)]
+            self.assertEqual(sorted(places), places)
+            self.assertTrue(all(0 <= place <= 100 for place in places), values)
+            self.assertTrue(len(axis.ticks) <= 12, axis)
+
+    def test_logarithmic_axes_have_ticks(self):
+        for low, high in ((290.0, 1310.0), (2.1, 9.4), (1.0, 4.01)):
+            axis = charts.axis([low, high])
+            self.assertTrue(axis.logarithmic and len(axis.ticks) >= 2, axis.ticks)
+            self.assertTrue(all(axis.low <= tick <= axis.high for tick in axis.ticks))

@@ -1,0 +1,101 @@
+"""Trials and benchmarks for tests."""
+
+import dataclasses
+import math
+import random
+
+from nova_perf_tuning.validation.bench import base, plugins
+from nova_perf_tuning.validation.measure import model
+
+_PATTERN = model.Trial(
+    benchmark="iperf3",
+    metric="throughput",
+    unit="Mbit/s",
+    better="higher",
+    arm="untuned",
+    group=0,
+    block=0,
+    value=1000.0,
+    host_cpu_s={"vcpu": 4.0, "emulator": 0.5, "iothread": 0.0, "vhost": 0.4, "worker": 0.1, "total": 5.0},
+    guest_cpu_s=3.5,
+    window_s=5.0,
+    wait_s=0.01,
+    work=5.0,
+    work_unit="Gbit",
+)
+
+
+def trial(**changes):
+    """Return a plausible trial with some fields changed."""
+    return dataclasses.replace(_PATTERN, **changes)
+
+
+def results(arms, groups=3, blocks=3, noise=0.02, seed=1, **environment):
+    """Return simulated results: ``arms`` is arm -> true value; log-normal noise per trial and per boot."""
+    rng = random.Random(seed)
+    trials = []
+    for group in range(groups):
+        for block in range(blocks):
+            drift = rng.gauss(0, 3 * noise)  # falls on all arms of a block alike
+            for arm, value in arms.items():
+                measured = value * math.exp(drift + rng.gauss(0, noise))
+                cpu = {"total": 2.0} if arm == "host" else _PATTERN.host_cpu_s
+                trials.append(
+                    trial(arm=arm, group=group, block=block, value=measured, host_cpu_s=cpu, order=len(trials))
+                )
+    return model.Results({"seed": seed, "arms": {arm: {} for arm in arms if arm != "host"}, **environment}, trials)
+
+
+class Quick(base.Benchmark):
+    """A real program that ends at once; its parameters make it fail in the ways programs fail."""
+
+    kind = "quick"
+    summary = "prints a number"
+    packages = ("coreutils",)
+    programs = ("sh",)
+    primary = ("speed", "steps/s", "higher")
+    defaults = {"script": "echo 40 2"}
+    work_metric = "steps"
+    timeout_s = 600.0
+
+    def steps(self, parameters, peer=None):
+        return [base.Step(("sh", "-c", parameters["script"]), "client", self.timeout_s)]
+
+    def parse(self, output):
+        try:
+            speed, work = map(float, output.split())
+        except ValueError:
+            raise base.OutputError(f"quick: no two numbers in '{output[:20]}'") from None
+        return [
+            base.Reading(*self.primary, speed, primary=True),
+            base.Reading("twice", "steps/s", "higher", 2 * speed),
+            base.Reading("steps", "steps", "higher", work),
+        ]
+
+
+class Hanging(Quick):
+    """The same, ended after a moment."""
+
+    timeout_s = 0.2
+
+
+class Paired(Quick):
+    """The same with a server, as benchmarks with a peer have it."""
+
+    kind = "paired"
+    paired = True
+
+    def steps(self, parameters, peer=None):
+        [client] = super().steps(parameters)
+        return [base.Step(("sleep", "600"), "server", 600.0), client]
+
+
+def job(script="echo 40 2", kind=Quick, label=None):
+    """Return a job of :class:`Quick`."""
+    return plugins.Job(label or kind.kind, kind(), {"script": script})
+
+
+def pairs(count):
+    """Return pairs of hosts as a run over many has them."""
+    rest = {"state": "done", "attempts": 1, "seconds": 60.0, "errors": [], "figures": []}
+    return [{"number": one, "client": f"c{one}", "server": f"c{one + 1}", **rest} for one in range(count)]
