@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from nova_perf_tuning.agent import arbiter
+from nova_perf_tuning.agent import rewrite_limit
 from nova_perf_tuning.host import irqbalance, model
 from nova_perf_tuning.host.kinds import irq
 from nova_perf_tuning.host.kinds import irqbalance as ban_module
@@ -74,7 +74,7 @@ class Neighbours:
         self._kind = ban_module.IrqbalanceBan(root)
         self._rivals: dict[str, int] = {}
         self._looked = self._rescanned = -math.inf
-        self._known: frozenset[arbiter.Key] = frozenset()
+        self._known: frozenset[rewrite_limit.Key] = frozenset()
 
     def ban(self, placed: Sequence[model.Setting]) -> list[model.Setting]:
         """Return the list for irqbalance's policy script, given all that is placed."""
@@ -114,7 +114,7 @@ class Neighbours:
             elif not irqbalance.uses_our_script(pid):
                 yield {"what": IRQBALANCE, "pid": pid, "detail": _NO_SCRIPT}
 
-    def contested(self, contests: Mapping[arbiter.Key, arbiter.Contest], now: float) -> list[Finding]:
+    def contested(self, contests: Mapping[rewrite_limit.Key, rewrite_limit.Contest], now: float) -> list[Finding]:
         """Return what others keep changing and is held back, with the likely writer; a new one is logged.
 
         :param now: monotonic clock.

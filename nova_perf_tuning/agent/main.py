@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.agent import arbiter, book, findings, host, reconcile, service, sources
+from nova_perf_tuning.agent import findings, host, journal_session, reconcile, rewrite_limit, service, sources
 from nova_perf_tuning.agent import state as state_module
 from nova_perf_tuning.conf import opts
 from nova_perf_tuning.host import novaconf, privileged
@@ -88,7 +88,7 @@ def run(args: argparse.Namespace, notifier: state_module.Notifier) -> int:
         if state_dir == f"/{journal_module.STATE_DIR}":
             state_dir = journal_module.default_state_dir(args.sysroot)
     os.makedirs(run_dir, mode=0o755, exist_ok=True)  # its files are for everybody to read
-    journal = book.Book(state_dir, args.sysroot)
+    journal = journal_session.JournalSession(state_dir, args.sysroot)
     with journal.agent():
         return _serve(args, conf.agent, journal, run_dir, live, notifier)
 
@@ -96,7 +96,7 @@ def run(args: argparse.Namespace, notifier: state_module.Notifier) -> int:
 def _serve(
     args: argparse.Namespace,
     options: Any,
-    journal: book.Book,
+    journal: journal_session.JournalSession,
     run_dir: str,
     live: bool,
     notifier: state_module.Notifier,
@@ -106,7 +106,7 @@ def _serve(
     list(target.kinds().values())  # finding the installed kinds takes long: not while a guest waits
     neighbours = findings.Neighbours("/" if live else args.sysroot)
     reconciler = reconcile.Reconciler(
-        target, journal, arbiter.Arbiter(options.rewrite_limit), extra=neighbours.ban
+        target, journal, rewrite_limit.RewriteLimit(options.rewrite_limit), extra=neighbours.ban
     )
     with contextlib.ExitStack() as stack:
         agent = service.Service(

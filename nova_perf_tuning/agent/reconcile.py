@@ -2,7 +2,7 @@
 
 What the plan wants and the host does not hold is written through the transaction, so every original is in the
 journal. What we wrote and the plan wants no longer is put back. What others keep changing, and what the kernel
-keeps refusing, is written ever more rarely (:mod:`nova_perf_tuning.agent.arbiter`). What a person applied is
+keeps refusing, is written ever more rarely (:mod:`nova_perf_tuning.agent.rewrite_limit`). What a person applied is
 theirs until they restore it.
 """
 
@@ -13,9 +13,8 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.agent import arbiter as arbiter_module
-from nova_perf_tuning.agent import book as book_module
 from nova_perf_tuning.agent import host as host_module
+from nova_perf_tuning.agent import journal_session, rewrite_limit
 from nova_perf_tuning.host import model
 from nova_perf_tuning.host.kinds import base, irq
 from nova_perf_tuning.host.plan import model as plan_model
@@ -51,22 +50,22 @@ class Pass:
 class Reconciler:
     """Keeps one host as planned; used by one thread.
 
-    :param book: the journal, held while a pass writes; between two passes others may write to it.
+    :param journal: the journal, held while a pass writes; between two passes others may write to it.
     :param extra: settings that follow from the ones planned, such as what irqbalance leaves alone.
     """
 
     def __init__(
         self,
         host: host_module.TunedHost,
-        book: book_module.Book,
-        arbiter: arbiter_module.Arbiter,
+        journal: journal_session.JournalSession,
+        limit: rewrite_limit.RewriteLimit,
         *,
         extra: Callable[[Sequence[Setting]], list[Setting]] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._host = host
-        self.book = book
-        self.arbiter = arbiter
+        self.journal = journal
+        self.limit = limit
         self._extra = extra
         self._clock = clock
         #: What should hold, as of the last pass.
@@ -84,7 +83,7 @@ class Reconciler:
         :raises BusyError: a command is changing this host; nothing was written.
         :raises PerfTuningError: the host, the sets or the journal cannot be used; nothing was written then.
         """
-        with self.book.writing() as journal:
+        with self.journal.writing() as journal:
             return self._reconcile(journal, excused)
 
     def _reconcile(self, journal: journal_module.Journal, excused: bool) -> Pass:
@@ -101,7 +100,7 @@ class Reconciler:
         self._want(wanted)
         self._note(outcomes)
         withdrawn = self._withdraw(journal, entries, kinds, boot, excused)
-        self.arbiter.forget(self._clock())
+        self.limit.forget(self._clock())
         done = (apply_module.Result.WRITTEN, apply_module.Result.PENDING)
         return Pass(
             facts=facts,
@@ -143,7 +142,7 @@ class Reconciler:
                 current is not None and kinds[one.kind].holds(one.target, one.value, current)
             ):
                 self._forget(key)
-                self.arbiter.holds(key)
+                self.limit.holds(key)
                 if entry is None or entry.wanted != one.value or entry.state == "intended":
                     todo.append(one)
                 continue
@@ -151,9 +150,9 @@ class Reconciler:
                 continue
             # The plan may take what others did as given and want yet another value: changed it is all the same.
             changed = entry is not None and _was_changed(entry, kinds[one.kind], current)
-            if changed and not self.arbiter.is_known(key, now, current or ""):
+            if changed and not self.limit.is_known(key, now, current or ""):
                 drifted.append(one)
-            if not (changed or failed is not None) or self.arbiter.allow(
+            if not (changed or failed is not None) or self.limit.allow(
                 key, now, excused=excused, held=failed is None, found=current or ""
             ):
                 todo.append(one)
@@ -190,9 +189,9 @@ class Reconciler:
         every = [*list(self._unmet.values()), *list(self._stuck.values())]
         return [one for one in every if one.result is not apply_module.Result.UNSUPPORTED]
 
-    def contested(self) -> dict[arbiter_module.Key, arbiter_module.Contest]:
+    def contested(self) -> dict[rewrite_limit.Key, rewrite_limit.Contest]:
         """Return what is held back because others keep changing it; may be asked from another thread."""
-        found = self.arbiter.held_back(self._clock())
+        found = self.limit.held_back(self._clock())
         ours = set(map(_key, self.wanted)) if found else set()
         return {key: one for key, one in found.items() if key in ours and one.others}
 
@@ -234,11 +233,11 @@ class Reconciler:
                     )
         except (OSError, errors.PerfTuningError):
             pass  # restore says what is wrong with it
-        return key not in self._stuck or self.arbiter.allow(key, self._clock(), excused=excused, held=False)
+        return key not in self._stuck or self.limit.allow(key, self._clock(), excused=excused, held=False)
 
     def overdue(self) -> bool:
         """Whether it is time to try again what could not be put back, or brought into force and not read since."""
-        waiting = self.arbiter.held_back(self._clock())
+        waiting = self.limit.held_back(self._clock())
         return any(key not in waiting for key in (*self._stuck, *(self._unmet.keys() - self._settled)))
 
     def drifting(self, targets: Collection[str] | None = None) -> list[Setting]:
@@ -248,7 +247,7 @@ class Reconciler:
         """
         wanted = [one for one in self.wanted if targets is None or one.target in targets]
         kinds = self._host.kinds()
-        waiting = self.arbiter.held_back(self._clock())
+        waiting = self.limit.held_back(self._clock())
         return [
             one
             for one in verify_module.drifted(wanted, kinds)
@@ -258,7 +257,7 @@ class Reconciler:
     def restore(self) -> list[restore_module.Restoration]:
         """Put back what is ours; what people applied by hand is theirs to undo."""
         boot = self._host.boot()
-        with self.book.ending() as journal:
+        with self.journal.ending() as journal:
             return restore_module.restore(journal, self._host.kinds(), boot, only=_is_ours)
 
 

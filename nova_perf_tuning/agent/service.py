@@ -188,7 +188,7 @@ class Service:
             times = [self._retry_at]
         else:
             times = [self._next_look, self._next_verify, *self._due]
-            held_back = self._reconciler.arbiter.due(self._tried)
+            held_back = self._reconciler.limit.due(self._tried)
             if held_back is not None:
                 times.append(held_back)
             if self._passed_through:
@@ -231,12 +231,12 @@ class Service:
             self._look_at_passed_through(now)
 
     def _is_follow_up_due(self, now: float) -> bool:
-        held_back = self._reconciler.arbiter.due(self._tried)
+        held_back = self._reconciler.limit.due(self._tried)
         return any(due <= now for due in self._due) or (held_back is not None and held_back <= now)
 
     def _changed(self) -> bool:
         """Whether anything came or went, or somebody else wrote to the journal."""
-        return self._watch.changed() or self._reconciler.book.changed()
+        return self._watch.changed() or self._reconciler.journal.changed()
 
     def _is_amiss(self) -> bool:
         """Whether there is a reason for a pass without an event."""

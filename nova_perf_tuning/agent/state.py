@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final
 
-from nova_perf_tuning import errors, whole_file
+from nova_perf_tuning import atomic_write, errors
 
 SCHEMA: Final = 1
 FILE: Final = "agent.json"
@@ -25,7 +25,7 @@ class UnreadableError(errors.PerfTuningError):
 
 def write(folder: str, content: dict[str, Any]) -> None:
     """Write the state whole."""
-    with whole_file.writing(os.path.join(folder, FILE)) as file:
+    with atomic_write.writing(os.path.join(folder, FILE)) as file:
         file.write(json.dumps({"schema": SCHEMA, **content}).encode())
 
 

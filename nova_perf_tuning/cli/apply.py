@@ -7,8 +7,8 @@ import sys
 from collections.abc import Mapping
 from typing import Final
 
-from nova_perf_tuning import errors, interrupt
-from nova_perf_tuning.cli import audit_options, command, option_types, plan_options, state
+from nova_perf_tuning import errors, signals
+from nova_perf_tuning.cli import audit_options, command, journal_options, option_types, plan_options
 from nova_perf_tuning.cli import plan as plan_module
 from nova_perf_tuning.host import model, privileged
 from nova_perf_tuning.host.audit import persist, runner
@@ -36,7 +36,7 @@ class Apply(command.PerfCommand):
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         plan_options.add_plan(parser)
-        state.add_state_options(parser, sysroot=False)
+        journal_options.add_state_options(parser, sysroot=False)
         parser.add_argument("--dry-run", action="store_true", help="print the exact writes and change nothing")
         parser.add_argument(
             "--from",
@@ -71,19 +71,19 @@ class Apply(command.PerfCommand):
         settings, warnings = _plan(args)
         kinds = registry.kinds(args.sysroot)
         if args.dry_run:
-            settings, owned = _beside_agent(settings, kinds, state.directory(args))
+            settings, owned = _beside_agent(settings, kinds, journal_options.directory(args))
             lines, rest = apply_module.preview(settings, kinds)
             rest = [*owned, *rest]
             return _show(args, rest, warnings, writes=lines)
         outcomes: list[apply_module.Outcome] | None = None
         try:
-            with interrupt.guarded():  # also while telling, which waits for whoever reads it
-                with state.open_journal(args, writer=True) as journal:
+            with signals.guarded():  # also while telling, which waits for whoever reads it
+                with journal_options.open_journal(args, writer=True) as journal:
                     settings, owned = _beside_agent(settings, kinds, journal.state_dir)
                     done = apply_module.apply(settings, kinds, journal, apply_module.boot_id(args.sysroot))
                     outcomes = [*owned, *done]
                 return _tell(args, outcomes, warnings, journal.path)
-        except interrupt.Interrupted as error:
+        except signals.Interrupted as error:
             fate = "what it had written is undone" if outcomes is None else _done(args)
             print(f"nova-perf apply: {error}; {fate}", file=sys.stderr)
             return error.exit_code
@@ -162,7 +162,9 @@ def _proposed(args: argparse.Namespace) -> tuple[list[model.Setting], list[str]]
 
 def _done(args: argparse.Namespace) -> str:
     # Said where the exit code alone would be read as: nothing is changed.
-    return f"the settings were written, the output was not; undo them with: {state.restore_command(args)}"
+    return (
+        f"the settings were written, the output was not; undo them with: {journal_options.restore_command(args)}"
+    )
 
 
 def _show(
@@ -193,7 +195,7 @@ def _show(
     if writes is None:
         if apply_module.Result.PENDING.value in counts:
             print("pending: accepted by the kernel; these interrupts move when they fire next")
-        print(f"journal: {path}; undo it with: {state.restore_command(args)}")
+        print(f"journal: {path}; undo it with: {journal_options.restore_command(args)}")
     return _exit_code(outcomes)
 
 

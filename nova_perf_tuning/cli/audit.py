@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 from xml.etree import ElementTree
 
-from nova_perf_tuning import errors, rules, whole_file
+from nova_perf_tuning import atomic_write, errors, rules
 from nova_perf_tuning.cli import audit_options, command, plan_options
 from nova_perf_tuning.host.audit import base, runner
 from nova_perf_tuning.printing import printable
@@ -48,7 +48,7 @@ class Audit(command.PerfCommand):
         host = audit_options.view(args)
         report = runner.run(host, chosen)
         if args.junit:
-            with whole_file.writing(args.junit) as file:
+            with atomic_write.writing(args.junit) as file:
                 file.write(junit(report, args.fail_on))
         # The rules' own reads are among these: what they could not read they judge as if it were not there.
         warnings = host.root.notes.lines()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Final
 
-from nova_perf_tuning import at_once
+from nova_perf_tuning import bounded_read
 from nova_perf_tuning.cli import option_types
 from nova_perf_tuning.cli import plan as plan_module
 from nova_perf_tuning.host import novaconf
@@ -65,7 +65,7 @@ def view(args: argparse.Namespace) -> host_module.Host:
 
 def _kernel_log(path: str) -> str:
     try:
-        return at_once.read_argument(path, _MAX_LOG).decode("utf-8", "replace")
+        return bounded_read.read_argument(path, _MAX_LOG).decode("utf-8", "replace")
     except OSError as error:
         raise option_types.OptionError(f"--kernel-log {path}: {error.strerror}") from None
 

@@ -8,7 +8,7 @@ import os
 import socket
 from typing import Any
 
-from nova_perf_tuning import at_once, errors
+from nova_perf_tuning import bounded_read, errors
 from nova_perf_tuning.cli import command
 from nova_perf_tuning.validation.bench import base, output, plugins
 from nova_perf_tuning.validation.bench import parameter as parameters
@@ -86,7 +86,7 @@ class BenchParse(command.PerfCommand):
     def run_command(self, args: argparse.Namespace) -> int:
         benchmark = plugins.load(args.kind)
         try:
-            data = at_once.read_argument(args.file, output.MAX_CHARACTERS)
+            data = bounded_read.read_argument(args.file, output.MAX_CHARACTERS)
         except OSError as error:
             raise base.OutputError(f"{args.file}: {error.strerror}") from None
         _show(args, benchmark, {}, benchmark.parse(data.decode("utf-8", "replace")))

@@ -7,7 +7,7 @@ import contextlib
 
 from nova_perf_tuning import errors
 from nova_perf_tuning.cli import cloud_command, cloud_flavor
-from nova_perf_tuning.validation.cloud import api, heat_pair, model, place, run_store
+from nova_perf_tuning.validation.cloud import api, cloud_identity, heat_pair, model, run_store
 
 
 class Cleanup(cloud_command.CloudLister):
@@ -44,7 +44,7 @@ class Cleanup(cloud_command.CloudLister):
             one.run_id for one in lines.values() if not one.alive and (one.leftovers or one.state == "running")
         ]
         runs = list(dict.fromkeys(named or dead))
-        here = place.of(api.Api(lambda: self.connection)) if runs else ""
+        here = cloud_identity.of(api.Api(lambda: self.connection)) if runs else ""
         removed = []
         for run_id in runs:
             try:

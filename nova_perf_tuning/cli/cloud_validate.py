@@ -14,15 +14,15 @@ from typing import Any, Final
 
 from openstack import connection
 
-from nova_perf_tuning import errors, whole_file
+from nova_perf_tuning import atomic_write, errors
 from nova_perf_tuning.cli import (
     budget_options,
     cloud_command,
     command,
-    figures,
     junit_option,
     option_types,
     progress,
+    result_tables,
     spec_options,
     validate_options,
     validate_plan,
@@ -32,6 +32,7 @@ from nova_perf_tuning.specs import crosscheck
 from nova_perf_tuning.validation.cloud import (
     baselines,
     campaign,
+    cloud_identity,
     fleet,
     fleet_plan,
     fleet_results,
@@ -39,7 +40,6 @@ from nova_perf_tuning.validation.cloud import (
     host_cpu,
     model,
     pairing,
-    place,
     run_store,
 )
 from nova_perf_tuning.validation.database import engine
@@ -83,7 +83,9 @@ class Validate(cloud_command.CloudCommand):
     def take_action(self, parsed_args: argparse.Namespace) -> int:
         config = self.app.client_manager._cli_options
         # Every thread that asks has a connection of its own, all with the program's credentials.
-        cloud = place.HeatCloud(self.app.options.cloud or "", lambda: connection.Connection(config=config))
+        cloud = cloud_identity.HeatCloud(
+            self.app.options.cloud or "", lambda: connection.Connection(config=config)
+        )
         return Run(parsed_args, cloud).run()
 
 
@@ -245,7 +247,7 @@ class Run:
     _opened: contextlib.ExitStack
     _store: run_store.RunStore
 
-    def __init__(self, args: argparse.Namespace, cloud: place.HeatCloud) -> None:
+    def __init__(self, args: argparse.Namespace, cloud: cloud_identity.HeatCloud) -> None:
         self._args = args
         self._cloud = cloud
         self._budgets: list[verdict.Budget] = []
@@ -371,7 +373,7 @@ class Run:
         )
         try:
             return self._finish(results, judged) if results.trials else None
-        except (OSError, whole_file.OutputError) as error:
+        except (OSError, atomic_write.OutputError) as error:
             how = "written by" if ended == "complete" else "written when the run has gone on, by"
             raise errors.PerfTuningError(
                 f"{one_line(error)}; what was measured is kept, and {how}: {self._resume_command(run_id)}"
@@ -398,15 +400,15 @@ class Run:
             command.print_json(report.as_json(results, told, []))
             return
         print()
-        figures.print_summary(told)
-        figures.print_headline(results, told)
+        result_tables.print_summary(told)
+        result_tables.print_headline(results, told)
         command.say(*host_cpu.notes(results.environment), prefix="note: ")
         print()
-        figures.print_hosts(judged.hosts)
-        figures.print_diagnosis(results, [])
+        result_tables.print_hosts(judged.hosts)
+        result_tables.print_diagnosis(results, [])
         command.say(*verdict.left_out(results, self._budgets), prefix="note: ")
         print(f"\n{judged.whole.value}" if judged.whole else "")
-        figures.print_paths(self._results_file, self._report_file)
+        result_tables.print_paths(self._results_file, self._report_file)
 
     def _some(self, code: int | None, run_id: str, ended: str) -> int:
         """Return the exit code, unless there is none.

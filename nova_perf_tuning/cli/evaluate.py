@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from nova_perf_tuning.cli import budget_options, command, figures, junit_option
+from nova_perf_tuning.cli import budget_options, command, junit_option, result_tables
 from nova_perf_tuning.validation.cloud import fleet
 from nova_perf_tuning.validation.judge import ablation, budget_file, verdict
 from nova_perf_tuning.validation.measure import store
@@ -61,15 +61,15 @@ class Evaluate(command.PerfCommand):
             data |= {"hosts": [host.as_data() for host in many.hosts]} if many else {}
             command.print_json(data)
             return int(whole.exit_code)
-        figures.print_findings(results)
+        result_tables.print_findings(results)
         if many is not None:
-            figures.print_hosts(many.hosts)
+            result_tables.print_hosts(many.hosts)
         else:
-            figures.print_verdicts(judged)
-        figures.print_ablation(knobs)
+            result_tables.print_verdicts(judged)
+        result_tables.print_ablation(knobs)
         if why:
             command.say(why)
         command.say(*left_out, prefix="note: ")
-        figures.print_diagnosis(results, judged)
+        result_tables.print_diagnosis(results, judged)
         print(f"\n{whole.value}")
         return int(whole.exit_code)

@@ -6,7 +6,7 @@ import argparse
 import os
 from collections.abc import Sequence
 
-from nova_perf_tuning import whole_file
+from nova_perf_tuning import atomic_write
 from nova_perf_tuning.validation.judge import verdict
 from nova_perf_tuning.validation.measure import model, store
 from nova_perf_tuning.validation.report import junit, text
@@ -28,11 +28,11 @@ def check_output(path: str, results: str) -> None:
     """Refuse a file that cannot be written.
 
     :param results: the file that is read; empty: none.
-    :raises whole_file.OutputError: no file can be there, or it would take the place of the results.
+    :raises atomic_write.OutputError: no file can be there, or it would take the place of the results.
     """
-    whole_file.check(path)
+    atomic_write.check(path)
     if results and os.path.realpath(path) == os.path.realpath(results):
-        raise whole_file.OutputError(f"{path}: this command reads that file; give another one")
+        raise atomic_write.OutputError(f"{path}: this command reads that file; give another one")
 
 
 def begin(args: argparse.Namespace, results: str = "") -> None:

@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from nova_perf_tuning import at_once, cpulist, errors
+from nova_perf_tuning import bounded_read, cpulist, errors
 from nova_perf_tuning.cli import command, option_types, plan_options
 from nova_perf_tuning.guest import domain as domain_module
 from nova_perf_tuning.guest import parsing
@@ -82,7 +82,7 @@ def domain_files(paths: Sequence[str]) -> Iterator[tuple[bytes, domain_module.Do
     """
     for path in paths:
         try:
-            data = at_once.read(path, parsing.MAX_BYTES)
+            data = bounded_read.read(path, parsing.MAX_BYTES)
             one = parsing.parse_domain(data)
         except OSError as error:
             raise option_types.OptionError(

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from oslo_config import cfg
 
-from nova_perf_tuning import whole_file
+from nova_perf_tuning import atomic_write
 from nova_perf_tuning.cli import budget_options, command, option_types
 from nova_perf_tuning.conf import nova
 from nova_perf_tuning.nova import host_result, traits
@@ -72,7 +72,7 @@ class Publish(command.PerfCommand):
         found = read(args)
         result = _usable(args, found, _own_name(found, conf.host), max_age)
         os.makedirs(os.path.dirname(os.path.abspath(path)), mode=0o755, exist_ok=True)
-        with whole_file.writing(path) as file:
+        with atomic_write.writing(path) as file:
             file.write(result.to_json().encode())
         _tell(args, found, result, path)
         return 0

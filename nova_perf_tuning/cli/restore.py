@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import sys
 
-from nova_perf_tuning import errors, interrupt
-from nova_perf_tuning.cli import command, state
+from nova_perf_tuning import errors, signals
+from nova_perf_tuning.cli import command, journal_options
 from nova_perf_tuning.host import privileged
 from nova_perf_tuning.host.kinds import registry
 from nova_perf_tuning.host.transaction import apply as apply_module
@@ -27,7 +27,7 @@ class Restore(command.PerfCommand):
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
-        state.add_state_options(parser)
+        journal_options.add_state_options(parser)
         parser.add_argument(
             "--force",
             action="store_true",
@@ -37,7 +37,7 @@ class Restore(command.PerfCommand):
     def run_command(self, args: argparse.Namespace) -> int:
         privileged.require(args.sysroot)
         try:
-            with interrupt.guarded(), state.open_journal(args, writer=True) as journal:
+            with signals.guarded(), journal_options.open_journal(args, writer=True) as journal:
                 boot, kinds = apply_module.boot_id(args.sysroot), registry.kinds(args.sysroot)
                 agent = journal_module.running_agent(journal.state_dir)
                 left = [entry for entry in journal.entries() if agent and entry.is_agents(boot)]
@@ -45,7 +45,7 @@ class Restore(command.PerfCommand):
                 done = restore_module.restore(
                     journal, kinds, boot, force=args.force, only=lambda entry: entry.key not in keys
                 )
-        except interrupt.Interrupted as error:
+        except signals.Interrupted as error:
             print(f"nova-perf restore: {error}; another restore puts back the rest", file=sys.stderr)
             return error.exit_code
         _show(args, done, agent, sum(entry.state != "held" for entry in left))

@@ -10,7 +10,7 @@ from typing import Any
 
 from nova_perf_tuning import errors
 from nova_perf_tuning.agent import state as agent_module
-from nova_perf_tuning.cli import command, state
+from nova_perf_tuning.cli import command, journal_options
 from nova_perf_tuning.host import guest_cpu
 from nova_perf_tuning.host.facts import guests as guests_module
 from nova_perf_tuning.host.facts.root import Root
@@ -31,7 +31,7 @@ class Status(command.PerfCommand):
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
-        state.add_state_options(parser)
+        journal_options.add_state_options(parser)
 
     def run_command(self, args: argparse.Namespace) -> int:
         journal = _journal(args)
@@ -52,11 +52,11 @@ class Status(command.PerfCommand):
 def _journal(args: argparse.Namespace) -> dict[str, Any]:
     """Return what the journal says, compared with what the host holds; who may not read it gets no settings."""
     try:
-        with state.open_journal(args) as journal:
+        with journal_options.open_journal(args) as journal:
             entries, path = journal.entries(), journal.path
     except journal_module.ForbiddenError as error:
         unknown = dict.fromkeys(("settings", "counts", "stale", "rivals"))
-        path = os.path.join(os.path.abspath(state.directory(args)), journal_module.JOURNAL)
+        path = os.path.join(os.path.abspath(journal_options.directory(args)), journal_module.JOURNAL)
         return {**unknown, "journal": path, "journal_fault": str(error)}
     boot = apply_module.boot_id(args.sysroot)
     current = [entry for entry in entries if entry.is_current(boot)]
@@ -77,7 +77,7 @@ def _journal(args: argparse.Namespace) -> dict[str, Any]:
 
 def _agent(args: argparse.Namespace) -> dict[str, Any] | None:
     try:
-        return state.agent_state(args)
+        return journal_options.agent_state(args)
     except agent_module.UnreadableError as error:
         return {"running": None, "unreadable": str(error)}
 

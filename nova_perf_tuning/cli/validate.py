@@ -10,15 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import FrameType
 from typing import Any
 
-from nova_perf_tuning import errors, interrupt
-from nova_perf_tuning.cli import (
-    command,
-    figures,
-    junit_option,
-    progress,
-    validate_options,
-    validate_plan,
-)
+from nova_perf_tuning import errors, signals
+from nova_perf_tuning.cli import command, junit_option, progress, result_tables, validate_options, validate_plan
 from nova_perf_tuning.printing import one_line
 from nova_perf_tuning.validation.bench import plugins
 from nova_perf_tuning.validation.judge import ablation, budget_file, noise, trial_filter, verdict
@@ -49,7 +42,7 @@ class Validate(command.PerfCommand):
         validate_options.add(parser)
 
     def run_command(self, args: argparse.Namespace) -> int:
-        with interrupt.guarded(interrupt.TERMINATION):
+        with signals.guarded(signals.TERMINATION):
             try:
                 junit_option.begin(args)
                 run = _planned(args)
@@ -121,11 +114,11 @@ class _Run:
             command.print_json(report_module.as_json(results, summaries, judged, knobs))
         else:
             print()
-            figures.print_summary(summaries)
+            result_tables.print_summary(summaries)
             self._print_told(results, summaries, judged)
-            figures.print_ablation(knobs)
+            result_tables.print_ablation(knobs)
             command.say(*floors)
-            figures.print_paths(results_file, report_file)
+            result_tables.print_paths(results_file, report_file)
         if not any(one.value is not None for one in results.trials):
             late.append("no trial gave a figure; see the report for the errors")
         for line in late:
@@ -156,14 +149,14 @@ class _Run:
         judged: Sequence[verdict.Judgement],
     ) -> None:
         """Print what the figures say: the headline, what to beware of, and the verdict."""
-        figures.print_headline(results, summaries)
+        result_tables.print_headline(results, summaries)
         command.say(*text.environment_warnings(results.environment), prefix="warning: ")
-        figures.print_findings(results)
+        result_tables.print_findings(results)
         command.say(*verdict.left_out(results, self.budgets), prefix="note: ")
         if judged:
             print()
-            figures.print_verdicts(judged)
-            figures.print_diagnosis(results, judged)
+            result_tables.print_verdicts(judged)
+            result_tables.print_diagnosis(results, judged)
         elif self.args.budget:
             print()
             command.say(budget_file.why_none(results))

@@ -8,7 +8,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nova_perf_tuning import whole_file
+from nova_perf_tuning import atomic_write
 from nova_perf_tuning.cli import command, option_types, spec_options
 from nova_perf_tuning.cli import validate_options as options
 from nova_perf_tuning.specs import crosscheck, parsing, profiles, request
@@ -171,7 +171,7 @@ def make_output_folder(path: str) -> None:
     """Make the output folder and see now, not after ten minutes, that files can be made in it.
 
     :raises option_types.OptionError: it cannot be made or written.
-    :raises whole_file.OutputError: something else than a file has a name that is needed.
+    :raises atomic_write.OutputError: something else than a file has a name that is needed.
     """
     probe = os.path.join(path, f".nova-perf-{os.getpid()}")
     try:
@@ -181,4 +181,4 @@ def make_output_folder(path: str) -> None:
     except OSError as error:
         raise option_types.OptionError(f"--output {path}: {error.strerror}") from None
     for file in output_files(path):
-        whole_file.check(file)
+        atomic_write.check(file)

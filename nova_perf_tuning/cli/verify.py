@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.cli import command, state
+from nova_perf_tuning.cli import command, journal_options
 from nova_perf_tuning.host import model
 from nova_perf_tuning.host.kinds import base, registry
 from nova_perf_tuning.host.transaction import apply as apply_module
@@ -21,10 +21,10 @@ class Verify(command.PerfCommand):
     """
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
-        state.add_state_options(parser)
+        journal_options.add_state_options(parser)
 
     def run_command(self, args: argparse.Namespace) -> int:
-        with state.open_journal(args) as journal:
+        with journal_options.open_journal(args) as journal:
             entries = journal.entries()
         boot = apply_module.boot_id(args.sysroot)
         settings = [entry.setting() for entry in entries if entry.is_current(boot)]

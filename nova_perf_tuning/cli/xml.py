@@ -8,7 +8,7 @@ import io
 import sys
 from collections.abc import Mapping
 
-from nova_perf_tuning import at_once, errors
+from nova_perf_tuning import bounded_read, errors
 from nova_perf_tuning.cli import command, option_types, spec_options
 from nova_perf_tuning.guest import domain as domain_module
 from nova_perf_tuning.guest import parsing, transform
@@ -97,7 +97,7 @@ def _request(
 
 def _read(path: str) -> bytes:
     try:
-        return at_once.read_argument(path, parsing.MAX_BYTES)
+        return bounded_read.read_argument(path, parsing.MAX_BYTES)
     except OSError as error:
         raise option_types.OptionError(
             f"{path}: {error.strerror}; give domain XML (virsh dumpxml), or - for stdin"

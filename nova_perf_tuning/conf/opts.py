@@ -9,7 +9,7 @@ from typing import Final
 
 from oslo_config import cfg
 
-from nova_perf_tuning import at_once, errors
+from nova_perf_tuning import bounded_read, errors
 from nova_perf_tuning.conf import agent, nova
 from nova_perf_tuning.printing import one_line
 
@@ -61,7 +61,7 @@ def load(files: Sequence[str]) -> cfg.ConfigOpts:
 def _check_file(path: str) -> None:
     """Refuse what oslo.config would choke on, or fetch from elsewhere as root (``config_source``)."""
     try:
-        text = at_once.read_text(path, _MAX_BYTES) if path != os.devnull else ""
+        text = bounded_read.read_text(path, _MAX_BYTES) if path != os.devnull else ""
     except OSError as error:
         raise ConfigError(f"configuration {path}: {error.strerror}; name a file that you may read") from None
     if re.search(r"^config[_-]source\s*[=:]", text, re.MULTILINE):

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from oslo_config import iniparser, types
 
-from nova_perf_tuning import at_once, cpulist, errors
+from nova_perf_tuning import bounded_read, cpulist, errors
 from nova_perf_tuning.host.plan.model import CpuSets
 
 #: A commented sample of all of Nova's options has half a megabyte.
@@ -130,7 +130,7 @@ def texts(paths: Sequence[str]) -> list[tuple[str, str]]:
     found = []
     for path in paths:
         try:
-            found.append((path, at_once.read_text(path, MAX_BYTES)))
+            found.append((path, bounded_read.read_text(path, MAX_BYTES)))
         except OSError as error:
             raise NovaConfigError(f"nova.conf {path}: {error.strerror}") from None
     return found

@@ -13,7 +13,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any, Final
 
-from nova_perf_tuning import errors, whole_file
+from nova_perf_tuning import atomic_write, errors
 from nova_perf_tuning.host import irqbalance
 from nova_perf_tuning.host.kinds import files
 from nova_perf_tuning.host.model import TargetError
@@ -134,7 +134,7 @@ def _write_record(root: str, path: str, value: str) -> None:
     if "[" in old:  # it shows all choices, the one in force in brackets
         words = [word.strip("[]") for word in old.split()]
         value = " ".join(f"[{word}]" if word == value else word for word in words)
-    with whole_file.writing(f"{root}{path}") as file:
+    with atomic_write.writing(f"{root}{path}") as file:
         file.write(value.encode("ascii") + b"\n")
 
 
@@ -242,7 +242,7 @@ def list_interrupts(root: str, numbers: Collection[int]) -> None:
     files.check_inside(os.path.abspath(root).rstrip("/"), f"/{irqbalance.LIST}")
     if numbers:
         os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
-        with whole_file.writing(path) as file:
+        with atomic_write.writing(path) as file:
             file.write("".join(f"{number}\n" for number in sorted(numbers)).encode("ascii"))
     else:
         with contextlib.suppress(FileNotFoundError):

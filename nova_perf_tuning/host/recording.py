@@ -16,7 +16,7 @@ from typing import Final
 
 from lxml import etree
 
-from nova_perf_tuning import whole_file
+from nova_perf_tuning import atomic_write
 from nova_perf_tuning.guest import parsing
 from nova_perf_tuning.host import model, novaconf
 from nova_perf_tuning.host.audit import host as audit_host
@@ -169,15 +169,15 @@ def record(path: str, sysroot: str = "/") -> int:
 
     The file appears whole or not at all.
 
-    :raises whole_file.OutputError: something else than a file is there, or the folder is missing.
+    :raises atomic_write.OutputError: something else than a file is there, or the folder is missing.
     :raises FactsError: it is there already, it cannot be written, or the host not read.
     """
-    whole_file.check(path)
+    atomic_write.check(path)
     if os.path.lexists(path):
         raise FactsError(f"{path}: exists already; choose another name or remove it")
     tree = collect(reader.open_root(sysroot))
     try:
-        with whole_file.writing(path) as raw:
+        with atomic_write.writing(path) as raw:
             with tarfile.open(fileobj=raw, mode="w:xz") as file:
                 tree.write(file)
             return raw.tell()

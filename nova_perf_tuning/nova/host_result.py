@@ -12,7 +12,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from nova_perf_tuning import at_once, errors, schema_fault
+from nova_perf_tuning import bounded_read, errors, json_schema
 from nova_perf_tuning.specs import vocabulary
 
 _MAX_BYTES: Final = 32 << 10
@@ -91,8 +91,8 @@ def read(path: str) -> HostResult | None:
     :raises ResultError: it cannot be read, or it holds no result.
     """
     try:
-        data = json.loads(at_once.read_text(path, _MAX_BYTES))
-        fault = schema_fault.find(data, SCHEMA)
+        data = json.loads(bounded_read.read_text(path, _MAX_BYTES))
+        fault = json_schema.find(data, SCHEMA)
         if fault is not None:
             raise ResultError(f"{path}: {fault}")
         created = datetime.datetime.fromisoformat(data["created_at"]).astimezone(datetime.UTC)

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import yaml
 
-from nova_perf_tuning import errors, schema_fault
+from nova_perf_tuning import errors, json_schema
 from nova_perf_tuning.specs import vocabulary
 
 #: What a profile file may hold (JSON schema); values are checked against the vocabulary afterwards.
@@ -80,7 +80,7 @@ def parse(text: str, source: str) -> Profile:
     :raises ProfileError: not YAML, not of the schema, a key twice, an unknown spec or value.
     """
     data = load_yaml(text, source)
-    fault = schema_fault.find(data, SCHEMA)
+    fault = json_schema.find(data, SCHEMA)
     if fault is not None:
         raise ProfileError(f"{source}: {fault}")
     specs = {key: _spec(key, entry, source) for key, entry in data["specs"].items()}

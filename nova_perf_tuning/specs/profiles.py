@@ -6,7 +6,7 @@ import functools
 import pathlib
 from collections.abc import Iterable, Mapping
 
-from nova_perf_tuning import at_once
+from nova_perf_tuning import bounded_read
 from nova_perf_tuning.specs import profile
 
 _MAX_BYTES = 64 << 10
@@ -49,6 +49,6 @@ def _combined(files: Iterable[tuple[pathlib.Path, int, int]]) -> Mapping[str, pr
 
 def _read(path: pathlib.Path) -> profile.Profile:
     try:
-        return profile.parse(at_once.read_text(path, _MAX_BYTES), str(path))
+        return profile.parse(bounded_read.read_text(path, _MAX_BYTES), str(path))
     except OSError as error:
         raise profile.ProfileError(f"{path}: {error.strerror}") from None

@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from nova_perf_tuning import errors, schema_fault
+from nova_perf_tuning import errors, json_schema
 from nova_perf_tuning.host import privileged
 from nova_perf_tuning.host.facts.root import Root
 
@@ -72,7 +72,7 @@ def _recorded(root: Root, device: str) -> Link | None:
         found = json.loads(data)
     except (ValueError, RecursionError):
         found = None
-    if schema_fault.find(found, _SCHEMA) is not None:
+    if json_schema.find(found, _SCHEMA) is not None:
         root.notes.add("no record of a NIC's features", f"{FOLDER}/{device}.json")
         return None
     return Link(found["features"], frozenset(found["fixed"]), found["rings"], found["channels"])

@@ -7,7 +7,7 @@ import os
 import re
 import shlex
 
-from nova_perf_tuning import whole_file
+from nova_perf_tuning import atomic_write
 from nova_perf_tuning.host.kinds import base, files
 
 NAME = "nova-perf-tuning"
@@ -66,7 +66,7 @@ class ConfigFile(base.SettingKind):
     def write(self, target: str, value: str) -> None:
         path, content = self._path(target), decode(value)
         if content is not None:
-            with whole_file.writing(path) as file:
+            with atomic_write.writing(path) as file:
                 file.write(content.encode())
         elif os.path.lexists(path):
             os.unlink(path)

@@ -8,7 +8,7 @@ import itertools
 import time
 from collections.abc import Iterable, Mapping, Sequence
 
-from nova_perf_tuning import errors, interrupt
+from nova_perf_tuning import errors, signals
 from nova_perf_tuning.host import model
 from nova_perf_tuning.host.kinds import base, files
 from nova_perf_tuning.host.transaction import journal as journal_module
@@ -322,7 +322,7 @@ class _Run:
     def _undo(self, cause: BaseException) -> None:
         """Put back what this call wrote, last first; no signal stops it halfway."""
         left = []
-        with interrupt.deferred():
+        with signals.deferred():
             for outcome in reversed(self.written):
                 one, kind = outcome.setting, self.kinds[outcome.setting.kind]
                 try:

@@ -9,7 +9,7 @@ import json
 import re
 from typing import Any, Final
 
-from nova_perf_tuning import at_once, errors
+from nova_perf_tuning import bounded_read, errors
 from nova_perf_tuning.host import model, privileged
 from nova_perf_tuning.host.transaction import journal
 
@@ -39,7 +39,7 @@ def load(path: str) -> list[model.Setting]:
         does not make.
     """
     try:
-        plan = json.loads(at_once.read_argument(path, MAX_BYTES))
+        plan = json.loads(bounded_read.read_argument(path, MAX_BYTES))
     except OSError as error:
         raise PlanFileError(f"{path}: {error.strerror}") from None
     except (ValueError, RecursionError) as error:

@@ -10,7 +10,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from importlib import metadata
 
-from nova_perf_tuning import cache_folder, errors
+from nova_perf_tuning import cache_directory, errors
 from nova_perf_tuning.validation.bench import base, parameter
 
 NAMESPACE = "nova_perf_tuning.benchmarks"
@@ -80,7 +80,7 @@ def check_installed(benchmark: base.Benchmark, given: Mapping[str, str] | None =
 
 def missing(benchmark: base.Benchmark, given: Mapping[str, str] | None = None) -> list[str]:
     """Return the programs of ``benchmark`` that are not on this host, and the files that are not there."""
-    path = cache_folder.program_path()
+    path = cache_directory.program_path()
     absent = [program for program in benchmark.programs if shutil.which(program, path=path) is None]
     return absent + [file for file in benchmark.files(given or {}) if not os.path.exists(file)]
 

@@ -15,9 +15,9 @@ from typing import Any, TypeVar
 import tenacity
 from keystoneauth1 import exceptions as keystone_errors
 from openstack import connection
-from openstack import exceptions as sdk_errors
+from openstack import exceptions as sdk_exceptions
 
-from nova_perf_tuning.validation.cloud import faults
+from nova_perf_tuning.validation.cloud import sdk_errors
 
 _Answer = TypeVar("_Answer")
 
@@ -26,18 +26,18 @@ RETRY_FOR_S = 120.0
 _TRANSIENT_STATUS = frozenset({429, 500, 502, 503, 504})
 
 #: What a call to an API can raise; everything else is a fault of this program.
-ERRORS = (sdk_errors.SDKException, keystone_errors.ClientException)
+ERRORS = (sdk_exceptions.SDKException, keystone_errors.ClientException)
 
 
 class Interrupted(Exception):
     """The run is to end; raised out of a wait or a retry."""
 
 
-class ApiError(sdk_errors.SDKException):
+class ApiError(sdk_exceptions.SDKException):
     """An API refused, or failed for longer than retries bridge; one printable line."""
 
 
-class UnreadableError(sdk_errors.SDKException):
+class UnreadableError(sdk_exceptions.SDKException):
     """An answer that the service itself does not give, such as a proxy's page with status 200."""
 
 
@@ -59,7 +59,7 @@ def credentials_refused(error: BaseException) -> bool:
 
 def http_status(error: BaseException) -> int | None:
     """Return the HTTP status that an exception of the cloud's libraries stands for, None if for none."""
-    if isinstance(error, sdk_errors.HttpException):
+    if isinstance(error, sdk_exceptions.HttpException):
         return error.status_code
     return error.http_status if isinstance(error, keystone_errors.HttpError) else None
 
@@ -117,7 +117,7 @@ class Api:
             return retrying(function, *arguments, **named)
         except Exception as error:
             if is_transient(error):
-                raise ApiError(f"the API failed for {retry_for_s:.0f} s: {faults.told(error)}") from error
+                raise ApiError(f"the API failed for {retry_for_s:.0f} s: {sdk_errors.told(error)}") from error
             raise
 
     @contextlib.contextmanager

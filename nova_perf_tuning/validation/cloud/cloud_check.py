@@ -6,10 +6,10 @@ import functools
 import operator
 from collections.abc import Sequence
 
-from openstack import exceptions as sdk_errors
+from openstack import exceptions as sdk_exceptions
 
 from nova_perf_tuning.validation.cloud import api as api_module
-from nova_perf_tuning.validation.cloud import faults, model
+from nova_perf_tuning.validation.cloud import model, sdk_errors
 
 
 def check(api: api_module.Api, image: str, network: str, arms: Sequence[model.Arm]) -> None:
@@ -18,7 +18,7 @@ def check(api: api_module.Api, image: str, network: str, arms: Sequence[model.Ar
     :param network: of :class:`nova_perf_tuning.validation.cloud.heat_pair.Settings`.
     :raises model.CloudError: the first thing that is missing, and what to do.
     """
-    with faults.one_line("the cloud cannot be used"):
+    with sdk_errors.one_line("the cloud cannot be used"):
         found = api.read(lambda: api.connection.image.find_image(image))
         if found is None:
             raise model.CloudError(f"image '{image}' is not in Glance; tools/image/upload puts it there")
@@ -48,7 +48,7 @@ def may_choose_hosts(api: api_module.Api) -> bool:
     """Return whether these credentials may name compute hosts: Nova's policy reserves that to administrators."""
     try:
         api.read(lambda: list(api.connection.compute.services(binary="nova-compute")))
-    except sdk_errors.ForbiddenException:
+    except sdk_exceptions.ForbiddenException:
         return False
     return True
 

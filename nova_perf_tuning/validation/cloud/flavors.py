@@ -10,7 +10,7 @@ from typing import Any, Final
 from openstack import exceptions
 from openstack.compute.v2 import flavor as sdk_flavor
 
-from nova_perf_tuning.validation.cloud import faults, model
+from nova_perf_tuning.validation.cloud import model, sdk_errors
 
 #: From this microversion on Nova checks extra specs; the SDK on its own asks for an older one.
 CHECKED: Final = "2.86"
@@ -21,7 +21,7 @@ def list_flavors(connection: Any) -> list[sdk_flavor.Flavor]:
 
     :raises CloudError: the cloud cannot be reached or refuses.
     """
-    with faults.one_line("list flavors"):
+    with sdk_errors.one_line("list flavors"):
         found = list(connection.compute.flavors(get_extra_specs=True))
     return sorted(found, key=lambda flavor: (flavor.name, flavor.id))
 
@@ -31,7 +31,7 @@ def find(connection: Any, name: str) -> sdk_flavor.Flavor:
 
     :raises CloudError: there is none, two have the name, or the cloud cannot be reached or refuses.
     """
-    with faults.one_line(f"flavor {name}"):
+    with sdk_errors.one_line(f"flavor {name}"):
         found: sdk_flavor.Flavor | None = connection.compute.find_flavor(name, get_extra_specs=True)
     if found is None:
         raise model.CloudError(f"there is no flavor '{name}'; see 'openstack flavor list --all'")
@@ -44,7 +44,7 @@ def find_image(connection: Any, name: str) -> tuple[str, dict[str, str]]:
     :param name: or id.
     :raises CloudError: there is none, two have the name, or the cloud cannot be reached or refuses.
     """
-    with faults.one_line(f"image {name}"):
+    with sdk_errors.one_line(f"image {name}"):
         found = connection.image.find_image(name)
     if found is None:
         raise model.CloudError(f"there is no image '{name}'; see 'openstack image list'")
@@ -64,12 +64,12 @@ def create(connection: Any, name: str, extra_specs: Mapping[str, str], **fields:
     :raises CloudError: Nova refuses it or one of the specs (its reason is in the message), the name is taken,
         no rights, or the cloud cannot be reached.
     """
-    with faults.one_line(f"create flavor {name}"):
+    with sdk_errors.one_line(f"create flavor {name}"):
         made = connection.compute.create_flavor(name=name, **fields)
     try:
         _set(connection, made.id, extra_specs, f"create flavor {name}")
     except BaseException:
-        with faults.one_line(f"flavor {name} without its specs is left, 'openstack flavor delete {made.id}'"):
+        with sdk_errors.one_line(f"flavor {name} without its specs is left, 'openstack flavor delete {made.id}'"):
             connection.compute.delete_flavor(made.id)
         raise
     return find(connection, made.id)
@@ -87,7 +87,7 @@ def change(
     removed = sorted(flavor.extra_specs.keys() - extra_specs.keys())
     doing = f"set flavor {flavor.name}"
     _set(connection, flavor.id, wanted, doing)
-    with faults.one_line(f"{doing}: what was to be set is set, what was to be removed is not"):
+    with sdk_errors.one_line(f"{doing}: what was to be set is set, what was to be removed is not"):
         for key in removed:
             with contextlib.suppress(exceptions.NotFoundException):  # somebody was faster
                 connection.compute.delete_flavor_extra_specs_property(flavor.id, key)
@@ -98,7 +98,7 @@ def _set(connection: Any, flavor_id: str, extra_specs: Mapping[str, str], doing:
     """Set all of them in one request, which Nova takes or refuses as a whole."""
     if not extra_specs:
         return
-    with faults.one_line(doing):
+    with sdk_errors.one_line(doing):
         response = connection.compute.post(
             f"/flavors/{urllib.parse.quote(flavor_id, safe='')}/os-extra_specs",
             json={"extra_specs": dict(extra_specs)},
@@ -112,4 +112,4 @@ def _set(connection: Any, flavor_id: str, extra_specs: Mapping[str, str], doing:
             meant = [
                 f"{key}={value}" for key, value in extra_specs.items() if f"'{value}'" in said and key not in said
             ]
-            raise model.CloudError(": ".join([doing, *meant, str(faults.line(error))])) from error
+            raise model.CloudError(": ".join([doing, *meant, str(sdk_errors.line(error))])) from error

@@ -16,7 +16,7 @@ from openstack import connection
 
 from nova_perf_tuning.validation.bench import output
 from nova_perf_tuning.validation.cloud import api as api_module
-from nova_perf_tuning.validation.cloud import cloud_check, collector, faults, host_cpu, model, slots, stacks
+from nova_perf_tuning.validation.cloud import cloud_check, collector, host_cpu, model, sdk_errors, slots, stacks
 
 _POLL_S: Final = 2.0
 #: Of the pair's time limit, kept for removing stacks.
@@ -119,8 +119,8 @@ class HeatPairLauncher:
             measured.note(model.ErrorClass.INTERRUPTED, "the run was interrupted")
         except api_module.ERRORS as error:
             if api_module.credentials_refused(error):
-                raise model.CloudError(f"the cloud cannot be used: {faults.told(error)}") from error
-            measured.note(model.ErrorClass.API, faults.told(error))
+                raise model.CloudError(f"the cloud cannot be used: {sdk_errors.told(error)}") from error
+            measured.note(model.ErrorClass.API, sdk_errors.told(error))
         finally:
             begun = time.monotonic()
             for problem in self._closing.delete([one.stack for one in measured.running]):
@@ -137,7 +137,7 @@ class HeatPairLauncher:
 
         :raises model.CloudError: the cloud cannot be reached, or a stack cannot be removed.
         """
-        with faults.one_line("the cloud cannot be used"):
+        with sdk_errors.one_line("the cloud cannot be used"):
             found = self._closing.owned(run_id)
         problems = self._closing.delete(found)
         if problems:
@@ -297,7 +297,7 @@ class _Pair:
                 found = self._api.read(ask)
                 text = found.get("output", "") if isinstance(found, dict) else found
             except api_module.ERRORS as error:
-                text = f"(cannot be read: {faults.told(error)})"
+                text = f"(cannot be read: {sdk_errors.told(error)})"
             tails.append(f"{role}'s console ends: {output.printable(str(text)[-1200:], 600) or '(empty)'}")
         return "; ".join(tails)
 

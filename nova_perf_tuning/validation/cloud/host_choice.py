@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from openstack import exceptions as sdk_errors
+from openstack import exceptions as sdk_exceptions
 
 from nova_perf_tuning.validation.cloud import api as api_module
-from nova_perf_tuning.validation.cloud import faults, model
+from nova_perf_tuning.validation.cloud import model, sdk_errors
 
 #: Every host that is up and enabled. :data:`ANY`: one pair wherever the scheduler puts it; needs no admin rights.
 ALL = "all"
@@ -64,12 +64,12 @@ def choose(api: api_module.Api, wanted: Sequence[str]) -> Chosen:
 
 def _ask(api: api_module.Api) -> tuple[dict[str, str], dict[str, list[str]]]:
     """Return host -> why it cannot be used (empty if it can), and aggregate -> its hosts."""
-    with faults.one_line("the cloud cannot be used"):
+    with sdk_errors.one_line("the cloud cannot be used"):
         try:
             compute = api.connection.compute
             services = api.read(lambda: list(compute.services(binary="nova-compute")))
             aggregates = api.read(lambda: list(compute.aggregates()))
-        except sdk_errors.ForbiddenException:
+        except sdk_exceptions.ForbiddenException:
             raise model.CloudError(
                 "--hosts: only administrators may choose hosts, and Nova says that you are none (403); "
                 "use an administrator's credentials, or '--hosts any' for a pair where the scheduler puts it"

@@ -27,7 +27,7 @@ from prometheus_client import parser
 from nova_perf_tuning import errors
 from nova_perf_tuning.validation.bench import output
 from nova_perf_tuning.validation.cloud import api as api_module
-from nova_perf_tuning.validation.cloud import faults
+from nova_perf_tuning.validation.cloud import sdk_errors
 from nova_perf_tuning.validation.measure import overhead
 
 #: What results say of figures that come from here.
@@ -259,7 +259,7 @@ class Sampler:
                 raise AgentError(f"the hypervisor's name '{output.printable(host, 60)}' fits in no URL")
             guest.name, guest.host, guest.url = name, host, self._url.replace("{host}", host)
         except (*api_module.ERRORS, errors.PerfTuningError) as error:
-            guest.fault = output.printable(faults.told(error), 200)
+            guest.fault = output.printable(sdk_errors.told(error), 200)
 
 
 def _sample(url: str, guests: Sequence[_Guest]) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Final
 from openstack import exceptions
 
 from nova_perf_tuning.nova import host_result, traits
-from nova_perf_tuning.validation.cloud import faults, model
+from nova_perf_tuning.validation.cloud import model, sdk_errors
 
 #: A service disabled by this package has a reason that begins so, and only such a one is enabled again by it.
 REASON_PREFIX: Final = "nova-perf: "
@@ -63,10 +63,10 @@ def list_hosts(connection: Any) -> list[Host]:
 
     :raises CloudError: no admin rights, or the cloud cannot be reached or refuses.
     """
-    with faults.one_line("list compute hosts (Nova shows them to administrators)"):
+    with sdk_errors.one_line("list compute hosts (Nova shows them to administrators)"):
         services = list(connection.compute.services(binary="nova-compute"))
         hypervisors = list(connection.compute.hypervisors(details=True))
-    with faults.one_line("read traits (Placement shows them to administrators)"):
+    with sdk_errors.one_line("read traits (Placement shows them to administrators)"):
         carried = _traits(connection)
     nodes: dict[str, list[Any]] = {}
     for one in hypervisors:

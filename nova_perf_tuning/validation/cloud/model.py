@@ -154,7 +154,7 @@ class Task:
 class StoredRun:
     """A run over many hosts as it is in the database.
 
-    :ivar cloud: where it began, as :func:`nova_perf_tuning.validation.cloud.place.of` says.
+    :ivar cloud: where it began, as :func:`nova_perf_tuning.validation.cloud.cloud_identity.of` says.
     """
 
     run_id: str

@@ -15,7 +15,7 @@ import tenacity
 from openstack import exceptions
 
 from nova_perf_tuning.nova import host_result, traits
-from nova_perf_tuning.validation.cloud import faults, hosts, model
+from nova_perf_tuning.validation.cloud import hosts, model, sdk_errors
 
 #: An older result is refused; nova-compute's result_max_age is as long unless it is set otherwise.
 MAX_AGE: Final = datetime.timedelta(days=30)
@@ -46,7 +46,7 @@ def bring(
         raise model.CloudError(
             f"host {host.name} has no hypervisor yet, so no traits either; start its nova-compute"
         )
-    with faults.one_line(f"traits of host {host.name}"):
+    with sdk_errors.one_line(f"traits of host {host.name}"):
         return _put(connection, host, wanted)
 
 
@@ -90,7 +90,7 @@ def set_service(connection: Any, host: hosts.Host, failed: host_result.HostResul
     if host.status == "disabled" and not host.disabled_reason.startswith(hosts.REASON_PREFIX):
         return "left disabled: not by this command"
     which = host.service_id, host.name, "nova-compute"
-    with faults.one_line(f"nova-compute of {host.name}"):
+    with sdk_errors.one_line(f"nova-compute of {host.name}"):
         if failed is not None:
             connection.compute.disable_service(*which, disabled_reason=_reason(failed))
             return "disabled"

@@ -11,12 +11,12 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from openstack import exceptions as sdk_errors
+from openstack import exceptions as sdk_exceptions
 from openstack.orchestration.v1 import stack as sdk_stack
 
 from nova_perf_tuning.validation.bench import output
 from nova_perf_tuning.validation.cloud import api as api_module
-from nova_perf_tuning.validation.cloud import faults, model
+from nova_perf_tuning.validation.cloud import model, sdk_errors
 
 #: On every stack; what has it not is not ours, whatever its name.
 TAG: Final = "nova-perf"
@@ -105,7 +105,7 @@ class Stacks:
         }
         try:
             return Stack(self._api.read(lambda: self._post(request)), name)
-        except sdk_errors.ConflictException:
+        except sdk_exceptions.ConflictException:
             # The answer to an earlier attempt was lost; names are unique.
             found = self._api.read(
                 lambda: self._api.connection.orchestration.find_stack(name, ignore_missing=False)
@@ -117,12 +117,12 @@ class Stacks:
             kind = classify(str(error))
             # Heat has not looked at the pair's hosts yet.
             kind = model.ErrorClass.API if kind is model.ErrorClass.STACK_FAILED else kind
-            raise StackError(kind, f"Heat refused the stack: {faults.told(error)}") from error
+            raise StackError(kind, f"Heat refused the stack: {sdk_errors.told(error)}") from error
 
     def _post(self, request: Mapping[str, Any]) -> str:
         """Make a stack and return its id; create_stack() would make a list of the tags, and Heat wants text."""
         answer = self._api.connection.orchestration.post("/stacks", json=request)
-        sdk_errors.raise_from_response(answer)
+        sdk_exceptions.raise_from_response(answer)
         return str(answer.json()["stack"]["id"])
 
     def status(self, stack: Stack) -> tuple[str, str]:
@@ -203,12 +203,12 @@ class Stacks:
                         break
                     try:
                         waiting[stack] = self._push(stack, waiting[stack], problems)
-                    except sdk_errors.NotFoundException:
+                    except sdk_exceptions.NotFoundException:
                         if stack.id or late >= _APPEAR_S:
                             del waiting[stack]
                             problems.pop(stack, None)
                     except api_module.ERRORS as error:
-                        problems[stack] = faults.told(error)
+                        problems[stack] = sdk_errors.told(error)
                         if api_module.http_status(error) in (401, 403):
                             del waiting[stack]
                 if waiting:
@@ -226,7 +226,7 @@ class Stacks:
         """
         found = self._get(stack.id or stack.name, resolve_outputs=False)
         if found.status == "DELETE_COMPLETE":
-            raise sdk_errors.NotFoundException
+            raise sdk_exceptions.NotFoundException
         if found.status == "DELETE_FAILED":
             problems[stack] = output.printable(found.status_reason or "", 300)
         if found.status == "DELETE_IN_PROGRESS" or time.monotonic() < due:

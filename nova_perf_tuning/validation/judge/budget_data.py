@@ -6,7 +6,7 @@ import collections
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from nova_perf_tuning.guest import truth
+from nova_perf_tuning.guest import probe
 from nova_perf_tuning.validation.bench import metrics
 from nova_perf_tuning.validation.judge import budget_file, noise, statistics, trial_filter
 from nova_perf_tuning.validation.measure import model, overhead, reasons
@@ -115,11 +115,11 @@ class Measured:
         for arm in (budget.arm, budget.baseline):
             told = self.environment.get("arms", {}).get(arm, {})
             found = str(told.get("virtualization") or "")
-            if truth.contradiction(found, accelerator):
+            if probe.contradiction(found, accelerator):
                 return reason(_C.ACCELERATOR_CONTRADICTED, arm=arm, accelerator=accelerator, found=found)
             if found == "unknown" and wanted is not None:
                 return reason(_C.VIRTUALIZATION_UNREAD, arm=arm, wanted=wanted)
-            if grave := [one for one in told.get("findings", ()) if one["code"] not in truth.HARMLESS]:
+            if grave := [one for one in told.get("findings", ()) if one["code"] not in probe.HARMLESS]:
                 return reason(_C.OTHER_GUESTS, arm=arm, finding=grave[0]["text"], more=len(grave) - 1)
         return None
 

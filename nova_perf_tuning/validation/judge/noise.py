@@ -12,7 +12,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from nova_perf_tuning import errors, whole_file
+from nova_perf_tuning import atomic_write, errors
 from nova_perf_tuning.nova import host_result
 from nova_perf_tuning.validation.judge import statistics, trial_filter
 from nova_perf_tuning.validation.measure import model, reasons, schema, store
@@ -94,7 +94,7 @@ def save(results: model.Results, path: str) -> dict[str, dict[str, float]]:
 
     :raises NoFloorError: the run has none.
     :raises schema.InputError: what is there already cannot be read.
-    :raises whole_file.OutputError: somebody else does not end changing it.
+    :raises atomic_write.OutputError: somebody else does not end changing it.
     :raises OSError: it cannot be written.
     """
     found = floors(results)
@@ -105,7 +105,7 @@ def save(results: model.Results, path: str) -> dict[str, dict[str, float]]:
         for label, losses in found.items()
     ]
     os.makedirs(os.path.dirname(path) or ".", mode=0o755, exist_ok=True)
-    with whole_file.changing(path):
+    with atomic_write.changing(path):
         kept = [one for one in load(path) if one["fingerprint"] not in known.values()]
         store.write_atomically(path, json.dumps({"schema": 1, "floors": [*kept, *new]}, indent=1) + "\n")
     return found
@@ -115,12 +115,12 @@ def check_writable(path: str) -> None:
     """Find out before an A/A run that its floors cannot be kept.
 
     :raises schema.InputError: what is there is no such file, or none can be made there.
-    :raises whole_file.OutputError: something else than a file is there.
+    :raises atomic_write.OutputError: something else than a file is there.
     """
     try:
         os.makedirs(os.path.dirname(path) or ".", mode=0o755, exist_ok=True)
-        whole_file.check(path)
-        with whole_file.changing(path):
+        atomic_write.check(path)
+        with atomic_write.changing(path):
             load(path)
     except OSError as error:
         why = f"noise floors cannot be kept there: {error.strerror}; give another file"

@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 
 import libvirt
 
-from nova_perf_tuning.guest import truth as truth_module
+from nova_perf_tuning.guest import probe as truth_module
 from nova_perf_tuning.host import guest_cpu, model
 from nova_perf_tuning.host.facts import guests
 from nova_perf_tuning.host.facts.root import Root

@@ -10,7 +10,7 @@ import shutil
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from nova_perf_tuning import cache_folder
+from nova_perf_tuning import cache_directory
 from nova_perf_tuning.validation.launch import base
 
 _BUILD = "build it with tools/image/build"
@@ -50,13 +50,13 @@ def default_folder(programs: Collection[str] = ()) -> str:
     :raises LaunchError: there are images, but none has them all; says how to build one.
     """
     lacking: list[set[str]] = []
-    for folder in map(cache_folder.path, ("image", "full-image", "own-image")):
+    for folder in map(cache_directory.path, ("image", "full-image", "own-image")):
         if _has(folder, "complete"):
             lacking.append(set(programs) - programs_in(folder))
             if not lacking[-1]:
                 return folder
     if not lacking:
-        return cache_folder.path("image")
+        return cache_directory.path("image")
     fewest = min(lacking, key=lambda names: len(names))
     raise base.LaunchError(
         f"no guest image has {', '.join(sorted(fewest))}; build one with tools/image/build --full, and"
@@ -115,7 +115,7 @@ def check_same_programs(found: Image, programs: Collection[str]) -> None:
     wanted = set(programs)
     if any(name.startswith(_OWN) for name in programs):
         wanted |= {name for name in found.sums if name.startswith(_OWN)}
-    path = cache_folder.program_path()
+    path = cache_directory.program_path()
     digests = {
         shutil.which(name, path=path) or "": found.sums[name] for name in sorted(wanted & found.sums.keys())
     }

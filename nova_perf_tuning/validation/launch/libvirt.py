@@ -17,10 +17,10 @@ from typing import Any, Final
 import libvirt
 from lxml import etree
 
-from nova_perf_tuning import errors, interrupt
+from nova_perf_tuning import errors, signals
+from nova_perf_tuning.guest import probe as truth_module
 from nova_perf_tuning.guest import storage
 from nova_perf_tuning.guest import transform as transform_module
-from nova_perf_tuning.guest import truth as truth_module
 from nova_perf_tuning.printing import one_line
 from nova_perf_tuning.validation.launch import (
     accelerator,
@@ -126,7 +126,7 @@ class LibvirtLauncher(base.Launcher):
         try:
             self._accelerator = accelerator.choose(self._wanted, self._emulator, self._image)
             self.remove_dead_runs()
-            with interrupt.deferred():
+            with signals.deferred():
                 self._run = run_directory.RunDirectory()
             self._files = disks.copy_image(self._image, self._run)
             self._cache = disks.cache_mode(self._run.path)
@@ -142,7 +142,7 @@ class LibvirtLauncher(base.Launcher):
 
         What cannot be removed now is logged and tried again by the next run.
         """
-        with interrupt.deferred():
+        with signals.deferred():
             return run_directory.sweep(self._remove_remains)
 
     def boot(self, arm: base.Arm) -> base.Pair:
@@ -289,7 +289,7 @@ class LibvirtLauncher(base.Launcher):
     def destroy(self, arm: str) -> None:
         if self._run is None:
             return
-        with interrupt.deferred():
+        with signals.deferred():
             if self._active == arm:
                 self._tuning.restore()
                 self._active = None
@@ -300,7 +300,7 @@ class LibvirtLauncher(base.Launcher):
             _remove_logs(self._domain_name(arm, "*"))
 
     def close(self) -> None:
-        with interrupt.deferred():
+        with signals.deferred():
             self._close()
 
     def _close(self) -> None:

@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Mapping
 from typing import Any, Final
 
-from nova_perf_tuning import interrupt
+from nova_perf_tuning import signals
 from nova_perf_tuning.validation.launch import base, disks, host_machine
 
 #: Names of launchers that the command line takes.
@@ -40,7 +40,7 @@ class LocalLauncher(base.Launcher):
 
     def prepare(self) -> None:
         if self._folder is None:
-            with interrupt.deferred():  # a folder whose name is lost stays
+            with signals.deferred():  # a folder whose name is lost stays
                 self._folder = tempfile.mkdtemp(prefix="nova-perf-", dir=self._parent)
                 os.chmod(self._folder, 0o711)  # noqa: S103  # as the run's folder of the other launcher
 

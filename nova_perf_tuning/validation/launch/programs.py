@@ -6,7 +6,7 @@ import os
 import subprocess
 from collections.abc import Sequence
 
-from nova_perf_tuning import cache_folder
+from nova_perf_tuning import cache_directory
 from nova_perf_tuning.validation.launch import base
 
 #: Program -> Debian package.
@@ -24,7 +24,7 @@ _LIMIT_S = 300.0
 
 def environment() -> dict[str, str]:
     """Return the environment of programs: plain English, and /usr/sbin, which is not on every user's PATH."""
-    return {**os.environ, "PATH": cache_folder.program_path(), "LC_ALL": "C"}
+    return {**os.environ, "PATH": cache_directory.program_path(), "LC_ALL": "C"}
 
 
 def call(argv: Sequence[str], text: str = "") -> str:

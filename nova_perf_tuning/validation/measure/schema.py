@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 import jsonschema
 
-from nova_perf_tuning import at_once, errors, schema_fault
+from nova_perf_tuning import bounded_read, errors, json_schema
 
 #: What a value breaks where the schema's description says better what is wanted.
 _WANTED = ("type", "minimum", "maximum", "exclusiveMaximum", "minItems")
@@ -40,7 +40,7 @@ def check(name: str, data: object, where: str) -> None:
         return
     error = min(faults, key=lambda fault: fault.validator != "additionalProperties")
     place = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in error.absolute_path)
-    text = schema_fault.text(error)
+    text = json_schema.text(error)
     if error.validator in _WANTED and isinstance(wanted := error.schema.get("description"), str):
         text = f"{' '.join(repr(error.instance).split())[:60]} where {wanted} is wanted"
     raise InputError(f"{where}: {place.lstrip('.') or 'the document'}: {text}")
@@ -53,7 +53,7 @@ def read_text(path: str, limit: int) -> str:
     :raises InputError: unreadable, larger, or no UTF-8.
     """
     try:
-        return at_once.read_argument(path, limit).decode("utf-8")
+        return bounded_read.read_argument(path, limit).decode("utf-8")
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}") from None
     except UnicodeDecodeError as error:

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nova_perf_tuning import whole_file
+from nova_perf_tuning import atomic_write
 from nova_perf_tuning.validation.bench import metrics
 from nova_perf_tuning.validation.measure import model, schema
 
@@ -118,8 +118,8 @@ def write_atomically(path: str, text: str) -> None:
 
     What UTF-8 has no bytes for (half a surrogate pair in a name) is replaced, so that what was measured is kept.
 
-    :raises whole_file.OutputError: something else than a file is there, or the directory is missing.
+    :raises atomic_write.OutputError: something else than a file is there, or the directory is missing.
     :raises OSError: as for :func:`save`.
     """
-    with whole_file.writing(path) as file:
+    with atomic_write.writing(path) as file:
         file.write(text.encode("utf-8", "replace"))

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from nova_perf_tuning.guest import truth
+from nova_perf_tuning.guest import probe
 from nova_perf_tuning.validation.measure import model, reasons
 
 if TYPE_CHECKING:
@@ -234,7 +234,7 @@ _TEXTS: Final[Mapping[reasons.ReasonCode, str | Callable[[_Params], str]]] = {
     _C.NO_ARM: lambda told: f"arm '{told['arm']}' was not measured; the results have {listed(told['known'])}",
     _C.OTHER_ACCELERATOR: "guests ran on {accelerator}, the budget is for {wanted}",
     _C.ACCELERATOR_CONTRADICTED: lambda told: (
-        f"guests of '{told['arm']}': {truth.contradiction(told['found'], told['accelerator'])}"
+        f"guests of '{told['arm']}': {probe.contradiction(told['found'], told['accelerator'])}"
     ),
     _C.VIRTUALIZATION_UNREAD: ("what guests of '{arm}' run on could not be read, the budget is for {wanted}"),
     _C.OTHER_GUESTS: _guests,

@@ -7,7 +7,7 @@ import subprocess
 import tempfile
 import unittest
 
-from nova_perf_tuning import cache_folder
+from nova_perf_tuning import cache_directory
 from nova_perf_tuning.validation.bench import database as benchmark_database
 from nova_perf_tuning.validation.bench import plugins
 from nova_perf_tuning.validation.launch import local
@@ -16,7 +16,7 @@ from tests.functional import patience
 
 TOP = pathlib.Path(__file__).parents[3]
 SOURCE = TOP / "tools" / "programs"
-ENVIRONMENT = {**os.environ, "PATH": cache_folder.program_path(), "LC_ALL": "C"}
+ENVIRONMENT = {**os.environ, "PATH": cache_directory.program_path(), "LC_ALL": "C"}
 #: What breaks TPC-C's consistency conditions, and stays broken while transactions run.
 BREAKS = (
     "UPDATE bench.district SET d_ytd = d_ytd + 1 WHERE d_id = 3",  # 1, 9

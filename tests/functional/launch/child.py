@@ -7,14 +7,14 @@ python -m tests.functional.launch.child IMAGE MOMENT: prints the run's id, then 
 import sys
 import time
 
-from nova_perf_tuning import interrupt
+from nova_perf_tuning import signals
 from nova_perf_tuning.specs import request
 from nova_perf_tuning.validation.launch import base, libvirt
 from tests.functional import patience
 
 image, moment = sys.argv[1:]
 with (
-    interrupt.guarded(interrupt.TERMINATION),
+    signals.guarded(signals.TERMINATION),
     libvirt.LibvirtLauncher(accelerator="tcg", image_folder=image, boot_timeout_s=patience.LIMIT_S) as launcher,
 ):
     launcher.prepare()

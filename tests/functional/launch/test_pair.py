@@ -8,7 +8,7 @@ import libvirt as libvirt_binding
 from lxml import etree
 
 from nova_perf_tuning import cpulist
-from nova_perf_tuning.guest import truth as truth_module
+from nova_perf_tuning.guest import probe as truth_module
 from nova_perf_tuning.specs import request
 from nova_perf_tuning.validation.launch import base, libvirt
 from tests.functional import patience, rig

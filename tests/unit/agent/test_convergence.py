@@ -17,7 +17,7 @@ import testtools
 from hypothesis import strategies as st
 
 from nova_perf_tuning import cpulist
-from nova_perf_tuning.agent import arbiter, reconcile
+from nova_perf_tuning.agent import reconcile, rewrite_limit
 from nova_perf_tuning.host.transaction import apply, journal, restore
 from tests.hosts import sysroots
 from tests.unit.agent import simulated
@@ -110,7 +110,7 @@ class Bench:
     def _open(self):
         self.journal = journal.Journal(os.path.join(self.folder, "state"), self.folder, writer=True)
         book = OneJournal(self.journal)
-        self.agent = reconcile.Reconciler(self.host, book, arbiter.Arbiter(), clock=lambda: self.now)
+        self.agent = reconcile.Reconciler(self.host, book, rewrite_limit.RewriteLimit(), clock=lambda: self.now)
 
     def close(self):
         self.journal.close()
@@ -290,7 +290,7 @@ class RivalTest(testtools.TestCase):
 
     def test_what_is_held_back_is_told_and_not_taken_for_new_drift(self):
         self._contest(30)
-        held = self.bench.agent.arbiter.held_back(self.bench.now)
+        held = self.bench.agent.limit.held_back(self.bench.now)
         self.assertEqual([("irq_affinity", f"irq:{self.number}", "0000:10:00.0|eth0-TxRx-0")], list(held))
         self.assertEqual(held, self.bench.agent.contested())
         self.assertEqual([], self.bench.agent.drifting())

@@ -14,7 +14,7 @@ from unittest import mock
 
 import testtools
 
-from nova_perf_tuning.agent import arbiter, findings, metrics, reconcile, service, sources
+from nova_perf_tuning.agent import findings, metrics, reconcile, rewrite_limit, service, sources
 from nova_perf_tuning.cli import status
 from nova_perf_tuning.host.transaction import journal
 from tests.hosts import sysroots
@@ -82,7 +82,7 @@ class LoopTest(testtools.TestCase):
         bench = test_convergence.Bench()
         self.addCleanup(bench.close)
         self.host = bench.host = Host()
-        self.reconciler = reconcile.Reconciler(self.host, Journal(bench.journal), arbiter.Arbiter())
+        self.reconciler = reconcile.Reconciler(self.host, Journal(bench.journal), rewrite_limit.RewriteLimit())
         folder = tempfile.TemporaryDirectory(prefix="nova-perf-loop-", dir=sysroots.workplace())
         self.addCleanup(folder.cleanup)
         self.root = pathlib.Path(folder.name)
@@ -154,7 +154,7 @@ class PassedThroughTest(LoopTest):
                 self.until(agent, lambda: self.host.vectors[self.vector()].affinity == placed), "not placed again"
             )
         # No write was seen: nobody is blamed, and nothing is held back.
-        self.assertEqual({}, self.reconciler.arbiter.held_back(time.monotonic()))
+        self.assertEqual({}, self.reconciler.limit.held_back(time.monotonic()))
 
     def test_what_cannot_be_placed_is_not_tried_at_each_look(self):
         agent = self.serve(passthrough_interval=0.01)
@@ -162,7 +162,7 @@ class PassedThroughTest(LoopTest):
         self.host.takes_writes = False
         passes = sum(agent.stats.passes.values())
         with self.assertLogs(service.LOG, "WARNING"):
-            self.until(agent, lambda: self.reconciler.arbiter.held_back(time.monotonic()))
+            self.until(agent, lambda: self.reconciler.limit.held_back(time.monotonic()))
         self.assertLessEqual(sum(agent.stats.passes.values()) - passes, 6)
 
 
@@ -185,8 +185,8 @@ class TimersTest(LoopTest):
     def test_what_came_while_a_command_was_at_work_is_answered_after_it(self):
         """However often it is put off, and though no timer comes for an hour."""
         agent = self.serve()
-        attempts = [*[journal.BusyError("process 1 is changing this host")] * 3, self.reconciler.book.writing()]
-        with mock.patch.object(self.reconciler.book, "writing", side_effect=attempts):
+        attempts = [*[journal.BusyError("process 1 is changing this host")] * 3, self.reconciler.journal.writing()]
+        with mock.patch.object(self.reconciler.journal, "writing", side_effect=attempts):
             agent.waker.wake(sources.LINK)
             self.assertTrue(self.until(agent, lambda: agent.stats.passes[sources.LINK]), "no pass")
         self.assertEqual((3, {"start": 1, sources.LINK: 1}), (agent.stats.skipped, dict(agent.stats.passes)))
@@ -198,7 +198,7 @@ class TimersTest(LoopTest):
         for _ in range(7):
             self.host.vectors[number].affinity = "7"
             agent.make_pass({"look"})
-        (held,) = self.reconciler.arbiter.held_back(time.monotonic()).values()
+        (held,) = self.reconciler.limit.held_back(time.monotonic()).values()
         held.until = time.monotonic() + 0.1
         # The loop is away while it falls due.
         time.sleep(0.2)
@@ -224,7 +224,7 @@ class TimersTest(LoopTest):
 class ToldTest(LoopTest):
     def serve(self, **options):
         """Return an agent that gives in at once."""
-        self.reconciler.arbiter = arbiter.Arbiter(1)
+        self.reconciler.limit = rewrite_limit.RewriteLimit(1)
         return super().serve(**options)
 
     def hold_back(self, agent, numbers):

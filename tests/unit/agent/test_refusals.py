@@ -8,7 +8,7 @@ import os
 
 import testtools
 
-from nova_perf_tuning.agent import arbiter
+from nova_perf_tuning.agent import rewrite_limit
 from nova_perf_tuning.host.kinds import base
 from nova_perf_tuning.host.transaction import apply
 from tests.unit.agent import test_convergence
@@ -172,7 +172,7 @@ class RefusalTest(testtools.TestCase):
 
 class PausesTest(testtools.TestCase):
     def test_each_pause_is_twice_as_long_as_the_one_before(self):
-        judge, key, now = arbiter.Arbiter(1), ("irq_affinity", "irq:30", ""), 3.3
+        judge, key, now = rewrite_limit.RewriteLimit(1), ("irq_affinity", "irq:30", ""), 3.3
         self.assertTrue(judge.allow(key, now))
         self.assertFalse(judge.allow(key, now))
         for pause in (20.0, 40.0, 80.0, 160.0, 320.0, 600.0, 600.0):

@@ -7,7 +7,7 @@ import math
 import os
 from unittest import mock
 
-from nova_perf_tuning.agent import arbiter, reconcile, service, sources
+from nova_perf_tuning.agent import reconcile, rewrite_limit, service, sources
 from tests.unit.agent import test_loop
 
 
@@ -67,8 +67,10 @@ class PaceTest(test_loop.LoopTest):
         super().setUp()
         self.clock = Clock()
         self.enterContext(mock.patch.object(service, "time", self.clock))
-        book = self.reconciler.book
-        self.reconciler = reconcile.Reconciler(self.host, book, arbiter.Arbiter(), clock=self.clock.monotonic)
+        book = self.reconciler.journal
+        self.reconciler = reconcile.Reconciler(
+            self.host, book, rewrite_limit.RewriteLimit(), clock=self.clock.monotonic
+        )
         self.agent = self.serve()
         self.agent._inbox._selector = Waits(self.agent._inbox._selector, self.clock)
         self.number = min(self.host.numbers("eth0"))
@@ -129,8 +131,8 @@ class FailuresTest(PaceTest):
         self.link.tell()
         self.assertLess(self.right_after(), 2.1)
         # However long ago it failed first, the event explains what has changed.
-        costs = {round(5.0 - one.budget, 1) for one in self.reconciler.arbiter._contests.values()}
-        self.assertEqual({arbiter.EXCUSED}, costs)
+        costs = {round(5.0 - one.budget, 1) for one in self.reconciler.limit._contests.values()}
+        self.assertEqual({rewrite_limit.EXCUSED}, costs)
 
     def test_an_event_explains_what_has_changed_until_a_pass_answers_it(self):
         self.break_down()
@@ -139,8 +141,8 @@ class FailuresTest(PaceTest):
         self.go_on(20.0)
         self.mend()
         self.right_after()
-        costs = {round(5.0 - one.budget, 1) for one in self.reconciler.arbiter._contests.values()}
-        self.assertEqual({arbiter.EXCUSED}, costs)
+        costs = {round(5.0 - one.budget, 1) for one in self.reconciler.limit._contests.values()}
+        self.assertEqual({rewrite_limit.EXCUSED}, costs)
 
     def test_events_without_end_have_an_attempt_in_two_seconds(self):
         last = self.break_for_long()
@@ -167,5 +169,5 @@ class FailuresTest(PaceTest):
         self.assertEqual([begin], self.tried)
         self.assertNotEqual(self.placed, self.host.vectors[self.number].affinity)
         self.assertLess(self.right_after(), 2.0)
-        costs = {round(5.0 - one.budget, 1) for one in self.reconciler.arbiter._contests.values()}
-        self.assertEqual({arbiter.EXCUSED}, costs)
+        costs = {round(5.0 - one.budget, 1) for one in self.reconciler.limit._contests.values()}
+        self.assertEqual({rewrite_limit.EXCUSED}, costs)

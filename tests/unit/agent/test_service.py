@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import testtools
 
-from nova_perf_tuning.agent import arbiter, findings, reconcile, service, sources
+from nova_perf_tuning.agent import findings, reconcile, rewrite_limit, service, sources
 from nova_perf_tuning.conf import opts
 from nova_perf_tuning.host.transaction import apply
 from tests.unit.agent import test_convergence
@@ -17,7 +17,9 @@ class FindingsTest(testtools.TestCase):
         bench = test_convergence.Bench()
         self.addCleanup(bench.close)
         self.host = bench.host
-        self.agent = reconcile.Reconciler(self.host, test_convergence.OneJournal(bench.journal), arbiter.Arbiter())
+        self.agent = reconcile.Reconciler(
+            self.host, test_convergence.OneJournal(bench.journal), rewrite_limit.RewriteLimit()
+        )
         timing = opts.load([]).agent
         self.service = service.Service(
             self.agent, sources.Watch(bench.folder), timing, bench.folder, findings.Neighbours(bench.folder)

@@ -7,7 +7,7 @@ import fixtures
 import testtools
 
 from nova_perf_tuning.cli import cloud_validate
-from nova_perf_tuning.validation.cloud import host_choice, place
+from nova_perf_tuning.validation.cloud import cloud_identity, host_choice
 from nova_perf_tuning.validation.measure import store
 from tests import simulated_cloud as simulation
 
@@ -20,7 +20,7 @@ def parse(*arguments):
     return cloud_validate.Validate(None, None).get_parser("openstack perf validate").parse_args(arguments)
 
 
-class SimulatedCloud(place.HeatCloud):
+class SimulatedCloud(cloud_identity.HeatCloud):
     """Takes the place of the cloud behind the command; time runs 2,000 times as fast."""
 
     def __init__(self, cloud=None, count=6):

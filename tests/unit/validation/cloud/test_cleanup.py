@@ -7,7 +7,7 @@ import pathlib
 import fixtures
 import openstack
 
-from nova_perf_tuning.validation.cloud import api, model, place, run_store
+from nova_perf_tuning.validation.cloud import api, cloud_identity, model, run_store
 from tests.unit.validation.cloud import openstack_program, test_heat_pair
 
 RUNS = tuple(f"20261123-06373{number}-d69{number}" for number in range(4))
@@ -25,7 +25,7 @@ class CleanupTest(openstack_program.ProgramTestCase):
         """Return the cloud of this test as the command sees it."""
         connection = openstack.connect(cloud="test")
         self.addCleanup(connection.close)
-        return place.of(api.Api(lambda: connection))
+        return cloud_identity.of(api.Api(lambda: connection))
 
     def left(self, run_id, cloud, state="interrupted"):
         """Store a run that has left a stack on this cloud."""

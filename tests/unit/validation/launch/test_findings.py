@@ -4,18 +4,18 @@ import types
 
 import testtools
 
-from nova_perf_tuning.guest import transform, truth
+from nova_perf_tuning.guest import probe, transform
 from nova_perf_tuning.specs import request
 from nova_perf_tuning.validation.launch import base, libvirt
-from tests.unit.guest import corpus, test_truth
+from tests.unit.guest import corpus, test_probe
 
 
 class FindingsTest(testtools.TestCase):
     def test_auto_is_compared_with_the_domain_of_each_guest(self):
         asked = request.Request(vif_queues="auto")
         xml = transform.transform(corpus.text("virtio-blk.xml").replace(">4</vcpu>", ">2</vcpu>"), asked).xml
-        sound = test_truth.ETHTOOL.replace("Combined:\t1", "Combined:\t2")
-        truths = tuple(truth.parse(f"== signature\nKVMKVMKVM\n{text}") for text in (test_truth.ETHTOOL, sound))
+        sound = test_probe.ETHTOOL.replace("Combined:\t1", "Combined:\t2")
+        truths = tuple(probe.parse(f"== signature\nKVMKVMKVM\n{text}") for text in (test_probe.ETHTOOL, sound))
         guests = (types.SimpleNamespace(xml=xml),) * 2
         launcher = libvirt.LibvirtLauncher()
         launcher._accelerator = types.SimpleNamespace(name="kvm")

@@ -9,7 +9,7 @@ import hypothesis
 import testtools
 from hypothesis import strategies
 
-from nova_perf_tuning import whole_file
+from nova_perf_tuning import atomic_write
 from nova_perf_tuning.validation.measure import schema, store
 from tests.unit.validation import samples
 
@@ -53,7 +53,7 @@ class FileTest(StoreCase):
         self.assertRaises(ValueError, store.save, bad, self.path)
         self.assertEqual(before, open(self.path, encoding="utf-8").read())
         for path in (os.path.join(self.folder, "none", "x"), ""):
-            self.assertRaises(whole_file.OutputError, store.write_atomically, path, "text")
+            self.assertRaises(atomic_write.OutputError, store.write_atomically, path, "text")
         self.assertEqual(["results.json"], os.listdir(self.folder))
 
     def test_hostile(self):

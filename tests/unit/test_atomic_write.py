@@ -8,7 +8,7 @@ import pathlib
 import fixtures
 import testtools
 
-from nova_perf_tuning import whole_file
+from nova_perf_tuning import atomic_write
 
 
 class WholeFileTest(testtools.TestCase):
@@ -23,7 +23,7 @@ class WholeFileTest(testtools.TestCase):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
         def write():
-            with whole_file.writing(path) as file:
+            with atomic_write.writing(path) as file:
                 file.write(b"x")
 
         with fixtures.MonkeyPatch("os.fsync", full):
@@ -36,7 +36,7 @@ class WholeFileTest(testtools.TestCase):
         outside = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
         secret, aside = outside / "secret", outside / "aside"
         secret.touch(0o600)
-        with whole_file.writing(str(self.folder / "record.tar.gz")):
+        with atomic_write.writing(str(self.folder / "record.tar.gz")):
             (temporary,) = self.folder.iterdir()
             temporary.rename(aside)
             temporary.symlink_to(secret)
@@ -48,8 +48,11 @@ class WholeFileTest(testtools.TestCase):
         os.mkfifo(self.folder / "pipe")
         for name in ("link", "folder", "pipe", "absent/file"):
             with self.subTest(name):
-                self.assertRaises(whole_file.OutputError, whole_file.check, str(self.folder / name))
+                self.assertRaises(atomic_write.OutputError, atomic_write.check, str(self.folder / name))
 
     def test_one_changes_a_file_at_a_time(self):
-        with whole_file.changing(str(self.folder / "noise.json")), open(self.folder / ".noise.json.lock") as lock:
+        with (
+            atomic_write.changing(str(self.folder / "noise.json")),
+            open(self.folder / ".noise.json.lock") as lock,
+        ):
             self.assertRaises(BlockingIOError, fcntl.flock, lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -2,11 +2,11 @@
 
 import testtools
 
-from nova_perf_tuning.guest import transform, truth
+from nova_perf_tuning.guest import probe, transform
 from nova_perf_tuning.specs import request
 from tests.unit.guest import corpus
 
-C = truth.FindingCode
+C = probe.FindingCode
 
 #: What kernels and CPUs were seen or are documented to say -> mode.
 MODES = {
@@ -39,17 +39,17 @@ tx-checksumming: on
 class TruthTest(testtools.TestCase):
     def test_modes(self):
         for text, mode in MODES.items():
-            self.assertEqual(mode, truth.parse(text).virtualization, text)
+            self.assertEqual(mode, probe.parse(text).virtualization, text)
 
     def test_queues_offloads_disks(self):
-        found = truth.parse(f"{ETHTOOL}== disk vda\n0\n1\n")
+        found = probe.parse(f"{ETHTOOL}== disk vda\n0\n1\n")
         nic = found.nics["eth0"]
         self.assertEqual((2, 1, 2), (nic.queues, nic.enabled, nic.possible))
         self.assertEqual((True, False), (nic.offloads["rx-checksumming"], nic.offloads["tx-tcp-segmentation"]))
         self.assertEqual({"vda": 2}, found.disks)
 
     def codes(self, text, accelerator="none", **asked):
-        found = truth.findings(truth.parse(text), request.Request(**asked), accelerator, vcpus=4)
+        found = probe.findings(probe.parse(text), request.Request(**asked), accelerator, vcpus=4)
         return [one.code for one in found]
 
     def test_what_was_asked_for_and_is_there_is_no_finding(self):
@@ -74,15 +74,15 @@ class TruthTest(testtools.TestCase):
         for vcpus, housekeeping, queues in ((2, None, 2), (4, None, 4), (4, 1, 1)):
             xml = corpus.text("virtio-blk.xml").replace(">4</vcpu>", f">{vcpus}</vcpu>")
             xml = transform.transform(xml, asked, housekeeping_cpus=housekeeping).xml
-            known = truth.resolved(asked, xml, vcpus)
+            known = probe.resolved(asked, xml, vcpus)
             self.assertEqual((queues, vcpus), (known.vif_queues, known.disk_queues))
             spelled = request.Request(vif_queues=queues, disk_queues=vcpus)
-            found = truth.findings(truth.parse(text), known, "tcg", vcpus)
-            self.assertEqual(truth.findings(truth.parse(text), spelled, "tcg", vcpus), found)
+            found = probe.findings(probe.parse(text), known, "tcg", vcpus)
+            self.assertEqual(probe.findings(probe.parse(text), spelled, "tcg", vcpus), found)
             self.assertIn(C.DISK_QUEUES, [one.code for one in found])
-        left_out = truth.resolved(asked, corpus.text("virtio-blk.xml"), 4)
+        left_out = probe.resolved(asked, corpus.text("virtio-blk.xml"), 4)
         self.assertEqual((1, 4), (left_out.vif_queues, left_out.disk_queues), "a disk has one for each vCPU")
-        self.assertEqual(request.Request(vif_queues=3), truth.resolved(request.Request(vif_queues=3), "", 4))
+        self.assertEqual(request.Request(vif_queues=3), probe.resolved(request.Request(vif_queues=3), "", 4))
 
     def test_accelerator(self):
         emulated, kvm = ("== flags\nhypervisor\n== signature\nTCGTCGTCGTCG\n", "== signature\nKVMKVMKVM\n")
@@ -98,5 +98,5 @@ class TruthTest(testtools.TestCase):
         ):
             self.assertEqual(codes, self.codes(text, accelerator), (text, accelerator))
         self.assertEqual(
-            "declared to run on kvm, but found on emulation (TCG)", truth.contradiction("qemu", "kvm")
+            "declared to run on kvm, but found on emulation (TCG)", probe.contradiction("qemu", "kvm")
         )

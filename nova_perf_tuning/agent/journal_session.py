@@ -25,7 +25,7 @@ class SecondAgentError(errors.PerfTuningError):
     """Another agent keeps this host."""
 
 
-class Book:
+class JournalSession:
     """The journal in ``folder`` of the host below ``root``.
 
     :param ending: seconds that :meth:`ending` waits for a command.

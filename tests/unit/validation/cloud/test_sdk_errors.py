@@ -7,7 +7,7 @@ import sys
 import fixtures
 import openstack
 
-from nova_perf_tuning.validation.cloud import api, cloud_check, faults, host_choice, model
+from nova_perf_tuning.validation.cloud import api, cloud_check, host_choice, model, sdk_errors
 from tests.unit.validation.cloud import api_server, openstack_program
 
 HTML = b"<html><head><title>503</title></head><body><h1>Service\n Unavailable</h1>no\x1b[2Jserver</body></html>"
@@ -73,7 +73,9 @@ class FaultTest(openstack_program.ProgramTestCase):
 
     def test_a_keystone_that_never_answers(self):
         """The same by clouds.yaml and by OS_*, of which openstacksdk makes a cloud of another kind."""
-        self.useFixture(fixtures.MockPatchObject(faults, "DEFAULTS", {**faults.DEFAULTS, "api_timeout": 0.2}))
+        self.useFixture(
+            fixtures.MockPatchObject(sdk_errors, "DEFAULTS", {**sdk_errors.DEFAULTS, "api_timeout": 0.2})
+        )
         self.cloud.faults = [(method, "^/identity", None) for method in ("GET", "POST")] * 9
         self.assertIn("timed out", self.refused("flavor", "list"))
         self.by_variables()

@@ -5,7 +5,7 @@ import io
 
 import testtools
 
-from nova_perf_tuning.cli import figures
+from nova_perf_tuning.cli import result_tables
 from nova_perf_tuning.validation.measure import model
 from nova_perf_tuning.validation.report import summary
 from tests.unit.validation import samples
@@ -13,7 +13,7 @@ from tests.unit.validation import samples
 
 def shown(results):
     with contextlib.redirect_stdout(io.StringIO()) as out:
-        figures.print_summary(summary.summarise(results))
+        result_tables.print_summary(summary.summarise(results))
     return out.getvalue()
 
 

@@ -43,7 +43,7 @@ class Contest:
     others: bool = True
 
 
-class Arbiter:
+class RewriteLimit:
     """Decides whether an object that was found changed is written again now.
 
     :param limit: writes in a row.

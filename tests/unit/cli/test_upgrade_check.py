@@ -10,14 +10,14 @@ import sys
 import fixtures
 import testtools
 
-from nova_perf_tuning.cli import status_upgrade
+from nova_perf_tuning.cli import upgrade_check
 
 
 def run(*arguments):
     """Run the program; return it as an ended process."""
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        code = status_upgrade.main(arguments)
+        code = upgrade_check.main(arguments)
     return subprocess.CompletedProcess(arguments, code, out.getvalue(), err.getvalue())
 
 
@@ -100,7 +100,7 @@ class StatusUpgradeTest(testtools.TestCase):
             self.assertIn(name, done.stderr)
 
     def test_missing_file_is_one_line(self):
-        program = [sys.executable, "-m", "nova_perf_tuning.cli.status_upgrade", "--config-file", "/nonexistent"]
+        program = [sys.executable, "-m", "nova_perf_tuning.cli.upgrade_check", "--config-file", "/nonexistent"]
         done = subprocess.run([*program, "upgrade", "check"], capture_output=True, text=True)
         self.assertEqual(255, done.returncode)
         self.assertEqual("nova-perf-status: Failed to find some config files: /nonexistent\n", done.stderr)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from nova_perf_tuning.validation.cloud import api as api_module
-from nova_perf_tuning.validation.cloud import faults, heat_pair, host_choice, model
+from nova_perf_tuning.validation.cloud import heat_pair, host_choice, model, sdk_errors
 
 _INTERFACES: Final = ("public", "internal", "admin")
 
@@ -40,7 +40,7 @@ def of(api: api_module.Api) -> str:
 
     :raises model.CloudError: the cloud does not let one in, or not into a project.
     """
-    with faults.one_line("the cloud cannot be used"):
+    with sdk_errors.one_line("the cloud cannot be used"):
         return api.call(_of, api)
 
 

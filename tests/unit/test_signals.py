@@ -4,7 +4,7 @@ import os
 import signal
 import unittest
 
-from nova_perf_tuning import interrupt
+from nova_perf_tuning import signals
 
 
 class PlainCase(unittest.TestCase):
@@ -21,7 +21,7 @@ class DeferredTest(PlainCase):
     def test_interrupt_comes_after_the_block(self) -> None:
         steps = []
         with self.assertRaises(KeyboardInterrupt):
-            with interrupt.deferred():
+            with signals.deferred():
                 os.kill(os.getpid(), signal.SIGINT)
                 steps.append("still here")
             steps.append("not reached")
@@ -30,21 +30,21 @@ class DeferredTest(PlainCase):
 
     def test_nested_blocks_deliver_at_the_outermost_end(self) -> None:
         steps = []
-        with self.assertRaises(KeyboardInterrupt), interrupt.deferred():
-            with interrupt.deferred():
+        with self.assertRaises(KeyboardInterrupt), signals.deferred():
+            with signals.deferred():
                 os.kill(os.getpid(), signal.SIGINT)
             steps.append("inner block ended")
         self.assertEqual(["inner block ended"], steps)
 
     def test_nothing_came(self) -> None:
-        with interrupt.deferred():
+        with signals.deferred():
             pass
         self.assertIs(signal.SIG_DFL, signal.getsignal(signal.SIGTERM))
 
 
 class GuardedTest(PlainCase):
     def test_termination_unwinds_and_the_default_comes_back(self) -> None:
-        with self.assertRaises(SystemExit) as caught, interrupt.guarded(interrupt.TERMINATION):
+        with self.assertRaises(SystemExit) as caught, signals.guarded(signals.TERMINATION):
             os.kill(os.getpid(), signal.SIGTERM)
         self.assertEqual(128 + signal.SIGTERM, caught.exception.code)
         self.assertIs(signal.SIG_DFL, signal.getsignal(signal.SIGTERM))
@@ -54,14 +54,14 @@ class GuardedTest(PlainCase):
             """Stands for a caller's own handler."""
 
         self.addCleanup(signal.signal, signal.SIGTERM, signal.signal(signal.SIGTERM, handler))
-        with interrupt.guarded(interrupt.TERMINATION):
+        with signals.guarded(signals.TERMINATION):
             self.assertIs(handler, signal.getsignal(signal.SIGTERM))
         self.assertIs(handler, signal.getsignal(signal.SIGTERM))
 
     def test_first_signal_alone_unwinds(self) -> None:
         """The way out, which undoes what was done, is not cut short by those who are impatient."""
         steps = []
-        with self.assertRaises(interrupt.Interrupted) as caught, interrupt.guarded():
+        with self.assertRaises(signals.Interrupted) as caught, signals.guarded():
             try:
                 os.kill(os.getpid(), signal.SIGHUP)
                 steps.append("not reached")
@@ -75,6 +75,6 @@ class GuardedTest(PlainCase):
 
     def test_signal_that_is_ignored_stays_ignored(self) -> None:
         self.addCleanup(signal.signal, signal.SIGHUP, signal.signal(signal.SIGHUP, signal.SIG_IGN))
-        with interrupt.guarded():
+        with signals.guarded():
             os.kill(os.getpid(), signal.SIGHUP)
         self.assertIs(signal.SIG_IGN, signal.getsignal(signal.SIGHUP))

@@ -5,12 +5,12 @@ import jsonschema
 import testtools
 from hypothesis import strategies
 
-from nova_perf_tuning import schema_fault
+from nova_perf_tuning import json_schema
 
 
 def fault(schema, data):
     """Return the message of the first fault."""
-    return schema_fault.text(next(jsonschema.Draft202012Validator(schema).iter_errors(data)))
+    return json_schema.text(next(jsonschema.Draft202012Validator(schema).iter_errors(data)))
 
 
 class SchemaFaultTest(testtools.TestCase):

@@ -8,7 +8,7 @@ import subprocess
 import fixtures
 import testtools
 
-from nova_perf_tuning import at_once
+from nova_perf_tuning import bounded_read
 
 
 class ReadTest(testtools.TestCase):
@@ -19,8 +19,8 @@ class ReadTest(testtools.TestCase):
         self.file.write_bytes(b"\xc3\xa4" * 10)
 
     def test_plain_files(self):
-        self.assertEqual(b"\xc3\xa4" * 10, at_once.read(self.file, 20))
-        self.assertEqual("\u00e4" * 10, at_once.read_text(self.file, 20))
+        self.assertEqual(b"\xc3\xa4" * 10, bounded_read.read(self.file, 20))
+        self.assertEqual("\u00e4" * 10, bounded_read.read_text(self.file, 20))
 
     def test_refusals_are_one_kind_of_error(self):
         os.mkfifo(self.folder / "fifo")
@@ -34,20 +34,20 @@ class ReadTest(testtools.TestCase):
             ("a\0b", errno.EINVAL),
             (latin, errno.EILSEQ),
         ):
-            error = self.assertRaises(OSError, at_once.read_text, path, 100)
+            error = self.assertRaises(OSError, bounded_read.read_text, path, 100)
             self.assertEqual(number, error.errno)
             self.assertTrue(error.strerror)
-        self.assertEqual(errno.EFBIG, self.assertRaises(OSError, at_once.read, self.file, 19).errno)
+        self.assertEqual(errno.EFBIG, self.assertRaises(OSError, bounded_read.read, self.file, 19).errno)
 
     def test_an_argument_may_be_a_pipe(self):
         fifo = str(self.folder / "fifo")
         os.mkfifo(fifo)
-        self.assertEqual(b"", at_once.read_argument(fifo, 100))  # nobody writes
+        self.assertEqual(b"", bounded_read.read_argument(fifo, 100))  # nobody writes
         with open(os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)):
             writer = subprocess.Popen(["sh", "-c", f"exec 3>{fifo}; sleep 0.2; echo text >&3"])
             while not self._is_open(writer.pid, fifo):
                 pass
-            self.assertEqual(b"text\n", at_once.read_argument(fifo, 100))
+            self.assertEqual(b"text\n", bounded_read.read_argument(fifo, 100))
         writer.wait()
 
     @staticmethod
