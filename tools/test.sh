@@ -260,6 +260,11 @@ esac
 
 ended=1
 say "done"
+mapfile -t logged < <(grep -lE '^\{[0-9]+\} ' "$logs"/* 2>/dev/null)
+if ((${#logged[@]})); then
+    echo "the slowest tests:"
+    "$venv/bin/python" tools/count_tests.py --slowest "${logged[@]}"
+fi
 ((failed == 0)) || echo "failed: ${broken[*]}"
 echo "tests: $passed passed, $failed failed"
 ((failed == 0 && passed > 0))
