@@ -35,7 +35,7 @@ KINDS = (
 BUSY = os.getloadavg()[0] > 2 * (os.cpu_count() or 1)
 SLOT_S = 45 if BUSY else 0  # 0: what the benchmarks ask for
 SETTINGS = heat_pair.Settings(
-    image=base.IMAGE, ram_mib=192, guest_tx_offload=False, slot_s=SLOT_S, boot_s=120 if BUSY else 25
+    image=base.IMAGE, ram_mib=192, guest_tx_offload=False, slot_s=SLOT_S, boot_s=90 if BUSY else 25
 )
 #: Of a pair, in seconds; what works ends long before.
 LIMIT_S = 1800.0
@@ -140,7 +140,7 @@ class PairTest(HeatCase):
             model.Arm("untuned"),
             model.Arm("tuned", "", {"hw:vif_multiqueue_enabled": "true", "perf:vif_queues": "2"}),
         ]
-        plan = self.plan("iperf3:seconds=1", "fio:seconds=1,size=8M", trials=2)
+        plan = self.plan("iperf3:seconds=1", "fio:seconds=1,size=8M")
         before = self.inventory()
         # Its answers take as long as Nova's.
         self.useFixture(fixtures.MonkeyPatch("nova_perf_tuning.validation.cloud.host_cpu._LIMIT_S", 4.0))
@@ -150,7 +150,7 @@ class PairTest(HeatCase):
         self.assertEqual([], outcome.errors)
         self.assertEqual({one.name: self.pair() for one in arms}, outcome.hosts)
         primary = [one for one in outcome.trials if one.primary]
-        self.assertEqual(12, len(primary))  # arms, trials, iperf3 and fio on either guest
+        self.assertEqual(6, len(primary))  # arms, iperf3 and fio on either guest
         self.assertTrue(all(one.value and one.value > 0 and one.guest_cpu_s > 0 for one in primary))
         self.assertEqual(host_cpu.SOURCE, outcome.host_cpu_source, outcome.environment)
         used = [one.host_cpu_s["vcpu"] for one in primary if one.host_cpu_s]
