@@ -9,9 +9,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from nova_perf_tuning.agent import rewrite_limit
-from nova_perf_tuning.host import irqbalance, model
-from nova_perf_tuning.host.kinds import irq
-from nova_perf_tuning.host.kinds import irqbalance as ban_module
+from nova_perf_tuning.host import model
+from nova_perf_tuning.host.kinds import irqbalance
 from nova_perf_tuning.host.transaction import apply as apply_module
 from nova_perf_tuning.host.transaction import journal as journal_module
 from nova_perf_tuning.host.transaction import rivals
@@ -71,22 +70,22 @@ class Neighbours:
     def __init__(self, root: str = "/", *, clock: Callable[[], float] = time.monotonic) -> None:
         self._root = root
         self._clock = clock
-        self._kind = ban_module.IrqbalanceBan(root)
+        self._kind = irqbalance.IrqbalanceBan(root)
         self._rivals: dict[str, int] = {}
         self._looked = self._rescanned = -math.inf
         self._known: frozenset[rewrite_limit.Key] = frozenset()
 
     def ban(self, placed: Sequence[model.Setting]) -> list[model.Setting]:
         """Return the list for irqbalance's policy script, given all that is placed."""
-        numbers = [int(one.target[4:]) for one in placed if one.kind == irq.IrqAffinity.kind]
+        numbers = [model.IrqTarget.parse(one.target).number for one in placed if one.kind == model.IrqTarget.kind]
         if not numbers:
             return []
         return [
             model.Setting(
                 self._kind.kind,
-                ban_module.TARGET,
-                ban_module.as_text(numbers),
-                self._kind.read(ban_module.TARGET),
+                irqbalance.TARGET,
+                irqbalance.as_text(numbers),
+                self._kind.read(irqbalance.TARGET),
                 f"irqbalance leaves alone the {len(numbers)} interrupts placed here",
                 "irqbalance-ban",
             )

@@ -8,6 +8,7 @@ theirs until they restore it.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -16,7 +17,7 @@ from nova_perf_tuning import errors
 from nova_perf_tuning.agent import host as host_module
 from nova_perf_tuning.agent import journal_session, rewrite_limit
 from nova_perf_tuning.host import model
-from nova_perf_tuning.host.kinds import base, irq
+from nova_perf_tuning.host.kinds import base
 from nova_perf_tuning.host.plan import model as plan_model
 from nova_perf_tuning.host.transaction import apply as apply_module
 from nova_perf_tuning.host.transaction import journal as journal_module
@@ -224,15 +225,13 @@ class Reconciler:
     def _is_due(self, entry: journal_module.Entry, kind: base.SettingKind | None, excused: bool) -> bool:
         """Whether what nobody asks for any more is put back, or forgotten, now."""
         key = _key(entry)
-        try:
-            if kind is not None and entry.kind == irq.IrqAffinity.kind:
-                if irq.is_asleep(entry.identity, kind.identity(entry.target)):
+        with contextlib.suppress(OSError, errors.PerfTuningError):  # restore says what is wrong with it
+            if kind is not None and entry.kind == model.IrqTarget.kind:
+                now = model.IrqTarget.parse(entry.target, kind.identity(entry.target))
+                if model.IrqTarget.parse(entry.target, entry.identity).is_asleep(now):
+                    # When its NIC comes up, the kernel has our value there, and the plan wants it again.
                     self._stuck.pop(key, None)
-                    return (
-                        False  # when its NIC comes up, the kernel has our value there, and the plan wants it again
-                    )
-        except (OSError, errors.PerfTuningError):
-            pass  # restore says what is wrong with it
+                    return False
         return key not in self._stuck or self.limit.allow(key, self._clock(), excused=excused, held=False)
 
     def overdue(self) -> bool:
@@ -300,4 +299,4 @@ def _is_silent(one: Setting) -> bool:
     A NIC that is down keeps its vectors and drops their handlers: they never fire until it comes up. Written under
     the name that they have meanwhile, their originals would be lost then.
     """
-    return one.kind == irq.IrqAffinity.kind and one.identity.endswith("|")
+    return one.kind == model.IrqTarget.kind and not model.IrqTarget.parse(one.target, one.identity).action

@@ -18,7 +18,6 @@ from nova_perf_tuning import errors
 from nova_perf_tuning.agent import findings, reconcile, sources
 from nova_perf_tuning.agent import state as state_module
 from nova_perf_tuning.host import model
-from nova_perf_tuning.host.kinds import irq
 from nova_perf_tuning.host.transaction import journal as journal_module
 
 LOG = logging.getLogger(__name__)
@@ -314,7 +313,7 @@ class Service:
             self._next_verify = now + self._timing.verify_interval
         self._next_look = now + self._timing.interval
         self._next_passthrough = now + self._timing.passthrough_interval
-        if any(setting.kind == irq.IrqAffinity.kind for setting in done.drifted):
+        if any(setting.kind == model.IrqTarget.kind for setting in done.drifted):
             self._neighbours.moved()
         self.stats.count(causes, done)
         if done.written or done.withdrawn:

@@ -8,7 +8,9 @@ An unknown value is ``None``, never -1.
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping
+from typing import ClassVar, Final, Self
 
 from nova_perf_tuning import errors
 from nova_perf_tuning.guest import domain
@@ -51,9 +53,9 @@ class Node:
 
 @dataclasses.dataclass(slots=True)
 class Irq:
-    """One interrupt with a folder in /proc/irq.
+    """One interrupt with a directory in /proc/irq.
 
-    :ivar name: action name(s) as in the folder or the last column of /proc/interrupts; None if no handler.
+    :ivar name: action name(s) as in its directory or the last column of /proc/interrupts; None if no handler.
     :ivar device: PCI address or NIC that owns it, None if unknown.
     :ivar affinity: ``smp_affinity_list`` as read; None when unreadable.
     :ivar effective: ``effective_affinity_list`` as read; lags behind until the next interrupt on plain MSI.
@@ -162,6 +164,122 @@ class TargetError(errors.PerfTuningError):
     """A target or value is not of the form that its kind takes, or it is not on the allow-list."""
 
 
+#: Stricter than the kernel's dev_valid_name(), which also takes quotes, blanks excepted, and control bytes.
+DEVICE: Final = r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,14}"
+
+
+def check_device(name: str) -> str:
+    """Return ``name`` if it can be a network device's.
+
+    :raises TargetError: it cannot.
+    """
+    if not re.fullmatch(DEVICE, name, re.ASCII):
+        raise TargetError(f"{name[:40]!r} is not a network device's name (letters, digits, '_.@-', 15 at most)")
+    return name
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class IrqTarget:
+    """An interrupt: ``irq:47``; its identity is ``DEVICE|ACTION``.
+
+    :ivar device: PCI address or NIC that owns it; empty for a legacy interrupt.
+    :ivar action: names of its handlers; empty while it has none, as while its NIC is down.
+    """
+
+    number: int
+    device: str = ""
+    action: str = ""
+
+    kind: ClassVar = "irq_affinity"
+
+    def __str__(self) -> str:
+        return f"irq:{self.number}"
+
+    @property
+    def identity(self) -> str:
+        return f"{self.device}|{self.action}"
+
+    @classmethod
+    def parse(cls, text: str, identity: str = "") -> Self:
+        """Read a target and its identity, if any.
+
+        :raises TargetError: they are not of this form.
+        """
+        match = _IRQ(text)
+        device, bar, action = identity.partition("|")
+        if not match or (identity and not bar):
+            raise TargetError(f"irq_affinity target {text[:60]!r}: write it as in irq:47")
+        return cls(int(match[1]), device, action)
+
+    def is_asleep(self, now: Self) -> bool:
+        """Whether ``now`` is this vector without its handler, as while a NIC is down.
+
+        free_irq() keeps an affinity that was written, and request_irq() brings it into force again
+        (IRQD_AFFINITY_SET, irq_setup_affinity), so what was written is still to be undone.
+        """
+        return bool(self.device and self.action) and now == dataclasses.replace(self, action="")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ThreadTarget:
+    """A thread of a guest: ``tid:123``; its identity is ``PID:START``.
+
+    :ivar pid: process of the guest; :ivar start: start time in ticks after boot. 0 where no identity was given.
+    """
+
+    tid: int
+    pid: int = 0
+    start: int = 0
+
+    kind: ClassVar = "thread_affinity"
+
+    def __str__(self) -> str:
+        return f"tid:{self.tid}"
+
+    @property
+    def identity(self) -> str:
+        return f"{self.pid}:{self.start}"
+
+    @classmethod
+    def parse(cls, text: str, identity: str = "") -> Self:
+        """Read a target and its identity, if any.
+
+        :raises TargetError: they are not of this form.
+        """
+        match, owner = _THREAD(text), _OWNER(identity or "0:0")
+        if not match or not owner:
+            raise TargetError(f"thread_affinity target {text[:40]!r}: write tid:NUMBER as in tid:123")
+        return cls(int(match[1]), int(owner[1]), int(owner[2]))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DeviceTarget:
+    """What belongs to a network device: a queue (``eth0/tx-3``) or a value of ethtool (``eth0/rx-gro``)."""
+
+    device: str
+    name: str
+
+    #: All there is to know one by.
+    identity: ClassVar = ""
+
+    def __str__(self) -> str:
+        return f"{self.device}/{self.name}"
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read a target.
+
+        :raises TargetError: it is not of this form.
+        """
+        device, _, name = text.partition("/")
+        return cls(check_device(device), name)
+
+
+_IRQ: Final = re.compile(r"irq:(0|[1-9]\d{0,6})", re.ASCII).fullmatch
+_THREAD: Final = re.compile(r"tid:([1-9]\d{0,9})", re.ASCII).fullmatch
+_OWNER: Final = re.compile(r"(\d{1,10}):(\d{1,20})", re.ASCII).fullmatch
+
+
 @dataclasses.dataclass(slots=True)
 class Setting:
     """The one type for everything that is tuned: planned, shown, diffed, applied, verified, audited, undone.
@@ -186,3 +304,8 @@ class Setting:
     rule: str
     identity: str = ""
     persistent: bool = False
+
+    @classmethod
+    def on(cls, target: IrqTarget | ThreadTarget, value: str, current: str | None, reason: str, rule: str) -> Self:
+        """Return the setting of an object that has an identity."""
+        return cls(target.kind, str(target), value, current, reason, rule, target.identity)

@@ -10,16 +10,12 @@ import contextlib
 import errno
 import os
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from nova_perf_tuning import atomic_write, errors
-from nova_perf_tuning.host import irqbalance
-from nova_perf_tuning.host.kinds import files
-from nova_perf_tuning.host.model import TargetError
+from nova_perf_tuning import atomic_write, bounded_read, errors
+from nova_perf_tuning.host.model import DEVICE, DeviceTarget, TargetError, check_device
 
-#: Stricter than the kernel's dev_valid_name(), which also takes quotes, blanks excepted, and control bytes.
-DEVICE: Final = r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,14}"
 _LIST = r"[0-9][0-9,-]*"
 _MASK = r"[0-9a-f][0-9a-f,]*"
 _NUMBERS = r"-?[0-9]{1,19}([ \t]-?[0-9]{1,19}){0,3}"
@@ -41,7 +37,6 @@ SYSCTLS: Final = dict.fromkeys(
 _FILES: Final = {
     r"/proc/irq/[0-9]{1,7}/smp_affinity_list": _LIST,
     rf"/sys/class/net/{DEVICE}/queues/(rx-[0-9]{{1,4}}/rps_cpus|tx-[0-9]{{1,4}}/xps_cpus)": _MASK,
-    rf"/sys/class/net/{DEVICE}/mtu": r"[0-9]{2,5}",
     r"/sys/kernel/mm/transparent_hugepage/enabled": "always|madvise|never",
     r"/sys/kernel/mm/ksm/run": "[012]",
     r"/sys/devices/system/cpu/cpufreq/policy[0-9]{1,5}/scaling_governor": _WORD,
@@ -85,16 +80,6 @@ def require(root: str = "/") -> None:
         raise PrivilegeError(f"{root}: this sysroot may not be written by you: run this as its owner, or copy it")
 
 
-def check_device(name: str) -> str:
-    """Return ``name`` if it can be a network device's.
-
-    :raises TargetError: it cannot.
-    """
-    if not re.fullmatch(DEVICE, name, re.ASCII):
-        raise TargetError(f"{name[:40]!r} is not a network device's name (letters, digits, '_.@-', 15 at most)")
-    return name
-
-
 def check_sysctl(name: str) -> str:
     """Return ``name`` if it may be written."""
     if name not in SYSCTLS:
@@ -129,8 +114,8 @@ def write(root: str, path: str, value: str) -> None:
 
 def _write_record(root: str, path: str, value: str) -> None:
     """Write to a file of a recorded or generated host, whole: a cut shows the old or the new text."""
-    files.check_inside(os.path.abspath(root), path)
-    old = files.read_text(os.path.abspath(root), path)
+    bounded_read.check_inside(os.path.abspath(root), path)
+    old = bounded_read.kernel_text(os.path.abspath(root), path)
     if "[" in old:  # it shows all choices, the one in force in brackets
         words = [word.strip("[]") for word in old.split()]
         value = " ".join(f"[{word}]" if word == value else word for word in words)
@@ -158,9 +143,9 @@ def move_thread(tid: int, cpus: Iterable[int]) -> None:
 def _serves_guest(tid: int) -> bool:
     # Guests have hundreds of threads: bytes are searched, lines are not split.
     try:
-        status = b"\n" + files.read_bytes(f"/proc/{tid}/status")
+        status = b"\n" + bounded_read.kernel_bytes(f"/proc/{tid}/status")
         group = int(_field(status, b"Tgid"))
-        leader = files.read_bytes(f"/proc/{group}/comm")
+        leader = bounded_read.kernel_bytes(f"/proc/{group}/comm")
     except (FileNotFoundError, ProcessLookupError, ValueError):
         raise ProcessLookupError(errno.ESRCH, "no such thread") from None
     if leader.startswith(b"qemu"):
@@ -177,34 +162,32 @@ def _field(status: bytes, name: bytes) -> bytes:
     return status.partition(b"\n" + name + b":\t")[2].partition(b"\n")[0]
 
 
-def check_ethtool(kind: str, device: str, name: str) -> str:
-    """Return the field of ``name`` (``rx``, ``rx-gro``) in what ethtool gives for ``kind``.
+def check_ethtool(kind: str, target: DeviceTarget) -> str:
+    """Return the field of ``target``'s name (``rx``, ``rx-gro``) in what ethtool gives for ``kind``.
 
-    :raises TargetError: such a value may not be set, or that is no device's name.
+    :raises TargetError: such a value may not be set.
     """
-    check_device(device)
     fields = _ETHTOOL[kind][1]
-    if name not in fields:
-        raise TargetError(
-            f"{kind} {name[:40]!r} may not be set; write DEVICE/NAME with NAME of {', '.join(sorted(fields))}"
-        )
-    return fields[name]
+    if target.name not in fields:
+        names = ", ".join(sorted(fields))
+        raise TargetError(f"{kind} {target.name[:40]!r} may not be set; write DEVICE/NAME with NAME of {names}")
+    return fields[target.name]
 
 
-def get_ethtool(kind: str, device: str, name: str) -> int:
+def get_ethtool(kind: str, target: DeviceTarget) -> int:
     """Return a value as :func:`set_ethtool` takes it."""
-    field = check_ethtool(kind, device, name)
-    with ethtool(device) as handle:
+    field = check_ethtool(kind, target)
+    with ethtool(target.device) as handle:
         return int(_table(handle, kind, field)[field])
 
 
-def set_ethtool(kind: str, device: str, name: str, value: int) -> None:
+def set_ethtool(kind: str, target: DeviceTarget, value: int) -> None:
     """Set the descriptors of a ring, the number of channels, or 0 or 1 of an offload.
 
     :raises OSError: EINVAL: more than the device has; EOPNOTSUPP: it has none such, or the driver has it fixed.
     """
-    field = check_ethtool(kind, device, name)
-    with ethtool(device) as handle:
+    field = check_ethtool(kind, target)
+    with ethtool(target.device) as handle:
         table = _table(handle, kind, field)
         table[field] = value
         getattr(handle, f"set_{_ETHTOOL[kind][0]}")(table)
@@ -231,21 +214,3 @@ def ethtool(device: str) -> Iterator[Any]:
         raise OSError(errno.EOPNOTSUPP, "the driver does not support it or has it fixed") from error
     finally:
         handle.close()
-
-
-def list_interrupts(root: str, numbers: Collection[int]) -> None:
-    """Write the list for irqbalance's policy script, or remove it, and make a running irqbalance read it.
-
-    :raises OSError: it cannot be written.
-    """
-    path = os.path.join(root, irqbalance.LIST)
-    files.check_inside(os.path.abspath(root).rstrip("/"), f"/{irqbalance.LIST}")
-    if numbers:
-        os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
-        with atomic_write.writing(path) as file:
-            file.write("".join(f"{number}\n" for number in sorted(numbers)).encode("ascii"))
-    else:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(path)
-    if os.path.realpath(root) == "/":
-        irqbalance.rescan()

@@ -42,7 +42,6 @@ def settings(root: str) -> list[Setting]:
     """Return settings of all kinds that have files, none of which holds on a fresh tiny host."""
     kinds = registry.kinds(root)
     wanted = [
-        ("mtu", "eth0", "9000"),
         ("sysctl", "net.core.rmem_max", "8388608"),
         ("sysctl", "net.ipv4.tcp_rmem", "4096 131072 8388608"),
         ("xps", "eth0/tx-0", "0f"),

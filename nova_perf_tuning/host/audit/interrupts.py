@@ -8,9 +8,10 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from nova_perf_tuning import cpulist
-from nova_perf_tuning.host import irqbalance, model
+from nova_perf_tuning.host import model
 from nova_perf_tuning.host.audit.base import Rule
 from nova_perf_tuning.host.audit.host import Host
+from nova_perf_tuning.host.kinds import irqbalance
 from nova_perf_tuning.host.plan import nics as plan_nics
 from nova_perf_tuning.printing import counted
 from nova_perf_tuning.rules import Finding, Level, need

@@ -35,16 +35,6 @@ class Sysctl(base.Attribute):
         return current.split() == value.split()  # the kernel prints tabs between three numbers
 
 
-class Mtu(base.Attribute):
-    """MTU of a network device: ``eth0`` = ``9000``."""
-
-    kind = "mtu"
-    order = 30
-    form = f"({privileged.DEVICE})"
-    example = "eth0"
-    place = "/sys/class/net/{0}/mtu"
-
-
 class Memory(base.Attribute):
     """Transparent huge pages and KSM: ``transparent_hugepage`` = ``madvise``, ``ksm`` = ``2``."""
 
@@ -90,15 +80,15 @@ class _QueueMask(base.Attribute):
         return current == value or cpulist.parse_mask(current) == cpulist.parse_mask(value)
 
     def way(self, setting: model.Setting) -> tuple[str, str]:
-        device, _, queue = setting.target.partition("/")
-        return f"/sys/class/net/{device}/queues", f"{queue}/{self.place.rpartition('/')[2]}"
+        queue = model.DeviceTarget.parse(setting.target)
+        return f"/sys/class/net/{queue.device}/queues", f"{queue.name}/{self.place.rpartition('/')[2]}"
 
 
 class Xps(_QueueMask):
     """Which CPUs send through a transmit queue: ``eth0/tx-3`` = ``000000ff``; needs more than one queue."""
 
     kind = "xps"
-    form = rf"({privileged.DEVICE})/(tx-\d{{1,4}})"
+    form = rf"({model.DEVICE})/(tx-\d{{1,4}})"
     example = "eth0/tx-3"
     place = "/sys/class/net/{0}/queues/{1}/xps_cpus"
 
@@ -107,7 +97,7 @@ class Rps(_QueueMask):
     """Which CPUs work on a receive queue's packets: ``eth0/rx-3`` = ``000000ff``."""
 
     kind = "rps"
-    form = rf"({privileged.DEVICE})/(rx-\d{{1,4}})"
+    form = rf"({model.DEVICE})/(rx-\d{{1,4}})"
     example = "eth0/rx-3"
     place = "/sys/class/net/{0}/queues/{1}/rps_cpus"
 
@@ -121,22 +111,22 @@ class _Ethtool(base.SettingKind):
     def writable(self) -> bool:
         return self.live
 
-    def _split(self, target: str) -> tuple[str, str]:
-        device, _, name = target.partition("/")
-        privileged.check_ethtool(self.kind, device, name)
+    def _parse(self, target: str) -> model.DeviceTarget:
+        parsed = model.DeviceTarget.parse(target)
+        privileged.check_ethtool(self.kind, parsed)
         if not self.live:
             raise base.UnsupportedError(f"{self.kind} is not a file: a sysroot does not have it")
-        return device, name
+        return parsed
 
     def read(self, target: str) -> str:
-        return str(privileged.get_ethtool(self.kind, *self._split(target)))
+        return str(privileged.get_ethtool(self.kind, self._parse(target)))
 
     def write(self, target: str, value: str) -> None:
-        privileged.set_ethtool(self.kind, *self._split(target), base.whole_number(self.kind, value))
+        privileged.set_ethtool(self.kind, self._parse(target), base.whole_number(self.kind, value))
 
     def describe(self, target: str, value: str) -> str:
-        device, _, name = target.partition("/")
-        return f"ethtool {self.option} {device} {name} {value}"
+        parsed = model.DeviceTarget.parse(target)
+        return f"ethtool {self.option} {parsed.device} {parsed.name} {value}"
 
 
 class Offload(_Ethtool):

@@ -11,9 +11,8 @@ import re
 from collections.abc import Sequence
 from typing import ClassVar, NamedTuple
 
-from nova_perf_tuning import cpulist, errors
+from nova_perf_tuning import bounded_read, cpulist, errors
 from nova_perf_tuning.host import model, privileged
-from nova_perf_tuning.host.kinds import files
 from nova_perf_tuning.host.model import TargetError as TargetError
 
 
@@ -193,7 +192,8 @@ class SettingKind(abc.ABC):
     def survey(self, settings: Sequence[model.Setting]) -> list[Observation]:
         """Read many settings back, in their order."""
         return [
-            HELD if held else self.observe(one) for one, held in zip(settings, self.holding(settings), strict=True)
+            HELD if held else self.observe(setting)
+            for setting, held in zip(settings, self.holding(settings), strict=True)
         ]
 
 
@@ -219,7 +219,7 @@ class Attribute(SettingKind):
         return self.place.format(*match.groups())
 
     def read(self, target: str) -> str:
-        return files.read_text(self.prefix, self.path(target))
+        return bounded_read.kernel_text(self.prefix, self.path(target))
 
     def write(self, target: str, value: str) -> None:
         privileged.write(self.root, self.path(target), value)
@@ -235,19 +235,20 @@ class Attribute(SettingKind):
         return "/", self.path(setting.target)[1:]
 
     def holding(self, settings: Sequence[model.Setting]) -> list[bool]:
-        found: list[bool] = []
+        held: list[bool] = []
         try:
-            ways = [self.way(one) for one in settings]
+            ways = [self.way(setting) for setting in settings]
         except TargetError:
             return super().holding(settings)
         for directory, group in itertools.groupby(zip(ways, settings, strict=True), lambda item: item[0][0]):
             members = list(group)
-            contents = files.read_many(f"{self.prefix}{directory}", [way for (_top, way), _one in members])
-            found += [
-                content == f"{one.value}\n".encode("ascii", "replace")
-                for content, (_way, one) in zip(contents, members, strict=True)
+            paths = [path for (_directory, path), _setting in members]
+            contents = bounded_read.kernel_pages(f"{self.prefix}{directory}", paths)
+            held += [
+                content == f"{setting.value}\n".encode("ascii", "replace")
+                for content, (_way, setting) in zip(contents, members, strict=True)
             ]
-        return found
+        return held
 
 
 def whole_number(kind: str, value: str) -> int:

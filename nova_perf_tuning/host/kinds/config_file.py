@@ -7,8 +7,8 @@ import os
 import re
 import shlex
 
-from nova_perf_tuning import atomic_write
-from nova_perf_tuning.host.kinds import base, files
+from nova_perf_tuning import atomic_write, bounded_read
+from nova_perf_tuning.host.kinds import base
 
 NAME = "nova-perf-tuning"
 #: Every file that may be written, below the root. All of them are ours: no other program has files of this name.
@@ -51,7 +51,7 @@ class ConfigFile(base.SettingKind):
     def _path(self, target: str) -> str:
         if not _ALLOWED(target):
             raise base.TargetError(f"{target[:80]!r} is not a configuration file that this program writes")
-        files.check_inside(self.prefix, f"/{target}")
+        bounded_read.check_inside(self.prefix, f"/{target}")
         return f"{self.prefix}/{target}"
 
     def read(self, target: str) -> str:

@@ -6,25 +6,25 @@ import functools
 import os
 from collections.abc import Sequence
 
-from nova_perf_tuning import cpulist
+from nova_perf_tuning import bounded_read, cpulist
 from nova_perf_tuning.host import model
 from nova_perf_tuning.host.facts import pci, reader
-from nova_perf_tuning.host.kinds import base, files
+from nova_perf_tuning.host.kinds import base
 
 
 class IrqAffinity(base.Attribute):
     """``smp_affinity_list`` of an interrupt.
 
     Identity is ``DEVICE|ACTION``: the PCI address that owns the vector (empty for a legacy interrupt) and the
-    handler's name as its folder below /proc/irq/N shows it. Numbers are reused when a driver is loaded again
+    handler's name as its directory below /proc/irq/N shows it. Numbers are reused when a driver is loaded again
     or changes its channels. A NIC that is down keeps its vectors without their handlers: they are the same.
     """
 
-    kind = "irq_affinity"
+    kind = model.IrqTarget.kind
     order = 60
-    form = r"irq:(0|[1-9]\d{0,6})"
-    example = "irq:47"
-    place = "/proc/irq/{0}/smp_affinity_list"
+
+    def path(self, target: str) -> str:
+        return f"/proc/irq/{model.IrqTarget.parse(target).number}/smp_affinity_list"
 
     def holds(self, target: str, value: str, current: str) -> bool:
         return base.same_cpus(value, current)
@@ -33,7 +33,7 @@ class IrqAffinity(base.Attribute):
         """Return ``effective_affinity_list``; None where there is none or the interrupt is not started."""
         path = f"{os.path.dirname(self.path(target))}/effective_affinity_list"
         try:
-            return files.read_text(self.prefix, path) or None
+            return bounded_read.kernel_text(self.prefix, path) or None
         except FileNotFoundError:
             return None
 
@@ -43,14 +43,20 @@ class IrqAffinity(base.Attribute):
         return bool(some and every and some <= every)
 
     def identity(self, target: str) -> str:
-        folder = os.path.dirname(self.path(target))
-        with os.scandir(f"{self.prefix}{folder}") as entries:
+        return self._now(target).identity
+
+    def _now(self, target: str) -> model.IrqTarget:
+        """Return the interrupt that has this number now."""
+        number = model.IrqTarget.parse(target).number
+        with os.scandir(f"{self.prefix}/proc/irq/{number}") as entries:
             names = sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
-        return f"{self._owners.get(int(os.path.basename(folder)), '')}|{','.join(names)}"
+        return model.IrqTarget(number, self._owners.get(number, ""), ",".join(names))
 
     def is_same(self, setting: model.Setting) -> bool:
-        found = self.identity(setting.target)
-        return not setting.identity or found == setting.identity or is_asleep(setting.identity, found)
+        now = self._now(setting.target)
+        if setting.identity in ("", now.identity):
+            return True
+        return model.IrqTarget.parse(setting.target, setting.identity).is_asleep(now)
 
     @functools.cached_property
     def _owners(self) -> dict[int, str]:
@@ -59,26 +65,18 @@ class IrqAffinity(base.Attribute):
         return {number: device.address for device in devices.values() for number in device.irqs}
 
     def way(self, setting: model.Setting) -> tuple[str, str]:
-        """Return a way that leads through the handler's folder: it is there, or opening fails."""
-        number, name = setting.target[4:], setting.identity.rpartition("|")[2]
-        return "/proc/irq", f"{number}/{name}/../smp_affinity_list" if name else f"{number}/smp_affinity_list"
+        """Return a way that leads through the handler's directory: it is there, or opening fails."""
+        irq = model.IrqTarget.parse(setting.target, setting.identity)
+        return "/proc/irq", f"{irq.number}/{irq.action and f'{irq.action}/../'}smp_affinity_list"
 
     def holding(self, settings: Sequence[model.Setting]) -> list[bool]:
-        """Of the identity only the handler's folder is looked for: it changes with the driver's vectors."""
-        used = files.read_many(
-            f"{self.prefix}/proc/irq", [f"{one.target[4:]}/effective_affinity_list" for one in settings]
-        )
+        """Of the identity only the handler's directory is looked for: it changes with the driver's vectors."""
+        held = super().holding(settings)
+        if not any(held):
+            return held
+        paths = [f"{model.IrqTarget.parse(setting.target).number}/effective_affinity_list" for setting in settings]
+        effective = bounded_read.kernel_pages(f"{self.prefix}/proc/irq", paths)
         return [
-            held and (not cpus or self.reaches("", one.value, cpus.decode("ascii", "replace")))
-            for held, cpus, one in zip(super().holding(settings), used, settings, strict=True)
+            holds and (not cpus or self.reaches("", setting.value, cpus.decode("ascii", "replace")))
+            for holds, cpus, setting in zip(held, effective, settings, strict=True)
         ]
-
-
-def is_asleep(identity: str, found: str) -> bool:
-    """Whether the vector known by ``identity`` is there (``found``) without its handler, as while a NIC is down.
-
-    free_irq() keeps an affinity that was written, and request_irq() brings it into force again
-    (IRQD_AFFINITY_SET, irq_setup_affinity), so what was written is still to be undone.
-    """
-    device, _, name = identity.partition("|")
-    return bool(device and name) and found == f"{device}|"

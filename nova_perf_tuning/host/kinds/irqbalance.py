@@ -1,16 +1,28 @@
-"""Which interrupts irqbalance leaves alone: ``irqbalance`` = ``43,44``."""
+"""Which interrupts irqbalance leaves alone: ``irqbalance`` = ``43,44``.
+
+It asks a policy script of ours, which reads a list of them, once for each interrupt: when it first sees it or
+looks at the host anew. Its socket would do for few interrupts only: before 1.9.5 it reads 500 bytes of a list,
+which is lost with the process.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import itertools
+import os
+import signal
 from collections.abc import Iterable
 from typing import Final
 
-from nova_perf_tuning.host import irqbalance, privileged
-from nova_perf_tuning.host.kinds import base, files
+from nova_perf_tuning import atomic_write, bounded_read
+from nova_perf_tuning.host.kinds import base
 
 TARGET: Final = "irqbalance"
 #: The value of an empty list.
 NONE: Final = "none"
+#: The list, below the root of the host: a number a line.
+LIST: Final = "run/nova-perf-tuning/irqbalance.irqs"
+SCRIPT: Final = "irqbalance-policy-nova-perf"
 
 
 class IrqbalanceBan(base.SettingKind):
@@ -23,21 +35,36 @@ class IrqbalanceBan(base.SettingKind):
     kind = "irqbalance_ban"
     order = 57  # before the interrupts themselves
 
+    def _path(self, target: str) -> str:
+        if target != TARGET:
+            raise base.TargetError(f"irqbalance_ban target {target[:40]!r}: write {TARGET}")
+        bounded_read.check_inside(self.prefix, f"/{LIST}")
+        return f"{self.prefix}/{LIST}"
+
     def read(self, target: str) -> str:
-        _check(target)
+        path = self._path(target)
         try:
-            return as_text(int(line) for line in files.read_text(self.prefix, f"/{irqbalance.LIST}").split())
+            return as_text(int(line) for line in bounded_read.kernel_text("", path).split())
         except FileNotFoundError:
             return NONE
         except ValueError:
-            raise base.TargetError(f"{self.prefix}/{irqbalance.LIST} is damaged: remove it") from None
+            raise base.TargetError(f"{path} is damaged: remove it") from None
 
     def write(self, target: str, value: str) -> None:
-        _check(target)
-        privileged.list_interrupts(self.root, _numbers(value))
+        """Write the list, or remove it, and make a running irqbalance read it."""
+        path, numbers = self._path(target), _numbers(value)
+        if numbers:
+            os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+            with atomic_write.writing(path) as file:
+                file.write("".join(f"{number}\n" for number in numbers).encode("ascii"))
+        else:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)
+        if self.live:
+            rescan()
 
     def describe(self, target: str, value: str) -> str:
-        path, numbers = f"{self.prefix}/{irqbalance.LIST}", " ".join(map(str, sorted(_numbers(value))))
+        path, numbers = self._path(target), " ".join(map(str, _numbers(value)))
         write = f"printf '%s\\n' {numbers} > {path}" if numbers else f"rm -f {path}"
         return f"{write}; pkill -HUP -x irqbalance"
 
@@ -47,10 +74,32 @@ def as_text(numbers: Iterable[int]) -> str:
     return ",".join(map(str, sorted(numbers))) or NONE
 
 
-def _check(target: str) -> None:
-    if target != TARGET:
-        raise base.TargetError(f"irqbalance_ban target {target[:40]!r}: write {TARGET}")
+def _numbers(value: str) -> list[int]:
+    return [] if value == NONE else sorted(base.whole_number("irqbalance_ban", part) for part in value.split(","))
 
 
-def _numbers(value: str) -> set[int]:
-    return set() if value == NONE else {base.whole_number("irqbalance_ban", part) for part in value.split(",")}
+def uses_our_script(pid: int) -> bool:
+    """Whether this irqbalance was started with our policy script, by whatever path."""
+    try:
+        words = bounded_read.kernel_bytes(f"/proc/{pid}/cmdline").split(b"\0")
+    except OSError:
+        return False
+    paths = [word for before, word in itertools.pairwise(words) if before in (b"-l", b"--policyscript")]
+    paths += [word.partition(b"=")[2] for word in words if word.startswith(b"--policyscript=")]
+    return any(b"nova-perf" in os.path.basename(path) for path in paths)
+
+
+def rescan() -> None:
+    """Make each irqbalance of ours that runs our script ask it again, at its next look at the host.
+
+    It passes over the signal before its first look after a start and, since 1.9.4, before the one that follows
+    another rescan. Whoever sees interrupts moved that are on the list sends it again.
+    """
+    for pid in [int(name) for name in os.listdir("/proc") if name.isdigit()]:
+        with contextlib.suppress(OSError):  # it has ended
+            if (
+                os.stat(f"/proc/{pid}").st_uid == os.geteuid()
+                and bounded_read.kernel_bytes(f"/proc/{pid}/comm") == b"irqbalance\n"
+                and uses_our_script(pid)
+            ):
+                os.kill(pid, signal.SIGHUP)

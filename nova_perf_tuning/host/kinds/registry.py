@@ -16,7 +16,6 @@ _OWN: tuple[type[base.SettingKind], ...] = (
     attributes.Xps,
     attributes.Rps,
     attributes.Sysctl,
-    attributes.Mtu,
     attributes.Memory,
     attributes.Governor,
     attributes.ModuleParameter,

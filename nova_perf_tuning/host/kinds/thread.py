@@ -9,11 +9,10 @@ import os
 import re
 from collections.abc import Sequence
 
-from nova_perf_tuning import cpulist
+from nova_perf_tuning import bounded_read, cpulist
 from nova_perf_tuning.host import model, privileged
-from nova_perf_tuning.host.kinds import base, files
+from nova_perf_tuning.host.kinds import base
 
-_TARGET = re.compile(r"tid:([1-9][0-9]{0,9})", re.ASCII).fullmatch
 _VHOST = re.compile(rb"vhost-([0-9]{1,10})").fullmatch
 
 
@@ -26,7 +25,7 @@ class ThreadAffinity(base.SettingKind):
     (emulatorpin) does not widen it.
     """
 
-    kind = "thread_affinity"
+    kind = model.ThreadTarget.kind
     order = 45
     needs_identity = True
     ephemeral = True
@@ -35,44 +34,42 @@ class ThreadAffinity(base.SettingKind):
     def writable(self) -> bool:
         return self.live
 
-    def _tid(self, target: str) -> str:
-        match = _TARGET(target)
-        if not match:
-            raise base.TargetError(f"thread_affinity target {target[:40]!r}: write tid:NUMBER as in tid:123")
-        return match[1]
-
     def read(self, target: str) -> str:
-        tid = self._tid(target)
+        tid = _tid(target)
         if self.live:
-            return cpulist.format(os.sched_getaffinity(int(tid)))
-        status = files.read_text(self.prefix, f"{self._folder(tid)}/status")
+            return cpulist.format(os.sched_getaffinity(tid))
+        status = bounded_read.kernel_text(self.prefix, f"{self._directory(tid)}/status")
         return status.partition("\nCpus_allowed_list:\t")[2].partition("\n")[0]
 
     def write(self, target: str, value: str) -> None:
-        tid = self._tid(target)
+        tid = _tid(target)
         if not self.live:
             raise base.UnsupportedError("threads of a sysroot are records: they can be read, not moved")
         allowed = cpulist.find(value)
         if not allowed:
             raise base.TargetError(f"{value[:40]!r} is not a CPU list; write it as in 0-3,8")
-        privileged.move_thread(int(tid), allowed)
+        privileged.move_thread(tid, allowed)
 
     def describe(self, target: str, value: str) -> str:
-        return f"taskset -pc {value} {self._tid(target)}"
+        return f"taskset -pc {value} {_tid(target)}"
 
     def holds(self, target: str, value: str, current: str) -> bool:
         return base.same_cpus(value, current)
 
     def identity(self, target: str) -> str:
-        folder = f"{self.prefix}{self._folder(self._tid(target))}"
-        stat = files.read_bytes(f"{folder}/stat")
-        return f"{_process(folder, stat)}:{_start(stat)}"
+        tid = _tid(target)
+        directory = f"{self.prefix}{self._directory(tid)}"
+        stat = bounded_read.kernel_bytes(f"{directory}/stat")
+        try:
+            return model.ThreadTarget(tid, _process(directory, stat), _start(stat)).identity
+        except (IndexError, ValueError):
+            raise OSError(errno.EIO, f"{directory} is damaged") from None
 
-    def _folder(self, tid: str) -> str:
+    def _directory(self, tid: int) -> str:
         """Where a thread's files are; /proc/TID works live, a recorded tree has only /proc/PID/task/TID."""
         if self.live:
             return f"/proc/{tid}/task/{tid}"
-        pid = self._processes.get(tid)
+        pid = self._processes.get(str(tid))
         if pid is None:
             raise ProcessLookupError(errno.ESRCH, "no such thread")
         return f"/proc/{pid}/task/{tid}"
@@ -94,37 +91,48 @@ class ThreadAffinity(base.SettingKind):
         """
         if not self.live:
             return super().holding(settings)
+        try:
+            threads = [model.ThreadTarget.parse(setting.target, setting.identity) for setting in settings]
+        except base.TargetError:
+            return super().holding(settings)
         held: list[bool] = []
-        for pid, group in itertools.groupby(settings, lambda one: one.identity.partition(":")[0]):
-            threads = list(group)
+        members = zip(threads, settings, strict=True)
+        for pid, group in itertools.groupby(members, lambda member: member[0].pid):
+            process = list(group)
+            first = process[0][0]
             try:
-                alive = set(os.listdir(f"/proc/{int(pid)}/task"))
-                start = _start(files.read_bytes(f"/proc/{int(pid)}/task/{threads[0].target[4:]}/stat"))
-                if start != threads[0].identity.rpartition(":")[2]:
+                alive = set(os.listdir(f"/proc/{pid}/task"))
+                if _start(bounded_read.kernel_bytes(f"/proc/{pid}/task/{first.tid}/stat")) != first.start:
                     alive.clear()
-            except (OSError, IndexError, ValueError):  # ValueError: no number, or a NUL in a target
+            except (OSError, IndexError, ValueError):
                 alive = set()
-            held += [one.target[4:] in alive and _may_run(one.target[4:], one.value) for one in threads]
+            held += [
+                str(thread.tid) in alive and _may_run(thread.tid, setting.value) for thread, setting in process
+            ]
         return held
 
 
-def _may_run(tid: str, value: str) -> bool:
+def _tid(target: str) -> int:
+    return model.ThreadTarget.parse(target).tid
+
+
+def _may_run(tid: int, value: str) -> bool:
     """Whether a thread of this host may run on just these CPUs; False when it has ended."""
     try:
-        return frozenset(os.sched_getaffinity(int(tid))) == cpulist.find(value)
+        return frozenset(os.sched_getaffinity(tid)) == cpulist.find(value)
     except OSError:
         return False
 
 
-def _start(stat: bytes) -> str:
+def _start(stat: bytes) -> int:
     """Field 22 of proc(5) stat; the name in brackets may hold blanks and brackets."""
-    return stat.rpartition(b")")[2].split()[19].decode("ascii", "replace")
+    return int(stat.rpartition(b")")[2].split()[19])
 
 
-def _process(folder: str, stat: bytes) -> str:
+def _process(directory: str, stat: bytes) -> int:
     """The QEMU process that a thread serves: its own, or the one that a vhost kernel thread is named after."""
     vhost = _VHOST(stat.partition(b"(")[2].rpartition(b")")[0])
     if vhost and stat.rpartition(b")")[2].split()[1] == b"2":
-        return vhost[1].decode("ascii")
-    status = files.read_bytes(f"{folder}/status")
-    return status.partition(b"\nTgid:\t")[2].partition(b"\n")[0].decode("ascii", "replace")
+        return int(vhost[1])
+    status = bounded_read.kernel_bytes(f"{directory}/status")
+    return int(status.partition(b"\nTgid:\t")[2].partition(b"\n")[0])

@@ -8,9 +8,9 @@ import itertools
 import time
 from collections.abc import Iterable, Mapping, Sequence
 
-from nova_perf_tuning import errors, signals
+from nova_perf_tuning import bounded_read, errors, signals
 from nova_perf_tuning.host import model
-from nova_perf_tuning.host.kinds import base, files
+from nova_perf_tuning.host.kinds import base
 from nova_perf_tuning.host.transaction import journal as journal_module
 from nova_perf_tuning.host.transaction import verify
 
@@ -65,7 +65,7 @@ class ApplyError(errors.PerfTuningError):
 def boot_id(root: str = "/") -> str:
     """Return what names this boot of the host below ``root``; empty for a record without it."""
     try:
-        return files.read_text(root.rstrip("/"), "/proc/sys/kernel/random/boot_id")[:64]
+        return bounded_read.kernel_text(root.rstrip("/"), "/proc/sys/kernel/random/boot_id")[:64]
     except OSError:
         return ""
 

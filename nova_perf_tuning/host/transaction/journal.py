@@ -14,9 +14,8 @@ import os
 import sqlite3
 from collections.abc import Iterable, Iterator
 
-from nova_perf_tuning import errors
+from nova_perf_tuning import bounded_read, errors
 from nova_perf_tuning.host import model
-from nova_perf_tuning.host.kinds import files
 from nova_perf_tuning.host.transaction import lock as lock_module
 
 #: Below the root of the host that is tuned.
@@ -166,7 +165,7 @@ class Journal:
         try:
             if prefix != "/" and self.state_dir.startswith(f"{prefix}/"):
                 for suffix in ("", "-wal", "-shm"):  # SQLite follows links, and makes what is not there
-                    files.check_inside(prefix, f"{self.path.removeprefix(prefix)}{suffix}")
+                    bounded_read.check_inside(prefix, f"{self.path.removeprefix(prefix)}{suffix}")
             if writer:
                 self._prepare(patience)
             if self._is_there():

@@ -10,7 +10,7 @@ import re
 from typing import Any, Final
 
 from nova_perf_tuning import bounded_read, errors
-from nova_perf_tuning.host import model, privileged
+from nova_perf_tuning.host import model
 from nova_perf_tuning.host.transaction import journal
 
 #: A plan of the largest host that is tested (11,000 settings) has 5 MB.
@@ -23,8 +23,8 @@ _MASK: Final = "[0-9a-f][0-9a-f,]*"
 FORMS: Final = {
     "irq_affinity": ("irq:[0-9]{1,7}", _CPUS),
     "thread_affinity": ("tid:[0-9]{1,10}", _CPUS),
-    "xps": (f"{privileged.DEVICE}/tx-[0-9]{{1,4}}", _MASK),
-    "rps": (f"{privileged.DEVICE}/rx-[0-9]{{1,4}}", _MASK),
+    "xps": (f"{model.DEVICE}/tx-[0-9]{{1,4}}", _MASK),
+    "rps": (f"{model.DEVICE}/rx-[0-9]{{1,4}}", _MASK),
 }
 
 

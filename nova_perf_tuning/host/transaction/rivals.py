@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from nova_perf_tuning.host.kinds import files
+from nova_perf_tuning import bounded_read
 
 #: Command name -> kinds that it writes. tuned: its scheduler, net and sysctl plugins; numad moves guests'
 #: threads; bpftune sizes TCP buffers; ksmtuned switches KSM.
@@ -30,7 +30,7 @@ def running(root: str = "/") -> dict[str, int]:
         return {}
     for pid in pids:
         try:
-            name = files.read_text(prefix, f"/proc/{pid}/comm")
+            name = bounded_read.kernel_text(prefix, f"/proc/{pid}/comm")
             if name in RIVALS and (prefix or os.stat(f"/proc/{pid}").st_uid in (0, os.geteuid())):
                 found.setdefault(name, pid)
         except OSError:  # it has ended

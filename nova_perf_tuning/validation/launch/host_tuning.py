@@ -79,5 +79,4 @@ class HostTuning:
 
 
 def _belongs(one: model.Setting, pids: set[int]) -> bool:
-    owner = one.identity.partition(":")[0]
-    return one.kind == "thread_affinity" and owner.isdigit() and int(owner) in pids
+    return one.kind == model.ThreadTarget.kind and model.ThreadTarget.parse(one.target, one.identity).pid in pids

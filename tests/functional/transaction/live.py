@@ -89,7 +89,6 @@ class LiveObjects:
             ("channels", "npv0/rx", "1"),
             ("offload", "npv0/tx-tcp-segmentation", "off"),
             ("offload", "npv0/rx-gro", "on"),
-            ("mtu", "npv0", "9000"),
             ("sysctl", "net.core.somaxconn", "512"),
             ("sysctl", "net.ipv4.tcp_rmem", "4096 131072 8388608"),
             ("thread_affinity", f"tid:{self.pid}", str(min(online))),
@@ -111,7 +110,7 @@ class LiveObjects:
     def content(self) -> dict[str, bytes]:
         """Return what all objects hold, read without the code under test where there is a file."""
         paths = [f"/proc/irq/{self.irq}/smp_affinity_list", f"/proc/irq/{self.irq}/smp_affinity"]
-        paths += ["/proc/sys/net/core/somaxconn", "/proc/sys/net/ipv4/tcp_rmem", "/sys/class/net/npv0/mtu"]
+        paths += ["/proc/sys/net/core/somaxconn", "/proc/sys/net/ipv4/tcp_rmem"]
         for device in ("npv0", "npv1", "nptap0"):
             paths += map(str, sorted(pathlib.Path(f"/sys/class/net/{device}/queues").glob("*/?ps_cpus")))
         found = {path: pathlib.Path(path).read_bytes() for path in paths}

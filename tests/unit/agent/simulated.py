@@ -14,7 +14,7 @@ import os
 
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.host import model
-from nova_perf_tuning.host.kinds import base, irq
+from nova_perf_tuning.host.kinds import base
 from nova_perf_tuning.host.plan import model as plan_model
 from nova_perf_tuning.host.plan import planner
 from tests.unit.host.plan import hosts
@@ -386,7 +386,7 @@ class _Irq(_Kind):
 
     def _vector(self, target):
         try:
-            return self.host.vectors[int(target[4:])]
+            return self.host.vectors[model.IrqTarget.parse(target).number]
         except KeyError:
             raise OSError(errno.ENOENT, os.strerror(errno.ENOENT)) from None
 
@@ -398,10 +398,12 @@ class _Irq(_Kind):
         return f"{one.device}|{one.name or ''}"
 
     def is_same(self, setting):
-        return super().is_same(setting) or irq.is_asleep(setting.identity, self.identity(setting.target))
+        known = model.IrqTarget.parse(setting.target, setting.identity)
+        now = model.IrqTarget.parse(setting.target, self.identity(setting.target))
+        return super().is_same(setting) or known.is_asleep(now)
 
     def take(self, target, value):
-        one, number = self._vector(target), int(target[4:])
+        one, number = self._vector(target), model.IrqTarget.parse(target).number
         refusal, lasting = self.host.refuses.get(number, (0, False))
         if refusal:
             if not lasting:
@@ -426,14 +428,14 @@ class _Thread(_Kind):
     ephemeral = True
 
     def read(self, target):
-        return self.host.thread(int(target[4:]))[2]
+        return self.host.thread(model.ThreadTarget.parse(target).tid)[2]
 
     def identity(self, target):
-        guest, _kind, _affinity = self.host.thread(int(target[4:]))
+        guest, _kind, _affinity = self.host.thread(model.ThreadTarget.parse(target).tid)
         return f"{guest.pid}:{1000 + guest.pid}"
 
     def take(self, target, value):
-        tid = int(target[4:])
+        tid = model.ThreadTarget.parse(target).tid
         guest, kind, old = self.host.thread(tid)
         asks = guest.asks or {}
         asked = {

@@ -11,9 +11,8 @@ import fixtures
 import testtools
 
 from nova_perf_tuning.agent import findings
-from nova_perf_tuning.host import irqbalance, model
-from nova_perf_tuning.host.kinds import base, registry
-from nova_perf_tuning.host.kinds import irqbalance as ban
+from nova_perf_tuning.host import model
+from nova_perf_tuning.host.kinds import base, irqbalance, registry
 from nova_perf_tuning.host.transaction import apply, restore, rivals
 from tests.functional import patience
 from tests.hosts import sysroots
@@ -55,14 +54,14 @@ class ListTest(testtools.TestCase):
     def test_a_damaged_one_is_one_error_that_says_what_to_remove(self):
         self.path.parent.mkdir(parents=True)
         self.path.write_text("24\nx\n")
-        error = self.assertRaises(base.TargetError, ban.IrqbalanceBan(self.root).read, ban.TARGET)
+        error = self.assertRaises(base.TargetError, irqbalance.IrqbalanceBan(self.root).read, irqbalance.TARGET)
         self.assertIn(f"{self.path} is damaged: remove it", str(error))
-        self.assertRaises(base.TargetError, ban.IrqbalanceBan(self.root).read, "other")
+        self.assertRaises(base.TargetError, irqbalance.IrqbalanceBan(self.root).read, "other")
 
     def test_what_an_operator_would_type(self):
-        kind = ban.IrqbalanceBan("/")
-        self.assertIn("printf '%s\\n' 24 30 > /run/", kind.describe(ban.TARGET, "30,24"))
-        self.assertIn("rm -f /run/", kind.describe(ban.TARGET, ban.NONE))
+        kind = irqbalance.IrqbalanceBan("/")
+        self.assertIn("printf '%s\\n' 24 30 > /run/", kind.describe(irqbalance.TARGET, "30,24"))
+        self.assertIn("rm -f /run/", kind.describe(irqbalance.TARGET, irqbalance.NONE))
 
 
 class ScriptTest(testtools.TestCase):

@@ -20,7 +20,7 @@ import inotify_simple
 import testtools
 
 from nova_perf_tuning.agent import sources, state
-from nova_perf_tuning.host import irqbalance
+from nova_perf_tuning.host.kinds import irqbalance
 from tests.hosts import sysroots
 
 TOP = pathlib.Path(__file__).parents[3]

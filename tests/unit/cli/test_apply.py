@@ -7,8 +7,7 @@ import pathlib
 import shlex
 import shutil
 
-from nova_perf_tuning.host import privileged
-from nova_perf_tuning.host.kinds import config_file, registry
+from nova_perf_tuning.host.kinds import config_file, irqbalance, registry
 from nova_perf_tuning.host.transaction import planfile
 from tests.hosts import sysroots
 from tests.unit.cli import transaction_case
@@ -172,7 +171,7 @@ class StrangersSysrootTest(transaction_case.TransactionCase):
         kind = config_file.ConfigFile(self.root)
         error = self.assertRaises(OSError, kind.write, "etc/sysctl.d/90-nova-perf-tuning.conf", '"x"')
         self.assertEqual(errno.ELOOP, error.errno)
-        self.assertRaises(OSError, privileged.list_interrupts, self.root, [1])
+        self.assertRaises(OSError, irqbalance.IrqbalanceBan(self.root).write, irqbalance.TARGET, "1")
         self.assertEqual([], os.listdir(os.path.join(outside, "sysctl.d")))
 
     def test_the_sysroot_of_another_user(self):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pathlib
 
-from nova_perf_tuning.host import privileged
+from nova_perf_tuning.host import model
 from nova_perf_tuning.host.kinds import base
 
 #: Nanoseconds; longer than that no guest should wait for a packet.
@@ -21,7 +21,7 @@ class GroFlushTimeout(base.SettingKind):
     order = 40
 
     def _path(self, target: str) -> pathlib.Path:
-        return pathlib.Path(f"{self.prefix}/sys/class/net/{privileged.check_device(target)}/gro_flush_timeout")
+        return pathlib.Path(f"{self.prefix}/sys/class/net/{model.check_device(target)}/gro_flush_timeout")
 
     def read(self, target: str) -> str:
         return self._path(target).read_text(encoding="ascii").strip()

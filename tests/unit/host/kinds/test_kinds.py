@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from nova_perf_tuning import cpulist
 from nova_perf_tuning.host.facts import reader
 from nova_perf_tuning.host.kinds import base, registry
-from nova_perf_tuning.host.model import Setting
+from nova_perf_tuning.host.model import IrqTarget, Setting, ThreadTarget
 from nova_perf_tuning.host.transaction import verify
 from tests.hosts import sysroots
 
-KINDS = ("irq_affinity", "thread_affinity", "xps", "rps", "sysctl", "mtu", "offload", "ring", "channels")
+KINDS = ("irq_affinity", "thread_affinity", "xps", "rps", "sysctl", "offload", "ring", "channels")
 KINDS += ("memory", "governor", "module_parameter", "config_file", "irqbalance_ban")
 HOSTILE = ("", "irq:../../x", "irq:-1", "tid:0", "eth0/../..", "../../etc/passwd", "irq:1\n", "a/b/c")
 FORMS = {
@@ -25,7 +25,6 @@ FORMS = {
     "xps": ("eth0/tx-0", "00"),
     "rps": ("eth0/rx-3", "00"),
     "sysctl": ("net.core.rmem_max", "212992"),
-    "mtu": ("eth0", "1500"),
 }
 
 
@@ -89,13 +88,14 @@ class ReadTest(testtools.TestCase):
     def test_identities_are_those_of_the_facts(self):
         facts = reader.read_host(self.root)
         for irq in facts.irqs.values():
-            expected = f"{irq.device or ''}|{irq.name or ''}"
-            self.assertEqual(expected, self.kinds["irq_affinity"].identity(f"irq:{irq.number}"))
+            target = IrqTarget(irq.number, irq.device or "", irq.name or "")
+            self.assertEqual(target.identity, self.kinds["irq_affinity"].identity(str(target)))
         threads = [(guest.pid, one) for guest in facts.guests for one in guest.threads]
         self.assertNotEqual([], threads)
         for pid, one in threads:
-            self.assertEqual(f"{pid}:{one.start}", self.kinds["thread_affinity"].identity(f"tid:{one.tid}"))
-            self.assertEqual(one.affinity, self.kinds["thread_affinity"].read(f"tid:{one.tid}"))
+            target = ThreadTarget(one.tid, pid, one.start)
+            self.assertEqual(target.identity, self.kinds["thread_affinity"].identity(str(target)))
+            self.assertEqual(one.affinity, self.kinds["thread_affinity"].read(str(target)))
 
     def test_identity_of_a_vhost_kernel_thread_names_its_guest(self):
         folder = pathlib.Path(self.root, "proc/9000/task/9000")
@@ -134,16 +134,15 @@ class LiveTest(testtools.TestCase):
         kinds = registry.kinds("/")
         own = f"tid:{os.getpid()}"
         self.assertEqual(cpulist.format(os.sched_getaffinity(0)), kinds["thread_affinity"].read(own))
-        pid, _, start = kinds["thread_affinity"].identity(own).partition(":")
-        self.assertEqual((str(os.getpid()), True), (pid, start.isdigit()))
-        self.assertEqual(pathlib.Path("/sys/class/net/lo/mtu").read_text().strip(), kinds["mtu"].read("lo"))
+        thread = ThreadTarget.parse(own, kinds["thread_affinity"].identity(own))
+        self.assertEqual((os.getpid(), True), (thread.pid, thread.start > 0))
         self.assertIn(kinds["offload"].read("lo/rx-gro"), ("on", "off"))
         self.assertTrue(kinds["rps"].read("lo/rx-0"))
 
     def test_what_is_not_there_is_gone(self):
         kinds = registry.kinds("/")
         for name, target in (
-            ("mtu", "no-such-nic"),
+            ("rps", "no-such-nic/rx-0"),
             ("offload", "no-such-nic/rx-gro"),
             ("rps", "lo/rx-999"),
             ("irq_affinity", "irq:9999999"),
@@ -219,13 +218,13 @@ class SurveyTest(testtools.TestCase):
 
     def test_a_guest_that_was_started_again_under_the_same_numbers(self):
         for one in self.settings["thread_affinity"]:
-            pid, _, start = one.identity.partition(":")
-            one.identity = f"{pid}:{int(start) - 1}"
+            thread = ThreadTarget.parse(one.target, one.identity)
+            one.identity = dataclasses.replace(thread, start=thread.start - 1).identity
         found = self.kinds["thread_affinity"].survey(self.settings["thread_affinity"])
         self.assertEqual({base.State.GONE}, {one.state for one in found})
 
     def test_pending_and_gone(self):
-        number = self.settings["irq_affinity"][0].target[4:]
+        number = IrqTarget.parse(self.settings["irq_affinity"][0].target).number
         pathlib.Path(self.root, f"proc/irq/{number}/effective_affinity_list").write_text("3\n")
         pathlib.Path(self.root, f"proc/irq/{number}/smp_affinity_list").write_text("1\n")
         asked = dataclasses.replace(self.settings["irq_affinity"][0], value="1")
@@ -239,17 +238,17 @@ class SurveyTest(testtools.TestCase):
         kind, target = self.kinds["irq_affinity"], "irq:24"
         (known,) = [one for one in self.settings["irq_affinity"] if one.target == target]
         known = dataclasses.replace(known, identity=kind.identity(target))
-        device, _, name = known.identity.partition("|")
-        folder = pathlib.Path(self.root, "proc/irq", target[4:])
-        (folder / name).rmdir()
-        self.assertEqual(f"{device}|", kind.identity(target))
+        irq = IrqTarget.parse(target, known.identity)
+        directory = pathlib.Path(self.root, "proc/irq", str(irq.number))
+        (directory / irq.action).rmdir()
+        self.assertEqual(f"{irq.device}|", kind.identity(target))
         self.assertTrue(kind.is_same(known))
         self.assertIs(base.State.HOLDS, kind.survey([known])[0].state)
-        for other in (f"0000:00:00.0|{name}", f"|{name}"):
+        for other in (f"0000:00:00.0|{irq.action}", f"|{irq.action}"):
             self.assertFalse(kind.is_same(dataclasses.replace(known, identity=other)), other)
-        (folder / "another").mkdir()
+        (directory / "another").mkdir()
         self.assertFalse(kind.is_same(known))
-        self.assertFalse(kind.is_same(dataclasses.replace(known, identity=f"{device}|")))
+        self.assertFalse(kind.is_same(dataclasses.replace(known, identity=f"{irq.device}|")))
 
 
 class ErrorsTest(testtools.TestCase):

@@ -11,7 +11,7 @@ import hypothesis
 import testtools
 from hypothesis import strategies as st
 
-from nova_perf_tuning.host import privileged
+from nova_perf_tuning.host import model, privileged
 from nova_perf_tuning.host.kinds import base
 from nova_perf_tuning.host.model import TargetError
 from tests.hosts import sysroots
@@ -20,15 +20,14 @@ HOSTILE = ("../../x", "eth0/../..", "..", ".", "", "/etc", "a b", "eth0\n", "eth
 AFFINITY = "/proc/irq/24/smp_affinity_list"
 RMEM = "/proc/sys/net/core/rmem_max"
 RPS = "/sys/class/net/eth0/queues/rx-1/rps_cpus"
-MTU = "/sys/class/net/eth0/mtu"
 
 
 class NamesTest(testtools.TestCase):
     def test_devices(self):
         for name in ("eth0", "enp1s0f0np0", "tap1234-ab.c", "vnet0", "br-int", "eth0@if2", "_x"):
-            self.assertEqual(name, privileged.check_device(name))
+            self.assertEqual(name, model.check_device(name))
         for name in HOSTILE:
-            self.assertRaises(TargetError, privileged.check_device, name)
+            self.assertRaises(TargetError, model.check_device, name)
 
     def test_sysctls(self):
         for name in (
@@ -46,7 +45,7 @@ class NamesTest(testtools.TestCase):
     @hypothesis.given(st.text(max_size=20))
     def test_a_device_never_leaves_its_directory(self, name):
         try:
-            privileged.check_device(name)
+            model.check_device(name)
         except TargetError:
             return
         self.assertEqual(f"/sys/class/net/{name}", os.path.normpath(f"/sys/class/net/{name}"))
@@ -60,13 +59,13 @@ class WritesTest(testtools.TestCase):
 
     def test_each_writes_its_file_and_nothing_else(self):
         before = sysroots.content(self.root)
-        wanted = {AFFINITY: "1-2", RPS: "0f", MTU: "9000", RMEM: "5"}
+        wanted = {AFFINITY: "1-2", RPS: "0f", RMEM: "5"}
         for path, value in wanted.items():
             privileged.write(self.root, path, value)
         after = sysroots.content(self.root)
         self.assertEqual(set(before), set(after))
         changed = {path: after[path] for path in after if after[path] != before[path]}
-        self.assertEqual({b"1-2\n", b"0f\n", b"9000\n", b"5\n"}, set(changed.values()))
+        self.assertEqual({b"1-2\n", b"0f\n", b"5\n"}, set(changed.values()))
 
     def test_what_is_not_there_is_not_made(self):
         before = sysroots.content(self.root)
@@ -86,21 +85,21 @@ class WritesTest(testtools.TestCase):
             ("/proc/sys/kernel/core_pattern", "x"),
             ("/proc/irq/24/../24/smp_affinity_list", "1"),
             ("/proc/irq/24/smp_affinity_list\n", "1"),
-            ("/sys/class/net/eth0/../eth0/mtu", "1500"),
+            ("/sys/class/net/eth0/mtu", "1500"),
+            ("/proc/irq/24/../25/smp_affinity_list", "1"),
             ("/sys/class/net/eth0/queues/tx-0/rps_cpus", "1"),
             (AFFINITY, ""),
             (AFFINITY, "1\n2"),
             (AFFINITY, "ff"),
             (RPS, "0x1"),
             (RPS, ""),
-            (MTU, "1"),
             (RMEM, "1; reboot"),
             (RMEM, "1\n"),
             ("/proc/sys/net/core/default_qdisc", "../fq"),
         ):
             self.assertRaises(TargetError, privileged.write, self.root, path, value)
         for kind, name in (("offload", "loopback"), ("ring", "rx-mini"), ("channels", "other")):
-            self.assertRaises(TargetError, privileged.set_ethtool, kind, "lo", name, 1)
+            self.assertRaises(TargetError, privileged.set_ethtool, kind, model.DeviceTarget("lo", name), 1)
         self.assertEqual(before, sysroots.content(self.root))
 
     def test_no_link_leads_out_of_a_sysroot(self):
@@ -108,8 +107,8 @@ class WritesTest(testtools.TestCase):
         os.symlink(f"{outside}/sys/class/net/eth0", pathlib.Path(self.root, "sys/class/net/eth9"))
         os.symlink(f"{outside}/proc/irq/24", pathlib.Path(self.root, "proc/irq/101"))
         before = sysroots.content(outside)
-        for path in ("/sys/class/net/eth9/mtu", "/proc/irq/101/smp_affinity_list"):
-            error = self.assertRaises(OSError, privileged.write, self.root, path, "1500")
+        for path in ("/sys/class/net/eth9/queues/rx-1/rps_cpus", "/proc/irq/101/smp_affinity_list"):
+            error = self.assertRaises(OSError, privileged.write, self.root, path, "1")
             self.assertEqual(errno.ELOOP, error.errno)
         self.assertEqual(before, sysroots.content(outside))
 

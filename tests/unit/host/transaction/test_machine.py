@@ -21,7 +21,7 @@ OBJECTS = {
     "irq:24": ("irq_affinity", "proc/irq/24/smp_affinity_list", "0-7", ("0", "1", "2-3")),
     "irq:25": ("irq_affinity", "proc/irq/25/smp_affinity_list", "0-7", ("4", "5", "0-7")),
     "eth0/tx-0": ("xps", "sys/class/net/eth0/queues/tx-0/xps_cpus", "00", ("0f", "f0", "ff")),
-    "eth0": ("mtu", "sys/class/net/eth0/mtu", "1500", ("1400", "9000", "4000")),
+    "ksm": ("memory", "sys/kernel/mm/ksm/run", "0", ("1", "2")),
     "net.core.rmem_max": ("sysctl", "proc/sys/net/core/rmem_max", "212992", ("4194304", "8388608")),
 }
 TARGETS = sorted(OBJECTS)
