@@ -10,9 +10,9 @@ from typing import Any
 
 from nova_perf_tuning import bounded_read, errors
 from nova_perf_tuning.cli import command
-from nova_perf_tuning.validation.bench import base, output, plugins
+from nova_perf_tuning.validation.bench import base, plugins
 from nova_perf_tuning.validation.bench import parameter as parameters
-from nova_perf_tuning.validation.launch import disks, local
+from nova_perf_tuning.validation.launch import local, programs
 from nova_perf_tuning.validation.measure import host_environment, trial
 from nova_perf_tuning.validation.report import text
 
@@ -71,7 +71,7 @@ class BenchRun(command.PerfCommand):
         if outcome.error:
             raise base.OutputError(outcome.error)
         if os.path.isabs(merged.get("directory", "")) and not benchmark.files(merged):
-            environment["scratch_filesystem"] = disks.filesystem(merged["directory"])
+            environment["scratch_filesystem"] = programs.filesystem(merged["directory"])
         _show(args, benchmark, merged, outcome.readings, environment)
         return int(errors.ExitCode.PASS)
 
@@ -86,7 +86,7 @@ class BenchParse(command.PerfCommand):
     def run_command(self, args: argparse.Namespace) -> int:
         benchmark = plugins.load(args.kind)
         try:
-            data = bounded_read.read_argument(args.file, output.MAX_CHARACTERS)
+            data = bounded_read.read_argument(args.file, base.MAX_CHARACTERS)
         except OSError as error:
             raise base.OutputError(f"{args.file}: {error.strerror}") from None
         _show(args, benchmark, {}, benchmark.parse(data.decode("utf-8", "replace")))

@@ -8,18 +8,27 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import json
+import math
+import re
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, Final, Literal
+from typing import Any, ClassVar, Final, Literal, NoReturn
 
 from nova_perf_tuning import errors
+from nova_perf_tuning.printing import one_line
 from nova_perf_tuning.validation.bench import parameter
 
 Better = Literal["higher", "lower"]
 
-
 #: Added to the length of a run for its time limit: emulated guests and busy hosts start processes slowly. It is
 #: to end a program that hangs, so it costs nothing where none does.
 MARGIN_S: Final = 60.0
+#: A group for a number of whatever kind, of bounded length.
+NUMBER: Final = r"([0-9]{1,15}(?:\.[0-9]{1,9})?)"
+#: Longest output that is read, in characters.
+MAX_CHARACTERS: Final = 4 * 1024 * 1024
+#: No figure of any benchmark is larger (a terabit per second is 1e12, an hour in nanoseconds 3.6e12).
+MAX_NUMBER: Final = 1e15
 
 
 class OutputError(errors.PerfTuningError):
@@ -162,3 +171,83 @@ class Benchmark(abc.ABC):
         Only called with an output that :meth:`parse` has read.
         """
         return None
+
+    # -- reading what it printed, which may come from a hostile guest: everything is bounded and checked
+
+    def check_length(self, text: str) -> None:
+        """Refuse empty and oversized output.
+
+        :raises OutputError: it is one of them.
+        """
+        if not text.strip():
+            raise self.fault("the output is empty")
+        if len(text) > MAX_CHARACTERS:
+            raise self.fault(f"the output has more than {MAX_CHARACTERS} characters")
+
+    def load_json(self, text: str) -> dict[str, Any]:
+        """Return the JSON object in an output; lines before its opening brace (warnings) are passed over.
+
+        :raises OutputError: no object, truncated, NaN or infinity in it, or nested too deep.
+        """
+        self.check_length(text)
+        start = text.find("{")
+        if start < 0:
+            raise self.fault(f"no JSON in the output, it begins '{one_line(text[:300], 60)}'")
+        try:
+            data: dict[str, Any] = json.loads(text[start:], parse_constant=_refuse)
+        except json.JSONDecodeError as error:
+            cut = error.pos >= len(text[start:].rstrip())
+            what = "is cut off" if cut else f"is no JSON at line {error.lineno}: {error.msg}"
+            raise self.fault(f"the output {what}") from None
+        except (ValueError, RecursionError) as error:
+            raise self.fault(f"the output is no acceptable JSON: {one_line(error, 80)}") from None
+        return data
+
+    def labelled(self, text: str, pattern: str, name: str) -> float:
+        """Return the number that the one group of ``pattern`` finds; it must be found exactly once.
+
+        :param name: of the figure, for messages.
+        :raises OutputError: it is there not once, or out of range.
+        """
+        matches = re.findall(pattern, text, re.MULTILINE)
+        if len(matches) != 1:
+            what = "ambiguous" if matches else "cut off or foreign"
+            raise self.fault(f"the output is {what}: {len(matches)} lines '{name}'")
+        return self.check_number(name, float(matches[0]))
+
+    def find(self, data: object, *path: str | int) -> Any:
+        """Return the value at ``path`` of nested objects and lists.
+
+        :raises OutputError: there is none.
+        """
+        for step in path:
+            try:
+                if isinstance(data, dict if isinstance(step, str) else list):
+                    data = data[step]  # type: ignore[index]
+                    continue
+            except (KeyError, IndexError):
+                pass
+            raise self.fault(f"the output has no '{'.'.join(map(str, path))}'")
+        return data
+
+    def number(self, data: object, *path: str | int) -> float:
+        """Return the number at ``path``: finite, not negative, at most :data:`MAX_NUMBER`.
+
+        :raises OutputError: there is none or it is out of range.
+        """
+        return self.check_number(".".join(map(str, path)), self.find(data, *path))
+
+    def check_number(self, name: str, value: object) -> float:
+        """Return ``value`` as a float if it can be a figure.
+
+        :raises OutputError: no number, NaN, infinite, negative or absurdly large.
+        """
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise self.fault(f"'{name}' is no number: {one_line(value, 40)!r}")
+        if not 0 <= value <= MAX_NUMBER or not math.isfinite(value):
+            raise self.fault(f"'{name}' is out of range: {one_line(value, 40)}")
+        return float(value)
+
+
+def _refuse(text: str) -> NoReturn:
+    raise ValueError(f"{text} is no number")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from nova_perf_tuning.validation.bench import base, output, parameter
+from nova_perf_tuning.validation.bench import base, parameter
 
 _PATTERNS = ("randwrite", "randread", "write", "read")
 #: fio's own list has them.
@@ -77,25 +77,25 @@ class Fio(base.Benchmark):
         return (base.Step(tuple(argv), "client", timeout_s),)
 
     def parse(self, text: str) -> list[base.Reading]:
-        data = output.load_json(self.kind, text)
-        jobs = output.find(self.kind, data, "jobs")
+        data = self.load_json(text)
+        jobs = self.find(data, "jobs")
         if not isinstance(jobs, list) or len(jobs) != 1:
             raise self.fault("the output must have one group of jobs (--group_reporting)")
         job = jobs[0]
-        code = output.number(self.kind, job, "error")
+        code = self.number(job, "error")
         if code:
             raise self.fault(f"the job ended with error {code:.0f} (errno)")
-        name = max(("read", "write"), key=lambda way: output.number(self.kind, job, way, "total_ios"))
-        way = output.find(self.kind, job, name)
-        requests = output.number(self.kind, way, "total_ios")
-        iops = output.number(self.kind, way, "iops")
+        name = max(("read", "write"), key=lambda way: self.number(job, way, "total_ios"))
+        way = self.find(job, name)
+        requests = self.number(way, "total_ios")
+        iops = self.number(way, "iops")
         if requests == 0 or iops == 0:
             raise self.fault("the job did no I/O")
-        mean = output.number(self.kind, way, "clat_ns", "mean")
-        tails = [output.number(self.kind, way, "clat_ns", "percentile", f"{share:.6f}") for share in _PERCENTILES]
+        mean = self.number(way, "clat_ns", "mean")
+        tails = [self.number(way, "clat_ns", "percentile", f"{share:.6f}") for share in _PERCENTILES]
         return [
             base.Reading(*self.primary, iops, primary=True),
-            base.Reading("bandwidth", "MB/s", "higher", output.number(self.kind, way, "bw_bytes") / 1e6),
+            base.Reading("bandwidth", "MB/s", "higher", self.number(way, "bw_bytes") / 1e6),
             base.Reading("latency_mean", "µs", "lower", mean / 1e3),
             *(
                 base.Reading(f"latency_p{share:g}".replace(".", ""), "µs", "lower", tail / 1e3)
@@ -105,8 +105,8 @@ class Fio(base.Benchmark):
         ]
 
     def span(self, text: str) -> base.Span:
-        data = output.load_json(self.kind, text)
+        data = self.load_json(text)
         # Of the longest job; job_runtime is the sum of all.
-        runtime_ms = max(output.number(self.kind, data, "jobs", 0, way, "runtime") for way in ("read", "write"))
+        runtime_ms = max(self.number(data, "jobs", 0, way, "runtime") for way in ("read", "write"))
         # It stamps its output when it has seen the last job end, and takes its time to clear up after that.
-        return base.Span(runtime_ms / 1e3, output.number(self.kind, data, "timestamp_ms") / 1e3)
+        return base.Span(runtime_ms / 1e3, self.number(data, "timestamp_ms") / 1e3)

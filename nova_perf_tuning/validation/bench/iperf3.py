@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final
 
-from nova_perf_tuning.validation.bench import base, output, own, parameter
+from nova_perf_tuning.printing import one_line
+from nova_perf_tuning.validation.bench import base, own, parameter
 
 _DIRECTION: Final = parameter.Choice(
     "direction", "forward", "forward: client sends; reverse: server sends", ("forward", "reverse")
@@ -33,30 +34,28 @@ class _Iperf(base.Benchmark):
         :raises base.NotReadyError: a server did not listen yet.
         :raises base.OutputError: no JSON, one that tells an error, or of another protocol.
         """
-        data = output.load_json(self.kind, text)
+        data = self.load_json(text)
         found = data.get("outputs", [data])
         if not isinstance(found, list) or not found or not all(isinstance(one, dict) for one in found):
             raise self.fault("the output has no list of processes")
         for one in found:
             if "error" in one:
-                message = output.printable(one["error"])
+                message = one_line(one["error"], 160)
                 fault = base.NotReadyError if "refused" in message else base.OutputError
                 raise fault(f"{self.kind}: {message}")
-            if (told := output.find(self.kind, one, "start", "test_start", "protocol")) != self.protocol:
-                raise self.fault(f"the output is of a {output.printable(told, 20)} test, not of {self.protocol}")
+            if (told := self.find(one, "start", "test_start", "protocol")) != self.protocol:
+                raise self.fault(f"the output is of a {one_line(told, 20)} test, not of {self.protocol}")
         return found
 
     def span(self, text: str) -> base.Span:
         # It ends some 10 ms after the last of them.
-        return base.Span(
-            max(output.number(self.kind, one, "end", "sum_sent", "seconds") for one in self.documents(text))
-        )
+        return base.Span(max(self.number(one, "end", "sum_sent", "seconds") for one in self.documents(text)))
 
     def cpu_shares(self, found: Sequence[Mapping[str, Any]]) -> list[base.Reading]:
         """Return the CPU of iperf3's own processes on both sides in per cent of one CPU, summed up."""
         readings = []
         for name, field in (("client_cpu", "host_total"), ("server_cpu", "remote_total")):
-            share = sum(output.number(self.kind, one, "end", "cpu_utilization_percent", field) for one in found)
+            share = sum(self.number(one, "end", "cpu_utilization_percent", field) for one in found)
             readings.append(base.Reading(name, "%", "lower", share))
         return readings
 
@@ -111,17 +110,17 @@ class Iperf3(_Iperf):
 
     def parse(self, text: str) -> list[base.Reading]:
         found = self.documents(text)
-        rates = [output.number(self.kind, one, "end", "sum_received", "bits_per_second") for one in found]
+        rates = [self.number(one, "end", "sum_received", "bits_per_second") for one in found]
         if not all(rates):
             raise self.fault("the receiver got nothing (0 bit/s)")
-        work = sum(output.number(self.kind, one, "end", "sum_received", "bytes") for one in found)
+        work = sum(self.number(one, "end", "sum_received", "bytes") for one in found)
         readings = [
             base.Reading(*self.primary, sum(rates) / 1e6, primary=True),
             base.Reading("transferred", self.work_unit, "higher", work * 8 / 1e9),
         ]
-        sent = [output.find(self.kind, one, "end", "sum_sent") for one in found]
+        sent = [self.find(one, "end", "sum_sent") for one in found]
         if all(isinstance(one, dict) and "retransmits" in one for one in sent):  # only systems with TCP_INFO
-            count = sum(output.number(self.kind, one, "retransmits") for one in sent)
+            count = sum(self.number(one, "retransmits") for one in sent)
             readings.append(base.Reading("retransmits", "segments", "lower", count))
         return readings + self.cpu_shares(found)
 
@@ -165,24 +164,22 @@ class Packets(_Iperf):
 
     def parse(self, text: str) -> list[base.Reading]:
         found = self.documents(text)
-        end = output.find(self.kind, found[0], "end")
-        sent = output.number(self.kind, end, "sum", "packets")
+        end = self.find(found[0], "end")
+        sent = self.number(end, "sum", "packets")
         # The receiver's own bytes: as lost it tells the gaps alone, and not what is missing after its last packet.
-        length = output.number(self.kind, found[0], "start", "test_start", "blksize")
-        arrived = output.number(self.kind, end, "sum_received", "bytes") / max(1.0, length)
+        length = self.number(found[0], "start", "test_start", "blksize")
+        arrived = self.number(end, "sum_received", "bytes") / max(1.0, length)
         # Of the receiver: it has counted until the last packet came.
-        seconds = output.number(self.kind, end, "sum_received", "seconds")
+        seconds = self.number(end, "sum_received", "seconds")
         if arrived == 0 or seconds == 0:
             raise self.fault(f"of {sent:g} packets none arrived")
         if arrived > sent:
             raise self.fault(f"{arrived:g} packets arrived of {sent:g} that were sent")
         return [
-            base.Reading(*self.primary, output.check_number(self.kind, "rate", arrived / seconds), primary=True),
-            base.Reading(
-                "sent_per_second", "1/s", "higher", output.check_number(self.kind, "rate", sent / seconds)
-            ),
+            base.Reading(*self.primary, self.check_number("rate", arrived / seconds), primary=True),
+            base.Reading("sent_per_second", "1/s", "higher", self.check_number("rate", sent / seconds)),
             base.Reading("lost_share", "%", "lower", 100 * (1 - arrived / sent)),
-            base.Reading("jitter", "ms", "lower", output.number(self.kind, end, "sum", "jitter_ms")),
+            base.Reading("jitter", "ms", "lower", self.number(end, "sum", "jitter_ms")),
             base.Reading("received", self.work_unit, "higher", arrived / 1e3),
             *self.cpu_shares(found),
         ]

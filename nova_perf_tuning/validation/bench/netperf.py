@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from nova_perf_tuning.validation.bench import base, output, parameter
+from nova_perf_tuning.printing import one_line
+from nova_perf_tuning.validation.bench import base, parameter
 
 _KEY = re.compile(r"^([A-Z][A-Z0-9_]{1,60})=(.{0,100})$", re.M)
 _TESTS = ("TCP_STREAM", "TCP_MAERTS")
@@ -44,7 +45,7 @@ class Netperf(base.Benchmark):
         )
 
     def parse(self, text: str) -> list[base.Reading]:
-        output.check_length(self.kind, text)
+        self.check_length(text)
         if "could not establish the control connection" in text:
             raise base.NotReadyError(f"{self.kind}: could not establish the control connection")
         found = _KEY.findall(text)
@@ -52,9 +53,9 @@ class Netperf(base.Benchmark):
         if len(keys) != len(found):
             raise self.fault("the output is ambiguous: it is of more than one run")
         if (units := keys.get("THROUGHPUT_UNITS")) != _UNITS:
-            told = output.printable(units, 30)
+            told = one_line(units, 30)
             raise self.fault(f"the figure is in '{told}', not in {_UNITS}")
-        rate = output.labelled(self.kind, text, rf"^THROUGHPUT={output.NUMBER}$", "THROUGHPUT")
+        rate = self.labelled(text, rf"^THROUGHPUT={base.NUMBER}$", "THROUGHPUT")
         if rate == 0:
             raise self.fault("nothing was transferred")
         return [base.Reading(*self.primary, rate, primary=True)]

@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from nova_perf_tuning.validation.bench import base, output, parameter
+from nova_perf_tuning.validation.bench import base, parameter
 
 #: Test -> (short name, baseline, unit).
 TESTS: Final[Mapping[str, tuple[str, float, str]]] = {
@@ -31,7 +31,7 @@ TESTS: Final[Mapping[str, tuple[str, float, str]]] = {
     "System Call Overhead": ("syscall", 15000.0, "lps"),
 }
 _UNITS: Final = {"lps": "1/s", "lpm": "1/min", "MWIPS": "MWIPS", "KBps": "KiB/s"}
-_NUMBER = output.NUMBER
+_NUMBER = base.NUMBER
 _HEADER = re.compile(r"BYTE UNIX Benchmarks \(Version ([0-9]{1,3}(?:\.[0-9]{1,4}){1,3})\)")
 #: Test, baseline, result and index.
 _INDEX = re.compile(
@@ -67,27 +67,6 @@ class Report:
     def score(self) -> float:
         """Geometric mean of the indexes before rounding."""
         return math.exp(math.fsum(math.log(self.index(test)) for test in self.results) / len(self.results))
-
-
-def read(kind: str, text: str) -> Report:
-    """Return the report in a text; other words around it do not matter.
-
-    :raises base.OutputError: there is not exactly one, or it is cut off, or its baselines are not UnixBench's.
-    """
-    output.check_length(kind, text)
-    versions = _HEADER.findall(text)
-    if len(versions) != 1:
-        raise base.OutputError(f"{kind}: there are {len(versions)} reports of UnixBench where one was expected")
-    found = {match[1]: (float(match[2]), float(match[3]), float(match[4])) for match in _INDEX.finditer(text)}
-    score = _SCORE.search(text)
-    missing = next((test for test in TESTS if test not in found), None)
-    if missing or score is None:
-        what = f"test '{missing}'" if missing else "its score"
-        raise base.OutputError(f"{kind}: the report is cut off or of few tests: {what} is missing")
-    for test, (baseline, result, _index) in found.items():
-        if baseline != TESTS[test][1] or result <= 0:
-            raise base.OutputError(f"{kind}: '{test}' has the baseline {baseline:g} and the result {result:g}")
-    return Report(versions[0], {test: found[test][1:] for test in TESTS}, float(score[1]))
 
 
 class UnixBench(base.Benchmark):
@@ -136,8 +115,28 @@ class UnixBench(base.Benchmark):
         # The largest file that is copied has 8000 blocks of 1 KiB, and each copy of the test its own two.
         return 16 * values.number("copies")
 
+    def report(self, text: str) -> Report:
+        """Return the report in a text; other words around it do not matter.
+
+        :raises base.OutputError: there is not exactly one, it is cut off, or its baselines are not UnixBench's.
+        """
+        self.check_length(text)
+        versions = _HEADER.findall(text)
+        if len(versions) != 1:
+            raise self.fault(f"there are {len(versions)} reports of UnixBench where one was expected")
+        rows = {row[1]: (float(row[2]), float(row[3]), float(row[4])) for row in _INDEX.finditer(text)}
+        score = _SCORE.search(text)
+        missing = next((test for test in TESTS if test not in rows), None)
+        if missing or score is None:
+            what = f"test '{missing}'" if missing else "its score"
+            raise self.fault(f"the report is cut off or of few tests: {what} is missing")
+        for test, (baseline, result, _index) in rows.items():
+            if baseline != TESTS[test][1] or result <= 0:
+                raise self.fault(f"'{test}' has the baseline {baseline:g} and the result {result:g}")
+        return Report(versions[0], {test: rows[test][1:] for test in TESTS}, float(score[1]))
+
     def parse(self, text: str) -> list[base.Reading]:
-        report = read(self.kind, text)
+        report = self.report(text)
         if report.version != _VERSION:
             raise self.fault(
                 f"this is version {report.version}; its figures must not be set against"

@@ -15,8 +15,7 @@ import statistics
 from collections.abc import Callable, Sequence
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.printing import counted
-from nova_perf_tuning.validation.bench import output
+from nova_perf_tuning.printing import counted, one_line
 from nova_perf_tuning.validation.cloud import model, run_store, stop_signals, workers
 from nova_perf_tuning.validation.measure import session
 
@@ -208,7 +207,7 @@ class Campaign:
             self._put_back(task)
             for error in outcome.errors:
                 if error.kind is not model.ErrorClass.INTERRUPTED:
-                    self._say(f"{_shown(task.pair)}: {output.printable(error.reason, 300)}", important=True)
+                    self._say(f"{_shown(task.pair)}: {one_line(error.reason, 300)}", important=True)
             return
         if model.ErrorClass.QUOTA in kinds:
             self._too_many(task, outcome)
@@ -237,7 +236,7 @@ class Campaign:
 
     def _failed(self, task: model.Task, outcome: model.PairOutcome) -> None:
         reason = f"{outcome.errors[0].kind.value}: {outcome.errors[0].reason}" if outcome.errors else "no results"
-        reason = output.printable(reason, 300)
+        reason = one_line(reason, 300)
         pair = task.pair
         if self._worth_another(task, outcome):
             # Half a comparison is worth nothing once there is a whole one.
@@ -260,12 +259,12 @@ class Campaign:
         self._put_back(task)
         if not self._running:
             self._break(
-                HopelessError(f"the project's quota leaves no room for a single pair: {output.printable(reason)}")
+                HopelessError(f"the project's quota leaves no room for a single pair: {one_line(reason, 160)}")
             )
         elif self._limit > len(self._running):
             self._limit = len(self._running)
             self._say(
-                f"quota: at most {counted(self._limit, 'pair')} at a time from now ({output.printable(reason)})",
+                f"quota: at most {counted(self._limit, 'pair')} at a time from now ({one_line(reason, 160)})",
                 True,
             )
 
@@ -331,7 +330,7 @@ class Campaign:
             with contextlib.suppress(errors.PerfTuningError):  # it may be the database that ends the run
                 self._beat()
         if isinstance(ended.error, model.CloudError):
-            self._say(f"stacks may be left: {output.printable(ended.error, 300)}", important=True)
+            self._say(f"stacks may be left: {one_line(ended.error, 300)}", important=True)
             return
         if ended.error is not None:
             raise ended.error
@@ -381,5 +380,5 @@ def _shown(pair: model.HostPair) -> str:
 
 def _accident(pair: model.HostPair, error: BaseException | None) -> model.PairOutcome:
     """Return the outcome of a pair whose thread broke: a fault of ours, but no reason to lose the run."""
-    reason = f"internal error, please report: {type(error).__name__}: {output.printable(error or '', 300)}"
+    reason = f"internal error, please report: {type(error).__name__}: {one_line(error or '', 300)}"
     return model.PairOutcome(pair, errors=[model.PairError(model.ErrorClass.STACK_FAILED, reason)])

@@ -20,8 +20,9 @@ from typing import Any, Final, NoReturn
 import jsonschema
 
 from nova_perf_tuning import errors
+from nova_perf_tuning.printing import one_line
 from nova_perf_tuning.validation.bench import base as bench
-from nova_perf_tuning.validation.bench import output, plugins
+from nova_perf_tuning.validation.bench import plugins
 from nova_perf_tuning.validation.cloud import slots
 from nova_perf_tuning.validation.measure import model
 
@@ -97,13 +98,13 @@ def read(data: object, expected: Expected) -> Document:
         place = ".".join(str(part) for part in error.absolute_path) or "document"
         # Messages begin with what is wrong, which may be all of a program's output.
         told = error.message if len(error.message) < 150 else f"breaks the schema's {error.validator}"
-        where = f"the client's document: {output.printable(place, 80)}"
-        raise DocumentError(f"{where}: {output.printable(told)}")
+        where = f"the client's document: {one_line(place, 80)}"
+        raise DocumentError(f"{where}: {one_line(told, 160)}")
     grid = expected.grid
     asked = {"run_id": expected.run_id, "arm": expected.arm, "arms": grid.arms, "slot_seconds": grid.length_s}
     for key, value in asked.items():
         if content[key] != value:
-            has = output.printable(content[key], 40)
+            has = one_line(content[key], 40)
             raise DocumentError(f"the client's document has {key} {has}, not {value}")
     runs = [_run(trial, expected) for trial in content["trials"]]
     _check_complete(content["trials"], expected)
@@ -188,7 +189,7 @@ def _json(text: str, what: str) -> Any:
     try:
         return json.loads(text, parse_constant=_refuse)
     except (ValueError, RecursionError) as error:
-        raise DocumentError(f"{what}: no acceptable JSON: {output.printable(error, 100)}") from None
+        raise DocumentError(f"{what}: no acceptable JSON: {one_line(error, 100)}") from None
 
 
 def _refuse(text: str) -> NoReturn:
@@ -223,7 +224,7 @@ def _check_complete(found: list[Mapping[str, Any]], expected: Expected) -> None:
 def _run(trial: Mapping[str, Any], expected: Expected) -> Run:
     job = next((one for one in expected.jobs if one.label == trial["label"]), None)
     if job is None:
-        raise DocumentError(f"the client's document has a benchmark '{output.printable(trial['label'], 60)}'")
+        raise DocumentError(f"the client's document has a benchmark '{one_line(trial['label'], 60)}'")
     slot, begin, end = int(trial["slot"]), float(trial["begin"]), float(trial["end"])
     grid = expected.grid
     if grid.arm(slot) != expected.arm:
@@ -237,7 +238,7 @@ def _run(trial: Mapping[str, Any], expected: Expected) -> Run:
     try:
         readings = _readings(job.benchmark, trial)
     except bench.OutputError as error:
-        problem = output.printable(error, 600)
+        problem = one_line(error, 600)
     return Run(job, trial["role"], slot, begin, end, trial["cpu"], readings, problem)
 
 
@@ -246,7 +247,7 @@ def _readings(benchmark: bench.Benchmark, trial: Mapping[str, Any]) -> list[benc
         return benchmark.parse(trial["stdout"])
     if trial["status"] in (124, 137, 143):  # timeout: GNU coreutils, SIGKILL, busybox
         raise bench.OutputError(f"{benchmark.kind}: did not end within its slot and was stopped")
-    told = output.printable(trial["stderr"][-600:], 300)
+    told = one_line(trial["stderr"][-600:], 300)
     if not told:
         benchmark.parse(trial["stdout"])  # iperf3 tells its error in the JSON
     raise bench.OutputError(f"{benchmark.kind}: ended with status {trial['status']}: {told or 'no message'}")

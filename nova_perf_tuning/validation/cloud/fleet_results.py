@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from nova_perf_tuning.validation.bench import output
+from nova_perf_tuning.printing import one_line
 from nova_perf_tuning.validation.cloud import baselines, fleet, host_cpu, model, run_store
 from nova_perf_tuning.validation.judge import verdict
 from nova_perf_tuning.validation.measure import model as results
@@ -131,7 +131,7 @@ def _printable(data: Any) -> Any:
         return {key: _printable(value) for key, value in data.items()}
     if isinstance(data, list):
         return [_printable(one) for one in data]
-    return output.printable(data, 1000) if isinstance(data, str) else data
+    return one_line(data, 1000) if isinstance(data, str) else data
 
 
 def _of_pairs(store: run_store.RunStore, run_id: str) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from openstack import connection
 
-from nova_perf_tuning.validation.bench import output
+from nova_perf_tuning.printing import one_line
 from nova_perf_tuning.validation.cloud import api as api_module
 from nova_perf_tuning.validation.cloud import cloud_check, collector, host_cpu, model, sdk_errors, slots, stacks
 
@@ -193,7 +193,7 @@ class _Pair:
 
     def note(self, kind: model.ErrorClass, reason: str, arm: str = "") -> None:
         """Note an error of the pair, or of one of its arms."""
-        self.outcome.errors.append(model.PairError(kind, output.printable(reason, 2000), arm))
+        self.outcome.errors.append(model.PairError(kind, one_line(reason, 2000), arm))
 
     def _make(self, number: int, arm: model.Arm, start: int, left_s: float) -> None:
         """Ask Heat for the stack of an arm.
@@ -298,7 +298,7 @@ class _Pair:
                 text = found.get("output", "") if isinstance(found, dict) else found
             except api_module.ERRORS as error:
                 text = f"(cannot be read: {sdk_errors.told(error)})"
-            tails.append(f"{role}'s console ends: {output.printable(str(text)[-1200:], 600) or '(empty)'}")
+            tails.append(f"{role}'s console ends: {one_line(str(text)[-1200:], 600) or '(empty)'}")
         return "; ".join(tails)
 
     def parameters(self, number: int, arm: model.Arm) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from typing import Any, Final, TypeAlias
 from prometheus_client import parser
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.validation.bench import output
+from nova_perf_tuning.printing import one_line
 from nova_perf_tuning.validation.cloud import api as api_module
 from nova_perf_tuning.validation.cloud import sdk_errors
 from nova_perf_tuning.validation.measure import overhead
@@ -69,7 +69,7 @@ def check_url(url: str) -> None:
     except ValueError:
         usable = False
     if filled == url or not usable or not re.fullmatch(r"[!-z|~]{1,500}", filled):
-        shown = output.printable(url, 80)
+        shown = one_line(url, 80)
         raise AgentError(f"'{shown}' is no URL with {{host}} in it, such as http://{{host}}:9751/metrics")
 
 
@@ -85,7 +85,7 @@ def _ask(url: str, names: Collection[str], limit_s: float) -> dict[str, dict[str
     except TimeoutError:
         raise AgentError(f"no full answer of {host} within {limit_s:g} s") from None
     except (OSError, http.client.HTTPException) as error:
-        raise AgentError(f"no answer of {host}: {output.printable(error, 100)}") from None
+        raise AgentError(f"no answer of {host}: {one_line(error, 100)}") from None
 
 
 def _page(url: str, limit_s: float) -> bytes:
@@ -136,7 +136,7 @@ def _guests(page: bytes, names: Collection[str]) -> dict[str, dict[str, float]]:
                 if guest in found:
                     found[guest][kind] = seconds
     except Exception as error:  # what the library raises at rubbish is of any kind
-        raise AgentError(f"no agent writes such metrics: {output.printable(error, 100)}") from None
+        raise AgentError(f"no agent writes such metrics: {one_line(error, 100)}") from None
     return {guest: classes for guest, classes in found.items() if classes.keys() == set(overhead.CLASSES)}
 
 
@@ -256,10 +256,10 @@ class Sampler:
             if not (isinstance(name, str) and name and isinstance(host, str) and host):
                 raise AgentError("Nova does not tell where the guest runs; it tells administrators")
             if not _HOST(host):
-                raise AgentError(f"the hypervisor's name '{output.printable(host, 60)}' fits in no URL")
+                raise AgentError(f"the hypervisor's name '{one_line(host, 60)}' fits in no URL")
             guest.name, guest.host, guest.url = name, host, self._url.replace("{host}", host)
         except (*api_module.ERRORS, errors.PerfTuningError) as error:
-            guest.fault = output.printable(sdk_errors.told(error), 200)
+            guest.fault = one_line(sdk_errors.told(error), 200)
 
 
 def _sample(url: str, guests: Sequence[_Guest]) -> None:
@@ -273,7 +273,7 @@ def _sample(url: str, guests: Sequence[_Guest]) -> None:
     moment = (begun + time.time()) / 2
     for guest in guests:
         if guest.name not in told:
-            guest.fault = f"it does not know the guest {output.printable(guest.name, 60)}, or not all classes"
+            guest.fault = f"it does not know the guest {one_line(guest.name, 60)}, or not all classes"
             continue
         if guest.samples and moment <= guest.samples[-1][0]:
             guest.samples.clear()  # the clock was set back

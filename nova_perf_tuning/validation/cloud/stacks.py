@@ -14,7 +14,7 @@ from typing import Any, Final
 from openstack import exceptions as sdk_exceptions
 from openstack.orchestration.v1 import stack as sdk_stack
 
-from nova_perf_tuning.validation.bench import output
+from nova_perf_tuning.printing import one_line
 from nova_perf_tuning.validation.cloud import api as api_module
 from nova_perf_tuning.validation.cloud import model, sdk_errors
 
@@ -128,7 +128,7 @@ class Stacks:
     def status(self, stack: Stack) -> tuple[str, str]:
         """Return ``CREATE_COMPLETE`` or the like, and why."""
         found = self._get(stack.id, resolve_outputs=False)
-        return str(found.status), output.printable(found.status_reason or "", 600)
+        return str(found.status), one_line(found.status_reason or "", 600)
 
     def outputs(self, stack: Stack) -> dict[str, Any]:
         """Return the outputs by name, whatever guests put into them."""
@@ -179,7 +179,7 @@ class Stacks:
         if kind is model.ErrorClass.NO_SIGNAL and len(ready(events)) > 1:
             # Both guests have told that they are ready: they are slow, not silent.
             kind = model.ErrorClass.TIME_LIMIT
-        return StackError(kind, output.printable("; ".join(dict.fromkeys(told)), 900))
+        return StackError(kind, one_line("; ".join(dict.fromkeys(told)), 900))
 
     def owned(self, run_id: str) -> list[Stack]:
         """Return the stacks that a run left: known by tag and name, both of which we gave."""
@@ -228,7 +228,7 @@ class Stacks:
         if found.status == "DELETE_COMPLETE":
             raise sdk_exceptions.NotFoundException
         if found.status == "DELETE_FAILED":
-            problems[stack] = output.printable(found.status_reason or "", 300)
+            problems[stack] = one_line(found.status_reason or "", 300)
         if found.status == "DELETE_IN_PROGRESS" or time.monotonic() < due:
             return due
         self._api.call(self._api.connection.orchestration.delete_stack, str(found.id), ignore_missing=True)

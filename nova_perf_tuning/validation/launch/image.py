@@ -12,6 +12,7 @@ from typing import Final
 
 from nova_perf_tuning import cache_directory
 from nova_perf_tuning.validation.launch import base
+from nova_perf_tuning.validation.launch.run_directory import RunDirectory
 
 _BUILD = "build it with tools/image/build"
 #: Programs of this project.
@@ -145,3 +146,20 @@ def _read(folder: str, name: str) -> str:
         raise base.LaunchError(
             f"guest image {folder} is damaged ({name}: {error.strerror}); remove it and {_BUILD}"
         ) from None
+
+
+def copy(image: Image, run: RunDirectory) -> Image:
+    """Copy the image into the run's folder, where QEMU's user can read it, and return it there.
+
+    :raises LaunchError: the disk is full or the image unreadable.
+    """
+    copies = {}
+    try:
+        for part in ("kernel", "initrd", "root"):
+            target = run.file(os.path.basename(getattr(image, part)))
+            shutil.copyfile(getattr(image, part), target)
+            os.chmod(target, 0o644)
+            copies[part] = target
+    except OSError as error:
+        raise base.LaunchError(f"guest image cannot be copied to {run.path}: {error.strerror}") from error
+    return dataclasses.replace(image, kernel=copies["kernel"], initrd=copies["initrd"], root=copies["root"])

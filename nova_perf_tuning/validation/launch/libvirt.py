@@ -23,18 +23,16 @@ from nova_perf_tuning.guest import storage
 from nova_perf_tuning.guest import transform as transform_module
 from nova_perf_tuning.printing import one_line
 from nova_perf_tuning.validation.launch import (
-    accelerator,
     base,
-    disks,
-    domain_xml,
+    domain,
     host_tuning,
     image,
+    local,
     network,
     programs,
     run_directory,
 )
 from nova_perf_tuning.validation.launch.guest import Guest
-from nova_perf_tuning.validation.launch.host_machine import HostMachine
 
 LOG = logging.getLogger(__name__)
 
@@ -75,7 +73,7 @@ class LibvirtLauncher(base.Launcher):
     def __init__(
         self,
         *,
-        accelerator: str = accelerator.KVM,
+        accelerator: str = domain.KVM,
         image_folder: str | None = None,
         boot_timeout_s: float = BOOT_S,
     ) -> None:
@@ -92,7 +90,7 @@ class LibvirtLauncher(base.Launcher):
         self._connection: libvirt.virConnect | None = None
         self._run: run_directory.RunDirectory | None = None
         self._arms: dict[str, _Arm] = {}
-        self._hosts: list[HostMachine] = []
+        self._hosts: list[local.HostMachine] = []
         self._active: str | None = None
 
     @property
@@ -124,12 +122,12 @@ class LibvirtLauncher(base.Launcher):
         self._connect()
         self._emulator = self._find_emulator()
         try:
-            self._accelerator = accelerator.choose(self._wanted, self._emulator, self._image)
+            self._accelerator = domain.choose(self._wanted, self._emulator, self._image)
             self.remove_dead_runs()
             with signals.deferred():
                 self._run = run_directory.RunDirectory()
-            self._files = disks.copy_image(self._image, self._run)
-            self._cache = disks.cache_mode(self._run.path)
+            self._files = image.copy(self._image, self._run)
+            self._cache = domain.cache_mode(self._run.path)
             self._tuning = host_tuning.HostTuning(self._run.file("journal"))
             self._network = network.Network(self._run.id)
             self._network.create()
@@ -165,27 +163,18 @@ class LibvirtLauncher(base.Launcher):
     def _create(self, arm: base.Arm, role: str, run: run_directory.RunDirectory) -> tuple[Guest, tuple[str, ...]]:
         """Start one guest; it boots while the next one is made."""
         name = self._domain_name(arm.name, role)
-        tap, mac, address = self._network.new_port()
-        files = disks.create(run, f"{arm.name}-{role}", self._files, self._size)
-        xml = domain_xml.base_domain(
-            name,
-            self._size,
-            files,
-            kvm=self._accelerator.kvm,
-            bridge=self._network.bridge,
-            tap=tap,
-            mac=mac,
-            cache=self._cache,
-        )
+        port = self._network.new_port()
+        files = domain.create(run, f"{arm.name}-{role}", self._files, self._size)
+        xml = domain.base_domain(name, self._size, files, port, kvm=self._accelerator.kvm, cache=self._cache)
         mapping = storage.can_map(self._connected().getLibVersion(), self._connected().getVersion())
         transformed = transform_module.transform(self.altered(arm, xml), arm.request, mapping=mapping)
         try:
             # libvirt destroys the domain when this connection ends, however the process does.
-            domain = self._connected().createXML(transformed.xml, libvirt.VIR_DOMAIN_START_AUTODESTROY)
+            running = self._connected().createXML(transformed.xml, libvirt.VIR_DOMAIN_START_AUTODESTROY)
         except libvirt.libvirtError as error:
             raise base.LaunchError(f"libvirt cannot start guest {name}: {one_line(error, 400)}") from error
         notes = tuple(f"left out: {text}" for text in transformed.left_out)
-        return Guest(name, domain, address, tap, files.console, transformed.xml), notes
+        return Guest(running, port, files.console, transformed.xml), notes
 
     def altered(self, arm: base.Arm, xml: str) -> str:
         """Return the domain XML that a guest of ``arm`` is made from; benchmarks of devices change it."""
@@ -229,7 +218,7 @@ class LibvirtLauncher(base.Launcher):
         if not self._hosts:
             image.check_same_programs(self._image, self._programs)
             self._hosts = [
-                HostMachine(
+                local.HostMachine(
                     role,
                     self._network.host_address(role),
                     self._network.namespace(role),
@@ -251,9 +240,9 @@ class LibvirtLauncher(base.Launcher):
             "qemu": _version(connection.getVersion()),
             "emulator": self._emulator,
             "kernel": platform.release(),
-            "machine": domain_xml.MACHINE,
+            "machine": domain.MACHINE,
             "disk_cache": self._cache,
-            "scratch_filesystem": disks.filesystem(self._prepared().path),
+            "scratch_filesystem": programs.filesystem(self._prepared().path),
             "vhost_net": os.path.exists(_VHOST_NET),
             "image": {"id": self._image.id, "kernel": self._image.release, "packages": self._image.packages},
             "guest": dataclasses.asdict(self._size),
@@ -296,7 +285,7 @@ class LibvirtLauncher(base.Launcher):
             self._arms.pop(arm, None)
             self._destroy_domains([self._domain_name(arm, role) for role in network.ROLES])
             for role in network.ROLES:
-                disks.remove(self._run, f"{arm}-{role}")
+                domain.remove(self._run, f"{arm}-{role}")
             _remove_logs(self._domain_name(arm, "*"))
 
     def close(self) -> None:
@@ -344,7 +333,7 @@ class LibvirtLauncher(base.Launcher):
         try:
             if not self._connected().isAlive():
                 self._connect()  # libvirtd was started anew; its guests live on
-            names = [domain.name() for domain in self._connected().listAllDomains()]
+            names = [guest.name() for guest in self._connected().listAllDomains()]
         except libvirt.libvirtError as error:
             raise base.LaunchError(f"guests of run {run_id}: {one_line(error, 200)}") from error
         return [name for name in names if name.startswith(f"{_PREFIX}-{run_id}-")]
@@ -387,10 +376,10 @@ class LibvirtLauncher(base.Launcher):
     def _find_emulator(self) -> str:
         """Return QEMU's program for the guests' machine type, as libvirt's domain capabilities name it."""
         try:
-            xml = self._connected().getDomainCapabilities(None, "x86_64", domain_xml.MACHINE, "qemu")
+            xml = self._connected().getDomainCapabilities(None, "x86_64", domain.MACHINE, "qemu")
         except libvirt.libvirtError as error:
             raise base.LaunchError(
-                f"libvirt has no QEMU for x86_64 machine '{domain_xml.MACHINE}' ({one_line(error, 200)});"
+                f"libvirt has no QEMU for x86_64 machine '{domain.MACHINE}' ({one_line(error, 200)});"
                 " install the package qemu-system-x86"
             ) from error
         return etree.fromstring(xml).findtext("path") or "qemu-system-x86_64"

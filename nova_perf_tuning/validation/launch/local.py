@@ -1,4 +1,4 @@
-"""The launchers by their names, and this host as one: every arm is the host itself, over loopback.
+"""The launchers by their names; and this host as one, whose arms are all the host itself, over loopback.
 
 Used by ``bench run``, and by ``validate --launcher host``: all of its arms are the same machine, so that the
 ratio it finds is the noise of host and method (an A/A run).
@@ -6,18 +6,28 @@ ratio it finds is the noise of host and method (an A/A run).
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
+import select
 import shutil
+import signal
+import subprocess
 import tempfile
-from collections.abc import Mapping
-from typing import Any, Final
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import IO, Any, Final
 
 from nova_perf_tuning import signals
-from nova_perf_tuning.validation.launch import base, disks, host_machine
+from nova_perf_tuning.host import guest_cpu
+from nova_perf_tuning.printing import printable
+from nova_perf_tuning.validation.launch import base, programs
 
 #: Names of launchers that the command line takes.
 NAMES: Final = ("libvirt", "host")
+_SETTLE_S = 10.0
+_TICK_S = 1.0 / os.sysconf("SC_CLK_TCK")
 
 
 def load(name: str) -> base.Launcher:
@@ -60,7 +70,7 @@ class LocalLauncher(base.Launcher):
         if pair is None or self._folder is None:
             return
         for machine in (pair.client, pair.server):
-            assert isinstance(machine, host_machine.HostMachine)
+            assert isinstance(machine, HostMachine)
             machine.close()
         shutil.rmtree(os.path.join(self._folder, arm), ignore_errors=True)
 
@@ -69,7 +79,7 @@ class LocalLauncher(base.Launcher):
             "launcher": "host",
             "accelerator": "none",
             "kernel": platform.release(),
-            "scratch_filesystem": disks.filesystem(self._folder or self._parent or tempfile.gettempdir()),
+            "scratch_filesystem": programs.filesystem(self._folder or self._parent or tempfile.gettempdir()),
         }
 
     def close(self) -> None:
@@ -84,8 +94,170 @@ class LocalLauncher(base.Launcher):
             self.prepare()
             assert self._folder is not None
             client, server = (
-                host_machine.HostMachine(role, "127.0.0.1", None, os.path.join(self._folder, arm, role))
+                HostMachine(role, "127.0.0.1", None, os.path.join(self._folder, arm, role))
                 for role in ("client", "server")
             )
             self._pairs[arm] = base.Pair(client, server)
         return self._pairs[arm]
+
+
+def first_line(text: str) -> str:
+    """Return the first line of a program's errors, safe to print; most name their fault there, usage follows."""
+    return printable(text.strip().partition("\n")[0][:200])
+
+
+class _Process:
+    """One program, in a namespace if there is one; its output goes to nameless files, read up to the limit."""
+
+    def __init__(self, argv: Sequence[str], namespace: str | None, folder: str) -> None:
+        self.stdout: IO[bytes] = tempfile.TemporaryFile(dir=folder)
+        self.stderr: IO[bytes] = tempfile.TemporaryFile(dir=folder)
+        # Same number after exec, so what is measured and killed is the program itself.
+        self._popen = subprocess.Popen(
+            [*(("ip", "netns", "exec", namespace) if namespace else ()), *argv],
+            cwd=folder,
+            env=programs.environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=self.stdout,
+            stderr=self.stderr,
+            start_new_session=True,
+        )
+        self.pid = self._popen.pid
+        self.cpu_s = 0.0
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait for its end without reaping it; return whether it came in time."""
+        descriptor = os.pidfd_open(self.pid)
+        try:
+            return bool(select.select([descriptor], [], [], max(0.0, timeout_s))[0])
+        finally:
+            os.close(descriptor)
+
+    def end(self) -> int:
+        """End it and all that it started, and return its exit status (negative: the signal that ended it)."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+        _pid, status, usage = os.wait4(self.pid, 0)
+        self.cpu_s = usage.ru_utime + usage.ru_stime
+        self._popen.returncode = os.waitstatus_to_exitcode(status)
+        return self._popen.returncode
+
+    def output(self) -> tuple[str, str]:
+        """Return standard output and errors, cut at their limits, and close them."""
+        texts = []
+        for file, limit in ((self.stdout, base.STDOUT_LIMIT), (self.stderr, base.STDERR_LIMIT)):
+            file.seek(0)
+            texts.append(file.read(limit).decode("utf-8", "replace"))
+            file.close()
+        return texts[0], texts[1]
+
+
+class HostMachine(base.Machine):
+    """The host itself, as a peer of the guests when its programs run in a namespace on their bridge.
+
+    Its CPU is all of the programs that ran and run here, their waited-for children included, and what the kernel
+    did for them in their own time.
+    """
+
+    def __init__(self, role: str, address: str, namespace: str | None, folder: str) -> None:
+        """Make the folder if need be.
+
+        :param namespace: network namespace of its programs; None: the host's own network.
+        :param folder: where programs run, on the file system that also holds the guests' disks.
+        """
+        self.name = f"host-{role}"
+        self.address = address
+        self._namespace = namespace
+        self._folder = folder
+        self._processes: dict[int, _Process] = {}
+        self._ended_s = self._most_s = 0.0
+        self._lock = threading.Lock()
+        os.makedirs(folder, exist_ok=True)
+        os.chmod(folder, 0o711)  # noqa: S103  # a share's guest, who is nobody, passes through
+
+    def run(self, argv: Sequence[str], timeout_s: float) -> base.Finished:
+        begun = time.time()
+        try:
+            process = self._start(argv)
+        except OSError as error:
+            return base.Finished(127, "", f"{argv[0]}: {error.strerror}")
+        try:
+            in_time = process.wait(timeout_s)
+            ended = time.time()
+        finally:
+            returncode, stdout, stderr = self._finish(process)
+        return base.Finished(returncode if in_time else None, stdout, stderr, (begun, ended))
+
+    def start(self, argv: Sequence[str]) -> int:
+        try:
+            process = self._start(argv)
+        except OSError as error:
+            raise base.ProgramError(f"{self.name}: {argv[0]}: {error.strerror}") from None
+        if not _await_idle(process):
+            _status, stdout, stderr = self._finish(process)
+            raise base.ProgramError(f"{self.name}: {argv[0]} ended at once: {first_line(stderr or stdout)}")
+        return process.pid
+
+    def stop(self, handle: int) -> None:
+        process = self._processes.get(handle)
+        if process is not None:
+            self._finish(process)
+
+    def counter(self) -> Callable[[], dict[str, float]]:
+        return self._read
+
+    def _read(self) -> dict[str, float]:
+        with self._lock:
+            total = self._ended_s + sum(
+                max(process.cpu_s, _tree_cpu_s(process.pid)) for process in self._processes.values()
+            )
+            # A child that ends between two looks is missing in both.
+            self._most_s = max(self._most_s, total)
+            return {"total": self._most_s}
+
+    def close(self) -> None:
+        """End everything that still runs; may be called twice."""
+        for handle in list(self._processes):
+            self.stop(handle)
+
+    def _start(self, argv: Sequence[str]) -> _Process:
+        process = _Process(argv, self._namespace, self._folder)
+        with self._lock:
+            self._processes[process.pid] = process
+        return process
+
+    def _finish(self, process: _Process) -> tuple[int, str, str]:
+        returncode = process.end()
+        with self._lock:
+            self._ended_s += process.cpu_s
+            self._processes.pop(process.pid, None)
+        return returncode, *process.output()
+
+
+def _tree_cpu_s(pid: int) -> float:
+    """Return the CPU seconds of a process and all below it, of those that have ended and were waited for too."""
+    spent = 0.0
+    with contextlib.suppress(OSError):  # it has ended in between
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            fields = file.read(4096).rpartition(b")")[2].split()
+        spent += guest_cpu.process_s(pid) + sum(int(field) for field in fields[13:15]) * _TICK_S  # cutime, cstime
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:
+                spent += sum(_tree_cpu_s(int(child)) for child in file.read().split())
+    return spent
+
+
+def _await_idle(process: _Process) -> bool:
+    """Wait until a server sleeps, which it does once it listens; False when it ended instead."""
+    until = time.monotonic() + _SETTLE_S
+    asleep = 0
+    while time.monotonic() < until and asleep < 2:
+        if process.wait(0.03):
+            return False
+        try:
+            with open(f"/proc/{process.pid}/stat", "rb") as file:
+                state = file.read(4096).rpartition(b")")[2].split()[0]
+        except (OSError, IndexError):
+            return False
+        asleep = asleep + 1 if state == b"S" else 0
+    return True

@@ -12,7 +12,7 @@ import ipaddress
 import os
 import signal
 import time
-from typing import Final
+from typing import Final, NamedTuple
 
 from nova_perf_tuning.validation.launch import base, programs
 
@@ -21,6 +21,15 @@ POOL: Final = ipaddress.ip_network("198.18.0.0/15")
 _NAMESPACES: Final = "/run/netns"
 ROLES: Final = ("client", "server")
 _FIRST_GUEST: Final = 11
+
+
+class Port(NamedTuple):
+    """Where one guest is plugged in."""
+
+    bridge: str
+    tap: str
+    mac: str
+    address: str
 
 
 class Network:
@@ -62,13 +71,13 @@ class Network:
         """Return the address of a namespace on the benchmark network."""
         return str(POOL[1 + ROLES.index(role)])
 
-    def new_port(self) -> tuple[str, str, str]:
-        """Return tap name, MAC and address for one more guest."""
+    def new_port(self) -> Port:
+        """Return names and addresses for one more guest."""
         number = self._guests
         self._guests += 1
         # fa:16:3e is the prefix that Neutron gives to guests.
         mac = f"fa:16:3e:{self.run_id[:2]}:{number >> 8:02x}:{number & 255:02x}"
-        return f"npt{self.run_id}{number:02x}", mac, str(POOL[_FIRST_GUEST + number])
+        return Port(self.bridge, f"npt{self.run_id}{number:02x}", mac, str(POOL[_FIRST_GUEST + number]))
 
     def remove(self) -> None:
         """Remove all that :meth:`create` made and every process in the namespaces; may be called at any time."""

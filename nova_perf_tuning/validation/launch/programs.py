@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 from collections.abc import Sequence
@@ -43,3 +44,10 @@ def call(argv: Sequence[str], text: str = "") -> str:
         reason = (done.stderr or done.stdout).strip().splitlines()[-1:] or ["no message"]
         raise base.LaunchError(f"{' '.join(argv)[:200]} failed ({done.returncode}): {reason[0][:300]}")
     return done.stdout
+
+
+def filesystem(folder: str) -> str:
+    """Return the type of the file system that holds ``folder``, such as ``ext4``; empty if unknown."""
+    with contextlib.suppress(base.LaunchError, OSError):
+        return call(["findmnt", "--noheadings", "--output", "FSTYPE", "--target", folder]).split()[-1]
+    return ""

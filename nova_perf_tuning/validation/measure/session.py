@@ -14,7 +14,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from nova_perf_tuning.validation.bench import output, plugins
+from nova_perf_tuning.printing import one_line
+from nova_perf_tuning.validation.bench import plugins
 from nova_perf_tuning.validation.launch import base as launch
 from nova_perf_tuning.validation.measure import host_environment, interim, model, timetable, trial
 
@@ -201,7 +202,7 @@ class Session:
                 self._pairs[arm.name] = self._launcher.boot(arm)
             except launch.LaunchError as error:
                 failed.append(error)
-                self._note(group, output.printable(error, 2000), arm=arm.name)
+                self._note(group, one_line(error, 2000), arm=arm.name)
             self._times.booted(time.monotonic() - begun)
         if failed and len(failed) == len(self._plan.arms):
             raise failed[0]

@@ -8,8 +8,9 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, Literal
 
+from nova_perf_tuning.printing import one_line
 from nova_perf_tuning.validation.bench import base as bench
-from nova_perf_tuning.validation.bench import output, plugins
+from nova_perf_tuning.validation.bench import plugins
 from nova_perf_tuning.validation.launch import base as launch
 from nova_perf_tuning.validation.measure import host_environment, sampling
 
@@ -68,9 +69,9 @@ def run(job: plugins.Job, pair: launch.Pair, limit_s: float, idle_softirq: float
     try:
         return _run(job, pair, deadline, idle_softirq)
     except (launch.ProgramError, bench.OutputError) as error:
-        return Outcome(error=output.printable(error, 600))
+        return Outcome(error=one_line(error, 600))
     except launch.LaunchError as error:
-        return Outcome(error=output.printable(error, 600), lost=True)
+        return Outcome(error=one_line(error, 600), lost=True)
 
 
 def _run(job: plugins.Job, pair: launch.Pair, deadline: float, idle_softirq: float) -> Outcome:
@@ -127,7 +128,7 @@ def _readings(benchmark: bench.Benchmark, finished: launch.Finished, limit_s: fl
         raise bench.OutputError(f"{benchmark.kind}: did not end within {limit_s:.3g} s and was stopped")
     if finished.returncode == 0:
         return benchmark.parse(finished.stdout)
-    told = output.printable(finished.stderr.strip()[-600:], 300)
+    told = one_line(finished.stderr.strip()[-600:], 300)
     if not told and finished.stdout.strip():
         benchmark.parse(finished.stdout)  # iperf3 tells its error in the JSON
     if benchmark.paired and "refused" in told.lower():  # its server does not listen yet

@@ -8,8 +8,7 @@ import tempfile
 import unittest
 
 from nova_perf_tuning import cache_directory
-from nova_perf_tuning.validation.bench import database as benchmark_database
-from nova_perf_tuning.validation.bench import plugins
+from nova_perf_tuning.validation.bench import plugins, sysbench
 from nova_perf_tuning.validation.launch import local
 from nova_perf_tuning.validation.measure import trial
 from tests.functional import patience
@@ -197,7 +196,7 @@ class ProgramsTest(unittest.TestCase):
             self.assertTrue(benchmark.parse(done.stdout))
         self.change_database(*BREAKS)
         done = patience.run(argv, cwd=self.folder, env=ENVIRONMENT)
-        for number in benchmark_database.CONDITIONS:
+        for number in sysbench.CONDITIONS:
             self.assertRegex(done.stdout, rf"tpcc condition {number}: [1-9][0-9]* violations")
         self.assertRaisesRegex(
             Exception, "consistency condition 1 of TPC-C is violated", benchmark.parse, done.stdout

@@ -10,7 +10,7 @@ import tempfile
 from unittest import mock
 
 from nova_perf_tuning.specs import request
-from nova_perf_tuning.validation.launch import accelerator, base, image, libvirt
+from nova_perf_tuning.validation.launch import base, domain, image, libvirt
 from tests.functional import patience, rig
 
 ARM = base.Arm("untuned", request.Request())
@@ -154,7 +154,7 @@ class MissingTest(rig.GuestCase):
             self.assert_refused("run this as root")
 
     def test_accelerator_is_found_out_by_running_a_guest(self) -> None:
-        chosen = accelerator.choose("kvm", "qemu-system-x86_64", image.load(self.image))
+        chosen = domain.choose("kvm", "qemu-system-x86_64", image.load(self.image))
         self.assertIn("a test guest ran" if chosen.kvm else "KVM cannot be used", chosen.reason)
 
 

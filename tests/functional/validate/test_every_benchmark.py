@@ -40,9 +40,9 @@ ARMS: Final = {"host", "untuned", "tuned"}
 
 #: sysbench, which in guests alone (they have run-job) is killed after a moment, or whose output is noise.
 PLUGIN: Final = """
-from nova_perf_tuning.validation.bench import base, cpu
+from nova_perf_tuning.validation.bench import base, sysbench
 
-class Broken(cpu.Cpu):
+class Broken(sysbench.Cpu):
     def steps(self, given, peer=None):
         [step] = super().steps(given)
         script = '[ ! -e /usr/lib/perf/run-job ] || { ' + self.fault + '; }; exec "$@"'

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from nova_perf_tuning.validation.bench import base, output, parameter
+from nova_perf_tuning.validation.bench import base, parameter
 
 
 class Digest(base.Benchmark):
@@ -28,9 +28,9 @@ class Digest(base.Benchmark):
         return (base.Step(argv, "client", values.number("seconds") + base.MARGIN_S),)
 
     def parse(self, text: str) -> list[base.Reading]:
-        output.check_length(self.kind, text)
+        self.check_length(text)
         # +F:22:SHA256:400000000.00, in bytes per second.
         found = re.findall(r"^\+F:\d+:[^:\n]{1,40}:(\d{1,15}(?:\.\d{1,6})?)$", text, re.MULTILINE)
         if len(found) != 1:
-            raise base.OutputError(f"{self.kind}: the output is cut off or foreign: {len(found)} lines '+F:'")
-        return [base.Reading(*self.primary, output.check_number(self.kind, "rate", float(found[0]) / 1e6), True)]
+            raise self.fault(f"the output is cut off or foreign: {len(found)} lines '+F:'")
+        return [base.Reading(*self.primary, self.check_number("rate", float(found[0]) / 1e6), True)]

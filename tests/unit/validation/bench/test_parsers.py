@@ -13,19 +13,14 @@ from hypothesis import strategies
 
 from nova_perf_tuning.validation.bench import (
     base,
-    cpu,
-    database,
+    cyclictest,
     fio,
     iperf3,
-    jitter,
-    latency,
-    memory,
     netperf,
-    output,
+    own,
     parameter,
     plugins,
-    share,
-    system,
+    sysbench,
     unixbench,
 )
 
@@ -40,17 +35,17 @@ def recorded(name):
 GOOD = {
     iperf3.Iperf3: recorded("iperf3-two-streams.json"),
     fio.Fio: recorded("fio-two-jobs.json"),
-    cpu.Cpu: recorded("sysbench-cpu.txt"),
+    sysbench.Cpu: recorded("sysbench-cpu.txt"),
     iperf3.Packets: recorded("iperf3-udp.json"),
-    system.System: recorded("own-system.json"),
-    memory.Himeno: recorded("own-himeno.json"),
-    memory.Memory: recorded("own-triad.json"),
-    latency.Request: recorded("own-request.json"),
-    latency.Connect: recorded("own-connect.json"),
-    share.Smb: recorded("own-copy.json"),
-    jitter.Cyclictest: recorded("cyclictest.txt"),
-    database.Oltp: recorded("sysbench-oltp.txt"),
-    database.Tpcc: recorded("tpcc.txt"),
+    own.System: recorded("own-system.json"),
+    own.Himeno: recorded("own-himeno.json"),
+    own.Memory: recorded("own-triad.json"),
+    own.Request: recorded("own-request.json"),
+    own.Connect: recorded("own-connect.json"),
+    own.Smb: recorded("own-copy.json"),
+    cyclictest.Cyclictest: recorded("cyclictest.txt"),
+    sysbench.Oltp: recorded("sysbench-oltp.txt"),
+    sysbench.Tpcc: recorded("tpcc.txt"),
     netperf.Netperf: recorded("netperf-stream.txt"),
     unixbench.UnixBench: recorded("unixbench-5.1.3.txt"),
 }
@@ -60,7 +55,7 @@ FIGURES = (
     (iperf3.Iperf3, "iperf3-reverse.json", {"throughput": 23410.493198656, "retransmits": 22}),
     (fio.Fio, "fio-two-jobs.json", {"iops": 32161.838162, "bandwidth": 526.939556, "requests": 32.194}),
     (fio.Fio, "fio-two-jobs.json", {"latency_mean": 61.761542772, "latency_p99": 102.912}),
-    (cpu.Cpu, "sysbench-cpu.txt", {"events_per_second": 3052.87, "events": 3.058, "latency_p95": 0.34}),
+    (sysbench.Cpu, "sysbench-cpu.txt", {"events_per_second": 3052.87, "events": 3.058, "latency_p95": 0.34}),
     (iperf3.Packets, "iperf3-udp.json", {"packets_per_second": (36360 - 17255) / 1.007681, "received": 19.105}),
     (iperf3.Packets, "iperf3-udp.json", {"lost_share": 100 * 17255 / 36360}),
     (netperf.Netperf, "netperf-stream.txt", {"throughput": 12306.82}),
@@ -71,10 +66,10 @@ BROKEN = (
     (iperf3.Packets, "1222720", "0"),  # none arrived
     (iperf3.Packets, "1222720", "2327104"),  # more than was sent
     (fio.Fio, '"total_ios" : 32194', '"total_ios" : 0'),
-    (cpu.Cpu, "3052.87", "0.00"),
-    *((database.Tpcc, f"condition {number}: 0", f"condition {number}: 3") for number in database.CONDITIONS),
-    (database.Tpcc, "tpcc condition 12: 0 violations\n", ""),
-    (database.Tpcc, "tpcc thread 1:", ""),
+    (sysbench.Cpu, "3052.87", "0.00"),
+    *((sysbench.Tpcc, f"condition {number}: 0", f"condition {number}: 3") for number in sysbench.CONDITIONS),
+    (sysbench.Tpcc, "tpcc condition 12: 0 violations\n", ""),
+    (sysbench.Tpcc, "tpcc thread 1:", ""),
     (netperf.Netperf, "10^6bits/s", "KBytes/s"),
 )
 
@@ -108,7 +103,7 @@ class AnyOutputTest(testtools.TestCase):
     def test_truncations(self):
         for kind, text in GOOD.items():
             for length in {0, 1, len(text) // 3, len(text) // 2}:
-                if issubclass(kind, netperf.Netperf | cpu.Cpu) and length > 40:
+                if issubclass(kind, netperf.Netperf | sysbench.Cpu) and length > 40:
                     continue  # its first lines have all that is judged
                 with self.subTest(kind=kind.kind, length=length):
                     self.assertRaises(base.OutputError, kind().parse, text[:length])
@@ -117,7 +112,7 @@ class AnyOutputTest(testtools.TestCase):
         for kind, text in GOOD.items():
             for foreign in (
                 *(other for one, other in GOOD.items() if one is not kind),
-                text + " " * output.MAX_CHARACTERS,
+                text + " " * base.MAX_CHARACTERS,
                 "[" * 100_000,
                 '{"end":' * 100_000,
                 '\x1b[2J{"error": "\\u001b[31m\\r\\nred\\u0007"}',
@@ -160,7 +155,7 @@ class AnyOutputTest(testtools.TestCase):
             self.assertTrue(str(error).isprintable() and len(str(error)) < 400)
             return
         for one in readings:
-            self.assertTrue(0 <= one.value <= output.MAX_NUMBER, one)
+            self.assertTrue(0 <= one.value <= base.MAX_NUMBER, one)
 
 
 class Iperf3Test(testtools.TestCase):
@@ -208,31 +203,31 @@ class FioTest(testtools.TestCase):
 
 class MemoryTest(testtools.TestCase):
     def test_work_follows_from_rate_and_seconds(self):
-        for kind, name in ((memory.Himeno, "gflop"), (memory.Memory, "gigabytes")):
+        for kind, name in ((own.Himeno, "gflop"), (own.Memory, "gigabytes")):
             self.assertAlmostEqual(json.loads(GOOD[kind])[name], figures(kind, GOOD[kind])["work"], 3)
 
     def test_memory_that_it_needs(self):
-        self.assertEqual(229, memory.Himeno().memory_mib({"size": "M"}))
-        self.assertEqual(96, memory.Memory().memory_mib({"array": "32m"}))
+        self.assertEqual(229, own.Himeno().memory_mib({"size": "M"}))
+        self.assertEqual(96, own.Memory().memory_mib({"array": "32m"}))
 
 
 class OthersTest(testtools.TestCase):
     def test_every_test_of_system_is_a_figure(self):
         data = json.loads(recorded("own-system.json"))
-        self.assertEqual({"geometric_mean", *system.TESTS}, set(figures(system.System, json.dumps(data))))
+        self.assertEqual({"geometric_mean", *own.TESTS}, set(figures(own.System, json.dumps(data))))
         for name, rate in (("pipe", 0), ("magic", 1), ("pipe", None)):
             broken = {**data, "rates": {**data["rates"], name: rate}}
-            self.assertRaises(base.OutputError, system.System().parse, json.dumps(broken))
+            self.assertRaises(base.OutputError, own.System().parse, json.dumps(broken))
 
     def test_smb_drops_the_best_and_the_worst_copy(self):
         data = json.loads(recorded("own-copy.json"))
-        found = figures(share.Smb, recorded("own-copy.json"))
+        found = figures(own.Smb, recorded("own-copy.json"))
         rates = sorted(data["bytes"] / one / 1e6 for one in data["seconds"])
         self.assertAlmostEqual(statistics.fmean(rates[1:-1]), found["throughput"])
         self.assertAlmostEqual(statistics.median(rates), found["median"])
         for seconds in (1e-300, 1e-310, 1e-9):  # no copy is that fast
             broken = {**data, "seconds": [seconds, *data["seconds"][1:]]}
-            self.assertRaises(base.OutputError, share.Smb().parse, json.dumps(broken))
+            self.assertRaises(base.OutputError, own.Smb().parse, json.dumps(broken))
 
 
 class CyclictestTest(testtools.TestCase):
@@ -243,12 +238,12 @@ class CyclictestTest(testtools.TestCase):
             "# Min Latencies: 00001 00001\n# Avg Latencies: 00001 00003\n# Max Latencies: 00009 00005\n"
             "# Histogram Overflows: 00000 00000\n"
         )
-        found = figures(jitter.Cyclictest, text)
+        found = figures(cyclictest.Cyclictest, text)
         # 195 within the bar of 1 µs, of which the 100th is the median; the 198th is 3 of 4 into that of 5 µs.
         self.assertAlmostEqual(1 + 100 / 195, found["latency_p50"])
         self.assertEqual((5.75, 9.0), (found["latency_p99"], found["latency_max"]))
         self.assertEqual((2.0, 0.2), (found["latency_mean"], found["wake_ups"]))
-        self.assertRaises(base.OutputError, jitter.Cyclictest().parse, text.replace("000097", "000096"))
+        self.assertRaises(base.OutputError, cyclictest.Cyclictest().parse, text.replace("000097", "000096"))
 
     def test_what_lies_beyond_the_histogram_is_the_longest(self):
         """100 wake-ups, 98 within a histogram of 2 µs: the 99th is told as the longest, not as 2 µs."""
@@ -256,14 +251,14 @@ class CyclictestTest(testtools.TestCase):
             "# Histogram\n000000 000000\n000001 000098\n# Total: 000000098\n# Min Latencies: 00001\n"
             "# Avg Latencies: 00080\n# Max Latencies: 04000\n# Histogram Overflows: 00002\n"
         )
-        found = figures(jitter.Cyclictest, text)
+        found = figures(cyclictest.Cyclictest, text)
         self.assertEqual((4000, 4000, 80), tuple(found[f"latency_{name}"] for name in ("p99", "max", "mean")))
         no_lines = text.replace("000000 000000\n000001 000098\n", "").replace("000000098", "000000000")
-        self.assertRaises(base.OutputError, jitter.Cyclictest().parse, no_lines)
+        self.assertRaises(base.OutputError, cyclictest.Cyclictest().parse, no_lines)
 
     def test_a_guest_on_a_cloud_keeps_all_of_the_histogram(self):
         for threads in range(1, 17):
-            [step] = jitter.Cyclictest().steps({"threads": str(threads)})
+            [step] = cyclictest.Cyclictest().steps({"threads": str(threads)})
             [width] = [int(word.partition("=")[2]) for word in step.argv if word.startswith("--histogram=")]
             line = "000000 " + "\t".join(["000000"] * threads) + "\n"
             self.assertTrue(2_000 < width <= 10_000 and width * len(line) < 256_000, (threads, width))
@@ -271,7 +266,7 @@ class CyclictestTest(testtools.TestCase):
     def test_a_hostile_line_takes_no_time(self):
         """A number may be cut into others in one way only: by blanks."""
         line = "000001 " + "0" * 100_000 + "x\n"
-        self.assertRaises(base.OutputError, jitter.Cyclictest().parse, "# Histogram\n" + line)
+        self.assertRaises(base.OutputError, cyclictest.Cyclictest().parse, "# Histogram\n" + line)
 
 
 class PluginsTest(testtools.TestCase):

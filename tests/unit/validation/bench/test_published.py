@@ -47,7 +47,7 @@ class TextsTest(testtools.TestCase):
 
 class UnixBenchTablesTest(testtools.TestCase):
     def reports(self):
-        return [unixbench.read("unixbench", text_of(one)) for one in FIGURES["unixbench"]]
+        return [unixbench.UnixBench().report(text_of(one)) for one in FIGURES["unixbench"]]
 
     def test_72_indexes_and_6_scores(self):
         found = self.reports()
@@ -64,7 +64,7 @@ class UnixBenchTablesTest(testtools.TestCase):
     def test_the_texts_have_these_figures(self):
         with_tables = [text for text in TEXTS if "BYTE UNIX Benchmarks" in text]
         begin = re.compile("(?=BYTE UNIX Benchmarks)")
-        found = [unixbench.read("unixbench", part) for text in with_tables for part in begin.split(text)[1:]]
+        found = [unixbench.UnixBench().report(part) for text in with_tables for part in begin.split(text)[1:]]
         # Without the folder there is nothing to read; with it, all six must be there.
         self.assertEqual(6 if TEXTS else 0, len(found), FOLDER)
         for report, figures in zip(found, FIGURES["unixbench"], strict=False):
@@ -82,7 +82,7 @@ class UnixBenchTablesTest(testtools.TestCase):
 
     def test_lost_spaces(self):
         report = FIGURES["unixbench"][3]
-        one = unixbench.read("unixbench", text_of(report, spaced=False))
+        one = unixbench.UnixBench().report(text_of(report, spaced=False))
         self.assertEqual(report["score"], one.printed_score)
 
     def test_versions_are_never_mixed(self):

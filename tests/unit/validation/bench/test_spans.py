@@ -4,15 +4,15 @@ import hypothesis
 import testtools
 from hypothesis import strategies
 
-from nova_perf_tuning.validation.bench import base, cpu, fio, iperf3, latency
+from nova_perf_tuning.validation.bench import base, fio, iperf3, own, sysbench
 from tests.unit.validation.bench.test_parsers import recorded
 
 OUTPUTS = (
     (iperf3.Iperf3(), "iperf3-two-streams.json"),
     (iperf3.Packets(), "iperf3-udp.json"),
     (fio.Fio(), "fio-two-jobs.json"),
-    (cpu.Cpu(), "sysbench-cpu.txt"),
-    (latency.Request(), "own-request.json"),
+    (sysbench.Cpu(), "sysbench-cpu.txt"),
+    (own.Request(), "own-request.json"),
 )
 
 
@@ -21,8 +21,8 @@ class SpanTest(testtools.TestCase):
         self.assertEqual(base.Span(1.001, 1795236435.258), fio.Fio().span(recorded("fio-two-jobs.json")))
 
     def test_others_end_with_their_program(self):
-        self.assertEqual(base.Span(1.0004), cpu.Cpu().span(recorded("sysbench-cpu.txt")))
-        self.assertEqual(base.Span(1.00001), latency.Request().span(recorded("own-request.json")))
+        self.assertEqual(base.Span(1.0004), sysbench.Cpu().span(recorded("sysbench-cpu.txt")))
+        self.assertEqual(base.Span(1.00001), own.Request().span(recorded("own-request.json")))
         self.assertEqual(base.Span(0.999555), iperf3.Iperf3().span(recorded("iperf3-two-streams.json")))
         self.assertAlmostEqual(1.0, iperf3.Packets().span(recorded("iperf3-udp.json")).seconds, 1)
 

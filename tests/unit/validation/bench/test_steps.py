@@ -4,7 +4,7 @@ import hypothesis
 import testtools
 from hypothesis import strategies
 
-from nova_perf_tuning.validation.bench import cpu, fio, iperf3, memory, parameter, share
+from nova_perf_tuning.validation.bench import fio, iperf3, own, parameter, sysbench
 
 
 class StepsTest(testtools.TestCase):
@@ -22,7 +22,7 @@ class StepsTest(testtools.TestCase):
         for benchmark, given, words in (
             (fio.Fio(), {"depth": "32"}, "depth=32 needs engine=libaio"),
             (fio.Fio(), {"size": "1m", "block_size": "4m"}, "no block fits"),
-            (memory.Memory(), {"array": "1536k"}, "whole MiB"),
+            (own.Memory(), {"array": "1536k"}, "whole MiB"),
         ):
             self.assertIn(words, str(self.assertRaises(parameter.ParameterError, benchmark.steps, given)))
         self.assertTrue(fio.Fio().steps({"depth": "32", "engine": "libaio"}))
@@ -36,7 +36,7 @@ class StepsTest(testtools.TestCase):
     def test_smb_is_the_published_rule(self):
         """Five copies of 100 MB, and of 1000 where that is asked for."""
         for given, size in (({}, "100"), ({"megabytes": "1000"}, "1000")):
-            server, client = share.Smb().steps(given, "10.0.0.2")
+            server, client = own.Smb().steps(given, "10.0.0.2")
             self.assertEqual(("nova-perf-share", "10.0.0.2", "5445"), server.argv)
             at = client.argv.index("copy")
             self.assertEqual((size, "5", "smbclient"), client.argv[at + 2 : at + 5])
@@ -44,16 +44,16 @@ class StepsTest(testtools.TestCase):
 
     def test_bounds(self):
         for benchmark, given in (
-            (cpu.Cpu(), {"seconds": "0"}),
-            (cpu.Cpu(), {"second": "1"}),
+            (sysbench.Cpu(), {"seconds": "0"}),
+            (sysbench.Cpu(), {"second": "1"}),
             (fio.Fio(), {"block_size": "3x"}),
             (fio.Fio(), {"pattern": "trim"}),
-            (share.Smb(), {"runs": "2"}),
+            (own.Smb(), {"runs": "2"}),
         ):
             error = self.assertRaises(parameter.ParameterError, benchmark.steps, given, "10.0.0.2")
             self.assertIn(next(iter(given)), str(error))
 
-    @hypothesis.given(strategies.sampled_from([iperf3.Iperf3, fio.Fio, cpu.Cpu]), strategies.data())
+    @hypothesis.given(strategies.sampled_from([iperf3.Iperf3, fio.Fio, sysbench.Cpu]), strategies.data())
     @hypothesis.settings(deadline=None)
     def test_no_value_becomes_an_option_of_its_own(self, kind, data):
         """Whatever is given as a value, the command has the same number of arguments, or it is refused."""

@@ -9,7 +9,7 @@ import libvirt
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nova_perf_tuning.validation.launch import agent_channel, base
+from nova_perf_tuning.validation.launch import base, guest
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
@@ -27,7 +27,7 @@ class AgentChannelTest(unittest.TestCase):
         patcher = mock.patch("libvirt_qemu.qemuAgentCommand")
         self.command = patcher.start()
         self.addCleanup(patcher.stop)
-        self.channel = agent_channel.AgentChannel(None, base.LaunchError)
+        self.channel = guest.AgentChannel(None, base.LaunchError)
 
     def answer(self, value: object) -> None:
         self.command.side_effect = None

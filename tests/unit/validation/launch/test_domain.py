@@ -6,22 +6,18 @@ from lxml import etree
 
 from nova_perf_tuning.guest import parsing, transform
 from nova_perf_tuning.specs import request
-from nova_perf_tuning.validation.launch import base, domain_xml
+from nova_perf_tuning.validation.launch import base, network
+from nova_perf_tuning.validation.launch import domain as domain_module
 from tests.unit.guest import corpus
 
-FILES = domain_xml.GuestFiles("/i/vmlinuz", "/i/initrd", "/r/a.root.qcow2", "/r/a.scratch.img", "/r/a.console")
+FILES = domain_module.GuestFiles("/i/vmlinuz", "/i/initrd", "/r/a.root.qcow2", "/r/a.scratch.img", "/r/a.console")
 TUNED = request.Request(vif_queues=2, vif_rx_queue_size=512, iothreads=2, disk_queues=1, vhost_placement="spread")
 
 
-def domain(kvm: bool = False, **options: str) -> str:
-    values = {
-        "bridge": "npb1",
-        "tap": "npt1",
-        "mac": "fa:16:3e:00:00:01",
-        "cache": "none",
-    } | options
-    guest = base.GuestSize(vcpus=2, memory_mib=300)
-    return domain_xml.base_domain("nova-perf-1-a-client", guest, FILES, kvm=kvm, **values)
+def domain(kvm: bool = False, bridge: str = "npb1") -> str:
+    size = base.GuestSize(vcpus=2, memory_mib=300)
+    port = network.Port(bridge, "npt1", "fa:16:3e:00:00:01", "198.18.0.12")
+    return domain_module.base_domain("nova-perf-1-a-client", size, FILES, port, kvm=kvm, cache="none")
 
 
 class BaseDomainTest(unittest.TestCase):

@@ -1,4 +1,4 @@
-"""OLTP on MariaDB: sysbench's read/write mix, and a TPC-C mix of this project's own."""
+"""CPU speed and OLTP on MariaDB with sysbench, and a TPC-C mix of this project's own."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from nova_perf_tuning.validation.bench import base, cpu, output, parameter
+from nova_perf_tuning.validation.bench import base, parameter
 
 _SCRIPT: Final = "nova-perf-database"
 _KINDS: Final = ("new_order", "payment", "order_status", "delivery", "stock_level")
@@ -23,7 +23,67 @@ CONDITIONS: Final = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12)
 _LOAD_ROW_S: Final = 2e-3
 
 
-class _Database(cpu.Sysbench):
+class Sysbench(base.Benchmark):
+    """A benchmark whose output is sysbench's."""
+
+    def figure(self, text: str, name: str, form: str = rf"{base.NUMBER}s?[ \t]*$") -> float:
+        """Return the figure of the one line ``name: FORM``; ``form`` is a pattern with one group."""
+        return self.labelled(text, rf"^[ \t]*{name}:[ \t]*{form}", name)
+
+    def latencies(self, text: str) -> list[base.Reading]:
+        """Return what sysbench says of latencies."""
+        return [
+            base.Reading("latency_mean", "ms", "lower", self.figure(text, "avg")),
+            base.Reading("latency_p95", "ms", "lower", self.figure(text, "95th percentile")),
+        ]
+
+
+class Cpu(Sysbench):
+    """``sysbench cpu``: how often per second all primes up to a limit are found by trial division.
+
+    One event is one such search: integer division and square roots in registers, hardly any memory. It shows
+    what a machine's CPUs do, and what is taken from them; it says nothing of memory.
+    """
+
+    kind = "cpu"
+    summary = "CPU: prime searches per second (sysbench cpu)"
+    packages = ("sysbench",)
+    programs = ("sysbench",)
+    primary = ("events_per_second", "events/s", "higher")
+    parameters = (
+        parameter.SECONDS,
+        parameter.Integer("threads", "1", "threads", 1, 1024),
+        parameter.Integer(
+            "limit", "10000", "largest number tried, which is the size of one event", 100, 1_000_000
+        ),
+    )
+    work_metric = "events"
+    work_unit = "1,000 events"
+
+    def steps(self, given: Mapping[str, str], peer: str | None = None) -> Sequence[base.Step]:
+        values = self.values(given)
+        argv = ("sysbench", "cpu", f"--threads={values['threads']}", f"--time={values['seconds']}", "--events=0")
+        limit_s = values.number("seconds") + base.MARGIN_S
+        return (base.Step((*argv, f"--cpu-max-prime={values['limit']}", "run"), "client", limit_s),)
+
+    def parse(self, text: str) -> list[base.Reading]:
+        self.check_length(text)
+        rate = self.figure(text, "events per second")
+        events = self.figure(text, "total number of events")
+        taken = self.figure(text, "total time")
+        if rate == 0 or events == 0 or taken == 0:
+            raise self.fault("no event was finished; give it more seconds or a lower limit")
+        return [
+            base.Reading(*self.primary, rate, primary=True),
+            *self.latencies(text),
+            base.Reading("events", self.work_unit, "higher", events / 1e3),
+        ]
+
+    def span(self, text: str) -> base.Span:
+        return base.Span(self.figure(text, "total time"))
+
+
+class _Database(Sysbench):
     """A benchmark of nova-perf-database: a MariaDB server for this run alone, on a socket in its folder."""
 
     packages = ("mariadb-server", "sysbench")
@@ -59,10 +119,10 @@ class Oltp(_Database):
         return (base.Step(argv, "client", seconds + 3 * base.MARGIN_S + tables * rows * _LOAD_ROW_S),)
 
     def parse(self, text: str) -> list[base.Reading]:
-        output.check_length(self.kind, text)
+        self.check_length(text)
         if "tpcc thread" in text:
             raise self.fault("this is the output of the benchmark tpcc")
-        per_second = rf"[0-9]{{1,15}}[ \t]+\({output.NUMBER} per sec\.\)"
+        per_second = rf"[0-9]{{1,15}}[ \t]+\({base.NUMBER} per sec\.\)"
         count = self.figure(text, "transactions", r"([0-9]{1,15})[ \t]+\(")
         rate = self.figure(text, "transactions", per_second)
         if count == 0:
@@ -109,7 +169,7 @@ class Tpcc(_Database):
         return (base.Step(argv, "client", seconds + 4 * base.MARGIN_S + rows * _LOAD_ROW_S),)
 
     def parse(self, text: str) -> list[base.Reading]:
-        output.check_length(self.kind, text)
+        self.check_length(text)
         seconds = self.figure(text, "total time")
         threads = self.figure(text, "Number of threads")
         found = _THREAD.findall(text)

@@ -6,7 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from nova_perf_tuning.validation.bench import base, output, parameter
+from nova_perf_tuning.printing import one_line
+from nova_perf_tuning.validation.bench import base, parameter
 
 #: Latencies below this have a line each; fewer do where more threads would make the lines too long together.
 _HISTOGRAM_US: Final = 10_000
@@ -53,9 +54,9 @@ class Cyclictest(base.Benchmark):
         return (base.Step(tuple(argv), "client", seconds + base.MARGIN_S),)
 
     def parse(self, text: str) -> list[base.Reading]:
-        output.check_length(self.kind, text)
+        self.check_length(text)
         if "# Histogram" not in text:
-            raise self.fault(f"no histogram in the output, it begins '{output.printable(text, 60)}'")
+            raise self.fault(f"no histogram in the output, it begins '{one_line(text, 60)}'")
         totals, overflows = self._summary(text, "Total"), self._summary(text, "Histogram Overflows")
         longest, means = self._summary(text, "Max Latencies"), self._summary(text, "Avg Latencies")
         threads = len(totals)

@@ -1,0 +1,184 @@
+"""What a guest is started from: its accelerator, its disks, and its domain XML before any tuning.
+
+The domain is what Nova's libvirt driver would write for such a guest, without what has no bearing on performance:
+display, sound, input and Nova's own metadata. QEMU loads the kernel (as for an image with ``kernel_id``), the
+console goes to a log file. A guest that panics or reboots is a failed guest.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import glob
+import html
+import os
+import shutil
+import subprocess
+from importlib import resources
+from typing import Final
+
+from nova_perf_tuning.printing import printable
+from nova_perf_tuning.validation.launch import base, network, programs
+from nova_perf_tuning.validation.launch.image import Image
+from nova_perf_tuning.validation.launch.run_directory import RunDirectory
+
+KVM = "kvm"
+TCG = "tcg"
+#: A kernel under working KVM prints its first line after 0.2 s, after 1.2 s where a host was overcommitted
+#: threefold, and panics soon after.
+WHOLE_S = 15.0
+#: A test guest on a broken KVM spins for ever and nothing but this process knows of it: the kernel ends it with
+#: its parent, and by its CPU time if the parent was killed before it could say so. Both outlive the exec.
+_BOUND = ("setpriv", "--pdeathsig", "KILL", "prlimit", f"--cpu={WHOLE_S:.0f}")
+#: Machine type as in ``hw_machine_type``: libvirt's default and so Nova's.
+MACHINE: Final = "pc"
+_KVM: Final = {
+    "type": "kvm",
+    "cmdline": "",
+    "cpu": ' mode="host-model"',
+    "timers": '<timer name="pit" tickpolicy="delay"/><timer name="rtc" tickpolicy="catchup"/>'
+    '<timer name="hpet" present="no"/>',
+    "driver": "",
+}
+#: The TSC of an emulated CPU is calibrated against a timer that a busy host delays by half, and a wrong clock
+#: makes wrong figures: the HPET is used instead. Mitigations protect nothing there; crypto self-tests take time.
+#: Nova has no cpu_mode for virt_type qemu, and forces QEMU's own backend.
+_EMULATED: Final = {
+    "type": "qemu",
+    "cmdline": " tsc=unstable no_timer_check mitigations=off cryptomgr.notests",
+    "cpu": "",
+    "timers": "",
+    "driver": '<driver name="qemu"/>',
+}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Accelerator:
+    """How guests run.
+
+    :ivar name: ``kvm`` or ``tcg``; :ivar reason: how that was decided, for the report.
+    """
+
+    name: str
+    reason: str
+
+    @property
+    def kvm(self) -> bool:
+        return self.name == KVM
+
+
+def choose(wanted: str, emulator: str, image: Image) -> Accelerator:
+    """Return the accelerator: TCG where that is ``wanted``, else KVM if it works, else TCG.
+
+    :param emulator: QEMU's program, as libvirt's capabilities name it.
+    """
+    if wanted == TCG:
+        return Accelerator(TCG, "asked for")
+    fault = probe(emulator, image)
+    if fault is None:
+        return Accelerator(KVM, "a test guest ran")
+    return Accelerator(TCG, f"KVM cannot be used: {fault}")
+
+
+def probe(emulator: str, image: Image) -> str | None:
+    """Run a test guest under KVM; return None when it ran, else what went wrong."""
+    if not os.path.exists("/dev/kvm"):
+        return "there is no /dev/kvm (virtualization off in the firmware, or no nested virtualization)"
+    command = [*_BOUND, emulator, "-accel", "kvm", "-cpu", "host", "-machine", "pc", "-m", "128"]
+    command += ["-nodefaults", "-no-user-config", "-display", "none", "-serial", "stdio", "-no-reboot"]
+    command += ["-kernel", image.kernel, "-append", "console=ttyS0 earlyprintk=ttyS0 panic=-1"]
+    try:
+        done = subprocess.run(
+            command,
+            env=programs.environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=WHOLE_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return f"a test guest did not end within {WHOLE_S:.0f} s"
+    if b"Linux version" in done.stdout and b"Kernel panic" in done.stdout:
+        return None
+    last = done.stdout.decode("utf-8", "replace").strip().splitlines()[-1:]
+    return f"a test guest ended early: {printable(''.join(last)[-200:])}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class GuestFiles:
+    """Host paths that one guest uses.
+
+    :ivar root: qcow2 overlay of the image; :ivar scratch: raw disk; :ivar console: log of its serial port.
+    """
+
+    kernel: str
+    initrd: str
+    root: str
+    scratch: str
+    console: str
+
+
+def cache_mode(folder: str) -> str:
+    """Return the disk cache mode that Nova would choose: ``none`` if direct I/O works there, else ``writeback``.
+
+    nova.virt.libvirt.driver: ``disk_cachemode``; direct I/O fails with EINVAL on tmpfs before Linux 6.6.
+    """
+    path = os.path.join(folder, ".direct_io")
+    try:
+        programs.call(["dd", "if=/dev/zero", f"of={path}", "bs=4096", "count=1", "oflag=direct"])
+    except base.LaunchError:
+        return "writeback"
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+    return "none"
+
+
+def create(run: RunDirectory, name: str, image: Image, size: base.GuestSize) -> GuestFiles:
+    """Make one guest's disks.
+
+    The scratch disk is allocated at once: a full disk shows now, not in the middle of a benchmark, and no arm
+    pays for the first writes.
+
+    :raises LaunchError: the disk is full.
+    """
+    root, scratch = run.file(f"{name}.root.qcow2"), run.file(f"{name}.scratch.img")
+    free_mib = shutil.disk_usage(run.path).free >> 20
+    if free_mib < size.scratch_mib:  # to find out by filling the disk would stop guests of others
+        raise base.LaunchError(
+            f"{run.parent}: {free_mib} MiB are free, a guest's disk needs {size.scratch_mib} MiB"
+        )
+    programs.call(["qemu-img", "create", "-q", "-f", "qcow2", "-b", image.root, "-F", "raw", root])
+    try:
+        descriptor = os.open(scratch, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+        try:
+            os.posix_fallocate(descriptor, 0, size.scratch_mib << 20)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise base.LaunchError(f"disk {scratch} cannot be made: {error.strerror}") from error
+    programs.call(["mke2fs", "-q", "-t", "ext4", "-O", "^has_journal", "-m", "0", scratch])
+    return GuestFiles(image.kernel, image.initrd, root, scratch, run.file(f"{name}.console"))
+
+
+def remove(run: RunDirectory, name: str) -> None:
+    """Remove one guest's disks and console; missing ones are no error."""
+    for path in glob.glob(glob.escape(run.file(name)) + ".*"):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+
+
+def base_domain(
+    name: str, size: base.GuestSize, files: GuestFiles, port: network.Port, *, kvm: bool, cache: str
+) -> str:
+    """Return the XML of one untuned guest.
+
+    :param cache: disk cache mode: ``none`` where the file system can do direct I/O, else ``writeback``,
+        which is how Nova chooses.
+    """
+    values = dataclasses.asdict(size) | dataclasses.asdict(files) | port._asdict()
+    values |= {"name": name, "machine": MACHINE, "cache": cache}
+    filled = {key: html.escape(str(value)) for key, value in values.items()}
+    text = (resources.files(__package__) / "domain.xml").read_text(encoding="utf-8")
+    return text.format_map(filled | (_KVM if kvm else _EMULATED))
