@@ -11,8 +11,7 @@ from osc_lib.cli import format_columns
 
 from nova_perf_tuning import errors, rules
 from nova_perf_tuning.cli import cloud_command, explain, option_types, spec_options
-from nova_perf_tuning.specs import crosscheck, profiles
-from nova_perf_tuning.specs.checks import flavor_rules
+from nova_perf_tuning.specs import crosscheck, flavor_rules, profiles
 from nova_perf_tuning.validation.cloud import flavors
 
 Rows = tuple[Sequence[str], Iterable[Sequence[Any]]]

@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 
 from nova_perf_tuning.cli import cloud_command, cloud_flavor
-from nova_perf_tuning.specs import profiles
-from nova_perf_tuning.specs.checks import image_rules
+from nova_perf_tuning.specs import image_rules, profiles
 from nova_perf_tuning.validation.cloud import flavors
 
 

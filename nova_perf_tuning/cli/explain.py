@@ -11,7 +11,7 @@ from nova_perf_tuning.cli import command, option_types, spec_options
 from nova_perf_tuning.errors import ExitCode
 from nova_perf_tuning.guest import parsing as guest_parsing
 from nova_perf_tuning.guest import transform
-from nova_perf_tuning.specs import crosscheck, parsing, profile, profiles, request, vocabulary
+from nova_perf_tuning.specs import crosscheck, parsing, profiles, request, vocabulary
 
 #: The guest that shows what a spec does to XML: two disks and an interface as Nova writes them.
 _SAMPLE: Final = """<domain type='kvm'>
@@ -99,7 +99,7 @@ def rows(
     wanted: request.Request,
     specs: Mapping[str, str],
     properties: Mapping[str, str],
-    chosen: profile.Profile | None,
+    chosen: profiles.Profile | None,
     vcpus: int,
 ) -> list[Row]:
     """Return a row for each ``perf:*`` spec in force and for each of Nova's own that the profile brings."""
@@ -119,7 +119,7 @@ def rows(
 
 
 def _origin(
-    key: str, specs: Mapping[str, str], properties: Mapping[str, str], chosen: profile.Profile | None
+    key: str, specs: Mapping[str, str], properties: Mapping[str, str], chosen: profiles.Profile | None
 ) -> tuple[str, str | None]:
     if key in specs:
         # As flavors have it that were made with the profile written out.

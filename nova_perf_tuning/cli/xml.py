@@ -12,7 +12,7 @@ from nova_perf_tuning import bounded_read, errors
 from nova_perf_tuning.cli import command, option_types, spec_options
 from nova_perf_tuning.guest import domain as domain_module
 from nova_perf_tuning.guest import parsing, transform
-from nova_perf_tuning.specs import crosscheck, profile, profiles, request, vocabulary
+from nova_perf_tuning.specs import crosscheck, profiles, request, vocabulary
 from nova_perf_tuning.specs import parsing as spec_parsing
 
 
@@ -64,7 +64,7 @@ def _request(
     guest: domain_module.Domain,
     specs: Mapping[str, str],
     properties: Mapping[str, str],
-    known: Mapping[str, profile.Profile],
+    known: Mapping[str, profiles.Profile],
 ) -> tuple[request.Request, tuple[str, ...]]:
     """Return the request of the options, else of the domain; and how its specs fit together.
 

@@ -12,7 +12,8 @@ from typing import Final
 
 from nova_perf_tuning import errors
 from nova_perf_tuning.rules import Evidence, Finding, Level
-from nova_perf_tuning.specs import parsing, profile, vocabulary
+from nova_perf_tuning.specs import parsing, vocabulary
+from nova_perf_tuning.specs import profiles as profiles_module
 from nova_perf_tuning.specs import request as request_module
 
 _NO_PROPERTIES: Final[Mapping[str, str]] = {}
@@ -209,7 +210,7 @@ def guest_request(
     extra_specs: Mapping[str, str],
     image_properties: Mapping[str, str],
     vcpus: int,
-    profiles: Mapping[str, profile.Profile] | None = None,
+    profiles: Mapping[str, profiles_module.Profile] | None = None,
     image_iothreads: int = vocabulary.IMAGE_IOTHREADS,
     *,
     native_of_profile: bool = True,

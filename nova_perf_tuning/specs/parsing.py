@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.specs import profile, request, vocabulary
 from nova_perf_tuning.specs import profiles as profiles_module
+from nova_perf_tuning.specs import request, vocabulary
 
 _NO_PROPERTIES: Final[Mapping[str, str]] = {}
 
@@ -26,7 +26,7 @@ class SpecError(errors.PerfTuningError):
 def parse(
     extra_specs: Mapping[str, str],
     image_properties: Mapping[str, str] = _NO_PROPERTIES,
-    profiles: Mapping[str, profile.Profile] | None = None,
+    profiles: Mapping[str, profiles_module.Profile] | None = None,
 ) -> request.Request:
     """Return what a flavor and an image ask for, the profile expanded; an explicit spec wins over it.
 
@@ -122,7 +122,7 @@ def _value(key: str, shown_key: str, text: str) -> vocabulary.Value:
         raise SpecError(f"{shown_key}={vocabulary.shown(str(text))}: {error}") from None
 
 
-def _profile(name: str, profiles: Mapping[str, profile.Profile] | None) -> profile.Profile:
+def _profile(name: str, profiles: Mapping[str, profiles_module.Profile] | None) -> profiles_module.Profile:
     known = profiles_module.shipped() if profiles is None else profiles
     try:
         return known[name]

@@ -1,25 +1,148 @@
-"""Reads profile files, the shipped ones and an operator's: the only part of ``specs`` that reads."""
+"""Profiles: named sets of extra specs, each with the reason for its value; shipped ones and an operator's.
+
+The files are the operator's: trusted, and checked for mistakes. Nothing else in ``specs`` reads a file.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import pathlib
+import re
 from collections.abc import Iterable, Mapping
+from typing import Any, Final
 
-from nova_perf_tuning import bounded_read
-from nova_perf_tuning.specs import profile
+import yaml
 
-_MAX_BYTES = 64 << 10
-_SHIPPED = pathlib.Path(__file__).parent / "profiles"
+from nova_perf_tuning import bounded_read, errors, json_schema
+from nova_perf_tuning.specs import vocabulary
+
+_MAX_BYTES: Final = 64 << 10
+_SHIPPED: Final = pathlib.Path(__file__).parent / "profiles"
+
+#: What a profile file may hold (JSON schema); values are checked against the vocabulary afterwards.
+SCHEMA: Final[Mapping[str, Any]] = {
+    "type": "object",
+    "required": ["name", "description", "specs"],
+    "additionalProperties": False,
+    "properties": {
+        "name": {"type": "string", "pattern": rf"^{vocabulary.NAME_PATTERN}\Z"},
+        "description": {"type": "string", "minLength": 1, "maxLength": 2000},
+        "specs": {
+            "type": "object",
+            "minProperties": 1,
+            "propertyNames": {"type": "string"},
+            "additionalProperties": {
+                "type": "object",
+                "required": ["value", "reason"],
+                "additionalProperties": False,
+                "properties": {
+                    "value": {"type": ["string", "integer", "boolean"]},
+                    "reason": {"type": "string", "minLength": 1, "maxLength": 2000},
+                    "basis": {"enum": ["rule", "practice", "measured"]},
+                },
+            },
+        },
+    },
+}
+_NATIVE_KEY: Final = re.compile(r"hw:[a-z0-9_.:-]{1,100}")
+
+
+class ProfileError(errors.PerfTuningError):
+    """A profile file cannot be used; the message names the file and the key."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ProfileSpec:
+    """One spec of a profile.
+
+    :ivar basis: ``rule`` (follows from how the parts work), ``practice`` (published experience, to be decided
+        by measurement) or ``measured``.
+    """
+
+    value: str
+    reason: str
+    basis: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Profile:
+    """A named set of extra specs (``perf:*`` and Nova's ``hw:*``).
+
+    :ivar source: the file it was read from.
+    """
+
+    name: str
+    description: str
+    specs: Mapping[str, ProfileSpec]
+    source: str
+
+
+def parse(text: str, source: str) -> Profile:
+    """Read one profile.
+
+    :param source: file name for messages.
+    :raises ProfileError: not YAML, not of the schema, a key twice, an unknown spec or value.
+    """
+    data = load_yaml(text, source)
+    fault = json_schema.find(data, SCHEMA)
+    if fault is not None:
+        raise ProfileError(f"{source}: {fault}")
+    specs = {key: _spec(key, entry, source) for key, entry in data["specs"].items()}
+    return Profile(data["name"], " ".join(data["description"].split()), specs, source)
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML in which no key stands twice: the last would win."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        mapping: dict[Any, Any] = super().construct_mapping(node, deep)
+        if len(mapping) != len(node.value):
+            raise yaml.constructor.ConstructorError(None, None, "a key stands here twice", node.start_mark)
+        return mapping
+
+
+def load_yaml(text: str, source: str) -> Any:
+    """Return the data of a YAML file that an operator made.
+
+    :param source: file name for messages.
+    :raises ProfileError: not YAML, or a key twice in it.
+    """
+    try:
+        return yaml.load(text, _Loader)  # noqa: S506 (a SafeLoader)
+    except yaml.MarkedYAMLError as error:
+        place = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
+        raise ProfileError(f"{source}: {place}not usable YAML: {error.problem}") from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise ProfileError(f"{source}: not usable YAML: {' '.join(str(error).split())[:200]}") from None
+
+
+def _spec(key: str, entry: Mapping[str, Any], source: str) -> ProfileSpec:
+    value = entry["value"]
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    if key == f"{vocabulary.PREFIX}profile":
+        raise ProfileError(f"{source}: {key}: a profile cannot name another profile; write its specs out")
+    known = vocabulary.BY_KEY.get(key)
+    if known is not None:
+        try:
+            known[0].parse(text)
+        except vocabulary.SpecValueError as error:
+            raise ProfileError(f"{source}: {key}={vocabulary.shown(text)}: {error}") from None
+    elif not _NATIVE_KEY.fullmatch(key):
+        hint = vocabulary.suggestion(key)
+        raise ProfileError(
+            f"{source}: {vocabulary.shown(key)}: neither a perf:* spec nor one of Nova's hw:*{hint}"
+        )
+    return ProfileSpec(text, " ".join(entry["reason"].split()), entry.get("basis", "practice"))
 
 
 @functools.cache
-def shipped() -> Mapping[str, profile.Profile]:
+def shipped() -> Mapping[str, Profile]:
     """Return the profiles of this package by name."""
     return {entry.name: entry for entry in map(_read, sorted(_SHIPPED.glob("*.yaml")))}
 
 
-def load(directory: str | None) -> Mapping[str, profile.Profile]:
+def load(directory: str | None) -> Mapping[str, Profile]:
     """Return the shipped profiles and those of an operator's ``directory`` (``*.yaml``), by name.
 
     Within nova-compute each boot of a guest with a profile asks, so files are read anew when they have changed.
@@ -33,22 +156,22 @@ def load(directory: str | None) -> Mapping[str, profile.Profile]:
         paths = sorted(path for path in pathlib.Path(directory).iterdir() if path.suffix in (".yaml", ".yml"))
         return _combined(tuple((path, path.stat().st_mtime_ns, path.stat().st_size) for path in paths))
     except OSError as error:
-        raise profile.ProfileError(f"profile folder {directory}: {error.strerror}") from None
+        raise ProfileError(f"profile folder {directory}: {error.strerror}") from None
 
 
 @functools.lru_cache(maxsize=4)
-def _combined(files: Iterable[tuple[pathlib.Path, int, int]]) -> Mapping[str, profile.Profile]:
+def _combined(files: Iterable[tuple[pathlib.Path, int, int]]) -> Mapping[str, Profile]:
     """Combine files; their times and sizes only tell this cache that one has changed."""
     known = dict(shipped())
     for own in (_read(path) for path, *_ in files):
         if own.name in known:
-            raise profile.ProfileError(f"{own.source}: name: '{own.name}' is in {known[own.name].source} as well")
+            raise ProfileError(f"{own.source}: name: '{own.name}' is in {known[own.name].source} as well")
         known[own.name] = own
     return known
 
 
-def _read(path: pathlib.Path) -> profile.Profile:
+def _read(path: pathlib.Path) -> Profile:
     try:
-        return profile.parse(bounded_read.read_text(path, _MAX_BYTES), str(path))
+        return parse(bounded_read.read_text(path, _MAX_BYTES), str(path))
     except OSError as error:
-        raise profile.ProfileError(f"{path}: {error.strerror}") from None
+        raise ProfileError(f"{path}: {error.strerror}") from None

@@ -10,7 +10,7 @@ from nova_perf_tuning.host.audit.base import GuestRule, Rule, hosted_by_qemu
 from nova_perf_tuning.host.audit.host import Guest, Host
 from nova_perf_tuning.printing import counted
 from nova_perf_tuning.rules import Finding, Level, named, need
-from nova_perf_tuning.specs.checks import flavor_rules, image_rules
+from nova_perf_tuning.specs import flavor_rules, image_rules
 
 _WINDOWS = "published measurements of Windows on KVM: virtio NIC 1.77 times, NIC and disk 2.22 times as fast"
 #: Enlightenments that Nova gives to guests of os_type=windows, and that matter most.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nova_perf_tuning import cpulist, rules
 from nova_perf_tuning.host import model, novaconf
-from nova_perf_tuning.host.audit import openstack
+from nova_perf_tuning.host.audit import configuration
 from nova_perf_tuning.host.audit.host import Host
 from nova_perf_tuning.printing import counted
 
@@ -49,7 +49,7 @@ def split(host: Host) -> tuple[frozenset[int], frozenset[int], list[str]]:
 def _faults(host: Host) -> list[str]:
     """Return what is wrong with the CPU sets of nova.conf."""
     try:
-        return [one.why for one in openstack.CpuSets().check(host)]
+        return [one.why for one in configuration.CpuSets().check(host)]
     except rules.NotApplicableError:
         return []
 
@@ -72,8 +72,8 @@ def nova_conf(host: Host) -> str:
 
 def _physnets(host: Host) -> list[str]:
     lines: list[str] = []
-    for name, target in sorted(openstack.mappings(host).items()):
-        near = {nic.node for nic in openstack.carriers(host, target) if nic.node is not None}
+    for name, target in sorted(configuration.mappings(host).items()):
+        near = {nic.node for nic in configuration.carriers(host, target) if nic.node is not None}
         if near:
             lines += ["", f"[{novaconf.PHYSNET}{name}]", f"# {target} is there."]
             lines += [f"numa_nodes = {cpulist.format(frozenset(near))}"]

@@ -1,15 +1,23 @@
-"""Where guests and the threads that serve them may run, against nodes, NICs and each other."""
+"""Where guests, the threads that serve them and NICs' interrupts are, against nodes, NICs and each other.
+
+What is to be written of interrupts comes from the planner.
+"""
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 from collections.abc import Iterator, Sequence
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from nova_perf_tuning import cpulist
+from nova_perf_tuning.host import model
 from nova_perf_tuning.host.audit.base import GuestRule, Rule
 from nova_perf_tuning.host.audit.host import Guest, Host
-from nova_perf_tuning.rules import Finding, need
+from nova_perf_tuning.host.kinds import irqbalance
+from nova_perf_tuning.host.plan import nics as plan_nics
+from nova_perf_tuning.printing import counted
+from nova_perf_tuning.rules import Finding, Level, need
 
 _ORACLE = "Oracle, 10GbE network performance tuning (2013): pin the guest's vCPUs to the socket of dom0"
 _CERN = "CERN (2016): one guest of 32 vCPUs lost 20.4 %, two of 16 lost 16 %, four of 8 lost 7.8 %"
@@ -155,3 +163,181 @@ class VhostOnDedicated(_ThreadsOnDedicated):
     why = "The worker that carries a guest's packets competes with a vCPU, its own or a neighbour's."
     remedy = "perf:vhost_placement=numa or spread in the flavor, then nova-perf apply"
     source = "KubeVirt VEP 374; Cloudpods: vhost threads without binding interfere with other guests"
+
+
+_NOWHERE: Final = "first leave it a housekeeping CPU (rule nova-cpu-sets); 'nova-perf plan' says what stops it"
+_IRQBALANCE: Final = ("etc/default/irqbalance", "etc/sysconfig/irqbalance")
+
+
+class NicInterruptRule(Rule):
+    """A rule on the interrupts of one NIC; the planner's own settings put them right."""
+
+    appliable = True
+    safe = True
+    remedy = "nova-perf apply --rule with the rule's name; 'nova-perf plan --all' shows where to"
+
+    @abc.abstractmethod
+    def wrong(self, host: Host, nic: model.Nic, queues: list[list[model.Irq]]) -> tuple[list[model.Irq], str]:
+        """Return those of a NIC's interrupts that are wrong, and in words where they are.
+
+        :param queues: the interrupts that carry packets: of each queue one, or one for each direction.
+        """
+
+    def judgeable(self, host: Host) -> None:
+        """Raise NotApplicableError where the rule cannot judge the host."""
+
+    def evidence(self, host: Host, nic: model.Nic, irqs: Sequence[model.Irq]) -> list[tuple[str, object]]:
+        """Return where ``irqs`` are."""
+        shown: list[tuple[str, object]] = []
+        for irq in irqs[:3]:
+            name, cpus = ("effective", irq.effective) if irq.effective else ("smp", irq.affinity)
+            shown.append((f"/proc/irq/{irq.number}/{name}_affinity_list", f"{cpus} ({irq.name or 'no handler'})"))
+        if len(irqs) > 3:
+            more = cpulist.format(irq.number for irq in irqs[3:])
+            shown.append(("/proc/irq/*/smp_affinity_list", f"and {len(irqs) - 3} more: {more}"))
+        return shown
+
+    def check(self, host: Host) -> Iterator[Finding]:
+        self.judgeable(host)
+        nics = [(nic, queues) for nic in host.links if (queues := _by_queue(host, nic))]
+        need(nics, "no NIC with interrupts of its own")
+        for nic, queues in nics:
+            irqs, where = self.wrong(host, nic, queues)
+            if irqs:
+                planned = [host.planned.get(("irq_affinity", f"irq:{irq.number}")) for irq in irqs]
+                settings = [dataclasses.replace(one, rule=f"audit-{self.id}") for one in planned if one]
+                speed = f"{nic.speed_mbps} Mbit/s" if nic.speed_mbps else "speed unknown"
+                apply = f"nova-perf apply --rule {self.id}  # 'nova-perf plan --all' shows where to"
+                yield self.finding(
+                    self.evidence(host, nic, irqs),
+                    f"{counted(len(irqs), 'interrupt')} of {nic.name} ({speed}) {where}",
+                    apply if settings else _NOWHERE,
+                    subject=nic.name,
+                    settings=settings,
+                )
+
+
+def _cpus(irq: model.Irq) -> frozenset[int]:
+    """Return the CPU that serves an interrupt; the CPUs that may, where the kernel does not tell."""
+    return cpulist.parse(irq.effective or irq.affinity or "")
+
+
+def _by_queue(host: Host, nic: model.Nic) -> list[list[model.Irq]]:
+    return list(plan_nics.vectors(nic, host.interrupts(nic))[0].values())
+
+
+class OnCpu0(NicInterruptRule):
+    """No NIC queue interrupts CPU 0."""
+
+    id = "nic-irq-on-cpu0"
+    why = "CPU 0 serves timers and every device without an affinity; packets wait behind them."
+    source = "Oracle, 10GbE network performance tuning (2013): move the port's interrupts off CPU 0"
+
+    def judgeable(self, host: Host) -> None:
+        need(len(host.online) > 1, "one CPU")
+
+    def wrong(self, host: Host, nic: model.Nic, queues: list[list[model.Irq]]) -> tuple[list[model.Irq], str]:
+        there = [irq for queue in queues for irq in queue if _cpus(irq) == {0}]
+        # With more queues than CPUs one of them is there on purpose, and the planner leaves it.
+        moved = any(("irq_affinity", f"irq:{irq.number}") in host.planned for irq in there)
+        return there if moved else [], "served by CPU 0 beside the timers of the whole host"
+
+
+class RemoteNode(NicInterruptRule):
+    """A NIC's interrupts are on CPUs of its own node."""
+
+    id = "nic-irq-remote-node"
+    why = "Descriptors and packets are then read over the interconnect: up to twice as slow (ESnet)."
+    source = "ESnet fasterdata; bloomberg/chef-bcpc #2115: 10-20 % of application performance"
+
+    def judgeable(self, host: Host) -> None:
+        host.need_nodes()
+
+    def wrong(self, host: Host, nic: model.Nic, queues: list[list[model.Irq]]) -> tuple[list[model.Irq], str]:
+        if nic.node not in host.nodes_of(host.sets.housekeeping):
+            return [], ""
+        nodes = {irq.number: host.nodes_of(_cpus(irq)) for queue in queues for irq in queue}
+        far = [irq for queue in queues for irq in queue if nodes[irq.number] and nic.node not in nodes[irq.number]]
+        others = cpulist.format({node for irq in far for node in nodes[irq.number]})
+        return far, f"served on node {others}, the NIC is on node {nic.node}"
+
+    def evidence(self, host: Host, nic: model.Nic, irqs: Sequence[model.Irq]) -> list[tuple[str, object]]:
+        return [host.node_file(nic), *super().evidence(host, nic, irqs)]
+
+
+class OnDedicated(NicInterruptRule):
+    """No NIC interrupts a CPU that belongs to a guest."""
+
+    id = "nic-irq-on-dedicated"
+    why = "Each interrupt throws a vCPU out of the CPU that it has for itself."
+    source = "containers/nri-plugins #669, TuneD cpu-partitioning, the design of this project"
+
+    def judgeable(self, host: Host) -> None:
+        need(host.sets.dedicated | host.isolated, "no dedicated or isolated CPUs")
+
+    def wrong(self, host: Host, nic: model.Nic, queues: list[list[model.Irq]]) -> tuple[list[model.Irq], str]:
+        taken = host.sets.dedicated | host.isolated
+        there = [irq for irq in host.interrupts(nic) if _cpus(irq) and _cpus(irq) <= taken]
+        cpus = cpulist.format({cpu for irq in there for cpu in _cpus(irq)})
+        return there, f"on CPUs {cpus}, which belong to guests or are isolated for them"
+
+
+class OneCpu(NicInterruptRule):
+    """The queues of a NIC are spread over CPUs."""
+
+    id = "nic-irq-one-cpu"
+    why = "One CPU in softirq is the limit of the whole NIC, whatever its number of queues."
+    source = "scylladb #10600: CPU 0 at 100 % softirq, the NIC dropping"
+
+    def wrong(self, host: Host, nic: model.Nic, queues: list[list[model.Irq]]) -> tuple[list[model.Irq], str]:
+        pool = host.sets.interrupts(nic.node)
+        irqs = [irq for queue in queues for irq in queue]
+        used = {cpus for irq in irqs if (cpus := _cpus(irq))}
+        if len(queues) < 2 or pool is None or len(pool.cpus) < 2 or len(used) != 1 or len(min(used)) != 1:
+            return [], ""
+        spare = f"{pool.where} has {counted(len(pool.cpus), 'housekeeping CPU')}"
+        return irqs, f"of all {len(queues)} queues served by CPU {min(min(used))}; {spare}"
+
+
+class Irqbalance(Rule):
+    """irqbalance leaves placed interrupts and guests' CPUs alone."""
+
+    id = "irqbalance-unaware"
+    why = "It knows nothing of guests and moves interrupts every ten seconds, also those that somebody placed."
+    remedy = (
+        "ban exactly the placed interrupts (--banirq=N, or a --policyscript that prints ban=true) and the guests' "
+        "CPUs (IRQBALANCE_BANNED_CPULIST); systemctl disable --now irqbalance where all are placed by hand"
+    )
+    source = "irqbalance #199, #297; Oracle's step stops it; perftune.py bans exactly its own"
+
+    def check(self, host: Host) -> Iterator[Finding]:
+        need(host.sees_programs, "running programs are not in this record")
+        if "irqbalance" not in host.programs:
+            return
+        file = next((path for path in _IRQBALANCE if host.content(path) is not None), _IRQBALANCE[0])
+        assigned = [line.strip().partition("=") for line in (host.content(file) or "").splitlines()]
+        options = {
+            key: value.strip().strip("\"'") for key, equals, value in assigned if equals and key.isidentifier()
+        }
+        banned = options.get("IRQBALANCE_BANNED_CPULIST")
+        evidence = [(f"/proc/{host.programs['irqbalance']}/comm", "irqbalance")]
+        if banned == "" and host.isolated:
+            yield self.finding(
+                [*evidence, (f"/{file}", "IRQBALANCE_BANNED_CPULIST=")],
+                "an empty IRQBALANCE_BANNED_CPULIST cancels the automatic ban of isolcpus and nohz_full: "
+                f"interrupts are moved onto CPUs {cpulist.format(host.isolated)}",
+                f"remove the empty IRQBALANCE_BANNED_CPULIST from /{file}",
+                level=Level.ERROR,
+            )
+            return
+        text = " ".join(options.values())
+        taken = host.sets.dedicated | host.isolated
+        bans = any(word in text for word in ("--ban", "--policyscript", "-l ", "-i "))
+        bans = bans or bool(taken and taken <= (cpulist.find(banned) or frozenset()))
+        ours = host.root.live and irqbalance.uses_our_script(host.programs["irqbalance"])
+        if host.runs_guests and not bans and not ours:
+            owned = f"; guests own CPUs {cpulist.format(taken)}" if taken - host.isolated else ""
+            yield self.finding(
+                [*evidence, (f"/{file}", text or "no bans")],
+                f"irqbalance runs without a ban: what is placed by hand is moved again within ten seconds{owned}",
+            )

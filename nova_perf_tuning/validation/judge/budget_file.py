@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from importlib import resources
 from typing import Any, Final
 
-from nova_perf_tuning.specs import profile
+from nova_perf_tuning.specs import profiles
 from nova_perf_tuning.validation.judge import guards
 from nova_perf_tuning.validation.measure import model, schema
 
@@ -85,8 +85,8 @@ def load(path: str) -> list[Budget]:
     else:
         text = schema.read_text(path, _MAX_BYTES)
     try:
-        data = profile.load_yaml(text, path)
-    except profile.ProfileError as error:
+        data = profiles.load_yaml(text, path)
+    except profiles.ProfileError as error:
         raise schema.InputError(str(error)) from None
     schema.check("budget", data, path)
     for part in (data.get("guards", {}), *data["budgets"]):

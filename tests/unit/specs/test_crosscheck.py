@@ -2,7 +2,7 @@
 
 import testtools
 
-from nova_perf_tuning.specs import crosscheck, parsing, profile
+from nova_perf_tuning.specs import crosscheck, parsing, profiles
 
 MULTI = {"hw:vif_multiqueue_enabled": "true"}
 #: rule -> [(extra specs, image properties, vCPUs, words of the message)] that break it.
@@ -161,8 +161,8 @@ class GuestRequestTest(testtools.TestCase):
 
     def test_native_specs_of_a_profile_are_not_in_force_for_nova(self):
         entries = {"hw:cpu_policy": "dedicated", "perf:irq_placement": "vcpu"}
-        specs = {key: profile.ProfileSpec(text, "x", "rule") for key, text in entries.items()}
-        known = {"own": profile.Profile("own", "x", specs, "own.yaml")}
+        specs = {key: profiles.ProfileSpec(text, "x", "rule") for key, text in entries.items()}
+        known = {"own": profiles.Profile("own", "x", specs, "own.yaml")}
 
         def request(**specs):
             flavor = {"perf:profile": "own", **{key.replace("__", ":"): text for key, text in specs.items()}}

@@ -7,7 +7,7 @@ import testtools
 from hypothesis import strategies
 
 from nova_perf_tuning import errors
-from nova_perf_tuning.specs import parsing, profile, request, vocabulary
+from nova_perf_tuning.specs import parsing, profiles, request, vocabulary
 
 
 def _values(spec):
@@ -70,8 +70,8 @@ class ParsingTest(testtools.TestCase):
         self.assertIn("there are mine", self.error({"perf:profile": "fast"}, profiles={"mine": None}))
 
     def test_own_profiles(self):
-        spec = profile.ProfileSpec("8", "reason", "practice")
-        own = {"mine": profile.Profile("mine", "x", {"perf:disk_queues": spec}, "mine.yaml")}
+        spec = profiles.ProfileSpec("8", "reason", "practice")
+        own = {"mine": profiles.Profile("mine", "x", {"perf:disk_queues": spec}, "mine.yaml")}
         self.assertEqual(8, parsing.parse({"perf:profile": "mine"}, {}, own).disk_queues)
 
     def test_expanded_request_needs_no_profile(self):

@@ -5,7 +5,7 @@ import pathlib
 import fixtures
 import testtools
 
-from nova_perf_tuning.specs import crosscheck, parsing, profile, profiles
+from nova_perf_tuning.specs import crosscheck, parsing, profiles
 
 GOOD = """
 name: mine
@@ -25,7 +25,7 @@ class ShippedTest(testtools.TestCase):
     def test_shipped_files_pass_the_schema(self):
         folder = pathlib.Path(profiles.__file__).parent / "profiles"
         for path in folder.glob("*.yaml"):
-            found = profile.parse(path.read_text(encoding="utf-8"), str(path))
+            found = profiles.parse(path.read_text(encoding="utf-8"), str(path))
             self.assertEqual(path.stem, found.name)
             self.assertEqual(profiles.shipped()[path.stem], found)
             for key, spec in found.specs.items():
@@ -39,10 +39,10 @@ class ShippedTest(testtools.TestCase):
 
 class ParseTest(testtools.TestCase):
     def error(self, text):
-        return str(self.assertRaises(profile.ProfileError, profile.parse, text, "mine.yaml"))
+        return str(self.assertRaises(profiles.ProfileError, profiles.parse, text, "mine.yaml"))
 
     def test_good(self):
-        found = profile.parse(GOOD, "mine.yaml")
+        found = profiles.parse(GOOD, "mine.yaml")
         self.assertEqual(
             {"perf:iothreads": "3", "perf:vif_host_offload.ufo": "false", "hw:mem_page_size": "1GB"},
             {key: spec.value for key, spec in found.specs.items()},
@@ -87,7 +87,7 @@ class FolderTest(testtools.TestCase):
         self.folder = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
 
     def error(self):
-        return str(self.assertRaises(profile.ProfileError, profiles.load, str(self.folder)))
+        return str(self.assertRaises(profiles.ProfileError, profiles.load, str(self.folder)))
 
     def test_own_profiles_come_beside_the_shipped(self):
         (self.folder / "mine.yaml").write_text(GOOD, encoding="utf-8")

@@ -10,7 +10,8 @@ from typing import Final
 
 from nova_perf_tuning import rules
 from nova_perf_tuning.rules import Finding, Level
-from nova_perf_tuning.specs import crosscheck, parsing, profile, vocabulary
+from nova_perf_tuning.specs import crosscheck, parsing, vocabulary
+from nova_perf_tuning.specs import profiles as profiles_module
 
 PROFILE: Final = "perf:profile"
 #: Extra specs that are shown as ours: what this package reads, what Nova's guests are shaped by, our traits.
@@ -119,7 +120,7 @@ RULES: Final[list[FlavorRule]] = rules.defined_in(globals())
 Written = tuple[dict[str, str], tuple[str, ...]]
 
 
-def written(specs: Mapping[str, str], vcpus: int, profiles: Mapping[str, profile.Profile]) -> Written:
+def written(specs: Mapping[str, str], vcpus: int, profiles: Mapping[str, profiles_module.Profile]) -> Written:
     """Return ``specs`` with the profile and what Nova must have beside them written out; stated values win.
 
     Nova's scheduler, its API and os-vif read the flavor and know nothing of profiles: what they must see has
@@ -137,7 +138,7 @@ def changed(
     set_specs: Mapping[str, str],
     removed: frozenset[str],
     vcpus: int,
-    profiles: Mapping[str, profile.Profile],
+    profiles: Mapping[str, profiles_module.Profile],
 ) -> Written:
     """Return what a flavor's extra specs become when ``set_specs`` are set and ``removed`` are taken out.
 
@@ -157,7 +158,7 @@ def changed(
 def findings(
     vcpus: int,
     specs: Mapping[str, str],
-    profiles: Mapping[str, profile.Profile],
+    profiles: Mapping[str, profiles_module.Profile],
     image_properties: Mapping[str, str] = _NONE,
 ) -> list[Finding]:
     """Return everything that is wrong with a flavor, and with it and an image together when there is one."""
@@ -197,7 +198,7 @@ def shown(specs: Mapping[str, str]) -> dict[str, str]:
     return {key: specs[key] for key in sorted(specs) if key.startswith(SHOWN)}
 
 
-def _of_profile(key: str, value: str, old: profile.Profile) -> bool:
+def _of_profile(key: str, value: str, old: profiles_module.Profile) -> bool:
     if key in old.specs:
         return value.strip().lower() == old.specs[key].value.lower()
     return key == crosscheck.MULTIQUEUE and "perf:vif_queues" in old.specs and value.lower() == "true"
